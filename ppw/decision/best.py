@@ -10,27 +10,15 @@ import pandas as pd
 
 from fitting.bayes.steps import SAME_STEP
 from measurements.table.units import parse_quantity
-from ppw.decision.objectives import (
-    NO_LIMITS,
-    OBJECTIVES,
-    Limits,
-    Missed,
-    Rates,
-    as_steps,
-    best_on_lines,
-    catalogued_steps,
-    first_said,
-    known_steps,
-    log_cost,
-    unit_of,
-)
+from ppw.decision import objectives as obj
 from ppw.errors import PpwError
 from ppw.projection.answers import POWER, Answers, CurveDraws
 from ppw.projection.options import FitOptions
 from ppw.projection.runs import nothing_to_fit, unfitted_groups
 from ppw.results import caveats as cv
 from ppw.results.arguments import as_number, as_positive, as_share, known_choice
-from ppw.results.result import PrintedTable, Result, Table, frame_digest
+from ppw.results.axes import new_axes
+from ppw.results.result import PrintedTable, Result, Table, frame_digest, rows_of
 from ppw.results.text import key_texts, plot_label, shown
 from ppw.runs.groups import canonical
 from ppw.runs.metrics import METRICS, PERFORMANCE, columns_for, values
@@ -42,35 +30,21 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from fitting.regression.lines import FloatArray, IntArray
-    from ppw.decision.objectives import Objective
-
-
-# The choice of a step, group by group: what each draw of the curves says of every step.
 
 
 class Choice(NamedTuple):
-    """Draws of one group at the steps to choose from.
-
-    Attributes
-    ----------
-    group : int
-    frequency : (steps,) float array
-        Hz, rising.
-    runs : (steps,) int array
-        Measured at each step; 0 where none.
-    log_cost : (draws, steps) float array
-        Of a unit of work.
-    log_energy : (draws, steps) float array or None
-        Of a unit of work, idle power included; None without watts.
-    linear_hz : float
-        Closed form of the least-squares lines.
-    """
+    """Draws of one group at the steps to choose from."""
 
     group: int
+    # Hz, rising.
     frequency: FloatArray
+    # Number of runs measured at each step.
     runs: IntArray
+    # Cost of a unit of work: (draws, steps).
     log_cost: FloatArray
+    # Energy of a unit of work, idle power included: (draws, steps); None without power.
     log_energy: FloatArray | None
+    # Closed form of the least-squares lines (Hz).
     linear_hz: float
 
     def p_best(self) -> FloatArray:
@@ -94,64 +68,62 @@ class Choice(NamedTuple):
             made[:-1] = (np.diff(self.log_energy, axis=1) < 0).mean(axis=0)
         return made
 
-    def rises_to(self) -> float:
-        """Highest step (Hz) that is reached by steps that each probably raise perf/W."""
-        rises = self.p_rises()
-        if np.isnan(rises[0]):
-            return float("nan")
-        # The highest step has no next one and ends every rise.
-        return float(self.frequency[np.argmin(np.nan_to_num(rises) >= 0.5)])
-
-    def between(self, level: float) -> FloatArray:
-        """Steps (Hz) between which the best one lies at a level."""
-        best = self.frequency[np.argmin(self.log_cost, axis=1)]
-        ends: FloatArray = np.quantile(
-            best, [0.5 - level / 2, 0.5 + level / 2], method="inverted_cdf"
-        )
-        return ends
-
-    def value(self, level: float, more_is_better: bool) -> FloatArray:
-        """Median and interval of the objective at each step: (3, steps)."""
-        ends = [0.5, 0.5 - level / 2, 0.5 + level / 2]
+    def tables(self, more_is_better: bool, level: float) -> tuple[dict[str, Any], pd.DataFrame]:
+        """Row of `BestFrequency.table`, and rows of `BestFrequency.steps`."""
+        p_best, loss, rises = self.p_best(), self.expected_loss(more_is_better), self.p_rises()
+        best, frequency = int(np.argmax(p_best)), self.frequency
+        tails = [0.5 - level / 2, 0.5 + level / 2]
+        best_of_draw = frequency[np.argmin(self.log_cost, axis=1)]
+        lower_hz, upper_hz = np.quantile(best_of_draw, tails, method="inverted_cdf")
         logs = -self.log_cost if more_is_better else self.log_cost
-        made: FloatArray = np.exp(np.quantile(logs, ends, axis=0))
-        return made
+        value, lower, upper = np.exp(np.quantile(logs, [0.5, *tails], axis=0))
+        # The highest step has no next one and ends every rise that is probable.
+        rises_to = frequency[np.argmin(np.nan_to_num(rises) >= 0.5)]
+        row = {
+            "best_hz": frequency[best],
+            "lower_hz": lower_hz,
+            "upper_hz": upper_hz,
+            "p_best": p_best[best],
+            "expected_loss": loss[best],
+            "least_loss_hz": frequency[np.argmin(loss)],
+            "value": value[best],
+            "lower": lower[best],
+            "upper": upper[best],
+            "rises_to_hz": np.nan if np.isnan(rises[0]) else rises_to,
+            "linear_hz": self.linear_hz,
+        }
+        steps = {
+            "freq_hz": frequency,
+            "runs": self.runs,
+            "value": value,
+            "lower": lower,
+            "upper": upper,
+            "p_best": p_best,
+            "expected_loss": loss,
+            "p_rises": rises,
+        }
+        return row, pd.DataFrame(steps)
 
 
 @dataclass(frozen=True)
 class Problem:
-    """What is chosen for, and from which curves.
-
-    Attributes
-    ----------
-    prepared : Prepared
-    answers : Answers
-    objective : Objective
-    rates : Rates
-    price : float or None
-        Of every host; None for the column ``price``.
-    limits : Limits
-        What steps must keep to, to be chosen from.
-    missed : list of Missed
-        Groups without such a step, once choices were made.
-    """
+    """What is chosen for, and from which curves."""
 
     prepared: Prepared
     answers: Answers
-    objective: Objective
-    rates: Rates
+    objective: obj.Objective
+    rates: obj.Rates
+    # Price of every host; None for the column ``price``.
     price: float | None
-    limits: Limits = NO_LIMITS
-    missed: list[Missed] = field(default_factory=list)
+    # What steps must keep to, to be chosen from.
+    limits: obj.Limits
+    # Sentences on groups without such a step, once choices were made.
+    missed: list[str] = field(default_factory=list)
 
     @property
-    def needs_watts(self) -> bool:
+    def power_is_paid(self) -> bool:
         """Tell whether power is part of the cost."""
         return self.objective.times > 0 or self.rates.electricity is not None
-
-    @property
-    def _needs_power(self) -> bool:
-        return self.needs_watts or self.limits.power_cap_w is not None
 
     @property
     def time(self) -> str:
@@ -167,15 +139,14 @@ class Problem:
         """Raise `PpwError` where a job draws no more than the idle host."""
         if not self.rates.idle_w:
             return
-        power = values(METRICS["power"], self.prepared.runs)
-        least = float(np.nanmin(power))
+        least = float(np.nanmin(values(METRICS["power"], self.prepared.runs)))
         if least <= self.rates.idle_w:
             raise PpwError(
                 f"idle power {shown(self.rates.idle_w, 'W')} is not below the least measured power "
                 f"{shown(least, 'W')}: give it for the same scope as power_w"
             )
 
-    def choices(self, asked: FloatArray | None, draws: int, seed: int) -> list[Choice]:
+    def choose(self, asked: FloatArray | None, draws: int, seed: int) -> list[Choice]:
         """Draw every group that has curves at its steps."""
         steps = self._steps(asked)
         ends = np.full((2, len(self.prepared.groups)), np.nan)
@@ -187,72 +158,63 @@ class Problem:
         return [choice for choice in made if choice is not None]
 
     def _steps(self, asked: FloatArray | None) -> dict[int, FloatArray]:
-        """Steps of each group that has curves of all that is needed."""
-        known = self.answers.posteriors.steps
-        names = [self.time, POWER] if self._needs_power else [self.time]
-        able = np.logical_and.reduce([known[name].count > 1 for name in names])
-        groups = np.flatnonzero(able)
+        """Steps (Hz) of each group that has curves of all that is needed."""
+        fitted, names = self.answers.posteriors.steps, [self.time]
+        if self.power_is_paid or self.limits.power_cap_w is not None:
+            names.append(POWER)
+        able = np.logical_and.reduce([fitted[name].count > 1 for name in names])
+        groups = np.flatnonzero(able).tolist()
         if asked is not None:
-            return {int(g): asked for g in groups}
-        hosts = self._hosts()
-        listed = catalogued_steps(dict.fromkeys(hosts[groups]))
-        first, count = known[self.time].first, known[self.time].count
+            return dict.fromkeys(groups, asked)
+        keys = self.prepared.groups.keys
+        hosts = dict(zip(groups, keys["host"].iloc[groups], strict=True)) if "host" in keys else {}
+        listed = {host: obj.catalogue_steps(host) for host in dict.fromkeys(hosts.values())}
         return {
-            int(g): known_steps(
-                known[self.time].frequency[first[g] : first[g] + count[g]], listed[hosts[g]]
-            )
+            g: obj.add_listed_steps(self._measured(g)[0], listed.get(hosts.get(g), ()))
             for g in groups
         }
 
-    def _hosts(self) -> np.ndarray[Any, np.dtype[np.object_]]:
-        keys = self.prepared.groups.keys
-        if "host" in keys:
-            return keys["host"].to_numpy(dtype=object)
-        return np.full(len(keys), None, dtype=object)
+    def _measured(self, group: int) -> tuple[FloatArray, FloatArray]:
+        """Frequencies (Hz) of a group and the number of runs at each."""
+        fitted = self.answers.posteriors.steps[self.time]
+        at = slice(fitted.first[group], fitted.first[group] + fitted.count[group])
+        return fitted.frequency[at], fitted.runs[at]
 
     def _choice(self, curves: CurveDraws, group: int, frequency: FloatArray) -> Choice | None:
         log_time = curves.log_time(self.time, group, frequency)
-        watts = POWER in curves.known and curves.is_curve(POWER, group)
-        log_power = curves.log_power(group, frequency) if watts else None
+        has_power = POWER in curves.known and curves.is_curve(POWER, group)
+        log_power = curves.log_power(group, frequency) if has_power else None
         if self.limits:
-            p_kept = self.limits.p_kept(log_time, log_power)
+            excess = self.limits.excess(log_time, log_power)
+            p_kept = (excess <= 0).mean(axis=0)
             kept = p_kept >= self.limits.level
             if not kept.any():
-                nearest = self.limits.nearest(log_time, log_power)
-                missed = Missed(
-                    self._label(group), float(frequency[nearest]), float(p_kept[nearest])
-                )
-                self.missed.append(missed)
+                nearest = np.argmin(np.median(excess, axis=0))
+                text = self.limits.miss(self._label(group), frequency[nearest], p_kept[nearest])
+                self.missed.append(text)
                 return None
             frequency, log_time = frequency[kept], log_time[:, kept]
             log_power = None if log_power is None else log_power[:, kept]
-        price = self._price(group)
-        counted = log_power if self.needs_watts else None
+        price, paid = self._price(group), log_power if self.power_is_paid else None
+        steps, runs = self._measured(group)
+        same = np.abs(steps / frequency[:, None] - 1) <= SAME_STEP
         return Choice(
             group,
             frequency,
-            self._runs(group, frequency),
-            log_cost(self.objective, log_time, counted, price, self.rates),
+            (same @ runs).astype(np.int64),
+            obj.log_cost(self.objective, log_time, paid, price, self.rates),
             None if log_power is None else log_time + log_power,
             self._linear(group, frequency, price),
         )
 
-    def _runs(self, group: int, frequency: FloatArray) -> IntArray:
-        known = self.answers.posteriors.steps[self.time]
-        at = slice(known.first[group], known.first[group] + known.count[group])
-        same = np.abs(known.frequency[at] / frequency[:, None] - 1) <= SAME_STEP
-        runs: IntArray = (same @ known.runs[at]).astype(np.int64)
-        return runs
-
     def _price(self, group: int) -> float:
-        if self.objective.times or self.objective is OBJECTIVES["time"]:
+        if self.objective.times or self.objective is obj.OBJECTIVES["time"]:
             return 1.0
         if self.price is not None:
             return self.price
         if "price" not in self.prepared.runs:
             raise PpwError("no price: perf_per_dollar takes a column price, or --price")
-        rows = self.prepared.groups.codes == group
-        price = float(self.prepared.runs["price"].to_numpy(dtype=np.float64)[rows].mean())
+        price = obj.mean_price(self.prepared, group)
         if not price > 0:
             raise PpwError(
                 f"price {price} of {self._label(group)}: every row needs a price above 0, or give "
@@ -266,67 +228,30 @@ class Problem:
 
     def _linear(self, group: int, frequency: FloatArray, price: float) -> float:
         fits = self.answers.curves.fits
-        lines = [
-            (float(line.intercept[group]), float(line.slope[group]))
-            for line in (fits[n].line for n in (self.time, POWER) if n in fits)
-        ]
-        ends = (float(frequency[0]), float(frequency[-1]))
-        power = lines[1] if len(lines) > 1 else None
-        return best_on_lines(self.objective, lines[0], power, price, self.rates, ends)
+        lines = [fits[name].line for name in (self.time, POWER) if name in fits]
+        time, *power = [(float(one.intercept[group]), float(one.slope[group])) for one in lines]
+        ends = float(frequency[0]), float(frequency[-1])
+        paid = power[0] if power else None
+        return obj.best_on_lines(self.objective, time, paid, price, self.rates, ends)
 
-    def table(self, choices: list[Choice], level: float) -> pd.DataFrame:
-        """One row a group."""
-        rows = [self._row(choice, level) for choice in choices]
-        return self._keyed([c.group for c in choices], pd.DataFrame(rows))
+    def tables(self, chosen: list[Choice], level: float) -> tuple[pd.DataFrame, pd.DataFrame]:
+        """One row a group, and one row a group and step."""
+        unit = obj.unit_of(self.objective, self.rates, self._work())
+        parts = [choice.tables(self.objective.more_is_better, level) for choice in chosen]
+        rows = pd.DataFrame([{"unit": unit, **row} for row, _ in parts])
+        steps = pd.concat([steps for _, steps in parts], ignore_index=True)
+        groups = [choice.group for choice in chosen]
+        of_steps = [choice.group for choice in chosen for _ in choice.frequency]
+        return self._with_keys(groups, rows), self._with_keys(of_steps, steps)
 
-    def _row(self, choice: Choice, level: float) -> dict[str, Any]:
-        p_best = choice.p_best()
-        loss = choice.expected_loss(self.objective.more_is_better)
-        best, frequency = int(np.argmax(p_best)), choice.frequency
-        lower_hz, upper_hz = choice.between(level)
-        value, lower, upper = choice.value(level, self.objective.more_is_better)[:, best]
-        return {
-            "unit": unit_of(self.objective, self.rates, self._work()),
-            "best_hz": frequency[best],
-            "lower_hz": lower_hz,
-            "upper_hz": upper_hz,
-            "p_best": p_best[best],
-            "expected_loss": loss[best],
-            "least_loss_hz": frequency[np.argmin(loss)],
-            "value": value,
-            "lower": lower,
-            "upper": upper,
-            "rises_to_hz": choice.rises_to(),
-            "linear_hz": choice.linear_hz,
-        }
-
-    def steps(self, choices: list[Choice], level: float) -> pd.DataFrame:
-        """One row a group and step."""
-        parts = [self._step_rows(choice, level) for choice in choices]
-        groups = [c.group for c in choices for _ in c.frequency]
-        return self._keyed(groups, pd.concat(parts, ignore_index=True))
-
-    def _step_rows(self, choice: Choice, level: float) -> pd.DataFrame:
-        value, lower, upper = choice.value(level, self.objective.more_is_better)
-        columns = {
-            "freq_hz": choice.frequency,
-            "runs": choice.runs,
-            "value": value,
-            "lower": lower,
-            "upper": upper,
-            "p_best": choice.p_best(),
-            "expected_loss": choice.expected_loss(self.objective.more_is_better),
-            "p_rises": choice.p_rises(),
-        }
-        return pd.DataFrame(columns)
-
-    def _keyed(self, groups: list[int], rows: pd.DataFrame) -> pd.DataFrame:
+    def _with_keys(self, groups: list[int], rows: pd.DataFrame) -> pd.DataFrame:
         keys = self.prepared.groups.keys.take(groups).reset_index(drop=True)
         return pd.concat([keys, rows], axis=1)
 
 
 # Below this probability another step may as well be the best one.
 SURE = 0.5
+_MOST_MISSED = 3
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -406,11 +331,8 @@ class BestFrequency(Result):
     def to_frame(self) -> pd.DataFrame:
         """Return a copy of ``steps`` with ``best_hz`` and ``linear_hz`` of their group."""
         best = self.table[[*self.by, "best_hz", "linear_hz"]]
-        return (
-            self.steps.merge(best, on=list(self.by))
-            if self.by
-            else self.steps.merge(best, how="cross")
-        )
+        on = {"on": list(self.by)} if self.by else {"how": "cross"}
+        return self.steps.merge(best, **on)
 
     def printed_tables(self, most: int | None = None) -> list[PrintedTable]:
         """Return groups and steps as they print; a summary has the steps of a single group only."""
@@ -418,8 +340,8 @@ class BestFrequency(Result):
         return [groups, steps] if most is not None or len(self.table) == 1 else [groups]
 
     def _words(self) -> str:
-        words = OBJECTIVES[self.objective].words.capitalize()
-        return words + Limits(self.deadline_s, self.power_cap_w).words()
+        words = obj.OBJECTIVES[self.objective].words.capitalize()
+        return words + obj.Limits(self.deadline_s, self.power_cap_w).words()
 
     def verdict(self) -> str:
         """Say in a sentence where most groups are best."""
@@ -435,10 +357,13 @@ class BestFrequency(Result):
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw how probably each step is the best, for up to ten groups."""
-        from ppw.results.axes import new_axes
-
-        axes, group = new_axes(ax), group_of_step(self.steps, self.by)
-        for number, row in enumerate(self.table.head(10).to_dict(orient="records")):
+        axes = new_axes(ax)
+        group = (
+            self.steps.groupby(list(self.by), sort=False, dropna=False).ngroup()
+            if self.by
+            else pd.Series(0, index=self.steps.index)
+        )
+        for number, row in enumerate(rows_of(self.table.head(10))):
             steps = self.steps[group == number]
             label = plot_label(", ".join(key_texts(self.by, row)) or "all runs")
             axes.plot(steps["freq_hz"] / 1e9, steps["p_best"], "o-", ms=4, label=label)
@@ -530,28 +455,34 @@ def best_frequency(
     CaveatWarning
         For each entry of ``caveats``.
     """
-    known_choice("objective", objective, tuple(OBJECTIVES))
+    known_choice("objective", objective, tuple(obj.OBJECTIVES))
     as_share("interval level", level)
-    _check_price(objective, price, electricity)
-    rates = Rates.checked(electricity, lifetime_hours, _watts(idle_power))
-    limits = Limits.checked(deadline, power_cap, level)
-    asked = None if steps is None else as_steps(steps)
+    if price is not None:
+        as_positive("price", price)
+    if objective != "perf_per_dollar" and (price is not None or electricity is not None):
+        raise PpwError(
+            f"a price or electricity does not change {objective}: ask for "
+            "--objective perf_per_dollar"
+        )
+    rates = obj.Rates.of(electricity, lifetime_hours, _as_power(idle_power))
+    limits = obj.Limits.of(deadline, power_cap, level)
+    asked = None if steps is None else obj.as_steps(steps)
     prepared = prepare(
         runs, by=by, metric=_metric(runs, objective, rates, limits), keep_all=keep_all
     )
     answers = Answers.of(prepared, FitOptions(voltages=voltages, pool=pool))
-    problem = Problem(prepared, answers, OBJECTIVES[objective], rates, price, limits)
+    problem = Problem(prepared, answers, obj.OBJECTIVES[objective], rates, price, limits)
     problem.refuse_idle()
-    choices = problem.choices(asked, draws, seed)
-    missed = [group.said(limits) for group in problem.missed]
-    if not choices:
-        raise PpwError(first_said(missed) or nothing_to_fit(prepared))
-    table, by_step = problem.table(choices, level), problem.steps(choices, level)
-    caveats = [*prepared.caveats(), *unfitted_groups(answers.curves, prepared)]
-    caveats += [
-        *(f"left out: {group}" for group in missed),
-        *_undecided(table),
-        *_beyond(table, prepared),
+    chosen = problem.choose(asked, draws, seed)
+    if not chosen:
+        raise PpwError(_none_kept(problem.missed) or nothing_to_fit(prepared))
+    table, by_step = problem.tables(chosen, level)
+    caveats = [
+        *prepared.caveats(),
+        *unfitted_groups(answers.curves, prepared),
+        *(f"left out: {group}" for group in problem.missed),
+        *_unsure(table),
+        *_beyond(table, prepared, [choice.group for choice in chosen]),
     ]
     cv.warn(caveats)
     return BestFrequency(
@@ -572,7 +503,7 @@ def best_frequency(
     )
 
 
-def _watts(power: float | str | None) -> float:
+def _as_power(power: float | str | None) -> float:
     if power is None:
         return 0.0
     watts = as_number("idle power", parse_quantity(power, "w") if isinstance(power, str) else power)
@@ -581,17 +512,14 @@ def _watts(power: float | str | None) -> float:
     return watts
 
 
-def _check_price(objective: str, price: float | None, electricity: float | None) -> None:
-    if price is not None:
-        as_positive("price", price)
-    if objective != "perf_per_dollar" and (price is not None or electricity is not None):
-        raise PpwError(
-            f"a price or electricity does not change {objective}: ask for "
-            "--objective perf_per_dollar"
-        )
+def _none_kept(missed: Sequence[str]) -> str:
+    """Say of three groups that none of their steps keeps to the limits; "" where there is none."""
+    more = len(missed) - _MOST_MISSED
+    rest = [f"and {more} more group{'s' * (more > 1)} likewise"] if more > 0 else []
+    return "; ".join([*missed[:_MOST_MISSED], *rest])
 
 
-def _metric(runs: pd.DataFrame, objective: str, rates: Rates, limits: Limits) -> str:
+def _metric(runs: pd.DataFrame, objective: str, rates: obj.Rates, limits: obj.Limits) -> str:
     """Metric whose fits the objective is made of."""
     tidy = canonical(runs)
     if columns_for(METRICS["power"], tidy) is not None:
@@ -605,7 +533,7 @@ def _metric(runs: pd.DataFrame, objective: str, rates: Rates, limits: Limits) ->
     return "throughput" if columns_for(METRICS["throughput"], tidy) else "time"
 
 
-def _undecided(table: pd.DataFrame) -> list[str]:
+def _unsure(table: pd.DataFrame) -> list[str]:
     unsure = int((table["p_best"] <= SURE).sum())
     if not unsure:
         return []
@@ -617,15 +545,11 @@ def _undecided(table: pd.DataFrame) -> list[str]:
     ]
 
 
-def _beyond(table: pd.DataFrame, prepared: Prepared) -> list[str]:
+def _beyond(table: pd.DataFrame, prepared: Prepared, groups: list[int]) -> list[str]:
     """Say where the best step lies outside the measured ones, whether or not they are steps."""
-    by = list(prepared.groups.by)
-    ends = prepared.runs["freq_hz"].groupby(prepared.groups.codes).agg(["min", "max"])
-    ends.index = pd.RangeIndex(len(ends))
-    keyed = prepared.groups.keys.reset_index(drop=True).join(ends)
-    ranges = table[by].merge(keyed, on=by, how="left") if by else keyed
+    measured = prepared.runs["freq_hz"].groupby(prepared.groups.codes)
+    low, high = measured.min().to_numpy()[groups], measured.max().to_numpy()[groups]
     best = table["best_hz"].to_numpy()
-    low, high = ranges["min"].to_numpy(), ranges["max"].to_numpy()
     outside = ~((best >= low * (1 - SAME_STEP)) & (best <= high * (1 + SAME_STEP)))
     if not outside.any():
         return []
@@ -633,11 +557,3 @@ def _beyond(table: pd.DataFrame, prepared: Prepared) -> list[str]:
         f"{int(outside.sum())} of {len(table)} groups: the best step is outside the measured ones; "
         "measure there before relying on it"
     ]
-
-
-def group_of_step(steps: pd.DataFrame, by: Sequence[str]) -> IntArray:
-    """Row of `BestFrequency.table` that each row of ``steps`` belongs to."""
-    if not by:
-        return np.zeros(len(steps), dtype=np.int64)
-    number = steps.groupby(list(by), sort=False, dropna=False).ngroup()
-    return np.asarray(number, dtype=np.int64)

@@ -19,115 +19,32 @@ from measurements.counters.memory_traffic import llc_misses_per_byte
 from measurements.table.headers import nearest
 from ppw.decision.compare import scope_of
 from ppw.decision.objectives import per_dollar_ratio, per_watt_ratio
+from ppw.decision.ratios import draw_ratio_axes
 from ppw.errors import PpwError
+from ppw.results import axes as drawing
 from ppw.results import caveats as cv
 from ppw.results.arguments import as_frequency, as_positive
-from ppw.results.axes import BEST, CURVE, MEASURED, PROJECTED, new_axes
-from ppw.results.result import PrintedTable, Result, Table, frame_digest
+from ppw.results.result import PrintedTable, Result, Table, frame_digest, rows_of
 from ppw.results.text import key_texts, plot_label, shown, shown_name
 from ppw.runs.caveats import UNKNOWN_WATTS, sources_known
 from ppw.runs.groups import canonical
 from ppw.runs.prepare import at_full_load
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from matplotlib.axes import Axes
-    from numpy.typing import NDArray
-
-    from fitting.regression.lines import FloatArray
-
-    Mask = NDArray[np.bool_]
 
     # Hosts by workload.
-    _ByKey = dict[tuple[str, ...], dict[str, "Measured"]]
+    _ByKey = dict[tuple[Any, ...], dict[str, "HostFigures"]]
 
 
-# What one host did in one workload: the measures of a characterisation, from its runs.
-
-
-class Measure(NamedTuple):
-    """One measure: its name, unit and printed table."""
+class HostMeasure(NamedTuple):
+    """One measure of a host: its name, unit and printed table."""
 
     name: str
     unit: str
     table: str
-
-
-class Measured(NamedTuple):
-    """One host in one workload.
-
-    Attributes
-    ----------
-    key : tuple of str
-        The workload, to be looked up by.
-    keys : tuple
-        The same as values of the table.
-    host : str
-    freq_hz : float
-        NaN where not known.
-    runs : int
-    measures : mapping of str to float
-        Mean of each measure over the runs; NaN where not measured.
-    price : float
-    scope : str
-        Of its watts; empty where not known.
-    """
-
-    key: tuple[str, ...]
-    keys: tuple[Any, ...]
-    host: str
-    freq_hz: float
-    runs: int
-    measures: Mapping[str, float]
-    price: float
-    scope: str
-
-
-class _Columns(dict[str, "FloatArray"]):
-    """Columns of some runs as numbers; one that the table lacks is NaN."""
-
-    def __init__(self, rows: pd.DataFrame) -> None:
-        super().__init__()
-        self._rows = rows
-
-    def __missing__(self, column: str) -> FloatArray:
-        if column not in self._rows:
-            return np.full(len(self._rows), np.nan)
-        return self._rows[column].to_numpy(dtype=np.float64)
-
-
-def _column(name: str) -> Callable[[Mapping[str, FloatArray]], FloatArray]:
-    return lambda runs: runs[name]
-
-
-def _first(*found: FloatArray) -> FloatArray:
-    """Take the first of several ways that gives a value, run by run."""
-    made = found[0]
-    for other in found[1:]:
-        made = np.where(np.isnan(made), other, made)
-    return made
-
-
-def _performance(runs: Mapping[str, FloatArray]) -> FloatArray:
-    return _first(runs["throughput_ops_s"], 1 / runs["time_s"])
-
-
-def _power(runs: Mapping[str, FloatArray]) -> FloatArray:
-    return _first(runs["power_w"], runs["energy_j"] / runs["time_s"])
-
-
-def _energy(runs: Mapping[str, FloatArray]) -> FloatArray:
-    return _first(runs["energy_j"], runs["power_w"] * runs["time_s"])
-
-
-def _cpi(runs: Mapping[str, FloatArray]) -> FloatArray:
-    return _first(runs["cpi"], runs["cycles"] / runs["instructions"])
-
-
-def _misses_per_byte(runs: Mapping[str, FloatArray]) -> FloatArray:
-    pairs = zip(runs["llc_misses"], runs["data_bytes"], strict=True)
-    return np.array([llc_misses_per_byte(float(m), float(b)) for m, b in pairs])
 
 
 _MEASURED, RATIOS = "Time, throughput and power", "Ratios to the reference"
@@ -135,111 +52,43 @@ _WORTH, _INSIDE = "Performance per watt and per price", "Processor and memory"
 _LATENCY = "Latency"
 # Printed tables in their order; that of the ratios has no measure of its own.
 TABLES = (_MEASURED, RATIOS, _WORTH, _INSIDE, _LATENCY)
-
-_OF_RUNS: dict[Measure, Callable[[Mapping[str, FloatArray]], FloatArray]] = {
-    Measure("time", "s", _MEASURED): _column("time_s"),
-    Measure("throughput", "1/s", _MEASURED): _column("throughput_ops_s"),
-    Measure("power", "W", _MEASURED): _power,
-    Measure("energy", "J/run", _MEASURED): _energy,
-    Measure("perf/W", "1/J", _WORTH): lambda runs: _performance(runs) / _power(runs),
-    Measure("perf/$", "1/s per price", _WORTH): lambda runs: _performance(runs) / runs["price"],
-    Measure("CPI", "1", _INSIDE): _cpi,
-    Measure("memory bandwidth", "B/s", _INSIDE): _column("memory_bandwidth_bytes_s"),
-    Measure("memory latency", "s", _INSIDE): _column("memory_latency_s"),
-    Measure("cache misses per byte", "1/B", _INSIDE): _misses_per_byte,
-    Measure("median latency", "s", _LATENCY): _column("latency_p50_s"),
-    Measure("99th percentile latency", "s", _LATENCY): _column("latency_p99_s"),
-}
-MEASURES = tuple(_OF_RUNS)
-
-
-def measure_rows(
-    runs: pd.DataFrame, keys: Sequence[str], prices: Mapping[str, float], freq: float | None
-) -> list[Measured]:
-    """Measure every host in every workload.
-
-    Parameters
-    ----------
-    runs : pandas.DataFrame
-        Checked, in canonical columns.
-    keys : sequence of str
-        Columns that tell workloads apart.
-    prices : mapping of str to float
-        By host, in place of the column ``price``.
-    freq : float or None
-        Hz; None takes the highest of each host and workload.
-    """
-    made = []
-    grouped = runs.groupby([*keys, "host"], sort=True, dropna=False)
-    for key, rows in grouped:
-        values = key if isinstance(key, tuple) else (key,)
-        chosen, at = _at_frequency(rows, freq)
-        if len(chosen):
-            made.append(_measured(values[:-1], str(values[-1]), chosen, at, prices))
-    if not made:
-        raise PpwError(f"no host was measured at {shown(freq, 'Hz')}: leave freq out, or measure")
-    return made
-
-
-def _at_frequency(rows: pd.DataFrame, freq: float | None) -> tuple[pd.DataFrame, float]:
-    """Runs of one frequency, at full load."""
-    rows = rows[at_full_load(rows)]
-    if "freq_hz" not in rows or rows["freq_hz"].isna().all():
-        return rows, float("nan")
-    at = float(rows["freq_hz"].max()) if freq is None else freq
-    return rows[(rows["freq_hz"] / at - 1).abs() <= SAME_STEP], at
-
-
-def _measured(
-    keys: tuple[Any, ...],
-    host: str,
-    rows: pd.DataFrame,
-    at: float,
-    prices: Mapping[str, float],
-) -> Measured:
-    columns = _Columns(rows)
-    if host in prices:
-        columns["price"] = np.full(len(rows), prices[host])
-    with np.errstate(divide="ignore", invalid="ignore"):
-        measures = {m.name: _mean(of_runs(columns)) for m, of_runs in _OF_RUNS.items()}
-    return Measured(
-        key=tuple(map(str, keys)),
-        keys=keys,
-        host=host,
-        freq_hz=at,
-        runs=len(rows),
-        measures=measures,
-        price=_mean(columns["price"]),
-        scope=_scope(rows),
-    )
-
-
-def speed_up(one: Measured, other: Measured) -> float:
-    """Speed-up of one host over another, of what both were measured in; NaN for neither."""
-    rates = one.measures["throughput"] / other.measures["throughput"]
-    times = other.measures["time"] / one.measures["time"]
-    return times if np.isnan(rates) else rates
-
-
-def _mean(values: FloatArray) -> float:
-    """Mean of the runs that have it; NaN where none has, or what has none cannot be."""
-    known = values[np.isfinite(values)]
-    return float(known.mean()) if known.size else float("nan")
-
-
-def _scope(rows: pd.DataFrame) -> str:
-    if "power_source" not in rows:
-        return ""
-    scopes = {scope_of(source) for source in rows["power_source"].dropna().unique()}
-    return " and ".join(sorted(scope for scope in scopes if scope))
-
-
-_OF_WATTS = ("power ratio", "perf/W ratio")
+MEASURES = (
+    HostMeasure("time", "s", _MEASURED),
+    HostMeasure("throughput", "1/s", _MEASURED),
+    HostMeasure("power", "W", _MEASURED),
+    HostMeasure("energy", "J/run", _MEASURED),
+    HostMeasure("perf/W", "1/J", _WORTH),
+    HostMeasure("perf/$", "1/s per price", _WORTH),
+    HostMeasure("CPI", "1", _INSIDE),
+    HostMeasure("memory bandwidth", "B/s", _INSIDE),
+    HostMeasure("memory latency", "s", _INSIDE),
+    HostMeasure("cache misses per byte", "1/B", _INSIDE),
+    HostMeasure("median latency", "s", _LATENCY),
+    HostMeasure("99th percentile latency", "s", _LATENCY),
+)
+_OF_POWER = ("power ratio", "perf/W ratio")
 _RATIO = {
-    name: Measure(name, "1", RATIOS)
+    name: HostMeasure(name, "1", RATIOS)
     for name in ("speed-up", "power ratio", "cost ratio", "perf/W ratio", "perf/$ ratio")
 }
+_DRAWN = ("speed-up", "perf/W ratio", "perf/$ ratio")
+_MOST_DRAWN = 30
 _EPSILON = 1e-6
+
+
+class HostFigures(NamedTuple):
+    """What one host did in one workload."""
+
+    # The workload, as values of the table.
+    keys: tuple[Any, ...]
+    host: str
+    # NaN where not known.
+    freq_hz: float
+    runs: int
+    # Mean of each measure and of the price over the runs; NaN where not measured.
+    means: Mapping[str, float]
+    # What the power is of; empty where not known.
+    scope: str
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -307,8 +156,8 @@ class Characterisation(Result):
 
     def _line(self, key: Any, group: pd.DataFrame, hosts: Sequence[str]) -> list[str]:
         keys = dict(zip([*self.by, "measure", "unit"], key, strict=True))
-        by_host = {row["host"]: row for row in group.to_dict(orient="records")}
-        several = len({row["scope"] for row in by_host.values()}) > 1
+        by_host = {row["host"]: row for row in rows_of(group)}
+        several = len(set(group["scope"])) > 1
         cells = []
         for host in hosts:
             row = by_host.get(host)
@@ -324,20 +173,44 @@ class Characterisation(Result):
 
     def verdict(self) -> list[str]:
         """Say for each pair of host and reference who is better per watt and per price."""
-        said = [f"Ratios are to {self.reference}."]
+        sentences = [f"Ratios are to {self.reference}."]
         for host in self.hosts[1:]:
-            rows = self.table[self.table["host"] == host]
-            parts = [
-                f"{measure} {_range(rows.loc[rows['measure'] == measure, 'value'])}"
-                for measure in _RATIO
-                if (rows["measure"] == measure).any()
-            ]
-            said.append(f"{host}: {', '.join(parts) or 'nothing to set against it'}.")
-        return said
+            values = self.table[self.table["host"] == host].groupby("measure")["value"]
+            there = [name for name in _RATIO if name in values.groups]
+            parts = [f"{name} {_range(values.get_group(name))}" for name in there]
+            sentences.append(f"{host}: {', '.join(parts) or 'nothing to set against it'}.")
+        return sentences
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """Draw the ratios of every host and workload to the reference, on a logarithmic axis."""
-        return plot_ratios(self, ax)
+        """Draw speed-up, perf/W and perf/$ to the reference by host and workload, to thirty."""
+        axes, lines = drawing.new_axes(ax), drawn_lines(self)
+        place = {line: i for i, line in enumerate(lines)}
+        ratios = [1.0]
+        colours = (drawing.CURVE, drawing.BEST, drawing.PROJECTED)
+        for measure, colour, mark in zip(_DRAWN, colours, "osD", strict=True):
+            rows = rows_of(self.table[self.table["measure"] == measure])
+            labels = [_label(self, row) for row in rows]
+            both = zip(rows, labels, strict=True)
+            points = [(row["value"], place[label]) for row, label in both if label in place]
+            if points:
+                ratios += [value for value, _ in points]
+                axes.plot(*zip(*points, strict=True), mark, color=colour, ms=5, label=measure)
+        draw_ratio_axes(axes, [plot_label(line) for line in lines], np.array(ratios))
+        axes.set_xlabel(f"ratio to {plot_label(self.reference)}")
+        axes.set_ylabel("host and workload")
+        if len(ratios) > 1:
+            axes.legend(frameon=False, ncols=3, loc="lower right", bbox_to_anchor=(1.0, 1.0))
+        return axes
+
+
+def drawn_lines(result: Characterisation) -> list[str]:
+    """Hosts and workloads that a plot has a line for."""
+    rows = rows_of(result.table[result.table["measure"].isin(_DRAWN)])
+    return list(dict.fromkeys(_label(result, row) for row in rows))[:_MOST_DRAWN]
+
+
+def _label(result: Characterisation, row: Mapping[Any, Any]) -> str:
+    return ", ".join([shown_name(row["host"]), *key_texts(result.by, row)])
 
 
 def characterise(
@@ -396,14 +269,17 @@ def characterise(
         if host not in hosts:
             raise PpwError(f"no host {host!r}{nearest(host, hosts)}; there are {', '.join(hosts)}")
     known = {h: as_positive(f"price of {h}", p) for h, p in (prices or {}).items()}
-    keys = _keys(tidy) if by is None else list(by)
+    keys = _workload_columns(tidy) if by is None else list(by)
+    at = None if freq is None else as_frequency(freq)
     by_key: _ByKey = {}
-    for cell in measure_rows(tidy, keys, known, None if freq is None else as_frequency(freq)):
-        by_key.setdefault(cell.key, {})[cell.host] = cell
+    for cell in _measure_hosts(tidy, keys, known, at):
+        by_key.setdefault(tuple(map(str, cell.keys)), {})[cell.host] = cell
+    if not by_key:
+        raise PpwError(f"no host was measured at {shown(at, 'Hz')}: leave freq out, or measure")
     first = reference or _slowest(by_key, hosts)
     ordered = [first, *(h for h in hosts if h != first)]
-    rows, caveats = _rows(by_key, keys, ordered, mixed_scope)
-    caveats = [*_table_caveats(tidy), *caveats]
+    rows, unlike = _rows(by_key, keys, ordered, mixed_scope)
+    caveats = [*_table_caveats(tidy), *_scope_caveats(unlike, mixed_scope)]
     cv.warn(caveats)
     return Characterisation(
         table=pd.DataFrame(rows),
@@ -415,7 +291,7 @@ def characterise(
     )
 
 
-def _keys(runs: pd.DataFrame) -> list[str]:
+def _workload_columns(runs: pd.DataFrame) -> list[str]:
     """Identity columns that tell workloads apart, and do not merely describe a host."""
     columns = [c for c in identity_columns(runs) if c not in ("host", "family")]
     return [c for c in columns if c == "workload" or not _describes(runs, c)]
@@ -426,65 +302,117 @@ def _describes(runs: pd.DataFrame, column: str) -> bool:
     return all(len(v) == 1 for v in values) and len(set.union(*values)) > 1
 
 
+def _measure_hosts(
+    runs: pd.DataFrame, keys: Sequence[str], prices: Mapping[str, float], freq: float | None
+) -> Iterator[HostFigures]:
+    """Measure every host in every workload, at a frequency (Hz) or at its highest.
+
+    ``prices`` by host win over the column ``price``.
+    """
+    runs = runs.reset_index(drop=True)
+    measures = _measure_runs(runs, prices)
+    for key, rows in runs.groupby([*keys, "host"], sort=True, dropna=False):
+        rows, at = _at_frequency(rows, freq)
+        if len(rows):
+            values = measures.loc[rows.index]
+            means = {str(name): _mean(values[name]) for name in values}
+            yield HostFigures(key[:-1], str(key[-1]), at, len(rows), means, _scope(rows))
+
+
+def _measure_runs(runs: pd.DataFrame, prices: Mapping[str, float]) -> pd.DataFrame:
+    """Measures of every run, and its price, by name; what was not measured is NaN."""
+    columns = "throughput_ops_s time_s power_w energy_j price cpi cycles instructions llc_misses "
+    columns += "data_bytes memory_bandwidth_bytes_s memory_latency_s latency_p50_s latency_p99_s"
+    have = runs.reindex(columns=columns.split()).astype(np.float64)
+    price = runs["host"].astype(str).map(prices).astype(np.float64).fillna(have["price"])
+    performance = have["throughput_ops_s"].fillna(1 / have["time_s"])
+    power = have["power_w"].fillna(have["energy_j"] / have["time_s"])
+    both = zip(have["llc_misses"], have["data_bytes"], strict=True)
+    measures = (
+        have["time_s"],
+        have["throughput_ops_s"],
+        power,
+        have["energy_j"].fillna(have["power_w"] * have["time_s"]),
+        performance / power,
+        performance / price,
+        have["cpi"].fillna(have["cycles"] / have["instructions"]),
+        have["memory_bandwidth_bytes_s"],
+        have["memory_latency_s"],
+        [llc_misses_per_byte(misses, size) for misses, size in both],
+        have["latency_p50_s"],
+        have["latency_p99_s"],
+    )
+    by_name = dict(zip([measure.name for measure in MEASURES], measures, strict=True))
+    return pd.DataFrame({**by_name, "price": price})
+
+
+def _at_frequency(rows: pd.DataFrame, freq: float | None) -> tuple[pd.DataFrame, float]:
+    """Runs of one frequency, at full load."""
+    rows = rows[at_full_load(rows)]
+    if "freq_hz" not in rows or rows["freq_hz"].isna().all():
+        return rows, float("nan")
+    at = float(rows["freq_hz"].max()) if freq is None else freq
+    return rows[(rows["freq_hz"] / at - 1).abs() <= SAME_STEP], at
+
+
+def _mean(values: pd.Series[float]) -> float:
+    """Mean of the runs that have it; NaN where none has, or what has none cannot be."""
+    known = values.to_numpy()[np.isfinite(values)]
+    return float(known.mean()) if known.size else float("nan")
+
+
+def _scope(rows: pd.DataFrame) -> str:
+    if "power_source" not in rows:
+        return ""
+    scopes = {scope_of(source) for source in rows["power_source"].dropna().unique()}
+    return " and ".join(sorted(scope for scope in scopes if scope))
+
+
 def _slowest(by_key: _ByKey, hosts: Sequence[str]) -> str:
     """Host that is slower than the first in the geometric mean of the workloads of all, or it."""
     common = [found for found in by_key.values() if set(found) == set(hosts)]
 
     def faster(host: str) -> float:
-        ratios = np.log([speed_up(found[host], found[hosts[0]]) for found in common])
+        ratios = np.log([_speed_up(found[host], found[hosts[0]]) for found in common])
         return float(np.mean(ratios)) if len(ratios) and not np.isnan(ratios).any() else 0.0
 
     return min(hosts, key=faster)
 
 
+def _speed_up(one: HostFigures, other: HostFigures) -> float:
+    """Speed-up of one host over another, of what both were measured in; NaN for neither."""
+    rates = one.means["throughput"] / other.means["throughput"]
+    return other.means["time"] / one.means["time"] if np.isnan(rates) else rates
+
+
 def _rows(
     by_key: _ByKey, keys: Sequence[str], hosts: Sequence[str], mixed: bool
 ) -> tuple[list[dict[str, Any]], list[str]]:
-    """Rows of the table by printed table, workload, measure and host, and caveats of scope."""
+    """Rows of the table by printed table, workload, measure and host, and hosts of unlike scope."""
     rows: list[dict[str, Any]] = []
     unlike: list[str] = []
     for table in TABLES:
         for found in by_key.values():
-            if table == RATIOS:
-                rows += _ratio_rows(found, keys, hosts, mixed, unlike)
+            there = [found[host] for host in hosts if host in found]
+            measures = [measure for measure in MEASURES if measure.table == table]
+            rows += [_row(one, keys, m, one.means[m.name]) for m in measures for one in there]
+            if table != RATIOS or hosts[0] not in found:
                 continue
-            rows += [
-                _row(found[host], keys, measure, found[host].measures[measure.name])
-                for measure in MEASURES
-                for host in hosts
-                if measure.table == table and host in found
-            ]
-    known = [row for row in rows if not np.isnan(row["value"])]
-    return known, _scope_caveats(unlike, mixed)
+            base = there[0]
+            for other in there[1:]:
+                alike = not (other.scope and base.scope) or other.scope == base.scope
+                if not alike:
+                    unlike.append(f"{other.host} {other.scope}, {base.host} {base.scope}")
+                for name, value in _ratios(other, base).items():
+                    refused = name in _OF_POWER and not alike and not mixed
+                    rows.append(_row(other, keys, _RATIO[name], np.nan if refused else value))
+    return [row for row in rows if not np.isnan(row["value"])], unlike
 
 
-def _ratio_rows(
-    found: Mapping[str, Measured],
-    keys: Sequence[str],
-    hosts: Sequence[str],
-    mixed: bool,
-    unlike: list[str],
-) -> list[dict[str, Any]]:
-    base = found.get(hosts[0])
-    if base is None:
-        return []
-    rows = []
-    for host in (h for h in hosts[1:] if h in found):
-        other = found[host]
-        alike = not (other.scope and base.scope) or other.scope == base.scope
-        if not alike:
-            unlike.append(f"{host} {other.scope}, {hosts[0]} {base.scope}")
-        for measure, value in _ratios(other, base).items():
-            refused = measure in _OF_WATTS and not alike and not mixed
-            rows.append(_row(other, keys, _RATIO[measure], np.nan if refused else value))
-    return rows
-
-
-def _ratios(other: Measured, base: Measured) -> dict[str, float]:
+def _ratios(other: HostFigures, base: HostFigures) -> dict[str, float]:
     """Ratios of a host to the reference; NaN where something of them was not measured."""
-    faster = speed_up(other, base)
-    power = other.measures["power"] / base.measures["power"]
-    cost = other.price / base.price
+    faster = _speed_up(other, base)
+    power, cost = (other.means[name] / base.means[name] for name in ("power", "price"))
     return {
         "speed-up": faster,
         "power ratio": power,
@@ -494,8 +422,10 @@ def _ratios(other: Measured, base: Measured) -> dict[str, float]:
     }
 
 
-def _row(cell: Measured, keys: Sequence[str], measure: Measure, value: float) -> dict[str, Any]:
-    watts = measure.unit in ("W", "J/run", "1/J") or measure.name in _OF_WATTS
+def _row(
+    cell: HostFigures, keys: Sequence[str], measure: HostMeasure, value: float
+) -> dict[str, Any]:
+    of_power = measure.unit in ("W", "J/run", "1/J") or measure.name in _OF_POWER
     return {
         **dict(zip(keys, cell.keys, strict=True)),
         "table": measure.table,
@@ -505,18 +435,18 @@ def _row(cell: Measured, keys: Sequence[str], measure: Measure, value: float) ->
         "value": float(value),
         "freq_hz": cell.freq_hz,
         "runs": float(cell.runs),
-        "scope": cell.scope if watts else "",
+        "scope": cell.scope if of_power else "",
     }
 
 
 def _scope_caveats(unlike: Sequence[str], mixed: bool) -> list[str]:
     if not unlike:
         return []
-    said = "; ".join(dict.fromkeys(unlike))
+    hosts = "; ".join(dict.fromkeys(unlike))
     if mixed:
-        return [f"mixed scope, as asked for: watts of {said} are set against each other"]
+        return [f"mixed scope, as asked for: watts of {hosts} are set against each other"]
     return [
-        f"watts of different scope ({said}) are not set against each other, and their ratios stay "
+        f"watts of different scope ({hosts}) are not set against each other, and their ratios stay "
         "empty: measure alike, or ask for --mixed-scope"
     ]
 
@@ -541,46 +471,3 @@ def _range(values: pd.Series[Any]) -> str:
     if high <= low * (1 + _EPSILON):
         return shown(low)
     return f"{shown(low)} to {shown(high)}"
-
-
-def plot_ratios(result: Characterisation, ax: Axes | None = None) -> Axes:
-    """Draw speed-up, perf/W and perf/$ to the reference by host and workload, the first thirty."""
-    from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
-
-    axes, lines = new_axes(ax), _lines(result)[:_MOST_DRAWN]
-    place = {line: i for i, line in enumerate(lines)}
-    drawn = []
-    for measure, colour, mark in zip(_DRAWN, (CURVE, BEST, PROJECTED), "osD", strict=True):
-        rows = result.table[result.table["measure"] == measure].to_dict(orient="records")
-        points = [(row["value"], place.get(_label(result, row), -1)) for row in rows]
-        points = [point for point in points if point[1] >= 0]
-        if points:
-            drawn += [value for value, _ in points]
-            axes.plot(*zip(*points, strict=True), mark, color=colour, ms=5, label=measure)
-    axes.axvline(1.0, color=MEASURED, lw=0.8)
-    axes.set_yticks(range(len(lines)), [plot_label(line) for line in lines])
-    axes.invert_yaxis()
-    axes.set_xscale("log")
-    ends = np.array([*drawn, 1.0])
-    narrow = ends.max() < 10 * ends.min()
-    axes.xaxis.set_major_locator(MaxNLocator(6) if narrow else LogLocator(subs=(1.0, 2.0, 5.0)))
-    axes.xaxis.set_major_formatter("{x:g}")
-    axes.xaxis.set_minor_locator(NullLocator())
-    axes.set_xlabel(f"ratio to {plot_label(result.reference)}")
-    axes.set_ylabel("host and workload")
-    if drawn:
-        axes.legend(frameon=False, ncols=3, loc="lower right", bbox_to_anchor=(1.0, 1.0))
-    return axes
-
-
-_DRAWN = ("speed-up", "perf/W ratio", "perf/$ ratio")
-_MOST_DRAWN = 30
-
-
-def _lines(result: Characterisation) -> list[str]:
-    rows = result.table[result.table["measure"].isin(_DRAWN)].to_dict(orient="records")
-    return list(dict.fromkeys(_label(result, row) for row in rows))
-
-
-def _label(result: Characterisation, row: Mapping[Any, Any]) -> str:
-    return ", ".join([shown_name(row["host"]), *key_texts(result.by, row)])

@@ -1,8 +1,8 @@
 """What a frequency can be chosen for: energy, energy times delay, perf/W, time, work per price.
 
-All are a cost to be least, in the time T and power P of a unit of work: P·T, P·T², P·T³, T, or
+Each is a cost to be least, in the time T and power P of a unit of work: P·T, P·T², P·T³, T, or
 price·T/lifetime + electricity·P·T. With straight lines for T against 1/f and P against f each has a
-closed form (`ppw.decision.objectives`).
+closed form.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ from ppw.results.arguments import as_frequencies, as_frequency, as_number, as_po
 from ppw.results.text import shown
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
 
     from fitting.regression.lines import FloatArray
+    from ppw.runs.prepare import Prepared
 
 
 # Performance per watt and per dollar, and the frequency at which energy, or EDP, is least.
@@ -46,7 +47,8 @@ def break_even_price_ratio(speedup: float) -> float:
     return _positive("speed-up", speedup)
 
 
-def least_energy_frequency(
+def least_product_frequency(
+    delays: int,
     *,
     t_fixed_s: float,
     work_cycles: float,
@@ -55,83 +57,30 @@ def least_energy_frequency(
     lowest_hz: float,
     highest_hz: float,
 ) -> float:
-    """Frequency (Hz) of least energy for T = t_fixed + w/f and P = P0 + s·f.
+    """Frequency (Hz) of least P·T^(1 + n) for T = t_fixed + w/f and P = P0 + s·f.
 
-    f* = sqrt(w·P0/(t_fixed·s)), held inside [``lowest_hz``, ``highest_hz``]. With t_fixed = 0 or
-    s ≤ 0 energy falls all the way up, with P0 ≤ 0 it rises all the way; perf/W is highest where
-    energy is least.
+    With n = 0 ``delays`` that is the least energy and the highest perf/W, with 1 the least
+    energy-delay product, with 2 the least ED²P: the larger root of s·t_fixed·f² − n·w·s·f −
+    (n + 1)·w·P0, held inside [``lowest_hz``, ``highest_hz``]. For energy that is
+    sqrt(w·P0/(t_fixed·s)). With t_fixed = 0 or s ≤ 0 the product falls all the way up; without
+    a root, as for energy with P0 ≤ 0, it rises all the way.
     """
-    lines = _Lines(t_fixed_s, work_cycles, p0_w, slope_w_per_hz)
-    return lines.least(0, lowest_hz, highest_hz)
+    if t_fixed_s <= 0 or slope_w_per_hz <= 0:
+        return highest_hz
+    linear = delays * work_cycles * slope_w_per_hz
+    curved = slope_w_per_hz * t_fixed_s
+    under = linear**2 + 4 * (delays + 1) * curved * work_cycles * p0_w
+    root = (linear + math.sqrt(under)) / (2 * curved) if under >= 0 else 0.0
+    if root <= 0:
+        return lowest_hz
+    inside = min(max(root, lowest_hz), highest_hz)
 
+    def product(f: float) -> float:
+        power, time = p0_w + slope_w_per_hz * f, t_fixed_s + work_cycles / f
+        return float(power * time ** (1 + delays))
 
-def least_edp_frequency(
-    *,
-    t_fixed_s: float,
-    work_cycles: float,
-    p0_w: float,
-    slope_w_per_hz: float,
-    lowest_hz: float,
-    highest_hz: float,
-) -> float:
-    """Frequency (Hz) of least energy-delay product, P·T², for T = t_fixed + w/f and P = P0 + s·f.
-
-    f* = (w·s + sqrt(w²s² + 8·s·t_fixed·w·P0))/(2·s·t_fixed), held inside the range; the highest
-    frequency with t_fixed = 0 or s ≤ 0. A negative P0 can make the lowest frequency the best.
-    """
-    lines = _Lines(t_fixed_s, work_cycles, p0_w, slope_w_per_hz)
-    return lines.least(1, lowest_hz, highest_hz)
-
-
-def least_ed2p_frequency(
-    *,
-    t_fixed_s: float,
-    work_cycles: float,
-    p0_w: float,
-    slope_w_per_hz: float,
-    lowest_hz: float,
-    highest_hz: float,
-) -> float:
-    """Frequency (Hz) of least energy-delay² product, P·T³, as `least_edp_frequency`.
-
-    f* = (w·s + sqrt(w²s² + 3·s·t_fixed·w·P0))/(s·t_fixed).
-    """
-    lines = _Lines(t_fixed_s, work_cycles, p0_w, slope_w_per_hz)
-    return lines.least(2, lowest_hz, highest_hz)
-
-
-class _Lines(NamedTuple):
-    """T = t_fixed + w/f (s) and P = P0 + s·f (W)."""
-
-    t_fixed: float
-    work: float
-    p0: float
-    slope: float
-
-    def least(self, delays: int, lowest: float, highest: float) -> float:
-        """Frequency of least P·T^(1 + delays) inside a range."""
-        if self.t_fixed <= 0 or self.slope <= 0:
-            return highest
-        stationary = self._stationary(delays)
-        if stationary is None:
-            return lowest
-        inside = min(max(stationary, lowest), highest)
-        if self.p0 >= 0:
-            return inside
-        # Power that vanishes at a frequency gives the product a second minimum, down there.
-        return min((lowest, inside), key=lambda f: self._product(delays, f))
-
-    def _stationary(self, delays: int) -> float | None:
-        """Larger root of s·t·f² − n·w·s·f − (n + 1)·w·P0, where the product stops falling."""
-        linear = delays * self.work * self.slope
-        curved = self.slope * self.t_fixed
-        under = linear**2 + 4 * (delays + 1) * curved * self.work * self.p0
-        root = (linear + math.sqrt(under)) / (2 * curved) if under >= 0 else 0.0
-        return root if root > 0 else None
-
-    def _product(self, delays: int, frequency: float) -> float:
-        time = self.t_fixed + self.work / frequency
-        return (self.p0 + self.slope * frequency) * time ** (1 + delays)
+    # Power that vanishes at a frequency gives the product a second minimum, down there.
+    return inside if p0_w >= 0 else min((lowest_hz, inside), key=product)
 
 
 def _positive(name: str, value: float) -> float:
@@ -146,49 +95,39 @@ _LEAST_NET = 1e-6
 
 
 class Objective(NamedTuple):
-    """Cost P·T^``times``, or T times a price where ``times`` is 0; and its closed form."""
+    """Cost P·T^``times``, or T times a price where ``times`` is 0."""
 
     words: str
     unit: str
     times: int
     more_is_better: bool
-    on_lines: Callable[..., float]
 
 
 OBJECTIVES: dict[str, Objective] = {
-    "energy": Objective("least energy", "J/", 1, False, least_energy_frequency),
-    "edp": Objective("least energy-delay product", "J·s", 2, False, least_edp_frequency),
-    "ed2p": Objective("least energy-delay² product", "J·s²", 3, False, least_ed2p_frequency),
-    "perf_per_watt": Objective("most performance per watt", "1/J", 1, True, least_energy_frequency),
-    "time": Objective("least time", "s/", 0, False, least_energy_frequency),
-    "perf_per_dollar": Objective(
-        "most work per price", "1/s per price", 0, True, least_energy_frequency
-    ),
+    "energy": Objective("least energy", "J/", 1, False),
+    "edp": Objective("least energy-delay product", "J·s", 2, False),
+    "ed2p": Objective("least energy-delay² product", "J·s²", 3, False),
+    "perf_per_watt": Objective("most performance per watt", "1/J", 1, True),
+    "time": Objective("least time", "s/", 0, False),
+    "perf_per_dollar": Objective("most work per price", "1/s per price", 0, True),
 }
 
 
 class Rates(NamedTuple):
-    """What is paid beside the watts of a job.
+    """Prices of energy and time, and the idle power that does not count."""
 
-    Attributes
-    ----------
-    electricity : float or None
-        Currency a kWh; None where energy is not part of the cost.
-    lifetime_hours : float or None
-        Hours of work that a host's price is spread over; None where only the price counts.
-    idle_w : float
-        Watts that are drawn without the job as well.
-    """
-
+    # Currency per kWh; None where energy is not part of the cost.
     electricity: float | None = None
+    # Hours of work that a host's price is spread over; None where only the price counts.
     lifetime_hours: float | None = None
+    # Power (W) that is drawn without the job as well.
     idle_w: float = 0.0
 
     @classmethod
-    def checked(
+    def of(
         cls, electricity: float | None, lifetime_hours: float | None, idle_w: float = 0.0
     ) -> Rates:
-        """Check the numbers. Electricity and lifetime come together, or neither."""
+        """Check the numbers: electricity and lifetime come together, or neither."""
         if (electricity is None) != (lifetime_hours is None):
             raise PpwError(
                 "--electricity (currency a kWh) and --lifetime go together: the one makes energy "
@@ -251,17 +190,9 @@ def best_on_lines(
     rates: Rates,
     ends: tuple[float, float],
 ) -> float:
-    """Frequency (Hz) of the closed form.
+    """Frequency (Hz) of the closed form, held inside ``ends``.
 
-    Parameters
-    ----------
-    objective : Objective
-    time : (t_fixed, w)
-    power : (P0, s) or None
-    price : float
-    rates : Rates
-    ends : (lowest, highest)
-        Hz, where it is held.
+    ``time`` is (t_fixed, w) of T = t_fixed + w/f, ``power`` (P0, s) of P = P0 + s·f.
     """
     if not objective.times and not rates.per_joule:
         return ends[1]
@@ -269,9 +200,10 @@ def best_on_lines(
         return float("nan")
     static = power[0] - rates.idle_w
     if not objective.times:
-        # A price by the second is like watts that the clock does not change.
+        # A price per second is like power that does not change with the frequency.
         static += rates.per_second(price) / rates.per_joule
-    return objective.on_lines(
+    return least_product_frequency(
+        max(objective.times - 1, 0),
         t_fixed_s=time[0],
         work_cycles=time[1],
         p0_w=static,
@@ -279,6 +211,14 @@ def best_on_lines(
         lowest_hz=ends[0],
         highest_hz=ends[1],
     )
+
+
+def mean_price(prepared: Prepared, group: int) -> float:
+    """Mean of the column ``price`` over a group; NaN where the runs have none."""
+    if "price" not in prepared.runs:
+        return float("nan")
+    prices = prepared.runs["price"].to_numpy(dtype=np.float64)
+    return float(prices[prepared.groups.codes == group].mean())
 
 
 # Frequency steps to choose from: as asked for, or those of the runs and of the host catalogue.
@@ -292,31 +232,16 @@ _MOST_STEPS = 1000
 def as_steps(steps: str | Iterable[float | str], *, fewest: int = 2) -> FloatArray:
     """Read steps: several frequencies, "1.2GHz,1.8GHz", or a range "lowest:highest:step".
 
-    Parameters
-    ----------
-    steps : str or sequence of float or str
-        Numbers are Hz. A range ends at its highest frequency or one step short of passing it.
-    fewest : int
-        Different frequencies that there must be.
-
-    Returns
-    -------
-    float array
-        Hz, rising, each once.
-
-    Raises
-    ------
-    PpwError, MeasurementError
-        For what is no frequency, a range that is not, or too few steps.
+    Numbers are Hz. A range ends at its highest frequency or one step short of passing it.
+    Returns Hz, rising, each once. Raises `PpwError` or `MeasurementError` for what is no frequency,
+    a range that is not, or fewer than ``fewest`` different frequencies.
     """
-    if isinstance(steps, str):
-        made = (
-            _range(steps)
-            if ":" in steps
-            else [parse_frequency(part.strip()) for part in steps.split(",")]
-        )
-    else:
+    if not isinstance(steps, str):
         made = as_frequencies(steps)
+    elif ":" in steps:
+        made = _range(steps)
+    else:
+        made = [parse_frequency(part.strip()) for part in steps.split(",")]
     if len(set(made)) < fewest:
         raise PpwError(f"steps {steps!r} are one frequency: a choice takes two or more")
     return np.unique(made)
@@ -337,61 +262,35 @@ def _range(text: str) -> list[float]:
     return [low + step * i for i in range(count)]
 
 
-def known_steps(measured: FloatArray, listed: Sequence[float]) -> FloatArray:
+def add_listed_steps(measured: FloatArray, listed: Sequence[float]) -> FloatArray:
     """Measured steps (Hz) together with those ``listed`` that are none of them."""
     more = np.asarray(listed, dtype=float)
     apart = np.abs(np.log(more[:, None] / measured)) > _SAME_AS_MEASURED
     return np.sort(np.concatenate([measured, more[apart.all(axis=1)]]))
 
 
-def catalogued_steps(hosts: Iterable[object]) -> dict[object, tuple[float, ...]]:
-    """Steps (Hz) of the hosts that the catalogue knows by name; none for the others."""
-    return {host: _catalogued(host) if isinstance(host, str) else () for host in hosts}
-
-
-def _catalogued(host: str) -> tuple[float, ...]:
+def catalogue_steps(host: object) -> tuple[float, ...]:
+    """Steps (Hz) of a host that the catalogue knows by name; none for others."""
     try:
-        return host_steps(find_host(host))
+        return host_steps(find_host(host)) if isinstance(host, str) else ()
     except UnknownHostError:
         return ()
 
 
-# What a frequency step must keep to: a time by which the work is done, and watts to stay under.
-
-
-_MOST_SAID = 3
-
-
 class Limits(NamedTuple):
-    """Limits of a step; None where there is none.
-
-    Attributes
-    ----------
-    deadline_s : float or None
-        Of one run.
-    power_cap_w : float or None
-        Of the watts while it runs, idle power included.
-    level : float
-        Probability with which a step has to keep to both.
-    """
+    """A time in which a run must be done and a power to stay below; None where there is none."""
 
     deadline_s: float | None = None
+    # Power (W) while the run lasts, idle power included.
     power_cap_w: float | None = None
+    # Probability with which a step has to keep to both.
     level: float = 0.90
 
     @classmethod
-    def checked(
+    def of(
         cls, deadline: float | str | None, power_cap: float | str | None, level: float
     ) -> Limits:
-        """Read quantities: "60s", "120W" or numbers in SI units.
-
-        Raises
-        ------
-        MeasurementError
-            For what is no such quantity.
-        PpwError
-            For one that is not above 0.
-        """
+        """Read quantities: "60s", "120W" or numbers in SI units, above 0."""
         return cls(_read("deadline", deadline, "s"), _read("power cap", power_cap, "w"), level)
 
     def __bool__(self) -> bool:
@@ -405,17 +304,8 @@ class Limits(NamedTuple):
                 "a deadline is of a run, and these runs have throughput_ops_s, which tells no time"
             )
 
-    def p_kept(self, log_time: FloatArray, log_power: FloatArray | None) -> FloatArray:
-        """Share of the draws, rows, in which each step, a column, keeps to the limits."""
-        share: FloatArray = (self._excess(log_time, log_power) <= 0).mean(axis=0)
-        return share
-
-    def nearest(self, log_time: FloatArray, log_power: FloatArray | None) -> int:
-        """Step, by number, that is least beyond a limit."""
-        return int(np.argmin(np.median(self._excess(log_time, log_power), axis=0)))
-
-    def _excess(self, log_time: FloatArray, log_power: FloatArray | None) -> FloatArray:
-        """Logarithm of what is used of a limit, the larger of the two."""
+    def excess(self, log_time: FloatArray, log_power: FloatArray | None) -> FloatArray:
+        """Logarithm of what draws use of a limit, the larger of the two: above 0 it is too much."""
         excess = np.full(log_time.shape, -np.inf)
         if self.deadline_s is not None:
             excess = log_time - np.log(self.deadline_s)
@@ -425,38 +315,16 @@ class Limits(NamedTuple):
 
     def words(self) -> str:
         """Limits as a sentence goes on: " within 60 s and 120 W"; nothing where there are none."""
-        both = [
-            shown(limit, unit)
-            for limit, unit in ((self.deadline_s, "s"), (self.power_cap_w, "W"))
-            if limit is not None
-        ]
+        limits = (self.deadline_s, "s"), (self.power_cap_w, "W")
+        both = [shown(limit, unit) for limit, unit in limits if limit is not None]
         return f" within {' and '.join(both)}" if both else ""
 
-
-NO_LIMITS = Limits()
-
-
-class Missed(NamedTuple):
-    """A group none of whose steps keeps to the limits, and the step that most probably would."""
-
-    label: str
-    step_hz: float
-    p_kept: float
-
-    def said(self, limits: Limits) -> str:
-        """Say so."""
+    def miss(self, label: str, step_hz: float, p_kept: float) -> str:
+        """Say that no step of a group keeps to the limits, and which comes nearest."""
         return (
-            f"{self.label}: no step stays{limits.words()} with a probability of "
-            f"{limits.level:.0%}: {shown(self.step_hz, 'Hz')} comes nearest, with "
-            f"{self.p_kept:.0%}"
+            f"{label}: no step stays{self.words()} with a probability of {self.level:.0%}: "
+            f"{shown(step_hz, 'Hz')} comes nearest, with {p_kept:.0%}"
         )
-
-
-def first_said(missed: Sequence[str]) -> str:
-    """Say the first three sentences, and how many groups more there are; "" where there is none."""
-    more = len(missed) - _MOST_SAID
-    rest = [f"and {more} more group{'s' * (more > 1)} likewise"] if more > 0 else []
-    return "; ".join([*missed[:_MOST_SAID], *rest])
 
 
 def _read(name: str, amount: float | str | None, unit: str) -> float | None:

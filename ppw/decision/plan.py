@@ -9,16 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from fitting.bayes.next_measurement import (
-    Candidate,
-    Chances,
-    Outlook,
-    attainable,
-    known_groups,
-    look_ahead,
-    outlook,
-    present,
-)
+from fitting.bayes import next_measurement as nm
 from fitting.bayes.posterior import Target
 from fitting.bayes.steps import SAME_STEP
 from ppw.catalogue.hosts import find_host, host_steps
@@ -29,24 +20,17 @@ from ppw.projection.posteriors import Posteriors
 from ppw.results import caveats as cv
 from ppw.results.arguments import as_frequency, as_positive, as_share, as_whole
 from ppw.results.axes import new_axes
-from ppw.results.result import Result, Row, Table, frame_digest, rows_of
+from ppw.results.result import Result, Table, frame_digest, rows_of
 from ppw.results.text import key_texts, plot_label, shown
 from ppw.runs.prepare import Prepared, prepare
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from matplotlib.axes import Axes
-    from numpy.typing import NDArray
 
-    from fitting.bayes.next_measurement import Known
     from fitting.bayes.pooling import Curve
-    from fitting.regression.lines import FloatArray
-
-    Mask = NDArray[np.bool_]
-
-
-# What a plan says of one group: the measurement to make next, where it leads, and in words why.
+    from fitting.regression.lines import BoolArray, FloatArray
 
 
 # Outcomes drawn for a candidate, for each later measurement of a plan, and for all steps together,
@@ -56,9 +40,17 @@ _DRAWS, _DRAWS_AHEAD, _DRAWS_IN_ALL = 32, 12, 128
 _MOST_AHEAD = 10
 # A goal that fewer of the outcomes reach, with the most repeats at every step, is out of reach.
 _HOPE = 0.1
+_MOST_SENTENCES = 10
+_STATUS = {
+    "there": "already there",
+    "reach": "within reach",
+    "budget": "short of the goal when the budget ends",
+    "far": "many runs away",
+    "cannot": "out of reach of these steps",
+}
 
 
-class Asked(NamedTuple):
+class Question(NamedTuple):
     """Arguments of `plan`, read."""
 
     freq_hz: float
@@ -92,7 +84,7 @@ class Asked(NamedTuple):
 
     @property
     def most_runs(self) -> float:
-        """Runs that the budget allows."""
+        """Number of runs that the budget allows."""
         if self.budget_minutes is None or self.run_time_minutes is None:
             return math.inf
         return math.floor(self.budget_minutes / self.run_time_minutes + 1e-9)
@@ -101,7 +93,7 @@ class Asked(NamedTuple):
         """Tell whether a frequency (Hz) is the one asked for."""
         return abs(frequency / self.freq_hz - 1) < SAME_STEP
 
-    def candidates(self, steps: Sequence[float]) -> list[Candidate]:
+    def candidates(self, steps: Sequence[float]) -> list[nm.Candidate]:
         """Measurements to choose from at these steps (Hz), within the budget."""
         allowed = [f for f in steps if self.at_target or not self.is_target(f)]
         if not allowed:
@@ -109,15 +101,15 @@ class Asked(NamedTuple):
                 f"the only step is the frequency asked for, {shown(self.freq_hz, 'Hz')}: name "
                 "others in steps (--steps), or allow to measure there"
             )
-        return [Candidate(f, r) for f in allowed for r in self.repeats if r <= self.most_runs]
+        return [nm.Candidate(f, r) for f in allowed for r in self.repeats if r <= self.most_runs]
 
     def minutes(self, runs: float) -> float:
-        """What runs take (min); NaN where it is not known."""
+        """Time that runs take (min); NaN where it is not known."""
         return math.nan if self.run_time_minutes is None else runs * self.run_time_minutes
 
-    def chances(self, draws: int, quantities: int) -> list[Chances]:
-        """Random numbers for the outcomes of each quantity."""
-        return [Chances.of(draws, (self.seed, i)) for i in range(quantities)]
+    def random_numbers(self, draws: int, quantities: int) -> list[nm.Chances]:
+        """Make common random numbers for the outcomes of each quantity."""
+        return [nm.Chances.of(draws, (self.seed, i)) for i in range(quantities)]
 
 
 @dataclass(frozen=True)
@@ -125,150 +117,138 @@ class GroupPlan:
     """Plan of one group; half widths are of the logarithm."""
 
     group: int
-    asked: Asked
+    question: Question
     now: float
-    outlook: Outlook
+    outlook: nm.Outlook
+    # Number of the candidate to measure next; -1 for none.
     best: int
-    stages: Sequence[tuple[Candidate, float]]
+    stages: Sequence[nm.Stage]
+    # Least half width, and the shares of its variance that model error and noise make up.
     floor: tuple[float, float, float]
-    status: str
+    status: str = ""
 
     @classmethod
     def of(
-        cls, group: int, known: Sequence[Known], candidates: list[Candidate], asked: Asked
+        cls,
+        group: int,
+        known: Sequence[nm.Known],
+        candidates: list[nm.Candidate],
+        question: Question,
     ) -> GroupPlan:
         """Judge the candidates of one group and look ahead; at least one candidate is given."""
-        now = float(present(known, asked.level)[0])
-        first = outlook(known, candidates, asked.level, asked.chances(_DRAWS, len(known)))
+        goal, level, count = question.goal, question.level, len(known)
+        now = float(nm.present(known, level)[0])
+        first = nm.outlook(known, candidates, level, question.random_numbers(_DRAWS, count))
         fewest, most = (end(c.runs for c in candidates) for end in (min, max))
-        in_all = asked.chances(_DRAWS_IN_ALL, len(known))
+        in_all = question.random_numbers(_DRAWS_IN_ALL, count)
         everywhere = [c for c in candidates if c.runs == most]
-        least, form, noise = attainable(known, everywhere, asked.level, in_all)
-        hopeless = (least <= asked.goal).mean() < _HOPE and first.expected.min() > asked.goal
-        stages = look_ahead(
-            known,
-            first,
-            [c for c in candidates if c.runs in (fewest, most)],
-            asked.goal,
-            asked.level,
-            asked.chances(_DRAWS_AHEAD, len(known)),
-            asked.most_runs,
-            # One stage says what to measure next, wherever the goal is.
-            1 if hopeless else _MOST_AHEAD,
+        least, form, noise = nm.attainable(known, everywhere, level, in_all)
+        hopeless = (least <= goal).mean() < _HOPE and first.expected.min() > goal
+        later = [c for c in candidates if c.runs in (fewest, most)]
+        ahead = question.random_numbers(_DRAWS_AHEAD, count)
+        # One stage says what to measure next, wherever the goal is.
+        furthest = 1 if hopeless else _MOST_AHEAD
+        stages = nm.look_ahead(
+            known, first, later, goal, level, ahead, question.most_runs, furthest
         )
         best = first.candidates.index(stages[0].candidate) if stages else -1
         # More measurements leave no more than the best of them; what says else is chance.
         floor = (float(min(least.mean(), first.expected.min())), form, noise)
-        made = cls(group, asked, now, first, best, stages, floor, "")
-        return replace(made, status=made._status(hopeless))
+        made = cls(group, question, now, first, best, stages, floor)
+        return replace(made, status=made._find_status(hopeless))
 
-    def _status(self, hopeless: bool) -> str:
-        if self.now <= self.asked.goal:
+    def _find_status(self, hopeless: bool) -> str:
+        if self.now <= self.question.goal:
             return "there"
-        if self.stages[-1][1] <= self.asked.goal:
+        if self.stages[-1].half_width <= self.question.goal:
             return "reach"
         if hopeless:
             return "cannot"
         return "budget" if len(self.stages) < _MOST_AHEAD else "far"
 
+    @property
     def runs(self) -> int:
-        """Runs of the whole plan."""
-        return sum(candidate.runs for candidate, _ in self.stages)
+        """Number of runs of the whole plan."""
+        return sum(stage.candidate.runs for stage in self.stages)
+
+    @property
+    def parts(self) -> tuple[float, float]:
+        """Half width (%) that model error and noise alone would leave of the least one."""
+        least, form, noise = self.floor
+        return pct(least * math.sqrt(form)), pct(least * math.sqrt(noise))
 
     def row(self) -> dict[str, Any]:
         """Row of ``Plan.groups``."""
-        reached = self.status in ("there", "reach")
-        step, after = self.stages[0] if self.stages else (Candidate(math.nan, 0), math.nan)
+        step, after = nm.Candidate(math.nan, 0), math.nan
+        if self.stages:
+            step, after = self.stages[0]
         runs = float(step.runs) if self.stages else math.nan
-        total = float(self.runs()) if reached else math.nan
+        total = float(self.runs) if self.status in ("there", "reach") else math.nan
+        minutes = self.question.minutes
         values = (
-            self.status,
-            pct(self.now),
-            step.frequency,
-            runs,
-            self.asked.minutes(runs),
-            pct(after),
-            total,
-            self.asked.minutes(total),
-            pct(self.floor[0]),
-            *self._parts(),
-            self.advice(),
+            *(self.status, pct(self.now), step.frequency, runs, minutes(runs), pct(after)),
+            *(total, minutes(total), pct(self.floor[0]), *self.parts, self.recommendation()),
         )
         return dict(zip(Plan.tables[0].names, values, strict=True))
 
     def rows(self) -> list[dict[str, Any]]:
         """Rows of ``Plan.table``: the recommended first, then by what is expected."""
-        expected = self.outlook.expected
+        expected, asked = self.outlook.expected, self.question
         order = np.lexsort((expected, np.arange(len(expected)) != self.best))
-        chance = (self.outlook.half_width <= self.asked.goal).mean(axis=1)
+        chance = (self.outlook.half_width <= asked.goal).mean(axis=1)
         rows = []
-        for rank, i in enumerate(order.tolist()):
-            candidate = self.outlook.candidates[i]
-            values = (
-                rank + 1,
-                candidate.frequency,
-                candidate.runs,
-                self.asked.minutes(candidate.runs),
-                pct(expected[i]),
-                float(chance[i]),
-                self.asked.is_target(candidate.frequency),
-                i == self.best,
-            )
-            rows.append(dict(zip(Plan.tables[1].names, values, strict=True)))
+        for rank, i in enumerate(order.tolist(), start=1):
+            frequency, runs = self.outlook.candidates[i]
+            half = pct(expected[i])
+            is_target, is_best = asked.is_target(frequency), i == self.best
+            values = (rank, frequency, runs, asked.minutes(runs), half, float(chance[i]))
+            names = Plan.tables[1].names
+            rows.append(dict(zip(names, (*values, is_target, is_best), strict=True)))
         return rows
 
-    def _parts(self) -> tuple[float, float]:
-        """What model error and noise alone would leave of the least half width (%)."""
-        least, form, noise = self.floor
-        return pct(least * math.sqrt(form)), pct(least * math.sqrt(noise))
-
-    def advice(self) -> str:
+    def recommendation(self) -> str:
         """Say what to do, and why."""
-        goal = f"±{self.asked.within_pct:g} %"
+        goal, now = f"±{self.question.within_pct:g} %", percent(pct(self.now))
         if self.status == "there":
-            return f"already there: {percent(pct(self.now))} now, {goal} wanted."
-        return f"{self._next()}; {getattr(self, f'_{self.status}')(goal)}."
-
-    def _next(self) -> str:
+            return f"already there: {now} now, {goal} wanted."
         candidate, after = self.stages[0]
         words = f"measure {times(candidate.runs, candidate.frequency)}"
-        if self.asked.is_target(candidate.frequency):
+        if self.question.is_target(candidate.frequency):
             done = ": measure it and be done" if self.status == "reach" else ""
             words += f", which is what you ask for{done}"
-        return f"{words} ({percent(pct(self.now))} now, about {percent(pct(after))} then)"
+        then = percent(pct(after))
+        return f"{words} ({now} now, about {then} then); {self._reason(goal)}."
 
-    def _reach(self, goal: str) -> str:
-        minutes = self.asked.minutes(self.runs())
-        takes = "" if math.isnan(minutes) else f" ({shown(minutes, 'min')})"
-        return f"about {_runs(self.runs())}{takes} in all should reach {goal}"
+    def _reason(self, goal: str) -> str:
+        if self.status == "cannot":
+            return self._obstacle(goal)
+        runs, minutes = _runs(self.runs), self.question.minutes(self.runs)
+        if self.status == "reach":
+            takes = "" if math.isnan(minutes) else f" ({shown(minutes, 'min')})"
+            return f"about {runs}{takes} in all should reach {goal}"
+        left = percent(pct(self.stages[-1].half_width))
+        if self.status == "budget":
+            return f"the budget ends at about {left} after {runs}, short of {goal}"
+        return f"{goal} takes more than {runs}, which leave about {left}"
 
-    def _budget(self, goal: str) -> str:
-        left = percent(pct(self.stages[-1][1]))
-        return f"the budget ends at about {left} after {_runs(self.runs())}, short of {goal}"
-
-    def _far(self, goal: str) -> str:
-        left = percent(pct(self.stages[-1][1]))
-        return f"{goal} takes more than {_runs(self.runs())}, which leave about {left}"
-
-    def _cannot(self, goal: str) -> str:
+    def _obstacle(self, goal: str) -> str:
         """Say what stands in the way, and what could be done about it."""
-        top = max(c.frequency for c in self.outlook.candidates)
-        most = max(c.runs for c in self.outlook.candidates)
+        top, most = (max(values) for values in zip(*self.outlook.candidates, strict=True))
         least = percent(pct(self.floor[0]))
-        form, noise = self._parts()
-        at = shown(self.asked.freq_hz, "Hz")
+        form, noise = self.parts
         words = (
-            f"{goal} cannot be reached by steps up to {shown(top, 'Hz')}: {_runs(most)} at each "
-            f"leave{'s' * (most == 1)} about {least}; "
+            f"{goal} cannot be reached by steps up to {shown(top, 'Hz')}: {_runs(int(most))} at "
+            f"each leave{'s' * (most == 1)} about {least}; "
         )
         if noise >= form:
             return words + (
                 f"noise alone is {percent(noise)}: ask for the mean of more runs there "
                 f"(--target-runs), steady the host, or accept {least}"
             )
-        far = "beyond" if self.asked.freq_hz > top else "between steps"
+        far = "beyond" if self.question.freq_hz > top else "between steps"
         return words + (
-            f"the model error {far} is {percent(form)}: measure nearer to {at}, or accept {least}"
+            f"the model error {far} is {percent(form)}: measure nearer to "
+            f"{shown(self.question.freq_hz, 'Hz')}, or accept {least}"
         )
 
 
@@ -289,20 +269,6 @@ def _runs(count: int) -> str:
 def times(runs: float, frequency: float) -> str:
     """Write so many runs at a frequency (Hz)."""
     return "–" if math.isnan(runs) else f"{runs:.0f} × {shown(frequency, 'Hz')}"
-
-
-_MOST_SENTENCES = 10
-_STATUS = {
-    "there": "already there",
-    "reach": "within reach",
-    "budget": "short of the goal when the budget ends",
-    "far": "many runs away",
-    "cannot": "out of reach of these steps",
-}
-
-
-def _half_width(column: str) -> Callable[[Row], str]:
-    return lambda row: percent(row[column])
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -347,9 +313,9 @@ class Plan(Result):
             """,
             title="Next measurement",
             show={
-                "half_width_pct": _half_width("half_width_pct"),
+                "half_width_pct": lambda row: percent(row["half_width_pct"]),
                 "next_runs": lambda row: times(row["next_runs"], row["next_freq_hz"]),
-                "next_half_width_pct": _half_width("next_half_width_pct"),
+                "next_half_width_pct": lambda row: percent(row["next_half_width_pct"]),
                 "runs_to_goal": lambda row: (
                     "many" if row["status"] == "far" else shown(row["runs_to_goal"])
                 ),
@@ -375,7 +341,7 @@ class Plan(Result):
                 "runs": lambda row: (
                     times(row["runs"], row["freq_hz"]) + (" *" if row["recommended"] else "")
                 ),
-                "half_width_pct": _half_width("half_width_pct"),
+                "half_width_pct": lambda row: percent(row["half_width_pct"]),
             },
         ),
     )
@@ -407,18 +373,18 @@ class Plan(Result):
     def verdict(self) -> list[str]:
         """Say how many groups reach the goal, and what to measure next in the first ten."""
         if len(self.groups) == 1:
-            advice = str(self.groups["advice"].iloc[0])
-            return [advice[:1].upper() + advice[1:]]
+            text = str(self.groups["advice"].iloc[0])
+            return [text[:1].upper() + text[1:]]
         counts = self.groups["status"].value_counts()
-        said = [f"{counts[status]} {text}" for status, text in _STATUS.items() if status in counts]
+        parts = [f"{counts[status]} {text}" for status, text in _STATUS.items() if status in counts]
         rows = rows_of(self.groups.head(_MOST_SENTENCES))
-        return [f"Of {len(self.groups)} groups, {', '.join(said)}.", *map(self._sentence, rows)]
+        return [f"Of {len(self.groups)} groups, {', '.join(parts)}.", *map(self._sentence, rows)]
 
     def text_parts(self) -> list[str]:
-        """Return the question, the groups, their advice, and the candidates of a single group."""
+        """Return the question, the groups, what to do, and the candidates of a single group."""
         groups, candidates = self.printed_tables()
-        advice = [self._sentence(row) for row in rows_of(self.groups.head(len(groups.rows)))]
-        parts = [self.question(), *groups.lines(), *advice]
+        sentences = [self._sentence(row) for row in rows_of(self.groups.head(len(groups.rows)))]
+        parts = [self.question(), *groups.lines(), *sentences]
         if len(self.groups) == 1 and len(self.table):
             parts += ["", candidates.lines()[0]]
         return parts
@@ -432,8 +398,25 @@ class Plan(Result):
         return f"{name}: {row['advice']}" if name else str(row["advice"])
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """Draw the half width to expect against the frequency of the next measurement."""
-        return plot_plan(self, ax)
+        """Draw the half width to expect by frequency, of the group furthest from the goal."""
+        ax = new_axes(ax)
+        group = self.groups.nlargest(1, "half_width_pct")
+        rows = group[list(self.by)].merge(self.table) if self.by else self.table
+        for runs, part in rows.groupby("runs"):
+            line = part.sort_values("freq_hz")
+            label = f"{runs} run" + "s" * (int(str(runs)) > 1)
+            ax.plot(line["freq_hz"] / 1e9, line["half_width_pct"], marker="o", label=label)
+        ax.axhline(float(group["half_width_pct"].iloc[0]), linestyle=":", color="grey")
+        ax.axhline(self.within_pct, linestyle="--", color="grey")
+        ax.set_xlabel("frequency of the next measurement (GHz)")
+        ax.set_ylabel("half width to expect (%)")
+        ax.set_ylim(bottom=0)
+        name = self.name(group.to_dict(orient="records")[0])
+        ax.set_title(
+            f"{self.metric} at {shown(self.freq_hz, 'Hz')}" + f": {plot_label(name)}" * bool(name)
+        )
+        ax.legend()
+        return ax
 
 
 def plan(
@@ -479,11 +462,11 @@ def plan(
     target_runs : int
         Runs whose mean is asked for: a single run scatters more than the mean of several.
     level : float
-        Of the interval, inside (0, 1).
+        Probability of the interval, inside (0, 1).
     budget_minutes : float, optional
         Do not go beyond; takes ``run_time_minutes``.
     seed : int
-        Of the hypothetical outcomes.
+        Random seed of the simulated outcomes.
     voltages, pool, keep_all
         As for `ppw.project_runs`.
 
@@ -504,7 +487,7 @@ def plan(
     CaveatWarning
         For each entry of ``caveats``.
     """
-    asked = Asked(
+    asked = Question(
         as_frequency(freq),
         as_positive("within", within),
         as_share("interval level", level),
@@ -517,21 +500,23 @@ def plan(
     )
     asked.check()
     prepared = prepare(runs, by=by, metric=[metric], keep_all=keep_all)
-    known, single = _known(prepared, asked, FitOptions(voltages=voltages, pool=pool))
+    known, single = _find_known(prepared, asked, FitOptions(voltages=voltages, pool=pool))
+    name, keys = prepared.metrics[0].name, prepared.groups.keys
     if not known:
-        raise PpwError(_nothing_known(prepared))
-    offered = _offered(prepared, steps, list(known))
+        raise PpwError(
+            f"{prepared.runs.attrs.get('source', 'runs')}: no group has a run that tells {name}: "
+            "measure one, at any frequency"
+        )
+    offered = _offered_steps(prepared, steps, list(known))
     made = [GroupPlan.of(g, known[g], asked.candidates(offered[g]), asked) for g in sorted(known)]
     caveats = prepared.caveats() + _left_out(prepared, len(known), single)
     cv.warn(caveats)
-    keys = prepared.groups.keys
+    every = [(one.group, row) for one in made for row in one.rows()]
     return Plan(
-        table=_joined(
-            keys, [(m.group, row) for m in made for row in m.rows()], Plan.tables[1].names
-        ),
-        groups=_joined(keys, [(m.group, m.row()) for m in made], Plan.tables[0].names),
+        table=_with_keys(keys, every, Plan.tables[1].names),
+        groups=_with_keys(keys, [(one.group, one.row()) for one in made], Plan.tables[0].names),
         by=tuple(prepared.groups.by),
-        metric=prepared.metrics[0].name,
+        metric=name,
         freq_hz=asked.freq_hz,
         within_pct=asked.within_pct,
         level=asked.level,
@@ -544,9 +529,9 @@ def plan(
     )
 
 
-def _known(
-    prepared: Prepared, asked: Asked, options: FitOptions
-) -> tuple[dict[int, list[Known]], int]:
+def _find_known(
+    prepared: Prepared, asked: Question, options: FitOptions
+) -> tuple[dict[int, list[nm.Known]], int]:
     """What is known of each group's quantities, and how many groups have one step only."""
     (metric,) = prepared.metrics
     runs, groups = prepared.runs, prepared.groups
@@ -556,29 +541,30 @@ def _known(
     count = np.minimum.reduce([posteriors.steps[name].count for name in names])
     size = len(groups)
     target = Target(np.full(size, asked.freq_hz), np.full(size, float(asked.target_runs)))
-    made: dict[int, list[Known]] = {g: [] for g in np.flatnonzero(count > 0).tolist()}
+    made: dict[int, list[nm.Known]] = {g: [] for g in np.flatnonzero(count > 0).tolist()}
     for name in names:
+        steps = posteriors.steps[name]
         for curve, mask in _curves(posteriors, name, target.frequency):
             # As in a projection, groups with one step tell the others nothing.
             for some in (np.flatnonzero(mask & (count == 1)), np.flatnonzero(mask & (count > 1))):
-                for group, known in known_groups(
-                    curve, posteriors.steps[name], target, posteriors.neighbours, some
-                ):
+                found = nm.known_groups(curve, steps, target, posteriors.neighbours, some)
+                for group, known in found:
                     made[group].append(known)
     return made, int((count == 1).sum())
 
 
-def _curves(posteriors: Posteriors, name: str, frequency: FloatArray) -> list[tuple[Curve, Mask]]:
+def _curves(
+    posteriors: Posteriors, name: str, frequency: FloatArray
+) -> list[tuple[Curve, BoolArray]]:
     """Curves of a quantity, each with its groups: a V-f table holds for some only."""
-    everyone = np.ones(len(frequency), dtype=bool)
     if name != "power":
-        return [(posteriors.time, everyone)]
+        return [(posteriors.time, np.ones(len(frequency), dtype=bool))]
     covered = posteriors.voltage.covers(posteriors.steps[name], frequency)
     with_table = replace(posteriors.power, voltage=posteriors.voltage.at)
     return [(with_table, covered), (posteriors.power, ~covered)]
 
 
-def _offered(
+def _offered_steps(
     prepared: Prepared, steps: str | Iterable[float | str] | None, groups: list[int]
 ) -> dict[int, list[float]]:
     """Frequencies (Hz) that each group's host offers."""
@@ -591,20 +577,14 @@ def _offered(
     return {g: sorted({f for name in hosts[g] for f in known[name]}) for g in groups}
 
 
-def _catalogue_steps(name: str) -> list[float]:
+def _catalogue_steps(name: str) -> tuple[float, ...]:
     try:
         steps = host_steps(find_host(name))
     except UnknownHostError as error:
         raise PpwError(f"give the frequencies it offers with --steps: {error}") from error
     if not steps:
         raise PpwError(f"the catalogue has no frequency steps for host {name!r}: give --steps")
-    return list(steps)
-
-
-def _nothing_known(prepared: Prepared) -> str:
-    source = prepared.runs.attrs.get("source", "runs")
-    name = prepared.metrics[0].name
-    return f"{source}: no group has a run that tells {name}: measure one, at any frequency"
+    return steps
 
 
 def _left_out(prepared: Prepared, known: int, single: int) -> list[str]:
@@ -622,32 +602,10 @@ def _left_out(prepared: Prepared, known: int, single: int) -> list[str]:
     return texts
 
 
-def _joined(
+def _with_keys(
     keys: pd.DataFrame, rows: list[tuple[int, dict[str, Any]]], columns: Sequence[str]
 ) -> pd.DataFrame:
     """Key columns of each row's group beside its answers."""
     answers = pd.DataFrame([row for _, row in rows], columns=list(columns))
-    named = keys.iloc[[group for group, _ in rows]].reset_index(drop=True)
-    return pd.concat([named, answers], axis=1)
-
-
-def plot_plan(result: Plan, ax: Axes | None = None) -> Axes:
-    """Draw the half width to expect against frequency: of the group furthest from the goal."""
-    ax = new_axes(ax)
-    group = result.groups.nlargest(1, "half_width_pct")
-    rows = group[list(result.by)].merge(result.table) if result.by else result.table
-    for runs, part in rows.groupby("runs"):
-        line = part.sort_values("freq_hz")
-        label = f"{runs} run" + "s" * (int(str(runs)) > 1)
-        ax.plot(line["freq_hz"] / 1e9, line["half_width_pct"], marker="o", label=label)
-    ax.axhline(float(group["half_width_pct"].iloc[0]), linestyle=":", color="grey")
-    ax.axhline(result.within_pct, linestyle="--", color="grey")
-    ax.set_xlabel("frequency of the next measurement (GHz)")
-    ax.set_ylabel("half width to expect (%)")
-    ax.set_ylim(bottom=0)
-    name = result.name(group.to_dict(orient="records")[0])
-    ax.set_title(
-        f"{result.metric} at {shown(result.freq_hz, 'Hz')}" + f": {plot_label(name)}" * bool(name)
-    )
-    ax.legend()
-    return ax
+    of_groups = keys.iloc[[group for group, _ in rows]].reset_index(drop=True)
+    return pd.concat([of_groups, answers], axis=1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ppw.decision.characterise import _DRAWN, _MOST_DRAWN, _lines
+from ppw.decision.characterise import drawn_lines
 from ppw.results.page import Figure, Page, draw
 from ppw.results.text import shown
 
@@ -67,10 +67,9 @@ def plan_page(result: Plan) -> Page:
 def characterisation_page(result: Characterisation) -> Page:
     """Report of `ppw.characterise`."""
     figures = []
-    if result.table["measure"].isin(_DRAWN).any():
-        lines = min(len(_lines(result)), _MOST_DRAWN)
+    if lines := drawn_lines(result):
         caption = f"Ratios to {result.reference}: to the right of 1 is better than it."
-        figures.append(Figure(draw(result.plot, height=1.4 + 0.3 * lines), caption))
+        figures.append(Figure(draw(result.plot, height=1.4 + 0.3 * len(lines)), caption))
     return Page.of(
         result, title="Hosts side by side", subtitle=" · ".join(result.hosts), figures=figures
     )

@@ -16,7 +16,7 @@ from processes import ppw_inside
 import ppw
 from measurements.errors import MeasurementError
 from ppw.decision.best import BestFrequency, Choice, best_frequency
-from ppw.decision.objectives import OBJECTIVES, Rates, as_steps, known_steps
+from ppw.decision.objectives import OBJECTIVES, Rates, add_listed_steps, as_steps
 from ppw.errors import PpwError
 
 STEPS = np.round(np.arange(0.8, 3.21, 0.2), 3)
@@ -131,16 +131,19 @@ class TestAgainstBruteForceOverTheDraws:
 
     def test_interval_and_value(self):
         best = sorted(self.at[np.argmin(row)] for row in self.draws)
-        assert self.choice.between(0.9).tolist() == [best[24], best[474]]
-        middle, lower, _ = self.choice.value(0.9, True)
-        assert middle == pytest.approx(np.median(np.exp(-self.draws), axis=0))
-        assert (lower < middle).all()
+        row, steps = self.choice.tables(True, 0.9)
+        assert [row["lower_hz"], row["upper_hz"]] == [best[24], best[474]]
+        assert steps["value"].tolist() == pytest.approx(np.median(np.exp(-self.draws), axis=0))
+        assert (steps["lower"] < steps["value"]).all()
 
     def test_where_perf_per_watt_stops_rising(self):
-        assert self.choice.rises_to() == 1.5e9
-        up, down = (self.choice._replace(log_energy=s * np.arange(4.0)[None]) for s in (-1, 1))
-        assert (up.rises_to(), down.rises_to()) == (2.5e9, 1e9)
-        assert np.isnan(self.choice._replace(log_energy=None).rises_to())
+        def rises_to(log_energy):
+            choice = self.choice._replace(log_energy=log_energy)
+            return choice.tables(False, 0.9)[0]["rises_to_hz"]
+
+        assert rises_to(self.draws) == 1.5e9
+        assert [rises_to(s * np.arange(4.0)[None]) for s in (-1, 1)] == [2.5e9, 1e9]
+        assert np.isnan(rises_to(None))
 
 
 class TestSteps:
@@ -186,7 +189,7 @@ class TestSteps:
         measured = result.steps.loc[result.steps["runs"] > 0, "freq_hz"]
         assert measured.tolist() == [1.6e9, 2.4e9, 2.93e9]
         # Measured steps win over listed ones.
-        known = known_steps(np.array([1e9, 2.93e9]), (1.5e9, 2.9333e9))
+        known = add_listed_steps(np.array([1e9, 2.93e9]), (1.5e9, 2.9333e9))
         assert known.tolist() == [1e9, 1.5e9, 2.93e9]
 
     def test_one_outside_the_measured_range_is_said(self):
@@ -348,14 +351,14 @@ class TestManyGroups:
 
 
 def test_rates_by_hand():
-    rates = Rates.checked(0.36, 1000.0)
+    rates = Rates.of(0.36, 1000.0)
     assert rates.per_joule == pytest.approx(1e-7)
     assert rates.per_second(3600.0) == pytest.approx(1e-3)
     # A curve that falls below idle keeps a millionth of its watts.
     for paid, counted in ((Rates(), [40.0, 60.0]), (Rates(idle_w=50.0), [4e-5, 10.0])):
         assert np.exp(paid.net(np.log([40.0, 60.0]))) == pytest.approx(counted)
     with pytest.raises(PpwError, match="electricity -1 must be 0 or more"):
-        Rates.checked(-1, 1000.0)
+        Rates.of(-1, 1000.0)
 
 
 def test_every_format_of_the_command(tmp_path):

@@ -17,9 +17,10 @@ from scipy.stats import norm
 
 import ppw
 from measurements.errors import MeasurementError
+from ppw.decision import ratios
 from ppw.decision.compare import Comparison, compare, scope_of
 from ppw.decision.objectives import Rates
-from ppw.decision.ratios import Drawn, Duel, Side, crossing, electricity_tie, price_tie, tie_of
+from ppw.decision.ratios import crossing, electricity_tie, price_tie, tie_of
 from ppw.errors import PpwError
 
 NO_RATES = Rates()
@@ -54,14 +55,13 @@ def tie_of_cost(result, what):
     return row
 
 
-def duel(a, b, *, rates=NO_RATES, prices=(1.0, 1.0), lifetime=None, level=0.9, grid=()):
+def pair(a, b, *, rates=NO_RATES, prices=(1.0, 1.0), lifetime=None, level=0.9, grid=()):
+    draws = [{"time": x[0], "performance": x[0], "power": x[1]} for x in (a, b)]
     sides = [
-        Side(n, i, 2e9, p, Drawn({"time": x[0], "performance": x[0]}, x[1]))
-        for i, (n, p, x) in enumerate(zip("AB", prices, (a, b), strict=True))
+        ratios.Side(name, i, 2e9, prices[i], draws[i], name == "A") for i, name in enumerate("AB")
     ]
-    return Duel(
-        *sides, np.array(grid), sides[0].drawn, rates, lifetime, level, {"A": True, "B": False}
-    )
+    terms = ratios.Terms(rates, lifetime, level)
+    return ratios.PairwiseComparison(*sides, np.array(grid), draws[0], terms)
 
 
 class TestExactRatiosOfLogNormals:
@@ -81,7 +81,7 @@ class TestExactRatiosOfLogNormals:
         ],
     )
     def test_ratio_interval_and_probability(self, metric, sums, less):
-        row = duel(*self.draws).ratio(metric)
+        row = pair(*self.draws).ratio(metric)
         middle = (self.mean[0] - self.mean[1]) @ sums
         sigma = np.sqrt((self.spread**2).sum(axis=0) @ np.square(sums))
         exact = norm(middle, sigma)
@@ -92,18 +92,18 @@ class TestExactRatiosOfLogNormals:
         assert row["p_a_better"] == pytest.approx(wins, abs=0.01)
 
     def test_what_to_measure_next_has_the_largest_variance(self):
-        row = duel(*self.draws).ratio("energy")
+        row = pair(*self.draws).ratio("energy")
         share = 0.12**2 / (self.spread**2).sum()
         assert row["better"] == "undecided"
         assert row["measure_next"] == f"power of B at 2 GHz ({share:.0%} of the variance)"
-        turned = duel(*self.draws[::-1]).ratio("energy")["measure_next"]
+        turned = pair(*self.draws[::-1]).ratio("energy")["measure_next"]
         assert turned.startswith("power of A at 2 GHz again (")
-        assert duel(*self.draws).measure_next("time").startswith("time of A at 2 GHz again (7")
+        assert pair(*self.draws).measure_next("time").startswith("time of A at 2 GHz again (7")
 
         # A decided one names nothing.
         apart = self.draws.copy()
         apart[0] += 2
-        row = duel(*apart).ratio("energy")
+        row = pair(*apart).ratio("energy")
         assert (row["better"], row["measure_next"], row["p_a_better"]) == ("B", "", 0.0)
 
 
@@ -112,9 +112,9 @@ class TestTiesByHand:
         # A: 20 s, 1000 J, price 900; B: 10 s, 1200 J, price 2400; lifetime 1e6 s. A saves
         # (24000 − 18000)/1e6 = 6 mc by its price but takes 200 J less: never a tie.
         def tie(energy_a):
-            pair = np.array([20.0]), np.array([10.0])
+            times = np.array([20.0]), np.array([10.0])
             energies = np.array([energy_a]), np.array([1200.0])
-            return electricity_tie(pair, energies, (900.0, 2400.0), 1e6)[0]
+            return electricity_tie(times, energies, (900.0, 2400.0), 1e6)[0]
 
         assert np.isnan(tie(1000.0))
         assert np.isnan(tie(1200.0))
@@ -126,7 +126,7 @@ class TestTiesByHand:
     def test_price(self):
         times = np.array([20.0]), np.array([10.0])
         energies = np.array([1500.0]), np.array([1200.0])
-        assert price_tie(times, None, 2400.0, 0.0) == pytest.approx([1200.0])
+        assert price_tie(times, (), 2400.0, 0.0) == pytest.approx([1200.0])
         # L·e = 1e6·2e-5 = 20 a W: (24000 − 20·300)/20 = 900.
         assert price_tie(times, energies, 2400.0, 20.0) == pytest.approx([900.0])
         assert np.isnan(price_tie(times, energies, 2400.0, 100.0)[0])
@@ -148,16 +148,16 @@ class TestTiesByHand:
         tie = tie_of(np.array([1.0, 2.0, 3.0, np.nan]), 0.9)
         assert (tie.value, tie.p_tie) == (2.0, 0.75)
 
-    def test_rows_of_a_duel(self):
+    def test_rows_of_a_pair(self):
         a, b = (np.log([[t] * 5, [p] * 5]) for t, p in ((20.0, 75.0), (10.0, 120.0)))
-        rates = Rates.checked(2e-5 * 3.6e6, 1e6 / 3600)
-        rows = duel(a, b, rates=rates, prices=(900.0, 2400.0), lifetime=1e6 / 3600).break_even()
+        rates = Rates.of(2e-5 * 3.6e6, 1e6 / 3600)
+        rows = pair(a, b, rates=rates, prices=(900.0, 2400.0), lifetime=1e6 / 3600).break_even()
         assert [(r["what"], r["unit"]) for r in rows] == [
             ("price of A", "currency"),
             ("electricity", "currency per kWh"),
         ]
         assert [r["value"] for r in rows] == pytest.approx([900.0, 2e-5 * 3.6e6])
-        unknown = duel(a, b, prices=(np.nan, np.nan)).break_even()
+        unknown = pair(a, b, prices=(np.nan, np.nan)).break_even()
         assert [(r["unit"], r["value"]) for r in unknown] == [("prices of B", pytest.approx(0.5))]
 
 
