@@ -42,36 +42,22 @@ WORDS = {
 class Capacity:
     """What one host can do; NaN is not known.
 
-    Attributes
-    ----------
-    cores : float
-        Logical CPUs that the operating system schedules on.
-    process_cores : float
-        Most cores that the workload can use at once: 1 for a single-threaded service.
-    memory_bytes : float
-        Memory (B).
-    memory_bandwidth_bytes_s, disk_bandwidth_bytes_s : float
-        Bandwidth of the memory and of all disks, reads and writes together (B/s).
-    disk_iops : float
-        I/Os of all disks (1/s).
-    network_bytes_s_each_way : float
-        Line rate of all physical interfaces, each way (B/s). Loopback has none.
-    sources : mapping of str to str
-        Who says so, for each figure that is known.
-
-    Raises
-    ------
-    PpwError
-        For a figure that is not positive.
+    Raises `PpwError` for a figure that is not positive.
     """
 
+    # Logical CPUs that the operating system schedules on.
     cores: float = NAN
+    # Most cores that the workload can use at once: 1 for a single-threaded service.
     process_cores: float = NAN
     memory_bytes: float = NAN
+    # Bandwidth of the memory and of all disks, reads and writes together (B/s).
     memory_bandwidth_bytes_s: float = NAN
     disk_bandwidth_bytes_s: float = NAN
+    # I/Os of all disks (1/s).
     disk_iops: float = NAN
+    # Line rate of all physical interfaces, each way (B/s). Loopback has none.
     network_bytes_s_each_way: float = NAN
+    # Who says so, for each figure that is known.
     sources: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -88,8 +74,8 @@ class Capacity:
         """Return who says a figure; "" where it is not known."""
         return "" if np.isnan(getattr(self, name)) else self.sources.get(name, STATED)
 
-    def replaced(self, figures: Mapping[str, float], source: str) -> Capacity:
-        """Replace figures by others, and who says them."""
+    def with_figures(self, figures: Mapping[str, float], source: str) -> Capacity:
+        """Return the capacity with other figures, and who says them."""
         if unknown := [name for name in figures if name not in FIGURES]:
             raise PpwError(f"no capacity is called {unknown[0]!r}: one of {', '.join(FIGURES)}")
         return replace(self, **figures, sources={**self.sources, **dict.fromkeys(figures, source)})
@@ -105,31 +91,25 @@ def capacity_of(series: TimeSeries, stated: Mapping[str, float] | None = None) -
     """
     stated = stated or {}
     logged = {name: v for name, v in logged_figures(series).items() if name not in stated}
-    return Capacity().replaced(logged, "the log").replaced(stated, STATED)
+    return Capacity().with_figures(logged, "the log").with_figures(stated, STATED)
 
 
 def logged_figures(series: TimeSeries) -> dict[str, float]:
     """Take the figures of `Capacity` that a log has."""
-    logged = {
-        "cores": _most(series, "cpus"),
-        "memory_bytes": _most(series, "memory_total_bytes"),
-        "network_bytes_s_each_way": _line_rate(series),
-    }
-    return {name: value for name, value in logged.items() if value > 0}
 
+    def most(column: str) -> float:
+        return float(series.frame[column].max()) if column in series.frame else NAN
 
-def _most(series: TimeSeries, column: str) -> float:
-    """Largest value of a column; NaN where there is none."""
-    return float(series.frame[column].max()) if column in series.frame else NAN
-
-
-def _line_rate(series: TimeSeries) -> float:
-    """Line rate of all physical interfaces; NaN where one of those that carry data has none."""
     speeds = series.devices("network_speed_bytes_s")
     carrying = physical_interfaces(series.devices("network_rx_bytes"))
-    if not carrying or any(name not in speeds for name in carrying):
-        return NAN
-    return sum(_most(series, speeds[name]) for name in carrying)
+    # The line rate is known where all physical interfaces that carry data have one.
+    known = carrying and all(name in speeds for name in carrying)
+    logged = {
+        "cores": most("cpus"),
+        "memory_bytes": most("memory_total_bytes"),
+        "network_bytes_s_each_way": sum(most(speeds[n]) for n in carrying) if known else NAN,
+    }
+    return {name: value for name, value in logged.items() if value > 0}
 
 
 RESOURCE_WORDS = {
@@ -143,14 +123,12 @@ RESOURCES = tuple(RESOURCE_WORDS)
 
 
 class Measure(NamedTuple):
-    """One way to judge a resource; its name is that of its threshold.
-
-    ``columns`` are of `ppw.pressure.demand.demand_of`: their sum counts, or the ``largest`` of
-    them, as a share of ``capacity``, a figure of `Capacity` ("" for none).
-    """
+    """One way to judge a resource; its name is that of its threshold."""
 
     name: str
     resource: str
+    # Of `ppw.pressure.demand.demand_of`: their sum counts, or the ``largest`` of them, as a share
+    # of ``capacity``, a figure of `Capacity` ("" for none).
     columns: tuple[str, ...]
     capacity: str = ""
     kind: Literal["utilisation", "saturation", "errors", "artificial load"] = "utilisation"
@@ -209,32 +187,35 @@ class Threshold(NamedTuple):
 # from 30 % and high from 70 %, where queues begin to double waiting (1/(1 − 0.7) = 3.3 service
 # times in M/M/1); those of memory bandwidth are lower, as loaded latency rises well before the peak
 # rate.
+_DEFAULTS = """
+cpu_utilisation        | 0.3  | 0.7   | share | busy CPUs of all
+process_utilisation    | 0.3  | 0.7   | share | busy CPUs of those that the workload can use
+run_queue              | 1.25 | 2     | 1     | tasks that run or are ready to, for each CPU
+steal                  | 0.05 | 0.1   | share | CPU time taken by the hypervisor, of all
+memory_utilisation     | 0.5  | 0.8   | share | memory in use without the page cache
+swap_rate              | 1e6  | 10e6  | B/s   | swapped in and out
+major_faults           | 100  | 1000  | 1/s   | page faults that needed I/O
+memory_bandwidth       | 0.25 | 0.6   | share | memory reads and writes of the peak rate
+disk_busy              | 0.3  | 0.7   | share | time with an I/O in progress, busiest disk
+disk_bandwidth         | 0.3  | 0.7   | share | bytes read and written of the most
+disk_iops              | 0.3  | 0.7   | share | I/Os of the most
+disk_rate              | 50e6 | 150e6 | B/s   | read and written, where no capacity and no busy \
+time is known
+disk_queue             | 2    | 8     | 1     | I/Os in progress, busiest disk
+disk_wait              | 0.02 | 0.1   | s     | mean time from request to end of an I/O
+iowait                 | 0.1  | 0.3   | share | CPU time idle while an I/O was outstanding, of all
+network_utilisation    | 0.3  | 0.7   | share | busier way of the line rate
+network_drops          | 1    | 100   | 1/s   | packets dropped
+network_errors         | 1    | 100   | 1/s   | packets with errors
+loopback_rate          | 10e6 | 10e6  | B/s   | traffic within the host that is worth saying
+cpu_active             | 0.05 | 0.05  | share | CPU time busy or waiting; idle below
+switches_per_operation | 1    | 4     | 1     | context switches for each operation
+"""
 DEFAULTS = {
-    "cpu_utilisation": Threshold(0.30, 0.70, "share", "busy CPUs of all"),
-    "process_utilisation": Threshold(
-        0.30, 0.70, "share", "busy CPUs of those that the workload can use"
-    ),
-    "run_queue": Threshold(1.25, 2.0, "1", "tasks that run or are ready to, for each CPU"),
-    "steal": Threshold(0.05, 0.10, "share", "CPU time taken by the hypervisor, of all"),
-    "memory_utilisation": Threshold(0.50, 0.80, "share", "memory in use without the page cache"),
-    "swap_rate": Threshold(1e6, 10e6, "B/s", "swapped in and out"),
-    "major_faults": Threshold(100, 1000, "1/s", "page faults that needed I/O"),
-    "memory_bandwidth": Threshold(0.25, 0.60, "share", "memory reads and writes of the peak rate"),
-    "disk_busy": Threshold(0.30, 0.70, "share", "time with an I/O in progress, busiest disk"),
-    "disk_bandwidth": Threshold(0.30, 0.70, "share", "bytes read and written of the most"),
-    "disk_iops": Threshold(0.30, 0.70, "share", "I/Os of the most"),
-    "disk_rate": Threshold(
-        50e6, 150e6, "B/s", "read and written, where no capacity and no busy time is known"
-    ),
-    "disk_queue": Threshold(2, 8, "1", "I/Os in progress, busiest disk"),
-    "disk_wait": Threshold(0.02, 0.10, "s", "mean time from request to end of an I/O"),
-    "iowait": Threshold(0.10, 0.30, "share", "CPU time idle while an I/O was outstanding, of all"),
-    "network_utilisation": Threshold(0.30, 0.70, "share", "busier way of the line rate"),
-    "network_drops": Threshold(1, 100, "1/s", "packets dropped"),
-    "network_errors": Threshold(1, 100, "1/s", "packets with errors"),
-    "loopback_rate": Threshold(10e6, 10e6, "B/s", "traffic within the host that is worth saying"),
-    "cpu_active": Threshold(0.05, 0.05, "share", "CPU time busy or waiting; idle below"),
-    "switches_per_operation": Threshold(1, 4, "1", "context switches for each operation"),
+    name: Threshold(float(medium), float(high), unit, meaning)
+    for name, medium, high, unit, meaning in (
+        map(str.strip, line.split("|")) for line in _DEFAULTS.strip().splitlines()
+    )
 }
 
 
@@ -248,16 +229,16 @@ class Thresholds:
     def __getitem__(self, measure: str) -> Threshold:
         return self.values[measure]
 
-    def replaced(self, others: Mapping[str, Any], source: str) -> Thresholds:
-        """Replace some thresholds, each by "medium", "high" or both.
+    def with_others(self, others: Mapping[str, Any], source: str) -> Thresholds:
+        """Return the thresholds with some replaced, each by "medium", "high" or both.
 
         Shares are from 0 to 1, or texts such as "30%". Raises `PpwError` for an unknown measure
         or key, a share above 1, or thresholds that are not in order.
         """
-        changed = {name: self._changed(name, given, source) for name, given in others.items()}
-        return Thresholds({**self.values, **changed}, source)
+        new = {name: self._replace_one(name, given, source) for name, given in others.items()}
+        return Thresholds({**self.values, **new}, source)
 
-    def _changed(self, name: str, given: Any, source: str) -> Threshold:
+    def _replace_one(self, name: str, given: Any, source: str) -> Threshold:
         if name not in self.values:
             known = list(self.values)
             raise PpwError(f"{source}: no threshold is called {name!r}{nearest(name, known)}")
@@ -288,7 +269,7 @@ def read_thresholds(path: str | Path) -> Thresholds:
         raise PpwError(f"{path}: cannot be read: {error.strerror or error}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise PpwError(f"{path}: is no TOML: {' '.join(str(error).split())}") from error
-    return Thresholds().replaced(document, str(path))
+    return Thresholds().with_others(document, str(path))
 
 
 def _share(value: Any, name: str, source: str) -> Any:

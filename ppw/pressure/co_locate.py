@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from matplotlib.axes import Axes
 
+    from fitting.regression.lines import BoolArray
     from measurements.timeseries.series import TimeSeries
     from ppw.catalogue.hosts import Host
 
@@ -124,39 +125,34 @@ class CoLocation(Result):
         """Say what breaks first, by how much and how often, in sentences."""
         rows = rows_of(self.resources.sort_values("breaks_at", kind="stable"))
         judged = [row for row in rows if row["finding"] in (dem.BREAKS, dem.TIGHT, dem.FITS)]
-        said = [self._sentence(row, first=not place) for place, row in enumerate(judged)]
+        texts = [self._sentence(row, first=not place) for place, row in enumerate(judged)]
         if not judged:
-            said.append("no resource has both its demand and its capacity: nothing can be judged")
-        guarded = [row for row in rows if row["protected"]]
-        if guarded:
+            texts.append(dem.NOTHING_JUDGED)
+        if guarded := [row for row in rows if row["protected"]]:
             names = ", ".join(row["resource"] for row in guarded)
             critical = self.parts.loc[self.parts["latency_critical"], "workload"].unique()
-            said.append(
+            texts.append(
                 f"{', '.join(critical)} must not wait: {names} may be used to "
                 f"{guarded[0]['threshold']:.0%}"
             )
         for why in (dem.NOT_MEASURED, dem.NO_CAPACITY):
             names = ", ".join(row["resource"] for row in rows if row["finding"] == why)
-            said += [f"{names}: {why}"] if names else []
-        return said
+            texts += [f"{names}: {why}"] if names else []
+        return texts
 
     def _sentence(self, row: dict[str, Any], *, first: bool) -> str:
-        used = (
-            f"{dem.amount_in('value', row)} of {dem.amount_in('capacity', row)} for "
-            f"{self.quantile:.0%} of the time ({row['share']:.0%})"
-        )
-        most = self._largest(row["resource"])
+        name, used = row["resource"], dem.use_text(row, self.quantile)
         if row["finding"] == dem.BREAKS:
             return (
-                f"{row['resource']} {'breaks first' if first else 'breaks too'}: {used}, above "
+                f"{name} {'breaks first' if first else 'breaks too'}: {used}, above "
                 f"{row['threshold']:.0%} for {row['over']:.0%} of the time, by up to "
-                f"{dem.amount_in('excess', row)}{most}"
+                f"{dem.amount_in('excess', row)}{self._largest(name)}"
             )
         known = row["breaks_at"] == row["breaks_at"]
         room = f"room for {shown(row['breaks_at'])} times this load" if known else "not used"
         if first:
-            return f"nothing breaks; {row['resource']} is the nearest: {used}, {room}{most}"
-        return f"{row['resource']}: {row['finding']}, {used}, {room}"
+            return f"nothing breaks; {name} is the nearest: {used}, {room}{self._largest(name)}"
+        return f"{name}: {row['finding']}, {used}, {room}"
 
     def _largest(self, resource: str) -> str:
         """Say which workload takes the largest part."""
@@ -168,29 +164,23 @@ class CoLocation(Result):
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw the share of each capacity over time, or as bars where no time is common."""
-        axes = new_axes(ax)
         known = self.resources[self.resources["share"].notna()]
-        colours = {
-            row["resource"]: PROJECTED if row["finding"] == dem.BREAKS else CURVE
-            for row in rows_of(known)
-        }
-        if len(self.timeline):
-            for number, (name, part) in enumerate(self.timeline.groupby("resource", sort=False)):
-                (line,) = axes.plot(part["time_s"], 100 * part["share"], lw=1.2)
-                line.set(color=colours[str(name)], ls=_LINES[number % len(_LINES)])
-                line.set_label(plot_label(name))
-            axes.set_xlabel("time together (s)")
-            axes.set_ylabel("sum of demands (% of capacity)")
-            axes.axhline(100, color="0.3", lw=1, ls=":")
-            axes.set_ylim(bottom=0)
-            axes.legend(frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5))
+        colours = [PROJECTED if f == dem.BREAKS else CURVE for f in known["finding"]]
+        if not len(self.timeline):
+            axes = dem.draw_shares(ax, known["resource"], known["share"], colours)
+            axes.axvline(100, color="0.3", lw=1, ls=":")
+            axes.set_xlabel("sum of demands (% of capacity)")
             return axes
-        place = np.arange(len(known))[::-1]
-        axes.barh(place, 100 * known["share"], color=list(colours.values()), height=0.6)
-        axes.axvline(100, color="0.3", lw=1, ls=":")
-        axes.set_yticks(place, [plot_label(name) for name in known["resource"]])
-        axes.set_ylabel("resource")
-        axes.set_xlabel("sum of demands (% of capacity)")
+        axes, of_resource = new_axes(ax), dict(zip(known["resource"], colours, strict=True))
+        for number, (name, part) in enumerate(self.timeline.groupby("resource", sort=False)):
+            (line,) = axes.plot(part["time_s"], 100 * part["share"], lw=1.2)
+            line.set(color=of_resource[str(name)], ls=_LINES[number % len(_LINES)])
+            line.set_label(plot_label(name))
+        axes.set_xlabel("time together (s)")
+        axes.set_ylabel("sum of demands (% of capacity)")
+        axes.axhline(100, color="0.3", lw=1, ls=":")
+        axes.set_ylim(bottom=0)
+        axes.legend(frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5))
         return axes
 
 
@@ -263,18 +253,19 @@ def co_locate(
     dem.check_workloads(recordings, latency_critical, "share a host")
     if idle is not None:
         dem.as_series(idle, "idle")
-    dem.within("ceiling", ceiling)
-    dem.within("latency_ceiling", latency_ceiling)
+    for name, share in (("ceiling", ceiling), ("latency_ceiling", latency_ceiling)):
+        dem.within(name, share)
     dem.within("quantile", quantile)
     limits = dem.capacity_for(next(iter(recordings.values())), capacity, host)
     aligned = _align(recordings, align, idle=idle, disks=disks, seed=seed)
-    # Where a latency-critical workload queues, the others must leave it room.
-    shares = aligned.demand / dem.capacities(limits)
+    # Where a latency-critical workload queues, the others must leave it room. Waiting for memory
+    # does not grow with its use; it is there or it is not.
+    can_queue = np.array([name != "memory" for name in dem.NAMES])
     ceilings = np.full(len(dem.NAMES), ceiling)
-    for name, share in zip(aligned.names, shares, strict=True):
+    for name, used in zip(aligned.names, aligned.demand / dem.capacities(limits), strict=True):
         if name in latency_critical:
-            lower = np.minimum(ceilings, latency_ceiling)
-            ceilings = np.where(_queues(share), lower, ceilings)
+            queues = can_queue & (load_of(used).mean > _USED)
+            ceilings = np.where(queues, np.minimum(ceilings, latency_ceiling), ceilings)
     caveats = _caveats(recordings, aligned, limits, idle, align)
     cv.warn(caveats)
     return CoLocation(
@@ -299,17 +290,15 @@ _MOMENTS = 20_000
 _DAY_S = 86_400.0
 
 
-class _Aligned(NamedTuple):
-    """Demand of each workload, (workloads, cells, resources), on cells of ``step_s`` seconds.
-
-    ``recorded`` is how many cells the shortest recording has: moments drawn from it are no more
-    evidence than that.
-    """
+class _AlignedDemand(NamedTuple):
+    """Demand of each workload on cells of one clock, or at moments drawn from the recordings."""
 
     names: list[str]
+    # (workloads, cells, resources).
     demand: dem.FloatArray
     step_s: float
     in_order: bool
+    # Cells of the shortest recording: moments drawn from it are no more evidence than that.
     recorded: int
 
 
@@ -320,7 +309,7 @@ def _align(
     idle: TimeSeries | None,
     disks: Sequence[str] | None,
     seed: int,
-) -> _Aligned:
+) -> _AlignedDemand:
     """Bring recordings to one clock; what the idle host asks for stays in the first one alone."""
     known_choice("align", how, ("start", "clock", "day", "any"))
     for series in recordings.values():
@@ -337,7 +326,14 @@ def _align(
     elif how == "day":
         parts = [_by_day(t, clock[0], step) for t, clock in zip(tables, clocks, strict=True)]
     else:
-        starts, cells = _common(clocks, step, together=how == "clock")
+        starts = [clock[0] for clock in clocks]
+        spans = [clock[1] * clock[2] for clock in clocks]
+        # All start together and last as long as all do, or only the time that they share counts.
+        cells = max(1, int(min(spans) / step + 1e-6))
+        if how == "clock":
+            end = min(start + span for start, span in zip(starts, spans, strict=True))
+            starts = [max(starts)] * len(starts)
+            cells = int((end - starts[0]) / step + 1e-6)
         if cells < 1:
             raise PpwError(
                 f"{' and '.join(recordings)} were not recorded at the same time: align them by "
@@ -350,19 +346,7 @@ def _align(
         own_mean = dem.demands(idle, disks=disks)[list(dem.NAMES)].mean().fillna(0.0).to_numpy()
         demand[1:] = np.maximum(demand[1:] - own_mean, 0.0)
     recorded = min(clock[2] for clock in clocks)
-    return _Aligned(list(recordings), demand, step, how != "any", recorded)
-
-
-def _common(
-    clocks: list[tuple[float, float, int]], step: float, *, together: bool
-) -> tuple[list[float], int]:
-    """Start of each recording and cells that all have; ``together`` by the clock."""
-    spans = [clock[1] * clock[2] for clock in clocks]
-    if not together:
-        return [clock[0] for clock in clocks], max(1, int(min(spans) / step + 1e-6))
-    start = max(clock[0] for clock in clocks)
-    end = min(clock[0] + span for clock, span in zip(clocks, spans, strict=True))
-    return [start] * len(clocks), int((end - start) / step + 1e-6)
+    return _AlignedDemand(list(recordings), demand, step, how != "any", recorded)
 
 
 def _by_day(table: pd.DataFrame, start_s: float, step: float) -> dem.FloatArray:
@@ -377,15 +361,8 @@ def _by_day(table: pd.DataFrame, start_s: float, step: float) -> dem.FloatArray:
     return mean
 
 
-def _queues(share: dem.FloatArray) -> np.ndarray:
-    """Tell for which resources a workload queues, by its shares of their capacities."""
-    # Waiting for memory does not grow with its use; it is there or it is not.
-    can = np.array([name != "memory" for name in dem.NAMES])
-    return can & (load_of(share).mean > _USED)
-
-
 def _resources(
-    aligned: _Aligned,
+    aligned: _AlignedDemand,
     limits: cap.Capacity,
     ceilings: dem.FloatArray,
     ceiling: float,
@@ -435,17 +412,19 @@ def _finding(value: float, load: float) -> str:
     return dem.TIGHT if load > _TIGHT else dem.FITS
 
 
-def _not_measured(aligned: _Aligned, capacity: dem.FloatArray) -> list[str]:
-    missing = np.asarray(np.isnan(aligned.demand).all(axis=1))
-    said = []
-    for limit, lost in zip(capacity, missing.T, strict=True):
-        names = ", ".join(np.array(aligned.names, dtype=object)[lost])
-        lacks = [f"demand of {names}"] if names else []
-        said.append("; ".join([*lacks, *(["capacity"] if np.isnan(limit) else [])]))
-    return said
+def _not_measured(aligned: _AlignedDemand, capacity: dem.FloatArray) -> list[str]:
+    lost: BoolArray = np.isnan(aligned.demand).all(axis=1)
+    texts = []
+    for place, limit in enumerate(capacity):
+        names = [name for name, missing in zip(aligned.names, lost, strict=True) if missing[place]]
+        lacks = [f"demand of {', '.join(names)}"] if names else []
+        texts.append("; ".join([*lacks, *(["capacity"] if np.isnan(limit) else [])]))
+    return texts
 
 
-def _parts(aligned: _Aligned, quantile: float, latency_critical: Sequence[str]) -> pd.DataFrame:
+def _parts(
+    aligned: _AlignedDemand, quantile: float, latency_critical: Sequence[str]
+) -> pd.DataFrame:
     loads = [load_of(demand, quantile) for demand in aligned.demand]
     means = np.stack([load.mean for load in loads])
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -459,7 +438,7 @@ def _parts(aligned: _Aligned, quantile: float, latency_critical: Sequence[str]) 
     return pd.DataFrame(rows, columns=CoLocation.tables[1].names)
 
 
-def _timeline(aligned: _Aligned, capacity: dem.FloatArray) -> pd.DataFrame:
+def _timeline(aligned: _AlignedDemand, capacity: dem.FloatArray) -> pd.DataFrame:
     """Highest share in each of some stretches of time, for drawing."""
     rows: list[tuple[str, float, float]] = []
     if aligned.in_order:
@@ -476,7 +455,7 @@ def _timeline(aligned: _Aligned, capacity: dem.FloatArray) -> pd.DataFrame:
 
 def _caveats(
     recordings: Mapping[str, TimeSeries],
-    aligned: _Aligned,
+    aligned: _AlignedDemand,
     limits: cap.Capacity,
     idle: TimeSeries | None,
     align: str,

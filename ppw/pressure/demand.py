@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -13,9 +13,11 @@ from measurements.timeseries.log import physical_disks
 from measurements.timeseries.series import CPUS_TAKEN, SECTOR_BYTES, TimeSeries, of_device
 from ppw.errors import PpwError
 from ppw.pressure.capacity import STATED, Capacity, capacity_of, logged_figures
-from ppw.results.text import shown
+from ppw.results.axes import new_axes
+from ppw.results.text import plot_label, shown
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from numpy.typing import NDArray
 
     from ppw.catalogue.hosts import Host
@@ -73,20 +75,10 @@ def demand_of(series: TimeSeries, *, disks: Sequence[str] | None = None) -> pd.D
             f"{series.source}: is of host {hosts[0]!r} and of {hosts[1]!r}: read one host at a time"
         )
     chosen = physical_disks(series.devices("disk_busy_share")) if disks is None else tuple(disks)
+    cpus = _column(frame, "cpus")
     columns = {
         "time_s": _column(frame, "time_s"),
         "interval_s": _column(frame, "interval_s"),
-        **_cpu(frame),
-        **_memory(frame),
-        **_disk(frame, chosen),
-        **_network(frame),
-    }
-    return pd.DataFrame(columns)
-
-
-def _cpu(frame: pd.DataFrame) -> dict[str, FloatArray]:
-    cpus = _column(frame, "cpus")
-    return {
         "cpu_cores": _busy_cores(frame, cpus),
         "user_share": _sum(frame, _USER, needed=("user_s",)) / cpus,
         "system_share": _sum(frame, _KERNEL, needed=("system_s",)) / cpus,
@@ -95,7 +87,25 @@ def _cpu(frame: pd.DataFrame) -> dict[str, FloatArray]:
         "run_queue": _column(frame, "run_queue"),
         "blocked": _column(frame, "blocked"),
         "context_switches_s": _rate(frame, "context_switches"),
+        "memory_bytes": _used_memory(frame),
+        "memory_inactive_bytes": _column(frame, "memory_inactive_bytes"),
+        "memory_bandwidth_bytes_s": _rate(frame, "memory_read_bytes", "memory_written_bytes"),
+        "swap_bytes_s": _rate(frame, "swap_in_bytes", "swap_out_bytes"),
+        "swap_used_bytes": _column(frame, "swap_used_bytes"),
+        "major_faults_s": _rate(frame, "major_faults"),
+        "disk_read_bytes_s": _rate(frame, "sectors_read") * SECTOR_BYTES,
+        "disk_written_bytes_s": _rate(frame, "sectors_written") * SECTOR_BYTES,
+        "disk_iops": _rate(frame, "ios"),
+        "disk_busy_share": _largest(frame, "disk_busy_share", chosen),
+        "disk_queue": _largest(frame, "disk_queue", chosen),
+        "disk_wait_s": _mean_wait(frame, chosen),
+        "network_rx_bytes_s": _rate(frame, "network_rx_bytes"),
+        "network_tx_bytes_s": _rate(frame, "network_tx_bytes"),
+        "loopback_bytes_s": _rate(frame, of_device("network_tx_bytes", "lo")),
+        "network_drops_s": _rate(frame, "network_rx_drops", "network_tx_drops"),
+        "network_errors_s": _rate(frame, "network_errors"),
     }
+    return pd.DataFrame(columns)
 
 
 def _busy_cores(frame: pd.DataFrame, cpus: FloatArray) -> FloatArray:
@@ -106,17 +116,6 @@ def _busy_cores(frame: pd.DataFrame, cpus: FloatArray) -> FloatArray:
     parts = _sum(frame, (*_USER, *_KERNEL, "steal_s"), needed=("user_s", "system_s"))
     busy = np.where(np.isnan(parts), _rate(frame, "scheduled_s"), parts)
     return np.where(np.isnan(busy), np.nan, np.fmin(busy, cpus))
-
-
-def _memory(frame: pd.DataFrame) -> dict[str, FloatArray]:
-    return {
-        "memory_bytes": _used_memory(frame),
-        "memory_inactive_bytes": _column(frame, "memory_inactive_bytes"),
-        "memory_bandwidth_bytes_s": _rate(frame, "memory_read_bytes", "memory_written_bytes"),
-        "swap_bytes_s": _rate(frame, "swap_in_bytes", "swap_out_bytes"),
-        "swap_used_bytes": _column(frame, "swap_used_bytes"),
-        "major_faults_s": _rate(frame, "major_faults"),
-    }
 
 
 def _used_memory(frame: pd.DataFrame) -> FloatArray:
@@ -134,22 +133,10 @@ def _used_memory(frame: pd.DataFrame) -> FloatArray:
     return np.maximum(np.where(np.isnan(by_kernel), by_parts, by_kernel), 0.0)
 
 
-def _disk(frame: pd.DataFrame, disks: Sequence[str]) -> dict[str, FloatArray]:
-    return {
-        "disk_read_bytes_s": _rate(frame, "sectors_read") * SECTOR_BYTES,
-        "disk_written_bytes_s": _rate(frame, "sectors_written") * SECTOR_BYTES,
-        "disk_iops": _rate(frame, "ios"),
-        "disk_busy_share": _largest(frame, "disk_busy_share", disks),
-        "disk_queue": _largest(frame, "disk_queue", disks),
-        "disk_wait_s": _mean_wait(frame, disks),
-    }
-
-
 def _largest(frame: pd.DataFrame, column: str, disks: Sequence[str]) -> FloatArray:
-    found = np.full(len(frame), np.nan)
-    for disk in disks:
-        found = np.fmax(found, _column(frame, of_device(column, disk)))
-    return found
+    values = [_column(frame, of_device(column, disk)) for disk in disks]
+    largest: FloatArray = np.fmax.reduce([np.full(len(frame), np.nan), *values])
+    return largest
 
 
 def _mean_wait(frame: pd.DataFrame, disks: Sequence[str]) -> FloatArray:
@@ -162,16 +149,6 @@ def _mean_wait(frame: pd.DataFrame, disks: Sequence[str]) -> FloatArray:
     with np.errstate(invalid="ignore"):
         mean: FloatArray = (np.nan_to_num(waits) * ios).sum(axis=0) / ios.sum(axis=0)
     return mean
-
-
-def _network(frame: pd.DataFrame) -> dict[str, FloatArray]:
-    return {
-        "network_rx_bytes_s": _rate(frame, "network_rx_bytes"),
-        "network_tx_bytes_s": _rate(frame, "network_tx_bytes"),
-        "loopback_bytes_s": _rate(frame, of_device("network_tx_bytes", "lo")),
-        "network_drops_s": _rate(frame, "network_rx_drops", "network_tx_drops"),
-        "network_errors_s": _rate(frame, "network_errors"),
-    }
 
 
 def _column(frame: pd.DataFrame, name: str) -> FloatArray:
@@ -212,77 +189,70 @@ def as_recordings(given: object) -> Mapping[str, Any]:
     )
 
 
-def check_workloads(recordings: Mapping[str, Any], named: Sequence[str], what: str) -> None:
-    """Check that there are two or more recordings, and that those named are among them."""
+def check_workloads(recordings: Mapping[str, Any], critical: Sequence[str], what: str) -> None:
+    """Check that there are two or more recordings, and those of the critical workloads."""
     if len(as_recordings(recordings)) < 2:
         raise PpwError(f"{len(recordings)} workload was given: two or more {what}")
     for name, series in recordings.items():
         as_series(series, name)
-    if unknown := [name for name in named if name not in recordings]:
+    if unknown := [name for name in critical if name not in recordings]:
         raise PpwError(f"no workload is called {unknown[0]!r}: one of {', '.join(recordings)}")
 
 
 class Resource(NamedTuple):
-    """One resource by which workloads are placed.
-
-    ``columns`` of `demand_of` are added up; ``capacity`` is a figure of
-    `ppw.pressure.capacity.Capacity`, and ``measure`` a threshold there; ``log`` names the columns
-    of the log; ``more`` is what to buy more of, ``tune`` what makes a test use more of it.
-    """
+    """One resource by which workloads are placed."""
 
     name: str
+    # Of `demand_of`: they are added up.
     columns: tuple[str, ...]
+    # Figure of `ppw.pressure.capacity.Capacity`, and its unit.
     capacity: str
     unit: str
+    # Threshold of `ppw.pressure.capacity`.
     measure: str
+    # Columns of the log.
     log: str
+    # What to buy more of.
     more: str
+    # What makes a test use more of it.
     tune: str
 
 
-RESOURCES = (
-    Resource(
-        *("CPU", ("cpu_cores",), "cores", "cores", "cpu_utilisation"),
-        *("user_s + system_s + …", "cores"),
-        "more clients, threads or instances, or a higher rate",
-    ),
-    Resource(
-        *("memory", ("memory_bytes",), "memory_bytes", "B", "memory_utilisation"),
-        *("memory_total_bytes − memory_available_bytes", "memory"),
-        "a larger data set or heap, or more objects",
-    ),
-    Resource(
-        *("memory bandwidth", ("memory_bandwidth_bytes_s",), "memory_bandwidth_bytes_s", "B/s"),
-        *("memory_bandwidth", "memory_read_bytes + memory_written_bytes", "memory bandwidth"),
-        "a working set larger than the caches, on more threads",
-    ),
-    Resource(
-        *("disk bandwidth", ("disk_read_bytes_s", "disk_written_bytes_s")),
-        *("disk_bandwidth_bytes_s", "B/s", "disk_bandwidth"),
-        *("sectors_read + sectors_written", "disk bandwidth"),
-        "data larger than the page cache, or larger requests",
-    ),
-    Resource(
-        *("disk I/Os", ("disk_iops",), "disk_iops", "1/s", "disk_iops", "ios", "disk I/Os"),
-        "a deeper queue, or small requests to data larger than the page cache",
-    ),
-    Resource(
-        *("network in", ("network_rx_bytes_s",), "network_bytes_s_each_way", "B/s"),
-        *("network_utilisation", "network_rx_bytes", "network bandwidth"),
-        "larger objects, from clients on other hosts",
-    ),
-    Resource(
-        *("network out", ("network_tx_bytes_s",), "network_bytes_s_each_way", "B/s"),
-        *("network_utilisation", "network_tx_bytes", "network bandwidth"),
-        "larger objects, to clients on other hosts",
-    ),
-)
+# Resources, one field after another; an indented line goes on with the resource above.
+_RESOURCES = """
+CPU | cpu_cores | cores | cores | cpu_utilisation | user_s + system_s + … | cores
+    | more clients, threads or instances, or a higher rate
+memory | memory_bytes | memory_bytes | B | memory_utilisation
+    | memory_total_bytes − memory_available_bytes | memory
+    | a larger data set or heap, or more objects
+memory bandwidth | memory_bandwidth_bytes_s | memory_bandwidth_bytes_s | B/s | memory_bandwidth
+    | memory_read_bytes + memory_written_bytes | memory bandwidth
+    | a working set larger than the caches, on more threads
+disk bandwidth | disk_read_bytes_s disk_written_bytes_s | disk_bandwidth_bytes_s | B/s
+    | disk_bandwidth | sectors_read + sectors_written | disk bandwidth
+    | data larger than the page cache, or larger requests
+disk I/Os | disk_iops | disk_iops | 1/s | disk_iops | ios | disk I/Os
+    | a deeper queue, or small requests to data larger than the page cache
+network in | network_rx_bytes_s | network_bytes_s_each_way | B/s | network_utilisation
+    | network_rx_bytes | network bandwidth | larger objects, from clients on other hosts
+network out | network_tx_bytes_s | network_bytes_s_each_way | B/s | network_utilisation
+    | network_tx_bytes | network bandwidth | larger objects, to clients on other hosts
+"""
+
+
+def _resource(line: str) -> Resource:
+    name, columns, *others = (part.strip() for part in line.split("|"))
+    return Resource(name, tuple(columns.split()), *others)
+
+
+RESOURCES = tuple(map(_resource, _RESOURCES.strip().replace("\n ", " ").splitlines()))
 NAMES = tuple(resource.name for resource in RESOURCES)
 UNITS = {resource.name: resource.unit for resource in RESOURCES}
-# What is found of a resource.
+# Findings about a resource.
 NOT_MEASURED, NO_CAPACITY = "not measured", "capacity not known"
 BREAKS, TIGHT, FITS = "breaks", "tight", "fits"
-# From this share of the capacity on a recording shows what the host gave, not what was wanted.
+NOTHING_JUDGED = "no resource has both its demand and its capacity: nothing can be judged"
+# From this share of the capacity on, a recording shows what the host gave, not what was wanted.
 FULL = 0.95
 
 
@@ -298,7 +268,7 @@ def demands(series: TimeSeries, *, disks: Sequence[str] | None = None) -> pd.Dat
 
 def amounts(demand: pd.DataFrame, start_s: float, step_s: float, n: int) -> FloatArray:
     """Bring demands to the cells of a clock: (cells, resources), NaN where not known."""
-    # NaN in a rate leaves its time out of the cells, so that gaps are not zeros.
+    # NaN in a rate leaves its time out of the cells, so that missing time is not zero.
     rates = demand[list(NAMES)].to_numpy(dtype=np.float64)
     return on_clock(demand["time_s"], demand["interval_s"], rates, start_s, step_s, n)
 
@@ -330,13 +300,13 @@ def capacity_for(
             "memory_bandwidth_bytes_s": host.memory_bandwidth_bytes_s,
         }
         known = {name: float(value) for name, value in figures.items() if value is not None}
-        found = found.replaced(known, f"catalogue: {host.name}")
-    return found.replaced(given or {}, STATED)
+        found = found.with_figures(known, f"catalogue: {host.name}")
+    return found.with_figures(given or {}, STATED)
 
 
 def own_capacities(series: TimeSeries, limits: Capacity) -> FloatArray:
     """Capacities of the host that was recorded: what its log says, else what is judged by."""
-    return capacities(limits.replaced(logged_figures(series), "the log"))
+    return capacities(limits.with_figures(logged_figures(series), "the log"))
 
 
 def about_cpus(series: TimeSeries) -> list[str]:
@@ -363,4 +333,26 @@ def amount(value: float, unit: str, *, at_least: bool = False) -> str:
 
 def amount_in(column: str, row: Mapping[Any, Any]) -> str:
     """Write the amount in a column of a row about a resource."""
-    return amount(row[column], row["unit"] if "unit" in row else UNITS[row["resource"]])
+    unit = row["unit"] if "unit" in row else UNITS[row["resource"]]
+    # Of a host that was full the demand is a lower bound.
+    at_least = column in ("value", "needed") and bool(row.get("at_least"))
+    return amount(row[column], unit, at_least=at_least)
+
+
+def use_text(row: Mapping[Any, Any], quantile: float) -> str:
+    """Say how much of its capacity a resource uses, for most of the time."""
+    return (
+        f"{amount_in('value', row)} of {amount_in('capacity', row)} for {quantile:.0%} of the time "
+        f"({row['share']:.0%})"
+    )
+
+
+def draw_shares(
+    ax: Axes | None, names: Iterable[str], shares: pd.Series[float], colours: Sequence[str]
+) -> Axes:
+    """Draw the share of each capacity that is used as a bar, the first resource on top."""
+    axes, place = new_axes(ax), np.arange(len(shares))[::-1]
+    axes.barh(place, 100 * shares, color=colours, height=0.6)
+    axes.set_yticks(place, [plot_label(name) for name in names])
+    axes.set_ylabel("resource")
+    return axes

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -221,16 +221,16 @@ class PressureMatrix(Result):
         mine = _rows_of_part(self.evidence, cell["application"], cell["phase"])
         mine = mine[mine["resource"] == cell["resource"]]
         names = cell["because"].split(", ")
-        said = [_evidence_text(row) for row in rows_of(mine) if row["measure"] in names]
+        parts = [_evidence_text(row) for row in rows_of(mine) if row["measure"] in names]
         # What was asked of the resource is known; the user can state what it is a share of.
-        if not said and cell["level"] == NO_CAPACITY:
+        if not parts and cell["level"] == NO_CAPACITY:
             option = f" ({_option(cell['resource'])})" * ("not known" in cell["because"])
-            said = [f"{cell['because']}{option}", *self._carried(cell, mine)]
+            parts = [f"{cell['because']}{option}", *self._plain_demand(cell, mine)]
         head = f"{cell['application']}: {cap.RESOURCE_WORDS[cell['resource']]} {cell['level']}"
-        return f"{head}: {'; '.join(said)}" if said else head
+        return f"{head}: {'; '.join(parts)}" if parts else head
 
-    def _carried(self, cell: Row, evidence: pd.DataFrame) -> list[str]:
-        """What was asked of a resource without a capacity."""
+    def _plain_demand(self, cell: Row, evidence: pd.DataFrame) -> list[str]:
+        """Demand on a resource without a capacity."""
         if cell["resource"] == "network":
             run = _rows_of_part(self.runs, cell["application"], cell["phase"])
             within = float(run["loopback_bytes_s"].iloc[0])
@@ -270,7 +270,7 @@ def _sentence(row: Row) -> str:
     words = cap.RESOURCE_WORDS.items()
     pressed = [f"{word} ({row[name]})" for name, word in words if row[name] in _PRESSED]
     unknown = [word for name, word in words if row[name] in (NOT_MEASURED, NO_CAPACITY)]
-    what = f"leans on {', '.join(pressed)}" if pressed else "leans on no resource that was judged"
+    what = f"puts pressure on {', '.join(pressed) or 'no resource that was judged'}"
     rest = f"; not judged: {', '.join(unknown)}" if unknown else ""
     return f"{row['application']} {what}{rest}. Its CPUs are {row['activity']}."
 
@@ -353,22 +353,16 @@ def pressure_matrix(
         _run(name, given, capacity, disks, rates.get(name)) for name, given in recordings.items()
     ]
     parts = [part for run in runs for part in _parts(run, shortest if phases else None)]
-    evidence = [_evidence(part, limits) for part in parts]
-    said = _caveats(parts, evidence, divided=phases)
-    cv.warn(said)
+    judged = [(part, _evidence(part, limits)) for part in parts]
+    texts = _caveats(judged, divided=phases)
+    cv.warn(texts)
     return PressureMatrix(
-        cells=pd.DataFrame(
-            [
-                cell
-                for part, rows in zip(parts, evidence, strict=True)
-                for cell in _cells(part, rows, limits)
-            ]
-        ),
+        cells=pd.DataFrame([cell for part, rows in judged for cell in _cells(part, rows, limits)]),
         runs=pd.DataFrame([_facts(part, limits) for part in parts]),
-        evidence=pd.DataFrame([row for rows in evidence for row in rows]),
+        evidence=pd.DataFrame([row for _, rows in judged for row in rows]),
         thresholds=limits.to_frame(),
         thresholds_source=limits.source,
-        caveats=tuple(said),
+        caveats=tuple(texts),
         input_digest=frame_digest(pd.concat([run.demand for run in runs], ignore_index=True)),
     )
 
@@ -399,13 +393,13 @@ def _run(
         raise PpwError(f"{name}: {operations_s!r} operations a second: give more than 0")
     demand, *others = [demand_of(one, disks=disks) for one in series]
     for other in others:
-        demand = _filled(demand, other)
+        demand = _fill_columns(demand, other)
     if not demand["interval_s"].sum() > 0:
         raise PpwError(f"{name}: holds no interval of known length: give a longer log")
     return Run(name, demand, cap.capacity_of(series[0], stated), series, operations_s)
 
 
-def _filled(demand: pd.DataFrame, other: pd.DataFrame) -> pd.DataFrame:
+def _fill_columns(demand: pd.DataFrame, other: pd.DataFrame) -> pd.DataFrame:
     """Fill columns that were not measured from another recording of the same run.
 
     Its intervals are others, and it may not know when it began: each row gets the mean of what
@@ -413,18 +407,18 @@ def _filled(demand: pd.DataFrame, other: pd.DataFrame) -> pd.DataFrame:
     """
     missing = [str(c) for c in demand if demand[c].isna().all() and other[c].notna().any()]
     at = demand["time_s"].to_numpy()
-    met = other["time_s"].between(at[0] - demand["interval_s"].iloc[0], at[-1])
-    filled: dict[str, Any] = {}
+    meanwhile = other["time_s"].between(at[0] - demand["interval_s"].iloc[0], at[-1])
+    columns: dict[str, Any] = {}
     for column in missing:
-        known = other[met & other[column].notna()]
+        known = other[meanwhile & other[column].notna()]
         if len(known) >= 2:
-            filled[column] = np.interp(at, known["time_s"], known[column])
+            columns[column] = np.interp(at, known["time_s"], known[column])
         else:
-            filled[column] = summarise(other[column], other["interval_s"]).mean
-    return demand.assign(**filled)
+            columns[column] = summarise(other[column], other["interval_s"]).mean
+    return demand.assign(**columns)
 
 
-class Part(NamedTuple):
+class RunPart(NamedTuple):
     """Demand of a run, or of one of its phases."""
 
     run: Run
@@ -441,14 +435,14 @@ class Part(NamedTuple):
         return summarise(values, self.demand["interval_s"]).mean
 
 
-def _parts(run: Run, shortest: int | None) -> list[Part]:
+def _parts(run: Run, shortest: int | None) -> list[RunPart]:
     """The whole recording, then its phases where there are several."""
-    parts = [Part(run, WHOLE, run.demand)]
     found = [] if shortest is None else find_phases(run.demand, shortest=shortest)
-    if len(found) > 1:
-        for number, (first, end) in enumerate(found, start=1):
-            parts.append(Part(run, f"phase {number}", run.demand.iloc[first:end]))
-    return parts
+    phases = [
+        RunPart(run, f"phase {number}", run.demand.iloc[first:end])
+        for number, (first, end) in enumerate(found, start=1)
+    ]
+    return [RunPart(run, WHOLE, run.demand), *(phases if len(phases) > 1 else [])]
 
 
 # Changes count by what the run reached, and by this where it reached less: a little of a large host
@@ -481,37 +475,31 @@ def _signals(demand: pd.DataFrame) -> FloatArray:
         (network, _LEAST_RATE),
         (demand["loopback_bytes_s"], _LEAST_RATE),
     ]
-    # What is reached for a moment alone counts no more than what is reached for long.
-    shares = [np.minimum(rate / _scale(rate, most), 1.0) for rate, most in least]
+    shares = []
+    for rate, lowest in least:
+        reached = float(rate.quantile(_REACHED)) if rate.notna().any() else 0.0
+        # What is reached for a moment alone counts no more than what is reached for long.
+        shares.append(np.minimum(rate / max(reached, lowest), 1.0))
     return np.column_stack(shares)
 
 
-def _scale(rate: pd.Series[float], least: float) -> float:
-    reached = float(rate.quantile(_REACHED)) if rate.notna().any() else 0.0
-    return max(reached, least)
-
-
-def _facts(part: Part, thresholds: cap.Thresholds) -> Row:
-    demand = part.demand
-    first, last = demand.iloc[0], demand.iloc[-1]
+def _facts(part: RunPart, thresholds: cap.Thresholds) -> Row:
+    demand, whole = part.demand, part.run.demand
     shares = ("user_share", "system_share", "iowait_share", "steal_share", "context_switches_s")
+    began = demand["time_s"] - np.nan_to_num(demand["interval_s"])
+    zero = float(whole["time_s"].iloc[0] - np.nan_to_num(whole["interval_s"].iloc[0]))
     return {
         **part.key,
         # Stamps in seconds since 1970 have errors of some 1e-7 s.
-        "start_s": round(_start(first) - _start(part.run.demand.iloc[0]), 6),
-        "end_s": round(float(last["time_s"]) - _start(part.run.demand.iloc[0]), 6),
+        "start_s": round(float(began.iloc[0]) - zero, 6),
+        "end_s": round(float(demand["time_s"].iloc[-1]) - zero, 6),
         "intervals": float(len(demand)),
         "activity": _activity(part, thresholds),
         **{c: part.mean(demand[c]) for c in (*shares, "cpu_cores", "loopback_bytes_s")},
     }
 
 
-def _start(interval: pd.Series[float]) -> float:
-    """When an interval began (s since 1970 UTC)."""
-    return float(interval["time_s"] - np.nan_to_num(interval["interval_s"]))
-
-
-def _activity(part: Part, thresholds: cap.Thresholds) -> str:
+def _activity(part: RunPart, thresholds: cap.Thresholds) -> str:
     """Say whether the CPUs worked, waited or idled; waiting is more time in iowait than busy."""
     busy = part.mean(part.demand["user_share"] + part.demand["system_share"])
     waiting = part.mean(part.demand["iowait_share"])
@@ -522,53 +510,43 @@ def _activity(part: Part, thresholds: cap.Thresholds) -> str:
     return "waiting" if waiting > busy else "working"
 
 
-def _evidence(part: Part, thresholds: cap.Thresholds) -> list[Row]:
+def _evidence(part: RunPart, thresholds: cap.Thresholds) -> list[Row]:
     """Judge a part by every measure: one row a measure."""
-    rows = [_measured(measure, part, thresholds) for measure in cap.MEASURES]
+    figures, source = part.run.capacity.figures(), part.run.capacity.source
+    rows = [
+        _judge(part, measure, thresholds, figures.get(measure.capacity), source)
+        for measure in cap.MEASURES
+    ]
     known = [row for row in rows if row["level"] and row["kind"] == "utilisation"]
     # The disks' plain rate says nothing where their use is known.
     if any(row["resource"] == "disk" and row["measure"] != cap.LAST_RESORT for row in known):
         rows = [row for row in rows if row["measure"] != cap.LAST_RESORT]
-    if part.run.operations_s is not None:
-        rows.append(_switches(part, part.run.operations_s, thresholds))
+    if (rate := part.run.operations_s) is not None:
+        stated = "operations a second as stated"
+        rows.append(_judge(part, cap.SWITCHES, thresholds, rate, lambda _: stated))
     return rows
 
 
-# A measure without a capacity is judged by its plain value; where its demand was measured and the
-# capacity is not known, the note says which figure to state.
-def _measured(measure: cap.Measure, part: Part, thresholds: cap.Thresholds) -> Row:
-    capacity, name = part.run.capacity, measure.capacity
-    demand = measure.demand(part.demand)
-    limit = capacity.figures()[name] if name else np.nan
-    row = _judged(measure, part, demand / (limit if name else 1.0), thresholds)
-    row["demand"] = part.mean(demand)
-    row["capacity"] = limit
-    row["capacity_source"] = capacity.source(name) if name else ""
-    if np.isnan(row["demand"]):
-        row["note"] = NOT_MEASURED
-    elif np.isnan(row["p95"]):
-        row["note"] = f"{cap.WORDS[name]} not known"
-    return row
-
-
-def _switches(part: Part, operations_s: float, thresholds: cap.Thresholds) -> Row:
-    """Context switches per operation."""
-    measure = cap.SWITCHES
-    row = _judged(measure, part, measure.demand(part.demand) / operations_s, thresholds)
-    row["demand"] = row["value"] * operations_s
-    row["capacity"] = operations_s
-    row["capacity_source"] = "operations a second as stated"
-    row["note"] = NOT_MEASURED if np.isnan(row["value"]) else ""
-    return row
-
-
-def _judged(
-    measure: cap.Measure, part: Part, values: FloatArray, thresholds: cap.Thresholds
+def _judge(
+    part: RunPart,
+    measure: cap.Measure,
+    thresholds: cap.Thresholds,
+    limit: float | None,
+    source: Callable[[str], str],
 ) -> Row:
-    """Row of the evidence, but for what the values are a share of."""
-    threshold = thresholds[measure.name]
+    """Judge demand as a share of a limit, or by its plain value where the measure has none.
+
+    Where demand was measured and the limit is not known, the note says which figure to state.
+    """
+    demand, threshold = measure.demand(part.demand), thresholds[measure.name]
+    values = demand / (1.0 if limit is None else limit)
     use = summarise(values, part.demand["interval_s"], threshold.high)
     value = use.median if measure.statistic == "median" else use.mean
+    mean, note = part.mean(demand), ""
+    if np.isnan(mean):
+        note = NOT_MEASURED
+    elif np.isnan(use.p95):
+        note = f"{cap.WORDS[measure.capacity]} not known"
     return {
         **part.key,
         "resource": measure.resource,
@@ -582,15 +560,15 @@ def _judged(
         "medium": threshold.medium,
         "high": threshold.high,
         "level": grade(value, threshold.medium, threshold.high),
-        "demand": np.nan,
-        "capacity": np.nan,
-        "capacity_source": "",
+        "demand": mean,
+        "capacity": np.nan if limit is None else limit,
+        "capacity_source": "" if limit is None else source(measure.capacity),
         "columns": ", ".join(measure.columns),
-        "note": "",
+        "note": note,
     }
 
 
-def _cells(part: Part, evidence: list[Row], thresholds: cap.Thresholds) -> Iterator[Row]:
+def _cells(part: RunPart, evidence: list[Row], thresholds: cap.Thresholds) -> Iterator[Row]:
     judged = [row for row in evidence if row["kind"] in ("utilisation", "saturation")]
     for resource in cap.RESOURCES:
         mine = [row for row in judged if row["resource"] == resource]
@@ -613,7 +591,7 @@ def _level(evidence: list[Row], *, loopback: bool) -> tuple[str, str]:
     return (NO_CAPACITY, asked[0]["note"]) if asked else (NOT_MEASURED, "")
 
 
-def _over_loopback(part: Part, thresholds: cap.Thresholds) -> bool:
+def _over_loopback(part: RunPart, thresholds: cap.Thresholds) -> bool:
     """Whether what went through loopback is worth saying and more than went through wires."""
     within = part.mean(part.demand["loopback_bytes_s"])
     wires = part.mean(part.demand[["network_rx_bytes_s", "network_tx_bytes_s"]].max(axis=1))
@@ -627,15 +605,15 @@ _A_PART = 0.1
 _MISSED = 0.05
 
 
-def _caveats(parts: list[Part], evidence: list[list[Row]], *, divided: bool) -> list[str]:
+def _caveats(judged: list[tuple[RunPart, list[Row]]], *, divided: bool) -> list[str]:
     """Say of each recording what could mislead; ``divided`` where phases were looked for."""
-    said: dict[str, None] = {}
-    for part, rows in zip(parts, evidence, strict=True):
+    texts: list[str] = []
+    for part, rows in judged:
         if part.phase == WHOLE:
-            texts = [*_about_the_log(part.run), *_about_measures(rows)]
-            texts += [] if divided else _about_phases(rows)
-            said |= dict.fromkeys(f"{part.run.name}: {text}" for text in texts)
-    return list(said)
+            found = [*_about_the_log(part.run), *_about_measures(rows)]
+            found += [] if divided else _about_phases(rows)
+            texts += [f"{part.run.name}: {text}" for text in found]
+    return list(dict.fromkeys(texts))
 
 
 def _about_the_log(run: Run) -> Iterator[str]:

@@ -14,9 +14,9 @@ from ppw.errors import PpwError
 from ppw.pressure import capacity as cap
 from ppw.pressure import demand as dem
 from ppw.results import caveats as cv
-from ppw.results.axes import CURVE, PROJECTED, new_axes
+from ppw.results.axes import CURVE, PROJECTED
 from ppw.results.result import Result, Table, frame_digest, rows_of
-from ppw.results.text import plot_label, shown
+from ppw.results.text import shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -39,10 +39,6 @@ _OPTIONS = {
     "disk_iops": "--disk-iops",
     "network_bytes_s_each_way": "--network",
 }
-
-
-def _demand_in(column: str, row: Mapping[Any, Any]) -> str:
-    return dem.amount(row[column], row["unit"], at_least=row["at_least"])
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -86,11 +82,7 @@ class RightSizing(Result):
             not_measured    | text  | not measured | evidence that the log lacks
             """,
             title="Resources",
-            show={
-                "value": partial(_demand_in, "value"),
-                "capacity": partial(dem.amount_in, "capacity"),
-                "needed": partial(_demand_in, "needed"),
-            },
+            show={n: partial(dem.amount_in, n) for n in ("value", "capacity", "needed")},
         ),
         Table(
             "candidates",
@@ -131,21 +123,18 @@ class RightSizing(Result):
     def verdict(self) -> list[str]:
         """Say what to buy, what is idle and what is not known, in sentences."""
         rows = rows_of(self.resources)
-        said = [] if self.stresses_the_host else [_unstressed(rows)]
-        said += [self._sentence(row) for row in rows if row["finding"] in (BUY, ENOUGH, IDLE)]
+        texts = [] if self.stresses_the_host else [_no_stress(rows)]
+        texts += [self._sentence(row) for row in rows if row["finding"] in (BUY, ENOUGH, IDLE)]
         for why in (dem.NOT_MEASURED, dem.NO_CAPACITY):
             names = [row["resource"] for row in rows if row["finding"] == why]
             if names:
                 given = dict.fromkeys(_OPTIONS[_OF[name].capacity] for name in names)
                 tell = f": give {', '.join(given)}" * (why == dem.NO_CAPACITY)
-                said.append(f"{', '.join(names)}: {why}{tell}")
-        return [*said, *self._hosts()]
+                texts.append(f"{', '.join(names)}: {why}{tell}")
+        return [*texts, *self._hosts()]
 
     def _sentence(self, row: dict[str, Any]) -> str:
-        used = (
-            f"{row['resource']}: {_demand_in('value', row)} of {dem.amount_in('capacity', row)} "
-            f"for {self.quantile:.0%} of the time ({row['share']:.0%})"
-        )
+        used = f"{row['resource']}: {dem.use_text(row, self.quantile)}"
         gap = dem.amount(abs(row["spare"]), row["unit"])
         kept = f" with {1 - row['high']:.0%} headroom"
         if row["finding"] == BUY:
@@ -171,28 +160,24 @@ class RightSizing(Result):
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw the share of each resource that is used, and the thresholds."""
-        axes = new_axes(ax)
         table = self.resources
-        place = np.arange(len(table))[::-1]
         colours = [PROJECTED if finding == BUY else CURVE for finding in table["finding"]]
-        axes.barh(place, 100 * table["share"].fillna(0.0), color=colours, height=0.6)
-        for at, row in zip(place, rows_of(table), strict=True):
+        axes = dem.draw_shares(ax, table["resource"], table["share"].fillna(0.0), colours)
+        for at, row in zip(range(len(table) - 1, -1, -1), rows_of(table), strict=True):
             if np.isnan(row["share"]):
                 axes.text(1, at, row["finding"], va="center", fontsize=7)
                 continue
             for threshold in (row["medium"], row["high"]):
                 axes.plot([100 * threshold] * 2, [at - 0.4, at + 0.4], color="0.4", lw=1)
-        axes.set_yticks(place, [plot_label(name) for name in table["resource"]])
-        axes.set_ylabel("resource")
         axes.set_xlabel("used (% of capacity)")
         axes.set_xlim(0, max(100.0, 105 * float(np.nanmax([1.0, *table["share"]]))))
         return axes
 
 
-def _unstressed(rows: list[dict[str, Any]]) -> str:
+def _no_stress(rows: list[dict[str, Any]]) -> str:
     known = [row for row in rows if row["share"] == row["share"]]
     if not known:
-        return "no resource has both its demand and its capacity: nothing can be judged"
+        return dem.NOTHING_JUDGED
     top = max(known, key=lambda row: row["share"] / row["medium"])
     tuned = "; ".join(f"{row['resource']}: {_OF[row['resource']].tune}" for row in known)
     return (
@@ -269,8 +254,12 @@ def right_size(
     limits = dem.capacity_for(series, capacity, host)
     demands = dem.demands(series, disks=disks)
     evidence = dem.demand_of(series, disks=disks)
-    known = thresholds or cap.Thresholds()
-    shares = [_limits(known[resource.measure], headroom) for resource in dem.RESOURCES]
+    # Shares of the capacity between idle, enough and too little.
+    shares = []
+    for resource in dem.RESOURCES:
+        threshold = (thresholds or cap.Thresholds())[resource.measure]
+        most = threshold.high if headroom is None else 1 - headroom
+        shares.append((min(threshold.medium, most), most))
     table = _resources(demands, evidence, limits, shares, quantile)
     caveats = [*_caveats(series, table, demands, limits)]
     cv.warn(caveats)
@@ -284,12 +273,6 @@ def right_size(
         caveats=tuple(caveats),
         input_digest=frame_digest(series.frame),
     )
-
-
-def _limits(threshold: cap.Threshold, headroom: float | None) -> tuple[float, float]:
-    """Shares of the capacity between idle, enough and too little."""
-    most = threshold.high if headroom is None else 1 - headroom
-    return min(threshold.medium, most), most
 
 
 def _resources(

@@ -380,7 +380,7 @@ def test_the_verdict_and_the_order_of_applications():
     assert list(dict.fromkeys(result.cells["application"])) == ["b", "a"]
     assert [result.level(name, "cpu") for name in ("b", "a", "c")] == ["low", "high", ""]
     assert judged(host(user_s=3.8)).verdict() == [
-        "app leans on CPU (high); not judged: memory bandwidth. Its CPUs are working."
+        "app puts pressure on CPU (high); not judged: memory bandwidth. Its CPUs are working."
     ]
 
 
@@ -480,7 +480,7 @@ def test_figures_and_words_give_the_published_points():
 def test_no_figure_is_near_a_threshold(factor):
     """Thresholds a tenth off either way give the same levels: they were not fitted."""
     moved = {n: {"medium": t.medium * factor, "high": t.high * factor} for n, t in DEFAULTS.items()}
-    table = published_matrix(Thresholds().replaced(moved, "moved"))
+    table = published_matrix(Thresholds().with_others(moved, "moved"))
     assert list(table["level"]) == list(published_matrix()["level"])
 
 

@@ -52,7 +52,7 @@ def test_by_hand():
 def test_headroom_replaces_the_high_threshold_and_thresholds_are_those_given():
     rows = sized(recording(cores=5.0), headroom=0.5)[1]
     assert rows.loc["CPU", ["finding", "needed"]].tolist() == ["buy more", 10]
-    given = Thresholds().replaced({"cpu_utilisation": {"medium": 0.1, "high": 0.2}}, "mine")
+    given = Thresholds().with_others({"cpu_utilisation": {"medium": 0.1, "high": 0.2}}, "mine")
     rows = sized(recording(cores=1.2), thresholds=given)[1]
     assert rows.loc["CPU", ["finding", "medium"]].tolist() == ["enough", 0.1]
 
