@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     from matplotlib.axes import Axes
 
-    from fitting.regression.lines import BoolArray
     from measurements.timeseries.series import TimeSeries
     from ppw.catalogue.hosts import Host
 
@@ -413,7 +412,7 @@ def _finding(value: float, load: float) -> str:
 
 
 def _not_measured(aligned: _AlignedDemand, capacity: dem.FloatArray) -> list[str]:
-    lost: BoolArray = np.isnan(aligned.demand).all(axis=1)
+    lost = np.asarray(np.isnan(aligned.demand).all(axis=1))
     texts = []
     for place, limit in enumerate(capacity):
         names = [name for name, missing in zip(aligned.names, lost, strict=True) if missing[place]]

@@ -155,10 +155,11 @@ class SweepKnees(Result):
 
     def verdict(self) -> list[str]:
         """Say what was found, and where to run, in sentences."""
-        said = []
-        for row in rows_of(self.knees.head(_MOST_SENTENCES)):
-            said += [f"{row['sweep']}: {part}" for part in (self._finding(row), self._advice(row))]
-        return said
+        return [
+            f"{row['sweep']}: {part}"
+            for row in rows_of(self.knees.head(_MOST_SENTENCES))
+            for part in (self._finding(row), self._recommendation(row))
+        ]
 
     def text_parts(self) -> list[str]:
         """Return the sentences, the levels, and how many sweeps have no sentence."""
@@ -191,11 +192,11 @@ class SweepKnees(Result):
             f"{self.of} has its knee at {self._x(row['knee'])}{between} {self.over}, {bend}{ends}"
         )
 
-    def _advice(self, row: Row) -> str:
+    def _recommendation(self, row: Row) -> str:
         if row["recommended"] != row["recommended"]:
             return "nothing can be recommended"
-        said = f"run at {self._x(row['recommended'])}, {self.value(row['recommended_value'])}"
-        return f"{said}; {self._next(row)}"
+        value = self.value(row["recommended_value"])
+        return f"run at {self._x(row['recommended'])}, {value}; {self._next(row)}"
 
     def _next(self, row: Row) -> str:
         if row["next_step"] != row["next_step"]:
@@ -234,8 +235,8 @@ class SweepKnees(Result):
                 axes.plot(x, 0.02, "x", color=drawing.PROJECTED, ms=7, transform=bottom)
         if self.scale == "log":
             _logarithmic(axes, self)
-        axes.set_xlabel(_titled(self.over, self.over_unit))
-        axes.set_ylabel(_titled(self.of, self.of_unit))
+        axes.set_xlabel(_axis_title(self.over, self.over_unit))
+        axes.set_ylabel(_axis_title(self.of, self.of_unit))
         if named:
             axes.legend(frameon=False)
         return axes
@@ -277,7 +278,7 @@ def _logarithmic(axes: Axes, result: SweepKnees) -> None:
         axis.set_major_formatter(FuncFormatter(lambda number, _, u=unit: shown(number, u)))
 
 
-def _titled(name: str, unit: str) -> str:
+def _axis_title(name: str, unit: str) -> str:
     label = plot_label(name)
     return f"{label} ({unit})" if unit else label
 
@@ -337,7 +338,7 @@ def find_knees(
     sweeps = _sweeps(runs, over=over, of=of, by=by)
     known = higher_is_better(sweeps.of) if goal is None else goal == "higher"
     higher = known is not False
-    tables = [_levels(part) for _, part in sweeps.points.groupby("sweep")]
+    tables = [_Sweep.of(points) for _, points in sweeps.points.groupby("sweep")]
     fits = _fits(sweeps, tables, scale, level)
     knees = _knees(sweeps, tables, fits, higher)
     caveats = _caveats(runs, sweeps, knees, higher)
@@ -347,7 +348,7 @@ def find_knees(
             "--goal lower (goal='lower') turns it"
         )
     cv.warn(caveats)
-    named = [table.assign(sweep=sweeps.names[i]) for i, table in enumerate(tables)]
+    named = [table.levels.assign(sweep=sweeps.names[i]) for i, table in enumerate(tables)]
     return SweepKnees(
         knees=knees,
         levels=pd.concat(named, ignore_index=True)[SweepKnees.tables[1].names],
@@ -433,7 +434,7 @@ def _sweeps(runs: pd.DataFrame, *, over: str, of: str, by: Sequence[str] | None)
         }
     )
     names = [
-        ", ".join(_said(c, row[c]) for c in keys if row[c] == row[c]) or "runs"
+        ", ".join(_key_words(c, row[c]) for c in keys if row[c] == row[c]) or "runs"
         for row in rows_of(groups.keys)
     ]
     # One order, so that sums do not depend on that of the rows.
@@ -443,18 +444,20 @@ def _sweeps(runs: pd.DataFrame, *, over: str, of: str, by: Sequence[str] | None)
 
 
 def _column(table: pd.DataFrame, name: str, known: dict[str, str], source: str) -> str:
-    columns = [str(c) for c in table.columns]
-    plain = name.replace("-", "_")
+    columns, plain = [str(c) for c in table.columns], name.replace("-", "_")
     column = _same_but_for_case((name, plain), columns) or known.get(plain.lower(), plain)
-    if column not in columns and (meant := _by_header(table, (name, plain), columns)):
-        column = meant
-    if column not in columns:
-        there = list(table.columns)
-        raise UnknownColumnError(
-            f"{source}: no column {column}{headers.nearest(column, there)}; the columns are "
-            f"{headers.shown(there)}"
-        )
-    return column
+    if column in columns:
+        return column
+    # It may be a header of the file's own, or one that would have become a column.
+    renamed = renamed_headers(table)
+    for one in (name, plain):
+        own = _same_but_for_case((one,), list(renamed)) or one
+        if meant := headers.column_meant(own, columns, renamed):
+            return meant.canonical
+    raise UnknownColumnError(
+        f"{source}: no column {column}{headers.nearest(column, columns)}; the columns are "
+        f"{headers.shown(columns)}"
+    )
 
 
 def _same_but_for_case(names: Sequence[str], columns: Sequence[str]) -> str | None:
@@ -465,16 +468,6 @@ def _same_but_for_case(names: Sequence[str], columns: Sequence[str]) -> str | No
     for name in names:
         if len(same := [c for c in columns if c.lower() == name.lower()]) == 1:
             return same[0]
-    return None
-
-
-def _by_header(table: pd.DataFrame, names: Sequence[str], columns: Sequence[str]) -> str | None:
-    """Column that a header of the file's own became, or would have become."""
-    renamed = renamed_headers(table)
-    for name in names:
-        own = _same_but_for_case((name,), list(renamed))
-        if meant := headers.column_meant(own or name, columns, renamed):
-            return meant.canonical
     return None
 
 
@@ -528,7 +521,7 @@ def _column_unit(column: str) -> str:
     return next((unit for end, unit in ends.items() if column.endswith(end)), "")
 
 
-def _said(column: str, value: Any) -> str:
+def _key_words(column: str, value: Any) -> str:
     if isinstance(value, str):
         return value
     unit = _column_unit(column)
@@ -584,64 +577,68 @@ def _words(name: str) -> list[str]:
     return re.findall(r"[a-z]+\d*", _DIVIDED.split(plain)[0])
 
 
-def _levels(points: pd.DataFrame) -> pd.DataFrame:
-    levels = points.groupby("x", sort=True).agg(
-        runs=("x", "size"),
-        failed=("failed", "sum"),
-        value=("y", "mean"),
-        performance=("performance", "mean"),
-        power_w=("power_w", "mean"),
-        failure=("failure", "max"),
-    )
-    return levels.assign(per_watt=levels["performance"] / levels["power_w"]).reset_index()
+class _Sweep(NamedTuple):
+    """Levels of one sweep, in order."""
 
+    levels: pd.DataFrame
+    # Levels that worked, up to the first above them that failed: what works again is not relied on.
+    good: pd.DataFrame
+    # Levels that failed next to those that worked, below and above; NaN where none did.
+    below: float
+    above: float
 
-def _bounds(levels: pd.DataFrame) -> tuple[float, float]:
-    """Levels that failed next to those that worked, below and above them; NaN where none did."""
-    x, failed = levels["x"].to_numpy(), levels["failed"].to_numpy() > 0
-    worked = x[~failed]
-    if not len(worked):
-        return np.nan, np.nan
-    # What works again above a failure is not relied on.
-    below, above = x[failed & (x < worked[0])], x[failed & (x > worked[0])]
-    return max(below, default=np.nan), min(above, default=np.nan)
-
-
-def _usable(levels: pd.DataFrame) -> pd.DataFrame:
-    """Levels that worked, up to the first above them that failed."""
-    worked = levels[levels["failed"] == 0]
-    above = _bounds(levels)[1]
-    return worked if np.isnan(above) else worked[worked["x"] < above]
+    @classmethod
+    def of(cls, points: pd.DataFrame) -> _Sweep:
+        """Average the runs of each level."""
+        levels = points.groupby("x", sort=True).agg(
+            runs=("x", "size"),
+            failed=("failed", "sum"),
+            value=("y", "mean"),
+            performance=("performance", "mean"),
+            power_w=("power_w", "mean"),
+            failure=("failure", "max"),
+        )
+        levels["per_watt"] = levels["performance"] / levels["power_w"]
+        levels = levels.reset_index()
+        x, failed = levels["x"].to_numpy(), levels["failed"].to_numpy() > 0
+        first = x[~failed].min(initial=np.inf)
+        below = x[failed & (x < first)].max(initial=-np.inf)
+        above = x[failed & (x > first)].min(initial=np.inf)
+        good = levels[~failed & (x < above)]
+        if good.empty:
+            return cls(levels, good, np.nan, np.nan)
+        return cls(levels, good, *(end if np.isfinite(end) else np.nan for end in (below, above)))
 
 
 def _fits(
-    sweeps: _Sweeps, tables: list[pd.DataFrame], scale: str, level: float
+    sweeps: _Sweeps, tables: list[_Sweep], scale: str, level: float
 ) -> dict[Any, dict[Any, float]]:
     """Fit all sweeps at once, each through its usable levels: figures by number of the sweep."""
-    points = sweeps.points
-    last = np.array([_usable(table)["x"].max() for table in tables])
-    used = points[points["y"].notna() & (points["x"] <= last[points["sweep"]])]
-    mixed = {(i, x) for i, t in enumerate(tables) for x in t.loc[t["failed"] > 0, "x"]}
+    good = pd.concat([table.good[["x"]].assign(sweep=i) for i, table in enumerate(tables)])
     # A level of which some runs failed cannot be relied on.
-    used = used[[key not in mixed for key in zip(used["sweep"], used["x"], strict=True)]]
+    used = sweeps.points[sweeps.points["y"].notna()].merge(good, on=["sweep", "x"])
     if used.empty:
         return {}
     codes, kept = pd.factorize(used["sweep"], sort=True)
     fit = fit_knees(codes, used["x"], used["y"], scale=scale, level=level)  # type: ignore[arg-type]
-    names = (
-        *("knee", "lower", "upper", "value", "slope_before", "slope_after", "p_value"),
-        "lack_of_fit",
-    )
-    return pd.DataFrame({name: getattr(fit, name) for name in names}, index=kept).T.to_dict()
+    figures = {name: getattr(fit, name) for name in _FIGURES}
+    return pd.DataFrame(figures, index=kept).T.to_dict()
 
 
+# Figures of `fit_knees` that a row is made of.
+_FIGURES = (
+    *("knee", "lower", "upper", "value"),
+    *("slope_before", "slope_after", "p_value", "lack_of_fit"),
+)
 # A bend that chance makes as often as this is none; two lines that fit as badly as this are not
 # the form of the curve.
 _BY_CHANCE = 0.05
+# Without a knee, the smallest level that comes as near to the best as this is good enough.
+_NEAR_BEST = 0.05
 
 
 def _knees(
-    sweeps: _Sweeps, tables: list[pd.DataFrame], fits: Mapping[Any, Row], higher: bool
+    sweeps: _Sweeps, tables: list[_Sweep], fits: Mapping[Any, Row], higher: bool
 ) -> pd.DataFrame:
     rows = [_row(table, fits.get(place), higher) for place, table in enumerate(tables)]
     declared = SweepKnees.tables[0].columns
@@ -652,86 +649,64 @@ def _knees(
     return pd.concat([sweeps.keys, found.astype(dict.fromkeys(numbers, np.float64))], axis=1)
 
 
-def _row(levels: pd.DataFrame, fit: Row | None, higher: bool) -> Row:
-    """What is found of one sweep, by its levels in order."""
-    good, (below, above) = _usable(levels), _bounds(levels)
-    row: Row = {"levels": len(good), "failed_below": below, "failed_above": above}
-    row["next_failure"] = ""
+def _row(sweep: _Sweep, fit: Row | None, higher: bool) -> Row:
+    """Findings of one sweep."""
+    row: Row = {"levels": len(sweep.good), "next_failure": ""}
+    row |= {"failed_below": sweep.below, "failed_above": sweep.above}
     if fit is None:
-        return row | {"finding": FAILS, "next_failure": str(levels["failure"].max())}
-    found = _found(fit, good, higher)
-    if found["finding"] == KNEE:
-        found["lower"] = np.fmax(found["lower"], below)
-        found["upper"] = np.fmin(found["upper"], above)
-    elif np.isfinite(above):
-        # What works and what does not enclose where it stops.
-        found |= {"lower": found["measured_to"], "upper": above}
-    return row | found | _operating_point(levels, good, found, higher)
-
-
-def _found(fit: Row, good: pd.DataFrame, higher: bool) -> Row:
-    """What two lines say of one sweep."""
-    first, last = float(good["x"].iloc[0]), float(good["x"].iloc[-1])
-    names = ("slope_before", "slope_after", "p_value", "lack_of_fit")
-    row: Row = {**{name: fit[name] for name in names}, "measured_to": last, "linear_from": first}
+        return row | {"finding": FAILS, "next_failure": str(sweep.levels["failure"].max())}
+    first, last = float(sweep.good["x"].iloc[0]), float(sweep.good["x"].iloc[-1])
+    row |= {name: fit[name] for name in _FIGURES[4:]}
+    row |= {"measured_to": last, "linear_from": first, "linear_to": last, "knee": np.nan}
     change = fit["slope_after"] - fit["slope_before"]
     # A knee is where a step begins to bring less.
     costs = change < 0 if higher else change > 0
-    if len(good) < FEWEST_LEVELS or not (fit["p_value"] < _BY_CHANCE and costs):
-        finding = FEW if len(good) < FEWEST_LEVELS else STRAIGHT
-        return row | {"finding": finding, "linear_to": last, "knee": np.nan}
-    return row | {
-        "finding": KNEE,
-        "linear_to": fit["knee"],
-        "knee": fit["knee"],
-        "lower": max(fit["lower"], 0.0),
-        "upper": fit["upper"],
-        "knee_value": fit["value"],
-    }
+    if len(sweep.good) < FEWEST_LEVELS:
+        row["finding"] = FEW
+    elif not (fit["p_value"] < _BY_CHANCE and costs):
+        row["finding"] = STRAIGHT
+    else:
+        row |= {"finding": KNEE, "linear_to": fit["knee"], "knee": fit["knee"]}
+        row["lower"] = np.fmax(max(fit["lower"], 0.0), sweep.below)
+        row["upper"] = np.fmin(fit["upper"], sweep.above)
+        row["knee_value"] = fit["value"]
+    if row["finding"] != KNEE and np.isfinite(sweep.above):
+        # What works and what does not enclose where it stops.
+        row |= {"lower": last, "upper": sweep.above}
+    return row | _operating_point(sweep, row, higher)
 
 
-# Without a knee, the smallest level that comes as near to the best as this is good enough.
-_NEAR_BEST = 0.05
-
-
-def _operating_point(levels: pd.DataFrame, good: pd.DataFrame, found: Row, higher: bool) -> Row:
+def _operating_point(sweep: _Sweep, row: Row, higher: bool) -> Row:
     """Choose the level to run at, and say as shares what the next one would change.
 
     The level nearest to the knee inside its interval, else the last below it; without a knee the
     smallest that comes within 5 % of the best.
     """
+    good, knee = sweep.good, row["knee"]
     x, value = good["x"].to_numpy(), good["value"].to_numpy()
-    at = _near_best(value, higher) if np.isnan(found["knee"]) else _at_knee(x, found)
-    here = good.iloc[at]
-    per_watt = good["per_watt"].astype(np.float64)
-    row: Row = {
+    if np.isnan(knee):
+        benefit = value if higher else 1 / value
+        at = int(np.argmax(benefit >= (1 - _NEAR_BEST) * benefit.max()))
+    else:
+        at = int(np.argmin(np.abs(np.log(x / knee))))
+        if not row["lower"] <= x[at] <= row["upper"]:
+            at = max(int(np.searchsorted(x, knee, side="right")) - 1, 0)
+    here, per_watt = good.iloc[at], good["per_watt"].to_numpy(dtype=np.float64)
+    measured = not np.isnan(per_watt).all()
+    point: Row = {
         "recommended": here["x"],
         "recommended_value": here["value"],
         "per_watt": here["per_watt"],
-        "most_per_watt_at": x[np.nanargmax(per_watt.to_numpy())]
-        if per_watt.notna().any()
-        else np.nan,
+        "most_per_watt_at": x[np.nanargmax(per_watt)] if measured else np.nan,
     }
-    later = levels[levels["x"] > here["x"]]
+    later = sweep.levels[sweep.levels["x"] > here["x"]]
     if len(later):
         then = later.iloc[0]
-        row |= {"next_step": then["x"], "next_failure": then["failure"]}
+        point |= {"next_step": then["x"], "next_failure": then["failure"]}
         for column in ("value", "performance", "power_w", "per_watt"):
             name = f"next_{column.removesuffix('_w')}_change"
-            row[name] = then[column] / here[column] - 1
-    return row
-
-
-def _near_best(value: FloatArray, higher: bool) -> int:
-    benefit = value if higher else 1 / value
-    return int(np.argmax(benefit >= (1 - _NEAR_BEST) * benefit.max()))
-
-
-def _at_knee(x: FloatArray, knee: Row) -> int:
-    nearest = int(np.argmin(np.abs(np.log(x / knee["knee"]))))
-    if knee["lower"] <= x[nearest] <= knee["upper"]:
-        return nearest
-    return max(int(np.searchsorted(x, knee["knee"], side="right")) - 1, 0)
+            point[name] = then[column] / here[column] - 1
+    return point
 
 
 def _caveats(runs: pd.DataFrame, sweeps: _Sweeps, knees: pd.DataFrame, higher: bool) -> list[str]:
@@ -741,33 +716,19 @@ def _caveats(runs: pd.DataFrame, sweeps: _Sweeps, knees: pd.DataFrame, higher: b
     gradual = (bent["lack_of_fit"] < _BY_CHANCE).sum()
     alone, unbounded = bent["upper"].isna().sum(), np.isinf(bent["upper"]).sum()
     improve = ((knees["finding"] == STRAIGHT) & (knees["p_value"] < _BY_CHANCE)).sum()
-    counted = [
-        (
-            sweeps.held_back,
-            f"{sweeps.held_back} runs at less than full load (column load) take no part: their "
-            "rate was set",
-        ),
-        (
-            limited,
-            f"{limited} of {len(runs)} runs were limited by their clients: a knee may be theirs",
-        ),
-        (
-            others,
-            f"in {others} of {len(runs)} runs other programs took the CPU time that was missing "
-            "(limited_by): their levels say little of this workload",
-        ),
-        (
-            gradual,
-            f"{gradual} of {len(knees)} sweeps bend gradually: two lines miss their levels by "
-            "more than runs scatter, so the knee is where the lines meet and its interval is of "
-            "noise alone",
-        ),
-        (alone, f"{alone} knees have no interval: measure five levels, or repeat runs"),
-        (unbounded, f"{unbounded} knees have no upper end: measure higher levels"),
-        (
-            improve,
-            f"{improve} sweeps improve {'faster' if higher else 'further'} after their bend, so "
-            "that it is no limit",
-        ),
-    ]
-    return [text for count, text in counted if count]
+    counts = {
+        f"{sweeps.held_back} runs at less than full load (column load) take no part: their rate "
+        "was set": sweeps.held_back,
+        f"{limited} of {len(runs)} runs were limited by their clients: a knee may be "
+        "theirs": limited,
+        f"in {others} of {len(runs)} runs other programs took the CPU time that was missing "
+        "(limited_by): their levels say little of this workload": others,
+        f"{gradual} of {len(knees)} sweeps bend gradually: two lines miss their levels by more "
+        "than runs scatter, so the knee is where the lines meet and its interval is of noise "
+        "alone": gradual,
+        f"{alone} knees have no interval: measure five levels, or repeat runs": alone,
+        f"{unbounded} knees have no upper end: measure higher levels": unbounded,
+        f"{improve} sweeps improve {'faster' if higher else 'further'} after their bend, so that "
+        "it is no limit": improve,
+    }
+    return [text for text, count in counts.items() if count]
