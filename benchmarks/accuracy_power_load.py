@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 from outcomes import IN_VIEW, LEVEL, UNSEEN, Outcome
 
-from fitting.laws.power_load import PowerForecast, forecast_watts
+from fitting.laws.power_load import PowerForecast, forecast_power
 from measurements.table.specpower import SpecPowerResult, read_specpower
 from ppw.power.load_curve import PowerLoadCurve
 
@@ -65,7 +65,7 @@ def full_load(data: Measured, levels: tuple[int, ...], level: float = LEVEL) -> 
     """Watts at full load from some levels, named by their target in percent."""
     places = [at // 10 for at in levels]
     asked = np.ones(1)
-    return forecast_watts(data.load[:, places], data.watts[:, places], asked, level=level)
+    return forecast_power(data.load[:, places], data.watts[:, places], asked, level=level)
 
 
 def errors(predicted: FloatArray, data: Measured) -> tuple[float, float]:

@@ -14,7 +14,7 @@ import pandas as pd
 from outcomes import error_pct
 
 import ppw
-from fitting.laws.power_load import forecast_watts
+from fitting.laws.power_load import forecast_power
 from ppw.results.arguments import as_frequency
 from ppw.results.axes import CURVE, MEASURED, PROJECTED
 from ppw.results.page import draw
@@ -223,7 +223,7 @@ def _of_load(case: pd.Series[Any], folder: Path) -> Sweep:
     load, watts = data.load[at], data.watts[at]
     steps = np.linspace(0.0, 1.0, _STEPS)
     learnt = [5, 9]
-    found = forecast_watts(load[None, learnt], watts[None, learnt], steps)
+    found = forecast_power(load[None, learnt], watts[None, learnt], steps)
     rest = np.setdiff1d(np.arange(11), learnt)
     return Sweep(
         (100 * load[learnt], watts[learnt]),

@@ -58,7 +58,7 @@ def _integrals(corners: FloatArray, parts: FloatArray, edges: FloatArray) -> Flo
     return np.column_stack(columns) if columns else np.zeros((len(edges) - 1, 0))
 
 
-class Load(NamedTuple):
+class LoadShares(NamedTuple):
     """Shares of their ceilings that resources use; one element a resource, NaN where not known."""
 
     high: FloatArray  # quantile of the shares over time
@@ -73,7 +73,7 @@ class Load(NamedTuple):
         return None if np.isnan(self.high).all() else int(np.nanargmax(self.high))
 
 
-def load_of(shares: ArrayLike, quantile: float = 0.95) -> Load:
+def load_of(shares: ArrayLike, quantile: float = 0.95) -> LoadShares:
     """Summarise (intervals, resources) shares of the ceiling over time; NaN is not known.
 
     ``quantile`` is the part of the time that a resource must suffice, inside (0, 1].
@@ -93,7 +93,7 @@ def load_of(shares: ArrayLike, quantile: float = 0.95) -> Load:
         found[2, known] = np.nanmax(held, axis=0)
         found[3, known] = (held > 1).sum(axis=0) / np.isfinite(held).sum(axis=0)
         found[4, known] = _longest(held > 1)
-    return Load(*found)
+    return LoadShares(*found)
 
 
 def _longest(above: BoolArray) -> FloatArray:

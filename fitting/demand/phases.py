@@ -42,16 +42,16 @@ def change_points(signals: ArrayLike, *, shortest: int = 2) -> list[int]:
         raise FittingError(f"signals of shape {table.shape}: give one row a point")
     if shortest < 2:
         raise FittingError(f"the shortest phase is {shortest} points: give at least 2")
-    table = _filled(table)
+    table = _fill_missing(table)
     if len(table) < 2 * shortest or not table.shape[1]:
         return []
     width = -(-len(table) // _MOST_POINTS)
-    averages = _averaged(table, width)
+    averages = _average(table, width)
     noise = _noise(averages)
     coarse = _search(averages / noise, max(2, -(-shortest // width)))
     if width == 1:
         return coarse
-    return _refined(table / noise, [width * point for point in coarse], width, shortest)
+    return _refine_points(table / noise, [width * point for point in coarse], width, shortest)
 
 
 def _search(scaled: FloatArray, shortest: int) -> list[int]:
@@ -82,7 +82,7 @@ def _noise(table: FloatArray) -> FloatArray:
     return limited
 
 
-def _filled(table: FloatArray) -> FloatArray:
+def _fill_missing(table: FloatArray) -> FloatArray:
     """Replace what is not known by the last known value; leave out series without any."""
     import pandas as pd
 
@@ -90,13 +90,13 @@ def _filled(table: FloatArray) -> FloatArray:
     return np.array(frame.ffill().bfill(), dtype=float)
 
 
-def _averaged(table: FloatArray, width: int) -> FloatArray:
+def _average(table: FloatArray, width: int) -> FloatArray:
     starts = np.arange(0, len(table), width)
     counts = np.diff(np.append(starts, len(table)))
     return np.add.reduceat(table, starts, axis=0) / counts[:, None]
 
 
-def _refined(table: FloatArray, points: list[int], width: int, shortest: int) -> list[int]:
+def _refine_points(table: FloatArray, points: list[int], width: int, shortest: int) -> list[int]:
     """Move change points of averages to the point where the two sides fit best.
 
     An average that lies across a change may be a phase of its own: its two ends become one.

@@ -59,25 +59,17 @@ def io_rate(
     return np.where(cpio <= 0, np.inf, rate)
 
 
-def grown(base: ArrayLike, growth_per_year: ArrayLike, years: ArrayLike) -> FloatArray:
+def grow(base: ArrayLike, growth_per_year: ArrayLike, years: ArrayLike) -> FloatArray:
     """Size of a market that grows by a share each year, base·(1 + g)^years."""
     return _array(base) * (1.0 + _array(growth_per_year)) ** _array(years)
 
 
-def idle_factor(utilisation: ArrayLike, idle_share: ArrayLike) -> FloatArray:
-    """Energy of a server that idles beside its work over that of one always busy.
-
-    It is 1 + i·(1 − µ)/µ with i the idle power as a share of the full one: to the energy of the
-    busy time comes, for each busy second, (1 − µ)/µ seconds at idle power.
-    """
-    busy = _array(utilisation)
-    return 1.0 + _array(idle_share) * (1.0 - busy) / busy
-
-
-def mean_watts(full_watts: ArrayLike, utilisation: ArrayLike, idle_share: ArrayLike) -> FloatArray:
+def mean_power(
+    full_power_w: ArrayLike, utilisation: ArrayLike, idle_share: ArrayLike
+) -> FloatArray:
     """Mean power (W) of a server busy for a share of the time, P·(µ + i·(1 − µ))."""
     busy = _array(utilisation)
-    return _array(full_watts) * (busy + _array(idle_share) * (1.0 - busy))
+    return _array(full_power_w) * (busy + _array(idle_share) * (1.0 - busy))
 
 
 def servers_to_sweep(data_bytes: ArrayLike, seconds: ArrayLike, rate: ArrayLike) -> FloatArray:
@@ -87,19 +79,6 @@ def servers_to_sweep(data_bytes: ArrayLike, seconds: ArrayLike, rate: ArrayLike)
     """
     with np.errstate(divide="ignore"):
         return _array(data_bytes) / IO_BYTES / (_array(rate) * _array(seconds))
-
-
-def cpio_of_energy(
-    joules: ArrayLike,
-    data_bytes: ArrayLike,
-    *,
-    full_watts: ArrayLike,
-    cores: ArrayLike,
-    frequency: ArrayLike,
-) -> FloatArray:
-    """Cycles per I/O that the energy (J) of sweeping a data set with busy servers implies."""
-    server_seconds = _array(joules) / _array(full_watts)
-    return server_seconds * _array(cores) * _array(frequency) / (_array(data_bytes) / IO_BYTES)
 
 
 def thread_worth(
@@ -156,7 +135,7 @@ class IoRuns(NamedTuple):
         return IoRuns._make(part[rows] for part in self)
 
 
-class Law(NamedTuple):
+class RateLaw(NamedTuple):
     """A law fitted to one application."""
 
     # 512-byte I/Os per second at core counts; NaN where the law has no answer.
@@ -175,26 +154,26 @@ class LawScore(NamedTuple):
     held_out: float  # error at the most cores when fitted to the runs on fewer, as a share
 
 
-def fit_laws(runs: IoRuns, *, floor: float, frequency: float) -> dict[str, Law]:
+def fit_laws(runs: IoRuns, *, floor: float, frequency: float) -> dict[str, RateLaw]:
     """Fit every law that the runs can tell.
 
     ``floor`` is the lowest utilisation of the first law, ``frequency`` (Hz) that of the server to
     predict; rates of Amdahl's and Gunther's laws go in proportion to it.
     """
     scale = frequency / runs.frequency
-    fits: dict[str, Callable[[], Law]] = {
+    fits: dict[str, Callable[[], RateLaw]] = {
         LINEAR_CPIO: lambda: _linear_cpio(runs, floor, frequency),
         AMDAHL: lambda: _amdahl(runs.cores, runs.rate * scale),
         GUNTHER: lambda: _gunther(runs.cores, runs.rate * scale),
     }
-    found: dict[str, Law] = {}
+    found: dict[str, RateLaw] = {}
     for name, fit in fits.items():
         with suppress(FittingError):
             found[name] = fit()
     return found
 
 
-def score_laws(runs: IoRuns, laws: Mapping[str, Law], *, floor: float) -> dict[str, LawScore]:
+def score_laws(runs: IoRuns, laws: Mapping[str, RateLaw], *, floor: float) -> dict[str, LawScore]:
     """Score fitted laws; all rates are compared at the frequency of their runs."""
     own = float(np.median(runs.frequency))
     at_own = fit_laws(runs, floor=floor, frequency=own)
@@ -212,7 +191,7 @@ def score_laws(runs: IoRuns, laws: Mapping[str, Law], *, floor: float) -> dict[s
     }
 
 
-def _aicc(rate: FloatArray, law: Law, cores: FloatArray) -> float:
+def _aicc(rate: FloatArray, law: RateLaw, cores: FloatArray) -> float:
     n, k = len(rate), law.parameters + 1
     # Normal errors of ln(rate) about each law as fitted by its own least squares: the criterion is
     # a little too large for a law that is fitted otherwise.
@@ -233,7 +212,7 @@ def _held_out(runs: IoRuns, rate: FloatArray, floor: float, frequency: float) ->
     return {name: abs(float(law.rate(most)[0]) / truth - 1.0) for name, law in laws.items()}
 
 
-def _linear_cpio(runs: IoRuns, floor: float, frequency: float) -> Law:
+def _linear_cpio(runs: IoRuns, floor: float, frequency: float) -> RateLaw:
     if len(np.unique(runs.cores)) < 2:
         raise FittingError("a line of cycles per I/O needs two core counts")
     codes = np.zeros(len(runs.cores), dtype=np.int64)
@@ -244,10 +223,10 @@ def _linear_cpio(runs: IoRuns, floor: float, frequency: float) -> Law:
         return io_rate(busy, cores, frequency, fit.cpio.value(cores))
 
     # Its interval is that of the projection itself, which has more to say than the law.
-    return Law(rate, lambda cores, level: (np.nan, np.nan), 4 - int(fit.falls[0]))
+    return RateLaw(rate, lambda cores, level: (np.nan, np.nan), 4 - int(fit.falls[0]))
 
 
-def _amdahl(cores: FloatArray, rate: FloatArray) -> Law:
+def _amdahl(cores: FloatArray, rate: FloatArray) -> RateLaw:
     from fitting.laws.cores import AmdahlScaling
 
     model = AmdahlScaling().fit(cores, 1.0 / rate)
@@ -257,18 +236,17 @@ def _amdahl(cores: FloatArray, rate: FloatArray) -> Law:
         # A time that may be nothing is a rate without an upper end.
         return 1.0 / upper, np.inf if lower <= 0 else 1.0 / lower
 
-    return Law(
-        lambda cores: 1.0 / model.predict(cores), interval, len(rate) - model.degrees_of_freedom_
-    )
+    parameters = len(rate) - model.degrees_of_freedom_
+    return RateLaw(lambda cores: 1.0 / model.predict(cores), interval, parameters)
 
 
-def _gunther(cores: FloatArray, rate: FloatArray) -> Law:
+def _gunther(cores: FloatArray, rate: FloatArray) -> RateLaw:
     from fitting.laws.cores import UniversalScalability
 
     model = UniversalScalability().fit(cores, rate)
 
     def interval(cores: float, level: float) -> tuple[float, float]:
         lower, upper = (float(end[0]) for end in model.predict_interval([cores], level=level))
-        return float(np.maximum(lower, 0.0)), upper
+        return max(lower, 0.0), upper
 
-    return Law(model.predict, interval, len(rate) - model.degrees_of_freedom_)
+    return RateLaw(model.predict, interval, len(rate) - model.degrees_of_freedom_)

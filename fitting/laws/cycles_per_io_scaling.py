@@ -64,12 +64,12 @@ class IoScaling(NamedTuple):
             new = (self.scatter * value) ** 2 * lines.variance_of_mean(repeats)
             return Centre(value, np.sqrt(variance + new), line.degrees_of_freedom)
 
-        def measured(mean: FloatArray, runs: FloatArray) -> Centre:
+        def mean_centre(mean: FloatArray, runs: FloatArray) -> Centre:
             return centre(mean, (self.scatter * mean) ** 2 * (1.0 / runs))
 
         return {
-            "desired": measured(self.cpio_fewest, self.runs_fewest),
-            "today": measured(self.cpio_most, self.runs_most),
+            "desired": mean_centre(self.cpio_fewest, self.runs_fewest),
+            "today": mean_centre(self.cpio_most, self.runs_most),
             "projected": centre(line.value(at), line.variance * line.leverage(at)),
         }
 

@@ -58,7 +58,7 @@ class ExtentLine(NamedTuple):
     usual: UsualMiss
 
     @property
-    def projected(self) -> FloatArray:
+    def target_time(self) -> FloatArray:
         """Time at the target (s); NaN for groups with one extent."""
         return self.line.value(1.0)
 
@@ -66,7 +66,7 @@ class ExtentLine(NamedTuple):
         self, *, level: float = 0.90, repeats: Number = 1
     ) -> tuple[FloatArray, FloatArray]:
         """Prediction interval (s) of the mean of ``repeats`` runs at the target."""
-        line, middle, usual = self.line, self.projected, self.usual
+        line, middle, usual = self.line, self.target_time, self.usual
         alike = self.extents - self.independent
         seen = np.maximum(line.degrees_of_freedom - alike, 0)
         learnt = seen * np.where(seen > 0, line.variance, 0.0)

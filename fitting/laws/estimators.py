@@ -140,7 +140,7 @@ class LineRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]  # skl
             raise FittingError(f"this {type(self).__name__} has coefficients but no runs: fit it")
         model = self.model_fit_.model
         abscissa = model.abscissa(self._x)
-        columns = model.reported(np.ones_like(abscissa), abscissa)
+        columns = model.parameter_values(np.ones_like(abscissa), abscissa)
         names = [p.name for p in model.parameters]
         design = DataFrame(dict(zip(names, columns, strict=True))).drop(columns=self.bound_ or [])
         return OLS(model.ordinate(self._y, self._x), design).fit()
@@ -191,7 +191,7 @@ class AmdahlRegression(LineRegressor):
         self.bounded = bounded
 
     def _model(self, x: FloatArray, metric: FloatArray) -> LineModel:
-        return _AMDAHL[_known_metric(self.metric)](nonnegative=self.bounded)
+        return _AMDAHL[_check_metric(self.metric)](nonnegative=self.bounded)
 
 
 class ReciprocalRegression(LineRegressor):
@@ -214,7 +214,7 @@ class ReciprocalRegression(LineRegressor):
         self.metric = metric
 
     def _model(self, x: FloatArray, metric: FloatArray) -> LineModel:
-        return _RECIPROCAL[_known_metric(self.metric)]()
+        return _RECIPROCAL[_check_metric(self.metric)]()
 
     def _learn(self, fitted: ModelFit) -> None:
         super()._learn(fitted)
@@ -226,7 +226,7 @@ class ReciprocalRegression(LineRegressor):
     def from_coefficients(cls, *, c: float, k_hz: float) -> ReciprocalRegression:
         """Build the CPI curve of published coefficients: 1/CPI = c − k/f, k in Hz."""
         curve = cls()
-        curve._learn(_known_line(frequency.ReciprocalCpi(), intercept=c, slope=-k_hz))
+        curve._learn(_published_line(frequency.ReciprocalCpi(), intercept=c, slope=-k_hz))
         return curve
 
     def _refusal(self, x: float) -> str:
@@ -341,7 +341,7 @@ class LogPathLength(LineRegressor):
     ) -> LogPathLength:
         """Build the path length of published coefficients, which were fitted to ``cores``."""
         known = cls(workload=workload)
-        known._learn(_known_line(LogCores(), intercept=b, slope=a))
+        known._learn(_published_line(LogCores(), intercept=b, slope=a))
         known.cores_ = cores
         return known
 
@@ -370,13 +370,13 @@ def _positive(values: FloatArray, name: str) -> FloatArray:
     return values
 
 
-def _known_metric(metric: str) -> str:
+def _check_metric(metric: str) -> str:
     if metric not in _AMDAHL:
         raise FittingError(f"metric {metric!r} is not one of {', '.join(_AMDAHL)}")
     return metric
 
 
-def _known_line(model: LineModel, *, intercept: float, slope: float) -> ModelFit:
+def _published_line(model: LineModel, *, intercept: float, slope: float) -> ModelFit:
     """Wrap published coefficients as a line: no points, so no inference."""
     if not np.isfinite([intercept, slope]).all():
         raise FittingError(f"{model.equation} needs finite coefficients")

@@ -105,7 +105,9 @@ class ReciprocalCpi(LineModel):
         c = np.where(line.intercept > 0, line.intercept, np.nan)
         return Asymptote(1 / c, np.zeros_like(c))
 
-    def reported(self, intercept: FloatArray, slope: FloatArray) -> tuple[FloatArray, FloatArray]:
+    def parameter_values(
+        self, intercept: FloatArray, slope: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
         """C and k; the line's slope is −k."""
         return intercept, -slope
 

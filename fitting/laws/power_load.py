@@ -75,7 +75,7 @@ class PowerForecast(NamedTuple):
         return self.watts + self.half_width
 
 
-def forecast_watts(
+def forecast_power(
     load: FloatArray, watts: FloatArray, asked: FloatArray, *, level: float = 0.90
 ) -> PowerForecast:
     """Forecast the power (W) of many servers at loads that were not measured.
@@ -84,7 +84,7 @@ def forecast_watts(
     servers; NaN where a server has no such level. ``watts`` are (servers, levels), above 0; NaN
     where not measured. ``level`` is that of the intervals, inside (0, 1).
     """
-    load, watts, asked = _checked(load, watts, asked)
+    load, watts, asked = _check_levels(load, watts, asked)
     found = np.full((2, *asked.shape), np.nan)
     extrapolated = np.zeros(asked.shape, dtype=bool)
     known = ~(np.isnan(load) | np.isnan(watts))
@@ -104,7 +104,7 @@ def forecast_watts(
 # Figures of energy proportionality: how nearly the power of a server follows its load. All take
 # loads and watts of the levels, rising from idle (load 0) to full load (1). Sources: EP: Ryckbosch,
 # Polfliet & Eeckhout (2011), https://doi.org/10.1109/MC.2011.130. IPR and LDR: Varsamopoulos &
-# Gupta (2010), https://doi.org/10.1109/ICPPW.2010.68. Dynamic range and PG: Wong & Annavaram
+# Gupta (2010), https://doi.org/10.1109/ICPPW.2010.68. Dynamic range: Wong & Annavaram
 # (2012), https://doi.org/10.1109/MICRO.2012.20.
 
 
@@ -140,12 +140,6 @@ def linear_deviation(load: FloatArray, watts: FloatArray) -> tuple[float, float]
     return float(deviation[at]), float(load[at])
 
 
-def proportionality_gap(load: FloatArray, watts: FloatArray) -> FloatArray:
-    """PG(u) = P(u)/P(full) − u: power above the proportional one, as a share of the full one."""
-    gap: FloatArray = watts / watts[-1] - load
-    return gap
-
-
 def peak_efficiency(load: FloatArray, watts: FloatArray) -> tuple[float, float]:
     """Load at which work per joule is most, and how many times that of full load it is there."""
     relative = load * watts[-1] / watts
@@ -153,7 +147,7 @@ def peak_efficiency(load: FloatArray, watts: FloatArray) -> tuple[float, float]:
     return float(load[at]), float(relative[at])
 
 
-def _checked(
+def _check_levels(
     load: FloatArray, watts: FloatArray, asked: FloatArray
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     watts = np.asarray(watts, dtype=np.float64)
@@ -170,8 +164,8 @@ def _checked(
         raise FittingError("a load is a share of full load, 0 or more")
     if (watts <= 0).any() or np.isinf(watts).any():
         raise FittingError("watts must be above 0: leave out levels that were not measured")
-    gaps = np.diff(np.sort(np.where(np.isnan(watts), np.nan, load), axis=1), axis=1)
-    if (gaps < _SAME_LOAD).any():
+    steps = np.diff(np.sort(np.where(np.isnan(watts), np.nan, load), axis=1), axis=1)
+    if (steps < _SAME_LOAD).any():
         raise FittingError("a server has two levels at one load: give their mean")
     return load, watts, asked
 

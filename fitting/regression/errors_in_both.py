@@ -54,11 +54,6 @@ class YorkLine(NamedTuple):
     chi_square: float  # weighted sum of squared residuals
     weight: FloatArray  # 1 / variance of the residual of each point
 
-    @property
-    def intercept_error(self) -> float:
-        """Standard error of the intercept."""
-        return float(np.hypot(self.mean_error, self.mean_x * self.slope_error))
-
 
 def york_line(
     x: ArrayLike, y: ArrayLike, var_x: ArrayLike, var_y: ArrayLike, cov_xy: ArrayLike = 0.0
@@ -193,7 +188,7 @@ class _Points(NamedTuple):
         return slope if both[0] <= both[1] else start
 
 
-class Levels(NamedTuple):
+class LevelMeans(NamedTuple):
     """Means of the runs of each level, with the variances of the errors of these means."""
 
     label: NDArray[Any]  # as given, ascending
@@ -205,7 +200,7 @@ class Levels(NamedTuple):
     covariance: FloatArray
 
 
-class Calibrated(NamedTuple):
+class CalibratedReadings(NamedTuple):
     """Readings brought to the reference."""
 
     value: FloatArray  # what the reference would read
@@ -240,7 +235,7 @@ class CalibrationLine:
 
     def predict(
         self, sensor: ArrayLike, *, level: float = 0.90, extrapolate: bool = True
-    ) -> Calibrated:
+    ) -> CalibratedReadings:
         """Predict what the reference reads in new runs, whose levels may be new too.
 
         ``sensor`` is the mean over each run; NaN gives NaN. Without ``extrapolate``, readings
@@ -259,7 +254,7 @@ class CalibrationLine:
         half = self._quantile(level) * np.sqrt(
             self.mean_error**2 + apart**2 + self.scatter**2 + self.run_error**2
         )
-        return Calibrated(value, value - half, value + half, outside)
+        return CalibratedReadings(value, value - half, value + half, outside)
 
     def _about(self, value: float, error: float, level: float) -> tuple[float, float]:
         half = self._quantile(level) * error
@@ -273,7 +268,7 @@ class SensorCalibration(NamedTuple):
     """A fitted calibration with what speaks for and against it."""
 
     line: CalibrationLine
-    levels: Levels
+    levels: LevelMeans
     residual: FloatArray  # reference less the line at each level
     # Levels too far off the others' line: less than 5 % of good calibrations have one. None with
     # fewer than four levels; none is left out of the fit.
@@ -338,7 +333,7 @@ def calibrate_sensor(
 
 def _levels(
     labels: NDArray[Any], x: FloatArray, y: FloatArray, steps: list[float]
-) -> tuple[Levels, FloatArray]:
+) -> tuple[LevelMeans, FloatArray]:
     """Means of each level, and the covariance of single runs about them, pooled over all."""
     label, codes, runs = np.unique(labels, return_inverse=True, return_counts=True)
     mean_x, mean_y = np.bincount(codes, x) / runs, np.bincount(codes, y) / runs
@@ -348,7 +343,7 @@ def _levels(
     least = [
         step**2 / 12 + (_EXACT * np.ptp(v)) ** 2 for v, step in zip((x, y), steps, strict=True)
     ]
-    levels = Levels(
+    levels = LevelMeans(
         label=label,
         runs=runs,
         sensor=mean_x,
@@ -360,10 +355,10 @@ def _levels(
     return levels, covariance
 
 
-def _refuse_too_few(levels: Levels, resolution: float) -> None:
+def _refuse_too_few(levels: LevelMeans, resolution: float) -> None:
     order = np.argsort(levels.sensor)
     at = levels.sensor[order]
-    count = _told_apart(at, levels.var_sensor[order], resolution)
+    count = _count_distinct(at, levels.var_sensor[order], resolution)
     if count < FEWEST_LEVELS:
         raise FittingError(
             f"{count} level{'s' * (count != 1)} that the sensor tells apart (it read {at[0]:.4g} "
@@ -372,7 +367,7 @@ def _refuse_too_few(levels: Levels, resolution: float) -> None:
         )
 
 
-def _told_apart(ascending: FloatArray, variance: FloatArray, resolution: float) -> int:
+def _count_distinct(ascending: FloatArray, variance: FloatArray, resolution: float) -> int:
     """Count the means that are each clearly above the one counted before."""
     count, last = 1, 0
     for i in range(1, len(ascending)):
@@ -382,7 +377,7 @@ def _told_apart(ascending: FloatArray, variance: FloatArray, resolution: float) 
     return count
 
 
-def _with_scatter(levels: Levels) -> tuple[float, YorkLine]:
+def _with_scatter(levels: LevelMeans) -> tuple[float, YorkLine]:
     """Fit the line with the scatter² that makes χ² equal its degrees of freedom; 0 if it is less.
 
     Paule & Mandel (1982), https://doi.org/10.6028/jres.087.022, with a line in the mean's place.
@@ -391,18 +386,18 @@ def _with_scatter(levels: Levels) -> tuple[float, YorkLine]:
 
     x, y, expected = levels.sensor, levels.reference, len(levels.runs) - 2
 
-    def fitted(scatter_square: float) -> YorkLine:
+    def fit_line(scatter_square: float) -> YorkLine:
         errors = levels.var_sensor, levels.var_reference + scatter_square, levels.covariance
         return york_line(x, y, *errors)
 
-    alone = fitted(0.0)
+    alone = fit_line(0.0)
     if alone.chi_square <= expected:
         return 0.0, alone
     flat = np.polynomial.polynomial.Polynomial.fit(x, y, 1)
     # With all scatter in the reference and no other error χ² is what is expected.
     most = float(((y - flat(x)) ** 2).sum() / expected)
-    found = brentq(lambda s: fitted(s).chi_square - expected, 0.0, 2 * most, rtol=1e-10)
-    return float(found), fitted(float(found))
+    found = brentq(lambda s: fit_line(s).chi_square - expected, 0.0, 2 * most, rtol=1e-10)
+    return float(found), fit_line(float(found))
 
 
 def _curvature(x: FloatArray, residual: FloatArray, line: YorkLine) -> tuple[float, float]:

@@ -80,7 +80,7 @@ def fit_knees(
     relative, and what grows by a power as straight; x and y are then positive. ``level`` is that of
     the interval, inside (0, 1).
     """
-    code, at, height = _checked(group, x, y, scale, level)
+    code, at, height = _check_points(group, x, y, scale, level)
     if scale == "log":
         at, height = np.log(at), np.log(height)
     levels = _Levels.of(code, at, height)
@@ -94,7 +94,7 @@ def fit_knees(
     return Knees(scale=scale, levels=levels.size, points=levels.points, **whole)
 
 
-def _checked(
+def _check_points(
     group: ArrayLike, x: ArrayLike, y: ArrayLike, scale: Scale, level: float
 ) -> tuple[IntArray, FloatArray, FloatArray]:
     code = np.asarray(group, dtype=np.int64)
@@ -154,7 +154,7 @@ class _Levels(NamedTuple):
     def take(self, groups: BoolArray) -> _Levels:
         return _Levels._make(part[groups] for part in self)
 
-    def normalised(self) -> tuple[_Levels, FloatArray, FloatArray]:
+    def normalise(self) -> tuple[_Levels, FloatArray, FloatArray]:
         """Levels with x about its mean and of unit range, that mean, and that range."""
         middle = (self.weight * self.x).sum(axis=1) / self.points
         width = self.x.max(axis=1) - self.x.min(axis=1)
@@ -182,8 +182,8 @@ class _Line(NamedTuple):
     squares: FloatArray  # of the residuals
 
 
-class _Gaps(NamedTuple):
-    """Gain of a knee k in each gap between neighbouring levels: (A − kB)²/(C − 2kD + k²E)."""
+class _BetweenLevels(NamedTuple):
+    """Gain of a knee k between each two neighbouring levels: (A − kB)²/(C − 2kD + k²E)."""
 
     low: FloatArray
     high: FloatArray
@@ -195,8 +195,8 @@ class _Gaps(NamedTuple):
     inside: BoolArray
 
     @classmethod
-    def of(cls, levels: _Levels, line: _Line) -> _Gaps:
-        """Sum over the levels above each gap, from the highest down."""
+    def of(cls, levels: _Levels, line: _Line) -> _BetweenLevels:
+        """Sum over the levels above each knee, from the highest down."""
 
         def above(values: FloatArray) -> FloatArray:
             return np.cumsum(values[:, ::-1], axis=1)[:, ::-1][:, 1:]
@@ -205,7 +205,7 @@ class _Gaps(NamedTuple):
         total, sxx = w.sum(axis=1)[:, None], line.sxx[:, None]
         p0, p1, p2 = above(w), above(w * x), above(w * x**2)
         last = levels.size[:, None] - 1
-        gap = np.arange(x.shape[1] - 1)
+        below = np.arange(x.shape[1] - 1)
         # x is about its mean: its products with x are those with the line's slope.
         return cls(
             low=x[:, :-1],
@@ -215,14 +215,14 @@ class _Gaps(NamedTuple):
             C=p2 - p1**2 / total - p2**2 / sxx,
             D=p1 - p1 * p0 / total - p2 * p1 / sxx,
             E=p0 - p0**2 / total - p1**2 / sxx,
-            # In the first and the last gap a line would go through one level, whatever the knee.
-            inside=(gap >= 1) & (gap < last - 1),
+            # Between the first or the last two levels a line would go through one level alone.
+            inside=(below >= 1) & (below < last - 1),
         )
 
-    def take(self, place: IntArray) -> _Gaps:
-        """One gap of each group."""
+    def take(self, place: IntArray) -> _BetweenLevels:
+        """One pair of neighbouring levels of each group."""
         at = place[:, None]
-        return _Gaps._make(np.take_along_axis(part, at, axis=1) for part in self)
+        return _BetweenLevels._make(np.take_along_axis(part, at, axis=1) for part in self)
 
     def gain(self, k: FloatArray) -> FloatArray:
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -238,13 +238,13 @@ class _Gaps(NamedTuple):
         return self.C - 2 * k * self.D + k**2 * self.E
 
     def stationary(self) -> FloatArray:
-        """Where the gain is stationary; the lower level where that is outside the gap."""
+        """Where the gain is stationary; the lower level where that is not between the two."""
         with np.errstate(divide="ignore", invalid="ignore"):
             k = (self.B * self.C - self.A * self.D) / (self.B * self.D - self.A * self.E)
         return np.where((k > self.low) & (k < self.high), k, self.low)
 
     def best(self) -> tuple[FloatArray, IntArray]:
-        """Knee of each group with the most gain, and its gap."""
+        """Knee of each group with the most gain, and the number of the level below."""
         tried = np.stack([self.stationary(), self.low, self.high])
         gain = np.stack([self.gain(k) for k in tried])
         _, groups, size = gain.shape
@@ -253,7 +253,7 @@ class _Gaps(NamedTuple):
         return np.take_along_axis(knees, place[:, None], axis=1)[:, 0], place % size
 
     def crossings(self, threshold: FloatArray) -> FloatArray:
-        """Both knees at which the gain is the threshold, (2, groups, gaps); NaN where never."""
+        """Both knees at which the gain is the threshold: (2, groups, levels − 1), NaN for none."""
         t = threshold[:, None]
         a = self.B**2 - t * self.E
         b = self.A * self.B - t * self.D
@@ -264,7 +264,7 @@ class _Gaps(NamedTuple):
             far = b + np.copysign(root, b)
             return np.stack([far / a, c / far])
 
-    def accepted(self, threshold: FloatArray) -> tuple[FloatArray, FloatArray]:
+    def accept_range(self, threshold: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Ends of the set of knees whose gain is the threshold or more."""
         crossed = self.crossings(threshold)
         inside = (crossed > self.low) & (crossed < self.high) & self.inside
@@ -288,11 +288,11 @@ def _fit(levels: _Levels, level: float) -> dict[str, FloatArray]:
     from scipy.special import fdtrc, fdtri
 
     # Unit range about the mean keeps the digits of sums of squares.
-    scaled, middle, width = levels.normalised()
+    scaled, middle, width = levels.normalise()
     line = scaled.line()
-    gaps = _Gaps.of(scaled, line)
-    knee, place = gaps.best()
-    chosen = gaps.take(place)
+    between = _BetweenLevels.of(scaled, line)
+    knee, place = between.best()
+    chosen = between.take(place)
     gain = chosen.gain(knee[:, None])[:, 0]
     bend = chosen.height(knee[:, None])[:, 0]
     whole = line.squares + line.slope**2 * line.sxx
@@ -302,7 +302,7 @@ def _fit(levels: _Levels, level: float) -> dict[str, FloatArray]:
         variance = np.where(freedom > 0, (left + levels.pure) / freedom, np.nan)
         p_value = np.asarray(fdtrc(2, freedom, gain / 2 / variance), dtype=np.float64)
         allowed = variance * fdtri(1, freedom, level)
-    lower, upper = gaps.accepted(gain - allowed)
+    lower, upper = between.accept_range(gain - allowed)
     before, value = _first_line(scaled, line, knee, bend)
     return {
         "knee": middle + width * knee,

@@ -73,7 +73,9 @@ class LineModel:
         """What the metric becomes as the predictor x grows: coefficient·x^exponent."""
         return asymptote_of_line(line)
 
-    def reported(self, intercept: FloatArray, slope: FloatArray) -> tuple[FloatArray, FloatArray]:
+    def parameter_values(
+        self, intercept: FloatArray, slope: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
         """Intercept and slope as the law's parameters, where their signs differ from the line's."""
         return intercept, slope
 
@@ -153,7 +155,7 @@ class ModelFit(NamedTuple):
 
     def parameters(self) -> dict[str, FloatArray]:
         """Parameter name (with unit) to its value in each group."""
-        values = self.model.reported(self.line.intercept, self.line.slope)
+        values = self.model.parameter_values(self.line.intercept, self.line.slope)
         return {p.name: v for p, v in zip(self.model.parameters, values, strict=True)}
 
     def standard_errors(self) -> dict[str, FloatArray]:
@@ -170,7 +172,7 @@ def fit(
     return ModelFit(model, fit_groups(codes, x, y, groups, nonnegative=model.nonnegative))
 
 
-def fit_condensed(
+def fit_aggregated(
     model: LineModel, codes: IntArray, predictor: FloatArray, metric: Repeats, groups: int
 ) -> ModelFit:
     """Fit ``model`` to runs aggregated by group and predictor, as `fit` does to the runs.

@@ -574,7 +574,7 @@ def _growth(
             "base_iops": np.full(len(rates), float(base)),
             "growth_per_year": rates,
             "years": np.full(len(rates), float(years)),
-            "iops": io_laws.grown(base, rates, years),
+            "iops": io_laws.grow(base, rates, years),
         }
     )
 

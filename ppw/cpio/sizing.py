@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from fitting.laws.cycles_per_io import IO_BYTES, mean_watts, servers_to_sweep
+from fitting.laws.cycles_per_io import IO_BYTES, mean_power, servers_to_sweep
 from ppw.cpio import scenarios as sc
 from ppw.cpio.result import COLOURS, EVERY_ROW, IoResult, label_rows, logarithmic
 from ppw.errors import PpwError
@@ -75,7 +75,7 @@ class DataSweep(NamedTuple):
 
     def kwh(self, servers: FloatArray, utilisation: FloatArray) -> FloatArray:
         """KWh of the site."""
-        watts = mean_watts(self.server_w, utilisation, self.idle_share)
+        watts = mean_power(self.server_w, utilisation, self.idle_share)
         energy: FloatArray = servers * watts * self.seconds * self.pue / _J_PER_KWH
         return energy
 
@@ -178,7 +178,7 @@ def _frame(found: sc.Scenarios, sweep: DataSweep, utilisation: str, cpio: str) -
         servers=servers,
         lower=lower,
         upper=upper,
-        watts=mean_watts(sweep.server_w, busy, sweep.idle_share),
+        watts=mean_power(sweep.server_w, busy, sweep.idle_share),
         kwh=kwh,
         kwh_lower=kwh_lower,
         kwh_upper=kwh_upper,

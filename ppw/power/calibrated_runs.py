@@ -31,7 +31,7 @@ from ppw.runs.prepare import source_watts
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from fitting.regression.errors_in_both import Calibrated
+    from fitting.regression.errors_in_both import CalibratedReadings
     from fitting.regression.lines import FloatArray
 
     Mask = NDArray[np.bool_]
@@ -136,7 +136,11 @@ def _rows(table: pd.DataFrame, calibration: Calibration) -> tuple[Mask, list[str
 
 
 def _write_power(
-    table: pd.DataFrame, calibration: Calibration, watts: FloatArray, made: Calibrated, done: Mask
+    table: pd.DataFrame,
+    calibration: Calibration,
+    watts: FloatArray,
+    made: CalibratedReadings,
+    done: Mask,
 ) -> int:
     """Write the watts and what goes with them; returns how many idle figures were dropped."""
     idle_lost = 0
@@ -170,7 +174,7 @@ def _caveats(
     calibration: Calibration,
     asked: Mask,
     watts: FloatArray,
-    made: Calibrated,
+    made: CalibratedReadings,
     done: Mask,
     idle_lost: int,
 ) -> list[str]:

@@ -341,9 +341,9 @@ class PowerLoadCurve:
         return made
 
     def _forecast(self, asked: FloatArray, level: float) -> PowerForecast:
-        from fitting.laws.power_load import forecast_watts
+        from fitting.laws.power_load import forecast_power
 
-        return forecast_watts(self.load, self.power[None, :], asked, level=level)
+        return forecast_power(self.load, self.power[None, :], asked, level=level)
 
 
 def _check(load: FloatArray, power: FloatArray, who: str) -> None:

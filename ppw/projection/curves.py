@@ -13,7 +13,7 @@ from fitting.regression.models import (
     ModelFit,
     Prediction,
     fit,
-    fit_condensed,
+    fit_aggregated,
     share_of_limit,
 )
 from ppw.results.arguments import as_share
@@ -90,7 +90,7 @@ def fit_curves(
             codes, at, value = codes[use], at[use], value[use]
         if is_condensed(runs, metric.name):
             cells = repeats(runs, metric.name, INVERSE if model.reciprocal else VALUE).take(use)
-            fitted = fit_condensed(model, codes, at, cells, len(groups))
+            fitted = fit_aggregated(model, codes, at, cells, len(groups))
         else:
             fitted = fit(model, codes, at, value, len(groups))
         fits[name] = _of_two_steps(fitted, codes, at)

@@ -289,11 +289,11 @@ def _fitted(kind: type[TimeProjection], rows: Rows, target: float, level: float)
     return pd.DataFrame(
         {
             kind.target: np.full(rows.groups, target),
-            "projected": found.projected,
+            "projected": found.target_time,
             "lower": lower,
             "upper": upper,
             "measured": measured,
-            "error_pct": 100 * (found.projected / measured - 1),
+            "error_pct": 100 * (found.target_time / measured - 1),
             **columns,
             counted: steps.count.astype(float),
             "runs": np.bincount(learnt.codes, minlength=rows.groups).astype(float),

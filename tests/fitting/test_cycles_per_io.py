@@ -14,13 +14,11 @@ from fitting.laws.cycles_per_io import (
     LINEAR_CPIO,
     IoRuns,
     bandwidth_at_rise,
-    cpio_of_energy,
     cycles_per_io,
     fit_laws,
-    grown,
-    idle_factor,
+    grow,
     io_rate,
-    mean_watts,
+    mean_power,
     score_laws,
     servers_to_sweep,
     thread_worth,
@@ -39,8 +37,8 @@ class TestArithmetic:
         assert io_rate(0.5, 8, 2e9, 6000) == pytest.approx(8e9 / 6000)
         # 1 MB is 1953.125 I/Os; at 100 a second for 10 s each.
         assert servers_to_sweep(1e6, 10, 100) == pytest.approx(1.953125)
-        assert mean_watts(400, 0.5, 0.6) == pytest.approx(320)
-        assert grown(100, 0.1, 2) == pytest.approx(121)
+        assert mean_power(400, 0.5, 0.6) == pytest.approx(320)
+        assert grow(100, 0.1, 2) == pytest.approx(121)
         # From 100 on 4 cores to 160 with 8 threads, where 8 cores do 200: 60 of 100.
         assert thread_worth(100, 160, 200) == pytest.approx(0.6)
         assert thread_worth(100, 90, 200) == pytest.approx(-0.1)
@@ -54,15 +52,16 @@ class TestArithmetic:
         assert np.isnan(thread_worth(100, 110, [100, 90])).all()
 
     @given(shares, shares)
-    def test_idle_factor_is_what_more_servers_that_idle_take(self, busy, idle):
+    def test_more_servers_that_idle_take_more_energy(self, busy, idle):
         """Sized for the same I/O, 1/µ times the servers each draw P·(µ + i·(1 − µ))."""
-        assert mean_watts(1.0, busy, idle) / busy == pytest.approx(idle_factor(busy, idle))
+        factor = 1 + idle * (1 - busy) / busy
+        assert mean_power(1.0, busy, idle) / busy == pytest.approx(factor)
 
     @given(st.floats(1e3, 1e8), st.floats(1, 1e4), st.floats(1e9, 1e22))
     def test_energy_implies_the_cycles_it_was_made_of(self, cpio, watts, data):
         servers = servers_to_sweep(data, 3600.0, io_rate(1.0, 16, 2e9, cpio))
         energy = servers * watts * 3600.0
-        implied = cpio_of_energy(energy, data, full_watts=watts, cores=16, frequency=2e9)
+        implied = energy / watts * 16 * 2e9 / (data / 512)
         assert implied == pytest.approx(cpio)
 
 

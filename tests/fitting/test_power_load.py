@@ -14,11 +14,10 @@ from fitting.laws.power_load import (
     covariance,
     dynamic_range,
     energy_proportionality,
-    forecast_watts,
+    forecast_power,
     idle_to_peak,
     linear_deviation,
     peak_efficiency,
-    proportionality_gap,
 )
 
 TENTHS = np.arange(11) / 10
@@ -26,7 +25,7 @@ TENTHS = np.arange(11) / 10
 
 def of_one(load, watts, asked, **options):
     watts = np.array([watts], dtype=float)
-    return forecast_watts(np.array(load), watts, np.array(asked), **options)
+    return forecast_power(np.array(load), watts, np.array(asked), **options)
 
 
 loads = st.lists(st.integers(0, 20), min_size=2, max_size=11, unique=True).map(
@@ -89,7 +88,7 @@ class TestForecast:
         load = rng.permuted(np.tile(TENTHS, (20, 1)), axis=1)[:, :5]
         watts = 100 + 100 * load + rng.normal(0, 3, load.shape)
         watts[rng.random(watts.shape) < 0.3] = np.nan
-        together = forecast_watts(load, watts, TENTHS)
+        together = forecast_power(load, watts, TENTHS)
         for n in range(20):
             known = ~np.isnan(watts[n])
             if known.sum() < 2:
@@ -101,7 +100,7 @@ class TestForecast:
 
         # Thousands at once, too.
         load, watts = np.array([0.4, 0.5, 0.9]), rng.uniform(100, 200, (5000, 3))
-        found = forecast_watts(load, watts, np.array([1.0])).watts
+        found = forecast_power(load, watts, np.array([1.0])).watts
         assert found.shape == (5000, 1)
         assert found[-1] == pytest.approx(of_one(load, watts[-1], [1.0]).watts[0])
 
@@ -158,7 +157,6 @@ def test_energy_proportionality_by_hand():
     assert dynamic_range(watts) == pytest.approx(0.5)
     # The line is at 90 at half load: 80/90 − 1.
     assert linear_deviation(load, watts) == (pytest.approx(-1 / 9), 0.5)
-    np.testing.assert_allclose(proportionality_gap(load, watts), [1 / 2, 1 / 6, 0])
     # Work per joule as a share of full load's: 0.5·120/80 = 0.75 at half load.
     assert peak_efficiency(load, watts) == (1.0, 1.0)
     assert peak_efficiency(load, np.array([60.0, 50, 120])) == (0.5, pytest.approx(1.2))

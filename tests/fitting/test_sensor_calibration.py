@@ -22,12 +22,16 @@ WEIGHT_X = np.array([1000, 1000, 500, 800, 200, 80, 60, 20, 1.8, 1.0])
 WEIGHT_Y = np.array([1, 1.8, 4, 8, 20, 20, 70, 70, 100, 500.0])
 
 
+def intercept_error(line):
+    return np.hypot(line.mean_error, line.mean_x * line.slope_error)
+
+
 class TestYork:
     def test_the_published_line_of_pearsons_data(self):
         line = york_line(PEARSON_X, PEARSON_Y, 1 / WEIGHT_X, 1 / WEIGHT_Y)
         found = line.intercept, line.slope
         assert found == pytest.approx((5.47991022403, -0.48053340745), abs=1e-10)
-        found = line.intercept_error, line.slope_error, line.chi_square / 8
+        found = intercept_error(line), line.slope_error, line.chi_square / 8
         assert found == pytest.approx((0.294970735, 0.0579850090, 1.483294149), abs=1e-9)
 
     def test_correlated_errors_have_the_least_misfit_of_all_lines(self):
@@ -53,7 +57,7 @@ class TestYork:
         line = york_line(PEARSON_X, PEARSON_Y, 0.0, 1 / WEIGHT_Y)
         assert [line.intercept, line.slope] == pytest.approx(fitted.params, rel=1e-12)
         errors = np.sqrt(np.diag(fitted.normalized_cov_params))
-        assert [line.intercept_error, line.slope_error] == pytest.approx(errors, rel=1e-12)
+        assert [intercept_error(line), line.slope_error] == pytest.approx(errors, rel=1e-12)
 
     def test_points_in_a_cloud_still_get_the_least_misfit(self):
         # On one in seven of these York's iteration from the least-squares slope goes back and
