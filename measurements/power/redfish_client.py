@@ -1,7 +1,9 @@
 """HTTP client of one Redfish service: its certificate, its login, and its passing faults.
 
 The certificate is verified once, when the service is opened; every later connection must show the
-same one. Proxies and netrc files of the environment are not used.
+same one. requests carries the rest, with that fingerprint in its adapter; only the first look is by
+a plain socket, since requests neither shows a certificate nor says why it is not trusted. Proxies
+and netrc files of the environment are not used.
 """
 
 from __future__ import annotations
@@ -236,7 +238,7 @@ class RedfishClient:
                 stream=True,
             ) as response:
                 body = self._body(response, until_s)
-        except errors.RequestException as error:
+        except (errors.RequestException, errors.BaseHTTPError) as error:
             if not isinstance(error, errors.Timeout):
                 self._http.close()
             # requests does not call a stalled body a timeout.
@@ -253,8 +255,9 @@ class RedfishClient:
 
     def _body(self, response: Response, until_s: float) -> bytes:
         body = bytearray()
-        for chunk in response.iter_content(1 << 16):
-            body += chunk
+        # What has arrived, not whole blocks: a body that trickles must not outlast the limit.
+        while part := response.raw.read1(1 << 16, decode_content=True):
+            body += part
             if time.monotonic() > until_s:
                 raise self.origin.no_answer(self._timeout_s)
             if len(body) > MOST_BYTES:

@@ -454,7 +454,10 @@ def test_a_broken_resource_does_not_hide_the_next_figure(start):
 def test_a_late_answer_is_given_up_after_the_limit(start):
     assert SourceSettings().timeout_s == 10.0
     bmc, begun = start(), b'{"PowerWatts": '
-    stalls, byte_by_byte = Said(200, begun, missing=9, stalls=True), Said(200, begun, pause_s=0.01)
+    # The second would take 30 s for its bytes.
+    stalls = Said(200, begun, missing=9, stalls=True)
+    byte_by_byte = Said(200, begun + b" " * 3000, pause_s=0.01)
+    began_s = time.monotonic()
     with opened(bmc) as source:
         for late in ([], [stalls], [byte_by_byte]):
             bmc.is_silent = not late
@@ -463,6 +466,7 @@ def test_a_late_answer_is_given_up_after_the_limit(start):
             assert f"no answer within {AT_ONCE_S:g} s" in refusal(source.read)
             bmc.is_silent, source._client._timeout_s = False, AMPLE_S
             assert figures(source) == {"redfish:environment": 240.0}
+        assert time.monotonic() - began_s < 20
         # One that breaks off is asked for again.
         bmc.next_said.append(Said(200, begun, missing=9))
         assert figures(source) == {"redfish:environment": 240.0}
