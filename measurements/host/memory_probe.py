@@ -149,9 +149,8 @@ class MemoryProbe:
             for name, rate in self.bandwidth.items()
         )
         lines = [
-            f"memory bandwidth (GB/s): {rates}; {self.threads} "
-            f"thread{'s' * (self.threads > 1)}, arrays of {self.array_bytes / _MIB:.4g} MiB, "
-            f"{self.method}"
+            f"memory bandwidth (GB/s): {rates}; {self.threads} thread{'s' * (self.threads > 1)}, "
+            f"arrays of {self.array_bytes / _MIB:.4g} MiB, {self.method}"
         ]
         for latency, pages in (
             (self.latency, f"{self.page_bytes // 1024} KiB pages, page-table walks included"),

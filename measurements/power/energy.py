@@ -139,9 +139,8 @@ def _of_windows(channel: source.Channel, stream: Stream, start_s: float, end_s: 
     inside = (at - window >= start_s - OUTSIDE_SHARE * window) & (at <= end_s)
     if not inside.any():
         return RunEnergy.unknown(
-            f"{channel.label}: a reading is the mean of {window:g} s and the run took "
-            f"{length:.3g} s: let a run last {2 * window:g} s or more (--at-least), or use a "
-            "quicker sensor"
+            f"{channel.label}: a reading is the mean of {window:g} s and the run took {length:.3g} "
+            f"s: let a run last {2 * window:g} s or more (--at-least), or use a quicker sensor"
         )
     watts = float(value[inside].mean())
     covered = min(1.0, float(inside.sum()) * window / length)

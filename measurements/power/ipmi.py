@@ -99,9 +99,7 @@ class PyghmiBmc:
         except TimeoutError:
             # pyghmi may wait for ever.
             self._process.kill()
-            raise ipmi_protocol.NoAnswerError(
-                f"{self._name}: the BMC does not answer in time"
-            ) from None
+            raise ipmi_protocol.late(self._name) from None
         except OSError:
             return {"error": "its process ended"}
         answer: dict[str, Any] = json.loads(line)

@@ -70,15 +70,12 @@ class Bmc(Protocol):
         self, netfn: int, command: int, data: bytes, until_s: float, *, lun: int = 0
     ) -> IpmiAnswer:
         """Send a request; raise `NoAnswerError` if no answer comes in time."""
-        ...
 
     def records(self, until_s: float) -> Iterable[bytes]:
         """Fetch the sensor data records."""
-        ...
 
     def close(self) -> None:
         """End the session; a second call does nothing."""
-        ...
 
 
 class Remote(NamedTuple):
@@ -153,6 +150,11 @@ def check_device(kind: str) -> None:
 def meaning(code: int) -> str:
     """Say what a completion code is about."""
     return _MEANINGS.get(code, f"it answers completion code 0x{code:02x}")
+
+
+def late(name: str) -> NoAnswerError:
+    """Describe an answer that did not come before its limit."""
+    return NoAnswerError(f"{name}: the BMC does not answer in time")
 
 
 def silent(name: str, waited_s: float) -> NoAnswerError:

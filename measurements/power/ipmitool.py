@@ -107,19 +107,9 @@ class IpmitoolBmc:
 
     def _run(self, words: Sequence[str], until_s: float) -> subprocess.CompletedProcess[str]:
         """Run ipmitool with the first cipher suite that the BMC takes."""
-        while True:
-            said = self._run_with_suite(words, until_s)
-            is_last = len(self._suites) < 2
-            if is_last or not said.returncode or not ipmi_protocol.refuses_suite(said.stderr):
-                return said
-            self._suites = self._suites[1:]
-
-    def _run_with_suite(
-        self, words: Sequence[str], until_s: float
-    ) -> subprocess.CompletedProcess[str]:
         suite = ("-C", self._suites[0]) if self._suites else ()
         try:
-            return subprocess.run(
+            said = subprocess.run(
                 [*self._command, *suite, *words],
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
@@ -136,9 +126,12 @@ class IpmitoolBmc:
                 f"{self._name}: the program ipmitool is missing: apt install ipmitool"
             ) from None
         except subprocess.TimeoutExpired:
-            raise ipmi_protocol.NoAnswerError(
-                f"{self._name}: the BMC does not answer in time"
-            ) from None
+            raise ipmi_protocol.late(self._name) from None
+        is_refused = said.returncode and ipmi_protocol.refuses_suite(said.stderr)
+        if not is_refused or len(self._suites) < 2:
+            return said
+        self._suites = self._suites[1:]
+        return self._run(words, until_s)
 
     def _explain(self, said: str) -> SensorError:
         user = self._login.user if self._login else ""

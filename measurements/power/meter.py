@@ -151,9 +151,8 @@ def _wt(instrument: Instrument, options: Mapping[str, str]) -> _Question:
     binary = instrument.ask(":NUMERIC:FORMAT?").upper().startswith("FLO")
     wants_energy = options.get("energy") == "yes"
     items = _items(instrument) if wants_energy or "item" not in options else []
-    if "item" in options:
-        power = int(options["item"]) - 1
-    else:
+    power = int(options.get("item", "0")) - 1
+    if power < 0:
         power = _position(instrument, items, ("P",), "item=N")
     energy = None
     if wants_energy:

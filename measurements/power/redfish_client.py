@@ -408,9 +408,8 @@ def _fingerprint(origin: ServiceOrigin, context: ssl.SSLContext, timeout_s: floa
                 return hashlib.sha256(wrapped.getpeercert(binary_form=True) or b"").hexdigest()
     except ssl.SSLCertVerificationError as error:
         raise origin.error(
-            f"its certificate is not trusted: {error.verify_message}: give ca=FILE "
-            f"with the certificate or its authority, use the name it is made out to, or write "
-            f"verify=no"
+            f"its certificate is not trusted: {error.verify_message}: give ca=FILE with the "
+            "certificate or its authority, use the name it is made out to, or write verify=no"
         ) from None
     except ssl.SSLError as error:
         raise origin.error(

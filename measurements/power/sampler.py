@@ -23,7 +23,7 @@ import sys
 import threading
 import time
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Self
 
@@ -74,17 +74,17 @@ class Sampling:
             text=True,
         )
         sampling = cls(process)
-        order = {
-            "sources": [list(spec) for spec in specs],
-            "interval_s": interval_s,
-            "sysfs": str(sysfs),
-            "procfs": str(procfs),
-            "timeout_s": timeout_s,
-            # Through the pipe, so that no list of processes shows them.
-            "logins": [(kind, host, *login) for kind, host, login in logins],
-        }
         with sources.closed_on_error([sampling]):
-            answer = sampling._ask("open", **order)
+            answer = sampling._ask(
+                "open",
+                sources=[list(spec) for spec in specs],
+                interval_s=interval_s,
+                sysfs=str(sysfs),
+                procfs=str(procfs),
+                timeout_s=timeout_s,
+                # Through the pipe, so that no list of processes shows them.
+                logins=[(kind, host, *login) for kind, host, login in logins],
+            )
         sampling.channels = tuple(map(channel_from_json, answer["channels"]))
         windows_s = (channel.window_s for channel in sampling.channels)
         sampling.slowest_s = max(answer["slowest_s"], *windows_s, 0.0)
@@ -157,8 +157,7 @@ def _parse_rows(rows: Iterator[list[str]], path: Path) -> Iterator[Reading]:
 
 def channel_as_json(channel: Channel) -> dict[str, Any]:
     """Describe a channel as JSON, with null for NaN."""
-    values = {name: getattr(channel, name) for name in Channel.__slots__}
-    return {k: None if v != v else v for k, v in values.items()}
+    return {name: None if value != value else value for name, value in asdict(channel).items()}
 
 
 def channel_from_json(values: dict[str, Any]) -> Channel:

@@ -85,20 +85,16 @@ class PowerSource(Protocol):
     @property
     def channels(self) -> Sequence[Channel]:
         """Streams that `read` answers for, in a fixed order."""
-        ...
 
     @property
     def period_s(self) -> float:
         """Time between two new figures (s); 0 if unknown."""
-        ...
 
     def read(self) -> list[Reading]:
         """Read every channel once, reconnecting once; raise `SensorError` without an answer."""
-        ...
 
     def close(self) -> None:
         """Release devices, sessions and files; a second call does nothing."""
-        ...
 
 
 class Login(NamedTuple):

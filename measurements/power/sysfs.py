@@ -93,15 +93,10 @@ class _Sensor:
     def label(self) -> str:
         return self.given_label or self.name
 
-    @property
-    def is_mean(self) -> bool:
-        return self.path.name.endswith("_average")
-
     def measures_same(self, other: _Sensor) -> bool:
         """Whether both have the same label, or the same number if there is no label."""
-        if self.given_label is None:
-            return self.number == other.number
-        return self.given_label == other.given_label
+        label = self.given_label
+        return self.number == other.number if label is None else label == other.given_label
 
 
 def open_hwmon(where: str | None, settings: source.SourceSettings) -> HwmonSource:
@@ -109,16 +104,15 @@ def open_hwmon(where: str | None, settings: source.SourceSettings) -> HwmonSourc
     root = settings.sysfs / "class" / "hwmon"
     sensors = _find_sensors(root)
     if where is not None:
-        names = sorted({sensor.device.driver for sensor in sensors})
+        names = ", ".join(sorted({sensor.device.driver for sensor in sensors}))
         sensors = [s for s in sensors if where in s.device.names]
         if not sensors:
-            known = f"the drivers there are {', '.join(names)}" if names else "there is no driver"
+            known = f"the drivers there are {names}" if names else "there is no driver"
             raise source.SensorError(f"{root}: no driver is called {where!r}: {known}")
     if not sensors:
         raise source.SensorError(
-            f"{root}: no power or energy sensor: load the driver of the board's "
-            "(sudo modprobe acpi_power_meter; sudo sensors-detect finds others), or use ipmi, "
-            "redfish or a meter"
+            f"{root}: no power or energy sensor: load the driver of the board's (sudo modprobe "
+            "acpi_power_meter; sudo sensors-detect finds others), or use ipmi, redfish or a meter"
         )
     return HwmonSource(root, sensors)
 
@@ -261,15 +255,15 @@ def _channel(sensor: _Sensor, label: str, inside: str | None) -> source.Channel:
     if sensor.quantity == "energy":
         return source.Channel(label, "energy", domain, resolution=_MICRO, inside=inside)
     interval_ms = files.number(device.attributes / f"{sensor.name}_average_interval") or 0
-    is_unknown = sensor.is_mean and not interval_ms
+    is_mean = sensor.path.name.endswith("_average")
     return source.Channel(
         label,
         "power",
         domain,
         resolution=_STEP_W.get(device.driver, math.nan),
-        window_s=interval_ms / 1000 if sensor.is_mean else 0.0,
+        window_s=interval_ms / 1000 if is_mean else 0.0,
         inside=inside,
-        note="a mean over a time that the driver does not tell" if is_unknown else "",
+        note="a mean over a time that the driver does not tell" * (is_mean and not interval_ms),
     )
 
 
