@@ -23,21 +23,13 @@ EVENTS = (
     *("instructions", "cycles", "LLC-load-misses", "cache-misses"),
     *("task-clock", "duration_time"),
 )
-# The same with user and kernel mode apart.
-EVENTS_BY_MODE = (
-    *("instructions:u", "instructions:k", "cycles:u", "cycles:k"),
-    *("LLC-load-misses", "cache-misses", "task-clock", "duration_time"),
-)
-# What tells the frequency of CPUs that idle at times; not every machine has them.
-CLOCK_EVENTS = ("msr/tsc/", "msr/aperf/", "msr/mperf/")
-
 # perf exits 0 when its command was killed; a shell in between says 128 and the signal.
 _TELL_SIGNALS = ("sh", "-c", '"$@"; exit $?', "sh")
 
 
 @dataclass(frozen=True, slots=True)
 class PerfCounters:
-    """What to count, and where; raises `MeasurementError` for settings that contradict each other.
+    """What to count, and where; raises `MeasurementError` for nothing to count.
 
     To end a run before its time, send SIGINT to the process group of the wrapped command: perf
     then writes what it has. On SIGTERM it writes nothing and leaves the command running.
@@ -48,10 +40,6 @@ class PerfCounters:
     events: tuple[str, ...] = EVENTS
     # Count all CPUs and whatever runs on them, and not the command alone.
     system_wide: bool = False
-    # The same for these CPUs only, as a list such as "0-3,8".
-    cpus: str | None = None
-    # Keep CPUs apart; with ``system_wide`` or ``cpus``.
-    per_cpu: bool = False
     # Name or path of perf.
     program: str = "perf"
     # Ask for JSON, which perf writes since 5.19; otherwise for separated fields.
@@ -60,17 +48,6 @@ class PerfCounters:
     def __post_init__(self) -> None:
         if not self.events:
             raise MeasurementError("perf has nothing to count: name at least one event")
-        if self.system_wide and self.cpus is not None:
-            raise MeasurementError("perf counts either all CPUs or some: leave one of them out")
-        if self.per_cpu and not self.whole_machine:
-            raise MeasurementError(
-                "perf keeps CPUs apart only where it counts whole CPUs: say all of them or which"
-            )
-
-    @property
-    def whole_machine(self) -> bool:
-        """Whether CPUs are counted with all that runs on them, and not a program."""
-        return self.system_wide or self.cpus is not None
 
     def wrap(self, command: Sequence[str], into: Path) -> list[str]:
         """Put ``perf stat`` before a command; what it counts goes to the file ``into``.
@@ -83,20 +60,19 @@ class PerfCounters:
 
     def attach(self, pid: int, into: Path) -> list[str]:
         """Count a process that is already there, and all that it starts, until it ends."""
-        if self.whole_machine:
+        if self.system_wide:
             raise MeasurementError("perf counts either whole CPUs or a process: choose one")
         return [*self._stat(into), "-p", str(pid)]
 
     def read(self, *paths: Path) -> Counters:
         """Read what perf wrote for these settings; see `read_counters`."""
-        return read_counters(*paths, whole_machine=self.whole_machine)
+        return read_counters(*paths, whole_machine=self.system_wide)
 
     def _stat(self, into: Path) -> list[str]:
         form = "-j" if self.json else "-x;"
-        where = ["-a"] if self.system_wide else [] if self.cpus is None else ["-C", self.cpus]
-        apart = ["-A"] if self.per_cpu else []
+        where = ["-a"] if self.system_wide else []
         output = ["-o", str(into), "-e", ",".join(self.events)]
-        return [self.program, "stat", form, *where, *apart, *output]
+        return [self.program, "stat", form, *where, *output]
 
 
 def read_counters(*paths: Path, whole_machine: bool = False) -> Counters:
@@ -285,7 +261,7 @@ def _why_refused(trial: _Trial, counters: PerfCounters, procfs: Path) -> str:
         return "this kernel was built without perf events (CONFIG_PERF_EVENTS)"
     status = dict(read_pairs(procfs / "self/status"))
     capable = _is_capable(status.get("CapEff", "0"))
-    allowed = _PARANOID_WHOLE_MACHINE if counters.whole_machine else _PARANOID_USER
+    allowed = _PARANOID_WHOLE_MACHINE if counters.system_wide else _PARANOID_USER
     # Some distributions set it above 2, the kernel's own highest value.
     strict = paranoid.lstrip("-").isdigit() and int(paranoid) > allowed
     # Where the setting and the rights allow it, only a filter can have refused.
@@ -295,7 +271,7 @@ def _why_refused(trial: _Trial, counters: PerfCounters, procfs: Path) -> str:
             "--cap-add PERFMON or a seccomp profile that allows perf_event_open, or count outside"
         )
     if strict and not capable:
-        what = "whole CPUs" if counters.whole_machine else "anything"
+        what = "whole CPUs" if counters.system_wide else "anything"
         return (
             f"perf may not count {what}, since kernel.perf_event_paranoid is {paranoid}: as root, "
             f"sysctl kernel.perf_event_paranoid={allowed}, or setcap cap_perfmon+ep "

@@ -71,8 +71,7 @@ class Counters:
     the mean frequency of the cores while they ran, ``running`` the least share of the time (0 to 1)
     that one of these figures was on a counter. ``by_core_type`` has instructions and cycles of each
     kind of core of a hybrid processor, which add up to the totals; ``events`` every event under
-    perf's own name; ``parts`` the events of each CPU, core, socket, thread or cgroup that perf
-    told apart.
+    perf's own name.
     """
 
     instructions: float | None = None
@@ -90,7 +89,6 @@ class Counters:
     by_core_type: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     running: float | None = None
     events: Mapping[str, Total] = field(default_factory=dict)
-    parts: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     caveats: tuple[str, ...] = ()
 
     @property
@@ -157,7 +155,6 @@ def summarize(output: names.PerfOutput, *, whole_machine: bool = False) -> Count
         by_core_type=_by_core_type(used),
         running=_least(q.running for q in used.values() if q.value is not None),
         events=totals,
-        parts=_sum_by_part(output.counts),
         caveats=tuple(caveats),
     )
 
@@ -373,15 +370,6 @@ def _by_core_type(used: Mapping[str, Quantity]) -> dict[str, dict[str, float]]:
         for pmu, value in used[name].by_pmu.items():
             figures.setdefault(pmu, {})[name] = value
     return figures
-
-
-def _sum_by_part(counts: Iterable[names.Count]) -> dict[str, dict[str, float]]:
-    parts: dict[str, dict[str, float]] = {}
-    for count in counts:
-        if count.part and count.value is not None:
-            of_part = parts.setdefault(count.part, {})
-            of_part[count.event] = of_part.get(count.event, 0.0) + count.value
-    return parts
 
 
 _BECAUSE = {

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import os
 import re
-import statistics
 from bisect import bisect
 from dataclasses import dataclass
 from pathlib import Path
@@ -279,20 +278,6 @@ def find_turbo(sysfs: Path, policies: Iterable[Policy], *, each: bool) -> TurboS
             if paths and all(path.exists() for path in paths):
                 return TurboSwitch(paths, on="1", off="0")
     return TurboSwitch((of_host,), on="1", off="0") if of_host.exists() else None
-
-
-def current_hz(policies: Iterable[Policy], cpus: Collection[int] | None = None) -> float | None:
-    """Read the median frequency of these CPUs (Hz), by default of all of the policies.
-
-    The driver shows what was requested, or a short mean: an indication. Cycles over time, by the
-    counters, are the frequency of a run. None where the kernel does not tell.
-    """
-    known: list[float] = []
-    for policy in policies:
-        used = [cpu for cpu in policy.cpus if cpus is None or cpu in cpus]
-        if used and (hertz := read_hz(policy.folder / "scaling_cur_freq")) is not None:
-            known += [hertz] * len(used)
-    return statistics.median(known) if known else None
 
 
 def held_by_heat(sysfs: Path, policies: Iterable[Policy]) -> list[str]:

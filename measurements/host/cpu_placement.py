@@ -1,8 +1,8 @@
 """CPUs, cores and NUMA nodes that a process may use, and running a command on some of them.
 
 Cores are taken one thread each: a second thread of a core adds a fraction of a core, and a sweep
-over cores that counts it as one bends the scaling law. Placements of the same order are nested:
-the cores of a smaller one are among those of a larger one.
+over cores that counts it as one bends the scaling law. Placements are nested: the cores of a
+smaller one are among those of a larger one.
 """
 
 from __future__ import annotations
@@ -10,19 +10,16 @@ from __future__ import annotations
 import os
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import chain, zip_longest
+from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple
 
 from measurements.errors import MeasurementError
 from measurements.host import files
 from measurements.host.processor import online_cores
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-
-Order = Literal["fill", "spread"]
-_T = TypeVar("_T")
+    from collections.abc import Collection, Iterable, Iterator, Mapping
 
 # Kinds of cores of hybrid processors, the faster first.
 _KINDS = ("cpu_core", "cpu_atom", "cpu_lowpower")
@@ -62,14 +59,12 @@ class Placement:
     """Logical CPUs to run on (ascending), and how many physical cores they are.
 
     Memory comes from the NUMA node of the CPU that first touches it, unless the command says
-    otherwise. The caveats say why a sweep over cores bends for another reason than the workload.
+    otherwise.
     """
 
     cpus: tuple[int, ...]
     cores: int
     sockets: tuple[int, ...]
-    nodes: tuple[int, ...]
-    caveats: tuple[str, ...] = ()
 
 
 def placement_state(sysfs: Path, procfs: Path, pid: int | None = None) -> dict[str, files.Value]:
@@ -170,19 +165,18 @@ def place(
     topology: Topology,
     cores: int | None = None,
     *,
-    order: Order = "fill",
     threads_per_core: int | None = 1,
 ) -> Placement:
     """Choose logical CPUs that make so many physical cores; by default all, with all threads.
 
-    "fill" takes one socket and NUMA node after the other, "spread" alternately one core of each.
-    ``threads_per_core`` None takes all threads that a core has. Raises `MeasurementError` when
-    there are fewer cores, or cores with fewer threads, than asked for.
+    One socket and NUMA node is taken after the other. ``threads_per_core`` None takes all threads
+    that a core has. Raises `MeasurementError` when there are fewer cores, or cores with fewer
+    threads, than asked for.
     """
     if cores is None:
         cores, threads_per_core = len(topology.cores), None
     _refuse_missing(topology, cores)
-    taken = _order_cores(topology, order)[:cores]
+    taken = topology.cores[:cores]
     if threads_per_core is not None:
         fewest = min(len(core.cpus) for core in taken)
         if not 1 <= threads_per_core <= fewest:
@@ -194,8 +188,6 @@ def place(
         tuple(sorted(chain.from_iterable(core.cpus[:threads_per_core] for core in taken))),
         cores=cores,
         sockets=tuple(sorted({core.socket for core in taken})),
-        nodes=tuple(sorted({core.node for core in taken})),
-        caveats=tuple(_caveats(taken, threads_per_core)),
     )
 
 
@@ -211,30 +203,6 @@ def _refuse_missing(topology: Topology, cores: int) -> None:
     raise MeasurementError(
         f"{cores} physical cores are not to be had: there may be 1 to {there}{withheld}"
     )
-
-
-def _order_cores(topology: Topology, order: Order) -> Sequence[PhysicalCore]:
-    if order == "fill":
-        return topology.cores
-    # The first nodes of all sockets, then their second ones.
-    nodes = _alternate(
-        sorted({core.node for core in topology.cores if core.socket == socket})
-        for socket in topology.sockets
-    )
-    return _alternate([core for core in topology.cores if core.node == node] for node in nodes)
-
-
-def _alternate(groups: Iterable[Sequence[_T]]) -> list[_T]:
-    """Take one of each group in turn until all are empty."""
-    return [one for row in zip_longest(*groups) for one in row if one is not None]
-
-
-def _caveats(taken: Sequence[PhysicalCore], threads_per_core: int | None) -> Iterator[str]:
-    kinds = sorted({core.kind for core in taken}, key=_rank)
-    if len(kinds) > 1:
-        yield f"the {len(taken)} cores are of several kinds: {', '.join(kinds)}"
-    elif len({len(core.cpus[:threads_per_core]) for core in taken}) > 1:
-        yield f"of the {len(taken)} cores some run more threads than others"
 
 
 @contextmanager

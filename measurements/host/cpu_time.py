@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 from measurements.host.files import read_lines, read_number, read_text
 
 if TYPE_CHECKING:
-    import resource
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
     from pathlib import Path
 
     from measurements.host.files import Value
@@ -24,11 +23,6 @@ COLUMNS = (
     *("user_s", "nice_s", "system_s", "idle_s"),
     *("iowait_s", "irq_s", "softirq_s", "steal_s"),
 )
-_TASKS = ("user_s", "nice_s", "system_s")
-# Where ticks show less of the scheduler's time than this, they miss it.
-_LEAST_SEEN = 0.95
-# Shorter than this, ticks cannot tell.
-_ENOUGH_S = 1.0
 # Version of /proc/schedstat from which times are in ns, and the field of the time that tasks ran.
 _SCHEDSTAT_IN_NS = 15
 _SCHEDSTAT_RUN = 7
@@ -71,42 +65,6 @@ def _scheduled_by_schedstat(procfs: Path) -> float | None:
     if not times or len(times) < len(cpus) or not all(map(str.isdecimal, times)):
         return None
     return sum(map(int, times)) * 1e-9
-
-
-def tree_columns(usage: resource.struct_rusage) -> dict[str, float]:
-    """Make columns of what a command and all its children used, from `os.wait4`.
-
-    CPU time (s) is the scheduler's, split into user and system by ticks. The peak resident set (B)
-    is that of the largest process.
-    """
-    return {
-        "tree_user_s": usage.ru_utime,
-        "tree_system_s": usage.ru_stime,
-        "tree_peak_rss_bytes": usage.ru_maxrss * 1024.0,
-        "tree_major_faults": float(usage.ru_majflt),
-        "tree_voluntary_switches": float(usage.ru_nvcsw),
-        "tree_involuntary_switches": float(usage.ru_nivcsw),
-    }
-
-
-def tick_caveat(columns: Mapping[str, float]) -> str | None:
-    """Say that /proc/stat missed CPU time, where the other columns of a run prove it.
-
-    A kernel that accounts by ticks charges a whole tick to the task that it finds running, and
-    misses tasks that wake and sleep between two ticks.
-    """
-    if not all(column in columns for column in _TASKS):
-        return None
-    seen = sum(columns[column] for column in _TASKS)
-    ran = columns.get("scheduled_s")
-    if ran is None:
-        ran = columns.get("tree_user_s", 0.0) + columns.get("tree_system_s", 0.0)
-    if ran < _ENOUGH_S or seen >= _LEAST_SEEN * ran:
-        return None
-    return (
-        f"/proc/stat shows {seen / ran:.0%} of the CPU time that the scheduler counted: this "
-        "kernel accounts by ticks, so take scheduled_s or the tree_ columns for CPU time"
-    )
 
 
 def control_groups(

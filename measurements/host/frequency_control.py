@@ -62,7 +62,6 @@ class FrequencyControl:
         # What a dry run would have written, and what must still be set at a check.
         self._imagined: dict[Path, str] = {}
         self._expected: dict[Path, str] = {}
-        self._to_restore: dict[Path, str] = {}
         self.writes: list[settings_guard.HostSetting] = []
         self.restored = guard.restored if guard else ()
         self.policies = self._read_policies()
@@ -114,11 +113,6 @@ class FrequencyControl:
         if values == {switch.on}:
             return True
         return False if values == {switch.off} else None
-
-    @property
-    def to_restore(self) -> tuple[settings_guard.HostSetting, ...]:
-        """Settings to put back in the end, or with ``dry_run`` those that would have to be."""
-        return tuple(settings_guard.HostSetting(*item) for item in self._to_restore.items())
 
     def steps(self) -> cpufreq.FrequencyRange:
         """Find the frequencies at which all policies can be fixed: steps, or a range."""
@@ -195,10 +189,6 @@ class FrequencyControl:
                     f"{path} was set to {value} and is {now}, by something else: {_RIVALS}"
                 )
 
-    def achieved_hz(self, cpus: Collection[int] | None = None) -> float | None:
-        """Read the median frequency of CPUs (Hz); only indicative, see `cpufreq.current_hz`."""
-        return cpufreq.current_hz(self.policies, cpus)
-
     def close(self) -> list[settings_guard.RestoreFailure]:
         """Put everything back; returns what could not be. A second call does nothing."""
         return self._guard.release() if self._guard is not None else []
@@ -247,7 +237,6 @@ class FrequencyControl:
 
     def _learn(self, paths: Iterable[Path]) -> None:
         known = {path: self._original[path] for path in paths if path in self._original}
-        self._to_restore |= known
         if self._guard is not None:
             self._guard.learn(known.items())
 

@@ -12,7 +12,6 @@ of single repeats, the first of each left out: it fills caches and raises the co
 from __future__ import annotations
 
 import math
-import mmap
 import os
 import signal
 import statistics
@@ -102,9 +101,6 @@ class MemoryProbe:
     # Size of each of the three arrays, and of the buffer of the chase (0 without one).
     array_bytes: int
     chase_bytes: int
-    last_level_cache: LastLevelCache
-    # Base page size.
-    page_bytes: int
     # Share of the arrays that huge pages backed; NaN if not known.
     huge_page_share: float
     # A thread ran on each; the chase on the first.
@@ -113,11 +109,6 @@ class MemoryProbe:
     method: str
     # What is missing and how to get it, and what disturbed.
     notes: tuple[str, ...]
-
-    @property
-    def threads(self) -> int:
-        """Threads of the bandwidth kernels."""
-        return len(self.cpus)
 
     @property
     def bandwidth_bytes_s(self) -> float:
@@ -141,28 +132,6 @@ class MemoryProbe:
             "memory_latency_s": self.latency_s,
             "memory_latency_huge_pages_s": self.latency_huge_pages_s,
         }
-
-    def summary(self) -> str:
-        """Write the figures, how they were measured, and the notes; several lines."""
-        rates = ", ".join(
-            f"{name} {rate.best_bytes_s / 1e9:.4g} (median {rate.median_bytes_s / 1e9:.4g})"
-            for name, rate in self.bandwidth.items()
-        )
-        lines = [
-            f"memory bandwidth (GB/s): {rates}; {self.threads} thread{'s' * (self.threads > 1)}, "
-            f"arrays of {self.array_bytes / _MIB:.4g} MiB, {self.method}"
-        ]
-        for latency, pages in (
-            (self.latency, f"{self.page_bytes // 1024} KiB pages, page-table walks included"),
-            (self.latency_huge_pages, "huge pages"),
-        ):
-            if latency:
-                lines.append(
-                    f"memory latency: {1e9 * latency.best_s:.4g} ns (median "
-                    f"{1e9 * latency.median_s:.4g}); {pages}, buffer of "
-                    f"{self.chase_bytes / _MIB:.4g} MiB"
-                )
-        return "\n".join([*lines, *self.notes])
 
 
 def probe_memory(
@@ -240,8 +209,6 @@ def probe_memory(
         latency_huge_pages=huge,
         array_bytes=array,
         chase_bytes=chase,
-        last_level_cache=cache,
-        page_bytes=mmap.PAGESIZE,
         huge_page_share=arrays.huge_page_share,
         cpus=tuple(chosen),
         method=how,

@@ -11,8 +11,7 @@ packages do not name it in `inside`, because most servers lack it and its scope 
 maker.
 
 Some processors show one counter under the names of several dies. Two packages that move by the same
-microjoules are such mirrors: `RaplSource.mirror_labels` names them, and the channel of the second
-is `inside` the first.
+microjoules are such mirrors: the channel of the second is `inside` the first.
 """
 
 from __future__ import annotations
@@ -100,12 +99,6 @@ class RaplSource:
     def channels(self) -> Sequence[Channel]:
         """One per zone. A mirror found while reading changes `inside` and `note`."""
         return tuple(self._channels)
-
-    @property
-    def mirror_labels(self) -> dict[str, str]:
-        """Labels of packages that show another package's counter, with that other's label."""
-        labels = [channel.label for channel in self._channels]
-        return {labels[mirror]: labels[first] for mirror, first in self._mirrors.found.items()}
 
     def read(self) -> list[Reading]:
         """Read every counter (J, not unwrapped); raise `SensorError` if none answers."""

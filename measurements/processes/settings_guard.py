@@ -191,18 +191,6 @@ class Guard:
             raise MeasurementError("the settings are put back already: open a new control")
 
 
-def restore_leftovers(
-    *, lock: Path = HOST_LOCK, state: Path | None = None
-) -> tuple[HostSetting, ...]:
-    """Put back what a ppw has left that was killed together with its guard; returns the settings.
-
-    Every `Guard` does so as it starts. Settings of an earlier boot are gone with it. Raises
-    `MeasurementError` when a ppw is at work here, or something cannot be put back.
-    """
-    with Guard(lock=lock, state=state) as guard:
-        return guard.restored
-
-
 def state_folder() -> Path:
     """Make the folder of the guards' journals, open to this user only.
 

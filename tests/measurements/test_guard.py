@@ -26,7 +26,6 @@ from measurements.processes.settings_guard import (
     HostSetting,
     limits_in_order,
     restore,
-    restore_leftovers,
     state_folder,
 )
 from measurements.processes.settings_guard_process import (
@@ -94,7 +93,8 @@ class Host:
         return Guard(lock=self.folder, state=self.state)
 
     def restore_leftovers(self):
-        return restore_leftovers(lock=self.folder, state=self.state)
+        with self.guard() as guard:
+            return guard.restored
 
     @contextmanager
     def changed(self, then="ready(); time.sleep(600)", first="", **options):

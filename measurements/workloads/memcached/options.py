@@ -116,7 +116,7 @@ class Sides(NamedTuple):
     def server_placement(self, threads: int) -> Placement:
         """CPUs for so many server threads, each on a core of its own as far as there are cores."""
         if not self.server:
-            return Placement(self.server_cpus, len(self.server_cpus), (), ())
+            return Placement(self.server_cpus, len(self.server_cpus), ())
         return place(Topology(self.server), min(threads, len(self.server)))
 
 
