@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from measurements.host import files, processor
+from measurements.host.activity import group_state
 from measurements.host.core_frequencies import clock_state, cpu_folder
 from measurements.host.cpu_placement import placement_state
-from measurements.host.cpu_time import group_state
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping

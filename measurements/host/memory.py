@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from measurements.errors import MeasurementError
-from measurements.host.cpu_time import control_groups, quota_cpus
+from measurements.host.activity import control_groups, quota_cpus
 from measurements.host.files import read_field
 
 if TYPE_CHECKING:

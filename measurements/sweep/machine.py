@@ -11,9 +11,9 @@ from measurements.counters.command import check_perf
 from measurements.counters.memory_traffic import MemoryTraffic
 from measurements.errors import MeasurementError
 from measurements.host import conditions
+from measurements.host.activity import Snapshot
 from measurements.host.core_frequencies import current_frequencies
 from measurements.host.cpu_placement import Placement, Topology, place, read_topology
-from measurements.host.disks_network import Snapshot
 from measurements.host.files import read_pairs
 from measurements.host.frequency_control import FrequencyControl
 from measurements.processes.settings_guard import not_restored

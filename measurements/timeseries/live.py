@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from measurements.errors import MeasurementError
-from measurements.host import cpu_time, disks_network
+from measurements.host import activity
 from measurements.host.files import read_field, read_lines, read_number
 from measurements.host.processor import container
 from measurements.table.headers import shown
@@ -302,7 +302,7 @@ class _Kernel:
         at_s, time_s = self._clock(), time.time()
         ticks, numbers, cpus = self._read_stat()
         memory = self._read_memory()
-        scheduled_s = cpu_time.scheduled_s(self._procfs, self._sysfs)
+        scheduled_s = activity.scheduled_s(self._procfs, self._sysfs)
         devices = self._read_disks(), self._read_interfaces()
         return _Counts(at_s, time_s, ticks, numbers, memory, scheduled_s, *devices, cpus)
 
@@ -314,7 +314,7 @@ class _Kernel:
             name, _, figures = line.partition(" ")
             if name == "cpu":
                 fields = [int(field) for field in figures.split()]
-                ticks = dict(zip(cpu_time.COLUMNS, fields, strict=False))
+                ticks = dict(zip(activity.COLUMNS, fields, strict=False))
                 if len(fields) >= _WITH_GUESTS:
                     ticks["guest_s"] = sum(fields[_WITH_GUESTS - 2 : _WITH_GUESTS])
             elif name.startswith("cpu"):
@@ -352,7 +352,7 @@ class _Kernel:
         # Which of them are physical is looked up as they come and go only.
         if names != self._disk_names and self._wanted_disks is None:
             self._disk_names = names
-            physical = disks_network.physical_disks(self._sysfs)
+            physical = activity.physical_disks(self._sysfs)
             # sysfs cannot have the slash of names such as cciss/c0d0.
             self._disks = frozenset(name for name in names if name.replace("/", "!") in physical)
         chosen = self._disks if self._wanted_disks is None else self._wanted_disks
@@ -369,7 +369,7 @@ class _Kernel:
                 found[name.strip()] = tuple(int(fields[n]) for n in _NETWORK_FIELDS)
         if found.keys() != self._interface_names:
             self._interface_names = frozenset(found)
-            interfaces = disks_network.interface_bytes(self._procfs, self._sysfs)
+            interfaces = activity.interface_bytes(self._procfs, self._sysfs)
             self.host_interfaces = frozenset(interfaces)
             folder = self._sysfs / "class/net"
             rates = {name: read_number(folder / name / "speed") for name in self.host_interfaces}
@@ -546,7 +546,7 @@ def _foreign_counters(procfs: Path, sysfs: Path, root: Path) -> str:
     has_own_stat = any(line.split()[4:5] == ["/proc/stat"] for line in mounts)
     if has_own_stat or not contained:
         return ""
-    quota = cpu_time.group_state(sysfs, procfs).get("cpu_quota_cpus")
+    quota = activity.group_state(sysfs, procfs).get("cpu_quota_cpus")
     limit = f", of which {quota:g} CPUs are allowed to it" if quota is not None else ""
     return (
         f"this is a container ({kind or 'of an unknown kind'}): CPU time, memory and "

@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from measurements.errors import MeasurementError
+from measurements.host.activity import Snapshot
 from measurements.host.conditions import Cooling
-from measurements.host.disks_network import Snapshot
 from measurements.host.execution import Execution
 from measurements.processes.cleanup_process import CleanupProcess
 from measurements.sweep import loop, measure

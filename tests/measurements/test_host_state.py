@@ -14,6 +14,14 @@ from hypothesis import strategies as st
 from peers.sysfs_host import CPU, arm_board, bare_machine, xeon
 
 from measurements import tidy_runs
+from measurements.host.activity import (
+    Snapshot,
+    disk_sectors,
+    group_state,
+    host_cpu_s,
+    interface_bytes,
+    scheduled_s,
+)
 from measurements.host.conditions import (
     package_temperature_c,
     read_state,
@@ -21,12 +29,6 @@ from measurements.host.conditions import (
     throttled_between,
 )
 from measurements.host.core_frequencies import current_frequencies
-from measurements.host.cpu_time import (
-    group_state,
-    host_cpu_s,
-    scheduled_s,
-)
-from measurements.host.disks_network import Snapshot, disk_sectors, interface_bytes
 from measurements.host.processor import container, hypervisor, is_virtual_machine
 
 EACH_ON = {"cpufreq/policy0/boost": 1, "cpufreq/policy1/boost": 1}
