@@ -83,21 +83,10 @@ def count_instructions(
 ) -> InstructionCount:
     """Count the instructions that a command retires, with all processes that it starts.
 
-    Parameters
-    ----------
-    command : sequence of str
-        Executed once, and once more where an emulator counts; it must do the same each time.
-    method : {"perf", "callgrind", "qemu", "cpu-time"}, optional
-        By default the first of them that works here.
-    clock_hz, cpi : float, optional
-        Core frequency (Hz) and cycles per instruction, for "cpu-time".
-    cpus : collection of int, optional
-        Logical CPUs that the command may use.
-
-    Raises
-    ------
-    MeasurementError
-        When the command fails, or nothing here can count it; says what to install.
+    The command is executed once, and once more where an emulator counts; it must do the same each
+    time. ``method`` is by default the first of `METHODS` that works here; "cpu-time" takes
+    ``clock_hz`` and ``cpi``. ``cpus`` are the logical CPUs that the command may use. Raises
+    `MeasurementError` when the command fails, or nothing here can count it; says what to install.
     """
     if method is not None and method not in METHODS:
         raise MeasurementError(f"no method {method!r} of counting: there are {', '.join(METHODS)}")

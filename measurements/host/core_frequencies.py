@@ -21,7 +21,7 @@ from measurements.processes.settings_guard import UPPER_LIMIT
 from measurements.table.units import frequency_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
 _HZ_PER_KHZ = 1e3
 _UNCORE = {
@@ -173,14 +173,11 @@ def read_hz(path: Path) -> float | None:
 
 
 def read_policies(
-    sysfs: Path = Path("/sys"),
-    cpus: Collection[int] | None = None,
-    *,
-    procfs: Path = Path("/proc"),
+    sysfs: Path = Path("/sys"), *, procfs: Path = Path("/proc")
 ) -> tuple[Policy, ...]:
-    """Read the policies of some logical CPUs, by default of all that are online.
+    """Read the policies of all logical CPUs that are online.
 
-    Raises `MeasurementError` when there is no frequency control, or none of one of these CPUs.
+    Raises `MeasurementError` when there is no frequency control.
     """
     policies = sorted(
         (policy for folder in _policy_folders(sysfs) if (policy := _read_policy(folder)).cpus),
@@ -188,14 +185,7 @@ def read_policies(
     )
     if not policies:
         raise MeasurementError(_no_control(sysfs, procfs))
-    if cpus is None:
-        return tuple(policies)
-    if missing := set(cpus).difference(*(policy.cpus for policy in policies)):
-        raise MeasurementError(
-            f"no frequency control of CPUs {files.cpu_list_text(missing)} under "
-            f"{cpu_folder(sysfs)}: they are offline or not there"
-        )
-    return tuple(policy for policy in policies if not set(cpus).isdisjoint(policy.cpus))
+    return tuple(policies)
 
 
 def _policy_folders(sysfs: Path) -> list[Path]:

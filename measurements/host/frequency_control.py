@@ -20,7 +20,7 @@ from measurements.processes.settings_guard import GOVERNOR, LOWER_LIMIT, SPEED, 
 from measurements.table.units import frequency_text, implausible_frequency
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
 Method = Literal["auto", "limits", "userspace"]
 
@@ -43,21 +43,13 @@ class FrequencyControl:
 
     Examples
     --------
-    >>> with FrequencyControl.open(cpus=[0, 1]) as control:  # doctest: +SKIP
+    >>> with FrequencyControl.open() as control:  # doctest: +SKIP
     ...     control.turn_turbo(False)
     ...     control.fix(1.8e9)
     """
 
-    def __init__(
-        self,
-        sysfs: Path,
-        procfs: Path,
-        cpus: Collection[int] | None,
-        guard: settings_guard.Guard | None,
-    ) -> None:
-        self._sysfs, self._procfs = sysfs, procfs
-        self._cpus = None if cpus is None else frozenset(cpus)
-        self._guard = guard
+    def __init__(self, sysfs: Path, procfs: Path, guard: settings_guard.Guard | None) -> None:
+        self._sysfs, self._procfs, self._guard = sysfs, procfs, guard
         self._intel_pstate = cpufreq.cpu_folder(sysfs) / "intel_pstate"
         # What a dry run would have written, and what must still be set at a check.
         self._imagined: dict[Path, str] = {}
@@ -75,19 +67,18 @@ class FrequencyControl:
         *,
         sysfs: Path = Path("/sys"),
         procfs: Path = Path("/proc"),
-        cpus: Collection[int] | None = None,
         dry_run: bool = False,
         state: Path | None = None,
     ) -> Self:
-        """Take control of the frequency of some logical CPUs, by default of all.
+        """Take control of the frequency of all logical CPUs.
 
-        Other CPUs of the same policies follow them. ``state`` is the folder of the guard's
-        journal, by default `settings_guard.state_folder`. Raises `MeasurementError` when there is
-        no frequency control, no right to it, or another ppw has it.
+        ``state`` is the folder of the guard's journal, by default `settings_guard.state_folder`.
+        Raises `MeasurementError` when there is no frequency control, no right to it, or another
+        ppw has it.
         """
-        policies = cpufreq.read_policies(sysfs, cpus, procfs=procfs)
+        policies = cpufreq.read_policies(sysfs, procfs=procfs)
         if dry_run:
-            return cls(sysfs, procfs, cpus, None)
+            return cls(sysfs, procfs, None)
         _refuse_unwritable(policies)
         guard = settings_guard.Guard(lock=cpufreq.cpu_folder(sysfs), state=state)
         try:
@@ -98,7 +89,7 @@ class FrequencyControl:
                     "limits were cannot be told and could not be put back: let the host cool down "
                     "first"
                 )
-            return cls(sysfs, procfs, cpus, guard)
+            return cls(sysfs, procfs, guard)
         except BaseException:
             guard.release()
             raise
@@ -121,23 +112,18 @@ class FrequencyControl:
     def refuse_step(self, freq_hz: float) -> None:
         """Raise `MeasurementError` for a frequency that not all policies can be fixed at.
 
-        The message names the steps around it, and the CPUs that can take it where others cannot.
+        The message names the steps around it, and the CPUs that cannot take it.
         """
         reason = "it is no number" if math.isnan(freq_hz) else implausible_frequency(freq_hz)
         if reason:
             raise MeasurementError(f"a clock cannot be fixed there: {reason}")
         refusals: dict[str, list[cpufreq.Policy]] = {}
-        able: list[cpufreq.Policy] = []
         for policy in self.policies:
-            why = policy.refusal(freq_hz) or self._outside_shares(policy, freq_hz)
-            (refusals.setdefault(why, []) if why else able).append(policy)
-        if not refusals:
-            return
+            if why := policy.refusal(freq_hz) or self._outside_shares(policy, freq_hz):
+                refusals.setdefault(why, []).append(policy)
         wanted = frequency_text(freq_hz)
-        message = "; ".join(f"{_names(those)}: {wanted} {why}" for why, those in refusals.items())
-        if able:
-            message += f"; {_names(able)} can be fixed there, if only their CPUs are chosen"
-        raise MeasurementError(message)
+        if reasons := [f"{_names(those)}: {wanted} {why}" for why, those in refusals.items()]:
+            raise MeasurementError("; ".join(reasons))
 
     def fix(self, freq_hz: float, *, method: Method = "auto") -> None:
         """Fix the frequency of all CPUs at one of `steps`; it is never rounded to one.
@@ -201,20 +187,19 @@ class FrequencyControl:
             raise MeasurementError(settings_guard.not_restored(unrestored))
 
     def _read_policies(self) -> tuple[cpufreq.Policy, ...]:
-        return cpufreq.read_policies(self._sysfs, self._cpus, procfs=self._procfs)
+        return cpufreq.read_policies(self._sysfs, procfs=self._procfs)
 
     def _turbo_switch(self) -> cpufreq.TurboSwitch | None:
-        return cpufreq.find_turbo(self._sysfs, self.policies, each=self._cpus is not None)
+        return cpufreq.find_turbo(self._sysfs, self.policies, each=False)
 
     def _settings(self) -> Iterator[Path]:
         """Files of all that is changed here, or by the kernel when turbo is switched."""
-        policies = cpufreq.read_policies(self._sysfs, procfs=self._procfs)
         for each in (False, True):
-            if switch := cpufreq.find_turbo(self._sysfs, policies, each=each):
+            if switch := cpufreq.find_turbo(self._sysfs, self.policies, each=each):
                 yield from switch.paths
         if self._shares_hold():
             yield from (self._intel_pstate / name for name in _SHARES)
-        for policy in policies:
+        for policy in self.policies:
             userspace = settings_guard.setting_or_none(policy.folder / GOVERNOR) == _USERSPACE
             # Under other governors there is no speed to put back.
             yield from (p for p in _policy_files(policy) if userspace or p.name != SPEED)

@@ -149,26 +149,14 @@ def probe_memory(
     Nothing else should run meanwhile. A C program is compiled into a temporary folder; where that
     cannot be, numpy measures the bandwidth and the latency is missing, and ``notes`` says why.
 
-    Parameters
-    ----------
-    cpus : collection of int, optional
-        By default those allowed to this process, as many as its CPU quota gives.
-    array_bytes : int, optional
-        Size of each of three arrays. By default four times the last-level caches of ``cpus``, at
-        least 64 MiB, at most 4 GiB, and less where less than twice as much memory is free.
-    chase_bytes : int, optional
-        Size of the buffer that is chased through. By default four times the largest single
-        last-level cache, at least 64 MiB, at most 1 GiB. A smaller one tells a cache's latency.
-    budget_s : float
-        Seconds of measuring; setting up comes on top.
-    compilers : sequence of str
-        Programs to try; none for numpy.
-
-    Raises
-    ------
-    MeasurementError
-        When too little memory is free to get past the caches, or it runs out meanwhile; for CPUs
-        that are not allowed.
+    ``cpus`` are by default those allowed to this process, as many as its CPU quota gives. Each of
+    three arrays has ``array_bytes``: by default four times the last-level caches of ``cpus``, at
+    least 64 MiB, at most 4 GiB, and less where less than twice as much memory is free. The buffer
+    that is chased through has ``chase_bytes``: by default four times the largest single last-level
+    cache, at least 64 MiB, at most 1 GiB; a smaller one tells a cache's latency. Measuring takes
+    ``budget_s`` (s), setting up comes on top. Of ``compilers`` the first that is there is used;
+    without any, numpy. Raises `MeasurementError` when too little memory is free to get past the
+    caches, or it runs out meanwhile, and for CPUs that are not allowed.
     """
     chosen, notes = _choose_cpus(cpus, procfs, sysfs)
     cache = last_level_cache(sysfs, chosen)

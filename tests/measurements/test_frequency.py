@@ -129,8 +129,6 @@ def test_files_below_each_cpu_as_old_kernels_have_them_and_policies_that_are_off
     ]
     host.order(1, offline=True)
     assert [policy.cpus for policy in read_policies(host.root)] == [(0, 2)]
-    with pytest.raises(MeasurementError, match=r"CPUs 1,7 .* offline or not there"):
-        read_policies(host.root, [0, 1, 7])
 
 
 @pytest.mark.parametrize(("turned_on", "highest"), [(True, 3.3), (False, 2.2)])
@@ -178,17 +176,13 @@ def test_no_step(tree, opened, host, asked, text):
     assert control.writes == []
 
 
-def test_a_hybrid_processor_names_who_can(tree, opened):
+def test_a_hybrid_processor_names_who_cannot(tree, opened):
     tree(alder_lake())
     control = opened(dry_run=True)
     assert control.steps().highest_hz == 3.8 * GHZ
-    text = r"policy2, policy3 \(CPUs 2-3\): 4.5 GHz .*policy0, policy1 \(CPUs 0-1\) can be"
-    with pytest.raises(MeasurementError, match=text):
+    with pytest.raises(MeasurementError, match=r"^policy2, policy3 \(CPUs 2-3\): 4.5 GHz is out"):
         control.fix(4.5 * GHZ)
     assert control.writes == []
-    control = opened(dry_run=True, cpus=[0, 1])
-    control.fix(4.5 * GHZ)
-    assert {write.path.parent.name for write in control.writes} == {"policy0", "policy1"}
 
 
 @pytest.mark.parametrize("share", ["max_perf_pct", "min_perf_pct"])
@@ -334,11 +328,10 @@ def test_limits_make_way_for_the_speed(kernel, opened):
     spec = zen()
     spec.policies[0].lower = spec.policies[0].upper = 1800000
     host = kernel(spec)
-    with opened(cpus=[0]) as control:
+    with opened() as control:
         for asked in (1.5, 2.2):
             control.fix(asked * GHZ, method="userspace")
             assert achieved_hz(control) == {asked * GHZ}
-            assert limits(host, 1) == (1500000, 3300000)
     assert limits(host) == (1800000, 1800000)
 
 
@@ -419,10 +412,6 @@ def test_turbo_of_each_policy(kernel, opened):
     def shown():
         return "".join(switch.read_text().strip() for switch in switches)
 
-    with opened(cpus=[1]) as control:
-        control.turn_turbo(False)
-        assert control.turbo is False
-        assert shown() == "10"
     with opened() as control:
         host.write(switches[0], "0")
         assert control.turbo is None
