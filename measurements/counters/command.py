@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import tempfile
@@ -260,7 +261,9 @@ def _why_refused(trial: _Trial, counters: PerfCounters, procfs: Path) -> str:
     if paranoid is None:
         return "this kernel was built without perf events (CONFIG_PERF_EVENTS)"
     status = dict(read_pairs(procfs / "self/status"))
-    capable = _is_capable(status.get("CapEff", "0"))
+    mask = status.get("CapEff", "0")
+    able = int(mask, 16) if re.fullmatch("[0-9a-fA-F]+", mask) else 0
+    capable = bool(able & (1 << _CAP_PERFMON | 1 << _CAP_SYS_ADMIN))
     allowed = _PARANOID_WHOLE_MACHINE if counters.system_wide else _PARANOID_USER
     # Some distributions set it above 2, the kernel's own highest value.
     strict = paranoid.lstrip("-").isdigit() and int(paranoid) > allowed
@@ -278,14 +281,6 @@ def _why_refused(trial: _Trial, counters: PerfCounters, procfs: Path) -> str:
             f"{Path(counters.program).resolve()}"
         )
     return f"perf cannot count here: {trial.complaint()}"
-
-
-def _is_capable(effective: str) -> bool:
-    """Check whether a mask of capabilities (hexadecimal) allows perf."""
-    try:
-        return bool(int(effective, 16) & (1 << _CAP_PERFMON | 1 << _CAP_SYS_ADMIN))
-    except ValueError:
-        return False
 
 
 def _why_unsupported(refused: list[str], hardware: bool, sysfs: Path, procfs: Path) -> str:

@@ -134,7 +134,14 @@ def summarize(output: names.PerfOutput, *, whole_machine: bool = False) -> Count
     if modes == "user+kernel" and not whole_machine:
         by_cycles_hz = _ratio(used["cycles"].value, task_clock_s)
     candidates = (by_cycles_hz, _unhalted_frequency(totals, task_clock_s))
-    frequency_hz = next((hz for hz in candidates if hz and _is_plausible(hz)), None)
+    plausible = [
+        hz for hz in candidates if hz and LOWEST_FREQUENCY_HZ <= hz <= HIGHEST_FREQUENCY_HZ
+    ]
+    frequency_hz = plausible[0] if plausible else None
+    by_core_type: dict[str, dict[str, float]] = {}
+    for name in ("instructions", "cycles"):
+        for pmu, value in used[name].by_pmu.items():
+            by_core_type.setdefault(pmu, {})[name] = value
     caveats = [*_count_caveats(totals, output.strange), *_quantity_caveats(used)]
     caveats += [GENERIC_MISSES] if llc_event in names.GENERIC_MISSES else []
     caveats += [USER_ONLY] if modes == "user" else []
@@ -152,7 +159,7 @@ def summarize(output: names.PerfOutput, *, whole_machine: bool = False) -> Count
         instructions_kernel=instructions["kernel"].value,
         cycles_user=cycles["user"].value,
         cycles_kernel=cycles["kernel"].value,
-        by_core_type=_by_core_type(used),
+        by_core_type=by_core_type,
         running=_least(q.running for q in used.values() if q.value is not None),
         events=totals,
         caveats=tuple(caveats),
@@ -337,10 +344,6 @@ def _llc_misses(
     return next(known, (None, loads))
 
 
-def _is_plausible(frequency_hz: float) -> bool:
-    return LOWEST_FREQUENCY_HZ <= frequency_hz <= HIGHEST_FREQUENCY_HZ
-
-
 def _unhalted_frequency(totals: Mapping[str, Total], task_clock_s: float | None) -> float | None:
     """Mean frequency while not halted (Hz): APERF/MPERF times that of the time stamp counter."""
     tsc, aperf, mperf = (
@@ -362,14 +365,6 @@ def _seconds(totals: Mapping[str, Total], terms: Sequence[str]) -> float | None:
 
 def _ratio(above: float | None, below: float | None) -> float | None:
     return None if above is None or not below else above / below
-
-
-def _by_core_type(used: Mapping[str, Quantity]) -> dict[str, dict[str, float]]:
-    figures: dict[str, dict[str, float]] = {}
-    for name in ("instructions", "cycles"):
-        for pmu, value in used[name].by_pmu.items():
-            figures.setdefault(pmu, {})[name] = value
-    return figures
 
 
 _BECAUSE = {

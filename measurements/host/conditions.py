@@ -58,7 +58,8 @@ def read_state(
         **clock_state(sysfs),
         **idle_state(sysfs),
         **power_cap_state(sysfs),
-        **heat_state(sysfs),
+        **throttle_counts(sysfs),
+        **files.without_missing({"temperature_c": package_temperature_c(sysfs)}),
         **placement_state(sysfs, procfs, pid),
         **group_state(sysfs, procfs, pid),
         **system_state(sysfs, procfs, root),
@@ -81,12 +82,6 @@ def throttled_between(
             if growth >= 0:
                 grown[column] = growth
     return {**grown, "throttled": any(grown.values())} if grown else {}
-
-
-def heat_state(sysfs: Path) -> dict[str, files.Value]:
-    """Read the temperature of the hottest package (°C), and throttling since the host's start."""
-    temperature = {"temperature_c": package_temperature_c(sysfs)}
-    return {**throttle_counts(sysfs), **files.without_missing(temperature)}
 
 
 def throttle_counts(sysfs: Path) -> dict[str, float]:
@@ -196,6 +191,7 @@ def system_state(sysfs: Path, procfs: Path, root: Path) -> dict[str, files.Value
     Containers leave files in ``root``.
     """
     load = files.read_field(procfs / "loadavg").split(" ")[0]
+    memory = re.search(r"^MemTotal:\s+(\d+) kB", files.read_field(procfs / "meminfo"), re.MULTILINE)
     clocksource = sysfs / "devices/system/clocksource/clocksource0/current_clocksource"
     hugepages = files.read_field(sysfs / "kernel/mm/transparent_hugepage/enabled")
     # The setting in force stands in brackets among its alternatives.
@@ -210,7 +206,7 @@ def system_state(sysfs: Path, procfs: Path, root: Path) -> dict[str, files.Value
         "platform_profile": files.read_text(sysfs / "firmware/acpi/platform_profile"),
         "nmi_watchdog": files.read_flag(procfs / "sys/kernel/nmi_watchdog"),
         "on_battery": _on_battery(sysfs),
-        "memory_bytes": _memory_bytes(procfs),
+        "memory_bytes": int(memory[1]) * 1024.0 if memory else None,
         "load_average_1min": float(load) if re.fullmatch(r"\d+(\.\d+)?", load) else None,
     }
     # Processor faults that the kernel works around, and those left open.
@@ -219,13 +215,6 @@ def system_state(sysfs: Path, procfs: Path, root: Path) -> dict[str, files.Value
         names = [path.name for path in faults if files.read_field(path).startswith(word)]
         found[column] = ", ".join(names) or None
     return files.without_missing(found)
-
-
-def _memory_bytes(procfs: Path) -> float | None:
-    for key, value in files.read_pairs(procfs / "meminfo"):
-        if key == "MemTotal" and (match := re.match(r"(\d+) kB", value)):
-            return int(match[1]) * 1024.0
-    return None
 
 
 def _on_battery(sysfs: Path) -> bool | None:

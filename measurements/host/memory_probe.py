@@ -110,27 +110,13 @@ class MemoryProbe:
     # What is missing and how to get it, and what disturbed.
     notes: tuple[str, ...]
 
-    @property
-    def bandwidth_bytes_s(self) -> float:
-        """The headline figure: triad, best repeat (B/s)."""
-        return self.bandwidth["triad"].best_bytes_s
-
-    @property
-    def latency_s(self) -> float:
-        """Load latency with base pages, best repeat (s); NaN where not measured."""
-        return self.latency.best_s if self.latency else math.nan
-
-    @property
-    def latency_huge_pages_s(self) -> float:
-        """Load latency with huge pages, best repeat (s); NaN where not measured."""
-        return self.latency_huge_pages.best_s if self.latency_huge_pages else math.nan
-
     def to_columns(self) -> dict[str, float]:
-        """Make columns of the runs table; NaN for what was not measured."""
+        """Make columns of the runs table (B/s and s, best repeats); NaN for what is missing."""
+        huge = self.latency_huge_pages
         return {
-            "memory_bandwidth_bytes_s": self.bandwidth_bytes_s,
-            "memory_latency_s": self.latency_s,
-            "memory_latency_huge_pages_s": self.latency_huge_pages_s,
+            "memory_bandwidth_bytes_s": self.bandwidth["triad"].best_bytes_s,
+            "memory_latency_s": self.latency.best_s if self.latency else math.nan,
+            "memory_latency_huge_pages_s": huge.best_s if huge else math.nan,
         }
 
 

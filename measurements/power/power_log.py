@@ -246,7 +246,9 @@ class Tail:
 
     def poll(self) -> list[FileLines]:
         """Return the new lines since the last call, one item per file."""
-        if self._was_rewritten():
+        # A file that was truncated or rewritten has other bytes before the position.
+        seen = os.pread(self._file, len(self._mark), self._position - len(self._mark))
+        if os.fstat(self._file).st_size < self._position or seen != self._mark:
             self._begin()
         found = [self._new_lines()]
         if self._was_replaced():
@@ -268,11 +270,6 @@ class Tail:
         self._position = 0
         self._mark = self._rest = b""
         self._first = True
-
-    def _was_rewritten(self) -> bool:
-        size = os.fstat(self._file).st_size
-        at = self._position - len(self._mark)
-        return size < self._position or os.pread(self._file, len(self._mark), at) != self._mark
 
     def _was_replaced(self) -> bool:
         """Whether a file with content has taken the name; until then the old one may still grow."""

@@ -336,7 +336,8 @@ def why_absent(settings: SourceSettings) -> str:
 def _reason(root: Path, cpu: dict[str, str]) -> str:
     name, vendor = cpu.get("model name", "this processor"), cpu.get("vendor_id", "")
     family, model = (int(text) if (text := cpu.get(key, "")).isdigit() else 0 for key in _NUMBERS)
-    if _leads_nowhere(root):
+    links = [entry for entry in root.glob("*") if entry.is_symlink()]
+    if not all(link.exists() for link in links):
         return (
             "its zones lead nowhere, as container runtimes hide them: measure outside of the "
             f"container, or {_INSTEAD}"
@@ -360,10 +361,3 @@ def _reason(root: Path, cpu: dict[str, str]) -> str:
 def _cpuinfo(settings: SourceSettings) -> dict[str, str]:
     """Fields of the first processor; empty if they cannot be read."""
     return dict(reversed([*files.read_pairs(settings.procfs / "cpuinfo")]))
-
-
-def _leads_nowhere(root: Path) -> bool:
-    try:
-        return any(entry.is_symlink() and not entry.exists() for entry in root.iterdir())
-    except OSError:
-        return False

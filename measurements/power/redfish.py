@@ -261,11 +261,9 @@ def _momentary(chassis: Document, look: Look) -> ChassisFigure | None:
     path, power = _follow_link(chassis, look, "Power")
     index, note = _whole(power)
     keys = ("PowerControl", index, "PowerConsumedWatts")
-    return (
-        None
-        if dig(power, *keys) is None
-        else ChassisFigure("power", (path,), _entry(*keys), note=note)
-    )
+    if dig(power, *keys) is None:
+        return None
+    return ChassisFigure("power", (path,), _entry(*keys), note=note)
 
 
 def _average(chassis: Document, look: Look) -> ChassisFigure | None:

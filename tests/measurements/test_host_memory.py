@@ -137,7 +137,7 @@ class TestCompiledProbe:
         old = compiler(tmp_path, 'case "$*" in *march=native*) exit 1;; esac; exec cc "$@"')
         probe = probe_memory(**QUICK, compilers=old)
         assert probe.method == "C, mycc -O3"
-        assert probe.latency_s > 0
+        assert probe.latency.best_s > 0
         with pytest.raises(MeasurementError, match="memory ran out"):
             probe_memory(array_bytes=2**60, chase_bytes=MIB)
 
@@ -227,7 +227,7 @@ def test_without_a_compiler_numpy_measures_bandwidth_and_latency_is_missing(monk
     monkeypatch.setenv("PATH", "/nowhere")
     probe = probe_memory(**QUICK)
     assert (probe.method, probe.latency) == ("numpy", None)
-    assert probe.bandwidth_bytes_s > 0
+    assert probe.bandwidth["triad"].best_bytes_s > 0
     assert math.isnan(probe.to_columns()["memory_latency_s"])
     (note,) = [n for n in probe.notes if "latency is missing" in n]
     assert "no C compiler on this host: apt install gcc libc6-dev" in note
