@@ -32,9 +32,7 @@ from measurements.power import source as sources
 from measurements.power.source import Channel, Login, PowerSource, Reading, SensorError, Spec
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    Wait = Callable[[threading.Condition, float | None], object]
+    from collections.abc import Iterator, Sequence
 
 # Readings of a counter in the shortest time in which it can wrap.
 _READINGS_PER_WRAP = 3
@@ -209,10 +207,7 @@ class SampleWriter:
 
 
 class SourceReader(threading.Thread):
-    """Read one source: periodically during a run, and at once on request.
-
-    ``wait`` releases a condition until it is notified or the given time (s) has passed.
-    """
+    """Read one source: periodically during a run, and at once on request."""
 
     def __init__(
         self,
@@ -220,13 +215,9 @@ class SourceReader(threading.Thread):
         source: PowerSource,
         interval_s: float,
         writer: SampleWriter,
-        *,
-        clock: Callable[[], float] = time.monotonic,
-        wait: Wait = threading.Condition.wait,
     ) -> None:
         super().__init__(name=name, daemon=True)
         self._source, self._writer = source, writer
-        self._clock, self._wait = clock, wait
         self._interval_s = reading_interval(source, interval_s)
         self._wake = threading.Condition()
         self._running = self._asked = self._ending = False
@@ -249,20 +240,20 @@ class SourceReader(threading.Thread):
 
     def run(self) -> None:
         """Read until `end`."""
-        due = self._clock()
+        due = time.monotonic()
         while True:
             with self._wake:
                 while not (self._asked or self._ending):
-                    left = due - self._clock()
+                    left = due - time.monotonic()
                     if self._running and left <= 0:
                         break
-                    self._wait(self._wake, left if self._running else None)
+                    _wait(self._wake, left if self._running else None)
                 if self._ending:
                     break
                 answered = self._answered if self._asked else None
                 self._asked = False
             pause = self._interval_s if self._read() else max(self._interval_s, _RETRY_S)
-            now = self._clock()
+            now = time.monotonic()
             # After a late reading the schedule begins anew, so that readings do not bunch up.
             due = due + pause if answered is None and due + pause > now else now + pause
             if answered is not None:
@@ -278,6 +269,11 @@ class SourceReader(threading.Thread):
         return True
 
 
+def _wait(wake: threading.Condition, seconds: float | None) -> None:
+    """Release a condition until it is notified or the time has passed."""
+    wake.wait(seconds)
+
+
 def reading_interval(source: PowerSource, interval_s: float) -> float:
     """Time between two readings (s): as asked, not below the period, before any counter wraps."""
     pause = max(interval_s, source.period_s)
@@ -288,15 +284,9 @@ def reading_interval(source: PowerSource, interval_s: float) -> float:
 
 
 class Sampler:
-    """Carry out the orders; see `SourceReader` for its clock and wait."""
+    """Carry out the orders."""
 
-    def __init__(
-        self,
-        *,
-        clock: Callable[[], float] = time.monotonic,
-        wait: Wait = threading.Condition.wait,
-    ) -> None:
-        self._clock, self._wait = clock, wait
+    def __init__(self) -> None:
         self._writer = SampleWriter()
         self._readers: list[SourceReader] = []
         self._limit_s = sources.TIMEOUT_S
@@ -313,11 +303,8 @@ class Sampler:
         )
         self._limit_s = 2 * settings.timeout_s
         opened = sources.open_sources(specs, settings)
-        clocks: dict[str, Any] = {"clock": self._clock, "wait": self._wait}
         for spec, source in zip(specs, opened, strict=True):
-            reader = SourceReader(
-                spec.name, source, float(order["interval_s"]), self._writer, **clocks
-            )
+            reader = SourceReader(spec.name, source, float(order["interval_s"]), self._writer)
             self._readers.append(reader)
             reader.start()
         channels = [channel_as_json(channel) for source in opened for channel in source.channels]
@@ -344,9 +331,9 @@ class Sampler:
 
     def _read_all(self, *, running: bool) -> None:
         answers = [(r, r.read_now(running=running)) for r in self._readers]
-        until = self._clock() + self._limit_s
+        until = time.monotonic() + self._limit_s
         for reader, answered in answers:
-            if not answered.wait(max(until - self._clock(), 0)):
+            if not answered.wait(max(until - time.monotonic(), 0)):
                 late = f"{reader.name} did not answer within {self._limit_s:g} s"
                 self._writer.fail(reader.name, late)
 

@@ -28,7 +28,7 @@ from measurements.errors import MeasurementError
 from measurements.processes.helper_process import HelperProcess, ignore_signals, messages, send
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
 MARK = "PPW_WORKLOAD"
 _ANSWER_S = 60.0
@@ -146,34 +146,27 @@ def main() -> None:
     send(connection, left=reap(mark.encode(), made))
 
 
-def reap(
-    mark: bytes,
-    made: list[tuple[str, str]],
-    *,
-    clock: Callable[[], float] = time.monotonic,
-    wait: Callable[[float], None] = time.sleep,
-) -> list[int]:
+def reap(mark: bytes, made: list[tuple[str, str]]) -> list[int]:
     """End all processes with the mark, remove what was made; returns the pids that would not end.
 
-    ``made`` are pairs of kind and path, in the order in which they were made; ``clock`` and
-    ``wait`` count seconds.
+    ``made`` are pairs of kind and path, in the order in which they were made.
     """
-    quiet_since = clock()
+    quiet_since = time.monotonic()
     until = quiet_since + _PATIENCE_S
     left: list[int] = []
-    while clock() < until:
+    while time.monotonic() < until:
         left = list(_find_marked(mark))
         for pid in left:
             with suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
         if left:
-            quiet_since = clock()
-        elif clock() - quiet_since >= _QUIET_S:
+            quiet_since = time.monotonic()
+        elif time.monotonic() - quiet_since >= _QUIET_S:
             break
-        wait(_LOOK_S)
+        time.sleep(_LOOK_S)
     for kind, path in reversed(made):
         if kind == "group":
-            _remove_group(Path(path), clock, wait)
+            _remove_group(Path(path))
         elif kind == "mount":
             _unmount(path)
         else:
@@ -193,14 +186,14 @@ def _find_marked(mark: bytes) -> Iterator[int]:
                 yield int(entry)
 
 
-def _remove_group(folder: Path, clock: Callable[[], float], wait: Callable[[float], None]) -> None:
-    until = clock() + _PATIENCE_S
-    while folder.is_dir() and clock() < until:
+def _remove_group(folder: Path) -> None:
+    until = time.monotonic() + _PATIENCE_S
+    while folder.is_dir() and time.monotonic() < until:
         try:
             folder.rmdir()
         except OSError:
             # The kernel has not yet taken its last process off.
-            wait(_LOOK_S)
+            time.sleep(_LOOK_S)
 
 
 def _unmount(path: str) -> None:

@@ -18,7 +18,7 @@ from measurements.errors import MeasurementError
 from measurements.processes.helper_process import HelperProcess
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
 
 # The host's own folder of what may be changed: two ppw on one host are one too many.
 HOST_LOCK = Path("/sys/devices/system/cpu")
@@ -246,9 +246,7 @@ def not_restored(unrestored: Iterable[RestoreFailure]) -> str:
     return "not put back: " + "; ".join(map(str, unrestored)) + ": write these yourself, as root"
 
 
-def restore(
-    settings: Iterable[HostSetting], *, wait: Callable[[float], None] = time.sleep
-) -> list[RestoreFailure]:
+def restore(settings: Iterable[HostSetting]) -> list[RestoreFailure]:
     """Put settings back, in three attempts; returns those that are not what they should be.
 
     A setting whose file is gone, as that of a CPU that was taken offline, is among them. The
@@ -260,7 +258,7 @@ def restore(
     left: list[RestoreFailure] = []
     for attempt in range(_ATTEMPTS):
         if attempt:
-            wait(_PAUSE_S)
+            time.sleep(_PAUSE_S)
         errors = _write_all(ordered)
         left = [found for setting in ordered if (found := _difference(setting, errors))]
         if not left:

@@ -26,7 +26,7 @@ from measurements.processes.helper_process import ignore_signals, messages, send
 from measurements.processes.settings_guard import HostSetting, restore
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterable, Iterator
 
 _PREFIX, _SUFFIX = "guard-", ".jsonl"
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
@@ -240,21 +240,14 @@ def _learn(
     send(connection, learned=len(new))
 
 
-def take(
-    lock: Path,
-    folder: Path,
-    parent: Process,
-    *,
-    clock: Callable[[], float] = time.monotonic,
-    wait: Callable[[float], None] = time.sleep,
-) -> int:
+def take(lock: Path, folder: Path, parent: Process) -> int:
     """Lock what is guarded; returns the descriptor that holds the lock.
 
     Raises `RefusalError` with the number of the process that has it. A parent that has lost a guard
     before may have a new one.
     """
     descriptor = os.open(lock, os.O_RDONLY | os.O_CLOEXEC)
-    until = clock() + _LOCK_WAIT_S
+    until = time.monotonic() + _LOCK_WAIT_S
     while True:
         user = _user(folder, lock)
         if user and user.parent.lives() and (user.parent != parent or user.guard.lives()):
@@ -262,9 +255,9 @@ def take(
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            if clock() > until:
+            if time.monotonic() > until:
                 raise RefusalError(busy=user and user.guard.pid) from None
-            wait(_LOOK_S)
+            time.sleep(_LOOK_S)
         else:
             return descriptor
 

@@ -61,7 +61,7 @@ class GuardInside:
     def ask(self, timeout_s, *, learn=(), release=False):
         self.settings.update((setting.path, setting) for setting in learn)
         known = self.settings.values() if release else ()
-        return {"released": settings_guard.restore(known, wait=lambda seconds: None)}
+        return {"released": settings_guard.restore(known)}
 
 
 in_both_ways = pytest.mark.parametrize(

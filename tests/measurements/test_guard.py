@@ -17,7 +17,7 @@ import pytest
 from peers.waiting import FakeClock, is_running, wait_for
 
 from measurements.errors import MeasurementError
-from measurements.processes import cleanup_process
+from measurements.processes import cleanup_process, settings_guard_process
 from measurements.processes import settings_guard as guard_module
 from measurements.processes.cleanup_process import CleanupProcess
 from measurements.processes.helper_process import HelperProcess
@@ -313,13 +313,14 @@ class TestOneAtATime:
                     host.guard()
             assert host.values == ("changed", "changed")
 
-    def test_it_waits_three_seconds_for_the_lock(self, host):
+    def test_it_waits_three_seconds_for_the_lock(self, host, monkeypatch):
         clock = FakeClock()
+        clock.stand_in(monkeypatch, settings_guard_process)
         me = Process.of(os.getpid())
         held = os.open(host.folder, os.O_RDONLY)
         fcntl.flock(held, fcntl.LOCK_EX)
         with pytest.raises(RefusalError) as refused:
-            take(host.folder, host.state, me, clock=clock, wait=clock.wait)
+            take(host.folder, host.state, me)
         with pytest.raises(MeasurementError, match=r"already \(another process"):
             guard_module._refuse(refused.value.answer, host.folder)
         assert clock.now_s == pytest.approx(1003, abs=0.03)
@@ -327,7 +328,8 @@ class TestOneAtATime:
         def release(seconds):
             fcntl.flock(held, fcntl.LOCK_UN)
 
-        os.close(take(host.folder, host.state, me, clock=clock, wait=release))
+        clock.stand_in(monkeypatch, settings_guard_process, wait=release)
+        os.close(take(host.folder, host.state, me))
         os.close(held)
 
 
@@ -470,10 +472,12 @@ class TestRestoring:
         monkeypatch.setattr(
             "measurements.processes.settings_guard.write_setting", lambda path, value: None
         )
-        (left,) = restore([HostSetting(file, "8")], wait=clock.wait)
+        clock.stand_in(monkeypatch, guard_module)
+        (left,) = restore([HostSetting(file, "8")])
         assert str(left) == f"{file} should be '8': it is '7'"
         assert len(clock.waits_s) == 2
-        assert restore([HostSetting(file, "9")], wait=lambda seconds: file.write_text("9")) == []
+        clock.stand_in(monkeypatch, guard_module, wait=lambda seconds: file.write_text("9"))
+        assert restore([HostSetting(file, "9")]) == []
 
 
 # Starts two generations of processes and a folder, says which, and waits.
@@ -556,23 +560,26 @@ class TestCleanup:
             find = mock.Mock(side_effect=itertools.chain(seen, itertools.repeat(seen[-1])))
             monkeypatch.setattr(cleanup_process, "_find_marked", find)
             monkeypatch.setattr(cleanup_process.os, "kill", killed)
-            assert cleanup_process.reap(b"mark", [], clock=clock, wait=clock.wait) == left
+            clock.stand_in(monkeypatch, cleanup_process)
+            assert cleanup_process.reap(b"mark", []) == left
             assert clock.now_s - 1000 == pytest.approx(took_s, abs=0.03)
             assert {call.args for call in killed.call_args_list} == {(7, signal.SIGKILL)}
 
     def test_what_was_made_last_goes_first(self, monkeypatch):
-        gone, clock = [], FakeClock()
+        gone = []
+        FakeClock().stand_in(monkeypatch, cleanup_process)
         monkeypatch.setattr(cleanup_process, "_unmount", gone.append)
         monkeypatch.setattr(cleanup_process.shutil, "rmtree", lambda path, **_: gone.append(path))
         made = [("folder", "a"), ("mount", "a/b"), ("folder", "c")]
-        cleanup_process.reap(b"mark=none", made, clock=clock, wait=clock.wait)
+        cleanup_process.reap(b"mark=none", made)
         assert gone == ["c", "a/b", "a"]
 
-    def test_a_control_group_goes_when_its_last_process_is_off(self, tmp_path):
+    def test_a_control_group_goes_when_its_last_process_is_off(self, monkeypatch, tmp_path):
         group = tmp_path / "group"
         (group / "process").mkdir(parents=True)
         made, clock = [("group", str(group))], FakeClock()
-        cleanup_process.reap(b"mark=none", made, clock=clock, wait=clock.wait)
+        clock.stand_in(monkeypatch, cleanup_process)
+        cleanup_process.reap(b"mark=none", made)
         assert group.exists()
         assert clock.now_s - 1000 == pytest.approx(10.2, abs=0.1)
 
@@ -581,5 +588,6 @@ class TestCleanup:
             if (group / "process").exists():
                 (group / "process").rmdir()
 
-        cleanup_process.reap(b"mark=none", made, clock=clock, wait=wait)
+        clock.stand_in(monkeypatch, cleanup_process, wait=wait)
+        cleanup_process.reap(b"mark=none", made)
         assert not group.exists()

@@ -61,11 +61,13 @@ class Run:
         self.tree, self.time, self.folder = tree, FakeTime(), tmp_path
         monkeypatch.setattr(rapl, "time", self.time)
         monkeypatch.setattr(power_log, "time", self.time)
+        monkeypatch.setattr(module, "time", self.time)
+        monkeypatch.setattr(module, "_wait", self.time.wait)
 
     def open(self, watts, specs="rapl", mirrors=None, interval_s=0.1):
         counters = Counters(watts, mirrors, self.time.monotonic)
         self.time.followers.append(counters.update)
-        self.sampler = Sampler(clock=self.time.monotonic, wait=self.time.wait)
+        self.sampler = Sampler()
         answer = self.sampler.open(order(self.tree, specs, interval_s=interval_s))
         self.time.readers = len(parse_specs(specs))
         self.channels = [channel_from_json(values) for values in answer["channels"]]
@@ -208,7 +210,7 @@ def test_a_source_that_does_not_answer_is_told(tmp_path, monkeypatch):
     assert (tmp_path / "run.csv").read_text() == HEADER
 
 
-def test_late_readings_do_not_bunch_up():
+def test_late_readings_do_not_bunch_up(monkeypatch):
     clock, asked, takes = FakeTime(), [], iter([0.0, 0.3, 2.5, 0.0, 0.0])
 
     def read():
@@ -220,9 +222,9 @@ def test_late_readings_do_not_bunch_up():
     def wait(wake, seconds):
         clock.now += seconds
 
-    reader = SourceReader(
-        "r", Source(read=read), 1.0, SampleWriter(), clock=clock.monotonic, wait=wait
-    )
+    monkeypatch.setattr(module, "time", clock)
+    monkeypatch.setattr(module, "_wait", wait)
+    reader = SourceReader("r", Source(read=read), 1.0, SampleWriter())
     reader.read_now(running=True)
     reader.run()
     assert asked == [0.0, 1.0, 2.0, 5.5, 6.5]

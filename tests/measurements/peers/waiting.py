@@ -3,6 +3,7 @@
 import os
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 
 class FakeClock:
@@ -18,6 +19,11 @@ class FakeClock:
     def wait(self, seconds):
         self.waits_s.append(seconds)
         self.now_s += seconds
+
+    def stand_in(self, monkeypatch, module, wait=None):
+        """Stand for the module ``time`` in another module."""
+        stand_in = SimpleNamespace(monotonic=self, sleep=wait or self.wait)
+        monkeypatch.setattr(module, "time", stand_in)
 
 
 def wait_for(condition, seconds=120.0):
