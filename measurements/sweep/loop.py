@@ -86,19 +86,13 @@ def order_of(options: SweepOptions) -> list[RunSetup]:
 
 @dataclass
 class MeasuredSweep:
-    """A sweep under way.
-
-    ``tell`` takes one line of text for the user: advice, warnings. ``clock`` and ``wait`` count
-    seconds; tests set others.
-    """
+    """A sweep under way; ``tell`` takes one line of text for the user: advice, warnings."""
 
     options: SweepOptions
     session: session.Session
     machine: machine.Machine
     sampling: Sampling
     tell: Callable[[str], None]
-    clock: Callable[[], float] = time.monotonic
-    wait: Callable[[float], None] = time.sleep
     _number: int = 0
     _idle: dict[str, RunEnergy] = field(default_factory=dict)
     _rows: dict[tuple[float | None, int | None], list[dict[str, Any]]] = field(default_factory=dict)
@@ -139,11 +133,11 @@ class MeasuredSweep:
 
     def _measure_idle(self) -> None:
         record = self._begin("idle", None, 1)
-        self.wait(self.options.settle_s)
+        time.sleep(self.options.settle_s)
         self.sampling.start(self.session.samples(record["run"]))
-        start_s = self.clock()
-        self.wait(self.options.idle_s)
-        end_s = self.clock()
+        start_s = time.monotonic()
+        time.sleep(self.options.idle_s)
+        end_s = time.monotonic()
         self.sampling.stop()
         self._end(record, Execution(start_s, end_s, 0, 0.0, 0.0), {})
         self._idle = rows.run_energy(self.session, record)
@@ -200,7 +194,7 @@ class MeasuredSweep:
 
     def _set_up(self, step: RunSetup) -> None:
         if self.machine.set_up(step.freq_hz, step.cores):
-            self.wait(self.options.settle_s)
+            time.sleep(self.options.settle_s)
 
     def _begin(self, kind: str, step: RunSetup | None, executions: int) -> dict[str, Any]:
         freq_hz, cores, repeat = step or (None, None, 0)
@@ -243,12 +237,8 @@ class MeasuredSweep:
         """Tell each instability of a set-up once, and each note of a row once."""
         alike = self._rows.setdefault(step[:2], [])
         alike.append(row)
-        found = [
-            *machine.spreads(alike, step.text()),
-            *machine.clock_off(row),
-            *machine.throttling_of(row),
-        ]
-        messages = {f"{step.text()}: {each.what}": each.message for each in found}
+        found = machine.instabilities(alike, step.text())
+        messages = {f"{step.text()}: {what}": message for what, message in found.items()}
         if "notes" in row:
             messages[row["notes"]] = row["notes"]
         for key, message in messages.items():

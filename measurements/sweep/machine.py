@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 _MOST_SPREAD = 0.03
 # A frequency further than this from the one asked for was not applied.
 _MOST_OFF = 0.02
+_NOT_APPLIED = "look for turbo, a power cap or heat; achieved is kept in freq_achieved_hz"
 _SPREADS = {
     "time_s": ("time", "close other programs, fix the frequency, or let a run last longer"),
     "power_w": ("power", "let a run last longer, or wait for the fans and temperatures"),
@@ -41,48 +42,35 @@ _ADDED = (
 )
 
 
-class Instability(NamedTuple):
-    """What does not hold still at a set-up, and the advice."""
+def instabilities(rows: Sequence[Mapping[str, object]], at: str) -> dict[str, str]:
+    """Find what does not hold still at a set-up, each with the advice; the last row is the newest.
 
-    what: str
-    message: str
-
-
-def spreads(rows: Sequence[Mapping[str, object]], at: str) -> list[Instability]:
-    """Find repeats of one set-up that are too far apart, in time and in power."""
-    found = []
+    Repeats that are too far apart in time or power, a frequency that was not the one asked for,
+    and a run in which heat or a limit held the frequency down.
+    """
+    found = {}
     for column, (name, advice) in _SPREADS.items():
         values = [v for row in rows if isinstance(v := row.get(column), float) and v == v]
         middle = median(values) if len(values) > 1 else 0.0
         spread = (max(values) - min(values)) / middle if middle > 0 else 0.0
         if spread > _MOST_SPREAD:
-            said = f"{name} at {at} spreads by {spread:.1%} over {len(values)} runs: {advice}"
-            found.append(Instability(f"{name} spread", said))
+            apart = f"{name} at {at} spreads by {spread:.1%} over {len(values)} runs"
+            found[f"{name} spread"] = f"{apart}: {advice}"
+    asked, achieved = rows[-1].get("freq_hz"), rows[-1].get("freq_achieved_hz")
+    # NaN, which is not known, is never too far off.
+    if (
+        isinstance(asked, float)
+        and isinstance(achieved, float)
+        and abs(achieved / asked - 1) > _MOST_OFF
+    ):
+        ran = f"was asked for and the core ran at {frequency_text(achieved)}"
+        found["clock"] = f"{frequency_text(asked)} {ran}: {_NOT_APPLIED}"
+    if rows[-1].get("throttled"):
+        found["throttling"] = (
+            "heat, current or a quota held the processor back during a run: cool the host, raise "
+            "its limits, or measure at a lower clock"
+        )
     return found
-
-
-def clock_off(row: Mapping[str, object]) -> list[Instability]:
-    """Find a frequency that was not the one asked for."""
-    asked, achieved = row.get("freq_hz"), row.get("freq_achieved_hz")
-    if not isinstance(asked, float) or not isinstance(achieved, float):
-        return []
-    # NaN is not known, which is no finding.
-    if not abs(achieved / asked - 1) > _MOST_OFF:
-        return []
-    text = (
-        f"{frequency_text(asked)} was asked for and the core ran at {frequency_text(achieved)}: "
-        "look for turbo, a power cap or heat; achieved is kept in freq_achieved_hz"
-    )
-    return [Instability("clock", text)]
-
-
-def throttling_of(row: Mapping[str, object]) -> list[Instability]:
-    """Find a run in which heat or a limit held the frequency down."""
-    text = (
-        "heat, current or a quota held the processor back during a run: cool the host, raise "
-        "its limits, or measure at a lower clock"
-    )
-    return [Instability("throttling", text)] if row.get("throttled") else []
 
 
 class Before(NamedTuple):

@@ -27,6 +27,7 @@ from processes import environment, ppw_inside, ppw_process, refused, started
 
 import ppw
 from measurements.host.execution import Execution
+from measurements.sweep import loop
 from measurements.sweep.loop import SweepOptions, order_of
 from measurements.sweep.measure import HostOptions, set_up
 from ppw.catalogue.datasets import simulated_sweep
@@ -120,7 +121,7 @@ class TestSyntheticHost:
         sensed = HostOptions(sysfs=str(host.sysfs), power="rapl", metrics=("time", "power"))
         before = host.kernel.state()
         with set_up(options, sensed, tmp_path / "runs.csv", tell=told.append) as measuring:
-            measuring.sweep.clock, measuring.sweep.wait = clock, clock.wait
+            clock.stand_in(monkeypatch, loop)
             rows = list(measuring.rows())
         assert host.kernel.state() == before
         order = order_of(options)

@@ -425,12 +425,8 @@ class HadoopSweep:
     def _advise(self, step: Step, row: dict[str, Any]) -> None:
         alike = self._times.setdefault((step.setting, step.freq_hz), [])
         alike.append(row)
-        for found in (
-            *machine.spreads(alike, step.text()),
-            *machine.clock_off(row),
-            *machine.throttling_of(row),
-        ):
-            self._say_once(found.message, key=f"{step.text()}: {found.what}")
+        for what, message in machine.instabilities(alike, step.text()).items():
+            self._say_once(message, key=f"{step.text()}: {what}")
         if row.get("notes"):
             self._say_once(str(row["notes"]), key=str(row["notes"]))
 
