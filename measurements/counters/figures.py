@@ -103,7 +103,7 @@ class Counters:
         return None if per_instruction is None else 1000.0 * per_instruction
 
     def columns(self) -> dict[str, float | str]:
-        """Columns of the runs table, without those that are not known."""
+        """Make columns of the runs table, without those that are not known."""
         row: dict[str, float | str | None] = {
             _RENAMED.get(name, name): getattr(self, name) for name in _COLUMNS
         }
@@ -273,7 +273,7 @@ def add_cores(
 
 
 def _time(total: Total) -> float:
-    """Time on a counter, or what stands for it. Some versions print whole percents only."""
+    """Return the time on a counter, or the share of time where perf printed no time."""
     if total.runtime_s is not None:
         return total.runtime_s
     return 1.0 if total.running is None else total.running
@@ -345,7 +345,7 @@ def _llc_misses(
 
 
 def _unhalted_frequency(totals: Mapping[str, Total], task_clock_s: float | None) -> float | None:
-    """Mean frequency while not halted (Hz): APERF/MPERF times that of the time stamp counter."""
+    """Compute the mean frequency while not halted (Hz): TSC rate times APERF/MPERF."""
     tsc, aperf, mperf = (
         totals.get(f"msr/{term}/", Total(None)).value for term in ("tsc", "aperf", "mperf")
     )
@@ -354,7 +354,7 @@ def _unhalted_frequency(totals: Mapping[str, Total], task_clock_s: float | None)
 
 
 def _seconds(totals: Mapping[str, Total], terms: Sequence[str]) -> float | None:
-    """Time by the first of these events that has one (s)."""
+    """Read the time by the first of these events that has one (s)."""
     for term in terms:
         for event, total in totals.items():
             unit = _UNITS_S.get(total.unit)

@@ -60,7 +60,7 @@ class InstructionCount(NamedTuple):
     caveats: tuple[str, ...] = ()
 
     def columns(self) -> dict[str, float | str]:
-        """Columns of the runs table."""
+        """Make columns of the runs table."""
         row: dict[str, float | str] = {
             "time_s": self.time_s,
             "instructions": self.instructions,

@@ -193,7 +193,7 @@ class FrequencyControl:
         return cpufreq.find_turbo(self._sysfs, self.policies, each=False)
 
     def _settings(self) -> Iterator[Path]:
-        """Files of all that is changed here, or by the kernel when turbo is switched."""
+        """List the files of all that is changed here, or by the kernel when turbo is switched."""
         for each in (False, True):
             if switch := cpufreq.find_turbo(self._sysfs, self.policies, each=each):
                 yield from switch.paths

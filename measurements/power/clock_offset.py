@@ -104,7 +104,7 @@ def _usable_rows(times_s: ArrayLike, watts: ArrayLike) -> tuple[FloatArray, Floa
 def _explained_shares(
     times: FloatArray, power: FloatArray, starts: FloatArray, ends: FloatArray, offsets: FloatArray
 ) -> FloatArray:
-    """Share of the variance that the split explains, by offset; 0 where runs draw less."""
+    """Compute the explained share of the variance, by offset; 0 where runs draw less."""
     centred = power - power.mean()
     # Sums inside the runs are differences of cumulative sums at the runs' ends.
     sums = np.concatenate([[0.0], np.cumsum(centred)])

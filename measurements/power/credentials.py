@@ -126,7 +126,7 @@ def _from_netrc(file: Path, address: str, *, must_exist: bool) -> Login | None:
 
 
 def _read_netrc(file: Path, *, must_exist: bool) -> tuple[dict[str, tuple[str, str, str]], str]:
-    """Entries by machine in lower case, or why the file cannot be used."""
+    """Read the entries by machine in lower case, or why the file cannot be used."""
     try:
         if problem := _why_unsafe(file):
             return {}, problem
@@ -146,7 +146,7 @@ def _read_netrc(file: Path, *, must_exist: bool) -> tuple[dict[str, tuple[str, s
 
 
 def _why_unsafe(file: Path) -> str:
-    """Why a file of passwords must not be trusted; empty if it may be."""
+    """Say why a file of passwords must not be trusted; empty if it may be."""
     status = file.stat()
     if not stat.S_ISREG(status.st_mode):
         return f"is no file: correct {NETRC_VARIABLE} or unset it"
@@ -159,7 +159,7 @@ def _why_unsafe(file: Path) -> str:
 
 
 def _host_of(address: str) -> str:
-    """Host in lower case, of ``bmc:623``, ``[fe80::1]:623`` or ``https://bmc:8443``."""
+    """Return the host in lower case, of ``bmc:623``, ``[fe80::1]:623`` or ``https://bmc:8443``."""
     # The part before an @ may be a password, and is no part of the host.
     host = address.lower().rpartition("@")[2]
     if host.count(":") > 1 and "[" not in host and "//" not in host:

@@ -149,7 +149,7 @@ def _of_windows(channel: source.Channel, stream: Stream, start_s: float, end_s: 
 
 
 def _is_new(stream: Stream, window: float) -> NDArray[np.bool_]:
-    """Mask of readings that do not repeat the one before."""
+    """Find the readings that do not repeat the one before."""
     clock = stream.source_at_s
     same_clock = np.concatenate([[False], np.diff(clock) == 0])
     # A sensor without a clock that is asked too early repeats its last figure.

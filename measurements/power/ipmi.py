@@ -107,7 +107,7 @@ class PyghmiBmc:
 
 
 def _arguments(remote: ipmi_protocol.Remote | None, privilege: str) -> dict[str, Any]:
-    """Arguments of pyghmi's ``Command``; none for this host's own BMC."""
+    """Make the arguments of pyghmi's ``Command``; none for this host's own BMC."""
     if remote is None:
         return {}
     return {

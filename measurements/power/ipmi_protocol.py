@@ -233,7 +233,7 @@ def complaint(
 
 
 def refuses_suite(said: str) -> bool:
-    """Whether a tool said that the BMC does not take the cipher suite."""
+    """Check whether a tool said that the BMC does not take the cipher suite."""
     return any(phrase in said.lower() for phrase in _SUITE_REFUSED)
 
 
@@ -377,7 +377,7 @@ class SensorRecords:
 
 
 def _is_power_sensor(record: bytes) -> bool:
-    """Whether a record, at least up to its units, is of an analog power sensor of the BMC."""
+    """Check whether a record, at least up to its units, is of an analog power sensor of the BMC."""
     if len(record) < _UP_TO_UNITS or record[3] != _FULL_SENSOR or record[5] != _BMC_ADDRESS:
         return False
     units, base, _, linearization = record[20:24]

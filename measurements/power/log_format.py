@@ -69,7 +69,7 @@ class LogLayout:
         return _ZONE.search(names) is not None
 
     def is_header(self, line: str) -> bool:
-        """Whether a line is the header, which some loggers repeat."""
+        """Check whether a line is the header, which some loggers repeat."""
         return self.header is not None and _cut(line.lstrip("# "), self.delimiter) == self.header
 
     def cells(self, line: str) -> list[str]:

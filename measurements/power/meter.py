@@ -133,7 +133,7 @@ class MeterSource:
 
 
 def _model(identity: str) -> str:
-    """Model by the answer to *IDN?: maker, model, serial number and firmware."""
+    """Read the model from the answer to *IDN?: maker, model, serial number and firmware."""
     fields = [field.strip() for field in identity.split(",")]
     name = fields[1] if len(fields) > 1 else fields[0]
     return re.sub(r"[^\w.-]+", "-", name).strip("-").lower() or "scpi"
@@ -167,7 +167,7 @@ def _wt(instrument: Instrument, options: Mapping[str, str]) -> _Question:
 
 
 def _items(instrument: Instrument) -> list[str]:
-    """Functions and elements of the numeric items, such as "P,1"; none if it does not tell."""
+    """List functions and elements of the numeric items, such as "P,1"; none if it does not tell."""
     count = instrument.ask(":NUMERIC:NORMAL:NUMBER?")
     if not count.isdigit():
         return []

@@ -144,7 +144,7 @@ class _Processor:
 
 
 def _why_refused(library: Any, function: Any, *arguments: Any) -> str | None:
-    """Error of a call to the library; None if it succeeds."""
+    """Return the error of a call to the library; None if it succeeds."""
     try:
         function(*arguments)
     except library.NVMLError as error:

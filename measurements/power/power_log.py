@@ -195,7 +195,7 @@ def _check_options(options: Mapping[str, str]) -> Mapping[str, str]:
 
 
 def _period_s(rows: Sequence[_Row]) -> float:
-    """Median time between rows (s); 0 if unknown."""
+    """Compute the median time between rows (s); 0 if unknown."""
     steps = [later.source_at_s - row.source_at_s for row, later in pairwise(rows)]
     forward = [step for step in steps if step > 0]
     return statistics.median(forward) if forward else 0.0
@@ -272,7 +272,7 @@ class Tail:
         self._first = True
 
     def _was_replaced(self) -> bool:
-        """Whether a file with content has taken the name; until then the old one may still grow."""
+        """Check whether a file with content has taken the name; before, the old one may grow."""
         own = os.fstat(self._file)
         try:
             named = self._path.stat()

@@ -253,7 +253,7 @@ def _zone_folders(root: Path) -> Iterator[Path]:
 
 
 def _belongs(name: str, folder: Path, root: Path) -> bool:
-    """Whether a name is a control type's or zone's, not one of the links back up the tree."""
+    """Check whether a name is a control type's or zone's, not one of the links back up the tree."""
     is_zone = _ZONE_ID.fullmatch(name) is not None
     if folder == root:
         return ":" not in name or is_zone
@@ -310,7 +310,7 @@ def _zone(
 
 
 def _most_w(zone: Path) -> float:
-    """Power that the limits in force allow, with room for short peaks (W); NaN without limits."""
+    """Read the power that the limits in force allow, with room for peaks (W); NaN without any."""
     if files.number(zone / "enabled") == 0:
         return math.nan
     limits = files.read_numbers(zone.glob("constraint_*_power*_uw"), 1e-6)
@@ -359,5 +359,5 @@ def _reason(root: Path, cpu: dict[str, str]) -> str:
 
 
 def _cpuinfo(settings: SourceSettings) -> dict[str, str]:
-    """Fields of the first processor; empty if they cannot be read."""
+    """Read the fields of the first processor; empty if they cannot be read."""
     return dict(reversed([*files.read_pairs(settings.procfs / "cpuinfo")]))

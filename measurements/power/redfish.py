@@ -278,7 +278,7 @@ def _average(chassis: Document, look: Look) -> ChassisFigure | None:
 
 
 def _whole(power: Document) -> tuple[int, str]:
-    """Index of the entry that covers the whole chassis, and a caveat if several may."""
+    """Find the entry that covers the whole chassis, and a caveat if several may."""
     entries = dig(power, "PowerControl")
     if not isinstance(entries, list):
         return 0, ""
@@ -300,7 +300,7 @@ def _kilowatt_hours(metrics: Document) -> Any:
 
 
 def _decimal_step(said: Any) -> float:
-    """Place value of the last decimal written; 0 without a number above 0."""
+    """Compute the place value of the last decimal written; 0 without a number above 0."""
     if not number(said) > 0:
         return 0.0
     exponent = Decimal(repr(said)).as_tuple().exponent
@@ -419,7 +419,7 @@ def _with_channels(
 
 
 def _container(chassis: _Chassis, labels: Mapping[str, str], look: Look) -> str | None:
-    """Label of the nearest chassis around this one that tells its power, too."""
+    """Find the label of the nearest chassis around this one that tells its power, too."""
     document = chassis.document
     for _ in range(_MOST_NESTED):
         path = dig(document, "Links", "ContainedBy", "@odata.id")
@@ -432,7 +432,7 @@ def _container(chassis: _Chassis, labels: Mapping[str, str], look: Look) -> str 
 
 
 def _domain(chassis: _Chassis, told: Sequence[_Chassis]) -> tuple[source.Domain, str]:
-    """Domain by the systems that a chassis names: a host names one."""
+    """Choose the domain by the systems that a chassis names: a host names one."""
     if chassis.systems > 1:
         return "other", f"covers {chassis.systems} systems"
     if chassis.systems == 0 and any(one.systems for one in told):

@@ -362,7 +362,7 @@ def _http_session(library: ModuleType, pin: str) -> Session:
 
 
 def _retry_after(header: str | None) -> float:
-    """Seconds to wait, from a number of them or a date."""
+    """Read the time to wait (s), from a number of them or a date."""
     from urllib3 import Retry, exceptions
 
     with contextlib.suppress(exceptions.InvalidHeader):

@@ -275,7 +275,7 @@ def _wait(wake: threading.Condition, seconds: float | None) -> None:
 
 
 def reading_interval(source: PowerSource, interval_s: float) -> float:
-    """Time between two readings (s): as asked, not below the period, before any counter wraps."""
+    """Choose the time between two readings (s): as asked, at least the period, before any wrap."""
     pause = max(interval_s, source.period_s)
     for channel in source.channels:
         if channel.range_j is not None:

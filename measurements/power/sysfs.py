@@ -94,7 +94,7 @@ class _Sensor:
         return self.given_label or self.name
 
     def measures_same(self, other: _Sensor) -> bool:
-        """Whether both have the same label, or the same number if there is no label."""
+        """Check whether both have the same label, or the same number if there is no label."""
         label = self.given_label
         return self.number == other.number if label is None else label == other.given_label
 
@@ -159,7 +159,7 @@ class HwmonSource:
 
 
 def _figure(channel: source.Channel, value: int | None) -> float:
-    """Energy (J) or power (W); NaN where the sensor has no credible figure."""
+    """Convert to energy (J) or power (W); NaN where the sensor has no credible figure."""
     if value is None:
         return math.nan
     figure = value / 1e6
@@ -190,7 +190,7 @@ def _find_sensors(root: Path) -> list[_Sensor]:
 
 
 def _sensors_of(device: _Device) -> list[_Sensor]:
-    """Sensors by kind and number, with their mean rather than their momentary figure."""
+    """List the sensors by kind and number, with their mean rather than their momentary figure."""
     found: dict[tuple[str, int], _Sensor] = {}
     try:
         entries = sorted(device.attributes.iterdir())
@@ -234,7 +234,7 @@ def _unique_names(candidates: Sequence[tuple[str, ...]]) -> list[str]:
 
 
 def _container(sensor: _Sensor, sensors: Sequence[_Sensor], labels: Sequence[str]) -> str | None:
-    """Label of the sensor that contains this one."""
+    """Find the label of the sensor that contains this one."""
     whole, part = _CONTAINS.get(sensor.device.driver, ("\0", "\0"))
     wholes = []
     for other, label in zip(sensors, labels, strict=True):

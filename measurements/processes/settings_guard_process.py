@@ -53,7 +53,7 @@ class Process(NamedTuple):
         return None if state in (b"Z", b"X") else cls(pid, int(rest[18]))
 
     def lives(self) -> bool:
-        """Whether it is still running."""
+        """Check whether it is still running."""
         return Process.of(self.pid) == self
 
 
@@ -164,7 +164,7 @@ def _setting(line: str) -> HostSetting | None:
 
 
 def _begun_by_the_dead(path: Path) -> bool:
-    """Whether it is our own file without a first line, of a guard that no longer lives."""
+    """Check whether it is our own file without a first line, of a guard that no longer lives."""
     try:
         status = path.lstat()
         pid, started = map(int, path.name[len(_PREFIX) : -len(_SUFFIX)].split("-"))

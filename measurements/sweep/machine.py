@@ -159,7 +159,7 @@ class Machine:
         return True
 
     def cpus(self) -> tuple[int, ...]:
-        """Logical CPUs that the next run may use."""
+        """List the logical CPUs that the next run may use."""
         return self._placement.cpus
 
     def commands(self, command: Sequence[str], counts: Sequence[Path]) -> list[list[str]]:

@@ -250,7 +250,7 @@ def sampled_channels(sampling: sampler.Sampling) -> list[dict[str, Any]]:
 def _as_planned(
     session: Session, options: loop.SweepOptions, host: HostOptions
 ) -> tuple[loop.SweepOptions, HostOptions]:
-    """Options of the sweep that goes on; those given must be its own."""
+    """Return the options of the sweep that goes on; those given must be its own."""
     planned = _options_from(loop.SweepOptions, session.plan["options"])
     planned_host = _options_from(HostOptions, session.plan["host_options"])
     if not options.command:

@@ -112,7 +112,7 @@ def _extract(archive: tarfile.TarFile, member: tarfile.TarInfo, folder: Path) ->
 
 
 def _passed_on(arguments: Sequence[str]) -> list[str]:
-    """Arguments of this `ppw measure` less those that are for this side."""
+    """Return the arguments of this `ppw measure` without those for this side."""
     kept: list[str] = []
     rest = iter(list(arguments)[list(arguments).index("measure") + 1 :])
     for argument in rest:
