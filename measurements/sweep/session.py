@@ -92,10 +92,7 @@ class Session:
         """Add a run, on disk when this returns."""
         line = json.dumps(record, ensure_ascii=False, allow_nan=False)
         try:
-            with (self.folder / "runs.jsonl").open("a", encoding="utf-8") as file:
-                file.write(line + "\n")
-                file.flush()
-                os.fsync(file.fileno())
+            _write_synced(self.folder / "runs.jsonl", line + "\n", "a")
         except OSError as error:
             raise MeasurementError(
                 f"{self.folder}/runs.jsonl: cannot be written: {error.strerror}: free some space "
@@ -146,8 +143,8 @@ def check_writable(target: Path) -> None:
         raise MeasurementError(f"{target}: is there and read-only")
 
 
-def _write_synced(path: Path, text: str) -> None:
-    with path.open("w", encoding="utf-8") as file:
+def _write_synced(path: Path, text: str, mode: str = "w") -> None:
+    with path.open(mode, encoding="utf-8") as file:
         file.write(text)
         file.flush()
         os.fsync(file.fileno())
