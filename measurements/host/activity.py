@@ -12,12 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from measurements.host.files import read_lines, read_number, read_text
+from measurements.host.files import Value, read_lines, read_number, read_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-
-    from measurements.host.files import Value
 
     Pairs = Mapping[str, tuple[int, int]]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
-from measurements.counters.command import check_perf
+from measurements.counters.command import PerfCounters, check_perf
 from measurements.counters.memory_traffic import MemoryTraffic
 from measurements.errors import MeasurementError
 from measurements.host import conditions
@@ -16,15 +16,13 @@ from measurements.host.core_frequencies import current_frequencies
 from measurements.host.cpu_placement import Placement, Topology, place, read_topology
 from measurements.host.files import read_pairs
 from measurements.host.frequency_control import FrequencyControl
-from measurements.processes.settings_guard import not_restored
+from measurements.processes.settings_guard import HostSetting, not_restored
 from measurements.table.units import frequency_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from measurements.counters.command import PerfCounters
     from measurements.host.execution import Execution
-    from measurements.processes.settings_guard import HostSetting
 
 # Repeats further apart than this, highest to lowest as a share of their median, are not one value.
 _MOST_SPREAD = 0.03

@@ -12,7 +12,7 @@ from measurements.errors import DAMAGE, MeasurementError
 from measurements.power import energy
 from measurements.power.clock_offset import estimate_clock_offset
 from measurements.power.sampler import channel_from_json, read_samples
-from measurements.power.source import join_notes
+from measurements.power.source import Channel, join_notes
 from measurements.sweep.session import Session
 
 if TYPE_CHECKING:
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from measurements.power.source import Channel
 
 # Domains of which a total is taken first where a source has several: the widest that is comparable
 # between hosts comes first.
