@@ -10,7 +10,6 @@ import numpy as np
 from measurements.counters.memory_traffic import llc_misses_per_byte
 from measurements.errors import DAMAGE, MeasurementError
 from measurements.power import energy
-from measurements.power.clock_offset import estimate_clock_offset
 from measurements.power.sampler import channel_from_json, read_samples
 from measurements.power.source import Channel, join_notes
 from measurements.sweep.session import Session
@@ -127,7 +126,7 @@ def _estimated_offset(folder: Path, known: int, label: str, quantity: str) -> tu
         steps = np.diff(times)
         apart = steps > 0
         power_w, times = np.diff(power_w)[apart] / steps[apart], times[1:][apart]
-    found = estimate_clock_offset(times, power_w, runs)
+    found = energy.estimate_clock_offset(times, power_w, runs)
     said = f"clock offset {found.offset_s:+.3g} s (± {found.uncertainty_s:.2g} s) by its runs"
     return found.offset_s, said
 

@@ -19,7 +19,7 @@ from processes import ppw_process
 from scipy.stats import chi2
 
 from measurements.errors import MeasurementError
-from measurements.power.clock_offset import estimate_clock_offset
+from measurements.power.energy import estimate_clock_offset
 from measurements.power.log_format import BadTimeError, TimeReader
 from measurements.power.power_log import RECENT_BYTES, FileLines, Tail, open_source
 from measurements.power.sampler import HEADER as SAMPLES_HEADER
