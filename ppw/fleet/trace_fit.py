@@ -1,17 +1,29 @@
-"""State diagram of a trace of any size, counted by an engine."""
+"""`fit_trace_in`: the state diagram of a trace of any size, counted by an engine.
+
+The same counts as `ppw.fit_trace` makes in one process, as window functions and sums: each request
+is set beside the one before it in its stream, in order of time, and what the two make is counted.
+Counts add up, so an engine makes them wherever the rows are, and only they come back. Laws of
+inter-arrival times, bursts and reuse are fitted to them by the code that fits a trace in memory.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
 
+from fitting.storage import diagram as dg
+from fitting.storage import reuse_distance as rd
+from fitting.storage import run_lengths as rl
+from fitting.storage import transitions as tr
 from fitting.storage.cascade import Windows, fit_cascade
 from fitting.storage.interarrival import fit_gaps
+from fitting.storage.survey import BLOCK
 from ppw.errors import PpwError
 from ppw.fleet.engine import connect
-from ppw.fleet.trace_counts import counts_of, located, reuse_of, runs_of
-from ppw.fleet.trace_survey import EngineTrace, held, open_requests, requests_of, survey_of
+from ppw.fleet.run_files import registered
+from ppw.fleet.trace_survey import PLACE, EngineTrace, arrays, hold, open_requests, survey_of
 from ppw.results import caveats as cv
 from ppw.results.arguments import as_positive
 from ppw.storage.fit import caveats_of, diagram_of
@@ -24,10 +36,20 @@ if TYPE_CHECKING:
     import ibis
     from ibis.backends import BaseBackend
 
-    from fitting.storage.survey import Survey
+    from fitting.compiled.loops import IntArray
+    from fitting.storage.survey import SizeClasses, Survey
 
-# As `ppw.fit_trace` has it: gaps that the cascade's last depth is chosen by.
+# As `ppw.fit_trace` has it: inter-arrival times that the cascade's last depth is chosen by.
 _GAPS_KEPT = 200_000
+# As the counter in memory has it: gaps of a transition are in classes from here on, of so many.
+_HISTOGRAM_FROM = 32
+_MOST_HISTOGRAMS = 65_536
+_PER_NATURAL = float(1 / np.log(2))
+# Logarithms of engines differ in their last digits: gaps so near to a bound of a class are put in
+# their class here.
+_NEAR_BOUND = 1e-9
+_SUMS = ("gaps", "total", "squares", "logs", "log_squares", "g_logs", "smallest", "largest")
+_BEGINS, _ENDS = 0, 1
 
 
 def fit_trace_in(
@@ -81,34 +103,35 @@ def fit_trace_in(
     folder = None if temporary is None else str(temporary)
     connection = connect(engine, memory_limit=memory_limit, temporary=folder)
     source = open_requests(trace, connection)
-    known = survey_of(source)
-    survey = known.survey
-    diagram = diagram_of(survey, levels, fan_out, space_bytes)
-    classes = survey.size_classes()
-    windows = Windows.of(survey.duration_s, survey.requests, as_positive("window (s)", window_s))
+    found = survey_of(source)
+    known, classes = found.survey, found.survey.size_classes()
+    diagram = diagram_of(known, levels, fan_out, space_bytes)
+    windows = Windows.of(known.duration_s, known.requests, as_positive("window (s)", window_s))
     # Sorting is most of the work: once, for all that is counted of it.
-    with held(located(source, survey, classes, diagram), connection) as requests:
-        counts = counts_of(requests, survey, classes, diagram)
+    with hold(locate_requests(source, known, classes, diagram), connection) as requests:
+        counts = counts_of(requests, known, classes, diagram)
         if not len(counts.pair):
             raise PpwError("no stream of the trace has two requests: there is nothing to learn")
-        arrivals = _arrivals(requests, survey, windows)
+        arrivals = _arrivals(requests, known, windows)
         if reuse:
-            reused, runs = reuse_of(requests, survey, counts)
+            reused, runs = reuse_of(requests, known.piece, counts)
         else:
             reused, runs = None, runs_of(requests, counts)
-    caveats = caveats_of(known, ())
+    times = source.without_flushes().select("time_s").order_by("time_s").limit(_GAPS_KEPT + 1)
+    gaps = np.diff(np.sort(arrays(times)["time_s"]))
+    caveats = caveats_of(found, ())
     cv.warn(caveats)
     return TraceModel(
-        survey=survey,
+        survey=known,
         classes=classes,
         counts=counts,
-        laws=fit_gaps(counts.sums, counts.histogram, survey.tick_s, laws),
-        cascade=fit_cascade(windows, arrivals, _gaps(source)),
+        laws=fit_gaps(counts.sums, counts.histogram, known.tick_s, laws),
+        cascade=fit_cascade(windows, arrivals, gaps),
         runs=runs,
         reuse=reused,
         names=source.names,
         caveats=caveats,
-        input_digest=known.digest,
+        input_digest=found.digest,
     )
 
 
@@ -116,14 +139,326 @@ def _arrivals(requests: ibis.Table, survey: Survey, windows: Windows) -> Any:
     """Count arrivals in the finest windows."""
     rate = windows.finest / survey.duration_s
     at = ((requests.time_s - survey.first_s) * rate).floor().cast("int64")
-    counted = requests.group_by(window=at).agg(count=requests.count()).to_pyarrow()
+    found = arrays(requests.group_by(window=at).agg(count=requests.count()))
     finest = np.zeros(windows.finest, dtype=np.int32)
-    window = np.minimum(counted["window"].to_numpy(), windows.finest - 1)
-    np.add.at(finest, window, counted["count"].to_numpy())
+    np.add.at(finest, np.minimum(found["window"], windows.finest - 1), found["count"])
     return finest
 
 
-def _gaps(source: EngineTrace) -> Any:
-    """First gaps between arrivals, of whatever streams."""
-    times = requests_of(source).select("time_s").order_by("time_s").limit(_GAPS_KEPT + 1)
-    return np.diff(np.sort(times.to_pyarrow()["time_s"].to_numpy()))
+def locate_requests(
+    source: EngineTrace, survey: Survey, classes: SizeClasses, diagram: dg.Diagram
+) -> ibis.Table:
+    """Set every request beside the one before it in its stream.
+
+    Columns: ``time_s``, its `PLACE`, ``s`` and ``g`` (numbers of the stream and of its device),
+    ``clock`` (which of the device's requests it is, from 1), ``lbn``, ``end`` (block after it),
+    ``touched`` (state with origin), ``op``, ``size_class``, ``run`` (which of the stream's runs of
+    requests that go on it is in, from 1); and of the one before, null for the first: ``before_s``,
+    ``before_touched``, ``goes_on`` (whether it starts where that one ended).
+    """
+    import ibis
+
+    table = _add_stream_numbers(source.without_flushes(), survey)
+    # Class and kind of every size.
+    size = np.concatenate(classes.sizes)
+    numbers = np.repeat(np.arange(len(classes)), [len(s) for s in classes.sizes])
+    kinds = np.array([dg.kind(0, int(s), survey.piece) for s in size])
+    sizes = pa.table({"size_bytes": size, "size_class": numbers, "size_kind": kinds})
+    table = table.join(registered(table.get_backend(), sizes), "size_bytes")
+    state = (table.lbn - diagram.first_lbn) // diagram.state_blocks
+    state = ibis.greatest(ibis.least(state, diagram.states - 1), 0)
+    origin = table.s * dg.KINDS + table.size_kind + (table["op"] > 0).ifelse(3, 0)
+    table = table.select(
+        *("time_s", *PLACE, "s", "g", "lbn", "op", "size_class"),
+        end=table.lbn + table.size_bytes // BLOCK,
+        touched=origin * diagram.states + state,
+    )
+    order = {"order_by": ["time_s", *PLACE]}
+    stream = ibis.window(group_by="s", **order)
+    table = table.mutate(
+        clock=ibis.row_number().over(ibis.window(group_by="g", **order)) + 1,
+        before_s=table.time_s.lag().over(stream),
+        before_touched=table.touched.lag().over(stream),
+        goes_on=(table.lbn == table.end.lag().over(stream)).fill_null(False),
+    )
+    so_far = ibis.window(group_by="s", following=0, **order)
+    return table.mutate(run=(~table.goes_on).cast("int64").sum().over(so_far))
+
+
+def _add_stream_numbers(table: ibis.Table, survey: Survey) -> ibis.Table:
+    """Number the streams and devices as the survey has them."""
+    import ibis
+
+    if len(survey.streams) == 1:
+        return table.mutate(s=ibis.literal(0, "int64"), g=ibis.literal(0, "int64"))
+    streams = pa.table(
+        {
+            "stream": survey.streams.astype(np.int32),
+            "device": survey.devices.astype(np.int32),
+            "s": np.arange(len(survey.streams)),
+            "g": survey.device_of_stream,
+        }
+    )
+    return table.join(registered(table.get_backend(), streams), ["stream", "device"])
+
+
+def counts_of(
+    requests: ibis.Table, survey: Survey, classes: SizeClasses, diagram: dg.Diagram
+) -> tr.TransitionCounts:
+    """Count the transitions of located requests."""
+    steps = _transitions(requests, survey, len(classes), diagram)
+    key, sums, histogram = _tally(steps, survey.tick_s / 2)
+    rest, size_class = np.divmod(key, len(classes))
+    rest, sequential = np.divmod(rest, 2)
+    rest, op = np.divmod(rest, tr.OPERATIONS)
+    origin, pair = np.divmod(rest, diagram.pair_codes)
+    # States in order: requests, first and last block at which one started.
+    states = requests.group_by("touched").agg(
+        occupancy=requests.count(), lowest=requests.lbn.min(), highest=requests.lbn.max()
+    )
+    found = arrays(states.order_by("touched"))
+    touched = found.pop("touched")
+    state_origin, state = np.divmod(touched, diagram.states)
+    return tr.TransitionCounts(
+        diagram,
+        *(origin, pair, op, sequential, size_class, sums, histogram, state_origin, state),
+        **found,
+        departures=_by_level(steps, "before_touched", touched, diagram.levels),
+        arrivals=_by_level(steps, "touched", touched, diagram.levels),
+    )
+
+
+def _transitions(
+    requests: ibis.Table, survey: Survey, classes: int, diagram: dg.Diagram
+) -> ibis.Table:
+    """Key, level and gap of every transition."""
+    import ibis
+
+    steps = requests.filter(requests.before_s.notnull())
+    before_origin = steps.before_touched // diagram.states
+    pair, level = _pair(
+        steps.before_touched % diagram.states, steps.touched % diagram.states, diagram
+    )
+    code = (before_origin * diagram.pair_codes + pair) * tr.OPERATIONS + steps["op"].cast("int64")
+    gap = steps.time_s - steps.before_s
+    return steps.select(
+        *("time_s", *PLACE, "touched", "before_touched"),
+        key=(2 * code + steps.goes_on.cast("int64")) * classes + steps.size_class,
+        level=level,
+        gap=gap,
+        # A gap of 0 has no logarithm: below the clock's resolution it counts as half a tick.
+        log=ibis.greatest(gap, survey.tick_s / 2).ln(),
+    )
+
+
+def _pair(before: Any, after: Any, diagram: dg.Diagram) -> tuple[Any, Any]:
+    """Code and level of a transition, as `fitting.storage.diagram.pair_code` has them."""
+    import ibis
+
+    k, levels = diagram.fan_out, diagram.levels
+    codes, numbers = [], []
+    for level in range(levels, 0, -1):
+        a, b = (state // k ** (levels - level) for state in (before, after))
+        first = k * k * (k ** (level - 1) - 1) // (k - 1)
+        parted = (a // k == b // k) if level > 1 else ibis.literal(True)
+        codes.append((parted, first + (a // k) * (k * k) + (a % k) * k + b % k))
+        numbers.append((parted, ibis.literal(level, "int64")))
+    return ibis.cases(*codes), ibis.cases(*numbers)
+
+
+def _tally(steps: ibis.Table, least_gap: float) -> tuple[IntArray, Any, Any]:
+    """Sums and histograms of the gaps of each transition, in the order of their keys."""
+    import ibis
+
+    order = ibis.window(group_by="key", order_by=["time_s", *PLACE])
+    ranked = steps.mutate(
+        rank=ibis.row_number().over(order),
+        octave=(steps.log * _PER_NATURAL - tr.LOWEST_OCTAVE) * tr.PER_OCTAVE,
+    )
+    classed = ranked.rank >= _HISTOGRAM_FROM - 1
+    near = classed & ((ranked.octave - ranked.octave.round()).abs() < _NEAR_BOUND)
+    class_ = classed.ifelse(ranked.octave.floor(), -1.0).clip(-1, tr.HISTOGRAM_CLASSES - 1)
+    groups = ranked.group_by(
+        "key",
+        gap_class=class_,
+        bound=near.ifelse(ranked.log, ibis.null("float64")),
+        classed=classed,
+    )
+    sums = groups.agg(
+        gaps=ranked.count(),
+        total=ranked.gap.sum(),
+        squares=(ranked.gap * ranked.gap).sum(),
+        logs=ranked.log.sum(),
+        log_squares=(ranked.log * ranked.log).sum(),
+        g_logs=(ranked.gap * ranked.log).sum(),
+        smallest=ranked.gap.min(),
+        largest=ranked.gap.max(),
+        reached_s=ranked.time_s.min(where=classed),
+    )
+    return _merge_groups(arrays(sums), least_gap)
+
+
+def _merge_groups(found: dict[str, Any], least_gap: float) -> tuple[IntArray, Any, Any]:
+    """Put the groups of each transition together."""
+    key, row = np.unique(found["key"], return_inverse=True)
+    sums = np.zeros((len(key), tr.SUMS))
+    sums[:, tr.SMALLEST] = np.inf
+    for column, name in enumerate(_SUMS):
+        add = {tr.SMALLEST: np.minimum, tr.LARGEST: np.maximum}.get(column, np.add)
+        add.at(sums[:, column], row, found[name])
+    classed, class_ = found["classed"], found["gap_class"].copy()
+    bound = np.flatnonzero(~np.isnan(found["bound"]))
+    # The largest gap of a group whose logarithm is the bound is, to a digit, all of them.
+    at_bound = np.log(np.maximum(found["largest"][bound], least_gap)) * _PER_NATURAL
+    class_[bound] = np.floor((at_bound - tr.LOWEST_OCTAVE) * tr.PER_OCTAVE)
+    histogram = np.zeros((len(key), tr.HISTOGRAM_CLASSES), dtype=np.uint32)
+    place = np.clip(class_[classed], 0, tr.HISTOGRAM_CLASSES - 1).astype(np.int64)
+    np.add.at(histogram, (row[classed], place), found["gaps"][classed].astype(np.uint32))
+    reached = np.full(len(key), np.inf)
+    np.minimum.at(reached, row[classed], found["reached_s"][classed])
+    histogram[np.argsort(reached, kind="stable")[_MOST_HISTOGRAMS:]] = 0
+    return key, sums, histogram
+
+
+def _by_level(steps: ibis.Table, column: str, touched: IntArray, levels: int) -> IntArray:
+    """Transitions out of, or into, the states by the level at which they part."""
+    found = arrays(steps.group_by(state=steps[column], level=steps.level).agg(n=steps.count()))
+    table = np.zeros((len(touched), levels), dtype=np.int64)
+    table[np.searchsorted(touched, found["state"]), found["level"] - 1] = found["n"]
+    return table
+
+
+def runs_of(
+    requests: ibis.Table, counts: tr.TransitionCounts, again: ibis.Table | None = None
+) -> rl.Runs:
+    """Count sequential runs by the state they start in, in the order of the counts.
+
+    ``again`` says by stream ``s`` and ``run`` whether it starts where its device was accessed
+    before.
+    """
+    import ibis
+
+    runs = requests.group_by("s", "run").agg(length=requests.count())
+    starts = requests.filter(~requests.goes_on).select("s", "run", "touched", "lbn")
+    runs = runs.join(starts, ["s", "run"])
+    if again is None:
+        runs = runs.mutate(again=ibis.literal(False))
+    else:
+        runs = runs.join(again, ["s", "run"])
+    groups = runs.group_by("touched", "length", "again")
+    found = arrays(groups.agg(n=runs.count(), lowest=runs.lbn.min(), highest=runs.lbn.max()))
+    touched = counts.state_origin * counts.diagram.states + counts.state
+    row, number = np.searchsorted(touched, found["touched"]), found["n"]
+    lows = rl.class_lows()
+    # Classes of short runs that hold no length have the shortest length of the next one.
+    used = np.append(lows[1:] > lows[:-1], True)
+    class_ = np.flatnonzero(used)[np.searchsorted(lows[used], found["length"], side="right") - 1]
+    table = np.zeros((len(touched), rl.COLUMNS), dtype=np.int64)
+    column = class_ + 2 * rl.CLASSES * found["again"]
+    np.add.at(table, (row, column), number)
+    np.add.at(table, (row, column + rl.CLASSES), number * (found["length"] - lows[class_]))
+    lowest = np.full(len(touched), np.iinfo(np.int64).max)
+    highest = np.full(len(touched), -1)
+    np.minimum.at(lowest, row, found["lowest"])
+    np.maximum.at(highest, row, found["highest"])
+    return rl.Runs(table, np.where(highest < 0, -1, lowest), highest)
+
+
+def reuse_of(
+    requests: ibis.Table, piece: int, counts: tr.TransitionCounts
+) -> tuple[IntArray, rl.Runs]:
+    """Count how soon addresses are used again, and runs, by state in the order of the counts.
+
+    A request that does not go on where the last one of its stream ended comes back to a piece that
+    its device accessed before, or goes on where an earlier request stopped and nothing has been
+    since, or is fresh. Both are lags: over what accessed a piece, and over what happened at a
+    block. Of runs that began fresh, all further pieces are counted, and those accessed before.
+    """
+    touched = counts.state_origin * counts.diagram.states + counts.state
+    table = np.zeros((len(touched), rd.COLUMNS), dtype=np.int64)
+    pieces = _pieces(requests, piece)
+    with hold(_starts(requests, pieces), requests.get_backend()) as starts:
+        classes = arrays(starts.group_by("touched", "reuse_class").agg(n=starts.count()))
+        further = arrays(_further(pieces, starts))
+        again = starts.reuse_class.between(rd.AGAIN, rd.FRESH - 1)
+        runs = runs_of(requests, counts, starts.select("s", "run", again=again))
+    table[np.searchsorted(touched, classes["touched"]), classes["reuse_class"]] = classes["n"]
+    row = np.searchsorted(touched, further["touched"])
+    table[row, rd.PIECES], table[row, rd.MET] = further["n"], further["met"]
+    return table, runs
+
+
+def _starts(requests: ibis.Table, pieces: ibis.Table) -> ibis.Table:
+    """Requests that do not go on at once: stream, run that they begin, state, class of reuse."""
+    import ibis
+
+    firsts = pieces.filter(~pieces.goes_on, pieces.piece == pieces.first_piece)
+    both = _since_end(requests).join(firsts.select("g", "clock", "since_touched"), ["g", "clock"])
+    # Where the request that stopped here was the last to touch the piece, it is gone on from.
+    again = both.since_touched.notnull() & (
+        both.since_end.isnull() | (both.since_touched != both.since_end)
+    )
+    return both.select(
+        *("s", "run", "touched"),
+        reuse_class=ibis.cases(
+            (again, _age_class(both.since_touched) + rd.AGAIN),
+            (both.since_end.notnull(), _age_class(both.since_end)),
+            else_=ibis.literal(rd.FRESH, "int64"),
+        ),
+    )
+
+
+def _since_end(requests: ibis.Table) -> ibis.Table:
+    """Requests that do not go on at once, and how long ago one ended where they start, if last."""
+    import ibis
+
+    shared = ("s", "g", "clock", "run", "touched", "goes_on")
+    begins = requests.select(*shared, block=requests.lbn, what=ibis.literal(_BEGINS))
+    ends = requests.select(*shared, block=requests.end, what=ibis.literal(_ENDS))
+    events = begins.union(ends)
+    order = ibis.window(group_by=["g", "block"], order_by=["clock", "what"])
+    events = events.mutate(
+        before=events.what.lag().over(order), since=events.clock - events.clock.lag().over(order)
+    )
+    chosen = events.filter(events.what == _BEGINS, ~events.goes_on)
+    ended = (chosen.before == _ENDS).ifelse(chosen.since, ibis.null("int64"))
+    return chosen.select("s", "g", "clock", "run", "touched", since_end=ended)
+
+
+def _pieces(requests: ibis.Table, piece: int) -> ibis.Table:
+    """Pieces that each request touches, and how many requests ago that was done before, if ever."""
+    import ibis
+
+    first = requests.lbn // piece
+    # The last block of a request without length is the one before its start.
+    last = ibis.greatest((requests.end - 1) // piece, first)
+    pieces = requests.select(
+        *("s", "g", "clock", "run", "touched", "goes_on"),
+        first_piece=first,
+        aligned=requests.lbn % piece == 0,
+        piece=ibis.range(first, last + 1).unnest(),
+    )
+    order = ibis.window(group_by=["g", "piece"], order_by="clock")
+    return pieces.mutate(since_touched=pieces.clock - pieces.clock.lag().over(order))
+
+
+def _further(pieces: ibis.Table, starts: ibis.Table) -> ibis.Table:
+    """Pieces that runs from fresh places went on to, by state, and those touched before."""
+    entered = (pieces.piece != pieces.first_piece) | (pieces.goes_on & pieces.aligned)
+    fresh = starts.filter(starts.reuse_class == rd.FRESH).select("s", "run")
+    later = pieces.filter(entered).semi_join(fresh, ["s", "run"])
+    return later.group_by("touched").agg(n=later.count(), met=later.since_touched.count())
+
+
+def _age_class(age: Any) -> Any:
+    """Class of an age, as `fitting.storage.reuse_distance.age_class` has it; null for none."""
+    import ibis
+
+    one = ibis.literal(1, "int64")
+    # The logarithm may be off by a digit at powers of two.
+    near = (age.cast("float64").ln() / float(np.log(2))).floor().cast("int64")
+    octave = near - ((one << near) > age).cast("int64") + ((one << (near + 1)) <= age).cast("int64")
+    upper = (2 * age >= (ibis.literal(3, "int64") << octave)).cast("int64")
+    class_ = ibis.least(2 * octave + upper, rd.AGE_CLASSES - 1)
+    # The least of null and a number is the number.
+    return age.isnull().ifelse(ibis.null("int64"), class_)
