@@ -12,8 +12,7 @@ import tomllib
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
-from importlib import resources
-from importlib.resources import files
+from importlib.resources import as_file, files
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
@@ -26,12 +25,11 @@ from ppw.results.result import numbers_digest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from importlib.resources.abc import Traversable
 
     from measurements.traces.requests import Trace
 
 
-# The public data sets that ppw knows: one TOML file a set, each with its origin and licence.
+# Descriptions: one TOML file a set, each with its origin and licence.
 
 
 RUNS = "runs"
@@ -39,69 +37,32 @@ RUNS = "runs"
 
 @dataclass(frozen=True, kw_only=True)
 class DataFile:
-    """One file of a set.
+    """One file of a set."""
 
-    Attributes
-    ----------
-    path : str
-        Where it is in a folder of data sets, with forward slashes.
-    url : str or None
-        Where its origin has it; None for a file that was made of the origin's.
-    size : int or None
-        Bytes.
-    sha256 : str or None
-        Of the origin's bytes; None where they were not at hand, and so cannot be checked.
-    mapping : mapping of str to str
-        Canonical column of a runs table to the header it has here.
-    spaces : bool
-        Whether spaces part the columns of a runs table.
-    columns : mapping of str to str
-        What a table of runs does not say itself, such as its host and workload.
-    """
-
-    path: str
-    url: str | None
-    size: int | None
-    sha256: str | None
-    mapping: Mapping[str, str]
-    spaces: bool
-    columns: Mapping[str, str]
+    path: str  # place in a folder of data sets, with forward slashes
+    url: str | None  # place at its origin; None for a file that was made of the origin's
+    size: int | None  # bytes
+    sha256: str | None  # of the origin's bytes; None where they cannot be checked
+    mapping: Mapping[str, str]  # canonical column of a runs table to the header it has here
+    spaces: bool  # whether spaces part the columns of a runs table
+    columns: Mapping[str, str]  # what a table of runs does not say itself: its host, its workload
 
 
 @dataclass(frozen=True, kw_only=True)
 class Dataset:
-    """A public data set.
-
-    Attributes
-    ----------
-    name, title, what : str
-    kind : str
-        "runs", "block trace", "log" or "power levels".
-    origin, licence : str
-    terms : str or None
-        What the licence asks for, or whose it is.
-    made_from : str or None
-        What the files were made of, and how, where they are not the origin's own.
-    read_with : tuple of str
-        Commands that read it, in a folder of data sets.
-    quality : tuple of str
-        What is known to be wrong or peculiar.
-    drop : tuple of str
-        Columns of the table that is read that are not to be believed.
-    files : tuple of DataFile
-    """
+    """A public data set."""
 
     name: str
     title: str
     what: str
-    kind: str
+    kind: str  # "runs", "block trace", "log" or "power levels"
     origin: str
     licence: str
-    terms: str | None
-    made_from: str | None
-    read_with: tuple[str, ...]
-    quality: tuple[str, ...]
-    drop: tuple[str, ...]
+    terms: str | None  # what the licence asks for, or whose it is
+    made_from: str | None  # origin of files that ppw's authors made, and how
+    read_with: tuple[str, ...]  # commands that read it, in a folder of data sets
+    quality: tuple[str, ...]  # known errors and peculiarities
+    drop: tuple[str, ...]  # columns of the table that are not to be believed
     files: tuple[DataFile, ...]
 
     @property
@@ -117,37 +78,22 @@ class Dataset:
 
 
 @cache
-def datasets_by_name(folder: Traversable | None = None) -> dict[str, Dataset]:
-    """Sets by name, in the order of their names.
-
-    Parameters
-    ----------
-    folder : path, optional
-        With one TOML file a set; by default ppw's own.
-    """
-    entries = (folder or files("ppw.catalogue").joinpath("data", "sets")).iterdir()
-    texts = {
-        entry.name.removesuffix(".toml"): entry.read_text(encoding="utf-8")
-        for entry in entries
-        if entry.name.endswith(".toml")
-    }
-    return {name: _dataset(name, texts[name]) for name in sorted(texts)}
+def datasets_by_name() -> dict[str, Dataset]:
+    """Read the descriptions of all sets, in the order of their names."""
+    entries = files("ppw.catalogue").joinpath("data", "sets").iterdir()
+    texts = {entry.name: entry for entry in entries if entry.name.endswith(".toml")}
+    names = [name.removesuffix(".toml") for name in sorted(texts)]
+    return {n: _dataset(n, texts[f"{n}.toml"].read_text(encoding="utf-8")) for n in names}
 
 
-def find_dataset(name: str, sets: Mapping[str, Dataset] | None = None) -> Dataset:
-    """Find a set by its name.
-
-    Raises
-    ------
-    PpwError
-        If there is none of that name; the message suggests the nearest.
-    """
-    known = datasets_by_name() if sets is None else sets
-    if name not in known:
+def find_dataset(name: str) -> Dataset:
+    """Find a set by its name. Raises `PpwError` with the nearest names."""
+    sets = datasets_by_name()
+    if name not in sets:
         raise PpwError(
-            f"no data set {name!r}{nearest(name, list(known))}; there are {', '.join(known)}"
+            f"no data set {name!r}{nearest(name, list(sets))}; there are {', '.join(sets)}"
         )
-    return known[name]
+    return sets[name]
 
 
 def _dataset(name: str, text: str) -> Dataset:
@@ -203,21 +149,17 @@ def list_datasets(folder: str | os.PathLike[str] | None = None) -> pd.DataFrame:
     PpwError
         When a folder was named that is not there.
     """
-    return listing(datasets_by_name(), data_folder(folder))
-
-
-def listing(sets: Mapping[str, Dataset], folder: Path) -> pd.DataFrame:
-    """One row a set, as `list_datasets` has them."""
+    where = data_folder(folder)
+    keys = ("name", "title", "what", "kind", "origin", "licence", "terms")
     rows = [
         {
-            **{key: getattr(one, key) for key in ("name", "title", "what", "kind")},
-            **{key: getattr(one, key) for key in ("origin", "licence", "terms")},
+            **{key: getattr(one, key) for key in keys},
             "files": len(one.files),
             "size_bytes": one.size,
             "fetchable": one.can_be_fetched,
-            "here": described(states_of(one, folder)),
+            "here": describe_states(states_of(one, where)),
         }
-        for one in sets.values()
+        for one in datasets_by_name().values()
     ]
     return pd.DataFrame(rows).astype({"size_bytes": float})
 
@@ -318,9 +260,7 @@ def simulated_sweep() -> pd.DataFrame:
         ``cycles`` and ``cpi`` are of the program's measured region; `simulate` in
         ``measurements.workloads.simulated`` says what the other columns are.
     """
-    from measurements.table.reading import read_runs
-
-    with resources.as_file(resources.files("ppw.catalogue") / "data" / SIMULATED_SWEEP) as path:
+    with as_file(files("ppw.catalogue") / "data" / SIMULATED_SWEEP) as path:
         return read_runs(path)
 
 
@@ -355,9 +295,7 @@ def recorded_trace(name: str) -> Trace:
 
     known_choice("recorded trace", name, RECORDED_TRACES)
     # A trace is read anew for every pass: from a file that stays.
-    return read_trace(
-        Path(str(resources.files("ppw.catalogue"))) / "data" / "traces" / f"{name}.parquet"
-    )
+    return read_trace(Path(str(files("ppw.catalogue"))) / "data" / "traces" / f"{name}.parquet")
 
 
 DATA_DIR_VARIABLE = "PPW_DATA_DIR"
@@ -442,15 +380,15 @@ def states_of(dataset: Dataset, folder: Path) -> dict[State, int]:
     return counts
 
 
-def described(counts: dict[State, int]) -> str:
+def describe_states(counts: dict[State, int]) -> str:
     """Say in words what a folder has of a set."""
     total = sum(counts.values())
     if counts[State.MISSING] == total:
         return "not here"
     parts = [(State.WRONG, "wrong"), (State.MISSING, "missing"), (State.UNVERIFIED, "not checked")]
-    said = [f"{counts[state]} {word}" for state, word in parts if counts[state]]
+    texts = [f"{counts[state]} {word}" for state, word in parts if counts[state]]
     files = f"{total} file{'s' if total > 1 else ''}"
-    return f"of {files} {', '.join(said)}" if said else f"all of {files}, checksums right"
+    return f"of {files} {', '.join(texts)}" if texts else f"all of {files}, checksums right"
 
 
 def files_here(dataset: Dataset, folder: Path) -> list[Path]:
@@ -573,17 +511,19 @@ def _reason(error: Exception) -> str:
     from requests import exceptions
 
     if isinstance(error, exceptions.HTTPError) and error.response is not None:
-        said = f"{error.response.status_code} {error.response.reason}".strip()
-        return f"the server answers {said}: its makers may have moved it; look at the origin"
-    if isinstance(error, exceptions.ProxyError):
-        return "the proxy cannot be reached or refuses: see HTTPS_PROXY and NO_PROXY"
-    if isinstance(error, exceptions.SSLError):
-        return "its certificate is not trusted: see REQUESTS_CA_BUNDLE"
-    if isinstance(error, exceptions.Timeout):
-        return f"no answer in {TIMEOUT_S:g} s: try again later"
-    if isinstance(error, exceptions.ChunkedEncodingError):
-        return "the connection broke off: nothing was kept; try again"
-    return (
-        "no connection: get the files where there is one, into the same folders below one of "
-        "yours, and name that with --folder or in PPW_DATA_DIR"
-    )
+        answer = f"{error.response.status_code} {error.response.reason}".strip()
+        return f"the server answers {answer}: its makers may have moved it; look at the origin"
+    # The first that fits: a ProxyError and an SSLError are ConnectionErrors, too.
+    remedies: dict[type[Exception], str] = {
+        exceptions.ProxyError: (
+            "the proxy cannot be reached or refuses: see HTTPS_PROXY and NO_PROXY"
+        ),
+        exceptions.SSLError: "its certificate is not trusted: see REQUESTS_CA_BUNDLE",
+        exceptions.Timeout: f"no answer in {TIMEOUT_S:g} s: try again later",
+        exceptions.ChunkedEncodingError: ("the connection broke off: nothing was kept; try again"),
+        Exception: (
+            "no connection: get the files where there is one, into the same folders below one of "
+            "yours, and name that with --folder or in PPW_DATA_DIR"
+        ),
+    }
+    return next(text for kind, text in remedies.items() if isinstance(error, kind))

@@ -15,19 +15,16 @@ from functools import cache
 from importlib.resources import files
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, cast
 
 from ppw.errors import PpwError, UnknownHostError
 from ppw.results.result import read_document, reads_document, write_document
 from ppw.results.text import printable_lines, shown_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
 
     import pandas as pd
-
-
-# One machine of the catalogue: its figures, each with the source that states it.
 
 
 Value = bool | int | float | str | tuple[float, ...]
@@ -40,23 +37,16 @@ class FigureKind(NamedTuple):
     unit: str | None = None
 
 
+_HZ, _BYTES = FigureKind("a frequency", "Hz"), FigureKind("a whole number", "B")
 FIGURES = {
-    "cores": FigureKind("a whole number", "1"),
-    "threads": FigureKind("a whole number", "1"),
-    "base_hz": FigureKind("a frequency", "Hz"),
-    "turbo_hz": FigureKind("a frequency", "Hz"),
-    "min_hz": FigureKind("a frequency", "Hz"),
-    "step_hz": FigureKind("a frequency", "Hz"),
+    **dict.fromkeys(("cores", "threads"), FigureKind("a whole number", "1")),
+    **dict.fromkeys(("base_hz", "turbo_hz", "min_hz", "step_hz"), _HZ),
     "steps_hz": FigureKind("a list of frequencies", "Hz"),
-    "l1i_bytes": FigureKind("a whole number", "B"),
-    "l1d_bytes": FigureKind("a whole number", "B"),
-    "l2_bytes": FigureKind("a whole number", "B"),
-    "l3_bytes": FigureKind("a whole number", "B"),
+    **dict.fromkeys(("l1i_bytes", "l1d_bytes", "l2_bytes", "l3_bytes"), _BYTES),
     "memory_bandwidth_bytes_s": FigureKind("a number", "B/s"),
     "tdp_w": FigureKind("a number", "W"),
     "launch_price_usd": FigureKind("a number", "USD"),
-    "rapl": FigureKind("true or false"),
-    "dvfs": FigureKind("true or false"),
+    **dict.fromkeys(("rapl", "dvfs"), FigureKind("true or false")),
     "launched": FigureKind("a quarter such as '2010-Q1'"),
 }
 CACHES = ("l1i_bytes", "l1d_bytes", "l2_bytes", "l3_bytes")
@@ -71,48 +61,28 @@ _SHOWN = {
 
 
 @dataclass(frozen=True)
-class Figure:
-    """One figure of a host.
+class HostFigure:
+    """One figure of a host."""
 
-    Attributes
-    ----------
-    value : bool, int, float, str or tuple of float
-        The figure itself; a tuple only for ``steps_hz``.
-    source : str
-        Who says so: a key of :attr:`Host.sources`.
-    unit : str or None
-        ``"Hz"``, ``"B"``, ``"B/s"``, ``"W"``, ``"USD"`` or ``"1"``; none for words and yes/no.
-    note : str or None
-        What to know before using it.
-    scope : str or None
-        For a cache: one ``"core"``, a ``"cluster"`` of cores, or the whole ``"package"`` shares it.
-    """
-
-    value: Value
-    source: str
-    unit: str | None = None
-    note: str | None = None
-    scope: str | None = None
+    value: Value  # a tuple only for ``steps_hz``
+    source: str  # key of :attr:`Host.sources`: who says so
+    unit: str | None = None  # "Hz", "B", "B/s", "W", "USD" or "1"; None for words and yes/no
+    note: str | None = None  # what to know before using it
+    scope: str | None = None  # of a cache: a "core", a "cluster" or the "package" shares it
 
 
 T = TypeVar("T")
 
 
-class _Known(Generic[T]):
+class _FigureValue(Generic[T]):
     """Reads one figure's plain value from a host; None where the figure is not known."""
 
     def __set_name__(self, owner: type, name: str) -> None:
         self._key = name
 
-    @overload
-    def __get__(self, host: None, owner: type) -> _Known[T]: ...
-    @overload
-    def __get__(self, host: Host, owner: type) -> T | None: ...
-    def __get__(self, host: Host | None, owner: type) -> _Known[T] | T | None:
-        if host is None:
-            return self
-        figure = host.figures.get(self._key)
-        return None if figure is None else cast("T", figure.value)
+    def __get__(self, host: Host | None, owner: type) -> T | None:
+        figure = host.figures.get(self._key) if host else None
+        return cast("T", figure.value) if figure else None
 
 
 @dataclass(frozen=True)
@@ -125,7 +95,7 @@ class Host:
         For example ``"Xeon X5670"``, ``"Intel"``, ``"processor"``.
     family : str
         Microarchitecture family; a baseline holds within one family only.
-    figures : mapping of str to Figure
+    figures : mapping of str to HostFigure
         Every known figure with its source.
     sources : mapping of str to str
         Citation of each source, with its address.
@@ -155,26 +125,26 @@ class Host:
     maker: str
     kind: str
     family: str
-    figures: Mapping[str, Figure] = field(default_factory=dict)
+    figures: Mapping[str, HostFigure] = field(default_factory=dict)
     sources: Mapping[str, str] = field(default_factory=dict)
 
-    cores = _Known[int]()
-    threads = _Known[int]()
-    base_hz = _Known[float]()
-    turbo_hz = _Known[float]()
-    min_hz = _Known[float]()
-    step_hz = _Known[float]()
-    steps_hz = _Known[tuple[float, ...]]()
-    l1i_bytes = _Known[int]()
-    l1d_bytes = _Known[int]()
-    l2_bytes = _Known[int]()
-    l3_bytes = _Known[int]()
-    memory_bandwidth_bytes_s = _Known[float]()
-    tdp_w = _Known[float]()
-    launch_price_usd = _Known[float]()
-    rapl = _Known[bool]()
-    dvfs = _Known[bool]()
-    launched = _Known[str]()
+    cores = _FigureValue[int]()
+    threads = _FigureValue[int]()
+    base_hz = _FigureValue[float]()
+    turbo_hz = _FigureValue[float]()
+    min_hz = _FigureValue[float]()
+    step_hz = _FigureValue[float]()
+    steps_hz = _FigureValue[tuple[float, ...]]()
+    l1i_bytes = _FigureValue[int]()
+    l1d_bytes = _FigureValue[int]()
+    l2_bytes = _FigureValue[int]()
+    l3_bytes = _FigureValue[int]()
+    memory_bandwidth_bytes_s = _FigureValue[float]()
+    tdp_w = _FigureValue[float]()
+    launch_price_usd = _FigureValue[float]()
+    rapl = _FigureValue[bool]()
+    dvfs = _FigureValue[bool]()
+    launched = _FigureValue[str]()
 
     def summary(self) -> str:
         """Describe the host in text: each figure with its source, and what is not known."""
@@ -256,18 +226,18 @@ def host_steps(host: Host) -> tuple[float, ...]:
     return tuple(float(round(ratio * host.step_hz)) for ratio in range(low, high + 1))
 
 
-def _bare(figure: Figure) -> dict[str, Any]:
+def _bare(figure: HostFigure) -> dict[str, Any]:
     parts = {key: getattr(figure, key) for key in PARTS}
     return {key: part for key, part in parts.items() if part is not None}
 
 
-def _figure_line(key: str, figure: Figure) -> str:
+def _figure_line(key: str, figure: HostFigure) -> str:
     scope = f" a {figure.scope}" if figure.scope else ""
     note = f" ({figure.note})" if figure.note else ""
     return f"  {key:<25}{_readable(figure)}{scope} [{figure.source}]{note}"
 
 
-def _readable(figure: Figure) -> str:
+def _readable(figure: HostFigure) -> str:
     value = figure.value
     if isinstance(value, bool):
         return "yes" if value else "no"
@@ -317,18 +287,20 @@ class _Reader:
     file: str
 
     def host(self, table: Mapping[str, Any]) -> Host:
-        self._known(table, (*TEXTS, *FIGURES, "sources"), "")
+        self._refuse_unknown(table, (*TEXTS, *FIGURES, "sources"), "")
         texts = {key: self._text(table, key, "") for key in TEXTS}
         sources = self._sources(table)
         figures = {key: self._figure(key, table[key], sources) for key in FIGURES if key in table}
         host = Host(**texts, figures=figures, sources=sources)
-        self._consistent(host)
+        self._refuse_inconsistent(host)
         return host
 
     def _fail(self, key: str, wrong: str, remedy: str) -> PpwError:
         return PpwError(f"{self.file}: key {key!r}: {wrong}; {remedy}")
 
-    def _known(self, table: Mapping[str, Any], known: tuple[str, ...], prefix: str) -> None:
+    def _refuse_unknown(
+        self, table: Mapping[str, Any], known: tuple[str, ...], prefix: str
+    ) -> None:
         for key in table:
             if key not in known:
                 near = difflib.get_close_matches(key, known, n=1)
@@ -348,15 +320,15 @@ class _Reader:
             raise self._fail("sources", "not a table", "write [sources] with one citation a line")
         return {key: self._text(sources, key, "sources.") for key in sources}
 
-    def _figure(self, key: str, entry: Any, sources: Mapping[str, str]) -> Figure:
+    def _figure(self, key: str, entry: Any, sources: Mapping[str, str]) -> HostFigure:
         if not isinstance(entry, dict):
             remedy = f'write {key} = {{ value = ..., source = "..." }}'
             raise self._fail(key, "a figure without source", remedy)
-        self._known(entry, PARTS, f"{key}.")
+        self._refuse_unknown(entry, PARTS, f"{key}.")
         source = self._source(key, entry, sources)
         note = self._text(entry, "note", f"{key}.") if "note" in entry else None
         value = self._value(key, entry.get("value"))
-        return Figure(value, source, FIGURES[key].unit, note, self._scope(key, entry))
+        return HostFigure(value, source, FIGURES[key].unit, note, self._scope(key, entry))
 
     def _source(self, key: str, entry: Mapping[str, Any], sources: Mapping[str, str]) -> str:
         source = entry.get("source")
@@ -384,11 +356,11 @@ class _Reader:
             raise self._fail(key, "no value", "add one, or leave out what is not known")
         if not _fits(wanted, value):
             raise self._fail(key, f"{value!r} is not {wanted}", f"give {wanted}")
-        for number in _numbers(value):
-            self._possible(key, number)
+        for number in filter(_is_number, value if isinstance(value, list) else [value]):
+            self._refuse_impossible(key, number)
         return tuple(map(float, value)) if isinstance(value, list) else value
 
-    def _possible(self, key: str, number: float) -> None:
+    def _refuse_impossible(self, key: str, number: float) -> None:
         if not abs(number) < _LIMIT:
             raise self._fail(key, "not a finite figure", "leave out what is not known")
         if number <= 0:
@@ -398,7 +370,7 @@ class _Reader:
             remedy = f"frequencies are in Hz; {number} GHz is {number}e9"
             raise self._fail(key, f"{number} Hz is below 1 MHz", remedy)
 
-    def _consistent(self, host: Host) -> None:
+    def _refuse_inconsistent(self, host: Host) -> None:
         for low, high in (("cores", "threads"), ("min_hz", "base_hz"), ("base_hz", "turbo_hz")):
             small, large = getattr(host, low), getattr(host, high)
             if small is not None and large is not None and small > large:
@@ -425,10 +397,6 @@ def _fits(wanted: str, value: Any) -> bool:
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _numbers(value: Any) -> Iterable[float]:
-    return filter(_is_number, value if isinstance(value, list) else [value])
 
 
 HOSTS_DIR_VARIABLE = "PPW_HOSTS_DIR"

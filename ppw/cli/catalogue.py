@@ -2,80 +2,93 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from ppw.cli.options import output_options, output_options_of
-from ppw.cli.output import emit, say, write
-from ppw.cli.types import complete_dataset, complete_host
-from ppw.results.text import shown, text_table
+import ppw
+from ppw.cli import options as opt
+from ppw.cli import output as out
+from ppw.cli import types
+from ppw.results import result
+from ppw.results.text import shown, summary_text, text_table
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Callable
 
     import pandas as pd
 
     from ppw.catalogue.datasets import DataFile, Dataset
-    from ppw.catalogue.hosts import Host
+
+_FORMATS = ("text", "json", "csv")
 
 
-@click.command(
-    name="hosts",
-    short_help="The catalogue of machines, every figure with its source.",
-    epilog="Example: ppw hosts 'Xeon X5670'",
+@dataclass(frozen=True)
+class Listing:
+    """Part of the catalogue: its text, document and table, each made when it is asked for."""
+
+    summary: Callable[[], str]
+    to_json: Callable[[], str]
+    to_frame: Callable[[], pd.DataFrame]
+    caveats: tuple[str, ...] = ()
+
+
+# Heading and unit by figure of a host.
+_HOST_COLUMNS = {
+    "name": ("name", ""),
+    "family": ("family", ""),
+    "cores": ("cores", ""),
+    "threads": ("threads", ""),
+    "base_hz": ("base", "Hz"),
+    "turbo_hz": ("turbo", "Hz"),
+    "tdp_w": ("tdp", "W"),
+    "rapl": ("rapl", ""),
+    "dvfs": ("dvfs", ""),
+}
+
+
+@opt.question(
+    "hosts",
+    "The catalogue of machines, every figure with its source.",
+    "ppw hosts 'Xeon X5670'",
+    formats=_FORMATS,
 )
-@click.argument("name", required=False, shell_complete=complete_host)
-@click.option(
-    "--catalogue",
-    multiple=True,
-    metavar="FOLDER",
-    help="Folder of TOML files of your own; also from PPW_HOSTS_DIR.",
+@opt.all_of(
+    click.argument("name", required=False, shell_complete=types.complete_host),
+    opt.options("""
+    --catalogue FOLDER several times: Folder of TOML files of your own; also from PPW_HOSTS_DIR.
+    """),
 )
-@output_options_of("text", "json", "csv")
-def hosts_command(name: str | None, catalogue: tuple[str, ...], format_: str, output: str) -> None:
+def hosts_command(name: str | None, catalogue: tuple[str, ...]) -> Listing:
     """List the machines of the catalogue, or show NAME with the source of each figure."""
-    from measurements.table.writing import csv_text
-    from ppw.catalogue.hosts import find_host, load_hosts
-
     if name is not None:
-        host = find_host(name, *catalogue)
-        printed = {
-            "text": lambda: host.summary() + "\n",
-            "json": lambda: host.to_json() + "\n",
-            "csv": lambda: csv_text(host.to_frame()),
-        }
-        write(printed[format_](), output)
-        return
-    write(_list_hosts(list(load_hosts(*catalogue).values()), format_), output)
+        host = ppw.find_host(name, *catalogue)
+        return Listing(host.summary, host.to_json, host.to_frame)
+    hosts = ppw.load_hosts(*catalogue).values()
+    rows = [{figure: getattr(host, figure) for figure in _HOST_COLUMNS} for host in hosts]
+    return Listing(
+        partial(_hosts_text, rows),
+        lambda: result.write_document("hosts", None, {"hosts": rows}),
+        lambda: _frame(rows, list(_HOST_COLUMNS)),
+    )
 
 
-def _list_hosts(hosts: list[Host], format_: str) -> str:
-    from ppw.results.text import text_table
+def _frame(rows: list[dict[str, Any]], columns: list[str]) -> pd.DataFrame:
+    import pandas as pd
 
-    header = ["name", "family", "cores", "threads", "base_hz", "turbo_hz", "tdp_w", "rapl", "dvfs"]
-    values = [[getattr(h, c) for c in header] for h in hosts]
-    if format_ == "json":
-        rows = [dict(zip(header, row, strict=True)) for row in values]
-        from ppw.results.result import write_document
-
-        return write_document("hosts", None, {"hosts": rows}) + "\n"
-    if format_ == "csv":
-        import pandas as pd
-
-        from measurements.table.writing import csv_text
-
-        return csv_text(pd.DataFrame(values, columns=header))
-    units = {"base_hz": "Hz", "turbo_hz": "Hz", "tdp_w": "W"}
-    cells = [
-        [_cell(v, units.get(c, "")) for c, v in zip(header, row, strict=True)] for row in values
-    ]
-    titles = [c.removesuffix("_hz").removesuffix("_w") for c in header]
-    return f"{text_table(titles, cells)}\n{len(hosts)} hosts; – is a figure without a sure source\n"
+    return pd.DataFrame(rows, columns=columns)
 
 
-def _cell(value: object, unit: str) -> str:
+def _hosts_text(rows: list[dict[str, Any]]) -> str:
+    texts = [[_figure_text(row[c], unit) for c, (_, unit) in _HOST_COLUMNS.items()] for row in rows]
+    table = text_table([title for title, _ in _HOST_COLUMNS.values()], texts)
+    return f"{table}\n{len(rows)} hosts; – is a figure without a sure source"
 
+
+def _figure_text(value: object, unit: str) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     return shown(float(value), unit) if isinstance(value, (int, float)) else str(value or "–")
@@ -84,63 +97,61 @@ def _cell(value: object, unit: str) -> str:
 # `ppw datasets`.
 
 
-@click.command(
-    name="datasets",
-    short_help="Public data sets: what there is, its licence, and how to get and read it.",
-    epilog="Example: ppw datasets c3o --fetch; ppw datasets --folder data",
+@opt.question(
+    "datasets",
+    "Public data sets: what there is, its licence, and how to get and read it.",
+    "ppw datasets c3o --fetch; ppw datasets --folder data",
+    formats=_FORMATS,
 )
-@click.argument("name", required=False, shell_complete=complete_dataset)
-@click.option("--fetch", is_flag=True, help="Get the files of NAME from their origin.")
-@click.option(
-    "--folder",
-    metavar="FOLDER",
-    help="Folder of data sets: checked, and fetched to. Default: PPW_DATA_DIR, or a cache of the "
-    "user's.",
+@opt.all_of(
+    click.argument("name", required=False, shell_complete=types.complete_dataset),
+    opt.options("""
+    --fetch: Get the files of NAME from their origin.
+    --folder FOLDER: Folder of data sets: checked, and fetched to. Default: PPW_DATA_DIR, or a cache
+        of the user's.
+    """),
 )
-@output_options_of("text", "json", "csv")
-def datasets_command(
-    name: str | None, fetch: bool, folder: str | None, format_: str, output: str
-) -> None:
+def datasets_command(name: str | None, fetch: bool, folder: str | None) -> Listing:
     """List the public data sets, or show NAME with its licence, files and the commands to read it.
 
     None comes with ppw: --fetch gets NAME from its makers, whose licence is shown first, and keeps
     what has the checksum of what they published.
     """
-    from ppw.catalogue.datasets import data_folder, datasets_by_name, find_dataset, listing
+    from ppw.catalogue.datasets import data_folder, find_dataset
 
-    sets = datasets_by_name()
-    if name is None:
-        if fetch:
-            raise click.UsageError("which data set? Name one: ppw datasets NAME --fetch")
-        write(_list_datasets(listing(sets, data_folder(folder)), format_), output)
-        return
-    dataset = find_dataset(name, sets)
-    where = _fetched(dataset, folder) if fetch else data_folder(folder)
-    write(_one(dataset, where, format_), output)
+    if name is not None:
+        dataset = find_dataset(name)
+        return _list_files(dataset, _fetch(dataset, folder) if fetch else data_folder(folder))
+    if fetch:
+        raise click.UsageError("which data set? Name one: ppw datasets NAME --fetch")
+    table = ppw.list_datasets(folder)
+    return Listing(
+        partial(_datasets_text, table), partial(_document, "datasets", table), lambda: table
+    )
 
 
-def _fetched(dataset: Dataset, folder: str | None) -> Path:
-    from pathlib import Path
+def _document(kind: str, table: pd.DataFrame, **facts: str | None) -> str:
+    return result.write_document(kind, None, {**facts, "rows": result.records(table)})
 
+
+def _fetch(dataset: Dataset, folder: str | None) -> Path:
+    """Get the files of a data set, and tell what comes from where."""
     from ppw.catalogue.datasets import data_folder, fetch_dataset, licence_text
 
     # A folder that was named for it may be new.
     where = Path(folder) if folder else data_folder()
-    say(f"{dataset.name} is of {dataset.origin}, under {licence_text(dataset)}")
+    out.say(f"{dataset.name} is of {dataset.origin}, under {licence_text(dataset)}")
 
-    def each(file: DataFile) -> None:
-        say(f"fetching {file.url}")
+    def tell(file: DataFile) -> None:
+        out.say(f"fetching {file.url}")
         if file.sha256 is None:
-            say("caveat: its checksum is not known, so what comes is not checked")
+            out.say("caveat: its checksum is not known, so what comes is not checked")
 
-    fetch_dataset(dataset, where, each=each)
+    fetch_dataset(dataset, where, each=tell)
     return where
 
 
-def _list_datasets(table: pd.DataFrame, format_: str) -> str:
-    if format_ != "text":
-        return _data("datasets", table, {}, format_)
-
+def _datasets_text(table: pd.DataFrame) -> str:
     rows = [
         [row["name"], row["kind"], shown(row["size_bytes"], "B"), row["licence"], row["here"]]
         for row in table.to_dict(orient="records")
@@ -148,37 +159,16 @@ def _list_datasets(table: pd.DataFrame, format_: str) -> str:
     return (
         f"{text_table(['name', 'kind', 'size', 'licence', 'in the folder'], rows)}\n"
         f"{len(rows)} sets, none of which comes with ppw; ppw datasets NAME says more, "
-        "--fetch gets it\n"
+        "--fetch gets it"
     )
 
 
-def _one(dataset: Dataset, folder: Path, format_: str) -> str:
-    import pandas as pd
+def _list_files(dataset: Dataset, folder: Path) -> Listing:
+    """List the files of a data set, with what a folder has of them."""
+    from ppw.catalogue.datasets import licence_text, state_of
 
-    from ppw.catalogue.datasets import state_of
-
-    states = [state_of(file, folder) for file in dataset.files]
-    if format_ != "text":
-        columns = ("path", "url", "size", "sha256")
-        rows = [{c: getattr(file, c) for c in columns} for file in dataset.files]
-        table = pd.DataFrame(rows).assign(state=[str(state) for state in states])
-        return _data("dataset", table, _facts(dataset), format_)
-    from ppw.results.text import summary_text
-
-    cells = [
-        [file.path, "–" if file.size is None else f"{file.size:,}", state]
-        for file, state in zip(dataset.files, states, strict=True)
-    ]
-    facts = [f"{key.replace('_', ' ')}: {said}" for key, said in _facts(dataset).items() if said]
-    read = [f"  {one}" for one in dataset.read_with]
-    files = text_table([f"in {folder}", "bytes", "state"], cells)
-    return summary_text([*facts, "read it there with", *read, files], dataset.quality) + "\n"
-
-
-def _facts(dataset: Dataset) -> dict[str, str | None]:
-    from ppw.catalogue.datasets import licence_text
-
-    return {
+    states = [str(state_of(file, folder)) for file in dataset.files]
+    facts = {
         **{key: getattr(dataset, key) for key in ("name", "title", "what")},
         "holds": dataset.kind,
         "origin": dataset.origin,
@@ -186,59 +176,50 @@ def _facts(dataset: Dataset) -> dict[str, str | None]:
         "made_from": dataset.made_from,
     }
 
+    def text() -> str:
+        sizes = ["–" if file.size is None else f"{file.size:,}" for file in dataset.files]
+        rows = [*zip([file.path for file in dataset.files], sizes, states, strict=True)]
+        lines = [f"{key.replace('_', ' ')}: {fact}" for key, fact in facts.items() if fact]
+        lines += ["read it there with", *(f"  {command}" for command in dataset.read_with)]
+        files = text_table([f"in {folder}", "bytes", "state"], rows)
+        return summary_text([*lines, files], dataset.quality)
 
-def _data(kind: str, table: pd.DataFrame, facts: dict[str, str | None], format_: str) -> str:
-    from measurements.table.writing import csv_text
-
-    if format_ == "csv":
-        return csv_text(table)
-    from ppw.results.result import records, write_document
-
-    return write_document(kind, None, {**facts, "rows": records(table)}) + "\n"
+    columns = ["path", "url", "size", "sha256"]
+    table = _frame([{c: getattr(file, c) for c in columns} for file in dataset.files], columns)
+    table = table.assign(state=states)
+    return Listing(text, lambda: _document("dataset", table, **facts), lambda: table)
 
 
-@click.command(
-    name="demo",
-    short_help="The published Atom and Westmere study again, and projections that are checked.",
-    epilog="Example: ppw demo --report atom-or-westmere.html; ppw demo --runs runs.csv",
+@opt.command(
+    "demo",
+    "The published Atom and Westmere study again, and projections that are checked.",
+    "ppw demo --report atom-or-westmere.html; ppw demo --runs runs.csv",
 )
-@output_options
-@click.option(
-    "--report",
-    default="ppw-demo.html",
-    show_default=True,
-    metavar="FILE",
-    help="Where the report page goes; - for none.",
+@opt.all_of(
+    opt.output_options,
+    opt.options("""
+    --report FILE (ppw-demo.html): File of the report page; - for none.
+    --runs FILE: Write the runs of the simulated cores there, a table to try the other commands on,
+        and do nothing else.
+    """),
 )
-@click.option(
-    "--runs",
-    metavar="FILE",
-    help="Write the runs of the simulated cores there, a table to try the other commands on, and "
-    "do nothing else.",
-)
-def demo_command(format_: str, output: str, report: str, runs: str | None) -> None:
+def demo_command(report: str, runs: str | None, **written: Any) -> None:
     """Reproduce the published figures of Issa & Figueira 2012, and check projections.
 
-    Two simulated cores are projected from runs at two clocks to higher ones, and held against what
-    was simulated there.
+    Two simulated cores are projected from runs at two frequencies to higher ones, and compared with
+    what was simulated there.
     """
     if runs is not None:
-        _write_runs(runs)
+        from ppw.catalogue.datasets import simulated_sweep
+        from ppw.runs.caveats import SIMULATED
+
+        ppw.write_runs(simulated_sweep(), runs)
+        out.say_caveats([SIMULATED])
         return
+    from ppw.cli.demo import demo
 
-    from ppw.cli.demo import demo, demo_page
-
-    result = demo()
-    emit(result, format_, output, demo_page)
+    study = demo()
+    out.emit(study, **written)
     if report != "-":
-        write(demo_page(result).render(), report)
-        say(f"report written to {report}")
-
-
-def _write_runs(target: str) -> None:
-    from measurements import write_runs
-    from ppw.catalogue.datasets import simulated_sweep
-    from ppw.runs.caveats import SIMULATED
-
-    write_runs(simulated_sweep(), target)
-    say(f"caveat: {SIMULATED}")
+        out.write(study.to_html(), report)
+        out.say(f"report written to {report}")

@@ -7,22 +7,22 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from fitting import AmdahlRegression, LogPathLength, OutOfRangeError, ReciprocalRegression
+import numpy as np
+import pandas as pd
+
+import fitting
+import ppw
 from ppw.catalogue.datasets import simulated_sweep
 from ppw.decision.objectives import break_even_price_ratio, per_watt_ratio
-from ppw.errors import CaveatWarning
-from ppw.projection.points import project
-from ppw.projection.runs import project_runs
-from ppw.results.result import numbers_digest, records, write_document
+from ppw.results import page as pages
+from ppw.results import result as results
+from ppw.results.axes import CURVE, MEASURED, PROJECTED
 from ppw.results.text import shown, text_table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import pandas as pd
     from matplotlib.axes import Axes
-
-    from ppw.results.page import Figure, Page, Table
 
 
 # The second part of `ppw demo`: projections held against what a simulator measured above them.
@@ -52,17 +52,17 @@ _CONSTANT = 0.01
 
 @dataclass(frozen=True)
 class SimulatedDemo:
-    """Projections of the simulated programs, held against their runs at the clocks not learnt.
+    """Projections of the simulated programs, and their runs at frequencies not learnt.
 
     Attributes
     ----------
     table : pandas.DataFrame
-        One row a program, core and tested clock: ``workload``, ``host``, ``freq_hz``, ``metric``
-        ("cpi" or "time"), ``projected``, ``lower``, ``upper``, ``simulated``, ``error_pct``.
+        One row a program, core and tested frequency: ``workload``, ``host``, ``freq_hz``,
+        ``metric`` ("cpi" or "time"), ``projected``, ``lower``, ``upper``, ``simulated``, ``error_pct``.
     learnt : pandas.DataFrame
         The runs that the projections know.
     flagged : tuple of (str, str)
-        Program and host of those whose three lower clocks do not lie on one curve, which the
+        Program and host of those whose three lower frequencies do not lie on one curve, which the
         projection says itself.
     """
 
@@ -86,7 +86,7 @@ class SimulatedDemo:
         error, of_waiting = (t["error_pct"].abs() for t in (self.table, self.waiting()))
         pairs, waiting = (len(t[_KEYS].drop_duplicates()) for t in (self.table, self.waiting()))
         ratio = self.speed_ratios("projected")
-        known, asked, three = (_clocks(f) for f in (LEARNT_HZ, TESTED_HZ, THREE_HZ))
+        known, asked, three = (_list_frequencies(f) for f in (LEARNT_HZ, TESTED_HZ, THREE_HZ))
         said = [f"{program} on {_CORES[host]}" for program, host in self.flagged]
         return [
             "On a wimpy (in-order) and a brawny (out-of-order) core, both simulated, the CPI and "
@@ -128,29 +128,25 @@ class SimulatedDemo:
             "source": SOURCE,
             "verdict": self.verdict(),
             "learnt_at_hz": LEARNT_HZ,
-            "projections": records(self.table),
+            "projections": results.records(self.table),
             "flagged_from_hz": THREE_HZ,
             "flagged": [dict(zip(_KEYS, pair, strict=True)) for pair in self.flagged],
         }
 
-    def page_table(self) -> Table:
+    def page_table(self) -> pages.Table:
         """Table of a report page."""
-        from ppw.results.page import Table
-
         header, rows = self.header_and_rows()
         note = (
             "Error: the projected CPI over the simulated one. The interval is of the projection, "
             "which knows the first two columns of CPI alone."
         )
-        return Table("Simulated programs, projected and checked", header, rows, 2, note)
+        return pages.Table("Simulated programs, projected and checked", header, rows, 2, note)
 
-    def page_figures(self) -> list[Figure]:
+    def page_figures(self) -> list[pages.Figure]:
         """Speed against clock, a figure a core."""
-        from ppw.results.page import Figure, draw
-
         return [
-            Figure(
-                draw(partial(self.plot, host=host)),
+            pages.Figure(
+                pages.draw(partial(self.plot, host=host)),
                 f"The {_CORES[host]} core, simulated: speed over that at "
                 f"{shown(LEARNT_HZ[0], 'Hz')}. The curves know the filled points alone; the open "
                 "ones check them. Programs that do not wait for memory lie on one line.",
@@ -159,13 +155,11 @@ class SimulatedDemo:
         ]
 
     def plot(self, ax: Axes, host: str) -> Axes:
-        """Draw speed over that at the lowest learnt clock, projected and simulated."""
-        import numpy as np
-
+        """Draw speed over that at the lowest learnt frequency, projected and simulated."""
         runs = _programs(simulated_sweep())
         runs = runs[runs["host"] == host]
-        clocks = np.linspace(min(runs["freq_hz"]), max(runs["freq_hz"]), 9)
-        curves = _projected(self.learnt[self.learnt["host"] == host], clocks.tolist(), ["time"])
+        steps = np.linspace(min(runs["freq_hz"]), max(runs["freq_hz"]), 9)
+        curves = _project(self.learnt[self.learnt["host"] == host], steps.tolist(), ["time"])
         for program, own in runs.groupby("workload", sort=False):
             known = own["freq_hz"].isin(LEARNT_HZ)
             first = own.loc[own["freq_hz"] == LEARNT_HZ[0], "time_s"].item()
@@ -190,26 +184,28 @@ def simulated_demo() -> SimulatedDemo:
     runs = simulated_sweep()
     programs = _programs(runs)
     learnt = _at(programs, LEARNT_HZ)
-    table = _projected(learnt, TESTED_HZ, ["cpi", "time"])
-    return SimulatedDemo(_checked(table, programs), learnt, _bent(_at(runs, THREE_HZ)))
+    table = _project(learnt, TESTED_HZ, ["cpi", "time"])
+    return SimulatedDemo(_compare(table, programs), learnt, _flag_bends(_at(runs, THREE_HZ)))
 
 
 def _programs(runs: pd.DataFrame) -> pd.DataFrame:
     return runs[runs["workload"] != CONTROL]
 
 
-def _at(runs: pd.DataFrame, clocks: Sequence[float]) -> pd.DataFrame:
-    return runs[runs["freq_hz"].isin(clocks)]
+def _at(runs: pd.DataFrame, frequencies: Sequence[float]) -> pd.DataFrame:
+    return runs[runs["freq_hz"].isin(frequencies)]
 
 
-def _projected(runs: pd.DataFrame, clocks: Sequence[float], metrics: Sequence[str]) -> pd.DataFrame:
+def _project(
+    runs: pd.DataFrame, frequencies: Sequence[float], metrics: Sequence[str]
+) -> pd.DataFrame:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", CaveatWarning)
-        return project_runs(runs, freq=clocks, by=_KEYS, metric=metrics).table
+        warnings.simplefilter("ignore", ppw.CaveatWarning)
+        return ppw.project_runs(runs, freq=frequencies, by=_KEYS, metric=metrics).table
 
 
-def _checked(table: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
-    """Join what was simulated at the clocks asked for, and the error of what was projected."""
+def _compare(table: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
+    """Join what was simulated at the frequencies asked for, and the error of what was projected."""
     measured = runs.rename(columns={"time_s": "time"}).melt(
         [*_KEYS, "freq_hz"], ["cpi", "time"], "metric", "simulated"
     )
@@ -218,16 +214,16 @@ def _checked(table: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
     return joined.assign(error_pct=100 * (joined["projected"] / joined["simulated"] - 1))
 
 
-def _bent(runs: pd.DataFrame) -> tuple[tuple[str, str], ...]:
-    table = _projected(runs, TESTED_HZ[-1:], ["time"])
+def _flag_bends(runs: pd.DataFrame) -> tuple[tuple[str, str], ...]:
+    table = _project(runs, TESTED_HZ[-1:], ["time"])
     if "caveats" not in table:
         return ()
     named = table["caveats"].astype(str).str.contains("|".join(_BENDS))
     return tuple(table.loc[named, _KEYS].itertuples(index=False, name=None))
 
 
-def _clocks(clocks: Sequence[float]) -> str:
-    *most, last = (f"{hertz / 1e9:.1f}" for hertz in clocks)
+def _list_frequencies(frequencies: Sequence[float]) -> str:
+    *most, last = (f"{hertz / 1e9:.1f}" for hertz in frequencies)
     return f"{', '.join(most)} and {last} GHz"
 
 
@@ -243,7 +239,7 @@ CITATION = (
 
 
 class CpiCurve(NamedTuple):
-    """Memcached on one machine: 1/CPI = c − k/f, with the cores and clocks it was measured at.
+    """Memcached on one machine: 1/CPI = c − k/f, with the cores and frequencies it was measured at.
 
     The paper prints k for an x that is read as 1/f with f in MHz, which it does not say.
     """
@@ -304,8 +300,6 @@ class Demo:
 
     def to_frame(self) -> pd.DataFrame:
         """One row a figure."""
-        import pandas as pd
-
         return pd.DataFrame([vars(line) for line in self.lines])
 
     def to_json(self) -> str:
@@ -313,21 +307,25 @@ class Demo:
         body = {
             "source": CITATION,
             "verdict": self.verdict(),
-            "figures": records(self.to_frame().drop(columns="decimals")),
+            "figures": results.records(self.to_frame().drop(columns="decimals")),
             "refusals": self.refusals,
             "caveats": self.caveats,
             "simulated": {**self.simulated.to_dict(), "caveats": CAVEATS},
         }
-        return write_document("demo", numbers_digest(ATOM, WESTMERE), body)
+        return results.write_document("demo", results.numbers_digest(ATOM, WESTMERE), body)
 
     def summary(self) -> str:
         """Show all figures with their labels, what is refused and the caveats; then the check."""
-        rows = [[x.subject, x.quantity, _printed(x), x.label] for x in self.lines]
+        rows = [[x.subject, x.quantity, _value_text(x), x.label] for x in self.lines]
         table = text_table(["of", "quantity", "value", "label"], rows)
         said = [f"refused: {r}" for r in self.refusals] + [f"caveat: {c}" for c in self.caveats]
         study = [f"Figures of {CITATION}", "", *self.verdict(), "", table, *said]
         checked = [self.simulated.summary(), *(f"caveat: {c}" for c in CAVEATS)]
         return "\n".join([*study, "", *checked])
+
+    def to_html(self) -> str:
+        """Report page."""
+        return demo_page(self).render()
 
     def verdict(self) -> list[str]:
         """Say in sentences what the figures come to."""
@@ -350,7 +348,7 @@ class Demo:
 def demo() -> Demo:
     """Compute the demo."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", CaveatWarning)
+        warnings.simplefilter("ignore", ppw.CaveatWarning)
         lines = [*_curve_lines(ATOM), *_curve_lines(WESTMERE)]
         lines += [*_bounded_lines(ATOM), *_comparison_lines(), *_path_length_lines()]
     return Demo(tuple(lines), tuple(_refusals()), _CAVEATS, simulated_demo())
@@ -371,14 +369,14 @@ _CAVEATS = (
 )
 
 
-def curve_of(machine: CpiCurve) -> ReciprocalRegression:
+def curve_of(machine: CpiCurve) -> fitting.ReciprocalRegression:
     """Published CPI curve of a machine."""
-    return ReciprocalRegression.from_coefficients(c=machine.c, k_hz=machine.k_hz)
+    return fitting.ReciprocalRegression.from_coefficients(c=machine.c, k_hz=machine.k_hz)
 
 
-def path_length() -> LogPathLength:
+def path_length() -> fitting.LogPathLength:
     """Published path length of Wordcount."""
-    return LogPathLength.from_coefficients(
+    return fitting.LogPathLength.from_coefficients(
         a=WORDCOUNT_A, b=WORDCOUNT_B, cores=WORDCOUNT_CORES, workload="wordcount"
     )
 
@@ -408,19 +406,14 @@ def _curve_lines(machine: CpiCurve) -> list[Line]:
 
 def _bounded_lines(machine: CpiCurve) -> list[Line]:
     """Physical form through the curve at the machine's own frequencies."""
-    answer = project(measured_points(machine), freq=_TOP_HZ, interval="t")
+    answer = ppw.project(measured_points(machine), freq=_TOP_HZ, interval="t")
     quantity = f"CPI at {_TOP_HZ / 1e9:.2f} GHz, bounded form"
     return [Line(machine.machine, quantity, float(answer.cpi), "1", DERIVED, 3)]
 
 
 def _comparison_lines() -> list[Line]:
-    rates = [
-        m.cores * f / cpi_at(m, f)
-        for m, f in (
-            (WESTMERE, WESTMERE.measured_hz[-1]),
-            (ATOM, ATOM.measured_hz[-1]),
-        )
-    ]
+    highest = {machine: machine.measured_hz[-1] for machine in (WESTMERE, ATOM)}
+    rates = [machine.cores * f / cpi_at(machine, f) for machine, f in highest.items()]
     measured, power = THROUGHPUT_RATIO, POWER_RATIO
     return [
         Line(_BOTH, "throughput ratio measured", measured, "1", PUBLISHED),
@@ -439,17 +432,14 @@ def _path_length_lines() -> list[Line]:
         Line(name, "a of a·ln(n) + b", WORDCOUNT_A, "1", PUBLISHED, 0),
         Line(name, "b of a·ln(n) + b", WORDCOUNT_B, "1", PUBLISHED, 0),
         *(
-            Line(
-                name,
-                f"path length at {n} core{'s' if n > 1 else ''} to 1 core",
-                curve.at(n) / one,
-                "1",
-                DERIVED,
-                3,
-            )
+            Line(name, _relative(n), curve.at(n) / one, "1", DERIVED, 3)
             for n in range(low, high + 1)
         ),
     ]
+
+
+def _relative(cores: int) -> str:
+    return f"path length at {cores} core{'s' if cores > 1 else ''} to 1 core"
 
 
 def _refusals() -> list[str]:
@@ -457,53 +447,39 @@ def _refusals() -> list[str]:
     for cores in _REFUSED_CORES:
         try:
             path_length().at(cores)
-        except OutOfRangeError as refused:
+        except fitting.OutOfRangeError as refused:
             said.append(f"{cores} cores: {refused}")
     return said
 
 
-def demo_page(result: Demo) -> Page:
+def demo_page(result: Demo) -> pages.Page:
     """Report of the demo."""
-    from ppw.results.page import Figure, Page, Table, draw
-
-    rows = [[x.subject, x.quantity, x.label, _printed(x)] for x in result.lines]
-    return Page(
+    rows = [[x.subject, x.quantity, x.label, _value_text(x)] for x in result.lines]
+    header = ["of", "quantity", "label", "value"]
+    curves = (
+        "Published CPI curves (solid) up to 3 GHz, their bounds 1/c (dotted), and the bounded form "
+        "for the Atom (dashed)."
+    )
+    lengths = "Wordcount's path length relative to one core. From 10 cores on there is no answer."
+    figures = [(_plot_curves, curves), (_plot_path_length, lengths)]
+    return pages.Page(
         title="Memcached and Wordcount on Atom and Westmere, the published study again",
         subtitle=f"{CITATION}; and six programs on simulated cores, by {SOURCE}",
         verdict=[*result.verdict(), *result.simulated.verdict()],
         figures=[
-            Figure(
-                draw(_plot_curves),
-                "Published CPI curves (solid) up to 3 GHz, their bounds "
-                "1/c (dotted), and the bounded form for the Atom (dashed).",
-            ),
-            Figure(
-                draw(_plot_path_length),
-                "Wordcount's path length relative to one core. From "
-                "10 cores on there is no answer.",
-            ),
+            *(pages.Figure(pages.draw(plot), caption) for plot, caption in figures),
             *result.simulated.page_figures(),
         ],
         tables=[
-            Table(
-                "Every figure, published or derived", ["of", "quantity", "label", "value"], rows, 3
-            ),
+            pages.Table("Every figure, published or derived", header, rows, 3),
             result.simulated.page_table(),
         ],
-        caveats=[
-            *(f"Refused: {r}" for r in result.refusals),
-            *result.caveats,
-            *CAVEATS,
-        ],
+        caveats=[*(f"Refused: {r}" for r in result.refusals), *result.caveats, *CAVEATS],
         document=result.to_json(),
     )
 
 
 def _plot_curves(ax: Axes) -> None:
-    import numpy as np
-
-    from ppw.results.axes import CURVE, MEASURED, PROJECTED
-
     for machine, colour in ((ATOM, PROJECTED), (WESTMERE, CURVE)):
         curve = curve_of(machine)
         at = np.linspace(1.4e9, _TOP_HZ, 200)
@@ -512,7 +488,7 @@ def _plot_curves(ax: Axes) -> None:
         points = np.array(measured_points(machine))
         ax.plot(points[:, 0] / 1e9, points[:, 1], "o", color=colour, ms=4)
     points = np.array(measured_points(ATOM))
-    bounded = AmdahlRegression(metric="cpi").fit(points[:, 0], points[:, 1])
+    bounded = fitting.AmdahlRegression(metric="cpi").fit(points[:, 0], points[:, 1])
     at = np.array([points[0, 0], _TOP_HZ])
     ax.plot(at / 1e9, bounded.predict(at), "--", color=MEASURED, lw=1, label="Atom, bounded form")
     ax.set(xlabel="core frequency (GHz)", ylabel="cycles per instruction", ylim=(0, None))
@@ -520,8 +496,6 @@ def _plot_curves(ax: Axes) -> None:
 
 
 def _plot_path_length(ax: Axes) -> None:
-    from ppw.results.axes import CURVE
-
     low, high = WORDCOUNT_CORES
     cores = range(low, high + 1)
     curve = path_length()
@@ -530,5 +504,5 @@ def _plot_path_length(ax: Axes) -> None:
     ax.set(xlabel="cores", ylabel="path length to that of one core")
 
 
-def _printed(line: Line) -> str:
+def _value_text(line: Line) -> str:
     return shown(line.value, "Hz") if line.unit == "Hz" else f"{line.value:.{line.decimals}f}"

@@ -138,7 +138,11 @@ def command(
 
 
 def question(
-    name: str, short: str, example: str, group: click.Group | None = None
+    name: str,
+    short: str,
+    example: str,
+    group: click.Group | None = None,
+    formats: Sequence[str] = ("text", "json", "csv", "html"),
 ) -> Callable[[Callable[..., Any]], click.Command]:
     """Make a command of a function that returns an answer, which is written by --format and -o.
 
@@ -154,7 +158,8 @@ def question(
                 out.emit(result, format_, output)
             return out.exit_code(failure)
 
-        return command(name, short, example, group)(add_last(output_options, answer))
+        writing = add_last(output_options_of(*formats), answer)
+        return command(name, short, example, group)(writing)
 
     return make
 

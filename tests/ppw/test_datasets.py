@@ -24,7 +24,7 @@ from ppw.catalogue.datasets import (
     State,
     cache_folder,
     datasets_by_name,
-    described,
+    describe_states,
     fetch_dataset,
     list_datasets,
     load_dataset,
@@ -186,10 +186,10 @@ class TestFolder:
 
     def test_counts_in_words(self):
         counts = dict.fromkeys(State, 0)
-        assert described(counts | {State.MISSING: 3}) == "not here"
-        assert described(counts | {State.VERIFIED: 3}) == "all of 3 files, checksums right"
+        assert describe_states(counts | {State.MISSING: 3}) == "not here"
+        assert describe_states(counts | {State.VERIFIED: 3}) == "all of 3 files, checksums right"
         mixed = {State.VERIFIED: 1, State.MISSING: 2, State.WRONG: 1, State.UNVERIFIED: 1}
-        assert described(counts | mixed) == "of 5 files 1 wrong, 2 missing, 1 not checked"
+        assert describe_states(counts | mixed) == "of 5 files 1 wrong, 2 missing, 1 not checked"
 
     def test_a_folder_that_is_not_there(self, monkeypatch):
         with pytest.raises(PpwError, match="/nowhere: no such folder of data sets"):

@@ -7,7 +7,7 @@ import os
 import pytest
 from processes import ROOT
 
-from ppw.catalogue.hosts import Figure, Host, find_host, host_steps, load_hosts
+from ppw.catalogue.hosts import Host, HostFigure, find_host, host_steps, load_hosts
 from ppw.errors import PpwError, UnknownHostError
 
 OWN_HOST = """
@@ -139,7 +139,7 @@ class TestUserFiles:
     def test_a_folder_adds_a_host(self, own):
         host = find_host("rack-node", own())
         assert (host.cores, host.base_hz, host.l2_bytes, host.tdp_w) == (8, 3.0e9, 2**20, None)
-        assert host.figures["base_hz"] == Figure(3.0e9, "me", "Hz", "read with lscpu")
+        assert host.figures["base_hz"] == HostFigure(3.0e9, "me", "Hz", "read with lscpu")
         assert host.figures["l2_bytes"].scope == "core"
 
     def test_a_folder_overrides_whatever_the_spelling(self, own):
