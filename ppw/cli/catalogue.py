@@ -13,7 +13,6 @@ import ppw
 from ppw.cli import options as opt
 from ppw.cli import output as out
 from ppw.cli import types
-from ppw.results import result
 from ppw.results.text import shown, summary_text, text_table
 
 if TYPE_CHECKING:
@@ -71,9 +70,17 @@ def hosts_command(name: str | None, catalogue: tuple[str, ...]) -> Listing:
     rows = [{figure: getattr(host, figure) for figure in _HOST_COLUMNS} for host in hosts]
     return Listing(
         partial(_hosts_text, rows),
-        lambda: result.write_document("hosts", None, {"hosts": rows}),
+        lambda: _document("hosts", hosts=rows),
         lambda: _frame(rows, list(_HOST_COLUMNS)),
     )
+
+
+def _document(kind: str, **parts: Any) -> str:
+    """JSON document of a part of the catalogue; a table is a list of rows."""
+    from ppw.results.result import records, write_document
+
+    lists = {key: records(part) for key, part in parts.items() if hasattr(part, "columns")}
+    return write_document(kind, None, parts | lists)
 
 
 def _frame(rows: list[dict[str, Any]], columns: list[str]) -> pd.DataFrame:
@@ -126,12 +133,8 @@ def datasets_command(name: str | None, fetch: bool, folder: str | None) -> Listi
         raise click.UsageError("which data set? Name one: ppw datasets NAME --fetch")
     table = ppw.list_datasets(folder)
     return Listing(
-        partial(_datasets_text, table), partial(_document, "datasets", table), lambda: table
+        partial(_datasets_text, table), lambda: _document("datasets", rows=table), lambda: table
     )
-
-
-def _document(kind: str, table: pd.DataFrame, **facts: str | None) -> str:
-    return result.write_document(kind, None, {**facts, "rows": result.records(table)})
 
 
 def _fetch(dataset: Dataset, folder: str | None) -> Path:
@@ -187,7 +190,7 @@ def _list_files(dataset: Dataset, folder: Path) -> Listing:
     columns = ["path", "url", "size", "sha256"]
     table = _frame([{c: getattr(file, c) for c in columns} for file in dataset.files], columns)
     table = table.assign(state=states)
-    return Listing(text, lambda: _document("dataset", table, **facts), lambda: table)
+    return Listing(text, lambda: _document("dataset", **facts, rows=table), lambda: table)
 
 
 @opt.command(

@@ -58,7 +58,8 @@ class SimulatedDemo:
     ----------
     table : pandas.DataFrame
         One row a program, core and tested frequency: ``workload``, ``host``, ``freq_hz``,
-        ``metric`` ("cpi" or "time"), ``projected``, ``lower``, ``upper``, ``simulated``, ``error_pct``.
+        ``metric`` ("cpi" or "time"), ``projected``, ``lower``, ``upper``, ``simulated``,
+        ``error_pct``.
     learnt : pandas.DataFrame
         The runs that the projections know.
     flagged : tuple of (str, str)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import ppw.fleet
-from ppw.cli import NamedCommands, projecting
+from ppw.cli import NamedCommands, runs_tables
 from ppw.cli import options as opt
 from ppw.cli import output as out
 
@@ -153,13 +153,13 @@ def fleet_project_command(runs: opt.Runs, **options: Any) -> FleetAnswer[Any]:
     "Compare projections of a fleet with measurements that they have not seen.",
     "ppw fleet validate runs/ --train 1.2GHz,1.8GHz --test 2.4GHz --max-error 10",
 )
-@projecting.VALIDATION
+@runs_tables.VALIDATION
 def fleet_validate_command(
     runs: opt.Runs, max_error: float | None, **options: Any
 ) -> tuple[FleetAnswer[Any], str | None]:
     """Project from some runs of RUNS and compare the result with others."""
-    answer = ppw.fleet.validate(runs, **(options | projecting.splits_of(options)))
-    return answer, projecting.excess_error(answer.answer, max_error)
+    answer = ppw.fleet.validate(runs, **(options | runs_tables.train_and_test(options)))
+    return answer, runs_tables.excess_error(answer.answer, max_error)
 
 
 @fleet_question(

@@ -344,7 +344,9 @@ def steps_option(fewest: int, meaning: str) -> Decorator:
         return [float(step) for step in as_steps(text, fewest=fewest)]
 
     metavar = "FREQUENCY,…|LOW:HIGH:STEP"
-    return click.option("--steps", type=types.Parsed(read_steps), metavar=metavar, help=meaning)
+    return click.option(
+        "--steps", type=types.ValueReader(read_steps), metavar=metavar, help=meaning
+    )
 
 
 # Where an answer goes.

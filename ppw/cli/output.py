@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from ppw.results.page import Page
 
 
-class Answer(Protocol):
+class Printable(Protocol):
     """What every result can do."""
 
     @property
@@ -62,7 +62,7 @@ _PAGES = {
 
 
 def emit(
-    result: Answer, format_: str, output: str, page: Callable[[Any], Page] | None = None
+    result: Printable, format_: str, output: str, page: Callable[[Any], Page] | None = None
 ) -> None:
     """Write a result in the format asked for; as HTML on the page given, or its own."""
     if format_ == "csv":

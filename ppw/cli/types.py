@@ -86,7 +86,7 @@ class Share(Number):
         return share
 
 
-class Parsed(click.ParamType[Any]):
+class ValueReader(click.ParamType[Any]):
     """A value that a function reads from its text."""
 
     name = "text"
@@ -104,7 +104,7 @@ class Parsed(click.ParamType[Any]):
             self.fail(str(error), param, ctx)
 
 
-class Quantity(click.ParamType[float]):
+class SiQuantity(click.ParamType[float]):
     """A quantity in its SI unit, of at least 0; with ``positive`` above 0.
 
     ``divisor`` is the size of another unit to give it in; a quantity that ``needs_unit`` is
@@ -138,7 +138,7 @@ class Quantity(click.ParamType[float]):
         return units.parse_quantity(text, self._unit)
 
 
-class Rate(Quantity):
+class Rate(SiQuantity):
     """Bytes per second: 102.4GB/s, 10Gbit/s."""
 
     def _number_in(self, text: str) -> float:
@@ -177,7 +177,7 @@ def read_counts(text: str) -> tuple[int, ...]:
 
 def read_sizes(text: str) -> tuple[int, ...]:
     """Read sizes above 0, comma separated, in whole bytes."""
-    sizes = [round(Quantity("bytes").convert(part, None, None)) for part in text.split(",")]
+    sizes = [round(SiQuantity("bytes").convert(part, None, None)) for part in text.split(",")]
     if min(sizes) < 1:
         raise ValueError(f"{text!r} has a size of nothing")
     return tuple(sizes)
@@ -294,11 +294,11 @@ _RANGED: dict[str, Callable[..., click.ParamType[Any]]] = {
 }
 _UNITS = {"TIME": "s", "SIZE": "bytes", "POWER": "w", "MEMORY": "bytes", "RATE": "bytes"}
 _OTHERS: dict[str, click.ParamType[Any]] = {
-    "FREQUENCY": Parsed(units.parse_frequency),
-    "CPUS": Parsed(parse_cpu_list),
-    "DEVICE": Parsed(_read_device),
-    "N[,…]": Parsed(read_counts),
-    "SIZE[,…]": Parsed(read_sizes),
+    "FREQUENCY": ValueReader(units.parse_frequency),
+    "CPUS": ValueReader(parse_cpu_list),
+    "DEVICE": ValueReader(_read_device),
+    "N[,…]": ValueReader(read_counts),
+    "SIZE[,…]": ValueReader(read_sizes),
     **{f"{word}[,…]": NameList() for word in ("NAME", "PATTERN", "HOST:PORT")},
     "COLUMN[,…]": ColumnList(),
     # Texts as they are typed.
@@ -349,7 +349,7 @@ def metavar(spelling: str) -> str | None:
 def _one(word: str, match: re.Match[str], divisor: float) -> click.ParamType[Any]:
     """Make the kind of one quantity or number, with its range."""
     if word in _UNITS:
-        quantity = Rate if word == "RATE" else Quantity
+        quantity = Rate if word == "RATE" else SiQuantity
         example = {"MEMORY": "256GiB", "RATE": "500MB/s or 10Gbit/s"}.get(word, "")
         positive = match["sign"] == ">"
         return quantity(_UNITS[word], positive=positive, divisor=divisor, needs_unit=example)

@@ -1,0 +1,490 @@
+"""Commands that ask about a runs table: project, validate, compare, decide, calibrate."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from typing import TYPE_CHECKING, Any
+
+import click
+from click.core import ParameterSource
+
+import ppw
+from ppw.cli import options as opt
+from ppw.cli import output as out
+from ppw.cli import types
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import pandas as pd
+
+    from measurements.table.specpower import SpecPowerResult
+
+
+@opt.question(
+    "project",
+    "Project every group of a runs table to another frequency, core count or data size.",
+    "ppw project runs.csv --freq 3.0GHz --metric time,power",
+)
+@opt.all_of(
+    opt.TABLE_METRIC,
+    opt.options("""
+    --freq FREQUENCY[,…]: Frequencies to project to: 3.0GHz.
+    --data SIZE as data_bytes: Instead of --freq, a data size: 512MB. The answer is the time that a
+        job takes there, from runs with less data. Of the other options, only --map, --where, --by
+        and --level matter then.
+    --cores NUMBER>=1: Instead of --freq, a number of cores: the time that a job takes there, by
+        Amdahl's law from runs on other numbers. The same options matter as with --data.
+    """),
+    opt.FIT,
+    opt.INTERVAL,
+    opt.LEVEL,
+)
+def project_command(
+    runs: opt.Runs,
+    freq: list[float] | None,
+    data_bytes: float | None,
+    cores: float | None,
+    **options: Any,
+) -> ppw.RunsProjection | ppw.CoreCountProjection | ppw.DataSizeProjection:
+    """Project every group of RUNS to frequencies, cores or a data size that were not measured."""
+    if sum(target is not None for target in (freq, data_bytes, cores)) != 1:
+        raise click.UsageError("where to project to? Give --freq, --cores or --data, one of them")
+    table = opt.read_table(runs, options)
+    if freq is not None:
+        return ppw.project_runs(table, freq=freq, **options)
+    of_time = {"by": options["by"], "level": options["level"]}
+    if cores is not None:
+        return ppw.project_core_count(table, cores=cores, **of_time)
+    assert data_bytes is not None
+    return ppw.project_data_size(table, data_bytes=data_bytes, **of_time)
+
+
+@opt.question(
+    "fit",
+    "Give the parameters of every curve, with standard errors.",
+    "ppw fit runs.csv --metric cpi,power",
+)
+@opt.all_of(opt.TABLE_METRIC, opt.FIT)
+def fit_command(runs: opt.Runs, **options: Any) -> ppw.FittedParameters:
+    """Fit the curves of every group of RUNS and give their parameters."""
+    return ppw.fit_runs(opt.read_table(runs, options), **options)
+
+
+# `ppw validate`; a fleet has the same options.
+
+VALIDATION = opt.all_of(
+    opt.TABLE_METRIC,
+    opt.options("""
+    --train FREQUENCY[,…]: Frequencies to learn from.
+    --test FREQUENCY[,…]: Frequencies to compare with.
+    --scheme [highest|frequency|host]: Instead of --train and --test: leave out each group's highest
+        frequency (the default), each frequency in turn, or each host in turn.
+    --train-host HOST: Host to learn from, with --test-host.
+    --test-host HOST: Host to compare with, with --train-host.
+    """),
+    opt.FIT,
+    opt.INTERVAL,
+    opt.LEVEL,
+    opt.options("--max-error PERCENT: Exit with 3 when any projection is further off."),
+)
+
+
+@opt.question(
+    "validate",
+    "Compare projections with measurements that they have not seen.",
+    "ppw validate runs.csv --train 1.2GHz,1.8GHz --test 2.4GHz --max-error 10",
+)
+@VALIDATION
+def validate_command(
+    runs: opt.Runs, max_error: float | None, **options: Any
+) -> tuple[ppw.Validation, str | None]:
+    """Project from some runs of RUNS and compare the result with others."""
+    options |= train_and_test(options)
+    result = ppw.validate(opt.read_table(runs, options), **options)
+    return result, excess_error(result, max_error)
+
+
+def train_and_test(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Frequencies to learn from and to test; options that contradict each other are wrong usage."""
+    from ppw.projection import validation
+
+    train, test = options["train"] or (), options["test"] or ()
+    hosts = {name: options[name] for name in ("train_host", "test_host")}
+    try:
+        validation.refuse_contradiction(bool(train or test), options["scheme"], **hosts)
+    except ppw.PpwError as error:
+        raise click.UsageError(str(error)) from error
+    return {"train": train, "test": test}
+
+
+def excess_error(result: ppw.Validation, max_error: float | None) -> str | None:
+    """Say how far a projection is off where that is more than --max-error."""
+    worst = result.worst_error_pct()
+    if max_error is None or worst <= max_error:
+        return None
+    found = "no projection to check" if math.isnan(worst) else f"largest error {worst:.2f} %"
+    return f"{found}, asked for at most {max_error:g} %"
+
+
+@opt.question(
+    "check",
+    "Name the rows of a runs table that cannot be right, with the evidence.",
+    "ppw check runs.csv --strict",
+)
+@opt.all_of(opt.TABLE_METRIC, opt.options("--strict: Exit with 3 when any row is flagged."))
+def check_command(runs: opt.Runs, strict: bool, **options: Any) -> tuple[ppw.Quality, str | None]:
+    """Look through RUNS for rows that cannot be right and say what speaks against each.
+
+    With --metric only for what spoils these metrics.
+    """
+    result = ppw.check_quality(opt.read_table(runs, options), **options)
+    return result, str(result.verdict()) if strict and not result.passed.all() else None
+
+
+@opt.question(
+    "pathlength", "Instructions per byte against cores and data size.", "ppw pathlength counts.csv"
+)
+@opt.all_of(opt.TABLE_ALONE, opt.TOLERANCE, opt.LEVEL)
+def pathlength_command(runs: opt.Runs, **options: Any) -> ppw.PathLengths:
+    """Fit path lengths to RUNS with instructions and data_bytes, of ppw measure or ppw run count.
+
+    Against cores a·ln(n) + b, against the data size a line; and the range of data sizes in which
+    throughput is flat.
+    """
+    return ppw.path_lengths(opt.read_table(runs, options), **options)
+
+
+# `ppw best`.
+
+
+@opt.question(
+    "best",
+    "Find the best frequency step of every group, and how surely it is.",
+    "ppw best runs.csv --objective edp --steps 1.2GHz:2.4GHz:0.1GHz; ppw best runs.csv --deadline "
+    "60s --power-cap 120W",
+)
+@opt.all_of(
+    opt.TABLE,
+    opt.options("""
+    --objective [energy|edp|ed2p|perf_per_watt|time|perf_per_dollar] (energy): Least energy,
+        energy-delay or energy-delay² product, or time; most performance per watt or price.
+    """),
+    opt.steps_option(
+        2,
+        "Steps to choose from. Default: those measured, and those of a host in the catalogue.",
+    ),
+    opt.options("""
+    --deadline TIME>0: Only steps at which a run surely, by --level, takes no longer: 60s.
+    --power-cap POWER>0: Only steps at which a run surely draws no more: 120W.
+    --idle-power POWER: Power between jobs of a host that stays on: only what is above it counts.
+    --price PRICE>0: Price of one host, for perf_per_dollar. Default: the column price.
+    """),
+    opt.COST,
+    opt.DRAWS,
+    opt.LEVEL,
+)
+def best_command(runs: opt.Runs, **options: Any) -> ppw.BestFrequency:
+    """Find the frequency step at which each group of RUNS does its work best.
+
+    A step's probability of being the best is counted over curves drawn through the runs; beside it
+    is the answer of straight lines.
+    """
+    return ppw.best_frequency(opt.read_table(runs, options), **options)
+
+
+# `ppw compare`: two sides of a runs table, or the candidates of a procurement scenario.
+
+# Options that a scenario leaves open; all else stands in its file.
+_OF_SCENARIOS = ("runs", "draws", "seed", "level", "format_", "output")
+
+
+def _show_schema(ctx: click.Context, param: click.Parameter, asked: bool) -> None:
+    if asked and not ctx.resilient_parsing:
+        from ppw.procurement.scenario_schema import schema_text
+
+        out.write(schema_text(), "-")
+        ctx.exit()
+
+
+@opt.question(
+    "compare",
+    "Compare two hosts over the work that both did, or find which servers to buy.",
+    "ppw compare runs.csv --a host=atom --b host=xeon --freq 2.4GHz; ppw compare scenario.toml "
+    "--format html -o report.html",
+)
+@opt.all_of(
+    opt.TABLE_METRIC,
+    opt.selection_option(
+        "--a",
+        "What tells side A: host=atom; several where one column does not.",
+        one_value=True,
+    ),
+    opt.selection_option("--b", "What tells side B.", one_value=True),
+    opt.options("""
+    --freq FREQUENCY: Frequency of both sides. Default: the highest measured.
+    --freq-a FREQUENCY: Frequency of A alone.
+    --freq-b FREQUENCY: Frequency of B alone.
+    --price-a PRICE>0: Price of one host A. Default: the column price.
+    --price-b PRICE>0: Price of one host B.
+    """),
+    opt.COST,
+    opt.options("--mixed-scope: Compare power readings of different scope, with a caveat."),
+    opt.DRAWS,
+    opt.LEVEL,
+    click.option(
+        "--schema",
+        is_flag=True,
+        is_eager=True,
+        expose_value=False,
+        callback=_show_schema,
+        help="Print the JSON schema of scenario files and exit.",
+    ),
+)
+@click.pass_context
+def compare_command(
+    ctx: click.Context, /, runs: opt.Runs, **options: Any
+) -> ppw.Comparison | ppw.Procurement:
+    """Compare side A of RUNS with side B, metric by metric, and say where they tie.
+
+    Where it is undecided which is better, the measurement that would tell most is named.
+
+    With one file that ends in .toml, a procurement scenario: which candidate to buy for a demand,
+    its servers, racks, energy, carbon and cost over the years, and what would change the answer.
+    """
+    if any(name.lower().endswith(".toml") for name in runs):
+        _refuse_beside_scenario(ctx, runs)
+        return ppw.procure(runs[0], **{name: options[name] for name in ("level", "draws", "seed")})
+    for side in ("a", "b"):
+        if not options[side]:
+            raise click.UsageError(f"Missing option '--{side}'.", ctx)
+    freq = options.pop("freq")
+    options |= {side: options[side] or freq for side in ("freq_a", "freq_b")}
+    return ppw.compare(opt.read_table(runs, options), **options)
+
+
+def _refuse_beside_scenario(ctx: click.Context, files: opt.Runs) -> None:
+    """Refuse what a scenario says itself, and a second file."""
+    if len(files) > 1:
+        raise click.UsageError(f"one scenario at a time, and {len(files)} files were given", ctx)
+    for param in ctx.command.params:
+        name = str(param.name)
+        typed = ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE
+        if typed and name not in _OF_SCENARIOS:
+            raise click.UsageError(
+                f"{param.opts[0]} is for runs tables: a scenario says all but "
+                "--draws, --seed, --level, --format and --output itself",
+                ctx,
+            )
+
+
+# `ppw plan`.
+
+_METRIC = "perf_per_watt"
+
+
+@opt.question(
+    "plan",
+    "Say which frequency to measure next, and how often, to be as sure as wanted.",
+    "ppw plan runs.csv --freq 3.0GHz --metric perf_per_watt --within 3 --steps "
+    "1.2GHz:2.4GHz:0.2GHz --run-time 10min",
+)
+@opt.all_of(
+    opt.TABLE,
+    opt.metric_option(f"{_METRIC}, and one at a time"),
+    opt.options("""
+    --freq FREQUENCY[,…] (required): Frequency that is asked for: 3.0GHz.
+    --within PERCENT>0 (3.0): Half width of the interval that is wanted.
+    """),
+    opt.steps_option(
+        1,
+        "Steps that the host offers: a range, both ends included, or a list with commas. Default: "
+        "the host's in the catalogue.",
+    ),
+    opt.options("""
+    --not-at-target: Never advise to measure at --freq itself: for a machine that is not there.
+    --run-time TIME>0 in minutes as run_time_minutes: Time of a run, setting up included: 10min.
+    --budget TIME>0 in minutes as budget_minutes: Time not to go beyond: 4h; with --run-time.
+    --repeats N[,…] (1,2,3,5): Numbers of runs to choose from.
+    --target-runs N>=1 (1): Ask for the mean of so many runs at --freq.
+    """),
+    opt.VOLTAGES,
+    opt.POOL,
+    opt.KEEP_ALL,
+    opt.SEED,
+    opt.LEVEL,
+)
+def plan_command(
+    runs: opt.Runs, freq: list[float], metric: list[str] | None, not_at_target: bool, **options: Any
+) -> ppw.Plan:
+    """Say for every group of RUNS which frequency to measure next, and how many times.
+
+    One metric at a time, perf_per_watt by default.
+    """
+    metrics = metric or [_METRIC]
+    for what, given in (("--freq", freq), ("--metric", metrics)):
+        if len(given) != 1:
+            raise click.UsageError(f"{what}: a plan is for one, and {len(given)} were given")
+    at_target, table = not not_at_target, opt.read_table(runs, options)
+    return ppw.plan(table, freq=freq[0], metric=metrics[0], at_target=at_target, **options)
+
+
+# `ppw characterise`.
+
+
+def _read_prices(
+    ctx: click.Context, param: click.Parameter, texts: tuple[str, ...]
+) -> dict[str, float]:
+    prices = opt.pairs("HOST=PRICE, such as atom=450")(ctx, param, texts)
+    price = types.kind("PRICE>0")
+    return {host: price.convert(text, param, ctx) for host, text in prices.items()}
+
+
+@opt.question(
+    "characterise",
+    "Set hosts side by side: times, ratios, perf per watt and price, CPI, memory.",
+    "ppw characterise runs.csv --reference atom --price atom=450 --price xeon=6000",
+)
+@opt.all_of(
+    opt.TABLE,
+    opt.options("--reference HOST: Host that ratios are to. Default: the slowest one."),
+    opt.pairs_option(
+        "--price",
+        "prices",
+        shape="HOST=PRICE",
+        meaning="Price of a host. Default: the column price.",
+        callback=_read_prices,
+    ),
+    opt.options("""
+    --freq FREQUENCY: Frequency of all hosts. Default: the highest measured.
+    --mixed-scope: Compare power readings of different scope.
+    """),
+)
+def characterise_command(runs: opt.Runs, **options: Any) -> ppw.Characterisation:
+    """Set the hosts of RUNS side by side over the workloads that they ran.
+
+    What was measured, the speed-up, power and cost ratios to one host, performance per watt and
+    per price, and what processor and memory did; a cell that was not measured stays empty.
+    """
+    return ppw.characterise(opt.read_table(runs, options), **options)
+
+
+# `ppw calibrate`.
+
+
+@opt.question(
+    "calibrate",
+    "Compare one power sensor with another, and bring power to what a meter reads.",
+    "ppw calibrate runs.parquet --sensor rapl --reference meter:wt310e --save",
+)
+@opt.all_of(
+    opt.TABLE,
+    opt.options("""
+    --sensor LABEL: Sensor to calibrate: rapl (packages and memory), rapl:package, ipmi:dcmi; a sum
+        with +.
+    --reference LABEL: Sensor to compare with: meter:wt310e, ipmi.
+    --host NAME: Host whose runs are taken, where there are several.
+    --sensor-resolution POWER (0): Step in which the sensor counts: 1W.
+    --reference-resolution POWER (0): Step in which the reference counts.
+    """),
+    opt.LEVEL,
+    opt.options("""
+    --save: Keep the calibration for this host and user.
+    --stored: Take the calibration that was kept; RUNS need no reference.
+    --apply FILE as target: Also write RUNS there with calibrated power: .csv, .parquet or .jsonl.
+    """),
+)
+@click.pass_context
+def calibrate_command(
+    ctx: click.Context,
+    /,
+    runs: opt.Runs,
+    sensor: str | None,
+    reference: str | None,
+    host: str | None,
+    save: bool,
+    stored: bool,
+    target: str | None,
+    **options: Any,
+) -> ppw.Calibration:
+    """Fit what --reference read in RUNS to what --sensor read there: offset and slope.
+
+    RUNS are of ppw measure with both, at three loads or more from idle to full.
+    """
+    if stored and save:
+        raise click.UsageError("--save and --stored: what is stored need not be saved")
+    if not stored and not (sensor and reference):
+        raise click.UsageError("give --sensor and --reference, or --stored")
+    if target == ctx.params["output"] == "-":
+        raise click.UsageError("--apply - and the result both go to standard output: use -o FILE")
+    table = opt.read_table(runs, options)
+    if stored:
+        result = ppw.load_calibration(host or _only_host(table), sensor=sensor, reference=reference)
+    else:
+        options |= {"sensor": sensor, "reference": reference, "host": host}
+        result = ppw.calibrate(table, **options)
+    if save:
+        out.say(f"calibration saved to {ppw.save_calibration(result, host=host)}")
+    if target:
+        _write_calibrated(table, result, target)
+    return result
+
+
+def _only_host(table: pd.DataFrame) -> str:
+    names = sorted(table["host"].dropna().astype(str).unique()) if "host" in table else []
+    if len(names) != 1:
+        said = f"name {len(names)} hosts" if names else "name no host"
+        raise ppw.PpwError(f"the runs {said}: choose whose calibration with --host")
+    return str(names[0])
+
+
+def _write_calibrated(table: pd.DataFrame, result: ppw.Calibration, target: str) -> None:
+    """Write the runs with calibrated power; caveats, for which a table has no place, are said."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", ppw.CaveatWarning)
+        calibrated = ppw.apply_calibration(table, result)
+    ppw.write_runs(calibrated, target)
+    out.say_caveats(w.message for w in caught if issubclass(w.category, ppw.CaveatWarning))
+    counts = calibrated["power_label"].value_counts()
+    labels = ", ".join(f"{count} {label}" for label, count in counts.items())
+    out.say(f"runs written to {target}: {labels}")
+
+
+# `ppw powerload`.
+
+
+@opt.question(
+    "powerload",
+    "Power against load, and energy proportionality.",
+    "ppw powerload power_ssj2008-20120312-00444.txt --at 30%,70%",
+)
+@opt.all_of(
+    opt.TABLE_ALONE,
+    opt.options("""
+    --at SHARE[,…]<=1 (0%,50%,100%): Loads to give the power at.
+    --levels SHARE[,…]<=1: Learn from the levels at these loads alone, to see what they would have
+        said.
+    """),
+    opt.LEVEL,
+)
+def powerload_command(runs: opt.Runs, **options: Any) -> ppw.PowerLoads:
+    """Draw power against load from RUNS at several loads, or from SPECpower_ssj2008 results.
+
+    RUNS are tables with power_w and load (ppw run memcached --load), or results as SPEC publishes
+    them: .html, .txt or a CSV of many.
+    """
+    return ppw.power_loads(_read_loads(runs, options), **options)
+
+
+def _read_loads(paths: opt.Runs, given: opt.Given) -> pd.DataFrame | list[SpecPowerResult]:
+    from measurements.table.specpower import is_specpower, read_specpower
+
+    published = [path for path in paths if path != "-" and is_specpower(path)]
+    if not published:
+        return opt.read_table(paths, given)
+    if len(published) < len(paths):
+        other = next(path for path in paths if path not in published)
+        raise click.UsageError(f"{other} is no SPECpower result, as {published[0]} is: ask apart")
+    opt.refuse_table_options(given, f"{published[0]} is a SPECpower result")
+    return read_specpower(published)
