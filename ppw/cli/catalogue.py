@@ -53,13 +53,11 @@ _HOST_COLUMNS = {
     "hosts",
     "The catalogue of machines, every figure with its source.",
     "ppw hosts 'Xeon X5670'",
-    formats=_FORMATS,
-)
-@opt.all_of(
     click.argument("name", required=False, shell_complete=types.complete_host),
     opt.options("""
     --catalogue FOLDER several times: Folder of TOML files of your own; also from PPW_HOSTS_DIR.
     """),
+    formats=_FORMATS,
 )
 def hosts_command(name: str | None, catalogue: tuple[str, ...]) -> Listing:
     """List the machines of the catalogue, or show NAME with the source of each figure."""
@@ -108,15 +106,13 @@ def _figure_text(value: object, unit: str) -> str:
     "datasets",
     "Public data sets: what there is, its licence, and how to get and read it.",
     "ppw datasets c3o --fetch; ppw datasets --folder data",
-    formats=_FORMATS,
-)
-@opt.all_of(
     click.argument("name", required=False, shell_complete=types.complete_dataset),
     opt.options("""
     --fetch: Get the files of NAME from their origin.
     --folder FOLDER: Folder of data sets: checked, and fetched to. Default: PPW_DATA_DIR, or a cache
         of the user's.
     """),
+    formats=_FORMATS,
 )
 def datasets_command(name: str | None, fetch: bool, folder: str | None) -> Listing:
     """List the public data sets, or show NAME with its licence, files and the commands to read it.
@@ -197,8 +193,6 @@ def _list_files(dataset: Dataset, folder: Path) -> Listing:
     "demo",
     "The published Atom and Westmere study again, and projections that are checked.",
     "ppw demo --report atom-or-westmere.html; ppw demo --runs runs.csv",
-)
-@opt.all_of(
     opt.output_options,
     opt.options("""
     --report FILE (ppw-demo.html): File of the report page; - for none.

@@ -88,8 +88,10 @@ def read_io_runs(runs: opt.Runs, given: opt.Given) -> pd.DataFrame:
 CLOCK = opt.options("--clock FREQUENCY as freq: Core frequency of runs that tell none, as logs do.")
 
 
-@opt.question(_STUDY, "", "ppw cpio db7.tab.gz --logs --clock 2.4GHz", cpio_command)
-@opt.all_of(
+@opt.question(
+    _STUDY,
+    "",
+    "ppw cpio db7.tab.gz --logs --clock 2.4GHz",
     IO_TABLE,
     CLOCK,
     opt.options("""
@@ -99,6 +101,7 @@ CLOCK = opt.options("--clock FREQUENCY as freq: Core frequency of runs that tell
     """),
     opt.LEVEL,
     opt.SEED,
+    group=cpio_command,
 )
 def study(
     runs: opt.Runs, logs: bool, window: float | None, cpus: float | None, **options: Any
@@ -112,9 +115,9 @@ def study(
 
 
 @opt.question(
-    "project", "", "ppw cpio project study.csv --cores 64 --growth 70% --years 3", cpio_command
-)
-@opt.all_of(
+    "project",
+    "",
+    "ppw cpio project study.csv --cores 64 --growth 70% --years 3",
     IO_TABLE,
     IO_PROJECTION,
     opt.options("""
@@ -123,6 +126,7 @@ def study(
     --base-iops NUMBER>0: I/Os per second that the market asks for now.
     """),
     opt.LEVEL,
+    group=cpio_command,
 )
 def project(runs: opt.Runs, growth: tuple[float, ...] | None, **options: Any) -> ppw.CpioProjection:
     """I/O rate of a server with more cores, scenario by scenario, and what it asks for."""
@@ -130,13 +134,14 @@ def project(runs: opt.Runs, growth: tuple[float, ...] | None, **options: Any) ->
 
 
 @opt.question(
-    "compare", "", "ppw cpio compare devices.csv --roof fio.csv --clock 2.4GHz", cpio_command
-)
-@opt.all_of(
+    "compare",
+    "",
+    "ppw cpio compare devices.csv --roof fio.csv --clock 2.4GHz",
     IO_TABLE,
     CLOCK,
     opt.options("--roof FILE: Runs of fio on the same devices, as ppw run fio writes them."),
     opt.LEVEL,
+    group=cpio_command,
 )
 def compare(runs: opt.Runs, roof: str | None, **options: Any) -> ppw.DeviceComparison:
     """One workload over devices, hosts and instances, beside the most each device can do."""
@@ -174,8 +179,6 @@ def _read_logs(
     "Servers, energy and cost to sweep a data set, from cycles per I/O.",
     "ppw size study.csv --data 20PB --time 30d --cores 64 --server-power 400W --idle-share 60% "
     "--pue 1.3",
-)
-@opt.all_of(
     IO_TABLE_OPTIONAL,
     opt.options("""
     --data SIZE>0 as data_bytes (required): Size of the data set: 35ZB.

@@ -68,7 +68,7 @@ def progress_bar() -> Iterator[Callable[[float], None] | None]:
 
 
 def fleet_question(
-    name: str, short: str, example: str
+    name: str, short: str, example: str, *added: opt.Decorator
 ) -> Callable[[Callable[..., Any]], click.Command]:
     """Make a command of a function that asks a fleet, as `ppw.cli.options.question` does.
 
@@ -94,7 +94,7 @@ def fleet_question(
             return out.exit_code(failure)
 
         answer.__doc__ = f"{inspect.getdoc(function)}\n\n{_FILES}"
-        return opt.command(name, short, example, fleet_command)(opt.add_last(_ASKING, answer))
+        return opt.command(name, short, example, *added, _ASKING, group=fleet_command)(answer)
 
     return make
 
@@ -124,8 +124,9 @@ def _write(answer: FleetAnswer[Any], format_: str, output: str) -> None:
     "fit",
     "Give the parameters of every curve of a fleet.",
     "ppw fleet fit runs/ --metric time -o laws.parquet",
+    opt.TABLE_METRIC,
+    opt.FIT,
 )
-@opt.all_of(opt.TABLE_METRIC, opt.FIT)
 def fleet_fit_command(runs: opt.Runs, **options: Any) -> FleetAnswer[Any]:
     """Fit the curves of every group of RUNS and give their parameters."""
     return ppw.fleet.fit(runs, **options)
@@ -135,8 +136,6 @@ def fleet_fit_command(runs: opt.Runs, **options: Any) -> FleetAnswer[Any]:
     "project",
     "Project every group of a fleet to another frequency.",
     "ppw fleet project runs/ --freq 3.0GHz -o projected.parquet",
-)
-@opt.all_of(
     opt.TABLE_METRIC,
     opt.options("--freq FREQUENCY[,…] (required): Frequencies to project to: 3.0GHz."),
     opt.FIT,
@@ -152,8 +151,8 @@ def fleet_project_command(runs: opt.Runs, **options: Any) -> FleetAnswer[Any]:
     "validate",
     "Compare projections of a fleet with measurements that they have not seen.",
     "ppw fleet validate runs/ --train 1.2GHz,1.8GHz --test 2.4GHz --max-error 10",
+    runs_tables.VALIDATION,
 )
-@runs_tables.VALIDATION
 def fleet_validate_command(
     runs: opt.Runs, max_error: float | None, **options: Any
 ) -> tuple[FleetAnswer[Any], str | None]:
@@ -166,8 +165,10 @@ def fleet_validate_command(
     "pathlength",
     "Instructions per byte of a fleet against cores and data size.",
     "ppw fleet pathlength counts/",
+    opt.TABLE_ALONE,
+    opt.TOLERANCE,
+    opt.LEVEL,
 )
-@opt.all_of(opt.TABLE_ALONE, opt.TOLERANCE, opt.LEVEL)
 def fleet_pathlength_command(runs: opt.Runs, **options: Any) -> FleetAnswer[Any]:
     """Fit path lengths to RUNS with instructions and data_bytes: against cores and data size."""
     return ppw.fleet.path_lengths(runs, **options)
@@ -177,8 +178,9 @@ def fleet_pathlength_command(runs: opt.Runs, **options: Any) -> FleetAnswer[Any]
     "check",
     "Name the runs of a fleet that cannot be right, with the evidence.",
     "ppw fleet check runs/ --strict",
+    opt.TABLE_METRIC,
+    opt.options("--strict: Exit with 3 when any run is flagged."),
 )
-@opt.all_of(opt.TABLE_METRIC, opt.options("--strict: Exit with 3 when any run is flagged."))
 def fleet_check_command(
     runs: opt.Runs, strict: bool, **options: Any
 ) -> tuple[FleetAnswer[Any], str | None]:
@@ -191,9 +193,6 @@ def fleet_check_command(
     "update",
     "Add new files to a fleet's saved state, each once.",
     "ppw fleet update /srv/fleet.state runs/2026-03-01/",
-    fleet_command,
-)
-@opt.all_of(
     click.argument("state", type=click.Path(path_type=Path, file_okay=False)),
     click.argument("new", nargs=-1, required=True),
     opt.by_option(
@@ -203,6 +202,7 @@ def fleet_check_command(
         "Read a foreign header as a column of ppw's, in any unit", "freq_khz=scaling_cur_freq"
     ),
     ENGINE,
+    group=fleet_command,
 )
 def fleet_update_command(
     state: Path,
@@ -230,9 +230,6 @@ def fleet_update_command(
     "join",
     "Give runs the power that a sensor recorded while they ran.",
     "ppw fleet join runs/ watts/ --source prometheus:node -o runs-with-watts.parquet",
-    fleet_command,
-)
-@opt.all_of(
     click.argument("runs"),
     click.argument("samples"),
     opt.options("-o, --output FILE (required): Parquet to write."),
@@ -249,6 +246,7 @@ def fleet_update_command(
     --source NAME (telemetry): Name of the sensor for the column power_source.
     """),
     ENGINE,
+    group=fleet_command,
 )
 def fleet_join_command(
     runs: str,

@@ -34,9 +34,6 @@ if TYPE_CHECKING:
     "Measure a command's time, power and counters at several frequencies.",
     "ppw measure --freq 1.2GHz,1.8GHz --power rapl,ipmi@bmc-7 -o runs.parquet -- "
     "sort --parallel=4 big.txt",
-    context_settings={"ignore_unknown_options": False},
-)
-@opt.all_of(
     click.argument("command", nargs=-1),
     opt.FREQUENCY,
     opt.options("""
@@ -69,6 +66,7 @@ if TYPE_CHECKING:
     ),
     opt.KERNEL,
     opt.table_option(required=False),
+    context_settings={"ignore_unknown_options": False},
 )
 @click.pass_context
 def measure_command(ctx: click.Context, /, **given: Any) -> int:
@@ -251,8 +249,6 @@ def _simulate(given: opt.Given) -> None:
     "sample",
     "Record this host's CPU time, memory, disks and network while a command runs.",
     "ppw sample -o sort.parquet -- sort --parallel=4 big.txt",
-)
-@opt.all_of(
     click.argument("command", nargs=-1),
     opt.options("""
     -o, --output FILE (required): Time series to write, .csv, .parquet or .jsonl; - is standard
@@ -340,9 +336,12 @@ def _exit_code_of(name: str, ended: Ended) -> int:
 
 
 @opt.command(
-    "sensors", "List what this host can measure, and why not the rest.", "ppw sensors --format json"
+    "sensors",
+    "List what this host can measure, and why not the rest.",
+    "ppw sensors --format json",
+    opt.output_options_of("text", "json"),
+    opt.KERNEL,
 )
-@opt.all_of(opt.output_options_of("text", "json"), opt.KERNEL)
 def sensors_command(format_: str, sysfs: str, procfs: str, output: str) -> None:
     """Try every source of power, the counters and the clock of this host; nothing is changed."""
     from measurements.sweep.measure import find_sensors

@@ -84,15 +84,6 @@ def all_of(*options: Decorator) -> Decorator:
     return lambda function: functools.reduce(lambda f, add: add(f), reversed(options), function)
 
 
-def add_last(added: Decorator, function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add options behind those that a function has, as --help lists them."""
-    first = vars(function).pop("__click_params__", [])
-    function = added(function)
-    # click keeps them from the last to the first.
-    vars(function)["__click_params__"] += first
-    return function
-
-
 class Respelt(click.Option):
     """Option with a former spelling, which is taken and not listed."""
 
@@ -130,17 +121,28 @@ def pick_fields(kind: type[T], given: Given, **others: Any) -> T:
 
 
 def command(
-    name: str, short: str, example: str, group: click.Group | None = None, **settings: Any
+    name: str,
+    short: str,
+    example: str,
+    *added: Decorator,
+    group: click.Group | None = None,
+    **settings: Any,
 ) -> Callable[[Callable[..., Any]], click.Command]:
     """Make a command of a function whose docstring is its help, with a line for the list."""
-    make = click.command if group is None else group.command
-    return make(name=name, short_help=short, epilog=f"Example: {example}", **settings)
+
+    def make(function: Callable[..., Any]) -> click.Command:
+        made = click.command if group is None else group.command
+        add = made(name=name, short_help=short, epilog=f"Example: {example}", **settings)
+        return add(all_of(*added)(function))
+
+    return make
 
 
 def question(
     name: str,
     short: str,
     example: str,
+    *added: Decorator,
     group: click.Group | None = None,
     formats: Sequence[str] = ("text", "json", "csv", "html"),
 ) -> Callable[[Callable[..., Any]], click.Command]:
@@ -151,15 +153,15 @@ def question(
 
     def make(function: Callable[..., Any]) -> click.Command:
         @functools.wraps(function)
-        def answer(*, format_: str, output: str, **options: Any) -> int:
+        def answer(*, format_: str, output: str, **given: Any) -> int:
             with out.caveats_in_result():
-                found = function(**options)
+                found = function(**given)
                 result, failure = found if isinstance(found, tuple) else (found, None)
                 out.emit(result, format_, output)
             return out.exit_code(failure)
 
-        writing = add_last(output_options_of(*formats), answer)
-        return command(name, short, example, group)(writing)
+        writing = output_options_of(*formats)
+        return command(name, short, example, *added, writing, group=group)(answer)
 
     return make
 

@@ -137,8 +137,6 @@ LOGS = click.argument("logs", nargs=-1, required=True, metavar="[NAME=]LOG[,LOG]
     "pressure",
     "Which resources limit workloads, from logs of collectl, sar, PCP or ppw.",
     "ppw pressure cassandra=db7.tab.gz nutch=node3.json --network 10Gbit/s",
-)
-@opt.all_of(
     LOGS,
     CAPACITY,
     opt.options("""
@@ -205,8 +203,6 @@ def _by_recorder(paths: list[str]) -> list[list[str]]:
     "rightsize",
     "What a recorded workload needs more of, what is idle, and which hosts fit.",
     "ppw rightsize db7.tab.gz --disk-bandwidth 500MB/s --network 10Gbit/s",
-)
-@opt.all_of(
     click.argument("log", metavar="LOG[,LOG]"),
     HOST_CAPACITY,
     opt.options("""
@@ -228,8 +224,6 @@ def rightsize_command(log: str, **given: Any) -> ppw.RightSizing:
     "colocate",
     "What breaks first when recorded workloads share a host, and who can share.",
     "ppw colocate cache=c1.csv batch=b3.tab.gz --latency-critical cache",
-)
-@opt.all_of(
     LOGS,
     HOST_CAPACITY,
     opt.options("""
@@ -262,8 +256,6 @@ def colocate_command(
     "knee",
     "Where a sweep of threads, connections or sizes stops paying.",
     "ppw knee runs.csv --over threads --of throughput",
-)
-@opt.all_of(
     opt.TABLE,
     click.option(
         "--over",

@@ -127,9 +127,6 @@ def show_progress(done: int, steps: int, what: str) -> None:
     "count",
     "Instructions of a command: counted, emulated or estimated, and labelled so.",
     "ppw run count --data 64MiB -o counts.csv -- wc -w words.txt",
-    run_command,
-)
-@opt.all_of(
     click.argument("command", nargs=-1, required=True),
     opt.options("""
     --method [perf|callgrind|qemu|cpu-time]: What counts. Default: the first that works here.
@@ -143,6 +140,7 @@ def show_progress(done: int, steps: int, what: str) -> None:
     opt.HOST,
     opt.FAMILY,
     opt.options("-o, --output FILE: Runs table to add the row to, .csv, .parquet or .jsonl."),
+    group=run_command,
 )
 def run_count_command(
     command: tuple[str, ...], clock: float | None, output: str, **given: Any
@@ -195,9 +193,6 @@ def _add_row(row: dict[str, Any], output: str) -> None:
     "CPU time and I/Os of fio or a command by cores, with and without the device.",
     "ppw run cpio --folder /data --size 8GiB --cores 1,2,4 --without-device -o study.csv; "
     "ppw cpio study.csv",
-    run_command,
-)
-@opt.all_of(
     click.argument("command", nargs=-1),
     opt.options("""
     --folder FOLDER (required): Folder on the disk to study; what is made in it is removed
@@ -221,6 +216,7 @@ def _add_row(row: dict[str, Any], output: str) -> None:
     opt.WORKLOAD,
     opt.DATA,
     RUN,
+    group=run_command,
 )
 def run_cpio_command(command: tuple[str, ...], **given: Any) -> int:
     """Run fio, or COMMAND, at several core counts, and count CPU time and sectors of the host.
@@ -289,9 +285,6 @@ _FIO_COLUMNS = {
     "fio",
     "IOPS, bandwidth and latency of a disk by queue depth, and IOPS per watt.",
     "ppw run fio --folder /data --size 8GiB --power ipmi -o disk.csv",
-    run_command,
-)
-@opt.all_of(
     opt.options("""
     --folder FOLDER (required): Folder on the disk to measure; the file in it is removed afterwards.
     --size SIZE (1GiB): Size of the file.
@@ -300,6 +293,7 @@ _FIO_COLUMNS = {
     --depth N[,…] as depths (1,2,4,8,16,32): Numbers of requests in flight.
     """),
     RUN,
+    group=run_command,
 )
 def run_fio_command(**given: Any) -> int:
     """Measure a disk with fio by pattern and queue depth: IOPS, bandwidth, latency, IOPS per watt.
@@ -362,9 +356,6 @@ _HADOOP_COLUMNS = {
     "ppw run hadoop --workload wordcount,terasort --data 64MB,128MB,256MB,512MB -o runs.csv; "
     "ppw run hadoop --mode cluster --workload crawl --nodes nodes.csv -o runs.csv -- "
     "jar nutch.job org.example.Index {options} crawl/segments {output}",
-    run_command,
-)
-@opt.all_of(
     click.argument("command", nargs=-1, metavar="[-- HADOOP ARGUMENTS…]"),
     opt.options(f"""
     --setup: Bring Hadoop's jars into the cache first (about 104 MB, by Maven, once).
@@ -402,6 +393,7 @@ _HADOOP_COLUMNS = {
     --history FOLDER: Folder of job histories in the cluster's file system.
     """),
     JOB,
+    group=run_command,
 )
 def run_hadoop_command(**given: Any) -> int:
     """Run MapReduce jobs over data sizes, slots, memory and compression, and measure each.
@@ -544,9 +536,6 @@ _MEMCACHED_COLUMNS = {
     "memcached",
     "Throughput, latency and limits of memcached by threads, size and load.",
     "ppw run memcached --threads 1,2,4 --object-size 64,1KiB,16KiB --load 25%,50%,75% -o runs.csv",
-    run_command,
-)
-@opt.all_of(
     opt.options("""
     --server HOST:PORT[,…] as servers: Drive these servers as they are. Default: private ones on
         loopback.
@@ -572,6 +561,7 @@ _MEMCACHED_COLUMNS = {
     --line-rate BITS/S>0: Line rate of the network to --server. Default: what the interface says.
     """),
     RUN,
+    group=run_command,
 )
 def run_memcached_command(**given: Any) -> int:
     """Load memcached at several set-ups: throughput, latency, hit rate, CPU, power, and the limit.

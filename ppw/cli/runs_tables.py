@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     "project",
     "Project every group of a runs table to another frequency, core count or data size.",
     "ppw project runs.csv --freq 3.0GHz --metric time,power",
-)
-@opt.all_of(
     opt.TABLE_METRIC,
     opt.options("""
     --freq FREQUENCY[,…]: Frequencies to project to: 3.0GHz.
@@ -65,8 +63,9 @@ def project_command(
     "fit",
     "Give the parameters of every curve, with standard errors.",
     "ppw fit runs.csv --metric cpi,power",
+    opt.TABLE_METRIC,
+    opt.FIT,
 )
-@opt.all_of(opt.TABLE_METRIC, opt.FIT)
 def fit_command(runs: opt.Runs, **options: Any) -> ppw.FittedParameters:
     """Fit the curves of every group of RUNS and give their parameters."""
     return ppw.fit_runs(opt.read_table(runs, options), **options)
@@ -95,8 +94,8 @@ VALIDATION = opt.all_of(
     "validate",
     "Compare projections with measurements that they have not seen.",
     "ppw validate runs.csv --train 1.2GHz,1.8GHz --test 2.4GHz --max-error 10",
+    VALIDATION,
 )
-@VALIDATION
 def validate_command(
     runs: opt.Runs, max_error: float | None, **options: Any
 ) -> tuple[ppw.Validation, str | None]:
@@ -132,8 +131,9 @@ def excess_error(result: ppw.Validation, max_error: float | None) -> str | None:
     "check",
     "Name the rows of a runs table that cannot be right, with the evidence.",
     "ppw check runs.csv --strict",
+    opt.TABLE_METRIC,
+    opt.options("--strict: Exit with 3 when any row is flagged."),
 )
-@opt.all_of(opt.TABLE_METRIC, opt.options("--strict: Exit with 3 when any row is flagged."))
 def check_command(runs: opt.Runs, strict: bool, **options: Any) -> tuple[ppw.Quality, str | None]:
     """Look through RUNS for rows that cannot be right and say what speaks against each.
 
@@ -144,9 +144,13 @@ def check_command(runs: opt.Runs, strict: bool, **options: Any) -> tuple[ppw.Qua
 
 
 @opt.question(
-    "pathlength", "Instructions per byte against cores and data size.", "ppw pathlength counts.csv"
+    "pathlength",
+    "Instructions per byte against cores and data size.",
+    "ppw pathlength counts.csv",
+    opt.TABLE_ALONE,
+    opt.TOLERANCE,
+    opt.LEVEL,
 )
-@opt.all_of(opt.TABLE_ALONE, opt.TOLERANCE, opt.LEVEL)
 def pathlength_command(runs: opt.Runs, **options: Any) -> ppw.PathLengths:
     """Fit path lengths to RUNS with instructions and data_bytes, of ppw measure or ppw run count.
 
@@ -164,8 +168,6 @@ def pathlength_command(runs: opt.Runs, **options: Any) -> ppw.PathLengths:
     "Find the best frequency step of every group, and how surely it is.",
     "ppw best runs.csv --objective edp --steps 1.2GHz:2.4GHz:0.1GHz; ppw best runs.csv --deadline "
     "60s --power-cap 120W",
-)
-@opt.all_of(
     opt.TABLE,
     opt.options("""
     --objective [energy|edp|ed2p|perf_per_watt|time|perf_per_dollar] (energy): Least energy,
@@ -213,8 +215,6 @@ def _show_schema(ctx: click.Context, param: click.Parameter, asked: bool) -> Non
     "Compare two hosts over the work that both did, or find which servers to buy.",
     "ppw compare runs.csv --a host=atom --b host=xeon --freq 2.4GHz; ppw compare scenario.toml "
     "--format html -o report.html",
-)
-@opt.all_of(
     opt.TABLE_METRIC,
     opt.selection_option(
         "--a",
@@ -289,8 +289,6 @@ _METRIC = "perf_per_watt"
     "Say which frequency to measure next, and how often, to be as sure as wanted.",
     "ppw plan runs.csv --freq 3.0GHz --metric perf_per_watt --within 3 --steps "
     "1.2GHz:2.4GHz:0.2GHz --run-time 10min",
-)
-@opt.all_of(
     opt.TABLE,
     opt.metric_option(f"{_METRIC}, and one at a time"),
     opt.options("""
@@ -345,8 +343,6 @@ def _read_prices(
     "characterise",
     "Set hosts side by side: times, ratios, perf per watt and price, CPI, memory.",
     "ppw characterise runs.csv --reference atom --price atom=450 --price xeon=6000",
-)
-@opt.all_of(
     opt.TABLE,
     opt.options("--reference HOST: Host that ratios are to. Default: the slowest one."),
     opt.pairs_option(
@@ -377,8 +373,6 @@ def characterise_command(runs: opt.Runs, **options: Any) -> ppw.Characterisation
     "calibrate",
     "Compare one power sensor with another, and bring power to what a meter reads.",
     "ppw calibrate runs.parquet --sensor rapl --reference meter:wt310e --save",
-)
-@opt.all_of(
     opt.TABLE,
     opt.options("""
     --sensor LABEL: Sensor to calibrate: rapl (packages and memory), rapl:package, ipmi:dcmi; a sum
@@ -458,8 +452,6 @@ def _write_calibrated(table: pd.DataFrame, result: ppw.Calibration, target: str)
     "powerload",
     "Power against load, and energy proportionality.",
     "ppw powerload power_ssj2008-20120312-00444.txt --at 30%,70%",
-)
-@opt.all_of(
     opt.TABLE_ALONE,
     opt.options("""
     --at SHARE[,…]<=1 (0%,50%,100%): Loads to give the power at.

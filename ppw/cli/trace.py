@@ -120,9 +120,6 @@ _KINDS = {
     "convert",
     "Write a trace for other tools, or a model for a load generator.",
     "ppw trace convert disk.model.json --target /data/scratch -o load.fio",
-    trace_command,
-)
-@opt.all_of(
     click.argument("source"),
     TRACE,
     opt.options("""
@@ -138,6 +135,7 @@ _KINDS = {
     --outstanding N>=1: Number of requests in flight, in a closed loop.
     """),
     ALLOW_DEVICE,
+    group=trace_command,
 )
 def trace_convert_command(
     source: str,
@@ -227,9 +225,6 @@ def _write_jobs(
     "fit",
     "Learn a hierarchical state diagram from a block trace.",
     "ppw trace fit disk.vscsi --levels 4 --format json -o disk.model.json",
-    trace_command,
-)
-@opt.all_of(
     click.argument("trace"),
     TRACE,
     opt.options("""
@@ -257,6 +252,7 @@ def _write_jobs(
     """,
         SIZE=click.STRING,
     ),
+    group=trace_command,
 )
 def trace_fit_command(
     trace: str,
@@ -299,9 +295,6 @@ def trace_fit_command(
     "generate",
     "Make a trace of a fitted model, as long as wanted.",
     "ppw trace generate disk.model.json --count 1000000 -o made.parquet",
-    trace_command,
-)
-@opt.all_of(
     MODEL,
     opt.options("""
     -o, --output FILE (required): Trace to write: .parquet, .csv or .csv.gz.
@@ -315,6 +308,7 @@ def trace_fit_command(
     --no-locality: Uniform addresses, as an ablation.
     """),
     opt.SEED,
+    group=trace_command,
 )
 def trace_generate_command(model: str, output: str, no_locality: bool, **options: Any) -> None:
     """Make a trace of MODEL, which ppw trace fit wrote with --format json."""
@@ -329,9 +323,6 @@ def trace_generate_command(model: str, output: str, no_locality: bool, **options
     "record",
     "Record the requests of a command on a block device.",
     "ppw trace record /dev/nvme0n1 -o sort.parquet -- sort --parallel=4 big.txt",
-    trace_command,
-)
-@opt.all_of(
     click.argument("device"),
     click.argument("program", nargs=-1, required=True, metavar="-- COMMAND…"),
     opt.options(
@@ -343,6 +334,7 @@ def trace_generate_command(model: str, output: str, no_locality: bool, **options
         FILE=click.Path(path_type=Path, dir_okay=False),
         NAME=click.Path(path_type=Path),
     ),
+    group=trace_command,
 )
 def trace_record_command(device: str, program: tuple[str, ...], output: Path, **how: Any) -> int:
     """Run COMMAND and record every request that reaches DEVICE meanwhile, with its latency.
@@ -366,9 +358,6 @@ def trace_record_command(device: str, program: tuple[str, ...], output: Path, **
     "replay",
     "Play a trace back with fio, and say whose error is whose.",
     "ppw trace replay made.parquet --target /data/scratch --size 8GiB",
-    trace_command,
-)
-@opt.all_of(
     click.argument("trace"),
     TRACE,
     opt.options("""
@@ -384,6 +373,7 @@ def trace_record_command(device: str, program: tuple[str, ...], output: Path, **
     """),
     device_option("Device model to compare with: ssd or disk,average_seek=9ms."),
     ALLOW_DEVICE,
+    group=trace_command,
 )
 def trace_replay_command(
     trace: str, trace_format: str | None, mapping: dict[str, str], **options: Any
@@ -396,15 +386,13 @@ def trace_replay_command(
     "show",
     "Show a fitted model: its states, laws and load.",
     "ppw trace show disk.model.json --format html -o disk.html",
-    trace_command,
-)
-@opt.all_of(
     MODEL,
     opt.options("--original TRACE: Draw its addresses beside those generated (html)."),
     TRACE,
     opt.options("--scales: Show what a device completes when times are scaled, instead."),
     device_option("Model for --scales: disk or ssd, with parameters if need be.", "disk"),
     opt.output_options,
+    group=trace_command,
 )
 def trace_show_command(
     model: str,
@@ -435,9 +423,6 @@ def trace_show_command(
     "validate",
     "Compare a synthetic trace with its original.",
     "ppw trace validate disk.csv made.parquet --format html -o f.html",
-    trace_command,
-)
-@opt.all_of(
     click.argument("original"),
     click.argument("synthetic", nargs=-1, required=True),
     TRACE,
@@ -455,6 +440,7 @@ def trace_show_command(
     --no-locality: Show beside it what becomes of the original when its addresses are uniform.
     """),
     opt.SEED,
+    group=trace_command,
 )
 def trace_validate_command(
     original: str,
@@ -481,9 +467,6 @@ def trace_validate_command(
     "whatif",
     "What SSD caches or a defragmentation would do for a load.",
     "ppw trace whatif disk.csv --cache 64GiB --caches 1,2,4 --policy lru,clock",
-    trace_command,
-)
-@opt.all_of(
     click.argument("source"),
     TRACE,
     opt.options("""
@@ -509,6 +492,7 @@ def trace_validate_command(
     --no-locality: Take the locality away first, which has to take a cache's effect away.
     """),
     opt.SEED,
+    group=trace_command,
 )
 def trace_whatif_command(
     source: str,
