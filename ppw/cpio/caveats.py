@@ -118,7 +118,7 @@ def _accounting_caveats(table: pd.DataFrame) -> Iterator[str]:
 
 def _spinning_caveats(points: pd.DataFrame, keys: Sequence[str]) -> Iterator[str]:
     user = points["user_cpio"] / points["cpio"]
-    names = sorted({_named(points, keys, i) for i in points.index[user > _ALL_USER]})
+    names = sorted({_group_name(points, keys, i) for i in points.index[user > _ALL_USER]})
     if names:
         yield (
             f"over {_ALL_USER:.0%} of the cycles of {'; '.join(names)} are in user mode: clients "
@@ -132,7 +132,7 @@ def _spinning_caveats(points: pd.DataFrame, keys: Sequence[str]) -> Iterator[str
         gain = rows["iops"].iloc[-1] / rows["iops"].iloc[0]
         if len(rows) > 1 and full and gain < _SPINNING_GAIN:
             yield (
-                f"{_named(rows, keys, rows.index[0])}: cores are busy throughout and more of them "
+                f"{_group_name(rows, keys, rows.index[0])}: cores are busy throughout and more of them "
                 "bring no more I/O: they spin or wait for locks, which cpio counts as work"
             )
 
@@ -165,5 +165,5 @@ def _work(table: pd.DataFrame) -> pd.Series[Any]:
     return operations.where(operations > 0, data.where(data > 0))
 
 
-def _named(points: pd.DataFrame, keys: Sequence[str], index: Any) -> str:
+def _group_name(points: pd.DataFrame, keys: Sequence[str], index: Any) -> str:
     return ", ".join(key_texts(keys, points.loc[index].to_dict())) or "all runs"

@@ -309,7 +309,7 @@ def pooled_rates(table: pd.DataFrame, cells: DataFrameGroupBy[Any, Any]) -> pd.D
     cycles per I/O of all, and would not go with the I/O rate and the utilisation beside it. Runs
     without I/O are in no sum, unless the cell has no other.
     """
-    by, good = cells.ngroup(), _counted(table)
+    by, good = cells.ngroup(), _has_io(table)
     kept = good | ~good.groupby(by).transform("any")
     sums = table.assign(waited_s=column(table, "iowait_s").fillna(0.0))[[*_SUMMED]].where(kept)
     total = sums.groupby(by).sum(min_count=1).set_axis(cells.size().index)
@@ -369,7 +369,7 @@ def log_half_widths(
     """
     from fitting.regression.lines import student_quantile
 
-    good, size = _counted(table).to_numpy(), len(points)
+    good, size = _has_io(table).to_numpy(), len(points)
     at, ios = codes[good], table["ios"].to_numpy()[good]
     cycles = (table["user_cycles"] + table["system_cycles"]).to_numpy()[good]
     runs = np.bincount(at, minlength=size)
@@ -386,6 +386,6 @@ def log_half_widths(
         return np.asarray(scatter[group] / np.sqrt(runs))
 
 
-def _counted(table: pd.DataFrame) -> pd.Series[bool]:
+def _has_io(table: pd.DataFrame) -> pd.Series[bool]:
     """Runs that did I/O, at a clock that is known."""
     return (table["ios"] > 0) & table["clock_hz"].notna()

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import textwrap
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ppw.results.axes import BEST, CURVE, PROJECTED
+from ppw.results.axes import BEST, CURVE, PROJECTED, label_lines
 from ppw.results.result import Result
-from ppw.results.text import key_texts, plot_label, shown
+from ppw.results.text import key_texts, shown
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -77,7 +76,6 @@ def logarithmic(axes: Axes, which: str, *, from_decade: bool = False) -> None:
 
 def label_rows(axes: Axes, names: list[str], what: str = "application") -> None:
     """Write a name beside each row of bars, the first on top."""
-    labels = (plot_label(name, most=4 * _LABEL) for name in names)
-    axes.set_yticks(range(len(names)), ["\n".join(textwrap.wrap(x, _LABEL)) for x in labels])
+    axes.set_yticks(range(len(names)), [label_lines(name, _LABEL) for name in names])
     axes.invert_yaxis()
     axes.set_ylabel(what)

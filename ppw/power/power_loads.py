@@ -144,7 +144,7 @@ class PowerLoads(Result):
             [
                 row["server"],
                 *map(_forecast_text, rows_of(forecasts[row["server"]])),
-                *(_fixed(row[name]) for name in ("idle_to_peak", "energy_proportionality")),
+                *(_two_decimals(row[name]) for name in ("idle_to_peak", "energy_proportionality")),
                 _percent(row["peak_efficiency_load"]),
             ]
             for row in rows_of(self.figures.head(_MOST_ROWS))
@@ -352,7 +352,7 @@ def _forecast_text(row: dict[str, Any]) -> str:
     return f"{watts} ({shown_interval(row['power_w'], row['lower'], row['upper'], 'W')})"
 
 
-def _fixed(value: float) -> str:
+def _two_decimals(value: float) -> str:
     return "–" if value != value else f"{value:.2f}"
 
 

@@ -22,7 +22,7 @@ from ppw.procurement.inputs import (
     read_figures,
 )
 from ppw.procurement.measured import Request, measure
-from ppw.procurement.scenario import PowerCurve, Server, StraightLine, share_within
+from ppw.procurement.scenario import LoadCurve, Server, StraightLine, share_within
 from ppw.procurement.scenario_schema import node_at
 from ppw.results.arguments import as_frequency
 from ppw.results.text import shown
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from fitting.regression.lines import FloatArray
     from ppw.catalogue.hosts import Host
-    from ppw.procurement.measured import Found, Measured
+    from ppw.procurement.measured import MeasuredFigures, RunFigures
     from ppw.procurement.scenario import Scenario
 
 
@@ -50,7 +50,7 @@ class CandidateFigures:
     number : int
         Which one.
     scenario : Scenario
-    found : mapping of str to Found
+    found : mapping of str to RunFigures
         What runs say, by workload.
     figures : dict of str to Input
     caveats : list of str
@@ -59,7 +59,7 @@ class CandidateFigures:
     entry: Mapping[str, Any]
     number: int
     scenario: Scenario
-    found: Mapping[str, Found]
+    found: Mapping[str, RunFigures]
     figures: dict[str, Input] = field(default_factory=dict)
     caveats: list[str] = field(default_factory=list)
 
@@ -82,10 +82,6 @@ class CandidateFigures:
         """Its processor in the catalogue."""
         return find_host(self.entry["catalogue"]) if "catalogue" in self.entry else None
 
-    def typed(self, workload: str) -> Mapping[str, Any]:
-        """Figures typed in for a workload."""
-        return typed_figures(self.entry, workload)
-
     def add(self, figures: Sequence[Input]) -> None:
         """Add the figures that are not known yet."""
         for figure in figures:
@@ -102,7 +98,7 @@ def typed_figures(entry: Mapping[str, Any], workload: str) -> Mapping[str, Any]:
     return figures
 
 
-def gather_figures(scenario: Scenario, number: int, measured: Measured) -> CandidateFigures:
+def gather_figures(scenario: Scenario, number: int, measured: MeasuredFigures) -> CandidateFigures:
     """Put one candidate together.
 
     Raises
@@ -120,7 +116,7 @@ def gather_figures(scenario: Scenario, number: int, measured: Measured) -> Candi
     for workload in scenario.workloads:
         path = ("candidate", number, "workload", workload.name)
         prefix, of = f"candidate.{name}.workload.{workload.name}", f"{workload.name} on {name}"
-        made.add(read_figures(made.typed(workload.name), path, prefix, of=of, **options))
+        made.add(read_figures(typed_figures(entry, workload.name), path, prefix, of=of, **options))
         if workload.name in found:
             made.add(_measured_figures(made, workload.name, found[workload.name]))
     made.caveats += _of_runs(made)
@@ -150,7 +146,7 @@ def _of_runs(made: CandidateFigures) -> list[str]:
     return caveats
 
 
-def _measured_figures(made: CandidateFigures, workload: str, found: Found) -> list[Input]:
+def _measured_figures(made: CandidateFigures, workload: str, found: RunFigures) -> list[Input]:
     label = PROJECTED if found.projected else MEASURED
     of = f"{workload} on {made.name}"
     parts = [("rate", f"rate of {of}", "1/s", found.rate)]
@@ -362,7 +358,7 @@ def _cores(made: CandidateFigures) -> int | None:
     return None if cores is None else int(cores)
 
 
-def _curve(made: CandidateFigures) -> PowerCurve:
+def _curve(made: CandidateFigures) -> LoadCurve:
     """Power against load: typed levels, measured ones, or a straight line from idle to full."""
     typed = made.entry.get("power_levels")
     idle = made.figures[made.key("idle_power")].value
@@ -381,13 +377,13 @@ def _curve(made: CandidateFigures) -> PowerCurve:
     return StraightLine()
 
 
-def _through(load: FloatArray, watts: FloatArray, idle: float) -> PowerCurve:
+def _through(load: FloatArray, watts: FloatArray, idle: float) -> LoadCurve:
     from ppw.power.load_curve import PowerLoadCurve
 
     if load.min() > 0:
         load, watts = np.append(load, 0.0), np.append(watts, idle)
     order = np.argsort(load)
-    curve: PowerCurve = PowerLoadCurve.of_levels(load[order], watts[order])
+    curve: LoadCurve = PowerLoadCurve.of_levels(load[order], watts[order])
     return curve
 
 
@@ -417,12 +413,12 @@ def _shares(made: CandidateFigures) -> tuple[dict[str, float], str]:
 def _latencies(
     made: CandidateFigures, workload: str
 ) -> Mapping[str, tuple[FloatArray, FloatArray]]:
-    typed = made.typed(workload).get("latency")
+    typed = typed_figures(made.entry, workload).get("latency")
     if typed is None:
         found = made.found.get(workload)
         return found.latency if found else {}
     path = ("candidate", made.number, "workload", workload, "latency")
-    per = SECONDS_PER[made.typed(workload).get("per", "s")]
+    per = SECONDS_PER[typed_figures(made.entry, workload).get("per", "s")]
     full = made.figures[made.key("rate", workload)].value
     share = np.asarray(typed["rate"], dtype=float) / per / full
     known = {}

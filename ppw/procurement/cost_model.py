@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from fitting.regression.lines import FloatArray
-    from ppw.procurement.inputs import Inputs, Numbers
+    from ppw.procurement.inputs import CaseValues, Inputs
     from ppw.procurement.scenario import Scenario, Server, Workload
 
 
@@ -22,7 +22,7 @@ HOURS_PER_YEAR = 8760.0
 SECONDS_PER_YEAR = 3600 * HOURS_PER_YEAR
 
 
-class Demand(NamedTuple):
+class RateDemand(NamedTuple):
     """Demand of n cases.
 
     Attributes
@@ -42,7 +42,7 @@ class Demand(NamedTuple):
         return total
 
 
-def demand_of(workloads: Sequence[Workload], years: int, numbers: Numbers) -> Demand:
+def demand_of(workloads: Sequence[Workload], years: int, numbers: CaseValues) -> RateDemand:
     """Lay the demand out over ``years`` and the day; it grows once a year."""
     growth = 1 + numbers["demand.growth_per_year"]
     grown = growth[:, None] ** np.arange(years)
@@ -55,10 +55,10 @@ def demand_of(workloads: Sequence[Workload], years: int, numbers: Numbers) -> De
         ]
     )
     memory = np.stack([_memory(w.name, numbers) * grown[:, -1] for w in workloads])
-    return Demand(rate, memory)
+    return RateDemand(rate, memory)
 
 
-def peak_rate(name: str, numbers: Numbers) -> FloatArray:
+def peak_rate(name: str, numbers: CaseValues) -> FloatArray:
     """Rate (1/s) of a workload at the peak of the first year: (n,)."""
     own = f"workload.{name}.rate"
     if own in numbers:
@@ -68,7 +68,7 @@ def peak_rate(name: str, numbers: Numbers) -> FloatArray:
     return made
 
 
-def _memory(name: str, numbers: Numbers) -> FloatArray:
+def _memory(name: str, numbers: CaseValues) -> FloatArray:
     needed = f"workload.{name}.memory"
     if needed not in numbers:
         return np.zeros(numbers.n)
@@ -125,7 +125,9 @@ class Racks(NamedTuple):
     reason: str
 
 
-def size_pools(server: Server, scenario: Scenario, demand: Demand, numbers: Numbers) -> list[Pool]:
+def size_pools(
+    server: Server, scenario: Scenario, demand: RateDemand, numbers: CaseValues
+) -> list[Pool]:
     """Size the pools of one candidate: one for all workloads, or one for each."""
     everything = range(len(scenario.workloads))
     pools = [[i] for i in everything] if scenario.separate_pools else [list(everything)]
@@ -133,7 +135,7 @@ def size_pools(server: Server, scenario: Scenario, demand: Demand, numbers: Numb
 
 
 def _size(
-    server: Server, scenario: Scenario, demand: Demand, numbers: Numbers, which: list[int]
+    server: Server, scenario: Scenario, demand: RateDemand, numbers: CaseValues, which: list[int]
 ) -> Pool:
     names = [scenario.workloads[i].name for i in which]
     rate, memory = demand.rate[which], demand.memory[which].sum(axis=0)
@@ -153,7 +155,7 @@ def _size(
 
 
 def fill_racks(
-    server: Server, scenario: Scenario, servers: FloatArray, peak: FloatArray, numbers: Numbers
+    server: Server, scenario: Scenario, servers: FloatArray, peak: FloatArray, numbers: CaseValues
 ) -> Racks:
     """Put servers into racks.
 
@@ -164,7 +166,7 @@ def fill_racks(
     servers : (n,) float array
     peak : (n,) float array
         What racks must provide for one server with its ports (W).
-    numbers : Numbers
+    numbers : CaseValues
     """
     by_space = np.full(numbers.n, float(scenario.rack_units // server.height))
     by_power = np.full(numbers.n, np.inf)
@@ -208,7 +210,7 @@ class Energy(NamedTuple):
 
 
 def energy_of(
-    server: Server, pools: Sequence[Pool], port_watts: FloatArray, numbers: Numbers
+    server: Server, pools: Sequence[Pool], port_watts: FloatArray, numbers: CaseValues
 ) -> Energy:
     """Energy of a candidate.
 
@@ -218,7 +220,7 @@ def energy_of(
     pools : sequence of Pool
     port_watts : (n,) float array
         Of the network ports of one server.
-    numbers : Numbers
+    numbers : CaseValues
 
     Returns
     -------
@@ -251,14 +253,14 @@ KG_PER_TONNE = 1000.0
 
 
 class Bought(NamedTuple):
-    """Numbers of what is bought: (n,) each."""
+    """CaseValues of what is bought: (n,) each."""
 
     servers: FloatArray
     racks: FloatArray
 
 
 def money_of(
-    server: Server, bought: Bought, energy: Energy, carbon: Carbon, numbers: Numbers
+    server: Server, bought: Bought, energy: Energy, carbon: Carbon, numbers: CaseValues
 ) -> dict[str, FloatArray]:
     """Present value of every part, by `PARTS`: (n,) each, in the scenario's currency."""
     years = energy.servers.shape[1]
@@ -283,7 +285,7 @@ def money_of(
     }
 
 
-def paid_at_start(server: Server, bought: Bought, numbers: Numbers) -> FloatArray:
+def paid_at_start(server: Server, bought: Bought, numbers: CaseValues) -> FloatArray:
     """Money that is paid before the first year: (n,)."""
     cores = float(server.cores or 0)
     each = numbers[server.key("price")] + server.ports * numbers["costs.port_price"]
@@ -292,20 +294,20 @@ def paid_at_start(server: Server, bought: Bought, numbers: Numbers) -> FloatArra
     return made
 
 
-def _support(server: Server, price: FloatArray, numbers: Numbers) -> FloatArray:
+def _support(server: Server, price: FloatArray, numbers: CaseValues) -> FloatArray:
     """Support of one server in a year."""
     own = server.key("support_per_year")
     return numbers[own] if own in numbers else price * numbers["costs.support_share"]
 
 
-def _electricity(years: int, numbers: Numbers) -> FloatArray:
+def _electricity(years: int, numbers: CaseValues) -> FloatArray:
     """Price of a kWh by year: (n, years)."""
     change = 1 + numbers["site.electricity_change_per_year"]
     price: FloatArray = numbers["site.electricity"][:, None] * change[:, None] ** np.arange(years)
     return price
 
 
-def _carbon(carbon: Carbon, worth: FloatArray, numbers: Numbers) -> FloatArray:
+def _carbon(carbon: Carbon, worth: FloatArray, numbers: CaseValues) -> FloatArray:
     """What carbon costs: that of making at the start, that of use year by year."""
     price = numbers["costs.carbon_price"] / KG_PER_TONNE
     # Without a price nothing is paid, also for what is not known.
@@ -324,7 +326,7 @@ class Carbon(NamedTuple):
     embodied: FloatArray
 
 
-def carbon_of(server: Server, servers: FloatArray, energy: Energy, numbers: Numbers) -> Carbon:
+def carbon_of(server: Server, servers: FloatArray, energy: Energy, numbers: CaseValues) -> Carbon:
     """Carbon of a candidate: the grid's intensity, which may change each year, and its making."""
     years = energy.servers.shape[-1]
     use = np.full((numbers.n, years), np.nan)
@@ -338,7 +340,7 @@ def carbon_of(server: Server, servers: FloatArray, energy: Energy, numbers: Numb
     return Carbon(use, embodied)
 
 
-class Outcome(NamedTuple):
+class CandidateOutcome(NamedTuple):
     """What one candidate comes to, in n cases.
 
     Attributes
@@ -416,28 +418,28 @@ class Model:
     scenario: Scenario
     servers: Sequence[Server]
 
-    def outcomes(self, numbers: Numbers, years: int | None = None) -> list[Outcome]:
+    def outcomes(self, numbers: CaseValues, years: int | None = None) -> list[CandidateOutcome]:
         """What every candidate comes to; over another number of ``years`` where given."""
         demand = demand_of(self.scenario.workloads, years or self.scenario.years, numbers)
         return [self._outcome(server, demand, numbers) for server in self.servers]
 
-    def tco(self, numbers: Numbers, years: int | None = None) -> FloatArray:
+    def tco(self, numbers: CaseValues, years: int | None = None) -> FloatArray:
         """Total cost of every candidate: (candidates, n)."""
         return np.stack([outcome.tco() for outcome in self.outcomes(numbers, years)])
 
-    def _outcome(self, server: Server, demand: Demand, numbers: Numbers) -> Outcome:
+    def _outcome(self, server: Server, demand: RateDemand, numbers: CaseValues) -> CandidateOutcome:
         pools = size_pools(server, self.scenario, demand, numbers)
         count = np.sum([pool.servers for pool in pools], axis=0)
         ports = server.ports * numbers["costs.port_power"]
         names = [w.name for w in self.scenario.workloads]
         rated = server.key("rated_power")
-        peak = numbers[rated] if rated in numbers else server.full_watts(names, numbers)
+        peak = numbers[rated] if rated in numbers else server.full_power(names, numbers)
         racks = fill_racks(server, self.scenario, count, peak + ports, numbers)
         energy = energy_of(server, pools, ports, numbers)
         carbon = carbon_of(server, count, energy, numbers)
         bought = Bought(count, racks.racks)
         rate, watts = self._alone(server, demand, numbers)
-        return Outcome(
+        return CandidateOutcome(
             pools=pools,
             servers=count,
             racks=racks,
@@ -458,7 +460,7 @@ class Model:
         return units.pop() if len(units) == 1 else None
 
     def _alone(
-        self, server: Server, demand: Demand, numbers: Numbers
+        self, server: Server, demand: RateDemand, numbers: CaseValues
     ) -> tuple[FloatArray, FloatArray]:
         """Rate and watts of one server that does nothing but the day's mix of workloads."""
         names = [w.name for w in self.scenario.workloads]
@@ -473,7 +475,7 @@ class Model:
         total = mix.sum(axis=0) if self.one_unit else 1.0
         return share * total, watts
 
-    def _work(self, demand: Demand) -> FloatArray:
+    def _work(self, demand: RateDemand) -> FloatArray:
         if self.one_unit:
             total: FloatArray = demand.work().sum(axis=0)
             return total

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ppw.procurement.cost_model import Model
-    from ppw.procurement.inputs import Input, Inputs, Numbers
+    from ppw.procurement.inputs import CaseValues, Input, Inputs
 
 
 def share_best(values: FloatArray, fits: Mask, more_is_better: bool) -> FloatArray:
@@ -118,10 +118,10 @@ class Sensitivities:
 
     def _row(self, figure: Input, best: int, rival: int | None) -> dict[str, Any] | None:
         low, high, kind = ends_of(figure, self.level)
-        numbers = self.inputs.central().repeated(2).replaced({figure.key: np.array([low, high])})
+        numbers = self.inputs.central().repeat(2).with_values({figure.key: np.array([low, high])})
         costs = self.model.tco(numbers)
         place = figure.key, figure.words, figure.unit, figure.value, low, high, kind
-        row = self._said(place, costs, best, rival)
+        row = self._row_of(place, costs, best, rival)
         # What moves nothing is no finding.
         return row if row["changes"] or row["apart_at_low"] != row["apart_at_high"] else None
 
@@ -131,9 +131,9 @@ class Sensitivities:
         central = self.inputs.central()
         costs = np.concatenate([self.model.tco(central, end) for end in ends], axis=1)
         place = YEARS, YEARS_WORDS, "1", float(years), float(ends[0]), float(ends[1]), "±1"
-        return self._said(place, costs, best, rival)
+        return self._row_of(place, costs, best, rival)
 
-    def _said(
+    def _row_of(
         self, place: Sequence[Any], costs: FloatArray, best: int, rival: int | None
     ) -> dict[str, Any]:
         names = [server.name for server in self.model.servers]
@@ -195,7 +195,7 @@ def learn_next(
     parts = {}
     for figure in inputs:
         if figure.uncertain:
-            costs = model.tco(inputs.drawn(draws, seed, only=figure.key))
+            costs = model.tco(inputs.draw(draws, seed, only=figure.key))
             parts[figure.words] = float(np.var(costs[rival] - costs[best]))
     total = sum(parts.values())
     if not total > 0:
@@ -232,14 +232,14 @@ class Crossovers:
     model : Model
         Of these two candidates, the cheapest first.
     inputs : Inputs
-    drawn : Numbers
+    drawn : CaseValues
         Joint draws of all figures.
     level : float
     """
 
     model: Model
     inputs: Inputs
-    drawn: Numbers
+    drawn: CaseValues
     level: float
 
     def rows(self) -> list[dict[str, Any]]:
@@ -261,7 +261,7 @@ class Crossovers:
     def _cost_row(self, figure: Input) -> dict[str, Any] | None:
         line = self._straight(figure)
         if line is None:
-            tie = self._followed(figure)
+            tie = self._follow(figure)
         else:
             tie = tie_of(_near(figure, -line[0] / line[1]), self.level)
         return self._row(COST, figure, tie, self._names()[1])
@@ -269,19 +269,19 @@ class Crossovers:
     def _straight(self, figure: Input) -> tuple[FloatArray, FloatArray] | None:
         """Start and slope of the cost difference in every draw; None for no straight line."""
         at = figure.value * _PROBES
-        central = self.inputs.central().repeated(len(at)).replaced({figure.key: at})
+        central = self.inputs.central().repeat(len(at)).with_values({figure.key: at})
         costs = self.model.tco(central)
         apart = costs[1] - costs[0]
         slope = (apart[2] - apart[0]) / (at[2] - at[0]) if at[2] else 0.0
         off = np.abs(apart - apart[0] - slope * (at - at[0])).max()
         if slope == 0 or not off <= _STRAIGHT * np.abs(costs).max():
             return None
-        start, end = (self._apart(self.drawn.replaced({figure.key: x})) for x in (at[0], at[2]))
+        start, end = (self._apart(self.drawn.with_values({figure.key: x})) for x in (at[0], at[2]))
         slopes = (end - start) / (at[2] - at[0])
         slopes = np.where(slopes == 0, np.nan, slopes)
         return start - slopes * at[0], slopes
 
-    def _followed(self, figure: Input) -> Tie:
+    def _follow(self, figure: Input) -> Tie:
         """Nearest change of sign along a range of the figure."""
         if figure.value <= 0:
             return NO_TIE
@@ -300,8 +300,8 @@ class Crossovers:
 
     def _ahead(self, figure: Input, at: FloatArray) -> FloatArray:
         """Sign of the rival's cost less the cheapest one's, by value of a figure."""
-        central = self.inputs.central().repeated(len(at))
-        sign: FloatArray = np.sign(self._apart(central.replaced({figure.key: at})))
+        central = self.inputs.central().repeat(len(at))
+        sign: FloatArray = np.sign(self._apart(central.with_values({figure.key: at})))
         return sign
 
     def _years(self) -> dict[str, Any] | None:
@@ -312,7 +312,7 @@ class Crossovers:
             if costs[1] < costs[0]:
                 tie = Tie(float(years), np.nan, np.nan, np.nan)
                 place = YEARS, YEARS_WORDS, "1", float(now)
-                return self._said(COST, place, tie, self._names()[1])
+                return self._row_of(COST, place, tie, self._names()[1])
         return None
 
     def _per_dollar(self) -> dict[str, Any] | None:
@@ -324,7 +324,7 @@ class Crossovers:
         # Dearer than at the tie, it gives less for its price.
         return self._row(PER_DOLLAR, figure, tie, rival if tie.value > figure.value else cheapest)
 
-    def _apart(self, numbers: Numbers) -> FloatArray:
+    def _apart(self, numbers: CaseValues) -> FloatArray:
         costs = self.model.tco(numbers)
         apart: FloatArray = costs[1] - costs[0]
         return apart
@@ -339,9 +339,9 @@ class Crossovers:
             # Nothing else in it is uncertain.
             tie = tie._replace(lower=np.nan, upper=np.nan)
         place = figure.key, figure.words, figure.unit, figure.value
-        return self._said(criterion, place, tie, beyond)
+        return self._row_of(criterion, place, tie, beyond)
 
-    def _said(
+    def _row_of(
         self, criterion: str, place: tuple[str, str, str, float], tie: Tie, beyond: str
     ) -> dict[str, Any]:
         key, what, unit, now = place

@@ -15,7 +15,7 @@ import numpy as np
 from measurements.errors import MeasurementError
 from measurements.table.units import parse_quantity
 from ppw.errors import PpwError
-from ppw.procurement.scenario_schema import dotted, node_at
+from ppw.procurement.scenario_schema import key_text, node_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -77,7 +77,7 @@ class Input:
         """Tell whether draws of it differ."""
         return self.draws is not None or self.low < self.high
 
-    def drawn(self, draws: int, seed: int) -> FloatArray:
+    def draw(self, draws: int, seed: int) -> FloatArray:
         """Draw it: (draws,). A given range is triangular, most likely at ``value``."""
         if self.draws is not None:
             return self.draws
@@ -94,7 +94,7 @@ class Input:
         return replace(self, value=self.value * factor, low=ends[0], high=ends[1], draws=draws)
 
 
-class Numbers:
+class CaseValues:
     """Values of all figures in some number of cases: central ones, draws, or steps of one figure.
 
     ``numbers[key]`` is a (n,) array.
@@ -113,14 +113,14 @@ class Numbers:
         """Values of the first of these keys that there is."""
         return self[next(key for key in keys if key in self)]
 
-    def replaced(self, values: Mapping[str, FloatArray | float]) -> Numbers:
+    def with_values(self, values: Mapping[str, FloatArray | float]) -> CaseValues:
         """Put other values in the place of some."""
         arrays = {k: np.broadcast_to(np.asarray(v, dtype=float), self.n) for k, v in values.items()}
-        return Numbers({**self._arrays, **arrays}, self.n)
+        return CaseValues({**self._arrays, **arrays}, self.n)
 
-    def repeated(self, n: int) -> Numbers:
+    def repeat(self, n: int) -> CaseValues:
         """Repeat a single case ``n`` times."""
-        return Numbers({k: np.broadcast_to(v, n) for k, v in self._arrays.items()}, n)
+        return CaseValues({k: np.broadcast_to(v, n) for k, v in self._arrays.items()}, n)
 
 
 class Inputs:
@@ -142,17 +142,17 @@ class Inputs:
         """Add figures; a later one of the same key replaces an earlier."""
         return Inputs([*self, *more])
 
-    def central(self) -> Numbers:
+    def central(self) -> CaseValues:
         """Every figure at its value: one case."""
-        return Numbers({i.key: np.array([i.value]) for i in self}, 1)
+        return CaseValues({i.key: np.array([i.value]) for i in self}, 1)
 
-    def drawn(self, draws: int, seed: int, only: str | None = None) -> Numbers:
+    def draw(self, draws: int, seed: int, only: str | None = None) -> CaseValues:
         """Joint draws of all figures, or of ``only`` one with the others at their values."""
         arrays = {
-            i.key: i.drawn(draws, seed) if only in (None, i.key) else np.full(draws, i.value)
+            i.key: i.draw(draws, seed) if only in (None, i.key) else np.full(draws, i.value)
             for i in self
         }
-        return Numbers(arrays, draws)
+        return CaseValues(arrays, draws)
 
 
 def read_figures(
@@ -212,7 +212,7 @@ def _numbers(
     )
     if not low <= value <= high:
         raise PpwError(
-            f"{source}: {dotted(path)}: value {value:g} is not between low {low:g} and high "
+            f"{source}: {key_text(path)}: value {value:g} is not between low {low:g} and high "
             f"{high:g}: give the range around it"
         )
     return value, low, high
@@ -225,9 +225,9 @@ def in_si(raw: Any, path: Sequence[str | int], node: Mapping[str, Any], source: 
     try:
         number = parse_quantity(raw, node["x-si"])
     except MeasurementError as error:
-        raise PpwError(f"{source}: {dotted(path)}: {error}") from error
+        raise PpwError(f"{source}: {key_text(path)}: {error}") from error
     # The schema has seen to plain numbers, but cannot read a text.
     if number < 0 or (number == 0 and "exclusiveMinimum" in node):
         least = "more than 0" if "exclusiveMinimum" in node else "0 or more"
-        raise PpwError(f"{source}: {dotted(path)} = {raw!r} must be {least}")
+        raise PpwError(f"{source}: {key_text(path)} = {raw!r} must be {least}")
     return number

@@ -122,7 +122,7 @@ class Request(NamedTuple):
     freq: float | None
 
 
-class Found(NamedTuple):
+class RunFigures(NamedTuple):
     """What runs say of one candidate and workload; NaN and empty where they do not.
 
     Attributes
@@ -154,21 +154,21 @@ class Found(NamedTuple):
 
 
 @dataclass
-class Measured:
+class MeasuredFigures:
     """All that runs tables say, by candidate and workload."""
 
-    found: dict[tuple[str, str], Found] = field(default_factory=dict)
+    found: dict[tuple[str, str], RunFigures] = field(default_factory=dict)
     caveats: list[str] = field(default_factory=list)
     digests: list[str] = field(default_factory=list)
 
 
-def measure(requests: Sequence[Request], *, draws: int, seed: int) -> Measured:
+def measure(requests: Sequence[Request], *, draws: int, seed: int) -> MeasuredFigures:
     """Answer all requests.
 
     Candidates of one table and workload are fitted together, so that its groups inform each other,
     and those of one group are drawn as one curve.
     """
-    made = Measured()
+    made = MeasuredFigures()
     tables: dict[tuple[Any, ...], list[Request]] = {}
     for request in requests:
         tables.setdefault((request.paths, request.mapping, request.workload), []).append(request)
@@ -231,7 +231,7 @@ class _Table:
         """Name of what stands for time: a throughput, or the time of a run."""
         return next(name for name in self.curves.known if name != POWER)
 
-    def answer(self, request: Request) -> Found:
+    def answer(self, request: Request) -> RunFigures:
         """Draw one candidate's rate and watts, and collect the rest."""
         group = self.group[request.candidate]
         frequency = self.frequency[request.candidate]
@@ -241,7 +241,9 @@ class _Table:
         column = alike.index(request.candidate)
         for name in self.curves.known:
             if not self.curves.has(name, group):
-                raise PpwError(f"candidate {request.candidate!r}: {_said(request)}: no {name}")
+                raise PpwError(
+                    f"candidate {request.candidate!r}: {_source_text(request)}: no {name}"
+                )
         try:
             rate = np.exp(-self.curves.log_time(self._time, group, at)[:, column])
             power = None
@@ -253,7 +255,7 @@ class _Table:
         rows = self.rows[self._of_group(group)]
         near = float(steps[np.argmin(np.abs(np.log(steps / frequency)))])
         at_step = rows[(rows["freq_hz"] / near - 1).abs() <= SAME_STEP]
-        return Found(
+        return RunFigures(
             rate=rate,
             power=power,
             idle_w=mean_of(rows, "idle_power_w"),
@@ -263,7 +265,7 @@ class _Table:
             scopes=scopes_of(rows),
             doubts=doubts_of(at_step, self._time),
             projected=bool(abs(near / frequency - 1) > SAME_STEP),
-            source=f"{_said(request)} at {shown(frequency, 'Hz')}",
+            source=f"{_source_text(request)} at {shown(frequency, 'Hz')}",
         )
 
     def _of_group(self, group: int) -> Mask:
@@ -350,7 +352,7 @@ def _group(prepared: Prepared, request: Request) -> int:
     return int(chosen[0])
 
 
-def _said(request: Request) -> str:
+def _source_text(request: Request) -> str:
     names = ", ".join(path.rpartition("/")[2] for path in request.paths)
     rows = ", ".join(f"{column} {value}" for column, value in request.where.items())
     return f"{names}: {', '.join(part for part in (rows, request.workload) if part)}"

@@ -35,12 +35,12 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fitting.regression.lines import FloatArray
-    from ppw.procurement.cost_model import Outcome
+    from ppw.procurement.cost_model import CandidateOutcome
     from ppw.procurement.inputs import Inputs
 
     Mask = NDArray[np.bool_]
     from ppw.procurement.candidates import Candidates
-    from ppw.procurement.inputs import Numbers
+    from ppw.procurement.inputs import CaseValues
 
 
 # The tables of the answer: parts that add up, and figures with their interval and probability.
@@ -56,12 +56,12 @@ _TOTALS = {"tco": "tco", "energy": "total_kwh", "carbon": "total_kg"}
 
 
 @dataclass(frozen=True, eq=False)
-class Evaluated:
+class Evaluation:
     """All candidates at the values of all figures, and in joint draws of them."""
 
     model: Model
-    central: Sequence[Outcome]
-    drawn: Sequence[Outcome]
+    central: Sequence[CandidateOutcome]
+    drawn: Sequence[CandidateOutcome]
     level: float
 
     @property
@@ -117,7 +117,7 @@ class Evaluated:
                 _TOTALS.items(), (self.costs(), self.energy(), self.carbon()), strict=True
             )
         }
-        fits = self._drawn_fits()
+        fits = self._fits_by_draw()
         central, drawn = ([o.figures() for o in some] for some in (self.central, self.drawn))
         rows = []
         for figure, more in FIGURES.items():
@@ -164,16 +164,16 @@ class Evaluated:
 
     def _front(self) -> Mask:
         """Who is beaten by nobody in cost and carbon, or energy where carbon is not known."""
-        second = "carbon" if self.carbon_known() else "energy"
+        second = "carbon" if self.has_carbon() else "energy"
         drawn = [o.figures() for o in self.drawn]
         costs = np.stack([[d[figure] for d in drawn] for figure in ("tco", second)])
-        return on_front(costs, self._drawn_fits())
+        return on_front(costs, self._fits_by_draw())
 
-    def carbon_known(self) -> bool:
+    def has_carbon(self) -> bool:
         """Tell whether the carbon of every candidate is known."""
         return bool(self.carbon()["total_kg"].notna().all())
 
-    def _drawn_fits(self) -> Mask:
+    def _fits_by_draw(self) -> Mask:
         return np.stack([o.racks.fits for o in self.drawn]) > 0
 
     def _interval(self, draws: FloatArray) -> tuple[float, float]:
@@ -256,9 +256,9 @@ def procure(
     asked = _read(scenario)
     candidates = gather(asked, draws=draws, seed=seed)
     model = Model(asked, candidates.servers)
-    drawn = candidates.inputs.drawn(draws, seed)
+    drawn = candidates.inputs.draw(draws, seed)
     central = model.outcomes(candidates.inputs.central())
-    evaluated = Evaluated(model, central, model.outcomes(drawn), level)
+    evaluated = Evaluation(model, central, model.outcomes(drawn), level)
     figures = evaluated.figures(_units(model))
     first, *others = evaluated.cheapest()
     fits = evaluated.fits()
@@ -319,9 +319,9 @@ def _units(model: Model) -> dict[str, str]:
 
 
 def _crossovers(
-    evaluated: Evaluated,
+    evaluated: Evaluation,
     candidates: Candidates,
-    drawn: Numbers,
+    drawn: CaseValues,
     first: int,
     rivals: list[int],
 ) -> pd.DataFrame:
@@ -336,7 +336,7 @@ def _crossovers(
 
 
 def _learn(
-    evaluated: Evaluated,
+    evaluated: Evaluation,
     figures: pd.DataFrame,
     candidates: Candidates,
     first: int,
@@ -345,23 +345,23 @@ def _learn(
     seed: int,
 ) -> tuple[str, ...]:
     """Figures that would tell most about who is cheapest, where that is undecided."""
-    if not rivals or not _undecided(figures, evaluated.names[first]):
+    if not rivals or not _is_undecided(figures, evaluated.names[first]):
         return ()
     found = learn_next(evaluated.model, candidates.inputs, first, rivals[0], draws=draws, seed=seed)
     return tuple(f"{words} ({share:.0%} of the variance)" for words, share in found[:_NAMED])
 
 
-def _undecided(figures: pd.DataFrame, name: str) -> bool:
+def _is_undecided(figures: pd.DataFrame, name: str) -> bool:
     row = figures[(figures["candidate"] == name) & (figures["figure"] == "tco")].iloc[0]
     return bool(row["p_best"] < UNDECIDED[1])
 
 
-def _caveats(evaluated: Evaluated, figures: pd.DataFrame, first: int) -> list[str]:
+def _caveats(evaluated: Evaluation, figures: pd.DataFrame, first: int) -> list[str]:
     said = []
     for name, outcome in zip(evaluated.names, evaluated.central, strict=True):
         if outcome.racks.reason:
             said.append(f"{name} does not fit the site: {outcome.racks.reason}")
-    if _undecided(figures, evaluated.names[first]) and len(evaluated.names) > 1:
+    if _is_undecided(figures, evaluated.names[first]) and len(evaluated.names) > 1:
         said.append(
             "undecided: no candidate costs least with 95 % probability; the verdict says "
             "what to learn next"

@@ -5,16 +5,17 @@ from __future__ import annotations
 import base64
 import json
 import textwrap
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from ppw.procurement.decision import YEARS, YEARS_WORDS, ends_of
-from ppw.procurement.plots import _LABEL, _axis_scale, _wrapped
-from ppw.procurement.result import FIGURE_WORDS, Section, input_section, plot_costs
+from ppw.procurement.result import FIGURE_WORDS, axis_scale
 from ppw.procurement.scenario import SCALE
-from ppw.results.axes import BAND, BEST, CURVE, MEASURED, PROJECTED, new_axes
-from ppw.results.page import Figure, Page, Sliders, Table, draw, nearest, stops
+from ppw.results.axes import BAND, BEST, CURVE, MEASURED, PROJECTED, label_lines, new_axes
+from ppw.results.page import Figure, Page, Sliders, draw, nearest, stops
+from ppw.results.result import PrintedTable
 from ppw.results.text import plot_label, printable, shown_name
 
 if TYPE_CHECKING:
@@ -32,8 +33,7 @@ if TYPE_CHECKING:
 # Sliders of a procurement report: every figure that its script needs to cost the candidates anew.
 #
 # The script is the model of `ppw.procurement.cost_model` again, draw by draw. A figure that is
-# moved is taken as known, as `ppw.procurement.inputs.Numbers.replaced` does; all others keep their
-# draws.
+# moved is taken as known, as `CaseValues.with_values` does; all others keep their draws.
 
 
 MOST_PRICES = 6
@@ -151,12 +151,12 @@ def _pieces(server: Server) -> list[list[float]]:
 def _figures(inputs: Inputs, draws: int, seed: int, kept: int) -> list[list[Any]]:
     """Key, value and the draws of every figure: those as base64 of little-endian doubles."""
     return [
-        [f.key, f.value, _packed(f.drawn(draws, seed)[:kept]) if f.uncertain else None]
+        [f.key, f.value, _encode_draws(f.draw(draws, seed)[:kept]) if f.uncertain else None]
         for f in inputs
     ]
 
 
-def _packed(draws: FloatArray) -> str:
+def _encode_draws(draws: FloatArray) -> str:
     return base64.b64encode(draws.astype("<f8").tobytes()).decode()
 
 
@@ -202,41 +202,34 @@ _PAPER, _CHARACTER, _GAP = 718, 6.5, 10
 _BROKEN = 22
 _MOST_ROWS = 25
 _DRAWN_MOVES = 8
-# Of the digest, as much as tells inputs apart: all of it is too wide for a telephone.
-_DIGEST = len("sha256:") + 12
 
 
 def procurement_page(result: Procurement) -> Page:
     """Report of `ppw.procure`."""
-    count = len(result.candidates)
-    figures = [
-        Figure(
-            draw(lambda ax: plot_costs(result, ax), height=1.6 + 0.45 * count),
-            f"Present value of {result.years} years by part; the line is the "
-            f"{result.level:.0%} interval of the total.",
-        )
-    ]
-    if count > 1:
-        height = 3.0 + 0.2 * count
-        figures.append(
-            Figure(draw(lambda ax: plot_front(result, ax), height=height), _front_caption(result))
-        )
-    moves = min(len(result.sensitivities), _DRAWN_MOVES)
-    figures.append(
-        Figure(
-            draw(lambda ax: plot_moves(result, ax), height=1.2 + 0.42 * moves),
-            "How far each figure moves the answer, the others at their values; the range of each "
-            "is in the table.",
-        )
+    count, moves = len(result.candidates), min(len(result.sensitivities), _DRAWN_MOVES)
+    costs = (
+        f"Present value of {result.years} years by part; the line is the {result.level:.0%} "
+        "interval of the total."
     )
-    return Page(
+    moved = (
+        "How far each figure moves the answer, the others at their values; the range of each is in "
+        "the table."
+    )
+    front = (
+        f"Total cost against {FIGURE_WORDS[second_figure(result)]}, with intervals; to the joined "
+        "ones there is no better in both."
+    )
+    figures = [Figure(draw(result.plot, height=1.6 + 0.45 * count), costs)]
+    if count > 1:
+        drawn = draw(partial(plot_front, result), height=3.0 + 0.2 * count)
+        figures.append(Figure(drawn, front))
+    drawn = draw(partial(plot_moves, result), height=1.2 + 0.42 * moves)
+    return Page.of(
+        result,
         title=result.title,
-        subtitle=f"{result.scope()} · input {result.input_digest[:_DIGEST]}",
-        verdict=result.verdict(),
-        figures=figures,
+        subtitle=result.scope(),
+        figures=[*figures, Figure(drawn, moved)],
         tables=[*_tables(result)],
-        caveats=result.caveats,
-        document=result.to_json(),
         sliders=procurement_sliders(result),
     )
 
@@ -249,8 +242,8 @@ def plot_front(result: Procurement, ax: Axes | None = None) -> Axes:
         result.figures[result.figures["figure"] == figure].set_index("candidate").loc[names]
         for figure in ("tco", second)
     )
-    size, unit = _axis_scale(cost["value"].to_numpy())
-    other_size, other_unit = _axis_scale(other["value"].to_numpy())
+    size, unit = axis_scale(cost["value"].to_numpy())
+    other_size, other_unit = axis_scale(other["value"].to_numpy())
     x, y = cost["value"] / size, other["value"] / other_size
     axes.hlines(y, cost["lower"] / size, cost["upper"] / size, color=BAND, lw=3)
     axes.vlines(x, other["lower"] / other_size, other["upper"] / other_size, color=BAND, lw=3)
@@ -258,7 +251,7 @@ def plot_front(result: Procurement, ax: Axes | None = None) -> Axes:
     front = x[~np.array(beaten)].sort_values(kind="stable").index
     axes.plot(x[front], y[front], color=BEST, lw=1, zorder=1)
     for name in names:
-        axes.plot(x[name], y[name], "o", label=_wrapped(name))
+        axes.plot(x[name], y[name], "o", label=label_lines(name))
     axes.legend(frameon=False, ncols=2, loc="lower right", bbox_to_anchor=(1.0, 1.0))
     axes.set_xlabel(plot_label(f"total cost ({unit}{result.currency})"))
     axes.set_ylabel(f"{FIGURE_WORDS[second]} ({other_unit}{other['unit'].iloc[0]})")
@@ -270,7 +263,7 @@ def plot_moves(result: Procurement, ax: Axes | None = None) -> Axes:
     axes, rows = new_axes(ax), result.sensitivities.head(_DRAWN_MOVES)
     place = np.arange(len(rows))
     low, high = rows["apart_at_low"].to_numpy(), rows["apart_at_high"].to_numpy()
-    size, unit = _axis_scale(np.concatenate([low, high]))
+    size, unit = axis_scale(np.concatenate([low, high]))
     colours = [PROJECTED if changes else CURVE for changes in rows["changes"]]
     axes.barh(place, (high - low) / size, left=low / size, color=colours, height=0.55)
     if result.runner_up is not None:
@@ -279,14 +272,11 @@ def plot_moves(result: Procurement, ax: Axes | None = None) -> Axes:
         now = (costs[result.runner_up] - costs[result.cheapest]) / size
         axes.axvline(now, color=MEASURED, lw=0.8, ls=":")
     what = f"{result.runner_up} dearer by" if result.runner_up else "total cost"
-    axes.set_yticks(place, [_wrapped(text) for text in rows["what"]])
+    axes.set_yticks(place, [label_lines(text) for text in rows["what"]])
     axes.invert_yaxis()
     axes.set_ylabel("figure moved")
-    axes.set_xlabel(
-        "\n".join(
-            textwrap.wrap(plot_label(f"{what} ({unit}{result.currency})", most=4 * _LABEL), 44)
-        )
-    )
+    label = plot_label(f"{what} ({unit}{result.currency})", most=96)
+    axes.set_xlabel("\n".join(textwrap.wrap(label, 44)))
     return axes
 
 
@@ -296,28 +286,23 @@ def second_figure(result: Procurement) -> str:
     return "carbon" if known else "energy"
 
 
-def _front_caption(result: Procurement) -> str:
-    return (
-        f"Total cost against {FIGURE_WORDS[second_figure(result)]}, with intervals; to the joined "
-        "ones there is no better in both."
-    )
-
-
-def _tables(result: Procurement) -> Iterator[Table]:
-    for section in [*result.sections(_MOST_ROWS), input_section(result)]:
+def _tables(result: Procurement) -> Iterator[PrintedTable]:
+    for table in result.printed_tables(_MOST_ROWS):
         # What has a column a candidate has no other names.
-        yield from _side_by_side(section) if section.keys == 1 else [Table(*section)]
+        yield from _side_by_side(table) if table.keys == 1 else [table]
 
 
-def _side_by_side(section: Section) -> Iterator[Table]:
+def _side_by_side(table: PrintedTable) -> Iterator[PrintedTable]:
     """Cut a table with a column a candidate into equal parts, none of them wider than paper."""
-    widths = [max(map(len, column)) for column in zip(section.header, *section.rows, strict=True)]
+    widths = [max(map(len, column)) for column in zip(table.header, *table.rows, strict=True)]
     names, *others = (_CHARACTER * width + _GAP for width in (min(widths[0], _BROKEN), *widths[1:]))
     most = max(1, int((_PAPER - names) // max(others)))
     parts = np.array_split(np.arange(1, len(widths)), -(-len(others) // most))
-    groups = [part.tolist() for part in parts]
-    for number, group in enumerate(groups, start=1):
-        columns = [0, *group]
-        rows = [[row[i] for i in columns] for row in section.rows]
-        more = f" ({number})" if len(groups) > 1 else ""
-        yield Table(f"{section.title}{more}", [section.header[i] for i in columns], rows, 1)
+    for number, part in enumerate(parts, start=1):
+        columns = [0, *part.tolist()]
+        more = f" ({number})" if len(parts) > 1 else ""
+        rows = [[row[i] for i in columns] for row in table.rows]
+        yield PrintedTable(f"{table.title}{more}", [table.header[i] for i in columns], rows, 1)
+
+
+PAGES = {"procurement": procurement_page}

@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from fitting.regression.lines import FloatArray
-    from ppw.procurement.inputs import Numbers
+    from ppw.procurement.inputs import CaseValues
 
 
 # One candidate as the model needs it: a server's rates and its watts against load.
 
 
-class PowerCurve(Protocol):
+class LoadCurve(Protocol):
     """Watts of a server against its load, from 0 to 1."""
 
     def watts(self, load: FloatArray) -> FloatArray:
@@ -51,7 +51,7 @@ class Server:
         Rack units.
     ports, cores : int or None
         ``cores`` is None where nothing counts them.
-    curve : PowerCurve
+    curve : LoadCurve
         Its shape is used; idle and full watts are figures of their own.
     share_within_limit : mapping of str to float
         By workload, the share of its rate at which its latency is at the limit.
@@ -63,7 +63,7 @@ class Server:
     height: int
     ports: int
     cores: int | None
-    curve: PowerCurve = field(default_factory=StraightLine)
+    curve: LoadCurve = field(default_factory=StraightLine)
     share_within_limit: Mapping[str, float] = field(default_factory=dict)
     excluded: str = ""
 
@@ -71,15 +71,15 @@ class Server:
         """Key of one of its figures."""
         return figure_key(self.name, figure, workload)
 
-    def rate(self, workload: str, numbers: Numbers) -> FloatArray:
+    def rate(self, workload: str, numbers: CaseValues) -> FloatArray:
         """Rate (1/s) at full load: (n,)."""
         return numbers[self.key("rate", workload)]
 
-    def rate_within_limit(self, workload: str, numbers: Numbers) -> FloatArray:
+    def rate_within_limit(self, workload: str, numbers: CaseValues) -> FloatArray:
         """Rate (1/s) that keeps the latency limit: (n,)."""
         return self.share_within_limit.get(workload, 1.0) * self.rate(workload, numbers)
 
-    def watts(self, load: FloatArray, workloads: list[str], numbers: Numbers) -> FloatArray:
+    def watts(self, load: FloatArray, workloads: list[str], numbers: CaseValues) -> FloatArray:
         """Watts of one server.
 
         Parameters
@@ -87,7 +87,7 @@ class Server:
         load : (workloads, n, …) float array
             Part of the server's time that each workload takes; together at most 1.
         workloads : list of str
-        numbers : Numbers
+        numbers : CaseValues
             Of n cases.
 
         Returns
@@ -105,13 +105,13 @@ class Server:
         made: FloatArray = idle + self._shape(total) * (mean - idle)
         return made + self.beside(numbers)[axes]
 
-    def full_watts(self, workloads: list[str], numbers: Numbers) -> FloatArray:
+    def full_power(self, workloads: list[str], numbers: CaseValues) -> FloatArray:
         """Highest watts at full load, over the workloads: (n,)."""
         full = [numbers[self.key("power", w)] for w in workloads]
         highest: FloatArray = np.max(full, axis=0) + self.beside(numbers)
         return highest
 
-    def beside(self, numbers: Numbers) -> FloatArray:
+    def beside(self, numbers: CaseValues) -> FloatArray:
         """Watts drawn all the time beside what the others are of: (n,)."""
         key = self.key("beside_power")
         return numbers[key] if key in numbers else np.zeros(numbers.n)

@@ -37,17 +37,17 @@ def _schema() -> dict[str, Any]:
     return loaded
 
 
-def resolved(node: Mapping[str, Any]) -> dict[str, Any]:
+def resolve_node(node: Mapping[str, Any]) -> dict[str, Any]:
     """Node of the schema with what its reference says; its own words go first."""
     if "$ref" not in node:
         return dict(node)
     target = _schema()["$defs"][node["$ref"].rpartition("/")[2]]
-    return {**resolved(target), **{k: v for k, v in node.items() if k != "$ref"}}
+    return {**resolve_node(target), **{k: v for k, v in node.items() if k != "$ref"}}
 
 
 def node_at(path: Sequence[str | int]) -> dict[str, Any]:
     """Node that describes what stands at a path of a scenario, such as ("site", "pue")."""
-    node = resolved(_schema())
+    node = resolve_node(_schema())
     for step in path:
         node = _below(node, step)
     return node
@@ -55,12 +55,12 @@ def node_at(path: Sequence[str | int]) -> dict[str, Any]:
 
 def _below(node: Mapping[str, Any], step: str | int) -> dict[str, Any]:
     if isinstance(step, int):
-        return resolved(node.get("items", {}))
+        return resolve_node(node.get("items", {}))
     known = node.get("properties", {})
     if step in known:
-        return resolved(known[step])
+        return resolve_node(known[step])
     others = node.get("additionalProperties")
-    return resolved(others) if isinstance(others, dict) else {}
+    return resolve_node(others) if isinstance(others, dict) else {}
 
 
 def check(table: Mapping[str, Any], source: str) -> None:
@@ -73,7 +73,7 @@ def check(table: Mapping[str, Any], source: str) -> None:
     """
     from jsonschema import Draft202012Validator
 
-    wrong = [_said(where, "is not a finite number") for where in _not_finite(table, ())]
+    wrong = [_sentence(where, "is not a finite number") for where in _not_finite(table, ())]
     errors = sorted(
         Draft202012Validator(_schema()).iter_errors(table), key=lambda e: list(map(str, e.path))
     )
@@ -84,7 +84,7 @@ def check(table: Mapping[str, Any], source: str) -> None:
     raise PpwError(f"{source}: {'; '.join(wrong[:_MOST_SHOWN])}{more}")
 
 
-class Typed(float):
+class WrittenShare(float):
     """A share that was written as a text, which messages give back."""
 
     text: str
@@ -103,21 +103,21 @@ def with_shares(value: Any, path: tuple[str | int, ...] = ()) -> Any:
     if not isinstance(value, str) or node_at(path).get("x-si") != "share":
         return value
     try:
-        share = Typed(parse_quantity(value, "share"))
+        share = WrittenShare(parse_quantity(value, "share"))
     except MeasurementError:
         return value
     share.text = value
     return share
 
 
-def dotted(path: Sequence[str | int]) -> str:
+def key_text(path: Sequence[str | int]) -> str:
     """Key as it is written in TOML: site.pue, candidate 2: price.
 
-    >>> dotted(("candidate", 1, "workload", "sort", "rate"))
+    >>> key_text(("candidate", 1, "workload", "sort", "rate"))
     'candidate 2: workload.sort.rate'
     """
     if len(path) > 1 and isinstance(path[1], int):
-        return f"{path[0]} {path[1] + 1}" + (f": {dotted(path[2:])}" if path[2:] else "")
+        return f"{path[0]} {path[1] + 1}" + (f": {key_text(path[2:])}" if path[2:] else "")
     return ".".join(str(p + 1) if isinstance(p, int) else p for p in path)
 
 
@@ -148,22 +148,22 @@ def _texts(error: ValidationError) -> list[str]:
         missing = [key for key in wanted if key not in here]
         # jsonschema reports each missing key by itself.
         return [_missing(path, key) for key in missing if repr(key) in error.message]
-    return [_said(path, _WRONG[rule](wanted, here))]
+    return [_sentence(path, _WRONG[rule](wanted, here))]
 
 
 def _unknown(path: Sequence[str | int], key: str, known: Sequence[str]) -> str:
     hint = nearest(key, known) or f" (the keys here are {', '.join(known)})"
-    return f"{dotted([*path, key])}: unknown key{hint}"
+    return f"{key_text([*path, key])}: unknown key{hint}"
 
 
 def _missing(path: Sequence[str | int], key: str) -> str:
     meaning = node_at([*path, key]).get("description", "")
-    return f"{dotted([*path, key])} is missing: give {meaning or 'it'}"
+    return f"{key_text([*path, key])} is missing: give {meaning or 'it'}"
 
 
-def _said(path: Sequence[str | int], wrong: str) -> str:
+def _sentence(path: Sequence[str | int], wrong: str) -> str:
     meaning = node_at(path).get("description")
-    return f"{dotted(path) or 'the file'} {wrong}{f' ({meaning})' if meaning else ''}"
+    return f"{key_text(path) or 'the file'} {wrong}{f' ({meaning})' if meaning else ''}"
 
 
 def _types(names: Any, value: Any) -> str:
@@ -197,7 +197,7 @@ _WRONG: dict[str, Callable[[Any, Any], str]] = {
 
 def _percent(most: float, value: float) -> str:
     """Hint for a share that is typed as percent: no other figure ends so low."""
-    if most > _MOST_OF_SHARES or value > 100 or isinstance(value, Typed):
+    if most > _MOST_OF_SHARES or value > 100 or isinstance(value, WrittenShare):
         return ""
     return f": write {value:g}% or {value / 100:g}"
 

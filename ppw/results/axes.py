@@ -1,8 +1,11 @@
-"""Axes and colours of the plots."""
+"""Axes, colours and labels of the plots."""
 
 from __future__ import annotations
 
+import textwrap
 from typing import TYPE_CHECKING
+
+from ppw.results.text import plot_label
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -17,3 +20,8 @@ def new_axes(ax: Axes | None) -> Axes:
     from matplotlib.figure import Figure
 
     return Figure(figsize=(6.0, 4.0), layout="constrained").add_subplot()
+
+
+def label_lines(name: str, width: int = 24) -> str:
+    """Break a label of a plot into at most four lines or so of ``width`` characters."""
+    return "\n".join(textwrap.wrap(plot_label(name, most=4 * width), width))

@@ -22,17 +22,17 @@ from ppw.errors import PpwError
 from ppw.procurement.candidates import gather
 from ppw.procurement.report import procurement_page, second_figure
 from ppw.procurement.scenario import read_scenario, scenario_of
-from ppw.procurement.scenario_schema import resolved, schema_text
+from ppw.procurement.scenario_schema import resolve_node, schema_text
 
 
 def nodes(node, path=()):
     """Every property of the schema with its path."""
     for name, below in node.get("properties", {}).items():
-        full = resolved(below)
+        full = resolve_node(below)
         yield (*path, name), full
         inner = full.get("additionalProperties")
         following = inner if isinstance(inner, dict) and not full.get("properties") else full
-        following = resolved(following.get("items", following))
+        following = resolve_node(following.get("items", following))
         if not {"value", "low", "high"} <= set(following.get("properties", {})):
             yield from nodes(following, (*path, name))
 
