@@ -118,7 +118,8 @@ def _accounting_caveats(table: pd.DataFrame) -> Iterator[str]:
 
 def _spinning_caveats(points: pd.DataFrame, keys: Sequence[str]) -> Iterator[str]:
     user = points["user_cpio"] / points["cpio"]
-    names = sorted({_group_name(points, keys, i) for i in points.index[user > _ALL_USER]})
+    spinning = points.index[user > _ALL_USER]
+    names = sorted({_group_name(points, keys, i) for i in spinning})
     if names:
         yield (
             f"over {_ALL_USER:.0%} of the cycles of {'; '.join(names)} are in user mode: clients "
@@ -132,8 +133,8 @@ def _spinning_caveats(points: pd.DataFrame, keys: Sequence[str]) -> Iterator[str
         gain = rows["iops"].iloc[-1] / rows["iops"].iloc[0]
         if len(rows) > 1 and full and gain < _SPINNING_GAIN:
             yield (
-                f"{_group_name(rows, keys, rows.index[0])}: cores are busy throughout and more of them "
-                "bring no more I/O: they spin or wait for locks, which cpio counts as work"
+                f"{_group_name(rows, keys, rows.index[0])}: cores are busy throughout and more of "
+                "them bring no more I/O: they spin or wait for locks, which cpio counts as work"
             )
 
 

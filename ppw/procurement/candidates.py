@@ -41,24 +41,13 @@ if TYPE_CHECKING:
 
 @dataclass
 class CandidateFigures:
-    """One candidate as it is put together.
+    """One candidate as it is put together: typed figures go first, then those of runs."""
 
-    Attributes
-    ----------
-    entry : mapping
-        Its table [[candidate]].
-    number : int
-        Which one.
-    scenario : Scenario
-    found : mapping of str to RunFigures
-        What runs say, by workload.
-    figures : dict of str to Input
-    caveats : list of str
-    """
-
+    # Its table [[candidate]], and which one it is.
     entry: Mapping[str, Any]
     number: int
     scenario: Scenario
+    # What runs say, by workload.
     found: Mapping[str, RunFigures]
     figures: dict[str, Input] = field(default_factory=dict)
     caveats: list[str] = field(default_factory=list)
@@ -265,21 +254,13 @@ _SAME = 1e-9
 
 @dataclass(frozen=True, eq=False)
 class Candidates:
-    """All candidates of a scenario, with every figure that the model needs.
-
-    Attributes
-    ----------
-    servers : list of Server
-    inputs : Inputs
-        Those of the scenario and of all candidates.
-    caveats : list of str
-    digests : list of str
-        Of the runs tables.
-    """
+    """All candidates of a scenario, with every figure that the model needs."""
 
     servers: list[Server]
+    # Those of the scenario and of all candidates.
     inputs: Inputs
     caveats: list[str]
+    # Of the runs tables.
     digests: list[str]
 
 

@@ -15,25 +15,16 @@ if TYPE_CHECKING:
     from ppw.procurement.scenario import Scenario, Server, Workload
 
 
-# What must be served: the rate of every workload over the years and the day.
-
-
 HOURS_PER_YEAR = 8760.0
 SECONDS_PER_YEAR = 3600 * HOURS_PER_YEAR
 
 
 class RateDemand(NamedTuple):
-    """Demand of n cases.
+    """Demand of n cases: the rate of every workload over the years and the day, and the memory."""
 
-    Attributes
-    ----------
-    rate : (workloads, n, years, parts) float array
-        1/s, in equal parts of the day.
-    memory : (workloads, n) float array
-        B, in the last year; 0 where none is asked for.
-    """
-
+    # 1/s in equal parts of the day: (workloads, n, years, parts).
     rate: FloatArray
+    # B in the last year, 0 where none is asked for: (workloads, n).
     memory: FloatArray
 
     def work(self) -> FloatArray:
@@ -93,22 +84,15 @@ _SLACK = 1e-9
 
 
 class Pool(NamedTuple):
-    """Servers that share some workloads.
-
-    Attributes
-    ----------
-    workloads : list of str
-    by_rate, by_memory, spare, servers : (n,) float arrays
-        Whole numbers; ``servers`` is the larger of the first two, 1 at least, and the spare ones.
-    load : (workloads, n, years, parts) float array
-        Part of each server's time that a workload takes; spare servers take theirs.
-    """
+    """Servers that share some workloads; their numbers (n,) are whole."""
 
     workloads: list[str]
     by_rate: FloatArray
     by_memory: FloatArray
     spare: FloatArray
+    # The larger of the first two, 1 at least, and the spare ones.
     servers: FloatArray
+    # Part of each server's time that a workload takes: (workloads, n, years, parts).
     load: FloatArray
 
 
@@ -252,22 +236,19 @@ PARTS = (
 KG_PER_TONNE = 1000.0
 
 
-class Bought(NamedTuple):
-    """CaseValues of what is bought: (n,) each."""
-
-    servers: FloatArray
-    racks: FloatArray
-
-
 def money_of(
-    server: Server, bought: Bought, energy: Energy, carbon: Carbon, numbers: CaseValues
+    server: Server,
+    count: FloatArray,
+    racks: FloatArray,
+    energy: Energy,
+    carbon: Carbon,
+    numbers: CaseValues,
 ) -> dict[str, FloatArray]:
     """Present value of every part, by `PARTS`: (n,) each, in the scenario's currency."""
     years = energy.servers.shape[1]
     worth = (1 + numbers["costs.discount_rate"])[:, None] ** -np.arange(1.0, years + 1)
     each_year = worth.sum(axis=1)
-    count, price = bought.servers, numbers[server.key("price")]
-    cores = float(server.cores or 0)
+    cores, price = float(server.cores or 0), numbers[server.key("price")]
     once = cores * numbers["costs.licence_per_core"]
     yearly = cores * numbers["costs.licence_per_core_per_year"]
     yearly = yearly + numbers["costs.licence_per_server_per_year"]
@@ -275,7 +256,7 @@ def money_of(
     residual = numbers.first(server.key("residual_share"), "costs.residual_share")
     return {
         "servers": count * price,
-        "racks": bought.racks * rack,
+        "racks": racks * rack,
         "network": count * server.ports * numbers["costs.port_price"],
         "licences": count * (once + each_year * yearly),
         "support": count * each_year * _support(server, price, numbers),
@@ -285,12 +266,14 @@ def money_of(
     }
 
 
-def paid_at_start(server: Server, bought: Bought, numbers: CaseValues) -> FloatArray:
+def paid_at_start(
+    server: Server, count: FloatArray, racks: FloatArray, numbers: CaseValues
+) -> FloatArray:
     """Money that is paid before the first year: (n,)."""
     cores = float(server.cores or 0)
     each = numbers[server.key("price")] + server.ports * numbers["costs.port_price"]
     each = each + cores * numbers["costs.licence_per_core"]
-    made: FloatArray = bought.servers * each + bought.racks * numbers["site.rack_price"]
+    made: FloatArray = count * each + racks * numbers["site.rack_price"]
     return made
 
 
@@ -341,39 +324,22 @@ def carbon_of(server: Server, servers: FloatArray, energy: Energy, numbers: Case
 
 
 class CandidateOutcome(NamedTuple):
-    """What one candidate comes to, in n cases.
-
-    Attributes
-    ----------
-    pools : list of Pool
-    servers : (n,) float array
-    racks : Racks
-    energy : Energy
-    carbon : Carbon
-    money : mapping of str to (n,) float array
-        Present value of each part.
-    at_start : (n,) float array
-    rate : (n,) float array
-        Units a second of one server on the mix, within the latency limits; shares of the demand
-        where the workloads' units differ.
-    watts : (n,) float array
-        Of one server at that rate.
-    price : (n,) float array
-        Of one server.
-    work : (n,) float array
-        Done over all years, in the unit of ``rate`` times seconds, or years of the demand.
-    """
+    """What one candidate comes to in n cases; arrays are (n,) where nothing else is said."""
 
     pools: list[Pool]
     servers: FloatArray
     racks: Racks
     energy: Energy
     carbon: Carbon
+    # Present value of each part.
     money: Mapping[str, FloatArray]
     at_start: FloatArray
+    # Units per second of one server on the mix, within the latency limits; shares of the demand
+    # where the workloads' units differ. Its power (W) at that rate, and its price.
     rate: FloatArray
     watts: FloatArray
     price: FloatArray
+    # Done over all years, in the unit of ``rate`` times seconds, or years of the demand.
     work: FloatArray
 
     def tco(self) -> FloatArray:
@@ -437,7 +403,6 @@ class Model:
         racks = fill_racks(server, self.scenario, count, peak + ports, numbers)
         energy = energy_of(server, pools, ports, numbers)
         carbon = carbon_of(server, count, energy, numbers)
-        bought = Bought(count, racks.racks)
         rate, watts = self._alone(server, demand, numbers)
         return CandidateOutcome(
             pools=pools,
@@ -445,8 +410,8 @@ class Model:
             racks=racks,
             energy=energy,
             carbon=carbon,
-            money=money_of(server, bought, energy, carbon, numbers),
-            at_start=paid_at_start(server, bought, numbers),
+            money=money_of(server, count, racks.racks, energy, carbon, numbers),
+            at_start=paid_at_start(server, count, racks.racks, numbers),
             rate=rate,
             watts=watts,
             price=numbers[server.key("price")],

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ppw.decision.ratios import NO_TIE, Tie, tie_of
+from ppw.procurement.inputs import GIVEN, Input
 from ppw.procurement.scenario import SCALE
 
 if TYPE_CHECKING:
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ppw.procurement.cost_model import Model
-    from ppw.procurement.inputs import CaseValues, Input, Inputs
+    from ppw.procurement.inputs import CaseValues, Inputs
 
 
 def share_best(values: FloatArray, fits: Mask, more_is_better: bool) -> FloatArray:
@@ -77,78 +79,62 @@ SWING = 0.2
 YEARS, YEARS_WORDS = "demand.years", "years that servers are kept"
 
 
-@dataclass(frozen=True, eq=False)
-class Sensitivities:
-    """Moves one figure after another, with the others at their values.
+def sensitivity_rows(
+    model: Model, inputs: Inputs, fits: Mask, level: float, best: int, rival: int | None
+) -> list[dict[str, Any]]:
+    """Move one figure after another, with the others at their values.
 
-    Attributes
+    Parameters
     ----------
     model : Model
     inputs : Inputs
     fits : (candidates,) bool array
-        Which candidates may be the answer.
+        Candidates that may be the answer.
     level : float
-        Of the interval that a drawn figure is moved over.
+        Level of the interval that a drawn figure is moved over.
+    best, rival : int
+        Candidates whose difference is looked at; without a rival, the cost of the best.
+
+    Returns
+    -------
+    list of dict
+        One row a figure, the widest swing first, as `ppw.procurement.result` declares it.
     """
-
-    model: Model
-    inputs: Inputs
-    fits: Mask
-    level: float
-
-    def rows(self, best: int, rival: int | None) -> list[dict[str, Any]]:
-        """One row a figure, the widest swing first.
-
-        Parameters
-        ----------
-        best, rival : int
-            Candidates whose difference is looked at; without a rival, the cost of the best.
-
-        Returns
-        -------
-        list of dict
-            ``key``, ``what``, ``unit``, ``value``, ``low``, ``high``, ``range`` ("drawn", "given"
-            or "±20%"), ``cheapest_at_low`` and ``cheapest_at_high`` (names), ``changes``,
-            ``apart_at_low`` and ``apart_at_high`` (cost of the rival less that of the best).
-        """
-        made = [self._row(figure, best, rival) for figure in movable(self.inputs)]
-        made.append(self._years(best, rival))
-        rows = [row for row in made if row is not None]
-        return sorted(rows, key=lambda row: -abs(row["apart_at_high"] - row["apart_at_low"]))
-
-    def _row(self, figure: Input, best: int, rival: int | None) -> dict[str, Any] | None:
-        low, high, kind = ends_of(figure, self.level)
-        numbers = self.inputs.central().repeat(2).with_values({figure.key: np.array([low, high])})
-        costs = self.model.tco(numbers)
+    central, years, rows = inputs.central(), model.scenario.years, []
+    for figure in movable(inputs):
+        low, high, kind = ends_of(figure, level)
+        cases = central.repeat(2).with_values({figure.key: np.array([low, high])})
         place = figure.key, figure.words, figure.unit, figure.value, low, high, kind
-        row = self._row_of(place, costs, best, rival)
-        # What moves nothing is no finding.
-        return row if row["changes"] or row["apart_at_low"] != row["apart_at_high"] else None
+        rows.append((place, model.tco(cases)))
+    ends = max(years - 1, 1), years + 1
+    place = YEARS, YEARS_WORDS, "1", float(years), float(ends[0]), float(ends[1]), "±1"
+    rows.append((place, np.concatenate([model.tco(central, end) for end in ends], axis=1)))
+    made = [_sensitivity(model, fits, best, rival, *row) for row in rows]
+    # What moves nothing is no finding; the years always stand there.
+    moves = [
+        row
+        for row in made
+        if row["changes"] or row["apart_at_low"] != row["apart_at_high"] or row["key"] == YEARS
+    ]
+    return sorted(moves, key=lambda row: -abs(row["apart_at_high"] - row["apart_at_low"]))
 
-    def _years(self, best: int, rival: int | None) -> dict[str, Any]:
-        years = self.model.scenario.years
-        ends = max(years - 1, 1), years + 1
-        central = self.inputs.central()
-        costs = np.concatenate([self.model.tco(central, end) for end in ends], axis=1)
-        place = YEARS, YEARS_WORDS, "1", float(years), float(ends[0]), float(ends[1]), "±1"
-        return self._row_of(place, costs, best, rival)
 
-    def _row_of(
-        self, place: Sequence[Any], costs: FloatArray, best: int, rival: int | None
-    ) -> dict[str, Any]:
-        names = [server.name for server in self.model.servers]
-        allowed = np.where(self.fits[:, None], costs, np.inf)
-        cheapest = [names[int(i)] for i in np.argmin(allowed, axis=0)]
-        apart = costs[best] if rival is None else costs[rival] - costs[best]
-        columns = "key", "what", "unit", "value", "low", "high", "range"
-        return {
-            **dict(zip(columns, place, strict=True)),
-            "cheapest_at_low": cheapest[0],
-            "cheapest_at_high": cheapest[1],
-            "changes": bool(set(cheapest) != {names[best]}),
-            "apart_at_low": float(apart[0]),
-            "apart_at_high": float(apart[1]),
-        }
+def _sensitivity(
+    model: Model, fits: Mask, best: int, rival: int | None, place: Sequence[Any], costs: FloatArray
+) -> dict[str, Any]:
+    """Say who is cheapest at the two ends of one figure, and how far apart the two are."""
+    names = [server.name for server in model.servers]
+    cheapest = [names[int(i)] for i in np.argmin(np.where(fits[:, None], costs, np.inf), axis=0)]
+    apart = costs[best] if rival is None else costs[rival] - costs[best]
+    columns = "key", "what", "unit", "value", "low", "high", "range"
+    return {
+        **dict(zip(columns, place, strict=True)),
+        "cheapest_at_low": cheapest[0],
+        "cheapest_at_high": cheapest[1],
+        "changes": set(cheapest) != {names[best]},
+        "apart_at_low": float(apart[0]),
+        "apart_at_high": float(apart[1]),
+    }
 
 
 def movable(inputs: Inputs) -> list[Input]:
@@ -157,19 +143,15 @@ def movable(inputs: Inputs) -> list[Input]:
     The demand as a whole is one of them where it is not one figure already; a workload's share in
     it is not, because the others would have to give way.
     """
-    rates = [f.key for f in inputs if f.key == "demand.rate" or _is_demand(f.key)]
+    rates = [f.key for f in inputs if re.fullmatch(r"demand\.rate|workload\..*\.rate", f.key, re.S)]
     left_out = {SCALE.key} if len(rates) == 1 else set()
     return [
         f
         for f in inputs
         if (f.value != 0 or f.uncertain)
         and f.key not in left_out
-        and not (f.key.startswith("workload.") and f.key.endswith(".share"))
+        and not re.fullmatch(r"workload\..*\.share", f.key, re.S)
     ]
-
-
-def _is_demand(key: str) -> bool:
-    return key.startswith("workload.") and key.endswith(".rate")
 
 
 def ends_of(figure: Input, level: float) -> tuple[float, float, str]:
@@ -225,46 +207,36 @@ COST, PER_DOLLAR = "total cost", "performance per price"
 
 @dataclass(frozen=True, eq=False)
 class Crossovers:
-    """Ties of the cheapest candidate with one rival.
+    """Ties of the cheapest candidate with one rival."""
 
-    Attributes
-    ----------
-    model : Model
-        Of these two candidates, the cheapest first.
-    inputs : Inputs
-    drawn : CaseValues
-        Joint draws of all figures.
-    level : float
-    """
-
+    # Of these two candidates, the cheapest first.
     model: Model
     inputs: Inputs
-    drawn: CaseValues
+    # Joint draws of all figures.
+    draws: CaseValues
     level: float
 
     def rows(self) -> list[dict[str, Any]]:
-        """One row a figure that has a tie, the nearest to its value first.
+        """Find the tie of each figure that has one, the nearest to its value first.
 
         Returns
         -------
         list of dict
-            ``rival``, ``criterion``, ``key``, ``what``, ``unit``, ``now``, ``value`` with ``lower``
-            and ``upper`` (NaN where the range was followed at the values alone, or where nothing
-            else is uncertain), ``p_tie`` (NaN where it was followed), and
-            ``beyond``, who is the better one on the far side of it.
+            As `ppw.procurement.result` declares it. ``lower`` and ``upper`` are NaN where the
+            range was followed at the values alone, or where nothing else is uncertain; ``p_tie``
+            is NaN where it was followed.
         """
-        made = [self._cost_row(figure) for figure in movable(self.inputs)]
-        made += [self._years(), self._per_dollar()]
-        rows = [row for row in made if row is not None]
+        _, rival = self._names()
+        ties = [(COST, f, self._cost_tie(f), rival) for f in movable(self.inputs)]
+        ties += [self._years(), self._per_dollar()]
+        rows = [self._row(*tie) for tie in ties if not np.isnan(tie[2].value)]
         return sorted(rows, key=lambda row: abs(row["value"] / row["now"] - 1))
 
-    def _cost_row(self, figure: Input) -> dict[str, Any] | None:
+    def _cost_tie(self, figure: Input) -> Tie:
         line = self._straight(figure)
         if line is None:
-            tie = self._follow(figure)
-        else:
-            tie = tie_of(_near(figure, -line[0] / line[1]), self.level)
-        return self._row(COST, figure, tie, self._names()[1])
+            return self._follow(figure)
+        return tie_of(_near(figure, -line[0] / line[1]), self.level)
 
     def _straight(self, figure: Input) -> tuple[FloatArray, FloatArray] | None:
         """Start and slope of the cost difference in every draw; None for no straight line."""
@@ -276,7 +248,7 @@ class Crossovers:
         off = np.abs(apart - apart[0] - slope * (at - at[0])).max()
         if slope == 0 or not off <= _STRAIGHT * np.abs(costs).max():
             return None
-        start, end = (self._apart(self.drawn.with_values({figure.key: x})) for x in (at[0], at[2]))
+        start, end = (self._apart(self.draws.with_values({figure.key: x})) for x in (at[0], at[2]))
         slopes = (end - start) / (at[2] - at[0])
         slopes = np.where(slopes == 0, np.nan, slopes)
         return start - slopes * at[0], slopes
@@ -304,25 +276,24 @@ class Crossovers:
         sign: FloatArray = np.sign(self._apart(central.with_values({figure.key: at})))
         return sign
 
-    def _years(self) -> dict[str, Any] | None:
-        """Nearest number of whole years at which the rival is the cheaper one."""
-        central, now = self.inputs.central(), self.model.scenario.years
+    def _years(self) -> tuple[str, Input, Tie, str]:
+        """Find the nearest number of whole years at which the rival is the cheaper one."""
+        central, now, tie = self.inputs.central(), self.model.scenario.years, NO_TIE
         for years in sorted(range(1, _MOST_YEARS + 1), key=lambda y: abs(y - now)):
             costs = self.model.tco(central, years)[:, 0]
             if costs[1] < costs[0]:
                 tie = Tie(float(years), np.nan, np.nan, np.nan)
-                place = YEARS, YEARS_WORDS, "1", float(now)
-                return self._row_of(COST, place, tie, self._names()[1])
-        return None
+                break
+        return COST, Input(YEARS, YEARS_WORDS, "1", float(now), GIVEN), tie, self._names()[1]
 
-    def _per_dollar(self) -> dict[str, Any] | None:
-        """Price of the cheapest at which both give the same rate for their price."""
-        one, other = self.model.outcomes(self.drawn)
+    def _per_dollar(self) -> tuple[str, Input, Tie, str]:
+        """Find the price of the cheapest at which both give the same rate for their price."""
+        one, other = self.model.outcomes(self.draws)
         tie = tie_of(other.price * one.rate / other.rate, self.level)
         cheapest, rival = self._names()
         figure = self.inputs[self.model.servers[0].key("price")]
         # Dearer than at the tie, it gives less for its price.
-        return self._row(PER_DOLLAR, figure, tie, rival if tie.value > figure.value else cheapest)
+        return PER_DOLLAR, figure, tie, rival if tie.value > figure.value else cheapest
 
     def _apart(self, numbers: CaseValues) -> FloatArray:
         costs = self.model.tco(numbers)
@@ -332,29 +303,13 @@ class Crossovers:
     def _names(self) -> tuple[str, str]:
         return self.model.servers[0].name, self.model.servers[1].name
 
-    def _row(self, criterion: str, figure: Input, tie: Tie, beyond: str) -> dict[str, Any] | None:
-        if np.isnan(tie.value):
-            return None
+    def _row(self, criterion: str, figure: Input, tie: Tie, beyond: str) -> dict[str, Any]:
         if np.isclose(tie.lower, tie.upper, rtol=_STRAIGHT, atol=0):
             # Nothing else in it is uncertain.
             tie = tie._replace(lower=np.nan, upper=np.nan)
-        place = figure.key, figure.words, figure.unit, figure.value
-        return self._row_of(criterion, place, tie, beyond)
-
-    def _row_of(
-        self, criterion: str, place: tuple[str, str, str, float], tie: Tie, beyond: str
-    ) -> dict[str, Any]:
-        key, what, unit, now = place
-        return {
-            "rival": self._names()[1],
-            "criterion": criterion,
-            "key": key,
-            "what": what,
-            "unit": unit,
-            "now": now,
-            **tie._asdict(),
-            "beyond": beyond,
-        }
+        place = {"key": figure.key, "what": figure.words, "unit": figure.unit, "now": figure.value}
+        rival = {"rival": self._names()[1], "criterion": criterion}
+        return {**rival, **place, **tie._asdict(), "beyond": beyond}
 
 
 def _near(figure: Input, ties: FloatArray) -> FloatArray:

@@ -37,38 +37,23 @@ def figure_key(candidate: str, figure: str, workload: str | None = None) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Input:
-    """One figure.
+    """One figure: its value, its unit, who says so, and how far it may be off."""
 
-    Attributes
-    ----------
-    key : str
-        Its place in the scenario.
-    words : str
-        What it is, for people.
-    unit : str
-    value : float
-        As given, or the median of ``draws``.
-    label : str
-        "given", "default", "measured", "projected" or "catalogue".
-    source : str
-        Where it was read.
-    low, high : float
-        Ends of a given range; NaN without one.
-    draws : (n,) float array or None
-        Of a figure that was measured or projected.
-    least, most : float
-        What it could be at all.
-    """
-
+    # Its place in the scenario, and what it is for people.
     key: str
     words: str
     unit: str
+    # As given, or the median of ``draws``.
     value: float
+    # "given", "default", "measured", "projected" or "catalogue", and where it was read.
     label: str
     source: str = ""
+    # Ends of a given range; NaN without one.
     low: float = np.nan
     high: float = np.nan
+    # Draws (n,) of a figure that was measured or projected.
     draws: FloatArray | None = None
+    # What it could be at all.
     least: float = 0.0
     most: float = np.inf
 

@@ -123,32 +123,20 @@ class Request(NamedTuple):
 
 
 class RunFigures(NamedTuple):
-    """What runs say of one candidate and workload; NaN and empty where they do not.
+    """What runs say of one candidate and workload; NaN and empty where they do not."""
 
-    Attributes
-    ----------
-    rate, power : (draws,) float array or None
-        1/s and W at full load.
-    idle_w, price : float
-    levels : (loads, watts) or None
-        Runs below full load.
-    latency : mapping of str to (shares, seconds)
-        By "latency_p50" and "latency_p99".
-    scopes : frozenset of str
-    doubts : list of str
-    projected : bool
-        Whether the frequency was not measured.
-    source : str
-    """
-
+    # Rate (1/s) and power (W) at full load: (draws,) each.
     rate: FloatArray
     power: FloatArray | None
     idle_w: float
     price: float
+    # Loads and power of runs below full load.
     levels: tuple[FloatArray, FloatArray] | None
+    # Shares of the full rate and seconds, by "latency_p50" and "latency_p99".
     latency: Mapping[str, tuple[FloatArray, FloatArray]]
     scopes: frozenset[str]
     doubts: list[str]
+    # Whether the frequency was not measured.
     projected: bool
     source: str
 

@@ -12,18 +12,11 @@ import pandas as pd
 
 from ppw.decision.ratios import UNDECIDED
 from ppw.errors import PpwError
-from ppw.procurement.candidates import gather
+from ppw.procurement import decision
+from ppw.procurement.candidates import Candidates, gather
 from ppw.procurement.cost_model import FIGURES, PARTS, Basis, Model
-from ppw.procurement.decision import (
-    Crossovers,
-    Sensitivities,
-    ends_of,
-    learn_next,
-    on_front,
-    share_best,
-)
 from ppw.procurement.result import Procurement
-from ppw.procurement.scenario import Scenario, read_scenario, scenario_of
+from ppw.procurement.scenario import read_scenario, scenario_of
 from ppw.projection.answers import FEWEST_DRAWS
 from ppw.results import caveats as cv
 from ppw.results.arguments import as_share
@@ -36,11 +29,9 @@ if TYPE_CHECKING:
 
     from fitting.regression.lines import FloatArray
     from ppw.procurement.cost_model import CandidateOutcome
-    from ppw.procurement.inputs import Inputs
+    from ppw.procurement.inputs import CaseValues, Input, Inputs
 
     Mask = NDArray[np.bool_]
-    from ppw.procurement.candidates import Candidates
-    from ppw.procurement.inputs import CaseValues
 
 
 # The tables of the answer: parts that add up, and figures with their interval and probability.
@@ -61,7 +52,7 @@ class Evaluation:
 
     model: Model
     central: Sequence[CandidateOutcome]
-    drawn: Sequence[CandidateOutcome]
+    draws: Sequence[CandidateOutcome]
     level: float
 
     @property
@@ -118,13 +109,13 @@ class Evaluation:
             )
         }
         fits = self._fits_by_draw()
-        central, drawn = ([o.figures() for o in some] for some in (self.central, self.drawn))
+        central, drawn = ([o.figures() for o in some] for some in (self.central, self.draws))
         rows = []
         for figure, more in FIGURES.items():
             draws = np.stack([d[figure] for d in drawn])
             if np.isnan(draws).all():
                 continue
-            shares = share_best(draws, fits, more)
+            shares = decision.share_best(draws, fits, more)
             for i, name in enumerate(self.names):
                 value = totals[figure][i] if figure in totals else central[i][figure][0]
                 lower, upper = self._interval(draws[i])
@@ -133,48 +124,46 @@ class Evaluation:
         return pd.DataFrame(rows, columns=columns)
 
     def candidates(self) -> pd.DataFrame:
-        """One row a candidate, as `ppw.procurement.result.Procurement.candidates`."""
+        """Tabulate servers, racks and power: one row a candidate."""
         front = self._front().mean(axis=1)
-        rows = []
-        for i, (one, many) in enumerate(zip(self.central, self.drawn, strict=True)):
-            servers, racks = self._ends(many.servers), self._ends(many.racks.racks)
-            rows.append(
-                {
-                    "candidate": self.names[i],
-                    "servers": one.servers[0],
-                    "servers_lower": servers[0],
-                    "servers_upper": servers[1],
-                    "by_rate": sum(p.by_rate[0] for p in one.pools),
-                    "by_memory": sum(p.by_memory[0] for p in one.pools),
-                    "spare": sum(p.spare[0] for p in one.pools),
-                    "racks": one.racks.racks[0],
-                    "racks_lower": racks[0],
-                    "racks_upper": racks[1],
-                    "per_rack": one.racks.per_rack[0],
-                    "peak_power_w": one.racks.peak_power[0],
-                    "mean_load": one.mean_load()[0],
-                    "at_start": round(float(one.at_start[0]), 2),
-                    "fits": bool(one.racks.fits[0]),
-                    "p_fits": float(many.racks.fits.mean()),
-                    "why_not": one.racks.reason,
-                    "p_on_front": front[i],
-                }
-            )
+        rows = [self._candidate(i) | {"p_on_front": share} for i, share in enumerate(front)]
         return pd.DataFrame(rows)
+
+    def _candidate(self, i: int) -> dict[str, Any]:
+        one, many = self.central[i], self.draws[i]
+        servers, racks = self._ends(many.servers), self._ends(many.racks.racks)
+        of_pools = ("by_rate", "by_memory", "spare")
+        return {
+            "candidate": self.names[i],
+            "servers": one.servers[0],
+            "servers_lower": servers[0],
+            "servers_upper": servers[1],
+            **{name: sum(getattr(pool, name)[0] for pool in one.pools) for name in of_pools},
+            "racks": one.racks.racks[0],
+            "racks_lower": racks[0],
+            "racks_upper": racks[1],
+            "per_rack": one.racks.per_rack[0],
+            "peak_power_w": one.racks.peak_power[0],
+            "mean_load": one.mean_load()[0],
+            "at_start": round(float(one.at_start[0]), 2),
+            "fits": bool(one.racks.fits[0]),
+            "p_fits": float(many.racks.fits.mean()),
+            "why_not": one.racks.reason,
+        }
 
     def _front(self) -> Mask:
         """Who is beaten by nobody in cost and carbon, or energy where carbon is not known."""
         second = "carbon" if self.has_carbon() else "energy"
-        drawn = [o.figures() for o in self.drawn]
+        drawn = [o.figures() for o in self.draws]
         costs = np.stack([[d[figure] for d in drawn] for figure in ("tco", second)])
-        return on_front(costs, self._fits_by_draw())
+        return decision.on_front(costs, self._fits_by_draw())
 
     def has_carbon(self) -> bool:
         """Tell whether the carbon of every candidate is known."""
         return bool(self.carbon()["total_kg"].notna().all())
 
     def _fits_by_draw(self) -> Mask:
-        return np.stack([o.racks.fits for o in self.drawn]) > 0
+        return np.stack([o.racks.fits for o in self.draws]) > 0
 
     def _interval(self, draws: FloatArray) -> tuple[float, float]:
         """Interval of a figure; none where nothing in it is uncertain."""
@@ -186,24 +175,22 @@ class Evaluation:
 
 
 def inputs_table(inputs: Inputs, level: float) -> pd.DataFrame:
-    """One row a figure: who says so, and between what it is drawn."""
-    rows: list[dict[str, Any]] = []
-    for figure in inputs:
-        low, high, kind = ends_of(figure, level)
-        known = kind in ("drawn", "given")
-        rows.append(
-            {
-                "key": figure.key,
-                "what": figure.words,
-                "unit": figure.unit,
-                "value": figure.value,
-                "low": low if known else np.nan,
-                "high": high if known else np.nan,
-                "label": figure.label,
-                "source": figure.source,
-            }
-        )
-    return pd.DataFrame(rows)
+    """Tabulate every figure: who says so, and between what it is drawn."""
+    return pd.DataFrame([_input_row(figure, *decision.ends_of(figure, level)) for figure in inputs])
+
+
+def _input_row(figure: Input, low: float, high: float, kind: str) -> dict[str, Any]:
+    has_range = kind in ("drawn", "given")
+    return {
+        "key": figure.key,
+        "what": figure.words,
+        "unit": figure.unit,
+        "value": figure.value,
+        "low": low if has_range else np.nan,
+        "high": high if has_range else np.nan,
+        "label": figure.label,
+        "source": figure.source,
+    }
 
 
 _NAMED = 2
@@ -253,7 +240,10 @@ def procure(
     as_share("interval level", level)
     if draws < FEWEST_DRAWS:
         raise PpwError(f"{draws} draws are too few to count: ask for {FEWEST_DRAWS} or more")
-    asked = _read(scenario)
+    if isinstance(scenario, Mapping):
+        asked = scenario_of(scenario, source="scenario", folder=Path())
+    else:
+        asked = read_scenario(scenario)
     candidates = gather(asked, draws=draws, seed=seed)
     model = Model(asked, candidates.servers)
     drawn = candidates.inputs.draw(draws, seed)
@@ -264,7 +254,8 @@ def procure(
     fits = evaluated.fits()
     allowed = fits if fits.any() else np.ones_like(fits)
     rivals = [i for i in others if allowed[i]]
-    moved = Sensitivities(model, candidates.inputs, allowed, level)
+    runner_up = rivals[0] if rivals else None
+    moves = decision.sensitivity_rows(model, candidates.inputs, allowed, level, first, runner_up)
     learn = _learn(evaluated, figures, candidates, first, rivals, draws, seed)
     caveats = [*candidates.caveats, *_caveats(evaluated, figures, first)]
     if not any(figure.uncertain for figure in candidates.inputs):
@@ -278,14 +269,14 @@ def procure(
         currency=asked.currency,
         years=asked.years,
         cheapest=evaluated.names[first],
-        runner_up=evaluated.names[rivals[0]] if rivals else None,
+        runner_up=None if runner_up is None else evaluated.names[runner_up],
         any_fits=bool(fits.any()),
         figures=figures,
         candidates=evaluated.candidates(),
         costs=evaluated.costs(),
         energy=evaluated.energy(),
         carbon=evaluated.carbon(),
-        sensitivities=pd.DataFrame(moved.rows(first, rivals[0] if rivals else None)),
+        sensitivities=pd.DataFrame(moves),
         crossovers=_crossovers(evaluated, candidates, drawn, first, rivals),
         inputs=inputs_table(candidates.inputs, level),
         learn_next=learn,
@@ -296,12 +287,6 @@ def procure(
         input_digest=numbers_digest(asked.raw, candidates.digests),
         basis=Basis(model, candidates.inputs),
     )
-
-
-def _read(scenario: str | Path | Mapping[str, Any]) -> Scenario:
-    if isinstance(scenario, Mapping):
-        return scenario_of(scenario, source="scenario", folder=Path())
-    return read_scenario(scenario)
 
 
 def _units(model: Model) -> dict[str, str]:
@@ -329,7 +314,7 @@ def _crossovers(
     rows = []
     for rival in rivals:
         pair = Model(evaluated.model.scenario, [servers[first], servers[rival]])
-        rows += Crossovers(pair, candidates.inputs, drawn, evaluated.level).rows()
+        rows += decision.Crossovers(pair, candidates.inputs, drawn, evaluated.level).rows()
     columns = ["rival", "criterion", "key", "what", "unit", "now"]
     columns += ["value", "lower", "upper", "p_tie", "beyond"]
     return pd.DataFrame(rows, columns=columns)
@@ -347,7 +332,8 @@ def _learn(
     """Figures that would tell most about who is cheapest, where that is undecided."""
     if not rivals or not _is_undecided(figures, evaluated.names[first]):
         return ()
-    found = learn_next(evaluated.model, candidates.inputs, first, rivals[0], draws=draws, seed=seed)
+    pair = first, rivals[0]
+    found = decision.learn_next(evaluated.model, candidates.inputs, *pair, draws=draws, seed=seed)
     return tuple(f"{words} ({share:.0%} of the variance)" for words, share in found[:_NAMED])
 
 

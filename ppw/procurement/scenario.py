@@ -21,9 +21,6 @@ if TYPE_CHECKING:
     from ppw.procurement.inputs import CaseValues
 
 
-# One candidate as the model needs it: a server's rates and its watts against load.
-
-
 class LoadCurve(Protocol):
     """Watts of a server against its load, from 0 to 1."""
 
@@ -42,29 +39,19 @@ class StraightLine:
 
 @dataclass(frozen=True, eq=False)
 class Server:
-    """A candidate.
-
-    Attributes
-    ----------
-    name : str
-    height : int
-        Rack units.
-    ports, cores : int or None
-        ``cores`` is None where nothing counts them.
-    curve : LoadCurve
-        Its shape is used; idle and full watts are figures of their own.
-    share_within_limit : mapping of str to float
-        By workload, the share of its rate at which its latency is at the limit.
-    excluded : str
-        Why it cannot serve the demand at all; empty where it can.
-    """
+    """One candidate as the model needs it: its size, its shape of power, and its latency limits."""
 
     name: str
+    # Rack units.
     height: int
     ports: int
+    # None where nothing counts them.
     cores: int | None
+    # Its shape is used; idle and full power are figures of their own.
     curve: LoadCurve = field(default_factory=StraightLine)
+    # By workload, the share of its rate at which its latency is at the limit.
     share_within_limit: Mapping[str, float] = field(default_factory=dict)
+    # Why it cannot serve the demand at all; empty where it can.
     excluded: str = ""
 
     def key(self, figure: str, workload: str | None = None) -> str:
@@ -168,68 +155,42 @@ SCALE = Input("demand.scale", "demand", "× the scenario's", 1.0, "given")
 
 @dataclass(frozen=True, eq=False)
 class Workload:
-    """One workload of the mix.
-
-    Attributes
-    ----------
-    name, unit : str
-        ``unit`` is what a rate counts.
-    profile : (parts,) float array
-        Load in equal parts of the day, as a share of the peak.
-    limits : mapping of str to float
-        Highest accepted latency (s) by "latency_p50" and "latency_p99".
-    """
+    """One workload of the mix."""
 
     name: str
+    # What a rate counts.
     unit: str
+    # Load in equal parts of the day (parts,), as a share of the peak.
     profile: FloatArray
+    # Highest accepted latency (s) by "latency_p50" and "latency_p99".
     limits: Mapping[str, float]
 
 
 @dataclass(frozen=True, eq=False)
 class Scenario:
-    """What is asked.
-
-    Attributes
-    ----------
-    title, currency : str
-    years : int
-    workloads : tuple of Workload
-    separate_pools : bool
-        Whether each workload has servers of its own.
-    spare_servers : int
-        In each pool.
-    rack_units : int
-    max_racks : int or None
-    ports : int
-        Of a server that names none.
-    mixed_scope : bool
-    candidates : tuple of mapping
-        The tables [[candidate]] as they were typed in.
-    inputs : Inputs
-        Figures of demand, site and costs.
-    source : str
-        File, for messages.
-    folder : pathlib.Path
-        Where files that it names are looked for.
-    raw : mapping
-        The whole table.
-    """
+    """What is asked: a demand, a site, costs and candidates."""
 
     title: str
     currency: str
     years: int
     workloads: tuple[Workload, ...]
+    # Whether each workload has servers of its own.
     separate_pools: bool
+    # In each pool.
     spare_servers: int
     rack_units: int
     max_racks: int | None
+    # Of a server that names none.
     ports: int
     mixed_scope: bool
+    # The tables [[candidate]] as they were typed in.
     candidates: tuple[Mapping[str, Any], ...]
+    # Figures of demand, site and costs.
     inputs: Inputs
+    # File, for messages, and the folder where files that it names are looked for.
     source: str
     folder: Path
+    # The whole table.
     raw: Mapping[str, Any]
 
 

@@ -317,13 +317,13 @@ class TestProcurement:
             settings[slider["key"]] = slider["stops"][place]
         years = int(settings.pop("demand.years", result.years))
         model, inputs = result.basis
-        drawn = inputs.drawn(result.draws, result.seed).replaced(settings)
+        drawn = inputs.draw(result.draws, result.seed).with_values(settings)
         drawn = model.outcomes(drawn, years)
         costs = np.stack([one.tco() for one in drawn])
         fits = np.stack([one.racks.fits for one in drawn]) > 0
         cheapest = share_best(costs, fits, more_is_better=False)
         ends = np.quantile(costs, [0.05, 0.95], axis=1).T
-        central = model.outcomes(inputs.central().replaced(settings), years)
+        central = model.outcomes(inputs.central().with_values(settings), years)
         numbers = page.numbers()
         assert list(numbers) == result.candidates["candidate"].tolist()
         for i, (one, found) in enumerate(zip(central, numbers.values(), strict=True)):

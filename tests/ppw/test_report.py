@@ -163,7 +163,7 @@ class TestSliders:
         packed = {key: drawn for key, _, drawn in data["figures"] if drawn}
         assert len(packed) == 5
         values = np.frombuffer(base64.b64decode(packed["site.pue"]), "<f8")
-        wanted = result.basis.inputs["site.pue"].drawn(400, 0)
+        wanted = result.basis.inputs["site.pue"].draw(400, 0)
         assert values.tolist() == wanted[:240].tolist()
 
     def test_many_candidates_have_no_slider_each_and_it_is_said(self):
