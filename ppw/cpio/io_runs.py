@@ -28,14 +28,7 @@ NEEDED = ("time_s", "user_s", "system_s", "idle_s", "sectors_read", "sectors_wri
 
 # What tells applications apart; cores and hardware threads are what they scale with.
 GROUP_COLUMNS = (
-    "host",
-    "family",
-    "workload",
-    "data_bytes",
-    "load",
-    "instances",
-    "device",
-    "device_kind",
+    *("host", "family", "workload", "data_bytes", "load", "instances", "device", "device_kind"),
 )
 
 COUNTED, ACHIEVED, NOMINAL, GIVEN = "counted cycles", "achieved", "nominal", "given"
@@ -86,8 +79,10 @@ def with_cpio(runs: pd.DataFrame, *, freq: float | None = None) -> PreparedIo:
             f"{source}: no cycles, freq_achieved_hz or freq_hz: cycles are CPU seconds times a "
             "clock, so name the clock with --clock"
         )
-    table = table.assign(**_cpu_times(table))
-    return _with_rates(*_with_cycles(table, freq), source)
+    user, system = _sum(table, _PARTS_USER), _sum(table, _PARTS_SYSTEM)
+    unused, busy = _sum(table, _PARTS_UNUSED), user + system
+    table = table.assign(all_user_s=user, all_system_s=system, busy_s=busy, unused_s=unused)
+    return _with_rates(*_with_cycles(table, freq))
 
 
 def column(table: pd.DataFrame, name: str) -> pd.Series[Any]:
@@ -95,16 +90,6 @@ def column(table: pd.DataFrame, name: str) -> pd.Series[Any]:
     if name not in table:
         return pd.Series(np.nan, index=table.index, dtype=np.float64)
     return pd.to_numeric(table[name], errors="coerce").astype(np.float64)
-
-
-def _cpu_times(table: pd.DataFrame) -> dict[str, pd.Series[Any]]:
-    user, system = _sum(table, _PARTS_USER), _sum(table, _PARTS_SYSTEM)
-    return {
-        "all_user_s": user,
-        "all_system_s": system,
-        "busy_s": user + system,
-        "unused_s": _sum(table, _PARTS_UNUSED),
-    }
 
 
 def _sum(table: pd.DataFrame, names: Sequence[str]) -> pd.Series[Any]:
@@ -141,10 +126,13 @@ def _with_cycles(table: pd.DataFrame, freq: float | None) -> tuple[pd.DataFrame,
     return table, _clock_caveats(table, odd.to_numpy(), share)
 
 
-def _with_rates(table: pd.DataFrame, caveats: list[str], source: str) -> PreparedIo:
+def _with_rates(table: pd.DataFrame, caveats: list[str]) -> PreparedIo:
     ios = table["sectors_read"] + table["sectors_written"]
     busy = table["user_cycles"] + table["system_cycles"]
     seconds = table["busy_s"] + table["unused_s"]
+    # Logical CPUs that the CPU time is of; cores where neither they nor threads are told.
+    cpus = (seconds + _sum(table, ("steal_s",))) / table["time_s"]
+    cores = column(table, "cores").fillna(column(table, "hardware_threads"))
     table = table.assign(
         ios=ios,
         cpio=cycles_per_io(busy, ios),
@@ -154,22 +142,10 @@ def _with_rates(table: pd.DataFrame, caveats: list[str], source: str) -> Prepare
         utilisation=(table["busy_s"] / seconds.where(seconds > 0)).to_numpy(),
         iops=ios / table["time_s"],
         storage_bytes=ios * IO_BYTES,
-        cpus=_cpus(table),
+        cpus=cpus,
+        cores=cores.fillna(cpus.round().clip(lower=1.0)),
     )
-    return PreparedIo(table.assign(cores=_cores(table)), caveats)
-
-
-def _cpus(table: pd.DataFrame) -> pd.Series[Any]:
-    """Logical CPUs that the CPU time is of."""
-    stolen = _sum(table, ("steal_s",))
-    return (table["busy_s"] + table["unused_s"] + stolen) / table["time_s"]
-
-
-def _cores(table: pd.DataFrame) -> pd.Series[Any]:
-    cores = column(table, "cores")
-    threads = column(table, "hardware_threads")
-    known = cores.where(cores.notna(), threads)
-    return known.where(known.notna(), np.maximum(table["cpus"].round(), 1.0))
+    return PreparedIo(table, caveats)
 
 
 def _clock_caveats(table: pd.DataFrame, odd: NDArray[np.bool_], share: pd.Series[Any]) -> list[str]:
@@ -316,6 +292,7 @@ def pooled_rates(table: pd.DataFrame, cells: DataFrameGroupBy[Any, Any]) -> pd.D
     busy = total["user_cycles"] + total["system_cycles"]
     ios, seconds = total["ios"], (total["busy_s"] + total["unused_s"]).where(lambda s: s > 0)
     idle_s = total["unused_s"] - total["waited_s"]
+    clocks = table["clock_hz"].groupby(by).mean().set_axis(total.index)
     return pd.DataFrame(
         {
             "cpio": cycles_per_io(busy, ios),
@@ -324,7 +301,8 @@ def pooled_rates(table: pd.DataFrame, cells: DataFrameGroupBy[Any, Any]) -> pd.D
             "cpio_with_idle": cycles_per_io(busy + total["idle_cycles"], ios),
             "utilisation": total["busy_s"] / seconds,
             "iops": ios / total["time_s"],
-            "clock_hz": _clock(table, busy, total, by),
+            # Where nothing was busy, the mean of the runs' clocks.
+            "clock_hz": (busy / total["busy_s"].where(total["busy_s"] > 0)).fillna(clocks),
             "user_share": total["all_user_s"] / seconds,
             "system_share": total["all_system_s"] / seconds,
             "idle_share": idle_s / seconds,
@@ -339,15 +317,6 @@ def pooled_rates(table: pd.DataFrame, cells: DataFrameGroupBy[Any, Any]) -> pd.D
         },
         index=total.index,
     )
-
-
-def _clock(
-    table: pd.DataFrame, busy: pd.Series[Any], total: pd.DataFrame, by: pd.Series[Any]
-) -> pd.Series[Any]:
-    """Cycles over busy time; where nothing was busy, the mean of the runs' clocks."""
-    plain = table["clock_hz"].groupby(by).mean().set_axis(total.index)
-    worked = total["busy_s"].where(total["busy_s"] > 0)
-    return (busy / worked).fillna(plain)
 
 
 def log_half_widths(

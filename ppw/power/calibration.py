@@ -28,9 +28,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-# What speaks against a calibration, in words.
-
-
 # P-value below which a bend is said; one good calibration in a hundred is called bent.
 _BENT = 0.01
 _FEW_DEGREES = 3
@@ -114,9 +111,6 @@ def _physical(line: CalibrationLine, sensor: str, reference: str, level: float) 
     return found
 
 
-# Runs of one host that two power sources saw, and the levels that they are repeats of.
-
-
 # Columns of a calibration's table beside the keys of its levels.
 LEVEL_COLUMNS = ("runs", "sensor_w", "reference_w", "fitted_w", "residual_w", "outlier")
 # What else than a group's identity changes the load.
@@ -125,25 +119,16 @@ _SETTINGS = ("freq_hz", "load")
 
 @dataclass(frozen=True, kw_only=True)
 class PairedRuns:
-    """Runs that have watts of both sources.
-
-    Attributes
-    ----------
-    runs : pandas.DataFrame
-    sensor, reference : SourceWatts
-        One figure a row of ``runs``.
-    levels : Groups
-        Level of each row; every row is one where nothing tells levels apart.
-    host : str or None
-    left_out : int
-        Runs of the host that lack watts of either.
-    """
+    """Runs that have watts of both sources."""
 
     runs: pd.DataFrame
+    # One figure a row of ``runs``.
     sensor: SourceWatts
     reference: SourceWatts
+    # Level of each row; every row is one where nothing tells levels apart.
     levels: Groups
     host: str | None
+    # Runs of the host that lack watts of either.
     left_out: int
 
     @classmethod
