@@ -6,8 +6,6 @@ process. A function is compiled again when its file changes, or a file of this p
 imports from: numba copies the functions and constants of those into it, and looks at its file only.
 """
 
-# mypy: disable-error-code="no-any-return,return-value"
-# Compiled code returns machine numbers, which mypy takes for numpy's.
 from __future__ import annotations
 
 import hashlib
@@ -16,29 +14,32 @@ import os
 import re
 import threading
 import time
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import numba
 import numpy as np
+import numpy.typing as npt
 from numba.core import caching
 from numpy.typing import NDArray
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
 
 _LOG = logging.getLogger(__name__)
 # Not those for type checkers alone, which are indented.
 _IMPORTED = re.compile(rb"^from fitting\.([\w.]+) import (.*)", re.M)
-F = TypeVar("F", bound="Callable[..., object]")
+F = TypeVar("F", bound=Callable[..., object])
 Array = NDArray[Any]
+ArrayLike = npt.ArrayLike
 BoolArray = NDArray[np.bool_]
+ByteArray = NDArray[np.uint8]
+CountArray = NDArray[np.uint32]
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 ShortArray = NDArray[np.int32]
+TinyArray = NDArray[np.int8]
+RealFunction = Callable[[float], float]
 
 # Layout of a float64, and bytes in a line of a cache.
 _FRACTION_BITS, _BIAS = 52, 1023
@@ -50,50 +51,41 @@ _FunctionCache: Any = caching.FunctionCache
 _NullCache: Any = caching.NullCache
 
 
-def compiled(function: F) -> F:
+def jit(function: F) -> F:
     """Compile a function of arrays and numbers when it is first called; kept on disk after that."""
-    return _kept(function, nogil=True)
+    return _compile(function, nogil=True)
 
 
-def inlined(function: F) -> F:
+def jit_inline(function: F) -> F:
     """Compile a short function into each compiled function that calls it."""
-    return _kept(function, nogil=True, inline="always")
+    return _compile(function, nogil=True, inline="always")
 
 
-def uncounted(function: F) -> F:
+def jit_uncounted(function: F) -> F:
     """Compile a function that makes no array, without counting references to its arguments.
 
     Numba counts them at every use of a tuple of arrays, which costs more than a loop's arithmetic.
     """
-    return _kept(function, nogil=True, _nrt=False)
+    return _compile(function, nogil=True, _nrt=False)
 
 
 class Notice:
-    """Log once that loops are being compiled, when that has taken this process a second.
-
-    ``timer`` makes a thread that calls a function after some seconds; ``clock`` returns the time
-    (s).
-    """
+    """Log once that loops are being compiled, when that has taken this process a second."""
 
     AFTER_S = 1.0
+    timer: Any = threading.Timer
+    clock: Any = time.monotonic
 
-    def __init__(
-        self,
-        text: str,
-        *,
-        timer: Callable[[float, Callable[[], None]], threading.Timer] = threading.Timer,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._text, self._make_timer, self._clock = text, timer, clock
+    def __init__(self, text: str) -> None:
+        self._text, self._timer = text, cast("Any", None)
         self._depth, self._spent_s, self._begun_s, self._is_told = 0, 0.0, 0.0, False
-        self._timer: threading.Timer | None = None
 
     def begin(self) -> None:
         """Start the timer when a function begins to be compiled, unless for another one."""
         self._depth += 1
         if self._depth == 1 and not self._is_told:
-            self._begun_s = self._clock()
-            self._timer = self._make_timer(max(0.0, self.AFTER_S - self._spent_s), self._tell)
+            self._begun_s = self.clock()
+            self._timer = self.timer(max(0.0, self.AFTER_S - self._spent_s), self._tell)
             self._timer.daemon = True
             self._timer.start()
 
@@ -103,7 +95,7 @@ class Notice:
         if self._depth == 0 and self._timer is not None:
             self._timer.cancel()
             self._timer = None
-            self._spent_s += self._clock() - self._begun_s
+            self._spent_s += self.clock() - self._begun_s
 
     def _tell(self) -> None:
         self._is_told = True
@@ -151,7 +143,7 @@ class _NoFolder(_NullCache):  # type: ignore[misc]
         _NOT_KEPT.end()
 
 
-def _kept(function: F, **options: Any) -> F:
+def _compile(function: F, **options: Any) -> F:
     made: Any = numba.njit(**options)(function)
     made._cache = _NoFolder()
     folder = _folder()
@@ -200,47 +192,39 @@ def _sources_digest(path: Path) -> str:
         for name, imported in _IMPORTED.findall(found[todo.pop()]):
             module = package.joinpath(*name.decode().split("."))
             # What is imported may itself be a module.
-            for part in (
-                module,
-                *(module / word for word in re.findall(r"\w+", imported.decode())),
-            ):
-                source = part.with_suffix(".py")
+            inside = (module / word for word in re.findall(r"\w+", imported.decode()))
+            for source in (part.with_suffix(".py") for part in (module, *inside)):
                 if source not in found and source.is_file():
                     found[source] = source.read_bytes()
                     todo.append(source)
-    digest = hashlib.sha256()
-    for _, content in sorted(found.items()):
-        digest.update(content)
-    return digest.hexdigest()[:16]
+    return hashlib.sha256(b"".join(found[source] for source in sorted(found))).hexdigest()[:16]
 
 
-@inlined
-def octave_part(number: int, bits: int) -> int:
+@jit_inline
+def log2_bin(number: int, bits: int) -> int:
     """Log2 bin of a number of 1 or more, each octave in 2^bits even parts; exact below 2^53."""
     # The exponent of a float and the first bits of its fraction give it without a search.
     return (np.float64(number).view(np.int64) >> (_FRACTION_BITS - bits)) - (_BIAS << bits)
 
 
-def lines(rows: int, width: int) -> NDArray[np.uint8]:
+def cache_lines(rows: int, width: int) -> NDArray[np.uint8]:
     """Rows of so many bytes, all 0, that begin where lines of a cache do if they are as long."""
     whole = np.zeros(rows * width + _LINE, dtype=np.uint8)
     skipped = -whole.ctypes.data % _LINE
     return whole[skipped : skipped + rows * width].reshape(rows, width)
 
 
-def side_by_side(*arrays: Array) -> list[Array]:
+def interleave(*arrays: Array) -> list[Array]:
     """Copy columns, or tables, of as many rows to an interleaved layout.
 
     What is used together is then in one line of a cache.
     """
-    widths = [a.itemsize * (a.shape[1] if a.ndim == 2 else 1) for a in arrays]
-    half = _LINE // 2
-    held = lines(len(arrays[0]), -(-sum(widths) // half) * half)
-    found, at = list(arrays), 0
     # Those of the widest elements first, so that each is aligned.
-    for k in sorted(range(len(arrays)), key=lambda k: -arrays[k].itemsize):
-        part = held[:, at : at + widths[k]].view(arrays[k].dtype)
-        found[k] = part if arrays[k].ndim == 2 else part[:, 0]
-        found[k][...] = arrays[k]
-        at += widths[k]
-    return found
+    order = sorted(range(len(arrays)), key=lambda k: -arrays[k].itemsize)
+    row = np.dtype([(str(k), arrays[k].dtype, arrays[k].shape[1:]) for k in order])
+    half = _LINE // 2
+    held = cache_lines(len(arrays[0]), -(-row.itemsize // half) * half)
+    table = held[:, : row.itemsize].view(row)[:, 0]
+    for k, column in enumerate(arrays):
+        table[str(k)] = column
+    return [table[str(k)] for k in range(len(arrays))]

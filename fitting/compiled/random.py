@@ -6,21 +6,15 @@ rejection from a cubed normal law (Marsaglia & Tsang 2000, doi:10.1145/358407.35
 All laws are exact.
 """
 
-# mypy: disable-error-code="no-any-return,return-value"
-# Compiled code returns machine numbers, which mypy takes for numpy's.
-
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fitting.compiled.loops import FloatArray, uncounted
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from fitting.compiled.loops import FloatArray, RealFunction, jit_uncounted
 
 Randomness: TypeAlias = NDArray[np.uint64]
 _WEYL = np.uint64(0x9E3779B97F4A7C15)
@@ -30,7 +24,7 @@ _UNIT = 2.0**-53
 
 
 def _ziggurat(
-    edge: float, area: float, density: Callable[[float], float], at: Callable[[float], float]
+    edge: float, area: float, density: RealFunction, at: RealFunction
 ) -> tuple[FloatArray, FloatArray]:
     """Widths and heights of layers of the same area, the tail beyond the edge in the lowest."""
     x = [area / density(edge), edge]
@@ -64,7 +58,7 @@ def randomness(rng: np.random.Generator) -> Randomness:
     return rng.integers(2**64, size=1, dtype=np.uint64)
 
 
-@uncounted
+@jit_uncounted
 def random_bits(r: Randomness) -> int:
     """Draw 64 bits, as an unsigned machine number."""
     r[0] += _WEYL
@@ -74,13 +68,13 @@ def random_bits(r: Randomness) -> int:
     return z ^ (z >> np.uint64(31))
 
 
-@uncounted
+@jit_uncounted
 def uniform(r: Randomness) -> float:
     """Draw from [0, 1)."""
     return np.float64(random_bits(r) >> np.uint64(11)) * _UNIT
 
 
-@uncounted
+@jit_uncounted
 def standard_exponential(r: Randomness) -> float:
     """Draw from the exponential law of mean 1."""
     beyond = 0.0
@@ -98,7 +92,7 @@ def standard_exponential(r: Randomness) -> float:
             return beyond + x
 
 
-@uncounted
+@jit_uncounted
 def standard_normal(r: Randomness) -> float:
     """Draw from the normal law of mean 0 and variance 1."""
     while True:
@@ -117,7 +111,7 @@ def standard_normal(r: Randomness) -> float:
             return sign * x
 
 
-@uncounted
+@jit_uncounted
 def standard_gamma(r: Randomness, shape: float) -> float:
     """Draw from the gamma law of a shape and scale 1."""
     # One less than 1 is that of one more, times a power of a uniform draw.

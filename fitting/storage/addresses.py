@@ -4,9 +4,6 @@ By the law of reuse a request goes on where one stopped some while ago, comes ba
 began, or is fresh: at an address with room for its run.
 """
 
-# mypy: disable-error-code="no-any-return,return-value"
-# Compiled code returns numbers of the machine, which mypy takes for numpy's.
-
 from __future__ import annotations
 
 from dataclasses import dataclass, field
@@ -14,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from fitting.compiled.loops import FloatArray, IntArray, inlined, uncounted
+from fitting.compiled.loops import FloatArray, IntArray, jit_inline, jit_uncounted
 from fitting.compiled.random import Randomness, uniform
 from fitting.storage import last_access
 from fitting.storage.diagram import KINDS
@@ -121,7 +118,7 @@ def _list_of_state(counts: TransitionCounts, devices: IntArray, kinds: int) -> I
     return np.unique(stretch, return_inverse=True)[1].astype(np.int64)
 
 
-@uncounted
+@jit_uncounted
 def state_at(d: StateRanges, origin: int, lbn: int) -> int:
     """Touched state of an address, or the one ahead of it where that was not touched."""
     wanted = (lbn - d.first_lbn) // d.state_blocks
@@ -129,7 +126,7 @@ def state_at(d: StateRanges, origin: int, lbn: int) -> int:
     return last_access.first_above(d.state, first + 1, end, wanted) - 1
 
 
-@uncounted
+@jit_uncounted
 def _random_address(d: StateRanges, v: int, blocks: int, rng: Randomness) -> int:
     """Aligned address where runs start in a state, ahead of the end by so many blocks if it can."""
     low, high = d.low[v], min(d.high[v], d.end_lbn - blocks)
@@ -202,7 +199,7 @@ def empty_memory(m: Memory) -> Memory:
     return m._replace(marks=last_access.new_marks(1 << m.marks.bits, m.marks.devices))
 
 
-@uncounted
+@jit_uncounted
 def has_room_for(m: Memory, g: int, size: int) -> bool:
     """Whether a device may have a request more of such a size (B)."""
     if len(m.law.chance) == 0:
@@ -211,7 +208,7 @@ def has_room_for(m: Memory, g: int, size: int) -> bool:
     return m.clock[g] < last_access.MOST_CLOCK and last_access.has_room(m.marks, blocks)
 
 
-@uncounted
+@jit_uncounted
 def draw_class(m: Memory, v: int, rng: Randomness) -> int:
     """Draw a class of the law of reuse of a touched state; fresh where there is no law."""
     law = m.law
@@ -222,7 +219,7 @@ def draw_class(m: Memory, v: int, rng: Randomness) -> int:
     return np.int64(law.class_[at])
 
 
-@uncounted
+@jit_uncounted
 def _reused_address(
     d: StateRanges, m: Memory, g: int, v: int, class_: int, blocks: int, rng: Randomness
 ) -> int:
@@ -240,7 +237,7 @@ def _reused_address(
     return _stop_address(d, m, g, v, wanted, blocks)
 
 
-@uncounted
+@jit_uncounted
 def _stop_address(d: StateRanges, m: Memory, g: int, v: int, wanted: int, blocks: int) -> int:
     """Address of a state where a run has stopped, nearest to a clock; or −1."""
     lately, piece = max(0, m.clock[g] - _LATELY), 1 << m.marks.bits
@@ -258,7 +255,7 @@ def _stop_address(d: StateRanges, m: Memory, g: int, v: int, wanted: int, blocks
     return -1
 
 
-@uncounted
+@jit_uncounted
 def _note_request(
     d: StateRanges, m: Memory, p: Pending, s: int, v: int, kind_: int, lbn: int, size: int
 ) -> None:
@@ -275,7 +272,7 @@ def _note_request(
     _touch(m, g, d.place[v], lbn, min(last, first + _MOST_PIECES), begins, p.fresh[s])
 
 
-@uncounted
+@jit_uncounted
 def _touch(m: Memory, g: int, place: int, lbn: int, last: int, begins: bool, fresh: int) -> None:
     """Touch the pieces up to the last one, and count those that a fresh run goes on to."""
     marks, clock = m.marks, m.clock[g]
@@ -296,7 +293,7 @@ def _touch(m: Memory, g: int, place: int, lbn: int, last: int, begins: bool, fre
             last_access.put(m.begins, marks, g, place, begun, clock)
 
 
-@uncounted
+@jit_uncounted
 def _untouched_ahead(m: Memory, g: int, lbn: int, blocks: int) -> int:
     """Blocks of a run ahead of the first touched one, of those that are looked at."""
     step = max(1 << m.marks.bits, -(-blocks // _LOOKS))
@@ -306,7 +303,7 @@ def _untouched_ahead(m: Memory, g: int, lbn: int, blocks: int) -> int:
     return ahead
 
 
-@uncounted
+@jit_uncounted
 def _fresh_address(d: StateRanges, m: Memory, g: int, v: int, blocks: int, rng: Randomness) -> int:
     """Address in a state with room for a run, or with the most of it, of those tried."""
     wanted = blocks
@@ -324,7 +321,7 @@ def _fresh_address(d: StateRanges, m: Memory, g: int, v: int, blocks: int, rng: 
     return _address_behind(d, m, g, v, wanted, best, most)
 
 
-@uncounted
+@jit_uncounted
 def _address_behind(
     d: StateRanges, m: Memory, g: int, v: int, wanted: int, best: int, most: int
 ) -> int:
@@ -343,7 +340,7 @@ def _address_behind(
     return best
 
 
-@inlined
+@jit_inline
 def choose_address(
     d: StateRanges, m: Memory, p: Pending, s: int, kind_: int, rng: Randomness
 ) -> int:

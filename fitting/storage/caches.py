@@ -28,8 +28,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from fitting.compiled.hashing import EMPTY, find, new_keys, rehashed, remove
-from fitting.compiled.loops import BoolArray, IntArray, uncounted
+from fitting.compiled.hashing import EMPTY, HashTable, find, new_table, remove, resize
+from fitting.compiled.loops import BoolArray, IntArray, jit_uncounted
 from fitting.errors import FittingError
 
 if TYPE_CHECKING:
@@ -47,8 +47,7 @@ _DIRTY, _USED = 1, 2
 
 
 class _Tables(NamedTuple):
-    keys: IntArray  # hash table of the blocks held
-    places: IntArray  # slot of each key
+    held: HashTable  # slot of each block held
     # Rows, by slot: block; its two neighbours in the queue or, in a heap, number of uses and time
     # of the last; flags.
     slots: IntArray
@@ -74,8 +73,7 @@ class Cache:
             )
         self.blocks, self.policy, self.writes = int(blocks), policy, writes
         numbers = np.array([0, 0, 0, EMPTY, EMPTY], dtype=np.int64)
-        places, slots = np.zeros(64, dtype=np.int64), np.zeros((4, 16), dtype=np.int64)
-        self._tables = _Tables(new_keys(64), places, slots, numbers)
+        self._tables = _Tables(new_table(64), np.zeros((4, 16), dtype=np.int64), numbers)
 
     @property
     def cleaned(self) -> int:
@@ -107,17 +105,15 @@ class Cache:
 
     def _make_room(self) -> None:
         """Make room for one more block at least, up to the capacity."""
-        keys, places, slots, numbers = self._tables
+        held, slots, numbers = self._tables
         room = slots.shape[1]
         if numbers[_HELD] < room or room >= self.blocks:
             return
-        more = new_keys(8 * room)
-        moved = np.zeros(len(more), dtype=np.int64)
-        rehashed(keys, places, more, moved)
-        self._tables = _Tables(more, moved, np.pad(slots, ((0, 0), (0, room))), numbers)
+        slots = np.pad(slots, ((0, 0), (0, room)))
+        self._tables = _Tables(resize(held, 8 * room), slots, numbers)
 
 
-@uncounted
+@jit_uncounted
 def _access(
     start: int,
     accessed: IntArray,
@@ -130,12 +126,13 @@ def _access(
     """Take accesses until there is no slot for a new block; return where to go on."""
     # One loop for all policies: they differ in whom they evict and in what a use changes.
     policy, allocates, writes_back = rules
+    keys, places = t.held.keys, t.held.values
     block_of, flags, numbers = t.slots[0], t.slots[3], t.numbers
     for i in range(start, len(accessed)):
-        at = find(t.keys, accessed[i])
-        hits[i] = t.keys[at] != EMPTY
+        at = find(keys, accessed[i])
+        hits[i] = keys[at] != EMPTY
         if hits[i]:
-            slot = t.places[at]
+            slot = places[at]
         elif written[i] and not allocates:
             continue
         else:
@@ -143,13 +140,13 @@ def _access(
             if slot == capacity:
                 slot = 0 if policy == _LFU else _oldest(t)
                 numbers[_CLEANED] += flags[slot] & _DIRTY
-                remove(t.keys, t.places, find(t.keys, block_of[slot]))
-                at = find(t.keys, accessed[i])
+                remove(keys, places, find(keys, block_of[slot]))
+                at = find(keys, accessed[i])
             elif slot == len(block_of):
                 return i
             else:
                 numbers[_HELD] += 1
-            t.keys[at], t.places[at] = accessed[i], slot
+            keys[at], places[at] = accessed[i], slot
             block_of[slot], flags[slot] = accessed[i], 0
         if writes_back and written[i]:
             flags[slot] |= _DIRTY
@@ -165,7 +162,7 @@ def _access(
     return len(accessed)
 
 
-@uncounted
+@jit_uncounted
 def _oldest(t: _Tables) -> int:
     """Take the tail off the queue; what was used since it was last looked at goes to the head."""
     flags, slot = t.slots[3], t.numbers[_TAIL]
@@ -178,7 +175,7 @@ def _oldest(t: _Tables) -> int:
     return int(slot)
 
 
-@uncounted
+@jit_uncounted
 def _unlink(t: _Tables, slot: int) -> None:
     before, after = t.slots[1], t.slots[2]
     if before[slot] == EMPTY:
@@ -191,7 +188,7 @@ def _unlink(t: _Tables, slot: int) -> None:
         before[after[slot]] = before[slot]
 
 
-@uncounted
+@jit_uncounted
 def _to_head(t: _Tables, slot: int) -> None:
     before, after = t.slots[1], t.slots[2]
     before[slot], after[slot] = EMPTY, t.numbers[_HEAD]
@@ -202,7 +199,7 @@ def _to_head(t: _Tables, slot: int) -> None:
     t.numbers[_HEAD] = slot
 
 
-@uncounted
+@jit_uncounted
 def _count_use(t: _Tables, slot: int, is_held: bool) -> None:
     """Count a use of a slot, its first where the block is new, and move it up or down the heap."""
     uses, last, held = t.slots[1], t.slots[2], t.numbers[_HELD]
@@ -222,16 +219,16 @@ def _count_use(t: _Tables, slot: int, is_held: bool) -> None:
         slot = child
 
 
-@uncounted
+@jit_uncounted
 def _sooner(slots: IntArray, a: int, b: int) -> bool:
     """Whether slot a is evicted before slot b."""
     uses, last = slots[1], slots[2]
     return bool(uses[a] < uses[b] or (uses[a] == uses[b] and last[a] < last[b]))
 
 
-@uncounted
+@jit_uncounted
 def _swap(t: _Tables, a: int, b: int) -> None:
     for row in range(4):
         t.slots[row, a], t.slots[row, b] = t.slots[row, b], t.slots[row, a]
-    t.places[find(t.keys, t.slots[0, a])] = a
-    t.places[find(t.keys, t.slots[0, b])] = b
+    t.held.values[find(t.held.keys, t.slots[0, a])] = a
+    t.held.values[find(t.held.keys, t.slots[0, b])] = b

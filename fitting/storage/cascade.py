@@ -25,8 +25,6 @@ H. R. Künsch: The jackknife and the bootstrap for general stationary observatio
 Statistics 17(3), 1989. doi:10.1214/aos/1176347265
 """
 
-# mypy: disable-error-code="no-any-return,return-value"
-# Compiled code returns numbers of the machine, which mypy takes for numpy's.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
@@ -35,7 +33,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from fitting.compiled.loops import BoolArray, FloatArray, IntArray, ShortArray, compiled
+from fitting.compiled.loops import BoolArray, FloatArray, IntArray, ShortArray, jit
 from fitting.errors import FittingError
 from fitting.storage.interarrival import draw_chained, fit_chain
 from fitting.storage.placement import (
@@ -122,7 +120,7 @@ class Windows:
         _add_counts(time_s, self.finest / self.duration_s, total)
 
 
-@compiled
+@jit
 def _add_counts(time_s: FloatArray, rate: float, total: ShortArray) -> None:
     """Count arrivals in windows, given the number of windows per second."""
     for i in range(len(time_s)):
@@ -214,7 +212,7 @@ class Cascade:
         return np.asarray(np.floor(times * stretch / self.tick_s) * self.tick_s)
 
 
-@compiled
+@jit
 def _interpolate(at: FloatArray, knots: FloatArray, below: IntArray, quantiles: FloatArray) -> None:
     """Put quantiles in the place of their probabilities, linear between knots."""
     for i in range(len(at)):
@@ -312,7 +310,7 @@ def character(gaps_s: FloatArray) -> FloatArray:
     return np.array([2 * np.log(0.02 + deviation / mean), *counts, *lagged])
 
 
-@compiled
+@jit
 def _dispersion(time_s: FloatArray, window_s: float) -> float:
     """Index of dispersion: variance over mean of the arrivals in windows of a length."""
     windows = int(time_s[-1] / window_s)

@@ -10,16 +10,13 @@ one by its own occupancy, as the hierarchy alone has it, and the time in a state
 as that loses.
 """
 
-# mypy: disable-error-code="no-any-return,return-value"
-# Compiled code returns numbers of the machine, which mypy takes for numpy's.
-
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from fitting.compiled.loops import FloatArray, IntArray, compiled
+from fitting.compiled.loops import FloatArray, IntArray, jit
 from fitting.errors import FittingError
 from fitting.storage.diagram import KINDS
 
@@ -126,7 +123,7 @@ def _random_moves(
     return departures, arrivals
 
 
-@compiled
+@jit
 def _subtract(
     partings: IntArray, level: IntArray, number: IntArray, low: IntArray, high: IntArray, step: int
 ) -> None:
@@ -175,7 +172,7 @@ def _pooled_departures(counts: TransitionCounts, departures: IntArray) -> FloatA
     return shares
 
 
-@compiled
+@jit
 def _alias(first: IntArray, weight: FloatArray, keep: FloatArray, other: IntArray) -> None:
     """Build the alias table of every node, in place (Vose 1991)."""
     for node in range(len(first) - 1):

@@ -44,7 +44,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from fitting.compiled.loops import BoolArray, FloatArray, IntArray, compiled
+from fitting.compiled.loops import BoolArray, FloatArray, IntArray, jit
 from fitting.errors import FittingError
 from fitting.storage.reuse_distance import touched_blocks
 
@@ -170,7 +170,7 @@ class Queue:
         return latency
 
 
-@compiled
+@jit
 def previous_ends(
     device: IntArray, lbn: IntArray, size_bytes: IntArray, last_end: IntArray
 ) -> IntArray:
@@ -192,7 +192,7 @@ def _check_positive(device: Disk | SolidState) -> None:
             raise FittingError(f"{one.name} {value!r} must be greater than 0")
 
 
-@compiled
+@jit
 def _serve(
     time_s: FloatArray,
     device: IntArray,

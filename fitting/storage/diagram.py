@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from fitting.compiled.loops import IntArray, compiled, inlined, octave_part
+from fitting.compiled.loops import IntArray, jit, jit_inline, log2_bin
 from fitting.errors import FittingError
 
 if TYPE_CHECKING:
@@ -136,7 +136,7 @@ def _first_code(level: int, fan_out: int) -> int:
     return int(fan_out**2 * (fan_out ** (level - 1) - 1) // (fan_out - 1))
 
 
-@inlined
+@jit_inline
 def pair_code(before: int, after: int, levels: int, fan_out: int) -> tuple[int, int]:
     """Code and level of one transition: pairs of a level follow those of the level above it."""
     if fan_out == 4:
@@ -151,10 +151,10 @@ def pair_code(before: int, after: int, levels: int, fan_out: int) -> tuple[int, 
     return first + (a // fan_out) * square + (a % fan_out) * fan_out + b % fan_out, level
 
 
-@inlined
+@jit_inline
 def _pair_code_of_four(before: int, after: int, levels: int) -> tuple[int, int]:
     """Do the same by bits, several times as fast: the first digit that differs says the level."""
-    digit = octave_part((before ^ after) | 1, 0) & ~1
+    digit = log2_bin((before ^ after) | 1, 0) & ~1
     level = levels - digit // 2
     a, b = before >> digit, after >> digit
     first = 16 * ((1 << 2 * (level - 1)) - 1) // 3
@@ -169,7 +169,7 @@ def piece_blocks(mean_size_bytes: float) -> int:
     return piece
 
 
-@compiled
+@jit
 def kind(op: int, size_bytes: int, piece: int) -> int:
     """Kind of a request: of under two, under eight, or more pieces."""
     pieces = size_bytes // (512 * piece)

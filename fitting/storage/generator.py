@@ -13,9 +13,6 @@ seed. Where nothing is left to leave a state by, it goes on from the next state 
 left.
 """
 
-# mypy: disable-error-code="no-any-return,return-value"
-# Compiled code returns numbers of the machine, which mypy takes for numpy's.
-
 from __future__ import annotations
 
 import itertools
@@ -27,9 +24,9 @@ from fitting.compiled.loops import (
     BoolArray,
     FloatArray,
     ShortArray,
-    inlined,
-    side_by_side,
-    uncounted,
+    interleave,
+    jit_inline,
+    jit_uncounted,
 )
 from fitting.compiled.loops import IntArray as IntArray  # ppw imports it from here
 from fitting.compiled.random import Randomness, randomness, uniform
@@ -210,16 +207,16 @@ def _tables(learnt: Learnt, expected: float, share: float, rng: np.random.Genera
 def _interleave(c: Tables) -> Tables:
     """Lay side by side in memory what is used together, by transition, state, run and node."""
     chain, w, f, q, strata = c.chain, c.moves, c.features, c.quotas, c.strata
-    low, high, target, level, kind, size_class, mean, shape, law = side_by_side(
+    low, high, target, level, kind, size_class, mean, shape, law = interleave(
         *(chain.low, chain.high, chain.target, chain.level, w.kind, w.size_class),
         *(f.mean, f.shape, f.law),
     )
-    leave, node, follows, further, *rest = side_by_side(
+    leave, node, follows, further, *rest = interleave(
         *(chain.leave, chain.node, chain.follows, w.further),
         *(*q.random, *q.sequential, *strata.leave, *c.memory.draws),
     )
-    *run, runs, runs_left = side_by_side(*strata.run, q.runs, q.runs_left)
-    by_node, by_range = side_by_side(*strata.node), side_by_side(*strata.entry)
+    *run, runs, runs_left = interleave(*strata.run, q.runs, q.runs_left)
+    by_node, by_range = interleave(*strata.node), interleave(*strata.entry)
     random, sequential = Quota(*rest[:3]), Quota(*rest[3:6])
     chain = chain._replace(leave=leave, node=node, follows=follows)
     return c._replace(
@@ -329,7 +326,7 @@ def _start(c: Tables, occupancy: IntArray, rng: np.random.Generator) -> BoolArra
     return begins
 
 
-@uncounted
+@jit_uncounted
 def _walk(c: Tables, out: tuple[Any, ...], begins: BoolArray, rng: Randomness) -> int:
     """Give the request that is due first, over and over, while there is one; return how many.
 
@@ -364,7 +361,7 @@ def _walk(c: Tables, out: tuple[Any, ...], begins: BoolArray, rng: Randomness) -
     return len(due)
 
 
-@inlined
+@jit_inline
 def _soonest(heap: IntArray, due: FloatArray) -> int:
     """Stream that is due first: of few that which a look at all finds, without a branch."""
     if len(due) > _FEW:
@@ -376,7 +373,7 @@ def _soonest(heap: IntArray, due: FloatArray) -> int:
     return found
 
 
-@inlined
+@jit_inline
 def _sift(heap: IntArray, due: FloatArray) -> None:
     """Move the first stream of a heap down to where it is due."""
     s, streams, at = heap[0], len(heap), 0
@@ -391,7 +388,7 @@ def _sift(heap: IntArray, due: FloatArray) -> None:
     heap[at] = s
 
 
-@inlined
+@jit_inline
 def _draw_next(c: Tables, s: int, first: bool, rng: Randomness) -> None:
     """Draw the next request of a stream, but for its address.
 
@@ -424,7 +421,7 @@ def _draw_next(c: Tables, s: int, first: bool, rng: Randomness) -> None:
     _make_due(c, s, t, to, rng)
 
 
-@inlined
+@jit_inline
 def _keep_share(quotas: Quotas, p: Pending, s: int, end_lbn: int) -> None:
     """End the run of a stream, or let it go on, where its random share leaves no other way.
 
@@ -438,7 +435,7 @@ def _keep_share(quotas: Quotas, p: Pending, s: int, end_lbn: int) -> None:
         p.run[s] = max(0, to_come)
 
 
-@inlined
+@jit_inline
 def _leave(c: Tables, quota: Quota, s: int) -> int:
     """State that a stream leaves: the one it is in, or the next one that something leaves."""
     v = c.pending.state[s]
@@ -456,7 +453,7 @@ def _leave(c: Tables, quota: Quota, s: int) -> int:
     return v
 
 
-@inlined
+@jit_inline
 def _next_left(quota: Quota, v: int, low: int, high: int) -> int:
     """Touched state from v on, round a range of them, that has transitions left.
 
@@ -474,7 +471,7 @@ def _next_left(quota: Quota, v: int, low: int, high: int) -> int:
     return found if found < high else -1
 
 
-@inlined
+@jit_inline
 def _left_ahead(quota: Quota, v: int, end: int) -> int:
     """First touched state from v on that has transitions left, or the end."""
     found = v
@@ -488,7 +485,7 @@ def _left_ahead(quota: Quota, v: int, end: int) -> int:
     return found
 
 
-@inlined
+@jit_inline
 def _parting(c: Tables, v: int, rng: Randomness) -> int:
     """Draw the level at which a state is left; return the node of what leaves it there."""
     w, level = c.chain, 0
@@ -499,7 +496,7 @@ def _parting(c: Tables, v: int, rng: Randomness) -> int:
     return w.node[v, level]
 
 
-@inlined
+@jit_inline
 def _draw_transition(c: Tables, node: int, rng: Randomness) -> int:
     """Draw a transition of a node: without replacement, or by its alias table."""
     w, only = c.chain, c.moves.only[node]
@@ -515,7 +512,7 @@ def _draw_transition(c: Tables, node: int, rng: Randomness) -> int:
     return w.order[at]
 
 
-@inlined
+@jit_inline
 def _state_reached(c: Tables, s: int, t: int) -> int:
     """State that a run has come to."""
     d, v, end = c.space, c.pending.state[s], c.pending.end[s]
@@ -526,7 +523,7 @@ def _state_reached(c: Tables, s: int, t: int) -> int:
     return state_at(d, origin, end)
 
 
-@inlined
+@jit_inline
 def _draw_entry(c: Tables, t: int, rng: Randomness) -> int:
     """Draw the state that a random transition leads to."""
     w = c.chain
@@ -537,7 +534,7 @@ def _draw_entry(c: Tables, t: int, rng: Randomness) -> int:
     return to
 
 
-@inlined
+@jit_inline
 def _begin_run(c: Tables, s: int, v: int, rng: Randomness) -> None:
     """Draw how a run comes to its start address, and its length."""
     p = c.pending
@@ -548,7 +545,7 @@ def _begin_run(c: Tables, s: int, v: int, rng: Randomness) -> None:
     p.run[s] = drawn_length(c.runs, row, stratified.draw(c.strata.run, row, rng))
 
 
-@inlined
+@jit_inline
 def _row_left(quotas: Quotas, row: int) -> int:
     """Row of run lengths, or that of the other sort of runs of its state where none is left."""
     left, other = quotas.runs_left, row ^ 1
@@ -560,7 +557,7 @@ def _row_left(quotas: Quotas, row: int) -> int:
     return row
 
 
-@inlined
+@jit_inline
 def _make_due(c: Tables, s: int, t: int, v: int, rng: Randomness) -> None:
     """Draw size and inter-arrival time of the request that a transition makes."""
     p, f, class_ = c.pending, c.features, c.moves.size_class[t]

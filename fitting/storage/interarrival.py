@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fitting.compiled.loops import BoolArray, FloatArray, IntArray, compiled
+from fitting.compiled.loops import BoolArray, FloatArray, IntArray, jit
 from fitting.errors import FittingError
 from fitting.storage.transitions import gap_classes
 
@@ -218,7 +218,7 @@ def _scores(
     return scores
 
 
-@compiled
+@jit
 def _mean_logs(histogram: NDArray[np.uint32], kept: IntArray, widths: FloatArray) -> FloatArray:
     """Find the mean logarithm of the density over the counts of each histogram kept."""
     mean = np.empty(len(kept))
@@ -232,7 +232,7 @@ def _mean_logs(histogram: NDArray[np.uint32], kept: IntArray, widths: FloatArray
     return mean
 
 
-@compiled
+@jit
 def _quantiles(
     histogram: NDArray[np.uint32], kept: IntArray, bounds: FloatArray, knots: FloatArray
 ) -> FloatArray:
@@ -284,7 +284,7 @@ def draw_chained(chain: FloatArray, number: int, rng: np.random.Generator) -> Fl
     return at
 
 
-@compiled
+@jit
 def _follow(chain: FloatArray, chance: FloatArray, at: FloatArray) -> None:
     """Move probabilities into the eighth that the one before leads to."""
     if not len(at):

@@ -11,17 +11,14 @@ the table says that the earlier entry is out of date. A list is rid of such entr
 twice as long as after the last time, so that all other operations take constant time on average.
 """
 
-# mypy: disable-error-code="no-any-return,return-value"
-# Compiled code returns numbers of the machine, which mypy takes for numpy's.
-
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from fitting.compiled.hashing import mixed
-from fitting.compiled.loops import Array, FloatArray, IntArray, compiled, lines, uncounted
+from fitting.compiled.hashing import spread_bits
+from fitting.compiled.loops import Array, FloatArray, IntArray, cache_lines, jit, jit_uncounted
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -63,7 +60,7 @@ class Recency(NamedTuple):
 
 def new_marks(piece: int, devices: int, rows: int = _LEAST_ROWS) -> Marks:
     """Make an empty table of pieces of so many blocks, a power of two."""
-    held = lines(rows, _LINE)
+    held = cache_lines(rows, _LINE)
     return Marks(
         piece.bit_length() - 1,
         devices,
@@ -93,7 +90,7 @@ def make_room_for_rows(m: Marks, clock: IntArray) -> Marks:
     return m
 
 
-@compiled
+@jit
 def _copy(m: Marks, to: Marks) -> None:
     """Copy rows to an empty table."""
     for row in range(len(m.key)):
@@ -103,28 +100,28 @@ def _copy(m: Marks, to: Marks) -> None:
             to.held[0] += 1
 
 
-@uncounted
+@jit_uncounted
 def _row(m: Marks, key: int) -> int:
     """Row of a key, or the empty one where it belongs; rows of a pair share two lines."""
     mask = len(m.key) - 1
-    row = ((mixed(key >> 1) << 1) | (key & 1)) & mask
+    row = ((spread_bits(key >> 1) << 1) | (key & 1)) & mask
     while m.key[row] != key and m.key[row] != 0:
         row = (row + 1) & mask
     return row
 
 
-@uncounted
+@jit_uncounted
 def _key(m: Marks, device: int, piece: int) -> int:
     return (piece >> _BITS) * m.devices + device + 1
 
 
-@uncounted
+@jit_uncounted
 def row_of(m: Marks, device: int, piece: int) -> int:
     """Row that has a piece of a device, or the empty one where it belongs."""
     return _row(m, _key(m, device, piece))
 
 
-@uncounted
+@jit_uncounted
 def touched_row(m: Marks, device: int, piece: int) -> int:
     """Row that has a piece of a device; a new one if there is none."""
     key = _key(m, device, piece)
@@ -135,34 +132,34 @@ def touched_row(m: Marks, device: int, piece: int) -> int:
     return row
 
 
-@uncounted
+@jit_uncounted
 def last_touch(m: Marks, device: int, lbn: int) -> int:
     """Clock of the last touch of the piece that a block is in, 0 where there was none."""
     piece = lbn >> m.bits
     return np.int64(m.clock[row_of(m, device, piece), piece & (NEIGHBOURS - 1)])
 
 
-@uncounted
+@jit_uncounted
 def has_room(m: Marks, blocks: int) -> bool:
     """Whether rows are left for a request."""
     return m.held[0] + (blocks >> (m.bits + _BITS)) + 2 <= m.held[1]
 
 
-@uncounted
+@jit_uncounted
 def note_begin(m: Marks, row: int, lbn: int) -> None:
     """Note that a request begins at a block, which the row has."""
     inside = min(lbn & ((1 << m.bits) - 1), _FURTHEST)
     m.begin[row, (lbn >> m.bits) & (NEIGHBOURS - 1)] = inside + 1
 
 
-@uncounted
+@jit_uncounted
 def begun_at(m: Marks, row: int, piece: int) -> int:
     """Block of a piece, which the row has, where a request began; −1 for none."""
     inside = np.int64(m.begin[row, piece & (NEIGHBOURS - 1)])
     return (piece << m.bits) + inside - 1 if inside > 0 else -1
 
 
-@uncounted
+@jit_uncounted
 def untouched(m: Marks, device: int, lbn: int, blocks: int, step: int) -> int:
     """Blocks ahead of the first touched one, of those that are looked at: every so many."""
     ahead, row, of = 0, 0, -1
@@ -190,7 +187,7 @@ def new_recency(wanted: FloatArray, *, stops: bool) -> Recency:
     )
 
 
-@uncounted
+@jit_uncounted
 def _holds(u: Recency, m: Marks, device: int, at: int) -> bool:
     """Whether an entry is the last use of its place, and a run that stopped can go on there."""
     when, lbn = u.entry[at, WHEN], u.entry[at, LBN]
@@ -205,7 +202,7 @@ def _holds(u: Recency, m: Marks, device: int, at: int) -> bool:
     return last_touch(m, device, max(lbn, 1) - 1) == when and last_touch(m, device, lbn) == 0
 
 
-@uncounted
+@jit_uncounted
 def put(u: Recency, m: Marks, device: int, v: int, lbn: int, clock: int) -> None:
     """Put a place at the end of the list of a state, of a device."""
     if u.used[v] == u.limit[v]:
@@ -215,13 +212,13 @@ def put(u: Recency, m: Marks, device: int, v: int, lbn: int, clock: int) -> None
     u.used[v] += 1
 
 
-@uncounted
+@jit_uncounted
 def drop(u: Recency, at: int) -> None:
     """Take an entry out."""
     u.entry[at, LBN] = _GONE
 
 
-@uncounted
+@jit_uncounted
 def nearest(u: Recency, m: Marks, device: int, v: int, clock: int) -> int:
     """Entry of a state, of a device, whose use was nearest to a clock, or −1.
 
@@ -246,7 +243,7 @@ def nearest(u: Recency, m: Marks, device: int, v: int, clock: int) -> int:
     return -1
 
 
-@uncounted
+@jit_uncounted
 def first_above(values: Array, low: int, high: int, wanted: float) -> int:
     """First index from low on, of values in rising order, whose value is greater; else high."""
     while low < high:
@@ -258,7 +255,7 @@ def first_above(values: Array, low: int, high: int, wanted: float) -> int:
     return low
 
 
-@uncounted
+@jit_uncounted
 def _first_of_use(u: Recency, m: Marks, device: int, a: int, found: int) -> int:
     """First entry of the same use, of those from a on."""
     when, before = u.entry[found, WHEN], found - 1
@@ -269,7 +266,7 @@ def _first_of_use(u: Recency, m: Marks, device: int, a: int, found: int) -> int:
     return found
 
 
-@uncounted
+@jit_uncounted
 def _tidy(u: Recency, m: Marks, device: int, v: int) -> None:
     """Rid a list of what is out of date; one that stays more than half full of its oldest."""
     a = u.start[v]

@@ -5,8 +5,6 @@ below; the halves of those are drawn. Arrivals at one pace need no windows: each
 or late, maybe by its place in a cycle, as where two loads of fixed rates come together.
 """
 
-# mypy: disable-error-code="no-any-return,return-value"
-# Compiled code returns numbers of the machine, which mypy takes for numpy's.
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -14,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fitting.compiled.loops import FloatArray, IntArray, compiled
+from fitting.compiled.loops import FloatArray, IntArray, jit
 from fitting.storage.windows import drawn_split
 
 # How arrivals are placed in their last window: anywhere, evenly, as drawn gaps have it, or by gaps
@@ -107,7 +105,7 @@ def place(
     return times
 
 
-@compiled
+@jit
 def _halve_windows(
     nodes: IntArray,
     links: LinkedHalves,
@@ -158,7 +156,7 @@ def _halve_windows(
     return below[:, :done].copy()
 
 
-@compiled
+@jit
 def _place_last(
     start: float, width: float, even: bool, times: FloatArray, rng: np.random.Generator
 ) -> None:
@@ -170,7 +168,7 @@ def _place_last(
         times.sort()
 
 
-@compiled
+@jit
 def _place_by_gaps(
     start: float,
     width: float,

@@ -35,8 +35,16 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from fitting.compiled.hashing import EMPTY, doubled, find, hashed, new_keys, remove
-from fitting.compiled.loops import BoolArray, FloatArray, IntArray, compiled, octave_part
+from fitting.compiled.hashing import (
+    EMPTY,
+    HashTable,
+    find,
+    new_table,
+    remove,
+    scramble,
+    with_room,
+)
+from fitting.compiled.loops import BoolArray, FloatArray, IntArray, jit, log2_bin
 from fitting.errors import FittingError
 
 if TYPE_CHECKING:
@@ -105,9 +113,9 @@ class _Ages(NamedTuple):
 
     counts: IntArray
     clock: IntArray  # by device, its requests
-    pieces: tuple[IntArray, IntArray]  # keys of the pieces touched, clock of the last touch
-    ends: tuple[IntArray, IntArray]  # keys of the blocks where runs ended, clock of the last end
-    known: IntArray  # pieces, ends, and how often every other address was forgotten
+    pieces: HashTable  # clock of the last touch, by key of a piece
+    ends: HashTable  # clock of the last end, by key of the block where a run ended
+    halvings: IntArray  # one number: how often every other address was forgotten
     began_fresh: BoolArray  # by stream, whether the run that it is in began fresh
 
 
@@ -124,9 +132,7 @@ class ReuseCounter:
         self._ages = _Ages(
             np.zeros((64, COLUMNS), dtype=np.int64),
             np.zeros(int(devices.max()) + 1, dtype=np.int64),
-            (new_keys(2**14), np.zeros(2**14, np.int64)),
-            (new_keys(2**14), np.zeros(2**14, np.int64)),
-            np.zeros(3, dtype=np.int64),
+            *(new_table(2**14), new_table(2**14), np.zeros(1, dtype=np.int64)),
             np.zeros(len(devices), dtype=np.bool_),
         )
 
@@ -157,62 +163,54 @@ class ReuseCounter:
         padded = np.concatenate([self.counts, np.zeros((missing, COLUMNS), dtype=np.int64)])
         return padded[rows]
 
-    def _make_room(self, pieces: int) -> None:
+    def _make_room(self, more: int) -> None:
         """Have room for a request of so many pieces, or for some of them."""
-        pieces_ends, known = (self._ages.pieces, self._ages.ends), self._ages.known
-        wanted = known[:2] + np.array([pieces, 1])
-        if wanted.max() >= _MOST_TRACKED:
-            known[2] += 1
-            for i, (keys, last) in enumerate(pieces_ends):
-                _thin_out(keys, last, known[2])
-                known[i] = np.count_nonzero(keys != EMPTY)
+        pieces, ends, halvings = self._ages[2:5]
+        if pieces.used[0] + more >= _MOST_TRACKED or ends.used[0] + 1 >= _MOST_TRACKED:
+            halvings[0] += 1
+            for table in (pieces, ends):
+                _thin_out(table.keys, table.values, halvings[0])
+                table.used[0] = np.count_nonzero(table.keys != EMPTY)
             return
-        larger = [_roomier(*table, int(n)) for table, n in zip(pieces_ends, wanted, strict=True)]
-        self._ages = self._ages._replace(pieces=larger[0], ends=larger[1])
+        pieces, ends = with_room(pieces, more + 1), with_room(ends, 2)
+        self._ages = self._ages._replace(pieces=pieces, ends=ends)
 
 
-def _roomier(keys: IntArray, last: IntArray, wanted: int) -> tuple[IntArray, IntArray]:
-    """Double a table until more than half of it is free."""
-    while 2 * wanted >= len(keys):
-        keys, last = doubled(keys, last)
-    return keys, last
-
-
-@compiled
+@jit
 def piece_key(device: int, piece: int) -> int:
     """Key of a piece of the space of a device; devices are told apart by a hash."""
-    return (piece ^ (hashed(device + 1) << 1)) & 0x7FFFFFFFFFFFFFFF if device else piece
+    return (piece ^ (scramble(device + 1) << 1)) & 0x7FFFFFFFFFFFFFFF if device else piece
 
 
-@compiled
+@jit
 def age_class(age: int) -> int:
     """Class of an age of 1 or more."""
-    return min(octave_part(age, 1), AGE_CLASSES - 1)
+    return min(log2_bin(age, 1), AGE_CLASSES - 1)
 
 
-@compiled
-def followed(key: int, halvings: int) -> bool:
+@jit
+def is_followed(key: int, halvings: int) -> bool:
     """Whether an address is one of those still followed."""
-    return (hashed(key) >> 40) & ((1 << halvings) - 1) == 0
+    return (scramble(key) >> 40) & ((1 << halvings) - 1) == 0
 
 
-@compiled
+@jit
 def _thin_out(keys: IntArray, last: IntArray, halvings: int) -> None:
     """Forget, in place, the addresses that are not followed any more."""
     for place in range(len(keys)):
         # What is taken out lets another one move here.
-        while keys[place] != EMPTY and not followed(keys[place], halvings):
+        while keys[place] != EMPTY and not is_followed(keys[place], halvings):
             remove(keys, last, place)
 
 
-@compiled
+@jit
 def _pieces(lbn: int, size_bytes: int, piece: int) -> int:
     """Pieces that a request touches, of those that are followed."""
     touched = (lbn + size_bytes // 512 - 1) // piece - lbn // piece + 1
     return min(max(1, touched), _MOST_PIECES)
 
 
-@compiled
+@jit
 def _count_ages(
     start: int,
     devices: IntArray,
@@ -225,12 +223,12 @@ def _count_ages(
 ) -> int:
     """Take requests until a table is half full; return where to go on."""
     stream, row, sequential = seen
-    counts, clock, (keys, last), (end_keys, ended), known, began_fresh = ages
+    counts, clock, (keys, last, used), (end_keys, ended, ends), halved, began_fresh = ages
     for i in range(start, len(lbn)):
         g = devices[stream[i]]
         first = lbn[i] // piece
         pieces = _pieces(lbn[i], size_bytes[i], piece)
-        if 2 * (known[0] + pieces) >= len(keys) or 2 * (known[1] + 1) >= len(end_keys):
+        if 2 * (used[0] + pieces) >= len(keys) or 2 * (ends[0] + 1) >= len(end_keys):
             return i
         clock[g] += 1
         key = piece_key(g, lbn[i])
@@ -240,10 +238,10 @@ def _count_ages(
             stopped = ended[at_end]
             class_ = age_class(clock[g] - stopped)
             remove(end_keys, ended, at_end)
-            known[1] -= 1
+            ends[0] -= 1
         for k in range(pieces):
             key = piece_key(g, first + k)
-            if known[2] and not followed(key, known[2]):
+            if halved[0] and not is_followed(key, halved[0]):
                 continue
             place = find(keys, key)
             new = keys[place] == EMPTY
@@ -259,12 +257,12 @@ def _count_ages(
                 counts[row[i], MET] += 0 if new else 1
             if new:
                 keys[place] = key
-                known[0] += 1
+                used[0] += 1
             last[place] = clock[g]
         key = piece_key(g, lbn[i] + size_bytes[i] // 512)
-        if not known[2] or followed(key, known[2]):
+        if not halved[0] or is_followed(key, halved[0]):
             at_end = find(end_keys, key)
-            known[1] += 1 if end_keys[at_end] == EMPTY else 0
+            ends[0] += end_keys[at_end] == EMPTY
             end_keys[at_end] = key
             ended[at_end] = clock[g]
     return len(lbn)
@@ -298,7 +296,8 @@ def reuse_distances(blocks: ArrayLike) -> IntArray:
     if not len(accessed) or accessed.min() < 0:
         raise FittingError("give at least one block number, each 0 or more")
     distances = np.empty(len(accessed), dtype=np.int64)
-    _distances(accessed, new_keys(2 * len(accessed)), distances)
+    table = new_table(2 * len(accessed))
+    _distances(accessed, table.keys, table.values, distances)
     return distances
 
 
@@ -317,11 +316,10 @@ def touched_blocks(
     return first[request] + np.arange(len(request)) - before[request], request
 
 
-@compiled
-def _distances(accessed: IntArray, keys: IntArray, distances: IntArray) -> None:
+@jit
+def _distances(accessed: IntArray, keys: IntArray, last: IntArray, distances: IntArray) -> None:
     """Count, in a Fenwick tree over accesses, the last accesses after a block's last one."""
     n = len(accessed)
-    last = np.zeros(len(keys), dtype=np.int64)
     tree = np.zeros(n + 1, dtype=np.int64)
     live = 0
     for i in range(n):
@@ -408,9 +406,9 @@ class ReuseSample:
         return SampledCurve(replace(found, accesses=due, hits=hits), self._halvings)
 
 
-@compiled
+@jit
 def _in_sample(blocks: IntArray, halvings: int) -> BoolArray:
     chosen = np.empty(len(blocks), dtype=np.bool_)
     for i in range(len(blocks)):
-        chosen[i] = followed(blocks[i], halvings)
+        chosen[i] = is_followed(blocks[i], halvings)
     return chosen

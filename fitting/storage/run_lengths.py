@@ -21,10 +21,10 @@ from fitting.compiled.loops import (
     BoolArray,
     FloatArray,
     IntArray,
-    compiled,
-    inlined,
-    octave_part,
-    uncounted,
+    jit,
+    jit_inline,
+    jit_uncounted,
+    log2_bin,
 )
 from fitting.storage.survey import RESIDUES, alignment_of
 
@@ -161,13 +161,13 @@ def start_alignments(
     return found[0], found[1]
 
 
-@compiled
+@jit
 def _pool(counts: IntArray, group: IntArray, pooled: IntArray) -> None:
     for v in range(len(counts)):
         pooled[group[v]] += counts[v]
 
 
-@compiled
+@jit
 def _laws(
     counts: IntArray,
     pooled: IntArray,
@@ -196,13 +196,13 @@ def _laws(
     return at
 
 
-@compiled
+@jit
 def length_class(length: int) -> int:
     """Class of a length of 1 or more."""
-    return min(octave_part(length, 2), CLASSES - 1)
+    return min(log2_bin(length, 2), CLASSES - 1)
 
 
-@inlined
+@jit_inline
 def drawn_length(law: RunLengths, row: int, u: float) -> int:
     """Length of the run that a share u falls on: means of classes are kept."""
     at, before = law.start[row], 0.0
@@ -213,7 +213,7 @@ def drawn_length(law: RunLengths, row: int, u: float) -> int:
     return max(1, int(law.mean[at] + within))
 
 
-@uncounted
+@jit_uncounted
 def _count_runs(
     seen: Seen, lbn: IntArray, again: BoolArray, current: IntArray, rows: IntArray
 ) -> None:
@@ -230,7 +230,7 @@ def _count_runs(
         run[2] += 1
 
 
-@uncounted
+@jit_uncounted
 def _count(rows: IntArray, row: int, first: int, length: int) -> None:
     """Count a run, if there is one."""
     if length > 0:

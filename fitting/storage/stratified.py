@@ -6,23 +6,20 @@ counted. So a walk as long as its trace is in every state about as often as the 
 closely than by independent draws, while what follows what stays a matter of chance.
 """
 
-# mypy: disable-error-code="no-any-return,return-value"
-# Compiled code returns numbers of the machine, which mypy takes for numpy's.
-
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from fitting.compiled.hashing import hashed
+from fitting.compiled.hashing import scramble
 from fitting.compiled.loops import (
     FloatArray,
     IntArray,
     ShortArray,
-    inlined,
-    side_by_side,
-    uncounted,
+    interleave,
+    jit_inline,
+    jit_uncounted,
 )
 from fitting.compiled.random import (
     Randomness,
@@ -73,7 +70,7 @@ def new_batches(length: FloatArray, rng: np.random.Generator) -> Batches:
     return Batches(np.zeros_like(whole), whole, bits, rng.integers(2**62, size=len(whole)))
 
 
-@uncounted
+@jit_uncounted
 def _permuted(k: int, bits: int, key: int) -> int:
     """Rank of k in an order of 0 … 2^bits − 1 that a key chooses."""
     mask = (1 << bits) - 1
@@ -87,7 +84,7 @@ def _permuted(k: int, bits: int, key: int) -> int:
     return x ^ (x >> half)
 
 
-@inlined
+@jit_inline
 def draw(b: Batches, at: int, rng: Randomness) -> float:
     """Draw from [0, 1): the next of a batch."""
     n = b.length[at]
@@ -96,7 +93,7 @@ def draw(b: Batches, at: int, rng: Randomness) -> float:
     k = b.made[at]
     if k == n:
         k = 0
-        b.key[at] = hashed(b.key[at] + 1)
+        b.key[at] = scramble(b.key[at] + 1)
     b.made[at] = k + 1
     place = _permuted(k, b.bits[at], b.key[at])
     while place >= n:
@@ -104,7 +101,7 @@ def draw(b: Batches, at: int, rng: Randomness) -> float:
     return (place + uniform(rng)) / n
 
 
-@uncounted
+@jit_uncounted
 def poisson(mean: float, rng: Randomness) -> float:
     """Count of Poisson's law; rounded from the normal law of its moments where that is as good."""
     if mean > _NORMAL_FROM:
@@ -116,7 +113,7 @@ def poisson(mean: float, rng: Randomness) -> float:
     return count
 
 
-@inlined
+@jit_inline
 def draw_gap(f: Features, t: int, rng: Randomness) -> float:
     """Draw an inter-arrival time (s) by the law of a transition."""
     law, mean, shape = f.law[t], f.mean[t], f.shape[t]
@@ -140,7 +137,7 @@ def draw_gap(f: Features, t: int, rng: Randomness) -> float:
     return shape * poisson(mean / shape, rng)
 
 
-@inlined
+@jit_inline
 def between(cumulated: FloatArray, low: int, high: int, u: float) -> int:
     """Index in [low, high) that a share u of what is cumulated falls on."""
     wanted = cumulated[low] + u * (cumulated[high] - cumulated[low])
@@ -171,10 +168,10 @@ def new_samples(member: IntArray, copies: IntArray, first: IntArray, share: floa
     number = np.minimum(np.maximum(np.round(size * share), 1), size).astype(np.int32)
     start = np.cumsum(number, dtype=np.int64) - number
     drawn = np.empty(int(number.sum()), dtype=np.int32)
-    return Samples(member, copies, first, drawn, *side_by_side(start, number, size, number))
+    return Samples(member, copies, first, drawn, *interleave(start, number, size, number))
 
 
-@uncounted
+@jit_uncounted
 def sample(d: Samples, population: int, rng: Randomness) -> int:
     """Give the next member of a population that has any."""
     if d.done[population] == d.number[population]:
@@ -186,7 +183,7 @@ def sample(d: Samples, population: int, rng: Randomness) -> int:
     return np.int64(d.drawn[d.start[population] + at])
 
 
-@uncounted
+@jit_uncounted
 def _choose_round(d: Samples, population: int, rng: Randomness) -> None:
     n, size, start = int(d.number[population]), int(d.size[population]), d.start[population]
     done, passed = 0, 0
@@ -200,7 +197,7 @@ def _choose_round(d: Samples, population: int, rng: Randomness) -> None:
             wanted = int((done + uniform(rng)) * size / n) if n < size else done
 
 
-@uncounted
+@jit_uncounted
 def _shuffle(values: ShortArray, first: int, number: int, rng: Randomness) -> None:
     """Put values in random order, each order as likely as another (Fisher and Yates)."""
     for k in range(number - 1, 0, -1):

@@ -4,9 +4,6 @@ The second pass needs them before it counts: the space that the states divide, t
 common enough for a class of their own, the length of the trace.
 """
 
-# mypy: disable-error-code="no-any-return,return-value"
-# Compiled code returns numbers of the machine, which mypy takes for numpy's.
-
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -14,8 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from fitting.compiled.hashing import EMPTY, find, new_keys, roomy
-from fitting.compiled.loops import FloatArray, IntArray, ShortArray, inlined, uncounted
+from fitting.compiled.hashing import EMPTY, HashTable, find, in_order, new_table, with_room
+from fitting.compiled.loops import FloatArray, IntArray, ShortArray, jit_inline, jit_uncounted
 from fitting.errors import FittingError
 from fitting.storage.diagram import piece_blocks
 
@@ -99,8 +96,8 @@ class Surveyor:
             np.array([0, np.iinfo(np.int64).max, -1], dtype=np.int64),
             np.zeros(RESIDUES, np.int64),
         )
-        self._streams = (new_keys(64), np.zeros(64, np.int64))
-        self._sizes = (new_keys(1024), np.zeros(1024, np.int64))
+        # Number of requests by stream and by size.
+        self._streams, self._sizes = new_table(64), new_table(1024)
 
     def add(
         self,
@@ -114,8 +111,8 @@ class Surveyor:
         columns = (time_s, stream, device, lbn, size_bytes)
         start = 0
         while start < len(time_s):
-            self._streams, self._sizes = roomy(*self._streams), roomy(*self._sizes)
-            start = _survey(start, columns, self._extent, *self._streams, *self._sizes)
+            self._streams, self._sizes = with_room(self._streams, 1), with_room(self._sizes, 1)
+            start = _survey(start, columns, self._extent, self._streams, self._sizes)
             if start < 0:
                 row = int(self._extent.numbers[0])
                 raise FittingError(
@@ -134,8 +131,8 @@ class Surveyor:
                 f"{max(0.0, last - first) if n else 0.0:g} s make no model: "
                 "give a trace of at least two requests at different times"
             )
-        keys, counts = _entries(*self._streams)
-        sizes, size_counts = _entries(*self._sizes)
+        keys, counts = in_order(self._streams)
+        sizes, size_counts = in_order(self._sizes)
         order = np.lexsort((sizes, -size_counts))
         alignment, offset = alignment_of(self._extent.residues)
         return Survey(
@@ -167,30 +164,18 @@ def alignment_of(residues: Sequence[int] | IntArray) -> tuple[int, int]:
     return 1, 0
 
 
-def _entries(keys: IntArray, counts: IntArray) -> tuple[IntArray, IntArray]:
-    held = keys != EMPTY
-    order = np.argsort(keys[held], kind="stable")
-    return keys[held][order], counts[held][order]
-
-
-@uncounted
+@jit_uncounted
 def _survey(
-    start: int,
-    columns: tuple[Any, ...],
-    extent: _Extent,
-    stream_keys: IntArray,
-    stream_counts: IntArray,
-    size_keys: IntArray,
-    size_counts: IntArray,
+    start: int, columns: tuple[Any, ...], extent: _Extent, streams: HashTable, sizes: HashTable
 ) -> int:
-    """Take requests until a table fills; return where to go on, or −1 − row for a bad one."""
+    """Take requests until a table is half full; return where to go on, −1 − row for a bad one."""
     # One loop with its sums in registers: several loops would read memory several times.
     time_s, stream, device, lbn, size_bytes = columns
     first, latest, tick = extent.times[0], extent.times[1], extent.times[2]
     requests, low, high = extent.numbers[0], extent.numbers[1], extent.numbers[2]
-    stream_room, size_room = len(stream_keys) // 4, len(size_keys) // 4
     at, bad = start, False
-    while at < len(time_s) and stream_room > 0 and size_room > 0:
+    most_streams, most_sizes = len(streams.keys) // 2, len(sizes.keys) // 2
+    while at < len(time_s) and streams.used[0] < most_streams and sizes.used[0] < most_sizes:
         t, a, size = time_s[at], lbn[at], size_bytes[at]
         bad = not latest <= t < np.inf or (stream[at] | device[at] | a | size) < 0
         if bad:
@@ -205,19 +190,17 @@ def _survey(
         extent.residues[a & (RESIDUES - 1)] += 1
         # Two int32 in one number.
         key = (np.int64(stream[at]) << _STREAM_SHIFT) | np.int64(device[at])
-        stream_room -= _add_key(stream_keys, stream_counts, int(key))
-        size_room -= _add_key(size_keys, size_counts, size)
+        _count_key(streams, int(key))
+        _count_key(sizes, size)
         at += 1
     extent.times[0], extent.times[1], extent.times[2] = first, latest, tick
     extent.numbers[0], extent.numbers[1], extent.numbers[2] = requests, low, high
     return -1 - at if bad else at
 
 
-@inlined
-def _add_key(keys: IntArray, counts: IntArray, key: int) -> int:
-    """Count a key; return 1 for a new one, else 0."""
-    place = find(keys, key)
-    new = 1 if keys[place] == EMPTY else 0
-    keys[place] = key
-    counts[place] += 1
-    return new
+@jit_inline
+def _count_key(table: HashTable, key: int) -> None:
+    slot = find(table.keys, key)
+    table.used[0] += table.keys[slot] == EMPTY
+    table.keys[slot] = key
+    table.values[slot] += 1

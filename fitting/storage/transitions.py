@@ -9,8 +9,6 @@ hands to the next stays in the processor's cache, and a short loop has many requ
 under way at once.
 """
 
-# mypy: disable-error-code="no-any-return,return-value"
-# Compiled code returns numbers of the machine, which mypy takes for numpy's.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
@@ -25,8 +23,8 @@ from fitting.compiled.loops import (
     FloatArray,
     IntArray,
     ShortArray,
-    inlined,
-    uncounted,
+    jit_inline,
+    jit_uncounted,
 )
 from fitting.storage.diagram import KINDS, Diagram, kind, pair_code
 from fitting.storage.survey import BLOCK, SizeClasses, Survey
@@ -180,9 +178,9 @@ class _Space(NamedTuple):
 
 
 class _Codes(NamedTuple):
-    stream: hashing.Lookup  # index by stream and device
-    size: hashing.Lookup  # class and kind by size
-    states: hashing.Numbering  # rows by origin and state
+    stream: hashing.HashTable  # index by stream and device
+    size: hashing.HashTable  # class and kind by size
+    states: hashing.HashTable  # rows by origin and state
 
 
 class _Steps(NamedTuple):
@@ -223,15 +221,15 @@ class TransitionCounter:
             *(diagram.states, diagram.pair_codes, len(classes), devices, unit),
         )
         keys = survey.streams * devices + survey.devices
-        self._stream = hashing.lookup_of(keys, np.arange(streams))
+        self._stream = hashing.table_of(keys, np.arange(streams))
         self._size = _classes_and_kinds(survey, classes, unit)
         # A gap of 0 has no logarithm: below the clock's resolution it counts as half a tick.
         self._least_gap = survey.tick_s / 2
         self._last = _Last(np.full((streams, 4), _NONE, dtype=np.int64), np.zeros(streams))
         origins = streams * KINDS
-        self._states = hashing.Numbers(origins * diagram.states)
+        self._states = hashing.new_codes(origins * diagram.states)
         features = OPERATIONS * 2 * len(classes)
-        self._transitions = hashing.Numbers(origins * diagram.pair_codes * features)
+        self._transitions = hashing.new_codes(origins * diagram.pair_codes * features)
         # By touched state: first requests of streams, how far its ends are from the far ends of
         # any space, partings by level out and in.
         self._touched = np.zeros((0, 3 + 2 * levels), dtype=np.int64)
@@ -269,23 +267,23 @@ class TransitionCounter:
     def _add_part(self, columns: tuple[Any, ...], seen: Seen) -> None:
         n = len(seen.row)
         self._make_room(n)
-        codes = _Codes(self._stream, self._size, self._states.numbering)
+        codes = _Codes(self._stream, self._size, self._states)
         steps = self._steps
         time_s, _, _, lbn, size_bytes, _ = columns
         _locate(columns[1:], self._space, codes, seen, steps)
         found = _follow(time_s, lbn, size_bytes, self._space, seen, steps, self._last)
         _touch(lbn, seen.row, self._space.levels, steps, self._touched)
         transition, gap = np.empty(found, dtype=np.int64), steps.gap
-        _number(steps.code, self._transitions.numbering, transition)
+        _number(steps.code, self._transitions, transition)
         logs = np.log(np.maximum(gap[:found], self._least_gap))
         _add_up(transition, gap, logs, self._tally, self._histograms)
         _count_classes(transition, logs, self._tally.histogram)
 
     def _make_room(self, more: int) -> None:
         """Have room for so many requests, whatever they are."""
-        self._states.make_room(more)
-        self._transitions.make_room(more)
-        states, transitions = len(self._states), len(self._transitions)
+        self._states = hashing.with_room(self._states, more)
+        self._transitions = hashing.with_room(self._transitions, more)
+        states, transitions = int(self._states.used[0]), int(self._transitions.used[0])
         histograms, tally = int(self._histograms[0]), self._tally
         more_histograms = min(more, 1 + _MOST_HISTOGRAMS - histograms)
         self._touched = hashing.longer(self._touched, states, more)
@@ -297,27 +295,27 @@ class TransitionCounter:
 
     def rows(self) -> IntArray:
         """Rows of the touched states, as `Seen` has them, in the order of the counts."""
-        return self._states.in_order()[1]
+        return hashing.in_order(self._states)[1] - 1
 
     def counts(self) -> TransitionCounts:
         """Return what was counted."""
-        key, transition = self._transitions.in_order()
+        key, transition = hashing.in_order(self._transitions)
         rest, size_class = np.divmod(key, self._classes)
         rest, sequential = np.divmod(rest, 2)
         rest, op = np.divmod(rest, OPERATIONS)
         origin, pair = np.divmod(rest, self.diagram.pair_codes)
-        row = self._tally.row[transition]
+        row = self._tally.row[transition - 1]
         kept = np.flatnonzero(row)
         histogram = np.zeros((len(row), HISTOGRAM_CLASSES), dtype=np.uint32)
         histogram[kept] = self._tally.histogram[row[kept]]
-        cell, state_row = self._states.in_order()
+        cell, state_row = hashing.in_order(self._states)
         state_origin, state = np.divmod(cell, self.diagram.states)
-        touched = self._touched[state_row]
+        touched = self._touched[state_row - 1]
         departures, arrivals = np.split(touched[:, 3:], 2, axis=1)
         return TransitionCounts(
             self.diagram,
             *(origin, pair, op, sequential, size_class),
-            *(self._tally.sums[transition], histogram, state_origin, state),
+            *(self._tally.sums[transition - 1], histogram, state_origin, state),
             occupancy=touched[:, 0] + arrivals.sum(axis=1),
             lowest=_END - touched[:, 1],
             highest=touched[:, 2] - 1,
@@ -326,15 +324,15 @@ class TransitionCounter:
         )
 
 
-def _classes_and_kinds(survey: Survey, classes: SizeClasses, unit: int) -> hashing.Lookup:
+def _classes_and_kinds(survey: Survey, classes: SizeClasses, unit: int) -> hashing.HashTable:
     """Class and kind of every size, in one number."""
     sizes = np.concatenate(classes.sizes)
     class_ = np.repeat(np.arange(len(classes)), [len(s) for s in classes.sizes])
     kinds = np.array([kind(0, int(size), survey.piece) for size in sizes])
-    return hashing.lookup_of(sizes // unit, class_ << _KIND_BITS | kinds)
+    return hashing.table_of(sizes // unit, class_ << _KIND_BITS | kinds)
 
 
-@inlined
+@jit_inline
 def _state(offset: int, width: int, by_width: float, states: int) -> int:
     """Divide by a product, several times as fast; it is off by one at most."""
     state = int(offset * by_width)
@@ -343,7 +341,7 @@ def _state(offset: int, width: int, by_width: float, states: int) -> int:
     return min(max(state, 0), states - 1)
 
 
-@uncounted
+@jit_uncounted
 def _locate(
     columns: tuple[Any, ...], space: _Space, codes: _Codes, seen: Seen, steps: _Steps
 ) -> None:
@@ -352,19 +350,19 @@ def _locate(
     by_width = 1.0 / space.state_blocks
     shift = 9 if space.size_unit > 1 else 0
     for i in range(len(lbn)):
-        s = hashing.looked_up(codes.stream, np.int64(stream[i]) * space.devices + device[i])
-        size = hashing.looked_up(codes.size, size_bytes[i] >> shift)
+        s = hashing.value_of(codes.stream, np.int64(stream[i]) * space.devices + device[i])
+        size = hashing.value_of(codes.size, size_bytes[i] >> shift)
         state = _state(lbn[i] - space.first_lbn, space.state_blocks, by_width, space.states)
         origin = np.int64(s) * KINDS + (size & 3) + (3 if op[i] else 0)
         seen.stream[i] = s
-        seen.row[i] = hashing.numbered(codes.states, int(origin * space.states + state))
+        seen.row[i] = hashing.code_of(codes.states, int(origin * space.states + state))
         steps.state[i], steps.origin[i] = state, origin
         steps.feature[i] = 2 * space.size_classes * min(op[i], OPERATIONS - 1) + (
             size >> _KIND_BITS
         )
 
 
-@uncounted
+@jit_uncounted
 def _follow(
     time_s: FloatArray,
     lbn: IntArray,
@@ -401,7 +399,7 @@ def _follow(
     return found
 
 
-@uncounted
+@jit_uncounted
 def _touch(lbn: IntArray, row: IntArray, levels: int, steps: _Steps, touched: IntArray) -> None:
     """Note what of the states was touched, and where transitions part."""
     for i in range(len(lbn)):
@@ -415,13 +413,13 @@ def _touch(lbn: IntArray, row: IntArray, levels: int, steps: _Steps, touched: In
             here[0] += 1
 
 
-@uncounted
-def _number(code: IntArray, transitions: hashing.Numbering, transition: IntArray) -> None:
+@jit_uncounted
+def _number(code: IntArray, transitions: hashing.HashTable, transition: IntArray) -> None:
     for i in range(len(transition)):
-        transition[i] = hashing.numbered(transitions, code[i])
+        transition[i] = hashing.code_of(transitions, code[i])
 
 
-@uncounted
+@jit_uncounted
 def _add_up(
     transition: IntArray, gap: FloatArray, logs: FloatArray, tally: _Tally, histograms: IntArray
 ) -> None:
@@ -445,7 +443,7 @@ def _add_up(
         transition[i] = tally.row[at]
 
 
-@uncounted
+@jit_uncounted
 def _count_classes(row: IntArray, logs: FloatArray, histogram: NDArray[np.uint32]) -> None:
     for i in range(len(logs)):
         octave = (logs[i] * _PER_NATURAL - LOWEST_OCTAVE) * PER_OCTAVE

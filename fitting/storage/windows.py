@@ -8,8 +8,6 @@ neighbours is busier, the half towards it is taken for the first, so that load w
 some windows goes on across the edges of those that are divided.
 """
 
-# mypy: disable-error-code="no-any-return,return-value"
-# Compiled code returns numbers of the machine, which mypy takes for numpy's.
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -17,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fitting.compiled.loops import Array, FloatArray, IntArray, compiled, octave_part
+from fitting.compiled.loops import Array, FloatArray, IntArray, jit, log2_bin
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -98,7 +96,7 @@ def _is_even(counts: IntArray) -> bool:
     return bool(counts.var() < _EVEN * counts.mean())
 
 
-@compiled
+@jit
 def _spread(
     counts: IntArray, length: float, even: bool, windows: IntArray, rng: np.random.Generator
 ) -> None:
@@ -175,7 +173,7 @@ def _share_laws(by_octave: dict[int, FloatArray], mirrored: bool) -> FloatArray:
     return large
 
 
-@compiled
+@jit
 def drawn_split(
     n: int, left: int, right: int, small: FloatArray, large: FloatArray, rng: np.random.Generator
 ) -> int:
@@ -187,7 +185,7 @@ def drawn_split(
         while first < n and u >= small[kind, n, first]:
             first += 1
     else:
-        octave = octave_part(n, 0) - _FIRST_OCTAVE
+        octave = log2_bin(n, 0) - _FIRST_OCTAVE
         at = int(u * (_QUANTILES - 1))
         low, high = large[kind, octave, at], large[kind, octave, at + 1]
         share = low + (u * (_QUANTILES - 1) - at) * (high - low)
@@ -195,7 +193,7 @@ def drawn_split(
     return n - first if kind >= _BUSIER and right > left else first
 
 
-@compiled
+@jit
 def _context(n: int, left: int, right: int) -> int:
     """What a window of n arrivals lies between."""
     both, apart = left + right, abs(left - right)
@@ -206,7 +204,7 @@ def _context(n: int, left: int, right: int) -> int:
     return _BUSIER if 4 * apart <= 3 * both else _MUCH_BUSIER
 
 
-@compiled
+@jit
 def _count_splits(
     halves: IntArray,
     n: IntArray,
@@ -232,7 +230,7 @@ def _count_splits(
         if kind >= _BUSIER and right > left:
             first = total - first
         if total >= _SMALL:
-            octave[held] = octave_part(total, 0) - _FIRST_OCTAVE
+            octave[held] = log2_bin(total, 0) - _FIRST_OCTAVE
             context[held], share[held] = kind, first / total
             held += 1
         else:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from fitting.compiled.loops import compiled
+from fitting.compiled.loops import jit
 from measurements.power.energy import AT_ENDS_S, MOST_W, OUTSIDE_SHARE
 from ppw.errors import PpwError
 from ppw.fleet.cells import engine_errors
@@ -368,7 +368,7 @@ def _kept(lists: Any, window_s: float) -> Any:
     return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), pa.array(times[keep]))
 
 
-@compiled
+@jit
 def _keep(
     times: NDArray[np.float64], ends: NDArray[np.int64], window_s: float
 ) -> NDArray[np.bool_]:

@@ -12,15 +12,15 @@ from unittest.mock import Mock
 import pytest
 
 from fitting.compiled import loops as module
-from fitting.compiled.loops import Notice, _folder, _Forgiving, _parents, compiled
+from fitting.compiled.loops import Notice, _folder, _Forgiving, _parents, jit
 
 WALK = """
-from fitting.compiled.loops import compiled
+from fitting.compiled.loops import jit
 from fitting.limits import MOST
 if False:
     from fitting.unused import NOTHING
 
-@compiled
+@jit
 def most():
     return MOST
 """
@@ -116,7 +116,7 @@ class TestMachineCode:
     def test_goes_to_the_folder_and_that_of_other_packages_elsewhere(self, tmp_path, monkeypatch):
         monkeypatch.setattr(module, "_folder", lambda: str(tmp_path))
         before = module._settings.CACHE_DIR
-        assert compiled(twice)(21) == 42
+        assert jit(twice)(21) == 42
         assert list(tmp_path.rglob("*.nbc"))
         assert before == module._settings.CACHE_DIR
 
@@ -125,25 +125,25 @@ class TestMachineCode:
         for name in ("load_overload", "save_overload"):
             full = Mock(side_effect=OSError("no space left"))
             monkeypatch.setattr(module._FunctionCache, name, full)
-        assert compiled(twice)(21) == 42
+        assert jit(twice)(21) == 42
 
     @pytest.mark.parametrize("gone", [AttributeError, ModuleNotFoundError])
     def test_of_another_release_that_names_classes_that_are_gone_is_made_anew(
         self, gone, tmp_path, monkeypatch
     ):
         monkeypatch.setattr(module, "_folder", lambda: str(tmp_path))
-        assert compiled(twice)(21) == 42
+        assert jit(twice)(21) == 42
         with monkeypatch.context() as patch:
             patch.setattr(module._FunctionCache, "load_overload", Mock(side_effect=gone))
-            assert compiled(twice)(21) == 42
-        again = compiled(twice)
+            assert jit(twice)(21) == 42
+        again = jit(twice)
         assert (again(21), sum(again.stats.cache_hits.values())) == (42, 1)
 
     @pytest.mark.parametrize("gone", [OSError, RuntimeError])
     def test_without_a_folder_for_it_is_made_by_each_process(self, gone, tmp_path, monkeypatch):
         monkeypatch.setattr(module, "_folder", lambda: str(tmp_path))
         monkeypatch.setattr(_Forgiving, "__init__", Mock(side_effect=gone))
-        assert compiled(twice)(21) == 42
+        assert jit(twice)(21) == 42
         assert not list(tmp_path.rglob("*.nbc"))
 
 
@@ -165,6 +165,12 @@ class Timers:
         self.is_on = False
 
 
+def timed_notice(text, timers):
+    notice = Notice(text)
+    notice.timer, notice.clock = timers, lambda: timers.now_s
+    return notice
+
+
 class TestNotice:
     @pytest.fixture
     def timers(self):
@@ -173,7 +179,7 @@ class TestNotice:
     @pytest.fixture
     def notice(self, timers, caplog):
         caplog.set_level("INFO", "fitting.compiled.loops")
-        return Notice("compiling", timer=timers, clock=lambda: timers.now_s)
+        return timed_notice("compiling", timers)
 
     def test_comes_after_a_second_of_all_functions_together(self, notice, timers, caplog):
         notice.begin()
@@ -212,11 +218,10 @@ class TestNotice:
     ):
         caplog.set_level("INFO", "fitting.compiled.loops")
         for name in ("_KEPT", "_NOT_KEPT"):
-            own = Notice(getattr(module, name)._text, timer=timers, clock=lambda: 0.0)
-            monkeypatch.setattr(module, name, own)
+            monkeypatch.setattr(module, name, timed_notice(getattr(module, name)._text, timers))
         monkeypatch.setattr(module, "_folder", lambda: folder and str(tmp_path / folder))
         for _ in range(2):
-            assert compiled(twice)(4) == 8
+            assert jit(twice)(4) == 8
         assert len(timers.made) == (1 if folder else 2)
         timers.tell()
         assert text in caplog.text

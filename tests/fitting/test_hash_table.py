@@ -8,22 +8,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 from requests_reference import FIBONACCI, WHOLE, Memory, Places, hashed
 
-from fitting.compiled import hashing
 from fitting.compiled.hashing import (
     EMPTY,
-    Numbers,
-    doubled,
+    code_of,
     find,
+    in_order,
     longer,
-    looked_up,
-    lookup_of,
-    mixed,
-    new_keys,
-    numbered,
+    new_codes,
+    new_table,
     remove,
-    roomy,
+    resize,
+    scramble,
+    spread_bits,
+    table_of,
+    value_of,
+    with_room,
 )
-from fitting.compiled.loops import lines, octave_part, side_by_side
+from fitting.compiled.loops import cache_lines, interleave, log2_bin
 from fitting.storage.addresses import Addresses
 from fitting.storage.last_access import (
     LBN,
@@ -43,33 +44,35 @@ KEYS = st.one_of(st.integers(0, 40), st.integers(0, 2**62))
 
 @given(st.integers(0, 10**6), st.integers(10, 60))
 def test_a_table_holds_what_a_dict_holds(seed, most):
-    rng, keys, values, wanted = np.random.default_rng(seed), new_keys(64), np.zeros(64, int), {}
+    rng, table, wanted = np.random.default_rng(seed), new_table(64), {}
+    keys, values, used = table
     some = np.r_[rng.integers(60, size=30), rng.integers(2**62, size=40)].tolist()
     for number, key in enumerate(rng.choice(some, size=120).tolist()):
-        place = find(keys, key)
-        assert (keys[place] != EMPTY) == (key in wanted)
+        slot = find(keys, key)
+        assert (keys[slot] != EMPTY) == (key in wanted)
         if key in wanted:
-            remove(keys, values, place)
+            remove(keys, values, slot)
             del wanted[key]
         elif len(wanted) < most:
-            keys[place], values[place], wanted[key] = key, number, number
+            keys[slot], values[slot], wanted[key] = key, number, number
         if number % 8 == 0:
             assert [values[find(keys, known)] for known in wanted] == list(wanted.values())
     assert np.count_nonzero(keys != EMPTY) == len(wanted)
-    known = np.array(sorted(wanted), dtype=np.int64)
-    for more, moved in (doubled(keys, values), roomy(keys, values)):
-        assert [moved[find(more, key)] for key in known] == [wanted[key] for key in known.tolist()]
-        assert len(moved) == len(more) >= 4 * len(wanted) or len(more) == 128
+    used[0] = len(wanted)
+    for more in (table, resize(table, 100), with_room(table, 40)):
+        assert [more.values[find(more.keys, key)] for key in wanted] == list(wanted.values())
+        assert list(zip(*(of.tolist() for of in in_order(more)), strict=True)) == sorted(
+            wanted.items()
+        )
+        assert more.used.tolist() == used.tolist()
 
 
-def test_tables_are_powers_of_two_at_most_a_quarter_full():
-    assert [len(new_keys(k)) for k in (1, 16, 17, 64, 65)] == [16, 16, 32, 64, 128]
-    for held, room in ((4, 16), (5, 32), (9, 64)):
-        keys = new_keys(16)
-        keys[:held] = range(held)
-        assert len(roomy(keys, np.zeros(16, dtype=np.int64))[0]) == room
+def test_tables_are_powers_of_two_at_most_half_full():
+    assert [len(new_table(k).keys) for k in (1, 16, 17, 64, 65)] == [16, 16, 32, 64, 128]
+    for more, room in ((8, 16), (9, 32), (33, 128)):
+        assert len(with_room(new_table(16), more).keys) == room
     # Consecutive keys are neighbours.
-    keys = new_keys(1 << 12)
+    keys = new_table(1 << 12).keys
     at = [find(keys, key) for key in range(64, 72)]
     assert at == list(range(at[0], at[0] + 8))
     assert len({find(keys, key) // 8 for key in range(0, 2**16, 8)}) == 512
@@ -77,49 +80,49 @@ def test_tables_are_powers_of_two_at_most_a_quarter_full():
 
 @given(st.integers(0, 2**62))
 def test_keys_are_spread_by_multiplication(key):
-    assert hashing.hashed(key) == hashed(key)
-    assert mixed(key) == (key * FIBONACCI % WHOLE) >> 30
+    assert scramble(key) == hashed(key)
+    assert spread_bits(key) == (key * FIBONACCI % WHOLE) >> 30
 
 
 @given(st.dictionaries(KEYS, st.integers(0, 2**31 - 1), min_size=1, max_size=60))
-def test_a_lookup_has_what_a_dict_has(held):
-    lookup = lookup_of(*(np.array(list(of)) for of in (held.keys(), held.values())))
-    assert (len(lookup.keys) == 0) == (max(held) < 2**16)
-    assert [looked_up(lookup, key) for key in held] == list(held.values())
+def test_a_table_has_what_it_was_made_of(held):
+    table = table_of(*(np.array(list(of)) for of in (held.keys(), held.values())))
+    assert (len(table.keys) == 0) == (max(held) < 2**16)
+    assert [value_of(table, key) for key in held] == list(held.values())
 
 
-def test_a_key_that_a_lookup_has_not_stays_inside_it():
-    lookup = lookup_of(np.array([3, 5]), np.array([1, 2]))
-    assert [looked_up(lookup, key) for key in (2**40, -(2**40), 6)] == [2, 0, 2]
-    many = lookup_of(np.arange(0, 2**40, 2**33), np.arange(128))
-    assert [looked_up(many, k * 2**33) for k in range(128)] == list(range(128))
+def test_a_key_that_a_table_has_not_stays_inside_it():
+    table = table_of(np.array([3, 5]), np.array([1, 2]))
+    assert [value_of(table, key) for key in (2**40, -(2**40), 6)] == [2, 0, 2]
+    many = table_of(np.arange(0, 2**40, 2**33), np.arange(128))
+    assert [value_of(many, k * 2**33) for k in range(128)] == list(range(128))
     for largest, direct in ((2**16 - 1, True), (2**16, False)):
-        assert (len(lookup_of(np.array([largest]), np.array([1])).keys) == 0) == direct
+        assert (len(table_of(np.array([largest]), np.array([1])).keys) == 0) == direct
 
 
 @given(st.lists(st.lists(KEYS, max_size=30), max_size=8))
-def test_numbers_follow_the_order_in_which_keys_appear(parts):
+def test_codes_follow_the_order_in_which_keys_appear(parts):
     bound = max([key for part in parts for key in part], default=0) + 1
-    numbers, wanted = Numbers(bound), {}
+    codes, wanted = new_codes(bound), {}
     for part in parts:
-        numbers.make_room(len(part))
+        codes = with_room(codes, len(part))
         expected = [wanted.setdefault(key, len(wanted)) for key in part]
-        assert [numbered(numbers.numbering, key) for key in part] == expected
-        assert len(numbers) == len(wanted)
-    keys, of = numbers.in_order()
-    assert list(zip(keys.tolist(), of.tolist(), strict=True)) == sorted(wanted.items())
+        assert [code_of(codes, key) for key in part] == expected
+        assert codes.used.tolist() == [len(wanted)]
+    keys, of = in_order(codes)
+    assert list(zip(keys.tolist(), (of - 1).tolist(), strict=True)) == sorted(wanted.items())
 
 
-def test_a_table_of_numbers_grows_and_rows_behind_those_used_are_noughts():
-    numbers, keys = Numbers(2**62), np.random.default_rng(0).integers(2**62, size=6000)
+def test_a_table_of_codes_grows_and_rows_behind_those_used_are_noughts():
+    codes, keys = new_codes(2**62), np.random.default_rng(0).integers(2**62, size=6000)
     for start in range(0, 6000, 1500):
-        numbers.make_room(1500)
-        assert len(numbers.numbering.keys) >= 2 * (start + 1500)
+        codes = with_room(codes, 1500)
+        assert len(codes.keys) >= 2 * (start + 1500)
         for key in keys[start : start + 1500].tolist():
-            numbered(numbers.numbering, key)
-    assert numbers.in_order()[1].tolist() == np.argsort(keys).tolist()
+            code_of(codes, key)
+    assert (in_order(codes)[1] - 1).tolist() == np.argsort(keys).tolist()
     for bound, direct in ((2**22, True), (2**22 + 1, False)):
-        assert (len(Numbers(bound).numbering.keys) == 0) == direct
+        assert (len(new_codes(bound).keys) == 0) == direct
     rows = np.arange(6.0).reshape(3, 2)
     assert longer(rows, 2, 1) is rows
     assert longer(rows, 2, 3).tolist() == [*rows[:2].tolist(), *[[0.0, 0.0]] * 8]
@@ -130,7 +133,7 @@ def test_a_table_of_numbers_grows_and_rows_behind_those_used_are_noughts():
 def test_an_octave_and_its_part_are_the_first_bits_of_a_number(number, bits):
     octave = number.bit_length() - 1
     part = (number - 2**octave) * 2**bits // 2**octave
-    assert octave_part(number, bits) == (octave << bits) + part
+    assert log2_bin(number, bits) == (octave << bits) + part
 
 
 DTYPES = st.sampled_from([np.int8, np.int32, np.int64, np.float64])
@@ -146,7 +149,7 @@ class TestSideBySide:
             rng.integers(100, size=(rows, wide) if wide else rows).astype(dtype)
             for dtype, wide in columns
         ]
-        arrays = side_by_side(*held)
+        arrays = interleave(*held)
         for one, other in zip(arrays, held, strict=True):
             assert one.dtype == other.dtype
             assert np.array_equal(one, other)
@@ -162,7 +165,7 @@ class TestSideBySide:
     def test_lines_begin_where_lines_of_a_cache_do(self):
         # Memory is given in steps of 16 bytes: of so many pieces some begin everywhere.
         shapes = [(rows, width) for rows in range(1, 9) for width in (1, 32, 48, 64, 65)]
-        held = [lines(rows, width) for rows, width in shapes]
+        held = [cache_lines(rows, width) for rows, width in shapes]
         assert [a.shape for a in held] == shapes
         assert not any(a.any() for a in held)
         assert {a.ctypes.data % 64 for a in held} == {0}

@@ -116,9 +116,7 @@ class TestRights:
 @for_measuring
 def test_machine_code_without_room_on_the_disk_only_costs_time(tmp_path, full_disk):
     script = tmp_path / "it.py"
-    script.write_text(
-        "import fitting.compiled.loops as c\nprint(c.compiled(lambda x: 2 * x)(21.0))\n"
-    )
+    script.write_text("import fitting.compiled.loops as c\nprint(c.jit(lambda x: 2 * x)(21.0))\n")
     kept = {k: v for k, v in os.environ.items() if not k.startswith("NUMBA")}
     env = {**kept, "PYTHONPATH": str(ROOT), "NUMBA_CACHE_DIR": str(full_disk)}
     command = [sys.executable, "-W", "error", script]
