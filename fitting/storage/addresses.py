@@ -7,27 +7,22 @@ began, or is fresh: at an address with room for its run.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from fitting.compiled.loops import FloatArray, IntArray, jit_inline, jit_uncounted
+from fitting.compiled.loops import Array, FloatArray, IntArray, jit_inline, jit_uncounted
 from fitting.compiled.random import Randomness, uniform
-from fitting.storage import last_access
+from fitting.storage import last_access, run_lengths
 from fitting.storage.diagram import KINDS
 from fitting.storage.reuse_distance import AGAIN, CLASSES, FRESH, age_bounds
-from fitting.storage.run_lengths import Runs, start_alignments
-from fitting.storage.stratified import Batches, draw, new_batches
+from fitting.storage.stratified import DrawBatches, draw
 from fitting.storage.survey import BLOCK
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from fitting.storage.transitions import TransitionCounts
+from fitting.storage.transitions import TransitionCounts
 
 _FRESH_TRIES, _STOPPED_TRIES = 16, 4
-# Pieces of a run that are looked at, and steps from one untouched stretch to the next.
-_LOOKS, _STEPS = 64, 512
+# Steps from one stretch that was not accessed to the next.
+_STEPS = 512
 # Requests of the device after which a run ahead of a stop is forgotten.
 _LATELY = 2048
 # Of a request, such as the discard of a whole device.
@@ -90,7 +85,7 @@ class Pending(NamedTuple):
 
 
 def state_ranges(
-    counts: TransitionCounts, runs: Runs, addresses: Addresses, streams: int
+    counts: TransitionCounts, runs: run_lengths.Runs, addresses: Addresses, streams: int
 ) -> StateRanges:
     """Lay out the touched states of a trace."""
     diagram, devices = counts.diagram, addresses.devices
@@ -103,7 +98,7 @@ def state_ranges(
     none = runs.lowest < 0
     return StateRanges(
         *(diagram.first_lbn, addresses.end_lbn, diagram.state_blocks, diagram.levels),
-        *start_alignments(runs, group, aligned, addresses.piece),
+        *run_lengths.start_alignments(runs, group, aligned, addresses.piece),
         np.searchsorted(counts.state_origin, np.arange(streams * KINDS + 1)),
         *(counts.state, devices),
         *(_list_of_state(counts, devices, 1), _list_of_state(counts, devices, KINDS)),
@@ -139,77 +134,76 @@ def _random_address(d: StateRanges, v: int, blocks: int, rng: Randomness) -> int
     return low + alignment * int(uniform(rng) * places)
 
 
-class Law(NamedTuple):
+class ReuseLaw(NamedTuple):
     """Law of reuse: that of touched state v from ``start[v]`` on."""
 
     start: IntArray
     chance: FloatArray  # cumulated
-    class_: NDArray[np.int16]
+    class_: Array
 
 
-class Memory(NamedTuple):
+class AddressMemory(NamedTuple):
     """Where devices were touched and runs stopped, and the law of reuse."""
 
-    marks: last_access.Marks
-    begins: last_access.Recency
-    ends: last_access.Recency
+    accesses: last_access.LastAccess
+    begins: last_access.LruLists
+    ends: last_access.LruLists
     clock: IntArray  # by device, its requests
     pieces_met: IntArray  # by device, pieces that fresh runs went on to, and those touched before
     met: FloatArray  # by device, what their share is to be
-    law: Law
-    draws: Batches
+    law: ReuseLaw
+    draws: DrawBatches
     ages: IntArray
 
 
 def new_memory(
-    counts: TransitionCounts,
-    started: IntArray,
-    addresses: Addresses,
-    expected: float,
-    share: float,
-    rng: np.random.Generator,
-) -> Memory:
+    counts: TransitionCounts, addresses: Addresses, expected: float, draws: DrawBatches
+) -> AddressMemory:
     """Make empty memories of streams, with room for the requests to come."""
     # Classes that have no chance are left out.
     cumulated = np.zeros((0, CLASSES)) if addresses.reuse is None else addresses.reuse
     some = np.diff(cumulated, axis=1, prepend=0.0) > 0
     start = np.cumsum(np.append(0, np.count_nonzero(some, axis=1)))
-    law = Law(start, cumulated[some], np.nonzero(some)[1].astype(np.int16))
+    law = ReuseLaw(start, cumulated[some], np.nonzero(some)[1].astype(np.int16))
     # Without a law nothing is remembered.
     least, requests = (_LEAST_ROOM, max(expected, 1.0)) if len(law.chance) else (0, 0.0)
     wanted = counts.occupancy * requests
     lists = [_list_of_state(counts, addresses.devices, kinds) for kinds in (1, KINDS)]
     touched, stopped = (least + 2 * np.bincount(of, wanted).astype(float) for of in lists)
     devices = int(addresses.devices.max()) + 1
-    return Memory(
-        last_access.new_marks(addresses.piece, devices),
-        last_access.new_recency(touched, stops=False),
-        last_access.new_recency(stopped, stops=True),
+    return AddressMemory(
+        last_access.new_last_access(addresses.piece, devices),
+        last_access.new_lru_lists(touched, stops=False),
+        last_access.new_lru_lists(stopped, stops=True),
         *(np.zeros(devices, dtype=np.int64), np.zeros((devices, 2), dtype=np.int64)),
-        *(addresses.met, law),
-        *(new_batches(np.float64(min(share, 1.0)) * started, rng), age_bounds()),
+        addresses.met,
+        law,
+        draws,
+        age_bounds(),
     )
 
 
-def empty_memory(m: Memory) -> Memory:
+def empty_memory(m: AddressMemory) -> AddressMemory:
     """Forget everything, in place but for the last-access table."""
     for lists in (m.begins, m.ends):
         lists.used[:] = 0
     m.clock[:], m.pieces_met[:] = 0, 0
-    return m._replace(marks=last_access.new_marks(1 << m.marks.bits, m.marks.devices))
+    return m._replace(
+        accesses=last_access.new_last_access(1 << m.accesses.bits, m.accesses.devices)
+    )
 
 
 @jit_uncounted
-def has_room_for(m: Memory, g: int, size: int) -> bool:
+def has_room_for(m: AddressMemory, g: int, size: int) -> bool:
     """Whether a device may have a request more of such a size (B)."""
     if len(m.law.chance) == 0:
         return True
-    blocks = min(size // BLOCK, _MOST_PIECES << m.marks.bits)
-    return m.clock[g] < last_access.MOST_CLOCK and last_access.has_room(m.marks, blocks)
+    blocks = min(size // BLOCK, _MOST_PIECES << m.accesses.bits)
+    return m.clock[g] < last_access.MOST_CLOCK and last_access.has_room(m.accesses, blocks)
 
 
 @jit_uncounted
-def draw_class(m: Memory, v: int, rng: Randomness) -> int:
+def draw_class(m: AddressMemory, v: int, rng: Randomness) -> int:
     """Draw a class of the law of reuse of a touched state; fresh where there is no law."""
     law = m.law
     if len(law.chance) == 0:
@@ -221,7 +215,7 @@ def draw_class(m: Memory, v: int, rng: Randomness) -> int:
 
 @jit_uncounted
 def _reused_address(
-    d: StateRanges, m: Memory, g: int, v: int, class_: int, blocks: int, rng: Randomness
+    d: StateRanges, m: AddressMemory, g: int, v: int, class_: int, blocks: int, rng: Randomness
 ) -> int:
     """Address to go on from or to come back to by a class of reuse; −1 for a fresh one."""
     if class_ == FRESH:
@@ -232,108 +226,86 @@ def _reused_address(
     if wanted < 1:
         return -1
     if class_ >= AGAIN:
-        at = last_access.nearest(m.begins, m.marks, g, d.place[v], wanted)
+        at = last_access.nearest(m.begins, m.accesses, g, d.place[v], wanted)
         return m.begins.entry[at, last_access.LBN] if at >= 0 else -1
     return _stop_address(d, m, g, v, wanted, blocks)
 
 
 @jit_uncounted
-def _stop_address(d: StateRanges, m: Memory, g: int, v: int, wanted: int, blocks: int) -> int:
+def _stop_address(
+    d: StateRanges, m: AddressMemory, g: int, v: int, wanted: int, blocks: int
+) -> int:
     """Address of a state where a run has stopped, nearest to a clock; or −1."""
-    lately, piece = max(0, m.clock[g] - _LATELY), 1 << m.marks.bits
+    lately, piece = max(0, m.clock[g] - _LATELY), 1 << m.accesses.bits
     for _ in range(_STOPPED_TRIES):
-        at = last_access.nearest(m.ends, m.marks, g, d.stop[v], wanted)
+        at = last_access.nearest(m.ends, m.accesses, g, d.stop[v], wanted)
         if at < 0:
             return -1
         lbn = m.ends.entry[at, last_access.LBN]
-        passed = last_access.last_touch(m.marks, g, lbn + piece) > lately
+        passed = last_access.last_clock(m.accesses, g, lbn + piece) > lately
         end = lbn + max(blocks - 1, piece)
-        if not passed and last_access.last_touch(m.marks, g, end) <= lately:
+        if not passed and last_access.last_clock(m.accesses, g, end) <= lately:
             return lbn
         # Another run has passed since: this one has stopped for good.
-        last_access.drop(m.ends, at)
+        m.ends.entry[at, last_access.LBN] = last_access.GONE
     return -1
 
 
 @jit_uncounted
 def _note_request(
-    d: StateRanges, m: Memory, p: Pending, s: int, v: int, kind_: int, lbn: int, size: int
+    d: StateRanges, m: AddressMemory, p: Pending, s: int, v: int, kind_: int, lbn: int, size: int
 ) -> None:
-    """Note the pieces that a request touches, and where the one before it stopped for now."""
+    """Note the pieces that a request accesses, and where the one before it stopped for now."""
     end, g = p.end[s], d.device[s]
     begins = lbn != end
     if begins and end < d.end_lbn:
         there = state_at(d, s * KINDS + p.kind[s], end)
         if d.state[there] == (end - d.first_lbn) // d.state_blocks:
-            last_access.put(m.ends, m.marks, g, d.stop[there], end, p.made[s])
+            last_access.put(m.ends, m.accesses, g, d.stop[there], end, p.made[s])
     p.kind[s], p.made[s] = kind_, m.clock[g]
-    first = lbn >> m.marks.bits
-    last = max(first, (lbn + size // BLOCK - 1) >> m.marks.bits)
-    _touch(m, g, d.place[v], lbn, min(last, first + _MOST_PIECES), begins, p.fresh[s])
-
-
-@jit_uncounted
-def _touch(m: Memory, g: int, place: int, lbn: int, last: int, begins: bool, fresh: int) -> None:
-    """Touch the pieces up to the last one, and count those that a fresh run goes on to."""
-    marks, clock = m.marks, m.clock[g]
-    first, row = lbn >> marks.bits, 0
-    for piece in range(first, last + 1):
+    accesses, clock, fresh = m.accesses, m.clock[g], p.fresh[s]
+    first, row = lbn >> accesses.bits, 0
+    last = max(first, (lbn + size // BLOCK - 1) >> accesses.bits)
+    for piece in range(first, min(last, first + _MOST_PIECES) + 1):
         inside = piece & (last_access.NEIGHBOURS - 1)
         if piece == first or inside == 0:
-            row = last_access.touched_row(marks, g, piece)
-        if fresh == 1 and (piece > first or (not begins and lbn == piece << marks.bits)):
+            row = last_access.add_row(accesses, g, piece)
+        if fresh == 1 and (piece > first or (not begins and lbn == piece << accesses.bits)):
             m.pieces_met[g, 0] += 1
-            m.pieces_met[g, 1] += marks.clock[row, inside] != 0
-        marks.clock[row, inside] = clock
+            m.pieces_met[g, 1] += accesses.clock[row, inside] != 0
+        accesses.clock[row, inside] = clock
         if piece == first and begins:
-            last_access.note_begin(marks, row, lbn)
-        begun = last_access.begun_at(marks, row, piece)
+            last_access.note_begin(accesses, row, lbn)
+        begun = last_access.begun_at(accesses, row, piece)
         # Where a request has begun once, others may, even if this one only passes.
         if begun >= 0:
-            last_access.put(m.begins, marks, g, place, begun, clock)
+            last_access.put(m.begins, accesses, g, d.place[v], begun, clock)
 
 
 @jit_uncounted
-def _untouched_ahead(m: Memory, g: int, lbn: int, blocks: int) -> int:
-    """Blocks of a run ahead of the first touched one, of those that are looked at."""
-    step = max(1 << m.marks.bits, -(-blocks // _LOOKS))
-    ahead = last_access.untouched(m.marks, g, lbn, blocks, step)
-    if ahead == blocks and last_access.last_touch(m.marks, g, lbn + blocks - 1) > 0:
-        return blocks - 1
-    return ahead
-
-
-@jit_uncounted
-def _fresh_address(d: StateRanges, m: Memory, g: int, v: int, blocks: int, rng: Randomness) -> int:
+def _fresh_address(
+    d: StateRanges, m: AddressMemory, g: int, v: int, blocks: int, rng: Randomness
+) -> int:
     """Address in a state with room for a run, or with the most of it, of those tried."""
-    wanted = blocks
-    if m.pieces_met[g, 1] < m.met[g] * m.pieces_met[g, 0]:
-        # Runs meet what was touched before, too.
-        wanted = 1
+    # Runs come to addresses that were accessed before, too.
+    wanted = 1 if m.pieces_met[g, 1] < m.met[g] * m.pieces_met[g, 0] else blocks
     best, most = 0, -1
     for _ in range(_FRESH_TRIES):
         lbn = _random_address(d, v, blocks, rng)
-        room = _untouched_ahead(m, g, lbn, wanted)
+        room = last_access.fresh_blocks(m.accesses, g, lbn, wanted)
         if room > most:
             best, most = lbn, room
         if most == wanted:
             return best
-    return _address_behind(d, m, g, v, wanted, best, most)
-
-
-@jit_uncounted
-def _address_behind(
-    d: StateRanges, m: Memory, g: int, v: int, wanted: int, best: int, most: int
-) -> int:
-    """Address behind what has been touched, as it is where files fill a disk, if there is more."""
-    piece = 1 << m.marks.bits
+    # Else one behind the addresses that were accessed, as where files fill a disk.
+    piece = 1 << m.accesses.bits
     step = piece + -piece % d.alignment[v]
     lbn = d.first_lbn + d.state[v] * d.state_blocks
     lbn += (d.offset[v] - lbn) % d.alignment[v]
     for _ in range(_STEPS):
         if lbn + wanted > d.end_lbn or most == wanted:
             break
-        room = _untouched_ahead(m, g, lbn, wanted)
+        room = last_access.fresh_blocks(m.accesses, g, lbn, wanted)
         if room > most:
             best, most = lbn, room
         lbn += max(step, room // step * step)
@@ -342,7 +314,7 @@ def _address_behind(
 
 @jit_inline
 def choose_address(
-    d: StateRanges, m: Memory, p: Pending, s: int, kind_: int, rng: Randomness
+    d: StateRanges, m: AddressMemory, p: Pending, s: int, kind_: int, rng: Randomness
 ) -> int:
     """Choose where the request that is due starts, with room for its run where that is new."""
     remembers = len(m.law.chance) > 0

@@ -24,16 +24,13 @@ F. J. Corbató: A paging experiment with the Multics system. MIT Project MAC, 19
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from fitting.compiled.hashing import EMPTY, HashTable, find, new_table, remove, resize
-from fitting.compiled.loops import BoolArray, IntArray, jit_uncounted
+from fitting.compiled.loops import ArrayLike, BoolArray, IntArray, jit_uncounted
 from fitting.errors import FittingError
-
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike
 
 POLICIES = ("lru", "fifo", "clock", "lfu")
 WRITES = ("back", "through", "around")
@@ -41,7 +38,7 @@ _LRU, _FIFO, _CLOCK, _LFU = range(4)
 _MOST_BLOCKS = 2**27
 # Numbers that the compiled passes keep: blocks held, accesses so far, dirty blocks evicted; and
 # the ends of the queue.
-_HELD, _TIME, _CLEANED, _HEAD, _TAIL = range(5)
+_HELD, _TIME, _WRITTEN_BACK, _HEAD, _TAIL = range(5)
 # Flags of a slot.
 _DIRTY, _USED = 1, 2
 
@@ -78,7 +75,7 @@ class Cache:
     @property
     def cleaned(self) -> int:
         """Dirty blocks that were evicted, and so written to the storage, until now."""
-        return int(self._tables.numbers[_CLEANED])
+        return int(self._tables.numbers[_WRITTEN_BACK])
 
     @property
     def dirty(self) -> int:
@@ -139,7 +136,7 @@ def _access(
             slot = numbers[_HELD]
             if slot == capacity:
                 slot = 0 if policy == _LFU else _oldest(t)
-                numbers[_CLEANED] += flags[slot] & _DIRTY
+                numbers[_WRITTEN_BACK] += flags[slot] & _DIRTY
                 remove(keys, places, find(keys, block_of[slot]))
                 at = find(keys, accessed[i])
             elif slot == len(block_of):

@@ -29,37 +29,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from fitting.compiled.loops import BoolArray, FloatArray, IntArray, ShortArray, jit
+from fitting.compiled.loops import ArrayLike, BoolArray, FloatArray, IntArray, ShortArray, jit
 from fitting.errors import FittingError
-from fitting.storage.interarrival import draw_chained, fit_chain
-from fitting.storage.placement import (
-    CHAINED,
-    GAPS,
-    LEAST_HALVED,
-    ON_TIME,
-    PACED,
-    PLACEMENTS,
-    Halves,
-    Lateness,
-    LinkedHalves,
-    kept_halves,
-    lateness_of,
-    link_halves,
-    place,
-)
+from fitting.storage import interarrival, placement
+from fitting.storage.placement import Halves, Lateness, LinkedHalves
 from fitting.storage.windows import Clock, shared_tick, split_laws
 
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike
-
+Rng = np.random.Generator
 # Probabilities of the quantiles of gaps: closer together where few gaps make much of the variation.
-GAP_KNOTS = np.array(
-    [0, *(k / 100 for k in (1, *range(5, 100, 5), 98, 99)), 0.995, 0.998, 0.999, 1.0]
-)
+_PERCENT = (1, *range(5, 100, 5), 98, 99)
+GAP_KNOTS = np.array([0, *(k / 100 for k in _PERCENT), 0.995, 0.998, 0.999, 1.0])
 # Knots are whole thousandths: the one below each of these.
 _KNOT_BELOW = np.searchsorted(GAP_KNOTS, np.arange(1000) / 1000, side="right") - 1
 _LAGS = (1, 2, 4, 8, 16, 32)
@@ -146,21 +129,21 @@ class Cascade:
 
     @cached_property
     def _links(self) -> LinkedHalves:
-        return link_halves(self.halves, self.counts)
+        return placement.link_halves(self.halves, self.counts)
 
-    def draw_gaps(self, number: int, rng: np.random.Generator) -> FloatArray:
+    def draw_interarrivals(self, number: int, rng: Rng) -> FloatArray:
         """Draw gaps between arrivals, over their mean, of whatever streams."""
-        if self.placement == CHAINED:
-            return self._at_quantiles(draw_chained(self.chain, number, rng))
+        if self.placement == placement.CHAINED:
+            return self._at_quantiles(interarrival.draw_chained(self.chain, number, rng))
         return self._at_quantiles(rng.random(number))
 
-    def ordered_gaps(self, gaps_s: FloatArray, rng: np.random.Generator) -> FloatArray:
+    def ordered_interarrivals(self, gaps_s: FloatArray, rng: Rng) -> FloatArray:
         """Draw gaps between arrivals, over their mean, in the order of size that others are in.
 
         Laws of transitions that were seen a few times vary more, taken together, than all gaps.
         """
-        if self.placement != GAPS:
-            return self.draw_gaps(len(gaps_s), rng)
+        if self.placement != placement.GAPS:
+            return self.draw_interarrivals(len(gaps_s), rng)
         # Equal gaps are in no order.
         order = rng.permutation(len(gaps_s))
         order = order[np.argsort(gaps_s[order], kind="stable")]
@@ -173,39 +156,32 @@ class Cascade:
         _interpolate(at, GAP_KNOTS, _KNOT_BELOW, self.gaps)
         return at
 
-    def course(self, rng: np.random.Generator, *, in_order: bool = False) -> IntArray:
+    def load_profile(self, rng: Rng, *, in_order: bool = False) -> IntArray:
         """Coarse windows, by number: in their order, or their halves in random order."""
         loose = self.loose & (not in_order)
-        return turned(self.counts, self.windows.periods, loose, rng)
+        return swap_halves(self.counts, self.windows.periods, loose, rng)
 
     def place(
-        self,
-        windows: IntArray,
-        start_s: float,
-        gaps_s: FloatArray,
-        rng: np.random.Generator,
-        *,
-        in_order: bool = False,
+        self, windows: IntArray, start: float, gaps: FloatArray, rng: Rng, *, in_order: bool = False
     ) -> FloatArray:
-        """Arrival times (s) in order, of coarse windows, as `course` numbers them, from a start on.
+        """Arrival times (s) in order, of coarse windows by number, from a start (s) on.
 
-        ``gaps_s`` has a gap for each arrival, in whatever unit. Where windows are in their own
+        ``gaps`` has a gap for each arrival, in whatever unit. Where windows are in their own
         order (``in_order``), one pace does not take arrivals out of them.
         """
         counts, duration_s = self.counts[windows], self.windows.duration_s
-        if self.placement == PACED:
+        if self.placement == placement.PACED:
             number = int(counts.sum())
-            before = round(start_s / duration_s * int(self.counts.sum()))
-            times = self.lateness.times(number, before, rng)
-            times *= len(counts) / number
+            before = round(start / duration_s * int(self.counts.sum()))
+            times = self.lateness.times(number, before, rng) * (len(counts) / number)
             if in_order:
                 window = np.repeat(np.arange(len(counts)), counts)
                 times = np.clip(times, window, window + 1 - 1e-9)
         else:
             links, laws = self._links, (self.small, self.large)
-            rules = self.stop - self.windows.kept, self.placement
-            times = place(counts, links.coarse[windows], links, laws, rules, gaps_s, rng)
-        times = start_s + times * (duration_s / len(self.counts))
+            rules, kept = (self.stop - self.windows.kept, self.placement), links.coarse[windows]
+            times = placement.place_arrivals(counts, kept, links, laws, rules, gaps, rng)
+        times = start + times * (duration_s / len(self.counts))
         if not self.tick_s:
             return times
         stretch = Clock(self.tick_s).stretch(duration_s)
@@ -235,31 +211,32 @@ def fit_cascade(windows: Windows, finest: ArrayLike, gaps_s: ArrayLike) -> Casca
     if tick_s:
         clock = Clock(tick_s)
         count = clock.spread_counts(count, windows.duration_s)
-        gaps = clock.spread_gaps(gaps, windows.duration_s)
+        gaps = clock.spread_arrivals(gaps, windows.duration_s)
     # Arrivals at one instant tell no gaps: all are alike.
     gaps = gaps if gaps.any() else np.ones(1)
-    small, large, busy, fine = [], [], [], count
+    laws, busy, fine = [], [], count
     for _ in range(windows.depth - windows.kept):
         fine = count if len(count) > _MOST_FINE else fine
         first = count[::2]
-        count, *laws = split_laws(count)
-        small.append(laws[0])
-        large.append(laws[1])
-        many = np.flatnonzero(count >= LEAST_HALVED)
+        count, *law = split_laws(count)
+        laws.append(law)
+        many = np.flatnonzero(count >= placement.LEAST_HALVED)
         busy.append((count[many], first[many]))
+    small, large = (np.array(of) for of in zip(*laws[::-1], strict=True))
     arrivals, duration_s = int(count.sum()), windows.duration_s
+    lateness = placement.ON_TIME
+    if _is_periodic(count):
+        lateness = placement.lateness_of(gaps, duration_s, arrivals)
     full = Cascade(
         windows,
         count.astype(np.int64),
         loose_levels(count, fine, windows.periods, duration_s / len(fine)),
-        kept_halves(busy[::-1]),
-        np.array(small[::-1]),
-        np.array(large[::-1]),
-        windows.depth,
+        placement.keep_halves(busy[::-1]),
+        *(small, large, windows.depth),
         placement=0,
         gaps=np.quantile(gaps, GAP_KNOTS) / gaps.mean(),
-        chain=fit_chain(gaps),
-        lateness=lateness_of(gaps, duration_s, arrivals) if _keeps_pace(count) else ON_TIME,
+        chain=interarrival.fit_chain(gaps),
+        lateness=lateness,
         tick_s=tick_s,
     )
     return _choose_placement(full, gaps)
@@ -269,15 +246,15 @@ def _choose_placement(full: Cascade, gaps_s: FloatArray) -> Cascade:
     """Choose where to stop halving, and what then, by trials."""
     aim = character(gaps_s[:_TRIAL])
     depths = range(full.windows.kept, full.windows.depth + 1)
-    ways = [way for way in range(len(PLACEMENTS)) if way != PACED]
+    ways = [way for way in range(len(placement.PLACEMENTS)) if way != placement.PACED]
     trials = [replace(full, stop=d, placement=way) for d in depths for way in ways]
-    if _keeps_pace(full.counts):
-        trials.append(replace(full, stop=full.windows.kept, placement=PACED))
+    if _is_periodic(full.counts):
+        trials.append(replace(full, stop=full.windows.kept, placement=placement.PACED))
     misses = [np.abs(_trial(trial, gaps_s[:_TRIAL]) - aim).sum() for trial in trials]
     return trials[int(np.argmin(misses))]
 
 
-def _keeps_pace(counts: IntArray) -> bool:
+def _is_periodic(counts: IntArray) -> bool:
     """Whether arrivals are never far ahead of one pace, nor behind it."""
     reached = np.cumsum(counts)
     ahead = reached - reached[-1] / len(counts) * np.arange(1, len(counts) + 1)
@@ -289,8 +266,8 @@ def _trial(cascade: Cascade, gaps_s: FloatArray) -> FloatArray:
     reached = np.cumsum(cascade.counts)
     most = max(1, int(np.searchsorted(reached, _TRIAL)))
     number = int(reached[most - 1])
-    is_chained = cascade.placement == CHAINED
-    gaps = cascade.draw_gaps(number, rng) if is_chained else rng.choice(gaps_s, number)
+    is_chained = cascade.placement == placement.CHAINED
+    gaps = cascade.draw_interarrivals(number, rng) if is_chained else rng.choice(gaps_s, number)
     # The gaps that are aimed at are those of arrivals that share no tick.
     trial = replace(cascade, tick_s=0.0)
     return character(np.diff(trial.place(np.arange(most), 0.0, gaps, rng)))
@@ -370,17 +347,17 @@ def _block_sums(values: FloatArray, length: int) -> FloatArray:
     return np.asarray(reached[length:] - reached[:-length])
 
 
-def turned(counts: IntArray, periods: int, loose: BoolArray, rng: np.random.Generator) -> IntArray:
+def swap_halves(counts: IntArray, periods: int, loose: BoolArray, rng: Rng) -> IntArray:
     """Put coarse windows, by number, in another order: halves change places where they are loose.
 
     ``counts`` are the arrivals of the coarse windows, a power of two of them in each period, and
     ``loose`` says by level, coarsest first, whether halves change places.
     """
-    course = np.arange(len(counts)).reshape(periods, -1)
-    size = course.shape[1]
+    profile = np.arange(len(counts)).reshape(periods, -1)
+    size = profile.shape[1]
     for turns in loose:
         if turns:
-            halves = course.reshape(-1, 2, size // 2)
+            halves = profile.reshape(-1, 2, size // 2)
             swap = rng.random(len(halves)) < 0.5
             # The trace begins and ends with an arrival.
             begin, end = (counts[halves[k]].any(axis=1) for k in (0, -1))
@@ -388,7 +365,7 @@ def turned(counts: IntArray, periods: int, loose: BoolArray, rng: np.random.Gene
             swap[-1] = (swap[-1] and end[0]) or not end[1]
             halves[swap] = halves[swap][:, ::-1]
         size //= 2
-    return course.ravel()
+    return profile.ravel()
 
 
 def loose_levels(counts: IntArray, fine: IntArray, periods: int, fine_s: float) -> BoolArray:
@@ -406,7 +383,7 @@ def loose_levels(counts: IntArray, fine: IntArray, periods: int, fine_s: float) 
     for level in range(len(loose)):
         loose[level] = True
         rng = np.random.default_rng(level)
-        orders = [turned(counts, periods, loose, rng) for _ in range(_TRIALS)]
+        orders = [swap_halves(counts, periods, loose, rng) for _ in range(_TRIALS)]
         loose[level] = _is_alike(parts[np.array(orders)].reshape(_TRIALS, -1), bands, variation)
     return loose
 
@@ -425,7 +402,7 @@ def _bands(counts: IntArray, width_s: float) -> list[_Band]:
     longest = len(counts) / (_LEAST_WINDOWS + 1) * width_s
     found = []
     begin, end = np.searchsorted(_ROUND, [shortest, longest])
-    reached = _cumulated(counts)
+    reached = _cumulate(counts)
     for length in _ROUND[begin:end] / width_s:
         ends = np.arange(int(len(counts) / length) + 1) * length
         window = np.minimum(ends.astype(np.int64), len(counts) - 1)
@@ -438,7 +415,7 @@ def _bands(counts: IntArray, width_s: float) -> list[_Band]:
     return found
 
 
-def _cumulated(counts: IntArray) -> IntArray:
+def _cumulate(counts: IntArray) -> IntArray:
     """Arrivals before each window, and in the end; the last axis is time."""
     reached = np.zeros((*counts.shape[:-1], counts.shape[-1] + 1), dtype=np.int64)
     np.cumsum(counts, axis=-1, out=reached[..., 1:])
@@ -465,7 +442,7 @@ def _is_alike(profiles: IntArray, bands: list[_Band], variation: float) -> bool:
     # The coefficient of variation goes with the root.
     if abs(found / variation - 1) > 2 * _OF_VARIATION:
         return False
-    reached = _cumulated(profiles)
+    reached = _cumulate(profiles)
     for window, part, lower, upper in bands:
         arrivals = _arrivals(reached, window, part)
         if not lower <= np.mean([index_of_dispersion(counts) for counts in arrivals]) <= upper:

@@ -12,16 +12,14 @@ as that loses.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from fitting.compiled.loops import FloatArray, IntArray, jit
 from fitting.errors import FittingError
 from fitting.storage.diagram import KINDS
-
-if TYPE_CHECKING:
-    from fitting.storage.transitions import TransitionCounts
+from fitting.storage.transitions import TransitionCounts
 
 ENTRIES = ("arrivals", "occupancy")
 
@@ -61,17 +59,19 @@ def make_chain(counts: TransitionCounts, kinds: IntArray, entry: str = "arrivals
     keep, other = np.empty(len(weight)), np.empty(len(weight), dtype=np.int64)
     _alias(first, weight.astype(np.float64), keep, other)
     if entry == "occupancy":
-        departures_by_level = _pooled_departures(counts, departures)
+        by_level = _pool_departures(counts, departures)
         arrivals = np.broadcast_to(counts.occupancy[:, None], arrivals.shape)
     else:
-        departures_by_level = departures.astype(np.float64)
+        by_level = departures.astype(np.float64)
+    total = by_level.sum(axis=1, keepdims=True)
+    leave = np.cumsum(by_level, axis=1) / np.where(total > 0, total, 1)
+    leave[total[:, 0] > 0, -1] = 1.0
     entered = np.zeros((levels, len(counts.state) + 1))
     entered[:, 1:] = np.cumsum(arrivals, axis=0).T
     target = np.unique(low * (levels + 1) + pairs.level, return_inverse=True)[1].astype(np.int64)
     return Chain(
-        *(levels, departures.sum(axis=1), _cumulated_shares(departures_by_level), node),
-        *(follows, order, first, keep, other, low, high, entered),
-        *(pairs.level, target),
+        *(levels, departures.sum(axis=1), leave, node, follows, order, first, keep, other),
+        *(low, high, entered, pairs.level, target),
     )
 
 
@@ -148,15 +148,7 @@ def _state_range(
     return np.searchsorted(touched, start), np.searchsorted(touched, start + size)
 
 
-def _cumulated_shares(departures: FloatArray) -> FloatArray:
-    """Cumulated share of a state's transitions by the level at which they part."""
-    total = departures.sum(axis=1, keepdims=True)
-    leave = np.cumsum(departures, axis=1) / np.where(total > 0, total, 1)
-    leave[total[:, 0] > 0, -1] = 1.0
-    return np.asarray(leave)
-
-
-def _pooled_departures(counts: TransitionCounts, departures: IntArray) -> FloatArray:
+def _pool_departures(counts: TransitionCounts, departures: IntArray) -> FloatArray:
     """Share parted at each level when a coarse state is left from anywhere in it alike."""
     levels, k = counts.diagram.levels, counts.diagram.fan_out
     remaining = np.ones(len(counts.state))
@@ -198,7 +190,5 @@ def _alias(first: IntArray, weight: FloatArray, keep: FloatArray, other: IntArra
                 larges -= 1
                 small[smalls] = more
                 smalls += 1
-        for i in range(smalls):
-            keep[small[i]] = 1.0
-        for i in range(larges):
-            keep[large[i]] = 1.0
+        keep[small[:smalls]] = 1.0
+        keep[large[:larges]] = 1.0

@@ -40,22 +40,20 @@ doi:10.1145/166955.166994
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from fitting.compiled.loops import BoolArray, FloatArray, IntArray, jit
+from fitting.compiled.loops import Array, ArrayLike, BoolArray, FloatArray, IntArray, jit
 from fitting.errors import FittingError
 from fitting.storage.reuse_distance import touched_blocks
-
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike
 
 ORDERS = ("address", "first_use")
 PAGE_BLOCKS = 8
 _DEVICE_SHIFT = 44
 _SECTOR = 512
 _READ = 0
+Turn = FloatArray | float
 
 
 @dataclass(frozen=True)
@@ -93,12 +91,7 @@ class Disk:
         return np.where(x > 0, a * np.sqrt(further) + b * further + low, 0.0)
 
     def service_s(
-        self,
-        op: IntArray,
-        lbn: IntArray,
-        size_bytes: IntArray,
-        previous_end: IntArray,
-        turn: FloatArray | float = 0.5,
+        self, op: Array, lbn: Array, size_bytes: Array, previous_end: Array, turn: Turn = 0.5
     ) -> FloatArray:
         """Time (s) that each request keeps the disk busy; places beyond the capacity are its end.
 
@@ -127,12 +120,7 @@ class SolidState:
         _check_positive(self)
 
     def service_s(
-        self,
-        op: IntArray,
-        lbn: IntArray,
-        size_bytes: IntArray,
-        previous_end: IntArray,
-        turn: FloatArray | float = 0.5,
+        self, op: Array, lbn: Array, size_bytes: Array, previous_end: Array, turn: Turn = 0.5
     ) -> FloatArray:
         """Time (s) that each request keeps a unit busy, wherever it lies."""
         fixed = np.where(np.asarray(op) == _READ, self.read_s, self.write_s)
@@ -218,7 +206,7 @@ def _serve(
     return last
 
 
-class Moved(NamedTuple):
+class MovedRequests(NamedTuple):
     """Requests in a new layout."""
 
     lbn: IntArray
@@ -256,7 +244,7 @@ class FilePages:
         self._rank = np.concatenate([self._rank, self._seen + first])[order]
         self._seen += len(key)
 
-    def layout(self, order: str) -> Layout:
+    def layout(self, order: str) -> PageLayout:
         """Lay the files out; ``order`` is one of `ORDERS`."""
         if order not in ORDERS:
             raise FittingError(f"no order {order!r}: give {' or '.join(ORDERS)}")
@@ -273,23 +261,24 @@ class FilePages:
         new = np.empty_like(page)
         at = np.arange(len(page)) - starts[device]
         new[placed] = page[starts[device]] + at
-        return Layout(self._key, new)
+        return PageLayout(self._key, new)
 
 
 @dataclass(frozen=True)
-class Layout:
+class PageLayout:
     """New places of pages."""
 
     key: IntArray  # device and old page, in order
     page: IntArray
 
-    def move(self, device: IntArray, lbn: IntArray, size_bytes: IntArray) -> Moved:
+    def move(self, device: IntArray, lbn: IntArray, size_bytes: IntArray) -> MovedRequests:
         """Find the new places of requests that the layout was made from."""
         last_block = lbn + _whole_blocks(size_bytes) // _SECTOR - 1
         first, last = lbn // PAGE_BLOCKS, last_block // PAGE_BLOCKS
         start, stop = (self._place(device, page) for page in (first, last))
+        moved = start * PAGE_BLOCKS + lbn % PAGE_BLOCKS
         end = stop * PAGE_BLOCKS + last_block % PAGE_BLOCKS + 1
-        return Moved(start * PAGE_BLOCKS + lbn % PAGE_BLOCKS, end, stop - start != last - first)
+        return MovedRequests(moved, end, stop - start != last - first)
 
     def _place(self, device: IntArray, page: IntArray) -> IntArray:
         key = device.astype(np.int64) << _DEVICE_SHIFT | page

@@ -19,15 +19,12 @@ on Workload Characterization (IISWC), 2011.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from fitting.compiled.loops import IntArray, jit, jit_inline, log2_bin
+from fitting.compiled.loops import ArrayLike, IntArray, jit, jit_inline, log2_bin
 from fitting.errors import FittingError
-
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike
 
 # Kinds of requests: reads and others, each in three sizes. What a request does depends on the one
 # before it: large reads follow large reads. So the chain of a state diagram has the kind of the

@@ -1,95 +1,69 @@
-"""Requests of a fitted state diagram, one after another: a walk of every stream at once.
+"""Generate requests of a fitted state diagram, one after another, for all streams at once.
 
-Each stream walks its own chain by its own clock; the stream whose next request is due first gives
-the next one. A request that goes on where the last one ended does so wherever that is; any other
-starts where its device has been touched before, by the law of reuse, or at a fresh address in its
-state. Addresses are chosen when a request is made, in the order of all streams.
+Each stream goes through its own chain at its own pace; the stream whose next request is due first
+gives the next one. A request that goes on where the last one ended does so wherever that is; any
+other starts where its device has been accessed before, by the law of reuse, or at a fresh address
+in its state. Addresses are chosen when a request is made, in the order of all streams.
 
 A stream makes a run of sequential requests as long as its law says, which goes where its addresses
-lead; then a random transition of the state that it is in says where the next run starts. A walk
-that is as long as its trace samples transitions and runs without replacement: it makes each random
-transition as often as the trace did, so that shares of requests are the trace's own whatever the
-seed. Where nothing is left to leave a state by, it goes on from the next state that has something
-left.
+lead; then a random transition of the state that it is in says where the next run starts. A
+generator that makes as many requests as its trace has samples transitions and runs without
+replacement: it makes each random transition as often as the trace did, so that shares of requests
+are the trace's own whatever the seed. Where nothing is left to leave a state by, it goes on from
+the next state that has something left.
 """
 
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from fitting.compiled.loops import (
-    BoolArray,
-    FloatArray,
-    ShortArray,
-    interleave,
-    jit_inline,
-    jit_uncounted,
-)
-from fitting.compiled.loops import IntArray as IntArray  # ppw imports it from here
-from fitting.compiled.random import Randomness, randomness, uniform
-from fitting.storage import stratified
-from fitting.storage.addresses import (
-    Addresses,
-    Memory,
-    Pending,
-    StateRanges,
-    choose_address,
-    draw_class,
-    empty_memory,
-    has_room_for,
-    new_memory,
-    state_at,
-    state_ranges,
-)
+from fitting.compiled import loops, random
+from fitting.compiled.loops import Array, BoolArray, FloatArray, IntArray, jit_inline
+from fitting.compiled.random import Randomness
+from fitting.storage import addresses, last_access, run_lengths, stratified
+from fitting.storage.chain import Chain
 from fitting.storage.diagram import KINDS
-from fitting.storage.interarrival import KNOTS, GapLaws
-from fitting.storage.last_access import MOST_CLOCK, make_room_for_rows
+from fitting.storage.interarrival import KNOTS, InterarrivalLaws
 from fitting.storage.reuse_distance import AGAIN, FRESH
-from fitting.storage.run_lengths import RunLengths, Runs, drawn_length, run_lengths
 from fitting.storage.survey import BLOCK, SizeClasses
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from fitting.storage.chain import Chain
-    from fitting.storage.transitions import TransitionCounts
+from fitting.storage.transitions import TransitionCounts
 
 # Streams that are looked through; of more there is a heap.
 _FEW = 8
 _LONGEST_BATCH = 2**20
 
 
-class Requests(NamedTuple):
-    """Requests in the order of the streams' own clocks."""
+class GeneratedRequests(NamedTuple):
+    """Requests in the order in which the streams' own times are due."""
 
     due_s: FloatArray  # when a request is due (s) by the laws of inter-arrival times alone
-    stream: ShortArray
+    stream: Array
     transition: IntArray  # index into the transitions of the model
     lbn: IntArray
     size_bytes: IntArray
-    op: NDArray[np.uint8]
+    op: Array
 
 
 class Learnt(NamedTuple):
-    """Parts of a model that a walk needs."""
+    """Parts of a model that a generator needs."""
 
     counts: TransitionCounts
     kinds: IntArray  # kind of the request of every transition
     chain: Chain
-    runs: Runs
-    laws: GapLaws
+    runs: run_lengths.Runs
+    laws: InterarrivalLaws
     classes: SizeClasses
-    addresses: Addresses
+    addresses: addresses.Addresses
     pace: FloatArray  # by stream, factor of its inter-arrival times
 
 
 class Moves(NamedTuple):
     """What transitions do, beside the tables of the chain."""
 
-    only: ShortArray  # by node, its transition where it has one, else −1
+    only: Array  # by node, its transition where it has one, else −1
     size_class: IntArray
     kind: IntArray
     further: FloatArray  # by touched state, mean blocks of the requests that go on from there
@@ -98,14 +72,14 @@ class Moves(NamedTuple):
 class Strata(NamedTuple):
     """Batches of draws."""
 
-    leave: stratified.Batches  # by touched state, of levels
-    run: stratified.Batches  # by touched state, of run lengths
-    node: stratified.Batches
-    entry: stratified.Batches  # by range of states that is entered
+    leave: stratified.DrawBatches  # by touched state, of levels
+    run: stratified.DrawBatches  # by touched state, of run lengths
+    node: stratified.DrawBatches
+    entry: stratified.DrawBatches  # by range of states that is entered
 
 
 class Quota(NamedTuple):
-    """Transitions out of every touched state that a walk is to make."""
+    """Transitions out of every touched state that a generator is to make."""
 
     all: IntArray
     left: IntArray
@@ -113,34 +87,34 @@ class Quota(NamedTuple):
 
 
 class Quotas(NamedTuple):
-    """What is left of a walk as long as its trace, which makes every transition of it."""
+    """Transitions and runs left of as many as the trace has, where each is made once."""
 
     random: Quota
     sequential: Quota
     starts: IntArray  # by stream, all random transitions
     left: IntArray  # by stream, those left
-    runs: IntArray  # by row of the touched states, as `RunLengths` has them, all runs
+    runs: IntArray  # by row of the touched states, as `run_lengths.RunLengths` has them, all runs
     runs_left: IntArray
-    closed: BoolArray  # without a dimension: whether the walk is that long
+    closed: BoolArray  # without a dimension: whether each is made once
 
 
 class Tables(NamedTuple):
-    """All that a walk needs to go on."""
+    """All that a generator needs to go on."""
 
-    space: StateRanges
+    space: addresses.StateRanges
     chain: Chain
     moves: Moves
     features: stratified.Features
-    runs: RunLengths
+    runs: run_lengths.RunLengths
     strata: Strata
     samples: stratified.Samples
-    memory: Memory
-    pending: Pending
+    memory: addresses.AddressMemory
+    pending: addresses.Pending
     quotas: Quotas
 
 
-class Walk:
-    """A walk that goes on where it stopped.
+class Generator:
+    """Generates the next requests, on from where it stopped.
 
     ``expected`` is the number of requests to come over the number counted, which sizes batches and
     memory; ``stratified`` says whether draws come in batches or independently.
@@ -151,16 +125,16 @@ class Walk:
     ) -> None:
         counts, streams = learnt.counts, len(learnt.pace)
         share = expected if stratified else 0.0
-        self._random, self._op = randomness(rng), counts.op.astype(np.uint8)
+        self._random, self._op = random.randomness(rng), counts.op.astype(np.uint8)
         self._tables = _interleave(_tables(learnt, expected, share, rng))
         self._share = _shares(counts, streams, share)
         pending = self._tables.pending
         pending.first[:] = _first_states(counts, streams)
         pending.left[:] = self._share
         begins = _start(self._tables, counts.occupancy, rng)
-        _walk(self._tables, _empty_columns(streams), begins, self._random)
+        _generate(self._tables, _empty_columns(streams), begins, self._random)
 
-    def take(self, number: int) -> Requests:
+    def take(self, number: int) -> GeneratedRequests:
         """Return the next requests."""
         due, stream, transition, lbn, size = found = _empty_columns(number)
         none, done = np.zeros(0, dtype=np.bool_), 0
@@ -168,37 +142,41 @@ class Walk:
             pending = self._tables.pending
             pending.order[:] = np.argsort(pending.due, kind="stable")
             rest = tuple(column[done:] for column in found)
-            done += _walk(self._tables, rest, none, self._random)
+            done += _generate(self._tables, rest, none, self._random)
             if done < number and pending.due.min() < np.inf:
-                self._have_room()
+                self._make_room()
             elif done < number:
                 # All streams have made their share: they go on.
                 pending.left[:], pending.due[:] = self._share, pending.resumes
-        return Requests(due, stream, transition, lbn, size, self._op[transition])
+        return GeneratedRequests(due, stream, transition, lbn, size, self._op[transition])
 
-    def _have_room(self) -> None:
-        """Have room in memory; after some billions of requests it begins anew."""
+    def _make_room(self) -> None:
+        """Make room in memory; after some billions of requests it begins anew."""
         memory = self._tables.memory
-        if memory.clock.max() >= MOST_CLOCK:
+        if memory.clock.max() >= last_access.MOST_CLOCK:
             self._tables.pending.made[:] = -1
-            memory = empty_memory(memory)
+            memory = addresses.empty_memory(memory)
         else:
-            memory = memory._replace(marks=make_room_for_rows(memory.marks, memory.clock))
+            accesses = last_access.make_room_for_rows(memory.accesses, memory.clock)
+            memory = memory._replace(accesses=accesses)
         self._tables = self._tables._replace(memory=memory)
 
 
 def _tables(learnt: Learnt, expected: float, share: float, rng: np.random.Generator) -> Tables:
-    """Lay out all that a walk needs."""
+    """Lay out all that a generator needs."""
     counts, chain, runs, streams = learnt.counts, learnt.chain, learnt.runs, len(learnt.pace)
-    started = runs.started()
+    started = runs.numbers()
+    strata = _strata(counts, chain, started.ravel(), share, rng)
+    samples = stratified.new_samples(chain.order, counts.count[chain.order], chain.first, share)
+    draws = stratified.new_batches(np.float64(min(share, 1.0)) * started.sum(axis=1), rng)
     return Tables(
-        state_ranges(counts, runs, learnt.addresses, streams),
+        addresses.state_ranges(counts, runs, learnt.addresses, streams),
         *(chain, _moves(learnt)),
-        _features(learnt.laws, learnt.classes, learnt.pace),
-        run_lengths(runs, counts.state_origin),
-        _strata(counts, chain, started.ravel(), share, rng),
-        stratified.new_samples(chain.order, counts.count[chain.order], chain.first, share),
-        new_memory(counts, started.sum(axis=1), learnt.addresses, expected, share, rng),
+        _features(learnt),
+        run_lengths.run_lengths(runs, counts.state_origin),
+        strata,
+        samples,
+        addresses.new_memory(counts, learnt.addresses, expected, draws),
         _pending(streams),
         _quotas(counts, chain, started.ravel(), streams, closed=share >= 1.0),
     )
@@ -207,24 +185,26 @@ def _tables(learnt: Learnt, expected: float, share: float, rng: np.random.Genera
 def _interleave(c: Tables) -> Tables:
     """Lay side by side in memory what is used together, by transition, state, run and node."""
     chain, w, f, q, strata = c.chain, c.moves, c.features, c.quotas, c.strata
-    low, high, target, level, kind, size_class, mean, shape, law = interleave(
+    low, high, target, level, kind, size_class, mean, shape, law = loops.interleave(
         *(chain.low, chain.high, chain.target, chain.level, w.kind, w.size_class),
         *(f.mean, f.shape, f.law),
     )
-    leave, node, follows, further, *rest = interleave(
+    leave, node, follows, further, *rest = loops.interleave(
         *(chain.leave, chain.node, chain.follows, w.further),
         *(*q.random, *q.sequential, *strata.leave, *c.memory.draws),
     )
-    *run, runs, runs_left = interleave(*strata.run, q.runs, q.runs_left)
-    by_node, by_range = interleave(*strata.node), interleave(*strata.entry)
+    *run, runs, runs_left = loops.interleave(*strata.run, q.runs, q.runs_left)
+    by_node, by_range = loops.interleave(*strata.node), loops.interleave(*strata.entry)
     random, sequential = Quota(*rest[:3]), Quota(*rest[3:6])
     chain = chain._replace(leave=leave, node=node, follows=follows)
     return c._replace(
         chain=chain._replace(low=low, high=high, target=target, level=level),
         moves=Moves(w.only, size_class, kind, further),
         features=f._replace(mean=mean, shape=shape, law=law),
-        strata=Strata(*(stratified.Batches(*of) for of in (rest[6:10], run, by_node, by_range))),
-        memory=c.memory._replace(draws=stratified.Batches(*rest[10:])),
+        strata=Strata(
+            *(stratified.DrawBatches(*of) for of in (rest[6:10], run, by_node, by_range))
+        ),
+        memory=c.memory._replace(draws=stratified.DrawBatches(*rest[10:])),
         quotas=Quotas(random, sequential, q.starts, q.left, runs, runs_left, q.closed),
     )
 
@@ -266,11 +246,11 @@ def _quotas(
     return Quotas(random, on, starts, starts.copy(), runs, runs.copy(), np.asarray(closed))
 
 
-def _pending(streams: int) -> Pending:
-    whole = {name: np.full(streams, -1, dtype=np.int64) for name in Pending._fields}
+def _pending(streams: int) -> addresses.Pending:
+    whole = {name: np.full(streams, -1, dtype=np.int64) for name in addresses.Pending._fields}
     times = {"due": np.full(streams, np.nan), "resumes": np.full(streams, np.inf)}
     times["gap"] = np.zeros(streams)
-    return Pending(**{**whole, **times})
+    return addresses.Pending(**{**whole, **times})
 
 
 def _first_states(counts: TransitionCounts, streams: int) -> IntArray:
@@ -290,15 +270,14 @@ def _shares(counts: TransitionCounts, streams: int, expected: float) -> IntArray
     return np.maximum(np.round(made * min(1.0, expected)), 1).astype(np.int64)
 
 
-def _features(laws: GapLaws, classes: SizeClasses, pace: FloatArray) -> stratified.Features:
+def _features(learnt: Learnt) -> stratified.Features:
+    laws, classes = learnt.laws, learnt.classes
     number = np.array([len(s) for s in classes.sizes])
     shares = [np.cumsum(c) / c.sum() for c in classes.counts]
     quantiles = laws.quantiles if len(laws.quantiles) else np.ones((1, len(KNOTS)))
     start, sizes = np.concatenate([[0], np.cumsum(number)]), np.concatenate(classes.sizes)
-    of_gaps = laws.law, laws.mean_s, laws.shape
-    return stratified.Features(
-        start, sizes, np.concatenate(shares), *of_gaps, quantiles, KNOTS, pace
-    )
+    by_law = laws.law, laws.mean_s, laws.shape, quantiles
+    return stratified.Features(start, sizes, np.concatenate(shares), *by_law, KNOTS, learnt.pace)
 
 
 def _empty_columns(number: int) -> tuple[Any, ...]:
@@ -326,8 +305,8 @@ def _start(c: Tables, occupancy: IntArray, rng: np.random.Generator) -> BoolArra
     return begins
 
 
-@jit_uncounted
-def _walk(c: Tables, out: tuple[Any, ...], begins: BoolArray, rng: Randomness) -> int:
+@loops.jit_uncounted
+def _generate(c: Tables, out: tuple[Any, ...], begins: BoolArray, rng: Randomness) -> int:
     """Give the request that is due first, over and over, while there is one; return how many.
 
     Where memory has no room for another, it stops, too. Given which streams begin, it draws their
@@ -342,14 +321,14 @@ def _walk(c: Tables, out: tuple[Any, ...], begins: BoolArray, rng: Randomness) -
                 continue
             return i
         if not first:
-            if not has_room_for(c.memory, c.space.device[s], p.size[s]):
+            if not addresses.has_room_for(c.memory, c.space.device[s], p.size[s]):
                 return i
             t = p.transition[s]
             due[i], stream[i], transition[i], size[i] = p.due[s], s, t, p.size[s]
-            lbn[i] = choose_address(c.space, c.memory, p, s, c.moves.kind[t], rng)
+            lbn[i] = addresses.choose_address(c.space, c.memory, p, s, c.moves.kind[t], rng)
         _draw_next(c, s, first and begins[s], rng)
         if first:
-            p.due[s] = uniform(rng) * p.gap[s]
+            p.due[s] = random.uniform(rng) * p.gap[s]
             continue
         p.due[s] += p.gap[s]
         p.left[s] -= 1
@@ -407,7 +386,7 @@ def _draw_next(c: Tables, s: int, first: bool, rng: Randomness) -> None:
     elif goes_on or (first and follows[left] >= 0):
         node = follows[left]
     else:
-        node = _parting(c, left, rng)
+        node = _draw_node(c, left, rng)
     t = _draw_transition(c, node, rng) if node >= 0 else p.transition[s]
     if goes_on:
         to = _state_reached(c, s, t)
@@ -422,7 +401,7 @@ def _draw_next(c: Tables, s: int, first: bool, rng: Randomness) -> None:
 
 
 @jit_inline
-def _keep_share(quotas: Quotas, p: Pending, s: int, end_lbn: int) -> None:
+def _keep_share(quotas: Quotas, p: addresses.Pending, s: int, end_lbn: int) -> None:
     """End the run of a stream, or let it go on, where its random share leaves no other way.
 
     Runs end at the end of the space, too.
@@ -459,16 +438,14 @@ def _next_left(quota: Quota, v: int, low: int, high: int) -> int:
 
     Where none has, the quota begins anew; −1 where there are none at all.
     """
-    found = _left_ahead(quota, v, high)
-    if found == high:
-        found = _left_ahead(quota, low, high)
-    if found == high:
-        for again in range(low, high):
-            quota.left[again], quota.ahead[again] = quota.all[again], again + 1
-        found = _left_ahead(quota, v, high)
-    if found == high:
-        found = _left_ahead(quota, low, high)
-    return found if found < high else -1
+    for attempt in range(4):
+        if attempt == 2:
+            for again in range(low, high):
+                quota.left[again], quota.ahead[again] = quota.all[again], again + 1
+        found = _left_ahead(quota, low if attempt % 2 else v, high)
+        if found < high:
+            return found
+    return -1
 
 
 @jit_inline
@@ -486,7 +463,7 @@ def _left_ahead(quota: Quota, v: int, end: int) -> int:
 
 
 @jit_inline
-def _parting(c: Tables, v: int, rng: Randomness) -> int:
+def _draw_node(c: Tables, v: int, rng: Randomness) -> int:
     """Draw the level at which a state is left; return the node of what leaves it there."""
     w, level = c.chain, 0
     if w.leave[v, 0] < 1.0:
@@ -520,7 +497,7 @@ def _state_reached(c: Tables, s: int, t: int) -> int:
     inside = end - d.first_lbn - d.state[v] * d.state_blocks
     if d.origin_start[origin] <= v < d.origin_start[origin + 1] and 0 <= inside < d.state_blocks:
         return v
-    return state_at(d, origin, end)
+    return addresses.state_at(d, origin, end)
 
 
 @jit_inline
@@ -538,11 +515,11 @@ def _draw_entry(c: Tables, t: int, rng: Randomness) -> int:
 def _begin_run(c: Tables, s: int, v: int, rng: Randomness) -> None:
     """Draw how a run comes to its start address, and its length."""
     p = c.pending
-    p.reuse[s] = draw_class(c.memory, v, rng)
+    p.reuse[s] = addresses.draw_class(c.memory, v, rng)
     row = 2 * v + (1 if AGAIN <= p.reuse[s] < FRESH else 0)
     if c.quotas.closed[()]:
         row = _row_left(c.quotas, row)
-    p.run[s] = drawn_length(c.runs, row, stratified.draw(c.strata.run, row, rng))
+    p.run[s] = run_lengths.draw_length(c.runs, row, stratified.draw(c.strata.run, row, rng))
 
 
 @jit_inline
@@ -564,11 +541,11 @@ def _make_due(c: Tables, s: int, t: int, v: int, rng: Randomness) -> None:
     p.run[s] -= 1
     at = f.size_start[class_]
     if f.size_start[class_ + 1] - at > 1:
-        u = uniform(rng)
+        u = random.uniform(rng)
         while f.size_share[at] <= u:
             at += 1
     size = f.size[at]
     p.transition[s], p.state[s], p.size[s] = t, v, size
-    p.gap[s] = f.pace[s] * stratified.draw_gap(f, t, rng)
+    p.gap[s] = f.pace[s] * stratified.draw_interarrival(f, t, rng)
     if p.sequential[s] == 0:
         p.blocks[s] = size // BLOCK + int(p.run[s] * c.moves.further[v])

@@ -19,17 +19,13 @@ The choice is by Schwarz's criterion, log-likelihood less ½·ln n a free parame
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
 
 import numpy as np
 
-from fitting.compiled.loops import BoolArray, FloatArray, IntArray, jit
+from fitting.compiled.loops import Array, BoolArray, CountArray, FloatArray, IntArray, jit
 from fitting.errors import FittingError
-from fitting.storage.transitions import gap_classes
-
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
+from fitting.storage.transitions import interarrival_classes
 
 LAWS = ("constant", "exponential", "poisson", "normal", "gamma", "lognormal", "empirical")
 CONSTANT, EXPONENTIAL, POISSON, NORMAL, GAMMA, LOGNORMAL, EMPIRICAL = range(7)
@@ -47,15 +43,15 @@ CLASSES = 8
 
 
 @dataclass(frozen=True)
-class GapLaws:
+class InterarrivalLaws:
     """Laws of inter-arrival times, one an element."""
 
-    law: NDArray[np.int8]  # index into `LAWS`
+    law: Array  # index into `LAWS`
     mean_s: FloatArray  # mean gap (s); the rate is its reciprocal
     shape: FloatArray  # as the table of this module says; NaN for laws without one
     quantiles: FloatArray  # of gaps over their mean, at `KNOTS`: a row an empirical law
 
-    def draw(self, which: ArrayLike, rng: np.random.Generator) -> FloatArray:
+    def draw(self, which: Array, rng: np.random.Generator) -> FloatArray:
         """Draw a gap (s) from each law named by its index."""
         index = np.asarray(which, dtype=np.int64)
         law, shape, mean = self.law[index], self.shape[index], self.mean_s[index]
@@ -107,9 +103,9 @@ class GapLaws:
         return np.asarray(found)
 
 
-def fit_gaps(
-    sums: FloatArray, histogram: NDArray[np.uint32], tick_s: float, laws: str = "likelihood"
-) -> GapLaws:
+def fit_interarrivals(
+    sums: FloatArray, histogram: CountArray, tick_s: float, laws: str = "likelihood"
+) -> InterarrivalLaws:
     """Fit a law to the gaps of every transition, read from a clock of some resolution (s).
 
     ``sums`` and ``histogram`` are as `transitions.TransitionCounts` has them. ``laws`` is
@@ -127,7 +123,7 @@ def fit_gaps(
     # No histogram has more gaps than there were, and most transitions have few.
     kept = np.flatnonzero(n >= _EMPIRICAL_FROM)
     kept = kept[histogram[kept].sum(axis=1) >= _EMPIRICAL_FROM]
-    quantiles = _quantiles(histogram, kept, np.log(gap_classes()), KNOTS)
+    quantiles = _quantiles(histogram, kept, np.log(interarrival_classes()), KNOTS)
     # Quantiles are over the mean of the law that is linear between them.
     quantiles /= (((quantiles[:, 1:] + quantiles[:, :-1]) / 2) @ np.diff(KNOTS))[:, None]
     shapes = _shapes(sums, tick_s, n >= (_LEAST_GAPS if len(allowed) > 1 else 1))
@@ -137,14 +133,19 @@ def fit_gaps(
         chosen[np.isnan(shapes[chosen, np.arange(len(n))]) & (chosen > EXPONENTIAL)] = EXPONENTIAL
     else:
         empirical = np.full(len(n), -np.inf)
-        empirical[kept] = n[kept] * _mean_logs(histogram, kept, np.diff(gap_classes()))
+        empirical[kept] = n[kept] * _mean_logs(histogram, kept, np.diff(interarrival_classes()))
         scores = _scores(sums, empirical, shapes, tick_s)
         scores[[LAWS.index(name) for name in LAWS if name not in allowed]] = -np.inf
         chosen = np.argmax(scores, axis=0)
         chosen[n < _LEAST_GAPS] = EXPONENTIAL
     chosen[mean <= 0] = CONSTANT
     shape = shapes[chosen, np.arange(len(n))]
-    return _keep_used_quantiles(GapLaws(chosen.astype(np.int8), mean, shape, quantiles))
+    # Only the quantiles of laws that use them are kept.
+    used = chosen == EMPIRICAL
+    rows = shape[used].astype(np.int64)
+    shape[used] = np.arange(len(rows))
+    shape[(chosen == CONSTANT) | (chosen == EXPONENTIAL)] = np.nan
+    return InterarrivalLaws(chosen.astype(np.int8), mean, shape, quantiles[rows])
 
 
 def _shapes(sums: FloatArray, tick_s: float, enough: BoolArray) -> FloatArray:
@@ -195,6 +196,8 @@ def _scores(
         # ln k! by Stirling's series; gaps g = k·tick, and g·ln k = g·ln g − g·ln tick.
         k_logs = (g_logs - total * np.log(tick_s)) / tick_s
         factorials = k_logs - total / tick_s + 0.5 * (n * np.log(2 * np.pi / tick_s) + logs)
+        poisson = np.log(mean / tick_s) * total / tick_s - n * mean / tick_s - factorials
+        poisson -= n * np.log(tick_s)
         # The lognormal law's median follows from the mean kept and its own s.
         off = log_mean - (np.log(mean) - sigma**2 / 2)
         log_tau = 0.5 * np.log(2 * np.pi)
@@ -202,10 +205,7 @@ def _scores(
             [
                 np.where(spread <= 1.5 * tick_s, -n * np.log(tick_s), -np.inf),
                 -n * np.log(mean) - total / mean,
-                np.log(mean / tick_s) * total / tick_s
-                - n * mean / tick_s
-                - factorials
-                - n * np.log(tick_s),
+                poisson,
                 -n * (np.log(deviation) + log_tau + 0.5),
                 n * (k * np.log(k / mean) - gammaln(k)) + (k - 1) * logs - k * total / mean,
                 -logs - n * (np.log(sigma) + log_tau + 0.5 + off**2 / (2 * sigma**2)),
@@ -219,7 +219,7 @@ def _scores(
 
 
 @jit
-def _mean_logs(histogram: NDArray[np.uint32], kept: IntArray, widths: FloatArray) -> FloatArray:
+def _mean_logs(histogram: CountArray, kept: IntArray, widths: FloatArray) -> FloatArray:
     """Find the mean logarithm of the density over the counts of each histogram kept."""
     mean = np.empty(len(kept))
     for i in range(len(kept)):
@@ -234,7 +234,7 @@ def _mean_logs(histogram: NDArray[np.uint32], kept: IntArray, widths: FloatArray
 
 @jit
 def _quantiles(
-    histogram: NDArray[np.uint32], kept: IntArray, bounds: FloatArray, knots: FloatArray
+    histogram: CountArray, kept: IntArray, bounds: FloatArray, knots: FloatArray
 ) -> FloatArray:
     """Find quantiles as if gaps were spread evenly over the logarithms of their class."""
     quantiles = np.empty((len(kept), len(knots)))
@@ -254,16 +254,6 @@ def _quantiles(
     return quantiles
 
 
-def _keep_used_quantiles(laws: GapLaws) -> GapLaws:
-    """Keep the quantiles of the laws that use them."""
-    used = laws.law == EMPIRICAL
-    rows = laws.shape[used].astype(np.int64)
-    shape = laws.shape.copy()
-    shape[used] = np.arange(len(rows))
-    shape[(laws.law == CONSTANT) | (laws.law == EXPONENTIAL)] = np.nan
-    return replace(laws, shape=shape, quantiles=laws.quantiles[rows])
-
-
 def fit_chain(gaps_s: FloatArray) -> FloatArray:
     """Probability, by eighth of a gap, that the next one is in each eighth or below it."""
     counts = np.full((CLASSES, CLASSES), 1e-9)
@@ -280,15 +270,14 @@ def fit_chain(gaps_s: FloatArray) -> FloatArray:
 def draw_chained(chain: FloatArray, number: int, rng: np.random.Generator) -> FloatArray:
     """Probabilities, of the law of all gaps, that follow each other as the gaps did."""
     at = rng.random(number)
-    _follow(chain, rng.random(number), at)
+    if number:
+        _follow(chain, rng.random(number), at)
     return at
 
 
 @jit
 def _follow(chain: FloatArray, chance: FloatArray, at: FloatArray) -> None:
     """Move probabilities into the eighth that the one before leads to."""
-    if not len(at):
-        return
     eighth = int(chance[0] * CLASSES)
     for k in range(len(at)):
         if k:

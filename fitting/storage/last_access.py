@@ -1,9 +1,9 @@
-"""When each piece of a space was touched last, and where in it requests began.
+"""When each piece of a space was accessed last, and where in it requests began.
 
 Eight consecutive pieces have a row of a hash table, which is one line of a cache: a request of
 many pieces looks at few lines, one that begins beside another at no new one. The table grows with
-what is touched; when it has as many rows as memory should hold, it forgets half of them, those
-that were touched longest ago.
+the number of pieces accessed. When it has as many rows as memory should hold, it forgets half of
+them, those that were accessed longest ago.
 
 Beside it, an LRU list for each state holds addresses in the order of their last use, so that a
 search by age halves. An address that is used again is put at the end and stays where it was, too:
@@ -13,41 +13,39 @@ twice as long as after the last time, so that all other operations take constant
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from fitting.compiled import loops
 from fitting.compiled.hashing import spread_bits
-from fitting.compiled.loops import Array, FloatArray, IntArray, cache_lines, jit, jit_uncounted
+from fitting.compiled.loops import Array, FloatArray, IntArray, jit_uncounted
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-# Pieces of a row, and bytes of it.
-NEIGHBOURS, _LINE = 8, 64
-_BITS = 3
+# Pieces of a row, as a power of two, and bytes of it.
+NEIGHBOURS, _BITS, _LINE = 8, 3, 64
 _LEAST_ROWS, _MOST_ROWS = 2**12, 2**23
 # Requests of a device that clocks can tell apart, and blocks into a piece that are kept.
 MOST_CLOCK, _FURTHEST = 2**32 - 1, 2**16 - 2
-# Entries of all lists together, at most.
-_MOST = 2**23
-_GONE = -1
-_LEAST_LIMIT = 64
+# Entries of all lists together, at most; and of a list before it is tidied, at least.
+_MOST, _LEAST_LIMIT = 2**23, 64
+GONE = -1
+# Pieces of a run that are looked at.
+_LOOKS = 64
 WHEN, LBN = 0, 1
 
 
-class Marks(NamedTuple):
+class LastAccess(NamedTuple):
     """Last-access table: rows of eight pieces."""
 
     bits: int  # a piece has 2^bits blocks
     devices: int
     key: IntArray  # by row, 1 + number of its pieces and device; 0 for an empty row
-    clock: NDArray[np.uint32]  # by piece, clock of the device at the last touch, 0 for none
-    begin: NDArray[np.uint16]  # by piece, 1 + blocks into it where a request began, 0 for none
+    clock: Array  # uint32, by piece, clock of the device at the last access, 0 for none
+    begin: Array  # uint16, by piece, 1 + blocks into it where a request began, 0 for none
     held: IntArray  # rows in use, and how many may be
 
 
-class Recency(NamedTuple):
+class LruLists(NamedTuple):
     """LRU lists of addresses, one for each state, in stretches of a common array."""
 
     stops: bool  # whether runs stopped at the addresses, or else requests began there
@@ -58,10 +56,10 @@ class Recency(NamedTuple):
     entry: IntArray  # by `WHEN` and `LBN`: clock of a use, and address, −1 for one out of date
 
 
-def new_marks(piece: int, devices: int, rows: int = _LEAST_ROWS) -> Marks:
+def new_last_access(piece: int, devices: int, rows: int = _LEAST_ROWS) -> LastAccess:
     """Make an empty table of pieces of so many blocks, a power of two."""
-    held = cache_lines(rows, _LINE)
-    return Marks(
+    held = loops.cache_lines(rows, _LINE)
+    return LastAccess(
         piece.bit_length() - 1,
         devices,
         held.view(np.int64)[:, 0],
@@ -71,13 +69,10 @@ def new_marks(piece: int, devices: int, rows: int = _LEAST_ROWS) -> Marks:
     )
 
 
-def make_room_for_rows(m: Marks, clock: IntArray) -> Marks:
-    """Have room for more rows, by a larger table or by forgetting what is old.
-
-    ``clock`` is that of each device now.
-    """
+def make_room_for_rows(m: LastAccess, clock: IntArray) -> LastAccess:
+    """Have room for more rows, in a larger table or by forgetting old ones, by devices' clocks."""
     if len(m.key) < _MOST_ROWS:
-        larger = new_marks(1 << m.bits, m.devices, 2 * len(m.key))
+        larger = new_last_access(1 << m.bits, m.devices, 2 * len(m.key))
         _copy(m, larger)
         return larger
     age = clock[(m.key - 1) % m.devices] - m.clock.max(axis=1)
@@ -90,8 +85,8 @@ def make_room_for_rows(m: Marks, clock: IntArray) -> Marks:
     return m
 
 
-@jit
-def _copy(m: Marks, to: Marks) -> None:
+@loops.jit
+def _copy(m: LastAccess, to: LastAccess) -> None:
     """Copy rows to an empty table."""
     for row in range(len(m.key)):
         if m.key[row] > 0:
@@ -101,7 +96,7 @@ def _copy(m: Marks, to: Marks) -> None:
 
 
 @jit_uncounted
-def _row(m: Marks, key: int) -> int:
+def _row(m: LastAccess, key: int) -> int:
     """Row of a key, or the empty one where it belongs; rows of a pair share two lines."""
     mask = len(m.key) - 1
     row = ((spread_bits(key >> 1) << 1) | (key & 1)) & mask
@@ -111,58 +106,52 @@ def _row(m: Marks, key: int) -> int:
 
 
 @jit_uncounted
-def _key(m: Marks, device: int, piece: int) -> int:
-    return (piece >> _BITS) * m.devices + device + 1
-
-
-@jit_uncounted
-def row_of(m: Marks, device: int, piece: int) -> int:
+def row_of(m: LastAccess, device: int, piece: int) -> int:
     """Row that has a piece of a device, or the empty one where it belongs."""
-    return _row(m, _key(m, device, piece))
+    return _row(m, (piece >> _BITS) * m.devices + device + 1)
 
 
 @jit_uncounted
-def touched_row(m: Marks, device: int, piece: int) -> int:
+def add_row(m: LastAccess, device: int, piece: int) -> int:
     """Row that has a piece of a device; a new one if there is none."""
-    key = _key(m, device, piece)
-    row = _row(m, key)
+    row = row_of(m, device, piece)
     if m.key[row] == 0:
-        m.key[row] = key
+        m.key[row] = (piece >> _BITS) * m.devices + device + 1
         m.held[0] += 1
     return row
 
 
 @jit_uncounted
-def last_touch(m: Marks, device: int, lbn: int) -> int:
-    """Clock of the last touch of the piece that a block is in, 0 where there was none."""
+def last_clock(m: LastAccess, device: int, lbn: int) -> int:
+    """Clock of the last access to the piece that a block is in, 0 where there was none."""
     piece = lbn >> m.bits
     return np.int64(m.clock[row_of(m, device, piece), piece & (NEIGHBOURS - 1)])
 
 
 @jit_uncounted
-def has_room(m: Marks, blocks: int) -> bool:
+def has_room(m: LastAccess, blocks: int) -> bool:
     """Whether rows are left for a request."""
     return m.held[0] + (blocks >> (m.bits + _BITS)) + 2 <= m.held[1]
 
 
 @jit_uncounted
-def note_begin(m: Marks, row: int, lbn: int) -> None:
+def note_begin(m: LastAccess, row: int, lbn: int) -> None:
     """Note that a request begins at a block, which the row has."""
     inside = min(lbn & ((1 << m.bits) - 1), _FURTHEST)
     m.begin[row, (lbn >> m.bits) & (NEIGHBOURS - 1)] = inside + 1
 
 
 @jit_uncounted
-def begun_at(m: Marks, row: int, piece: int) -> int:
+def begun_at(m: LastAccess, row: int, piece: int) -> int:
     """Block of a piece, which the row has, where a request began; −1 for none."""
     inside = np.int64(m.begin[row, piece & (NEIGHBOURS - 1)])
     return (piece << m.bits) + inside - 1 if inside > 0 else -1
 
 
 @jit_uncounted
-def untouched(m: Marks, device: int, lbn: int, blocks: int, step: int) -> int:
-    """Blocks ahead of the first touched one, of those that are looked at: every so many."""
-    ahead, row, of = 0, 0, -1
+def fresh_blocks(m: LastAccess, device: int, lbn: int, blocks: int) -> int:
+    """Blocks of a run ahead of the first accessed one, of those that are looked at."""
+    ahead, row, of, step = 0, 0, -1, max(1 << m.bits, -(-blocks // _LOOKS))
     while ahead < blocks:
         piece = (lbn + ahead) >> m.bits
         if piece >> _BITS != of:
@@ -170,14 +159,14 @@ def untouched(m: Marks, device: int, lbn: int, blocks: int, step: int) -> int:
         if m.clock[row, piece & (NEIGHBOURS - 1)] != 0:
             return ahead
         ahead += step
-    return blocks
+    return blocks - 1 if last_clock(m, device, lbn + blocks - 1) > 0 else blocks
 
 
-def new_recency(wanted: FloatArray, *, stops: bool) -> Recency:
+def new_lru_lists(wanted: FloatArray, *, stops: bool) -> LruLists:
     """Make empty lists with room for so many places a state, within limits."""
     share = min(1.0, _MOST / max(1.0, float(wanted.sum())))
     room = (wanted * share).astype(np.int64) + 16
-    return Recency(
+    return LruLists(
         stops,
         np.cumsum(room) - room,
         room,
@@ -188,22 +177,22 @@ def new_recency(wanted: FloatArray, *, stops: bool) -> Recency:
 
 
 @jit_uncounted
-def _holds(u: Recency, m: Marks, device: int, at: int) -> bool:
+def _holds(u: LruLists, m: LastAccess, device: int, at: int) -> bool:
     """Whether an entry is the last use of its place, and a run that stopped can go on there."""
     when, lbn = u.entry[at, WHEN], u.entry[at, LBN]
-    if lbn == _GONE:
+    if lbn == GONE:
         return False
     piece = lbn >> m.bits
     if not u.stops:
         row = row_of(m, device, piece)
         return m.clock[row, piece & 7] == when and begun_at(m, row, piece) == lbn
     if lbn & ((1 << m.bits) - 1):
-        return last_touch(m, device, lbn) == when
-    return last_touch(m, device, max(lbn, 1) - 1) == when and last_touch(m, device, lbn) == 0
+        return last_clock(m, device, lbn) == when
+    return last_clock(m, device, max(lbn, 1) - 1) == when and last_clock(m, device, lbn) == 0
 
 
 @jit_uncounted
-def put(u: Recency, m: Marks, device: int, v: int, lbn: int, clock: int) -> None:
+def put(u: LruLists, m: LastAccess, device: int, v: int, lbn: int, clock: int) -> None:
     """Put a place at the end of the list of a state, of a device."""
     if u.used[v] == u.limit[v]:
         _tidy(u, m, device, v)
@@ -213,13 +202,7 @@ def put(u: Recency, m: Marks, device: int, v: int, lbn: int, clock: int) -> None
 
 
 @jit_uncounted
-def drop(u: Recency, at: int) -> None:
-    """Take an entry out."""
-    u.entry[at, LBN] = _GONE
-
-
-@jit_uncounted
-def nearest(u: Recency, m: Marks, device: int, v: int, clock: int) -> int:
+def nearest(u: LruLists, m: LastAccess, device: int, v: int, clock: int) -> int:
     """Entry of a state, of a device, whose use was nearest to a clock, or −1.
 
     Of two as near the earlier, of several with that use the one put there first.
@@ -235,7 +218,7 @@ def nearest(u: Recency, m: Marks, device: int, v: int, clock: int) -> int:
         at = after if later else before
         if _holds(u, m, device, at):
             return at if later else _first_of_use(u, m, device, a, at)
-        drop(u, at)
+        u.entry[at, LBN] = GONE
         if later:
             after += 1
         else:
@@ -256,7 +239,7 @@ def first_above(values: Array, low: int, high: int, wanted: float) -> int:
 
 
 @jit_uncounted
-def _first_of_use(u: Recency, m: Marks, device: int, a: int, found: int) -> int:
+def _first_of_use(u: LruLists, m: LastAccess, device: int, a: int, found: int) -> int:
     """First entry of the same use, of those from a on."""
     when, before = u.entry[found, WHEN], found - 1
     while before >= a and u.entry[before, WHEN] == when:
@@ -267,7 +250,7 @@ def _first_of_use(u: Recency, m: Marks, device: int, a: int, found: int) -> int:
 
 
 @jit_uncounted
-def _tidy(u: Recency, m: Marks, device: int, v: int) -> None:
+def _tidy(u: LruLists, m: LastAccess, device: int, v: int) -> None:
     """Rid a list of what is out of date; one that stays more than half full of its oldest."""
     a = u.start[v]
     b = a + u.used[v]

@@ -13,7 +13,11 @@ from typing import NamedTuple
 import numpy as np
 
 from fitting.compiled.loops import FloatArray, IntArray, jit
-from fitting.storage.windows import drawn_split
+from fitting.storage.windows import draw_split
+
+Rng = np.random.Generator
+# Inter-arrival times (gaps) before arrivals, where in them windows begin, and arrival times.
+Arrivals = tuple[FloatArray, FloatArray, FloatArray]
 
 # How arrivals are placed in their last window: anywhere, evenly, as drawn gaps have it, or by gaps
 # that follow each other as they did; or, by no windows, at one pace, each a little early or late.
@@ -46,7 +50,7 @@ class LinkedHalves(NamedTuple):
     below: IntArray  # number of those of the first half kept below each
 
 
-def kept_halves(busy: list[tuple[IntArray, IntArray]]) -> Halves:
+def keep_halves(busy: list[tuple[IntArray, IntArray]]) -> Halves:
     """Keep the halves of the busiest windows, of whole windows and first halves by depth."""
     if not busy:
         return Halves(LEAST_HALVED, np.zeros(0, dtype=np.int64))
@@ -74,14 +78,14 @@ def link_halves(halves: Halves, counts: IntArray) -> LinkedHalves:
     return LinkedHalves(halves.least, halves.first, coarse, below)
 
 
-def place(
+def place_arrivals(
     counts: IntArray,
     kept: IntArray,
     links: LinkedHalves,
     laws: tuple[FloatArray, FloatArray],
     rules: tuple[int, int],
     gaps: FloatArray,
-    rng: np.random.Generator,
+    rng: Rng,
 ) -> FloatArray:
     """Arrival times, in windows, of consecutive coarse windows.
 
@@ -112,8 +116,8 @@ def _halve_windows(
     laws: tuple[FloatArray, FloatArray],
     depth: int,
     rules: tuple[int, int],
-    arrivals: tuple[FloatArray, FloatArray, FloatArray],
-    rng: np.random.Generator,
+    arrivals: Arrivals,
+    rng: Rng,
 ) -> IntArray:
     """Halve windows, or place the arrivals of those that are not; return halves with arrivals.
 
@@ -121,7 +125,6 @@ def _halve_windows(
     """
     at, held, pins, offset = nodes[0], nodes[1], nodes[2], nodes[3]
     stop, placement = rules
-    gaps, edges, times = arrivals
     n, width = len(at), 1.0 / (1 << depth)
     below = np.empty((4, 2 * n), dtype=np.int64)
     done = 0
@@ -129,9 +132,9 @@ def _halve_windows(
         start, whole, pin = offset[i], held[i], pins[i]
         if pin < 0 and depth >= stop:
             if placement in (GAPS, CHAINED):
-                _place_by_gaps(at[i] * width, width, start, start + whole, gaps, edges, times)
+                _place_by_interarrivals(at[i] * width, width, start, start + whole, arrivals)
             else:
-                here = times[start : start + whole]
+                here = arrivals[2][start : start + whole]
                 _place_last(at[i] * width, width, placement == EVEN, here, rng)
             continue
         none = child = len(links.first)
@@ -142,7 +145,7 @@ def _halve_windows(
             right = held[i + 1] if i + 1 < n and at[i + 1] == at[i] + 1 else 0
             left = right if i == 0 else left
             right = left if i + 1 == n else right
-            first = drawn_split(whole, left, right, laws[0], laws[1], rng)
+            first = draw_split(whole, left, right, laws[0], laws[1], rng)
         for part in range(2):
             number = whole - first if part else first
             if number > 0:
@@ -157,9 +160,7 @@ def _halve_windows(
 
 
 @jit
-def _place_last(
-    start: float, width: float, even: bool, times: FloatArray, rng: np.random.Generator
-) -> None:
+def _place_last(start: float, width: float, even: bool, times: FloatArray, rng: Rng) -> None:
     """Place the arrivals of a window that is not divided any more, evenly or anywhere."""
     n = len(times)
     for k in range(n):
@@ -169,16 +170,11 @@ def _place_last(
 
 
 @jit
-def _place_by_gaps(
-    start: float,
-    width: float,
-    first: int,
-    end: int,
-    gaps: FloatArray,
-    edges: FloatArray,
-    times: FloatArray,
+def _place_by_interarrivals(
+    start: float, width: float, first: int, end: int, arrivals: Arrivals
 ) -> None:
     """Place some arrivals in a window by their gaps, of which the outer ones are shared."""
+    gaps, edges, times = arrivals
     reached = (1 - edges[first]) * gaps[first]
     total = reached
     for k in range(first + 1, end):
@@ -201,7 +197,7 @@ class Lateness:
     # late themselves.
     drift: float
 
-    def times(self, number: int, before: int, rng: np.random.Generator) -> FloatArray:
+    def times(self, number: int, before: int, rng: Rng) -> FloatArray:
         """Times (gaps) of so many arrivals after so many others; the first of all is at 0."""
         from scipy.signal import lfilter
         from scipy.special import ndtr

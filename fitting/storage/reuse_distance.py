@@ -31,26 +31,15 @@ USENIX Conference on File and Storage Technologies (FAST), 2015.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from fitting.compiled.hashing import (
-    EMPTY,
-    HashTable,
-    find,
-    new_table,
-    remove,
-    scramble,
-    with_room,
-)
-from fitting.compiled.loops import BoolArray, FloatArray, IntArray, jit, log2_bin
+from fitting.compiled import hashing, loops
+from fitting.compiled.hashing import EMPTY, HashTable, find, scramble
+from fitting.compiled.loops import Array, ArrayLike, BoolArray, FloatArray, IntArray, jit
 from fitting.errors import FittingError
-
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike
-
-    from fitting.storage.transitions import Seen
+from fitting.storage.transitions import Seen
 
 # Classes of ages: two an octave, and the last for requests to where none was before.
 AGE_CLASSES = 96
@@ -132,7 +121,7 @@ class ReuseCounter:
         self._ages = _Ages(
             np.zeros((64, COLUMNS), dtype=np.int64),
             np.zeros(int(devices.max()) + 1, dtype=np.int64),
-            *(new_table(2**14), new_table(2**14), np.zeros(1, dtype=np.int64)),
+            *(hashing.new_table(2**14), hashing.new_table(2**14), np.zeros(1, dtype=np.int64)),
             np.zeros(len(devices), dtype=np.bool_),
         )
 
@@ -148,11 +137,11 @@ class ReuseCounter:
         """
         again = np.zeros(len(lbn), dtype=np.bool_)
         while len(seen.row) and seen.row.max() >= len(self.counts):
-            counts = np.concatenate([self.counts, np.zeros_like(self.counts)])
+            counts = np.pad(self.counts, ((0, len(self.counts)), (0, 0)))
             self._ages = self._ages._replace(counts=counts)
-        start, requests = 0, (self._devices, seen, lbn, size_bytes)
+        start, requests = 0, (self._devices, lbn, size_bytes, again)
         while start < len(lbn):
-            start = _count_ages(start, *requests, self.piece, self._ages, again)
+            start = _count_ages(start, requests, seen, self.piece, self._ages)
             if start < len(lbn):
                 self._make_room(_pieces(lbn[start], size_bytes[start], self.piece))
         return again
@@ -160,8 +149,7 @@ class ReuseCounter:
     def by_state(self, rows: IntArray) -> IntArray:
         """Counts of the touched states in the order of their rows; of most ages there are none."""
         missing = max(0, int(rows.max(initial=-1)) + 1 - len(self.counts))
-        padded = np.concatenate([self.counts, np.zeros((missing, COLUMNS), dtype=np.int64)])
-        return padded[rows]
+        return np.pad(self.counts, ((0, missing), (0, 0)))[rows]
 
     def _make_room(self, more: int) -> None:
         """Have room for a request of so many pieces, or for some of them."""
@@ -172,7 +160,7 @@ class ReuseCounter:
                 _thin_out(table.keys, table.values, halvings[0])
                 table.used[0] = np.count_nonzero(table.keys != EMPTY)
             return
-        pieces, ends = with_room(pieces, more + 1), with_room(ends, 2)
+        pieces, ends = hashing.with_room(pieces, more + 1), hashing.with_room(ends, 2)
         self._ages = self._ages._replace(pieces=pieces, ends=ends)
 
 
@@ -185,7 +173,7 @@ def piece_key(device: int, piece: int) -> int:
 @jit
 def age_class(age: int) -> int:
     """Class of an age of 1 or more."""
-    return min(log2_bin(age, 1), AGE_CLASSES - 1)
+    return min(loops.log2_bin(age, 1), AGE_CLASSES - 1)
 
 
 @jit
@@ -200,7 +188,7 @@ def _thin_out(keys: IntArray, last: IntArray, halvings: int) -> None:
     for place in range(len(keys)):
         # What is taken out lets another one move here.
         while keys[place] != EMPTY and not is_followed(keys[place], halvings):
-            remove(keys, last, place)
+            hashing.remove(keys, last, place)
 
 
 @jit
@@ -212,16 +200,10 @@ def _pieces(lbn: int, size_bytes: int, piece: int) -> int:
 
 @jit
 def _count_ages(
-    start: int,
-    devices: IntArray,
-    seen: Seen,
-    lbn: IntArray,
-    size_bytes: IntArray,
-    piece: int,
-    ages: _Ages,
-    again: BoolArray,
+    start: int, requests: tuple[Array, ...], seen: Seen, piece: int, ages: _Ages
 ) -> int:
     """Take requests until a table is half full; return where to go on."""
+    devices, lbn, size_bytes, again = requests
     stream, row, sequential = seen
     counts, clock, (keys, last, used), (end_keys, ended, ends), halved, began_fresh = ages
     for i in range(start, len(lbn)):
@@ -237,7 +219,7 @@ def _count_ages(
         if end_keys[at_end] != EMPTY:
             stopped = ended[at_end]
             class_ = age_class(clock[g] - stopped)
-            remove(end_keys, ended, at_end)
+            hashing.remove(end_keys, ended, at_end)
             ends[0] -= 1
         for k in range(pieces):
             key = piece_key(g, first + k)
@@ -296,7 +278,7 @@ def reuse_distances(blocks: ArrayLike) -> IntArray:
     if not len(accessed) or accessed.min() < 0:
         raise FittingError("give at least one block number, each 0 or more")
     distances = np.empty(len(accessed), dtype=np.int64)
-    table = new_table(2 * len(accessed))
+    table = hashing.new_table(2 * len(accessed))
     _distances(accessed, table.keys, table.values, distances)
     return distances
 
@@ -319,32 +301,29 @@ def touched_blocks(
 @jit
 def _distances(accessed: IntArray, keys: IntArray, last: IntArray, distances: IntArray) -> None:
     """Count, in a Fenwick tree over accesses, the last accesses after a block's last one."""
-    n = len(accessed)
-    tree = np.zeros(n + 1, dtype=np.int64)
-    live = 0
-    for i in range(n):
+    tree, live = np.zeros(len(accessed) + 1, dtype=np.int64), 0
+    for i in range(len(accessed)):
         place = find(keys, accessed[i])
         if keys[place] == EMPTY:
             keys[place] = accessed[i]
             distances[i] = -1
             live += 1
         else:
-            at = last[place] + 1
-            older = 0
-            k = at
+            older, k = 0, last[place] + 1
             while k > 0:
                 older += tree[k]
                 k -= k & -k
             distances[i] = live - older
-            k = at
-            while k <= n:
-                tree[k] -= 1
-                k += k & -k
+            _add_to_tree(tree, last[place] + 1, -1)
         last[place] = i
-        k = i + 1
-        while k <= n:
-            tree[k] += 1
-            k += k & -k
+        _add_to_tree(tree, i + 1, 1)
+
+
+@jit
+def _add_to_tree(tree: IntArray, k: int, number: int) -> None:
+    while k < len(tree):
+        tree[k] += number
+        k += k & -k
 
 
 @dataclass(frozen=True)
@@ -365,11 +344,10 @@ class SampledCurve:
         return self.curve.hit_ratio(-(-size // (1 << self.halvings)))
 
     def distances(self) -> FloatArray:
-        """Shares of the accesses by octave of the reuse distance, and of first accesses last."""
-        distance = np.arange(len(self.curve.hits)) * 2.0**self.halvings
-        octave = np.frexp(distance)[1]
+        """Shares of the accesses by log2 bin of the reuse distance, and of first accesses last."""
+        log2 = np.frexp(np.arange(len(self.curve.hits)) * 2.0**self.halvings)[1]
         hits = np.maximum(self.curve.hits, 0)
-        shares = np.bincount(octave, hits, minlength=64) / self.curve.accesses
+        shares = np.bincount(log2, hits, minlength=64) / self.curve.accesses
         return np.append(shares, self.curve.footprint / self.curve.accesses)
 
 
@@ -408,7 +386,4 @@ class ReuseSample:
 
 @jit
 def _in_sample(blocks: IntArray, halvings: int) -> BoolArray:
-    chosen = np.empty(len(blocks), dtype=np.bool_)
-    for i in range(len(blocks)):
-        chosen[i] = is_followed(blocks[i], halvings)
-    return chosen
+    return np.array([is_followed(block, halvings) for block in blocks])

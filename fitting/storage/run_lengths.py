@@ -12,28 +12,17 @@ way (operations, sizes, gaps) the diagram says.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from fitting.compiled.hashing import longer
-from fitting.compiled.loops import (
-    BoolArray,
-    FloatArray,
-    IntArray,
-    jit,
-    jit_inline,
-    jit_uncounted,
-    log2_bin,
-)
-from fitting.storage.survey import RESIDUES, alignment_of
+from fitting.compiled import hashing, loops
+from fitting.compiled.loops import BoolArray, FloatArray, IntArray, jit
+from fitting.storage import survey
+from fitting.storage.transitions import Seen
 
-if TYPE_CHECKING:
-    from fitting.storage.transitions import Seen
-
-_PER_OCTAVE = 4
-# Classes of lengths; the last has all that are longer.
-CLASSES = 25 * _PER_OCTAVE
+# Classes of lengths: four a log2 bin; the last has all that are longer.
+CLASSES = 4 * 25
 # Columns: runs by class, and by class the requests that they have beyond the shortest of it; the
 # same for runs that start where the device was touched before.
 COLUMNS = 4 * CLASSES
@@ -46,8 +35,8 @@ _LEAST_STARTS = 16
 
 def class_lows() -> IntArray:
     """Shortest length of each class; some classes of short runs hold none."""
-    octave, quarter = np.divmod(np.arange(CLASSES), _PER_OCTAVE)
-    return np.asarray(-(-((quarter + _PER_OCTAVE) << octave) // _PER_OCTAVE), dtype=np.int64)
+    log2, quarter = np.divmod(np.arange(CLASSES), 4)
+    return np.asarray(-(-((quarter + 4) << log2) // 4), dtype=np.int64)
 
 
 _LOWS = class_lows()
@@ -61,7 +50,7 @@ class Runs:
     lowest: IntArray  # first and last block at which a run started, −1 where none did
     highest: IntArray
 
-    def merged(self, group: IntArray) -> Runs:
+    def group_runs(self, group: IntArray) -> Runs:
         """Runs of states that are numbered by groups, from 0 without a gap."""
         number = int(group.max(initial=-1)) + 1
         counts = np.zeros((number, COLUMNS), dtype=np.int64)
@@ -73,8 +62,8 @@ class Runs:
         np.maximum.at(highest, group, self.highest)
         return Runs(counts, np.where(highest == _NONE, _NONE, lowest), highest)
 
-    def started(self) -> IntArray:
-        """Runs by touched state, others and those that start where the device was touched."""
+    def numbers(self) -> IntArray:
+        """Number of runs by touched state, others and those that start at an accessed address."""
         return np.asarray(self.counts.reshape(-1, 2, 2, CLASSES)[:, :, 0].sum(axis=-1))
 
 
@@ -118,7 +107,7 @@ class RunCounter:
         return Runs(counts.reshape(-1, COLUMNS), lowest, highest)
 
     def _reserve(self, rows: int) -> None:
-        self._rows = longer(self._rows, self._used, rows - self._used)
+        self._rows = hashing.longer(self._rows, self._used, rows - self._used)
         self._used = max(self._used, rows)
 
 
@@ -131,13 +120,15 @@ def run_lengths(runs: Runs, origin: IntArray) -> RunLengths:
     # States by sorts by numbers and requests beyond by classes.
     counts = runs.counts.reshape(-1, 2, 2, CLASSES)
     pooled = np.zeros((int(origin.max()) + 1, *counts.shape[1:]), dtype=np.int64)
-    _pool(counts, origin, pooled)
+    # States are in the order of their origins.
+    present, first = np.unique(origin, return_index=True)
+    pooled[present] = np.add.reduceat(counts, first)
     some = pooled[:, :, 0].sum(axis=-1) > 0
     pooled = np.where(some[:, :, None, None], pooled, counts.sum(axis=(0, 1)))
-    start = np.zeros(2 * len(counts) + 1, dtype=np.int64)
-    share, mean = np.empty((2, 2 * len(counts) * CLASSES))
-    used = _laws(counts, pooled, origin, start, share, mean)
-    return RunLengths(start, share[:used].copy(), mean[:used].copy())
+    rows = 2 * len(counts)
+    laws = RunLengths(np.zeros(rows + 1, dtype=np.int64), *np.empty((2, rows * CLASSES)))
+    used = _write_laws(counts, pooled, origin, laws)
+    return laws._replace(share=laws.share[:used].copy(), mean=laws.mean[:used].copy())
 
 
 def start_alignments(
@@ -154,29 +145,17 @@ def start_alignments(
         here = group == one
         starts = np.append(runs.lowest[here & started], runs.highest[here & several])
         if len(starts) >= _LEAST_STARTS:
-            residues = np.bincount(starts % RESIDUES, minlength=RESIDUES)
-            alignment, offset = alignment_of(residues)
+            residues = np.bincount(starts % survey.RESIDUES, minlength=survey.RESIDUES)
+            alignment, offset = survey.alignment_of(residues)
             alignment = min(alignment, max(piece, others[0]))
             found[:, here] = [[alignment], [offset % alignment]]
     return found[0], found[1]
 
 
 @jit
-def _pool(counts: IntArray, group: IntArray, pooled: IntArray) -> None:
-    for v in range(len(counts)):
-        pooled[group[v]] += counts[v]
-
-
-@jit
-def _laws(
-    counts: IntArray,
-    pooled: IntArray,
-    origin: IntArray,
-    start: IntArray,
-    share: FloatArray,
-    mean: FloatArray,
-) -> int:
+def _write_laws(counts: IntArray, pooled: IntArray, origin: IntArray, laws: RunLengths) -> int:
     """Write the law of every row; return how many classes there are in all."""
+    start, share, mean = laws
     at = 0
     for row in range(2 * len(counts)):
         v, sort = row // 2, row % 2
@@ -199,11 +178,11 @@ def _laws(
 @jit
 def length_class(length: int) -> int:
     """Class of a length of 1 or more."""
-    return min(log2_bin(length, 2), CLASSES - 1)
+    return min(loops.log2_bin(length, 2), CLASSES - 1)
 
 
-@jit_inline
-def drawn_length(law: RunLengths, row: int, u: float) -> int:
+@loops.jit_inline
+def draw_length(law: RunLengths, row: int, u: float) -> int:
     """Length of the run that a share u falls on: means of classes are kept."""
     at, before = law.start[row], 0.0
     while law.share[at] <= u and at < law.start[row + 1] - 1:
@@ -213,7 +192,7 @@ def drawn_length(law: RunLengths, row: int, u: float) -> int:
     return max(1, int(law.mean[at] + within))
 
 
-@jit_uncounted
+@loops.jit_uncounted
 def _count_runs(
     seen: Seen, lbn: IntArray, again: BoolArray, current: IntArray, rows: IntArray
 ) -> None:
@@ -230,7 +209,7 @@ def _count_runs(
         run[2] += 1
 
 
-@jit_uncounted
+@loops.jit_uncounted
 def _count(rows: IntArray, row: int, first: int, length: int) -> None:
     """Count a run, if there is one."""
     if length > 0:

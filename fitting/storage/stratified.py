@@ -8,31 +8,15 @@ closely than by independent draws, while what follows what stays a matter of cha
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from fitting.compiled.hashing import scramble
-from fitting.compiled.loops import (
-    FloatArray,
-    IntArray,
-    ShortArray,
-    interleave,
-    jit_inline,
-    jit_uncounted,
-)
-from fitting.compiled.random import (
-    Randomness,
-    standard_exponential,
-    standard_gamma,
-    standard_normal,
-    uniform,
-)
-from fitting.storage.interarrival import CONSTANT, EMPIRICAL, EXPONENTIAL, GAMMA, LOGNORMAL, NORMAL
+from fitting.compiled import hashing, loops, random
+from fitting.compiled.loops import FloatArray, IntArray, ShortArray, TinyArray, jit_uncounted
+from fitting.compiled.random import Randomness, uniform
+from fitting.storage import interarrival as laws
 from fitting.storage.last_access import first_above
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 # Transitions of a node, at most, that are sampled without replacement: more take more memory than
 # an alias table does.
@@ -40,8 +24,8 @@ LARGEST = 4096
 _NORMAL_FROM = 100.0
 
 
-class Batches(NamedTuple):
-    """Batches of draws, one an element."""
+class DrawBatches(NamedTuple):
+    """Batches of stratified draws, one an element."""
 
     made: IntArray  # draws made
     length: IntArray
@@ -55,7 +39,7 @@ class Features(NamedTuple):
     size_start: IntArray  # by class, its first row in the two that follow
     size: IntArray
     size_share: FloatArray  # cumulated
-    law: NDArray[np.int8]
+    law: TinyArray
     mean: FloatArray
     shape: FloatArray
     quantiles: FloatArray
@@ -63,15 +47,15 @@ class Features(NamedTuple):
     pace: FloatArray  # by stream, factor of its inter-arrival times
 
 
-def new_batches(length: FloatArray, rng: np.random.Generator) -> Batches:
+def new_batches(length: FloatArray, rng: np.random.Generator) -> DrawBatches:
     """Make batches of about such lengths; those of one are independent draws."""
     whole = np.maximum(np.round(length), 1).astype(np.int64)
     bits = np.ceil(np.log2(whole)).astype(np.int64)
-    return Batches(np.zeros_like(whole), whole, bits, rng.integers(2**62, size=len(whole)))
+    return DrawBatches(np.zeros_like(whole), whole, bits, rng.integers(2**62, size=len(whole)))
 
 
 @jit_uncounted
-def _permuted(k: int, bits: int, key: int) -> int:
+def _permute(k: int, bits: int, key: int) -> int:
     """Rank of k in an order of 0 … 2^bits − 1 that a key chooses."""
     mask = (1 << bits) - 1
     half = (bits + 1) >> 1
@@ -84,8 +68,8 @@ def _permuted(k: int, bits: int, key: int) -> int:
     return x ^ (x >> half)
 
 
-@jit_inline
-def draw(b: Batches, at: int, rng: Randomness) -> float:
+@loops.jit_inline
+def draw(b: DrawBatches, at: int, rng: Randomness) -> float:
     """Draw from [0, 1): the next of a batch."""
     n = b.length[at]
     if n == 1:
@@ -93,41 +77,41 @@ def draw(b: Batches, at: int, rng: Randomness) -> float:
     k = b.made[at]
     if k == n:
         k = 0
-        b.key[at] = scramble(b.key[at] + 1)
+        b.key[at] = hashing.scramble(b.key[at] + 1)
     b.made[at] = k + 1
-    place = _permuted(k, b.bits[at], b.key[at])
-    while place >= n:
-        place = _permuted(place, b.bits[at], b.key[at])
-    return (place + uniform(rng)) / n
+    rank = _permute(k, b.bits[at], b.key[at])
+    while rank >= n:
+        rank = _permute(rank, b.bits[at], b.key[at])
+    return (rank + uniform(rng)) / n
 
 
 @jit_uncounted
 def poisson(mean: float, rng: Randomness) -> float:
     """Count of Poisson's law; rounded from the normal law of its moments where that is as good."""
     if mean > _NORMAL_FROM:
-        return max(0.0, np.floor(mean + np.sqrt(mean) * standard_normal(rng) + 0.5))
-    count, left = 0.0, mean - standard_exponential(rng)
+        return max(0.0, np.floor(mean + np.sqrt(mean) * random.standard_normal(rng) + 0.5))
+    count, left = 0.0, mean - random.standard_exponential(rng)
     while left > 0:
-        left -= standard_exponential(rng)
+        left -= random.standard_exponential(rng)
         count += 1
     return count
 
 
-@jit_inline
-def draw_gap(f: Features, t: int, rng: Randomness) -> float:
+@loops.jit_inline
+def draw_interarrival(f: Features, t: int, rng: Randomness) -> float:
     """Draw an inter-arrival time (s) by the law of a transition."""
     law, mean, shape = f.law[t], f.mean[t], f.shape[t]
-    if law == CONSTANT:
+    if law == laws.CONSTANT:
         return mean
-    if law == EXPONENTIAL:
-        return mean * standard_exponential(rng)
-    if law == NORMAL:
-        return mean * max(0.0, 1 + shape * standard_normal(rng))
-    if law == GAMMA:
-        return mean / shape * standard_gamma(rng, shape)
-    if law == LOGNORMAL:
-        return mean * np.exp(shape * standard_normal(rng) - shape * shape / 2)
-    if law == EMPIRICAL:
+    if law == laws.EXPONENTIAL:
+        return mean * random.standard_exponential(rng)
+    if law == laws.NORMAL:
+        return mean * max(0.0, 1 + shape * random.standard_normal(rng))
+    if law == laws.GAMMA:
+        return mean / shape * random.standard_gamma(rng, shape)
+    if law == laws.LOGNORMAL:
+        return mean * np.exp(shape * random.standard_normal(rng) - shape * shape / 2)
+    if law == laws.EMPIRICAL:
         u, k = uniform(rng), 0
         while u >= f.knots[k + 1]:
             k += 1
@@ -137,7 +121,7 @@ def draw_gap(f: Features, t: int, rng: Randomness) -> float:
     return shape * poisson(mean / shape, rng)
 
 
-@jit_inline
+@loops.jit_inline
 def between(cumulated: FloatArray, low: int, high: int, u: float) -> int:
     """Index in [low, high) that a share u of what is cumulated falls on."""
     wanted = cumulated[low] + u * (cumulated[high] - cumulated[low])
@@ -168,15 +152,14 @@ def new_samples(member: IntArray, copies: IntArray, first: IntArray, share: floa
     number = np.minimum(np.maximum(np.round(size * share), 1), size).astype(np.int32)
     start = np.cumsum(number, dtype=np.int64) - number
     drawn = np.empty(int(number.sum()), dtype=np.int32)
-    return Samples(member, copies, first, drawn, *interleave(start, number, size, number))
+    return Samples(member, copies, first, drawn, *loops.interleave(start, number, size, number))
 
 
 @jit_uncounted
 def sample(d: Samples, population: int, rng: Randomness) -> int:
     """Give the next member of a population that has any."""
     if d.done[population] == d.number[population]:
-        _choose_round(d, population, rng)
-        _shuffle(d.drawn, d.start[population], int(d.number[population]), rng)
+        _draw_round(d, population, rng)
         d.done[population] = 0
     at = d.done[population]
     d.done[population] = at + 1
@@ -184,7 +167,8 @@ def sample(d: Samples, population: int, rng: Randomness) -> int:
 
 
 @jit_uncounted
-def _choose_round(d: Samples, population: int, rng: Randomness) -> None:
+def _draw_round(d: Samples, population: int, rng: Randomness) -> None:
+    """Draw the members of a round, in random order (Fisher and Yates)."""
     n, size, start = int(d.number[population]), int(d.size[population]), d.start[population]
     done, passed = 0, 0
     wanted = int(uniform(rng) * size / n) if n < size else 0
@@ -195,11 +179,6 @@ def _choose_round(d: Samples, population: int, rng: Randomness) -> None:
             d.drawn[start + done] = d.member[k]
             done += 1
             wanted = int((done + uniform(rng)) * size / n) if n < size else done
-
-
-@jit_uncounted
-def _shuffle(values: ShortArray, first: int, number: int, rng: Randomness) -> None:
-    """Put values in random order, each order as likely as another (Fisher and Yates)."""
-    for k in range(number - 1, 0, -1):
-        other = int(uniform(rng) * (k + 1))
-        values[first + k], values[first + other] = values[first + other], values[first + k]
+    for k in range(start + n - 1, start, -1):
+        other = start + int(uniform(rng) * (k - start + 1))
+        d.drawn[k], d.drawn[other] = d.drawn[other], d.drawn[k]

@@ -7,17 +7,14 @@ common enough for a class of their own, the length of the trace.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from fitting.compiled.hashing import EMPTY, HashTable, find, in_order, new_table, with_room
-from fitting.compiled.loops import FloatArray, IntArray, ShortArray, jit_inline, jit_uncounted
+from fitting.compiled.loops import Array, ArrayLike, FloatArray, IntArray, jit_uncounted
 from fitting.errors import FittingError
 from fitting.storage.diagram import piece_blocks
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 BLOCK = 512
 RESIDUES = 256
@@ -99,24 +96,19 @@ class Surveyor:
         # Number of requests by stream and by size.
         self._streams, self._sizes = new_table(64), new_table(1024)
 
-    def add(
-        self,
-        time_s: FloatArray,
-        stream: ShortArray,
-        device: ShortArray,
-        lbn: IntArray,
-        size_bytes: IntArray,
-    ) -> None:
-        """Take the next requests. Raises `FittingError` for one before the one ahead of it."""
-        columns = (time_s, stream, device, lbn, size_bytes)
+    def add(self, *columns: Array) -> None:
+        """Take the next requests: time (s), stream, device, block and size (bytes) of each.
+
+        Raises `FittingError` for one before the one ahead of it.
+        """
         start = 0
-        while start < len(time_s):
+        while start < len(columns[0]):
             self._streams, self._sizes = with_room(self._streams, 1), with_room(self._sizes, 1)
             start = _survey(start, columns, self._extent, self._streams, self._sizes)
             if start < 0:
-                row = int(self._extent.numbers[0])
+                request, time = int(self._extent.numbers[0]), columns[0][-start - 1]
                 raise FittingError(
-                    f"request {row}: it cannot be (time_s {time_s[-start - 1]!r} before the one "
+                    f"request {request}: it cannot be (time_s {time!r} before the one "
                     "ahead of it or missing, or a negative stream, device, address or size): "
                     "sort the trace by time_s, and leave such requests out"
                 )
@@ -135,24 +127,13 @@ class Surveyor:
         sizes, size_counts = in_order(self._sizes)
         order = np.lexsort((sizes, -size_counts))
         alignment, offset = alignment_of(self._extent.residues)
-        return Survey(
-            requests=n,
-            first_s=first,
-            last_s=last,
-            low_lbn=low,
-            high_lbn=high,
-            streams=keys >> _STREAM_SHIFT,
-            devices=keys & ((1 << _STREAM_SHIFT) - 1),
-            stream_counts=counts,
-            sizes=sizes[order],
-            size_counts=size_counts[order],
-            alignment=alignment,
-            alignment_offset=offset,
-            tick_s=tick,
-        )
+        streams, devices = keys >> _STREAM_SHIFT, keys & ((1 << _STREAM_SHIFT) - 1)
+        extent = n, first, last, low, high
+        by_size = sizes[order], size_counts[order]
+        return Survey(*extent, streams, devices, counts, *by_size, alignment, offset, tick)
 
 
-def alignment_of(residues: Sequence[int] | IntArray) -> tuple[int, int]:
+def alignment_of(residues: ArrayLike) -> tuple[int, int]:
     """Find the largest alignment and offset that nine requests in ten keep, from residues."""
     counts = np.asarray(residues)
     alignment = len(counts)
@@ -198,7 +179,7 @@ def _survey(
     return -1 - at if bad else at
 
 
-@jit_inline
+@jit_uncounted
 def _count_key(table: HashTable, key: int) -> None:
     slot = find(table.keys, key)
     table.used[0] += table.keys[slot] == EMPTY

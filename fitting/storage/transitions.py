@@ -12,25 +12,14 @@ under way at once.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from fitting.compiled import hashing
-from fitting.compiled.loops import (
-    Array,
-    BoolArray,
-    FloatArray,
-    IntArray,
-    ShortArray,
-    jit_inline,
-    jit_uncounted,
-)
+from fitting.compiled import hashing, loops
+from fitting.compiled.loops import Array, BoolArray, CountArray, FloatArray, IntArray, ShortArray
 from fitting.storage.diagram import KINDS, Diagram, kind, pair_code
 from fitting.storage.survey import BLOCK, SizeClasses, Survey
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 OPERATIONS = 4
 # Sums over the gaps g of a transition, in columns.
@@ -69,7 +58,7 @@ class TransitionCounts:
     sequential: IntArray  # whether it starts where the request before it ended
     size_class: IntArray
     sums: FloatArray  # columns: number, Σg, Σg², Σln g, Σln² g, Σg·ln g, least, largest
-    histogram: NDArray[np.uint32]  # by classes of ln g; 0 where there were too few gaps to keep
+    histogram: CountArray  # by classes of ln g; 0 where there were too few gaps to keep
     state_origin: IntArray
     state: IntArray  # finest state
     occupancy: IntArray  # requests
@@ -101,8 +90,8 @@ class TransitionCounts:
         group, first = _groups(*keys)
         states, first_state = _groups(self.state_origin, self.state // k)
         sums = _sum_groups(self.sums, group)
-        sums[:, SMALLEST] = _group_extremes(np.minimum, self.sums[:, SMALLEST], group)
-        sums[:, LARGEST] = _group_extremes(np.maximum, self.sums[:, LARGEST], group)
+        sums[:, SMALLEST] = _group_extremes(np.minimum, self.sums[:, SMALLEST], group, first)
+        sums[:, LARGEST] = _group_extremes(np.maximum, self.sums[:, LARGEST], group, first)
         return replace(
             self,
             diagram=diagram,
@@ -112,14 +101,14 @@ class TransitionCounts:
             state_origin=self.state_origin[first_state],
             state=self.state[first_state] // k,
             occupancy=_sum_groups(self.occupancy, states),
-            lowest=_group_extremes(np.minimum, self.lowest, states),
-            highest=_group_extremes(np.maximum, self.highest, states),
+            lowest=_group_extremes(np.minimum, self.lowest, states, first_state),
+            highest=_group_extremes(np.maximum, self.highest, states, first_state),
             departures=_merge_levels(_sum_groups(self.departures, states)),
             arrivals=_merge_levels(_sum_groups(self.arrivals, states)),
         )
 
 
-def gap_classes() -> FloatArray:
+def interarrival_classes() -> FloatArray:
     """Bounds (s) of the classes that gaps are counted in."""
     return np.exp2(np.arange(HISTOGRAM_CLASSES + 1) / PER_OCTAVE + LOWEST_OCTAVE)
 
@@ -141,22 +130,21 @@ def _sum_groups(rows: Array, group: IntArray) -> Array:
     return total
 
 
-def _group_extremes(which: np.ufunc, rows: Array, group: IntArray) -> Array:
-    order = np.argsort(group, kind="stable")
-    starts = np.flatnonzero(np.r_[True, np.diff(group[order]) > 0])
-    extremes: Array = which.reduceat(rows[order], starts)
+def _group_extremes(which: np.ufunc, rows: Array, group: IntArray, first: IntArray) -> Array:
+    extremes: Array = rows[first]
+    which.at(extremes, group, rows)
     return extremes
 
 
 def _merge_levels(by_level: IntArray) -> IntArray:
     """Add what parted at the finest level to what parted a level above it."""
-    merged = by_level[:, :-1].copy()
-    merged[:, -1] += by_level[:, -1]
-    return merged
+    fewer = by_level[:, :-1].copy()
+    fewer[:, -1] += by_level[:, -1]
+    return fewer
 
 
 class Seen(NamedTuple):
-    """Requests as they were counted."""
+    """Stream and touched state of requests, and whether they go on where the last one ended."""
 
     stream: ShortArray
     row: IntArray  # of the touched state
@@ -205,7 +193,7 @@ class _Last(NamedTuple):
 class _Tally(NamedTuple):
     sums: FloatArray  # by transition, over its gaps
     row: ShortArray  # by transition, row of its histogram; row 0 is that of all others
-    histogram: NDArray[np.uint32]
+    histogram: CountArray
 
 
 class TransitionCounter:
@@ -233,50 +221,37 @@ class TransitionCounter:
         # By touched state: first requests of streams, how far its ends are from the far ends of
         # any space, partings by level out and in.
         self._touched = np.zeros((0, 3 + 2 * levels), dtype=np.int64)
-        self._tally = _Tally(
-            np.zeros((0, SUMS)),
-            np.zeros(0, dtype=np.int32),
-            np.zeros((1, HISTOGRAM_CLASSES), dtype=np.uint32),
-        )
+        histogram = np.zeros((1, HISTOGRAM_CLASSES), dtype=np.uint32)
+        self._tally = _Tally(np.zeros((0, SUMS)), np.zeros(0, dtype=np.int32), histogram)
         self._histograms = np.ones(1, dtype=np.int64)
-        short = np.zeros((5, _PART), dtype=np.int32)
-        code, gap = np.zeros(_PART, dtype=np.int64), np.zeros(_PART)
-        self._steps = _Steps(short[0], short[1], short[2], short[3], short[4], code, gap)
+        state, origin, feature, before, level = np.zeros((5, _PART), np.int32)
+        code, gap = np.zeros(_PART, np.int64), np.zeros(_PART)
+        self._steps = _Steps(state, origin, feature, before, level, code, gap)
 
-    def add(
-        self,
-        time_s: FloatArray,
-        stream: ShortArray,
-        device: ShortArray,
-        lbn: IntArray,
-        size_bytes: IntArray,
-        op: NDArray[np.uint8],
-    ) -> Seen:
-        """Take the next requests."""
-        n = len(time_s)
+    def add(self, *columns: Array) -> Seen:
+        """Take the next requests.
+
+        Columns: time (s), stream, device, block, size (bytes) and operation of each.
+        """
+        n = len(columns[0])
         seen = Seen(np.empty(n, np.int32), np.empty(n, np.int64), np.empty(n, np.bool_))
-        columns = (time_s, stream, device, lbn, size_bytes, op)
         for start in range(0, n, _PART):
             part = slice(start, start + _PART)
-            self._add_part(
-                tuple(column[part] for column in columns),
-                Seen(seen.stream[part], seen.row[part], seen.sequential[part]),
-            )
+            here = Seen(seen.stream[part], seen.row[part], seen.sequential[part])
+            self._add_part([column[part] for column in columns], here)
         return seen
 
-    def _add_part(self, columns: tuple[Any, ...], seen: Seen) -> None:
-        n = len(seen.row)
-        self._make_room(n)
+    def _add_part(self, columns: list[Array], seen: Seen) -> None:
+        self._make_room(len(seen.row))
         codes = _Codes(self._stream, self._size, self._states)
-        steps = self._steps
-        time_s, _, _, lbn, size_bytes, _ = columns
-        _locate(columns[1:], self._space, codes, seen, steps)
-        found = _follow(time_s, lbn, size_bytes, self._space, seen, steps, self._last)
-        _touch(lbn, seen.row, self._space.levels, steps, self._touched)
-        transition, gap = np.empty(found, dtype=np.int64), steps.gap
+        steps, (time_s, _, _, lbn, size_bytes, _) = self._steps, columns
+        _locate(tuple(columns[1:]), self._space, codes, seen, steps)
+        found = _follow((time_s, lbn, size_bytes), self._space, seen, steps, self._last)
+        _note_touch(lbn, seen.row, self._space.levels, steps, self._touched)
+        transition = np.empty(found, dtype=np.int64)
         _number(steps.code, self._transitions, transition)
-        logs = np.log(np.maximum(gap[:found], self._least_gap))
-        _add_up(transition, gap, logs, self._tally, self._histograms)
+        logs = np.log(np.maximum(steps.gap[:found], self._least_gap))
+        _add_up(transition, steps.gap, logs, self._tally, self._histograms)
         _count_classes(transition, logs, self._tally.histogram)
 
     def _make_room(self, more: int) -> None:
@@ -284,14 +259,12 @@ class TransitionCounter:
         self._states = hashing.with_room(self._states, more)
         self._transitions = hashing.with_room(self._transitions, more)
         states, transitions = int(self._states.used[0]), int(self._transitions.used[0])
-        histograms, tally = int(self._histograms[0]), self._tally
+        histograms = int(self._histograms[0])
         more_histograms = min(more, 1 + _MOST_HISTOGRAMS - histograms)
         self._touched = hashing.longer(self._touched, states, more)
-        self._tally = _Tally(
-            hashing.longer(tally.sums, transitions, more),
-            hashing.longer(tally.row, transitions, more),
-            hashing.longer(tally.histogram, histograms, more_histograms),
-        )
+        sums, row = (hashing.longer(of, transitions, more) for of in self._tally[:2])
+        histogram = hashing.longer(self._tally.histogram, histograms, more_histograms)
+        self._tally = _Tally(sums, row, histogram)
 
     def rows(self) -> IntArray:
         """Rows of the touched states, as `Seen` has them, in the order of the counts."""
@@ -332,7 +305,7 @@ def _classes_and_kinds(survey: Survey, classes: SizeClasses, unit: int) -> hashi
     return hashing.table_of(sizes // unit, class_ << _KIND_BITS | kinds)
 
 
-@jit_inline
+@loops.jit_inline
 def _state(offset: int, width: int, by_width: float, states: int) -> int:
     """Divide by a product, several times as fast; it is off by one at most."""
     state = int(offset * by_width)
@@ -341,7 +314,7 @@ def _state(offset: int, width: int, by_width: float, states: int) -> int:
     return min(max(state, 0), states - 1)
 
 
-@jit_uncounted
+@loops.jit_uncounted
 def _locate(
     columns: tuple[Any, ...], space: _Space, codes: _Codes, seen: Seen, steps: _Steps
 ) -> None:
@@ -362,20 +335,10 @@ def _locate(
         )
 
 
-@jit_uncounted
-def _follow(
-    time_s: FloatArray,
-    lbn: IntArray,
-    size_bytes: IntArray,
-    space: _Space,
-    seen: Seen,
-    steps: _Steps,
-    last: _Last,
-) -> int:
-    """Find the transition that every request makes; return how many there are.
-
-    A stream's first request makes none.
-    """
+@loops.jit_uncounted
+def _follow(columns: tuple[Any, ...], space: _Space, seen: Seen, steps: _Steps, last: _Last) -> int:
+    """Find the transition of every request but a stream's first; return how many there are."""
+    time_s, lbn, size_bytes = columns
     features = 2 * OPERATIONS * space.size_classes
     found = 0
     for i in range(len(lbn)):
@@ -399,8 +362,10 @@ def _follow(
     return found
 
 
-@jit_uncounted
-def _touch(lbn: IntArray, row: IntArray, levels: int, steps: _Steps, touched: IntArray) -> None:
+@loops.jit_uncounted
+def _note_touch(
+    lbn: IntArray, row: IntArray, levels: int, steps: _Steps, touched: IntArray
+) -> None:
     """Note what of the states was touched, and where transitions part."""
     for i in range(len(lbn)):
         here, before, level = touched[np.uint64(row[i])], steps.before[i], steps.level[i]
@@ -413,13 +378,13 @@ def _touch(lbn: IntArray, row: IntArray, levels: int, steps: _Steps, touched: In
             here[0] += 1
 
 
-@jit_uncounted
+@loops.jit_uncounted
 def _number(code: IntArray, transitions: hashing.HashTable, transition: IntArray) -> None:
     for i in range(len(transition)):
         transition[i] = hashing.code_of(transitions, code[i])
 
 
-@jit_uncounted
+@loops.jit_uncounted
 def _add_up(
     transition: IntArray, gap: FloatArray, logs: FloatArray, tally: _Tally, histograms: IntArray
 ) -> None:
@@ -443,11 +408,11 @@ def _add_up(
         transition[i] = tally.row[at]
 
 
-@jit_uncounted
-def _count_classes(row: IntArray, logs: FloatArray, histogram: NDArray[np.uint32]) -> None:
+@loops.jit_uncounted
+def _count_classes(row: IntArray, logs: FloatArray, histogram: CountArray) -> None:
     for i in range(len(logs)):
-        octave = (logs[i] * _PER_NATURAL - LOWEST_OCTAVE) * PER_OCTAVE
-        class_ = np.uint64(min(max(octave, 0), HISTOGRAM_CLASSES - 1))
+        log2 = (logs[i] * _PER_NATURAL - LOWEST_OCTAVE) * PER_OCTAVE
+        class_ = np.uint64(min(max(log2, 0), HISTOGRAM_CLASSES - 1))
         histogram[np.uint64(row[i]), class_] += 1
 
 

@@ -11,14 +11,10 @@ some windows goes on across the edges of those that are divided.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fitting.compiled.loops import Array, FloatArray, IntArray, jit, log2_bin
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
+from fitting.compiled.loops import Array, FloatArray, IntArray, TinyArray, jit, log2_bin
 
 # A clock is coarse where so large a share of the arrivals comes in the tick of the one before.
 _SHARED = 0.1
@@ -27,15 +23,15 @@ _WHOLE = 1e-3
 # Counts of ticks that vary less than this part of Poisson's are even.
 _EVEN = 0.5
 # Splits of fewer arrivals than this have a law for their number, others one a log2 bin.
-_SMALL, _OCTAVES = 8, 40
+_SMALL, _BINS = 8, 40
 # The log2 bins begin with that of 8 arrivals.
-_FIRST_OCTAVE = 3
+_FIRST_LOG2 = 3
 _QUANTILES = 17
 # Contexts: alone, neighbours alike, one somewhat busier, one much busier.
 CONTEXTS = 4
 _ALONE, _ALIKE, _BUSIER, _MUCH_BUSIER = range(CONTEXTS)
 # Laws of a depth by context: number by number, and log2 bins by quantiles.
-SMALL_SHAPE, LARGE_SHAPE = (CONTEXTS, _SMALL, _SMALL), (CONTEXTS, _OCTAVES, _QUANTILES)
+SMALL_SHAPE, LARGE_SHAPE = (CONTEXTS, _SMALL, _SMALL), (CONTEXTS, _BINS, _QUANTILES)
 _AT = np.linspace(0, 1, _QUANTILES)
 # A law rests on so many splits at least, those of similar numbers at the same depth.
 _LEAST_SPLITS = 32
@@ -79,8 +75,8 @@ class Clock:
         _spread(counts, length, _is_even(counts), spread, np.random.default_rng(0))
         return spread
 
-    def spread_gaps(self, gaps_s: FloatArray, duration_s: float) -> FloatArray:
-        """Gaps between arrivals that are spread over their ticks."""
+    def spread_arrivals(self, gaps_s: FloatArray, duration_s: float) -> FloatArray:
+        """Inter-arrival times of arrivals that are spread over their ticks."""
         tick = np.rint(np.concatenate([[0.0], np.cumsum(gaps_s)]) / self.tick_s).astype(np.int64)
         counts = np.bincount(tick)
         if _is_even(counts):
@@ -92,7 +88,7 @@ class Clock:
 
 
 def _is_even(counts: IntArray) -> bool:
-    """Whether ticks have as many arrivals each, more or less: then they have a pace."""
+    """Whether ticks have as many arrivals each, more or less."""
     return bool(counts.var() < _EVEN * counts.mean())
 
 
@@ -116,28 +112,26 @@ def split_laws(halves: IntArray) -> tuple[IntArray, FloatArray, FloatArray]:
     n = halves[::2] + halves[1::2]
     found = np.zeros(SMALL_SHAPE)
     kept = int(np.count_nonzero(n >= _SMALL))
-    context, octave, share = np.empty(kept, np.int8), np.empty(kept, np.int8), np.empty(kept)
-    _count_splits(halves, n, found, context, octave, share)
+    context, log2, share = np.empty(kept, np.int8), np.empty(kept, np.int8), np.empty(kept)
+    _count_halves(halves, n, found, (context, log2, share))
     small, large = np.ones(SMALL_SHAPE), np.empty(LARGE_SHAPE)
-    cells = _by_octave(context.astype(np.int16) * _OCTAVES + octave, share)
     everywhere: dict[int, FloatArray] = {}
     for kind in range(CONTEXTS):
-        mirrored = kind in (_ALONE, _ALIKE)
-        here = {k % _OCTAVES: shares for k, shares in cells.items() if k // _OCTAVES == kind}
-        # A context that is not met has the laws of all.
+        mirrored, chosen = kind in (_ALONE, _ALIKE), context == kind
+        here = _group_shares(log2[chosen], share[chosen])
+        # A context without splits has the laws of all.
         if not here:
-            everywhere = everywhere or _by_octave(octave, share)
+            everywhere = everywhere or _group_shares(log2, share)
         large[kind] = _share_laws(here or everywhere, mirrored or not here)
         small[kind] = _number_laws(found[kind], found.sum(axis=0), mirrored)
     return n, small, large
 
 
-def _by_octave(octave: Array, share: FloatArray) -> dict[int, FloatArray]:
-    """Shares of each octave that there is, in their order."""
-    ordered = share[np.argsort(octave, kind="stable")]
-    ends = np.cumsum(np.bincount(octave))
-    parts = enumerate(np.split(ordered, ends[:-1]))
-    return {k: part for k, part in parts if len(part)}
+def _group_shares(log2: Array, share: FloatArray) -> dict[int, FloatArray]:
+    """Shares of each log2 bin that there is, in their order."""
+    ordered = share[np.argsort(log2, kind="stable")]
+    parts = np.split(ordered, np.cumsum(np.bincount(log2))[:-1])
+    return {k: part for k, part in enumerate(parts) if len(part)}
 
 
 def _number_laws(found: FloatArray, of_all: FloatArray, mirrored: bool) -> FloatArray:
@@ -154,14 +148,14 @@ def _number_laws(found: FloatArray, of_all: FloatArray, mirrored: bool) -> Float
     return small
 
 
-def _share_laws(by_octave: dict[int, FloatArray], mirrored: bool) -> FloatArray:
-    """Quantiles of the share of the first half, by octave of the arrivals that are divided."""
+def _share_laws(by_bin: dict[int, FloatArray], mirrored: bool) -> FloatArray:
+    """Quantiles of the share of the first half, by log2 bin of the arrivals that are divided."""
     large = np.full(LARGE_SHAPE[1:], 0.5)
-    present = np.array(sorted(by_octave), dtype=np.int64)
+    present = np.array(sorted(by_bin), dtype=np.int64)
     for k in present:
         pooled: list[FloatArray] = []
         for near in present[np.argsort(np.abs(present - k), kind="stable")]:
-            pooled.append(by_octave[near])
+            pooled.append(by_bin[near])
             if sum(map(len, pooled)) >= _LEAST_SPLITS:
                 break
         chosen = np.concatenate(pooled)
@@ -174,7 +168,7 @@ def _share_laws(by_octave: dict[int, FloatArray], mirrored: bool) -> FloatArray:
 
 
 @jit
-def drawn_split(
+def draw_split(
     n: int, left: int, right: int, small: FloatArray, large: FloatArray, rng: np.random.Generator
 ) -> int:
     """Draw how many of n arrivals are in the first half of a window between two others."""
@@ -185,9 +179,9 @@ def drawn_split(
         while first < n and u >= small[kind, n, first]:
             first += 1
     else:
-        octave = log2_bin(n, 0) - _FIRST_OCTAVE
+        log2 = log2_bin(n, 0) - _FIRST_LOG2
         at = int(u * (_QUANTILES - 1))
-        low, high = large[kind, octave, at], large[kind, octave, at + 1]
+        low, high = large[kind, log2, at], large[kind, log2, at + 1]
         share = low + (u * (_QUANTILES - 1) - at) * (high - low)
         first = min(n, int(n * share + rng.random()))
     return n - first if kind >= _BUSIER and right > left else first
@@ -205,18 +199,14 @@ def _context(n: int, left: int, right: int) -> int:
 
 
 @jit
-def _count_splits(
-    halves: IntArray,
-    n: IntArray,
-    found: FloatArray,
-    context: NDArray[np.int8],
-    octave: NDArray[np.int8],
-    share: FloatArray,
+def _count_halves(
+    halves: IntArray, n: IntArray, found: FloatArray, split: tuple[TinyArray, TinyArray, FloatArray]
 ) -> None:
     """Note how each sum splits: few arrivals by number, others one by one.
 
     The first half is that towards the busier neighbour.
     """
+    context, log2, share = split
     held, last = 0, len(n) - 1
     for i in range(len(n)):
         total = n[i]
@@ -230,7 +220,7 @@ def _count_splits(
         if kind >= _BUSIER and right > left:
             first = total - first
         if total >= _SMALL:
-            octave[held] = log2_bin(total, 0) - _FIRST_OCTAVE
+            log2[held] = log2_bin(total, 0) - _FIRST_LOG2
             context[held], share[held] = kind, first / total
             held += 1
         else:

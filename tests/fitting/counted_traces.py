@@ -9,8 +9,8 @@ from requests_reference import Model, Reference
 from fitting.storage.addresses import Addresses
 from fitting.storage.chain import ENTRIES, make_chain
 from fitting.storage.diagram import Diagram, kind
-from fitting.storage.generator import Learnt, Walk
-from fitting.storage.interarrival import fit_gaps
+from fitting.storage.generator import Generator, Learnt
+from fitting.storage.interarrival import fit_interarrivals
 from fitting.storage.reuse_distance import ReuseCounter, reuse_law
 from fitting.storage.run_lengths import RunCounter
 from fitting.storage.survey import Surveyor
@@ -64,7 +64,7 @@ def learnt_of(trace, *, reuse=True, pace=None, entry=ENTRIES[0], laws="constant"
     kinds = np.array([kind(*of, survey.piece) for of in ways])
     return Learnt(
         *(counts, kinds, make_chain(counts, kinds, entry), trace.runs),
-        fit_gaps(counts.sums, counts.histogram, survey.tick_s, laws),
+        fit_interarrivals(counts.sums, counts.histogram, survey.tick_s, laws),
         trace.classes,
         Addresses(
             *(survey.alignment, survey.alignment_offset, survey.high_lbn),
@@ -77,7 +77,7 @@ def learnt_of(trace, *, reuse=True, pace=None, entry=ENTRIES[0], laws="constant"
 
 def walk_of(trace, *, expected=1.0, stratified=True, seed=0, **how):
     rng = np.random.default_rng(seed)
-    return Walk(learnt_of(trace, **how), expected=expected, rng=rng, stratified=stratified)
+    return Generator(learnt_of(trace, **how), expected=expected, rng=rng, stratified=stratified)
 
 
 def both_of(trace, *, expected=1.0, stratified=True, seed=0, largest=4096, **how):
@@ -87,7 +87,7 @@ def both_of(trace, *, expected=1.0, stratified=True, seed=0, largest=4096, **how
     rules, entry = {"expected": expected, "stratified": stratified}, how.get("entry", ENTRIES[0])
     rng, again = (np.random.default_rng(seed) for _ in range(2))
     reference = Reference(learnt, model, entry, rng=again, largest=largest, **rules)
-    return Walk(learnt, rng=rng, **rules), reference
+    return Generator(learnt, rng=rng, **rules), reference
 
 
 def two_streams(n=600, seed=1):

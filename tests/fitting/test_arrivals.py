@@ -18,14 +18,14 @@ from fitting.storage.cascade import (
     fit_cascade,
     index_of_dispersion,
     loose_levels,
-    turned,
+    swap_halves,
 )
-from fitting.storage.placement import kept_halves, lateness_of
+from fitting.storage.placement import keep_halves, lateness_of
 from fitting.storage.windows import (
     LARGE_SHAPE,
     SMALL_SHAPE,
     Clock,
-    drawn_split,
+    draw_split,
     shared_tick,
     split_laws,
 )
@@ -79,8 +79,10 @@ def fitted(kind, n, period_s=1800.0):
 
 def made(cascade, seed, **options):
     rng = np.random.default_rng(seed)
-    course = cascade.course(rng, **options)
-    return cascade.place(course, 0.0, cascade.draw_gaps(cascade.counts.sum(), rng), rng, **options)
+    course = cascade.load_profile(rng, **options)
+    return cascade.place(
+        course, 0.0, cascade.draw_interarrivals(cascade.counts.sum(), rng), rng, **options
+    )
 
 
 def traits(times):
@@ -152,7 +154,7 @@ def test_arrivals_are_placed_as_the_reference_places_them(kind, data, n, in_orde
     tick_s = data.draw(st.sampled_from([0.0, 0.7]))
     cascade = replace(cascade, stop=stop, placement=data.draw(st.integers(0, 4)), tick_s=tick_s)
     rngs = [np.random.default_rng(seed) for _ in range(2)]
-    course = cascade.course(rngs[0], in_order=in_order).tolist()
+    course = cascade.load_profile(rngs[0], in_order=in_order).tolist()
     loose = [turns and not in_order for turns in cascade.loose.tolist()]
     counts = cascade.counts.tolist()
     assert course == reference.turned(counts, cascade.windows.periods, loose, rngs[1])
@@ -160,13 +162,13 @@ def test_arrivals_are_placed_as_the_reference_places_them(kind, data, n, in_orde
     windows = course[begin:][: data.draw(st.sampled_from([len(course), 3]))]
     start_s = begin * cascade.windows.duration_s / len(course)
     number = sum(counts[w] for w in windows)
-    gaps = cascade.draw_gaps(number, rngs[0])
-    same(gaps, reference.draw_gaps(cascade, number, rngs[1]))
+    gaps = cascade.draw_interarrivals(number, rngs[0])
+    same(gaps, reference.draw_interarrivals(cascade, number, rngs[1]))
     if number:
         # Equal gaps are in no order, whatever processor sorts them.
         others = np.round(gaps, 1)
-        gaps = cascade.ordered_gaps(others, rngs[0])
-        same(gaps, reference.ordered_gaps(cascade, others.tolist(), rngs[1]))
+        gaps = cascade.ordered_interarrivals(others, rngs[0])
+        same(gaps, reference.ordered_interarrivals(cascade, others.tolist(), rngs[1]))
         options = {"in_order": True} if in_order else {}
         times = cascade.place(np.array(windows), start_s, gaps, rngs[0], **options)
         same(times, reference.place(cascade, windows, start_s, gaps, rngs[1], **options))
@@ -190,7 +192,7 @@ def test_divisions_are_noted_and_drawn_as_the_reference_does(n, rate, lasting, s
         same(laws, wanted)
     for beside in rng.poisson(rate, (20, 3)).tolist():
         rngs = [np.random.default_rng(seed) for _ in range(2)]
-        drawn = drawn_split(*beside, *found[1:], rngs[0])
+        drawn = draw_split(*beside, *found[1:], rngs[0])
         assert drawn == reference.draw_split(*beside, *expected[1:], rngs[1])
 
 
@@ -206,7 +208,7 @@ def test_a_draw_as_large_as_a_probability_is_beyond_it():
     for probability, first in ((u, 1), (np.nextafter(u, 1), 0)):
         small[:, 7, 0] = probability
         rng = np.random.default_rng(1)
-        assert drawn_split(7, 7, 7, small, np.ones(LARGE_SHAPE), rng) == first
+        assert draw_split(7, 7, 7, small, np.ones(LARGE_SHAPE), rng) == first
 
 
 @pytest.mark.parametrize("number", [0, 7, 2048, 2049, 3000])
@@ -216,7 +218,7 @@ def test_halves_of_the_busiest_windows_are_kept(number, most):
     whole = rng.integers(16, most, number)
     pairs = np.column_stack([whole, rng.integers(0, whole + 1)])
     levels = [part for part in (pairs[:5], pairs[5:]) if number]
-    found = kept_halves([(part[:, 0], part[:, 1]) for part in levels])
+    found = keep_halves([(part[:, 0], part[:, 1]) for part in levels])
     expected = reference.busiest([part.tolist() for part in levels])
     assert (found.least, found.first.tolist()) == expected
 
@@ -229,7 +231,7 @@ def test_ticks_are_those_of_the_reference(ticks, jitter, seed):
     for finest_s in (0.4, 0.6):
         same(shared_tick(gaps, finest_s), reference.shared_tick(gaps.tolist(), finest_s))
     gaps, clock, duration_s = 0.5 * np.array(ticks), Clock(0.5), 0.5 * sum(ticks) + 0.25
-    same(clock.spread_gaps(gaps, duration_s), reference.spread_gaps(gaps, 0.5, duration_s))
+    same(clock.spread_arrivals(gaps, duration_s), reference.spread_gaps(gaps, 0.5, duration_s))
     counts = np.histogram(np.cumsum([0.0, *gaps]), 256, (0, duration_s))[0]
     expected = reference.spread_counts(counts.tolist(), 0.5, duration_s)
     assert clock.spread_counts(counts, duration_s).tolist() == expected
@@ -274,7 +276,7 @@ def test_loose_levels_are_those_of_the_reference(width_s, periods, windows, rate
     found = loose_levels(counts, fine, periods, width_s).tolist()
     assert found == reference.loose_levels(*whole, periods, width_s)
     loose, rngs = rng.random(len(found)) < 0.7, [np.random.default_rng(seed) for _ in range(2)]
-    order = turned(counts, periods, loose, rngs[0]).tolist()
+    order = swap_halves(counts, periods, loose, rngs[0]).tolist()
     assert order == reference.turned(whole[0], periods, loose, rngs[1])
 
 

@@ -29,14 +29,14 @@ from fitting.storage.addresses import Addresses
 from fitting.storage.last_access import (
     LBN,
     MOST_CLOCK,
+    add_row,
     begun_at,
     nearest,
-    new_marks,
-    new_recency,
+    new_last_access,
+    new_lru_lists,
     note_begin,
     put,
     row_of,
-    touched_row,
 )
 
 KEYS = st.one_of(st.integers(0, 40), st.integers(0, 2**62))
@@ -175,10 +175,10 @@ class TestSideBySide:
 def test_rows_are_where_the_hash_of_their_pair_says(devices):
     """Eight pieces have a row, and two rows that follow one another two lines of a cache."""
     for device, piece in [(0, 0), (0, 7), (devices - 1, 8), (0, 12_345), (devices - 1, 2**40)]:
-        marks, number = new_marks(8, devices, 256), piece // 8 * devices + device + 1
+        marks, number = new_last_access(8, devices, 256), piece // 8 * devices + device + 1
         pair = number // 2 * FIBONACCI % WHOLE // 2**30
         expected = (2 * pair + number % 2) % 256
-        assert row_of(marks, device, piece) == touched_row(marks, device, piece) == expected
+        assert row_of(marks, device, piece) == add_row(marks, device, piece) == expected
         assert (marks.key[expected], np.count_nonzero(marks.key)) == (number, 1)
         assert marks.held.tolist() == [1, 128]
         assert marks.key.ctypes.data % 64 == 0
@@ -186,7 +186,7 @@ def test_rows_are_where_the_hash_of_their_pair_says(devices):
 
 
 def test_fields_of_a_row_do_not_overlap():
-    marks = new_marks(8, 1)
+    marks = new_last_access(8, 1)
     assert marks.clock.shape == marks.begin.shape == (4096, 8)
     assert (marks.bits, marks.devices, marks.held.tolist()) == (3, 1, [0, 2048])
     fields = marks.key, marks.clock, marks.begin
@@ -197,18 +197,18 @@ def test_fields_of_a_row_do_not_overlap():
 
 
 def test_where_rows_are_taken_the_next_one_is_until_all_are_in_use():
-    marks = new_marks(8, 1, 16)
-    rows = [touched_row(marks, 0, 8 * k) for k in range(16)]
+    marks = new_last_access(8, 1, 16)
+    rows = [add_row(marks, 0, 8 * k) for k in range(16)]
     assert sorted(rows) == list(range(16))
     assert [row_of(marks, 0, 8 * k) for k in range(16)] == rows
     for k, row in enumerate(rows):
-        at = row_of(new_marks(8, 1, 16), 0, 8 * k)
+        at = row_of(new_last_access(8, 1, 16), 0, 8 * k)
         assert row == next(r % 16 for r in range(at, at + 16) if r % 16 not in rows[:k])
 
 
 def test_places_in_a_piece_are_told_apart_as_far_as_their_field_goes():
-    marks, first = new_marks(2**17, 1), 5 * 2**17
-    row, found = touched_row(marks, 0, 5), []
+    marks, first = new_last_access(2**17, 1), 5 * 2**17
+    row, found = add_row(marks, 0, 5), []
     for inside in (0, 1, 65533, 65534, 65535, 2**17 - 1):
         note_begin(marks, row, first + inside)
         found.append(begun_at(marks, row, 5) - first)
@@ -217,8 +217,8 @@ def test_places_in_a_piece_are_told_apart_as_far_as_their_field_goes():
 
 
 def test_lists_share_what_room_there_is():
-    assert new_recency(np.full(2, 2.0**23), stops=False).room.tolist() == [2**22 + 16] * 2
-    found = new_recency(np.array([3.7, 0.0, 100.0]), stops=True)
+    assert new_lru_lists(np.full(2, 2.0**23), stops=False).room.tolist() == [2**22 + 16] * 2
+    found = new_lru_lists(np.array([3.7, 0.0, 100.0]), stops=True)
     room, limit = [19, 16, 116], [19, 16, 64]
     assert (found.stops, found.room.tolist(), found.limit.tolist()) == (True, room, limit)
     assert (found.start.tolist(), len(found.entry)) == ([0, 19, 35], 151)
@@ -230,13 +230,17 @@ def test_lists_share_what_room_there_is():
 def test_lists_are_those_of_the_reference(seed, stops, wanted, piece):
     """Of two states of the second device, places are used and asked for by their clocks."""
     rng = np.random.default_rng(seed)
-    marks, memory, space = new_marks(piece, 2), Memory(piece, 2), int(rng.choice([50, 500, 9000]))
-    lists = new_recency(np.full(2, float(wanted)), stops=stops)
+    marks, memory, space = (
+        new_last_access(piece, 2),
+        Memory(piece, 2),
+        int(rng.choice([50, 500, 9000])),
+    )
+    lists = new_lru_lists(np.full(2, float(wanted)), stops=stops)
     holds = partial(memory.stopped_there if stops else memory.began_there, 1)
     plain = [Places(wanted + 16, holds) for _ in range(2)]
     for clock in range(1, 250):
         lbn, v, asked = int(rng.integers(space)), clock % 2, int(rng.integers(260))
-        row = touched_row(marks, 1, lbn // piece)
+        row = add_row(marks, 1, lbn // piece)
         marks.clock[row, lbn // piece % 8] = clock
         note_begin(marks, row, lbn)
         memory.rows.setdefault((1, lbn // piece // 8), {})[lbn // piece] = clock, lbn

@@ -13,9 +13,9 @@ from scipy import stats
 
 from fitting.compiled.random import randomness
 from fitting.errors import FittingError
-from fitting.storage.interarrival import LAWS, PUBLISHED, GapLaws, fit_gaps
-from fitting.storage.stratified import Features, between, draw_gap
-from fitting.storage.transitions import gap_classes
+from fitting.storage.interarrival import LAWS, PUBLISHED, InterarrivalLaws, fit_interarrivals
+from fitting.storage.stratified import Features, between, draw_interarrival
+from fitting.storage.transitions import interarrival_classes
 
 CONSTANT, EXPONENTIAL, POISSON, NORMAL, GAMMA, LOGNORMAL, EMPIRICAL = range(7)
 TICK = 1e-6
@@ -44,7 +44,7 @@ def sums_of(*samples):
         logs = np.log(np.maximum(g, TICK / 2))
         rows.append([len(g), g.sum(), (g**2).sum(), logs.sum(), (logs**2).sum()])
         rows[-1] += [(g * logs).sum(), g.min(), g.max()]
-    histograms = [np.histogram(g, gap_classes())[0] for g in samples]
+    histograms = [np.histogram(g, interarrival_classes())[0] for g in samples]
     return np.array(rows), np.array(histograms, dtype=np.uint32)
 
 
@@ -65,7 +65,7 @@ def samples(draw):
 @given(samples())
 def test_laws_are_those_of_sums_over_gaps(asked, given_gaps):
     sums, histogram = sums_of(*given_gaps)
-    laws = fit_gaps(sums, histogram, TICK, asked)
+    laws = fit_interarrivals(sums, histogram, TICK, asked)
     for k, gaps in enumerate(given_gaps):
         counts, law = histogram[k].tolist(), LAWS[laws.law[k]]
         shapes = reference.gap_shapes(gaps, counts, TICK)
@@ -90,7 +90,7 @@ def test_laws_are_those_of_sums_over_gaps(asked, given_gaps):
 
 @pytest.mark.parametrize("asked", ["likelihood", *LAWS])
 def test_the_mean_and_variation_of_what_is_drawn_are_those_of_the_law(asked):
-    laws = fit_gaps(*sums_of(*GAPS.values()), TICK, asked)
+    laws = fit_interarrivals(*sums_of(*GAPS.values()), TICK, asked)
     if asked == "likelihood":
         assert [LAWS[law] for law in laws.law] == list(GAPS)
     for k, gaps in enumerate(GAPS.values()):
@@ -105,11 +105,11 @@ def test_the_mean_and_variation_of_what_is_drawn_are_those_of_the_law(asked):
 
 
 def test_gamma_shape_is_scipys_maximum_likelihood_and_an_unknown_law_is_refused():
-    laws = fit_gaps(*sums_of(GAPS["gamma"]), TICK, "gamma")
+    laws = fit_interarrivals(*sums_of(GAPS["gamma"]), TICK, "gamma")
     expected, _, _ = stats.gamma.fit(GAPS["gamma"], floc=0)
     assert laws.shape[0] == pytest.approx(expected, rel=1e-4)
     with pytest.raises(FittingError, match="weibull"):
-        fit_gaps(*sums_of(GAPS["gamma"]), TICK, "weibull")
+        fit_interarrivals(*sums_of(GAPS["gamma"]), TICK, "weibull")
 
 
 def test_a_histogram_of_fewer_gaps_than_there_were_has_no_quantiles():
@@ -117,7 +117,7 @@ def test_a_histogram_of_fewer_gaps_than_there_were_has_no_quantiles():
     for kept, law in ((63, "exponential"), (64, "empirical")):
         fewer = np.zeros_like(histogram)
         fewer[0, 100] = kept
-        assert LAWS[fit_gaps(sums, fewer, TICK, "empirical").law[0]] == law
+        assert LAWS[fit_interarrivals(sums, fewer, TICK, "empirical").law[0]] == law
 
 
 LEVELS, EVENLY = np.array(reference.TAIL), np.linspace(0, 1, 15)
@@ -145,21 +145,25 @@ def features_of(law, shape):
 def by_walk(law, shape, number):
     """Gaps as a walk draws them."""
     features, r = features_of(law, shape), randomness(np.random.default_rng(5))
-    return np.array([draw_gap(features, 1, r) for _ in range(number)])
+    return np.array([draw_interarrival(features, 1, r) for _ in range(number)])
 
 
 def by_laws(law, shape, number):
     """Gaps as they are drawn for requests in their recorded order."""
-    return GapLaws(*laws_of(law, shape), QUANTILES).draw([1] * number, np.random.default_rng(5))
+    return InterarrivalLaws(*laws_of(law, shape), QUANTILES).draw(
+        [1] * number, np.random.default_rng(5)
+    )
 
 
 @pytest.mark.parametrize("law", DRAWS)
 @pytest.mark.parametrize("shape", [1.0, 2.7])
 def test_a_gap_of_a_walk_is_a_draw_of_its_law(law, shape):
-    features, laws = features_of(law, shape), GapLaws(*laws_of(law, shape), QUANTILES)
+    features, laws = features_of(law, shape), InterarrivalLaws(*laws_of(law, shape), QUANTILES)
     r, copy = (randomness(np.random.default_rng(3)) for _ in range(2))
     for _ in range(30):
-        assert draw_gap(features, 1, r) == pytest.approx(drawn_gap(laws, 1, copy), rel=1e-12)
+        assert draw_interarrival(features, 1, r) == pytest.approx(
+            drawn_gap(laws, 1, copy), rel=1e-12
+        )
         assert r == copy
 
 

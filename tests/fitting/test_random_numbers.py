@@ -12,7 +12,7 @@ from scipy import special, stats
 
 from fitting.compiled import random as module
 from fitting.compiled.random import random_bits, randomness, uniform
-from fitting.storage.stratified import _permuted, draw, new_batches, poisson
+from fitting.storage.stratified import _permute, draw, new_batches, poisson
 
 FIRST, SECOND = 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
 
@@ -187,9 +187,9 @@ class TestBatches:
     @given(st.integers(0, 20), st.integers(0, 2**62 - 1), st.data())
     def test_are_in_the_order_of_their_key(self, bits, key, data):
         k = data.draw(st.integers(0, 2**bits - 1))
-        assert _permuted(k, np.int64(bits), np.int64(key)) == permuted(k, bits, key)
+        assert _permute(k, np.int64(bits), np.int64(key)) == permuted(k, bits, key)
         few = bits % 8
-        found = [int(_permuted(k, np.int64(few), np.int64(key))) for k in range(2**few)]
+        found = [int(_permute(k, np.int64(few), np.int64(key))) for k in range(2**few)]
         assert sorted(found) == list(range(2**few))
 
     @given(st.integers(1, 100), st.integers(0, 99))

@@ -12,8 +12,8 @@ from requests_reference import Chain, Model
 from fitting.errors import FittingError
 from fitting.storage import last_access, stratified
 from fitting.storage.chain import ENTRIES, _alias
-from fitting.storage.generator import Walk, _sift
-from fitting.storage.last_access import MOST_CLOCK, new_marks
+from fitting.storage.generator import Generator, _sift
+from fitting.storage.last_access import MOST_CLOCK, new_last_access
 
 HOW = st.fixed_dictionaries(
     {
@@ -81,11 +81,11 @@ class TestMemory:
             trace = counted(mixed(90, seed, streams=3, devices=2, space=10**5))
             walk, reference = both_of(trace, seed=seed)
             memory = walk._tables.memory
-            few = new_marks(1 << memory.marks.bits, memory.marks.devices, 16)
+            few = new_last_access(1 << memory.accesses.bits, memory.accesses.devices, 16)
             walk._tables = walk._tables._replace(memory=memory._replace(marks=few))
             reference.memory.capacity, reference.memory.most = 16, most
             assert_same(walk.take(200), reference.take(200))
-            assert len(walk._tables.memory.marks.key) == reference.memory.capacity
+            assert len(walk._tables.memory.accesses.key) == reference.memory.capacity
             larger += reference.memory.capacity > 16
         assert larger > 2
 
@@ -159,7 +159,7 @@ class TestAsLongAsTheirTrace:
         # The first request goes before the first transition.
         assert (np.abs(elsewhere - random)[~alone] <= 2).all()
         rng = np.random.default_rng(seed)
-        again = Walk(learnt_of(trace), expected=1.0, rng=rng).take(len(found.due_s))
+        again = Generator(learnt_of(trace), expected=1.0, rng=rng).take(len(found.due_s))
         assert all(np.array_equal(a, b) for a, b in zip(found, again, strict=True))
 
     @pytest.mark.parametrize("levels", [1, 2, 3])

@@ -23,13 +23,13 @@ from fitting.storage.run_lengths import (
     run_lengths,
     start_alignments,
 )
-from fitting.storage.run_lengths import drawn_length as drawn
+from fitting.storage.run_lengths import draw_length as drawn
 from fitting.storage.survey import Surveyor, alignment_of
 from fitting.storage.transitions import (
     Seen,
     TransitionCounter,
     TransitionCounts,
-    gap_classes,
+    interarrival_classes,
     log_likelihood,
 )
 
@@ -212,7 +212,7 @@ def test_gaps_outside_the_histogram_are_in_its_outermost_classes(gap_s, class_):
     trace = columns(np.zeros(100), time_s=gap_s * np.arange(100))
     histogram = counted(trace).counts.histogram.sum(axis=0)
     assert np.flatnonzero(histogram).tolist() == [range(len(histogram))[class_]]
-    classes = np.log2(gap_classes())
+    classes = np.log2(interarrival_classes())
     assert np.diff(classes) == pytest.approx(np.full(len(histogram), 0.25))
     assert classes[0] == pytest.approx(-30)
 
@@ -266,8 +266,8 @@ def test_runs_are_those_of_the_reference(columns, levels, parts):
     trace = counted(columns, levels, parts=parts)
     model, runs, group = Model(columns, levels, 4, trace.again), trace.runs, trace.counts.state % 5
     group = np.unique(group, return_inverse=True)[1]
-    assert [sum(row) for row in runs.started().tolist()] == [len(of) for of in model.runs]
-    merged = runs.merged(group)
+    assert [sum(row) for row in runs.numbers().tolist()] == [len(of) for of in model.runs]
+    merged = runs.group_runs(group)
     for found, members in (
         (runs, [[v] for v in range(len(group))]),
         (merged, [np.flatnonzero(group == k) for k in range(group.max() + 1)]),
@@ -279,7 +279,7 @@ def test_runs_are_those_of_the_reference(columns, levels, parts):
             assert found.highest[v] == max(places, default=-1)
             for sort in (0, 1):
                 lengths = [n for w in of for n, again, _ in model.runs[w] if again == sort]
-                assert found.started()[v, sort] == len(lengths)
+                assert found.numbers()[v, sort] == len(lengths)
                 a, b = law.start[2 * v + sort : 2 * v + sort + 2]
                 if lengths:
                     drawn = np.column_stack([law.share[a:b], law.mean[a:b]])
