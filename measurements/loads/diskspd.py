@@ -11,15 +11,12 @@ over its range. Two ways to pace them:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from xml.etree import ElementTree
 
 from measurements.errors import MeasurementError
-from measurements.loads.fio_jobs import Job, checked_target, write_whole
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from pathlib import Path
+from measurements.loads.fio_jobs import LoadJob, check_target, write_whole
 
 _WEIGHTS = 1_000_000
 # A slower target cannot be paced by whole bytes per millisecond.
@@ -28,7 +25,7 @@ _LONGEST_MS = 2**32 - 1
 
 
 def write_diskspd(
-    jobs: Sequence[Job],
+    jobs: Sequence[LoadJob],
     path: str | Path,
     *,
     target: str,
@@ -49,7 +46,7 @@ def write_diskspd(
     Raises MeasurementError for no jobs, mixed ones, a device that is not allowed, or a file that
     cannot be written.
     """
-    named = checked_target(target, allow_device)
+    named = check_target(target, allow_device)
     if not jobs:
         raise MeasurementError("no jobs: a profile needs one at least")
     for job in jobs:
@@ -59,10 +56,10 @@ def write_diskspd(
                 f"job {job.name!r} mixes sizes, zones or kinds of request, which a target of "
                 "DiskSpd cannot: make one a transition"
             )
-    said = tuple(_losses(jobs, closed=outstanding is not None))
+    losses = tuple(_losses(jobs, closed=outstanding is not None))
     profile = ElementTree.Element("Profile")
     # A comment of XML must not have two hyphens together.
-    profile.append(ElementTree.Comment(f" {'; '.join(said)} ".replace("--", "- -")))
+    profile.append(ElementTree.Comment(f" {'; '.join(losses)} ".replace("--", "- -")))
     span = ElementTree.SubElement(ElementTree.SubElement(profile, "TimeSpans"), "TimeSpan")
     _add(span, Duration=max(1, -int(-duration_s // 1)), Warmup=0, Cooldown=0, RandSeed=seed)
     _add(span, MeasureLatency="true")
@@ -74,15 +71,15 @@ def write_diskspd(
         one = ElementTree.SubElement(targets, "Target")
         _add(one, Path=named, FileSize=size, **_elements(job))
         if outstanding is None:
-            _add(one, ThreadsPerFile=1, **_pace(job, depth))
+            _add(one, ThreadsPerFile=1, **_rate_options(job, depth))
         else:
             _add(one, Weight=_weight(job))
     ElementTree.indent(profile)
     write_whole(path, ElementTree.tostring(profile, encoding="unicode") + "\n")
-    return said
+    return losses
 
 
-def _elements(job: Job) -> dict[str, object]:
+def _elements(job: LoadJob) -> dict[str, object]:
     first, end = job.space
     size = job.sizes[0][0]
     return {
@@ -96,11 +93,11 @@ def _elements(job: Job) -> dict[str, object]:
     }
 
 
-def _weight(job: Job) -> int:
+def _weight(job: LoadJob) -> int:
     return max(1, round(_WEIGHTS * job.share))
 
 
-def _pace(job: Job, depth: int) -> dict[str, int]:
+def _rate_options(job: LoadJob, depth: int) -> dict[str, int]:
     bytes_ms = job.rate * job.mean_size / 1000
     if bytes_ms >= _LEAST_BYTES_MS:
         return {"RequestCount": depth, "Throughput": round(bytes_ms)}
@@ -108,12 +105,12 @@ def _pace(job: Job, depth: int) -> dict[str, int]:
     return {"RequestCount": 1, "BurstSize": 1, "ThinkTime": think}
 
 
-def _written_rate(job: Job) -> float:
+def _written_rate(job: LoadJob) -> float:
     """Requests per second of a job as it is written."""
-    pace = _pace(job, 1)
-    if "Throughput" in pace:
-        return 1000 * pace["Throughput"] / job.mean_size
-    return 1000 / pace["ThinkTime"]
+    options = _rate_options(job, 1)
+    if "Throughput" in options:
+        return 1000 * options["Throughput"] / job.mean_size
+    return 1000 / options["ThinkTime"]
 
 
 def _add(parent: ElementTree.Element, **children: object) -> None:
@@ -121,7 +118,7 @@ def _add(parent: ElementTree.Element, **children: object) -> None:
         ElementTree.SubElement(parent, name).text = str(value)
 
 
-def _losses(jobs: Sequence[Job], *, closed: bool) -> Iterator[str]:
+def _losses(jobs: Sequence[LoadJob], *, closed: bool) -> Iterator[str]:
     if closed:
         total = sum(map(_weight, jobs))
         # A request that is too many here is one too few there.
@@ -132,7 +129,7 @@ def _losses(jobs: Sequence[Job], *, closed: bool) -> Iterator[str]:
         asked = sum(job.rate for job in jobs)
         misplaced = sum(abs(_written_rate(job) - job.rate) for job in jobs)
         yield f"whole bytes and milliseconds misplace {misplaced / asked:.2%} of the requests"
-        if any("ThinkTime" in _pace(job, 1) for job in jobs):
+        if any("ThinkTime" in _rate_options(job, 1) for job in jobs):
             yield "a thinking target waits for its request too, and so is a little slower"
         yield "rates are constant over the run: bursts are lost"
     yield "places inside a range are uniform: reuse is lost, and so is what a cache does"

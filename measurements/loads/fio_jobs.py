@@ -1,4 +1,4 @@
-"""Job files of fio.
+"""LoadJob files of fio.
 
 What fio cannot say, and what is done instead:
 
@@ -16,14 +16,11 @@ What fio cannot say, and what is done instead:
 from __future__ import annotations
 
 import stat
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from measurements.errors import MeasurementError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 MOST_JOBS = 4096
 _MOST_ZONES = 256
@@ -32,11 +29,11 @@ _MOST_WEIGHT = 1000
 _MOST_IN_FLIGHT = 32768
 _LEAST_POISSON = 100.0
 # A smaller loss is not worth a sentence.
-_SAID_FROM = 5e-4
+_LEAST_LOSS = 5e-4
 
 
 @dataclass(frozen=True)
-class Zone:
+class AddressZone:
     """Part of the space: bytes from a start to an end, and the share of requests that go there."""
 
     first_byte: int
@@ -45,25 +42,18 @@ class Zone:
 
 
 @dataclass(frozen=True)
-class Job:
+class LoadJob:
     """A generator thread, which makes one kind of request over and over."""
 
     name: str
-    # Requests per second.
-    rate: float
-    # Share of the requests of all jobs.
-    share: float
-    # Shares of the requests of this job, 0 to 1.
-    read_share: float
+    rate: float  # requests per second
+    share: float  # of the requests of all jobs
+    read_share: float  # of the requests of this job, 0 to 1
     random_share: float
-    # Request sizes (bytes) and their shares.
-    sizes: tuple[tuple[int, float], ...]
-    # Where random requests go, in ascending order, with no overlap.
-    zones: tuple[Zone, ...]
-    # Requests start at multiples of it.
-    alignment_bytes: int = 512
-    # "constant": equal gaps between requests; "poisson": exponential ones.
-    arrivals: str = "constant"
+    sizes: tuple[tuple[int, float], ...]  # request sizes (bytes) and their shares
+    zones: tuple[AddressZone, ...]  # where random requests go, in ascending order, with no overlap
+    alignment_bytes: int = 512  # requests start at multiples of it
+    arrivals: str = "constant"  # equal inter-arrival times; "poisson": exponential ones
 
     @property
     def mean_size(self) -> float:
@@ -77,7 +67,7 @@ class Job:
 
 
 def write_fio_jobs(
-    jobs: Sequence[Job],
+    jobs: Sequence[LoadJob],
     path: str | Path,
     *,
     target: str,
@@ -103,17 +93,17 @@ def write_fio_jobs(
             f"{len(jobs)} jobs: fio takes 1 to {MOST_JOBS}; make one a stream rather than one a "
             "transition"
         )
-    named = checked_target(target, allow_device)
+    named = check_target(target, allow_device)
     losses = _Losses()
     flying = max(1, min(outstanding or depth, _MOST_IN_FLIGHT // len(jobs)))
     weights = _weights(jobs, losses) if outstanding is not None else [None] * len(jobs)
-    sections = [
-        _section(job, weight, flying, losses) for job, weight in zip(jobs, weights, strict=True)
-    ]
-    said = losses.sentences(outstanding is not None)
-    head = [*(f"# {text}" for text in said), "[global]", *_common(jobs, named, duration_s, engine)]
-    write_whole(path, "\n".join([*head, "", *sections]))
-    return said
+    pairs = zip(jobs, weights, strict=True)
+    sections = [_section(job, weight, flying, losses) for job, weight in pairs]
+    sentences = losses.sentences(outstanding is not None)
+    head = [*(f"# {text}" for text in sentences), "[global]"]
+    common = _common(jobs, named, duration_s, engine)
+    write_whole(path, "\n".join([*head, *common, "", *sections]))
+    return sentences
 
 
 class _Losses:
@@ -123,48 +113,40 @@ class _Losses:
         self.moved = dict.fromkeys(("reads", "random requests", "sizes", "zones", "jobs"), 0.0)
         self.slow = 0.0
 
-    def add(self, what: str, job: Job, share: float) -> None:
+    def add(self, what: str, job: LoadJob, share: float) -> None:
         self.moved[what] += job.share * share
 
     def sentences(self, closed: bool) -> tuple[str, ...]:
-        said = [
+        sentences = [
             f"whole {'weights' if what == 'jobs' else 'percents'} of {what} misplace {share:.2%} "
             "of the requests"
             for what, share in self.moved.items()
-            if share >= _SAID_FROM
+            if share >= _LEAST_LOSS
         ]
-        if self.slow >= _SAID_FROM and not closed:
-            said.append(
+        if self.slow >= _LEAST_LOSS and not closed:
+            sentences.append(
                 f"{self.slow:.1%} of the requests are of jobs below {_LEAST_POISSON:g} a second, "
                 "which fio cannot make exponential gaps for: theirs are equal"
             )
-        said.append("places inside a zone are uniform: reuse is lost, and so is what a cache does")
-        if closed:
-            said.append("closed loop: a request follows a completion, and inter-arrival times go")
-        else:
-            said.append("rates are constant over the run: bursts longer than a gap are lost")
-        return tuple(said)
+        uniform = "places inside a zone are uniform: reuse is lost, and so is what a cache does"
+        loop = "closed loop: a request follows a completion, and inter-arrival times go"
+        rates = "rates are constant over the run: bursts longer than a gap are lost"
+        sentences += [uniform, loop if closed else rates]
+        return tuple(sentences)
 
 
-def _common(jobs: Sequence[Job], target: str, duration_s: float, engine: str) -> list[str]:
+def _common(jobs: Sequence[LoadJob], target: str, duration_s: float, engine: str) -> list[str]:
     size = max(job.space[1] for job in jobs)
     # fio separates files by colons.
     escaped = target.replace(":", "\\:")
     return [
-        f"filename={escaped}",
-        f"filesize={size}",
-        f"ioengine={engine}",
-        "direct=1",
-        "thread=1",
-        "norandommap=1",
-        "randrepeat=1",
-        "time_based=1",
-        f"runtime={max(1, -int(-duration_s // 1))}s",
-        "group_reporting=1",
+        *(f"filename={escaped}", f"filesize={size}", f"ioengine={engine}"),
+        *("direct=1", "thread=1", "norandommap=1", "randrepeat=1", "time_based=1"),
+        *(f"runtime={max(1, -int(-duration_s // 1))}s", "group_reporting=1"),
     ]
 
 
-def _weights(jobs: Sequence[Job], losses: _Losses) -> Sequence[int | None]:
+def _weights(jobs: Sequence[LoadJob], losses: _Losses) -> Sequence[int | None]:
     largest = max(job.share for job in jobs)
     weights = [max(1, round(_MOST_WEIGHT * job.share / largest)) for job in jobs]
     total = sum(weights)
@@ -173,24 +155,18 @@ def _weights(jobs: Sequence[Job], losses: _Losses) -> Sequence[int | None]:
     return weights
 
 
-def _section(job: Job, weight: int | None, depth: int, losses: _Losses) -> str:
+def _section(job: LoadJob, weight: int | None, depth: int, losses: _Losses) -> str:
     first, end = job.space
     lines = [
-        f"[{job.name.replace(']', ')')}]",
-        *_operations(job, losses),
-        *_sizes(job, losses),
-        f"blockalign={job.alignment_bytes}",
-        f"offset={first}",
-        f"size={end - first}",
-        *_zones(job, losses),
-        f"iodepth={depth}",
+        *(f"[{job.name.replace(']', ')')}]", *_operations(job, losses), *_sizes(job, losses)),
+        *(f"blockalign={job.alignment_bytes}", f"offset={first}", f"size={end - first}"),
+        *(*_zones(job, losses), f"iodepth={depth}"),
         *(_rate(job, losses) if weight is None else [f"flow={weight}", "flow_id=1"]),
-        "",
     ]
-    return "\n".join(lines)
+    return "\n".join(lines) + "\n"
 
 
-def _operations(job: Job, losses: _Losses) -> list[str]:
+def _operations(job: LoadJob, losses: _Losses) -> list[str]:
     random = "rand" if job.random_share > 0 else ""
     reads = _reads(job)
     losses.add("reads", job, abs(job.read_share - reads / 100))
@@ -205,12 +181,12 @@ def _operations(job: Job, losses: _Losses) -> list[str]:
     return lines
 
 
-def _reads(job: Job) -> int:
+def _reads(job: LoadJob) -> int:
     """Whole percent of reads."""
     return whole_percents([job.read_share, 1 - job.read_share])[0]
 
 
-def _sizes(job: Job, losses: _Losses) -> list[str]:
+def _sizes(job: LoadJob, losses: _Losses) -> list[str]:
     kept = _kept_sizes(job)
     shares = dict(job.sizes)
     losses.add("sizes", job, sum(max(0.0, s - kept.get(k, 0) / 100) for k, s in shares.items()))
@@ -219,60 +195,57 @@ def _sizes(job: Job, losses: _Losses) -> list[str]:
     return [f"bssplit={':'.join(f'{size}/{percent}' for size, percent in kept.items())}"]
 
 
-def _kept_sizes(job: Job) -> dict[int, int]:
+def _kept_sizes(job: LoadJob) -> dict[int, int]:
     """Sizes that have a percent of the requests at least, with their whole percents."""
     common = sorted(job.sizes, key=lambda one: (-one[1], one[0]))[:_MOST_SIZES]
     whole = whole_percents([share for _, share in common])
     return {size: percent for (size, _), percent in zip(common, whole, strict=True) if percent}
 
 
-def _zones(job: Job, losses: _Losses) -> list[str]:
+def _zones(job: LoadJob, losses: _Losses) -> list[str]:
     if len(job.zones) == 1 or job.random_share == 0:
         return []
-    merged = _merged(job.zones)
-    shares = [zone.share for zone in merged]
+    joined = _join_zones(job.zones)
+    shares = [zone.share for zone in joined]
     whole = whole_percents(shares)
     losses.add("zones", job, percent_loss(shares, whole))
-    zones = [f"{w}/{z.end_byte - z.first_byte}" for z, w in zip(merged, whole, strict=True)]
+    zones = [f"{w}/{z.end_byte - z.first_byte}" for z, w in zip(joined, whole, strict=True)]
     return [f"random_distribution=zoned_abs:{':'.join(zones)}"]
 
 
-def _merged(zones: Sequence[Zone]) -> list[Zone]:
+def _join_zones(zones: Sequence[AddressZone]) -> list[AddressZone]:
     """Join neighbours until each zone has a percent, and the gaps between them to zones of none."""
     total = sum(zone.share for zone in zones)
-    joined: list[Zone] = []
+    joined: list[AddressZone] = []
     for zone in zones:
         last = joined[-1] if joined else None
         if last and last.end_byte < zone.first_byte and last.share >= 0.01 * total:
-            joined += [Zone(last.end_byte, zone.first_byte, 0.0), zone]
+            joined += [AddressZone(last.end_byte, zone.first_byte, 0.0), zone]
         elif last and (last.share < 0.01 * total or zone.share < 0.01 * total):
-            joined[-1] = Zone(last.first_byte, zone.end_byte, last.share + zone.share)
+            joined[-1] = AddressZone(last.first_byte, zone.end_byte, last.share + zone.share)
         else:
             joined.append(zone)
     kept, rest = joined[: _MOST_ZONES - 1], joined[_MOST_ZONES - 1 :]
     if rest:
         share = sum(zone.share for zone in rest)
-        kept.append(Zone(rest[0].first_byte, rest[-1].end_byte, share))
+        kept.append(AddressZone(rest[0].first_byte, rest[-1].end_byte, share))
     return kept
 
 
-def _rate(job: Job, losses: _Losses) -> list[str]:
+def _rate(job: LoadJob, losses: _Losses) -> list[str]:
     # fio holds reads and writes to a rate each, and waits for the one that is behind.
     reads, kept = _reads(job) / 100, _kept_sizes(job)
     rates = [job.rate * share for share in (reads, 1 - reads) if share]
-    is_poisson = job.arrivals == "poisson" and min(rates) >= _LEAST_POISSON
-    if is_poisson:
+    if job.arrivals == "poisson" and min(rates) >= _LEAST_POISSON:
         # fio takes the rate over the smallest size for the requests per second.
-        written = [round(rate) * min(kept) for rate in rates]
-    else:
-        mean = sum(size * percent for size, percent in kept.items()) / 100
-        written = [max(1, round(rate * mean)) for rate in rates]
-        losses.slow += job.share if job.arrivals == "poisson" else 0.0
-    lines = [f"rate={','.join(map(str, written))}"]
-    return [*lines, "rate_process=poisson"] if is_poisson else lines
+        bytes_s = ",".join(str(round(rate) * min(kept)) for rate in rates)
+        return [f"rate={bytes_s}", "rate_process=poisson"]
+    losses.slow += job.share if job.arrivals == "poisson" else 0.0
+    mean = sum(size * percent for size, percent in kept.items()) / 100
+    return [f"rate={','.join(str(max(1, round(rate * mean))) for rate in rates)}"]
 
 
-def checked_target(target: str, allow_device: bool) -> str:
+def check_target(target: str, allow_device: bool) -> str:
     """Return a path that a load may write to; MeasurementError for a device unless allowed."""
     named_device = target.startswith(("/dev/", "\\\\.\\", "#")) or target.isdigit()
     path = Path(target)

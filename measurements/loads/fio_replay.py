@@ -13,23 +13,19 @@ import os
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from measurements.errors import MeasurementError
-from measurements.loads.fio_jobs import checked_target
+from measurements.loads.fio_jobs import check_target
 from measurements.processes.programs import find_program
 from measurements.traces.requests import BLOCK_BYTES, Op
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-    from io import BufferedWriter
-
 
 _NS = 1e-9
 _PATIENCE_S = 60.0
@@ -39,8 +35,8 @@ _WORDS = ("read", "write", "trim", "sync")
 
 
 @dataclass(frozen=True)
-class Replayed:
-    """What fio says of a replay.
+class ReplayReport:
+    """Figures of a replay, as fio reports them.
 
     Requests are completed reads, writes and trims; a latency is from submission to completion, NaN
     where nothing completed.
@@ -69,7 +65,7 @@ def replay_iolog(
     as_fast_as_possible: bool = False,
     expected_s: float = 3600.0,
     allow_device: bool = False,
-) -> Replayed:
+) -> ReplayReport:
     """Replay an iolog of one file with fio.
 
     The log, as `write_iolog` makes it, names the file. ``engine`` is fio's ``ioengine``. A request
@@ -81,16 +77,9 @@ def replay_iolog(
     Raises MeasurementError when fio is missing, fails, or takes too long.
     """
     command = [
-        find_program("fio"),
-        "--name=replay",
-        f"--read_iolog={iolog}",
-        f"--ioengine={engine}",
-        f"--iodepth={depth}",
-        "--iodepth_batch_complete_min=0",
-        "--lat_percentiles=1",
-        f"--direct={int(direct)}",
-        "--thread=1",
-        "--output-format=json",
+        *(find_program("fio"), "--name=replay", f"--read_iolog={iolog}", f"--ioengine={engine}"),
+        *(f"--iodepth={depth}", "--iodepth_batch_complete_min=0", "--lat_percentiles=1"),
+        *(f"--direct={int(direct)}", "--thread=1", "--output-format=json"),
         *(["--replay_no_stall=1"] if as_fast_as_possible else []),
         *([] if allow_device else ["--allow_mounted_write=0"]),
     ]
@@ -127,23 +116,18 @@ def make_scratch(path: str | Path, size_bytes: int) -> None:
 
 def _run(command: list[str], folder: str, expected_s: float) -> Mapping[str, Any]:
     try:
-        done = subprocess.run(
-            command,
-            cwd=folder,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=2 * expected_s + _PATIENCE_S,
-            check=False,
-        )
+        options: dict[str, Any] = {"stdin": subprocess.DEVNULL, "capture_output": True}
+        most_s = 2 * expected_s + _PATIENCE_S
+        done = subprocess.run(command, cwd=folder, timeout=most_s, check=False, **options)
     except subprocess.TimeoutExpired as error:
         raise MeasurementError(
             f"fio was ended after {error.timeout:.0f} s, more than twice what the trace takes: the "
             "device is too slow for it; replay fewer requests, or slower (--time-scale)"
         ) from None
-    said = done.stderr.decode(errors="replace").strip().splitlines()
+    messages = done.stderr.decode(errors="replace").strip().splitlines()
     text = Path(folder, "report.json")
     if done.returncode or not text.is_file():
-        reason = said[-1] if said else f"exit code {done.returncode}"
+        reason = messages[-1] if messages else f"exit code {done.returncode}"
         raise MeasurementError(f"fio failed: {reason}")
     try:
         content = text.read_text(encoding="utf-8", errors="replace")
@@ -153,7 +137,7 @@ def _run(command: list[str], folder: str, expected_s: float) -> Mapping[str, Any
     return dict(document)
 
 
-def _read(document: Mapping[str, Any], engine: str) -> Replayed:
+def _read(document: Mapping[str, Any], engine: str) -> ReplayReport:
     try:
         job = document["jobs"][0]
         if code := job["error"]:
@@ -163,31 +147,24 @@ def _read(document: Mapping[str, Any], engine: str) -> Replayed:
         p99 = busiest["lat_ns"].get("percentile", {}).get("99.000000")
         requests = sum(part["total_ios"] for part in parts)
         mean = sum(part["lat_ns"]["mean"] * part["total_ios"] for part in parts)
-        return Replayed(
-            engine=engine,
-            requests=requests,
-            bytes_=sum(part["io_bytes"] for part in parts),
-            duration_s=max(part["runtime"] for part in parts) / 1000.0,
-            latency_mean_s=mean / requests * _NS if requests else float("nan"),
-            latency_p99_s=float("nan") if p99 is None else p99 * _NS,
-            fio_version=str(document["fio version"]),
-        )
+        read_written = sum(part["io_bytes"] for part in parts)
+        duration_s = max(part["runtime"] for part in parts) / 1000.0
+        mean_s = mean / requests * _NS if requests else float("nan")
+        p99_s = float("nan") if p99 is None else p99 * _NS
+        version = str(document["fio version"])
+        return ReplayReport(engine, requests, read_written, duration_s, mean_s, p99_s, version)
     except (KeyError, IndexError, TypeError) as error:
         raise MeasurementError(f"fio's report lacks {error}") from error
 
 
-class Written(NamedTuple):
-    """What an iolog holds."""
+class IologContent(NamedTuple):
+    """Content of an iolog."""
 
     requests: int
-    # Read and written.
-    bytes_: int
-    # From the first request to the last.
-    duration_s: float
-    # Length that the replayed file needs.
-    extent_bytes: int
-    # Requests whose place lay beyond the file and was taken modulo its length.
-    folded: int
+    bytes_: int  # read and written
+    duration_s: float  # from the first request to the last
+    extent_bytes: int  # length that the replayed file needs
+    folded: int  # requests beyond the end of the file, whose address was taken modulo its length
 
 
 def write_iolog(
@@ -200,7 +177,7 @@ def write_iolog(
     time_scale: float = 1.0,
     most: int | None = None,
     allow_device: bool = False,
-) -> Written:
+) -> IologContent:
     """Write a trace as fio's iolog, version 3, which replays every request at its own time.
 
     ``batches`` have the columns of `measurements.traces.Trace`; devices of the trace share the
@@ -212,7 +189,7 @@ def write_iolog(
     Raises MeasurementError for a device that is not allowed, requests without times, or a file
     that cannot be written.
     """
-    named = checked_target(target, allow_device)
+    named = check_target(target, allow_device)
     if any(c.isspace() for c in named):
         raise MeasurementError(f"{named}: an iolog separates words by spaces: take a path without")
     total = _Totals(size_bytes, first_byte)
@@ -227,13 +204,8 @@ def write_iolog(
         raise MeasurementError(f"{path}: cannot be written: {error.strerror or error}") from error
     if not total.requests:
         raise MeasurementError(f"{path}: the trace holds no request")
-    return Written(
-        total.requests,
-        total.bytes_,
-        (total.last_s - total.first_s) * time_scale,
-        total.extent,
-        total.folded,
-    )
+    duration_s = (total.last_s - total.first_s) * time_scale
+    return IologContent(total.requests, total.bytes_, duration_s, total.extent, total.folded)
 
 
 class _Totals:
@@ -273,7 +245,7 @@ def _at_most(batches: Iterable[pa.RecordBatch], most: int | None) -> Iterator[pa
 
 
 def _write(
-    file: BufferedWriter, batch: pa.RecordBatch, target: str, total: _Totals, scale: float
+    file: IO[bytes], batch: pa.RecordBatch, target: str, total: _Totals, scale: float
 ) -> int:
     """Write a batch; return the last time (µs)."""
     time, lbn, size, op = (
@@ -295,10 +267,9 @@ def _write(
     offset = np.zeros_like(lbn)
     offset[moves] = total.place(lbn[moves], size[moves])
     words = pa.array(_WORDS).take(pa.array(op.astype(np.int32)))
-    reach = pc.binary_join_element_wise(
-        words, pa.array(offset).cast(pa.string()), pa.array(size).cast(pa.string()), " "
-    )
-    said = pc.if_else(pa.array(moves), reach, words)
-    lines = pc.binary_join_element_wise(pa.array(at).cast(pa.string()), target, said, " ")
+    at_text, offset, size = (pa.array(column).cast(pa.string()) for column in (at, offset, size))
+    extent = pc.binary_join_element_wise(words, offset, size, " ")
+    actions = pc.if_else(pa.array(moves), extent, words)
+    lines = pc.binary_join_element_wise(at_text, target, actions, " ")
     file.write(("\n".join(lines.to_pylist()) + "\n").encode())
     return int(at[-1])

@@ -6,12 +6,11 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from measurements.traces.reading import read_trace
     from measurements.traces.requests import Trace
-    from measurements.traces.trace_writing import write_trace
+    from measurements.traces.trace_files import read_trace, write_trace
 
 # The recording process starts without numpy and pyarrow.
-_HOME = {"Trace": "requests", "read_trace": "reading", "write_trace": "trace_writing"}
+_HOME = {"Trace": "requests", "read_trace": "trace_files", "write_trace": "trace_files"}
 
 __all__ = ["Trace", "read_trace", "write_trace"]
 

@@ -9,7 +9,9 @@ AND FORMATTING".
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -20,15 +22,11 @@ from measurements.traces import requests as base
 from measurements.traces import text_lines as text
 from measurements.traces.requests import Array, Op, Requests
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from pathlib import Path
-
-    # Arrivals and completions in order of time (ns), and which of them are arrivals.
-    Events = tuple[Requests, Array]
+# Arrivals and completions in order of time (ns), and which of them are arrivals.
+Events = tuple[Requests, Array]
 
 
-class _EventReader(base.Reader):
+class _EventReader(base.TraceReader):
     """A reader of events, which gives each arrival the latency to its completion.
 
     An arrival is over when the request that holds its last block completes: one completion answers
@@ -39,7 +37,7 @@ class _EventReader(base.Reader):
     # Message for a file without arrivals.
     no_arrival: ClassVar[str]
 
-    def chunks(self) -> Iterator[Requests]:
+    def _chunks(self) -> Iterator[Requests]:
         """Yield the arrivals; a completion is looked for in the arrival's chunk and the next."""
         waiting, count = None, 0
         for events, is_arrival in self._events():
@@ -62,9 +60,8 @@ class _EventReader(base.Reader):
         self.note(sentence, missing.sum())
         return requests
 
-    def _note_others(self, other: Array, is_arrival: Array) -> None:
-        sentence = "{n} events of commands that move no data are left out"
-        self.note(sentence, (other & is_arrival).sum())
+    def _note_others(self, other: Array) -> None:
+        self.note("{n} events of commands that move no data are left out", other.sum())
 
 
 def _complete(requests: Requests, completions: Requests) -> Requests:
@@ -176,11 +173,11 @@ class Blktrace(_EventReader):
     Nanoseconds; sectors of 512 bytes; bytes; a stream is a process, a device major,minor.
     """
 
-    name: ClassVar[str] = "blktrace"
-    described: ClassVar[str] = "blktrace binary"
+    name = "blktrace"
+    described = "blktrace binary"
     # The magic number in either byte order, beside the version.
     begins = re.compile(rb"(?s:.tae|eat.)")
-    no_arrival: ClassVar[str] = (
+    no_arrival = (
         f"its records, read as {described}: none is an arrival (Q): trace with the queue events"
     )
 
@@ -197,8 +194,7 @@ class Blktrace(_EventReader):
 
     def _events(self) -> Iterator[Events]:
         if len(self._files) > 1 and _PER_CPU.fullmatch(self.path.name):
-            sentence = "{n} files, one a CPU, are merged: all of its base name"
-            self.note(sentence, len(self._files))
+            self.note("{n} files, one a CPU, are merged: all of its base name", len(self._files))
         files = [_records(file, k << _RECORD_BITS) for k, file in enumerate(self._files)]
         for records in _merge(files):
             for note in records.notes:
@@ -218,7 +214,7 @@ class Blktrace(_EventReader):
         is_arrival = action & _ACTION == _QUEUE
         kept = (is_arrival | (action & _ACTION == _COMPLETE)) & (action & NOTIFY == 0)
         op = _operations(action, records.header["bytes"])
-        self._note_others(kept & (op == Op.OTHER), is_arrival)
+        self._note_others(kept & is_arrival & (op == Op.OTHER))
         kept &= op != Op.OTHER
         header, is_arrival = records.header[kept], is_arrival[kept]
         devices, device = np.unique(header["device"], return_inverse=True)
@@ -291,7 +287,7 @@ def _records(path: Path, number: int) -> Iterator[_Records]:
             f"{path}: is of version {version} of blktrace's records; version {VERSION} is read: "
             "give what blkparse prints of it"
         )
-    with base.opened(path) as file:
+    with base.open_unpacked(path) as file:
         done, rest = 0, b""
         while block := file.read(_AT_ONCE):
             data = rest + block
@@ -428,9 +424,9 @@ class Blkparse(_EventReader):
     Seconds.nanoseconds since the trace began; sectors of 512 bytes; a stream is a process.
     """
 
-    name: ClassVar[str] = "blkparse"
-    described: ClassVar[str] = "blkparse text"
-    no_arrival: ClassVar[str] = "no line is an arrival (Q): let blkparse print the queue events"
+    name = "blkparse"
+    described = "blkparse text"
+    no_arrival = "no line is an arrival (Q): let blkparse print the queue events"
 
     def __init__(
         self, path: Path, mapping: Mapping[str, str] | None = None, layout: str | None = None
@@ -457,7 +453,7 @@ class Blkparse(_EventReader):
             if summary.any():
                 return
 
-    def _transfers(self, lines: text.Lines) -> Events:
+    def _transfers(self, lines: text.TextLines) -> Events:
         matched, parts = lines.extract(self._pattern)
         if not matched.all():
             self._refuse_junk(lines.take(~matched))
@@ -480,10 +476,10 @@ class Blkparse(_EventReader):
             device=self._devices(column),
         )
         other = op == Op.OTHER
-        self._note_others(other, is_arrival)
+        self._note_others(other & is_arrival)
         return (events.take(~other), is_arrival[~other]) if other.any() else (events, is_arrival)
 
-    def _refuse_junk(self, rest: text.Lines) -> None:
+    def _refuse_junk(self, rest: text.TextLines) -> None:
         """Refuse a line that is no event; of the default layout, other events are known."""
         known = np.zeros(len(rest.row), bool)
         if self._layout is None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, ClassVar
+from collections.abc import Iterator
+from typing import ClassVar, cast
 
 import numpy as np
 import pyarrow as pa
@@ -14,23 +15,14 @@ from measurements.traces import requests as base
 from measurements.traces import text_lines as text
 from measurements.traces.requests import Array, Op, Requests
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 # 1601-01-01 to 1970-01-01, in seconds.
 _FILETIME_TO_UNIX_S = 11_644_473_600
-_MSR_FIELDS = (
-    text.Field("Timestamp", text.WHOLE),
-    text.Field("Hostname", text.TEXT),
-    text.Field("DiskNumber", text.TEXT),
-    text.Field("Type", text.TEXT),
-    text.Field("Offset", text.WHOLE),
-    text.Field("Size", text.WHOLE),
-    text.Field("ResponseTime", text.WHOLE),
+_MSR_FORM = text.form(
+    "Timestamp:whole, Hostname, DiskNumber, Type, Offset:whole, Size:whole, ResponseTime:whole"
 )
 # Copies on data sites often have the README's names as their first line.
 _MSR_HEADER = rb"\s*(?:\xef\xbb\xbf)?%s\s*?\n" % rb"\s*,\s*".join(
-    field.name.encode() for field in _MSR_FIELDS
+    name.encode() for name in _MSR_FORM.names
 )
 _MSR_LINE = rb"\d{15,19},[^,]*,\d+,(?:read|write),\d+,\d+,\d+"
 
@@ -42,18 +34,17 @@ class Msr(text.FieldReader):
     enterprise storage", FAST 2008; the traces' own README.
     """
 
-    name: ClassVar[str] = "msr"
-    described: ClassVar[str] = "MSR Cambridge CSV"
+    name = "msr"
+    described = "MSR Cambridge CSV"
     begins = re.compile(rb"(?:%s)?\s*%s" % (_MSR_HEADER, _MSR_LINE), re.IGNORECASE)
-    form = text.Form(_MSR_FIELDS)
+    form = _MSR_FORM
     ticks_per_s = 10**7
     epoch_ns = -_FILETIME_TO_UNIX_S * 10**9
 
-    def chunks(self) -> Iterator[Requests]:
-        """Yield the requests in the order of the file; raises BadRequestError."""
+    def _chunks(self) -> Iterator[Requests]:
         if re.match(_MSR_HEADER, base.head(self.path), re.IGNORECASE):
             self.form = self.form._replace(header_lines=1)
-        yield from super().chunks()
+        yield from super()._chunks()
 
     def _requests(self, row: Array, table: pa.Table) -> Requests:
         hosts = base.encode(table["Hostname"])
@@ -88,18 +79,10 @@ class Spc(text.FieldReader):
     the UMass Trace Repository's Financial and WebSearch traces.
     """
 
-    name: ClassVar[str] = "spc"
-    described: ClassVar[str] = "SPC (ASU,LBA,Size,Opcode,Timestamp)"
+    name = "spc"
+    described = "SPC (ASU,LBA,Size,Opcode,Timestamp)"
     begins = re.compile(rb"\s*\d+,\s*\d+,\s*\d+,\s*[rw],\s*[\d.]+(?:e[-+]?\d+)?\s*$", re.I | re.M)
-    form = text.Form(
-        (
-            text.Field("ASU", text.TEXT),
-            text.Field("LBA", text.WHOLE),
-            text.Field("Size", text.WHOLE),
-            text.Field("Opcode", text.TEXT),
-            text.Field("Timestamp", text.NUMBER),
-        )
-    )
+    form = text.form("ASU, LBA:whole, Size:whole, Opcode, Timestamp:number")
 
     def _requests(self, row: Array, table: pa.Table) -> Requests:
         return Requests.of(
@@ -119,19 +102,10 @@ class MqSim(text.FieldReader):
     Multi-Queue SSD Devices", FAST 2018; the columns are those of DiskSim's ASCII format.
     """
 
-    name: ClassVar[str] = "mqsim"
-    described: ClassVar[str] = "MQSim ASCII (type 1 is a read)"
+    name = "mqsim"
+    described = "MQSim ASCII (type 1 is a read)"
     begins = re.compile(rb"\s*\d+[ \t]+\d+[ \t]+\d+[ \t]+\d+[ \t]+[01][ \t]*\r?$", re.M)
-    form = text.Form(
-        (
-            text.Field("arrival (ns)", text.WHOLE),
-            text.Field("device", text.TEXT),
-            text.Field("start LBA", text.WHOLE),
-            text.Field("sectors", text.WHOLE),
-            text.Field("type", text.TEXT),
-        ),
-        delimiter=" ",
-    )
+    form = text.form("arrival (ns):whole, device, start LBA:whole, sectors:whole, type", " ")
     ticks_per_s = 10**9
 
     def _requests(self, row: Array, table: pa.Table) -> Requests:
@@ -163,7 +137,7 @@ _IOLOG_LINE = (
 )
 
 
-class Iolog2(base.Reader):
+class Iolog2(base.TraceReader):
     """fio's iolog version 2: file, action, offset, length in bytes; times only from waits.
 
     fio replays a wait as milliseconds since the start of the job (fio 3.33 does; its manual says
@@ -172,15 +146,14 @@ class Iolog2(base.Reader):
     Source: fio's manual, "Trace file format", and its iolog.c.
     """
 
-    name: ClassVar[str] = "iolog-2"
-    described: ClassVar[str] = "fio iolog version 2"
+    name = "iolog-2"
+    described = "fio iolog version 2"
     begins = re.compile(rb"fio version 2 iolog")
     prefix: ClassVar[str] = ""
     ticks_per_s = 1000
     _waited = 0
 
-    def chunks(self) -> Iterator[Requests]:
-        """Yield the requests in the order of the file; raises BadRequestError."""
+    def _chunks(self) -> Iterator[Requests]:
         for lines in text.filled_lines(self.path):
             kept = lines.take((lines.row > 1) & ~lines.matches(self.prefix + _FILE_ACTION))
             matched, parts = kept.extract(self.prefix + _IOLOG_LINE)
@@ -212,15 +185,15 @@ class Iolog2(base.Reader):
 class Iolog3(Iolog2):
     """fio's iolog version 3: each line begins with microseconds since the start."""
 
-    name: ClassVar[str] = "iolog-3"
-    described: ClassVar[str] = "fio iolog version 3"
+    name = "iolog-3"
+    described = "fio iolog version 3"
     begins = re.compile(rb"fio version 3 iolog")
-    prefix: ClassVar[str] = r"(?P<time>\d+)[ \t]+"
+    prefix = r"(?P<time>\d+)[ \t]+"
     ticks_per_s = 10**6
 
     def _times(self, parts: pa.StructArray, row: Array, offset: Array, op: Array) -> Array:
-        reason = "version 3 has no wait lines: are two logs mixed?"
-        base.refuse_first(op == Op.OTHER, row, lambda _: reason)
+        mixed = "version 3 has no wait lines: are two logs mixed?"
+        base.refuse_first(op == Op.OTHER, row, lambda _: mixed)
         return text.whole(parts.field("time"), row, "time")
 
 
@@ -240,7 +213,7 @@ _ETW_EVENT = r"\s*[A-Za-z][\w/ .:()-]*,"
 _ETW_OPERATIONS = {"read": Op.READ, "write": Op.WRITE, "flush": Op.FLUSH}
 
 
-class Etw(base.Reader):
+class Etw(base.TraceReader):
     """Disk events of Windows as ``xperf -a dumper`` writes them of a trace, as DiskSpd's ``-e``.
 
     A line is written when its request completes: it arrived ElapsedTime microseconds before.
@@ -249,14 +222,13 @@ class Etw(base.Reader):
     Source: the header that the dumper writes; SNIA IOTTA's Microsoft Production Server traces.
     """
 
-    name: ClassVar[str] = "etw"
-    described: ClassVar[str] = "ETW CSV (xperf's dumper)"
+    name = "etw"
+    described = "ETW CSV (xperf's dumper)"
     # The header line of the events, after those of others.
     begins = re.compile(rb"(?s:.*?)^\s*DiskRead,(.*TimeStamp.*ByteOffset.*)$", re.MULTILINE)
     ticks_per_s = 10**6
 
-    def chunks(self) -> Iterator[Requests]:
-        """Yield the requests in the order of the file; raises BadRequestError."""
+    def _chunks(self) -> Iterator[Requests]:
         begin = base.head(self.path)
         transfer, flush = self._patterns(begin)
         end = _ETW_END.search(begin)
@@ -281,7 +253,7 @@ class Etw(base.Reader):
                 )
         return _pattern("Read|Write", names), _pattern("Flush", flush_names)
 
-    def _block(self, lines: text.Lines, transfer: str, flush: str) -> Requests:
+    def _block(self, lines: text.TextLines, transfer: str, flush: str) -> Requests:
         lines.refuse_first(~lines.matches(_ETW_EVENT), "no event of a dumper")
         # The header's own lines name their columns.
         events = lines.take(
@@ -290,14 +262,9 @@ class Etw(base.Reader):
         self.notes["{n} lines of other events are left out"] += len(lines.row) - len(events.row)
         is_transfer, transfers = events.extract(transfer)
         is_flush, flushes = events.extract(flush)
-        reason = "its fields are not those of the header"
-        events.refuse_first(~(is_transfer | is_flush), reason)
-        both = base.concatenate(
-            [
-                self._requests(events.row[is_transfer], transfers),
-                self._requests(events.row[is_flush & ~is_transfer], flushes),
-            ]
-        )
+        events.refuse_first(~(is_transfer | is_flush), "its fields are not those of the header")
+        rows = events.row[is_transfer], events.row[is_flush & ~is_transfer]
+        both = base.concatenate([*map(self._requests, rows, (transfers, flushes))])
         return both.take(np.argsort(both.row, kind="stable"))
 
     def _requests(self, row: Array, parts: pa.StructArray) -> Requests:
@@ -347,8 +314,7 @@ def _hexadecimal(column: pa.Array, row: Array, name: str) -> Array:
         digits = pc.utf8_length(column).to_numpy(zero_copy_only=False)
         far = digits == digits.max()
     base.refuse_first(far, row, lambda at: f"{name} {column[at]} is beyond 2^63")
-    whole: Array = numbers.astype(np.int64)
-    return whole
+    return cast("Array", numbers.astype(np.int64))
 
 
 # SCSI operation codes (SBC-3): commands of 6, 10, 12 and 16 bytes have codes of their own. Of an
@@ -366,16 +332,16 @@ def _record(**sizes: int) -> np.dtype[np.void]:
     return np.dtype([(name, f"<u{size}") for name, size in sizes.items()])
 
 
-class Vscsi1(base.Reader):
+class Vscsi1(base.TraceReader):
     """CloudPhysics' vscsi, version 1: little-endian records; bytes, lbn of 512 bytes, microseconds.
 
     Source: the record layouts of libCacheSim's and PyMimircache's readers of these traces,
     published with Waldspurger and others, "Efficient MRC Construction with SHARDS", FAST 2015.
     """
 
-    name: ClassVar[str] = "vscsi-1"
-    described: ClassVar[str] = "vscsi version 1, 32-byte records"
-    unit: ClassVar[str] = "record"
+    name = "vscsi-1"
+    described = "vscsi version 1, 32-byte records"
+    unit = "record"
     ticks_per_s = 10**6
     version: ClassVar[int] = 1
     record: ClassVar[np.dtype[np.void]] = _record(
@@ -390,10 +356,9 @@ class Vscsi1(base.Reader):
         known = _SCSI_OPERATIONS[records["command"]] != Op.OTHER
         return count > 0 and bool((known & (records["version"] >> 8 == cls.version)).all())
 
-    def chunks(self) -> Iterator[Requests]:
-        """Yield the requests in the order of the file; raises BadRequestError."""
+    def _chunks(self) -> Iterator[Requests]:
         size, done = self.record.itemsize, 0
-        with base.opened(self.path) as file:
+        with base.open_unpacked(self.path) as file:
             while block := file.read(size * _RECORDS_AT_ONCE):
                 if cut := len(block) % size:
                     raise MeasurementError(
@@ -430,13 +395,12 @@ class Vscsi1(base.Reader):
 class Vscsi2(Vscsi1):
     """CloudPhysics' vscsi, version 2, which also has the response time."""
 
-    name: ClassVar[str] = "vscsi-2"
-    described: ClassVar[str] = "vscsi version 2, 40-byte records"
-    version: ClassVar[int] = 2
-    record: ClassVar[np.dtype[np.void]] = _record(
+    name = "vscsi-2"
+    described = "vscsi version 2, 40-byte records"
+    version = 2
+    record = _record(
         command=2, version=2, serial=4, length=4, segments=4, lbn=8, time_us=8, response_us=8
     )
 
     def _latency_s(self, records: Array) -> Array | float:
-        latency: Array = records["response_us"] / 1e6
-        return latency
+        return cast("Array", records["response_us"] / 1e6)

@@ -10,18 +10,16 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from measurements.errors import MeasurementError
 from measurements.host.execution import end_group
 from measurements.traces import blktrace, read_trace, write_trace
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 METHODS = ("auto", "blktrace", "blk tracer")
 _START = (
@@ -38,19 +36,13 @@ _RECORD = blktrace.LITTLE.newbyteorder("=")
 class Recording:
     """A trace that was recorded, and how."""
 
-    # The trace, as Parquet or CSV.
-    path: Path
-    # "blktrace" or "blk tracer".
-    method: str
+    path: Path  # the trace, as Parquet or CSV
+    method: str  # "blktrace" or "blk tracer"
     requests: int
-    # Wall-clock time of the command (s).
-    elapsed_s: float
-    # Exit code of the command; negative for the signal that ended it.
-    exit_code: int
-    # Events that the kernel had no room for.
-    lost: int
-    # Files of blktrace's records, one a CPU, where they were asked for.
-    raw: tuple[Path, ...]
+    elapsed_s: float  # wall-clock time of the command (s)
+    exit_code: int  # of the command; negative for the signal that ended it
+    lost: int  # events that the kernel had no room for
+    raw: tuple[Path, ...]  # files of blktrace's records, one a CPU, where they were asked for
     caveats: tuple[str, ...]
 
 
@@ -89,16 +81,10 @@ def record(
                 "no request reached the device: was it this one, and not all answered from memory?"
             )
         trace = read_trace(folder / "trace", format="blktrace")
-        return Recording(
-            path=Path(output),
-            method=session.started["method"],
-            requests=write_trace(trace, output).requests,
-            elapsed_s=elapsed_s,
-            exit_code=code,
-            lost=ended["lost"],
-            raw=kept,
-            caveats=(*_caveats(session.started, ended, code), *trace.findings),
-        )
+        requests = write_trace(trace, output).requests
+        caveats = (*_caveats(session.started, ended, code), *trace.findings)
+        how = Path(output), session.started["method"]
+        return Recording(*how, requests, elapsed_s, code, ended["lost"], kept, caveats)
 
 
 def device_folder(device: str) -> Path:

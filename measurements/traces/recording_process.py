@@ -20,16 +20,15 @@ import sys
 import time
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from measurements.errors import MeasurementError
 from measurements.processes.settings_guard import Guard, read_setting
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 TRACEFS = Path("/sys/kernel/tracing")
 DEBUGFS = Path("/sys/kernel/debug")
+_OPTIONS = ("options/bin", "options/context-info")
+_SETTINGS = ("current_tracer", *_OPTIONS, "saved_cmdlines_size", "tracing_on")
 # As many processes as a kernel with the default limit has.
 _COMMANDS = 32768
 _POLL_S = 0.02
@@ -69,13 +68,10 @@ def _mount() -> None:
         ("debugfs", DEBUGFS, DEBUGFS / "block"),
     ):
         if where.is_dir() and not there.exists():
-            subprocess.run(
-                ["mount", "-t", kind, kind, str(where)],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                check=False,
+            nothing: dict[str, Any] = dict.fromkeys(
+                ("stdin", "stdout", "stderr"), subprocess.DEVNULL
             )
+            subprocess.run(["mount", "-t", kind, kind, str(where)], check=False, **nothing)
     if not (TRACEFS / "current_tracer").exists():
         raise MeasurementError(
             f"{TRACEFS}: tracefs cannot be mounted: record as root, on a kernel with CONFIG_FTRACE"
@@ -84,7 +80,7 @@ def _mount() -> None:
 
 def _start(
     device: Path, folder: Path, method: str, guard: Guard
-) -> tuple[BlkTracer | Blktrace, str | None]:
+) -> tuple[BlkTracer | BlktraceProgram, str | None]:
     """Start a recorder; returns it, and why blktrace was not taken."""
     if read_setting(device / "trace" / "enable") != "0":
         raise MeasurementError(
@@ -94,7 +90,7 @@ def _start(
     if method == BlkTracer.method:
         return BlkTracer(device, folder, guard), None
     try:
-        return Blktrace(device, folder, guard), None
+        return BlktraceProgram(device, folder, guard), None
     except (MeasurementError, OSError) as error:
         if method != "auto":
             raise
@@ -113,14 +109,16 @@ class BlkTracer:
         self._enable = device / "trace" / "enable"
         self._pipes: list[tuple[int, Any]] = []
         _refuse_used()
-        guard.learn(list(self._settings()))
-        self._set("options/context-info", "0")
-        self._set("options/bin", "1")
-        self._set("saved_cmdlines_size", str(_COMMANDS))
-        self._set("current_tracer", "blk")
+        # They are put back in this order.
+        before = [(TRACEFS / name, read_setting(TRACEFS / name)) for name in _SETTINGS]
+        guard.learn([(self._enable, "0"), *before])
+        guard.change(TRACEFS / "options/context-info", "0")
+        guard.change(TRACEFS / "options/bin", "1")
+        guard.change(TRACEFS / "saved_cmdlines_size", str(_COMMANDS))
+        guard.change(TRACEFS / "current_tracer", "blk")
         # Without what was in the buffers before.
         (TRACEFS / "trace").write_text("\n")
-        self._set("tracing_on", "1")
+        guard.change(TRACEFS / "tracing_on", "1")
         for cpu in sorted(TRACEFS.glob("per_cpu/cpu[0-9]*"), key=_cpu_number):
             pipe = os.open(cpu / "trace_pipe", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
             file = (folder / f"trace.blktrace.{_cpu_number(cpu)}").open("wb")
@@ -147,25 +145,11 @@ class BlkTracer:
             if clock is None and (now := _NOW.search(stats)):
                 clock = time.time_ns() - int(now[1]) * 10**9 - int(now[2]) * 1000
         commands = (TRACEFS / "saved_cmdlines").read_text(errors="replace")
+        names = dict(re.findall(r"^(\d+) (.*)$", commands, re.MULTILINE))
         for pipe, file in self._pipes:
             os.close(pipe)
             file.close()
-        return {"lost": lost, "clock_unix_ns": clock, "commands": _commands(commands)}
-
-    def _settings(self) -> Iterator[tuple[Path, str]]:
-        """Settings and their present values, in the order in which they are put back."""
-        yield self._enable, "0"
-        for name in (
-            "current_tracer",
-            "options/bin",
-            "options/context-info",
-            "saved_cmdlines_size",
-            "tracing_on",
-        ):
-            yield TRACEFS / name, read_setting(TRACEFS / name)
-
-    def _set(self, name: str, value: str) -> None:
-        self._guard.change(TRACEFS / name, value)
+        return {"lost": lost, "clock_unix_ns": clock, "commands": names}
 
 
 def _refuse_used() -> None:
@@ -179,16 +163,11 @@ def _refuse_used() -> None:
         raise MeasurementError("kernel events are being traced, by perf or trace-cmd: end that")
 
 
-def _commands(text: str) -> dict[str, str]:
-    pairs = (line.split(" ", 1) for line in text.splitlines())
-    return {pair[0]: pair[1] for pair in pairs if len(pair) == 2 and pair[0].isdigit()}
-
-
 def _cpu_number(cpu: Path) -> int:
     return int(cpu.name.removeprefix("cpu"))
 
 
-class Blktrace:
+class BlktraceProgram:
     """The program blktrace."""
 
     method = "blktrace"
@@ -228,13 +207,12 @@ class Blktrace:
         return {"lost": int(found[1] or found[2]) if found else 0}
 
     def _end(self) -> None:
-        if self._process.poll() is None:
-            self._process.send_signal(signal.SIGINT)
-            try:
-                self._process.wait(_STARTED_S)
-            except subprocess.TimeoutExpired:
-                self._process.kill()
-                self._process.wait()
+        self._process.send_signal(signal.SIGINT)
+        try:
+            self._process.wait(_STARTED_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
 
     def _first_line(self) -> str:
         lines = self._output.read_text(errors="replace").split("\n")

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 import zlib
 from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from enum import IntEnum
-from typing import IO, TYPE_CHECKING, Any, ClassVar, NamedTuple, cast
+from pathlib import Path
+from typing import IO, Any, ClassVar, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -16,26 +19,20 @@ import pyarrow as pa
 
 from measurements.errors import MeasurementError
 
-if TYPE_CHECKING:
-    import re
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-    from pathlib import Path
-
 Array = npt.NDArray[Any]
 
 METADATA = b"ppw.trace"
-SCHEMA = pa.schema(
-    [
-        ("time_s", pa.float64()),
-        ("stream", pa.int32()),
-        ("device", pa.int32()),
-        ("lbn", pa.int64()),
-        ("size_bytes", pa.int64()),
-        ("op", pa.uint8()),
-        ("latency_s", pa.float64()),
-        ("file", pa.int32()),
-    ]
-)
+_TYPES = {
+    "time_s": pa.float64(),
+    "stream": pa.int32(),
+    "device": pa.int32(),
+    "lbn": pa.int64(),
+    "size_bytes": pa.int64(),
+    "op": pa.uint8(),
+    "latency_s": pa.float64(),
+    "file": pa.int32(),
+}
+SCHEMA = pa.schema(list(_TYPES.items()))
 # Files of ppw have required columns: Parquet marks every optional value as present or missing,
 # and a column without these marks is read in two thirds of the time.
 STORED = pa.schema([field.with_nullable(False) for field in SCHEMA])
@@ -87,7 +84,7 @@ class Trace:
         File.
     """
 
-    def __init__(self, new_reader: Callable[[], Reader], batch_requests: int) -> None:
+    def __init__(self, new_reader: Callable[[], TraceReader], batch_requests: int) -> None:
         self._new_reader = new_reader
         self._batch_requests = batch_requests
         self._summary: _Summary | None = None
@@ -121,17 +118,17 @@ class Trace:
     @property
     def names(self) -> dict[str, tuple[str, ...]]:
         """Names of ``stream``, ``device`` and ``file``; asked for before a pass, makes one."""
-        return self._summarised().names
+        return self._read_summary().names
 
     @property
     def findings(self) -> tuple[str, ...]:
-        """What is odd about the trace, in sentences; asked for before a pass, makes one."""
-        return self._summarised().findings
+        """Findings about the trace, in sentences; asked for before a pass, makes one."""
+        return self._read_summary().findings
 
     @property
     def start_unix_ns(self) -> int | None:
-        """When the first request arrived, Unix time in ns; None where the format does not say."""
-        return self._summarised().start_unix_ns
+        """Arrival of the first request, Unix time in ns; None where the format does not say."""
+        return self._read_summary().start_unix_ns
 
     def to_table(self) -> pa.Table:
         """Read all of it, with names and start in the schema's metadata (``ppw.trace``, JSON)."""
@@ -140,34 +137,27 @@ class Trace:
 
     def metadata(self) -> bytes:
         """Format, source, start and names, as JSON."""
-        summary = self._summarised()
-        content = {
-            "schema_version": 1,
-            "format": self.format,
-            "source": self.source,
-            "start_unix_ns": summary.start_unix_ns,
-            "names": summary.names,
-        }
+        content = {"schema_version": 1, "format": self.format, "source": self.source}
+        content |= {"start_unix_ns": self.start_unix_ns, "names": self.names}
         return json.dumps(content).encode()
 
-    def _summarised(self) -> _Summary:
+    def _read_summary(self) -> _Summary:
         if self._summary is None:
-            for _ in self.batches():
-                pass
+            deque(self.batches(), maxlen=0)
         if self._summary is None:
             raise MeasurementError(f"{self.source}: cannot be read to its end")
         return self._summary
 
 
 class _Summary(NamedTuple):
-    """What is known after a whole pass."""
+    """Names, findings and start of a trace, after a whole pass."""
 
     names: dict[str, tuple[str, ...]]
     findings: tuple[str, ...]
     start_unix_ns: int | None
 
 
-def _summarise(reader: Reader, order: InOrder) -> _Summary:
+def _summarise(reader: TraceReader, order: InOrder) -> _Summary:
     names = {name: reader.names[name].all() for name in NAMED}
     for column in () if reader.numbered else ("stream", "device"):
         # Where the format records none, all requests belong to one.
@@ -183,7 +173,7 @@ def _summarise(reader: Reader, order: InOrder) -> _Summary:
     return _Summary(names, tuple(findings), start)
 
 
-def _batch(requests: Requests, reader: Reader, first: float) -> pa.RecordBatch:
+def _batch(requests: Requests, reader: TraceReader, first: float) -> pa.RecordBatch:
     time = (requests.time - first) / reader.ticks_per_s if reader.rebased else requests.time
     # After the row number and the time, the columns of a chunk are those of the schema.
     arrays = [
@@ -193,7 +183,7 @@ def _batch(requests: Requests, reader: Reader, first: float) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
 
 
-class Reader:
+class TraceReader:
     """One pass over a trace of one format."""
 
     name: ClassVar[str]
@@ -214,7 +204,7 @@ class Reader:
     def __init__(self, path: Path, mapping: Mapping[str, str] | None = None) -> None:
         self.path = path
         self.mapping = dict(mapping or {})
-        self.names = {column: Names() for column in NAMED}
+        self.names = {column: NameCodes() for column in NAMED}
         # Sentences with a {n}, and how often each holds.
         self.notes: Counter[str] = Counter()
 
@@ -225,6 +215,9 @@ class Reader:
 
     def chunks(self) -> Iterator[Requests]:
         """Yield the requests in the order of the file; raises BadRequestError."""
+        return self._chunks()
+
+    def _chunks(self) -> Iterator[Requests]:
         raise NotImplementedError
 
     def doubts(self) -> Iterator[str]:
@@ -320,7 +313,7 @@ def concatenate(parts: Sequence[Requests]) -> Requests:
     return Requests(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
 
 
-class Names:
+class NameCodes:
     """The names of one column, numbered in the order in which they appear."""
 
     def __init__(self, names: Sequence[str] = ()) -> None:
@@ -378,8 +371,7 @@ def operations(column: pa.Array | pa.ChunkedArray, codes: Mapping[str, int]) -> 
     """Operation of each word of a column, by words in lower case; `Op.OTHER` for the rest."""
     index, words = encode(column)
     found = [codes.get(word.strip().lower(), Op.OTHER) for word in words]
-    op: Array = np.asarray(found or [0], np.uint8)[index]
-    return op
+    return cast("Array", np.asarray(found or [0], np.uint8)[index])
 
 
 def has_columns(schema: pa.Schema) -> bool:
@@ -431,14 +423,9 @@ def _refuse_impossible(requests: Requests) -> None:
         return
     at, reason = min(found, key=lambda fault: fault[0])
     code = int(op[at])
-    values = {
-        "op": OPERATIONS[code] if code < len(OPERATIONS) else f"operation {code}",
-        "code": code,
-        "size": int(size[at]),
-        "lbn": int(lbn[at]),
-        "time": time[at],
-        "latency": requests.latency_s[at],
-    }
+    name = OPERATIONS[code] if code < len(OPERATIONS) else f"operation {code}"
+    values = {"op": name, "code": code, "size": int(size[at]), "lbn": int(lbn[at])}
+    values |= {"time": time[at], "latency": requests.latency_s[at]}
     raise BadRequestError(int(requests.row[at]), reason.format(**values))
 
 
@@ -505,7 +492,7 @@ class InOrder:
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[IO[bytes]]:
+def open_unpacked(path: Path) -> Iterator[IO[bytes]]:
     """Open a file, unpacked; turns errors of reading into MeasurementError."""
     try:
         with path.open("rb") as file:
@@ -525,7 +512,7 @@ def opened(path: Path) -> Iterator[IO[bytes]]:
 
 def head(path: Path, size: int = 1 << 16) -> bytes:
     """Read the first bytes of a file, unpacked."""
-    with opened(path) as file:
+    with open_unpacked(path) as file:
         return file.read(size)
 
 
@@ -539,7 +526,7 @@ class LineBlock(NamedTuple):
 
 def line_blocks(path: Path) -> Iterator[LineBlock]:
     """Yield whole lines, many at a time; bytes that are no UTF-8 are replaced."""
-    with opened(path) as file:
+    with open_unpacked(path) as file:
         first, rest = 1, b""
         while block := file.read(BLOCK):
             end = block.rfind(b"\n") + 1

@@ -5,8 +5,10 @@ from __future__ import annotations
 import csv as plain
 import json
 import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import pyarrow as pa
@@ -19,10 +21,6 @@ from measurements.table.units import Unit, split_unit
 from measurements.traces import requests as base
 from measurements.traces import text_lines as text
 from measurements.traces.requests import BLOCK_BYTES, SCHEMA, Array, Op
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
-    from pathlib import Path
 
 # What a column may stand for, and the unit it is in where its header says none.
 TARGETS = {
@@ -64,7 +62,7 @@ _DELIMITERS = ",;\t"
 _BROKEN = (pa.ArrowException, OSError, UnicodeError, MemoryError, OverflowError)
 
 
-class Column(NamedTuple):
+class TraceColumn(NamedTuple):
     """A column of the file: its header, and the factor to the target's unit."""
 
     header: str
@@ -77,11 +75,11 @@ class Column(NamedTuple):
         return self.factor * (BLOCK_BYTES if TARGETS[self.target] == "block" else 1)
 
 
-class _Table(base.Reader):
+class _Table(base.TraceReader):
     """Requests by columns that the user maps, or whose names say what they are."""
 
-    maps: ClassVar[bool] = True
-    columns: dict[str, Column]
+    maps = True
+    columns: dict[str, TraceColumn]
     operation_codes: dict[str, int]
     # Sizes that are no multiple of a block: many of them suggest another unit.
     _rows = 0
@@ -177,8 +175,8 @@ class _Table(base.Reader):
 class CsvTable(_Table, text.FieldReader):
     """CSV (comma, semicolon or tab) with a header line."""
 
-    name: ClassVar[str] = "csv"
-    described: ClassVar[str] = "CSV with a header"
+    name = "csv"
+    described = "CSV with a header"
 
     @classmethod
     def recognises(cls, head: bytes) -> bool:
@@ -190,51 +188,47 @@ class CsvTable(_Table, text.FieldReader):
             return False
         return bool(rest) and len(names) > 2 and not any(_is_number(name) for name in names)
 
-    def chunks(self) -> Iterator[base.Requests]:
-        """Yield the requests in the order of the file; raises BadRequestError."""
+    def _chunks(self) -> Iterator[base.Requests]:
         begin = base.head(self.path).removeprefix(_BOM).decode(errors="replace")
         headers, delimiter = _split(begin.partition("\n")[0])
         self._choose(headers)
         self.form = text.Form(
-            tuple(text.Field(header, text.TEXT) for header in headers),
-            delimiter=delimiter,
+            *(headers, [text.TEXT] * len(headers), delimiter),
             quoted=True,
             header_lines=1,
             wanted=tuple(chosen.header for chosen in self.columns.values()),
         )
-        yield from super().chunks()
+        yield from super()._chunks()
 
 
 class ParquetTable(_Table):
     """Parquet with columns that are mapped, or named as ours are."""
 
-    name: ClassVar[str] = "parquet"
-    described: ClassVar[str] = "Parquet"
+    name = "parquet"
+    described = "Parquet"
     begins = re.compile(rb"PAR1")
-    unit: ClassVar[str] = "row"
+    unit = "row"
 
-    def chunks(self) -> Iterator[base.Requests]:
-        """Yield the requests in the order of the file; raises BadRequestError."""
-        with _opened_parquet(self.path) as file:
+    def _chunks(self) -> Iterator[base.Requests]:
+        with _open_parquet(self.path) as file:
             self._choose(file.schema_arrow.names)
             for row, batch in _batches(file, [chosen.header for chosen in self.columns.values()]):
                 yield self._requests(row, pa.Table.from_batches([batch]))
 
 
-class OwnParquet(base.Reader):
+class OwnParquet(base.TraceReader):
     """Parquet as `write_trace` makes it: read back as it is."""
 
-    name: ClassVar[str] = "ppw"
-    described: ClassVar[str] = "ppw's own Parquet"
+    name = "ppw"
+    described = "ppw's own Parquet"
     # Nothing: the metadata at the end of the file tell, see `is_own`.
     begins = re.compile(rb"(?!)")
-    unit: ClassVar[str] = "row"
-    rebased: ClassVar[bool] = False
-    numbered: ClassVar[bool] = True
+    unit = "row"
+    rebased = False
+    numbered = True
 
-    def chunks(self) -> Iterator[base.Requests]:
-        """Yield the requests in the order of the file; raises BadRequestError."""
-        with _opened_parquet(self.path) as file:
+    def _chunks(self) -> Iterator[base.Requests]:
+        with _open_parquet(self.path) as file:
             self._take_metadata(file)
             constant = _constant_columns(file.metadata)
             for row, batch in _batches(file, [n for n in SCHEMA.names if n not in constant]):
@@ -251,7 +245,7 @@ class OwnParquet(base.Reader):
                 f"{self.path}: is no trace that ppw wrote: read it as format parquet, with --map"
             )
         names = metadata["names"]
-        self.names = {name: base.Names(names.get(name, ())) for name in base.NAMED}
+        self.names = {name: base.NameCodes(names.get(name, ())) for name in base.NAMED}
         if metadata.get("start_unix_ns") is not None:
             # Times count from the first request, so this is its tick 0.
             self.epoch_ns = int(metadata["start_unix_ns"])
@@ -259,7 +253,7 @@ class OwnParquet(base.Reader):
 
 def is_own(path: Path) -> bool:
     """Whether a Parquet file is one that ppw wrote."""
-    with _opened_parquet(path) as file:
+    with _open_parquet(path) as file:
         return own_metadata(file) is not None
 
 
@@ -274,7 +268,7 @@ def own_metadata(file: pq.ParquetFile) -> dict[str, Any] | None:
 
 
 @contextmanager
-def _opened_parquet(path: Path) -> Iterator[pq.ParquetFile]:
+def _open_parquet(path: Path) -> Iterator[pq.ParquetFile]:
     try:
         with pq.ParquetFile(path) as file:
             yield file
@@ -318,14 +312,14 @@ def _only_value(column: pq.ColumnChunkMetaData, written_by: str) -> float | None
 
 def choose(
     headers: Sequence[str], mapping: Mapping[str, str], source: str
-) -> tuple[dict[str, Column], dict[str, int]]:
+) -> tuple[dict[str, TraceColumn], dict[str, int]]:
     """Choose the columns of a trace, by target, and the codes that stand for operations.
 
     ``mapping`` is from target (a key of `TARGETS`) to header. ``op`` may say which codes are a
     read and a write: ``Type:1/0``. Raises MeasurementError.
     """
     codes: dict[str, int] = dict(_OPERATION_WORDS)
-    found: dict[str, Column] = {}
+    found: dict[str, TraceColumn] = {}
     for named, header in mapping.items():
         target = _target(named, header, source)
         if target in found:
@@ -339,12 +333,12 @@ def choose(
                 f"{table_headers.nearest(header, headers)}; the columns are "
                 f"{table_headers.shown(headers)}"
             )
-        found[target] = _mapped(named, header, target, source)
+        found[target] = _map_column(named, header, target, source)
     # A column by its own name comes before one that is often called so.
     for header in sorted(headers, key=lambda h: h.strip().lower() not in TARGETS):
         known = _by_name(header)
         if known and not _is_taken(known, found):
-            found[known] = Column(header, known, _factor(header, known) or 1.0)
+            found[known] = TraceColumn(header, known, _factor(header, known) or 1.0)
     if lacking := [names for names in _NEEDED if not any(target in found for target in names)]:
         wanted = ", ".join(" or ".join(names) for names in lacking)
         options = " ".join(f"--map {names[0]}=COLUMN" for names in lacking)
@@ -392,7 +386,7 @@ def _operation_codes(given: str, headers: Sequence[str], source: str) -> tuple[s
     return header, {read.strip().lower(): Op.READ, write.strip().lower(): Op.WRITE}
 
 
-def _mapped(named: str, header: str, target: str, source: str) -> Column:
+def _map_column(named: str, header: str, target: str, source: str) -> TraceColumn:
     wanted = TARGETS[target]
     own = _factor(header, target, mapped=True)
     in_brackets = header.rstrip().endswith((")", "]")) and split_unit(header.strip())[1]
@@ -402,7 +396,7 @@ def _mapped(named: str, header: str, target: str, source: str) -> Column:
         )
     asked = _factor(named, target) or 1.0
     factor = table_headers.mapped_factor(named, header, asked, own, target, source)
-    return Column(header, target, factor)
+    return TraceColumn(header, target, factor)
 
 
 def _factor(header: str, target: str, *, mapped: bool = False) -> float | None:
@@ -444,8 +438,7 @@ def _numbers(values: pa.Array, row: Array, header: str, *, missing: bool = False
     # Whole numbers stay whole: an old clock in ns has more digits than a double.
     for kind in (pa.float64(),) if missing else (pa.int64(), pa.float64()):
         try:
-            numbers: Array = values.cast(kind).to_numpy(zero_copy_only=False)
-            return numbers
+            return cast("Array", values.cast(kind).to_numpy(zero_copy_only=False))
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
             continue
     odd = np.array([not _is_number(value) for value in values.to_pylist()])

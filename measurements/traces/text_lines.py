@@ -6,8 +6,10 @@ import csv as plain
 import gzip
 import math
 import sys
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, TypeVar, cast
 
 import numba
 import numpy as np
@@ -18,25 +20,14 @@ from pyarrow import csv
 from measurements.traces import requests as base
 from measurements.traces.requests import Array, BadRequestError, Op
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-    from pathlib import Path
-
-    Function = TypeVar("Function", bound=Callable[..., int])
-
+Function = TypeVar("Function", bound=Callable[..., int])
 WHOLE, NUMBER, TEXT = pa.int64(), pa.float64(), pa.string()
+_KINDS = {"whole": WHOLE, "number": NUMBER, "": TEXT}
 _AT_ONCE = 1 << 22
 # Bytes from which files are worth the compiled parser: once numba is loaded, which takes half a
 # second; and so large that loading it is soon paid back.
 _LONG, _VERY_LONG = 1 << 24, 1 << 29
 _LARGEST = 2**63
-
-
-class Field(NamedTuple):
-    """A column of the file: its name in messages and what is in it."""
-
-    name: str
-    kind: pa.DataType
 
 
 class Form(NamedTuple):
@@ -46,14 +37,21 @@ class Form(NamedTuple):
     double quotes; only the fields that are ``wanted`` are converted, all where none is named.
     """
 
-    fields: tuple[Field, ...]
+    names: list[str]
+    kinds: list[pa.DataType]
     delimiter: str = ","
     quoted: bool = False
     header_lines: int = 0
     wanted: tuple[str, ...] = ()
 
 
-class FieldReader(base.Reader):
+def form(declared: str, delimiter: str = ",") -> Form:
+    """Layout whose fields are declared as ``NAME`` of text, ``NAME:whole`` or ``NAME:number``."""
+    pairs = [field.strip().partition(":") for field in declared.split(",")]
+    return Form([name for name, *_ in pairs], [_KINDS[kind] for *_, kind in pairs], delimiter)
+
+
+class FieldReader(base.TraceReader):
     """A reader of a file whose lines have the same fields, streamed through Arrow's parser."""
 
     form: Form
@@ -63,20 +61,15 @@ class FieldReader(base.Reader):
         found = (number for at, number, _ in _rows(self.path, self.form) if at == row)
         return f"line {next(found, row)}"
 
-    def chunks(self) -> Iterator[base.Requests]:
-        """Yield the requests in the order of the file; raises BadRequestError."""
-        for row, table in self._parsed_blocks():
-            yield self._requests(row, table)
-
     def _requests(self, row: Array, table: pa.Table) -> base.Requests:
         """Convert parsed lines; rows count the lines that are not blank."""
         raise NotImplementedError
 
-    def _parsed_blocks(self) -> Iterator[tuple[Array, pa.Table]]:
+    def _chunks(self) -> Iterator[base.Requests]:
         done = 0
         try:
             for table in _tables(self.path, self.form):
-                yield np.arange(done + 1, done + 1 + table.num_rows), table
+                yield self._requests(np.arange(done + 1, done + 1 + table.num_rows), table)
                 done += table.num_rows
         except pa.ArrowInvalid as error:
             _complain(self.path, self.form, done, str(error))
@@ -118,14 +111,14 @@ def _tables(path: Path, form: Form) -> Iterator[pa.Table]:
                 yield _parse_by_arrow(spaced, form)
         return
     if _is_plain(form) and _is_worth_compiling(path):
-        parser = PlainLines(form.fields)
+        parser = PlainLines(form)
         for block in base.line_blocks(path):
             if (table := parser.table(block.text, block.lines)) is not None:
                 yield table
             elif block.text.strip():
                 yield _parse_by_arrow(block.text, form)
         return
-    with base.opened(path) as file, ThreadPoolExecutor(1) as pool:
+    with base.open_unpacked(path) as file, ThreadPoolExecutor(1) as pool:
         packed = isinstance(file, gzip.GzipFile)
         stream = pa.PythonFile(file, mode="r") if packed else pa.OSFile(str(path))
         reader = csv.open_csv(stream, *_options(form, _AT_ONCE))
@@ -137,8 +130,8 @@ def _tables(path: Path, form: Form) -> Iterator[pa.Table]:
 
 
 def _is_plain(form: Form) -> bool:
-    kinds = {field.kind for field in form.fields}
-    return kinds <= {WHOLE, TEXT} and not (form.quoted or form.header_lines or form.wanted)
+    is_read_whole = not (form.quoted or form.header_lines or form.wanted)
+    return is_read_whole and set(form.kinds) <= {WHOLE, TEXT}
 
 
 def _is_worth_compiling(path: Path) -> bool:
@@ -154,7 +147,7 @@ def _options(
 ) -> tuple[csv.ReadOptions, csv.ParseOptions, csv.ConvertOptions]:
     return (
         csv.ReadOptions(
-            column_names=[field.name for field in form.fields],
+            column_names=form.names,
             skip_rows=form.header_lines,
             block_size=block_size,
             use_threads=False,
@@ -165,7 +158,7 @@ def _options(
             newlines_in_values=False,
         ),
         csv.ConvertOptions(
-            column_types=dict(form.fields),
+            column_types=dict(zip(form.names, form.kinds, strict=True)),
             include_columns=list(form.wanted),
             null_values=[],
             # Elsewhere only the few different words are decoded, one by one.
@@ -208,30 +201,30 @@ def _fault_of_line(line: str, form: Form) -> str | None:
     except plain.Error as error:
         return str(error)
     if "\N{REPLACEMENT CHARACTER}" in line and form.quoted:
-        return f"it is no UTF-8: {_shortened(line)}"
-    if len(values) != len(form.fields):
-        names = ",".join(field.name for field in form.fields)
-        return f"{len(values)} fields, not the {len(form.fields)} of {names}: {_shortened(line)}"
-    faults = map(_fault_of_value, form.fields, values)
+        return f"it is no UTF-8: {_shorten(line)}"
+    if len(values) != len(form.names):
+        names = ",".join(form.names)
+        return f"{len(values)} fields, not the {len(form.names)} of {names}: {_shorten(line)}"
+    faults = map(_fault_of_value, form.names, form.kinds, values)
     return next((fault for fault in faults if fault), None)
 
 
-def _fault_of_value(field: Field, value: str) -> str | None:
-    if field.kind == TEXT:
+def _fault_of_value(name: str, kind: pa.DataType, value: str) -> str | None:
+    if kind == TEXT:
         return None
     try:
-        number = float(value) if field.kind == NUMBER else int(value)
+        number = float(value) if kind == NUMBER else int(value)
     except ValueError:
-        kind = "number" if field.kind == NUMBER else "whole number"
-        return f"{field.name} is {_shortened(value)}, no {kind}"
-    if field.kind == WHOLE and not -_LARGEST <= number < _LARGEST:
-        return f"{field.name} {value.strip()} is beyond 2^63"
+        expected = "number" if kind == NUMBER else "whole number"
+        return f"{name} is {_shorten(value)}, no {expected}"
+    if kind == WHOLE and not -_LARGEST <= number < _LARGEST:
+        return f"{name} {value.strip()} is beyond 2^63"
     if not math.isfinite(number) or not value.strip(" \t").isascii() or "_" in value:
-        return f"{field.name} is {_shortened(value)}, no number"
+        return f"{name} is {_shorten(value)}, no number"
     return None
 
 
-def _shortened(text: str, most: int = 60) -> str:
+def _shorten(text: str, most: int = 60) -> str:
     return repr(text if len(text) <= most else f"{text[: most - 3]}…")
 
 
@@ -249,11 +242,11 @@ class PlainLines:
     for Arrow's parser.
     """
 
-    def __init__(self, fields: Sequence[Field]) -> None:
-        self._names = [field.name for field in fields]
-        self._whole = np.array([field.kind == WHOLE for field in fields], dtype=np.bool_)
+    def __init__(self, form: Form) -> None:
+        self._names = form.names
+        self._whole = np.array([kind == WHOLE for kind in form.kinds], dtype=np.bool_)
         # Of each column of words: how many, their lengths, their bytes.
-        columns = len(fields) - int(self._whole.sum())
+        columns = len(form.names) - int(self._whole.sum())
         self._number = np.zeros(columns, np.int64)
         self._length = np.zeros((columns, _MOST_WORDS), np.int64)
         self._text = np.zeros((columns, _MOST_WORDS, _LONGEST_WORD), np.uint8)
@@ -263,8 +256,8 @@ class PlainLines:
         numbers = np.empty((int(self._whole.sum()), number), np.int64)
         codes = np.empty((len(self._number), number), np.int32)
         text = np.frombuffer(lines if lines.endswith(b"\n") else lines + b"\n", np.uint8)
-        known = self._number, self._length, self._text
-        rows = _parse(text, self._whole, numbers, codes, *known)
+        vocabulary = self._number, self._length, self._text
+        rows = _parse(text, self._whole, numbers, codes, vocabulary)
         if rows < 0:
             return None
         whole, words = iter(numbers), enumerate(codes)
@@ -282,20 +275,19 @@ class PlainLines:
         return pa.DictionaryArray.from_arrays(pa.array(codes[:rows]), pa.array(words), safe=False)
 
 
-def _compiled(**options: Any) -> Callable[[Function], Function]:
+def _compile(**options: Any) -> Callable[[Function], Function]:
     """Compile a function when it is first called; kept on disk where there is a place for it."""
 
     def decorate(function: Function) -> Function:
         try:
-            made: Function = numba.njit(cache=True, nogil=True, **options)(function)
+            return cast("Function", numba.njit(cache=True, nogil=True, **options)(function))
         except RuntimeError:
-            made = numba.njit(nogil=True, **options)(function)
-        return made
+            return cast("Function", numba.njit(nogil=True, **options)(function))
 
     return decorate
 
 
-@_compiled(inline="always")
+@_compile(inline="always")
 def _find_word(text: Array, at: int, likely: int, number: int, lengths: Array, known: Array) -> int:
     """Code of the word that begins at a byte, the likely one first; −1 for a new one."""
     for k in range(-1 if number else 0, number):
@@ -310,7 +302,7 @@ def _find_word(text: Array, at: int, likely: int, number: int, lengths: Array, k
     return -1
 
 
-@_compiled()
+@_compile()
 def _add_word(text: Array, at: int, column: int, words: Array, lengths: Array, known: Array) -> int:
     """Keep the word that begins at a byte; −1 where there is no room for it."""
     code, size = words[column], 0
@@ -324,17 +316,12 @@ def _add_word(text: Array, at: int, column: int, words: Array, lengths: Array, k
     return int(code)
 
 
-@_compiled()
+@_compile()
 def _parse(
-    text: Array,
-    whole: Array,
-    numbers: Array,
-    codes: Array,
-    words: Array,
-    lengths: Array,
-    known: Array,
+    text: Array, whole: Array, numbers: Array, codes: Array, vocabulary: tuple[Array, ...]
 ) -> int:
     """Parse lines that end in a newline; returns their number, −1 where one is not plain."""
+    words, lengths, known = vocabulary
     at, row, last = 0, 0, len(whole) - 1
     while at < len(text):
         number, column = 0, 0
@@ -369,21 +356,20 @@ def _parse(
     return row
 
 
-class Lines(NamedTuple):
+class TextLines(NamedTuple):
     """Lines with their ends, as Arrow strings, and the number of each."""
 
     row: Array
     text: pa.Array
 
-    def take(self, chosen: Array) -> Lines:
+    def take(self, chosen: Array) -> TextLines:
         """Choose lines by a mask."""
-        return Lines(self.row[chosen], self.text.filter(pa.array(chosen)))
+        return TextLines(self.row[chosen], self.text.filter(pa.array(chosen)))
 
     def matches(self, pattern: str) -> Array:
         """Whether each line fits a pattern, from its start."""
         mask = pc.match_substring_regex(self.text, f"^{pattern}")
-        found: Array = mask.to_numpy(zero_copy_only=False)
-        return found
+        return cast("Array", mask.to_numpy(zero_copy_only=False))
 
     def extract(self, pattern: str) -> tuple[Array, pa.StructArray]:
         """Take lines apart by the named groups of a pattern.
@@ -400,11 +386,11 @@ class Lines(NamedTuple):
         base.refuse_first(
             bad,
             self.row,
-            lambda at: f"{reason}: {_shortened(str(self.text[at].as_py()).strip(), 70)}",
+            lambda at: f"{reason}: {_shorten(str(self.text[at].as_py()).strip(), 70)}",
         )
 
 
-def filled_lines(path: Path) -> Iterator[Lines]:
+def filled_lines(path: Path) -> Iterator[TextLines]:
     """Yield the lines of a text that are not blank, many at a time."""
     for first, _, block in base.line_blocks(path):
         ends = np.flatnonzero(np.frombuffer(block, np.uint8) == ord("\n")) + 1
@@ -413,7 +399,7 @@ def filled_lines(path: Path) -> Iterator[Lines]:
         offsets = np.concatenate([[0], ends]).astype(np.int32)
         buffers = [None, pa.py_buffer(offsets), pa.py_buffer(block)]
         text = pa.Array.from_buffers(pa.string(), len(ends), buffers)
-        found = Lines(np.arange(first, first + len(ends)), text)
+        found = TextLines(np.arange(first, first + len(ends)), text)
         yield found.take(~found.matches(r"\s*$"))
 
 
@@ -422,8 +408,7 @@ def whole(column: pa.Array, row: Array, name: str) -> Array:
     if pc.any(empty := pc.equal(column, "")).as_py():
         column = pc.if_else(empty, "0", column)
     try:
-        numbers: Array = column.cast(pa.int64()).to_numpy(zero_copy_only=False)
-        return numbers
+        return cast("Array", column.cast(pa.int64()).to_numpy(zero_copy_only=False))
     except pa.ArrowInvalid:
         for at, text in enumerate(column.to_pylist()):
             # Python converts no more than 4300 digits.

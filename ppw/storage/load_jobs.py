@@ -9,7 +9,8 @@ import pandas as pd
 
 from fitting.storage.interarrival import CONSTANT
 from fitting.storage.survey import BLOCK
-from measurements.loads.fio_jobs import Job, Zone
+from measurements.loads.fio_jobs import AddressZone as Zone
+from measurements.loads.fio_jobs import LoadJob as Job
 from ppw.errors import PpwError
 from ppw.results.arguments import known_choice
 

@@ -163,12 +163,12 @@ def test_arrivals_are_placed_as_the_reference_places_them(kind, data, n, in_orde
     start_s = begin * cascade.windows.duration_s / len(course)
     number = sum(counts[w] for w in windows)
     gaps = cascade.draw_interarrivals(number, rngs[0])
-    same(gaps, reference.draw_interarrivals(cascade, number, rngs[1]))
+    same(gaps, reference.draw_gaps(cascade, number, rngs[1]))
     if number:
         # Equal gaps are in no order, whatever processor sorts them.
         others = np.round(gaps, 1)
         gaps = cascade.ordered_interarrivals(others, rngs[0])
-        same(gaps, reference.ordered_interarrivals(cascade, others.tolist(), rngs[1]))
+        same(gaps, reference.ordered_gaps(cascade, others.tolist(), rngs[1]))
         options = {"in_order": True} if in_order else {}
         times = cascade.place(np.array(windows), start_s, gaps, rngs[0], **options)
         same(times, reference.place(cascade, windows, start_s, gaps, rngs[1], **options))
@@ -193,7 +193,7 @@ def test_divisions_are_noted_and_drawn_as_the_reference_does(n, rate, lasting, s
     for beside in rng.poisson(rate, (20, 3)).tolist():
         rngs = [np.random.default_rng(seed) for _ in range(2)]
         drawn = draw_split(*beside, *found[1:], rngs[0])
-        assert drawn == reference.draw_split(*beside, *expected[1:], rngs[1])
+        assert drawn == reference.drawn_split(*beside, *expected[1:], rngs[1])
 
 
 def test_no_more_than_five_thousand_divisions_are_looked_at():

@@ -12,7 +12,9 @@ import pytest
 
 from measurements.errors import MeasurementError
 from measurements.loads.diskspd import write_diskspd
-from measurements.loads.fio_jobs import Job, Zone, percent_loss, whole_percents, write_fio_jobs
+from measurements.loads.fio_jobs import AddressZone as Zone
+from measurements.loads.fio_jobs import LoadJob as Job
+from measurements.loads.fio_jobs import percent_loss, whole_percents, write_fio_jobs
 from measurements.loads.fio_replay import make_scratch, replay_iolog, write_iolog
 from measurements.traces import read_trace
 from measurements.traces.requests import SCHEMA

@@ -16,7 +16,7 @@ from made_traces import busy, fragmented, trace
 from processes import ppw_inside, refused
 from walked_commands import COMMANDS, examples
 
-from measurements.loads.fio_replay import Replayed
+from measurements.loads.fio_replay import ReplayReport
 from measurements.traces import read_trace, write_trace
 from ppw.cli.output import caveats_in_result
 from ppw.storage import replay
@@ -305,7 +305,7 @@ class TestReplay:
 
     def test_stages_are_held_against_each_other(self, tmp_path, monkeypatch):
         """The calibration takes as long as the trace, and the target twice as long."""
-        done = [Replayed("", 100, 409600, s, 1e-3, 2e-3, "fio-3") for s in (199.0, 99.5)]
+        done = [ReplayReport("", 100, 409600, s, 1e-3, 2e-3, "fio-3") for s in (199.0, 99.5)]
         monkeypatch.setattr(replay, "replay_iolog", lambda *_, **__: done.pop())
         load = trace(lbn=8 * np.arange(100))
         with caveats_in_result():
