@@ -23,22 +23,21 @@ from typing import Any, TypeVar, cast
 import numba
 import numpy as np
 import numpy.typing as npt
-from numba.core import caching
-from numpy.typing import NDArray
 
 _LOG = logging.getLogger(__name__)
 # Not those for type checkers alone, which are indented.
 _IMPORTED = re.compile(rb"^from fitting\.([\w.]+) import (.*)", re.M)
 F = TypeVar("F", bound=Callable[..., object])
-Array = NDArray[Any]
+Array = npt.NDArray[Any]
 ArrayLike = npt.ArrayLike
-BoolArray = NDArray[np.bool_]
-ByteArray = NDArray[np.uint8]
-CountArray = NDArray[np.uint32]
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
-ShortArray = NDArray[np.int32]
-TinyArray = NDArray[np.int8]
+BoolArray = npt.NDArray[np.bool_]
+ByteArray = npt.NDArray[np.uint8]
+CountArray = npt.NDArray[np.uint32]
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+WordArray = npt.NDArray[np.uint64]
+ShortArray = npt.NDArray[np.int32]
+TinyArray = npt.NDArray[np.int8]
 RealFunction = Callable[[float], float]
 
 # Layout of a float64, and bytes in a line of a cache.
@@ -47,8 +46,8 @@ _LINE = 64
 
 # Numba is not typed.
 _settings: Any = numba.config
-_FunctionCache: Any = caching.FunctionCache
-_NullCache: Any = caching.NullCache
+_FunctionCache: Any = numba.core.caching.FunctionCache
+_NullCache: Any = numba.core.caching.NullCache
 
 
 def jit(function: F) -> F:
@@ -207,7 +206,7 @@ def log2_bin(number: int, bits: int) -> int:
     return (np.float64(number).view(np.int64) >> (_FRACTION_BITS - bits)) - (_BIAS << bits)
 
 
-def cache_lines(rows: int, width: int) -> NDArray[np.uint8]:
+def cache_lines(rows: int, width: int) -> ByteArray:
     """Rows of so many bytes, all 0, that begin where lines of a cache do if they are as long."""
     whole = np.zeros(rows * width + _LINE, dtype=np.uint8)
     skipped = -whole.ctypes.data % _LINE
@@ -215,10 +214,7 @@ def cache_lines(rows: int, width: int) -> NDArray[np.uint8]:
 
 
 def interleave(*arrays: Array) -> list[Array]:
-    """Copy columns, or tables, of as many rows to an interleaved layout.
-
-    What is used together is then in one line of a cache.
-    """
+    """Copy columns, or tables, to an interleaved layout, whose rows are in one line of a cache."""
     # Those of the widest elements first, so that each is aligned.
     order = sorted(range(len(arrays)), key=lambda k: -arrays[k].itemsize)
     row = np.dtype([(str(k), arrays[k].dtype, arrays[k].shape[1:]) for k in order])

@@ -9,14 +9,12 @@ All laws are exact.
 from __future__ import annotations
 
 import math
-from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
-from fitting.compiled.loops import FloatArray, RealFunction, jit_uncounted
+from fitting.compiled.loops import FloatArray, RealFunction, WordArray, jit_uncounted
 
-Randomness: TypeAlias = NDArray[np.uint64]
+Randomness = WordArray
 _WEYL = np.uint64(0x9E3779B97F4A7C15)
 _FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 _LAYERS = 256

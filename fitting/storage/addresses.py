@@ -36,11 +36,11 @@ class Addresses:
 
     alignment: int  # blocks, as `survey.Survey` has it
     offset: int
-    end_lbn: int  # block after the last one touched
-    reuse: FloatArray | None  # law by touched state and class, see `reuse_law`; None for none
+    end_lbn: int  # block after the last one accessed
+    reuse: FloatArray | None  # law by accessed state and class, see `reuse_law`; None for none
     piece: int = 8  # blocks, a power of two
     devices: IntArray = field(default_factory=lambda: np.zeros(1, dtype=np.int64))  # by stream
-    # By device, share of the pieces that fresh runs go on to which were touched before.
+    # By device, share of the pieces that fresh runs go on to which were accessed before.
     met: FloatArray = field(default_factory=lambda: np.zeros(1))
 
 
@@ -51,14 +51,14 @@ class StateRanges(NamedTuple):
     end_lbn: int
     state_blocks: int
     levels: int
-    alignment: IntArray  # by touched state, runs start at the offset modulo the alignment
+    alignment: IntArray  # by accessed state, runs start at the offset modulo the alignment
     offset: IntArray
-    origin_start: IntArray  # first touched state of each origin
+    origin_start: IntArray  # first accessed state of each origin
     state: IntArray
     device: IntArray  # by stream
-    place: IntArray  # by touched state, its list of begins
-    stop: IntArray  # by touched state, its list of stops
-    low: IntArray  # by touched state, first and last block where runs start
+    place: IntArray  # by accessed state, its list of begins
+    stop: IntArray  # by accessed state, its list of stops
+    low: IntArray  # by accessed state, first and last block where runs start
     high: IntArray
 
 
@@ -78,7 +78,7 @@ class Pending(NamedTuple):
     made: IntArray  # clock of the device at the last one
     fresh: IntArray  # whether the run of the last one began fresh
     kind: IntArray  # of the last one
-    first: IntArray  # touched state that the stream began in
+    first: IntArray  # accessed state that the stream began in
     left: IntArray  # requests left
     resumes: FloatArray  # time (s) of the next request where none is left
     order: IntArray  # heap of the streams by ``due``
@@ -87,11 +87,11 @@ class Pending(NamedTuple):
 def state_ranges(
     counts: TransitionCounts, runs: run_lengths.Runs, addresses: Addresses, streams: int
 ) -> StateRanges:
-    """Lay out the touched states of a trace."""
+    """Lay out the accessed states of a trace."""
     diagram, devices = counts.diagram, addresses.devices
     group = devices[counts.stream_of_state] * KINDS + counts.state_origin % KINDS
     aligned = addresses.alignment, addresses.offset
-    # Where no run started in a state, one may start in all that was touched of it.
+    # Where no run started in a state, one may start in all that was accessed of it.
     start = diagram.first_lbn + counts.state * diagram.state_blocks
     low = np.maximum(start, counts.lowest.min())
     high = np.minimum(start + diagram.state_blocks - 1, counts.highest.max())
@@ -107,7 +107,7 @@ def state_ranges(
 
 
 def _list_of_state(counts: TransitionCounts, devices: IntArray, kinds: int) -> IntArray:
-    """Number the stretches of each device, for requests of all kinds or each, by touched state."""
+    """Number the stretches of each device, for requests of all kinds or each, by accessed state."""
     stream, kind = np.divmod(counts.state_origin, KINDS)
     stretch = (devices[stream] * kinds + kind % kinds) * counts.diagram.states + counts.state
     return np.unique(stretch, return_inverse=True)[1].astype(np.int64)
@@ -115,7 +115,7 @@ def _list_of_state(counts: TransitionCounts, devices: IntArray, kinds: int) -> I
 
 @jit_uncounted
 def state_at(d: StateRanges, origin: int, lbn: int) -> int:
-    """Touched state of an address, or the one ahead of it where that was not touched."""
+    """Touched state of an address, or the one ahead of it where that was not accessed."""
     wanted = (lbn - d.first_lbn) // d.state_blocks
     first, end = d.origin_start[origin], d.origin_start[origin + 1]
     return last_access.first_above(d.state, first + 1, end, wanted) - 1
@@ -135,7 +135,7 @@ def _random_address(d: StateRanges, v: int, blocks: int, rng: Randomness) -> int
 
 
 class ReuseLaw(NamedTuple):
-    """Law of reuse: that of touched state v from ``start[v]`` on."""
+    """Law of reuse: that of accessed state v from ``start[v]`` on."""
 
     start: IntArray
     chance: FloatArray  # cumulated
@@ -143,13 +143,13 @@ class ReuseLaw(NamedTuple):
 
 
 class AddressMemory(NamedTuple):
-    """Where devices were touched and runs stopped, and the law of reuse."""
+    """Where devices were accessed and runs stopped, and the law of reuse."""
 
     accesses: last_access.LastAccess
     begins: last_access.LruLists
     ends: last_access.LruLists
     clock: IntArray  # by device, its requests
-    pieces_met: IntArray  # by device, pieces that fresh runs went on to, and those touched before
+    pieces_met: IntArray  # by device, pieces that fresh runs went on to, and those accessed before
     met: FloatArray  # by device, what their share is to be
     law: ReuseLaw
     draws: DrawBatches
@@ -169,11 +169,11 @@ def new_memory(
     least, requests = (_LEAST_ROOM, max(expected, 1.0)) if len(law.chance) else (0, 0.0)
     wanted = counts.occupancy * requests
     lists = [_list_of_state(counts, addresses.devices, kinds) for kinds in (1, KINDS)]
-    touched, stopped = (least + 2 * np.bincount(of, wanted).astype(float) for of in lists)
+    accessed, stopped = (least + 2 * np.bincount(of, wanted).astype(float) for of in lists)
     devices = int(addresses.devices.max()) + 1
     return AddressMemory(
         last_access.new_last_access(addresses.piece, devices),
-        last_access.new_lru_lists(touched, stops=False),
+        last_access.new_lru_lists(accessed, stops=False),
         last_access.new_lru_lists(stopped, stops=True),
         *(np.zeros(devices, dtype=np.int64), np.zeros((devices, 2), dtype=np.int64)),
         addresses.met,
@@ -183,28 +183,20 @@ def new_memory(
     )
 
 
-def empty_memory(m: AddressMemory) -> AddressMemory:
-    """Forget everything, in place but for the last-access table."""
-    for lists in (m.begins, m.ends):
-        lists.used[:] = 0
-    m.clock[:], m.pieces_met[:] = 0, 0
-    return m._replace(
-        accesses=last_access.new_last_access(1 << m.accesses.bits, m.accesses.devices)
-    )
-
-
 @jit_uncounted
 def has_room_for(m: AddressMemory, g: int, size: int) -> bool:
     """Whether a device may have a request more of such a size (B)."""
     if len(m.law.chance) == 0:
         return True
-    blocks = min(size // BLOCK, _MOST_PIECES << m.accesses.bits)
-    return m.clock[g] < last_access.MOST_CLOCK and last_access.has_room(m.accesses, blocks)
+    # Eight pieces have a row, and a request begins and ends inside of one.
+    rows = min((size // BLOCK) >> m.accesses.bits, _MOST_PIECES) // last_access.NEIGHBOURS + 2
+    held, most = m.accesses.held[0], m.accesses.held[1]
+    return m.clock[g] < last_access.MOST_CLOCK and held + rows <= most
 
 
 @jit_uncounted
 def draw_class(m: AddressMemory, v: int, rng: Randomness) -> int:
-    """Draw a class of the law of reuse of a touched state; fresh where there is no law."""
+    """Draw a class of the law of reuse of a accessed state; fresh where there is no law."""
     law = m.law
     if len(law.chance) == 0:
         return FRESH

@@ -24,7 +24,7 @@ F. J. Corbató: A paging experiment with the Multics system. MIT Project MAC, 19
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -73,7 +73,7 @@ class Cache:
         self._tables = _Tables(new_table(64), np.zeros((4, 16), dtype=np.int64), numbers)
 
     @property
-    def cleaned(self) -> int:
+    def written_back(self) -> int:
         """Dirty blocks that were evicted, and so written to the storage, until now."""
         return int(self._tables.numbers[_WRITTEN_BACK])
 
@@ -93,11 +93,12 @@ class Cache:
         if accessed.shape != written.shape or accessed.min(initial=0) < 0:
             raise FittingError("give as many writes as blocks, and block numbers of 0 or more")
         hits = np.zeros(len(accessed), dtype=np.bool_)
+        columns = accessed, written, hits
         rules = POLICIES.index(self.policy), self.writes != "around", self.writes == "back"
         start = 0
         while start < len(accessed):
             self._make_room()
-            start = _access(start, accessed, written, hits, self.blocks, rules, self._tables)
+            start = _access(start, columns, self.blocks, rules, self._tables)
         return hits
 
     def _make_room(self) -> None:
@@ -112,17 +113,12 @@ class Cache:
 
 @jit_uncounted
 def _access(
-    start: int,
-    accessed: IntArray,
-    written: BoolArray,
-    hits: BoolArray,
-    capacity: int,
-    rules: tuple[int, bool, bool],
-    t: _Tables,
+    start: int, columns: tuple[Any, ...], capacity: int, rules: tuple[int, bool, bool], t: _Tables
 ) -> int:
     """Take accesses until there is no slot for a new block; return where to go on."""
     # One loop for all policies: they differ in whom they evict and in what a use changes.
     policy, allocates, writes_back = rules
+    accessed, written, hits = columns
     keys, places = t.held.keys, t.held.values
     block_of, flags, numbers = t.slots[0], t.slots[3], t.numbers
     for i in range(start, len(accessed)):

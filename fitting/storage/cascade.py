@@ -36,15 +36,13 @@ import numpy as np
 from fitting.compiled.loops import ArrayLike, BoolArray, FloatArray, IntArray, ShortArray, jit
 from fitting.errors import FittingError
 from fitting.storage import interarrival, placement
-from fitting.storage.placement import Halves, Lateness, LinkedHalves
+from fitting.storage.placement import Halves, HalvingRules, Lateness
 from fitting.storage.windows import Clock, shared_tick, split_laws
 
 Rng = np.random.Generator
 # Probabilities of the quantiles of gaps: closer together where few gaps make much of the variation.
 _PERCENT = (1, *range(5, 100, 5), 98, 99)
 GAP_KNOTS = np.array([0, *(k / 100 for k in _PERCENT), 0.995, 0.998, 0.999, 1.0])
-# Knots are whole thousandths: the one below each of these.
-_KNOT_BELOW = np.searchsorted(GAP_KNOTS, np.arange(1000) / 1000, side="right") - 1
 _LAGS = (1, 2, 4, 8, 16, 32)
 # Lengths of windows, by the arrivals that they have on average: no whole numbers, or arrivals at
 # one pace would all be at the edges of windows, on either side.
@@ -100,14 +98,8 @@ class Windows:
 
     def counts(self, time_s: FloatArray, total: ShortArray) -> None:
         """Add arrivals, sorted and from 0, to the counts of the finest windows."""
-        _add_counts(time_s, self.finest / self.duration_s, total)
-
-
-@jit
-def _add_counts(time_s: FloatArray, rate: float, total: ShortArray) -> None:
-    """Count arrivals in windows, given the number of windows per second."""
-    for i in range(len(time_s)):
-        total[min(int(time_s[i] * rate), len(total) - 1)] += 1
+        window = (time_s * (self.finest / self.duration_s)).astype(np.int64)
+        np.add.at(total, np.minimum(window, len(total) - 1), 1)
 
 
 @dataclass(frozen=True)
@@ -128,14 +120,17 @@ class Cascade:
     tick_s: float  # tick (s) of a clock of which several arrivals share one; 0 where few do
 
     @cached_property
-    def _links(self) -> LinkedHalves:
-        return placement.link_halves(self.halves, self.counts)
+    def _rules(self) -> HalvingRules:
+        rules = self.stop - self.windows.kept, self.placement
+        return placement.link_halves(self.halves, self.counts, self.small, self.large, rules)
 
     def draw_interarrivals(self, number: int, rng: Rng) -> FloatArray:
         """Draw gaps between arrivals, over their mean, of whatever streams."""
         if self.placement == placement.CHAINED:
-            return self._at_quantiles(interarrival.draw_chained(self.chain, number, rng))
-        return self._at_quantiles(rng.random(number))
+            at = interarrival.draw_chained(self.chain, number, rng)
+        else:
+            at = rng.random(number)
+        return np.interp(at, GAP_KNOTS, self.gaps)
 
     def ordered_interarrivals(self, gaps_s: FloatArray, rng: Rng) -> FloatArray:
         """Draw gaps between arrivals, over their mean, in the order of size that others are in.
@@ -149,12 +144,7 @@ class Cascade:
         order = order[np.argsort(gaps_s[order], kind="stable")]
         at = np.empty(len(order))
         at[order] = (np.arange(len(order)) + rng.random(len(order))) / len(order)
-        return self._at_quantiles(at)
-
-    def _at_quantiles(self, at: FloatArray) -> FloatArray:
-        """Put gaps, over their mean, in the place of their probabilities."""
-        _interpolate(at, GAP_KNOTS, _KNOT_BELOW, self.gaps)
-        return at
+        return np.interp(at, GAP_KNOTS, self.gaps)
 
     def load_profile(self, rng: Rng, *, in_order: bool = False) -> IntArray:
         """Coarse windows, by number: in their order, or their halves in random order."""
@@ -178,23 +168,14 @@ class Cascade:
                 window = np.repeat(np.arange(len(counts)), counts)
                 times = np.clip(times, window, window + 1 - 1e-9)
         else:
-            links, laws = self._links, (self.small, self.large)
-            rules, kept = (self.stop - self.windows.kept, self.placement), links.coarse[windows]
-            times = placement.place_arrivals(counts, kept, links, laws, rules, gaps, rng)
+            rules = self._rules
+            kept = rules.coarse[windows]
+            times = placement.place_arrivals(counts, kept, rules, gaps, rng)
         times = start + times * (duration_s / len(self.counts))
         if not self.tick_s:
             return times
         stretch = Clock(self.tick_s).stretch(duration_s)
         return np.asarray(np.floor(times * stretch / self.tick_s) * self.tick_s)
-
-
-@jit
-def _interpolate(at: FloatArray, knots: FloatArray, below: IntArray, quantiles: FloatArray) -> None:
-    """Put quantiles in the place of their probabilities, linear between knots."""
-    for i in range(len(at)):
-        k = below[int(at[i] * 1000)]
-        slope = (quantiles[k + 1] - quantiles[k]) / (knots[k + 1] - knots[k])
-        at[i] = slope * (at[i] - knots[k]) + quantiles[k]
 
 
 def fit_cascade(windows: Windows, finest: ArrayLike, gaps_s: ArrayLike) -> Cascade:
@@ -274,10 +255,7 @@ def _trial(cascade: Cascade, gaps_s: FloatArray) -> FloatArray:
 
 
 def character(gaps_s: FloatArray) -> FloatArray:
-    """Logarithms of the variation of gaps and of window counts, and autocorrelations of gaps.
-
-    Two sequences of arrivals are alike where these are.
-    """
+    """Variation of gaps and of window counts, and autocorrelations: arrivals are alike by these."""
     mean, deviation = float(gaps_s.mean()), float(gaps_s.std())
     steady = len(gaps_s) <= 2 * _LAGS[-1] or deviation <= 1e-6 * mean
     centred = (gaps_s - mean) / (1.0 if steady else deviation)
@@ -306,10 +284,7 @@ def _dispersion(time_s: FloatArray, window_s: float) -> float:
 
 
 def index_of_dispersion(counts: ArrayLike) -> float:
-    """Variance over mean of counts of equal windows.
-
-    Raises `FittingError` for fewer than two counts or none above 0.
-    """
+    """Variance over mean of counts of equal windows; `FittingError` for one, or for no arrival."""
     count = np.asarray(counts, dtype=np.float64)
     if len(count) < 2 or not count.sum() > 0:
         raise FittingError("an index of dispersion takes two windows and one arrival at least")
@@ -329,14 +304,11 @@ def dispersion_band(
     n = len(count)
     length = max(1, round(n ** (1 / 3)))
     sums, squares = _block_sums(count, length), _block_sums(count**2, length)
-    rng = np.random.default_rng(seed)
     blocks = max(1, n // length)
-    found = np.empty(draws)
-    for i in range(draws):
-        chosen = rng.integers(n, size=blocks)
-        mean = sums[chosen].sum() / (blocks * length)
-        spread = squares[chosen].sum() / (blocks * length) - mean**2
-        found[i] = spread / mean if mean > 0 else np.nan
+    chosen = np.random.default_rng(seed).integers(n, size=(draws, blocks))
+    mean = sums[chosen].sum(axis=1) / (blocks * length)
+    spread = squares[chosen].sum(axis=1) / (blocks * length) - mean**2
+    found = np.divide(spread, mean, out=np.full(draws, np.nan), where=mean > 0)
     low, high = np.nanquantile(found, [(1 - level) / 2, (1 + level) / 2])
     return float(low), float(high)
 
@@ -402,7 +374,7 @@ def _bands(counts: IntArray, width_s: float) -> list[_Band]:
     longest = len(counts) / (_LEAST_WINDOWS + 1) * width_s
     found = []
     begin, end = np.searchsorted(_ROUND, [shortest, longest])
-    reached = _cumulate(counts)
+    reached = np.cumsum(np.r_[0, counts])
     for length in _ROUND[begin:end] / width_s:
         ends = np.arange(int(len(counts) / length) + 1) * length
         window = np.minimum(ends.astype(np.int64), len(counts) - 1)
@@ -413,13 +385,6 @@ def _bands(counts: IntArray, width_s: float) -> list[_Band]:
         upper = max(index + _EXACT, index + _OF_BAND * (high - index))
         found.append(_Band(window, ends - window, lower, upper))
     return found
-
-
-def _cumulate(counts: IntArray) -> IntArray:
-    """Arrivals before each window, and in the end; the last axis is time."""
-    reached = np.zeros((*counts.shape[:-1], counts.shape[-1] + 1), dtype=np.int64)
-    np.cumsum(counts, axis=-1, out=reached[..., 1:])
-    return reached
 
 
 def _arrivals(reached: IntArray, window: IntArray, part: FloatArray) -> FloatArray:
@@ -442,7 +407,7 @@ def _is_alike(profiles: IntArray, bands: list[_Band], variation: float) -> bool:
     # The coefficient of variation goes with the root.
     if abs(found / variation - 1) > 2 * _OF_VARIATION:
         return False
-    reached = _cumulate(profiles)
+    reached = np.cumsum(np.pad(profiles, ((0, 0), (1, 0))), axis=1)
     for window, part, lower, upper in bands:
         arrivals = _arrivals(reached, window, part)
         if not lower <= np.mean([index_of_dispersion(counts) for counts in arrivals]) <= upper:

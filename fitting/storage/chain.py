@@ -1,4 +1,4 @@
-"""The chain of a fitted state diagram, as tables that a walk can draw from in constant time.
+"""The chain of a fitted state diagram, as tables that a generator draws from in constant time.
 
 A run of sequential requests goes where its addresses lead; where it ends, the chain says where the
 next one starts. From a finest state that transition is drawn in two steps: the level at which it
@@ -25,30 +25,30 @@ ENTRIES = ("arrivals", "occupancy")
 
 
 class Chain(NamedTuple):
-    """Tables of a walk over the touched states of every stream.
+    """Tables that lead a generator over the accessed states of every stream.
 
     A node holds the transitions that leave a state of some level at that level, the sequential
     ones apart from the random ones. Transitions of node i are ``order[first[i]:first[i + 1]]``.
     """
 
     levels: int
-    departures: IntArray  # by touched state, random transitions out of it
-    leave: FloatArray  # by touched state, cumulated share that parts at each level or above
-    node: IntArray  # by touched state and level, node of the random transitions, −1 for none
-    follows: IntArray  # by touched state, node of the sequential transitions, −1 for none
+    departures: IntArray  # by accessed state, random transitions out of it
+    leave: FloatArray  # by accessed state, cumulated share that parts at each level or above
+    node: IntArray  # by accessed state and level, node of the random transitions, −1 for none
+    follows: IntArray  # by accessed state, node of the sequential transitions, −1 for none
     order: IntArray
     first: IntArray
     keep: FloatArray  # in that order, alias tables of the nodes (Walker 1977)
     other: IntArray
-    low: IntArray  # by transition, touched states that it may lead to: from low up to high
+    low: IntArray  # by transition, accessed states that it may lead to: from low up to high
     high: IntArray
-    entered: FloatArray  # by level, random arrivals cumulated over the touched states, from 0
+    entered: FloatArray  # by level, random arrivals cumulated over the accessed states, from 0
     level: IntArray  # by transition, the level it is recorded at
     target: IntArray  # by transition, number of the range of states that it may lead to
 
 
 def make_chain(counts: TransitionCounts, kinds: IntArray, entry: str = "arrivals") -> Chain:
-    """Prepare a walk, from the kind of the request of every transition; see `ENTRIES`."""
+    """Lay out the chain, from the kind of the request of every transition; see `ENTRIES`."""
     if entry not in ENTRIES:
         raise FittingError(f"no way of entry {entry!r}: give {' or '.join(ENTRIES)}")
     levels, pairs = counts.diagram.levels, counts.diagram.pairs(counts.pair)
@@ -95,7 +95,7 @@ def _nodes(
 
 
 def _find_nodes(counts: TransitionCounts, nodes: IntArray, level: int, sequential: int) -> IntArray:
-    """By touched state, its node at a level, −1 where nothing leaves it there."""
+    """By accessed state, its node at a level, −1 where nothing leaves it there."""
     here = np.flatnonzero((nodes[1] == level) & (nodes[3] == sequential))
     if not len(here):
         return np.full(len(counts.state), -1)
@@ -110,10 +110,8 @@ def _find_nodes(counts: TransitionCounts, nodes: IntArray, level: int, sequentia
 def _random_moves(
     counts: TransitionCounts, level: IntArray, source: IntArray, low: IntArray, high: IntArray
 ) -> tuple[IntArray, IntArray]:
-    """Random transitions out of and into every touched state, by level.
-
-    A run parts from the last part of a coarse state and comes into the first part of the next one.
-    """
+    """Random transitions out of and into every accessed state, by level."""
+    # A run leaves from the last part of a coarse state and comes into the first part of the next.
     departures, arrivals = counts.departures.copy(), counts.arrivals.copy()
     on = np.flatnonzero(counts.sequential == 1)
     number = counts.count[on]
@@ -127,7 +125,7 @@ def _random_moves(
 def _subtract(
     partings: IntArray, level: IntArray, number: IntArray, low: IntArray, high: IntArray, step: int
 ) -> None:
-    """Take numbers off ranges of touched states, from their begin or their end on."""
+    """Take numbers off ranges of accessed states, from their begin or their end on."""
     for i in range(len(number)):
         left = number[i]
         v = low[i] if step > 0 else high[i] - 1
@@ -143,9 +141,9 @@ def _state_range(
 ) -> tuple[IntArray, IntArray]:
     """Touched states of an origin that lie in states of some level."""
     size = counts.diagram.fan_out ** (counts.diagram.levels - level)
-    touched = counts.state_origin * counts.diagram.states + counts.state
+    accessed = counts.state_origin * counts.diagram.states + counts.state
     start = origin * counts.diagram.states + state * size
-    return np.searchsorted(touched, start), np.searchsorted(touched, start + size)
+    return np.searchsorted(accessed, start), np.searchsorted(accessed, start + size)
 
 
 def _pool_departures(counts: TransitionCounts, departures: IntArray) -> FloatArray:

@@ -19,14 +19,14 @@ A solid state drive serves as many requests at a time as it has units:
 
 Requests of a device wait in one queue, first come first served.
 
-A block trace says which blocks of a file were touched, not which place in the file they are. Two
+A block trace says which blocks of a file were accessed, not which place in the file they are. Two
 orders bound what a defragmentation would do. Files follow one another by the lowest page of each,
 from the lowest page of their device.
 
 ``address``
     Pages of a file keep their order on the device, and the gaps between them close.
 ``first_use``
-    Pages of a file are laid out as they were first touched: right for files that are read or
+    Pages of a file are laid out as they were first accessed: right for files that are read or
     written from begin to end, too good for others.
 
 References
@@ -46,7 +46,7 @@ import numpy as np
 
 from fitting.compiled.loops import Array, ArrayLike, BoolArray, FloatArray, IntArray, jit
 from fitting.errors import FittingError
-from fitting.storage.reuse_distance import touched_blocks
+from fitting.storage.reuse_distance import accessed_blocks
 
 ORDERS = ("address", "first_use")
 PAGE_BLOCKS = 8
@@ -162,10 +162,7 @@ class Queue:
 def previous_ends(
     device: IntArray, lbn: IntArray, size_bytes: IntArray, last_end: IntArray
 ) -> IntArray:
-    """Block at which the request before each on the same device ended; negative for none.
-
-    ``last_end`` holds it by device (−1 to begin with) from one batch to the next.
-    """
+    """Block at which the request before on the same device ended; ``last_end`` has it by device."""
     found = np.empty(len(lbn), dtype=np.int64)
     for i in range(len(lbn)):
         found[i] = last_end[device[i]]
@@ -215,53 +212,48 @@ class MovedRequests(NamedTuple):
 
 
 class FilePages:
-    """Takes requests batch by batch and learns which pages of which file they touch.
-
-    Holds all distinct pages: 24 bytes for each 4 KiB that the trace touches.
-    """
+    """Takes requests batch by batch and keeps the file of each distinct page, in 24 bytes."""
 
     def __init__(self) -> None:
-        # Device and page in one number, in order; the file; and how many were touched before it.
-        self._key, self._file, self._rank = np.empty((3, 0), dtype=np.int64)
-        self._seen = 0
+        # Rows: device and page in one number, in order; file; number of accesses before the first.
+        self._pages = np.empty((3, 0), dtype=np.int64)
+        self._accesses = 0
 
     def add(self, device: IntArray, file: IntArray, lbn: IntArray, size_bytes: IntArray) -> None:
         """Take the next requests; ``file`` −1 is a file of its own, of all that have no name.
 
         Raises `FittingError` for a place beyond 64 PiB.
         """
-        page, request = touched_blocks(lbn, _whole_blocks(size_bytes), PAGE_BLOCKS * _SECTOR)
+        page, request = accessed_blocks(lbn, _whole_blocks(size_bytes), PAGE_BLOCKS * _SECTOR)
         if len(page) and page.max() >> _DEVICE_SHIFT:
             raise FittingError("a place lies beyond 64 PiB: no layout can be made of it")
         key = device[request].astype(np.int64) << _DEVICE_SHIFT | page
         new, first = np.unique(key, return_index=True)
-        unknown = ~np.isin(new, self._key, assume_unique=True)
+        unknown = ~np.isin(new, self._pages[0], assume_unique=True)
         new, first = new[unknown], first[unknown]
-        order = np.argsort(np.concatenate([self._key, new]), kind="stable")
-        files = file[request[first]].astype(np.int64)
-        self._key = np.concatenate([self._key, new])[order]
-        self._file = np.concatenate([self._file, files])[order]
-        self._rank = np.concatenate([self._rank, self._seen + first])[order]
-        self._seen += len(key)
+        rows = np.stack([new, file[request[first]].astype(np.int64), self._accesses + first])
+        pages = np.concatenate([self._pages, rows], axis=1)
+        self._pages = np.take(pages, np.argsort(pages[0], kind="stable"), axis=1)
+        self._accesses += len(key)
 
     def layout(self, order: str) -> PageLayout:
         """Lay the files out; ``order`` is one of `ORDERS`."""
         if order not in ORDERS:
             raise FittingError(f"no order {order!r}: give {' or '.join(ORDERS)}")
-        device = self._key >> _DEVICE_SHIFT
+        key, file, rank = self._pages
+        device = key >> _DEVICE_SHIFT
         # Pages are sorted, so that the first of a file is its lowest.
-        _, first, file = np.unique(
-            np.stack([device, self._file]), axis=1, return_index=True, return_inverse=True
-        )[0:3]
-        lowest = first[file.ravel()]
-        within = np.arange(len(device)) if order == "address" else self._rank
+        owner = np.stack([device, file])
+        _, first, at = np.unique(owner, axis=1, return_index=True, return_inverse=True)
+        lowest = first[at.ravel()]
+        within = np.arange(len(device)) if order == "address" else rank
         placed = np.lexsort((within, lowest, device))
         starts = np.searchsorted(device, np.arange(int(device.max(initial=0)) + 1))
-        page = self._key & ((1 << _DEVICE_SHIFT) - 1)
+        page = key & ((1 << _DEVICE_SHIFT) - 1)
         new = np.empty_like(page)
         at = np.arange(len(page)) - starts[device]
         new[placed] = page[starts[device]] + at
-        return PageLayout(self._key, new)
+        return PageLayout(key, new)
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,7 @@ from fitting.errors import FittingError
 KINDS = 6
 # Codes of pairs are int64 and share their bits with other features of a request.
 _MOST_STATES = 4**12
-# Pieces that a request touches on average, at most, and 512-byte blocks of the smallest piece.
+# Pieces that a request accesses on average, at most, and 512-byte blocks of the smallest piece.
 _MOST_PIECES = 16
 _LEAST_PIECE = 8
 
@@ -92,18 +92,6 @@ class Diagram:
     def pair_codes(self) -> int:
         """Upper bound of the codes of pairs."""
         return _first_code(self.levels + 1, self.fan_out)
-
-    def state(self, lbn: ArrayLike) -> IntArray:
-        """Finest states of block numbers; those outside the space take the nearest state."""
-        offset = np.asarray(lbn, dtype=np.int64) - self.first_lbn
-        return np.clip(offset // self.state_blocks, 0, self.states - 1)
-
-    def pair_code(self, before: ArrayLike, after: ArrayLike) -> IntArray:
-        """Code of the transition between finest states."""
-        a, b = np.broadcast_arrays(np.asarray(before, np.int64), np.asarray(after, np.int64))
-        steps = zip(a.ravel().tolist(), b.ravel().tolist(), strict=True)
-        codes = [pair_code(x, y, self.levels, self.fan_out)[0] for x, y in steps]
-        return np.array(codes, dtype=np.int64).reshape(a.shape)
 
     def pairs(self, codes: ArrayLike) -> Pairs:
         """Level and states of pair codes."""

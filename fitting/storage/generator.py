@@ -66,20 +66,20 @@ class Moves(NamedTuple):
     only: Array  # by node, its transition where it has one, else −1
     size_class: IntArray
     kind: IntArray
-    further: FloatArray  # by touched state, mean blocks of the requests that go on from there
+    further: FloatArray  # by accessed state, mean blocks of the requests that go on from there
 
 
 class Strata(NamedTuple):
     """Batches of draws."""
 
-    leave: stratified.DrawBatches  # by touched state, of levels
-    run: stratified.DrawBatches  # by touched state, of run lengths
+    leave: stratified.DrawBatches  # by accessed state, of levels
+    run: stratified.DrawBatches  # by accessed state, of run lengths
     node: stratified.DrawBatches
     entry: stratified.DrawBatches  # by range of states that is entered
 
 
 class Quota(NamedTuple):
-    """Transitions out of every touched state that a generator is to make."""
+    """Transitions out of every accessed state that a generator is to make."""
 
     all: IntArray
     left: IntArray
@@ -93,7 +93,7 @@ class Quotas(NamedTuple):
     sequential: Quota
     starts: IntArray  # by stream, all random transitions
     left: IntArray  # by stream, those left
-    runs: IntArray  # by row of the touched states, as `run_lengths.RunLengths` has them, all runs
+    runs: IntArray  # by row of the accessed states, as `run_lengths.RunLengths` has them, all runs
     runs_left: IntArray
     closed: BoolArray  # without a dimension: whether each is made once
 
@@ -128,9 +128,7 @@ class Generator:
         self._random, self._op = random.randomness(rng), counts.op.astype(np.uint8)
         self._tables = _interleave(_tables(learnt, expected, share, rng))
         self._share = _shares(counts, streams, share)
-        pending = self._tables.pending
-        pending.first[:] = _first_states(counts, streams)
-        pending.left[:] = self._share
+        self._tables.pending.left[:] = self._share
         begins = _start(self._tables, counts.occupancy, rng)
         _generate(self._tables, _empty_columns(streams), begins, self._random)
 
@@ -155,29 +153,35 @@ class Generator:
         memory = self._tables.memory
         if memory.clock.max() >= last_access.MOST_CLOCK:
             self._tables.pending.made[:] = -1
-            memory = addresses.empty_memory(memory)
+            for part in (memory.begins.used, memory.ends.used, memory.clock, memory.pieces_met):
+                part[:] = 0
+            accesses = memory.accesses
+            accesses = last_access.new_last_access(1 << accesses.bits, accesses.devices)
         else:
             accesses = last_access.make_room_for_rows(memory.accesses, memory.clock)
-            memory = memory._replace(accesses=accesses)
-        self._tables = self._tables._replace(memory=memory)
+        self._tables = self._tables._replace(memory=memory._replace(accesses=accesses))
 
 
 def _tables(learnt: Learnt, expected: float, share: float, rng: np.random.Generator) -> Tables:
     """Lay out all that a generator needs."""
     counts, chain, runs, streams = learnt.counts, learnt.chain, learnt.runs, len(learnt.pace)
-    started = runs.numbers()
-    strata = _strata(counts, chain, started.ravel(), share, rng)
+    started, most = runs.numbers(), min(1.0, share)
+    nodes = np.add.reduceat(counts.count[chain.order], chain.first[:-1])
+    entered = np.bincount(chain.target, counts.count * (counts.sequential == 0))
+    # Batches are as long as what was counted, or the share of it that is to come.
+    visited = (chain.departures, started.ravel(), nodes, entered)
+    lengths = (np.minimum(n * most, _LONGEST_BATCH) for n in visited)
+    strata = Strata(*(stratified.new_batches(length, rng) for length in lengths))
     samples = stratified.new_samples(chain.order, counts.count[chain.order], chain.first, share)
-    draws = stratified.new_batches(np.float64(min(share, 1.0)) * started.sum(axis=1), rng)
+    draws = stratified.new_batches(most * started.sum(axis=1), rng)
     return Tables(
         addresses.state_ranges(counts, runs, learnt.addresses, streams),
-        *(chain, _moves(learnt)),
-        _features(learnt),
+        *(chain, _moves(learnt), _features(learnt)),
         run_lengths.run_lengths(runs, counts.state_origin),
         strata,
         samples,
         addresses.new_memory(counts, learnt.addresses, expected, draws),
-        _pending(streams),
+        _pending(counts, streams),
         _quotas(counts, chain, started.ravel(), streams, closed=share >= 1.0),
     )
 
@@ -195,15 +199,14 @@ def _interleave(c: Tables) -> Tables:
     )
     *run, runs, runs_left = loops.interleave(*strata.run, q.runs, q.runs_left)
     by_node, by_range = loops.interleave(*strata.node), loops.interleave(*strata.entry)
+    batches = map(stratified.DrawBatches._make, (rest[6:10], run, by_node, by_range))
     random, sequential = Quota(*rest[:3]), Quota(*rest[3:6])
     chain = chain._replace(leave=leave, node=node, follows=follows)
     return c._replace(
         chain=chain._replace(low=low, high=high, target=target, level=level),
         moves=Moves(w.only, size_class, kind, further),
         features=f._replace(mean=mean, shape=shape, law=law),
-        strata=Strata(
-            *(stratified.DrawBatches(*of) for of in (rest[6:10], run, by_node, by_range))
-        ),
+        strata=Strata(*batches),
         memory=c.memory._replace(draws=stratified.DrawBatches(*rest[10:])),
         quotas=Quotas(random, sequential, q.starts, q.left, runs, runs_left, q.closed),
     )
@@ -222,19 +225,6 @@ def _moves(learnt: Learnt) -> Moves:
     return Moves(only.astype(np.int32), counts.size_class, learnt.kinds, further)
 
 
-def _strata(
-    counts: TransitionCounts, chain: Chain, runs: IntArray, share: float, rng: np.random.Generator
-) -> Strata:
-    """Make batches as long as what was counted, or a share of it that is to come."""
-    nodes = np.add.reduceat(counts.count[chain.order], chain.first[:-1])
-    entered = np.bincount(chain.target, counts.count * (counts.sequential == 0))
-    visited = (chain.departures, runs, nodes, entered)
-    share = min(1.0, share)
-    return Strata(
-        *(stratified.new_batches(np.minimum(n * share, _LONGEST_BATCH), rng) for n in visited)
-    )
-
-
 def _quotas(
     counts: TransitionCounts, chain: Chain, runs: IntArray, streams: int, *, closed: bool
 ) -> Quotas:
@@ -246,20 +236,14 @@ def _quotas(
     return Quotas(random, on, starts, starts.copy(), runs, runs.copy(), np.asarray(closed))
 
 
-def _pending(streams: int) -> addresses.Pending:
+def _pending(counts: TransitionCounts, streams: int) -> addresses.Pending:
     whole = {name: np.full(streams, -1, dtype=np.int64) for name in addresses.Pending._fields}
-    times = {"due": np.full(streams, np.nan), "resumes": np.full(streams, np.inf)}
-    times["gap"] = np.zeros(streams)
-    return addresses.Pending(**{**whole, **times})
-
-
-def _first_states(counts: TransitionCounts, streams: int) -> IntArray:
-    """Touched state that each stream began in: left once more than entered; −1 for none."""
+    # The state that a stream began in was left once more than entered.
     surplus = counts.departures.sum(axis=1) - counts.arrivals.sum(axis=1)
     begun = np.flatnonzero(surplus > 0)
-    first = np.full(streams, -1, dtype=np.int64)
-    first[counts.stream_of_state[begun]] = begun
-    return first
+    whole["first"][counts.stream_of_state[begun]] = begun
+    times = {"due": np.full(streams, np.nan), "resumes": np.full(streams, np.inf)}
+    return addresses.Pending(**{**whole, **times, "gap": np.zeros(streams)})
 
 
 def _shares(counts: TransitionCounts, streams: int, expected: float) -> IntArray:
@@ -307,11 +291,7 @@ def _start(c: Tables, occupancy: IntArray, rng: np.random.Generator) -> BoolArra
 
 @loops.jit_uncounted
 def _generate(c: Tables, out: tuple[Any, ...], begins: BoolArray, rng: Randomness) -> int:
-    """Give the request that is due first, over and over, while there is one; return how many.
-
-    Where memory has no room for another, it stops, too. Given which streams begin, it draws their
-    first requests instead.
-    """
+    """Give what is due first, or the first of each stream, while there is room; return how many."""
     due, stream, transition, lbn, size = out
     p, first = c.pending, len(begins) > 0
     for i in range(len(due)):
@@ -369,10 +349,7 @@ def _sift(heap: IntArray, due: FloatArray) -> None:
 
 @jit_inline
 def _draw_next(c: Tables, s: int, first: bool, rng: Randomness) -> None:
-    """Draw the next request of a stream, but for its address.
-
-    The first one of a stream that began in a state does what goes on there.
-    """
+    """Draw the next request of a stream but for its address; the first goes on where it began."""
     p, follows, quotas = c.pending, c.chain.follows, c.quotas
     if quotas.closed[()] and not first:
         _keep_share(quotas, p, s, c.space.end_lbn)
@@ -402,10 +379,7 @@ def _draw_next(c: Tables, s: int, first: bool, rng: Randomness) -> None:
 
 @jit_inline
 def _keep_share(quotas: Quotas, p: addresses.Pending, s: int, end_lbn: int) -> None:
-    """End the run of a stream, or let it go on, where its random share leaves no other way.
-
-    Runs end at the end of the space, too.
-    """
+    """End or prolong the run of a stream where its share, or the end of the space, asks for it."""
     to_come = p.left[s] - 1
     at_end = quotas.left[s] > 0 and p.end[s] >= end_lbn
     if p.run[s] > 0 and (at_end or quotas.left[s] >= to_come):
@@ -434,10 +408,7 @@ def _leave(c: Tables, quota: Quota, s: int) -> int:
 
 @jit_inline
 def _next_left(quota: Quota, v: int, low: int, high: int) -> int:
-    """Touched state from v on, round a range of them, that has transitions left.
-
-    Where none has, the quota begins anew; −1 where there are none at all.
-    """
+    """Accessed state from v on, round a range, with transitions left, of a new quota if need be."""
     for attempt in range(4):
         if attempt == 2:
             for again in range(low, high):
@@ -450,7 +421,7 @@ def _next_left(quota: Quota, v: int, low: int, high: int) -> int:
 
 @jit_inline
 def _left_ahead(quota: Quota, v: int, end: int) -> int:
-    """First touched state from v on that has transitions left, or the end."""
+    """First accessed state from v on that has transitions left, or the end."""
     found = v
     while found < end and quota.left[found] == 0:
         found = quota.ahead[found]
@@ -518,20 +489,14 @@ def _begin_run(c: Tables, s: int, v: int, rng: Randomness) -> None:
     p.reuse[s] = addresses.draw_class(c.memory, v, rng)
     row = 2 * v + (1 if AGAIN <= p.reuse[s] < FRESH else 0)
     if c.quotas.closed[()]:
-        row = _row_left(c.quotas, row)
+        left, all_, other = c.quotas.runs_left, c.quotas.runs, row ^ 1
+        if left[row] == 0 and left[other] == 0:
+            left[row], left[other] = all_[row], all_[other]
+        # The other sort of runs of its state where none is left.
+        if left[row] == 0 and left[other] > 0:
+            row = other
+        left[row] = max(0, left[row] - 1)
     p.run[s] = run_lengths.draw_length(c.runs, row, stratified.draw(c.strata.run, row, rng))
-
-
-@jit_inline
-def _row_left(quotas: Quotas, row: int) -> int:
-    """Row of run lengths, or that of the other sort of runs of its state where none is left."""
-    left, other = quotas.runs_left, row ^ 1
-    if left[row] == 0 and left[other] == 0:
-        left[row], left[other] = quotas.runs[row], quotas.runs[other]
-    if left[row] == 0 and left[other] > 0:
-        row = other
-    left[row] = max(0, left[row] - 1)
-    return row
 
 
 @jit_inline

@@ -149,10 +149,7 @@ def fit_interarrivals(
 
 
 def _shapes(sums: FloatArray, tick_s: float, enough: BoolArray) -> FloatArray:
-    """Shapes, laws by transitions: by maximum likelihood, or by moments for the normal law.
-
-    That of the gamma law takes the most time, and is found where there are gaps enough.
-    """
+    """Shapes, laws by transitions: by maximum likelihood, or by moments for the normal law."""
     n, total, squares, logs, log_squares = sums.T[:5]
     mean = np.maximum(total / n, tick_s / 2)
     variance = np.maximum(squares / n - (total / n) ** 2, 0)
@@ -164,6 +161,7 @@ def _shapes(sums: FloatArray, tick_s: float, enough: BoolArray) -> FloatArray:
     shapes = np.full((len(LAWS), len(n)), np.nan)
     shapes[POISSON] = tick_s
     shapes[NORMAL] = np.where(wide <= _WIDEST_NORMAL, np.maximum(wide, least), np.nan)
+    # The gamma law takes the most time.
     shapes[GAMMA, enough] = _gamma_shape(log_ratio[enough])
     shapes[GAMMA] = np.minimum(shapes[GAMMA], 1 / least**2)
     shapes[LOGNORMAL] = np.maximum(np.sqrt(log_variance), least)

@@ -129,12 +129,6 @@ def last_clock(m: LastAccess, device: int, lbn: int) -> int:
 
 
 @jit_uncounted
-def has_room(m: LastAccess, blocks: int) -> bool:
-    """Whether rows are left for a request."""
-    return m.held[0] + (blocks >> (m.bits + _BITS)) + 2 <= m.held[1]
-
-
-@jit_uncounted
 def note_begin(m: LastAccess, row: int, lbn: int) -> None:
     """Note that a request begins at a block, which the row has."""
     inside = min(lbn & ((1 << m.bits) - 1), _FURTHEST)
@@ -203,10 +197,7 @@ def put(u: LruLists, m: LastAccess, device: int, v: int, lbn: int, clock: int) -
 
 @jit_uncounted
 def nearest(u: LruLists, m: LastAccess, device: int, v: int, clock: int) -> int:
-    """Entry of a state, of a device, whose use was nearest to a clock, or −1.
-
-    Of two as near the earlier, of several with that use the one put there first.
-    """
+    """Entry of a state used nearest to a clock: of two the earlier, of equals the first; or −1."""
     a = u.start[v]
     b = a + u.used[v]
     after = first_above(u.entry[:, WHEN], a, b, clock)

@@ -41,13 +41,17 @@ class Halves(NamedTuple):
     first: IntArray  # of their first halves: by depth, coarsest first, and in order of time
 
 
-class LinkedHalves(NamedTuple):
-    """`Halves` by number."""
+class HalvingRules(NamedTuple):
+    """How windows are halved: kept `Halves` by number, and laws by depth for all others."""
 
     least: int
     first: IntArray
     coarse: IntArray  # number of the halves of each coarse window, −1 for none
     below: IntArray  # number of those of the first half kept below each
+    small: FloatArray  # laws of few and of many arrivals, as `windows.split_laws` has them
+    large: FloatArray
+    stop: int  # depth at which windows are not halved any more but where their halves are kept
+    placement: int  # how arrivals are placed then, an index into `PLACEMENTS`
 
 
 def keep_halves(busy: list[tuple[IntArray, IntArray]]) -> Halves:
@@ -62,7 +66,9 @@ def keep_halves(busy: list[tuple[IntArray, IntArray]]) -> Halves:
     return Halves(least, first[whole >= least])
 
 
-def link_halves(halves: Halves, counts: IntArray) -> LinkedHalves:
+def link_halves(
+    halves: Halves, counts: IntArray, small: FloatArray, large: FloatArray, rules: tuple[int, int]
+) -> HalvingRules:
     """Link halves to those below them, from the counts of the coarse windows on."""
     below = np.zeros_like(halves.first)
     known, here = 0, counts
@@ -75,84 +81,66 @@ def link_halves(halves: Halves, counts: IntArray) -> LinkedHalves:
         inside = (here >= halves.least).reshape(-1, 2).sum(axis=1)
         below[known : known + number] = known + number + np.cumsum(inside) - inside
         known += number
-    return LinkedHalves(halves.least, halves.first, coarse, below)
+    return HalvingRules(halves.least, halves.first, coarse, below, small, large, *rules)
 
 
 def place_arrivals(
-    counts: IntArray,
-    kept: IntArray,
-    links: LinkedHalves,
-    laws: tuple[FloatArray, FloatArray],
-    rules: tuple[int, int],
-    gaps: FloatArray,
-    rng: Rng,
+    counts: IntArray, kept: IntArray, rules: HalvingRules, gaps: FloatArray, rng: Rng
 ) -> FloatArray:
     """Arrival times, in windows, of consecutive coarse windows.
 
-    ``counts`` and ``kept`` have the arrivals of each, and the number of its halves in ``links``;
-    ``laws`` are those of few and of many arrivals by depth, as `windows.split_laws` has them.
-    ``rules`` say at which depth windows are not halved any more but where their halves are kept,
-    and how arrivals are placed then, an index into `PLACEMENTS`; ``gaps`` has a gap for each.
+    ``counts`` and ``kept`` have the arrivals of each, and the number of its halves in ``rules``;
+    ``gaps`` has a gap for each arrival.
     """
     times = np.empty(int(counts.sum()))
     # Where in the gap before it the window of an arrival begins, if it is the first there.
-    edges = rng.random(len(times)) if rules[1] in (GAPS, CHAINED) else times
+    edges = rng.random(len(times)) if rules.placement in (GAPS, CHAINED) else times
     at = np.flatnonzero(counts)
     nodes = np.stack([at, counts[at], kept[at], np.cumsum(counts[at]) - counts[at]])
     depth = 0
     while nodes.shape[1]:
-        small, large = (law[min(depth, len(law) - 1)] for law in laws)
-        nodes = _halve_windows(
-            nodes, links, (small, large), depth, rules, (gaps, edges, times), rng
-        )
+        nodes = _halve_windows(nodes, rules, depth, (gaps, edges, times), rng)
         depth += 1
     return times
 
 
 @jit
 def _halve_windows(
-    nodes: IntArray,
-    links: LinkedHalves,
-    laws: tuple[FloatArray, FloatArray],
-    depth: int,
-    rules: tuple[int, int],
-    arrivals: Arrivals,
-    rng: Rng,
+    nodes: IntArray, rules: HalvingRules, depth: int, arrivals: Arrivals, rng: Rng
 ) -> IntArray:
-    """Halve windows, or place the arrivals of those that are not; return halves with arrivals.
-
-    Rows of the windows: place, arrivals, number of the halves that are kept, first arrival.
-    """
+    """Halve windows, or place the arrivals of those that are not; return halves with arrivals."""
+    # By window: its number, arrivals, number of the halves that are kept, first arrival.
     at, held, pins, offset = nodes[0], nodes[1], nodes[2], nodes[3]
-    stop, placement = rules
+    small = rules.small[min(depth, len(rules.small) - 1)]
+    large = rules.large[min(depth, len(rules.large) - 1)]
     n, width = len(at), 1.0 / (1 << depth)
     below = np.empty((4, 2 * n), dtype=np.int64)
     done = 0
     for i in range(n):
         start, whole, pin = offset[i], held[i], pins[i]
-        if pin < 0 and depth >= stop:
-            if placement in (GAPS, CHAINED):
+        if pin < 0 and depth >= rules.stop:
+            if rules.placement in (GAPS, CHAINED):
                 _place_by_interarrivals(at[i] * width, width, start, start + whole, arrivals)
             else:
                 here = arrivals[2][start : start + whole]
-                _place_last(at[i] * width, width, placement == EVEN, here, rng)
+                _place_last(at[i] * width, width, rules.placement == EVEN, here, rng)
             continue
-        none = child = len(links.first)
+        none = child = len(rules.first)
         if pin >= 0:
-            first, child = links.first[pin], links.below[pin]
+            first, child = rules.first[pin], rules.below[pin]
         else:
             left = held[i - 1] if i > 0 and at[i - 1] == at[i] - 1 else 0
             right = held[i + 1] if i + 1 < n and at[i + 1] == at[i] + 1 else 0
             left = right if i == 0 else left
             right = left if i + 1 == n else right
-            first = draw_split(whole, left, right, laws[0], laws[1], rng)
+            first = draw_split(whole, left, right, small, large, rng)
         for part in range(2):
             number = whole - first if part else first
             if number > 0:
                 below[0, done], below[1, done] = 2 * at[i] + part, number
                 below[2, done], below[3, done] = -1, start + (first if part else 0)
                 # The finest windows have no halves.
-                if child < none and number >= links.least:
+                if child < none and number >= rules.least:
                     below[2, done] = child
                     child += 1
                 done += 1
@@ -215,11 +203,7 @@ class Lateness:
 
 
 def lateness_of(gaps_s: FloatArray, duration_s: float, arrivals: int) -> Lateness:
-    """Find how late arrivals are against one pace, from the first gaps between them.
-
-    Duration and arrivals of the whole trace say the pace; it is that of the gaps where these are
-    all.
-    """
+    """Find how late arrivals are against one pace, that of the whole trace, by the first gaps."""
     if len(gaps_s) < _LEAST_GAPS:
         return ON_TIME
     pace, due = duration_s / arrivals, np.arange(1.0, len(gaps_s) + 1)

@@ -2,14 +2,14 @@
 
 Uniform addresses inside a state lose reuse, and with it what a cache would do. A law of reuse
 tells apart the requests to a state that do not go on where the last one of their stream ended. Some
-start in a piece of the space (4 KiB, or more where requests are large) that was touched before,
+start in a piece of the space (4 KiB, or more where requests are large) that was accessed before,
 by whatever stream; some go on where an earlier request stopped and nothing has been since, as when
 several files are read at a time; the others are fresh. How many requests of the device ago that
 was is counted in classes of half an octave. What runs from fresh addresses go on to is fresh too,
 but for a share, which is counted in pieces. The hit ratio of an LRU cache follows from these times
 and the share of first accesses (Denning and Schwartz 1972).
 
-The reuse distance of an access is the number of distinct blocks touched since the last access to
+The reuse distance of an access is the number of distinct blocks accessed since the last access to
 its block. A cache of c blocks that drops the least recently used one hits exactly the accesses
 whose distance is below c, so one pass answers for all sizes (Mattson et al. 1970).
 
@@ -43,10 +43,10 @@ from fitting.storage.transitions import Seen
 
 # Classes of ages: two an octave, and the last for requests to where none was before.
 AGE_CLASSES = 96
-# Classes of a law: ages of runs that go on, ages of pieces that are touched again, fresh ones.
+# Classes of a law: ages of runs that go on, ages of pieces that are accessed again, fresh ones.
 AGAIN, FRESH = AGE_CLASSES, 2 * AGE_CLASSES
 CLASSES = 2 * AGE_CLASSES + 1
-# Columns of counts beyond the classes: pieces of runs that began fresh, and those touched before.
+# Columns of counts beyond the classes: pieces of runs that began fresh, and those accessed before.
 PIECES, MET = CLASSES, CLASSES + 1
 COLUMNS = CLASSES + 2
 _MOST_TRACKED = 2**23
@@ -72,8 +72,8 @@ def reuse_law(counts: IntArray, requests: ArrayLike) -> FloatArray:
     class is divided by the share of requests that could, to a power of one, or less where the
     classes would come to more than all. What they leave is fresh.
 
-    ``counts`` has a row a touched state, as `ReuseCounter` has them, and ``requests`` the number
-    of requests of its device.
+    ``counts`` has a row for each accessed state, as `ReuseCounter` has them, and ``requests``
+    the number of requests of its device.
     """
     counts = counts[:, :CLASSES]
     bounds = age_bounds().astype(np.float64)
@@ -102,14 +102,14 @@ class _Ages(NamedTuple):
 
     counts: IntArray
     clock: IntArray  # by device, its requests
-    pieces: HashTable  # clock of the last touch, by key of a piece
+    pieces: HashTable  # clock of the last access, by key of a piece
     ends: HashTable  # clock of the last end, by key of the block where a run ended
     halvings: IntArray  # one number: how often every other address was forgotten
     began_fresh: BoolArray  # by stream, whether the run that it is in began fresh
 
 
 class ReuseCounter:
-    """Counts the ages of reused addresses, batch by batch, in a row a touched state.
+    """Counts the ages of reused addresses, batch by batch, in a row for each accessed state.
 
     When more addresses are known than memory should hold, every other one is forgotten and not
     followed any more, chosen by a hash of the address, which leaves the law as it is. ``devices``
@@ -127,14 +127,11 @@ class ReuseCounter:
 
     @property
     def counts(self) -> IntArray:
-        """Counts by row and column; rows beyond those touched are 0."""
+        """Counts by row and column; rows beyond those accessed are 0."""
         return self._ages.counts
 
     def add(self, seen: Seen, lbn: IntArray, size_bytes: IntArray) -> BoolArray:
-        """Take requests, with what the count of transitions has seen of them.
-
-        Returns which of them start runs where their device was touched before.
-        """
+        """Take requests as transitions have seen them; mark those that start runs again."""
         again = np.zeros(len(lbn), dtype=np.bool_)
         while len(seen.row) and seen.row.max() >= len(self.counts):
             counts = np.pad(self.counts, ((0, len(self.counts)), (0, 0)))
@@ -147,7 +144,7 @@ class ReuseCounter:
         return again
 
     def by_state(self, rows: IntArray) -> IntArray:
-        """Counts of the touched states in the order of their rows; of most ages there are none."""
+        """Counts of the accessed states in the order of their rows; of most ages there are none."""
         missing = max(0, int(rows.max(initial=-1)) + 1 - len(self.counts))
         return np.pad(self.counts, ((0, missing), (0, 0)))[rows]
 
@@ -193,9 +190,9 @@ def _thin_out(keys: IntArray, last: IntArray, halvings: int) -> None:
 
 @jit
 def _pieces(lbn: int, size_bytes: int, piece: int) -> int:
-    """Pieces that a request touches, of those that are followed."""
-    touched = (lbn + size_bytes // 512 - 1) // piece - lbn // piece + 1
-    return min(max(1, touched), _MOST_PIECES)
+    """Pieces that a request accesses, of those that are followed."""
+    accessed = (lbn + size_bytes // 512 - 1) // piece - lbn // piece + 1
+    return min(max(1, accessed), _MOST_PIECES)
 
 
 @jit
@@ -252,17 +249,29 @@ def _count_ages(
 
 @dataclass(frozen=True)
 class HitRatioCurve:
-    """Hits of LRU caches by size."""
+    """Hits of LRU caches by size, from one block in 2^``halvings``; all of them for 0."""
 
     accesses: int  # of a block
-    footprint: int  # distinct blocks
+    blocks: int  # distinct blocks sampled
     hits: IntArray  # accesses whose reuse distance is the index
+    halvings: int = 0
+
+    @property
+    def footprint(self) -> int:
+        """Distinct blocks of the trace, estimated where blocks were sampled."""
+        return self.blocks << self.halvings
 
     def hit_ratio(self, blocks: ArrayLike) -> FloatArray:
         """Hit ratio of caches of so many blocks, cold misses included."""
         reached = np.concatenate([[0], np.cumsum(self.hits)])
-        size = np.clip(np.asarray(blocks, dtype=np.int64), 0, len(self.hits))
-        return np.asarray(reached[size] / self.accesses)
+        size = -(-np.asarray(blocks, dtype=np.int64) // (1 << self.halvings))
+        return np.asarray(reached[np.clip(size, 0, len(self.hits))] / self.accesses)
+
+    def distances(self) -> FloatArray:
+        """Shares of the accesses by log2 bin of the reuse distance, and of first accesses last."""
+        log2 = np.frexp(np.arange(len(self.hits)) * 2.0**self.halvings)[1]
+        shares = np.bincount(log2, np.maximum(self.hits, 0), minlength=64) / self.accesses
+        return np.append(shares, self.blocks / self.accesses)
 
 
 def hit_ratio_curve(blocks: ArrayLike) -> HitRatioCurve:
@@ -273,7 +282,7 @@ def hit_ratio_curve(blocks: ArrayLike) -> HitRatioCurve:
 
 
 def reuse_distances(blocks: ArrayLike) -> IntArray:
-    """Distinct blocks touched since the last access to each block; −1 for a first access."""
+    """Distinct blocks accessed since the last access to each block; −1 for a first access."""
     accessed = np.ascontiguousarray(blocks, dtype=np.int64)
     if not len(accessed) or accessed.min() < 0:
         raise FittingError("give at least one block number, each 0 or more")
@@ -283,12 +292,12 @@ def reuse_distances(blocks: ArrayLike) -> IntArray:
     return distances
 
 
-def touched_blocks(
+def accessed_blocks(
     lbn: ArrayLike, size_bytes: ArrayLike, block_bytes: int = 4096
 ) -> tuple[IntArray, IntArray]:
-    """List the blocks that requests touch, in order, and the request that touches each.
+    """List the blocks that requests access, in order, and the request of each.
 
-    A request that does not start on a block touches one block more than its size holds.
+    A request that does not start on a block accesses one block more than its size holds.
     """
     first = np.asarray(lbn, dtype=np.int64) * _SECTOR // block_bytes
     end = np.asarray(lbn, dtype=np.int64) * _SECTOR + np.asarray(size_bytes, dtype=np.int64)
@@ -326,62 +335,33 @@ def _add_to_tree(tree: IntArray, k: int, number: int) -> None:
         k += k & -k
 
 
-@dataclass(frozen=True)
-class SampledCurve:
-    """Hit ratio of LRU caches by size, from one block in 2^``halvings``; all of them for 0."""
-
-    curve: HitRatioCurve  # of the sampled blocks
-    halvings: int
-
-    @property
-    def footprint(self) -> int:
-        """Distinct blocks of the trace, estimated where blocks were sampled."""
-        return self.curve.footprint << self.halvings
-
-    def hit_ratio(self, blocks: ArrayLike) -> FloatArray:
-        """Hit ratio of caches of so many blocks, cold misses included."""
-        size = np.asarray(blocks, dtype=np.int64)
-        return self.curve.hit_ratio(-(-size // (1 << self.halvings)))
-
-    def distances(self) -> FloatArray:
-        """Shares of the accesses by log2 bin of the reuse distance, and of first accesses last."""
-        log2 = np.frexp(np.arange(len(self.curve.hits)) * 2.0**self.halvings)[1]
-        hits = np.maximum(self.curve.hits, 0)
-        shares = np.bincount(log2, hits, minlength=64) / self.curve.accesses
-        return np.append(shares, self.curve.footprint / self.curve.accesses)
-
-
 class ReuseSample:
     """Takes block accesses batch by batch, and keeps those of as many blocks as there is room."""
 
     def __init__(self, most: int = _MOST_KEPT) -> None:
-        self._most, self._halvings, self._kept, self._accesses = most, 0, 0, 0
+        self._most, self._halvings, self._accesses = most, 0, 0
         self._parts: list[IntArray] = []
 
     def add(self, blocks: IntArray) -> None:
         """Take the next accesses."""
         self._accesses += len(blocks)
-        self._take(blocks)
-        while self._kept > self._most:
+        self._parts.append(self._sample(blocks) if self._halvings else blocks.copy())
+        while sum(map(len, self._parts)) > self._most:
             self._halvings += 1
-            parts, self._parts, self._kept = self._parts, [], 0
-            for part in parts:
-                self._take(part)
+            self._parts = [self._sample(part) for part in self._parts]
 
-    def _take(self, blocks: IntArray) -> None:
-        part = blocks[_in_sample(blocks, self._halvings)] if self._halvings else blocks.copy()
-        self._parts.append(part)
-        self._kept += len(part)
+    def _sample(self, blocks: IntArray) -> IntArray:
+        return blocks[_in_sample(blocks, self._halvings)]
 
-    def curve(self) -> SampledCurve:
+    def curve(self) -> HitRatioCurve:
         """Hit ratio curve of what was taken. Raises `FittingError` where that is nothing."""
-        if not self._kept:
+        if not sum(map(len, self._parts)):
             raise FittingError("no block was accessed: there is no hit ratio")
         found = hit_ratio_curve(np.concatenate(self._parts))
         due = self._accesses >> self._halvings
         hits = found.hits.copy()
         hits[0] += due - found.accesses
-        return SampledCurve(replace(found, accesses=due, hits=hits), self._halvings)
+        return replace(found, accesses=due, hits=hits, halvings=self._halvings)
 
 
 @jit

@@ -1,10 +1,10 @@
 """How long runs of sequential requests are: a law of run lengths, by the state they start in.
 
 A chain that draws whether to go on at every request makes runs of geometric lengths. A program
-reads files of their own lengths, so runs are counted whole: by the touched state of their first
+reads files of their own lengths, so runs are counted whole: by the accessed state of their first
 request, in classes of a quarter of an octave with the mean of each, which has every length below
 eight, and any that is alone in its class, exactly. Where runs started in a state is kept as the
-first and last place. What comes back to where the device was touched before is often shorter than
+first and last place. What comes back to where the device was accessed before is often shorter than
 what is read on, so runs that do are counted apart, where reuse is counted. What a run does on its
 way (operations, sizes, gaps) the diagram says.
 """
@@ -24,7 +24,7 @@ from fitting.storage.transitions import Seen
 # Classes of lengths: four a log2 bin; the last has all that are longer.
 CLASSES = 4 * 25
 # Columns: runs by class, and by class the requests that they have beyond the shortest of it; the
-# same for runs that start where the device was touched before.
+# same for runs that start where the device was accessed before.
 COLUMNS = 4 * CLASSES
 _NONE = -1
 # Columns of a counter ahead of its classes.
@@ -44,9 +44,9 @@ _LOWS = class_lows()
 
 @dataclass(frozen=True)
 class Runs:
-    """Runs by touched state."""
+    """Runs by accessed state."""
 
-    counts: IntArray  # touched states by `COLUMNS`
+    counts: IntArray  # accessed states by `COLUMNS`
     lowest: IntArray  # first and last block at which a run started, −1 where none did
     highest: IntArray
 
@@ -63,14 +63,14 @@ class Runs:
         return Runs(counts, np.where(highest == _NONE, _NONE, lowest), highest)
 
     def numbers(self) -> IntArray:
-        """Number of runs by touched state, others and those that start at an accessed address."""
+        """Number of runs by accessed state, others and those that start at an accessed address."""
         return np.asarray(self.counts.reshape(-1, 2, 2, CLASSES)[:, :, 0].sum(axis=-1))
 
 
 class RunLengths(NamedTuple):
-    """Law of run lengths: that of touched state v is in rows ``start[2 * v]:start[2 * v + 1]``.
+    """Law of run lengths: that of accessed state v is in rows ``start[2 * v]:start[2 * v + 1]``.
 
-    Those of runs that start where the device was touched come next.
+    Those of runs that start where the device was accessed come next.
     """
 
     start: IntArray
@@ -79,7 +79,7 @@ class RunLengths(NamedTuple):
 
 
 class RunCounter:
-    """Counts runs, batch by batch, in a row a touched state."""
+    """Counts runs, batch by batch, in a row a accessed state."""
 
     def __init__(self, streams: int) -> None:
         # Of the run that each stream is in: row of its state, first column, requests so far.
@@ -96,7 +96,7 @@ class RunCounter:
         _count_runs(seen, lbn, again, self._current, self._rows)
 
     def by_state(self, rows: IntArray) -> Runs:
-        """Runs of the touched states in the order of their rows, the last of each stream too."""
+        """Runs of the accessed states in the order of their rows, the last of each stream too."""
         self._reserve(int(rows.max(initial=0)) + 1)
         found, place = self._rows[rows], np.zeros(len(self._rows), dtype=np.int64)
         place[rows] = np.arange(len(rows))
@@ -112,11 +112,7 @@ class RunCounter:
 
 
 def run_lengths(runs: Runs, origin: IntArray) -> RunLengths:
-    """Law of the run lengths of every touched state.
-
-    Where no run of its sort started in a state it has the law of its origin; where none did there,
-    that of all runs.
-    """
+    """Law of run lengths by accessed state: its own, or that of its origin, or that of all runs."""
     # States by sorts by numbers and requests beyond by classes.
     counts = runs.counts.reshape(-1, 2, 2, CLASSES)
     pooled = np.zeros((int(origin.max()) + 1, *counts.shape[1:]), dtype=np.int64)
@@ -134,10 +130,10 @@ def run_lengths(runs: Runs, origin: IntArray) -> RunLengths:
 def start_alignments(
     runs: Runs, group: IntArray, others: tuple[int, int], piece: int
 ) -> tuple[IntArray, IntArray]:
-    """Alignment and offset in blocks, by touched state, of where runs start in states of its group.
+    """Alignment and offset (blocks) of where runs start in states of a group, by accessed state.
 
     They are taken from the first and last of these places; where those are few, others are given.
-    Beyond a piece, and what the others have, an alignment makes no difference to what is touched.
+    Beyond a piece, and what the others have, an alignment makes no difference to what is accessed.
     """
     found = np.tile(np.array(others, dtype=np.int64)[:, None], len(group))
     started, several = runs.lowest != _NONE, runs.highest > runs.lowest
@@ -175,12 +171,6 @@ def _write_laws(counts: IntArray, pooled: IntArray, origin: IntArray, laws: RunL
     return at
 
 
-@jit
-def length_class(length: int) -> int:
-    """Class of a length of 1 or more."""
-    return min(loops.log2_bin(length, 2), CLASSES - 1)
-
-
 @loops.jit_inline
 def draw_length(law: RunLengths, row: int, u: float) -> int:
     """Length of the run that a share u falls on: means of classes are kept."""
@@ -213,7 +203,7 @@ def _count_runs(
 def _count(rows: IntArray, row: int, first: int, length: int) -> None:
     """Count a run, if there is one."""
     if length > 0:
-        class_ = length_class(length)
+        class_ = min(loops.log2_bin(length, 2), CLASSES - 1)
         at = _CLASSES_FROM + first + 2 * class_
         rows[row, at] += 1
         rows[row, at + 1] += length - _LOWS[class_]

@@ -1,9 +1,9 @@
-"""Draws of a walk: stratified shares, inter-arrival times, and samples without replacement.
+"""Draws of a generator: stratified shares, inter-arrival times, and samples without replacement.
 
 A share is drawn from a batch of n: one from each of n equal parts of the unit interval, in random
 order. Where n is the number of times that something was counted, a batch gives exactly what was
-counted. So a walk as long as its trace is in every state about as often as the trace was, far more
-closely than by independent draws, while what follows what stays a matter of chance.
+counted. So a generator that makes as many requests as its trace has is in every state about as
+often as the trace was, far more closely than by independent draws; the order stays random.
 """
 
 from __future__ import annotations

@@ -41,8 +41,8 @@ class Survey:
     requests: int
     first_s: float  # arrival of the first request
     last_s: float
-    low_lbn: int  # first block touched
-    high_lbn: int  # block after the last one touched
+    low_lbn: int  # first block accessed
+    high_lbn: int  # block after the last one accessed
     streams: IntArray  # streams of the trace, each a pair of stream and device, in rising order
     devices: IntArray
     stream_counts: IntArray  # requests by stream

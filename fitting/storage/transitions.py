@@ -48,7 +48,7 @@ class TransitionCounts:
     """Transitions of a trace, one an element, in the order of origin and pair.
 
     ``sums`` and ``histogram`` are of the gaps, ``state_origin`` to ``arrivals`` of the states that
-    were touched, in the order of origin and state.
+    were accessed, in the order of origin and state.
     """
 
     diagram: Diagram
@@ -74,7 +74,7 @@ class TransitionCounts:
 
     @property
     def stream_of_state(self) -> IntArray:
-        """Index of the stream of every touched state."""
+        """Index of the stream of every accessed state."""
         return self.state_origin // KINDS
 
     @property
@@ -85,6 +85,7 @@ class TransitionCounts:
     def coarser(self) -> TransitionCounts:
         """The same trace counted with one level less: nothing has to be read again."""
         diagram, k = self.diagram.coarser(), self.diagram.fan_out
+        levels = np.arange(diagram.levels)
         pair = self.diagram.coarser_codes(self.pair)
         keys = (self.origin, pair, self.op, self.sequential, self.size_class)
         group, first = _groups(*keys)
@@ -103,8 +104,9 @@ class TransitionCounts:
             occupancy=_sum_groups(self.occupancy, states),
             lowest=_group_extremes(np.minimum, self.lowest, states, first_state),
             highest=_group_extremes(np.maximum, self.highest, states, first_state),
-            departures=_merge_levels(_sum_groups(self.departures, states)),
-            arrivals=_merge_levels(_sum_groups(self.arrivals, states)),
+            # The finest level and the one above it become one.
+            departures=np.add.reduceat(_sum_groups(self.departures, states), levels, axis=1),
+            arrivals=np.add.reduceat(_sum_groups(self.arrivals, states), levels, axis=1),
         )
 
 
@@ -136,18 +138,11 @@ def _group_extremes(which: np.ufunc, rows: Array, group: IntArray, first: IntArr
     return extremes
 
 
-def _merge_levels(by_level: IntArray) -> IntArray:
-    """Add what parted at the finest level to what parted a level above it."""
-    fewer = by_level[:, :-1].copy()
-    fewer[:, -1] += by_level[:, -1]
-    return fewer
-
-
 class Seen(NamedTuple):
-    """Stream and touched state of requests, and whether they go on where the last one ended."""
+    """Stream and accessed state of requests, and whether they go on where the last one ended."""
 
     stream: ShortArray
-    row: IntArray  # of the touched state
+    row: IntArray  # of the accessed state
     sequential: BoolArray
 
 
@@ -165,29 +160,16 @@ class _Space(NamedTuple):
     size_unit: int
 
 
-class _Codes(NamedTuple):
-    stream: hashing.HashTable  # index by stream and device
-    size: hashing.HashTable  # class and kind by size
-    states: hashing.HashTable  # rows by origin and state
-
-
 class _Steps(NamedTuple):
     """Requests of a part, and their transitions, which are at most as many."""
 
     state: ShortArray
     origin: ShortArray
     feature: ShortArray  # operation and class of size
-    before: ShortArray  # row of the touched state before, −1 for none
+    before: ShortArray  # row of the accessed state before, −1 for none
     level: ShortArray  # at which the two states part
     code: IntArray  # of the transition
     gap: FloatArray
-
-
-class _Last(NamedTuple):
-    """Last request of every stream."""
-
-    request: IntArray  # row of its touched state, state, end, origin
-    time_s: FloatArray
 
 
 class _Tally(NamedTuple):
@@ -213,14 +195,15 @@ class TransitionCounter:
         self._size = _classes_and_kinds(survey, classes, unit)
         # A gap of 0 has no logarithm: below the clock's resolution it counts as half a tick.
         self._least_gap = survey.tick_s / 2
-        self._last = _Last(np.full((streams, 4), _NONE, dtype=np.int64), np.zeros(streams))
+        # Last request of every stream: row of its accessed state, state, end, origin; and its time.
+        self._last = np.full((streams, 4), _NONE, dtype=np.int64), np.zeros(streams)
         origins = streams * KINDS
         self._states = hashing.new_codes(origins * diagram.states)
         features = OPERATIONS * 2 * len(classes)
         self._transitions = hashing.new_codes(origins * diagram.pair_codes * features)
-        # By touched state: first requests of streams, how far its ends are from the far ends of
+        # By accessed state: first requests of streams, how far its ends are from the far ends of
         # any space, partings by level out and in.
-        self._touched = np.zeros((0, 3 + 2 * levels), dtype=np.int64)
+        self._accessed = np.zeros((0, 3 + 2 * levels), dtype=np.int64)
         histogram = np.zeros((1, HISTOGRAM_CLASSES), dtype=np.uint32)
         self._tally = _Tally(np.zeros((0, SUMS)), np.zeros(0, dtype=np.int32), histogram)
         self._histograms = np.ones(1, dtype=np.int64)
@@ -229,10 +212,7 @@ class TransitionCounter:
         self._steps = _Steps(state, origin, feature, before, level, code, gap)
 
     def add(self, *columns: Array) -> Seen:
-        """Take the next requests.
-
-        Columns: time (s), stream, device, block, size (bytes) and operation of each.
-        """
+        """Take requests in columns: time (s), stream, device, block, size (bytes) and operation."""
         n = len(columns[0])
         seen = Seen(np.empty(n, np.int32), np.empty(n, np.int64), np.empty(n, np.bool_))
         for start in range(0, n, _PART):
@@ -243,11 +223,11 @@ class TransitionCounter:
 
     def _add_part(self, columns: list[Array], seen: Seen) -> None:
         self._make_room(len(seen.row))
-        codes = _Codes(self._stream, self._size, self._states)
+        codes = self._stream, self._size, self._states
         steps, (time_s, _, _, lbn, size_bytes, _) = self._steps, columns
         _locate(tuple(columns[1:]), self._space, codes, seen, steps)
         found = _follow((time_s, lbn, size_bytes), self._space, seen, steps, self._last)
-        _note_touch(lbn, seen.row, self._space.levels, steps, self._touched)
+        _note_states(lbn, seen.row, self._space.levels, steps, self._accessed)
         transition = np.empty(found, dtype=np.int64)
         _number(steps.code, self._transitions, transition)
         logs = np.log(np.maximum(steps.gap[:found], self._least_gap))
@@ -261,13 +241,13 @@ class TransitionCounter:
         states, transitions = int(self._states.used[0]), int(self._transitions.used[0])
         histograms = int(self._histograms[0])
         more_histograms = min(more, 1 + _MOST_HISTOGRAMS - histograms)
-        self._touched = hashing.longer(self._touched, states, more)
+        self._accessed = hashing.longer(self._accessed, states, more)
         sums, row = (hashing.longer(of, transitions, more) for of in self._tally[:2])
         histogram = hashing.longer(self._tally.histogram, histograms, more_histograms)
         self._tally = _Tally(sums, row, histogram)
 
     def rows(self) -> IntArray:
-        """Rows of the touched states, as `Seen` has them, in the order of the counts."""
+        """Rows of the accessed states, as `Seen` has them, in the order of the counts."""
         return hashing.in_order(self._states)[1] - 1
 
     def counts(self) -> TransitionCounts:
@@ -283,15 +263,15 @@ class TransitionCounter:
         histogram[kept] = self._tally.histogram[row[kept]]
         cell, state_row = hashing.in_order(self._states)
         state_origin, state = np.divmod(cell, self.diagram.states)
-        touched = self._touched[state_row - 1]
-        departures, arrivals = np.split(touched[:, 3:], 2, axis=1)
+        accessed = self._accessed[state_row - 1]
+        departures, arrivals = np.split(accessed[:, 3:], 2, axis=1)
         return TransitionCounts(
             self.diagram,
             *(origin, pair, op, sequential, size_class),
             *(self._tally.sums[transition - 1], histogram, state_origin, state),
-            occupancy=touched[:, 0] + arrivals.sum(axis=1),
-            lowest=_END - touched[:, 1],
-            highest=touched[:, 2] - 1,
+            occupancy=accessed[:, 0] + arrivals.sum(axis=1),
+            lowest=_END - accessed[:, 1],
+            highest=accessed[:, 2] - 1,
             departures=departures,
             arrivals=arrivals,
         )
@@ -305,30 +285,26 @@ def _classes_and_kinds(survey: Survey, classes: SizeClasses, unit: int) -> hashi
     return hashing.table_of(sizes // unit, class_ << _KIND_BITS | kinds)
 
 
-@loops.jit_inline
-def _state(offset: int, width: int, by_width: float, states: int) -> int:
-    """Divide by a product, several times as fast; it is off by one at most."""
-    state = int(offset * by_width)
-    left = offset - state * width
-    state += (1 if left >= width else 0) - (1 if left < 0 else 0)
-    return min(max(state, 0), states - 1)
-
-
 @loops.jit_uncounted
 def _locate(
-    columns: tuple[Any, ...], space: _Space, codes: _Codes, seen: Seen, steps: _Steps
+    columns: tuple[Any, ...], space: _Space, codes: tuple[Any, ...], seen: Seen, steps: _Steps
 ) -> None:
     """Find stream, state and kind of every request."""
     stream, device, lbn, size_bytes, op = columns
+    streams, sizes, states = codes  # index by stream and device, class and kind by size, rows
     by_width = 1.0 / space.state_blocks
     shift = 9 if space.size_unit > 1 else 0
     for i in range(len(lbn)):
-        s = hashing.value_of(codes.stream, np.int64(stream[i]) * space.devices + device[i])
-        size = hashing.value_of(codes.size, size_bytes[i] >> shift)
-        state = _state(lbn[i] - space.first_lbn, space.state_blocks, by_width, space.states)
+        s = hashing.value_of(streams, np.int64(stream[i]) * space.devices + device[i])
+        size = hashing.value_of(sizes, size_bytes[i] >> shift)
+        # A product is several times as fast as a division, and off by one at most.
+        state = int((lbn[i] - space.first_lbn) * by_width)
+        left = lbn[i] - space.first_lbn - state * space.state_blocks
+        state += (1 if left >= space.state_blocks else 0) - (1 if left < 0 else 0)
+        state = min(max(state, 0), space.states - 1)
         origin = np.int64(s) * KINDS + (size & 3) + (3 if op[i] else 0)
         seen.stream[i] = s
-        seen.row[i] = hashing.code_of(codes.states, int(origin * space.states + state))
+        seen.row[i] = hashing.code_of(states, int(origin * space.states + state))
         steps.state[i], steps.origin[i] = state, origin
         steps.feature[i] = 2 * space.size_classes * min(op[i], OPERATIONS - 1) + (
             size >> _KIND_BITS
@@ -336,14 +312,17 @@ def _locate(
 
 
 @loops.jit_uncounted
-def _follow(columns: tuple[Any, ...], space: _Space, seen: Seen, steps: _Steps, last: _Last) -> int:
+def _follow(
+    columns: tuple[Any, ...], space: _Space, seen: Seen, steps: _Steps, last: tuple[Any, ...]
+) -> int:
     """Find the transition of every request but a stream's first; return how many there are."""
     time_s, lbn, size_bytes = columns
+    last_request, last_s = last
     features = 2 * OPERATIONS * space.size_classes
     found = 0
     for i in range(len(lbn)):
         s, state = np.uint64(seen.stream[i]), int(steps.state[i])
-        before = last.request[s]
+        before = last_request[s]
         goes_on = False
         steps.before[i] = before[0]
         if before[0] != _NONE:
@@ -353,26 +332,26 @@ def _follow(columns: tuple[Any, ...], space: _Space, seen: Seen, steps: _Steps, 
             key = (before[3] * space.pair_codes + pair) * features + steps.feature[i]
             at = np.uint64(found)
             steps.code[at] = key + (space.size_classes if goes_on else 0)
-            steps.gap[at] = time_s[i] - last.time_s[s]
+            steps.gap[at] = time_s[i] - last_s[s]
             found += 1
         seen.sequential[i] = goes_on
         before[0], before[1] = seen.row[i], state
         before[2], before[3] = lbn[i] + size_bytes[i] // BLOCK, steps.origin[i]
-        last.time_s[s] = time_s[i]
+        last_s[s] = time_s[i]
     return found
 
 
 @loops.jit_uncounted
-def _note_touch(
-    lbn: IntArray, row: IntArray, levels: int, steps: _Steps, touched: IntArray
+def _note_states(
+    lbn: IntArray, row: IntArray, levels: int, steps: _Steps, accessed: IntArray
 ) -> None:
-    """Note what of the states was touched, and where transitions part."""
+    """Note what of the states was accessed, and where transitions part."""
     for i in range(len(lbn)):
-        here, before, level = touched[np.uint64(row[i])], steps.before[i], steps.level[i]
+        here, before, level = accessed[np.uint64(row[i])], steps.before[i], steps.level[i]
         here[1] = max(here[1], _END - lbn[i])
         here[2] = max(here[2], lbn[i] + 1)
         if before != _NONE:
-            touched[np.uint64(before), np.uint64(2 + level)] += 1
+            accessed[np.uint64(before), np.uint64(2 + level)] += 1
             here[np.uint64(2 + levels + level)] += 1
         else:
             here[0] += 1
@@ -424,11 +403,12 @@ def log_likelihood(fitted: TransitionCounts, seen: TransitionCounts) -> float:
     what was never seen stays possible. Both are over the same diagram and streams.
     """
     diagram, k = fitted.diagram, fitted.diagram.fan_out
-    pairs, place = np.unique(_pair_keys(seen), return_inverse=True)
+    keys, pairs = (of.stream * diagram.pair_codes + of.pair for of in (fitted, seen))
+    pairs, place = np.unique(pairs, return_inverse=True)
     number = np.bincount(place, seen.count)
     level, source, _ = diagram.pairs(pairs % diagram.pair_codes)
     stream = pairs // diagram.pair_codes
-    found = _sums_at(_pair_keys(fitted), fitted.count, pairs)
+    found = _sums_at(keys, fitted.count, pairs)
     made = _made_in(fitted, stream, level, source)
     # A state can go to its siblings at every level, and at the finest to itself.
     ways = (k - 1) * diagram.levels + 1
@@ -437,12 +417,8 @@ def log_likelihood(fitted: TransitionCounts, seen: TransitionCounts) -> float:
     return float((moved + entered) / number.sum() - np.log(diagram.state_blocks))
 
 
-def _pair_keys(counts: TransitionCounts) -> IntArray:
-    return np.asarray(counts.stream * counts.diagram.pair_codes + counts.pair)
-
-
 def _state_keys(counts: TransitionCounts, level: int) -> IntArray:
-    """Key of the state at a level of every touched state."""
+    """Key of the state at a level of every accessed state."""
     diagram = counts.diagram
     coarse = counts.state // diagram.fan_out ** (diagram.levels - level)
     return np.asarray(counts.stream_of_state * diagram.states + coarse)

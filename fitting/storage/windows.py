@@ -105,10 +105,7 @@ def _spread(
 
 
 def split_laws(halves: IntArray) -> tuple[IntArray, FloatArray, FloatArray]:
-    """Windows twice as long, and laws of the first half's arrivals by context.
-
-    Where neighbours are alike each split counts as its mirror image too.
-    """
+    """Windows twice as long, and laws of the first half's arrivals by context."""
     n = halves[::2] + halves[1::2]
     found = np.zeros(SMALL_SHAPE)
     kept = int(np.count_nonzero(n >= _SMALL))
@@ -117,6 +114,7 @@ def split_laws(halves: IntArray) -> tuple[IntArray, FloatArray, FloatArray]:
     small, large = np.ones(SMALL_SHAPE), np.empty(LARGE_SHAPE)
     everywhere: dict[int, FloatArray] = {}
     for kind in range(CONTEXTS):
+        # Where neighbours are alike each split counts as its mirror image too.
         mirrored, chosen = kind in (_ALONE, _ALIKE), context == kind
         here = _group_shares(log2[chosen], share[chosen])
         # A context without splits has the laws of all.
@@ -202,10 +200,7 @@ def _context(n: int, left: int, right: int) -> int:
 def _count_halves(
     halves: IntArray, n: IntArray, found: FloatArray, split: tuple[TinyArray, TinyArray, FloatArray]
 ) -> None:
-    """Note how each sum splits: few arrivals by number, others one by one.
-
-    The first half is that towards the busier neighbour.
-    """
+    """Note how each sum splits, the half towards the busier neighbour first."""
     context, log2, share = split
     held, last = 0, len(n) - 1
     for i in range(len(n)):

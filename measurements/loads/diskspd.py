@@ -65,6 +65,7 @@ def write_diskspd(
     _add(span, MeasureLatency="true")
     if outstanding is not None:
         _add(span, ThreadCount=1, RequestCount=outstanding)
+    # All targets share one file, as long as the furthest of them reaches.
     targets = ElementTree.SubElement(span, "Targets")
     size = max(job.space[1] for job in jobs)
     for job in jobs:
@@ -82,15 +83,11 @@ def write_diskspd(
 def _elements(job: LoadJob) -> dict[str, object]:
     first, end = job.space
     size = job.sizes[0][0]
-    return {
-        "BlockSize": size,
-        "BaseFileOffset": first,
-        "MaxFileSize": max(end, first + size),
-        "WriteRatio": 0 if job.read_share else 100,
-        "DisableOSCache": "true",
-        "WriteThrough": "true",
-        **({"Random": job.alignment_bytes} if job.random_share else {"StrideSize": size}),
-    }
+    place = {"BlockSize": size, "BaseFileOffset": first, "MaxFileSize": max(end, first + size)}
+    # Caches of the system would answer in place of the device.
+    caches = {"DisableOSCache": "true", "WriteThrough": "true"}
+    order = {"Random": job.alignment_bytes} if job.random_share else {"StrideSize": size}
+    return {**place, "WriteRatio": 0 if job.read_share else 100, **caches, **order}
 
 
 def _weight(job: LoadJob) -> int:
@@ -98,6 +95,7 @@ def _weight(job: LoadJob) -> int:
 
 
 def _rate_options(job: LoadJob, depth: int) -> dict[str, int]:
+    # Throughput is in whole bytes per millisecond: too coarse for a slow target.
     bytes_ms = job.rate * job.mean_size / 1000
     if bytes_ms >= _LEAST_BYTES_MS:
         return {"RequestCount": depth, "Throughput": round(bytes_ms)}

@@ -95,6 +95,7 @@ def write_fio_jobs(
         )
     named = check_target(target, allow_device)
     losses = _Losses()
+    # The kernel refuses more requests in flight than it has room for, of all jobs together.
     flying = max(1, min(outstanding or depth, _MOST_IN_FLIGHT // len(jobs)))
     weights = _weights(jobs, losses) if outstanding is not None else [None] * len(jobs)
     pairs = zip(jobs, weights, strict=True)
@@ -147,6 +148,7 @@ def _common(jobs: Sequence[LoadJob], target: str, duration_s: float, engine: str
 
 
 def _weights(jobs: Sequence[LoadJob], losses: _Losses) -> Sequence[int | None]:
+    # The largest weight is that of the largest share, so that small shares lose least.
     largest = max(job.share for job in jobs)
     weights = [max(1, round(_MOST_WEIGHT * job.share / largest)) for job in jobs]
     total = sum(weights)
@@ -225,6 +227,7 @@ def _join_zones(zones: Sequence[AddressZone]) -> list[AddressZone]:
             joined[-1] = AddressZone(last.first_byte, zone.end_byte, last.share + zone.share)
         else:
             joined.append(zone)
+    # fio takes so many zones at most: those at the end become one.
     kept, rest = joined[: _MOST_ZONES - 1], joined[_MOST_ZONES - 1 :]
     if rest:
         share = sum(zone.share for zone in rest)
@@ -263,6 +266,7 @@ def check_target(target: str, allow_device: bool) -> str:
 def whole_percents(shares: list[float]) -> list[int]:
     """Shares as whole percents that sum to 100, the largest remainders rounded up."""
     total = sum(shares)
+    # Largest remainder method: no percent is lost or made up.
     exact = [100 * share / total for share in shares]
     whole = [int(x) for x in exact]
     by_rest = sorted(range(len(exact)), key=lambda k: (whole[k] - exact[k], k))

@@ -130,6 +130,7 @@ def _run(command: list[str], folder: str, expected_s: float) -> Mapping[str, Any
         reason = messages[-1] if messages else f"exit code {done.returncode}"
         raise MeasurementError(f"fio failed: {reason}")
     try:
+        # Warnings may stand before the document.
         content = text.read_text(encoding="utf-8", errors="replace")
         document = json.loads(content[content.index("{") :])
     except ValueError as error:
@@ -143,6 +144,7 @@ def _read(document: Mapping[str, Any], engine: str) -> ReplayReport:
         if code := job["error"]:
             raise MeasurementError(f"fio met error {code}: {os.strerror(code)}")
         parts = [job[way] for way in ("read", "write", "trim")]
+        # fio has percentiles by operation: those of most requests stand for all.
         busiest = max(parts, key=lambda part: part["total_ios"])
         p99 = busiest["lat_ns"].get("percentile", {}).get("99.000000")
         requests = sum(part["total_ios"] for part in parts)
@@ -224,6 +226,7 @@ class _Totals:
                 raise MeasurementError(
                     f"a target of {self.size} bytes has no request of {largest}: give a longer one"
                 )
+            # Requests beyond the target are folded into it; they stay aligned to blocks.
             out = (offset < 0) | (end > self.size)
             self.folded += int(out.sum())
             room = np.maximum((self.size - size) // BLOCK_BYTES + 1, 1)

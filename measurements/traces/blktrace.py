@@ -22,6 +22,7 @@ from measurements.traces import requests as base
 from measurements.traces import text_lines as text
 from measurements.traces.requests import Array, Op, Requests
 
+_OTHERS = "{n} events of commands that move no data are left out"
 # Arrivals and completions in order of time (ns), and which of them are arrivals.
 Events = tuple[Requests, Array]
 
@@ -56,12 +57,8 @@ class _EventReader(base.TraceReader):
 
     def _note_missing(self, requests: Requests) -> Requests:
         missing = np.isnan(requests.latency_s) & (requests.op != Op.FLUSH)
-        sentence = "{n} requests have no completion in the trace: their latency is missing"
-        self.note(sentence, missing.sum())
+        self.note("{n} requests have no completion in the trace: their latency is missing", missing)
         return requests
-
-    def _note_others(self, other: Array) -> None:
-        self.note("{n} events of commands that move no data are left out", other.sum())
 
 
 def _complete(requests: Requests, completions: Requests) -> Requests:
@@ -214,7 +211,7 @@ class Blktrace(_EventReader):
         is_arrival = action & _ACTION == _QUEUE
         kept = (is_arrival | (action & _ACTION == _COMPLETE)) & (action & NOTIFY == 0)
         op = _operations(action, records.header["bytes"])
-        self._note_others(kept & is_arrival & (op == Op.OTHER))
+        self.note(_OTHERS, kept & is_arrival & (op == Op.OTHER))
         kept &= op != Op.OTHER
         header, is_arrival = records.header[kept], is_arrival[kept]
         devices, device = np.unique(header["device"], return_inverse=True)
@@ -323,10 +320,8 @@ def _notes(header: Array, starts: Array, data: bytes, word: np.dtype[np.void]) -
 
 
 def _boundaries(data: bytes, layout: np.dtype[np.void], done: int) -> tuple[Array, int]:
-    """Where the whole records begin, and where they end.
-
-    Every place with the magic number is a candidate; one inside a payload is none.
-    """
+    """Where the whole records begin, and where they end."""
+    # Every place with the magic number is a candidate; one inside a payload is none.
     candidates = _magic_places(data, layout)
     candidates = candidates[candidates <= len(data) - HEADER_BYTES]
     payload = np.frombuffer(data, np.uint8)[candidates[:, None] + _PAYLOAD_AT]
@@ -476,7 +471,7 @@ class Blkparse(_EventReader):
             device=self._devices(column),
         )
         other = op == Op.OTHER
-        self._note_others(other & is_arrival)
+        self.note(_OTHERS, other & is_arrival)
         return (events.take(~other), is_arrival[~other]) if other.any() else (events, is_arrival)
 
     def _refuse_junk(self, rest: text.TextLines) -> None:

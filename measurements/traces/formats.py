@@ -130,6 +130,7 @@ _IOLOG_OPERATIONS = {
     "trim": Op.DISCARD,
     **dict.fromkeys(("sync", "datasync", "sync_file_range"), Op.FLUSH),
 }
+_WAITS = "{n} waits are read as fio replays them: milliseconds since the start"
 _FILE_ACTION = r"\S+[ \t]+(?:add|open|close|unlink)\s*$"
 _IOLOG_LINE = (
     rf"(?P<file>\S+)[ \t]+(?P<action>{'|'.join(_IOLOG_OPERATIONS)}|wait)"
@@ -177,8 +178,7 @@ class Iolog2(base.TraceReader):
         until[0] = max(until[0], self._waited)
         time = np.maximum.accumulate(until)
         self._waited = int(time[-1])
-        waits = (op == Op.OTHER).sum()
-        self.note("{n} waits are read as fio replays them: milliseconds since the start", waits)
+        self.note(_WAITS, op == Op.OTHER)
         return time
 
 
@@ -273,8 +273,7 @@ class Etw(base.TraceReader):
         zeros = pa.array(["0"] * len(row), pa.string())
         elapsed = text.whole(column.get("elapsed", zeros), row, "ElapsedTime")
         arrival = text.whole(column.get("time", zeros), row, "TimeStamp") - elapsed
-        early = (arrival < 0).sum()
-        self.note("{n} requests began before the trace; taken as its start", early)
+        self.note("{n} requests began before the trace; taken as its start", arrival < 0)
         offset = _hexadecimal(column.get("offset", zeros), row, "ByteOffset")
         return Requests.of(
             row,
@@ -377,7 +376,7 @@ class Vscsi1(base.TraceReader):
         base.refuse_first(time >= 2**63, row, lambda at: f"its time {time[at]} is beyond 2^63")
         op = _SCSI_OPERATIONS[records["command"]]
         other = op == Op.OTHER
-        self.note("{n} SCSI commands that are no read, write or flush are left out", other.sum())
+        self.note("{n} SCSI commands that are no read, write or flush are left out", other)
         found = Requests.of(
             row,
             time.astype(np.int64),

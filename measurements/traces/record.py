@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -226,19 +226,15 @@ def _keep(files: Sequence[Path], base: Path) -> tuple[Path, ...]:
     return tuple(kept)
 
 
-def _caveats(started: dict[str, Any], ended: dict[str, Any], code: int) -> list[str]:
-    restored, refused, lost = started["restored"], started["refused"], ended["lost"]
-    caveats = [
-        (
-            restored,
-            f"a killed ppw had left the kernel tracing; put back: {', '.join(restored)}",
-        ),
-        (refused, f"blktrace may not record here ({refused}); the blk tracer did"),
-        (
-            lost,
+def _caveats(started: dict[str, Any], ended: dict[str, Any], code: int) -> Iterator[str]:
+    if restored := started["restored"]:
+        yield f"a killed ppw had left the kernel tracing; put back: {', '.join(restored)}"
+    if refused := started["refused"]:
+        yield f"blktrace may not record here ({refused}); the blk tracer did"
+    if lost := ended["lost"]:
+        yield (
             f"{lost} events were lost: the trace has gaps; record on an idler host, or fewer "
-            "requests",
-        ),
-        (code, f"the command ended with {code}"),
-    ]
-    return [caveat for holds, caveat in caveats if holds]
+            "requests"
+        )
+    if code:
+        yield f"the command ended with {code}"

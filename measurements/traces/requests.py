@@ -22,17 +22,18 @@ from measurements.errors import MeasurementError
 Array = npt.NDArray[Any]
 
 METADATA = b"ppw.trace"
-_TYPES = {
-    "time_s": pa.float64(),
-    "stream": pa.int32(),
-    "device": pa.int32(),
-    "lbn": pa.int64(),
-    "size_bytes": pa.int64(),
-    "op": pa.uint8(),
-    "latency_s": pa.float64(),
-    "file": pa.int32(),
-}
-SCHEMA = pa.schema(list(_TYPES.items()))
+SCHEMA = pa.schema(
+    [
+        ("time_s", pa.float64()),
+        ("stream", pa.int32()),
+        ("device", pa.int32()),
+        ("lbn", pa.int64()),
+        ("size_bytes", pa.int64()),
+        ("op", pa.uint8()),
+        ("latency_s", pa.float64()),
+        ("file", pa.int32()),
+    ]
+)
 # Files of ppw have required columns: Parquet marks every optional value as present or missing,
 # and a column without these marks is read in two thirds of the time.
 STORED = pa.schema([field.with_nullable(False) for field in SCHEMA])
@@ -85,13 +86,10 @@ class Trace:
     """
 
     def __init__(self, new_reader: Callable[[], TraceReader], batch_requests: int) -> None:
-        self._new_reader = new_reader
-        self._batch_requests = batch_requests
+        self._new_reader, self._batch_requests = new_reader, batch_requests
         self._summary: _Summary | None = None
         first = new_reader()
-        self.format = first.name
-        self.described = first.described
-        self.source = str(first.path)
+        self.format, self.described, self.source = first.name, first.described, str(first.path)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Yield the requests in order of arrival; every call begins anew.
@@ -107,10 +105,8 @@ class Trace:
                 for begin in range(0, chunk.rows(), size):
                     yield _batch(chunk.take(slice(begin, begin + size)), reader, order.first or 0)
         except BadRequestError as error:
-            where = reader.where(error.row)
-            raise MeasurementError(
-                f"{self.source}: {where}, read as {self.described}: {error.reason}"
-            ) from None
+            where = f"{self.source}: {reader.where(error.row)}, read as {self.described}"
+            raise MeasurementError(f"{where}: {error.reason}") from None
         if order.first is None:
             raise MeasurementError(f"{self.source}: {self.described}: holds no request")
         self._summary = _summarise(reader, order)
@@ -229,13 +225,13 @@ class TraceReader:
         return f"{self.unit} {row}"
 
     def note(self, sentence: str, times: Any) -> None:
-        """Count a finding."""
-        if times:
-            self.notes[sentence] += int(times)
+        """Count a finding, by a number or a mask of requests."""
+        if count := int(np.sum(times)):
+            self.notes[sentence] += count
 
     def blocks(self, offset: Array) -> Array:
         """Convert offsets (bytes) to blocks; notes offsets inside a block."""
-        inside = np.count_nonzero(offset & (BLOCK_BYTES - 1))
+        inside = (offset & (BLOCK_BYTES - 1)) != 0
         self.note("{n} requests begin inside a block of 512 bytes; lbn is that block", inside)
         return offset >> 9
 
@@ -245,8 +241,7 @@ class BadRequestError(Exception):
 
     def __init__(self, row: int, reason: str) -> None:
         super().__init__(reason)
-        self.row = row
-        self.reason = reason
+        self.row, self.reason = row, reason
 
 
 def refuse_first(bad: Array, row: Array, reason: Callable[[int], str]) -> None:
@@ -276,26 +271,16 @@ class Requests(NamedTuple):
 
     @classmethod
     def of(
-        cls,
-        row: Array,
-        time: Array,
-        lbn: Array,
-        size_bytes: Array,
-        op: Array,
-        *,
-        stream: Array | int = 0,
-        device: Array | int = 0,
-        latency_s: Array | float = np.nan,
-        file: Array | int = NO_FILE,
+        cls, row: Array, time: Array, lbn: Array, size_bytes: Array, op: Array, **recorded: Any
     ) -> Requests:
-        """Fill the columns that a format does not record."""
-
-        def fill(column: Array | float, kind: type) -> Array:
-            return np.broadcast_to(np.asarray(column, kind), row.shape)
-
-        codes = fill(stream, np.int32), fill(device, np.int32)
-        latency = fill(latency_s, np.float64)
-        return cls(row, time, *codes, lbn, size_bytes, op, latency, fill(file, np.int32))
+        """Fill the columns that a format does not record, of stream, device, latency_s and file."""
+        columns = {"stream": 0, "device": 0, "latency_s": np.nan, "file": NO_FILE} | recorded
+        types = {field.name: field.type.to_pandas_dtype() for field in SCHEMA}
+        filled = {
+            name: np.broadcast_to(np.asarray(column, types[name]), row.shape)
+            for name, column in columns.items()
+        }
+        return cls(row=row, time=time, lbn=lbn, size_bytes=size_bytes, op=op, **filled)
 
     def rows(self) -> int:
         """Count the requests; ``len`` counts columns."""
@@ -383,9 +368,7 @@ def check(requests: Requests) -> Requests:
     """Refuse the first impossible request by BadRequestError; return ``lbn`` as int64."""
     if requests.rows() and not _extremes_are_possible(requests):
         _refuse_impossible(requests)
-    if requests.lbn.dtype != np.int64:
-        return requests._replace(lbn=requests.lbn.astype(np.int64))
-    return requests
+    return requests._replace(lbn=requests.lbn.astype(np.int64, copy=False))
 
 
 def _extremes_are_possible(requests: Requests) -> bool:
@@ -485,8 +468,7 @@ class InOrder:
                 f"arrives before a request that is more than {self._window} requests earlier in "
                 "the file: sort the trace by arrival first",
             )
-        if self.first is None:
-            self.first = start
+        self.first = start if self.first is None else self.first
         self._last_yielded = ready.time[-1]
         return ready
 
@@ -506,8 +488,7 @@ def open_unpacked(path: Path) -> Iterator[IO[bytes]]:
     except (gzip.BadGzipFile, zlib.error, EOFError) as error:
         raise MeasurementError(f"{path}: broken gzip: {error}: copy it again") from error
     except OSError as error:
-        reason = error.strerror or str(error)
-        raise MeasurementError(f"{path}: cannot be read: {reason}") from error
+        raise MeasurementError(f"{path}: cannot be read: {error.strerror or error}") from error
 
 
 def head(path: Path, size: int = 1 << 16) -> bytes:

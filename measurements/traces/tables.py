@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv as plain
 import json
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, cast
@@ -89,6 +89,11 @@ class _Table(base.TraceReader):
         column = {name: table[one.header].combine_chunks() for name, one in self.columns.items()}
         sizes = self._bytes("blocks" if "blocks" in column else "size_bytes", column, row)
         place = "offset_bytes" if "offset_bytes" in column else "lbn"
+        latency: Array | float = np.nan
+        if "latency_s" in column:
+            chosen = self.columns["latency_s"]
+            seconds = _numbers(column["latency_s"], row, chosen.header, missing=True)
+            latency = seconds * chosen.factor
         self._rows += len(row)
         self._odd_sizes += int(np.count_nonzero(sizes & (BLOCK_BYTES - 1)))
         return base.Requests.of(
@@ -99,7 +104,7 @@ class _Table(base.TraceReader):
             self._operations(column["op"], row),
             stream=self._codes("stream", column, 0),
             device=self._codes("device", column, 0),
-            latency_s=self._latency(column.get("latency_s"), row),
+            latency_s=latency,
             file=self._codes("file", column, base.NO_FILE),
         )
 
@@ -157,13 +162,6 @@ class _Table(base.TraceReader):
         op = base.operations(words, self.operation_codes)
         base.refuse_first(op == Op.OTHER, row, reason)
         return op
-
-    def _latency(self, values: pa.Array | None, row: Array) -> Array | float:
-        if values is None:
-            return np.nan
-        chosen = self.columns["latency_s"]
-        latency: Array = _numbers(values, row, chosen.header, missing=True) * chosen.factor
-        return latency
 
     def _codes(self, name: str, column: Mapping[str, pa.Array], otherwise: int) -> Array | int:
         if name not in column:
@@ -337,7 +335,8 @@ def choose(
     # A column by its own name comes before one that is often called so.
     for header in sorted(headers, key=lambda h: h.strip().lower() not in TARGETS):
         known = _by_name(header)
-        if known and not _is_taken(known, found):
+        same = {known, *(name for group in _NEEDED if known in group for name in group)}
+        if known and not same & set(found):
             found[known] = TraceColumn(header, known, _factor(header, known) or 1.0)
     if lacking := [names for names in _NEEDED if not any(target in found for target in names)]:
         wanted = ", ".join(" or ".join(names) for names in lacking)
@@ -367,10 +366,6 @@ def _by_name(header: str) -> str | None:
     quantity = quantity.strip().lower().replace("_", " ")
     target = f"{_BASE_SYNONYMS.get(quantity, quantity)}_{unit.si}" if unit else ""
     return target if target in TARGETS else None
-
-
-def _is_taken(target: str, found: Collection[str]) -> bool:
-    return any(target in group and set(group) & set(found) for group in _NEEDED) or target in found
 
 
 def _operation_codes(given: str, headers: Sequence[str], source: str) -> tuple[str, dict[str, int]]:

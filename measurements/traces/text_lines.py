@@ -110,7 +110,8 @@ def _tables(path: Path, form: Form) -> Iterator[pa.Table]:
             if spaced := _single_spaces(block.text).strip(b"\n"):
                 yield _parse_by_arrow(spaced, form)
         return
-    if _is_plain(form) and _is_worth_compiling(path):
+    is_plain = set(form.kinds) <= {WHOLE, TEXT} and not (form.quoted or form.header_lines)
+    if is_plain and not form.wanted and _is_worth_compiling(path):
         parser = PlainLines(form)
         for block in base.line_blocks(path):
             if (table := parser.table(block.text, block.lines)) is not None:
@@ -129,11 +130,6 @@ def _tables(path: Path, form: Form) -> Iterator[pa.Table]:
             yield pa.Table.from_batches([batch])
 
 
-def _is_plain(form: Form) -> bool:
-    is_read_whole = not (form.quoted or form.header_lines or form.wanted)
-    return is_read_whole and set(form.kinds) <= {WHOLE, TEXT}
-
-
 def _is_worth_compiling(path: Path) -> bool:
     return path.stat().st_size >= (_LONG if "numba" in sys.modules else _VERY_LONG)
 
@@ -145,25 +141,15 @@ def _parse_by_arrow(text: bytes, form: Form) -> pa.Table:
 def _options(
     form: Form, block_size: int
 ) -> tuple[csv.ReadOptions, csv.ParseOptions, csv.ConvertOptions]:
+    size = {"block_size": block_size, "use_threads": False}
+    quoting = {"quote_char": '"' if form.quoted else False, "newlines_in_values": False}
+    # Where nothing is quoted only the few different words are decoded, one by one.
+    columns = {"include_columns": list(form.wanted), "check_utf8": form.quoted, "null_values": []}
+    types = dict(zip(form.names, form.kinds, strict=True))
     return (
-        csv.ReadOptions(
-            column_names=form.names,
-            skip_rows=form.header_lines,
-            block_size=block_size,
-            use_threads=False,
-        ),
-        csv.ParseOptions(
-            delimiter=form.delimiter,
-            quote_char='"' if form.quoted else False,
-            newlines_in_values=False,
-        ),
-        csv.ConvertOptions(
-            column_types=dict(zip(form.names, form.kinds, strict=True)),
-            include_columns=list(form.wanted),
-            null_values=[],
-            # Elsewhere only the few different words are decoded, one by one.
-            check_utf8=form.quoted,
-        ),
+        csv.ReadOptions(column_names=form.names, skip_rows=form.header_lines, **size),
+        csv.ParseOptions(delimiter=form.delimiter, **quoting),
+        csv.ConvertOptions(column_types=types, **columns),
     )
 
 

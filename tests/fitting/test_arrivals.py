@@ -193,7 +193,7 @@ def test_divisions_are_noted_and_drawn_as_the_reference_does(n, rate, lasting, s
     for beside in rng.poisson(rate, (20, 3)).tolist():
         rngs = [np.random.default_rng(seed) for _ in range(2)]
         drawn = draw_split(*beside, *found[1:], rngs[0])
-        assert drawn == reference.drawn_split(*beside, *expected[1:], rngs[1])
+        assert drawn == reference.draw_split(*beside, *expected[1:], rngs[1])
 
 
 def test_no_more_than_five_thousand_divisions_are_looked_at():

@@ -21,12 +21,11 @@ from fitting.storage.reuse_distance import (
     HitRatioCurve,
     ReuseCounter,
     ReuseSample,
-    SampledCurve,
+    accessed_blocks,
     age_bounds,
     hit_ratio_curve,
     reuse_distances,
     reuse_law,
-    touched_blocks,
 )
 from fitting.storage.transitions import Seen
 
@@ -70,7 +69,7 @@ def test_batches_make_no_difference(accesses, size, policy, writes, batch):
         for i in range(0, len(blocks), batch)
     ]
     np.testing.assert_array_equal(whole.access(blocks, is_write), np.concatenate(pieces))
-    assert (whole.cleaned, whole.dirty) == (parts.cleaned, parts.dirty)
+    assert (whole.written_back, whole.dirty) == (parts.written_back, parts.dirty)
 
 
 def simulated(policy, blocks, writes, size):
@@ -98,7 +97,7 @@ def test_hits_and_cleaned_blocks_are_those_of_a_search_through_all_blocks(policy
     writes = rng.random(len(blocks)) < 0.3
     cache = Cache(size, policy, "back")
     hits = cache.access(blocks, writes).tolist()
-    assert (hits, cache.cleaned, cache.dirty) == simulated(policy, blocks, writes, size)
+    assert (hits, cache.written_back, cache.dirty) == simulated(policy, blocks, writes, size)
 
 
 @pytest.mark.parametrize(
@@ -115,14 +114,14 @@ def test_writes_worked_by_hand(writes, again, cleaned):
     cache = Cache(2, "lru", writes)
     found = cache.access([1, 2, 1, 3, 4], [True, False, True, False, False])
     assert found.tolist() == [False, False, again, False, False]
-    assert cache.cleaned == cleaned
+    assert cache.written_back == cleaned
 
 
 def test_every_dirty_block_is_cleaned_once_or_still_there():
     for policy in POLICIES:
         cache = Cache(30, policy, "back")
         cache.access(np.arange(100), np.arange(100) % 2 == 0)
-        assert cache.cleaned + cache.dirty == 50
+        assert cache.written_back + cache.dirty == 50
 
 
 def test_a_large_cache_takes_memory_for_the_blocks_that_it_holds():
@@ -171,7 +170,7 @@ def test_distances_and_touched_blocks_by_hand():
     assert never_again.hit_ratio([0, 1, 100]).tolist() == [0, 0, 0]
     assert (never_again.footprint, never_again.hits.tolist()) == (3, [0])
     # A request off the grid touches one block more.
-    blocks, request = touched_blocks([8, 63], [8192, 8192])
+    blocks, request = accessed_blocks([8, 63], [8192, 8192])
     assert (blocks.tolist(), request.tolist()) == ([1, 2, 7, 8, 9], [0, 0, 1, 1, 1])
 
 
@@ -202,7 +201,7 @@ def test_all_blocks_count_where_there_is_room():
 
 def test_an_eighth_of_the_blocks_by_hand():
     # Of 4 sampled blocks 10 accesses, at distances 0, 1, 1, 2, 2, 2: of all, 0, 8 and 16.
-    curve = SampledCurve(HitRatioCurve(10, 4, np.array([1, 2, 3])), 3)
+    curve = HitRatioCurve(10, 4, np.array([1, 2, 3]), 3)
     assert curve.footprint == 32
     assert curve.hit_ratio([0, 1, 8, 9, 16, 17, 200]).tolist() == [0, 0.1, 0.1, 0.3, 0.3, 0.6, 0.6]
     shares = curve.distances()
@@ -228,9 +227,9 @@ def test_a_sample_is_halved_as_often_as_it_takes():
     assert len(sample) <= most < len(kept(accessed, curve.halvings - 1))
     expected = hit_ratio_curve(sample)
     assert curve.footprint == expected.footprint << curve.halvings
-    assert curve.curve.hits[1:].tolist() == expected.hits[1:].tolist()
-    assert curve.curve.accesses == len(accessed) >> curve.halvings
-    assert curve.curve.hits.sum() + expected.footprint == curve.curve.accesses
+    assert curve.hits[1:].tolist() == expected.hits[1:].tolist()
+    assert curve.accesses == len(accessed) >> curve.halvings
+    assert curve.hits.sum() + expected.footprint == curve.accesses
 
 
 # Ages of reuse.

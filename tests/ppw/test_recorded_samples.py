@@ -15,7 +15,7 @@ from made_up import answered
 from scipy import stats
 
 import ppw
-from fitting.storage.reuse_distance import hit_ratio_curve, touched_blocks
+from fitting.storage.reuse_distance import accessed_blocks, hit_ratio_curve
 from measurements.workloads.simulated import CONTROL, CORES, FREQUENCIES_HZ, KERNELS
 from ppw.catalogue.datasets import RECORDED_TRACES, recorded_trace, simulated_sweep
 from ppw.cli.demo import (
@@ -131,7 +131,7 @@ def hits(trace, sizes=None):
     """LRU hit ratios of caches of 1, 5 and 20 % of the footprint, and their sizes in blocks."""
     table = trace.to_table()
     lbn, size_bytes = (table[column].to_numpy() for column in ("lbn", "size_bytes"))
-    curve = hit_ratio_curve(touched_blocks(lbn, size_bytes)[0])
+    curve = hit_ratio_curve(accessed_blocks(lbn, size_bytes)[0])
     sizes = sizes or [int(curve.footprint * share) for share in (0.01, 0.05, 0.2)]
     return curve.hit_ratio(sizes), sizes
 

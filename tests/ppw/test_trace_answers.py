@@ -6,7 +6,7 @@ from made_traces import MadeTrace, busy, fragmented, made, trace
 
 from fitting.storage.caches import Cache
 from fitting.storage.devices import Disk, SolidState
-from fitting.storage.reuse_distance import touched_blocks
+from fitting.storage.reuse_distance import accessed_blocks
 from ppw.errors import CaveatWarning, PpwError
 from ppw.storage import fitted_devices
 from ppw.storage.drift import half_drift, time_scales
@@ -297,7 +297,7 @@ class TestCaches:
         asked = {"cache_bytes": size, "caches": [1, 2], "policies": ["lru", "lfu"]}
         result = trace_what_if(made, **asked, repeats=1)
         table = made.table
-        blocks, request = touched_blocks(table["lbn"].to_numpy(), table["size_bytes"].to_numpy())
+        blocks, request = accessed_blocks(table["lbn"].to_numpy(), table["size_bytes"].to_numpy())
         writes = table["op"].to_numpy()[request] == 1
         for drives, policy in ((1, "lru"), (2, "lru"), (1, "lfu")):
             hits = Cache(64 * drives, policy).access(blocks, writes).mean()

@@ -10,7 +10,7 @@ from made_traces import MadeTrace, made, trace
 from scipy import stats
 
 from fitting.errors import FittingError
-from fitting.storage.reuse_distance import hit_ratio_curve, touched_blocks
+from fitting.storage.reuse_distance import accessed_blocks, hit_ratio_curve
 from measurements.traces import read_trace
 from ppw.errors import PpwError
 from ppw.storage.fidelity import validate_trace
@@ -137,7 +137,7 @@ def measured(request, data_dir):
 
 
 def hit_ratios(columns, footprint=None):
-    blocks, request = touched_blocks(columns.lbn.to_numpy(), columns.size_bytes.to_numpy())
+    blocks, request = accessed_blocks(columns.lbn.to_numpy(), columns.size_bytes.to_numpy())
     curve = hit_ratio_curve(blocks * 64 + columns.device.to_numpy()[request])
     sizes = (np.array([0.01, 0.05, 0.2]) * (footprint or curve.footprint)).astype(int)
     return curve.hit_ratio(sizes), curve.footprint
