@@ -6,7 +6,6 @@ began, or is fresh: at an address with room for its run.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
@@ -30,18 +29,16 @@ _MOST_PIECES = 2**20
 _LEAST_ROOM = 256
 
 
-@dataclass(frozen=True)
-class Addresses:
+class Addresses(NamedTuple):
     """Where requests may start."""
 
     alignment: int  # blocks, as `survey.Survey` has it
     offset: int
     end_lbn: int  # block after the last one accessed
     reuse: FloatArray | None  # law by accessed state and class, see `reuse_law`; None for none
-    piece: int = 8  # blocks, a power of two
-    devices: IntArray = field(default_factory=lambda: np.zeros(1, dtype=np.int64))  # by stream
-    # By device, share of the pieces that fresh runs go on to which were accessed before.
-    met: FloatArray = field(default_factory=lambda: np.zeros(1))
+    piece: int  # blocks, a power of two
+    devices: IntArray  # by stream
+    met: FloatArray  # by device, share of the pieces, that fresh runs go on to, accessed before
 
 
 class StateRanges(NamedTuple):
@@ -115,7 +112,7 @@ def _list_of_state(counts: TransitionCounts, devices: IntArray, kinds: int) -> I
 
 @jit_uncounted
 def state_at(d: StateRanges, origin: int, lbn: int) -> int:
-    """Touched state of an address, or the one ahead of it where that was not accessed."""
+    """Accessed state of an address, or the one ahead of it where that was not accessed."""
     wanted = (lbn - d.first_lbn) // d.state_blocks
     first, end = d.origin_start[origin], d.origin_start[origin + 1]
     return last_access.first_above(d.state, first + 1, end, wanted) - 1
@@ -196,7 +193,7 @@ def has_room_for(m: AddressMemory, g: int, size: int) -> bool:
 
 @jit_uncounted
 def draw_class(m: AddressMemory, v: int, rng: Randomness) -> int:
-    """Draw a class of the law of reuse of a accessed state; fresh where there is no law."""
+    """Draw a class of the law of reuse of an accessed state; fresh where there is no law."""
     law = m.law
     if len(law.chance) == 0:
         return FRESH

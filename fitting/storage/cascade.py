@@ -37,7 +37,6 @@ from fitting.compiled.loops import ArrayLike, BoolArray, FloatArray, IntArray, S
 from fitting.errors import FittingError
 from fitting.storage import interarrival, placement
 from fitting.storage.placement import Halves, HalvingRules, Lateness
-from fitting.storage.windows import Clock, shared_tick, split_laws
 
 Rng = np.random.Generator
 # Probabilities of the quantiles of gaps: closer together where few gaps make much of the variation.
@@ -174,7 +173,7 @@ class Cascade:
         times = start + times * (duration_s / len(self.counts))
         if not self.tick_s:
             return times
-        stretch = Clock(self.tick_s).stretch(duration_s)
+        stretch = placement.Clock(self.tick_s).stretch(duration_s)
         return np.asarray(np.floor(times * stretch / self.tick_s) * self.tick_s)
 
 
@@ -188,9 +187,9 @@ def fit_cascade(windows: Windows, finest: ArrayLike, gaps_s: ArrayLike) -> Casca
     count, gaps = np.asarray(finest), np.asarray(gaps_s, dtype=np.float64)
     if count.shape != (windows.finest,):
         raise FittingError(f"{count.shape} counts for {windows.finest} windows")
-    tick_s = shared_tick(gaps, windows.duration_s / windows.finest)
+    tick_s = placement.shared_tick(gaps, windows.duration_s / windows.finest)
     if tick_s:
-        clock = Clock(tick_s)
+        clock = placement.Clock(tick_s)
         count = clock.spread_counts(count, windows.duration_s)
         gaps = clock.spread_arrivals(gaps, windows.duration_s)
     # Arrivals at one instant tell no gaps: all are alike.
@@ -199,7 +198,7 @@ def fit_cascade(windows: Windows, finest: ArrayLike, gaps_s: ArrayLike) -> Casca
     for _ in range(windows.depth - windows.kept):
         fine = count if len(count) > _MOST_FINE else fine
         first = count[::2]
-        count, *law = split_laws(count)
+        count, *law = placement.split_laws(count)
         laws.append(law)
         many = np.flatnonzero(count >= placement.LEAST_HALVED)
         busy.append((count[many], first[many]))

@@ -139,7 +139,7 @@ def _subtract(
 def _state_range(
     counts: TransitionCounts, origin: IntArray, level: IntArray, state: IntArray
 ) -> tuple[IntArray, IntArray]:
-    """Touched states of an origin that lie in states of some level."""
+    """Accessed states of an origin that lie in states of some level."""
     size = counts.diagram.fan_out ** (counts.diagram.levels - level)
     accessed = counts.state_origin * counts.diagram.states + counts.state
     start = origin * counts.diagram.states + state * size

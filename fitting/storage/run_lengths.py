@@ -79,7 +79,7 @@ class RunLengths(NamedTuple):
 
 
 class RunCounter:
-    """Counts runs, batch by batch, in a row a accessed state."""
+    """Counts runs, batch by batch, in a row an accessed state."""
 
     def __init__(self, streams: int) -> None:
         # Of the run that each stream is in: row of its state, first column, requests so far.

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from measurements.traces import Trace
-    from measurements.traces.trace_writing import NamedRequests
+    from measurements.traces.trace_files import NamedRequests
     from ppw.storage.trace_model import TraceModel
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import pandas as pd
 
-from fitting.storage.reuse_distance import ReuseSample, touched_blocks
+from fitting.storage.reuse_distance import ReuseSample, accessed_blocks
 from ppw.storage.fitted_devices import LastEnds, Latencies, Storage
 from ppw.storage.trace_source import columns, name_of
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from fitting.compiled.loops import FloatArray, IntArray
-    from fitting.storage.reuse_distance import SampledCurve
+    from fitting.storage.reuse_distance import HitRatioCurve
     from fitting.storage.survey import Survey
     from ppw.storage.fitted_devices import Device
     from ppw.storage.trace_source import Batches, RequestColumns, TraceSurvey
@@ -64,7 +64,7 @@ class TraceFeatures:
     counts: Mapping[float, IntArray]  # arrivals of each whole window, by its length (s)
     rate: float  # requests and bytes per second, as they arrive
     bytes_s: float
-    reuse: SampledCurve  # of blocks of 4 KiB
+    reuse: HitRatioCurve  # of blocks of 4 KiB
     recorded: Latencies
     storage: Storage  # a modelled device, after it served the trace
     streams: pd.DataFrame  # one row a stream, the busiest first
@@ -90,7 +90,7 @@ def features(
     reuse, storage, recorded = ReuseSample(), Storage(device), Latencies()
     for batch in columns(trace):
         tally.add(batch)
-        reuse.add(touched_blocks(batch.lbn, batch.size_bytes, _CACHE_BLOCK)[0])
+        reuse.add(accessed_blocks(batch.lbn, batch.size_bytes, _CACHE_BLOCK)[0])
         storage.take(batch)
         recorded.add(batch.latency_s)
     n, halves = known.requests, tally.bins

@@ -18,7 +18,7 @@ import pandas as pd
 
 from fitting.storage.cascade import Windows, fit_cascade
 from fitting.storage.diagram import Diagram
-from fitting.storage.interarrival import fit_gaps
+from fitting.storage.interarrival import fit_interarrivals
 from fitting.storage.reuse_distance import ReuseCounter
 from fitting.storage.run_lengths import RunCounter
 from fitting.storage.transitions import TransitionCounter, log_likelihood
@@ -123,7 +123,7 @@ def fit_trace(
         survey=known,
         classes=second.classes,
         counts=counts,
-        laws=fit_gaps(counts.sums, counts.histogram, known.tick_s, laws),
+        laws=fit_interarrivals(counts.sums, counts.histogram, known.tick_s, laws),
         cascade=fit_cascade(windows, second.in_windows, np.diff(np.concatenate(second.arrivals))),
         runs=second.runs.by_state(touched),
         reuse=None if second.ages is None else second.ages.by_state(touched),

@@ -68,7 +68,7 @@ class RoundRobin:
         self._done, self._due = 0, 0.0
         self._end = np.full(len(counts.pair), -1, dtype=np.int64)
 
-    def take(self, number: int) -> generator.Requests:
+    def take(self, number: int) -> generator.GeneratedRequests:
         """Return the next requests."""
         counts = self._model.counts
         transition = self._order(number)
@@ -77,7 +77,7 @@ class RoundRobin:
         due = self._due + np.cumsum(self._inter_arrival_times(transition))
         self._due = float(due[-1])
         stream, op = counts.stream[transition], counts.op[transition]
-        return generator.Requests(
+        return generator.GeneratedRequests(
             due, stream.astype(np.int32), transition, lbn, size, op.astype(np.uint8)
         )
 
@@ -213,7 +213,9 @@ class GeneratedTrace:
             counts += np.bincount(batch.column("stream").to_numpy(), minlength=len(counts))
         return np.asarray(counts / counts.sum())
 
-    def _batch(self, requests: generator.Requests, time_s: FloatArray, n: int) -> pa.RecordBatch:
+    def _batch(
+        self, requests: generator.GeneratedRequests, time_s: FloatArray, n: int
+    ) -> pa.RecordBatch:
         survey, stream = self.model.survey, requests.stream[:n]
         # Closed loop: a request is made when another completes, whenever that is.
         time = np.full(n, np.nan) if self.outstanding else time_s[:n] * self.time_scale
@@ -327,7 +329,7 @@ def _caveats(
         )
 
 
-def _source(trace: GeneratedTrace) -> generator.Walk | RoundRobin:
+def _source(trace: GeneratedTrace) -> generator.Generator | RoundRobin:
     """Source of the requests, without their times."""
     model, rng = trace.model, np.random.default_rng([trace.seed, 0])
     counts, survey = model.counts, model.survey
@@ -356,7 +358,7 @@ def _source(trace: GeneratedTrace) -> generator.Walk | RoundRobin:
         pace=model.paces(),
     )
     expected = float(min(trace.count, trace.duration_s * model.rate)) / survey.requests
-    return generator.Walk(learnt, expected=expected, rng=rng, stratified=trace.stratified)
+    return generator.Generator(learnt, expected=expected, rng=rng, stratified=trace.stratified)
 
 
 def _reuse_law(model: TraceModel) -> FloatArray | None:
@@ -388,8 +390,8 @@ def _accessed_share(model: TraceModel) -> FloatArray:
 
 
 def _times_by_law(
-    trace: GeneratedTrace, source: generator.Walk | RoundRobin, rng: np.random.Generator
-) -> Iterator[tuple[generator.Requests, FloatArray]]:
+    trace: GeneratedTrace, source: generator.Generator | RoundRobin, rng: np.random.Generator
+) -> Iterator[tuple[generator.GeneratedRequests, FloatArray]]:
     left, first = trace.count, None
     while left > 0:
         requests = source.take(min(left, _AT_ONCE))
@@ -399,13 +401,13 @@ def _times_by_law(
 
 
 def _times_by_windows(
-    trace: GeneratedTrace, source: generator.Walk | RoundRobin, rng: np.random.Generator
-) -> Iterator[tuple[generator.Requests, FloatArray]]:
+    trace: GeneratedTrace, source: generator.Generator | RoundRobin, rng: np.random.Generator
+) -> Iterator[tuple[generator.GeneratedRequests, FloatArray]]:
     cascade, alone = trace.model.cascade, len(trace.model.survey.streams) == 1
     duration, due, first = cascade.windows.duration_s, 0.0, None
     in_order = trace.arrivals == "windows"
     while True:
-        course = cascade.course(rng, in_order=in_order)
+        course = cascade.load_profile(rng, in_order=in_order)
         ends, width = np.cumsum(cascade.counts[course]), duration / len(course)
         start = 0
         while start < len(course):
@@ -415,11 +417,11 @@ def _times_by_windows(
             if number:
                 requests = source.take(number)
                 if alone:
-                    gaps = cascade.ordered_gaps(np.diff(requests.due_s, prepend=due), rng)
+                    gaps = cascade.ordered_interarrivals(np.diff(requests.due_s, prepend=due), rng)
                     due = float(requests.due_s[-1])
                 else:
                     # Streams that walk alone do not make room for each other as they did.
-                    gaps = cascade.draw_gaps(number, rng)
+                    gaps = cascade.draw_interarrivals(number, rng)
                 windows = course[start:stop]
                 times = cascade.place(windows, start * width, gaps, rng, in_order=in_order)
                 first = times[0] if first is None else first

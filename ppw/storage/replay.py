@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from matplotlib.axes import Axes
 
-    from measurements.loads.fio_replay import Replayed, Written
+    from measurements.loads.fio_replay import IologContent, ReplayReport
     from ppw.storage.trace_source import Batches
 
 # Places do not matter in memory; a short file does not use it up.
@@ -200,10 +200,10 @@ def _calibrate(
     source: Batches,
     largest: int,
     folder: str,
-    written: Written,
+    written: IologContent,
     scale: float,
     options: dict[str, Any],
-) -> Replayed:
+) -> ReplayReport:
     """Replay the same requests at the same times on a short file in memory."""
     length = max(_MEMORY_BYTES, 2 * largest)
     log = str(Path(folder, "calibration.log"))
@@ -230,9 +230,9 @@ def _drop_flushes(source: Batches) -> Iterator[pa.RecordBatch]:
 
 
 def _stages(
-    written: Written,
-    calibration: Replayed,
-    played: Replayed,
+    written: IologContent,
+    calibration: ReplayReport,
+    played: ReplayReport,
     original: Any,
     scale: float,
 ) -> Iterator[dict[str, Any]]:
@@ -297,7 +297,7 @@ def _model_stage(source: Batches, device: str, requests: int, scale: float) -> d
 
 
 def _caveats(
-    written: Written, calibration: Replayed, played: Replayed, direct: bool
+    written: IologContent, calibration: ReplayReport, played: ReplayReport, direct: bool
 ) -> Iterator[str]:
     if written.folded:
         share = written.folded / written.requests

@@ -12,12 +12,11 @@ import pandas as pd
 from fitting.storage import reuse_distance, run_lengths
 from fitting.storage.cascade import Cascade, Windows
 from fitting.storage.diagram import KINDS, Diagram
-from fitting.storage.interarrival import KNOTS, LAWS, GapLaws, fit_gaps
-from fitting.storage.placement import Halves, Lateness
+from fitting.storage.interarrival import KNOTS, LAWS, InterarrivalLaws, fit_interarrivals
+from fitting.storage.placement import LARGE_SHAPE, SMALL_SHAPE, Halves, Lateness
 from fitting.storage.run_lengths import Runs
 from fitting.storage.survey import BLOCK, SizeClasses, Survey
 from fitting.storage.transitions import GAPS, HISTOGRAM_CLASSES, SUM, SUMS, TransitionCounts
-from fitting.storage.windows import LARGE_SHAPE, SMALL_SHAPE
 from measurements.table.units import size_text
 from ppw.errors import PpwError
 from ppw.results.axes import new_axes
@@ -57,7 +56,7 @@ class TraceModel:
         Request sizes by class.
     counts : fitting.storage.transitions.TransitionCounts
         Transitions counted.
-    laws : fitting.storage.interarrival.GapLaws
+    laws : fitting.storage.interarrival.InterarrivalLaws
         Inter-arrival law of every transition.
     cascade : fitting.storage.cascade.Cascade
         How arrivals are spread over time.
@@ -74,7 +73,7 @@ class TraceModel:
     survey: Survey
     classes: SizeClasses
     counts: TransitionCounts
-    laws: GapLaws
+    laws: InterarrivalLaws
     cascade: Cascade
     runs: Runs
     reuse: IntArray | None
@@ -218,14 +217,16 @@ class TraceModel:
         if self.diagram.levels < 2 or np.isnan(self.counts.sums).any():
             raise PpwError("a model can be made coarser where it was fitted, down to one level")
         counts = self.counts.coarser()
-        laws = fit_gaps(counts.sums, counts.histogram, self.survey.tick_s)
+        laws = fit_interarrivals(counts.sums, counts.histogram, self.survey.tick_s)
         stretch = self.counts.state_origin * 2**32 + self.counts.state // self.diagram.fan_out
         group = np.unique(stretch, return_inverse=True)[1]
         reuse = None
         if self.reuse is not None:
             reuse = np.zeros((len(counts.state), self.reuse.shape[1]), dtype=np.int64)
             np.add.at(reuse, group, self.reuse)
-        return replace(self, counts=counts, laws=laws, runs=self.runs.merged(group), reuse=reuse)
+        return replace(
+            self, counts=counts, laws=laws, runs=self.runs.group_runs(group), reuse=reuse
+        )
 
     def to_json(self) -> str:
         """JSON document on one line; numbers that are not whole with six digits, laws with four."""
@@ -318,7 +319,7 @@ def _body(model: TraceModel) -> dict[str, Any]:
 def _parts(document: Mapping[str, Any]) -> dict[str, Any]:
     """Turn a document into the arguments of a `TraceModel` but its digest."""
     transitions, states = document["transitions"], document["states"]
-    laws = GapLaws(
+    laws = InterarrivalLaws(
         np.array(transitions["gap_law"], np.int8),
         _floats(transitions["gap_mean_s"]),
         _floats(transitions["gap_shape"]),

@@ -11,7 +11,7 @@ import pandas as pd
 from fitting.errors import FittingError
 from fitting.storage.caches import POLICIES, WRITES, Cache
 from fitting.storage.devices import ORDERS, FilePages, SolidState
-from fitting.storage.reuse_distance import ReuseSample, touched_blocks
+from fitting.storage.reuse_distance import ReuseSample, accessed_blocks
 from fitting.storage.survey import BLOCK
 from ppw.errors import PpwError
 from ppw.results import caveats as cv
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from fitting.compiled.loops import BoolArray
-    from fitting.storage.devices import Layout
-    from fitting.storage.reuse_distance import SampledCurve
+    from fitting.storage.devices import PageLayout
+    from fitting.storage.reuse_distance import HitRatioCurve
     from ppw.storage.fitted_devices import Device, NamedDevice
     from ppw.storage.trace_source import Batches, RequestColumns
 
@@ -120,7 +120,7 @@ class CachedStorage(StorageOption):
     def _serve(self, batch: RequestColumns) -> BoolArray:
         """Access the cache; return the mask of the requests that it answers."""
         kept = np.flatnonzero(batch.op <= _WRITE)
-        blocks, request = touched_blocks(batch.lbn[kept], batch.size_bytes[kept], self._block)
+        blocks, request = accessed_blocks(batch.lbn[kept], batch.size_bytes[kept], self._block)
         writes = batch.op[kept] == _WRITE
         device = batch.device[kept].astype(np.int64)[request]
         hits = self._cache.access(device << _DEVICE_SHIFT | blocks, writes[request])
@@ -134,7 +134,7 @@ class CachedStorage(StorageOption):
     def outcome(self) -> OptionOutcome:
         """Say what came of it."""
         # Each dirty block is a write to the storage, at the mean distance of two places: a third.
-        device, dirty = self.storage.device, self._cache.cleaned + self._cache.dirty
+        device, dirty = self.storage.device, self._cache.written_back + self._cache.dirty
         third = int(getattr(device, "capacity_bytes", BLOCK) / BLOCK) // 3
         one = (np.array([value]) for value in (_WRITE, third, self._block, 0))
         cleaning_s = dirty * float(device.service_s(*one)[0])
@@ -154,7 +154,7 @@ class CachedStorage(StorageOption):
 class DefragmentedStorage(StorageOption):
     """The storage with every file in one piece."""
 
-    def __init__(self, device: Device, layout: Layout, seed: int) -> None:
+    def __init__(self, device: Device, layout: PageLayout, seed: int) -> None:
         super().__init__(device, seed)
         self._layout, self._ends, self._broken = layout, LastEnds(), 0
 
@@ -437,11 +437,11 @@ def _drive_bytes(cache_bytes: float | None, touched: float, block: int) -> float
     return size
 
 
-def _hit_ratios(source: Batches, block: int) -> SampledCurve:
+def _hit_ratios(source: Batches, block: int) -> HitRatioCurve:
     """Hit ratio curve of all devices together."""
     sample = ReuseSample()
     for batch in columns(source):
-        blocks, request = touched_blocks(batch.lbn, batch.size_bytes, block)
+        blocks, request = accessed_blocks(batch.lbn, batch.size_bytes, block)
         sample.add(batch.device.astype(np.int64)[request] << _DEVICE_SHIFT | blocks)
     return sample.curve()
 
@@ -466,7 +466,7 @@ def _outcomes(
     return [one.outcome() for one in options]
 
 
-def _layouts(source: Batches) -> dict[str, Layout]:
+def _layouts(source: Batches) -> dict[str, PageLayout]:
     pages = FilePages()
     for batch in columns(source):
         pages.add(batch.device, batch.file, batch.lbn, batch.size_bytes)

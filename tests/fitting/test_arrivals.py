@@ -20,12 +20,13 @@ from fitting.storage.cascade import (
     loose_levels,
     swap_halves,
 )
-from fitting.storage.placement import keep_halves, lateness_of
-from fitting.storage.windows import (
+from fitting.storage.placement import (
     LARGE_SHAPE,
     SMALL_SHAPE,
     Clock,
     draw_split,
+    keep_halves,
+    lateness_of,
     shared_tick,
     split_laws,
 )

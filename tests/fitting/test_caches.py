@@ -164,7 +164,7 @@ def test_hit_ratios_are_those_of_a_search_through_all_blocks(blocks, size):
     assert found == pytest.approx([0, sum(hits) / len(blocks)])
 
 
-def test_distances_and_touched_blocks_by_hand():
+def test_distances_and_accessed_blocks_by_hand():
     assert reuse_distances([5, 6, 5, 5, 7, 6]).tolist() == [-1, -1, 1, 0, -1, 2]
     never_again = hit_ratio_curve([3, 1, 2])
     assert never_again.hit_ratio([0, 1, 100]).tolist() == [0, 0, 0]

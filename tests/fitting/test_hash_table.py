@@ -25,7 +25,6 @@ from fitting.compiled.hashing import (
     with_room,
 )
 from fitting.compiled.loops import cache_lines, interleave, log2_bin
-from fitting.storage.addresses import Addresses
 from fitting.storage.last_access import (
     LBN,
     MOST_CLOCK,
@@ -222,8 +221,6 @@ def test_lists_share_what_room_there_is():
     room, limit = [19, 16, 116], [19, 16, 64]
     assert (found.stops, found.room.tolist(), found.limit.tolist()) == (True, room, limit)
     assert (found.start.tolist(), len(found.entry)) == ([0, 19, 35], 151)
-    alone = Addresses(8, 0, 100, None)
-    assert (alone.piece, alone.devices.tolist(), alone.met.tolist()) == (8, [0], [0.0])
 
 
 @given(st.integers(0, 99), st.booleans(), st.sampled_from([0, 60, 400]), st.sampled_from([1, 8]))

@@ -86,7 +86,7 @@ class TestMemory:
             walk, reference = both_of(trace, seed=seed)
             memory = walk._tables.memory
             few = new_last_access(1 << memory.accesses.bits, memory.accesses.devices, 16)
-            walk._tables = walk._tables._replace(memory=memory._replace(marks=few))
+            walk._tables = walk._tables._replace(memory=memory._replace(accesses=few))
             reference.memory.capacity, reference.memory.most = 16, most
             assert_same(walk.take(200), reference.take(200))
             assert len(walk._tables.memory.accesses.key) == reference.memory.capacity
