@@ -30,7 +30,7 @@ _LEAST_ROOM = 256
 
 
 class Addresses(NamedTuple):
-    """Where requests may start."""
+    """Bounds, alignment and law of reuse of start addresses."""
 
     alignment: int  # blocks, as `survey.Survey` has it
     offset: int
@@ -42,7 +42,7 @@ class Addresses(NamedTuple):
 
 
 class StateRanges(NamedTuple):
-    """Where states lie (blocks), and in which lists of a memory their addresses are kept."""
+    """Start blocks of states, and the lists of a memory that keep their addresses."""
 
     first_lbn: int
     end_lbn: int
@@ -140,7 +140,7 @@ class ReuseLaw(NamedTuple):
 
 
 class AddressMemory(NamedTuple):
-    """Where devices were accessed and runs stopped, and the law of reuse."""
+    """Addresses that were accessed or where runs stopped, by device, and the law of reuse."""
 
     accesses: last_access.LastAccess
     begins: last_access.LruLists

@@ -138,7 +138,7 @@ def pair_code(before: int, after: int, levels: int, fan_out: int) -> tuple[int, 
 
 @jit_inline
 def _pair_code_of_four(before: int, after: int, levels: int) -> tuple[int, int]:
-    """Do the same by bits, several times as fast: the first digit that differs says the level."""
+    """Code and level by bits, several times as fast: the first differing digit says the level."""
     digit = log2_bin((before ^ after) | 1, 0) & ~1
     level = levels - digit // 2
     a, b = before >> digit, after >> digit

@@ -61,7 +61,7 @@ class Learnt(NamedTuple):
 
 
 class Moves(NamedTuple):
-    """What transitions do, beside the tables of the chain."""
+    """Size class and kind of transitions, and lengths of runs that follow a state."""
 
     only: Array  # by node, its transition where it has one, else −1
     size_class: IntArray

@@ -1,4 +1,4 @@
-"""When each piece of a space was accessed last, and where in it requests began.
+"""Keep by piece of a space the last access, and the block where a request began.
 
 Eight consecutive pieces have a row of a hash table, which is one line of a cache: a request of
 many pieces looks at few lines, one that begins beside another at no new one. The table grows with

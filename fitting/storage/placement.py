@@ -207,7 +207,7 @@ def draw_split(
 
 @jit
 def _context(n: int, left: int, right: int) -> int:
-    """What a window of n arrivals lies between."""
+    """Context of a window of n arrivals: its neighbours, by their arrivals."""
     both, apart = left + right, abs(left - right)
     if 4 * both <= n:
         return _ALONE
@@ -250,7 +250,7 @@ class Halves(NamedTuple):
 
 
 class HalvingRules(NamedTuple):
-    """How windows are halved: kept `Halves` by number, and laws by depth for all others."""
+    """Rules of halving windows: kept `Halves` by number, and laws by depth for all others."""
 
     least: int
     first: IntArray

@@ -1,4 +1,4 @@
-"""How long runs of sequential requests are: a law of run lengths, by the state they start in.
+"""Lengths of runs of sequential requests: a law for each state that they start in.
 
 A chain that draws whether to go on at every request makes runs of geometric lengths. A program
 reads files of their own lengths, so runs are counted whole: by the accessed state of their first

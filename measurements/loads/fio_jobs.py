@@ -108,7 +108,7 @@ def write_fio_jobs(
 
 
 class _Losses:
-    """What is rounded away, summed over jobs by their share of the requests."""
+    """Shares lost by rounding, summed over jobs by their share of the requests."""
 
     def __init__(self) -> None:
         self.moved = dict.fromkeys(("reads", "random requests", "sizes", "zones", "jobs"), 0.0)

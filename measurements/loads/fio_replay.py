@@ -13,7 +13,7 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, NamedTuple
@@ -199,8 +199,11 @@ def write_iolog(
         with open(path, "wb") as file:  # noqa: PTH123
             file.write(f"{_HEAD}1 {named} add\n1 {named} open\n".encode())
             last = 1
-            for batch in _at_most(batches, most):
-                last = _write(file, batch, named, total, time_scale)
+            for batch in batches:
+                here = batch if most is None else batch.slice(0, most - total.requests)
+                last = _write(file, here, named, total, time_scale)
+                if total.requests == most:
+                    break
             file.write(f"{last} {named} close\n".encode())
     except OSError as error:
         raise MeasurementError(f"{path}: cannot be written: {error.strerror or error}") from error
@@ -235,16 +238,6 @@ class _Totals:
             raise MeasurementError("requests lie before the first byte that was named")
         self.extent = max(self.extent, int((offset + size).max(initial=0)))
         return offset
-
-
-def _at_most(batches: Iterable[pa.RecordBatch], most: int | None) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        if most is not None:
-            batch = batch.slice(0, most)
-            most -= batch.num_rows
-        yield batch
-        if most == 0:
-            return
 
 
 def _write(

@@ -147,7 +147,7 @@ _RECORD_BITS = 48
 
 
 class _Note(NamedTuple):
-    """What blktrace says beside the events; ``word`` is its u4 in the file's byte order."""
+    """Note of blktrace beside the events; ``word`` is its u4 in the file's byte order."""
 
     kind: int
     pid: int
@@ -320,9 +320,13 @@ def _notes(header: Array, starts: Array, data: bytes, word: np.dtype[np.void]) -
 
 
 def _boundaries(data: bytes, layout: np.dtype[np.void], done: int) -> tuple[Array, int]:
-    """Where the whole records begin, and where they end."""
+    """Find the starts of whole records, and the end of the last."""
     # Every place with the magic number is a candidate; one inside a payload is none.
-    candidates = _magic_places(data, layout)
+    places = [np.zeros(0, np.int64)]
+    for shift in range(min(4, len(data))):
+        words = np.frombuffer(data, layout["magic"], (len(data) - shift) // 4, shift)
+        places.append(shift + 4 * np.flatnonzero(words == MAGIC))
+    candidates = np.sort(np.concatenate(places))
     candidates = candidates[candidates <= len(data) - HEADER_BYTES]
     payload = np.frombuffer(data, np.uint8)[candidates[:, None] + _PAYLOAD_AT]
     following = candidates + HEADER_BYTES + payload.view(layout["payload"])[:, 0]
@@ -343,14 +347,6 @@ def _boundaries(data: bytes, layout: np.dtype[np.void], done: int) -> tuple[Arra
             done + len(starts) + 1, "does not begin as a record: the file is damaged, or mixed"
         )
     return starts, expected
-
-
-def _magic_places(data: bytes, layout: np.dtype[np.void]) -> Array:
-    places = [np.zeros(0, np.int64)]
-    for shift in range(min(4, len(data))):
-        words = np.frombuffer(data, layout["magic"], (len(data) - shift) // 4, shift)
-        places.append(shift + 4 * np.flatnonzero(words == MAGIC))
-    return np.sort(np.concatenate(places))
 
 
 def _merge(sources: list[Iterator[_Records]]) -> Iterator[_Records]:
@@ -414,7 +410,7 @@ _COMMON = (
 
 
 class Blkparse(_EventReader):
-    """What blkparse prints: its default lines, or those of a ``-f`` layout; no summary.
+    """Text that blkparse prints: its default lines, or those of a ``-f`` layout; no summary.
 
     Seconds.nanoseconds since the trace began; sectors of 512 bytes; a stream is a process.
     """

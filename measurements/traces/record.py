@@ -34,7 +34,7 @@ _RECORD = blktrace.LITTLE.newbyteorder("=")
 
 @dataclass(frozen=True)
 class Recording:
-    """A trace that was recorded, and how."""
+    """A recorded trace, and how it was recorded."""
 
     path: Path  # the trace, as Parquet or CSV
     method: str  # "blktrace" or "blk tracer"
@@ -196,23 +196,23 @@ def _first_time(file: Path) -> int:
 
 
 def _notes(time_ns: int, cpu: int, ended: dict[str, Any]) -> bytes:
-    parts = []
+    """Records of notes: the wall clock, and names of processes."""
+    notes = []
     if ended["clock_unix_ns"] is not None:
         now = ended["clock_unix_ns"] + time_ns
-        payload = np.array([now // 10**9, now % 10**9], np.uint32).tobytes()
-        parts.append(_note(blktrace.TIME_NOTE, time_ns, cpu, 0, payload))
+        clock = np.array([now // 10**9, now % 10**9], np.uint32).tobytes()
+        notes.append((blktrace.TIME_NOTE, 0, clock))
     for pid, name in ended["commands"].items():
-        payload = name.encode()[: _COMMAND_BYTES - 1].ljust(_COMMAND_BYTES, b"\0")
-        parts.append(_note(blktrace.PROCESS_NOTE, time_ns, cpu, int(pid), payload))
-    return b"".join(parts)
-
-
-def _note(kind: int, time_ns: int, cpu: int, pid: int, payload: bytes) -> bytes:
+        command = name.encode()[: _COMMAND_BYTES - 1].ljust(_COMMAND_BYTES, b"\0")
+        notes.append((blktrace.PROCESS_NOTE, int(pid), command))
     header = np.zeros(1, _RECORD)
-    header["magic"], header["time"], header["pid"] = blktrace.MAGIC, time_ns, pid
-    header["cpu"], header["action"] = cpu, blktrace.NOTIFY | kind
-    header["payload"] = len(payload)
-    return header.tobytes() + payload
+    header["magic"], header["time"], header["cpu"] = blktrace.MAGIC, time_ns, cpu
+    parts = []
+    for kind, pid, payload in notes:
+        header["action"], header["pid"] = blktrace.NOTIFY | kind, pid
+        header["payload"] = len(payload)
+        parts.append(header.tobytes() + payload)
+    return b"".join(parts)
 
 
 def _keep(files: Sequence[Path], base: Path) -> tuple[Path, ...]:

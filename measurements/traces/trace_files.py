@@ -131,7 +131,7 @@ class NamedRequests(Protocol):
 
 
 class WrittenTrace(NamedTuple):
-    """How many requests were written, and when the last arrived (s; NaN where it is not said)."""
+    """Number of requests written, and arrival (s) of the last, NaN where it has none."""
 
     requests: int
     last_s: float
