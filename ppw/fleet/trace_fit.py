@@ -18,7 +18,7 @@ from fitting.storage import reuse_distance as rd
 from fitting.storage import run_lengths as rl
 from fitting.storage import transitions as tr
 from fitting.storage.cascade import Windows, fit_cascade
-from fitting.storage.interarrival import fit_gaps
+from fitting.storage.interarrival import fit_interarrivals
 from fitting.storage.survey import BLOCK
 from ppw.errors import PpwError
 from ppw.fleet.engine import connect
@@ -125,7 +125,7 @@ def fit_trace_in(
         survey=known,
         classes=classes,
         counts=counts,
-        laws=fit_gaps(counts.sums, counts.histogram, known.tick_s, laws),
+        laws=fit_interarrivals(counts.sums, counts.histogram, known.tick_s, laws),
         cascade=fit_cascade(windows, arrivals, gaps),
         runs=runs,
         reuse=reused,

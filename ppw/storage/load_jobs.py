@@ -9,8 +9,7 @@ import pandas as pd
 
 from fitting.storage.interarrival import CONSTANT
 from fitting.storage.survey import BLOCK
-from measurements.loads.fio_jobs import AddressZone as Zone
-from measurements.loads.fio_jobs import LoadJob as Job
+from measurements.loads.fio_jobs import AddressZone, LoadJob
 from ppw.errors import PpwError
 from ppw.results.arguments import known_choice
 
@@ -26,7 +25,7 @@ _LAYOUT = ["stream", "op", "sequential", "size_class", "level", "target"]
 
 def jobs_of(
     model: TraceModel, *, by: str = "stream", space_bytes: float | None = None
-) -> tuple[tuple[Job, ...], tuple[str, ...]]:
+) -> tuple[tuple[LoadJob, ...], tuple[str, ...]]:
     """Turn a model into jobs.
 
     Parameters
@@ -42,7 +41,7 @@ def jobs_of(
 
     Returns
     -------
-    (tuple of Job, tuple of str)
+    (tuple of LoadJob, tuple of str)
         The jobs, the busiest first, and what they leave out, in sentences.
 
     Raises
@@ -83,7 +82,7 @@ class _JobMaker:
     rows: pd.DataFrame
     scale: float
 
-    def by_transition(self) -> Iterator[Job]:
+    def by_transition(self) -> Iterator[LoadJob]:
         """Yield a job for each range, operation, size class and order of a stream."""
         for key, members in self.rows.groupby(_LAYOUT, sort=True):
             stream, op, sequential, size_class, level, target = map(int, key)  # type: ignore[arg-type]
@@ -97,7 +96,7 @@ class _JobMaker:
                 arrivals="constant" if constant > members["count"].sum() / 2 else "poisson",
             )
 
-    def by_stream(self) -> Iterator[Job]:
+    def by_stream(self) -> Iterator[LoadJob]:
         """Yield a job for each stream, with mixed sizes and zones."""
         for stream, members in self.rows.groupby("stream", sort=True):
             yield self._job(
@@ -108,10 +107,10 @@ class _JobMaker:
                 arrivals="poisson",
             )
 
-    def _job(self, name: str, members: pd.DataFrame, **given: Any) -> Job:
+    def _job(self, name: str, members: pd.DataFrame, **given: Any) -> LoadJob:
         weight = members["count"].to_numpy(dtype=float)
         count = float(weight.sum())
-        return Job(
+        return LoadJob(
             name=name,
             rate=self.model.rate * count / float(self.model.counts.count.sum()),
             share=count / float(self.rows["count"].sum()),
@@ -138,7 +137,7 @@ class _JobMaker:
             return max(BLOCK, int(sizes[0]))
         return max(1, round(float(sizes @ counts) / float(counts.sum()) / BLOCK)) * BLOCK
 
-    def _zones(self, stream: int) -> tuple[Zone, ...]:
+    def _zones(self, stream: int) -> tuple[AddressZone, ...]:
         """Finest states that a stream accesses, by their share of its requests."""
         counts, levels = self.model.counts, self.model.diagram.levels
         mine = counts.stream_of_state == stream
@@ -150,14 +149,14 @@ class _JobMaker:
         ]
         return _join_short(zones, int(self.model.survey.sizes.max()))
 
-    def _zone(self, level: int, state: int, least: int, share: float = 1.0) -> Zone:
+    def _zone(self, level: int, state: int, least: int, share: float = 1.0) -> AddressZone:
         """Bytes of a state, in the space of the target."""
         diagram, step = self.model.diagram, self._alignment_bytes
         width = diagram.state_blocks * diagram.fan_out ** (diagram.levels - level)
         first = state * width
         end = max(min(first + width, diagram.blocks), first + 1)
         start, stop = (int(at * BLOCK * self.scale) // step * step for at in (first, end))
-        return Zone(start, max(stop, start + max(step, least)), share)
+        return AddressZone(start, max(stop, start + max(step, least)), share)
 
     @property
     def _alignment_bytes(self) -> int:
@@ -165,16 +164,16 @@ class _JobMaker:
         return int(self.model.survey.alignment) * BLOCK
 
 
-def _join_short(zones: list[Zone], largest: int) -> tuple[Zone, ...]:
+def _join_short(zones: list[AddressZone], largest: int) -> tuple[AddressZone, ...]:
     """Zones in order, joined where they would be shorter than a request."""
-    joined: list[Zone] = []
+    joined: list[AddressZone] = []
     for zone in zones:
         last = joined[-1] if joined else None
         if last and (last.end_byte - last.first_byte < largest or zone.first_byte < last.end_byte):
             end = max(last.end_byte, zone.end_byte)
-            joined[-1] = Zone(last.first_byte, end, last.share + zone.share)
+            joined[-1] = AddressZone(last.first_byte, end, last.share + zone.share)
         else:
             joined.append(zone)
     tail = joined[-1]
     end = max(tail.end_byte, tail.first_byte + largest)
-    return (*joined[:-1], Zone(tail.first_byte, end, tail.share))
+    return (*joined[:-1], AddressZone(tail.first_byte, end, tail.share))
