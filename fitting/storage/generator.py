@@ -26,7 +26,7 @@ from fitting.compiled.random import Randomness
 from fitting.storage import addresses, last_access, run_lengths, stratified
 from fitting.storage.chain import Chain
 from fitting.storage.diagram import KINDS
-from fitting.storage.interarrival import KNOTS, InterarrivalLaws
+from fitting.storage.interarrival import KNOTS, GapLaws
 from fitting.storage.reuse_distance import AGAIN, FRESH
 from fitting.storage.survey import BLOCK, SizeClasses
 from fitting.storage.transitions import TransitionCounts
@@ -54,7 +54,7 @@ class Learnt(NamedTuple):
     kinds: IntArray  # kind of the request of every transition
     chain: Chain
     runs: run_lengths.Runs
-    laws: InterarrivalLaws
+    laws: GapLaws
     classes: SizeClasses
     addresses: addresses.Addresses
     pace: FloatArray  # by stream, factor of its inter-arrival times

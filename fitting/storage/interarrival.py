@@ -43,7 +43,7 @@ CLASSES = 8
 
 
 @dataclass(frozen=True)
-class InterarrivalLaws:
+class GapLaws:
     """Laws of inter-arrival times, one an element."""
 
     law: Array  # index into `LAWS`
@@ -105,7 +105,7 @@ class InterarrivalLaws:
 
 def fit_interarrivals(
     sums: FloatArray, histogram: CountArray, tick_s: float, laws: str = "likelihood"
-) -> InterarrivalLaws:
+) -> GapLaws:
     """Fit a law to the gaps of every transition, read from a clock of some resolution (s).
 
     ``sums`` and ``histogram`` are as `transitions.TransitionCounts` has them. ``laws`` is
@@ -145,7 +145,7 @@ def fit_interarrivals(
     rows = shape[used].astype(np.int64)
     shape[used] = np.arange(len(rows))
     shape[(chosen == CONSTANT) | (chosen == EXPONENTIAL)] = np.nan
-    return InterarrivalLaws(chosen.astype(np.int8), mean, shape, quantiles[rows])
+    return GapLaws(chosen.astype(np.int8), mean, shape, quantiles[rows])
 
 
 def _shapes(sums: FloatArray, tick_s: float, enough: BoolArray) -> FloatArray:

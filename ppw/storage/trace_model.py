@@ -12,7 +12,7 @@ import pandas as pd
 from fitting.storage import reuse_distance, run_lengths
 from fitting.storage.cascade import Cascade, Windows
 from fitting.storage.diagram import KINDS, Diagram
-from fitting.storage.interarrival import KNOTS, LAWS, InterarrivalLaws, fit_interarrivals
+from fitting.storage.interarrival import KNOTS, LAWS, GapLaws, fit_interarrivals
 from fitting.storage.placement import LARGE_SHAPE, SMALL_SHAPE, Halves, Lateness
 from fitting.storage.run_lengths import Runs
 from fitting.storage.survey import BLOCK, SizeClasses, Survey
@@ -56,7 +56,7 @@ class TraceModel:
         Request sizes by class.
     counts : fitting.storage.transitions.TransitionCounts
         Transitions counted.
-    laws : fitting.storage.interarrival.InterarrivalLaws
+    laws : fitting.storage.interarrival.GapLaws
         Inter-arrival law of every transition.
     cascade : fitting.storage.cascade.Cascade
         How arrivals are spread over time.
@@ -73,7 +73,7 @@ class TraceModel:
     survey: Survey
     classes: SizeClasses
     counts: TransitionCounts
-    laws: InterarrivalLaws
+    laws: GapLaws
     cascade: Cascade
     runs: Runs
     reuse: IntArray | None
@@ -319,7 +319,7 @@ def _body(model: TraceModel) -> dict[str, Any]:
 def _parts(document: Mapping[str, Any]) -> dict[str, Any]:
     """Turn a document into the arguments of a `TraceModel` but its digest."""
     transitions, states = document["transitions"], document["states"]
-    laws = InterarrivalLaws(
+    laws = GapLaws(
         np.array(transitions["gap_law"], np.int8),
         _floats(transitions["gap_mean_s"]),
         _floats(transitions["gap_shape"]),

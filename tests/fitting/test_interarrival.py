@@ -13,7 +13,7 @@ from scipy import stats
 
 from fitting.compiled.random import randomness
 from fitting.errors import FittingError
-from fitting.storage.interarrival import LAWS, PUBLISHED, InterarrivalLaws, fit_interarrivals
+from fitting.storage.interarrival import LAWS, PUBLISHED, GapLaws, fit_interarrivals
 from fitting.storage.stratified import Features, between, draw_interarrival
 from fitting.storage.transitions import interarrival_classes
 
@@ -150,15 +150,13 @@ def by_walk(law, shape, number):
 
 def by_laws(law, shape, number):
     """Gaps as they are drawn for requests in their recorded order."""
-    return InterarrivalLaws(*laws_of(law, shape), QUANTILES).draw(
-        [1] * number, np.random.default_rng(5)
-    )
+    return GapLaws(*laws_of(law, shape), QUANTILES).draw([1] * number, np.random.default_rng(5))
 
 
 @pytest.mark.parametrize("law", DRAWS)
 @pytest.mark.parametrize("shape", [1.0, 2.7])
 def test_a_gap_of_a_walk_is_a_draw_of_its_law(law, shape):
-    features, laws = features_of(law, shape), InterarrivalLaws(*laws_of(law, shape), QUANTILES)
+    features, laws = features_of(law, shape), GapLaws(*laws_of(law, shape), QUANTILES)
     r, copy = (randomness(np.random.default_rng(3)) for _ in range(2))
     for _ in range(30):
         assert draw_interarrival(features, 1, r) == pytest.approx(
