@@ -6,7 +6,7 @@ best of several repeats of
 * `ppw.project_runs` by least squares on a DataFrame with two text key columns, rows shuffled and
   rows sorted; finding the groups, checking the table, fitting, intervals and the table of answers
   included;
-* `fitting.regression.models.fit_table` and its prediction with interval on ``(groups, points)``
+* `fitting.regression.lines.fit_table` and its prediction with interval on ``(groups, points)``
   arrays;
 * `sklearn.linear_model.LinearRegression`, one fit and one prediction a group, no interval;
 * `statsmodels.api.OLS`, one fit and one prediction with its interval a group.
@@ -107,7 +107,7 @@ def project(frame: pd.DataFrame) -> Answers:
 
 def fit_arrays(frequency: FloatArray, elapsed: FloatArray) -> Answers:
     from fitting.laws.frequency import AmdahlTime
-    from fitting.regression.models import fit_table
+    from fitting.regression.lines import fit_table
 
     prediction = fit_table(AmdahlTime(), frequency, elapsed).prediction(ASKED_HZ, level=LEVEL)
     return Answers(prediction.value, prediction.lower, prediction.upper)
@@ -138,8 +138,7 @@ def loop_statsmodels(frequency: FloatArray, elapsed: FloatArray) -> Answers:
 def unbound(frequency: FloatArray, elapsed: FloatArray) -> NDArray[np.bool_]:
     """Tell the groups whose least-squares line meets the bounds by itself, as the peers' does."""
     from fitting.laws.frequency import AmdahlTime
-    from fitting.regression.lines import FREE
-    from fitting.regression.models import fit_table
+    from fitting.regression.lines import FREE, fit_table
 
     bound: NDArray[np.int8] = fit_table(AmdahlTime(), frequency, elapsed).line.bound
     return bound == FREE

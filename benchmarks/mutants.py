@@ -46,7 +46,7 @@ NOT_COMPUTED = (
         "ppw/cli/demo.py",
         "ppw/cli/demo.py",
         "ppw/projection/plots.py",
-        "ppw/results/estimate.py",
+        "ppw/results/result.py",
         "ppw/results/result.py",
     ),
     *(

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
         project_data_size,
     )
     from ppw.projection.validation import Validation, validate
-    from ppw.results.estimate import Estimate
+    from ppw.results.result import Estimate
     from ppw.runs.quality import Quality, check_quality
     from ppw.storage.drift import HalfDrift, TimeScales, half_drift, time_scales
     from ppw.storage.fidelity import TraceFidelity, validate_trace
@@ -64,7 +64,7 @@ _HOME = {
     "CoreCountProjection": "ppw.projection.time",
     "DataSizeProjection": "ppw.projection.time",
     "DeviceComparison": "ppw.cpio.compare_devices",
-    "Estimate": "ppw.results.estimate",
+    "Estimate": "ppw.results.result",
     "FittedParameters": "ppw.projection.parameters",
     "FittingError": "fitting",
     "GeneratedTrace": "ppw.storage.generate",
@@ -224,7 +224,9 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     # pandas and the rest load when first used: `import ppw` stays quick.
     if name in _HOME:
-        return getattr(importlib.import_module(_HOME[name]), name)
+        # Kept, so that the next use of the name finds it without this function.
+        member = globals()[name] = getattr(importlib.import_module(_HOME[name]), name)
+        return member
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -16,24 +16,23 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from fitting.bayes.pooling import posterior_cells
-from fitting.bayes.posterior import Target, integrated_wiener, noise_share, pick_cells
+from fitting.bayes.posterior import FrequencyTarget, integrated_wiener, noise_share, pick_cells
 from fitting.errors import FittingError
 
 if TYPE_CHECKING:
     from numpy.random import Generator
 
     from fitting.bayes.pooling import Curve, Neighbours
-    from fitting.bayes.posterior import Law, Sweep
-    from fitting.bayes.steps import Steps
+    from fitting.bayes.posterior import MeasuredSteps, ShapeLaw, SweepSteps
     from fitting.regression.lines import FloatArray, IntArray
 
 
 class CurvePosterior(NamedTuple):
     """Posterior of one group's curve, its model error anchored at the highest measured step."""
 
-    law: Law
+    law: ShapeLaw
     number: int  # of the group in the law
-    sweep: Sweep  # of this group alone
+    sweep: SweepSteps  # of this group alone
     weight: FloatArray  # (shapes, scales): probability of each cell
 
     def draw(
@@ -93,7 +92,7 @@ class CurvePosterior(NamedTuple):
 
 
 def curve_posteriors(
-    curve: Curve, steps: Steps, neighbours: Neighbours, groups: IntArray
+    curve: Curve, steps: MeasuredSteps, neighbours: Neighbours, groups: IntArray
 ) -> dict[int, CurvePosterior]:
     """Pooled posterior of each group that takes part, to draw curves from.
 
@@ -105,7 +104,7 @@ def curve_posteriors(
         raise FittingError(f"group {int(without[0])} has no step: draw groups that were measured")
     highest = np.full(len(steps.count), np.nan)
     highest[groups] = steps.highest(groups)[0]
-    target = Target(highest, np.ones(len(highest)))
+    target = FrequencyTarget(highest, np.ones(len(highest)))
     made: dict[int, CurvePosterior] = {}
     for cells in posterior_cells(curve, steps, target, neighbours, groups):
         law = curve.law(steps, neighbours, cells.groups)
@@ -117,7 +116,7 @@ def curve_posteriors(
 
 def draw_curve(
     curve: Curve,
-    steps: Steps,
+    steps: MeasuredSteps,
     neighbours: Neighbours,
     group: int,
     frequencies: FloatArray,
@@ -144,7 +143,7 @@ def draw_curve(
 
 
 def _systematic(weight: FloatArray, draws: int, rng: Generator) -> tuple[IntArray, IntArray]:
-    """Cells in proportion to their weight, to within one draw each, in random order."""
+    """CellPosteriors in proportion to their weight, to within one draw each, in random order."""
     share = (rng.random() + np.arange(draws)) / draws
     # Shuffled, because draws of two curves are paired as they come.
     cell = rng.permutation(pick_cells(weight, share))

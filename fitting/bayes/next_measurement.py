@@ -18,15 +18,15 @@ import numpy as np
 
 from fitting.bayes import posterior
 from fitting.bayes.pooling import posterior_cells
+from fitting.bayes.posterior import SAME_STEP
 from fitting.bayes.prediction import Mixture
-from fitting.bayes.steps import SAME_STEP
 from fitting.errors import FittingError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from fitting.bayes.pooling import Curve, Neighbours
-    from fitting.bayes.steps import Steps
+    from fitting.bayes.posterior import MeasuredSteps
     from fitting.regression.lines import FloatArray, IntArray
 
 # Components of an answer, by weight, that quantiles are taken from: of one quantity alone and of
@@ -46,7 +46,7 @@ class Candidate(NamedTuple):
     runs: int
 
 
-class Chances(NamedTuple):
+class CommonNumbers(NamedTuple):
     """Common random numbers in (0, 1) of simulated outcomes, one a draw: stratified, shuffled."""
 
     cell: FloatArray
@@ -54,7 +54,7 @@ class Chances(NamedTuple):
     scatter: FloatArray
 
     @classmethod
-    def of(cls, draws: int, seed: int | Sequence[int]) -> Chances:
+    def of(cls, draws: int, seed: int | Sequence[int]) -> CommonNumbers:
         """Make the numbers of ``draws`` outcomes."""
         if draws < 1:
             raise FittingError(f"{draws} draws: an expectation takes at least one")
@@ -63,22 +63,24 @@ class Chances(NamedTuple):
         return cls(*(random.permutation(middle) for _ in range(3)))
 
 
-class Known(NamedTuple):
+class GroupPosterior(NamedTuple):
     """What is known of one quantity of one group."""
 
-    law: posterior.Law
+    law: posterior.ShapeLaw
     row: int  # number of the group in the law
     prior: FloatArray  # (1, shapes, scales): prior of the cells, pooled, up to a constant
     weight: FloatArray  # (shapes · scales,): posterior of the cells
     # Points of the group; or several rows of them that differ in their values only.
-    sweep: posterior.Sweep
-    target: posterior.Target  # the one frequency to predict
+    sweep: posterior.SweepSteps
+    target: posterior.FrequencyTarget  # the one frequency to predict
 
-    def answer(self, sweep: posterior.Sweep | None = None, components: int = COMPONENTS) -> Mixture:
+    def answer(
+        self, sweep: posterior.SweepSteps | None = None, components: int = COMPONENTS
+    ) -> Mixture:
         """Distribution of ln y at the target after these points, or after those there are."""
         found, weight = self._posterior(self.sweep if sweep is None else sweep)
         parts = (found.mean, found.variance[found.design], weight)
-        return Mixture(*(part.reshape(len(weight), -1) for part in parts)).trimmed(components)
+        return Mixture(*(part.reshape(len(weight), -1) for part in parts)).trim(components)
 
     def parts(self) -> tuple[float, float]:
         """Posterior means of the variances of the model error and of the target runs' noise."""
@@ -86,21 +88,25 @@ class Known(NamedTuple):
         form, noise = ((weight * part[found.design]).sum() for part in (found.form, found.noise))
         return float(form) / len(weight), float(noise) / len(weight)
 
-    def with_sweep(self, sweep: posterior.Sweep) -> Known:
+    def with_sweep(self, sweep: posterior.SweepSteps) -> GroupPosterior:
         """Return the same quantity with other points."""
         weight = self._posterior(sweep)[1].mean(axis=0).ravel()
         return self._replace(weight=weight, sweep=sweep)
 
-    def _posterior(self, sweep: posterior.Sweep) -> tuple[posterior.Evidence, FloatArray]:
+    def _posterior(self, sweep: posterior.SweepSteps) -> tuple[posterior.Evidence, FloatArray]:
         """Evidence of any points of this group for the target, and the weight of each cell."""
         rows = np.zeros(len(sweep.frequency), dtype=np.int64)
         found = posterior.evidence(self.law, sweep, self.target.take(rows), rows + self.row)
         return found, found.posterior(self.prior)
 
 
-def known_groups(
-    curve: Curve, steps: Steps, target: posterior.Target, neighbours: Neighbours, groups: IntArray
-) -> Iterator[tuple[int, Known]]:
+def group_posteriors(
+    curve: Curve,
+    steps: MeasuredSteps,
+    target: posterior.FrequencyTarget,
+    neighbours: Neighbours,
+    groups: IntArray,
+) -> Iterator[tuple[int, GroupPosterior]]:
     """Yield each group's number and what is known of it; arguments as of `posterior_cells`.
 
     A group with one step is known by its level and its prior.
@@ -114,36 +120,39 @@ def known_groups(
         for row, group in enumerate(cells.groups):
             one = np.array([group])
             sweep, of_cells = steps.sweep(one), weight[row].ravel()
-            yield int(group), Known(law, row, prior[[row]], of_cells, sweep, target.take(one))
+            yield (
+                int(group),
+                GroupPosterior(law, row, prior[[row]], of_cells, sweep, target.take(one)),
+            )
 
 
-class Outlook(NamedTuple):
+class Outcomes(NamedTuple):
     """What each candidate is expected to leave."""
 
     candidates: Sequence[Candidate]
     half_width: FloatArray  # (candidates, draws): in each simulated outcome
     # For each quantity and candidate the points in each outcome, one row a draw.
-    points: Sequence[Sequence[posterior.Sweep]]
+    points: Sequence[Sequence[posterior.SweepSteps]]
 
     @property
-    def expected(self) -> FloatArray:
+    def mean_half_width(self) -> FloatArray:
         """Mean half width after each candidate."""
         mean: FloatArray = self.half_width.mean(axis=1)
         return mean
 
-    def typical(self, candidate: int) -> list[posterior.Sweep]:
+    def typical(self, candidate: int) -> list[posterior.SweepSteps]:
         """Points of each quantity in the outcome whose half width is nearest the expected."""
         widths = self.half_width[candidate]
         draw = int(np.argmin(np.abs(widths - widths.mean())))
         return [of_quantity[candidate].take([draw]) for of_quantity in self.points]
 
 
-def outlook(
-    quantities: Sequence[Known],
+def judge_candidates(
+    quantities: Sequence[GroupPosterior],
     candidates: Sequence[Candidate],
     level: float,
-    chances: Sequence[Chances],
-) -> Outlook:
+    chances: Sequence[CommonNumbers],
+) -> Outcomes:
     """Judge candidates by the half width of the interval that they are expected to leave.
 
     The metric is the product of the ``quantities``, such as time and power; each run measures all
@@ -155,14 +164,14 @@ def outlook(
         points.append(made)
         answers.append(_answers(known, made, _FEW_ALONE if len(quantities) == 1 else _FEW))
     widths = half_width(answers, level).reshape(len(candidates), -1)
-    return Outlook(candidates, widths, points)
+    return Outcomes(candidates, widths, points)
 
 
 def attainable(
-    quantities: Sequence[Known],
+    quantities: Sequence[GroupPosterior],
     candidates: Sequence[Candidate],
     level: float,
-    chances: Sequence[Chances],
+    chances: Sequence[CommonNumbers],
 ) -> tuple[FloatArray, float, float]:
     """Half width of each draw once *all* candidates were measured, and the `shares` then.
 
@@ -172,7 +181,7 @@ def attainable(
     for known, numbers in zip(quantities, chances, strict=True):
         cell, sweep = posterior.pick_cells(known.weight, numbers.cell), known.sweep
         for i, candidate in enumerate(candidates):
-            fresh = Chances(*(np.roll(part, i * (j + 1)) for j, part in enumerate(numbers)))
+            fresh = CommonNumbers(*(np.roll(part, i * (j + 1)) for j, part in enumerate(numbers)))
             predictive = _Predictive.of(known, sweep, [candidate.frequency], cell)
             sweep = _simulate(sweep, candidate, predictive, 0, fresh)
         done.append(known.with_sweep(sweep))
@@ -187,12 +196,12 @@ class Stage(NamedTuple):
 
 
 def look_ahead(
-    quantities: Sequence[Known],
-    first: Outlook,
+    quantities: Sequence[GroupPosterior],
+    first: Outcomes,
     later: Sequence[Candidate],
     goal: float,
     level: float,
-    chances: Sequence[Chances],
+    chances: Sequence[CommonNumbers],
     most_runs: float,
     most_stages: int,
 ) -> list[Stage]:
@@ -206,8 +215,8 @@ def look_ahead(
     now, made = float(present(quantities, level)[0]), first
     while now > goal and len(stages) < most_stages:
         runs = np.array([c.runs for c in made.candidates], dtype=float)
-        best = choose(now, made.expected, runs, goal)
-        now = float(made.expected[best])
+        best = choose(now, made.mean_half_width, runs, goal)
+        now = float(made.mean_half_width[best])
         stages.append(Stage(made.candidates[best], now))
         most_runs -= runs[best]
         left = [c for c in later if c.runs <= most_runs]
@@ -215,7 +224,7 @@ def look_ahead(
             break
         moved = zip(quantities, made.typical(best), strict=True)
         quantities = [known.with_sweep(sweep) for known, sweep in moved]
-        made = outlook(quantities, left, level, chances)
+        made = judge_candidates(quantities, left, level, chances)
     return stages
 
 
@@ -236,13 +245,13 @@ def choose(now: float, expected: FloatArray, runs: FloatArray, goal: float) -> i
     return int(np.argmax(gain))
 
 
-def present(quantities: Sequence[Known], level: float) -> FloatArray:
+def present(quantities: Sequence[GroupPosterior], level: float) -> FloatArray:
     """Half width of the product of quantities as they are known, one a row of their points."""
     components = COMPONENTS if len(quantities) == 1 else _KEPT
     return half_width([known.answer(components=components) for known in quantities], level)
 
 
-def shares(quantities: Sequence[Known]) -> tuple[float, float]:
+def shares(quantities: Sequence[GroupPosterior]) -> tuple[float, float]:
     """Shares of the variance at the target that form and noise make up, over all quantities."""
     form, noise = zip(*(known.parts() for known in quantities), strict=True)
     total = sum(float(known.answer().moments()[1].mean()) for known in quantities)
@@ -262,8 +271,8 @@ def half_width(answers: Sequence[Mixture], level: float) -> FloatArray:
 
 
 def _outcomes(
-    known: Known, candidates: Sequence[Candidate], chances: Chances
-) -> list[posterior.Sweep]:
+    known: GroupPosterior, candidates: Sequence[Candidate], chances: CommonNumbers
+) -> list[posterior.SweepSteps]:
     """Points in the simulated outcomes of each candidate."""
     frequency = list(dict.fromkeys(c.frequency for c in candidates))
     predictive = _Predictive.of(
@@ -275,7 +284,9 @@ def _outcomes(
     ]
 
 
-def _answers(known: Known, points: Sequence[posterior.Sweep], components: int) -> Mixture:
+def _answers(
+    known: GroupPosterior, points: Sequence[posterior.SweepSteps], components: int
+) -> Mixture:
     """Answers after all candidates' outcomes, in their order."""
     draws = len(points[0].frequency)
     steps = np.array([sweep.frequency.shape[1] for sweep in points])
@@ -284,7 +295,7 @@ def _answers(known: Known, points: Sequence[posterior.Sweep], components: int) -
     for count in np.unique(steps):
         chosen = np.flatnonzero(steps == count)
         alike = zip(*(points[int(i)] for i in chosen), strict=True)
-        together = posterior.Sweep(*map(np.concatenate, alike))
+        together = posterior.SweepSteps(*map(np.concatenate, alike))
         rows.append((draws * chosen[:, None] + np.arange(draws)).ravel())
         parts.append(known.answer(together, components))
     joined = Mixture(*map(np.concatenate, zip(*parts, strict=True)))
@@ -300,7 +311,11 @@ class _Predictive(NamedTuple):
 
     @classmethod
     def of(
-        cls, known: Known, sweep: posterior.Sweep, frequency: Sequence[float], cell: IntArray
+        cls,
+        known: GroupPosterior,
+        sweep: posterior.SweepSteps,
+        frequency: Sequence[float],
+        cell: IntArray,
     ) -> _Predictive:
         """Predict as `evidence` does, but with the anchor of the target at every frequency.
 
@@ -318,11 +333,15 @@ class _Predictive(NamedTuple):
 
 
 def _covariance(
-    known: Known, sweep: posterior.Sweep, every: FloatArray, noise: FloatArray, drift: FloatArray
+    known: GroupPosterior,
+    sweep: posterior.SweepSteps,
+    every: FloatArray,
+    noise: FloatArray,
+    drift: FloatArray,
 ) -> FloatArray:
     """Covariance of the steps' means and of long-run means: (draws, all, all)."""
     steps = len(sweep.frequency[0])
-    u = np.log(every / posterior.anchors(sweep.frequency[:1], known.target.frequency))
+    u = np.log(every / posterior.nearest_step(sweep.frequency[0], known.target.frequency))
     # Runs at one step share a part of their noise, those to come with those that are there.
     alike = posterior.SHARED_NOISE * (np.abs(every[:, None] / every - 1) < SAME_STEP)
     at = np.arange(steps)
@@ -356,8 +375,12 @@ def _kriging(covariance: FloatArray, residual: FloatArray) -> tuple[FloatArray, 
 
 
 def _simulate(
-    sweep: posterior.Sweep, candidate: Candidate, predictive: _Predictive, at: int, chances: Chances
-) -> posterior.Sweep:
+    sweep: posterior.SweepSteps,
+    candidate: Candidate,
+    predictive: _Predictive,
+    at: int,
+    chances: CommonNumbers,
+) -> posterior.SweepSteps:
     """Points with the simulated outcomes of a candidate added, one row a draw.
 
     ``at`` is the candidate's frequency in the predictive.
@@ -374,8 +397,8 @@ def _simulate(
 
 
 def _add_runs(
-    sweep: posterior.Sweep, candidate: Candidate, value: FloatArray, scatter: FloatArray
-) -> posterior.Sweep:
+    sweep: posterior.SweepSteps, candidate: Candidate, value: FloatArray, scatter: FloatArray
+) -> posterior.SweepSteps:
     """Points with runs of a mean and a scatter added, to a step or as a new one."""
     frequency, log_value, count, spread, freedom = sweep
     at = step_of(sweep, candidate.frequency)
@@ -392,10 +415,10 @@ def _add_runs(
     log_value, count = log_value.copy(), count.copy()
     log_value[:, at] += share * apart
     count[:, at] += runs
-    return posterior.Sweep(frequency, log_value, count, spread, freedom + runs)
+    return posterior.SweepSteps(frequency, log_value, count, spread, freedom + runs)
 
 
-def step_of(sweep: posterior.Sweep, frequency: float) -> int | None:
+def step_of(sweep: posterior.SweepSteps, frequency: float) -> int | None:
     """Column of the step that a frequency (Hz) belongs to; None for a new one."""
     near = np.flatnonzero(np.abs(sweep.frequency[0] / frequency - 1) < SAME_STEP)
     return int(near[0]) if near.size else None

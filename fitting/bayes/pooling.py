@@ -22,17 +22,15 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 
-from fitting.bayes.posterior import Evidence, Grid, Law, Target, evidence
+from fitting.bayes.posterior import Evidence, FrequencyTarget, Grid, MeasuredSteps, evidence
 from fitting.bayes.priors import DynamicShare, DynamicSharePrior, StalledShare, StalledSharePrior
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
-    from fitting.bayes.steps import Steps
     from fitting.regression.lines import FloatArray, IntArray
 
-# Groups that stand for the others of a table, and groups whose grids are in memory together.
-_SAMPLE = 512
+# Groups whose grids are in memory together, and that stand for the others of a large table.
 _CHUNK = 512
 # Log-likelihood ratios further down than this are as good as impossible; a broken neighbour must
 # not veto a cell alone.
@@ -44,10 +42,6 @@ class Neighbours(NamedTuple):
 
     cluster: IntArray
     position: FloatArray  # ln(cores)
-
-    def take(self, groups: IntArray) -> Neighbours:
-        """Select some groups."""
-        return Neighbours(self.cluster[groups], self.position[groups])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,7 +70,7 @@ class TimeCurve:
     prior: StalledSharePrior = field(default_factory=StalledSharePrior)
     pooling: Pooling = TIME_POOLING
 
-    def law(self, steps: Steps, neighbours: Neighbours, groups: IntArray) -> StalledShare:
+    def law(self, steps: MeasuredSteps, neighbours: Neighbours, groups: IntArray) -> StalledShare:
         """Law of groups at their highest frequencies."""
         return StalledShare(steps.highest(groups)[0], self.prior)
 
@@ -84,19 +78,11 @@ class TimeCurve:
         """What the rest of a group's cluster says of its noise: broadcasts over the cells."""
         shapes = np.broadcast_to(grid.shape_weight, found.likelihood.shape[:2])
         of_noise = np.einsum("gts,gt->gs", found.likelihood, shapes)
-        return _said_by_the_rest(of_noise, cluster, self.pooling)[:, None, :]
-
-    def shared(self, weight: FloatArray) -> FloatArray:
-        """Part of the posterior that is passed on: all of it, β, overlap and noise together."""
-        return weight
-
-    def pooled(self, start: FloatArray, mixed: FloatArray) -> FloatArray:
-        """Prior ``start`` with ``mixed`` in place of its shared part."""
-        return mixed
+        return _evidence_of_cluster(of_noise, cluster, self.pooling)[:, None, :]
 
 
 @dataclass(frozen=True, kw_only=True)
-class PowerCurve:
+class CmosPowerCurve:
     """Power by its dynamic power fraction and voltage slope; see `DynamicShare`.
 
     A known ``exponent`` γ makes the dynamic part φ^γ; ``voltage``, a function of (groups, k)
@@ -108,7 +94,7 @@ class PowerCurve:
     exponent: float | None = None
     voltage: Callable[[FloatArray, IntArray], FloatArray] | None = None
 
-    def law(self, steps: Steps, neighbours: Neighbours, groups: IntArray) -> DynamicShare:
+    def law(self, steps: MeasuredSteps, neighbours: Neighbours, groups: IntArray) -> DynamicShare:
         """Law of groups whose static fraction runs up to the least power of each cluster.
 
         The groups hold whole clusters.
@@ -144,16 +130,16 @@ class PowerCurve:
         noise = self._by_noise(grid.noise_weight)
         noise = noise / noise.sum(axis=1, keepdims=True)
         of_shape = np.einsum("gtws,ws->gtw", self._by_noise(found.likelihood), noise)
-        weight = _said_by_the_rest(of_shape, cluster, self.pooling)
+        weight = _evidence_of_cluster(of_shape, cluster, self.pooling)
         return np.repeat(weight, self.prior.scales, axis=2)
 
     def shared(self, weight: FloatArray) -> FloatArray:
-        """Part of the posterior that is passed on, that of the noise: (groups, scales)."""
+        """Sum up the posterior of the noise, which is passed on: (groups, scales)."""
         noise: FloatArray = self._by_noise(weight.sum(axis=1)).sum(axis=1)
         return noise
 
-    def pooled(self, start: FloatArray, mixed: FloatArray) -> FloatArray:
-        """Prior ``start`` with ``mixed`` in place of its shared part."""
+    def with_shared(self, start: FloatArray, mixed: FloatArray) -> FloatArray:
+        """Prior ``start`` with ``mixed`` in place of its noise."""
         ratio = np.tile(mixed / self.shared(start), len(self.prior.wander))
         return start * ratio[:, None, :]
 
@@ -161,10 +147,10 @@ class PowerCurve:
         return cells.reshape(*cells.shape[:-1], len(self.prior.wander), self.prior.scales)
 
 
-Curve: TypeAlias = TimeCurve | PowerCurve
+Curve: TypeAlias = TimeCurve | CmosPowerCurve
 
 
-class Cells(NamedTuple):
+class CellPosteriors(NamedTuple):
     """Posterior of a chunk of groups, cell by cell."""
 
     groups: IntArray
@@ -174,8 +160,12 @@ class Cells(NamedTuple):
 
 
 def posterior_cells(
-    curve: Curve, steps: Steps, target: Target, neighbours: Neighbours, groups: IntArray
-) -> Iterator[Cells]:
+    curve: Curve,
+    steps: MeasuredSteps,
+    target: FrequencyTarget,
+    neighbours: Neighbours,
+    groups: IntArray,
+) -> Iterator[CellPosteriors]:
     """Yield the pooled posterior of all groups, some hundreds at a time.
 
     ``target`` and ``neighbours`` have one element for each of *all* groups of ``steps``; the
@@ -183,12 +173,55 @@ def posterior_cells(
     """
     if not len(groups):
         return
-    table = _Table(curve, steps, target, neighbours)
-    order = np.lexsort((groups, neighbours.position[groups], neighbours.cluster[groups]))
-    chunks = _chunks(groups[order], neighbours.cluster)
-    others = table.others(chunks) if curve.pooling.rounds else []
+    cluster, position = neighbours
+    ordered = groups[np.lexsort((groups, position[groups], cluster[groups]))]
+    table = (curve, steps, target, neighbours)
+    if len(groups) <= _CHUNK:
+        # A small table is one chunk, and that is its own sample.
+        chunks: Iterable[_Chunk] = [sample := _start(*table, ordered)]
+        others = _shared_by_others(curve, sample)
+    else:
+        others = _shared_by_others(curve, _start(*table, _sample_clusters(ordered, cluster)))
+        chunks = (_start(*table, part) for part in _split_chunks(ordered, cluster))
     for chunk in chunks:
-        yield table.pool(chunk, others, len(groups))
+        start = chunk.prior / chunk.prior.sum(axis=(1, 2), keepdims=True)
+        weight = chunk.evidence.posterior(start)
+        for before_round in others:
+            prior = _pool_prior(curve, start, weight, chunk.near, before_round, len(groups))
+            weight = chunk.evidence.posterior(prior)
+        yield CellPosteriors(chunk.groups, chunk.grid, chunk.evidence, weight)
+
+
+class _Chunk(NamedTuple):
+    """Groups whose grids are in memory together, before posteriors are turned into priors."""
+
+    groups: IntArray
+    near: Neighbours
+    grid: Grid
+    evidence: Evidence
+    prior: FloatArray
+
+
+def _start(
+    curve: Curve,
+    steps: MeasuredSteps,
+    target: FrequencyTarget,
+    neighbours: Neighbours,
+    groups: IntArray,
+) -> _Chunk:
+    """Compute the evidence of a chunk, and its prior with what its clusters say."""
+    law = curve.law(steps, neighbours, groups)
+    counts, parts = steps.count[groups], []
+    for count in np.unique(counts):
+        where = np.flatnonzero(counts == count)
+        of_count = groups[where]
+        parts.append((where, evidence(law, steps.sweep(of_count), target.take(of_count), where)))
+    found = parts[0][1] if len(parts) == 1 else _join_evidence(parts, len(groups))
+    near = Neighbours(neighbours.cluster[groups], neighbours.position[groups])
+    prior = law.grid.prior()
+    if curve.pooling.rounds and len(np.unique(near.cluster)) < len(near.cluster):
+        prior = prior * curve.of_cluster(law.grid, found, near.cluster)
+    return _Chunk(groups, near, law.grid, found, prior)
 
 
 class _Others(NamedTuple):
@@ -198,75 +231,23 @@ class _Others(NamedTuple):
     groups: int
     by_cluster: dict[int, tuple[FloatArray, int]]
 
-    @classmethod
-    def of(cls, shared: FloatArray, cluster: IntArray) -> _Others:
-        parts = {
-            int(c): (shared[cluster == c].sum(axis=0), int((cluster == c).sum()))
-            for c in np.unique(cluster)
-        }
-        return cls(shared.sum(axis=0), len(shared), parts)
 
-    def without(self, cluster: int) -> tuple[FloatArray, int]:
-        """Sum and number of the groups that are not of a cluster."""
-        own, count = self.by_cluster.get(cluster, (0.0, 0))
-        return self.total - own, self.groups - count
-
-
-class _Table(NamedTuple):
-    """All groups of a table, whose posteriors inform each other."""
-
-    curve: Curve
-    steps: Steps
-    target: Target
-    neighbours: Neighbours
-
-    def others(self, chunks: list[IntArray]) -> list[_Others]:
-        """What the others say before each round, from chunks spread evenly over the table."""
-        curve = self.curve
-        taken = _spread(chunks, self.neighbours.cluster)
-        near = [self.neighbours.take(groups) for groups in taken]
-        _, found, starts = zip(*(self._start(groups) for groups in taken), strict=True)
-        weights = [part.posterior(start) for part, start in zip(found, starts, strict=True)]
-        cluster = np.concatenate([own.cluster for own in near])
-        said = []
-        for _ in range(curve.pooling.rounds):
-            shared = [curve.shared(weight) for weight in weights]
-            others = _Others.of(np.concatenate(shared), cluster)
-            said.append(others)
-            for i, start in enumerate(starts):
-                mixed = _mixed(curve, start, shared[i], near[i], others, others.groups)
-                weights[i] = found[i].posterior(curve.pooled(start, mixed))
-        return said
-
-    def pool(self, groups: IntArray, others: list[_Others], table: int) -> Cells:
-        """Posterior of a chunk of groups of a table of so many groups."""
-        curve = self.curve
-        grid, found, start = self._start(groups)
-        start = start / start.sum(axis=(1, 2), keepdims=True)
-        weight, near = found.posterior(start), self.neighbours.take(groups)
-        for said in others:
-            mixed = _mixed(curve, start, curve.shared(weight), near, said, table)
-            weight = found.posterior(curve.pooled(start, mixed))
-        return Cells(groups, grid, found, weight)
-
-    def _start(self, groups: IntArray) -> tuple[Grid, Evidence, FloatArray]:
-        """Evidence of a chunk, and its prior before posteriors are turned into priors."""
-        law = self.curve.law(self.steps, self.neighbours, groups)
-        grid, found = law.grid, self._evidence(law, groups)
-        prior, cluster = grid.prior(), self.neighbours.cluster[groups]
-        if self.curve.pooling.rounds and len(np.unique(cluster)) < len(cluster):
-            prior = prior * self.curve.of_cluster(grid, found, cluster)
-        return grid, found, prior
-
-    def _evidence(self, law: Law, groups: IntArray) -> Evidence:
-        parts = [
-            (where, evidence(law, sweep, self.target.take(groups[where]), where))
-            for where, sweep in self.steps.by_count(groups)
-        ]
-        return parts[0][1] if len(parts) == 1 else _joined(parts, len(groups))
+def _shared_by_others(curve: Curve, sample: _Chunk) -> list[_Others]:
+    """Sum up what the sampled groups share before each round."""
+    weight = sample.evidence.posterior(sample.prior)
+    cluster, rounds = sample.near.cluster, []
+    for _ in range(curve.pooling.rounds):
+        shared = curve.shared(weight) if isinstance(curve, CmosPowerCurve) else weight
+        masks = {int(c): cluster == c for c in np.unique(cluster)}
+        parts = {c: (shared[mask].sum(axis=0), int(mask.sum())) for c, mask in masks.items()}
+        others = _Others(shared.sum(axis=0), len(shared), parts)
+        rounds.append(others)
+        prior = _pool_prior(curve, sample.prior, weight, sample.near, others, others.groups)
+        weight = sample.evidence.posterior(prior)
+    return rounds
 
 
-def _chunks(groups: IntArray, cluster: IntArray) -> list[IntArray]:
+def _split_chunks(groups: IntArray, cluster: IntArray) -> list[IntArray]:
     """Runs of whole clusters; one that is larger than a chunk is cut between core counts."""
     starts = np.flatnonzero(np.diff(cluster[groups], prepend=-1))
     # A cluster goes into the chunk that its first group falls into; a long one spills over.
@@ -276,19 +257,16 @@ def _chunks(groups: IntArray, cluster: IntArray) -> list[IntArray]:
     return np.split(groups, np.flatnonzero(np.diff(chunk)) + 1)
 
 
-def _spread(chunks: list[IntArray], cluster: IntArray) -> list[IntArray]:
-    """Whole clusters, evenly spread over the table, of about `_SAMPLE` groups in all."""
-    groups = np.concatenate(chunks)
-    if len(groups) <= _SAMPLE:
-        return chunks
+def _sample_clusters(groups: IntArray, cluster: IntArray) -> IntArray:
+    """Choose whole clusters, evenly spread over a large table, of about `_CHUNK` groups in all."""
     starts = np.flatnonzero(np.diff(cluster[groups], prepend=-1))
-    clusters = max(1, _SAMPLE * len(starts) // len(groups))
+    clusters = max(1, _CHUNK * len(starts) // len(groups))
     chosen = np.linspace(0, len(starts) - 1, clusters).astype(np.int64)
     ends = np.append(starts[1:], len(groups))
-    return [np.concatenate([groups[starts[i] : ends[i]][:_CHUNK] for i in chosen])]
+    return np.concatenate([groups[starts[i] : ends[i]][:_CHUNK] for i in chosen])
 
 
-def _joined(parts: list[tuple[IntArray, Evidence]], groups: int) -> Evidence:
+def _join_evidence(parts: list[tuple[IntArray, Evidence]], groups: int) -> Evidence:
     """Evidence of groups with different numbers of steps, in the groups' order."""
     cells = (groups, *parts[0][1].mean.shape[1:])
     likelihood, mean = np.empty(cells), np.empty(cells)
@@ -301,50 +279,53 @@ def _joined(parts: list[tuple[IntArray, Evidence]], groups: int) -> Evidence:
     return Evidence(likelihood, mean, design, *map(np.concatenate, designs))
 
 
-def _mixed(
+def _pool_prior(
     curve: Curve,
     start: FloatArray,
-    shared: FloatArray,
+    weight: FloatArray,
     near: Neighbours,
     others: _Others,
     table: int,
 ) -> FloatArray:
-    """Prior of the shared part: its own start, cluster and others, by their weights."""
+    """Mix a group's own start, its cluster and the others, by their weights, into its prior."""
     p = curve.pooling
-    mixed = np.broadcast_to(p.shipped * curve.shared(start), shared.shape).copy()
+    own, shared = start, weight
+    if isinstance(curve, CmosPowerCurve):
+        own, shared = curve.shared(start), curve.shared(weight)
+    mixed = np.broadcast_to(p.shipped * own, shared.shape).copy()
     begins = np.flatnonzero(np.diff(near.cluster, prepend=-1))
     for begin, end in zip(begins, np.append(begins[1:], len(near.cluster)), strict=True):
-        part = slice(begin, end)
-        if end - begin > 1:
+        part, size = slice(begin, end), end - begin
+        if size > 1:
             apart = near.position[part, None] - near.position[None, part]
             kernel = np.exp(-0.5 * (apart / p.reach) ** 2)
             np.fill_diagonal(kernel, 0.0)
-            flat = shared[part].reshape(end - begin, -1)
-            mixed[part] += (kernel @ flat).reshape(shared[part].shape)
-        total, count = others.without(int(near.cluster[begin]))
-        if count:
-            mixed[part] += min(p.other * (table - (end - begin)), p.others) / count * total
-    axes = tuple(range(1, mixed.ndim))
-    mixed /= mixed.sum(axis=axes, keepdims=True)
-    return mixed
+            mixed[part] += (kernel @ shared[part].reshape(size, -1)).reshape(shared[part].shape)
+        # A group's own cluster is not among its others.
+        total, count = others.by_cluster.get(int(near.cluster[begin]), (0.0, 0))
+        if count := others.groups - count:
+            weight_of_one = min(p.other * (table - size), p.others) / count
+            mixed[part] += weight_of_one * (others.total - total)
+    mixed /= mixed.sum(axis=tuple(range(1, mixed.ndim)), keepdims=True)
+    return curve.with_shared(start, mixed) if isinstance(curve, CmosPowerCurve) else mixed
 
 
-def _said_by_the_rest(likelihood: FloatArray, cluster: IntArray, pooling: Pooling) -> FloatArray:
+def _evidence_of_cluster(likelihood: FloatArray, cluster: IntArray, pooling: Pooling) -> FloatArray:
     """Tempered product of the likelihoods of the cluster's other groups, 1 at its best cell.
 
     ``likelihood`` is (groups, …) and may have any scale a group.
     """
     axes = tuple(range(1, likelihood.ndim))
     with np.errstate(divide="ignore"):
-        said = np.log(likelihood)
-    said -= said.max(axis=axes, keepdims=True)
-    said = np.maximum(said, -_VETO)
+        log_ratio = np.log(likelihood)
+    log_ratio -= log_ratio.max(axis=axes, keepdims=True)
+    log_ratio = np.maximum(log_ratio, -_VETO)
     _, number, size = np.unique(cluster, return_inverse=True, return_counts=True)
-    total = np.zeros((len(size), *said.shape[1:]))
-    np.add.at(total, number, said)
+    total = np.zeros((len(size), *log_ratio.shape[1:]))
+    np.add.at(total, number, log_ratio)
     rest = size[number] - 1
     share = np.minimum(1.0, pooling.cluster_evidence / np.maximum(rest, 1))
     share[rest == 0] = 0.0
-    log_weight = share.reshape(-1, *(1 for _ in axes)) * (total[number] - said)
+    log_weight = share.reshape(-1, *(1 for _ in axes)) * (total[number] - log_ratio)
     weight: FloatArray = np.exp(log_weight - log_weight.max(axis=axes, keepdims=True))
     return weight

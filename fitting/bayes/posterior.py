@@ -1,15 +1,16 @@
-"""Bayesian curves through a handful of points: grid posterior, closed form in all but the grid.
+"""Bayesian curves through a handful of points: steps, and a posterior closed in all but its grid.
 
-A metric y measured at frequencies f is taken as
+Runs of a group at one frequency are a step: one mean, with the scatter of its repeats. A metric y
+measured at frequencies f is taken as
 
     ln y(f) = level + ln shape(f; θ) + d(ln f) + noise
 
-with a shape of a few parameters θ on a grid (`fitting.bayes.priors`), a
-model error d that is a Wiener process integrated once (a curve whose slope wanders), and normal
-noise. Given a cell of the grid (θ, noise, scale of the model error) all the rest is Gaussian and
-solved exactly: the level has a flat prior, the model error is zero and flat at the measured step
-nearest the target, so that measurements count the more the nearer they are. What is projected is a
-mixture of normals over the cells (`fitting.bayes.prediction`).
+with a shape of a few parameters θ on a grid (`fitting.bayes.priors`), a model error d that is a
+Wiener process integrated once (a curve whose slope wanders), and normal noise. Given a cell of the
+grid (θ, noise, scale of the model error) all the rest is Gaussian and solved exactly: the level has
+a flat prior, the model error is zero and flat at the measured step nearest the target, so that
+measurements count the more the nearer they are. The prediction is a mixture of normals over the
+cells (`fitting.bayes.prediction`).
 
 Sources: Rasmussen & Williams, *Gaussian Processes for Machine Learning* (2006), ch. 2 and 6.3.1
 (the integrated Wiener process as the prior of the cubic spline); Kennedy & O'Hagan (2001),
@@ -18,22 +19,25 @@ https://doi.org/10.1111/1467-9868.00294 (an explicit model error).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from fitting.regression.lines import FloatArray, IntArray
+from fitting.regression.lines import BoolArray, FloatArray, IntArray, Repeats
 
+# Frequencies are one step when they agree to a thousandth: counters and kHz tables round.
+SAME_STEP = 1e-3
 # Of the noise variance of a run, what all repeats at one step share: the set-up, the input, the
 # temperature of the day. The rest averages out over the repeats.
 SHARED_NOISE = 0.5
-
-# Groups worked on together; their cells then stay in a core's cache.
+# Degrees of freedom that the usual scatter counts for in the test of lack of fit.
+_USUAL_DF = 4.0
+# Groups computed together; their cells then stay in a core's cache.
 _BLOCK = 64
 
 
-class Sweep(NamedTuple):
+class SweepSteps(NamedTuple):
     """Measured steps of groups that have the same number of them."""
 
     frequency: FloatArray  # (groups, steps): Hz, rising along a row
@@ -42,25 +46,132 @@ class Sweep(NamedTuple):
     scatter: FloatArray  # (groups,): sum of squares of ln y about their step's mean
     scatter_df: FloatArray  # (groups,): degrees of freedom of the scatter, runs less steps
 
-    def take(self, groups: IntArray | list[int]) -> Sweep:
+    def take(self, groups: IntArray | list[int]) -> SweepSteps:
         """Select some groups."""
-        return Sweep._make(part[groups] for part in self)
-
-    @property
-    def highest(self) -> FloatArray:
-        """Highest measured frequency of each group (Hz)."""
-        return self.frequency[:, -1]
+        return SweepSteps._make(part[groups] for part in self)
 
 
-class Target(NamedTuple):
+def step_starts(codes: IntArray, frequency: FloatArray) -> BoolArray:
+    """Mark where a step begins, in rows sorted by group and then by frequency."""
+    begins: BoolArray = np.diff(codes, prepend=-1) != 0
+    begins |= np.diff(frequency, prepend=0.0) > SAME_STEP * frequency
+    return begins
+
+
+def step_counts(codes: IntArray, frequency: FloatArray, groups: int) -> IntArray:
+    """Count the steps of each group, from rows in any order."""
+    order = np.lexsort((frequency, codes))
+    codes = codes[order]
+    return np.bincount(codes[step_starts(codes, frequency[order])], minlength=groups)
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredSteps:
+    """MeasuredSteps of all groups, sorted by group and then by frequency."""
+
+    first: IntArray  # where the steps of each group begin
+    count: IntArray  # steps of each group; 0 without points
+    frequency: FloatArray  # of each step (Hz)
+    log_value: FloatArray  # mean of ln y at each step
+    runs: FloatArray  # at each step
+    scatter: FloatArray  # squares of each group's ln y about the steps' means
+    scatter_df: FloatArray  # degrees of freedom of the scatter
+
+    @classmethod
+    def of(
+        cls, codes: IntArray, frequency: FloatArray, values: FloatArray | Repeats, groups: int
+    ) -> MeasuredSteps:
+        """Aggregate points labelled by group 0 … ``groups`` − 1.
+
+        ``values`` are ln y of each run, or of several runs at each point; none is NaN.
+        """
+        log_value = Repeats.single(values) if isinstance(values, np.ndarray) else values
+        order = np.lexsort((log_value.mean, frequency, codes))
+        codes, frequency, log_value = codes[order], frequency[order], log_value.take(order)
+        begin = np.flatnonzero(step_starts(codes, frequency))
+        weight = log_value.runs.astype(np.float64)
+        runs = np.add.reduceat(weight, begin)
+        mean = np.add.reduceat(weight * log_value.mean, begin) / runs
+        apart = log_value.mean - np.repeat(mean, np.diff(np.append(begin, len(codes))))
+        count = np.bincount(codes[begin], minlength=groups)
+        squares = np.bincount(codes, weight * apart**2 + log_value.squares, groups)
+        return cls(
+            first=np.cumsum(count) - count,
+            count=count,
+            frequency=np.add.reduceat(weight * frequency, begin) / runs,
+            log_value=mean,
+            runs=runs,
+            # Without a point numpy counts in integers.
+            scatter=squares.astype(np.float64, copy=False),
+            scatter_df=(np.bincount(codes, weight, groups) - count).astype(np.float64, copy=False),
+        )
+
+    def sweep(self, groups: IntArray) -> SweepSteps:
+        """Select groups that all have the same number of steps."""
+        at = self.first[groups][:, None] + np.arange(self.count[groups[0]])
+        parts = (self.frequency[at], self.log_value[at], self.runs[at])
+        return SweepSteps(*parts, self.scatter[groups], self.scatter_df[groups])
+
+    def highest(self, groups: IntArray) -> tuple[FloatArray, FloatArray]:
+        """Highest frequency (Hz) of groups that have a step, and ln y there."""
+        last = self.first[groups] + self.count[groups] - 1
+        return self.frequency[last], self.log_value[last]
+
+
+class LackOfFit(NamedTuple):
+    """Test of the straight line in 1/f; one element a group, NaN below three steps."""
+
+    p_value: FloatArray  # of the F test
+    # Residual at the highest step as a share of the measured time: above 0 the highest frequency
+    # gains less than the line says, below 0 more.
+    at_top: FloatArray
+
+
+def lack_of_fit(steps: MeasuredSteps, *, usual: float) -> LackOfFit:
+    """Test whether the steps lie on the line T = t_fixed + w/f through them.
+
+    The scatter of the steps about the weighted line is compared with that of repeated runs. Few
+    repeats say little of their own scatter, so it is moderated towards the usual standard deviation
+    of ln(time) from run to run, as if that had been seen in a few runs. Sources: Draper & Smith,
+    *Applied Regression Analysis*, 3rd ed., ch. 2 (lack of fit against pure error); Smyth (2004),
+    https://doi.org/10.2202/1544-6115.1027 (moderated variances).
+    """
+    from scipy.special import fdtrc
+
+    groups = len(steps.count)
+    group = np.repeat(np.arange(groups), steps.count)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        # Each group in units of its own mean, where squares keep their digits.
+        level = np.bincount(group, steps.log_value, groups) / steps.count
+        value = np.exp(steps.log_value - level[group])
+        x = 1 / steps.frequency
+        x = x / (np.bincount(group, x, groups) / steps.count)[group]
+        # Errors are relative, so each step weighs as its runs over its square.
+        weight = steps.runs / value**2
+        total = np.bincount(group, weight, groups)
+        mean_x, mean_y = (np.bincount(group, weight * a, groups) / total for a in (x, value))
+        dx, dy = x - mean_x[group], value - mean_y[group]
+        sxy, sxx = (np.bincount(group, weight * dx * d, groups) for d in (dy, dx))
+        residual = (dy - (sxy / sxx)[group] * dx) / value
+        squares = np.bincount(group, steps.runs * residual**2, groups)
+        free = steps.count - 2.0
+        spread = (steps.scatter + _USUAL_DF * usual**2) / (steps.scatter_df + _USUAL_DF)
+        p_value = fdtrc(free, steps.scatter_df + _USUAL_DF, squares / free / spread)
+    enough = steps.count > 2
+    at_top = np.full(groups, np.nan)
+    at_top[enough] = residual[(steps.first + steps.count - 1)[enough]]
+    return LackOfFit(np.where(enough, p_value, np.nan), at_top)
+
+
+class FrequencyTarget(NamedTuple):
     """What to predict of each group: the mean of some runs at a frequency."""
 
     frequency: FloatArray  # Hz
     runs: FloatArray
 
-    def take(self, groups: IntArray | list[int]) -> Target:
+    def take(self, groups: IntArray | list[int]) -> FrequencyTarget:
         """Select some groups."""
-        return Target(self.frequency[groups], self.runs[groups])
+        return FrequencyTarget(self.frequency[groups], self.runs[groups])
 
 
 class Grid(NamedTuple):
@@ -84,16 +195,13 @@ class Grid(NamedTuple):
         return self.shape_weight[:, :, None] * self.noise_weight
 
 
-class Law(Protocol):
-    """A family of curves: what `evidence` needs of it."""
+class ShapeLaw(Protocol):
+    """A family of curves on a grid: what `evidence` needs of it."""
+
+    grid: Grid
 
     def log_shape(self, frequency: FloatArray, groups: IntArray) -> FloatArray:
         """Logarithm of the shapes at (groups, k) frequencies: (groups, k, shapes)."""
-        ...
-
-    @property
-    def grid(self) -> Grid:
-        """Cells with their prior."""
         ...
 
 
@@ -132,14 +240,13 @@ def noise_share(runs: FloatArray) -> FloatArray:
     return SHARED_NOISE + (1 - SHARED_NOISE) / runs
 
 
-def anchors(frequency: FloatArray, target: FloatArray) -> FloatArray:
-    """Measured frequency nearest to each group's target, on the logarithmic scale."""
-    nearest = np.argmin(np.abs(np.log(frequency / target[:, None])), axis=1)
-    return np.take_along_axis(frequency, nearest[:, None], 1)[:, 0]
+def nearest_step(frequency: FloatArray, target: FloatArray) -> float:
+    """Measured frequency that is nearest to the target, on the logarithmic scale."""
+    return float(frequency[np.argmin(np.abs(np.log(frequency / target)))])
 
 
 def pick_cells(weight: FloatArray, share: FloatArray) -> IntArray:
-    """Cells, numbered through, at shares of the total weight, each inside (0, 1)."""
+    """Number the cells at shares of the total weight, each share inside (0, 1)."""
     total = np.cumsum(weight)
     # Rounding must not pick a cell beyond the last.
     picked: IntArray = np.searchsorted(total[:-1], share * total[-1])
@@ -147,7 +254,7 @@ def pick_cells(weight: FloatArray, share: FloatArray) -> IntArray:
 
 
 class _Design(NamedTuple):
-    """Steps, target and repeats that several groups share; what follows from them alone.
+    """What follows from steps, target and repeats alone, which several groups share.
 
     All but ``whiten`` are (shapes, scales) arrays with the steps, where there are any, in front.
     """
@@ -160,12 +267,13 @@ class _Design(NamedTuple):
     at_target: tuple[FloatArray, FloatArray, FloatArray]  # variance, form, noise
 
 
-def _design(sweep: Sweep, target: Target, grid: Grid) -> _Design:
-    """Solve the Gaussian part for one group's steps; every other group of the design is alike."""
-    anchor = anchors(sweep.frequency, target.frequency)[:, None]
-    u = np.log(sweep.frequency / anchor)[0]
-    ut = np.log(target.frequency / anchor)[0]
-    root = 1 / np.sqrt(noise_share(sweep.runs[0]))
+def _solve_design(
+    frequency: FloatArray, runs: FloatArray, target: FrequencyTarget, grid: Grid
+) -> _Design:
+    """Solve the Gaussian part for the steps of one design and its one target."""
+    anchor = nearest_step(frequency, target.frequency)
+    u, ut = np.log(frequency / anchor), np.log(target.frequency / anchor)
+    root = 1 / np.sqrt(noise_share(runs))
     kernel = integrated_wiener(u[:, None], u) * root[:, None] * root
     eigenvalue, basis = np.linalg.eigh(kernel)
     noise2, drift2 = grid.noise**2, grid.drift**2
@@ -175,11 +283,11 @@ def _design(sweep: Sweep, target: Target, grid: Grid) -> _Design:
     cross = (basis.T @ (integrated_wiener(u, ut) * root))[:, None, None]
     s11 = (one**2 * weight).sum(axis=0)
     s1k = (one * cross * weight).sum(axis=0)
-    # The anchor is then the highest step: what lies beyond is independent of all the points.
-    outside = bool((target.frequency > sweep.highest)[0])
-    at_target = integrated_wiener(ut, ut)[0] + (grid.beyond**2 * ut[0] if outside else 0.0)
+    # Above the highest step, the anchor, what is added is independent of all the points.
+    above = bool(target.frequency[0] > frequency[-1])
+    at_target = integrated_wiener(ut, ut)[0] + (grid.beyond**2 * ut[0] if above else 0.0)
     form = drift2 * (at_target - drift2 * (cross**2 * weight).sum(axis=0))
-    new = np.broadcast_to(noise2 * noise_share(target.runs[0]), form.shape)
+    new = np.broadcast_to(noise2 * noise_share(target.runs), form.shape)
     to_level = (1 - drift2 * s1k) / s11
     return _Design(
         whiten=basis.T * root,
@@ -191,48 +299,55 @@ def _design(sweep: Sweep, target: Target, grid: Grid) -> _Design:
     )
 
 
-def evidence(law: Law, sweep: Sweep, target: Target, groups: IntArray) -> Evidence:
-    """Likelihood and prediction of every cell, for one target a group of ``sweep``.
+def evidence(
+    law: ShapeLaw, sweep: SweepSteps, target: FrequencyTarget, groups: IntArray
+) -> Evidence:
+    """Compute likelihood and prediction of every cell, for one target of each group of ``sweep``.
 
     ``groups`` is the number of each group of ``sweep`` in the law.
     """
-    first, design = _designs(sweep, target)
+    grid = law.grid
+    steps = np.log(sweep.frequency / target.frequency[:, None]).round(9)
+    _, first, design = np.unique(
+        np.column_stack([steps, sweep.runs, target.runs]),
+        axis=0,
+        return_index=True,
+        return_inverse=True,
+    )
+    design = design.reshape(-1)
+    solved = [
+        _solve_design(sweep.frequency[i], sweep.runs[i], target.take([i]), grid) for i in first
+    ]
     shape = law.log_shape(np.column_stack([sweep.frequency, target.frequency]), groups)
-    cells = (len(groups), shape.shape[2], len(law.grid.noise))
-    likelihood, mean = np.empty(cells), np.empty(cells)
-    solved = [_design(sweep.take([i]), target.take([i]), law.grid) for i in first]
     # The level has a flat prior, so it may be taken off first; its digits are not lost then.
     level = sweep.log_value[:, -1:]
     residual = (sweep.log_value - level)[:, :, None] - shape[:, :-1]
+    cells = (len(groups), shape.shape[2], len(grid.noise))
+    quadratic, mean = np.empty(cells), np.empty(cells)
     for number, d in enumerate(solved):
-        same = np.flatnonzero(design == number)
-        for at in range(0, len(same), _BLOCK):
-            part = same[at : at + _BLOCK]
-            # (shapes, groups, steps) @ (shapes, steps, scales): one product a shape for all groups.
-            e = np.einsum("ij,gjt->tgi", d.whiten, residual[part])
-            quadratic = (e**2) @ d.weight.transpose(1, 0, 2)
-            quadratic -= (e @ d.one.transpose(1, 0, 2)) ** 2
-            quadratic += d.log_det[:, None, :]
-            likelihood[part] = quadratic.transpose(1, 0, 2)
-            mean[part] = (e @ d.pull.transpose(1, 0, 2)).transpose(1, 0, 2)
+        _fill_cells(d, np.flatnonzero(design == number), residual, quadratic, mean)
     mean += (shape[:, -1] + level)[:, :, None]
-    likelihood += 2 * _scatter_term(sweep, law.grid.noise)[:, None, :]
-    likelihood -= likelihood.min(axis=(1, 2), keepdims=True)
-    likelihood *= -0.5
-    np.exp(likelihood, out=likelihood)
+    # Repeats about their step's mean tell of the noise alone.
+    within = (1 - SHARED_NOISE) * grid.noise**2
+    scatter = 0.5 * (sweep.scatter_df[:, None] * np.log(within) + sweep.scatter[:, None] / within)
+    quadratic += 2 * scatter[:, None, :]
+    quadratic -= quadratic.min(axis=(1, 2), keepdims=True)
+    quadratic *= -0.5
+    likelihood = np.exp(quadratic, out=quadratic)
     parts = (np.stack(part) for part in zip(*(d.at_target for d in solved), strict=True))
     return Evidence(likelihood, mean, design, *parts)
 
 
-def _designs(sweep: Sweep, target: Target) -> tuple[IntArray, IntArray]:
-    """First group of each design, and the design of each group."""
-    steps = np.log(sweep.frequency / target.frequency[:, None]).round(9)
-    rows = np.column_stack([steps, sweep.runs, target.runs])
-    _, first, design = np.unique(rows, axis=0, return_index=True, return_inverse=True)
-    return first, design.reshape(-1)
-
-
-def _scatter_term(sweep: Sweep, noise: FloatArray) -> FloatArray:
-    """Minus the log-likelihood of the repeats about their step: (groups, scales)."""
-    within = (1 - SHARED_NOISE) * noise**2
-    return 0.5 * (sweep.scatter_df[:, None] * np.log(within) + sweep.scatter[:, None] / within)
+def _fill_cells(
+    d: _Design, groups: IntArray, residual: FloatArray, quadratic: FloatArray, mean: FloatArray
+) -> None:
+    """Write the quadratic form and the mean of ln y of the groups of one design."""
+    for at in range(0, len(groups), _BLOCK):
+        part = groups[at : at + _BLOCK]
+        # (shapes, groups, steps) @ (shapes, steps, scales): one product a shape for all groups.
+        e = np.einsum("ij,gjt->tgi", d.whiten, residual[part])
+        of_part = (e**2) @ d.weight.transpose(1, 0, 2)
+        of_part -= (e @ d.one.transpose(1, 0, 2)) ** 2
+        of_part += d.log_det[:, None, :]
+        quadratic[part] = of_part.transpose(1, 0, 2)
+        mean[part] = (e @ d.pull.transpose(1, 0, 2)).transpose(1, 0, 2)

@@ -1,7 +1,11 @@
-"""Prediction of a pooled posterior at a frequency: its distribution, and the parts of its width."""
+"""Prediction of a pooled posterior at a frequency: its distribution, the parts of its width.
+
+And the interval that the misses of other groups call for in its place.
+"""
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -12,9 +16,8 @@ from fitting.errors import FittingError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from fitting.bayes.pooling import Cells, Curve, Neighbours
-    from fitting.bayes.posterior import Target
-    from fitting.bayes.steps import Steps
+    from fitting.bayes.pooling import CellPosteriors, Curve, Neighbours
+    from fitting.bayes.posterior import Evidence, FrequencyTarget, MeasuredSteps
     from fitting.regression.lines import FloatArray, IntArray
 
 # A quantile is found to about this share of the mixture's standard deviation.
@@ -22,7 +25,7 @@ _PRECISION = 5e-4
 _MOST_STEPS = 60
 # Neighbouring shapes that are made one normal distribution: the predictions of three of them
 # differ by far less than their own width.
-_MERGED = 3
+_JOINED_SHAPES = 3
 # Components that quantiles are taken from, and that are kept for sums with other metrics.
 _SOUGHT = 64
 _KEPT = 24
@@ -34,11 +37,6 @@ class Mixture(NamedTuple):
     mean: FloatArray
     variance: FloatArray
     weight: FloatArray
-
-    @classmethod
-    def unknown(cls, groups: int, components: int = 1) -> Mixture:
-        """Mixtures of NaN."""
-        return cls(*(np.full((groups, components), np.nan) for _ in range(3)))
 
     def take(self, groups: IntArray) -> Mixture:
         """Select some groups."""
@@ -55,18 +53,14 @@ class Mixture(NamedTuple):
         from scipy.special import ndtr
 
         at = np.broadcast_to(x, self.mean.shape[:1])[:, None]
-        probability: FloatArray = np.einsum(
-            "gc,gc->g", self.weight, ndtr((at - self.mean) / np.sqrt(self.variance))
-        )
+        below = ndtr((at - self.mean) / np.sqrt(self.variance))
+        probability: FloatArray = np.einsum("gc,gc->g", self.weight, below)
         return probability
 
-    def scaled(self, factor: float) -> Mixture:
-        """Distribution of ``factor`` times the value."""
-        return Mixture(self.mean * factor, self.variance * factor**2, self.weight)
-
-    def shifted(self, by: FloatArray | float) -> Mixture:
-        """Distribution of the value plus a constant, one a group or one for all."""
-        return self._replace(mean=self.mean + np.reshape(by, (-1, 1)))
+    def scaled(self, factor: float, shift: FloatArray | float = 0.0) -> Mixture:
+        """Distribution of ``factor`` times the value, plus a constant, one a group or one."""
+        mean = self.mean * factor + np.reshape(shift, (-1, 1))
+        return Mixture(mean, self.variance * factor**2, self.weight)
 
     def plus(self, other: Mixture) -> Mixture:
         """Distribution of the sum of two independent values."""
@@ -78,7 +72,7 @@ class Mixture(NamedTuple):
         )
         return Mixture(*(part.reshape(groups, -1) for part in pairs))
 
-    def trimmed(self, most: int) -> Mixture:
+    def trim(self, most: int) -> Mixture:
         """Keep the ``most`` weighty components; the rest become one with their moments."""
         if self.mean.shape[1] <= most + 1:
             return self
@@ -101,15 +95,15 @@ class Mixture(NamedTuple):
         To about a thousandth of each mixture's standard deviation.
         """
         made = np.full((len(probabilities), len(self.mean)), np.nan)
-        known = np.flatnonzero(~np.isnan(self.mean).any(axis=1))
-        mixture = self.take(known)
+        known = ~np.isnan(self.mean).any(axis=1)
+        mixture = self if known.all() else self.take(np.flatnonzero(known))
         middle, spread = mixture.moments()
         for row, p in zip(made, probabilities, strict=True):
             row[known] = _quantile(p, mixture, middle, np.sqrt(spread))
         return made
 
 
-class Projected(NamedTuple):
+class CurveProjection(NamedTuple):
     """Predictions for all groups, in logarithms; NaN for a group without two steps or a target."""
 
     mixture: Mixture  # distribution of ln y, the mean of the target's runs, in a few components
@@ -124,11 +118,11 @@ class Projected(NamedTuple):
 
 def project_curve(
     curve: Curve,
-    steps: Steps,
-    target: Target,
+    steps: MeasuredSteps,
+    target: FrequencyTarget,
     neighbours: Neighbours,
     probabilities: Sequence[float],
-) -> Projected:
+) -> CurveProjection:
     """Project every group to its target; a frequency of NaN is none.
 
     ``target`` and ``neighbours`` have one element a group, ``probabilities`` are those of the
@@ -140,9 +134,9 @@ def project_curve(
         raise FittingError(f"{groups} groups, but targets or neighbours for {sorted(lengths)}")
     if not all(0 < p < 1 for p in probabilities):
         raise FittingError(f"probabilities {list(probabilities)} are not inside 0 to 1")
-    unknown = np.full((len(probabilities), groups), np.nan)
-    parts = (np.full(groups, np.nan) for _ in range(4))
-    projected = Projected(Mixture.unknown(groups, _KEPT), unknown, *parts)
+    nothing = (np.full(groups, np.nan) for _ in range(4))
+    mixture = Mixture(*(np.full((groups, _KEPT), np.nan) for _ in range(3)))
+    projected = CurveProjection(mixture, np.full((len(probabilities), groups), np.nan), *nothing)
     able = np.flatnonzero((steps.count > 1) & ~np.isnan(target.frequency))
     for cells in posterior_cells(curve, steps, target, neighbours, able):
         _fill(projected, cells, probabilities)
@@ -173,61 +167,83 @@ def _quantile(p: float, mixture: Mixture, middle: FloatArray, scale: FloatArray)
     return x
 
 
-def _fill(made: Projected, cells: Cells, probabilities: Sequence[float]) -> None:
+def _fill(made: CurveProjection, cells: CellPosteriors, probabilities: Sequence[float]) -> None:
+    """Write the prediction of a chunk of groups into the whole."""
     at, found, weight = cells.groups, cells.evidence, cells.weight
-    mixture = _merged(cells).trimmed(_SOUGHT)
+    mean = np.einsum("gts,gts->g", weight, found.mean)
+    mixture = _components(found, weight, mean).trim(_SOUGHT)
     made.quantiles[:, at] = mixture.quantiles(probabilities)
-    kept = mixture.trimmed(_KEPT - 1)
+    kept = mixture.trim(_KEPT - 1)
     # A small grid has fewer components than are kept: the others have no weight.
     for whole, part, filler in zip(made.mixture, kept, (0.0, 1.0, 0.0), strict=True):
         whole[at] = filler
         whole[at, : part.shape[1]] = part
-    expected = _expected(weight, found.mean)
-    form, noise = (_expected(weight, part, found.design) for part in (found.form, found.noise))
-    made.form[at], made.noise[at] = form, noise
-    made.fit[at] = mixture.moments()[1] - form - noise
-    made.pulled[at] = expected - _expected_alone(cells)
-
-
-def _expected(weight: FloatArray, value: FloatArray, design: IntArray | None = None) -> FloatArray:
-    """Posterior mean of a value a cell, or of one a cell and design."""
-    if design is None:
-        mean: FloatArray = np.einsum("gts,gts->g", weight, value)
-        return mean
-    made = np.empty(len(weight))
-    for number, of_design in enumerate(value):
-        same = design == number
-        made[same] = np.einsum("gts,ts->g", weight[same], of_design)
-    return made
-
-
-def _expected_alone(cells: Cells) -> FloatArray:
-    """Posterior mean of ln y under the shipped prior."""
-    likelihood, grid = cells.evidence.likelihood, cells.grid
+    for number, parts in enumerate(zip(found.form, found.noise, strict=True)):
+        same = found.design == number
+        for column, part in zip((made.form, made.noise), parts, strict=True):
+            column[at[same]] = np.einsum("gts,ts->g", weight[same], part)
+    made.fit[at] = mixture.moments()[1] - made.form[at] - made.noise[at]
+    # What pooling moved is told against the posterior mean under the shipped prior.
+    likelihood, grid = found.likelihood, cells.grid
     shapes = np.broadcast_to(grid.shape_weight, likelihood.shape[:2])
     mass = np.einsum("gt,gt->g", likelihood @ grid.noise_weight, shapes)
-    total = np.einsum("gt,gt->g", (likelihood * cells.evidence.mean) @ grid.noise_weight, shapes)
-    mean: FloatArray = total / mass
-    return mean
+    total = np.einsum("gt,gt->g", (likelihood * found.mean) @ grid.noise_weight, shapes)
+    made.pulled[at] = mean - total / mass
 
 
-def _merged(cells: Cells) -> Mixture:
-    """Components of the posterior, neighbouring shapes made one."""
-    found, weight = cells.evidence, cells.weight
+def _components(found: Evidence, weight: FloatArray, mean: FloatArray) -> Mixture:
+    """Components of the posterior, neighbouring shapes joined to one."""
     groups, shapes, _ = weight.shape
-    begin = np.arange(0, shapes, _MERGED)
+    begin = np.arange(0, shapes, _JOINED_SHAPES)
     mass = np.add.reduceat(weight, begin, axis=1)
     # A component without mass has no mean; one of denormal mass has no digits.
     empty = mass <= 1e-200
     filled = np.where(empty, 1.0, mass)
     # About the group's own mean, so that the difference of squares keeps its digits.
-    centre = _expected(weight, found.mean)[:, None, None]
+    centre = mean[:, None, None]
     apart = found.mean - centre
     shift = np.add.reduceat(weight * apart, begin, axis=1) / filled
     apart *= apart
     apart += found.variance[found.design]
     apart *= weight
     variance = np.add.reduceat(apart, begin, axis=1) / filled - shift**2
-    mean = shift + centre
     variance[empty], mass[empty] = 1.0, 0.0
-    return Mixture(*(part.reshape(groups, -1) for part in (mean, variance, mass)))
+    return Mixture(*(part.reshape(groups, -1) for part in (shift + centre, variance, mass)))
+
+
+# Split conformal calibration: how wide an interval must be, learnt from other groups' misses.
+#
+# A projection of a group that was measured at the target has a score, |ln measured − ln projected|
+# in units of the posterior's standard deviation. The interval of another group reaches as far as
+# the score that the wanted share of them does not exceed. It holds whatever the distribution, as
+# far as the groups are exchangeable; the group's own cluster takes no part in its calibration.
+#
+# Source: Vovk, Gammerman & Shafer (2005), *Algorithmic Learning in a Random World*; Lei et al.
+# (2018), https://doi.org/10.1080/01621459.2017.1307116 (normalised scores).
+
+
+def fewest_scores(level: float) -> int:
+    """Number of scores that an interval at ``level`` takes: 9 at 0.90."""
+    return math.ceil(round(level / (1 - level), 9))
+
+
+def conformal_factor(
+    score: FloatArray, cluster: IntArray, asked: IntArray, level: float
+) -> FloatArray:
+    """Half width of the interval (standard deviations) for groups of the clusters ``asked``.
+
+    ``score`` and ``cluster`` are those of the groups measured at the target; a score of NaN takes
+    no part. The half width is the ⌈(n + 1)·level⌉-th smallest of the n scores of other clusters;
+    NaN where n is less than `fewest_scores`.
+    """
+    known = ~np.isnan(score)
+    order = np.argsort(score[known], kind="stable")
+    ascending, of = score[known][order], cluster[known][order]
+    made = np.full(len(asked), np.nan)
+    for number in np.unique(asked):
+        others = ascending[of != number]
+        # Rounded, because 10·0.9 must not become the tenth by its last bit.
+        rank = math.ceil(round((len(others) + 1) * level, 9))
+        if rank <= len(others):
+            made[asked == number] = others[rank - 1]
+    return made

@@ -20,7 +20,6 @@ Harris, *CMOS VLSI Design*, ch. 5.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -69,23 +68,27 @@ class StalledShare:
     """The law's grid for groups whose highest measured frequencies are ``reference`` (Hz)."""
 
     def __init__(self, reference: FloatArray, prior: StalledSharePrior | None = None) -> None:
+        from scipy.special import betainc
+
         self.reference = reference
         self.prior = p = prior or StalledSharePrior()
-        # β and exponent q of each shape. β is denser near 0, where a small share decides how far a
-        # higher frequency carries.
-        self.share = np.tile(np.linspace(0, 1, p.shares) ** 2, len(p.overlap))
+        # β is denser near 0, where a small share decides how far a higher frequency carries.
+        share = np.linspace(0, 1, p.shares) ** 2
+        edges = np.concatenate([[0.0], (share[1:] + share[:-1]) / 2, [1.0]])
+        smooth = np.diff(betainc(p.share_alpha, p.share_beta, edges))
+        smooth = (1 - p.uniform) * smooth + p.uniform * np.diff(edges)
+        share_weight = (1 - p.core_bound) * smooth
+        share_weight[0] += p.core_bound
+        # β and exponent q of each shape.
+        self.share = np.tile(share, len(p.overlap))
         self.overlap = np.repeat(p.overlap, p.shares)
-
-    @cached_property
-    def grid(self) -> Grid:
-        """Cells with their prior; the same for all groups."""
-        p = self.prior
+        weight = np.outer(p.overlap_weight, share_weight).ravel()
         noise, noise_weight = noise_grid(p.noise, p.noise_spread, p.scales, STALLED_NOISE_RANGE)
-        weight = np.outer(p.overlap_weight, _share_weight(p)).ravel()
         stalls = np.sqrt(self.share * (1 - self.share))
         drift = p.drift_floor + np.minimum(p.drift_of_noise * noise, 0.05)
         drift = drift + p.drift_of_stalls * stalls[:, None]
-        return Grid(weight[None] / weight.sum(), noise, noise_weight, drift, p.beyond)
+        # The cells and their prior are the same for all groups.
+        self.grid = Grid(weight[None] / weight.sum(), noise, noise_weight, drift, p.beyond)
 
     def log_shape(self, frequency: FloatArray, groups: IntArray) -> FloatArray:
         """Ln T/T_ref of the shapes at (groups, k) frequencies: (groups, k, shapes)."""
@@ -104,18 +107,6 @@ def noise_grid(
     noise = np.geomspace(*limits, scales)
     weight = np.exp(-0.5 * (np.log(noise / median) / spread) ** 2)
     return noise, weight / weight.sum()
-
-
-def _share_weight(prior: StalledSharePrior) -> FloatArray:
-    from scipy.special import betainc
-
-    share = np.linspace(0, 1, prior.shares) ** 2
-    edges = np.concatenate([[0.0], (share[1:] + share[:-1]) / 2, [1.0]])
-    smooth = np.diff(betainc(prior.share_alpha, prior.share_beta, edges))
-    smooth = (1 - prior.uniform) * smooth + prior.uniform * np.diff(edges)
-    weight = (1 - prior.core_bound) * smooth
-    weight[0] += prior.core_bound
-    return weight
 
 
 @dataclass(frozen=True)
@@ -170,22 +161,21 @@ class DynamicShare:
         self.slope = np.repeat(p.steepest * (np.arange(p.slopes) + 0.5) / p.slopes, p.shares)
         self.static = np.tile((np.arange(p.shares) + 0.5) / p.shares, p.slopes)
         self.share = 1 - most_static[:, None] * self.static
-
-    @cached_property
-    def grid(self) -> Grid:
-        """Cells with their prior; scales run over the noise, then over ``wander``."""
-        p = self.prior
+        inside = np.clip(self.share, 1e-3, 1 - 1e-3)
+        weight = _beta(inside, p.share_alpha, p.share_beta)
+        if clock_power is None:
+            weight = weight * _beta(self.slope / p.steepest, p.slope_alpha, p.slope_beta)
         noise, noise_weight = noise_grid(p.noise, p.noise_spread, p.scales, DYNAMIC_NOISE_RANGE)
-        wander = np.repeat(p.wander, p.scales)
         scale_weight = np.outer(p.wander_weight, noise_weight).ravel()
         # A known curve's own exponent is in its shape; what is left is like a cube's error.
-        exponent = np.full_like(self.slope, 3.0) if self.clock_power else 1 + 2 * self.slope
-        drift = (p.drift_floor + p.drift * exponent)[:, None] * wander
-        return Grid(
-            self._shape_weight(),
+        exponent = np.full_like(self.slope, 3.0) if clock_power else 1 + 2 * self.slope
+        drift = (p.drift_floor + p.drift * exponent)[:, None] * np.repeat(p.wander, p.scales)
+        # Scales run over the noise, then over ``wander``.
+        self.grid = Grid(
+            weight / weight.sum(axis=1, keepdims=True),
             np.tile(noise, len(p.wander)),
             scale_weight / scale_weight.sum(),
-            drift if self.clock_power is None else drift * p.known_voltage,
+            drift if clock_power is None else drift * p.known_voltage,
             p.beyond,
         )
 
@@ -201,15 +191,6 @@ class DynamicShare:
         share = self.share[groups][:, None, :]
         normal: FloatArray = np.log(1 + share * (dynamic - 1))
         return normal
-
-    def _shape_weight(self) -> FloatArray:
-        p = self.prior
-        inside = np.clip(self.share, 1e-3, 1 - 1e-3)
-        weight = _beta(inside, p.share_alpha, p.share_beta)
-        if self.clock_power is None:
-            weight = weight * _beta(self.slope / p.steepest, p.slope_alpha, p.slope_beta)
-        density: FloatArray = weight / weight.sum(axis=1, keepdims=True)
-        return density
 
 
 def _beta(x: FloatArray, alpha: float, beta: float) -> FloatArray:

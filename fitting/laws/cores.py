@@ -32,14 +32,14 @@ from fitting.laws.data_size import ExtentLine, UsualMiss, fit_extents
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
-    from fitting.bayes.steps import Steps
+    from fitting.bayes.posterior import MeasuredSteps
     from fitting.regression.lines import BoolArray, FloatArray, IntArray
 
 # Set on programs of four machines of 4 to 48 cores (Loghin & Teo), whose median miss it is.
 USUAL_MISS = UsualMiss(0.05, 3)
 
 
-def fit_cores(steps: Steps, target: float) -> ExtentLine:
+def fit_cores(steps: MeasuredSteps, target: float) -> ExtentLine:
     """Fit T(n) = t_serial + t_parallel/n of each group to the means of its core counts n.
 
     A core's part of the work, 1/n, is the extent of `fitting.laws.data_size`: ``start`` is t_serial

@@ -13,7 +13,7 @@ is the scatter about the line: it has in it how badly a line fits.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -167,8 +167,8 @@ def _fit_in_proportion(
     moments = _weighted_moments(codes, cores, cpio, weight * unit[codes], groups)
     free, held = lines.fit_moments(moments), lines.fit_moments(moments, nonnegative=True)
     # A line that falls is held level; one that rises keeps its intercept, even below zero.
-    both = zip(held.columns, free.columns, strict=True)
-    line = lines.LineFit(free.moments, *(np.where(free.slope < 0, h, f) for h, f in both))
+    columns: zip[Any] = zip(held[1:], free[1:], strict=True)
+    line = lines.LineFit(free.moments, *(np.where(free.slope < 0, h, f) for h, f in columns))
     return line, np.sqrt(line.variance / unit)
 
 

@@ -27,7 +27,7 @@ import numpy as np
 from fitting.regression.lines import LineFit, fit_groups, student_quantile, variance_of_mean
 
 if TYPE_CHECKING:
-    from fitting.bayes.steps import Steps
+    from fitting.bayes.posterior import MeasuredSteps
     from fitting.regression.lines import FloatArray, IntArray, Number
 
 
@@ -81,7 +81,7 @@ class ExtentLine(NamedTuple):
         return np.maximum(middle - half, 0.0), middle + half
 
 
-def fit_sizes(steps: Steps, target: float) -> ExtentLine:
+def fit_sizes(steps: MeasuredSteps, target: float) -> ExtentLine:
     """Fit T(D) = t_fixed + D/rate of each group to the means of its data sizes D (B).
 
     ``steps`` are of ln(time in s), over 1/D in place of a frequency; ``start`` is t_fixed.
@@ -90,7 +90,7 @@ def fit_sizes(steps: Steps, target: float) -> ExtentLine:
 
 
 def fit_extents(
-    steps: Steps, target: float, usual: UsualMiss, independent: IntArray | None = None
+    steps: MeasuredSteps, target: float, usual: UsualMiss, independent: IntArray | None = None
 ) -> ExtentLine:
     """Fit the line of each group to the means of its extents.
 

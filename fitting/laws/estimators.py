@@ -1,6 +1,6 @@
 """The laws as scikit-learn estimators: one fit of one column of positive predictors.
 
-Each class is the one-group case of its `fitting.regression.models.LineModel`; the equations live
+Each class is the one-group case of its `fitting.regression.lines.LineModel`; the equations live
 there. They take X as a column ``(points, 1)`` or, because there is only one column, as
 ``(points,)``.
 """
@@ -17,7 +17,7 @@ from fitting.errors import FittingError, OutOfRangeError
 from fitting.laws import frequency, power
 from fitting.laws.execution_time import LogCores, positive_up_to
 from fitting.regression import lines
-from fitting.regression.models import LineModel, ModelFit, fit
+from fitting.regression.lines import LineModel, ModelFit, fit
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -48,7 +48,7 @@ class LineRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]  # skl
 
     Attributes
     ----------
-    model_fit_ : fitting.regression.models.ModelFit
+    model_fit_ : fitting.regression.lines.ModelFit
         The one-group fit.
     parameters_, standard_errors_ : dict of float
         By parameter name, which carries its unit. A standard error is NaN where no degree of
@@ -81,7 +81,7 @@ class LineRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]  # skl
         checked, target = self._validate(X, y=y, y_numeric=True, ensure_min_samples=2)
         x, metric = self._only_column(checked), _positive(target.astype(float), "y")
         fitted = fit(self._model(x, metric), np.zeros(len(x), dtype=np.int64), x, metric, 1)
-        if not fitted.line.moments.two_abscissas[0]:
+        if np.isnan(fitted.line.slope[0]):
             raise FittingError(
                 f"{type(self).__name__} needs two different predictor values; all {len(x)} "
                 f"given are {x[0]:g}: measure at one more"
@@ -140,7 +140,7 @@ class LineRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]  # skl
             raise FittingError(f"this {type(self).__name__} has coefficients but no runs: fit it")
         model = self.model_fit_.model
         abscissa = model.abscissa(self._x)
-        columns = model.parameter_values(np.ones_like(abscissa), abscissa)
+        columns = (np.ones_like(abscissa), model.slope_sign * abscissa)
         names = [p.name for p in model.parameters]
         design = DataFrame(dict(zip(names, columns, strict=True))).drop(columns=self.bound_ or [])
         return OLS(model.ordinate(self._y, self._x), design).fit()

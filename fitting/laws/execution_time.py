@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fitting.errors import FittingError
-from fitting.regression.models import Asymptote, LineModel, Parameter, asymptote_of_line
+from fitting.regression.lines import Asymptote, LineModel, Parameter
 
 if TYPE_CHECKING:
     from fitting.regression.lines import FloatArray, LineFit, Number
@@ -75,8 +75,9 @@ class LogCores(LineModel):
 
     def asymptote(self, line: LineFit) -> Asymptote:
         """Constant b for a = 0, unbounded for a > 0; a falling curve ends at its root."""
-        far = asymptote_of_line(line, 0.0)
-        return Asymptote(np.where(line.slope > 0, np.inf, far.coefficient), far.exponent)
+        far = super().asymptote(line)
+        coefficient = np.where(line.slope > 0, np.inf, far.coefficient)
+        return Asymptote(coefficient, np.zeros_like(coefficient))
 
 
 def positive_up_to(a: float, b: float) -> float:

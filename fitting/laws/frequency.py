@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fitting.regression.models import Asymptote, LineModel, Parameter
+from fitting.regression.lines import Asymptote, LineModel, Parameter
 
 if TYPE_CHECKING:
     from fitting.regression.lines import FloatArray, LineFit
@@ -95,6 +95,7 @@ class ReciprocalCpi(LineModel):
     equation = "1/CPI(f) = c − k/f"
     parameters = (Parameter("c", "1"), Parameter("k_hz", "Hz"))
     reciprocal = True
+    slope_sign = -1
 
     def abscissa(self, predictor: FloatArray) -> FloatArray:
         """One over frequency (s)."""
@@ -104,12 +105,6 @@ class ReciprocalCpi(LineModel):
         """1/c, or NaN where c is not positive and the curve ends."""
         c = np.where(line.intercept > 0, line.intercept, np.nan)
         return Asymptote(1 / c, np.zeros_like(c))
-
-    def parameter_values(
-        self, intercept: FloatArray, slope: FloatArray
-    ) -> tuple[FloatArray, FloatArray]:
-        """C and k; the line's slope is −k."""
-        return intercept, -slope
 
     def pole(self, line: LineFit) -> FloatArray:
         """Frequency (Hz) at which 1/CPI is zero: k/c, or 0 where no clock is that slow.

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from fitting.errors import FittingError, OutOfRangeError
-from fitting.regression import models
+from fitting.regression import lines
 from fitting.regression.lines import student_quantile, variance_of_mean
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class PowerLine(models.LineModel):
+class PowerLine(lines.LineModel):
     """P(f) = P0 + s·f, with P0 = (P2·f1 − P1·f2)/(f1 − f2) from two points.
 
     Source: Issa & Figueira (2012), https://doi.org/10.1186/2192-113X-1-10, reconstructed as the
@@ -31,7 +31,7 @@ class PowerLine(models.LineModel):
     """
 
     equation = "P(f) = P0 + s·f"
-    parameters = (models.Parameter("p0_w", "W"), models.Parameter("slope_w_per_hz", "W/Hz"))
+    parameters = (lines.Parameter("p0_w", "W"), lines.Parameter("slope_w_per_hz", "W/Hz"))
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class CmosExponent(PowerLine):
 
     exponent: float = 3.0
     equation = "P(f) = P0 + c·(f/GHz)^γ"
-    parameters = (models.Parameter("p0_w", "W"), models.Parameter("c_w_per_ghz_to_gamma", "W"))
+    parameters = (lines.Parameter("p0_w", "W"), lines.Parameter("c_w_per_ghz_to_gamma", "W"))
 
     def __post_init__(self) -> None:
         if not 1 <= self.exponent <= 5:
@@ -54,10 +54,11 @@ class CmosExponent(PowerLine):
         """(f/GHz)^γ."""
         return (predictor / 1e9) ** self.exponent
 
-    def asymptote(self, line: LineFit) -> models.Asymptote:
+    def asymptote(self, line: LineFit) -> lines.Asymptote:
         """c·(f/GHz)^γ."""
-        far = models.asymptote_of_line(line, self.exponent)
-        return models.Asymptote(far.coefficient * 1e-9**far.exponent, far.exponent)
+        far = super().asymptote(line)
+        exponent = np.where(far.exponent > 0, self.exponent, 0.0)
+        return lines.Asymptote(far.coefficient * 1e-9**exponent, exponent)
 
 
 def best_exponent(frequency: FloatArray, power: FloatArray) -> float:
@@ -71,7 +72,7 @@ def best_exponent(frequency: FloatArray, power: FloatArray) -> float:
     one_group = np.zeros(len(power), dtype=np.int64)
 
     def squares(exponent: float) -> float:
-        fitted = models.fit(CmosExponent(exponent=exponent), one_group, frequency, power, 1)
+        fitted = lines.fit(CmosExponent(exponent=exponent), one_group, frequency, power, 1)
         return float(np.sum((power - fitted.line.value(fitted.model.abscissa(frequency))) ** 2))
 
     # The sum of squares has one valley for convex data; the ends are compared for the rest.
@@ -82,11 +83,11 @@ def best_exponent(frequency: FloatArray, power: FloatArray) -> float:
 class FreeExponent(NamedTuple):
     """Inference of P0 + c·(f/GHz)^γ where γ was fitted too: the curve linearised at its optimum."""
 
-    fit: models.ModelFit  # the line at the fitted γ, one degree of freedom poorer
+    fit: lines.ModelFit  # the line at the fitted γ, one degree of freedom poorer
     root: FloatArray  # (3, points): R·Rᵀ is the covariance of P0, c, γ in one point's variances
 
     @classmethod
-    def of(cls, fitted: models.ModelFit, frequency: FloatArray) -> FreeExponent:
+    def of(cls, fitted: lines.ModelFit, frequency: FloatArray) -> FreeExponent:
         """Take the line at the best exponent and the frequencies of its points."""
         line = fitted.line
         df = np.maximum(line.degrees_of_freedom - 1, 0)
@@ -131,7 +132,7 @@ class CmosVoltage(PowerLine):
 
     voltages: Mapping[float, float] = field(default_factory=dict)
     equation = "P(f) = P0 + c·(f/GHz)·V(f)²"
-    parameters = (models.Parameter("p0_w", "W"), models.Parameter("c_w_per_ghz_v2", "W/(GHz·V²)"))
+    parameters = (lines.Parameter("p0_w", "W"), lines.Parameter("c_w_per_ghz_v2", "W/(GHz·V²)"))
 
     def __post_init__(self) -> None:
         table = np.array([*self.voltages.items()], dtype=float)
@@ -153,7 +154,7 @@ class CmosVoltage(PowerLine):
         scaled: FloatArray = f / 1e9 * voltage**2
         return scaled
 
-    def asymptote(self, line: LineFit) -> models.Asymptote:
+    def asymptote(self, line: LineFit) -> lines.Asymptote:
         """Give none: nobody measured the voltage beyond the table."""
         unknown = np.full_like(line.slope, np.nan)
-        return models.Asymptote(unknown, unknown)
+        return lines.Asymptote(unknown, unknown)

@@ -291,9 +291,9 @@ def recorded_trace(name: str) -> Trace:
         For another name.
     """
     from measurements.traces import read_trace
-    from ppw.results.arguments import known_choice
+    from ppw.results.arguments import check_choice
 
-    known_choice("recorded trace", name, RECORDED_TRACES)
+    check_choice("recorded trace", name, RECORDED_TRACES)
     # A trace is read anew for every pass: from a file that stays.
     return read_trace(Path(str(files("ppw.catalogue"))) / "data" / "traces" / f"{name}.parquet")
 

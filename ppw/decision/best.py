@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from fitting.bayes.steps import SAME_STEP
+from fitting.bayes.posterior import SAME_STEP
 from measurements.table.units import parse_quantity
 from ppw.decision import objectives as obj
 from ppw.errors import PpwError
-from ppw.projection.answers import POWER, Answers, CurveDraws
+from ppw.projection.answers import POWER, Answers
+from ppw.projection.draws import CurveDraws
 from ppw.projection.options import FitOptions
 from ppw.projection.runs import nothing_to_fit, unfitted_groups
 from ppw.results import caveats as cv
-from ppw.results.arguments import as_number, as_positive, as_share, known_choice
+from ppw.results.arguments import as_number, as_positive, as_share, check_choice
 from ppw.results.axes import new_axes
 from ppw.results.result import PrintedTable, Result, Table, frame_digest, rows_of
 from ppw.results.text import key_texts, plot_label, shown
@@ -227,8 +228,8 @@ class Problem:
         return ", ".join(key_texts(self.prepared.groups.by, keys.to_dict())) or "all runs"
 
     def _linear(self, group: int, frequency: FloatArray, price: float) -> float:
-        fits = self.answers.curves.fits
-        lines = [fits[name].line for name in (self.time, POWER) if name in fits]
+        curves = self.answers.curves
+        lines = [curves[name].fit.line for name in (self.time, POWER) if name in curves]
         time, *power = [(float(one.intercept[group]), float(one.slope[group])) for one in lines]
         ends = float(frequency[0]), float(frequency[-1])
         paid = power[0] if power else None
@@ -455,7 +456,7 @@ def best_frequency(
     CaveatWarning
         For each entry of ``caveats``.
     """
-    known_choice("objective", objective, tuple(obj.OBJECTIVES))
+    check_choice("objective", objective, tuple(obj.OBJECTIVES))
     as_share("interval level", level)
     if price is not None:
         as_positive("price", price)

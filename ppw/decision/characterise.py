@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from fitting.bayes.steps import SAME_STEP
+from fitting.bayes.posterior import SAME_STEP
 from measurements import check_runs, identity_columns
 from measurements.counters.memory_traffic import llc_misses_per_byte
 from measurements.table.headers import nearest

@@ -10,13 +10,12 @@ import numpy as np
 import pandas as pd
 
 from fitting.bayes import next_measurement as nm
-from fitting.bayes.posterior import Target
-from fitting.bayes.steps import SAME_STEP
+from fitting.bayes.posterior import SAME_STEP, FrequencyTarget
 from ppw.catalogue.hosts import find_host, host_steps
 from ppw.decision.objectives import as_steps
 from ppw.errors import PpwError, UnknownHostError
-from ppw.projection.options import FitOptions, VoltageTable
-from ppw.projection.posteriors import Posteriors
+from ppw.projection.answers import Posteriors
+from ppw.projection.options import FitOptions
 from ppw.results import caveats as cv
 from ppw.results.arguments import as_frequency, as_positive, as_share, as_whole
 from ppw.results.axes import new_axes
@@ -28,9 +27,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from matplotlib.axes import Axes
-
-    from fitting.bayes.pooling import Curve
-    from fitting.regression.lines import BoolArray, FloatArray
 
 
 # Outcomes drawn for a candidate, for each later measurement of a plan, and for all steps together,
@@ -107,9 +103,9 @@ class Question(NamedTuple):
         """Time that runs take (min); NaN where it is not known."""
         return math.nan if self.run_time_minutes is None else runs * self.run_time_minutes
 
-    def random_numbers(self, draws: int, quantities: int) -> list[nm.Chances]:
+    def random_numbers(self, draws: int, quantities: int) -> list[nm.CommonNumbers]:
         """Make common random numbers for the outcomes of each quantity."""
-        return [nm.Chances.of(draws, (self.seed, i)) for i in range(quantities)]
+        return [nm.CommonNumbers.of(draws, (self.seed, i)) for i in range(quantities)]
 
 
 @dataclass(frozen=True)
@@ -119,7 +115,7 @@ class GroupPlan:
     group: int
     question: Question
     now: float
-    outlook: nm.Outlook
+    outlook: nm.Outcomes
     # Number of the candidate to measure next; -1 for none.
     best: int
     stages: Sequence[nm.Stage]
@@ -131,19 +127,21 @@ class GroupPlan:
     def of(
         cls,
         group: int,
-        known: Sequence[nm.Known],
+        known: Sequence[nm.GroupPosterior],
         candidates: list[nm.Candidate],
         question: Question,
     ) -> GroupPlan:
         """Judge the candidates of one group and look ahead; at least one candidate is given."""
         goal, level, count = question.goal, question.level, len(known)
         now = float(nm.present(known, level)[0])
-        first = nm.outlook(known, candidates, level, question.random_numbers(_DRAWS, count))
+        first = nm.judge_candidates(
+            known, candidates, level, question.random_numbers(_DRAWS, count)
+        )
         fewest, most = (end(c.runs for c in candidates) for end in (min, max))
         in_all = question.random_numbers(_DRAWS_IN_ALL, count)
         everywhere = [c for c in candidates if c.runs == most]
         least, form, noise = nm.attainable(known, everywhere, level, in_all)
-        hopeless = (least <= goal).mean() < _HOPE and first.expected.min() > goal
+        hopeless = (least <= goal).mean() < _HOPE and first.mean_half_width.min() > goal
         later = [c for c in candidates if c.runs in (fewest, most)]
         ahead = question.random_numbers(_DRAWS_AHEAD, count)
         # One stage says what to measure next, wherever the goal is.
@@ -153,7 +151,7 @@ class GroupPlan:
         )
         best = first.candidates.index(stages[0].candidate) if stages else -1
         # More measurements leave no more than the best of them; what says else is chance.
-        floor = (float(min(least.mean(), first.expected.min())), form, noise)
+        floor = (float(min(least.mean(), first.mean_half_width.min())), form, noise)
         made = cls(group, question, now, first, best, stages, floor)
         return replace(made, status=made._find_status(hopeless))
 
@@ -193,7 +191,7 @@ class GroupPlan:
 
     def rows(self) -> list[dict[str, Any]]:
         """Rows of ``Plan.table``: the recommended first, then by what is expected."""
-        expected, asked = self.outlook.expected, self.question
+        expected, asked = self.outlook.mean_half_width, self.question
         order = np.lexsort((expected, np.arange(len(expected)) != self.best))
         chance = (self.outlook.half_width <= asked.goal).mean(axis=1)
         rows = []
@@ -531,37 +529,24 @@ def plan(
 
 def _find_known(
     prepared: Prepared, asked: Question, options: FitOptions
-) -> tuple[dict[int, list[nm.Known]], int]:
+) -> tuple[dict[int, list[nm.GroupPosterior]], int]:
     """What is known of each group's quantities, and how many groups have one step only."""
     (metric,) = prepared.metrics
-    runs, groups = prepared.runs, prepared.groups
-    voltage = VoltageTable.of(runs, groups, options.voltages)
-    posteriors = Posteriors.of(runs, groups, [metric], options, voltage)
+    posteriors = Posteriors.of(prepared, options)
     names = list(options.fitted(metric))
     count = np.minimum.reduce([posteriors.steps[name].count for name in names])
-    size = len(groups)
-    target = Target(np.full(size, asked.freq_hz), np.full(size, float(asked.target_runs)))
-    made: dict[int, list[nm.Known]] = {g: [] for g in np.flatnonzero(count > 0).tolist()}
+    size = len(prepared.groups)
+    target = FrequencyTarget(np.full(size, asked.freq_hz), np.full(size, float(asked.target_runs)))
+    made: dict[int, list[nm.GroupPosterior]] = {g: [] for g in np.flatnonzero(count > 0).tolist()}
     for name in names:
         steps = posteriors.steps[name]
-        for curve, mask in _curves(posteriors, name, target.frequency):
+        for curve, mask in posteriors.laws(name, target.frequency):
             # As in a projection, groups with one step tell the others nothing.
             for some in (np.flatnonzero(mask & (count == 1)), np.flatnonzero(mask & (count > 1))):
-                found = nm.known_groups(curve, steps, target, posteriors.neighbours, some)
+                found = nm.group_posteriors(curve, steps, target, posteriors.neighbours, some)
                 for group, known in found:
                     made[group].append(known)
     return made, int((count == 1).sum())
-
-
-def _curves(
-    posteriors: Posteriors, name: str, frequency: FloatArray
-) -> list[tuple[Curve, BoolArray]]:
-    """Curves of a quantity, each with its groups: a V-f table holds for some only."""
-    if name != "power":
-        return [(posteriors.time, np.ones(len(frequency), dtype=bool))]
-    covered = posteriors.voltage.covers(posteriors.steps[name], frequency)
-    with_table = replace(posteriors.power, voltage=posteriors.voltage.at)
-    return [(with_table, covered), (posteriors.power, ~covered)]
 
 
 def _offered_steps(

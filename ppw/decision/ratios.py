@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from fitting.bayes.steps import SAME_STEP
+from fitting.bayes.posterior import SAME_STEP
 from ppw.decision import objectives as obj
 from ppw.errors import PpwError
-from ppw.projection.answers import POWER, CurveDraws
+from ppw.projection.answers import POWER
 from ppw.results.axes import MEASURED
 from ppw.results.text import shown
 from ppw.runs.metrics import METRICS
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from fitting.regression.lines import FloatArray
+    from ppw.projection.draws import CurveDraws
     from ppw.runs.prepare import Prepared
 
     # ln(seconds per unit of work) by name of the fit and ln(watts) as POWER: (draws, …) each.

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from measurements.table.units import parse_quantity
 from ppw.errors import PpwError
-from ppw.results.arguments import known_choice
+from ppw.results.arguments import check_choice
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -57,7 +57,7 @@ def connect(
                 "where you make it, or name an engine"
             )
         return engine
-    known_choice("engine", engine, ENGINES)
+    check_choice("engine", engine, ENGINES)
     size = None if memory_limit is None else _bytes(memory_limit)
     folder = None if temporary is None else _folder(temporary)
     try:

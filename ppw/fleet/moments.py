@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from fitting.bayes.steps import SAME_STEP
+from fitting.bayes.posterior import SAME_STEP
 from measurements.table.checks import refuse_absent, value_rules
 from measurements.table.schema import IDENTITY, is_number
 from ppw.errors import PpwError
@@ -238,7 +238,7 @@ def _coordinates(
         return {LOG, INVERSE}
     # The other form, which is shown beside a curve that gains more than the clock, is in one too.
     inverse = options.model(name).reciprocal or (name in WITH_OTHER_FORM and not lines_only)
-    log = options.has_posterior(metric) and not lines_only
+    log = options.has_posterior(options.fitted(metric)) and not lines_only
     return ({INVERSE} if inverse else set()) | ({LOG} if log else set())
 
 

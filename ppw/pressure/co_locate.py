@@ -14,7 +14,7 @@ from ppw.errors import PpwError
 from ppw.pressure import capacity as cap
 from ppw.pressure import demand as dem
 from ppw.results import caveats as cv
-from ppw.results.arguments import known_choice
+from ppw.results.arguments import check_choice
 from ppw.results.axes import CURVE, PROJECTED, new_axes
 from ppw.results.result import Result, Table, frame_digest, numbers_digest, rows_of
 from ppw.results.text import plot_label, shown
@@ -310,7 +310,7 @@ def _align(
     seed: int,
 ) -> _AlignedDemand:
     """Bring recordings to one clock; what the idle host asks for stays in the first one alone."""
-    known_choice("align", how, ("start", "clock", "day", "any"))
+    check_choice("align", how, ("start", "clock", "day", "any"))
     for series in recordings.values():
         if not len(series.frame):
             raise PpwError(f"{series.source}: no interval was recorded")

@@ -20,7 +20,7 @@ from ppw.errors import PpwError, UnknownColumnError
 from ppw.pressure.demand import amount
 from ppw.results import axes as drawing
 from ppw.results import caveats as cv
-from ppw.results.arguments import as_share, known_choice
+from ppw.results.arguments import as_share, check_choice
 from ppw.results.result import TEXT, Result, Table, frame_digest, rows_of
 from ppw.results.text import plot_label, shown, shown_interval
 from ppw.runs.groups import canonical, group_runs
@@ -333,8 +333,8 @@ def find_knees(
         For each entry of ``caveats``.
     """
     as_share("level", level)
-    known_choice("scale", scale, ("log", "linear"))
-    known_choice("goal", goal or "higher", ("higher", "lower"))
+    check_choice("scale", scale, ("log", "linear"))
+    check_choice("goal", goal or "higher", ("higher", "lower"))
     sweeps = _sweeps(runs, over=over, of=of, by=by)
     known = higher_is_better(sweeps.of) if goal is None else goal == "higher"
     higher = known is not False

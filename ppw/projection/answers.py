@@ -1,51 +1,364 @@
-"""Answers of a table's groups at any frequency, with their intervals: one way for all callers."""
+"""Answers of a table's groups at any frequency, with their intervals: one way for all callers.
+
+What is fitted (time, power, …) has a least-squares curve in each group and, where the interval is a
+posterior's, a posterior in each. A metric is a product of them.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from fitting.bayes.conformal import conformal_factor, fewest_scores
-from fitting.bayes.draws import CurvePosterior, curve_posteriors
-from fitting.bayes.steps import SAME_STEP, LackOfFit, lack_of_fit
-from fitting.regression.models import Prediction
-from ppw.errors import PpwError
-from ppw.projection.caveats import bent, far_findings, fit_findings, posterior_findings
-from ppw.projection.curves import Curves, Factor, fit_curves, predict, reached
+from fitting.bayes import pooling, prediction, priors
+from fitting.bayes.posterior import (
+    SAME_STEP,
+    FrequencyTarget,
+    MeasuredSteps,
+    lack_of_fit,
+    step_counts,
+)
+from fitting.regression import lines
+from ppw.projection import caveats as cv
 from ppw.projection.options import FitOptions, VoltageTable
-from ppw.projection.posteriors import Cells, Distribution, Posteriors
+from ppw.results.arguments import as_share
+from ppw.runs import groups as gr
+from ppw.runs.metrics import METRICS, PERFORMANCE, values
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from collections.abc import Iterable, Mapping, Sequence
+
+    import pandas as pd
 
     from fitting.regression.lines import FloatArray, IntArray
-    from ppw.results.caveats import Finding
+    from ppw.results.caveats import Finding, Mask
     from ppw.runs.metrics import Metric
     from ppw.runs.prepare import Prepared
 
-    Mask = NDArray[np.bool_]
-    from collections.abc import Mapping
-
-    from fitting.bayes.pooling import Curve
-
-
+POWER = "power"
 # Metrics that both forms answer.
 WITH_OTHER_FORM = ("time", "cpi", "throughput")
-_NO_ERRORS: Mapping[str, float] = {}
+POOLED_OVER = ("cores", "threads")
+# How ln(time-like) follows from ln y: sign of ln y, and the exponent of the frequency taken out
+# first. CPI over frequency is seconds per instruction; the reciprocal of a rate is seconds per unit
+# of work.
+_TIME_LIKE: dict[str, tuple[int, int]] = {
+    "time": (1, 0),
+    "cpi": (1, 1),
+    "throughput": (-1, 0),
+    "performance": (-1, 0),
+    "perf_per_dollar": (-1, 0),
+}
+# Median standard deviation of ln y from run to run by what the figures come from: judgement, from
+# the repeats of published sweeps and the makers' accuracies. Other sources have the prior's own.
+_TIME_NOISE = {"simulat": 0.002}
+_POWER_NOISE = {
+    "simulat": 0.003,
+    "meter": 0.015,
+    "rapl": 0.02,
+    "ipmi": 0.03,
+    "redfish": 0.03,
+    "battery": 0.05,
+    "gauge": 0.05,
+}
 
 
-class Answer(NamedTuple):
-    """What is said of a metric at some cells; one element a cell.
+class AskedCells(NamedTuple):
+    """Where answers are asked: group, frequency (Hz) and runs averaged, one element a cell."""
+
+    group: IntArray
+    frequency: FloatArray
+    runs: FloatArray
+
+    @classmethod
+    def all_groups(cls, groups: int, frequency: float) -> AskedCells:
+        """Every group once, at one frequency."""
+        return cls(np.arange(groups), np.full(groups, float(frequency)), np.ones(groups))
+
+    def take(self, cells: IntArray) -> AskedCells:
+        """Select some cells."""
+        return AskedCells(self.group[cells], self.frequency[cells], self.runs[cells])
+
+
+class Factor(NamedTuple):
+    """One fit in a product of fits, at the cells asked for."""
+
+    name: str
+    fit: lines.ModelFit
+    power: int
+    # Range of the frequencies measured (Hz); inf and 0 without runs.
+    lowest: FloatArray
+    highest: FloatArray
+
+
+class CurveFit(NamedTuple):
+    """Least-squares curves of all groups, and the range of the frequencies behind each (Hz)."""
+
+    fit: lines.ModelFit
+    lowest: FloatArray
+    highest: FloatArray
+
+
+class Distribution(NamedTuple):
+    """Posterior of a metric at a frequency, one element a group; NaN without an answer."""
+
+    # Median and interval of the metric.
+    value: FloatArray
+    lower: FloatArray
+    upper: FloatArray
+    mixture: prediction.Mixture  # distribution of its logarithm
+    budget: Mapping[str, FloatArray]  # variance of the logarithm by source, as "time fit"
+    pulled: FloatArray  # factor by which the table's other groups moved the answer
+
+    @classmethod
+    def of(
+        cls,
+        mixture: prediction.Mixture,
+        ends: Sequence[float],
+        budget: Mapping[str, FloatArray],
+        pulled: FloatArray,
+    ) -> Distribution:
+        """Take quantiles (lower end, median, upper end) from a distribution of the logarithm."""
+        with np.errstate(invalid="ignore"):
+            lower, value, upper = np.exp(mixture.quantiles(ends))
+        return cls(value, lower, upper, mixture, budget, pulled)
+
+    def take(self, groups: IntArray) -> Distribution:
+        """Select some groups."""
+        value, lower, upper = (part[groups] for part in self[:3])
+        budget = {name: part[groups] for name, part in self.budget.items()}
+        mixture = self.mixture.take(groups)
+        return Distribution(value, lower, upper, mixture, budget, self.pulled[groups])
+
+
+class CellAnswers(NamedTuple):
+    """Answers for a metric at some cells; one element a cell.
 
     ``distribution`` is None where the interval is not a posterior's.
     """
 
-    cells: Cells
+    cells: AskedCells
     factors: list[Factor]
-    prediction: Prediction
+    prediction: lines.Prediction
     distribution: Distribution | None
+
+
+def fit_curves(
+    prepared: Prepared, options: FitOptions, rows: Mask | None = None
+) -> dict[str, CurveFit]:
+    """Fit all that the metrics need to the chosen rows; rows without a value take no part."""
+    runs, groups = prepared.runs, prepared.groups
+    frequency = runs["freq_hz"].to_numpy(dtype=np.float64)
+    found = {}
+    for name in dict.fromkeys(name for m in prepared.metrics for name in options.fitted(m)):
+        model, metric = options.model(name), METRICS.get(name, PERFORMANCE)
+        measured = values(metric, runs)
+        use = ~np.isnan(measured) if rows is None else rows & ~np.isnan(measured)
+        codes, at = groups.codes[use], frequency[use]
+        if gr.is_condensed(runs, metric.name):
+            coordinate = gr.INVERSE if model.reciprocal else gr.VALUE
+            cells = gr.repeats(runs, metric.name, coordinate).take(use)
+            fit = lines.fit_aggregated(model, codes, at, cells, len(groups))
+        else:
+            fit = lines.fit(model, codes, at, measured[use], len(groups))
+        m = fit.line.moments
+        # Readings of one step differ without being two. Few groups spread so little, so that only
+        # their rows need a closer look; any exponent is covered.
+        near = m.sxx <= m.points * (10 * SAME_STEP * m.mean_x) ** 2
+        near &= ~np.isnan(fit.line.slope)
+        if near.any():
+            few = near[codes]
+            single = near & (step_counts(codes[few], at[few], len(near)) < 2)
+            fit = fit._replace(line=fit.line.without(single))
+        lowest, highest = np.full(len(groups), np.inf), np.zeros(len(groups))
+        np.minimum.at(lowest, codes, at)
+        np.maximum.at(highest, codes, at)
+        found[name] = CurveFit(fit, lowest, highest)
+    return found
+
+
+@dataclass(frozen=True)
+class Posteriors:
+    """Steps of a table's groups, and the laws that go through them.
+
+    Attributes
+    ----------
+    steps : mapping of str to MeasuredSteps
+        By the name of what is fitted, of ln(time-like) or ln(power).
+    neighbours : Neighbours
+    time, power : TimeCurve, CmosPowerCurve
+    voltage : VoltageTable
+    """
+
+    steps: Mapping[str, MeasuredSteps]
+    neighbours: pooling.Neighbours
+    time: pooling.TimeCurve
+    power: pooling.CmosPowerCurve
+    voltage: VoltageTable = field(repr=False)
+
+    @classmethod
+    def of(cls, prepared: Prepared, options: FitOptions, rows: Mask | None = None) -> Posteriors:
+        """Aggregate what the metrics need of the chosen rows to steps."""
+        runs, groups = prepared.runs, prepared.groups
+        powers = map(options.fitted, prepared.metrics)
+        names = dict.fromkeys(name for p in powers if options.has_posterior(p) for name in p)
+        frequency = runs["freq_hz"].to_numpy(dtype=np.float64)
+        steps = {}
+        for name in names:
+            metric = METRICS.get(name, PERFORMANCE)
+            measured = values(metric, runs)
+            use = measured > 0 if rows is None else rows & (measured > 0)
+            codes, at = groups.codes[use], frequency[use]
+            sign, clock = _TIME_LIKE.get(name, (1, 0))
+            taken_out = clock * np.log(at) if clock else 0.0
+            if gr.is_condensed(runs, metric.name):
+                cells = gr.repeats(runs, metric.name, gr.LOG).take(use)
+                logs: Any = cells._replace(mean=sign * cells.mean - taken_out)
+            else:
+                logs = sign * np.log(measured[use]) - taken_out
+            steps[name] = MeasuredSteps.of(codes, at, logs, len(groups))
+        voltage = VoltageTable()
+        if POWER in steps or options.voltages is not None:
+            voltage = VoltageTable.of(runs, groups, options.voltages)
+        return cls(steps, neighbours_of(groups), *_laws(runs, options), voltage)
+
+    def laws(self, name: str, *asked: FloatArray) -> list[tuple[pooling.Curve, Mask]]:
+        """Laws of a quantity, each with its groups.
+
+        A V-f table holds for the groups whose steps and frequencies ``asked`` (Hz) it covers.
+        """
+        everyone = np.ones(len(self.neighbours.cluster), dtype=bool)
+        if name != POWER:
+            return [(self.time, everyone)]
+        if not self.voltage.tables:
+            return [(self.power, everyone)]
+        covered = self.voltage.covers(self.steps[name], *asked)
+        with_table = replace(self.power, voltage=self.voltage.at)
+        both = [(with_table, covered), (self.power, ~covered)]
+        return [(curve, mask) for curve, mask in both if mask.any()]
+
+    def at(self, powers: Mapping[str, int], cells: AskedCells, level: float) -> Distribution:
+        """Distribution of a product of fitted quantities at each cell."""
+        ends = (0.5 - level / 2, 0.5, 0.5 + level / 2)
+        if np.bincount(cells.group).max(initial=0) <= 1:
+            return self._at_one_each(powers, cells, ends)
+        # The cells of one group are answered one after another.
+        order = np.argsort(cells.group, kind="stable")
+        start = np.flatnonzero(np.diff(cells.group[order], prepend=-1) != 0)
+        before = np.repeat(start, np.diff(np.append(start, len(order))))
+        nth = np.empty(len(order), dtype=np.int64)
+        nth[order] = np.arange(len(order)) - before
+        passes = [np.flatnonzero(nth == n) for n in range(int(nth.max()) + 1)]
+        made = [self._at_one_each(powers, cells.take(chosen), ends) for chosen in passes]
+        values, lowers, uppers, mixtures, budgets, pulled = zip(*made, strict=True)
+        whole = Distribution(
+            np.concatenate(values),
+            np.concatenate(lowers),
+            np.concatenate(uppers),
+            prediction.Mixture(*map(np.concatenate, zip(*mixtures, strict=True))),
+            {name: np.concatenate([b[name] for b in budgets]) for name in budgets[0]},
+            np.concatenate(pulled),
+        )
+        return whole.take(np.argsort(np.concatenate(passes)))
+
+    def _at_one_each(
+        self, powers: Mapping[str, int], cells: AskedCells, ends: Sequence[float]
+    ) -> Distribution:
+        """Distribution at one cell of each group asked for; the others inform their neighbours."""
+        groups = len(self.neighbours.cluster)
+        frequency, runs = np.full(groups, np.median(cells.frequency)), np.ones(groups)
+        frequency[cells.group], runs[cells.group] = cells.frequency, cells.runs
+        target = FrequencyTarget(frequency, runs)
+        made = [self._factor(name, n, target, ends) for name, n in powers.items()]
+        product = made[0]
+        if len(made) > 1:
+            first, second = made
+            mixture = first.mixture.plus(second.mixture)
+            budget = {**first.budget, **second.budget}
+            product = Distribution.of(mixture, ends, budget, first.pulled * second.pulled)
+            kept = first.mixture.mean.shape[1] - 1
+            product = product._replace(mixture=mixture.trim(kept))
+        every_group = np.array_equal(cells.group, np.arange(groups))
+        return product if every_group else product.take(cells.group)
+
+    def _factor(
+        self, name: str, power: int, target: FrequencyTarget, ends: Sequence[float]
+    ) -> Distribution:
+        """Distribution of one fitted quantity to a power of ±1."""
+        parts = []
+        for curve, mask in (laws := self.laws(name, target.frequency)):
+            asked = target
+            if len(laws) > 1:
+                asked = FrequencyTarget(np.where(mask, target.frequency, np.nan), target.runs)
+            parts.append(
+                prediction.project_curve(curve, self.steps[name], asked, self.neighbours, ends)
+            )
+        made = parts[0] if len(parts) == 1 else _either(laws[0][1], *parts)
+        sign, clock = _TIME_LIKE.get(name, (1, 0))
+        factor, shift = sign * power, power * clock * np.log(target.frequency)
+        lower, value, upper = np.exp(np.sort(made.quantiles * factor, axis=0) + shift)
+        words, of_runs = (POWER, "sensor and repeats") if name == POWER else ("time", "repeats")
+        budget = {
+            f"{words} fit": made.fit,
+            f"{words} form": made.form,
+            f"{words} {of_runs}": made.noise,
+        }
+        mixture = made.mixture.scaled(factor, shift)
+        return Distribution(value, lower, upper, mixture, budget, np.exp(factor * made.pulled))
+
+
+def _either(
+    mask: Mask, one: prediction.CurveProjection, other: prediction.CurveProjection
+) -> prediction.CurveProjection:
+    """Join two projections: of the groups in the mask, and of the others."""
+    parts = zip(one.mixture, other.mixture, strict=True)
+    mixture = prediction.Mixture(*(np.where(mask[:, None], a, b) for a, b in parts))
+    rest = (np.where(mask, a, b) for a, b in zip(one[1:], other[1:], strict=True))
+    return prediction.CurveProjection(mixture, *rest)
+
+
+def neighbours_of(groups: gr.Groups) -> pooling.Neighbours:
+    """Find the clusters: groups that differ in their core count alone."""
+    keys = groups.keys
+    axis = [c for c in POOLED_OVER if c in groups.by]
+    rest = [c for c in groups.by if c not in axis]
+    position = np.zeros(len(groups))
+    for column in axis:
+        count = keys[column].to_numpy(dtype=np.float64)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            position += np.where(count > 0, np.log(count), 0.0)
+    if not axis:
+        return pooling.Neighbours(np.arange(len(groups)), position)
+    if not rest:
+        return pooling.Neighbours(np.zeros(len(groups), dtype=np.int64), position)
+    cluster = keys.groupby(rest, sort=False, dropna=False).ngroup()
+    return pooling.Neighbours(np.asarray(cluster, dtype=np.int64), position)
+
+
+def _laws(
+    runs: pd.DataFrame, options: FitOptions
+) -> tuple[pooling.TimeCurve, pooling.CmosPowerCurve]:
+    """Choose the laws with the noise of the figures' source, pooled or not."""
+    time, power = priors.StalledSharePrior(), priors.DynamicSharePrior()
+    if "power_source" in runs.columns:
+        sources = {str(source).lower() for source in runs["power_source"].unique()}
+        time = replace(time, noise=_noise(_TIME_NOISE, sources, time.noise))
+        power = replace(power, noise=_noise(_POWER_NOISE, sources, power.noise))
+    of_time, of_power = pooling.TIME_POOLING, pooling.POWER_POOLING
+    if not options.pool:
+        of_time = of_power = pooling.NO_POOLING
+    exponent = 1.0 if options.power_form == "linear" else options.exponent
+    return (
+        pooling.TimeCurve(prior=time, pooling=of_time),
+        pooling.CmosPowerCurve(prior=power, pooling=of_power, exponent=exponent),
+    )
+
+
+def _noise(by_word: Mapping[str, float], sources: Iterable[str], other: float) -> float:
+    """Noise of the least accurate source; the prior's own where one is not known."""
+    found = [[n for word, n in by_word.items() if word in source] for source in sources]
+    return max(map(max, found)) if found and all(found) else other
 
 
 @dataclass(frozen=True)
@@ -54,35 +367,29 @@ class Answers:
 
     prepared: Prepared
     options: FitOptions
-    curves: Curves
+    curves: Mapping[str, CurveFit]
     posteriors: Posteriors
 
     @classmethod
     def of(cls, prepared: Prepared, options: FitOptions, rows: Mask | None = None) -> Answers:
         """Fit all that the table's metrics need to the chosen rows (all of them by default)."""
-        runs, groups = prepared.runs, prepared.groups
-        voltage = VoltageTable.of(runs, groups, options.voltages)
-        return cls(
-            prepared,
-            options,
-            fit_curves(runs, groups, prepared.metrics, options, rows),
-            Posteriors.of(runs, groups, prepared.metrics, options, voltage, rows),
-        )
+        posteriors = Posteriors.of(prepared, options, rows)
+        return cls(prepared, options, fit_curves(prepared, options, rows), posteriors)
 
-    def at(self, metric: Metric, cells: Cells, level: float) -> Answer:
+    def at(self, metric: Metric, cells: AskedCells, level: float) -> CellAnswers:
         """Answer for each cell; a group may have several."""
         return self.product(self.options.fitted(metric), cells, level)
 
     def product(
         self,
         powers: Mapping[str, int],
-        cells: Cells,
+        cells: AskedCells,
         level: float,
         *,
         constant: float = 1.0,
         clock_power: int = 0,
-        errors: Mapping[str, float] = _NO_ERRORS,
-    ) -> Answer:
+        errors: Mapping[str, float] | None = None,
+    ) -> CellAnswers:
         """Answer constant · f^clock_power · Π fit^power for each cell.
 
         Parameters
@@ -92,81 +399,136 @@ class Answers:
         errors : mapping of str to float
             Variance of the logarithm of further factors, by what they are.
         """
-        factors = self.curves.factors(powers, cells.group)
-        straight = predict(
-            factors,
-            cells.frequency,
-            level=level,
-            repeats=cells.runs,
-            constant=constant,
-            clock_power=clock_power,
+        as_share("interval level", level)
+        factors = []
+        coefficient, exponent = np.asarray(1.0), np.asarray(0.0)
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            for name, power in powers.items():
+                fit, *measured = self.curves[name]
+                lowest, highest = (end[cells.group] for end in measured)
+                factors.append(Factor(name, fit.take(cells.group), power, lowest, highest))
+                if name == POWER:
+                    # A V-f table that was given refuses what it does not reach.
+                    fit.model.abscissa(cells.frequency)
+                far = fit.model.asymptote(factors[-1].fit.line)
+                coefficient = coefficient * far.coefficient**power
+                exponent = exponent + power * far.exponent
+            limit = lines.Asymptote(coefficient * constant, exponent + clock_power).limit()
+        known = None
+        if self.options.has_posterior(powers):
+            known = self.posteriors.at(powers, cells, level)
+            known = _widen(known, errors, level) if errors else known
+        ends = known[:3] if known else least_squares(factors, cells, level, self.options.interval)
+        scale = constant * cells.frequency**clock_power
+        value, lower, upper = (end * scale for end in ends)
+        # A perf/W that falls to nothing has reached no share of it; a time that falls to 0 has.
+        aimed_at = np.where((limit == 0) & (len(factors) > 1), np.nan, limit)
+        share = lines.share_of_limit(value, aimed_at)
+        return CellAnswers(
+            cells, factors, lines.Prediction(value, lower, upper, limit, share), known
         )
-        if not self.options.product_has_posterior(powers):
-            if self.options.interval == "none":
-                nothing = np.full(len(cells.group), np.nan)
-                straight = straight._replace(lower=nothing, upper=nothing)
-            return Answer(cells, factors, straight, None)
-        known = self.posteriors.at(powers, cells, level)
-        for source, variance in errors.items():
-            known = known.widened(source, variance, level)
-        factor = constant * cells.frequency**clock_power
-        value, lower, upper = (end * factor for end in (known.value, known.lower, known.upper))
-        share = reached(value, straight.limit, len(factors))
-        return Answer(cells, factors, Prediction(value, lower, upper, straight.limit, share), known)
 
     def other_form(self, metric: Metric) -> Answers | None:
-        """Fit the other form to the groups whose curve is faster than the clock, if there are any.
+        """Fit the other form to the groups whose curve gains more than the frequency does.
 
-        The other form is the reciprocal one beside the bounded, and the reverse.
+        The other form is the reciprocal one beside the bounded, and the reverse. None where there
+        is no such group.
         """
         if metric.name not in WITH_OTHER_FORM:
             return None
-        line, form = self.curves.fits[metric.name].line, self.options.form
+        line, form = self.curves[metric.name].fit.line, self.options.form
+        coefficient = line.slope if metric.name == "cpi" else line.intercept
+        faster = coefficient <= 0 if form == "amdahl" else coefficient < 0
         if form == "reciprocal":
             faster = line.slope < 0
-        else:
-            coefficient = line.slope if metric.name == "cpi" else line.intercept
-            faster = coefficient <= 0 if form == "amdahl" else coefficient < 0
         if not faster.any():
             return None
         options = FitOptions(
             form="amdahl" if form == "reciprocal" else "reciprocal",
             interval="none" if self.options.interval == "none" else "t",
         )
-        runs, groups = self.prepared.runs, self.prepared.groups
-        curves = fit_curves(runs, groups, [metric], options, faster[groups.codes])
+        prepared = replace(self.prepared, metrics=[metric])
+        curves = fit_curves(prepared, options, faster[prepared.groups.codes])
         return replace(self, options=options, curves=curves)
 
-    def findings(self, answer: Answer) -> list[tuple[str, Finding]]:
-        """Caveats of the fits and intervals of an answer."""
+    def findings(self, answer: CellAnswers) -> list[tuple[str, Finding]]:
+        """Find the caveats of the fits and intervals of an answer, each with its fit's name."""
+        factors, frequency = answer.factors, answer.cells.frequency
         posterior = answer.distribution is not None
-        frequency = answer.cells.frequency
-        found = fit_findings(answer.factors, frequency, posterior=posterior)
-        for factor in answer.factors:
-            measured = self.curves.clocks[factor.name].take(answer.cells.group)
-            found += far_findings(factor, measured, frequency)
-        if not posterior:
-            return found
-        found += posterior_findings(answer.factors, answer.prediction)
-        for name in (f.name for f in answer.factors if f.name != "power"):
-            test = lack_of_fit(self.posteriors.steps[name], usual=self.posteriors.time.prior.noise)
-            of_cells = LackOfFit(*(part[answer.cells.group] for part in test))
-            found += [(name, f) for f in bent(of_cells)]
+        found: list[tuple[str, Finding]] = []
+        for f in factors:
+            found += [(f.name, x) for x in cv.fit_findings(f.name, f.fit, frequency, posterior)]
+        for f in factors:
+            far = cv.far_findings(f.fit, f.lowest, f.highest, frequency)
+            found += [(f.name, finding) for finding in far]
+        if posterior:
+            found.append(
+                (" and ".join(f.name for f in factors), cv.wide_interval(answer.prediction))
+            )
+            usual = self.posteriors.time.prior.noise
+            for name in (f.name for f in factors if f.name != POWER):
+                test = lack_of_fit(self.posteriors.steps[name], usual=usual)
+                found += [(name, x) for x in cv.bend_findings(test, answer.cells.group)]
         return found
 
 
-def calibrated(
-    answer: Answer, measured: FloatArray, at: Answer, cluster: IntArray, level: float
-) -> Answer:
+def _widen(known: Distribution, errors: Mapping[str, float], level: float) -> Distribution:
+    """Add independent errors of the logarithm, by what they are, to a distribution."""
+    ends = (0.5 - level / 2, 0.5, 0.5 + level / 2)
+    for source, variance in errors.items():
+        mixture = known.mixture._replace(variance=known.mixture.variance + variance)
+        budget = {**known.budget, source: np.full(len(known.value), variance)}
+        known = Distribution.of(mixture, ends, budget, known.pulled)
+    return known
+
+
+def least_squares(
+    factors: Sequence[Factor], cells: AskedCells, level: float, interval: str
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Predict Π fit^power from the curves alone: value, lower and upper end.
+
+    The interval of a single fit is its own, carried over. In a product the errors are taken as
+    independent and their relative variances add (first order); Welch and Satterthwaite give the
+    degrees of freedom, and the interval is symmetric in the logarithm, so that its lower end
+    stays positive.
+    """
+    from scipy.special import stdtrit
+
+    at, repeats = cells.frequency, cells.runs
+    # A prediction near zero has a relative error without bound, and so have its ends.
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        value, variance, weighted = (np.asarray(start) for start in (1.0, 0.0, 0.0))
+        for factor in factors:
+            value = value * factor.fit.predict(at) ** factor.power
+        if interval == "none":
+            nothing = np.full(len(at), np.nan)
+            return value, nothing, nothing
+        if len(factors) == 1:
+            ends = factors[0].fit.interval(at, level=level, repeats=repeats)
+            a, b = (end ** factors[0].power for end in ends)
+            return value, np.minimum(a, b), np.maximum(a, b)
+        for factor in factors:
+            share = (factor.power * factor.fit.relative_error(at, repeats=repeats)) ** 2
+            variance = variance + share
+            weighted = weighted + share**2 / factor.fit.line.degrees_of_freedom
+        freedom = np.where(weighted > 0, variance**2 / weighted, np.inf)
+        # 0·inf, the quantile of an exact fit, is no spread at all.
+        half = np.where(variance == 0, 0.0, stdtrit(freedom, (1 + level) / 2) * np.sqrt(variance))
+        return value, value * np.exp(-half), value * np.exp(half)
+
+
+def calibrate_interval(
+    answer: CellAnswers, measured: FloatArray, at: CellAnswers, cluster: IntArray, level: float
+) -> CellAnswers:
     """Give ``answer`` the interval that the misses of other clusters' groups call for.
 
     Parameters
     ----------
-    answer : Answer
+    answer : CellAnswers
         Whose interval is to be replaced.
     measured : float array
         Measurements of the metric at the cells of ``at``.
-    at : Answer
+    at : CellAnswers
         Projections to those cells that have not seen them.
     cluster : (groups,) int array
     """
@@ -175,7 +537,7 @@ def calibrated(
     deviation = np.sqrt(at.distribution.mixture.moments()[1])
     score = np.abs(np.log(measured / at.prediction.value)) / deviation
     asked = cluster[answer.cells.group]
-    factor = conformal_factor(score, cluster[at.cells.group], asked, level)
+    factor = prediction.conformal_factor(score, cluster[at.cells.group], asked, level)
     reach = np.exp(factor * np.sqrt(answer.distribution.mixture.moments()[1]))
     value = answer.prediction.value
     ends = answer.prediction._replace(lower=value / reach, upper=value * reach)
@@ -185,129 +547,7 @@ def calibrated(
 def too_few(level: float) -> str:
     """Say how many groups a conformal interval takes."""
     return (
-        f"a conformal interval at {level:.0%} takes {fewest_scores(level)} groups of other "
-        "workloads measured at the target frequency: ask for --interval bayes, or measure more "
-        "of them there"
+        f"a conformal interval at {level:.0%} takes {prediction.fewest_scores(level)} groups of "
+        "other workloads measured at the target frequency: ask for --interval bayes, or measure "
+        "more of them there"
     )
-
-
-# Draws of the curves of a runs table: what depends on several frequencies at once is counted.
-
-
-POWER = "power"
-FEWEST_DRAWS = 100
-
-
-@dataclass(frozen=True)
-class CurveDraws:
-    """Posterior curves of all groups, ready to be drawn.
-
-    Attributes
-    ----------
-    known : mapping of str to mapping of int to CurvePosterior
-        By what is fitted ("time", "throughput", "performance", "power") and group.
-    draws, seed : int
-        The same group has the same draws whenever it is asked for the same frequencies.
-    """
-
-    known: Mapping[str, Mapping[int, CurvePosterior]]
-    draws: int
-    seed: int
-
-    @classmethod
-    def of(
-        cls,
-        answers: Answers,
-        lowest: FloatArray,
-        highest: FloatArray,
-        *,
-        draws: int,
-        seed: int,
-    ) -> CurveDraws:
-        """Prepare all that was fitted.
-
-        Parameters
-        ----------
-        answers : Answers
-        lowest, highest : (groups,) float array
-            Range of frequencies (Hz) that each group will be asked for; NaN for a group that will
-            not be asked.
-        draws : int
-            Curves a group, 100 or more.
-        seed : int
-        """
-        if draws < FEWEST_DRAWS:
-            raise PpwError(f"{draws} draws are too few to count: ask for {FEWEST_DRAWS} or more")
-        made = {
-            name: _posteriors(answers.posteriors, name, lowest, highest)
-            for name in answers.posteriors.steps
-        }
-        return cls(made, draws, seed)
-
-    def has(self, name: str, group: int) -> bool:
-        """Tell whether a group can be drawn."""
-        return group in self.known[name]
-
-    def is_curve(self, name: str, group: int) -> bool:
-        """Tell whether a group has two steps or more, and so more than its one frequency."""
-        return self.has(name, group) and self.steps(name, group).size > 1
-
-    def steps(self, name: str, group: int) -> FloatArray:
-        """Measured frequencies (Hz) of a group, rising."""
-        measured: FloatArray = self.known[name][group].sweep.frequency[0]
-        return measured
-
-    def log_time(self, name: str, group: int, frequencies: FloatArray) -> FloatArray:
-        """Draw ln(seconds a unit of work), the reciprocal of a rate: (draws, frequencies)."""
-        return self._draw(name, group, frequencies, 0)
-
-    def log_power(self, group: int, frequencies: FloatArray) -> FloatArray:
-        """Draw ln(watts): (draws, frequencies)."""
-        return self._draw(POWER, group, frequencies, 1)
-
-    def _draw(self, name: str, group: int, frequencies: FloatArray, stream: int) -> FloatArray:
-        known = self.known[name][group]
-        asked = np.asarray(frequencies, dtype=float)
-        if len(known.sweep.frequency[0]) == 1:
-            asked = _at_the_only_step(asked, known)
-        # One stream for all that is a time, so that a rate and its reciprocal are one curve.
-        return known.draw(asked, self.draws, np.random.default_rng((self.seed, group, stream)))
-
-
-def _at_the_only_step(asked: FloatArray, known: CurvePosterior) -> FloatArray:
-    only = known.sweep.frequency[0, 0]
-    if (np.abs(asked / only - 1) > SAME_STEP).any():
-        raise PpwError(
-            f"measured at {only / 1e9:.4g} GHz only: no curve leads to "
-            f"{asked[np.argmax(np.abs(asked - only))] / 1e9:.4g} GHz; measure at a second frequency"
-        )
-    return np.full_like(asked, only)
-
-
-def _posteriors(
-    posteriors: Posteriors, name: str, lowest: FloatArray, highest: FloatArray
-) -> dict[int, CurvePosterior]:
-    steps, neighbours = posteriors.steps[name], posteriors.neighbours
-    made: dict[int, CurvePosterior] = {}
-    for curve, groups in _laws(posteriors, name, lowest, highest):
-        made |= curve_posteriors(curve, steps, neighbours, groups)
-    # A host without frequency scaling has one step: nothing of it informs the others.
-    alone: Curve = posteriors.power if name == POWER else posteriors.time
-    for group in np.flatnonzero(steps.count == 1):
-        made |= curve_posteriors(alone, steps, neighbours, np.array([group]))
-    return made
-
-
-def _laws(
-    posteriors: Posteriors, name: str, lowest: FloatArray, highest: FloatArray
-) -> list[tuple[Curve, IntArray]]:
-    """Curves with the groups that they hold for: power by a V-f table where it covers all asked."""
-    steps = posteriors.steps[name]
-    able = steps.count > 1
-    if name != POWER:
-        return [(posteriors.time, np.flatnonzero(able))]
-    voltage = posteriors.voltage
-    covered = voltage.covers(steps, lowest) & voltage.covers(steps, highest)
-    with_table = replace(posteriors.power, voltage=voltage.at)
-    both = [(with_table, able & covered), (posteriors.power, able & ~covered)]
-    return [(curve, np.flatnonzero(mask)) for curve, mask in both if mask.any()]

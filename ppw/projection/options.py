@@ -8,20 +8,37 @@ from typing import TYPE_CHECKING, TypedDict
 
 import numpy as np
 
+from fitting.laws.frequency import (
+    AmdahlCpi,
+    AmdahlEfficiency,
+    AmdahlRate,
+    AmdahlTime,
+    ReciprocalCpi,
+    ReciprocalRate,
+    ReciprocalTime,
+)
+from fitting.laws.power import CmosExponent, CmosVoltage, PowerLine
 from ppw.errors import PpwError
-from ppw.results.arguments import known_choice
-from ppw.runs.metrics import POWER_FORMS, Metric, model_for
+from ppw.results.arguments import check_choice
+from ppw.runs.metrics import FORMS, POWER_FORMS
 
 if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import NDArray
 
-    from fitting.bayes.steps import Steps
-    from fitting.regression.lines import FloatArray, IntArray
-    from fitting.regression.models import LineModel
+    from fitting.bayes.posterior import MeasuredSteps
+    from fitting.regression.lines import FloatArray, IntArray, LineModel
     from ppw.runs.groups import Groups
+    from ppw.runs.metrics import Metric
 
     Mask = NDArray[np.bool_]
+
+INTERVALS = ("bayes", "conformal", "t", "none")
+# Rounding of a frequency must not put it outside its own table.
+_EDGE = 1e-3
+# Laws of all that is no rate.
+_AMDAHL: dict[str, type[AmdahlTime | AmdahlCpi]] = {"time": AmdahlTime, "cpi": AmdahlCpi}
+_RECIPROCAL: dict[str, type[ReciprocalCpi]] = {"time": ReciprocalTime, "cpi": ReciprocalCpi}
 
 
 class ModelOptions(TypedDict, total=False):
@@ -87,30 +104,23 @@ class FitOptions:
     pool: bool = True
 
     def __post_init__(self) -> None:
-        known_choice("via", self.via, ("fits", "ratio"))
-        known_choice("interval", self.interval, INTERVALS)
+        check_choice("form", self.form, FORMS)
+        check_choice("via", self.via, ("fits", "ratio"))
+        check_choice("interval", self.interval, INTERVALS)
         if self.power_form is not None:
-            known_choice("power form", self.power_form, POWER_FORMS)
+            check_choice("power form", self.power_form, POWER_FORMS)
         if self.voltages is not None and not isinstance(self.voltages, Mapping):
             check_columns(self.voltages)
         if self.voltages is not None and len(self.voltages) and self.power_form == "linear":
             raise PpwError("a V-f table takes --power-form cmos")
         if self.exponent is not None and self.power_form == "linear":
             raise PpwError("an exponent takes --power-form cmos")
-
-    def has_posterior(self, metric: Metric) -> bool:
-        """Tell whether a metric is answered from a posterior."""
-        return self.product_has_posterior(self.fitted(metric))
-
-    def product_has_posterior(self, powers: Mapping[str, int]) -> bool:
-        """Tell whether a product of fits is answered from a posterior; not all models have one."""
-        if self.interval not in ("bayes", "conformal") or "perf_per_watt" in powers:
-            return False
-        return self.form == "amdahl" or set(powers) == {"power"}
-
-    def known_exponent(self) -> float | None:
-        """Exponent of power that a posterior takes as given."""
-        return 1.0 if self.power_form == "linear" else self.exponent
+        a_host_each = not isinstance(self.voltages, Mapping | None) and "host" in self.voltages
+        if a_host_each and self.interval in ("t", "none"):
+            raise PpwError(
+                "least squares take one V-f table for all hosts, and this one tells hosts apart: "
+                "ask for --interval bayes, or one host at a time"
+            )
 
     def fitted(self, metric: Metric) -> dict[str, int]:
         """Names of the fits that a metric is made of, each with its power in the product."""
@@ -118,32 +128,36 @@ class FitOptions:
             return {metric.name: 1}
         return dict(metric.factors)
 
-    def model(self, name: str) -> LineModel:
-        """Law for a metric that is fitted itself."""
-        return model_for(
-            name,
-            form=self.form,
-            power_form=self.least_squares_power_form(),
-            exponent=3.0 if self.exponent is None else self.exponent,
-            voltages=self._one_table(),
-        )
+    def has_posterior(self, powers: Mapping[str, int]) -> bool:
+        """Tell whether a product of fits is answered from a posterior; not all models have one."""
+        if self.interval not in ("bayes", "conformal") or "perf_per_watt" in powers:
+            return False
+        return self.form == "amdahl" or set(powers) == {"power"}
 
-    def least_squares_power_form(self) -> str:
-        """Power form outside a posterior: the published line unless another was asked for."""
-        if self.power_form is not None:
-            return self.power_form
-        return "cmos" if self._one_table() or self.exponent is not None else "linear"
+    def model(self, name: str) -> LineModel:
+        """Choose the law of what is fitted: a metric, or "performance".
+
+        Power is the published line unless another form, an exponent or voltages were asked for;
+        "perf_per_watt" is the published regression on performance/power itself.
+        """
+        if name == "power":
+            table = self._one_table()
+            cmos = table or self.exponent is not None or self.power_form == "cmos"
+            if self.power_form == "linear" or not cmos:
+                return PowerLine()
+            exponent = 3.0 if self.exponent is None else self.exponent
+            return CmosVoltage(voltages=table) if table else CmosExponent(exponent=exponent)
+        if name == "perf_per_watt":
+            return AmdahlEfficiency()
+        if self.form == "reciprocal":
+            return _RECIPROCAL.get(name, ReciprocalRate)()
+        return _AMDAHL.get(name, AmdahlRate)(nonnegative=self.form == "amdahl")
 
     def _one_table(self) -> Mapping[float, float] | None:
         """V-f table of all hosts; None where there is none, or one a host."""
         if self.voltages is None or isinstance(self.voltages, Mapping):
             return self.voltages
         if "host" in self.voltages:
-            if self.interval in ("t", "none"):
-                raise PpwError(
-                    "least squares take one V-f table for all hosts, and this one tells hosts "
-                    "apart: ask for --interval bayes, or one host at a time"
-                )
             return None
         return dict(self.voltages.groupby("freq_hz")["voltage_v"].mean())
 
@@ -201,7 +215,7 @@ class VoltageTable:
         for host, part in known.groupby("host", sort=True):
             means = part.groupby("freq_hz", sort=True)["voltage_v"].mean()
             number[host] = len(tables)
-            tables.append(_checked(means.index.to_numpy(float), means.to_numpy(float)))
+            tables.append(_check_positive(means.index.to_numpy(float), means.to_numpy(float)))
         of_group = groups.keys["host"].map(number).fillna(-1).to_numpy(dtype=np.int64)
         return cls(tuple(tables), np.asarray(of_group, dtype=np.int64))
 
@@ -213,17 +227,19 @@ class VoltageTable:
 
     @classmethod
     def _one(cls, frequency: FloatArray, voltage: FloatArray, groups: int) -> VoltageTable:
-        return cls((_checked(frequency, voltage),), np.zeros(groups, dtype=np.int64))
+        return cls((_check_positive(frequency, voltage),), np.zeros(groups, dtype=np.int64))
 
-    def covers(self, steps: Steps, target: FloatArray) -> Mask:
-        """Groups whose table holds their lowest and highest step and the target."""
-        covered = np.zeros(len(target), dtype=bool)
+    def covers(self, steps: MeasuredSteps, *asked: FloatArray) -> Mask:
+        """Groups whose table holds their lowest and highest step and all frequencies asked."""
+        covered = np.zeros(len(steps.count), dtype=bool)
         for number, (frequency, _) in enumerate(self.tables):
             mine = np.flatnonzero((self.of_group == number) & (steps.count > 0))
             low, high = frequency[0] * (1 - _EDGE), frequency[-1] * (1 + _EDGE)
             lowest = steps.frequency[steps.first[mine]]
             inside = (lowest >= low) & (steps.highest(mine)[0] <= high)
-            covered[mine] = inside & (target[mine] >= low) & (target[mine] <= high)
+            for target in asked:
+                inside &= (target[mine] >= low) & (target[mine] <= high)
+            covered[mine] = inside
         return covered
 
     def at(self, frequency: FloatArray, groups: IntArray) -> FloatArray:
@@ -244,14 +260,7 @@ def check_columns(table: pd.DataFrame) -> None:
         )
 
 
-def _checked(frequency: FloatArray, voltage: FloatArray) -> tuple[FloatArray, FloatArray]:
+def _check_positive(frequency: FloatArray, voltage: FloatArray) -> tuple[FloatArray, FloatArray]:
     if not (np.isfinite(voltage).all() and (voltage > 0).all() and (frequency > 0).all()):
         raise PpwError("the V-f table needs positive frequencies (Hz) and voltages (V)")
     return frequency, voltage
-
-
-INTERVALS = ("bayes", "conformal", "t", "none")
-
-
-# Rounding of a frequency must not put it outside its own table.
-_EDGE = 1e-3

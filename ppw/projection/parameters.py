@@ -10,7 +10,7 @@ import pandas as pd
 
 from fitting.regression.lines import FREE, INTERCEPT_AT_ZERO, SLOPE_AT_ZERO
 from ppw.errors import PpwError
-from ppw.projection.curves import fit_curves
+from ppw.projection.answers import fit_curves
 from ppw.projection.options import FitOptions, ModelOptions
 from ppw.projection.runs import nothing_to_fit, unfitted_groups
 from ppw.results import caveats as cv
@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
     from matplotlib.axes import Axes
 
-    from fitting.regression.models import ModelFit
+    from fitting.regression.lines import ModelFit
+    from ppw.projection.answers import CurveFit
     from ppw.runs.groups import Groups
     from ppw.runs.prepare import Prepared
 
@@ -121,12 +122,12 @@ def fit_runs(
 
 def fit_prepared(prepared: Prepared, options: FitOptions) -> FittedParameters:
     """Fit the curves of prepared runs, as `fit_runs` does, and without warnings."""
-    curves = fit_curves(prepared.runs, prepared.groups, prepared.metrics, options)
-    tables = [_rows(name, f, prepared.groups) for name, f in curves.fits.items()]
+    curves = fit_curves(prepared, options)
+    tables = [_rows(name, c.fit, prepared.groups) for name, c in curves.items()]
     table = pd.concat(tables, ignore_index=True)
     if table.empty:
         raise PpwError(nothing_to_fit(prepared))
-    caveats = [*prepared.caveats(), *_bound_caveats(prepared, curves.fits)]
+    caveats = [*prepared.caveats(), *_bound_caveats(prepared, curves)]
     caveats += unfitted_groups(curves, prepared)
     return FittedParameters(
         table=table,
@@ -157,10 +158,10 @@ def _rows(name: str, fitted: ModelFit, groups: Groups) -> pd.DataFrame:
     return both.sort_index(kind="stable")
 
 
-def _bound_caveats(prepared: Prepared, fits: Mapping[str, ModelFit]) -> list[str]:
+def _bound_caveats(prepared: Prepared, curves: Mapping[str, CurveFit]) -> list[str]:
     texts = []
-    for name, fitted in fits.items():
-        held = int((fitted.line.bound != FREE).sum())
+    for name, curve in curves.items():
+        held = int((curve.fit.line.bound != FREE).sum())
         if held:
             texts.append(
                 f"{name} ({held} of {len(prepared.groups)} groups): a parameter is held at 0 by "

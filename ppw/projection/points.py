@@ -4,26 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import numpy as np
 import pandas as pd
 
-from fitting.bayes.steps import step_counts
+from fitting.bayes.posterior import SAME_STEP
 from fitting.errors import FittingError, OutOfRangeError
 from fitting.laws.execution_time import execution_time
 from measurements.table.units import implausible_frequency
 from ppw.errors import PpwError
-from ppw.projection.answers import Answer, Answers
+from ppw.projection.answers import Answers, AskedCells
 from ppw.projection.options import FitOptions
 from ppw.projection.plots import group_curves, plot_curve
-from ppw.projection.posteriors import Cells
 from ppw.results import caveats as cv
-from ppw.results.arguments import as_frequency, as_positive, known_choice
+from ppw.results.arguments import as_frequency, as_positive, check_choice
 from ppw.results.axes import new_axes
-from ppw.results.caveats import tally
-from ppw.results.estimate import Estimate
-from ppw.results.result import PrintedTable, Result, numbers_digest
+from ppw.results.result import Estimate, PrintedTable, Result, numbers_digest
 from ppw.results.text import printable, printable_lines, shown, shown_interval
 from ppw.runs.caveats import FAMILY_MISMATCH, UNKNOWN_WATTS, is_known_source, sources_known
 from ppw.runs.groups import group_runs
@@ -39,20 +36,17 @@ if TYPE_CHECKING:
     Points = Sequence[tuple[float, float]] | Mapping[float, float] | ArrayLike | pd.DataFrame
 
     from fitting.laws.estimators import LogPathLength
-    from fitting.regression.models import ModelFit
+    from fitting.regression.lines import ModelFit, Prediction
+    from ppw.projection.answers import CellAnswers, Distribution
 
 
-# Measured points as `ppw.project` takes them: pairs, a mapping, an array or a runs table.
-
-
-@dataclass(frozen=True)
-class MeasuredPoints:
+class MeasuredPoints(NamedTuple):
     """CPI and power points as (Hz, value) rows, and the caveats that came with them."""
 
     cpi: FloatArray
     power: FloatArray
     power_source: str | None
-    caveats: tuple[str, ...]
+    caveats: list[str]
 
     @classmethod
     def of(
@@ -61,13 +55,20 @@ class MeasuredPoints:
         """Read the points that `ppw.project` was given. Raises as it says."""
         cpi, cpi_runs = _points(cpi_pts, "cpi")
         power, power_runs = np.empty((0, 2)), None
+        if power_pts is None and cpi_runs is not None and columns_for(METRICS["power"], cpi_runs):
+            power_pts = cpi_runs
+        caveats = []
         if power_pts is not None:
             power, power_runs = _points(power_pts, "power")
-        elif cpi_runs is not None and columns_for(METRICS["power"], cpi_runs):
-            power, power_runs = _points(cpi_runs, "power")
-        caveats = _source_caveats(len(power) > 0, power_runs, source)
-        caveats += _family_caveats([r for r in (cpi_runs, power_runs) if r is not None], family)
-        return cls(cpi, power, source or _one_source(power_runs), tuple(caveats))
+            known = is_known_source(source)
+            if power_runs is not None and sources_known(power_runs):
+                known, sources = known or source is None, power_runs["power_source"].unique()
+                source = source or (str(sources[0]) if len(sources) == 1 else None)
+            caveats = [] if known else [UNKNOWN_WATTS]
+        tables = [runs for runs in (cpi_runs, power_runs) if runs is not None]
+        if tables:
+            caveats += _family_caveats(tables, family)
+        return cls(cpi, power, source, caveats)
 
 
 def _points(points: Points, name: str) -> tuple[FloatArray, pd.DataFrame | None]:
@@ -85,12 +86,14 @@ def _points(points: Points, name: str) -> tuple[FloatArray, pd.DataFrame | None]
         )
     if reason := next(filter(None, map(implausible_frequency, array[:, 0])), None):
         raise FittingError(f"{name} points: {reason}")
-    if step_counts(np.zeros(len(array), dtype=np.int64), array[:, 0], 1)[0] < 2:
+    array = array[np.lexsort((array[:, 1], array[:, 0]))]
+    frequency = array[:, 0]
+    if not (np.diff(frequency) > SAME_STEP * frequency[1:]).any():
         raise FittingError(
             f"{name} points: {len(array)} at one distinct frequency; a curve takes two: measure at "
             "one more"
         )
-    return array[np.lexsort((array[:, 1], array[:, 0]))], runs
+    return array, runs
 
 
 def _as_pairs(pairs: Any, name: str) -> FloatArray:
@@ -122,20 +125,6 @@ def _points_of_runs(frame: Any, name: str) -> tuple[FloatArray, pd.DataFrame]:
     return np.column_stack([runs["freq_hz"], values(metric, runs)]), runs
 
 
-def _one_source(runs: pd.DataFrame | None) -> str | None:
-    """Power source of a runs table where all rows have the same."""
-    if runs is None or not sources_known(runs):
-        return None
-    sources = runs["power_source"].unique()
-    return str(sources[0]) if len(sources) == 1 else None
-
-
-def _source_caveats(powered: bool, runs: pd.DataFrame | None, source: str | None) -> list[str]:
-    in_table = source is None and runs is not None and sources_known(runs)
-    known = in_table or is_known_source(source)
-    return [UNKNOWN_WATTS] if powered and not known else []
-
-
 def _family_caveats(tables: list[pd.DataFrame], family: str | None) -> list[str]:
     families = {f for t in tables if "family" in t.columns for f in t["family"].dropna()}
     if family is not None and families and families != {family}:
@@ -162,103 +151,55 @@ _WITHOUT_WORK = ("cpi", "instructions_per_s", "power_w")
 _BUDGETS = ("cpi", "time_s", "power_w", "energy_j", "perf_per_watt", "perf_per_dollar")
 
 
-# Unit, powers of the fits, constant, and power of the frequency.
-_Product = tuple[str, dict[str, int], float, int]
+class _Product(NamedTuple):
+    """A quantity as constant · f^clock_power · Π fit^power."""
 
-
-def _fitted(table: MeasuredPoints, options: FitOptions) -> Answers:
-    """Fit the points as a runs table of one group, in which each row has one of the metrics."""
-    parts = [("cpi", table.cpi), ("power_w", table.power)]
-    frames = [pd.DataFrame({"freq_hz": p[:, 0], name: p[:, 1]}) for name, p in parts if len(p)]
-    runs = pd.concat(frames, ignore_index=True)
-    if table.power_source is not None:
-        runs["power_source"] = table.power_source
-    metrics = [METRICS["cpi"], METRICS["power"]][: len(frames)]
-    return Answers.of(Prepared(runs, group_runs(runs, []), metrics), options)
+    unit: str
+    powers: dict[str, int]
+    constant: float = 1.0
+    clock_power: int = 0
 
 
 def _products(instructions: float | None, cores: float, efficiency: float) -> dict[str, _Product]:
-    """Unit, powers of the fits, constant and power of the frequency of each quantity."""
-    work, speed, seconds = "instructions", cores, None
+    """Products that give each quantity, for a run of so many instructions."""
+    work, speed, seconds = "instructions", cores, 1.0
     if instructions is not None:
         # Seconds of one run at CPI 1 and 1 Hz; the fits and the frequency bring in the rest.
-        seconds = float(
-            execution_time(
-                data=1.0,
-                cpi=1.0,
-                path_length=instructions,
-                frequency_hz=1.0,
-                cores=cores,
-                efficiency=efficiency,
-            )
-        )
+        run = {"data": 1.0, "cpi": 1.0, "path_length": instructions, "frequency_hz": 1.0}
+        seconds = float(execution_time(**run, cores=cores, efficiency=efficiency))
         work, speed = "runs", 1 / seconds
-    made: dict[str, _Product] = {
-        "cpi": ("1", {"cpi": 1}, 1.0, 0),
-        "instructions_per_s": ("instructions/s", {"cpi": -1}, cores, 1),
-        "performance": (f"{work}/s", {"cpi": -1}, speed, 1),
-        "power_w": ("W", {"power": 1}, 1.0, 0),
-        "perf_per_watt": (f"{work}/J", {"cpi": -1, "power": -1}, speed, 1),
+    made = {
+        "cpi": _Product("1", {"cpi": 1}),
+        "instructions_per_s": _Product("instructions/s", {"cpi": -1}, cores, 1),
+        "performance": _Product(f"{work}/s", {"cpi": -1}, speed, 1),
+        "power_w": _Product("W", {"power": 1}),
+        "perf_per_watt": _Product(f"{work}/J", {"cpi": -1, "power": -1}, speed, 1),
     }
-    if seconds is not None:
-        made["time_s"] = ("s", {"cpi": 1}, seconds, -1)
-        made["energy_j"] = ("J/run", {"cpi": 1, "power": 1}, 1 / speed, -1)
+    if instructions is not None:
+        made["time_s"] = _Product("s", {"cpi": 1}, seconds, -1)
+        made["energy_j"] = _Product("J/run", {"cpi": 1, "power": 1}, 1 / speed, -1)
     return made
 
 
-def _answered(
-    answers: Answers,
-    products: Mapping[str, _Product],
-    cells: Cells,
-    level: float,
-    errors: Mapping[str, float],
-) -> dict[str, Answer]:
-    """Answer all products of what was fitted."""
-    return {
-        name: answers.product(
-            powers,
-            cells,
-            level,
-            constant=constant,
-            clock_power=clock,
-            errors={} if name in _WITHOUT_WORK else errors,
-        )
-        for name, (_, powers, constant, clock) in products.items()
-        if powers.keys() <= answers.curves.fits.keys()
-    }
-
-
-def _estimate(answer: Answer, unit: str) -> Estimate:
-    parts = {name: float(np.ravel(v)[0]) for name, v in answer.prediction._asdict().items()}
+def _estimate(prediction: Prediction, unit: str) -> Estimate:
+    parts = {name: float(np.ravel(v)[0]) for name, v in prediction._asdict().items()}
     return Estimate(parts.pop("value"), unit, **parts)
 
 
-def _budget(answer: Answer) -> dict[str, float]:
-    """Shares of the variance of the logarithm by source of width; empty without a posterior."""
-    if answer.distribution is None:
-        return {}
-    parts = {source: float(v[0]) for source, v in answer.distribution.budget.items()}
+def _budget(distribution: Distribution) -> dict[str, float]:
+    """Shares of the variance of the logarithm by source of width."""
+    parts = {source: float(v[0]) for source, v in distribution.budget.items()}
     return {source: part / sum(parts.values()) for source, part in parts.items()}
 
 
-def _other_form_cpi(answers: Answers, cells: Cells, level: float) -> Estimate | None:
-    """Estimate CPI by the other form, where the one asked for is faster than the clock."""
-    other = answers.other_form(METRICS["cpi"])
-    if other is None:
-        return None
-    found = _estimate(other.at(METRICS["cpi"], cells, level), "1")
-    return None if np.isnan(found) else found
-
-
-def _refuse_unanswered(cpi: ModelFit, at: float, form: str) -> None:
+def _refuse_unanswered(cpi: ModelFit, at: float, form: str) -> NoReturn:
     """Raise `OutOfRangeError` where a curve has no positive answer at a frequency (Hz)."""
-    if np.isnan(cpi.predict(at)[0]):
-        pole = getattr(cpi.model, "pole", None)
-        where = f"; its pole is at {shown(float(pole(cpi.line)[0]), 'Hz')}" if pole else ""
-        raise OutOfRangeError(
-            f"the {form} form {cpi.model.equation} has no positive answer at {shown(at, 'Hz')}"
-            f"{where}: ask for another frequency or form"
-        )
+    pole = getattr(cpi.model, "pole", None)
+    where = f"; its pole is at {shown(float(pole(cpi.line)[0]), 'Hz')}" if pole else ""
+    raise OutOfRangeError(
+        f"the {form} form {cpi.model.equation} has no positive answer at {shown(at, 'Hz')}"
+        f"{where}: ask for another frequency or form"
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -331,13 +272,13 @@ class Projection(Result):
 
     def printed_tables(self, most: int | None = None) -> list[PrintedTable]:
         """Return the quantities with their intervals and limits."""
-        rows = [[name, _described(q, self.level)] for name, q in self._estimates().items()]
+        rows = [[name, _quantity_text(q, self.level)] for name, q in self._estimates().items()]
         return [PrintedTable("Quantities", ["quantity", "projected"], rows, 2)]
 
     def summary(self) -> str:
         """Give the quantities with intervals and limits, then the caveats, as text."""
         lines = [f"Projected to {shown(self.freq_hz, 'Hz')} on {self.cores:g} core(s), {self.form}"]
-        lines += [f"  {n:20} {_described(q, self.level)}" for n, q in self._estimates().items()]
+        lines += [f"  {n:20} {_quantity_text(q, self.level)}" for n, q in self._estimates().items()]
         for name, parts in self.error_budget.items():
             if name in ("time_s", "power_w", "perf_per_watt"):
                 said = ", ".join(f"{k} {v:.0%}" for k, v in parts.items() if v >= 0.005)
@@ -458,7 +399,7 @@ def project(
     and price are taken as exact; the intervals hold the errors of the CPI and power fits, and from
     "bayes" that of a fitted path length.
     """
-    known_choice("interval", interval, ("bayes", "t", "none"))
+    check_choice("interval", interval, ("bayes", "t", "none"))
     options = FitOptions(
         form=form,
         power_form=power_form,
@@ -466,36 +407,49 @@ def project(
         voltages=voltages,
         interval=interval,
     )
-    table = MeasuredPoints.of(cpi_pts, power_pts, family, power_source)
+    points = MeasuredPoints.of(cpi_pts, power_pts, family, power_source)
     given = {"cores": cores, "data_bytes": data_bytes, "instructions": instructions}
     for name, value in (given | {"efficiency": efficiency, "price": price}).items():
         if value is not None:
             as_positive(name, value)
-    count = _instructions(cores, data_bytes, path_length, instructions, workload)
-    uncertain = _path_length_errors(path_length, cores)
-    answers, at = _fitted(table, options), as_frequency(freq)
-    _refuse_unanswered(answers.curves.fits["cpi"], at, form)
-    cells = Cells.all_groups(1, at)
-    products = _products(count, cores, efficiency)
-    made = _answered(answers, products, cells, level, uncertain)
+    caveats, uncertain = points.caveats, None
+    if path_length is not None:
+        instructions = _instructions(cores, data_bytes, path_length, instructions, workload)
+        uncertain = _path_length_errors(path_length, cores)
+    at = as_frequency(freq)
+    answers, cells = _fit_points(points, options), AskedCells.all_groups(1, at)
+    made: dict[str, CellAnswers] = {}
     quantities: dict[str, Any] = dict.fromkeys(QUANTITIES)
-    quantities |= {name: _estimate(answer, products[name][0]) for name, answer in made.items()}
+    for name, product in _products(instructions, cores, efficiency).items():
+        if product.powers.keys() <= answers.curves.keys():
+            errors = None if name in _WITHOUT_WORK else uncertain
+            made[name] = answers.product(
+                product.powers,
+                cells,
+                level,
+                constant=product.constant,
+                clock_power=product.clock_power,
+                errors=errors,
+            )
+            quantities[name] = _estimate(made[name].prediction, product.unit)
+    if np.isnan(quantities["cpi"]):
+        _refuse_unanswered(answers.curves["cpi"].fit, at, form)
     if price is not None:
         rate = quantities["performance"]
         quantities["perf_per_dollar"] = rate.scaled(1 / price, f"{rate.unit} per price")
         made["perf_per_dollar"] = made["performance"]
-    if len(table.power) and np.isnan(quantities["power_w"]):
+    if len(points.power) and np.isnan(quantities["power_w"]):
         quantities |= dict.fromkeys(("power_w", "perf_per_watt", "energy_j"))
-    findings = [
-        found
-        for name in ("cpi", "power_w")
-        if name in made
-        for found in answers.findings(made[name])
-    ]
-    caveats = [*table.caveats, *tally(findings), *_path_length_caveats(path_length, cores)]
+    findings = [made[name] for name in ("cpi", "power_w") if name in made]
+    caveats += cv.tally(found for answer in findings for found in answers.findings(answer))
+    if path_length is not None:
+        caveats += _path_length_caveats(path_length, cores)
     cv.warn(caveats)
-    fits = answers.curves.fits.values()
-    budgets = {n: _budget(made[n]) for n in _BUDGETS if quantities[n] is not None}
+    other, cpi = None, METRICS["cpi"]
+    if (refitted := answers.other_form(cpi)) is not None:
+        other = _estimate(refitted.at(cpi, cells, level).prediction, "1")
+    fits = [curve.fit for curve in answers.curves.values()]
+    widths = {name: made[name].distribution for name in _BUDGETS if quantities[name] is not None}
     return Projection(
         freq_hz=at,
         cores=float(cores),
@@ -504,62 +458,69 @@ def project(
         power_form=power_form,
         interval=interval,
         **quantities,
-        error_budget={name: budget for name, budget in budgets.items() if budget},
-        other_form_cpi=_other_form_cpi(answers, cells, level),
+        error_budget={name: _budget(width) for name, width in widths.items() if width},
+        other_form_cpi=None if other is None or np.isnan(other) else other,
         parameters={k: float(v[0]) for f in fits for k, v in f.parameters().items()},
-        standard_errors={k: _number(v[0]) for f in fits for k, v in f.standard_errors().items()},
+        standard_errors={
+            k: None if np.isnan(v[0]) else float(v[0])
+            for f in fits
+            for k, v in f.standard_errors().items()
+        },
         caveats=tuple(caveats),
-        cpi_points=tuple((float(f), float(v)) for f, v in table.cpi),
-        power_points=tuple((float(f), float(v)) for f, v in table.power),
-        input_digest=numbers_digest(table.cpi, table.power),
+        cpi_points=tuple((float(f), float(v)) for f, v in points.cpi),
+        power_points=tuple((float(f), float(v)) for f, v in points.power),
+        input_digest=numbers_digest(points.cpi, points.power),
     )
+
+
+def _fit_points(points: MeasuredPoints, options: FitOptions) -> Answers:
+    """Fit the points as a runs table of one group, in which each row has one of the metrics."""
+    parts = [("cpi", points.cpi), ("power_w", points.power)]
+    frames = [pd.DataFrame({"freq_hz": p[:, 0], name: p[:, 1]}) for name, p in parts if len(p)]
+    runs = pd.concat(frames, ignore_index=True)
+    if points.power_source is not None:
+        runs["power_source"] = points.power_source
+    metrics = [METRICS["cpi"], METRICS["power"]][: len(frames)]
+    return Answers.of(Prepared(runs, group_runs(runs, []), metrics), options)
 
 
 def _instructions(
     cores: float,
     data_bytes: float | None,
-    path_length: LogPathLength | None,
+    path_length: LogPathLength,
     instructions: float | None,
     workload: str | None,
-) -> float | None:
-    """Retired instructions of a run: given, or D·PL(n)."""
-    if instructions is not None and path_length is not None:
+) -> float:
+    """Retired instructions of a run by its path length: D·PL(n)."""
+    if instructions is not None:
         raise PpwError("give instructions or path_length, not both: each sets the time alone")
-    if path_length is None:
-        return instructions
     if data_bytes is None:
         raise PpwError("path_length is per byte of input: give data_bytes with it")
     return data_bytes * path_length.at(cores, workload=workload)
 
 
-def _path_length_errors(path_length: LogPathLength | None, cores: float) -> dict[str, float]:
+def _path_length_errors(path_length: LogPathLength, cores: float) -> dict[str, float]:
     """Variance of ln(path length) by its fit; none for published coefficients and exact fits."""
-    if path_length is None:
-        return {}
     error = float(path_length.model_fit_.relative_error(cores, repeats=np.inf)[0])
     return {"path length": error**2} if error > 0 else {}
 
 
-def _path_length_caveats(path_length: LogPathLength | None, cores: float) -> list[str]:
-    if path_length is None or path_length.cores_[0] <= cores <= path_length.cores_[1]:
-        return []
+def _path_length_caveats(path_length: LogPathLength, cores: float) -> list[str]:
     low, high = path_length.cores_
+    if low <= cores <= high:
+        return []
     return [
         f"path length outside its range: measured at {low:g} to {high:g} cores, used at {cores:g}"
     ]
 
 
-def _described(q: Estimate, level: float) -> str:
+def _quantity_text(q: Estimate, level: float) -> str:
     text = shown(float(q), q.unit)
     if q.lower is not None:
         text += f"  [{shown_interval(q, q.lower, q.upper, q.unit)}] at {level:.0%}"
     if q.limit_share is not None:
         text += f"  limit {shown(q.limit)}, {q.limit_share:.0%} reached"
     return text
-
-
-def _number(value: float) -> float | None:
-    return None if np.isnan(value) else float(value)
 
 
 def plot_projection(result: Projection, ax: Axes | None = None) -> Axes:

@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
 import numpy as np
 import pandas as pd
 
-from fitting.bayes.steps import SAME_STEP
+from fitting.bayes.posterior import SAME_STEP
 from measurements.table.schema import HEADERS
 from ppw.errors import PpwError
-from ppw.projection.answers import Answer, Answers, calibrated, too_few
+from ppw.projection.answers import Answers, AskedCells, CellAnswers, calibrate_interval, too_few
 from ppw.projection.options import FitOptions, FittingOptions
 from ppw.projection.plots import _LABELS, drawable_groups, group_curves
-from ppw.projection.posteriors import Cells
 from ppw.results import caveats as cv
 from ppw.results.arguments import as_frequencies
 from ppw.results.axes import new_axes
@@ -23,14 +22,13 @@ from ppw.results.text import plot_label, shown
 from ppw.runs.prepare import Prepared, measured_cells, prepare
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from matplotlib.axes import Axes
     from numpy.typing import NDArray
 
     from fitting.regression.lines import FloatArray, IntArray
-    from ppw.projection.curves import Curves
-    from ppw.projection.posteriors import Distribution
+    from ppw.projection.answers import CurveFit, Distribution
     from ppw.runs.groups import Groups
     from ppw.runs.metrics import Metric
 
@@ -39,11 +37,11 @@ if TYPE_CHECKING:
 # Groups without a curve: how many, and why.
 
 
-def unfitted_groups(curves: Curves, prepared: Prepared) -> list[str]:
+def unfitted_groups(curves: Mapping[str, CurveFit], prepared: Prepared) -> list[str]:
     """Say how many groups have no curve for a fit, because they have fewer than two frequencies."""
     texts = []
-    for name, fitted in curves.fits.items():
-        line = fitted.line
+    for name, curve in curves.items():
+        line = curve.fit.line
         without = np.isnan(line.slope)
         unmeasured = int((without & (line.moments.points == 0)).sum())
         single = int(without.sum()) - unmeasured
@@ -249,7 +247,7 @@ class _Answer(NamedTuple):
 
     metric: Metric
     frequency: float
-    made: Answer
+    made: CellAnswers
     points: IntArray
     fitted: Mask
     findings: list[tuple[str, cv.Finding]]
@@ -259,14 +257,14 @@ class _Answer(NamedTuple):
     def of(
         cls, prepared: Prepared, answers: Answers, metric: Metric, frequency: float, level: float
     ) -> _Answer:
-        made = answers.at(metric, Cells.all_groups(len(prepared.groups), frequency), level)
+        made = answers.at(metric, AskedCells.all_groups(len(prepared.groups), frequency), level)
         if answers.options.interval == "conformal":
             made = _conformal(answers, made, metric, frequency, level)
         factors, findings = made.factors, answers.findings(made)
         fitted = np.logical_and.reduce([~np.isnan(f.fit.line.slope) for f in factors])
         points = np.minimum.reduce([f.fit.line.moments.points for f in factors])
         refitted = answers.other_form(metric)
-        other = refitted.curves.fits[metric.name].predict(frequency) if refitted else None
+        other = refitted.curves[metric.name].fit.predict(frequency) if refitted else None
         return cls(metric, frequency, made, points, fitted, findings, other)
 
     def table(self, groups: Groups) -> pd.DataFrame:
@@ -291,8 +289,8 @@ class _Answer(NamedTuple):
 
 
 def _conformal(
-    answers: Answers, made: Answer, metric: Metric, frequency: float, level: float
-) -> Answer:
+    answers: Answers, made: CellAnswers, metric: Metric, frequency: float, level: float
+) -> CellAnswers:
     """Interval from the misses of the groups that were measured at the frequency."""
     prepared = answers.prepared
     at = np.abs(prepared.runs["freq_hz"].to_numpy() / frequency - 1) < SAME_STEP
@@ -301,9 +299,9 @@ def _conformal(
         raise PpwError(f"{metric.name} at {shown(frequency, 'Hz')}: {too_few(level)}")
     unseen = Answers.of(prepared, answers.options, ~at)
     cluster = answers.posteriors.neighbours.cluster
-    asked = Cells(*(cells[c].to_numpy() for c in ("group", "freq_hz", "runs")))
+    asked = AskedCells(*(cells[c].to_numpy() for c in ("group", "freq_hz", "runs")))
     held = unseen.at(metric, asked, level)
-    ready = calibrated(made, cells["measured"].to_numpy(), held, cluster, level)
+    ready = calibrate_interval(made, cells["measured"].to_numpy(), held, cluster, level)
     if np.isnan(ready.prediction.lower).all():
         raise PpwError(f"{metric.name} at {shown(frequency, 'Hz')}: {too_few(level)}")
     return ready

@@ -3,7 +3,7 @@
 A group's answers are laid out over a grid of frequencies by the code that answers everywhere else
 (`ppw.projection.answers`). What follows from watts alone is exact in the page: the interval of a
 total cost is that of the watts, taken through. Work per cost is a quotient of two independent
-answers, as in `ppw.projection.posteriors.Posteriors.product`; for it both come as equally probable
+answers, as in `ppw.projection.answers.Posteriors`; for it both come as equally probable
 values.
 """
 
@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ppw.projection.answers import Answers
-from ppw.projection.posteriors import Cells
+from ppw.projection.answers import Answers, AskedCells
 from ppw.results.page import Sliders, nearest, stops
 from ppw.results.result import rows_of
 from ppw.results.text import key_texts, telling_keys
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fitting.regression.lines import FloatArray, IntArray
-    from ppw.projection.answers import Answer
+    from ppw.projection.answers import CellAnswers
     from ppw.projection.runs import RunsProjection
     from ppw.runs.metrics import Metric
     from ppw.runs.prepare import Prepared
@@ -224,7 +223,7 @@ def _answers(result: RunsProjection, prepared: Prepared) -> Answers:
 
 
 def _with_all_curves(answers: Answers) -> IntArray:
-    fitted = [~np.isnan(f.line.slope) for f in answers.curves.fits.values()]
+    fitted = [~np.isnan(c.fit.line.slope) for c in answers.curves.values()]
     return np.flatnonzero(np.logical_and.reduce(fitted))
 
 
@@ -244,7 +243,7 @@ def _laid_out(
 ) -> list[dict[str, _Laid]]:
     """Every metric of the chosen groups over their grids."""
     sizes = [len(grid) for grid in grids]
-    cells = Cells(np.repeat(chosen, sizes), np.concatenate(grids), np.ones(sum(sizes)))
+    cells = AskedCells(np.repeat(chosen, sizes), np.concatenate(grids), np.ones(sum(sizes)))
     places = np.cumsum([0, *sizes])
     made: list[dict[str, _Laid]] = [{} for _ in chosen]
     for metric in answers.prepared.metrics:
@@ -255,7 +254,7 @@ def _laid_out(
     return made
 
 
-def _likely(answer: Answer, metric: Metric) -> FloatArray:
+def _likely(answer: CellAnswers, metric: Metric) -> FloatArray:
     if answer.distribution is None or metric.name not in ("performance", "power"):
         return np.empty((len(answer.cells.group), 0))
     quantiles = answer.distribution.mixture.quantiles(PROBABILITIES.tolist())

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
 import numpy as np
 import pandas as pd
 
-from fitting.bayes.steps import Steps, lack_of_fit
+from fitting.bayes.posterior import MeasuredSteps, lack_of_fit
 from fitting.laws.cores import USUAL_MISS as USUAL_CORES_MISS
 from fitting.laws.cores import fit_cores
 from fitting.laws.data_size import USUAL_MISS as USUAL_SIZE_MISS
@@ -176,7 +176,7 @@ class TimeProjection(Result):
         return np.ones(len(values), dtype=np.bool_)
 
     @classmethod
-    def fit(cls, rows: Rows, target: float) -> tuple[Steps, ExtentLine]:
+    def fit(cls, rows: Rows, target: float) -> tuple[MeasuredSteps, ExtentLine]:
         """Steps of the runs and the line of each group."""
         raise NotImplementedError
 
@@ -384,9 +384,9 @@ class CoreCountProjection(TimeProjection):
         return with_clock(runs, names)
 
     @classmethod
-    def fit(cls, rows: Rows, target: float) -> tuple[Steps, ExtentLine]:
+    def fit(cls, rows: Rows, target: float) -> tuple[MeasuredSteps, ExtentLine]:
         """Steps over cores."""
-        steps = Steps.of(rows.codes, rows.value, np.log(rows.time_s), rows.groups)
+        steps = MeasuredSteps.of(rows.codes, rows.value, np.log(rows.time_s), rows.groups)
         return steps, fit_cores(steps, target)
 
     @classmethod
@@ -554,9 +554,9 @@ class DataSizeProjection(TimeProjection):
         return values < target
 
     @classmethod
-    def fit(cls, rows: Rows, target: float) -> tuple[Steps, ExtentLine]:
+    def fit(cls, rows: Rows, target: float) -> tuple[MeasuredSteps, ExtentLine]:
         """Steps over 1/size (1/B)."""
-        steps = Steps.of(rows.codes, 1 / rows.value, np.log(rows.time_s), rows.groups)
+        steps = MeasuredSteps.of(rows.codes, 1 / rows.value, np.log(rows.time_s), rows.groups)
         return steps, fit_sizes(steps, target)
 
     @classmethod

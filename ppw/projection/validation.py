@@ -9,16 +9,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
 import numpy as np
 import pandas as pd
 
-from fitting.bayes.steps import SAME_STEP
+from fitting.bayes.posterior import SAME_STEP
 from measurements import identity_columns
 from ppw.errors import PpwError
-from ppw.projection.answers import Answers, calibrated
+from ppw.projection.answers import Answers, AskedCells, calibrate_interval
 from ppw.projection.options import FitOptions, FittingOptions
 from ppw.projection.plots import _LABELS
-from ppw.projection.posteriors import Cells
 from ppw.projection.runs import unfitted_groups
 from ppw.results import caveats as cv
-from ppw.results.arguments import as_frequencies, as_names, known_choice
+from ppw.results.arguments import as_frequencies, as_names, check_choice
 from ppw.results.axes import BAND, CURVE, MEASURED, PROJECTED, new_axes
 from ppw.results.result import PrintedTable, Result, Row, Table, plain
 from ppw.results.text import shown, shown_interval
@@ -103,7 +102,7 @@ def refuse_contradiction(
 ) -> None:
     """Refuse a choice of what to learn from and to test on that says two things at once."""
     if scheme is not None:
-        known_choice("scheme", scheme, SCHEMES)
+        check_choice("scheme", scheme, SCHEMES)
     if (train_host is None) != (test_host is None):
         raise PpwError("give both the train host and the test host")
     if scheme is not None and (frequencies or train_host is not None):
@@ -481,11 +480,13 @@ def _validate_fold(
         cells = measured_cells(prepared, metric, fold.test)
         if cells.empty:
             continue
-        asked = Cells(*(cells[c].to_numpy() for c in ("group", "freq_hz", "runs")))
+        asked = AskedCells(*(cells[c].to_numpy() for c in ("group", "freq_hz", "runs")))
         answer = answers.at(metric, asked, level)
         if options.interval == "conformal":
             cluster = answers.posteriors.neighbours.cluster
-            answer = calibrated(answer, cells["measured"].to_numpy(), answer, cluster, level)
+            answer = calibrate_interval(
+                answer, cells["measured"].to_numpy(), answer, cluster, level
+            )
         p = answer.prediction
         fitted = np.logical_and.reduce([~np.isnan(f.fit.line.slope) for f in answer.factors])
         part = _compared(prepared, metric, cells, p.value, p.lower, p.upper)

@@ -69,7 +69,7 @@ def as_names(names: str | Iterable[str]) -> list[str]:
     return list(dict.fromkeys([names] if isinstance(names, str) else names))
 
 
-def known_choice(what: str, value: str, choices: Sequence[str]) -> None:
+def check_choice(what: str, value: str, choices: Sequence[str]) -> None:
     """Refuse a value that is not one of the choices."""
     if value not in choices:
         raise PpwError(f"{what} {value!r} is not one of {', '.join(choices)}")

@@ -329,11 +329,12 @@ RUNS = "runs"
 # Marks the cells that are single runs, of which every digit is known.
 SINGLE = "single"
 VALUE, LOG, INVERSE = "", "log_", "inverse_"
+_COUNT = "__n"
 
 
 def count_column(quantity: str) -> str:
     """Column of the number of runs that have a quantity."""
-    return f"{quantity}__n"
+    return f"{quantity}{_COUNT}"
 
 
 def mean_column(quantity: str, coordinate: str = VALUE) -> str:
@@ -380,7 +381,7 @@ def run_counts(runs: pd.DataFrame) -> IntArray:
 
 def is_condensed(runs: pd.DataFrame, quantity: str) -> bool:
     """Tell whether a table holds moments of a quantity in place of runs."""
-    return count_column(quantity) in runs.columns
+    return f"{quantity}{_COUNT}" in runs.columns
 
 
 def repeats(runs: pd.DataFrame, quantity: str, coordinate: str = VALUE) -> Repeats:
@@ -405,7 +406,7 @@ def run_count(runs: pd.DataFrame, rows: Mask | None = None) -> int:
 
 def is_condensed_table(runs: pd.DataFrame) -> bool:
     """Tell whether the rows of a table are cells."""
-    return RUNS in runs.columns and any(str(c).endswith("__n") for c in runs.columns)
+    return RUNS in runs.columns and any(str(c).endswith(_COUNT) for c in runs.columns)
 
 
 def merged_means(codes: IntArray, repeats: Repeats, groups: int) -> tuple[IntArray, FloatArray]:

@@ -2,34 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
-from fitting.laws.frequency import (
-    AmdahlCpi,
-    AmdahlEfficiency,
-    AmdahlRate,
-    AmdahlTime,
-    ReciprocalCpi,
-    ReciprocalRate,
-    ReciprocalTime,
-)
-from fitting.laws.power import CmosExponent, CmosVoltage, PowerLine
 from measurements.table.headers import nearest, shown
 from measurements.table.schema import COLUMNS
 from ppw.errors import PpwError, UnknownColumnError
-from ppw.results.arguments import as_names, known_choice
+from ppw.results.arguments import as_names
 from ppw.runs.expressions import Values, first_known
 from ppw.runs.groups import is_condensed, mean_column
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     import pandas as pd
 
     from fitting.regression.lines import FloatArray
-    from fitting.regression.models import LineModel
 
 Form = Literal["amdahl", "unbounded", "reciprocal"]
 PowerForm = Literal["linear", "cmos"]
@@ -82,56 +71,6 @@ METRICS: dict[str, Metric] = {
 
 # Fitted for perf_per_watt only: throughput where it was measured, else runs per second.
 PERFORMANCE = Metric("performance", "1/s", _PERFORMANCE, None, 1, 0)
-
-_AMDAHL: dict[str, type[AmdahlTime | AmdahlCpi]] = {
-    "time": AmdahlTime,
-    "cpi": AmdahlCpi,
-    "throughput": AmdahlRate,
-    "performance": AmdahlRate,
-    "perf_per_dollar": AmdahlRate,
-}
-_RECIPROCAL: dict[str, type[ReciprocalCpi]] = {
-    "time": ReciprocalTime,
-    "cpi": ReciprocalCpi,
-    "throughput": ReciprocalRate,
-    "performance": ReciprocalRate,
-    "perf_per_dollar": ReciprocalRate,
-}
-
-
-def model_for(
-    metric: str,
-    *,
-    form: str = "amdahl",
-    power_form: str = "linear",
-    exponent: float = 3.0,
-    voltages: Mapping[float, float] | None = None,
-) -> LineModel:
-    """Choose the law that carries a metric that is fitted itself.
-
-    Parameters
-    ----------
-    metric : str
-        "time", "cpi", "throughput", "performance", "power", or "perf_per_watt" for the published
-        regression on throughput/power itself.
-    form : {"amdahl", "unbounded", "reciprocal"}
-    power_form : {"linear", "cmos"}
-    exponent : float
-        Of the CMOS form, 1 to 5.
-    voltages : mapping of Hz to V, optional
-        V-f table of the CMOS form.
-    """
-    known_choice("form", form, FORMS)
-    known_choice("power form", power_form, POWER_FORMS)
-    if metric == "power" and power_form == "cmos":
-        return CmosVoltage(voltages=voltages) if voltages else CmosExponent(exponent=exponent)
-    if metric == "power":
-        return PowerLine()
-    if metric == "perf_per_watt":
-        return AmdahlEfficiency()
-    if form == "reciprocal":
-        return _RECIPROCAL[metric]()
-    return _AMDAHL[metric](nonnegative=form == "amdahl")
 
 
 def known_metrics(names: str | Iterable[str]) -> list[Metric]:
@@ -241,8 +180,19 @@ def values(metric: Metric, runs: pd.DataFrame) -> FloatArray:
 
 def quantity(metric: Metric, columns: Mapping[str, Values]) -> Values:
     """Compute a metric from its columns, arrays or an engine's, as `source_columns` lists them."""
-    performance = _performance(columns) if metric.name in _OF_PERFORMANCE else None
-    return _VALUES.get(metric.name, _as_it_is)(columns, performance)
+    c, name = columns, metric.name
+    if name == "cpi":
+        return c["cpi"] if "cpi" in c else c["cycles"] / c["instructions"]
+    if name == "power":
+        return c["power_w"] if "power_w" in c else c["energy_j"] / c["time_s"]
+    if name == "energy":
+        return c["energy_j"] if "energy_j" in c else c["power_w"] * c["time_s"]
+    if name not in _OF_PERFORMANCE:
+        return next(iter(c.values()))
+    performance = _performance(c)
+    if name == "perf_per_watt":
+        return performance / (c["power_w"] if "power_w" in c else c["energy_j"] / c["time_s"])
+    return performance / c["price"] if name == "perf_per_dollar" else performance
 
 
 def source_columns(metric: Metric, runs: pd.DataFrame) -> list[str]:
@@ -251,22 +201,6 @@ def source_columns(metric: Metric, runs: pd.DataFrame) -> list[str]:
     if metric.name in _OF_PERFORMANCE:
         columns += [c for (c,) in _PERFORMANCE if c in runs.columns]
     return list(dict.fromkeys(columns))
-
-
-def _as_it_is(c: Mapping[str, Any], _: Any) -> Any:
-    return next(iter(c.values()))
-
-
-def _cpi(c: Mapping[str, Any], _: Any) -> Any:
-    return c["cpi"] if "cpi" in c else c["cycles"] / c["instructions"]
-
-
-def _power(c: Mapping[str, Any], _: Any = None) -> Any:
-    return c["power_w"] if "power_w" in c else c["energy_j"] / c["time_s"]
-
-
-def _energy(c: Mapping[str, Any], _: Any) -> Any:
-    return c["energy_j"] if "energy_j" in c else c["power_w"] * c["time_s"]
 
 
 def _performance(c: Mapping[str, Values]) -> Values:
@@ -278,11 +212,3 @@ def _performance(c: Mapping[str, Values]) -> Values:
 
 
 _OF_PERFORMANCE = frozenset({"performance", "perf_per_watt", "perf_per_dollar"})
-_VALUES: dict[str, Callable[[Mapping[str, Any], Any], Any]] = {
-    "cpi": _cpi,
-    "power": _power,
-    "energy": _energy,
-    "performance": lambda _, performance: performance,
-    "perf_per_watt": lambda c, performance: performance / _power(c),
-    "perf_per_dollar": lambda c, performance: performance / c["price"],
-}

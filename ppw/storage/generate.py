@@ -33,7 +33,7 @@ from fitting.storage.diagram import KINDS, kind
 from fitting.storage.survey import BLOCK
 from measurements.traces.requests import SCHEMA
 from ppw.errors import PpwError
-from ppw.results.arguments import as_positive, known_choice
+from ppw.results.arguments import as_positive, check_choice
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -279,9 +279,9 @@ def generate_trace(
     PpwError
         For arguments that cannot be.
     """
-    known_choice("mode", mode, MODES)
-    known_choice("arrivals", arrivals, ARRIVALS)
-    known_choice("draws", draws, ("stratified", "independent"))
+    check_choice("mode", mode, MODES)
+    check_choice("arrivals", arrivals, ARRIVALS)
+    check_choice("draws", draws, ("stratified", "independent"))
     scale = as_positive("time scale", time_scale)
     if outstanding is not None and (outstanding < 1 or duration_s is not None or scale != 1):
         raise PpwError(

@@ -11,7 +11,7 @@ from fitting.storage.interarrival import CONSTANT
 from fitting.storage.survey import BLOCK
 from measurements.loads.fio_jobs import AddressZone, LoadJob
 from ppw.errors import PpwError
-from ppw.results.arguments import known_choice
+from ppw.results.arguments import check_choice
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -49,7 +49,7 @@ def jobs_of(
     PpwError
         For a model without reads and writes, or a space that is too short.
     """
-    known_choice("by", by, BY)
+    check_choice("by", by, BY)
     counts, pairs = model.counts, model.diagram.pairs(model.counts.pair)
     columns = {name: getattr(counts, name) for name in ("stream", "op", "sequential", "size_class")}
     numbers = {"level": pairs.level, "target": pairs.target, "count": counts.count}

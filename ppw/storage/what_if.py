@@ -15,7 +15,7 @@ from fitting.storage.reuse_distance import ReuseSample, accessed_blocks
 from fitting.storage.survey import BLOCK
 from ppw.errors import PpwError
 from ppw.results import caveats as cv
-from ppw.results.arguments import as_positive, known_choice
+from ppw.results.arguments import as_positive, check_choice
 from ppw.results.axes import CURVE, PROJECTED, new_axes
 from ppw.results.result import Table, numbers_digest, rows_of
 from ppw.results.text import shown
@@ -371,9 +371,9 @@ def trace_what_if(
     CaveatWarning
         For each entry of ``caveats``.
     """
-    known_choice("writes", writes, WRITES)
+    check_choice("writes", writes, WRITES)
     for policy in policies:
-        known_choice("policy", policy, POLICIES)
+        check_choice("policy", policy, POLICIES)
     behind, cache_drive = parse_device(device), parse_device(cache_device)
     if not isinstance(cache_drive.model, SolidState):
         raise PpwError("a cache is a solid state drive: give --cache-device ssd,…")

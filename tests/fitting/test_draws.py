@@ -8,10 +8,15 @@ from scipy.stats import kstest
 from strategies import GHZ, OneCell
 
 from fitting.bayes.draws import CurvePosterior, _systematic, curve_posteriors, draw_curve
-from fitting.bayes.pooling import Neighbours, PowerCurve, TimeCurve
-from fitting.bayes.posterior import Sweep, Target, integrated_wiener, noise_share
+from fitting.bayes.pooling import CmosPowerCurve, Neighbours, TimeCurve
+from fitting.bayes.posterior import (
+    FrequencyTarget,
+    MeasuredSteps,
+    SweepSteps,
+    integrated_wiener,
+    noise_share,
+)
 from fitting.bayes.prediction import project_curve
-from fitting.bayes.steps import Steps
 from fitting.errors import FittingError
 
 LEVELS = np.linspace(0.01, 0.99, 99)
@@ -26,7 +31,7 @@ def table(cores=True, kind="time"):
     time = share + (1 - share) * 2.4 * GHZ / frequency
     noisy = (np.log(time) + 0.01 * rng.standard_normal(time.shape)).ravel()
     value = -noisy if kind == "power" else noisy
-    steps = Steps.of(codes, np.tile(frequency, groups), value, groups)
+    steps = MeasuredSteps.of(codes, np.tile(frequency, groups), value, groups)
     cluster = np.zeros(groups, dtype=np.int64) if cores else np.arange(groups)
     return steps, Neighbours(cluster, np.log(1.0 + np.arange(groups)))
 
@@ -35,9 +40,9 @@ def table(cores=True, kind="time"):
 @pytest.mark.parametrize("cores", [True, False], ids=["clusters", "workloads"])
 @pytest.mark.parametrize("runs", [1.0, 4.0])
 def test_draws_at_one_frequency_have_the_quantiles_of_the_projection(kind, cores, runs):
-    curve = TimeCurve() if kind == "time" else PowerCurve()
+    curve = TimeCurve() if kind == "time" else CmosPowerCurve()
     steps, neighbours = table(cores, kind)
-    target = Target(np.full(4, 3.0 * GHZ), np.full(4, runs))
+    target = FrequencyTarget(np.full(4, 3.0 * GHZ), np.full(4, runs))
     known = project_curve(curve, steps, target, neighbours, LEVELS)
     mean, variance = known.mixture.moments()
     for group in range(4):
@@ -53,7 +58,7 @@ def test_draws_at_one_frequency_have_the_quantiles_of_the_projection(kind, cores
 
 def test_noise_is_that_of_so_many_new_runs():
     steps, neighbours = table()
-    target = Target(np.full(4, 3.0 * GHZ), np.ones(4))
+    target = FrequencyTarget(np.full(4, 3.0 * GHZ), np.ones(4))
     known = project_curve(TimeCurve(), steps, target, neighbours, [0.5])
 
     def drawn(runs):
@@ -89,7 +94,9 @@ class TestOneCellByHand:
         return mean - np.log(self.asked), covariance
 
     def posterior(self, law):
-        sweep = Sweep(self.measured[None], self.value[None], self.runs[None], *np.zeros((2, 1)))
+        sweep = SweepSteps(
+            self.measured[None], self.value[None], self.runs[None], *np.zeros((2, 1))
+        )
         return CurvePosterior(law, 0, sweep, np.ones((1, 1)))
 
     @pytest.mark.parametrize(
@@ -141,7 +148,7 @@ def test_cells_come_in_proportion_to_their_weight():
 
 
 def test_a_single_step_is_drawn_at_the_step_and_is_no_curve():
-    steps = Steps.of(np.zeros(3, dtype=int), np.full(3, 2e9), np.log([9.9, 10, 10.1]), 1)
+    steps = MeasuredSteps.of(np.zeros(3, dtype=int), np.full(3, 2e9), np.log([9.9, 10, 10.1]), 1)
     one = Neighbours(np.zeros(1, dtype=int), np.zeros(1))
     curves = curve_posteriors(TimeCurve(), steps, one, np.array([0]))
     drawn = curves[0].draw(np.array([2e9]), 4000, np.random.default_rng(0))
@@ -161,6 +168,6 @@ def test_impossible_draws_and_groups_without_steps_are_refused():
     ):
         with pytest.raises(FittingError, match=message):
             draw_curve(TimeCurve(), *table(), **(asked | changed))
-    empty = Steps.of(np.zeros(2, dtype=int), np.array([1e9, 2e9]), np.zeros(2), 2)
+    empty = MeasuredSteps.of(np.zeros(2, dtype=int), np.array([1e9, 2e9]), np.zeros(2), 2)
     with pytest.raises(FittingError, match="group 1 has no step"):
         curve_posteriors(TimeCurve(), empty, table()[1], np.array([0, 1]))

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from scipy.stats import f as f_distribution
 from statsmodels.api import WLS
 
-from fitting.bayes.steps import SAME_STEP, Steps, lack_of_fit, step_counts
+from fitting.bayes.posterior import SAME_STEP, MeasuredSteps, lack_of_fit, step_counts
 from fitting.regression.lines import Repeats
 
 PARTS = ("first", "count", "frequency", "log_value", "runs", "scatter", "scatter_df")
@@ -31,7 +31,9 @@ def tables(draw):
 
 
 def steps_of(table, groups):
-    return Steps.of(*(table[c].to_numpy() for c in ("group", "frequency", "log_value")), groups)
+    return MeasuredSteps.of(
+        *(table[c].to_numpy() for c in ("group", "frequency", "log_value")), groups
+    )
 
 
 @given(tables())
@@ -62,7 +64,9 @@ def test_sweeps_hold_each_group_once_with_its_rising_steps(made):
     steps = steps_of(table, groups)
     able = np.flatnonzero(steps.count > 0)[::-1]
     seen = []
-    for where, sweep in steps.by_count(able):
+    for count in np.unique(steps.count[able]):
+        where = np.flatnonzero(steps.count[able] == count)
+        sweep = steps.sweep(able[where])
         seen += where.tolist()
         for row, group in enumerate(able[where]):
             at = slice(steps.first[group], steps.first[group] + steps.count[group])
@@ -72,7 +76,7 @@ def test_sweeps_hold_each_group_once_with_its_rising_steps(made):
                 assert getattr(sweep, part)[row] == getattr(steps, part)[group]
             assert (np.diff(sweep.frequency[row]) > 0).all()
             highest = table.loc[table["group"] == group, "frequency"].max()
-            np.testing.assert_allclose(sweep.highest[row], highest, rtol=SAME_STEP)
+            np.testing.assert_allclose(sweep.frequency[row, -1], highest, rtol=SAME_STEP)
             top = steps.highest(np.array([group]))
             assert [*np.ravel(top)] == [sweep.frequency[row, -1], sweep.log_value[row, -1]]
     assert sorted(seen) == list(range(len(able)))
@@ -81,7 +85,7 @@ def test_sweeps_hold_each_group_once_with_its_rising_steps(made):
 @pytest.mark.parametrize(("ratio", "steps"), [(0.0, 1), (0.9, 1), (1.1, 2), (50.0, 2)])
 def test_frequencies_a_thousandth_apart_are_one_step(ratio, steps):
     frequency = 2e9 * np.array([1.0, 1 + ratio * SAME_STEP])
-    made = Steps.of(np.zeros(2, dtype=int), frequency, np.array([0.3, 0.5]), 1)
+    made = MeasuredSteps.of(np.zeros(2, dtype=int), frequency, np.array([0.3, 0.5]), 1)
     np.testing.assert_array_equal(made.count, [steps])
     if steps == 1:
         np.testing.assert_allclose(made.frequency, [frequency.mean()])
@@ -92,11 +96,10 @@ def test_frequencies_a_thousandth_apart_are_one_step(ratio, steps):
 @pytest.mark.parametrize("groups", [0, 3])
 def test_no_rows_are_groups_without_steps(groups):
     nothing, whole = np.empty(0), np.empty(0, dtype=int)
-    made = Steps.of(whole, nothing, nothing, groups)
+    made = MeasuredSteps.of(whole, nothing, nothing, groups)
     for part in PARTS:
         of_group = part in ("first", "count", "scatter", "scatter_df")
         np.testing.assert_array_equal(getattr(made, part), np.zeros(groups * of_group))
-    assert list(made.by_count(whole)) == []
 
 
 @given(tables())
@@ -107,7 +110,7 @@ def test_runs_condensed_by_frequency_have_the_steps_of_all_runs(made):
         ["size", "mean", lambda values: ((values - values.mean()) ** 2).sum()]
     )
     codes, frequency, *repeats = (points[c].to_numpy() for c in points)
-    found = Steps.of_repeats(codes, frequency, Repeats(*repeats), groups)
+    found = MeasuredSteps.of(codes, frequency, Repeats(*repeats), groups)
     for part in PARTS:
         expected = getattr(whole, part)
         np.testing.assert_allclose(getattr(found, part), expected, rtol=1e-9, atol=1e-9)
@@ -124,7 +127,7 @@ def bend(times, frequency=F, usual=0.02):
     times = np.atleast_2d(times)
     groups, count = times.shape
     codes = np.repeat(np.arange(groups), count)
-    steps = Steps.of(codes, np.tile(frequency, groups), np.log(times).ravel(), groups)
+    steps = MeasuredSteps.of(codes, np.tile(frequency, groups), np.log(times).ravel(), groups)
     return lack_of_fit(steps, usual=usual)
 
 
@@ -151,5 +154,5 @@ def test_a_bend_is_that_of_statsmodels_weighted_line_and_its_f_test(times, repea
 
 def test_two_steps_and_none_have_no_test():
     codes, f = np.array([0, 0]), np.array([1e9, 2e9])
-    made = lack_of_fit(Steps.of(codes, f, np.zeros(2), 2), usual=0.02)
+    made = lack_of_fit(MeasuredSteps.of(codes, f, np.zeros(2), 2), usual=0.02)
     assert np.isnan([*made.p_value, *made.at_top]).all()

@@ -22,8 +22,16 @@ from fitting.laws.frequency import (
     ReciprocalTime,
 )
 from fitting.laws.power import CmosExponent, CmosVoltage, FreeExponent, PowerLine, best_exponent
-from fitting.regression.lines import FREE, LineFit, Moments
-from fitting.regression.models import Asymptote, ModelFit, fit, fit_table, share_of_limit
+from fitting.regression.lines import (
+    FREE,
+    Asymptote,
+    LineFit,
+    ModelFit,
+    Moments,
+    fit,
+    fit_table,
+    share_of_limit,
+)
 
 TABLE = {f * GHZ: 0.6 + 0.15 * f for f in (0.5, 1.0, 2.0, 3.0, 4.0, 5.0)}
 

@@ -19,7 +19,6 @@ from fitting.regression.lines import (
     fit_moments,
     fit_points,
     fit_repeats,
-    group_moments,
     repeat_moments,
     student_quantile,
     variance_of_mean,
@@ -139,7 +138,7 @@ def test_runs_condensed_by_abscissa_have_the_line_of_all_runs(nonnegative):
     found = fit_repeats(of, place, condensed, groups, nonnegative=nonnegative)
     whole = fit_groups(codes, x, y, groups, nonnegative=nonnegative)
     assert learned(found) == pytest.approx(learned(whole), rel=1e-9, abs=1e-9)
-    moments = group_moments(codes, x, y, groups)
+    moments = repeat_moments(codes, x, Repeats.single(y), groups)
     for part, expected in zip(repeat_moments(of, place, condensed, groups), moments, strict=True):
         assert part == pytest.approx(expected, rel=1e-9, abs=1e-9)
     halved = fit_repeats(of[::2], place[::2], condensed.take(np.s_[::2]).scaled(3.0), groups)
@@ -210,9 +209,10 @@ def test_points_rows_and_moments_give_the_same_lines(groups, nonnegative):
     order = np.random.default_rng(7).permutation(x.size)
     rows = np.repeat(np.arange(groups), 4)[order], x.ravel()[order], y.ravel()[order], groups
     points = fit_points(x, y, nonnegative=nonnegative)
+    moments = repeat_moments(*rows[:2], Repeats.single(rows[2]), groups)
     for other in (
         fit_groups(*rows, nonnegative=nonnegative),
-        fit_moments(group_moments(*rows), nonnegative=nonnegative),
+        fit_moments(moments, nonnegative=nonnegative),
     ):
         np.testing.assert_array_equal(other.bound, points.bound)
         np.testing.assert_array_equal(other.degrees_of_freedom, points.degrees_of_freedom)
@@ -278,7 +278,7 @@ def test_groups_without_a_line_are_missing_and_disturb_nobody(nonnegative):
     np.testing.assert_array_equal(np.isnan(fit.slope), np.isnan(fit.intercept))
     np.testing.assert_array_equal(fit.degrees_of_freedom, [1, 0, 0, 0, 0, 0])
     np.testing.assert_array_equal(fit.moments.points, [3, 0, 1, 2, 3, 0])
-    np.testing.assert_array_equal(fit.moments.two_abscissas, [1, 0, 0, 0, 1, 0])
+    np.testing.assert_array_equal(~np.isnan(fit.slope), [1, 0, 0, 0, 1, 0])
     for values in (fit.value(1.5), *fit.interval(1.5), *fit.standard_errors()):
         np.testing.assert_array_equal(np.isnan(values), [0, 1, 1, 1, 1, 1])
     assert np.isnan(fit.variance[1:]).all()
@@ -317,7 +317,10 @@ def test_shapes_that_do_not_match_are_named(x, y):
 
 def test_moments_alone_keep_a_perfect_line_free_of_negative_variance():
     x, y = np.array([1.0, 2.0, 3.0]) * 1e9, np.array([0.1, 0.2, 0.3])
-    fits = [fit_moments(group_moments(np.zeros(3, dtype=int), x, y * k, 1)) for k in (1, 3, 7, 1e6)]
+    fits = [
+        fit_moments(repeat_moments(np.zeros(3, dtype=int), x, Repeats.single(y * k), 1))
+        for k in (1, 3, 7, 1e6)
+    ]
     assert all(fit.variance[0] >= 0 for fit in fits)
     for a, b in itertools.pairwise(fits):
         assert a.slope[0] < b.slope[0]

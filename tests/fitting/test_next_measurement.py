@@ -7,22 +7,27 @@ from strategies import GHZ, OneCell
 
 from fitting.bayes.next_measurement import (
     Candidate,
-    Chances,
-    Known,
+    CommonNumbers,
+    GroupPosterior,
     attainable,
     choose,
+    group_posteriors,
     half_width,
-    known_groups,
+    judge_candidates,
     look_ahead,
-    outlook,
     present,
     shares,
     step_of,
 )
-from fitting.bayes.pooling import Neighbours, PowerCurve, TimeCurve
-from fitting.bayes.posterior import Sweep, Target, evidence, integrated_wiener
+from fitting.bayes.pooling import CmosPowerCurve, Neighbours, TimeCurve
+from fitting.bayes.posterior import (
+    FrequencyTarget,
+    MeasuredSteps,
+    SweepSteps,
+    evidence,
+    integrated_wiener,
+)
 from fitting.bayes.prediction import project_curve
-from fitting.bayes.steps import Steps
 from fitting.errors import FittingError
 
 Z = ndtri(0.95)
@@ -30,15 +35,15 @@ Z = ndtri(0.95)
 
 def one_cell(law, value=(0.5, -0.2)):
     """A group measured once at 1 and at 2 GHz, and asked at 3 GHz."""
-    sweep = Sweep(
+    sweep = SweepSteps(
         np.array([[1.0, 2.0]]) * GHZ, np.array([value]), np.ones((1, 2)), *np.zeros((2, 1))
     )
-    target = Target(np.array([3.0 * GHZ]), np.ones(1))
-    return Known(law, 0, np.ones((1, 1, 1)), np.ones(1), sweep, target)
+    target = FrequencyTarget(np.array([3.0 * GHZ]), np.ones(1))
+    return GroupPosterior(law, 0, np.ones((1, 1, 1)), np.ones(1), sweep, target)
 
 
 def chances(draws=16, quantities=1):
-    return [Chances.of(draws, (1, i)) for i in range(quantities)]
+    return [CommonNumbers.of(draws, (1, i)) for i in range(quantities)]
 
 
 def share(runs):
@@ -50,33 +55,35 @@ class TestOneCellByHand:
 
     NOISE = 0.03
 
-    def expected(self, *runs):
+    def mean_half_width(self, *runs):
         level = 1 / sum(1 / share(r) for r in runs)
         return Z * self.NOISE * np.sqrt(level + 1)
 
     def judged(self, known, *candidates):
-        return outlook([known], [Candidate(f * GHZ, r) for f, r in candidates], 0.90, chances())
+        return judge_candidates(
+            [known], [Candidate(f * GHZ, r) for f, r in candidates], 0.90, chances()
+        )
 
     def test_now_and_after_a_new_step_and_more_runs_of_an_old_one(self):
         known = one_cell(OneCell(self.NOISE))
-        assert present([known], 0.90) == pytest.approx(self.expected(1, 1), rel=1e-3)
+        assert present([known], 0.90) == pytest.approx(self.mean_half_width(1, 1), rel=1e-3)
         for runs in (1, 2, 5):
             made = self.judged(known, (1.5, runs), (2.0, runs))
-            new, old = self.expected(1, 1, runs), self.expected(1, 1 + runs)
+            new, old = self.mean_half_width(1, 1, runs), self.mean_half_width(1, 1 + runs)
             assert made.half_width == pytest.approx(np.outer([new, old], np.ones(16)), rel=1e-3)
-            assert made.expected == pytest.approx([new, old], rel=1e-3)
+            assert made.mean_half_width == pytest.approx([new, old], rel=1e-3)
 
     def test_variances_of_a_product_add(self):
         pair = [one_cell(OneCell(0.03)), one_cell(OneCell(0.04, exponent=2.0))]
-        made = outlook(pair, [Candidate(1.5 * GHZ, 2)], 0.90, chances(16, 2))
+        made = judge_candidates(pair, [Candidate(1.5 * GHZ, 2)], 0.90, chances(16, 2))
         level = 1 / (2 + 1 / share(2)) + 1
-        assert made.expected == pytest.approx([Z * 0.05 * np.sqrt(level)], rel=1e-3)
+        assert made.mean_half_width == pytest.approx([Z * 0.05 * np.sqrt(level)], rel=1e-3)
 
     def test_all_candidates_in_turn(self):
         known = one_cell(OneCell(self.NOISE))
         steps = [Candidate(f * GHZ, 5) for f in (1.0, 1.5, 2.0, 2.5)]
         widths, form, noise = attainable([known], steps, 0.90, chances())
-        expected = self.expected(6, 5, 6, 5)
+        expected = self.mean_half_width(6, 5, 6, 5)
         assert widths == pytest.approx(np.full(16, expected), rel=1e-3)
         assert form == 0
         assert noise == pytest.approx((Z * self.NOISE / expected) ** 2, rel=1e-3)
@@ -86,7 +93,7 @@ class TestOneCellByHand:
         # other steps having no say on its other side.
         known = one_cell(OneCell(1e-6, drift=0.5))
         made = self.judged(known, (2.2, 1), (2.8, 1))
-        for half, nearest in zip(made.expected, (2.2, 2.8), strict=True):
+        for half, nearest in zip(made.mean_half_width, (2.2, 2.8), strict=True):
             u = np.log(3.0 / nearest)
             form = 0.5**2 * integrated_wiener(u, u)
             assert half == pytest.approx(Z * np.sqrt(form), rel=1e-3)
@@ -95,12 +102,12 @@ class TestOneCellByHand:
     def test_outcomes_are_those_predicted(self):
         law = OneCell(0.03, drift=0.5)
         known, candidates = one_cell(law), [Candidate(2.5 * GHZ, 1)]
-        at = Target(np.array([2.5 * GHZ]), np.ones(1))
+        at = FrequencyTarget(np.array([2.5 * GHZ]), np.ones(1))
         found = evidence(law, known.sweep, at, np.array([0]))
-        (middle,) = outlook([known], candidates, 0.90, [Chances.of(1, 0)]).typical(0)
+        (middle,) = judge_candidates([known], candidates, 0.90, [CommonNumbers.of(1, 0)]).typical(0)
         assert middle.log_value[0, 2] == pytest.approx(found.mean.item(), rel=1e-9)
         assert list(middle.frequency[0] / GHZ) == [1.0, 2.0, 2.5]
-        made = outlook([known], candidates, 0.90, chances(400))
+        made = judge_candidates([known], candidates, 0.90, chances(400))
         drawn = made.points[0][0].log_value[:, 2]
         assert drawn.var() == pytest.approx(found.variance.item(), rel=0.02)
 
@@ -108,21 +115,21 @@ class TestOneCellByHand:
 def known(ghz, value, curve=None):
     """One group of a real law, from rows."""
     ghz, value = np.asarray(ghz), np.asarray(value)
-    steps = Steps.of(np.zeros(len(ghz), dtype=np.int64), ghz * GHZ, value, 1)
-    target = Target(np.array([3.0 * GHZ]), np.ones(1))
+    steps = MeasuredSteps.of(np.zeros(len(ghz), dtype=np.int64), ghz * GHZ, value, 1)
+    target = FrequencyTarget(np.array([3.0 * GHZ]), np.ones(1))
     alone = Neighbours(np.zeros(1, dtype=np.int64), np.zeros(1))
-    ((_, made),) = known_groups(curve or TimeCurve(), steps, target, alone, np.arange(1))
+    ((_, made),) = group_posteriors(curve or TimeCurve(), steps, target, alone, np.arange(1))
     return made, (steps, target, alone)
 
 
 def sweep(seed, curve=None):
     """Rows of a time that falls, or of a power that rises, with the frequency."""
     ghz = np.repeat((1.2, 1.6, 2.0), 2)
-    true = 20 + 5 * ghz**2 if isinstance(curve, PowerCurve) else 0.3 + 1 / ghz
+    true = 20 + 5 * ghz**2 if isinstance(curve, CmosPowerCurve) else 0.3 + 1 / ghz
     return ghz, np.log(true) + np.random.default_rng(seed).normal(0, 0.01, len(ghz))
 
 
-curves = pytest.mark.parametrize("curve", [TimeCurve(), PowerCurve()], ids=["time", "power"])
+curves = pytest.mark.parametrize("curve", [TimeCurve(), CmosPowerCurve()], ids=["time", "power"])
 
 
 class TestRealLaws:
@@ -141,11 +148,11 @@ class TestRealLaws:
         codes = np.repeat(np.arange(3), 6)
         # Each has its own highest frequency, which the law refers to.
         ghz = ghz * (1 + 0.1 * codes)
-        steps = Steps.of(codes, ghz * GHZ, value + 0.3 * codes * np.log(ghz), 3)
-        target = Target(np.array([3.0, 2.5, 4.0]) * GHZ, np.ones(3))
+        steps = MeasuredSteps.of(codes, ghz * GHZ, value + 0.3 * codes * np.log(ghz), 3)
+        target = FrequencyTarget(np.array([3.0, 2.5, 4.0]) * GHZ, np.ones(3))
         together = Neighbours(np.zeros(3, dtype=np.int64), np.log([1.0, 2.0, 4.0]))
         expected = project_curve(TimeCurve(), steps, target, together, (0.5,)).mixture.moments()
-        for group, made in known_groups(TimeCurve(), steps, target, together, np.arange(3)):
+        for group, made in group_posteriors(TimeCurve(), steps, target, together, np.arange(3)):
             mean, variance = made.answer().moments()
             assert mean[0] == pytest.approx(expected[0][group], rel=1e-3)
             assert variance[0] == pytest.approx(expected[1][group], rel=0.02)
@@ -164,7 +171,7 @@ class TestRealLaws:
         made, _ = known(*sweep(seed, curve), curve)
         for at in (1.2, 1.8, 3.0):
             candidates = [Candidate(at * GHZ, runs) for runs in (1, 3, 10)]
-            expected = outlook([made], candidates, 0.90, chances(256)).expected
+            expected = judge_candidates([made], candidates, 0.90, chances(256)).mean_half_width
             # To the accuracy of 256 draws.
             assert (np.diff(expected) < 0.01 * expected[0]).all(), (at, expected)
 
@@ -173,10 +180,12 @@ class TestRealLaws:
         made, _ = known(*sweep(seed))
         now = present([made], 0.90)[0]
         candidates = [Candidate(f * GHZ, 1) for f in (1.2, 1.4, 1.8, 2.0, 2.4, 2.8)]
-        together = outlook([made], candidates, 0.90, chances(256))
-        alone = [outlook([made], [c], 0.90, chances(256)).half_width[0] for c in candidates]
+        together = judge_candidates([made], candidates, 0.90, chances(256))
+        alone = [
+            judge_candidates([made], [c], 0.90, chances(256)).half_width[0] for c in candidates
+        ]
         np.testing.assert_allclose(together.half_width, alone, rtol=1e-4)
-        expected = together.expected
+        expected = together.mean_half_width
         assert (expected < 1.03 * now).all()
         assert expected[-1] < expected[-2] < 0.9 * now
 
@@ -184,7 +193,7 @@ class TestRealLaws:
         ghz, value = sweep(3)
         made, _ = known(ghz, value)
         candidate = Candidate(1.6 * GHZ, 1)
-        (after,) = outlook([made], [candidate], 0.90, chances(1)).typical(0)
+        (after,) = judge_candidates([made], [candidate], 0.90, chances(1)).typical(0)
         new = 3 * after.log_value[0, 1] - 2 * made.sweep.log_value[0, 1]
         again, _ = known(np.append(ghz, 1.6), np.append(value, new))
         for one, other in zip(after, again.sweep, strict=True):
@@ -193,7 +202,8 @@ class TestRealLaws:
     def test_a_step_alone_has_an_outlook(self):
         made, _ = known([1.2], [0.0])
         one, again = (
-            outlook([made], [Candidate(2.4 * GHZ, 1)], 0.90, chances()).expected for _ in range(2)
+            judge_candidates([made], [Candidate(2.4 * GHZ, 1)], 0.90, chances()).mean_half_width
+            for _ in range(2)
         )
         assert 0 < one < present([made], 0.90)
         assert one == again
@@ -217,7 +227,7 @@ def test_the_best_candidate(expected, goal, best):
 def test_look_ahead_ends_with_the_goal_or_at_its_bounds():
     made, _ = known(*sweep(5))
     candidates = [Candidate(f * GHZ, r) for f in (1.6, 2.0, 2.4) for r in (1, 3)]
-    first = outlook([made], candidates, 0.90, chances(32))
+    first = judge_candidates([made], candidates, 0.90, chances(32))
 
     def ahead(goal, most_runs=30, most_stages=12):
         bounds = goal, 0.90, chances(12), most_runs, most_stages
@@ -238,9 +248,9 @@ def test_a_step_is_found_to_a_thousandth_and_no_width_of_an_impossible_level():
 
 
 def test_chances_are_even_and_differ():
-    cell, value, scatter = Chances.of(50, 1)
+    cell, value, scatter = CommonNumbers.of(50, 1)
     for part in (cell, value, scatter):
         assert np.sort(part) == pytest.approx((np.arange(50) + 0.5) / 50)
     assert (cell != value).any()
     with pytest.raises(FittingError, match="0 draws"):
-        Chances.of(0, 1)
+        CommonNumbers.of(0, 1)

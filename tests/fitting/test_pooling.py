@@ -21,16 +21,15 @@ from fitting.bayes import pooling
 from fitting.bayes.pooling import (
     NO_POOLING,
     TIME_POOLING,
+    CmosPowerCurve,
     Neighbours,
     Pooling,
-    PowerCurve,
     TimeCurve,
     posterior_cells,
 )
-from fitting.bayes.posterior import SHARED_NOISE, Target
+from fitting.bayes.posterior import SHARED_NOISE, FrequencyTarget, MeasuredSteps
 from fitting.bayes.prediction import project_curve
 from fitting.bayes.priors import DynamicShare, StalledShare, StalledSharePrior
-from fitting.bayes.steps import Steps
 from fitting.errors import FittingError
 
 ENDS = (0.05, 0.5, 0.95)
@@ -40,7 +39,7 @@ FEW = settings(max_examples=max(4, settings.default.max_examples // 2))
 # Weights are given here, so that tuning what is shipped moves no test.
 STRONG = Pooling(reach=1.5, shipped=0.3, other=0.1, others=3.0, cluster_evidence=6.0, rounds=2)
 TIME = TimeCurve(prior=TIME_PRIOR, pooling=STRONG)
-POWER = PowerCurve(prior=POWER_PRIOR, pooling=STRONG)
+POWER = CmosPowerCurve(prior=POWER_PRIOR, pooling=STRONG)
 CURVES = {"time": TIME, "power": POWER}
 curves = pytest.mark.parametrize("kind", CURVES)
 
@@ -55,13 +54,13 @@ class Table(NamedTuple):
     group: np.ndarray
     frequency: np.ndarray
     log_value: np.ndarray
-    target: Target
+    target: FrequencyTarget
     neighbours: Neighbours
 
     def asked(self):
         """Arguments of a projection after its curve."""
         groups = len(self.target.frequency)
-        return Steps.of(*self[:3], groups), self.target, self.neighbours
+        return MeasuredSteps.of(*self[:3], groups), self.target, self.neighbours
 
     def rows(self, order):
         return Table(*(column[order] for column in self[:3]), *self[3:])
@@ -130,7 +129,9 @@ def mixed_table(kind, groups, seed, size=1):
         clean = (log_time if kind == "time" else log_power)(rng.uniform(0, 1), f)
         rows.append((np.full(len(f), group), f, clean + 0.01 * rng.standard_normal(len(f))))
     columns = [np.concatenate(c) for c in zip(*rows, strict=True)]
-    target = Target(rng.choice([0.9e9, 2.05e9, 3.5e9], groups), rng.choice([1.0, 3.0], groups))
+    target = FrequencyTarget(
+        rng.choice([0.9e9, 2.05e9, 3.5e9], groups), rng.choice([1.0, 3.0], groups)
+    )
     position = np.log1p(np.arange(groups) % size)
     return Table(*columns, target, Neighbours(np.arange(groups) // size, position))
 
@@ -141,7 +142,7 @@ def swept(value, target, size=1, frequency=STEPS):
     group = np.arange(groups)
     neighbours = Neighbours(group // size, np.log1p(group % size))
     rows = (np.repeat(group, steps), np.tile(frequency, groups), value.ravel())
-    return Table(*rows, Target(np.full(groups, target), np.ones(groups)), neighbours)
+    return Table(*rows, FrequencyTarget(np.full(groups, target), np.ones(groups)), neighbours)
 
 
 # Simulation-based calibration.
@@ -149,7 +150,7 @@ def swept(value, target, size=1, frequency=STEPS):
 DRAWS = 8000
 # By chance a right model falls short of it once in a thousand seeds.
 LEAST = 0.001
-# Steps (GHz) with their runs, target and its runs: above, below and between the steps.
+# MeasuredSteps (GHz) with their runs, target and its runs: above, below and between the steps.
 DESIGNS = (
     ((1.5, 2.5), (1, 1), 3.5, 1),
     ((2.0, 2.4), (3, 2), 1.1, 3),
@@ -217,7 +218,7 @@ def simulated(kind):
         target.append(np.tile([frequency[-1], asked_runs], (size, 1)))
     columns = (np.concatenate(column) for column in zip(*rows, strict=True))
     apart = Neighbours(np.arange(DRAWS), np.zeros(DRAWS))
-    return Table(*columns, Target(*np.concatenate(target).T), apart), np.concatenate(truth)
+    return Table(*columns, FrequencyTarget(*np.concatenate(target).T), apart), np.concatenate(truth)
 
 
 @curves
@@ -306,7 +307,7 @@ class TestEitherCurve:
         np.testing.assert_array_equal(projected(CURVES[kind], shuffled).quantiles, made.quantiles)
         unit = np.log(1000)
         other = projected(CURVES[kind], table.plus(unit))
-        shifted = other.mixture.shifted(-unit)
+        shifted = other.mixture.scaled(1.0, -unit)
         other = other._replace(mixture=shifted, quantiles=other.quantiles - unit)
         check_same(made, other, rtol=1e-5)
         target = table.target._replace(frequency=table.target.frequency / GHZ)
@@ -404,7 +405,7 @@ def test_core_counts_that_share_static_watts_show_the_voltage_slope():
 def test_the_rest_of_a_cluster_counts_for_two_groups(alone_in_cluster):
     likelihood = np.array([[1.0, 0.5], [0.1, 0.2], [0.9, 0.3], [0.4, 0.8], [0.6, 0.3]])
     cluster = np.array([0, 0, 0, int(alone_in_cluster), 0])
-    found = pooling._said_by_the_rest(likelihood, cluster, TIME_POOLING)
+    found = pooling._evidence_of_cluster(likelihood, cluster, TIME_POOLING)
     ratio = likelihood[:, 1] / likelihood[:, 0]
     for group in range(5):
         rest = ratio[(cluster == cluster[group]) & (np.arange(5) != group)]
@@ -418,7 +419,7 @@ def test_neighbours_weigh_by_their_distance_in_core_counts():
     cores = np.log([1.0, 2.0, 8.0])
     neighbours = Neighbours(np.zeros(3, dtype=np.int64), cores)
     nobody = pooling._Others(np.zeros((1, 4)), 0, {})
-    found = pooling._mixed(TimeCurve(), start, shared, neighbours, nobody, 3)
+    found = pooling._pool_prior(TimeCurve(), start, shared, neighbours, nobody, 3)
     for group in range(3):
         weight = np.exp(-(((cores - cores[group]) / 0.8) ** 2) / 2)
         weight[group] = 0.0
@@ -447,7 +448,7 @@ def test_static_watts_of_a_cluster_are_at_most_the_least_power_of_any_of_it():
     watts = np.array([[30.0, 60.0], [20.0, 45.0], [50.0, 90.0]])
     steps, *_ = swept(np.log(watts), 3e9, frequency=np.array([1.0, 2.0]) * GHZ).asked()
     neighbours = Neighbours(np.array([7, 7, 9]), np.zeros(3))
-    for curve, most in ((PowerCurve(), [45 / 60, 1, 1]), (alone("power"), [1, 1, 1])):
+    for curve, most in ((CmosPowerCurve(), [45 / 60, 1, 1]), (alone("power"), [1, 1, 1])):
         law = curve.law(steps, neighbours, np.arange(3))
         assert law.most_static == pytest.approx(most)
 
@@ -460,7 +461,7 @@ def test_static_watts_of_a_cluster_are_at_most_the_least_power_of_any_of_it():
 def test_a_known_exponent_is_followed(exponent, share):
     table = swept(np.tile(log_power(share, STEPS, exponent), (4, 1)), 4e9)
     prior = replace(POWER_PRIOR, noise=0.005)
-    made = projected(PowerCurve(prior=prior, pooling=NO_POOLING, exponent=exponent), table)
+    made = projected(CmosPowerCurve(prior=prior, pooling=NO_POOLING, exponent=exponent), table)
     np.testing.assert_allclose(made.quantiles[1], log_power(share, 4e9, exponent), atol=0.05)
 
 

@@ -13,15 +13,15 @@ from strategies import GHZ, POWER_PRIOR, TIME_PRIOR, frequencies
 
 from fitting.bayes.posterior import (
     SHARED_NOISE,
+    FrequencyTarget,
     Grid,
-    Target,
-    anchors,
+    MeasuredSteps,
     evidence,
     integrated_wiener,
+    nearest_step,
     noise_share,
 )
 from fitting.bayes.priors import DynamicShare, DynamicSharePrior, StalledShare, noise_grid
-from fitting.bayes.steps import Steps
 
 
 class Parabolas(NamedTuple):
@@ -54,9 +54,9 @@ def evidence_of(law, cases, order=None):
         for value in runs
     ]
     group, frequency, value = np.array(rows, dtype=float).T
-    steps = Steps.of(group.astype(int), frequency, value, len(cases))
+    steps = MeasuredSteps.of(group.astype(int), frequency, value, len(cases))
     order = np.arange(len(cases)) if order is None else order
-    target = Target(*np.array([(c.target, c.target_runs) for c in cases], dtype=float).T)
+    target = FrequencyTarget(*np.array([(c.target, c.target_runs) for c in cases], dtype=float).T)
     return evidence(law, steps.sweep(order), target.take(order), order)
 
 
@@ -226,8 +226,9 @@ def test_repeats_share_a_part_of_their_noise_and_an_anchor_is_nearest_by_ratio()
     covariance = SHARED_NOISE * np.ones((5, 5)) + (1 - SHARED_NOISE) * np.eye(5)
     np.testing.assert_allclose(noise_share(np.array([5.0])), covariance.mean())
     # 2.1 GHz is 1.1 GHz from 1 and 1.9 GHz from 4, but 4 is the nearer by ratio.
-    steps = np.tile([1e9, 4e9], (3, 1))
-    np.testing.assert_array_equal(anchors(steps, np.array([1.9e9, 2.1e9, 9e9])), [1e9, 4e9, 4e9])
+    steps = np.array([1e9, 4e9])
+    found = [nearest_step(steps, np.array([at])) for at in (1.9e9, 2.1e9, 9e9)]
+    assert found == [1e9, 4e9, 4e9]
 
 
 @pytest.mark.parametrize("a", [-1.1, -0.2, 0.0, 0.3, 0.9])

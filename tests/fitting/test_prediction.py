@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 from scipy.optimize import brentq
 from scipy.stats import kstest, norm
 
-from fitting.bayes.conformal import conformal_factor, fewest_scores
-from fitting.bayes.prediction import Mixture
+from fitting.bayes.prediction import Mixture, conformal_factor, fewest_scores
 
 PROBABILITIES = (0.05, 0.25, 0.5, 0.75, 0.95)
 
@@ -57,7 +56,7 @@ def test_cdf_is_the_weighted_sum_of_those_of_scipy(mixture, deviations, factor, 
     below = expected if factor > 0 else 1 - expected
     np.testing.assert_allclose(mixture.scaled(factor).cdf(x * factor), below, atol=1e-9)
     for shift in (by, by * np.arange(len(x))):
-        np.testing.assert_allclose(mixture.shifted(shift).cdf(x + shift), expected, atol=1e-9)
+        np.testing.assert_allclose(mixture.scaled(1.0, shift).cdf(x + shift), expected, atol=1e-9)
 
 
 @given(mixtures())
@@ -121,7 +120,7 @@ def test_a_sum_is_distributed_as_the_sum_of_draws():
 
 @given(mixtures(), st.integers(1, 30))
 def test_trimmed_keeps_weight_mean_and_variance_and_the_weightiest_components(mixture, most):
-    trimmed = mixture.trimmed(most)
+    trimmed = mixture.trim(most)
     assert trimmed.mean.shape[1] <= most + 1
     middle, variance = mixture.moments()
     scale = np.abs(mixture.mean).max() + np.sqrt(variance)
@@ -135,22 +134,22 @@ def test_trimmed_keeps_weight_mean_and_variance_and_the_weightiest_components(mi
 
 
 def test_unknown_mixtures_give_nan_and_leave_the_others_alone():
-    unknown = Mixture.unknown(3, 5)
+    unknown = Mixture(*np.full((3, 3, 5), np.nan))
     assert np.isnan(unknown.moments()).all()
     assert np.isnan(unknown.cdf(0.0)).all()
-    sums = unknown.plus(random_mixture(1, 3, 2)), unknown.trimmed(2)
-    for made in (unknown.scaled(-1.0), unknown.shifted(2.0), *sums):
+    sums = unknown.plus(random_mixture(1, 3, 2)), unknown.trim(2)
+    for made in (unknown.scaled(-1.0), unknown.scaled(1.0, 2.0), *sums):
         assert all(np.isnan(part).all() for part in made)
     known = random_mixture(2, 4, 9)
     mixed = Mixture(*(np.where([[True], [False], [True], [False]], p, np.nan) for p in known))
-    for change in (lambda m: m.trimmed(3), lambda m: m.plus(m)):
+    for change in (lambda m: m.trim(3), lambda m: m.plus(m)):
         here, alone = change(mixed), change(known.take(np.array([0, 2])))
         for part, expected in zip(here, alone, strict=True):
             np.testing.assert_array_equal(part[[0, 2]], expected)
             assert np.isnan(part[[1, 3]]).all()
     assert np.isnan(mixed.quantiles([0.9])[0]).tolist() == [False, True, False, True]
-    assert Mixture.unknown(0).quantiles([0.5]).shape == (1, 0)
-    assert Mixture.unknown(0, 4).trimmed(2).mean.shape == (0, 3)
+    assert Mixture(*np.full((3, 0, 1), np.nan)).quantiles([0.5]).shape == (1, 0)
+    assert Mixture(*np.full((3, 0, 4), np.nan)).trim(2).mean.shape == (0, 3)
 
 
 # Split conformal calibration.

@@ -24,8 +24,9 @@ from ppw.decision.objectives import (
     per_watt_ratio,
 )
 from ppw.errors import PpwError, UnknownColumnError
+from ppw.projection.options import FitOptions
 from ppw.projection.plots import _LABELS
-from ppw.results.estimate import Estimate
+from ppw.results.result import Estimate
 from ppw.results.text import shown, telling_keys
 from ppw.runs.metrics import (
     FORMS,
@@ -37,7 +38,6 @@ from ppw.runs.metrics import (
     answerable,
     columns_for,
     known_metrics,
-    model_for,
     needed_columns,
     values,
 )
@@ -123,7 +123,7 @@ class TestRegistry:
             for way in metric.columns:
                 assert set(way) <= set(COLUMNS)
             for name in metric.factors or {metric.name: 1}:
-                assert model_for(name).equation
+                assert FitOptions().model(name).equation
         assert tuple(METRICS) == METRIC_NAMES
         assert set(METRICS) <= set(_LABELS)
         assert typing.get_args(Form) == FORMS
@@ -192,7 +192,7 @@ class TestRegistry:
 
     def test_forms(self):
         for name in ("time", "cpi", "throughput", "performance", "perf_per_dollar"):
-            bounded, free, reciprocal = (model_for(name, form=form) for form in FORMS)
+            bounded, free, reciprocal = (FitOptions(form=form).model(name) for form in FORMS)
             nonnegative = [m.nonnegative for m in (bounded, free, reciprocal)]
             assert nonnegative == [True, False, False]
             assert bounded.equation == free.equation != reciprocal.equation

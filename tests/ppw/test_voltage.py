@@ -6,7 +6,7 @@ import pytest
 from made_up import GHZ, answered
 
 import ppw
-from fitting.bayes.steps import Steps
+from fitting.bayes.posterior import MeasuredSteps
 from fitting.errors import OutOfRangeError
 from ppw.errors import PpwError
 from ppw.projection.options import VoltageTable
@@ -52,7 +52,7 @@ def steps_of(*sweeps):
     """Steps of groups measured at these frequencies (GHz)."""
     code = np.repeat(np.arange(len(sweeps)), [len(s) for s in sweeps])
     at = np.concatenate([np.asarray(s, dtype=float) for s in sweeps]) * GHZ
-    return Steps.of(code, at, np.zeros(len(at)), len(sweeps))
+    return MeasuredSteps.of(code, at, np.zeros(len(at)), len(sweeps))
 
 
 def table_of(hosts, given, by=None):

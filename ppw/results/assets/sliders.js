@@ -7,7 +7,7 @@ const data = JSON.parse(document.getElementById("ppw-sliders").textContent);
 
 const PREFIXES = [["G", 1e9], ["M", 1e6], ["k", 1e3], ["", 1], ["m", 1e-3], ["µ", 1e-6]];
 
-/** Number with four significant digits, as `ppw.results.estimate.shown` writes it. */
+/** Number with four significant digits, as `ppw.results.result.shown` writes it. */
 function shown(value, unit = "1") {
   if (Number.isNaN(value)) return "–";
   if (!Number.isFinite(value)) return "∞";
@@ -28,7 +28,7 @@ function digits(value) {
   return `${+mantissa}e${exponent[0]}${exponent.slice(1).padStart(2, "0")}`;
 }
 
-/** Ends of an interval in the prefix of its value, as `ppw.results.estimate.shown_interval`. */
+/** Ends of an interval in the prefix of its value, as `ppw.results.result.shown_interval`. */
 function shownInterval(value, lower, upper, unit) {
   const [, size] = prefixOf(value, unit);
   return `${shown(lower / size)} … ${shown(upper / size)}`;

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from fitting.bayes.steps import SAME_STEP
+from fitting.bayes.posterior import SAME_STEP
 from measurements import identity_columns
 from ppw.results.text import shown
 from ppw.runs.checks import (
