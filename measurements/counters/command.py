@@ -83,8 +83,11 @@ def read_counters(*paths: Path, whole_machine: bool = False) -> Counters:
     are several executions, which are added up. ``whole_machine`` says that they were counted with
     ``-a`` or ``-C``: the task clock has idle time in it.
     """
-    outputs = perf_output.join_outputs(map(_read, paths))
-    return summarize(outputs, whole_machine=whole_machine)
+    outputs = [_read(path) for path in paths]
+    counts = [c._replace(run=run) for run, o in enumerate(outputs) for c in o.counts]
+    strange = [line for output in outputs for line in output.strange]
+    output = perf_output.PerfOutput(tuple(counts), tuple(strange))
+    return summarize(output, whole_machine=whole_machine)
 
 
 def _read(path: Path) -> perf_output.PerfOutput:

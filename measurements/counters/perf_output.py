@@ -13,7 +13,7 @@ import re
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
 Missing = Literal["not counted", "not supported", "empty"]
 
@@ -76,16 +76,6 @@ def parse_output(text: str) -> PerfOutput:
     whole = [count for count in counts if count.interval_s is None]
     summary = [count._replace(part="") for count in whole if count.part == "summary"]
     return PerfOutput(tuple(summary or whole or counts), tuple(strange))
-
-
-def join_outputs(outputs: Iterable[PerfOutput]) -> PerfOutput:
-    """Take several executions, one after the other, for one run."""
-    counts: list[Count] = []
-    strange: list[str] = []
-    for run, output in enumerate(outputs):
-        counts += (count._replace(run=run) for count in output.counts)
-        strange += output.strange
-    return PerfOutput(tuple(counts), tuple(strange))
 
 
 def parse_number(text: str) -> float | None:

@@ -13,6 +13,7 @@ import re
 import time
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from measurements.power import source
 from measurements.power.source import Login, SensorError, SourceSettings
 
 if TYPE_CHECKING:
@@ -91,10 +92,7 @@ def resolve(
 ) -> tuple[str, Remote | None]:
     """Check address, options and login; return the source's name, and its BMC unless local."""
     address = None if where is None else parse_address(kind, where)
-    taken = sorted(options) if address else []
-    if unknown := sorted(set(settings.options) - set(taken)):
-        takes = f"it takes {', '.join(taken) or 'none'}"
-        raise SensorError(f"{kind} has no option {unknown[0]!r}: {takes}")
+    source.check_options(kind, settings.options, options if address else ())
     if where is None or address is None:
         return kind, None
     name = f"{kind}@{where}"

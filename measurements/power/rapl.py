@@ -203,9 +203,6 @@ class _Identity(NamedTuple):
     control_type: str
     indices: tuple[int, ...]
 
-    def ancestor(self, depth: int) -> _Identity:
-        return self._replace(indices=self.indices[:depth])
-
 
 def powercap(settings: SourceSettings) -> Path:
     """Return the folder of all powercap zones."""
@@ -223,7 +220,8 @@ def find_zones(settings: SourceSettings) -> list[RaplZone]:
         if label in labels:
             label = f"{label}#{folder.name}"
         labels.add(label)
-        zones[identity] = _zone(folder, label, zones.get(identity.ancestor(-1)), labels, is_amd)
+        parent = zones.get(identity._replace(indices=identity.indices[:-1]))
+        zones[identity] = _zone(folder, label, parent, labels, is_amd)
     return list(zones.values())
 
 
@@ -261,7 +259,8 @@ def _belongs(name: str, folder: Path, root: Path) -> bool:
 
 
 def _label(identity: _Identity, found: dict[_Identity, Path]) -> str:
-    lineage = [identity.ancestor(depth + 1) for depth in range(len(identity.indices))]
+    numbers = identity.indices
+    lineage = [identity._replace(indices=numbers[: n + 1]) for n in range(len(numbers))]
     parts = [_name(found[zone]) for zone in lineage if zone in found]
     if parts[-1] == "dram" and len(parts) > 1:
         parts = [f"dram-{parts[-2].removeprefix('package-')}"]

@@ -249,7 +249,8 @@ def check_options(
 ) -> None:
     """Refuse options that a source would ignore, and flags that are neither yes nor no."""
     if unknown := sorted(set(options) - set(known)):
-        raise SensorError(f"{kind} has no option {', '.join(unknown)}: it has {', '.join(known)}")
+        has = ", ".join(known) or "none"
+        raise SensorError(f"{kind} has no option {', '.join(unknown)}: it has {has}")
     for name in yes_or_no:
         if options.get(name, "no") not in ("yes", "no"):
             raise SensorError(f"{kind}: {name}={options[name]}: write yes or no")

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from measurements.counters.command import check_perf
 from measurements.errors import MeasurementError
-from measurements.host import conditions, frequency_control
+from measurements.host import conditions
+from measurements.host.frequency_control import FrequencyControl
 from measurements.power import sampler, source
 from measurements.sweep import loop, rows
 from measurements.sweep.machine import Machine
@@ -341,9 +342,8 @@ def _counters(sysfs: Path, procfs: Path) -> HostSensor:
 
 
 def _clock(sysfs: Path, procfs: Path) -> HostSensor:
-    control_of = frequency_control.FrequencyControl
     try:
-        with control_of.open(sysfs=sysfs, procfs=procfs, dry_run=True) as control:
+        with FrequencyControl.open(sysfs=sysfs, procfs=procfs, dry_run=True) as control:
             steps = control.steps()
             drivers = ", ".join(sorted({policy.driver for policy in control.policies}))
     except MeasurementError as error:

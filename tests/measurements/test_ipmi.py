@@ -735,10 +735,10 @@ def test_addresses():
 @pytest.mark.parametrize(
     ("spec", "reason"),
     [
-        ("ipmi@bmc,cipher=3", "ipmi has no option 'cipher': it takes none"),
-        ("ipmi,interface=lan", "ipmi has no option 'interface': it takes none"),
-        ("ipmi:ipmitool@bmc,cypher=3", "has no option 'cypher': it takes cipher, interface"),
-        ("ipmi:ipmitool,cipher=3", "ipmi:ipmitool has no option 'cipher': it takes none"),
+        ("ipmi@bmc,cipher=3", "ipmi has no option cipher: it has none"),
+        ("ipmi,interface=lan", "ipmi has no option interface: it has none"),
+        ("ipmi:ipmitool@bmc,cypher=3", "has no option cypher: it has cipher, interface"),
+        ("ipmi:ipmitool,cipher=3", "ipmi:ipmitool has no option cipher: it has none"),
         ("ipmi:ipmitool@bmc,interface=usb", "interface is lanplus or lan"),
         ("ipmi:ipmitool@bmc,cipher=x", "cipher the number of a suite"),
         ("ipmi@ppw:s3cr3t@bmc", "no user or password belongs in the address"),
