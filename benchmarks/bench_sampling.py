@@ -45,7 +45,7 @@ def resident_mb(pid="self"):
 OURS = """
 import tempfile
 from pathlib import Path
-from measurements.power.energy import streams, summed, totals
+from measurements.power.energy import streams, total_energy, totals
 from measurements.power.source import parse_specs
 from measurements.power.sampler import Sampling, read_samples
 sampling = Sampling.open(parse_specs("rapl"), interval_s=0.1)
@@ -58,7 +58,7 @@ used, most = cpu_s(pid) - before, resident_mb(pid)
 sampling.stop()
 channels = {c.label: c for c in sampling.channels}
 parts = totals(sampling.channels)["rapl:package"]
-drawn = summed(parts, channels, streams(read_samples(file)), start, end)
+drawn = total_energy(parts, channels, streams(read_samples(file)), start, end)
 sampling.close()
 joules = drawn.energy_j
 """
