@@ -48,11 +48,6 @@ class Topology:
     cores: tuple[PhysicalCore, ...]
     withheld: tuple[int, ...] = ()
 
-    @property
-    def sockets(self) -> tuple[int, ...]:
-        """Sockets with a core that may be used."""
-        return tuple(sorted({core.socket for core in self.cores}))
-
 
 @dataclass(frozen=True, slots=True)
 class Placement:

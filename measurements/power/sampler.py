@@ -171,7 +171,7 @@ class SampleWriter:
         self._lock = threading.Lock()
         self._file: IO[str] | None = None
         self._rows: Any = None
-        self.readings, self.failures = 0, dict[str, str]()
+        self.failures: dict[str, str] = {}
 
     def open(self, path: Path) -> None:
         """Begin a file and reset the counts."""
@@ -179,7 +179,7 @@ class SampleWriter:
             self._file = path.open("w", encoding="utf-8", newline="")
             self._rows = csv.writer(self._file)
             self._rows.writerow(HEADER)
-            self.readings, self.failures = 0, {}
+            self.failures = {}
 
     def write(self, readings: list[Reading]) -> None:
         """Append readings; without a file they are dropped."""
@@ -189,7 +189,6 @@ class SampleWriter:
             for label, at_s, value, source_at_s in readings:
                 own = "" if source_at_s is None else f"{source_at_s!r}"
                 self._rows.writerow((label, f"{at_s:.6f}", f"{value!r}", own))
-            self.readings += len(readings)
 
     def fail(self, source: str, message: str) -> None:
         """Keep the last complaint of a source in this run."""
@@ -321,7 +320,7 @@ class Sampler:
         """End the file with a reading of every source."""
         self._read_all(running=False)
         self._writer.close()
-        return {"failures": self._writer.failures, "readings": self._writer.readings}
+        return {"failures": self._writer.failures}
 
     def end(self) -> None:
         """Close everything."""

@@ -94,11 +94,6 @@ class Guard:
         """Number of the guard's process."""
         return self._helper.process.pid
 
-    @property
-    def settings(self) -> tuple[HostSetting, ...]:
-        """What the guard will put back."""
-        return tuple(self._settings.values())
-
     def learn(self, settings: Iterable[tuple[Path, str]]) -> None:
         """Tell the guard files and their present text, before they are changed.
 

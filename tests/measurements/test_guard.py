@@ -224,7 +224,7 @@ class TestGuardItself:
             assert lines[0]["parent"] == list(Process.of(os.getpid()))
             assert lines[1:] == [{"path": str(host.one), "value": "1"}]
             assert guard.journal.stat().st_mode & 0o777 == 0o600
-            assert guard.settings == (HostSetting(host.one, "1"),)
+            assert guard._settings == {host.one: HostSetting(host.one, "1")}
             with pytest.raises(MeasurementError, match="nobody to put it back"):
                 guard.change(host.two, "changed")
         assert host.restored()
@@ -297,7 +297,7 @@ class TestGuardItself:
             assert guard.journal.stat().st_size == size
             resource.prlimit(guard.pid, resource.RLIMIT_FSIZE, (size + 999, size + 999))
             guard.change(host.one, "changed", was="1")
-            assert guard.settings == (HostSetting(host.one, "1"),)
+            assert guard._settings == {host.one: HostSetting(host.one, "1")}
         assert host.restored()
 
 
