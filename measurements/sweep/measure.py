@@ -59,7 +59,6 @@ class Measuring:
 
     sweep: loop.MeasuredSweep
     output: Path
-    missing: tuple[str, ...]
 
     def __enter__(self) -> Measuring:
         """Return itself."""
@@ -139,7 +138,7 @@ def set_up(
         sweep = loop.MeasuredSweep(options, session, machine, sampling, tell)
         # From here on the result closes both.
         stack.pop_all()
-        return Measuring(sweep, output, tuple(missing))
+        return Measuring(sweep, output)
 
 
 def folder_and_session(output: Path, *, resume: bool) -> tuple[Path, Session | None]:
