@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from measurements.errors import MeasurementError
 from measurements.power.source import SensorError
 from measurements.table import units
-from measurements.table.headers import nearest, shown
+from measurements.table.headers import list_names, nearest
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -191,7 +191,7 @@ def _time_columns(cells: Sequence[str], wanted: str | None) -> tuple[int, ...]:
 def _only(cells: Sequence[str], found: Sequence[int], what: str, option: str) -> int:
     if len(found) == 1:
         return found[0]
-    names = shown([cells[index] for index in found] or cells)
+    names = list_names([cells[index] for index in found] or cells)
     raise SensorError(
         f"{'several columns' if found else 'no column'} can be {what}, by name: choose with "
         f"{option}=COLUMN among {names}"
@@ -212,7 +212,8 @@ def _column(cells: Sequence[str], name: str, option: str) -> int:
     if name.isascii() and name.isdigit() and 1 <= int(name) <= len(cells):
         return int(name) - 1
     raise SensorError(
-        f"{option}={name}: no such column{nearest(name, cells)}; the columns are {shown(cells)}"
+        f"{option}={name}: no such column{nearest(name, cells)}; "
+        f"the columns are {list_names(cells)}"
     )
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from measurements.errors import BadRunsError, MeasurementError
-from measurements.table.headers import nearest, shown
+from measurements.table.headers import list_names, nearest
 from measurements.table.schema import (
     COLUMNS,
     FILE_COLUMN,
@@ -128,7 +128,7 @@ def refuse_absent(runs: pd.DataFrame, needed: Collection[str], source: str) -> N
             units = " (freq_mhz or freq_ghz, by its unit)" if column == "freq_hz" else ""
             raise MeasurementError(
                 f"{source}: no column {column}{meant}; the columns are "
-                f"{shown(list(runs.columns))}: name it so{units}, or use --map {column}=COLUMN"
+                f"{list_names(list(runs.columns))}: name it so{units}, or use --map {column}=COLUMN"
             )
 
 

@@ -47,12 +47,7 @@ def unit_in_words(header: str, si: str) -> Unit | None:
     """Find the unit of a header whose quantity is known: its last word, or one in brackets.
 
     Words end at spaces, punctuation and capitals; a name that ppw knows may also run into its unit.
-
-    Parameters
-    ----------
-    header : str
-    si : {"hz", "s", "w", "bytes", "j", "v", "c"}
-        The quantity; units of others are not looked for.
+    ``si`` is the quantity, as in `measurements.table.units`; units of others are not looked for.
 
     >>> unit_in_words("run in ms", "s"), unit_in_words("ReqGB", "bytes").factor
     (Unit(si='s', factor=0.001), 1000000000.0)
@@ -74,23 +69,11 @@ def unit_in_words(header: str, si: str) -> Unit | None:
 def mapped_factor(
     target: str, header: str, asked: float, own: float | None, canonical: str, source: str
 ) -> float:
-    """Factor of a column to its canonical unit, from what --map and the header say of it.
+    """Factor of a column to its canonical unit, from what ``--map TARGET=HEADER`` says of it.
 
-    Parameters
-    ----------
-    target, header : str
-        As in ``--map TARGET=HEADER``.
-    asked : float
-        Factor of the unit in the target's name; 1 where it is the canonical one.
-    own : float, optional
-        Factor of the unit in the header, which is taken; None where there is none.
-    canonical, source : str
-        The column, and the file, for the message.
-
-    Raises
-    ------
-    MeasurementError
-        Where both say a unit, and not the same.
+    ``asked`` is the factor of the unit in the target's name, 1 where it is the canonical one;
+    ``own`` that of the header, which is taken. Raises `MeasurementError` where both say a unit, and
+    not the same.
     """
     if own in _BINARY and asked == _BINARY[own]:
         # Many write KB for 1024 bytes: who says KiB of it corrects the header.
@@ -139,14 +122,12 @@ _IN_PERCENT = re.compile(
 
 
 class Renaming(NamedTuple):
-    """What one foreign column becomes.
-
-    ``factor`` converts its numbers to the canonical unit. ``unit_in_cells`` marks a column whose
-    header has no unit, so that each cell must carry one ("2.10GHz").
-    """
+    """What one foreign column becomes."""
 
     canonical: str
+    # Converts its numbers to the canonical unit.
     factor: float = 1.0
+    # The header has no unit, so that each cell must carry one ("2.10GHz").
     unit_in_cells: bool = False
 
     def scaled(self, numbers: Any) -> Any:
@@ -160,26 +141,15 @@ def rename_headers(
 ) -> dict[str, Renaming]:
     """Decide for every header that is known, or mapped, which column it becomes.
 
-    Parameters
-    ----------
-    headers : sequence of str
-        As read, left to right.
-    mapping : mapping of str to str
-        The user's own: target column (a canonical name, possibly with another unit suffix, or a
-        name of the user's) to header.
-    source : str
-        File, for messages.
-
-    Raises
-    ------
-    MeasurementError
-        A header twice, a canonical column given twice, a mapped header that is not there, or far
-        more columns than a runs table has.
+    ``mapping`` is the user's own: target column (a canonical name, possibly with another unit
+    suffix, or a name of the user's) to header; ``source`` is the file, for messages. Raises
+    `MeasurementError` for a header twice, a canonical column given twice, a mapped header that is
+    not there, or far more columns than a runs table has.
     """
     _refuse_bad_headers(headers, source)
     _refuse_mapped_twice(mapping, source)
     mapped = {_find(target, header, headers, source): target for target, header in mapping.items()}
-    renamings = {h: _mapped(target, h, source) for h, target in mapped.items()}
+    renamings = {h: _rename_mapped(target, h, source) for h, target in mapped.items()}
     chosen = {r.canonical for r in renamings.values()}
     direct = {h: r for h in headers if h not in mapped and (r := _by_name(h))}
     # What --map chose stands, and its rivals are columns of the user's own.
@@ -199,19 +169,8 @@ def column_meant(
 ) -> Renaming | None:
     """Find the column that a user means, who may know it by a header of the file's.
 
-    Parameters
-    ----------
-    name : str
-        A column, a header that became one, or any header that would have.
-    columns : collection of str
-        Columns of the table.
-    headers : mapping of str to Renaming
-        What became of the file's own headers.
-
-    Returns
-    -------
-    Renaming or None
-        The column and the unit that the name carries; None where there is no such column.
+    ``name`` is a column, a header that became one (``headers``), or any header that would have.
+    Gives the column and the unit that the name carries; None where there is no such column.
     """
     if name in columns:
         return Renaming(name)
@@ -226,7 +185,7 @@ def nearest(name: str, known: Sequence[str]) -> str:
     return f" (did you mean {lowered[close[0]]!r}?)" if close else ""
 
 
-def shown(names: Sequence[str], most: int = 12) -> str:
+def list_names(names: Sequence[str], most: int = 12) -> str:
     """List names for a message, the first ``most`` of them."""
     lines = (" ".join(name.split()) for name in names[:most])
     listed = ", ".join(name if len(name) <= 40 else f"{name[:37]}…" for name in lines)
@@ -242,7 +201,7 @@ def _refuse_bad_headers(headers: Sequence[str], source: str) -> None:
     twice = [h for h, n in Counter(headers).items() if n > 1 and h]
     if twice:
         raise MeasurementError(
-            f"{source}: the header names {shown(twice)} more than once: rename one of them"
+            f"{source}: the header names {list_names(twice)} more than once: rename one of them"
         )
 
 
@@ -251,7 +210,7 @@ def _refuse_mapped_twice(mapping: Mapping[str, str], source: str) -> None:
     if twice:
         targets = [target for target, header in mapping.items() if header == twice[0]]
         raise MeasurementError(
-            f"{source}: --map makes column {twice[0]!r} all of {shown(targets)}: choose one"
+            f"{source}: --map makes column {twice[0]!r} all of {list_names(targets)}: choose one"
         )
 
 
@@ -263,11 +222,11 @@ def _find(target: str, header: str, headers: Sequence[str], source: str) -> str:
     elif "=" in header:
         hint = ": give --map again for each column"
     else:
-        hint = f"{nearest(header, headers)}; the columns are {shown(headers)}"
+        hint = f"{nearest(header, headers)}; the columns are {list_names(headers)}"
     raise MeasurementError(f"{source}: --map names column {header!r}, which is not there{hint}")
 
 
-def _mapped(target: str, header: str, source: str) -> Renaming:
+def _rename_mapped(target: str, header: str, source: str) -> Renaming:
     asked = _by_name(target)
     if asked is None:
         if target.lower() == header.strip().lower() or target in _SETTINGS:
@@ -366,10 +325,10 @@ def _refuse_twice(headers: Sequence[str], renamings: Mapping[str, Renaming], sou
         # No choice of columns helps against a name that is taken.
         if canonical in both and canonical not in renamings:
             raise MeasurementError(
-                f"{source}: columns {shown(both)} would all be {canonical}: "
+                f"{source}: columns {list_names(both)} would all be {canonical}: "
                 f"drop or rename the column {canonical}"
             )
         raise MeasurementError(
-            f"{source}: columns {shown(both)} would all be {canonical}: "
+            f"{source}: columns {list_names(both)} would all be {canonical}: "
             f"drop all but one, or choose with --map {canonical}=COLUMN"
         )

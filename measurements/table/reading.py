@@ -27,9 +27,9 @@ import pandas as pd
 from measurements.errors import MeasurementError, first_line
 from measurements.table.checks import as_numbers, check_runs
 from measurements.table.headers import Renaming, rename_headers, unit_in_cells
-from measurements.table.schema import COLUMNS, DOUBTS, FILE_COLUMN, HEADERS, MISSING
+from measurements.table.schema import COLUMNS, DOUBTS, FILE_COLUMN, HEADERS, MISSING, is_number
 from measurements.table.units import has_unit, parse_quantity
-from measurements.table.writing import may_be_guarded, unguarded, unguarded_table
+from measurements.table.writing import may_be_guarded, unguard_table, unguard_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -51,14 +51,14 @@ _LEAST_MHZ, _LEAST_KHZ, _LEAST_HZ = 50.0, 3e4, 3e7
 def has_decimal_commas(table: pd.DataFrame, columns: Iterable[str]) -> bool:
     """Tell whether one of the columns has a cell such as ``1,8`` or ``1,8GHz``."""
     texts = (table[c] for c in columns if table[c].dtype.kind not in "iufbmMc")
-    return any(WITH_COMMA.fullmatch(cell) for text in texts for cell in text if _is(cell))
+    return any(WITH_COMMA.fullmatch(cell) for text in texts for cell in text if _is_text(cell))
 
 
 def may_be_thousands(table: pd.DataFrame, columns: Iterable[str]) -> list[str]:
     """Say of which columns, still text, every point may part thousands: 1.100 beside 770."""
     found = []
     for name in columns:
-        cells = [cell.strip() for cell in table[name] if _is(cell)]
+        cells = [cell.strip() for cell in table[name] if _is_text(cell)]
         pointed = [cell for cell in cells if "." in cell]
         if pointed and len(pointed) < len(cells) and all(map(_PARTED.fullmatch, pointed)):
             cell = pointed[0]
@@ -73,33 +73,29 @@ def may_be_thousands(table: pd.DataFrame, columns: Iterable[str]) -> list[str]:
 def with_points(table: pd.DataFrame, columns: Iterable[str], source: str) -> pd.DataFrame:
     """Write decimal points for the decimal commas of columns that are text, in place.
 
-    Raises
-    ------
-    MeasurementError
-        Where a cell has a decimal point already.
+    Raises `MeasurementError` where a cell has a decimal point already.
     """
     for name in columns:
-        if mixed := next((c for c in table[name] if _is(c) and _WITH_POINT.fullmatch(c)), None):
+        if mixed := next(
+            (c for c in table[name] if _is_text(c) and _WITH_POINT.fullmatch(c)), None
+        ):
             raise MeasurementError(
                 f"{source}: column {name!r} has {mixed!r}, and other numbers of the file have a "
                 "decimal comma: write all with a comma and without thousands separators, or all "
                 "with a point"
             )
-        table[name] = table[name].map(_pointed, na_action="ignore")
+        table[name] = table[name].map(
+            lambda c: c.replace(",", ".", 1) if _is_text(c) and WITH_COMMA.fullmatch(c) else c,
+            na_action="ignore",
+        )
     return table
 
 
-def _is(cell: object) -> bool:
+def _is_text(cell: object) -> bool:
     return isinstance(cell, str)
 
 
-def _pointed(cell: object) -> object:
-    if isinstance(cell, str) and WITH_COMMA.fullmatch(cell):
-        return cell.replace(",", ".", 1)
-    return cell
-
-
-def converted(column: pd.Series[Any], renaming: Renaming) -> pd.Series[Any]:
+def convert_numbers(column: pd.Series[Any], renaming: Renaming) -> pd.Series[Any]:
     """Numbers in the canonical unit; a cell with a unit of its own, such as ``2.10GHz``, by that.
 
     A cell that is neither is left, for the check that names its row.
@@ -113,7 +109,7 @@ def converted(column: pd.Series[Any], renaming: Renaming) -> pd.Series[Any]:
         return scaled
     unit = unit_in_cells(renaming.canonical)
     known = {c: _quantity(c, unit) for c in {c for c in column[wrong] if isinstance(c, str)}}
-    cells = column[wrong].map(lambda cell: known.get(cell, cell) if _is(cell) else cell)
+    cells = column[wrong].map(lambda cell: known.get(cell, cell) if _is_text(cell) else cell)
     return scaled.astype(object).where(~wrong, cells.reindex(column.index))
 
 
@@ -128,24 +124,21 @@ def _quantity(cell: str, unit: str) -> float | str:
 
 def refuse_unitless(table: pd.DataFrame, renamings: Mapping[str, Renaming], source: str) -> None:
     """Raise `MeasurementError` for the columns whose unit neither header nor cells tell."""
-    bare = {h: r.canonical for h, r in renamings.items() if r.unit_in_cells and _is_bare(table[h])}
+    unitless = {h: r.canonical for h, r in renamings.items() if r.unit_in_cells}
+    bare = {h: c for h, c in unitless.items() if as_numbers(table[h]).notna().any()}
     if not bare:
         return
     first = next(iter(bare))
     row = int(np.flatnonzero(as_numbers(table[first]).notna())[0]) + 1
     named = {header: _guess(canonical, table[header]) for header, canonical in bare.items()}
     several = len(bare) > 1
-    maps = " ".join(f"--map {name}={_quoted(header)}" for header, name in named.items())
+    maps = " ".join(f"--map {name}={_shell_word(header)}" for header, name in named.items())
     raise MeasurementError(
         f"{source}: column{'s' if several else ''} {', '.join(map(repr, bare))} "
         f"{'have' if several else 'has'} no unit (row {row}): "
         f"name {'them' if several else 'it'} with one, such as {', '.join(named.values())}, or "
         f"{maps}"
     )
-
-
-def _is_bare(column: pd.Series[Any]) -> bool:
-    return bool(as_numbers(column).notna().any())
 
 
 def _guess(canonical: str, column: pd.Series[Any]) -> str:
@@ -158,7 +151,7 @@ def _guess(canonical: str, column: pd.Series[Any]) -> str:
     return f"{base}_{next((u for least, u in ends.items() if typical >= least), 'ghz')}"
 
 
-def _quoted(header: str) -> str:
+def _shell_word(header: str) -> str:
     return f"'{header}'" if not header.isalnum() else header
 
 
@@ -342,7 +335,7 @@ def _read_csv(content: bytes, source: str, mapping: Mapping[str, str]) -> pd.Dat
     headers, delimiter = read_header(content, source)
     renamings = rename_headers(headers, mapping, _name(source))
     names = [h or f"unnamed {i}" for i, h in enumerate(headers)]
-    known = {h: _is_text(r.canonical) for h, r in renamings.items() if r.canonical in COLUMNS}
+    known = {h: not is_number(r.canonical) for h, r in renamings.items() if r.canonical in COLUMNS}
     text, numbers = {h for h in known if known[h]}, [h for h in known if not known[h]]
     try:
         table = _read_rows(content, delimiter, names, text)
@@ -364,7 +357,7 @@ def _read_csv(content: bytes, source: str, mapping: Mapping[str, str]) -> pd.Dat
         as_text = _read_rows(content, delimiter, names, text | set(numbers))
         table.attrs[DOUBTS] = may_be_thousands(as_text, numbers)
     if may_be_guarded(content):
-        table = unguarded_table(table)
+        table = unguard_table(table)
     unnamed = [n for n, h in zip(names, headers, strict=True) if not h and table[n].isna().all()]
     return _rename(table.drop(columns=unnamed), renamings, source)
 
@@ -420,7 +413,7 @@ def read_header(content: bytes, source: str) -> tuple[list[str], str]:
         cells = next(csv.reader(chain([first], lines), delimiter=delimiter))
     except csv.Error as error:
         raise MeasurementError(f"{_name(source)}: no header: {first_line(error)}") from error
-    return [unguarded(" ".join(cell.split())) for cell in cells], delimiter
+    return [unguard_text(" ".join(cell.split())) for cell in cells], delimiter
 
 
 def _too_long_row(content: bytes, delimiter: str, width: int) -> str | None:
@@ -455,15 +448,11 @@ def _without_index(table: pd.DataFrame) -> pd.DataFrame:
 def _rename(table: pd.DataFrame, renamings: Mapping[str, Renaming], source: str) -> pd.DataFrame:
     refuse_unitless(table, renamings, _name(source))
     for header, renaming in renamings.items():
-        if renaming.canonical in COLUMNS and not _is_text(renaming.canonical):
-            table[header] = converted(table[header], renaming)
+        if is_number(renaming.canonical):
+            table[header] = convert_numbers(table[header], renaming)
     known = table.attrs.get(HEADERS, {})
     table = table.rename(columns={h: r.canonical for h, r in renamings.items()})
     # As plain tuples: attrs are copied at every step, and written to Parquet as JSON.
     became = {h: tuple(r) for h, r in renamings.items() if h != r.canonical}
     table.attrs[HEADERS] = {**known, **became}
     return table
-
-
-def _is_text(canonical: str) -> bool:
-    return canonical in COLUMNS and COLUMNS[canonical].kind == "text"

@@ -8,14 +8,12 @@ Kind = Literal["text", "positive", "net", "non-negative", "share", "count", "any
 
 
 class RunsColumn(NamedTuple):
-    """One canonical column and what its values may be.
-
-    ``kind`` "net" is a difference, such as power with the idle power taken off: a sensor's noise
-    may make it negative, which can be read but not used where it is needed. "share" is of a whole
-    that is 1; a rate that was measured may come out somewhat above it.
-    """
+    """One canonical column and what its values may be."""
 
     unit: str
+    # "net" is a difference, such as power with the idle power taken off: a sensor's noise may make
+    # it negative, which can be read but not used where it is needed. "share" is of a whole that is
+    # 1; a rate that was measured may come out somewhat above it.
     kind: Kind
     meaning: str
 
@@ -109,83 +107,41 @@ MISSING = (
 
 # Foreign names, compared in lower case without spaces, dashes and underscores. A name whose
 # canonical column has a unit still needs one: in the header, or by --map.
-SYNONYMS: dict[str, str] = {
-    "machine": "host",
-    "server": "host",
-    "hostname": "host",
-    "servername": "host",
-    "machinename": "host",
-    "node": "host",
-    "nodename": "host",
-    "microarchitecture": "family",
-    "uarch": "family",
-    "program": "workload",
-    "benchmark": "workload",
-    "application": "workload",
-    "app": "workload",
-    "job": "workload",
-    "jobname": "workload",
-    "frequency": "freq_hz",
-    "freq": "freq_hz",
-    "cpufreq": "freq_hz",
-    "corefreq": "freq_hz",
-    "achievedfreq": "freq_achieved_hz",
-    "actualfreq": "freq_achieved_hz",
-    "ncores": "cores",
-    "numcores": "cores",
-    "corecount": "cores",
-    "nthreads": "threads",
-    "numthreads": "threads",
-    "workers": "threads",
-    "datasize": "data_bytes",
-    "inputsize": "data_bytes",
-    "run": "repeat",
-    "rep": "repeat",
-    "iteration": "repeat",
-    "trial": "repeat",
-    "time": "time_s",
-    "elapsed": "time_s",
-    "elapsedtime": "time_s",
-    "runtime": "time_s",
-    "walltime": "time_s",
-    "executiontime": "time_s",
-    "duration": "time_s",
-    "seconds": "time_s",
-    "instret": "instructions",
-    "instructionsretired": "instructions",
-    "cpucycles": "cycles",
-    "throughput": "throughput_ops_s",
-    "opspersecond": "throughput_ops_s",
-    "opspersec": "throughput_ops_s",
-    "voltage": "voltage_v",
-    "volts": "voltage_v",
-    "power": "power_w",
-    "avgpower": "power_w",
-    "meanpower": "power_w",
-    "watts": "power_w",
-    "energy": "energy_j",
-    "joules": "energy_j",
-    "cost": "price",
+_SYNONYMS_OF = {
+    "host": ("machine", "server", "hostname", "servername", "machinename", "node", "nodename"),
+    "family": ("microarchitecture", "uarch"),
+    "workload": ("program", "benchmark", "application", "app", "job", "jobname"),
+    "freq_hz": ("frequency", "freq", "cpufreq", "corefreq"),
+    "freq_achieved_hz": ("achievedfreq", "actualfreq"),
+    "cores": ("ncores", "numcores", "corecount"),
+    "threads": ("nthreads", "numthreads", "workers"),
+    "data_bytes": ("datasize", "inputsize"),
+    "repeat": ("run", "rep", "iteration", "trial"),
+    "time_s": (
+        *("time", "elapsed", "elapsedtime", "runtime", "walltime", "executiontime", "duration"),
+        *("seconds",),
+    ),
+    "instructions": ("instret", "instructionsretired"),
+    "cycles": ("cpucycles",),
+    "throughput_ops_s": ("throughput", "opspersecond", "opspersec"),
+    "voltage_v": ("voltage", "volts"),
+    "power_w": ("power", "avgpower", "meanpower", "watts"),
+    "energy_j": ("energy", "joules"),
+    "price": ("cost",),
 }
+SYNONYMS = {name: column for column, names in _SYNONYMS_OF.items() for name in names}
 
 # These may be anything without a unit, and say what they are with one: "Clock (MHz)".
-SYNONYMS_WITH_UNIT: dict[str, str] = {
-    "clock": "freq_hz",
-    "clockrate": "freq_hz",
-    "clockspeed": "freq_hz",
-    "coreclock": "freq_hz",
-    "cpuclock": "freq_hz",
-    "corefrequency": "freq_hz",
-    "cpufrequency": "freq_hz",
-    "wall": "time_s",
-    "wallclock": "time_s",
-    "wallclocktime": "time_s",
-    "totaltime": "time_s",
-    "averagepower": "power_w",
-    "powerdraw": "power_w",
-    "energyconsumed": "energy_j",
-    "totalenergy": "energy_j",
+_WITH_UNIT = {
+    "freq_hz": (
+        *("clock", "clockrate", "clockspeed", "coreclock", "cpuclock", "corefrequency"),
+        *("cpufrequency",),
+    ),
+    "time_s": ("wall", "wallclock", "wallclocktime", "totaltime"),
+    "power_w": ("averagepower", "powerdraw"),
+    "energy_j": ("energyconsumed", "totalenergy"),
 }
+SYNONYMS_WITH_UNIT = {name: column for column, names in _WITH_UNIT.items() for name in names}
 
 # These say their unit by their name alone.
 UNIT_IN_NAME = frozenset({"seconds", "volts", "watts", "joules"})

@@ -18,7 +18,7 @@ import re
 from dataclasses import dataclass, field, replace
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from measurements.errors import MeasurementError
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class Found:
+class ParsedResult:
     """What a result says, level by level (percent; 0 is active idle)."""
 
     source: str
@@ -71,12 +71,10 @@ class Found:
         key, value = tidy(name).rstrip(":"), " ".join(value.split())
         if not value or value == "--":
             return
-        for fact, names in _FACTS.items():
-            if key in names:
-                self.facts.setdefault(fact, value)
-        for count, names in _COUNTS.items():
-            if key in names and (amount := number(value.split()[0])) is not None:
-                self.counts.setdefault(count, amount)
+        if key in _FACT_OF:
+            self.facts.setdefault(_FACT_OF[key], value)
+        if key in _COUNT_OF and (amount := number(value.split()[0])) is not None:
+            self.counts.setdefault(_COUNT_OF[key], amount)
         if key in _ENABLED:
             for count, pattern in _IN_ENABLED.items():
                 if match := pattern.search(value):
@@ -85,6 +83,12 @@ class Found:
             self.counts.setdefault("nodes", 1.0)
         if key in _DATES:
             self.dates.append(value)
+
+    def put_fields(self, pairs: Iterable[tuple[str, str]]) -> None:
+        """Take named fields, those of the preferred date first."""
+        rank = {key: place for place, key in enumerate(_DATES)}
+        for name, value in sorted(pairs, key=lambda pair: rank.get(pair[0].rstrip(":"), -1)):
+            self.put_field(name, value)
 
 
 # Names of fields in lower case, in any of the three forms.
@@ -106,6 +110,8 @@ _COUNTS = {
         "hw_memamountgb",
     ),
 }
+_FACT_OF = {name: fact for fact, names in _FACTS.items() for name in names}
+_COUNT_OF = {name: count for count, names in _COUNTS.items() for name in names}
 _METHOD = ("test method", "test_method")
 _ENABLED = ("cpu(s) enabled", "hw_cpusenabled")
 _IN_ENABLED = {
@@ -144,7 +150,7 @@ def tidy(header: str) -> str:
     return " ".join(header.lower().split())
 
 
-def csv_results(text: str, name: str) -> list[Found]:
+def csv_results(text: str, name: str) -> list[ParsedResult]:
     """Results of a table, one a row; empty when it has no column with the watts of a load."""
     rows = csv.reader(io.StringIO(text, newline=""))
     try:
@@ -153,7 +159,7 @@ def csv_results(text: str, name: str) -> list[Found]:
         if sum(column is not None and column[1] == "watts" for column in columns) < 2:
             return []
         return [
-            _row(f"{name}, row {at}", headers, columns, cells)
+            _row(f"{name}, row {at}", headers, cells)
             for at, cells in enumerate(rows, start=1)
             if any(cell.strip() for cell in cells)
         ]
@@ -170,39 +176,24 @@ def _level_column(header: str) -> tuple[int, str] | None:
     return None
 
 
-def _row(
-    source: str,
-    headers: Sequence[str],
-    columns: Sequence[tuple[int, str] | None],
-    cells: Sequence[str],
-) -> Found:
-    found = Found(source)
+def _row(source: str, headers: Sequence[str], cells: Sequence[str]) -> ParsedResult:
+    found = ParsedResult(source)
+    columns = map(_level_column, headers)
     for header, column, cell in zip(headers, columns, cells, strict=False):
         if column is not None:
             found.put(*column, cell)
         elif _SCORE_COLUMN.fullmatch(header):
             found.put_overall(cell)
-    for header, cell in _in_order(zip(headers, cells, strict=False)):
-        found.put_field(header, cell)
+    found.put_fields(zip(headers, cells, strict=False))
     return found
 
 
-def _in_order(pairs: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Fields with the preferred date first."""
-    known = {key: place for place, key in enumerate(_DATES)}
-    return sorted(pairs, key=lambda pair: known.get(pair[0].rstrip(":"), -1))
-
-
-def text_result(text: str, name: str) -> list[Found]:
+def text_result(text: str, name: str) -> list[ParsedResult]:
     """The result of a .txt report."""
-    found = Found(name)
+    found = ParsedResult(name)
     lines = text.splitlines()
-    for line in lines:
-        cells = [cell.strip() for cell in line.split("|")]
-        if len(cells) > 1:
-            _put_line(found, cells)
-    _put_total(found, text)
-    _aggregate(found, [[c.strip() for c in line.split("|")] for line in lines if "|" in line])
+    rows = [[cell.strip() for cell in line.split("|")] for line in lines if "|" in line]
+    _put_rows(found, rows, text)
     # Fields stand one a line or several apart by wide gaps.
     pairs = (
         (part.partition(":")[0].strip(), part.partition(":")[2])
@@ -211,36 +202,38 @@ def text_result(text: str, name: str) -> list[Found]:
         for part in re.split(r"\s{3,}(?=\S[^:]{0,60}:)", line)
         if ":" in part
     )
-    for key, value in _in_order((tidy(key), value) for key, value in pairs):
-        found.put_field(key, value)
+    found.put_fields((tidy(key), value) for key, value in pairs)
     return [found]
 
 
-def html_result(text: str, name: str) -> list[Found]:
+def html_result(text: str, name: str) -> list[ParsedResult]:
     """The result of a .html page."""
     parser = _Tables()
     parser.feed(text)
-    found = Found(name)
-    for row in parser.rows:
-        _put_line(found, row)
-    _put_total(found, parser.text())
-    _aggregate(found, parser.rows)
-    pairs = [
-        (row[at], row[at + 1])
+    found = ParsedResult(name)
+    _put_rows(found, parser.rows, parser.text())
+    found.put_fields(
+        (tidy(key), value)
         for row in parser.rows
-        for at in range(len(row) - 1)
-        if _is_field(row[at], row)
-    ]
-    for key, value in _in_order((tidy(key), value) for key, value in pairs):
-        found.put_field(key, value)
+        for key, value in itertools.pairwise(row)
+        if key.rstrip().endswith(":") or len(row) == 2
+    )
     return [found] if found.watts or found.compliant is False else []
 
 
-def _is_field(cell: str, row: Sequence[str]) -> bool:
-    return cell.rstrip().endswith(":") or len(row) == 2
+def _put_rows(found: ParsedResult, rows: Sequence[Sequence[str]], text: str) -> None:
+    """Take what stands in tables, the score of the headline, and the counts of all nodes."""
+    for row in rows:
+        _put_line(found, row)
+    _put_total(found, text)
+    for names, values in itertools.pairwise(rows):
+        keys = [tidy(cell) for cell in names]
+        if "# of nodes" in keys and "# of cores" in keys:
+            for key, value in zip(keys, values, strict=False):
+                found.put_field(key, value)
 
 
-def _put_line(found: Found, cells: Sequence[str]) -> None:
+def _put_line(found: ParsedResult, cells: Sequence[str]) -> None:
     """Take a line of the table of levels: its five cells, active idle or the score."""
     first = cells[0].strip() if cells else ""
     rest = [cell for cell in cells[1:] if cell.strip()]
@@ -255,23 +248,13 @@ def _put_line(found: Found, cells: Sequence[str]) -> None:
         found.put_overall(cells[-1])
 
 
-def _put_total(found: Found, text: str) -> None:
+def _put_total(found: ParsedResult, text: str) -> None:
     """Take the score of the headline where the table has none, and what voids a result."""
     headline = _HEADER.search(text)
     if found.overall is None and headline:
         found.put_overall(headline.group(1))
     if _NOT_COMPLIANT.search(text.partition("System Under Test")[0]):
         found.compliant = False
-
-
-def _aggregate(found: Found, rows: Sequence[Sequence[str]]) -> None:
-    """Take the counts of all nodes: a line of names, and the last line of numbers below it."""
-    for at, names in enumerate(rows[:-1]):
-        keys = [tidy(cell) for cell in names]
-        if "# of nodes" in keys and "# of cores" in keys:
-            for values in rows[at + 1 : at + 2]:
-                for key, value in zip(keys, values, strict=False):
-                    found.put_field(key, value)
 
 
 class _Tables(HTMLParser):
@@ -325,72 +308,47 @@ TARGETS = tuple(range(100, 0, -10))
 _SCORE_OFF = 0.01
 _TARGET_OFF = 0.02
 _YEAR = re.compile(r"(?:19|20)\d\d")
-_MISSING_WATTS = "no watts at {}"
 
 
-class Level(NamedTuple):
-    """One target load of a result; None where it is not published.
+class LoadLevel(NamedTuple):
+    """One target load of a result; None where it is not published."""
 
-    Attributes
-    ----------
-    target : float
-        Share of the calibrated throughput that was asked for; 0 is active idle.
-    actual : float or None
-        Share of the calibrated throughput that was reached.
-    ops_s : float or None
-        ssj_ops, operations a second; 0 at active idle.
-    watts : float or None
-        Mean power at the wall (W).
-    """
-
+    # Share of the calibrated throughput that was asked for; 0 is active idle.
     target: float
+    # Share that was reached.
     actual: float | None
+    # ssj_ops, operations per second; 0 at active idle.
     ops_s: float | None
+    # Mean power at the wall (W).
     watts: float | None
 
 
 @dataclass(frozen=True)
 class SpecPowerResult:
-    """One published result.
+    """One published result."""
 
-    Attributes
-    ----------
-    system, vendor, processor : str
-        As published; "" where not said.
-    test_date : str
-        As published, else the date of publication or availability.
-    year : int or None
-        Of ``test_date``.
-    nodes, chips, cores, threads : int or None
-        In all.
-    memory_gb : float or None
-        GB in all.
-    levels : tuple of Level
-        From 100 % down to active idle, those that are published.
-    overall : float or None
-        Overall ssj_ops/watt as published; None where it is not, as for one that is not compliant.
-    compliant : bool or None
-        False where SPEC marks it non-compliant (NC) or invalid; None where the file has no score.
-    findings : tuple of str
-        What is missing, or does not agree with the rest.
-    source : str
-        File, and row of a table.
-    """
-
+    # As published; "" where not said.
     system: str
     vendor: str
     processor: str
+    # As published, else the date of publication or availability.
     test_date: str
     year: int | None
+    # In all.
     nodes: int | None
     chips: int | None
     cores: int | None
     threads: int | None
     memory_gb: float | None
-    levels: tuple[Level, ...]
+    # From 100 % down to active idle, those that are published.
+    levels: tuple[LoadLevel, ...]
+    # ssj_ops/watt as published; None where it is not, as for one that is not compliant.
     overall: float | None
+    # False where SPEC marks it non-compliant (NC) or invalid; None where the file has no score.
     compliant: bool | None
+    # What is missing, or does not agree with the rest.
     findings: tuple[str, ...]
+    # File, and row of a table.
     source: str
 
     @property
@@ -425,7 +383,7 @@ def read_specpower(source: str | Path | Sequence[str | Path]) -> list[SpecPowerR
 def is_specpower(path: str | Path) -> bool:
     """Tell whether a file looks like results of SPECpower_ssj2008; False for what is not text."""
     try:
-        return bool(_found(_text(Path(path)), Path(path).name))
+        return bool(_parse(_text(Path(path)), Path(path).name))
     except MeasurementError:
         return False
 
@@ -462,7 +420,8 @@ def specpower_table(results: Iterable[SpecPowerResult]) -> pd.DataFrame:
     return table.astype(dict.fromkeys(_NUMBERS, "float64"))
 
 
-_COUNTED = ("year", "nodes", "chips", "cores", "threads", "memory_gb")
+_WHOLE = ("nodes", "chips", "cores", "threads")
+_COUNTED = ("year", *_WHOLE, "memory_gb")
 _NUMBERS = (
     *_COUNTED,
     *("target_load", "load", "throughput_ops_s", "power_w", "overall_ops_per_watt"),
@@ -474,7 +433,7 @@ _COLUMNS = [
 
 
 def _read_one(path: Path) -> list[SpecPowerResult]:
-    made = [_result(found) for found in _found(_text(path), path.name)]
+    made = [_result(found) for found in _parse(_text(path), path.name)]
     if not made:
         raise MeasurementError(
             f"{path.name}: is no SPECpower_ssj2008 result: give the .html or .txt of a result, or "
@@ -501,7 +460,7 @@ def _text(path: Path) -> str:
         return content.decode("latin-1")
 
 
-def _found(text: str, name: str) -> list[Found]:
+def _parse(text: str, name: str) -> list[ParsedResult]:
     if re.search(r"<(html|table)\b", text, re.IGNORECASE):
         return html_result(text, name)
     if re.search(r"Benchmark Results Summary", text):
@@ -509,9 +468,9 @@ def _found(text: str, name: str) -> list[Found]:
     return csv_results(text, name)
 
 
-def _result(found: Found) -> SpecPowerResult:
+def _result(found: ParsedResult) -> SpecPowerResult:
     levels = tuple(
-        Level(
+        LoadLevel(
             target / 100,
             found.actual.get(target),
             0.0 if target == 0 else found.ops_s.get(target),
@@ -522,16 +481,14 @@ def _result(found: Found) -> SpecPowerResult:
     )
     date = found.dates[0] if found.dates else ""
     year = _YEAR.search(date)
+    facts: dict[str, Any] = {name: found.facts.get(name, "") for name in _FACTS}
+    for name in _WHOLE:
+        count = found.counts.get(name)
+        facts[name] = None if count is None else round(count)
     made = SpecPowerResult(
-        system=found.facts.get("system", ""),
-        vendor=found.facts.get("vendor", ""),
-        processor=found.facts.get("processor", ""),
+        **facts,
         test_date=date,
         year=int(year.group()) if year else None,
-        nodes=_whole(found, "nodes"),
-        chips=_whole(found, "chips"),
-        cores=_whole(found, "cores"),
-        threads=_whole(found, "threads"),
         memory_gb=found.counts.get("memory_gb"),
         levels=levels,
         overall=found.overall if found.compliant else None,
@@ -539,25 +496,20 @@ def _result(found: Found) -> SpecPowerResult:
         findings=(),
         source=found.source,
     )
-    return replace(made, findings=(*found.notes, *_checked(made)))
+    return replace(made, findings=(*found.notes, *_findings(made)))
 
 
-def _whole(found: Found, name: str) -> int | None:
-    value = found.counts.get(name)
-    return None if value is None else round(value)
-
-
-def _checked(result: SpecPowerResult) -> Iterable[str]:
+def _findings(result: SpecPowerResult) -> Iterable[str]:
     """What is missing from a result, or does not agree."""
     known = {round(level.target * 100) for level in result.levels if level.watts is not None}
-    lacking = [_named(t) for t in (*TARGETS, 0) if t not in known]
+    lacking = [_load_text(t) for t in (*TARGETS, 0) if t not in known]
     if lacking:
-        yield _MISSING_WATTS.format(", ".join(lacking))
+        yield f"no watts at {', '.join(lacking)}"
     if result.compliant is False:
         yield "not compliant: SPEC publishes no score for it"
     for level in result.levels:
         if level.actual is not None and abs(level.actual - level.target) > _TARGET_OFF:
-            yield f"the load reached at {_named(level.target * 100)} is {level.actual:.1%}"
+            yield f"the load reached at {_load_text(level.target * 100)} is {level.actual:.1%}"
     for name, values in (
         ("ssj_ops do not fall", [x.ops_s for x in result.levels if x.ops_s is not None]),
         ("watts do not fall", [x.watts for x in result.levels if x.watts is not None]),
@@ -569,5 +521,5 @@ def _checked(result: SpecPowerResult) -> Iterable[str]:
         yield f"overall {result.overall:g} ssj_ops/W is published, its levels give {computed:.4g}"
 
 
-def _named(target: float) -> str:
+def _load_text(target: float) -> str:
     return "active idle" if target == 0 else f"{target:.0f} %"

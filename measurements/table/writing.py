@@ -37,14 +37,14 @@ _GUARDED_BYTES = re.compile(rb"'([=+\-@\t\r\n]|\xef\xbc)")
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 
 
-def guarded(text: str) -> str:
+def guard_text(text: str) -> str:
     """Write a text so that no spreadsheet computes it."""
     formula = _FORMULA.match(text) and not _NUMBER.fullmatch(text)
     return f"'{text}" if formula else text
 
 
-def unguarded(text: str) -> str:
-    """Undo `guarded`."""
+def unguard_text(text: str) -> str:
+    """Undo `guard_text`."""
     return text[1:] if _GUARDED.match(text) else text
 
 
@@ -57,7 +57,7 @@ def csv_text(frame: pd.DataFrame) -> str:
 
 def write_csv(frame: pd.DataFrame, target: TextIO) -> None:
     """Write `csv_text`."""
-    safe = frame.apply(_guarded_column).set_axis([guarded(str(c)) for c in frame.columns], axis=1)
+    safe = frame.apply(_guard_column).set_axis([guard_text(str(c)) for c in frame], axis=1)
     # A carriage return of its own ends a row for many readers, and is quoted only if all text is.
     returns = any(_holds_return(safe[c]) for c in safe if _is_text(safe[c]))
     quoting: Literal[0, 2] = csv.QUOTE_NONNUMERIC if returns else csv.QUOTE_MINIMAL
@@ -69,18 +69,18 @@ def may_be_guarded(content: bytes) -> bool:
     return _GUARDED_BYTES.search(content) is not None
 
 
-def unguarded_table(frame: pd.DataFrame) -> pd.DataFrame:
-    """Undo `guarded` in the text cells of a table that was read, in place."""
+def unguard_table(frame: pd.DataFrame) -> pd.DataFrame:
+    """Undo `guard_text` in the text cells of a table that was read, in place."""
     for name in frame.columns:
         if _is_text(frame[name]):
-            frame[name] = frame[name].map(unguarded, na_action="ignore")
+            frame[name] = frame[name].map(unguard_text, na_action="ignore")
     return frame
 
 
-def _guarded_column(column: pd.Series[Any]) -> pd.Series[Any]:
+def _guard_column(column: pd.Series[Any]) -> pd.Series[Any]:
     if not _is_text(column):
         return column
-    return column.map(lambda cell: guarded(cell) if isinstance(cell, str) else cell)
+    return column.map(lambda cell: guard_text(cell) if isinstance(cell, str) else cell)
 
 
 def _holds_return(column: pd.Series[Any]) -> bool:

@@ -14,7 +14,7 @@ from measurements.errors import MeasurementError
 from measurements.host import activity
 from measurements.host.files import read_field, read_lines, read_number
 from measurements.host.processor import container
-from measurements.table.headers import shown
+from measurements.table.headers import list_names
 from measurements.timeseries import own
 from measurements.timeseries import series as schema
 
@@ -293,8 +293,8 @@ class _Kernel:
         known = [row[2] for row in self._disk_rows()]
         if missing := sorted((self._wanted_disks or frozenset()) - set(known)):
             raise MeasurementError(
-                f"{procfs / 'diskstats'}: has no disk {shown(missing)}; its disks are "
-                f"{shown(known)}"
+                f"{procfs / 'diskstats'}: has no disk {list_names(missing)}; its disks are "
+                f"{list_names(known)}"
             )
 
     def read(self) -> _Counts:

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from measurements.errors import MeasurementError
-from measurements.table.headers import shown
+from measurements.table.headers import list_names
 from measurements.timeseries import log as logs
 from measurements.timeseries import series
 
@@ -172,8 +172,8 @@ def _add_totals(log: logs.Log, disks: Sequence[str] | None) -> None:
         _add_ios(values, *(series.of_device(name, disk) for name in names))
     if disks is not None and (missing := [disk for disk in disks if disk not in known]):
         raise MeasurementError(
-            f"{log.source}: has no disk {shown(missing)}; its disks are "
-            f"{shown(known) or 'not named'}"
+            f"{log.source}: has no disk {list_names(missing)}; its disks are "
+            f"{list_names(known) or 'not named'}"
         )
     chosen = logs.physical_disks(known) if disks is None else tuple(disks)
     for total, (column, factor) in series.DISK_TOTALS.items():
@@ -184,7 +184,7 @@ def _add_totals(log: logs.Log, disks: Sequence[str] | None) -> None:
     _add_ios(values, "ios", "ios_read", "ios_written")
     if known and not chosen and "sectors_read" not in values:
         log.caveats.append(
-            f"no disk of the log is known to be a physical one ({shown(known)}), so that the "
+            f"no disk of the log is known to be a physical one ({list_names(known)}), so that the "
             "host's transfers are not known: name the disks to count"
         )
 

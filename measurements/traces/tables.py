@@ -329,7 +329,7 @@ def choose(
             raise MeasurementError(
                 f"{source}: --map names column {header!r}, which is not there"
                 f"{table_headers.nearest(header, headers)}; the columns are "
-                f"{table_headers.shown(headers)}"
+                f"{table_headers.list_names(headers)}"
             )
         found[target] = _map_column(named, header, target, source)
     # A column by its own name comes before one that is often called so.
@@ -343,7 +343,7 @@ def choose(
         options = " ".join(f"--map {names[0]}=COLUMN" for names in lacking)
         raise MeasurementError(
             f"{source}: no column is {wanted}: name {'it' if len(lacking) == 1 else 'them'} with "
-            f"{options}; the columns are {table_headers.shown(headers)}"
+            f"{options}; the columns are {table_headers.list_names(headers)}"
         )
     return found, codes
 

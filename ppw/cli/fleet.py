@@ -264,15 +264,16 @@ def fleet_join_command(
     (ISO 8601, or seconds since 1970), value and, where a host has several channels, label. What
     the samples do not tell is missing, with the reason in notes.
     """
-    from ppw.fleet import telemetry
-
     out.refuse_an_input(output)
     limits = {name: given.pop(name) for name in ("memory_limit", "temporary", "threads")}
     engine = ppw.fleet.connect(given.pop("engine"), **limits)
+    # This needs the engine's library, which connect() says how to install.
+    from ppw.fleet import telemetry
+
     sensor, offset = telemetry.Sensor(**given), _read_offsets(offsets)
     read, faults = telemetry.open_samples(samples, engine, mapping)
     fleet = ppw.fleet.open_runs(runs, engine=engine)
-    apart = telemetry.clocks_that_disagree(fleet.table, read, sensor, offset)
+    apart = telemetry.contradicting_hosts(fleet.table, read, sensor, offset)
     faults += [*fleet.faults, *(ppw.fleet.Fault(f"host {h}", what) for h, what in apart.items())]
     for fault in faults:
         out.say(f"fault: {fault}")

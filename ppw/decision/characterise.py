@@ -26,7 +26,7 @@ from ppw.results import caveats as cv
 from ppw.results.arguments import as_frequency, as_positive
 from ppw.results.result import PrintedTable, Result, Table, frame_digest, rows_of
 from ppw.results.text import key_texts, plot_label, shown, shown_name
-from ppw.runs.caveats import UNKNOWN_WATTS, sources_known
+from ppw.runs.caveats import UNKNOWN_WATTS, all_sources_named
 from ppw.runs.groups import canonical
 from ppw.runs.prepare import at_full_load
 
@@ -453,7 +453,7 @@ def _scope_caveats(unlike: Sequence[str], mixed: bool) -> list[str]:
 
 def _table_caveats(runs: pd.DataFrame) -> list[str]:
     watts = "power_w" in runs or "energy_j" in runs
-    caveats = [UNKNOWN_WATTS] if watts and not sources_known(runs) else []
+    caveats = [UNKNOWN_WATTS] if watts and not all_sources_named(runs) else []
     if (
         "family" in runs
         and "freq_hz" in runs

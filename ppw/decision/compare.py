@@ -21,8 +21,8 @@ from ppw.results.arguments import as_frequency, as_positive, as_share
 from ppw.results.result import Result, Table, frame_digest, rows_of
 from ppw.results.text import key_texts, plot_label, shown, shown_interval, telling_keys
 from ppw.runs import groups as gr
-from ppw.runs.caveats import is_known_source
-from ppw.runs.metrics import METRICS, answerable, columns_for, known_metrics
+from ppw.runs.caveats import is_named_source
+from ppw.runs.metrics import METRICS, answerable, columns_for, parse_metrics
 from ppw.runs.prepare import prepare
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ def _value(groups: gr.Groups, column: str, side: Any) -> str:
 
 def scope_of(source: object) -> str | None:
     """What a power source sees, such as "package" or "wall"; None where that is not known."""
-    if not is_known_source(source):
+    if not is_named_source(source):
         return None
     # Calibrated power is of what it was calibrated to: "rapl:package→meter:wt310e".
     name = str(source).rpartition("→")[2].strip().lower()
@@ -477,7 +477,7 @@ def compare(
 
 def _one_value_each(runs: pd.DataFrame, side: Mapping[str, Any]) -> dict[str, Any]:
     """Columns of the table that tell a side, with its one value of each."""
-    asked = gr.columns_asked(runs, side, "to tell A from B")
+    asked = gr.selected_columns(runs, side, "to tell A from B")
     for column, values in asked.items():
         if len(values) > 1:
             raise PpwError(f"a side has one {column}, and {len(values)} were given")
@@ -498,7 +498,7 @@ def _metrics(
 ) -> list[str]:
     """Metrics to compare: those asked for, or all that the columns and prices answer."""
     if metric is not None:
-        names = [m.name for m in known_metrics(metric)]
+        names = [m.name for m in parse_metrics(metric)]
         if "cpi" in names:
             raise PpwError(
                 "cpi is not comparable across hosts, whose instructions differ: compare time"

@@ -78,14 +78,13 @@ def is_spark(connection: BaseBackend) -> bool:
 def _duckdb(size: int | None, folder: str | None, threads: int | None) -> BaseBackend:
     import ibis
 
-    options: dict[str, Any] = {"preserve_insertion_order": False}
-    if size is not None:
-        options["memory_limit"] = f"{size}B"
-    if folder is not None:
-        options["temp_directory"] = folder
-    if threads is not None:
-        options["threads"] = threads
-    return ibis.duckdb.connect(**options)
+    options = {
+        "preserve_insertion_order": False,
+        "memory_limit": None if size is None else f"{size}B",
+        "temp_directory": folder,
+        "threads": threads,
+    }
+    return ibis.duckdb.connect(**{k: v for k, v in options.items() if v is not None})
 
 
 def _spark(size: int | None, folder: str | None, threads: int | None) -> BaseBackend:
@@ -138,24 +137,26 @@ def _folder(path: str | Path) -> str:
     return str(folder)
 
 
-# How far an engine is, asked from a thread of its own while it works.
+# Progress of an engine, read from a thread of its own while it works.
 
 
 _EVERY_S = 0.5
 
 
 @contextmanager
-def watched(connection: BaseBackend, report: Callable[[float], None] | None) -> Iterator[None]:
+def report_progress(
+    connection: BaseBackend, report: Callable[[float], None] | None
+) -> Iterator[None]:
     """Call ``report`` with the share that is done, 0 to 1, twice a second; None for nothing."""
     if report is None:
         yield
         return
     done = threading.Event()
-    ask = _of_spark if is_spark(connection) else _of_duckdb
+    share_done = _share_done_by_spark if is_spark(connection) else _share_done_by_duckdb
 
     def watch() -> None:
         while not done.wait(_EVERY_S):
-            report(ask(connection))
+            report(share_done(connection))
 
     thread = threading.Thread(target=watch, daemon=True)
     thread.start()
@@ -167,18 +168,16 @@ def watched(connection: BaseBackend, report: Callable[[float], None] | None) -> 
     report(1.0)
 
 
-def _of_duckdb(connection: Any) -> float:
-    percent = connection.con.query_progress()
-    return min(max(float(percent), 0.0) / 100, 1.0)
+def _share_done_by_duckdb(connection: Any) -> float:
+    return min(max(float(connection.con.query_progress()), 0.0) / 100, 1.0)
 
 
-def _of_spark(connection: Any) -> float:
+def _share_done_by_spark(connection: Any) -> float:
     tracker = connection._session.sparkContext.statusTracker()
     stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
-    known = [s for s in stages if s is not None and s.numTasks]
-    if not known:
-        return 0.0
-    return float(sum(s.numCompletedTasks for s in known) / sum(s.numTasks for s in known))
+    running = [s for s in stages if s is not None and s.numTasks]
+    tasks = sum(s.numTasks for s in running)
+    return float(sum(s.numCompletedTasks for s in running) / tasks) if tasks else 0.0
 
 
 # What could not be used of a fleet's files: named, while the rest is done.

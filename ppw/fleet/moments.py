@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,39 +12,16 @@ from fitting.bayes.posterior import SAME_STEP
 from measurements.table.checks import refuse_absent, value_rules
 from measurements.table.schema import IDENTITY, is_number
 from ppw.errors import PpwError
-from ppw.fleet.canonical import recorded_step, with_decades
-from ppw.fleet.run_files import registered
+from ppw.fleet.run_files import register_table
 from ppw.projection.answers import WITH_OTHER_FORM
 from ppw.results.arguments import as_names
+from ppw.runs import groups as gr
+from ppw.runs import metrics as mt
 from ppw.runs.caveats import PROPERTIES
-from ppw.runs.checks import FLAGS, OF_WATTS, UNUSABLE
+from ppw.runs.checks import FLAGS, OF_WATTS, UNUSABLE, digit_step
 from ppw.runs.checks.readings import CONTRADICTIONS
 from ppw.runs.checks.repeats import MEASURED
 from ppw.runs.expressions import any_of
-from ppw.runs.groups import (
-    INVERSE,
-    LOG,
-    RUNS,
-    SINGLE,
-    VALUE,
-    count_column,
-    finest_column,
-    group_runs,
-    least_column,
-    mean_column,
-    most_column,
-    squares_column,
-    tally_column,
-)
-from ppw.runs.metrics import (
-    METRICS,
-    PERFORMANCE,
-    answerable,
-    known_metrics,
-    needed_columns,
-    quantity,
-    source_columns,
-)
 from ppw.runs.prepare import FULL_LOAD
 
 if TYPE_CHECKING:
@@ -54,13 +31,13 @@ if TYPE_CHECKING:
 
     from ppw.fleet.run_files import FleetRuns
     from ppw.projection.options import FitOptions
-    from ppw.runs.metrics import Metric
 
 
 # What a moment table holds: its keys, quantities and counts.
 
 
 FREQUENCY = "freq_hz"
+_COORDINATES = (gr.VALUE, gr.LOG, gr.INVERSE)
 # Columns that split a cell because a caveat, a check or a noise level asks for them.
 _SHADES = ("power_source", "power_label", "simulator", "load")
 # Sources of watts say simulators too, whose times are exact: they stay.
@@ -72,33 +49,20 @@ _FIGURES = ("energy_j", "idle_power_w", "freq_achieved_hz")
 
 @dataclass(frozen=True, kw_only=True)
 class Layout:
-    """Columns of a moment table (see `ppw.runs.groups`).
+    """Columns of a moment table (see `ppw.runs.groups`)."""
 
-    Attributes
-    ----------
-    by : tuple of str
-        Columns that tell groups apart.
-    shades : tuple of str
-        Further key columns, which split cells but no groups.
-    metrics : tuple of str
-        Names of the metrics asked for.
-    quantities : mapping of str to tuple of str
-        Quantity to its co-ordinates, of `VALUE`, `LOG` and `INVERSE`.
-    tallies : tuple of str
-        Properties whose runs are counted.
-    finest : tuple of str
-        Columns of the runs whose finest recorded decimal step and whose range are kept, for the
-        checks.
-    settings : tuple of str
-        Shades that may tell settings apart, and so are kept as they are.
-    """
-
+    # Columns that tell groups apart, and further key columns, which split cells but no groups.
     by: tuple[str, ...]
     shades: tuple[str, ...]
+    # Names of the metrics asked for.
     metrics: tuple[str, ...]
+    # By quantity its co-ordinates: the value, its logarithm, its inverse.
     quantities: Mapping[str, tuple[str, ...]]
+    # Properties whose runs are counted.
     tallies: tuple[str, ...] = ()
+    # Columns whose finest recorded decimal step and whose range are kept, for the checks.
     finest: tuple[str, ...] = ()
+    # Shades that may tell settings apart, and so are kept as they are.
     settings: tuple[str, ...] = ()
 
     @property
@@ -109,43 +73,33 @@ class Layout:
     @property
     def columns(self) -> tuple[str, ...]:
         """All columns, in their order."""
-        moments = (
-            name
-            for quantity, coordinates in self.quantities.items()
-            for name in (
-                count_column(quantity),
-                *(f"{quantity}__{c}{part}" for c in coordinates for part in ("mean", "m2")),
-            )
-        )
-        rest = [tally_column(name) for name in self.tallies]
-        for of_digits in (finest_column, least_column, most_column):
-            rest += [of_digits(name) for name in self.finest]
-        return (*self.keys, RUNS, *moments, *rest)
+        names = [*self.keys, gr.RUNS]
+        for quantity, coordinates in self.quantities.items():
+            names.append(gr.count_column(quantity))
+            for c in coordinates:
+                names += [gr.mean_column(quantity, c), gr.squares_column(quantity, c)]
+        names += map(gr.tally_column, self.tallies)
+        for of_digits in (gr.finest_column, gr.least_column, gr.most_column):
+            names += map(of_digits, self.finest)
+        return tuple(names)
+
+    @property
+    def counts(self) -> list[str]:
+        """Columns of numbers of runs."""
+        quantities = map(gr.count_column, self.quantities)
+        return [gr.RUNS, *quantities, *map(gr.tally_column, self.tallies)]
 
     def to_dict(self) -> dict[str, Any]:
         """Layout as JSON knows it."""
-        return {
-            "by": list(self.by),
-            "shades": list(self.shades),
-            "metrics": list(self.metrics),
-            "quantities": {name: list(c) for name, c in self.quantities.items()},
-            "tallies": list(self.tallies),
-            "finest": list(self.finest),
-            "settings": list(self.settings),
-        }
+        return asdict(self)
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> Layout:
-        """Read `to_dict` back."""
-        return cls(
-            by=names_of(document["by"]),
-            shades=names_of(document["shades"]),
-            metrics=names_of(document["metrics"]),
-            quantities={name: names_of(c) for name, c in document["quantities"].items()},
-            tallies=names_of(document["tallies"]),
-            finest=names_of(document.get("finest", ())),
-            settings=names_of(document.get("settings", ())),
-        )
+        """Read `to_dict` back; a damaged document raises one of `DAMAGE`."""
+        optional: dict[str, Any] = {"finest": (), "settings": ()}
+        parts = {name: (optional | {**document})[name] for name in cls.__dataclass_fields__}
+        quantities = {name: names_of(c) for name, c in parts.pop("quantities").items()}
+        return cls(quantities=quantities, **{name: names_of(v) for name, v in parts.items()})
 
 
 def names_of(values: Iterable[object]) -> tuple[str, ...]:
@@ -171,10 +125,9 @@ def layout_of(
     Parameters
     ----------
     known : pandas.DataFrame
-        Columns of the table with a value where any run has one, as `ppw.fleet.run_files` finds
-        them.
+        As `ppw.fleet.run_files.filled_columns` finds it.
     by, metric
-        As for `ppw.project_runs`.
+        As for `ppw.project_runs`, which raises the same errors.
     options : FitOptions, optional
         How curves are fitted; without, all co-ordinates are kept, so that any may be.
     settings : sequence of str, optional
@@ -182,100 +135,91 @@ def layout_of(
         too.
     lines_only : bool
         Keep what least-squares curves need, and no posterior.
-
-    Raises
-    ------
-    PpwError, MeasurementError
-        As `ppw.project_runs`, for metrics and columns that are not there.
     """
-    metrics = answerable(known) if metric is None else known_metrics(metric)
-    needed = needed_columns(metrics, known)
+    metrics = mt.answerable(known) if metric is None else mt.parse_metrics(metric)
+    needed = mt.needed_columns(metrics, known)
     refuse_absent(known, needed, str(known.attrs.get("source", "runs")))
-    groups = group_runs(known, None if by is None else as_names(by))
+    groups = gr.group_runs(known, None if by is None else as_names(by))
     present = [c for c in known.columns if known[c].notna().any()]
     watts = bool(OF_WATTS & {m.name for m in metrics})
     shades = [c for c in _SHADES if c in present and (watts or c not in _OF_WATTS)]
     split = dict.fromkeys((*(c for c in IDENTITY if c in present), *shades, *(settings or ())))
-    quantities = _quantities(metrics, options, present, lines_only=lines_only)
+    quantities = _quantities(metrics, options, lines_only=lines_only)
+    if "voltage_v" in present:
+        quantities["voltage_v"] = (gr.VALUE,)
     finest = [c for c in _JUDGED_BY_DIGITS if c in present and settings is not None]
     if settings is not None:
-        quantities |= dict.fromkeys(finest, (VALUE, LOG, INVERSE))
-        quantities |= {c: (VALUE,) for c in _FIGURES if c in present}
+        quantities |= dict.fromkeys(finest, _COORDINATES)
+        quantities |= {c: (gr.VALUE,) for c in _FIGURES if c in present}
+    tallies = [name for name, (needs, _) in PROPERTIES.items() if needs <= {*present, FREQUENCY}]
     return Layout(
         by=tuple(groups.by),
         shades=(*(c for c in split if c not in groups.by), FLAGS),
         metrics=tuple(m.name for m in metrics),
         quantities=dict(sorted(quantities.items())),
-        tallies=_tallies(present, watts=watts),
+        tallies=tuple(name for name in tallies if watts or name != "energy_off"),
         finest=tuple(finest),
         settings=tuple(settings or ()),
     )
 
 
 def _quantities(
-    metrics: Sequence[Metric],
-    options: FitOptions | None,
-    present: Sequence[str],
-    *,
-    lines_only: bool,
+    metrics: Sequence[mt.Metric], options: FitOptions | None, *, lines_only: bool
 ) -> dict[str, tuple[str, ...]]:
-    found: dict[str, set[str]] = {m.name: {VALUE} for m in metrics}
+    """Quantities that metrics are fitted from, and the co-ordinates of each."""
+    found: dict[str, set[str]] = {m.name: {gr.VALUE} for m in metrics}
     for metric in metrics:
-        for name in (
-            (metric.name, *(metric.factors or ())) if options is None else options.fitted(metric)
-        ):
-            found.setdefault(name, {VALUE}).update(_coordinates(metric, name, options, lines_only))
-    if "voltage_v" in present:
-        found["voltage_v"] = {VALUE}
-    order = (VALUE, LOG, INVERSE)
-    return {name: tuple(c for c in order if c in of) for name, of in found.items()}
+        every = (metric.name, *(metric.factors or ()))
+        for name in every if options is None else options.fitted(metric):
+            coordinates = _coordinates(metric, name, options, lines_only)
+            found.setdefault(name, {gr.VALUE}).update(coordinates)
+    return {name: tuple(c for c in _COORDINATES if c in of) for name, of in found.items()}
 
 
 def _coordinates(
-    metric: Metric, name: str, options: FitOptions | None, lines_only: bool
+    metric: mt.Metric, name: str, options: FitOptions | None, lines_only: bool
 ) -> set[str]:
     if options is None:
-        return {LOG, INVERSE}
+        return {gr.LOG, gr.INVERSE}
     # The other form, which is shown beside a curve that gains more than the clock, is in one too.
     inverse = options.model(name).reciprocal or (name in WITH_OTHER_FORM and not lines_only)
     log = options.has_posterior(options.fitted(metric)) and not lines_only
-    return ({INVERSE} if inverse else set()) | ({LOG} if log else set())
+    return ({gr.INVERSE} if inverse else set()) | ({gr.LOG} if log else set())
 
 
-def _tallies(present: Sequence[str], *, watts: bool) -> tuple[str, ...]:
-    names = [name for name, (columns, _) in PROPERTIES.items() if columns <= {*present, FREQUENCY}]
-    return tuple(name for name in names if watts or name != "energy_off")
-
-
-def metric_of(quantity: str) -> Metric | None:
+def metric_of(quantity: str) -> mt.Metric | None:
     """Metric that a quantity is; None for a column of the runs."""
-    return PERFORMANCE if quantity == PERFORMANCE.name else METRICS.get(quantity)
+    return (mt.METRICS | {mt.PERFORMANCE.name: mt.PERFORMANCE}).get(quantity)
 
 
 def runs_for(
     table: ir.Table, layout: Layout, known: pd.DataFrame, *, keep: Sequence[str] = ()
 ) -> ir.Table:
-    """Keys, flags and quantities of each run: what `moments` condenses.
-
-    Parameters
-    ----------
-    table : ibis Table
-        With canonical columns.
-    layout : Layout
-    known : pandas.DataFrame
-        As for `layout_of`.
-    keep : sequence of str
-        Columns to keep as they are.
-    """
+    """Keys, flags and quantities of each run: what `moments` condenses; ``keep`` as they are."""
     table = table.mutate(**{FLAGS: _flags(table, layout, known)})
-    table = with_decades(table, layout.finest)
-    keys = {name: _key(table, name, layout.settings) for name in layout.keys}
-    found = {name: _quantity(table, name, known) for name in layout.quantities}
-    told = {tally_column(name): _count(PROPERTIES[name][1](table)) for name in layout.tallies}
-    steps = {finest_column(name): recorded_step(table, name) for name in layout.finest}
-    steps |= {least_column(name): table[name] for name in layout.finest}
-    kept = {name: table[name] for name in keep if name not in found}
-    return table.select(**kept, **keys, **found, **told, **steps)
+    table = _with_decades(table, layout.finest)
+    columns: dict[str, Any] = {name: table[name] for name in keep}
+    columns |= {name: _key(table, name, layout.settings) for name in layout.keys}
+    columns |= {name: _quantity(table, name, known) for name in layout.quantities}
+    for name in layout.tallies:
+        found = PROPERTIES[name][1](table)
+        columns[gr.tally_column(name)] = found.fill_null(False).cast("int64")
+    for name in layout.finest:
+        mantissa, decade = table[f"{name}__mantissa"], table[f"{name}__decade"]
+        columns[gr.finest_column(name)] = digit_step(mantissa, decade)
+        columns[gr.least_column(name)] = table[name]
+    return table.select(**columns)
+
+
+def _with_decades(table: ir.Table, columns: Sequence[str]) -> ir.Table:
+    """Add what `digit_step` takes of each column: its power of ten, and the value over that."""
+    sizes = {name: table[name].abs() for name in columns}
+    # 0 has no digits, nor has what could not be read.
+    sizes = {n: ((s > 0) & (s < float("inf"))).ifelse(s, None) for n, s in sizes.items()}
+    table = table.mutate(**{f"{name}__decade": s.log10().floor() for name, s in sizes.items()})
+    return table.mutate(
+        **{f"{name}__mantissa": s / 10.0 ** table[f"{name}__decade"] for name, s in sizes.items()}
+    )
 
 
 def columns_read(layout: Layout, known: pd.DataFrame) -> list[str]:
@@ -283,37 +227,32 @@ def columns_read(layout: Layout, known: pd.DataFrame) -> list[str]:
     names: dict[str, None] = dict.fromkeys(c for c in layout.keys if c in known.columns)
     for name in layout.quantities:
         metric = metric_of(name)
-        names |= dict.fromkeys([name] if metric is None else source_columns(metric, known))
+        names |= dict.fromkeys([name] if metric is None else mt.source_columns(metric, known))
     for name in layout.tallies:
         names |= dict.fromkeys(sorted(PROPERTIES[name][0]))
     return [name for name in names if is_number(name)]
 
 
-def rule(table: ir.Table, column: str) -> ir.BooleanValue:
+def is_impossible(table: ir.Table, column: str) -> ir.BooleanValue:
     """Tell where a value is none that a runs table may have; NULL where it is missing."""
     # In an engine NaN is above every number, and so is refused with infinity.
-    return any_of(each.broken(table[column]) for each in value_rules(column))
+    return any_of(rule.broken(table[column]) for rule in value_rules(column))
 
 
 def _flags(table: ir.Table, layout: Layout, known: pd.DataFrame) -> ir.IntegerValue:
     """What is wrong with each run by itself, as bits."""
     columns = columns_read(layout, known)
-    hopeless = (
-        (table.power_w <= 0).fill_null(False) if layout.finest and "power_w" in columns else None
-    )
-    bad = [
-        rule(table, c) & ~hopeless
-        if hopeless is not None and c in ("power_w", "energy_j")
-        else rule(table, c)
-        for c in columns
-    ]
-    unusable = any_of([table[FREQUENCY].isnull(), *bad])  # noqa: PD003 — no pandas
+    bad = {c: is_impossible(table, c) for c in columns}
+    if layout.finest and "power_w" in columns:
+        # Watts of zero or less are no error of the checks, which name them.
+        hopeless = (table.power_w <= 0).fill_null(False)
+        bad |= {c: bad[c] & ~hopeless for c in ("power_w", "energy_j") if c in bad}
+    unusable = any_of([table[FREQUENCY].isnull(), *bad.values()])  # noqa: PD003 — no pandas
     flags = unusable.fill_null(False).ifelse(UNUSABLE, 0)
-    if layout.finest:
-        readings = {c: table[c] for c in table.columns}
-        for bit, (needed, wrong) in CONTRADICTIONS.items():
-            if needed <= readings.keys():
-                flags = flags + wrong(readings).fill_null(False).ifelse(bit, 0)
+    readings = {c: table[c] for c in table.columns} if layout.finest else {}
+    for bit, (needs, contradict) in CONTRADICTIONS.items():
+        if needs <= readings.keys():
+            flags = flags + contradict(readings).fill_null(False).ifelse(bit, 0)
     return flags.cast("int16")
 
 
@@ -332,43 +271,33 @@ def _quantity(table: ir.Table, name: str, known: pd.DataFrame) -> ir.NumericValu
     usable = table[FLAGS] % 2 == 0
     if metric is None:
         return usable.ifelse(table[name], None).cast("float64")
-    columns = {c: table[c] for c in source_columns(metric, known)}
-    value = quantity(metric, columns)
+    value = mt.quantity(metric, {c: table[c] for c in mt.source_columns(metric, known)})
     return (usable & (value > 0)).ifelse(value, None).cast("float64")
-
-
-def _count(found: Any) -> ir.IntegerValue:
-    return found.fill_null(False).cast("int64")
 
 
 def moments(runs: ir.Table, layout: Layout) -> ir.Table:
     """Condense what `runs_for` gives: one row a cell, by Welford's recurrence in the engine."""
-    of_quantity = {
-        column: value
-        for name, coordinates in layout.quantities.items()
-        for column, value in _moments_of(runs[name], name, coordinates).items()
-    }
-    told = {name: runs[name].sum() for name in map(tally_column, layout.tallies)}
+    made: dict[str, Any] = {gr.RUNS: runs.count()}
+    for name, coordinates in layout.quantities.items():
+        made |= _moments_of(runs[name], name, coordinates)
+    made |= {name: runs[name].sum() for name in map(gr.tally_column, layout.tallies)}
     for name in layout.finest:
-        told[finest_column(name)] = runs[finest_column(name)].min()
-        told[least_column(name)] = runs[least_column(name)].min()
-        told[most_column(name)] = runs[least_column(name)].max()
-    cells = runs.group_by(list(layout.keys)).aggregate(
-        **{RUNS: runs.count()}, **of_quantity, **told
-    )
-    return cells.select(*layout.columns)
+        value = runs[gr.least_column(name)]
+        made[gr.finest_column(name)] = runs[gr.finest_column(name)].min()
+        made |= {gr.least_column(name): value.min(), gr.most_column(name): value.max()}
+    return runs.group_by(list(layout.keys)).aggregate(**made).select(*layout.columns)
 
 
 def _moments_of(
     value: ir.NumericColumn, name: str, coordinates: Sequence[str]
 ) -> Mapping[str, ir.Scalar]:
-    made: dict[str, Any] = {count_column(name): value.count()}
+    made: dict[str, Any] = {gr.count_column(name): value.count()}
     # Columns of the runs may hold what has no logarithm, such as watts below nothing.
     above = value if metric_of(name) else (value > 0).ifelse(value, None)
     for coordinate in coordinates:
-        y = value if coordinate == VALUE else above.ln() if coordinate == LOG else 1 / above
-        made[mean_column(name, coordinate)] = y.mean()
-        made[squares_column(name, coordinate)] = y.var(how="pop") * value.count()
+        y = {gr.VALUE: value, gr.LOG: above.ln(), gr.INVERSE: 1 / above}[coordinate]
+        made[gr.mean_column(name, coordinate)] = y.mean()
+        made[gr.squares_column(name, coordinate)] = y.var(how="pop") * value.count()
     return made
 
 
@@ -382,40 +311,28 @@ def merge(tables: Sequence[ir.Table], layout: Layout) -> ir.Table:
 
     parts = [table.select(*layout.columns) for table in tables]
     together = parts[0] if len(parts) == 1 else ibis.union(*parts)
-    return _merged(together, layout)
-
-
-def _merged(together: ir.Table, layout: Layout) -> ir.Table:
-    import ibis
-
     window = ibis.window(group_by=list(layout.keys))
+    each = [(name, c) for name, coordinates in layout.quantities.items() for c in coordinates]
     centres = {}
-    for name, coordinate in _group_coordinates(layout):
-        count, mean = together[count_column(name)], together[mean_column(name, coordinate)]
+    for name, c in each:
+        count, mean = together[gr.count_column(name)], together[gr.mean_column(name, c)]
         total = (count * mean).sum().over(window) / count.sum().over(window).nullif(0)
-        centres[f"centre__{name}__{coordinate}"] = total
+        centres[f"centre__{name}__{c}"] = total
     centred = together.mutate(**centres)
-    made: dict[str, Any] = {RUNS: centred[RUNS].sum()}
-    for name in layout.quantities:
-        made[count_column(name)] = centred[count_column(name)].sum()
-    for name, coordinate in _group_coordinates(layout):
-        count, mean = centred[count_column(name)], centred[mean_column(name, coordinate)]
-        centre = centred[f"centre__{name}__{coordinate}"]
-        squares = centred[squares_column(name, coordinate)]
-        made[mean_column(name, coordinate)] = centre.max()
-        made[squares_column(name, coordinate)] = (
-            squares + count * (mean - centre) * (mean - centre)
-        ).sum()
-    for name in map(tally_column, layout.tallies):
-        made[name] = centred[name].sum()
+    made: dict[str, Any] = {name: centred[name].sum() for name in layout.counts}
+    for name, c in each:
+        centre = centred[f"centre__{name}__{c}"]
+        apart = centred[gr.mean_column(name, c)] - centre
+        squares = (
+            centred[gr.squares_column(name, c)] + centred[gr.count_column(name)] * apart * apart
+        )
+        made[gr.mean_column(name, c)] = centre.max()
+        made[gr.squares_column(name, c)] = squares.sum()
     for name in layout.finest:
-        made |= {c: centred[c].min() for c in (finest_column(name), least_column(name))}
-        made[most_column(name)] = centred[most_column(name)].max()
+        least, most = (gr.finest_column(name), gr.least_column(name)), gr.most_column(name)
+        made |= {column: centred[column].min() for column in least}
+        made[most] = centred[most].max()
     return centred.group_by(list(layout.keys)).aggregate(**made).select(*layout.columns)
-
-
-def _group_coordinates(layout: Layout) -> list[tuple[str, str]]:
-    return [(name, c) for name, coordinates in layout.quantities.items() for c in coordinates]
 
 
 # Groups in which runs at different frequencies agree in every digit: kept run by run.
@@ -427,6 +344,7 @@ def _group_coordinates(layout: Layout) -> list[tuple[str, str]]:
 # Runs kept one by one; a record so coarse that more coincide tells nothing of them.
 _MOST_RUNS = 5_000_000
 _MARK = "agrees__"
+_RECORDED = ("time_s", "throughput_ops_s")
 
 
 def with_single_runs(
@@ -434,19 +352,19 @@ def with_single_runs(
 ) -> pd.DataFrame:
     """Cells, those of groups with runs that agree in every digit replaced by their single runs.
 
-    Raises
-    ------
-    PpwError
-        When more runs agree than can be looked at.
+    Raises `PpwError` when more runs agree than can be looked at.
     """
     overlapping = _overlapping(cells, layout)
     if overlapping is None:
         return cells
-    rows = runs_for(runs.table, layout, known, keep=_columns(layout, known))
-    rows = rows.filter(rows[FLAGS] % 2 == 0).mutate(**{_MARK: _pace(rows)})
+    kept = dict.fromkeys((*layout.finest, *MEASURED))
+    kept_columns = [c for c in kept if c in known and known[c].notna().any()]
+    rows = runs_for(runs.table, layout, known, keep=kept_columns)
+    rows = rows.filter(rows[FLAGS] % 2 == 0)
+    time, *rate = (rows[c] for c in _RECORDED if c in rows.columns)
+    rows = rows.mutate(**{_MARK: time.coalesce(*rate)})
     groups = _of_groups(rows, overlapping, runs) if len(overlapping) else rows
-    agreeing = _agreeing(groups, layout)
-    found = runs.connection.to_pyarrow(agreeing)
+    found = runs.connection.to_pyarrow(_agreeing(groups, layout))
     if not found.num_rows:
         return cells
     single = _of_groups(rows, found.to_pandas(), runs)
@@ -457,34 +375,19 @@ def with_single_runs(
             "in every digit: record times to more digits, or use the runs as they are by --keep-all"
         )
     alone = _as_cells(runs.connection.to_pyarrow(single).to_pandas(), layout)
-    return _replaced(cells, alone, layout)
-
-
-def _columns(layout: Layout, known: pd.DataFrame) -> list[str]:
-    names = dict.fromkeys((*layout.finest, *MEASURED))
-    return [c for c in names if c in known and known[c].notna().any()]
-
-
-def _pace(rows: ir.Table) -> ir.NumericValue:
-    time, rate = (rows[c] if c in rows.columns else None for c in ("time_s", "throughput_ops_s"))
-    if time is None or rate is None:
-        return rate if time is None else time
-    return time.coalesce(rate)
+    return _replace_groups(cells, alone, layout)
 
 
 def _overlapping(cells: pd.DataFrame, layout: Layout) -> pd.DataFrame | None:
     """Keys of the groups whose cells overlap in time; all of them is an empty frame, none None."""
-    timed = [c for c in ("time_s", "throughput_ops_s") if c in layout.finest]
-    if not timed:
-        return None
     usable = cells[(cells[FLAGS].to_numpy() & UNUSABLE) == 0]
-    groups = group_runs(usable, layout.by)
+    groups = gr.group_runs(usable, layout.by)
     both = np.zeros(len(groups), dtype=bool)
-    for column in timed:
-        least, most = (usable[of(column)].to_numpy() for of in (least_column, most_column))
+    for column in (c for c in _RECORDED if c in layout.finest):
+        least, most = (usable[of(column)].to_numpy() for of in (gr.least_column, gr.most_column))
         known = ~np.isnan(least)
         order = np.lexsort((least[known], groups.codes[known]))
-        code, low, high = groups.codes[known][order], least[known][order], most[known][order]
+        code, low, high = (values[known][order] for values in (groups.codes, least, most))
         highest = pd.Series(high).groupby(code).cummax().to_numpy()
         touching = (code[1:] == code[:-1]) & (low[1:] <= highest[:-1])
         both[code[1:][touching]] = True
@@ -499,14 +402,13 @@ def _of_groups(rows: ir.Table, keys: pd.DataFrame, runs: FleetRuns) -> ir.Table:
 
     if not len(keys.columns):
         return rows
-    wanted = registered(runs.connection, pa.Table.from_pandas(keys, preserve_index=False))
+    wanted = register_table(runs.connection, pa.Table.from_pandas(keys, preserve_index=False))
     return rows.semi_join(wanted, [rows[c].identical_to(wanted[c]) for c in keys.columns])
 
 
 def _agreeing(rows: ir.Table, layout: Layout) -> ir.Table:
-    """Keys of the groups in which runs of two frequencies agree in pace and watts."""
-    by = [*layout.by, _MARK]
-    by += ["power_w"] if "power_w" in rows.columns else []
+    """Keys of the groups in which runs of two frequencies agree in time and watts."""
+    by = [*layout.by, _MARK, *(c for c in rows.columns if c == "power_w")]
     frequency = rows[FREQUENCY]
     sets = rows.group_by(by).aggregate(slowest=frequency.min(), fastest=frequency.max())
     sets = sets.filter(sets.fastest > (1 + SAME_STEP) * sets.slowest)
@@ -515,31 +417,33 @@ def _agreeing(rows: ir.Table, layout: Layout) -> ir.Table:
 
 def _as_cells(rows: pd.DataFrame, layout: Layout) -> pd.DataFrame:
     """One cell a run."""
-    made: dict[str, Any] = {RUNS: 1, SINGLE: True}
+    made: dict[str, Any] = {gr.RUNS: 1, gr.SINGLE: True}
     for name, coordinates in layout.quantities.items():
         value = rows[name].to_numpy(dtype=np.float64)
         missing = np.isnan(value)
-        made[count_column(name)] = (~missing).astype(np.int64)
+        made[gr.count_column(name)] = (~missing).astype(np.int64)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ys = {gr.VALUE: value, gr.LOG: np.log(value), gr.INVERSE: 1 / value}
         for coordinate in coordinates:
-            y = value if coordinate == VALUE else np.log(value) if coordinate == LOG else 1 / value
-            made[mean_column(name, coordinate)] = y
-            made[squares_column(name, coordinate)] = np.where(missing, np.nan, 0.0)
+            made[gr.mean_column(name, coordinate)] = ys[coordinate]
+            made[gr.squares_column(name, coordinate)] = np.where(missing, np.nan, 0.0)
     for name in layout.finest:
-        made[most_column(name)] = rows[least_column(name)]
-    kept = [finest_column(name) for name in layout.finest]
+        made[gr.most_column(name)] = rows[gr.least_column(name)]
+    kept = map(gr.finest_column, layout.finest)
     return rows.assign(**made).astype(dict.fromkeys(kept, np.float64))
 
 
-def _replaced(cells: pd.DataFrame, alone: pd.DataFrame, layout: Layout) -> pd.DataFrame:
+def _replace_groups(cells: pd.DataFrame, alone: pd.DataFrame, layout: Layout) -> pd.DataFrame:
+    """Put single runs in the place of the cells of their groups."""
     together = pd.concat([cells, alone], ignore_index=True)
-    of_run = together[SINGLE].eq(True).to_numpy()
-    groups = group_runs(together, layout.by)
+    of_run = together[gr.SINGLE].eq(True).to_numpy()
+    groups = gr.group_runs(together, layout.by)
     kept = np.zeros(len(groups), dtype=bool)
     kept[groups.codes[of_run]] = True
     bad = (together[FLAGS].to_numpy() & UNUSABLE) > 0
     made = together[of_run | bad | ~kept[groups.codes]]
-    columns = [*layout.columns, SINGLE, *(c for c in MEASURED if c in alone and c not in cells)]
-    made = made[columns].assign(**{SINGLE: of_run[made.index]})
+    columns = [*layout.columns, gr.SINGLE, *(c for c in MEASURED if c in alone and c not in cells)]
+    made = made[columns].assign(**{gr.SINGLE: of_run[made.index]})
     made = made.sort_values(list(layout.keys), kind="stable", ignore_index=True)
     made.attrs = cells.attrs
     return made

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypedDict, TypeVar, Unpack, cast
 
@@ -16,39 +15,29 @@ import numpy as np
 
 from fitting.laws.execution_time import positive_up_to
 from fitting.regression.lines import Repeats, fit_repeats
-from measurements import identity_columns
+from measurements import identity_columns, write_runs
 from measurements.table.schema import is_number
 from ppw.errors import PpwError
-from ppw.fleet.cells import Cells, condensed, read_cells, unusable_faults, without_broken
-from ppw.fleet.engine import Fault, connect, watched
-from ppw.fleet.moments import FREQUENCY, columns_read, rule
-from ppw.fleet.run_files import known_columns, open_runs
+from ppw.fleet import cells as fc
+from ppw.fleet import moments as mo
+from ppw.fleet.engine import Fault, connect, report_progress
+from ppw.fleet.run_files import filled_columns, open_runs, register_table
 from ppw.fleet.state import FleetState, state_cells
+from ppw.projection import path_length as pl
 from ppw.projection import validation
 from ppw.projection.options import FitOptions, FittingOptions, ModelOptions
 from ppw.projection.parameters import FittedParameters, fit_prepared
-from ppw.projection.path_length import (
-    COUNTED,
-    ESTIMATED,
-    WITHOUT_NAME,
-    PathLengths,
-    caveats_of_fits,
-    caveats_of_runs,
-    executed_instructions,
-)
 from ppw.projection.runs import RunsProjection, project_prepared
 from ppw.projection.time import flat_ranges
-from ppw.projection.validation import Validation, several, validate_prepared
 from ppw.results import caveats as cv
+from ppw.results import result as rs
 from ppw.results.arguments import as_frequencies, as_names, as_share
-from ppw.results.result import frame_digest, read_document, reads_document, write_document
-from ppw.runs.checks import FLAGS, UNUSABLE
 from ppw.runs.expressions import any_of
 from ppw.runs.groups import run_count
 from ppw.runs.quality import Quality, check_prepared
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
     import ibis.expr.types as ir
@@ -57,36 +46,31 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from fitting.regression.lines import FloatArray, LineFit
-    from ppw.fleet.cells import Condensed
     from ppw.fleet.run_files import FleetRuns
+    from ppw.projection.path_length import PathLengths
+    from ppw.projection.validation import Validation
 
 
 # Answers over a fleet: the answer itself, where it comes from, and what could not be used.
 
 
-R = TypeVar("R", FittedParameters, RunsProjection, Validation, Quality, PathLengths)
-_ANSWERS: dict[str, type[Any]] = {
-    "parameters": FittedParameters,
-    "runs_projection": RunsProjection,
-    "validation": Validation,
-    "quality": Quality,
-    "path_lengths": PathLengths,
-}
+R = TypeVar("R", bound=rs.Result)
+_KINDS = (FittedParameters, RunsProjection, validation.Validation, Quality, pl.PathLengths)
+_ANSWERS: dict[str, type[Any]] = {kind.kind: kind for kind in _KINDS}
 _MOST_FAULTS = 20
 
 
 @dataclass(frozen=True)
 class Origin:
-    """What an answer was made of.
+    """What an answer was made of."""
 
-    ``engine`` that read it, ``files``, ``runs`` and the ``cells`` that they were condensed to;
-    ``unusable`` runs have values that cannot be and took no part.
-    """
-
+    # Engine that read it.
     engine: str
     files: int
     runs: int
+    # What the runs were condensed to.
     cells: int
+    # Runs with values that cannot be, which took no part.
     unusable: int
 
 
@@ -135,17 +119,21 @@ class FleetAnswer(Generic[R]):
         """
         import pyarrow as pa
 
-        from ppw.fleet.run_files import registered
-
         if self.connection is None:
             raise PpwError("this answer was read from JSON and has no engine: use to_frame()")
-        return registered(self.connection, pa.Table.from_pandas(_arrow(self), preserve_index=False))
+        table = pa.Table.from_pandas(self._file_table(), preserve_index=False)
+        return register_table(self.connection, table)
 
     def write(self, path: str | Path) -> None:
         """Write the answer's table as Parquet, CSV or JSON lines, by the ending; whole or not."""
-        from measurements import write_runs
+        write_runs(self._file_table(), path)
 
-        write_runs(_arrow(self), path)
+    def _file_table(self) -> pd.DataFrame:
+        """Table with the types that a file has: categories as text, True, False or missing."""
+        table = self.to_frame()
+        text = {c: "str" for c in table if str(table[c].dtype) == "category"}
+        flags = {c: "boolean" for c in ("covered",) if c in table}
+        return table.astype({**text, **flags})
 
     def summary(self) -> str:
         """Say the answer, what it was made of, and at most 20 faults."""
@@ -176,13 +164,13 @@ class FleetAnswer(Generic[R]):
             "faults": [fault._asdict() for fault in self.faults],
             "caveats": self.caveats,
         }
-        return write_document("fleet", self.input_digest, body)
+        return rs.write_document("fleet", self.input_digest, body)
 
     @classmethod
-    @reads_document
+    @rs.reads_document
     def from_json(cls, text: str) -> FleetAnswer[Any]:
         """Read `to_json` back. Raises `PpwError` for anything else."""
-        d = read_document(text, "fleet")
+        d = rs.read_document(text, "fleet")
         kind = _ANSWERS.get(d["answer"].get("kind"))
         if kind is None:
             raise PpwError(f"this fleet document holds a {d['answer'].get('kind')!r}")
@@ -194,15 +182,8 @@ class FleetAnswer(Generic[R]):
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw the answer."""
-        return self.answer.plot(ax)
-
-
-def _arrow(answer: FleetAnswer[Any]) -> pd.DataFrame:
-    """Table with the types that a file has: categories as text, True, False or missing."""
-    table = answer.to_frame()
-    text = {c: "str" for c in table if str(table[c].dtype) == "category"}
-    flags = {c: "boolean" for c in ("covered",) if c in table}
-    return table.astype({**text, **flags})
+        axes: Axes = cast("Any", self.answer).plot(ax)
+        return axes
 
 
 class Opening(TypedDict, total=False):
@@ -264,10 +245,7 @@ def fit(
     """
     opening, options = _split(keywords)
     read = _read(source, opening, by, metric, options, lines_only=True)
-    with _telling_faults(read):
-        ready = condensed(read.frame, read.layout, keep_all=True)
-        fitted = fit_prepared(ready.prepared, options)
-    return _answered(fitted, read, ready)
+    return _answer_from(read, lambda prepared: fit_prepared(prepared, options))
 
 
 def project(
@@ -304,10 +282,11 @@ def project(
     frequencies = as_frequencies(freq)
     opening, options = _split(keywords)
     read = _read(source, opening, by, metric, options, checked=not keep_all)
-    with _telling_faults(read):
-        ready = condensed(read.frame, read.layout, keep_all=keep_all)
-        projected = project_prepared(ready.prepared, frequencies, options, level)
-    return _answered(projected, read, ready, keep_all=keep_all)
+    return _answer_from(
+        read,
+        lambda prepared: project_prepared(prepared, frequencies, options, level),
+        keep_all=keep_all,
+    )
 
 
 def validate(
@@ -343,16 +322,20 @@ def validate(
     CaveatWarning
         For each caveat, and each fault.
     """
-    at_train, at_test = several(train), several(test)
+    at_train, at_test = validation.several(train), validation.several(test)
     validation.refuse_contradiction(bool(at_train or at_test), scheme, train_host, test_host)
     plan = validation.Plan(at_train, at_test, scheme or "highest", train_host, test_host)
     opening, options = _split(keywords)
     across = scheme == "host" or train_host is not None
     read = _read(source, opening, by, metric, options, checked=not keep_all, but_host=across)
-    with _telling_faults(read):
-        ready = condensed(read.frame, read.layout, keep_all=keep_all, drop=False)
-        held = validate_prepared(ready.prepared, plan, options, level, keep_all=keep_all)
-    return _answered(held, read, ready, keep_all=keep_all)
+    return _answer_from(
+        read,
+        lambda prepared: validation.validate_prepared(
+            prepared, plan, options, level, keep_all=keep_all
+        ),
+        keep_all=keep_all,
+        drop=False,
+    )
 
 
 def check(
@@ -390,9 +373,7 @@ def check(
             "the files that it was made of"
         )
     read = _read(source, opening, by, metric, FitOptions(), checked=True, lines_only=True)
-    ready = condensed(read.frame, read.layout, keep_all=True)
-    prepared = ready.prepared
-    return _answered(check_prepared(prepared.runs, prepared.groups, metric), read, ready)
+    return _answer_from(read, lambda p: check_prepared(p.runs, p.groups, metric))
 
 
 def _read(
@@ -405,16 +386,16 @@ def _read(
     checked: bool = False,
     lines_only: bool = False,
     but_host: bool = False,
-) -> Cells:
+) -> fc.FleetCells:
     limits: dict[str, Any] = {**opening}
     progress = limits.pop("progress", None)
     if (state := _state(source)) is not None:
         return _read_state(state, limits, by, metric, but_host=but_host)
     runs = open_runs(source, **limits)
     if but_host:
-        columns = identity_columns(known_columns(runs)) if by is None else as_names(by)
+        columns = identity_columns(filled_columns(runs)) if by is None else as_names(by)
         by = [c for c in columns if c != "host"]
-    return read_cells(
+    return fc.read_cells(
         runs,
         by=by,
         metric=metric,
@@ -448,7 +429,7 @@ def _read_state(
     metric: str | Iterable[str] | None,
     *,
     but_host: bool,
-) -> Cells:
+) -> fc.FleetCells:
     if limits.pop("columns", None):
         raise PpwError(
             f"{state.folder}: a saved state has its columns: leave the mapping (--map) out"
@@ -465,51 +446,46 @@ def _read_state(
     return state_cells(state, connection, by=by, metric=metric)
 
 
-def _unusable(read: Cells, runs: int) -> list[Fault]:
+def _unusable(read: fc.FleetCells, runs: int) -> list[Fault]:
     """Name the runs with values that cannot be; of a saved state, which has no runs, how many."""
     if not runs:
         return []
     if FleetState.is_at(read.runs.name):
         return [Fault(read.runs.name, f"{runs} runs have values that cannot be: left out")]
-    return unusable_faults(read.runs, columns_read(read.layout, read.known))
+    return fc.unusable_faults(read.runs, mo.columns_read(read.layout, read.known))
 
 
-@contextmanager
-def _telling_faults(read: Cells) -> Iterator[None]:
-    """Note the faults on the refusal of a question, which they may be the reason of."""
+def _answer_from(
+    read: fc.FleetCells, ask: Callable[[Any], Any], *, keep_all: bool = True, drop: bool = True
+) -> FleetAnswer[Any]:
+    """Ask the prepared cells; faults, which may be the reason of a refusal, are noted on it."""
     try:
-        yield
+        ready = fc.prepare_cells(read.frame, read.layout, keep_all=keep_all, drop=drop)
+        answer = ask(ready.prepared)
     except PpwError as error:
-        unusable = run_count(read.frame, (read.frame[FLAGS].to_numpy() & UNUSABLE) > 0)
+        unusable = run_count(read.frame, fc.unusable_mask(read.frame))
         for fault in (*read.runs.faults, *_unusable(read, unusable)):
             error.add_note(f"fault: {fault}")
         raise
-
-
-def _answered(
-    answer: Any, read: Cells, ready: Condensed, *, keep_all: bool = True
-) -> FleetAnswer[Any]:
     if not keep_all and FleetState.is_at(read.runs.name):
-        said = (
+        caveat = (
             f"{read.runs.name}: a saved state has no single runs, so those that cannot be right "
             "were not left out: ppw fleet check of the files names them"
         )
-        answer = replace(answer, caveats=(*answer.caveats, said))
-    faults = [*read.runs.faults, *_unusable(read, ready.unusable)]
-    origin = Origin(
-        engine=read.runs.connection.name,
-        files=len(read.runs.files),
-        runs=run_count(read.frame),
-        cells=len(read.frame),
-        unusable=ready.unusable,
-    )
-    cv.warn([*answer.caveats, *map(str, (*faults, *ready.missing))])
-    return FleetAnswer(
-        answer=answer,
-        origin=origin,
-        faults=(*faults, *ready.missing),
-        connection=read.runs.connection,
-    )
+        answer = replace(answer, caveats=(*answer.caveats, caveat))
+    faults = [*_unusable(read, ready.unusable), *ready.missing]
+    rows = (run_count(read.frame), len(read.frame), ready.unusable)
+    return _fleet_answer(answer, read.runs, faults, *rows)
+
+
+def _fleet_answer(
+    answer: Any, read: FleetRuns, faults: Sequence[Fault], runs: int, cells: int, unusable: int
+) -> FleetAnswer[Any]:
+    """Join an answer with its origin and faults, and warn of its caveats."""
+    faults = (*read.faults, *faults)
+    cv.warn([*answer.caveats, *map(str, faults)])
+    origin = Origin(read.connection.name, len(read.files), runs, cells, unusable)
+    return FleetAnswer(answer=answer, origin=origin, faults=faults, connection=read.connection)
 
 
 # Path lengths of a fleet: `ppw.path_lengths` from moments of each workload, core count and size.
@@ -532,7 +508,7 @@ _READ = (
 )
 
 
-class _Cells(NamedTuple):
+class _PathLengthCells(NamedTuple):
     """Moments of path lengths, mean rates by data size, and how many runs there are in all."""
 
     cells: pd.DataFrame
@@ -578,32 +554,26 @@ def path_lengths(
             raise PpwError(f"{one}: a saved state keeps no instructions: name the files of runs")
     limits: dict[str, Any] = {**opening}
     progress = limits.pop("progress", None)
-    found = without_broken(
-        open_runs(source, **limits), lambda part: _read_path_lengths(part, progress)
-    )
+    runs = open_runs(source, **limits)
+    found = fc.without_broken(runs, lambda part: _read_path_lengths(part, progress))
     if found.cells.empty:
         raise PpwError(f"{found.runs.name}: {_NOTHING}")
-    answer = _answer(found, level, tolerance)
-    faults = list(found.runs.faults)
-    if found.unusable:
-        faults += unusable_faults(found.runs, found.read)
-    cv.warn([*answer.caveats, *map(str, faults)])
-    engine = found.runs.connection
-    origin = Origin(
-        engine.name, len(found.runs.files), found.rows, len(found.cells), found.unusable
-    )
-    return FleetAnswer(answer=answer, origin=origin, faults=tuple(faults), connection=engine)
+    unusable = fc.unusable_faults(found.runs, found.read) if found.unusable else []
+    counts = (found.rows, len(found.cells), found.unusable)
+    return _fleet_answer(_answer(found, level, tolerance), found.runs, unusable, *counts)
 
 
-def _read_path_lengths(runs: FleetRuns, progress: Callable[[float], None] | None) -> _Cells:
-    known = known_columns(runs)
+def _read_path_lengths(
+    runs: FleetRuns, progress: Callable[[float], None] | None
+) -> _PathLengthCells:
+    known = filled_columns(runs)
     present = [str(c) for c in known if known[c].notna().any()]
     read = [c for c in _READ if c in present and is_number(c)]
     if "data_bytes" not in read:
         raise PpwError(f"{runs.name}: {_NOTHING}")
-    bad = any_of(rule(runs.table, c) for c in read).fill_null(False)
+    bad = any_of(mo.is_impossible(runs.table, c) for c in read).fill_null(False)
     usable = runs.table.filter(~bad)
-    with watched(runs.connection, progress):
+    with report_progress(runs.connection, progress):
         cells = runs.connection.to_pyarrow(_moments(usable, present)).to_pandas()
         rates = runs.connection.to_pyarrow(_rates(usable, present, identity_columns(known)))
     counted = runs.table.aggregate(rows=runs.table.count(), bad=bad.cast("int64").sum())
@@ -611,7 +581,7 @@ def _read_path_lengths(runs: FleetRuns, progress: Callable[[float], None] | None
     order = [*_KEYS, *(c for c in _HOW if c in cells)]
     cells = cells.sort_values(order, ignore_index=True)
     unusable = int(row["bad"] or 0)
-    return _Cells(cells, rates.to_pandas(), row["rows"] - unusable, unusable, runs, read)
+    return _PathLengthCells(cells, rates.to_pandas(), row["rows"] - unusable, unusable, runs, read)
 
 
 def _column(table: ir.Table, name: str, present: Sequence[str]) -> Any:
@@ -634,13 +604,13 @@ def _moments(table: ir.Table, present: Sequence[str]) -> ir.Table:
     def column(name: str) -> Any:
         return _column(table, name, present)
 
-    label = column("instructions_label").fill_null(COUNTED)
+    label = column("instructions_label").fill_null(pl.COUNTED)
     told = table.select(
-        workload=column("workload").fill_null(WITHOUT_NAME),
+        workload=column("workload").fill_null(pl.WITHOUT_NAME),
         cores=column("cores"),
         data_bytes=column("data_bytes"),
-        instructions=executed_instructions(column),
-        instructions_label=column("instructions").isnull().ifelse(ESTIMATED, label),  # noqa: PD003
+        instructions=pl.executed_instructions(column),
+        instructions_label=column("instructions").isnull().ifelse(pl.ESTIMATED, label),  # noqa: PD003
         **({"counted_modes": table.counted_modes} if "counted_modes" in present else {}),
     )
     told = told.filter((told.instructions > 0) & (told.data_bytes > 0))
@@ -661,7 +631,7 @@ def _rates(table: ir.Table, present: Sequence[str], by: Sequence[str]) -> ir.Tab
     service = ~rate.isnull()  # noqa: PD003 — no pandas
     unmarked = load.isnull() & ~service if "load" in present else load.isnull()  # noqa: PD003
     full = unmarked | ((load - 1.0).abs() <= 1e-9).fill_null(False)
-    keys = [c for c in dict.fromkeys((*by, FREQUENCY)) if c in present and c != "data_bytes"]
+    keys = [c for c in dict.fromkeys((*by, mo.FREQUENCY)) if c in present and c != "data_bytes"]
     points = table.select(
         *keys,
         data_bytes=size,
@@ -677,13 +647,13 @@ def _rates(table: ir.Table, present: Sequence[str], by: Sequence[str]) -> ir.Tab
     ).drop("service", "rate")
 
 
-def _answer(found: _Cells, level: float, tolerance: float) -> PathLengths:
+def _answer(found: _PathLengthCells, level: float, tolerance: float) -> PathLengths:
     cells = found.cells
     by_label = cells.groupby("instructions_label")["runs"].sum()
     labels = {str(k): int(v) for k, v in by_label.items()}
     modes = cells["counted_modes"].dropna().unique() if "counted_modes" in cells else ()
-    said = list(caveats_of_runs(labels, sorted(map(str, modes)), found.rows))
-    result = PathLengths(
+    said = list(pl.caveats_of_runs(labels, sorted(map(str, modes)), found.rows))
+    result = pl.PathLengths(
         points=_points(cells),
         cores=_against_cores(cells),
         data=_against_data(cells),
@@ -691,9 +661,9 @@ def _answer(found: _Cells, level: float, tolerance: float) -> PathLengths:
         level=float(level),
         tolerance=float(tolerance),
         caveats=(),
-        input_digest=frame_digest(cells),
+        input_digest=rs.frame_digest(cells),
     )
-    return PathLengths(**{**vars(result), "caveats": (*said, *caveats_of_fits(result))})
+    return pl.PathLengths(**{**vars(result), "caveats": (*said, *pl.caveats_of_fits(result))})
 
 
 def _points(cells: pd.DataFrame) -> pd.DataFrame:
@@ -704,58 +674,50 @@ def _points(cells: pd.DataFrame) -> pd.DataFrame:
         label=("instructions_label", lambda labels: "/".join(sorted(set(map(str, labels))))),
     )
     points["instructions_per_byte"] = points["sum"] / points["runs"]
-    return points.reset_index()[PathLengths.tables[0].names]
+    return points.reset_index()[pl.PathLengths.tables[0].names]
 
 
 def _against_cores(cells: pd.DataFrame) -> pd.DataFrame:
     """Fit a·ln(n) + b to each workload and data size with two core counts or more."""
     known = cells[cells["cores"].notna()]
     logarithm = np.log(known["cores"].to_numpy(dtype=np.float64))
-    table, line, ends = _fitted(known, ["workload", "data_bytes"], "cores", logarithm, "per_byte")
+    table, line = _fit_lines(known, ["workload", "data_bytes"], "cores", logarithm, "per_byte")
     a_error, b_error = reversed(line.standard_errors())
-    found = table.assign(
-        a=line.slope,
-        b=line.intercept,
-        a_error=a_error,
-        b_error=b_error,
-        cores_from=ends[0],
-        cores_to=ends[1],
-    )
+    found = table.assign(a=line.slope, b=line.intercept, a_error=a_error, b_error=b_error)
     zero = [positive_up_to(a, b) for a, b in zip(found["a"], found["b"], strict=True)]
-    return found.assign(positive_up_to=zero)[found["several"]][PathLengths.tables[1].names]
+    found = found.rename(columns={"least": "cores_from", "most": "cores_to"})
+    return found.assign(positive_up_to=zero)[found["several"]][pl.PathLengths.tables[1].names]
 
 
 def _against_data(cells: pd.DataFrame) -> pd.DataFrame:
     """Fit instructions = fixed + per byte·D to each workload and core count with two sizes."""
     size = cells["data_bytes"].to_numpy(dtype=np.float64)
-    table, line, ends = _fitted(cells, ["workload", "cores"], "data_bytes", size, "instructions")
+    table, line = _fit_lines(cells, ["workload", "cores"], "data_bytes", size, "instructions")
     fixed_error, per_byte_error = line.standard_errors()
     found = table.assign(
         fixed_instructions=line.intercept,
         instructions_per_byte=line.slope,
         fixed_error=fixed_error,
         per_byte_error=per_byte_error,
-        data_from_bytes=ends[0],
-        data_to_bytes=ends[1],
-    )
-    return found[found["several"]][PathLengths.tables[2].names]
+    ).rename(columns={"least": "data_from_bytes", "most": "data_to_bytes"})
+    return found[found["several"]][pl.PathLengths.tables[2].names]
 
 
-def _fitted(
+def _fit_lines(
     cells: pd.DataFrame, keys: list[str], against: str, x: FloatArray, name: str
-) -> tuple[pd.DataFrame, LineFit, tuple[FloatArray, FloatArray]]:
-    """Lines of all groups: their keys, runs and scatter; the lines; and the range of each."""
+) -> tuple[pd.DataFrame, LineFit]:
+    """Lines of all groups, and their keys, runs, scatter and range."""
     groups = cells.groupby(keys, dropna=False, sort=True)
     codes = np.asarray(groups.ngroup(), dtype=np.int64)
-    each = Repeats(
-        cells["runs"].to_numpy(dtype=np.int64),
-        cells[f"{name}__mean"].to_numpy(dtype=np.float64),
-        cells[f"{name}__m2"].to_numpy(dtype=np.float64),
-    )
+    mean, squares = (cells[f"{name}__{of}"].to_numpy(dtype=np.float64) for of in ("mean", "m2"))
+    each = Repeats(cells["runs"].to_numpy(dtype=np.int64), mean, squares)
     line = fit_repeats(codes, x, each, int(codes.max()) + 1 if len(codes) else 0)
-    table = groups.agg(runs=("runs", "sum"), different=(against, "nunique")).reset_index()
-    ends = groups[against].agg(["min", "max"]).to_numpy(dtype=np.float64)
+    table = groups.agg(
+        runs=("runs", "sum"),
+        different=(against, "nunique"),
+        least=(against, "min"),
+        most=(against, "max"),
+    ).reset_index()
     with np.errstate(invalid="ignore"):
         scatter = np.sqrt(line.variance) / line.moments.mean_y
-    table = table.assign(scatter=scatter, several=table["different"] > 1)
-    return table, line, (ends[:, 0], ends[:, 1])
+    return table.assign(scatter=scatter, several=table["different"] > 1), line

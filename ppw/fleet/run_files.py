@@ -1,4 +1,4 @@
-"""Files that hold rows: found, told apart by format and columns, and scanned by an engine."""
+"""Files of runs: found, told apart by format and columns, scanned by an engine, made canonical."""
 
 from __future__ import annotations
 
@@ -8,20 +8,21 @@ import json
 import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from functools import cache, reduce
 from glob import glob, has_magic
+from operator import and_
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pandas as pd
 
 from measurements.errors import MeasurementError
-from measurements.table.headers import rename_headers
+from measurements.table import headers, schema, units
 from measurements.table.reading import WITH_COMMA, read_header
-from measurements.table.schema import COLUMNS, FILE_COLUMN, is_number
 from ppw.errors import PpwError
-from ppw.fleet.canonical import asked_of, canonical, only_where
 from ppw.fleet.engine import Fault, UnusableFilesError, connect, first_line, is_spark
-from ppw.runs.groups import words
+from ppw.runs import groups as gr
+from ppw.runs.expressions import any_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -44,25 +45,17 @@ _ROWS = 1000
 _MARK = b"\xef\xbb\xbf"
 
 
-class Kind(NamedTuple):
-    """What files have in common that one scan reads: format and columns, with types or delimiter.
-
-    ``columns`` is None where only the engine can tell, as of a URL.
-    """
+class FileKind(NamedTuple):
+    """What files have in common that one scan reads: format, columns with types, delimiter."""
 
     format: str
+    # None where only the engine can tell, as of a URL.
     columns: tuple[tuple[str, str], ...] | None = None
     delimiter: str = ","
 
 
 def find_files(source: str) -> list[str]:
-    """List the files of a source: a file, a folder searched to the bottom, a pattern, or a URL.
-
-    Raises
-    ------
-    PpwError
-        When there is none.
-    """
+    """List the files of a file, a folder searched to the bottom, a pattern, or a URL."""
     if "://" in source:
         return [source]
     path = Path(source)
@@ -89,19 +82,17 @@ def _is_table(path: Path) -> bool:
 
 
 def given_names(files: Sequence[str]) -> dict[str, str]:
-    """Names of files as they were given, by the paths that engines make of them."""
-    absolute = {path: file for file in files for path in _paths(file)}
+    """Map the paths that engines make of files to their names as they were given."""
+    local = [(Path(file), file) for file in files if "://" not in file]
+    absolute = {
+        str(made): file for path, file in local for made in (path.absolute(), path.resolve())
+    }
     return absolute | {file: file for file in files}
 
 
-def _paths(file: str) -> tuple[str, ...]:
-    path = Path(file)
-    return () if "://" in file else (str(path.absolute()), str(path.resolve()))
-
-
-def by_kind(files: Iterable[str]) -> tuple[dict[Kind, list[str]], list[Fault]]:
-    """Files that are alike together; and those that cannot be read."""
-    kinds: dict[Kind, list[str]] = {}
+def by_kind(files: Iterable[str]) -> tuple[dict[FileKind, list[str]], list[Fault]]:
+    """Sort files by their kind, and name those that cannot be read."""
+    kinds: dict[FileKind, list[str]] = {}
     faults = []
     for file in files:
         kind = kind_of(file)
@@ -112,12 +103,12 @@ def by_kind(files: Iterable[str]) -> tuple[dict[Kind, list[str]], list[Fault]]:
     return kinds, faults
 
 
-def kind_of(file: str) -> Kind | Fault:
-    """Format and columns of a file: from its footer or header, or the keys of all its lines."""
+def kind_of(file: str) -> FileKind | Fault:
+    """Read the format and columns of a file: its footer or header, or the keys of all its lines."""
     plain = file.lower().split("?")[0]
     in_lines = plain.endswith((*JSON_LINES, ".json"))
     if "://" in file:
-        return Kind("json" if in_lines else "csv" if plain.endswith(CSV) else "parquet")
+        return FileKind("json" if in_lines else "csv" if plain.endswith(CSV) else "parquet")
     if not in_lines and not plain.endswith(CSV):
         return _kind_of_parquet(file)
     try:
@@ -129,7 +120,7 @@ def kind_of(file: str) -> Kind | Fault:
         return Fault(file, f"cannot be read: {first_line(error)}")
 
 
-def _kind_of_parquet(file: str) -> Kind | Fault:
+def _kind_of_parquet(file: str) -> FileKind | Fault:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -137,34 +128,36 @@ def _kind_of_parquet(file: str) -> Kind | Fault:
         schema = pq.read_schema(file)
     except (pa.ArrowException, OSError) as error:
         return Fault(file, f"broken Parquet: {first_line(error)}: write it again, or leave it out")
-    return Kind("parquet", tuple((field.name, str(field.type)) for field in schema))
+    return FileKind("parquet", tuple((field.name, str(field.type)) for field in schema))
 
 
-def _kind_of_csv(stream: IO[bytes] | gzip.GzipFile, file: str) -> Kind | Fault:
+def _kind_of_csv(stream: IO[bytes] | gzip.GzipFile, file: str) -> FileKind | Fault:
     content = stream.read(_HEADER_BYTES).removeprefix(_MARK)
     if not content.strip():
         return Fault(file, "is empty: write it again, or leave it out")
-    headers, delimiter = read_header(content, file)
-    if delimiter != "," and (cell := _decimal_comma(content, headers, delimiter)):
+    names, delimiter = read_header(content, file)
+    if delimiter != "," and (cell := _decimal_comma(content, names, delimiter)):
         return Fault(
             file,
             f"has decimal commas ({cell}), and a fleet takes numbers with a point: write them so, "
             "or ask ppw project, which reads both",
         )
-    names = [header or f"unnamed {i}" for i, header in enumerate(headers)]
-    return Kind("csv", tuple((name, "string") for name in names), delimiter)
+    columns = tuple((name or f"unnamed {i}", "string") for i, name in enumerate(names))
+    return FileKind("csv", columns, delimiter)
 
 
-def _decimal_comma(content: bytes, headers: list[str], delimiter: str) -> str | None:
-    """First cell such as 1,8 in a column of numbers, of the first rows."""
-    known = rename_headers(headers, {}, "")
-    numbers = [at for at, h in enumerate(headers) if h in known and is_number(known[h].canonical)]
+def _decimal_comma(content: bytes, names: list[str], delimiter: str) -> str | None:
+    """Find the first cell such as 1,8 in a column of numbers, of the first rows."""
+    known = headers.rename_headers(names, {}, "")
+    numbers = [
+        at for at, h in enumerate(names) if h in known and schema.is_number(known[h].canonical)
+    ]
     rows = csv.reader(content.decode(errors="replace").splitlines()[:_ROWS], delimiter=delimiter)
     cells = (row[at] for row in rows for at in numbers if at < len(row))
     return next((cell for cell in cells if WITH_COMMA.fullmatch(cell)), None)
 
 
-def _kind_of_json_lines(stream: IO[bytes] | gzip.GzipFile, file: str) -> Kind | Fault:
+def _kind_of_json_lines(stream: IO[bytes] | gzip.GzipFile, file: str) -> FileKind | Fault:
     names: dict[str, None] = {}
     for number, line in enumerate(stream, start=1):
         if not (text := line.removeprefix(_MARK).strip()):
@@ -178,16 +171,13 @@ def _kind_of_json_lines(stream: IO[bytes] | gzip.GzipFile, file: str) -> Kind | 
         names |= dict.fromkeys(record)
     if not names:
         return Fault(file, "is empty: write it again, or leave it out")
-    return Kind("json", tuple((name, "string") for name in names))
+    return FileKind("json", tuple((name, "string") for name in names))
 
 
 def scan(
-    connection: BaseBackend, kind: Kind, files: Sequence[str], *, file_column: str | None = None
+    connection: BaseBackend, kind: FileKind, files: Sequence[str], *, file_column: str | None = None
 ) -> ir.Table:
-    """One scan of files that are alike; all columns of text files are text.
-
-    ``file_column`` names a column to add, of the file that each row is of.
-    """
+    """Scan files that are alike; columns of text files are text, ``file_column`` names the file."""
     if kind.columns is not None and file_column in dict(kind.columns):
         file_column = None
     by_engine = _scan_spark if is_spark(connection) else _scan_duckdb
@@ -195,7 +185,7 @@ def scan(
 
 
 def _scan_duckdb(
-    connection: Any, kind: Kind, files: list[str], file_column: str | None
+    connection: Any, kind: FileKind, files: list[str], file_column: str | None
 ) -> ir.Table:
     options: dict[str, Any] = {} if file_column is None else {"filename": file_column}
     if kind.format == "parquet":
@@ -210,7 +200,9 @@ def _scan_duckdb(
     return connection.read_csv(files, auto_detect=False, **written, **options)
 
 
-def _scan_spark(connection: Any, kind: Kind, files: list[str], file_column: str | None) -> ir.Table:
+def _scan_spark(
+    connection: Any, kind: FileKind, files: list[str], file_column: str | None
+) -> ir.Table:
     import ibis
     from pyspark.sql import functions as sql
 
@@ -231,10 +223,108 @@ def _scan_spark(connection: Any, kind: Kind, files: list[str], file_column: str 
     return connection.table(view)
 
 
+# Foreign columns to canonical ones: `measurements.table.headers` as expressions of the engine.
+
+
+# What is no number becomes one that no rule allows, so that it is named with the rest.
+_NO_NUMBER = float("-inf")
+
+
+def canonical(
+    table: ir.Table, *, columns: Mapping[str, str] | None = None, source: str = "runs"
+) -> ir.Table:
+    """Bring an engine's table to canonical columns, as `measurements.read_runs` does.
+
+    Numbers become float64 in SI units, missing ones NULL and never NaN; what is no number becomes
+    −inf, which no rule of a runs table allows. ``columns`` is the user's mapping, ``source`` a
+    name for messages.
+    """
+    renamings = headers.rename_headers(list(table.columns), columns or {}, source)
+    return table.select(
+        **{
+            renamings[name].canonical if name in renamings else name: _column(
+                table[name], renamings.get(name, headers.Renaming(name))
+            )
+            for name in table.columns
+        }
+    )
+
+
+def _column(column: ir.Value, renaming: headers.Renaming) -> ir.Value:
+    if column.type().is_floating():
+        column = column.isnan().ifelse(None, column)
+    if not schema.is_number(renaming.canonical):
+        return column
+    if column.type().is_string():
+        column = column.strip()
+        return _parse_numbers(column.isin(schema.MISSING).ifelse(None, column), renaming)
+    if column.type().is_boolean() or not column.type().is_numeric():
+        return column.isnull().ifelse(None, _NO_NUMBER).cast("float64")  # noqa: PD003 — no pandas
+    return _scale(column.cast("float64"), renaming)
+
+
+def _scale(number: ir.Value, renaming: headers.Renaming) -> ir.Value:
+    return number if renaming.factor == 1.0 else renaming.scaled(number)
+
+
+def _parse_numbers(text: ir.Value, renaming: headers.Renaming) -> ir.Value:
+    """Read numbers in the unit of the header, where it has one, or in one of their own."""
+    import ibis
+
+    unit = headers.unit_in_cells(renaming.canonical)
+    value = _parse_quantities(text, unit) if unit else ibis.null("float64")
+    if not renaming.unit_in_cells:
+        value = _scale(text.try_cast("float64"), renaming).coalesce(value)
+    value = value.coalesce(_NO_NUMBER).cast("float64")
+    return text.isnull().ifelse(None, value)  # noqa: PD003 — no pandas
+
+
+def _parse_quantities(text: ir.Value, unit: str) -> ir.Value:
+    """Read 2.10GHz in SI, and 50% as a share."""
+    number = text.re_extract(units.QUANTITY.pattern, 1).try_cast("float64")
+    written = text.re_extract(units.QUANTITY.pattern, 2)
+    if unit == "share":
+        return (written == "%").ifelse(number / 100, None)
+    plain = written.lower().replace("µ", "u").replace("μ", "u").replace("°", "")
+    factors = {name: u.factor for name, u in units.UNITS.items() if u.si == unit}
+    factor = plain.cases(*factors.items(), else_=None)
+    mega = {name: u.factor for name, u in units.MEGA.items() if u.si == unit}
+    return number * (written.cases(*mega.items(), else_=factor) if mega else factor)
+
+
+def _is_one_of(column: ir.Value, values: list[Any]) -> Any:
+    if not schema.is_number(column.get_name()) and not column.type().is_numeric():
+        return column.cast("string").isin([str(value) for value in values])
+    return any_of(gr.is_same(column, gr.as_number(value)) for value in values).fill_null(False)
+
+
+def seconds(column: Any) -> Any:
+    """Seconds since 1970 (float64) of times, of text in ISO 8601 or of seconds; else null."""
+    if column.type().is_numeric():
+        return column.cast("float64")
+    if column.type().is_string():
+        number, moment = (column.try_cast(of) for of in ("float64", "timestamp('UTC')"))
+        return number.coalesce(seconds(moment))
+    name = "unix_micros" if column.get_backend().name == "pyspark" else "epoch_us"
+    return _microseconds(name)(column.cast("timestamp('UTC')")) / 1e6
+
+
+@cache
+def _microseconds(name: str) -> Any:
+    """An engine's own function for microseconds since 1970; ibis has whole seconds only."""
+    import ibis
+    import ibis.expr.datatypes as dt
+
+    def microseconds(moment: Any) -> Any: ...
+
+    signature = (dt.Timestamp("UTC"),), dt.int64
+    return ibis.udf.scalar.builtin(name=name, signature=signature)(microseconds)
+
+
 # Runs of a fleet as one table of an engine: folders, files, URLs, or a table that is there.
 
 
-class Part(NamedTuple):
+class FilePart(NamedTuple):
     """Files that are alike, and the canonical columns that they have."""
 
     files: tuple[str, ...]
@@ -258,7 +348,7 @@ class FleetRuns:
         Files that cannot be read and are left out.
     columns : mapping of str to str
         The user's own headers.
-    parts : tuple of Part
+    parts : tuple of FilePart
         Files by their columns, which may have changed over time.
     where : mapping of str to list of values
         What all runs of the table hold, by column.
@@ -270,15 +360,18 @@ class FleetRuns:
     files: tuple[str, ...]
     faults: tuple[Fault, ...]
     columns: Mapping[str, str]
-    parts: tuple[Part, ...] = ()
+    parts: tuple[FilePart, ...] = ()
     where: Mapping[str, Any] = field(default_factory=dict)
 
     def holding(self, where: Mapping[str, Any]) -> FleetRuns:
         """Runs that hold what is asked for, as `ppw.runs.groups.choose_runs`."""
         if not where:
             return self
-        asked = asked_of(self.table, where, self.columns, self.name)
-        return replace(self, table=only_where(self.table, asked), where=asked)
+        table, source = self.table, f"{self.name}: "
+        mapped = headers.rename_headers([*self.columns.values()], self.columns, self.name)
+        asked = gr.values_by_column(where, table.columns, mapped, source, "to choose runs by")
+        chosen = reduce(and_, (_is_one_of(table[c], values) for c, values in asked.items()))
+        return replace(self, table=table.filter(chosen), where=asked)
 
     def only(self, files: Sequence[str]) -> FleetRuns:
         """Runs of some of the files."""
@@ -325,36 +418,29 @@ def open_runs(
     MeasurementError
         When the headers of all files contradict each other.
     """
-    limits: dict[str, Any] = {
-        "memory_limit": memory_limit,
-        "temporary": temporary,
-        "threads": threads,
-    }
-    return _opened(source, engine, columns or {}, limits).holding(where or {})
-
-
-def _opened(
-    source: object, engine: str | BaseBackend, columns: Mapping[str, str], limits: dict[str, Any]
-) -> FleetRuns:
     import ibis.expr.types as ir
 
+    columns, where = columns or {}, where or {}
     if isinstance(source, ir.Table):
         connection = source.get_backend() if isinstance(engine, str) else engine
-        return _of_table(connection, source, columns)
-    connection = connect(engine, **limits)
+        name = str(getattr(source.op(), "name", "runs"))
+        return _of_table(connection, source, columns, name).holding(where)
+    connection = connect(engine, memory_limit=memory_limit, temporary=temporary, threads=threads)
     if isinstance(source, pd.DataFrame):
-        return _of_frame(connection, source, columns)
+        return _of_frame(connection, source, columns).holding(where)
     if isinstance(source, (str, Path)):
         source = [source]
     if not isinstance(source, Iterable):
         raise PpwError(f"runs is a {type(source).__name__}: give files, folders, URLs or a table")
     named = [str(s) for s in source]
     files = [file for one in named for file in find_files(one)]
-    return _of_files(connection, files, columns, " ".join(named), several=len(files) > 1)
+    several = len(files) > 1
+    return _of_files(connection, files, columns, " ".join(named), several=several).holding(where)
 
 
-def _of_table(connection: BaseBackend, table: ir.Table, columns: Mapping[str, str]) -> FleetRuns:
-    name = str(getattr(table.op(), "name", "runs"))
+def _of_table(
+    connection: BaseBackend, table: ir.Table, columns: Mapping[str, str], name: str
+) -> FleetRuns:
     tidy = canonical(table, columns=columns, source=name)
     return FleetRuns(connection, tidy, name, (), (), columns)
 
@@ -364,16 +450,12 @@ def _of_frame(
 ) -> FleetRuns:
     import pyarrow as pa
 
-    name = str(frame.attrs.get("source", "runs"))
     # By way of Arrow, so that NaN becomes NULL and objects their own type.
-    arrow = pa.Table.from_pandas(frame, preserve_index=False)
-    table = registered(connection, arrow)
-    return FleetRuns(
-        connection, canonical(table, columns=columns, source=name), name, (), (), columns
-    )
+    table = register_table(connection, pa.Table.from_pandas(frame, preserve_index=False))
+    return _of_table(connection, table, columns, str(frame.attrs.get("source", "runs")))
 
 
-def registered(connection: Any, arrow: pa.Table) -> ir.Table:
+def register_table(connection: Any, arrow: pa.Table) -> ir.Table:
     """Name an Arrow table in an engine, for as long as the connection lasts."""
     import ibis
 
@@ -395,47 +477,44 @@ def _of_files(
 ) -> FleetRuns:
     kinds, faults = by_kind(files)
     tables, parts = [], []
-    file_column = FILE_COLUMN if several else None
+    file_column = schema.FILE_COLUMN if several else None
     for kind, alike in kinds.items():
         try:
             opened = scan(connection, kind, alike, file_column=file_column)
-            tables.append(canonical(opened, columns=columns, source=_shown(alike)))
-            parts.append(Part(tuple(alike), frozenset(tables[-1].columns)))
+            tables.append(canonical(opened, columns=columns, source=_file_names(alike)))
+            parts.append(FilePart(tuple(alike), frozenset(tables[-1].columns)))
         except MeasurementError as error:
-            faults += [Fault(file, str(error).removeprefix(f"{_shown(alike)}: ")) for file in alike]
+            faults += [
+                Fault(file, str(error).removeprefix(f"{_file_names(alike)}: ")) for file in alike
+            ]
     if not tables:
         raise UnusableFilesError(name, faults)
     left_out = {fault.file for fault in faults}
     read = tuple(f for f in files if f not in left_out)
-    table = _united(tables)
+    table = _union_of(tables)
     return FleetRuns(connection, table, name, read, tuple(faults), columns, tuple(parts))
 
 
-def _shown(files: Sequence[str]) -> str:
+def _file_names(files: Sequence[str]) -> str:
     return files[0] if len(files) == 1 else f"{files[0]} and {len(files) - 1} more like it"
 
 
-def _united(tables: Sequence[ir.Table]) -> ir.Table:
+def _union_of(tables: Sequence[ir.Table]) -> ir.Table:
     """One table of several; a column that some have not is NULL there."""
     import ibis
 
     if len(tables) == 1:
         return tables[0]
     types: dict[str, Any] = {}
-    for table in tables:
-        for name, of in table.schema().items():
-            types[name] = of if types.get(name, of) == of else ibis.dtype("string")
-    return ibis.union(
-        *(
-            table.select(
-                **{
-                    name: table[name].cast(of) if name in table.columns else ibis.null(of)
-                    for name, of in types.items()
-                }
-            )
-            for table in tables
-        )
-    )
+    for name, of in (item for table in tables for item in table.schema().items()):
+        types[name] = of if types.get(name, of) == of else ibis.dtype("string")
+
+    def complete(table: ir.Table) -> ir.Table:
+        there = table.columns
+        columns = {n: table[n].cast(t) if n in there else ibis.null(t) for n, t in types.items()}
+        return table.select(**columns)
+
+    return ibis.union(*map(complete, tables))
 
 
 # What is known of a table before its runs are read: which columns hold any value at all.
@@ -447,20 +526,13 @@ _FEW = 20
 _HEAD = 1000
 
 
-def known_columns(runs: FleetRuns, columns: Iterable[str] | None = None) -> pd.DataFrame:
-    """One row: 1.0 where a column holds a value in any run, NaN where it is empty.
-
-    Parameters
-    ----------
-    runs : FleetRuns
-    columns : iterable of str, optional
-        To look at; by default all.
-    """
+def filled_columns(runs: FleetRuns) -> pd.DataFrame:
+    """Make a row with 1.0 where a column holds a value in any run, and NaN where it is empty."""
     table = runs.table
-    names = list(table.columns if columns is None else columns)
+    names = list(table.columns)
     head = table.select(*names).head(_HEAD).to_pyarrow()
     if runs.where and not len(head):
-        raise PpwError(f"{runs.name}: no run has all of {words(runs.where)}")
+        raise PpwError(f"{runs.name}: no run has all of {gr.words(runs.where)}")
     empty = [n for n in names if head[n].null_count == len(head)]
     found = dict.fromkeys(names, 1.0)
     for name in empty:
@@ -472,9 +544,9 @@ def known_columns(runs: FleetRuns, columns: Iterable[str] | None = None) -> pd.D
 
 
 def few_valued(runs: FleetRuns) -> list[str]:
-    """List the columns that may be settings: the user's own, load and sockets, if few-valued."""
+    """List the columns that may be settings: the user's own, load and sockets, of few values."""
     table = runs.table
-    asked = [c for c in table.columns if c not in COLUMNS or c in ("load", "sockets")]
+    asked = [c for c in table.columns if c not in schema.COLUMNS or c in ("load", "sockets")]
     types = {c: table[c].type() for c in asked}
     asked = [c for c, of in types.items() if of.is_string() or of.is_primitive()]
     if not asked:

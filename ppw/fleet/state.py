@@ -32,23 +32,13 @@ import pandas as pd
 from measurements.errors import DAMAGE
 from measurements.table.schema import FILE_COLUMN, IDENTITY, is_number
 from ppw.errors import PpwError
-from ppw.fleet.cells import Cells, cells_frame, lacking_faults, unusable_faults, without_broken
+from ppw.fleet import cells as fc
+from ppw.fleet import moments as mo
+from ppw.fleet import run_files as rf
 from ppw.fleet.engine import Fault, UnusableFilesError, connect, is_spark
-from ppw.fleet.moments import (
-    FREQUENCY,
-    Layout,
-    columns_read,
-    layout_of,
-    merge,
-    moments,
-    names_of,
-    runs_for,
-)
-from ppw.fleet.run_files import FleetRuns, find_files, given_names, known_columns, open_runs
-from ppw.fleet.telemetry import seconds
+from ppw.runs import metrics as mt
 from ppw.runs.checks import FLAGS, UNUSABLE
-from ppw.runs.groups import INVERSE, LOG, RUNS, VALUE, count_column, tally_column
-from ppw.runs.metrics import METRICS, PERFORMANCE, columns_for, known_metrics
+from ppw.runs.groups import INVERSE, LOG, RUNS, VALUE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -57,6 +47,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from ibis.backends import BaseBackend
 
+    from ppw.fleet.moments import Layout
+
 
 SCHEMA_VERSION = 1
 _MANIFEST, _LOCK, _CELLS, _FILES = "manifest.json", "lock", "cells.parquet", "files.parquet"
@@ -64,29 +56,16 @@ _MANIFEST, _LOCK, _CELLS, _FILES = "manifest.json", "lock", "cells.parquet", "fi
 
 @dataclass(frozen=True)
 class FleetState:
-    """A state as it was when it was opened.
-
-    Attributes
-    ----------
-    folder : Path
-    generation : str
-        Name of the generation; empty before the first.
-    previous : str
-        The one before it.
-    layout : Layout or None
-        Of the moments; None before the first generation.
-    by : tuple of str or None
-        Columns that groups are told apart by, where they were given; None for all that identify a
-        run.
-    runs, files : int
-        How many were taken in.
-    """
+    """A state as it was when it was opened; an empty one has neither generation nor layout."""
 
     folder: Path
+    # Names of the generation that counts, and of the one before it.
     generation: str = ""
     previous: str = ""
     layout: Layout | None = None
+    # Columns given to tell groups apart by; None for all that identify a run.
     by: tuple[str, ...] | None = None
+    # How many were taken in.
     runs: int = 0
     files: int = 0
 
@@ -102,18 +81,18 @@ class FleetState:
         path = Path(folder)
         manifest = path / _MANIFEST
         try:
-            said = json.loads(manifest.read_text(encoding="utf-8"))
+            document = json.loads(manifest.read_text(encoding="utf-8"))
         except (FileNotFoundError, NotADirectoryError):
             return cls._empty(path)
         except (OSError, ValueError, RecursionError) as error:
             raise PpwError(f"{manifest}: cannot be read: {error}") from error
-        if not isinstance(said, dict) or said.get("schema_version") != SCHEMA_VERSION:
+        if not isinstance(document, dict) or document.get("schema_version") != SCHEMA_VERSION:
             raise PpwError(
                 f"{manifest}: is of no state of schema_version {SCHEMA_VERSION}: make the state "
                 "again from its runs, in another folder"
             )
         try:
-            return cls._of(path, said)
+            return cls._of(path, document)
         except DAMAGE as error:
             raise PpwError(
                 f"{manifest}: is damaged ({type(error).__name__}: {error}): make the state again "
@@ -121,21 +100,16 @@ class FleetState:
             ) from error
 
     @classmethod
-    def _of(cls, path: Path, said: Mapping[str, Any]) -> FleetState:
+    def _of(cls, path: Path, document: Mapping[str, Any]) -> FleetState:
         """State that a manifest describes; what is damaged in it raises one of `DAMAGE`."""
-        by, generation, previous = said["by"], said["generation"], said["previous"]
+        by, generation, previous = (document[k] for k in ("by", "generation", "previous"))
         # They name folders that are read, and removed.
         if not _is_generation(generation) or not (previous == "" or _is_generation(previous)):
             raise ValueError(f"no generations are called {generation!r} and {previous!r}")
-        return cls(
-            path,
-            generation,
-            previous,
-            Layout.from_dict(said["layout"]),
-            None if by is None else names_of(by),
-            int(said["runs"]),
-            int(said["files"]),
-        )
+        layout = mo.Layout.from_dict(document["layout"])
+        by = None if by is None else mo.names_of(by)
+        counts = (int(document[k]) for k in ("runs", "files"))
+        return cls(path, generation, previous, layout, by, *counts)
 
     @classmethod
     def is_at(cls, source: object) -> bool:
@@ -167,8 +141,7 @@ class FleetState:
         import pyarrow as pa
         import pyarrow.parquet as pq
 
-        if self.layout is None:
-            raise PpwError(f"{self.folder}: holds no runs yet: add some with `ppw fleet update`")
+        self._known_layout()
         path = self.folder.absolute() / self.generation / _CELLS
         try:
             pq.read_metadata(path)
@@ -184,9 +157,8 @@ class FleetState:
         PpwError
             For a column that the state does not keep.
         """
-        if self.layout is None:
-            raise PpwError(f"{self.folder}: holds no runs yet: add some with `ppw fleet update`")
-        keys = (*self.layout.by, *self.layout.shades)
+        layout = self._known_layout()
+        keys = (*layout.by, *layout.shades)
         chosen = self.by if by is None else tuple(by)
         if chosen is None:
             chosen = tuple(name for name in IDENTITY if name in keys)
@@ -197,7 +169,12 @@ class FleetState:
                 f"{', '.join(keys)}: make a state with --by {','.join(chosen)} from the runs"
             )
         shades = tuple(name for name in keys if name not in chosen)
-        return replace(self.layout, by=chosen, shades=shades)
+        return replace(layout, by=chosen, shades=shades)
+
+    def _known_layout(self) -> Layout:
+        if self.layout is None:
+            raise PpwError(f"{self.folder}: holds no runs yet: add some with `ppw fleet update`")
+        return self.layout
 
     def unusable_runs(self) -> int:
         """How many of its runs have values that cannot be, and take no part."""
@@ -231,7 +208,7 @@ class FleetState:
         files: pa.Table,
         write_cells: Callable[[Path], object],
     ) -> FleetState:
-        """Write a generation that does not count until it is published; `locked` must be held.
+        """Write a generation that does not count until it is published, while the state is held.
 
         Parameters
         ----------
@@ -251,34 +228,25 @@ class FleetState:
         write_cells(target / _CELLS)
         pq.write_table(files, target / _FILES, compression="zstd")
         for path in (target / _CELLS, target / _FILES, target, self.folder):
-            _synced(path)
+            _sync(path)
         runs = pq.read_table(target / _CELLS, columns=[RUNS])[RUNS].to_numpy().sum()
         return FleetState(self.folder, name, self.generation, layout, by, int(runs), files.num_rows)
 
     def publish(self) -> None:
         """Make this generation the one that counts, and remove those that nobody reads."""
-        self._point()
+        names = ("generation", "previous", "by", "runs", "files")
+        parts: dict[str, Any] = {name: getattr(self, name) for name in names}
+        layout = self._known_layout().to_dict()
+        manifest = {"schema_version": SCHEMA_VERSION, **parts, "layout": layout}
+        beside = self.folder / f".{_MANIFEST}"
+        beside.write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
+        _sync(beside)
+        beside.replace(self.folder / _MANIFEST)
+        _sync(self.folder)
         self.tidy()
 
-    def _point(self) -> None:
-        assert self.layout is not None
-        said = {
-            "schema_version": SCHEMA_VERSION,
-            "generation": self.generation,
-            "previous": self.previous,
-            "by": self.by,
-            "runs": self.runs,
-            "files": self.files,
-            "layout": self.layout.to_dict(),
-        }
-        beside = self.folder / f".{_MANIFEST}"
-        beside.write_text(json.dumps(said, indent=1) + "\n", encoding="utf-8")
-        _synced(beside)
-        beside.replace(self.folder / _MANIFEST)
-        _synced(self.folder)
-
     def tidy(self) -> None:
-        """Remove all generations but this and the one before it; `locked` must be held."""
+        """Remove all generations but this and the one before it, while the state is held."""
         for path in self.folder.iterdir():
             if _is_generation(path.name) and path.name not in (self.generation, self.previous):
                 shutil.rmtree(path, ignore_errors=True)
@@ -286,7 +254,7 @@ class FleetState:
 
 
 @contextmanager
-def locked(folder: Path) -> Iterator[None]:
+def hold_state(folder: Path) -> Iterator[None]:
     """Hold a state for an update; a process that ends, however it does, lets go of it.
 
     Raises
@@ -319,8 +287,8 @@ def _is_generation(name: str) -> bool:
     return bool(dash) and number.isdigit() and len(number) == 8 and rest.isalnum()
 
 
-def _synced(path: Path) -> None:
-    """Have a file or folder on disk."""
+def _sync(path: Path) -> None:
+    """Write a file or folder through to the disk."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
@@ -337,73 +305,44 @@ def state_cells(
     *,
     by: Sequence[str] | None = None,
     metric: str | Iterable[str] | None = None,
-) -> Cells:
+) -> fc.FleetCells:
     """Read the moments of a state: what `ppw.fleet.cells.read_cells` makes of all its runs.
 
-    Parameters
-    ----------
-    state : FleetState
-    connection : ibis connection
-    by : sequence of str, optional
-        Columns that tell groups apart, among those that the state keeps; by default the state's.
-    metric : str or several, optional
-        By default all that the runs can answer.
-
-    Raises
-    ------
-    PpwError
-        For a state without runs, and for columns and metrics that it does not keep.
+    Groups are told apart by the state's columns where ``by`` is not given, and every metric is
+    kept where none is. Raises `PpwError` for a state without runs, and for columns and metrics
+    that it does not keep.
     """
-    layout = _of_metrics(state, state.layout_by(by), metric)
-    table = state.cells(connection).select(*layout.columns)
-    name = str(state.folder)
-    frame = cells_frame(connection.to_pyarrow(table), layout, name)
-    known = pd.DataFrame([{column: 1.0 for column in layout.keys if frame[column].notna().any()}])
-    known.attrs["source"] = name
-    files = tuple(state.file_table()["name"].to_pylist())
-    return Cells(frame, layout, FleetRuns(connection, table, name, files, (), {}), known)
-
-
-def _of_metrics(state: FleetState, layout: Layout, metric: str | Iterable[str] | None) -> Layout:
-    if metric is None:
-        return layout
-    names = tuple(m.name for m in known_metrics(metric))
-    missing = [name for name in names if name not in layout.metrics]
-    if missing:
+    layout = state.layout_by(by)
+    names = layout.metrics if metric is None else tuple(m.name for m in mt.parse_metrics(metric))
+    if missing := [name for name in names if name not in layout.metrics]:
         raise PpwError(
             f"{state.folder}: its runs do not tell {', '.join(missing)}, only "
             f"{', '.join(layout.metrics)}"
         )
-    return replace(layout, metrics=names)
+    layout = replace(layout, metrics=names)
+    table = state.cells(connection).select(*layout.columns)
+    name = str(state.folder)
+    frame = fc.cells_frame(connection.to_pyarrow(table), layout, name)
+    known = pd.DataFrame([{column: 1.0 for column in layout.keys if frame[column].notna().any()}])
+    known.attrs["source"] = name
+    files = tuple(state.file_table()["name"].to_pylist())
+    return fc.FleetCells(frame, layout, rf.FleetRuns(connection, table, name, files, (), {}), known)
 
 
 # Layouts of moments that grow: yesterday's runs had fewer columns than today's, or others.
 
 
 def with_factors(layout: Layout, known: pd.DataFrame) -> Layout:
-    """Layout that keeps what a metric of other files may be a product of: work per second.
-
-    Parameters
-    ----------
-    layout : Layout
-    known : pandas.DataFrame
-        As for `ppw.fleet.moments.layout_of`.
-    """
-    name = PERFORMANCE.name
-    if name in layout.quantities or not columns_for(PERFORMANCE, known):
+    """Layout that keeps what a metric of other files may be a product of: work per second."""
+    name = mt.PERFORMANCE.name
+    if name in layout.quantities or not mt.columns_for(mt.PERFORMANCE, known):
         return layout
     quantities = {**layout.quantities, name: (VALUE, LOG, INVERSE)}
     return replace(layout, quantities=dict(sorted(quantities.items())))
 
 
 def joint(before: Layout, new: Layout) -> Layout:
-    """Layout that holds the moments of both.
-
-    Raises
-    ------
-    PpwError
-        Where a quantity was condensed in other co-ordinates.
-    """
+    """Layout that holds the moments of both; `PpwError` where they are of other co-ordinates."""
     differ = [
         name
         for name in before.quantities.keys() & new.quantities.keys()
@@ -415,12 +354,12 @@ def joint(before: Layout, new: Layout) -> Layout:
             "make it again from its runs"
         )
     keys = dict.fromkeys((*before.by, *before.shades, *new.by, *new.shades))
-    shades = [name for name in keys if name not in before.by and name not in (FREQUENCY, FLAGS)]
+    shades = [name for name in keys if name not in before.by and name not in (mo.FREQUENCY, FLAGS)]
     metrics = {*before.metrics, *new.metrics}
     return replace(
         before,
         shades=(*shades, FLAGS),
-        metrics=tuple(name for name in METRICS if name in metrics),
+        metrics=tuple(name for name in mt.METRICS if name in metrics),
         quantities=dict(sorted({**before.quantities, **new.quantities}.items())),
         tallies=tuple(sorted({*before.tallies, *new.tallies})),
         finest=tuple(dict.fromkeys((*before.finest, *new.finest))),
@@ -428,27 +367,18 @@ def joint(before: Layout, new: Layout) -> Layout:
     )
 
 
-def widened(table: ibis.Table, own: Layout, wanted: Layout) -> ibis.Table:
-    """Add the columns that a moment table lacks: nothing was counted, and nothing is known.
-
-    Counts become int64; sums of them are of wider types in some engines, which Parquet has not.
-    """
-    counts = {RUNS, *map(count_column, wanted.quantities), *map(tally_column, wanted.tallies)}
-    columns = {
-        name: table[name] if name in own.columns else _nothing(name, counts, wanted)
-        for name in wanted.columns
-    }
-    whole = {name: columns[name].cast("int64") for name in columns if name in counts}
-    return table.select(**(columns | whole))
-
-
-def _nothing(name: str, counts: set[str], wanted: Layout) -> Any:
+def widen_table(table: ibis.Table, own: Layout, wanted: Layout) -> ibis.Table:
+    """Add the columns that a moment table lacks: nothing was counted, and nothing is known."""
     import ibis
 
-    if name in counts:
-        return ibis.literal(0, "int64")
-    text = name in wanted.keys and not is_number(name)
-    return ibis.null("string" if text else "float64")
+    def nothing(name: str) -> Any:
+        if name in wanted.counts:
+            return ibis.literal(0, "int64")
+        return ibis.null("string" if name in wanted.keys and not is_number(name) else "float64")
+
+    columns = {n: table[n] if n in own.columns else nothing(n) for n in wanted.columns}
+    # Sums of counts are of wider types in some engines, which Parquet has not.
+    return table.select(**columns | {n: columns[n].cast("int64") for n in wanted.counts})
 
 
 # `update_state`: new files of runs into the saved state of a fleet, each once.
@@ -461,29 +391,19 @@ _EARLIEST_S = datetime(2000, 1, 1, tzinfo=UTC).timestamp()
 
 @dataclass(frozen=True)
 class StateUpdate:
-    """What became of the files of an update.
+    """What became of the files of an update."""
 
-    Attributes
-    ----------
-    state : FleetState
-        As it is now.
-    added : tuple of str
-        Files whose runs are in it now and were not before.
-    known : tuple of str
-        Files whose content was in it already, or in another of the files.
-    faults : tuple of Fault
-        Files that could not be used; they are not taken in.
-    runs : int
-        Runs added that can be used.
-    partly : tuple of Fault
-        Files that were taken in, but for runs with values that cannot be.
-    """
-
+    # As it is now.
     state: FleetState
+    # Files whose runs are in it now and were not before.
     added: tuple[str, ...]
+    # Files whose content was in it already, or in another of the files.
     known: tuple[str, ...]
+    # Files that could not be used; they are not taken in.
     faults: tuple[Fault, ...]
+    # Runs added that can be used.
     runs: int
+    # Files that were taken in, but for runs with values that cannot be.
     partly: tuple[Fault, ...] = ()
 
     def summary(self) -> str:
@@ -493,12 +413,12 @@ class StateUpdate:
             f"{self.state.folder}: {self.state.runs - self.state.unusable_runs()} runs of "
             f"{self.state.files} files",
         ]
-        if self.faults:
-            lines += [f"{len(self.faults)} files could not be used and are left out:"]
-            lines += map(str, self.faults)
-        if self.partly:
-            lines += [f"{len(self.partly)} files have runs that could not be used:"]
-            lines += map(str, self.partly)
+        for faults, what in (
+            (self.faults, "could not be used and are left out"),
+            (self.partly, "have runs that could not be used"),
+        ):
+            if faults:
+                lines += [f"{len(faults)} files {what}:", *map(str, faults)]
         return "\n".join(lines)
 
 
@@ -524,11 +444,11 @@ def update_state(
     folder : path
         Of the state; made where it is not there.
     sources : path or sequence of paths
-        Files, folders and patterns of this machine, as `ppw.fleet.run_files.open_runs` takes them.
+        Files, folders and patterns of this machine, as `open_runs` takes them.
     by : sequence of str, optional
         When the state is made: columns to tell groups apart by. Default: all that identify a run.
     columns, engine, memory_limit, temporary, threads
-        As for `ppw.fleet.run_files.open_runs`.
+        As for `open_runs`.
 
     Raises
     ------
@@ -538,17 +458,17 @@ def update_state(
     target = Path(folder)
     connection = connect(engine, memory_limit=memory_limit, temporary=temporary, threads=threads)
     named = [sources] if isinstance(sources, (str, Path)) else list(sources)
-    files = [file for one in named for file in find_files(str(one))]
+    files = [file for one in named for file in rf.find_files(str(one))]
     if remote := [file for file in files if "://" in file]:
         raise PpwError(
             f"{remote[0]}: a state takes files of this machine, which it knows by their content: "
             "copy it here first"
         )
     FleetState.open(target)
-    with locked(target):
+    with hold_state(target):
         state = FleetState.open(target)
         state.tidy()
-        return _Updating(state, connection, columns or {}, by).take(files)
+        return _Update(state, connection, columns or {}, by).take(files)
 
 
 class _Content(NamedTuple):
@@ -558,7 +478,7 @@ class _Content(NamedTuple):
     stamp: tuple[int, int]
 
 
-class _Updating:
+class _Update:
     """One update, while the state is held."""
 
     def __init__(
@@ -569,7 +489,7 @@ class _Updating:
         by: Sequence[str] | None,
     ) -> None:
         self._state, self._connection, self._columns = state, connection, columns
-        self._by = _agreed(state, by)
+        self._by = _agreed_columns(state, by)
         self._faults: list[Fault] = []
         self._known: list[str] = []
 
@@ -578,7 +498,7 @@ class _Updating:
         if not digests:
             return self._done(self._state, (), 0)
         try:
-            made, read = self._written(digests)
+            made, read = self._write_generation(digests)
         except UnusableFilesError as error:
             if self._state.layout is None:
                 raise
@@ -592,24 +512,20 @@ class _Updating:
                 "it again when the file is whole"
             )
         made.publish()
-        added = made.runs - self._state.runs
         unusable = made.unusable_runs() - self._state.unusable_runs()
-        done = self._done(made, read.files, added - unusable)
-        return replace(done, partly=self._partly(made, read))
-
-    def _partly(self, made: FleetState, read: FleetRuns) -> tuple[Fault, ...]:
-        """Name the files with runs that cannot be; a second pass, where there are any."""
-        if made.unusable_runs() == self._state.unusable_runs():
-            return ()
+        done = self._done(made, read.files, made.runs - self._state.runs - unusable)
+        if not unusable:
+            return done
+        # A second pass, which names the files with runs that cannot be.
         known, layout = self._layout(read)
-        return tuple(unusable_faults(read, columns_read(layout, known)))
+        return replace(done, partly=(*fc.unusable_faults(read, mo.columns_read(layout, known)),))
 
-    def _written(self, digests: Mapping[str, _Content]) -> tuple[FleetState, FleetRuns]:
+    def _write_generation(self, digests: Mapping[str, _Content]) -> tuple[FleetState, rf.FleetRuns]:
         """Next generation, not published, and the runs that it holds more."""
-        runs = open_runs(list(digests), engine=self._connection, columns=self._columns)
-        runs = _without(runs, lacking_faults(runs, None))
+        runs = rf.open_runs(list(digests), engine=self._connection, columns=self._columns)
+        runs = _without(runs, fc.lacking_faults(runs, None))
         runs = _without(runs, _lacking(runs, self._by or ()))
-        return without_broken(runs, lambda part: self._beside(part, digests))
+        return fc.without_broken(runs, lambda part: self._beside(part, digests))
 
     def _new(self, files: Sequence[str]) -> dict[str, _Content]:
         """Digest and size of the files whose content is in neither the state nor another file."""
@@ -629,21 +545,22 @@ class _Updating:
         return new
 
     def _beside(
-        self, runs: FleetRuns, digests: Mapping[str, _Content]
-    ) -> tuple[FleetState, FleetRuns]:
+        self, runs: rf.FleetRuns, digests: Mapping[str, _Content]
+    ) -> tuple[FleetState, rf.FleetRuns]:
         """Write the moments of the state and of new runs together, and which files they are of."""
         import pyarrow as pa
 
         runs = _without(runs, _clock_faults(runs))
-        layout, table = self._moments(runs)
+        known, layout = self._layout(runs)
+        table = mo.moments(mo.runs_for(runs.table, layout, known), layout)
         before = self._state.layout
         if before is not None:
             layout, new = joint(before, layout), layout
             parts = [
-                widened(self._state.cells(self._connection), before, layout),
-                widened(table, new, layout),
+                widen_table(self._state.cells(self._connection), before, layout),
+                widen_table(table, new, layout),
             ]
-            table = merge(parts, layout)
+            table = mo.merge(parts, layout)
         names = pa.table(
             {
                 "digest": [digests[file].digest for file in runs.files],
@@ -653,18 +570,14 @@ class _Updating:
         )
         if before is not None:
             names = pa.concat_tables([self._state.file_table(), names])
-        cells = widened(table, layout, layout).order_by(list(layout.keys))
+        cells = widen_table(table, layout, layout).order_by(list(layout.keys))
         return self._state.beside(layout, self._by, names, partial(_write, cells)), runs
 
-    def _moments(self, runs: FleetRuns) -> tuple[Layout, ibis.Table]:
-        known, layout = self._layout(runs)
-        return layout, moments(runs_for(runs.table, layout, known), layout)
-
-    def _layout(self, runs: FleetRuns) -> tuple[pd.DataFrame, Layout]:
-        known = known_columns(runs).drop(columns=FILE_COLUMN, errors="ignore")
+    def _layout(self, runs: rf.FleetRuns) -> tuple[pd.DataFrame, Layout]:
+        known = rf.filled_columns(runs).drop(columns=FILE_COLUMN, errors="ignore")
         known.attrs["source"] = runs.name
         by = [name for name in self._by or IDENTITY if name in known and known[name].notna().all()]
-        return known, with_factors(layout_of(known, by=by), known)
+        return known, with_factors(mo.layout_of(known, by=by), known)
 
     def _done(self, state: FleetState, added: tuple[str, ...], runs: int) -> StateUpdate:
         return StateUpdate(state, added, tuple(self._known), tuple(self._faults), runs)
@@ -680,7 +593,7 @@ def _write(cells: ibis.Table, path: Path) -> None:
         cells.to_parquet(path, compression="zstd")
 
 
-def _agreed(state: FleetState, by: Sequence[str] | None) -> tuple[str, ...] | None:
+def _agreed_columns(state: FleetState, by: Sequence[str] | None) -> tuple[str, ...] | None:
     """Columns that groups are told apart by: the state's, which stay."""
     if state.layout is None:
         return None if by is None else tuple(by)
@@ -705,7 +618,7 @@ def _stamp(file: str) -> tuple[int, int]:
     return status.st_size, status.st_mtime_ns
 
 
-def _without(runs: FleetRuns, faults: Sequence[Fault]) -> FleetRuns:
+def _without(runs: rf.FleetRuns, faults: Sequence[Fault]) -> rf.FleetRuns:
     if not faults:
         return runs
     if len({fault.file for fault in faults}) == len(runs.files):
@@ -713,8 +626,8 @@ def _without(runs: FleetRuns, faults: Sequence[Fault]) -> FleetRuns:
     return runs.without(faults)
 
 
-def _lacking(runs: FleetRuns, by: Sequence[str]) -> list[Fault]:
-    """Files without a column that the state's groups are told apart by."""
+def _lacking(runs: rf.FleetRuns, by: Sequence[str]) -> list[Fault]:
+    """Name the files without a column that the state's groups are told apart by."""
     return [
         Fault(file, f"has no column {', '.join(missing)}, by which groups are told apart: add it")
         for part in runs.parts
@@ -723,8 +636,8 @@ def _lacking(runs: FleetRuns, by: Sequence[str]) -> list[Fault]:
     ]
 
 
-def _clock_faults(runs: FleetRuns) -> list[Fault]:
-    """Files whose runs started when no clock that is right can have been."""
+def _clock_faults(runs: rf.FleetRuns) -> list[Fault]:
+    """Name the files whose runs started when no clock that is right can have been."""
     import ibis
 
     table = runs.table
@@ -732,22 +645,23 @@ def _clock_faults(runs: FleetRuns) -> list[Fault]:
         return []
     one = FILE_COLUMN not in table.columns
     file = ibis.literal(runs.files[0]) if one else table[FILE_COLUMN]
-    started = seconds(table.started_at)
+    started = rf.seconds(table.started_at)
     by_file = table.group_by(file=file).agg(earliest=started.min(), latest=started.max())
-    now, given = time.time(), given_names(runs.files)
-    return [
-        Fault(given.get(row["file"], row["file"]), _clock(row["earliest"], row["latest"], now))
-        for row in by_file.order_by("file").to_pyarrow().to_pylist()
-        if _strange(row["earliest"], row["latest"], now)
-    ]
+    now, given, faults = time.time(), rf.given_names(runs.files), []
+    for row in by_file.order_by("file").to_pyarrow().to_pylist():
+        file, earliest, latest = row["file"], row["earliest"], row["latest"]
+        if earliest is not None and (at := _strange_time(earliest, latest, now)):
+            what = f"runs started at {at}: the clocks disagree: correct started_at, or leave it out"
+            faults.append(Fault(given.get(file, file), what))
+    return faults
 
 
-def _strange(earliest: float | None, latest: float | None, now: float) -> bool:
-    return earliest is not None and (earliest < _EARLIEST_S or (latest or 0.0) > now + _AHEAD_S)
-
-
-def _clock(earliest: float, latest: float, now: float) -> str:
+def _strange_time(earliest: float, latest: float, now: float) -> str:
+    """Say which time (s since 1970) is in the future or before computers kept runs; or nothing."""
     ahead = latest > now + _AHEAD_S
+    if not ahead and earliest >= _EARLIEST_S:
+        return ""
     at = datetime.fromtimestamp(latest if ahead else earliest, UTC).isoformat(timespec="seconds")
-    what = "in the future of this machine's clock" if ahead else "before the year 2000"
-    return f"runs started at {at}, {what}: the clocks disagree: correct started_at, or leave it out"
+    return f"{at}, " + (
+        "in the future of this machine's clock" if ahead else "before the year 2000"
+    )

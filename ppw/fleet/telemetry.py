@@ -13,9 +13,10 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import cache
+from functools import reduce
 from typing import TYPE_CHECKING, Any, Literal
 
+import ibis
 import numpy as np
 
 from fitting.compiled.loops import jit
@@ -23,17 +24,14 @@ from measurements.power.energy import AT_ENDS_S, MOST_W, OUTSIDE_SHARE
 from ppw.errors import PpwError
 from ppw.fleet.cells import engine_errors
 from ppw.fleet.engine import Fault, first_line, is_spark
-from ppw.fleet.run_files import by_kind, find_files, registered, scan
+from ppw.fleet.run_files import FileKind, by_kind, find_files, register_table, scan, seconds
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    import ibis
     from ibis.backends import BaseBackend
     from numpy.typing import NDArray
-
-    from ppw.fleet.run_files import Kind
 
 
 # Which pieces of telemetry meet which runs: an interval join that every engine can hash.
@@ -56,22 +54,13 @@ def bucket_width(intervals: ibis.Table) -> float:
 def points_in(
     intervals: ibis.Table, points: ibis.Table, low: Any, high: Any, width: float
 ) -> ibis.Table:
-    """Pair points at ``at_s`` with the intervals of their host that they lie in.
+    """Pair points at ``at_s`` with the intervals of their host that they lie in, ends included.
 
-    Parameters
-    ----------
-    intervals : ibis.Table
-        ``host``, ``start_s``, ``end_s``.
-    points : ibis.Table
-        ``host``, ``at_s`` and whatever else belongs to them.
-    low, high : expression
-        Ends of what counts of an interval, in its columns; both belong to it.
-    width : float
-        Of the buckets (s).
+    ``low`` and ``high`` are the ends of what counts of an interval, in its columns; ``width`` is
+    that of the buckets (s).
     """
     spread = _spread(intervals.mutate(low_s=low, high_s=high), "low_s", "high_s", width)
-    placed = points.mutate(bucket=_bucket(points.at_s, width))
-    pairs = spread.join(placed, ["host", "bucket"])
+    pairs = spread.join(points.mutate(bucket=_bucket(points.at_s, width)), ["host", "bucket"])
     return pairs.filter(pairs.at_s >= pairs.low_s, pairs.at_s <= pairs.high_s)
 
 
@@ -94,8 +83,6 @@ def segments_in(
 
 def _spread(table: ibis.Table, low: str, high: str, width: float) -> ibis.Table:
     """Repeat each row for every bucket from one of its columns to another."""
-    import ibis
-
     first, last = _bucket(table[low], width), _bucket(table[high], width)
     return table.mutate(bucket=ibis.range(first, last + 1).unnest())
 
@@ -118,14 +105,13 @@ def _bucket(seconds: Any, width: float) -> Any:
 
 
 KEYS = ("host", "start_s", "end_s", "label")
+_UNKNOWN = ibis.null("float64")
 # Of a run: a longer part without a reading is told, and less that windows cover.
 _MOST_UNSEEN = _LEAST_COVERED = 0.5
 
 
 def of_moments(intervals: ibis.Table, samples: ibis.Table, width: float) -> ibis.Table:
     """Integrate momentary watts over each interval."""
-    import ibis
-
     inside = points_in(intervals, samples, intervals.start_s, intervals.end_s, width)
     found = _everywhere(intervals, samples, _trapezoids(inside))
     length = found.end_s - found.start_s
@@ -135,7 +121,7 @@ def of_moments(intervals: ibis.Table, samples: ibis.Table, width: float) -> ibis
     unseen = ibis.literal("no reading for ") + _percent(gap / length) + " of the run"
     return _answer(
         found,
-        energy=enough.ifelse(found.joules, ibis.null("float64")),
+        energy=enough.ifelse(found.joules, _UNKNOWN),
         gap=gap,
         reason=ibis.cases((~enough, few), (gap > _MOST_UNSEEN * length, unseen)),
     )
@@ -143,8 +129,6 @@ def of_moments(intervals: ibis.Table, samples: ibis.Table, width: float) -> ibis
 
 def _trapezoids(inside: ibis.Table) -> ibis.Table:
     """Joules between the readings of an interval, and as level as the nearest one to its ends."""
-    import ibis
-
     order = ibis.window(group_by=KEYS, order_by=["at_s", "value"])
     inside = inside.mutate(
         before_s=inside.at_s.lag().over(order),
@@ -166,8 +150,6 @@ def of_windows(
     intervals: ibis.Table, samples: ibis.Table, width: float, window_s: float
 ) -> ibis.Table:
     """Average means over a window, each once, that lie inside the interval."""
-    import ibis
-
     fresh = _fresh_by_clock(samples) if "own_s" in samples.columns else _fresh(samples, window_s)
     low = intervals.start_s + (1 - OUTSIDE_SHARE) * window_s
     inside = points_in(intervals, fresh, low, intervals.end_s, width)
@@ -187,8 +169,6 @@ def of_windows(
 
 def _means(inside: ibis.Table, window_s: float) -> ibis.Table:
     """Mean of the windows of an interval, and the longest part of it that none covers."""
-    import ibis
-
     order = ibis.window(group_by=KEYS, order_by=["at_s", "value"])
     inside = inside.mutate(apart=inside.at_s - inside.at_s.lag().over(order))
     return inside.group_by(KEYS).agg(
@@ -211,8 +191,6 @@ def of_counters(
     most_w: float,
 ) -> ibis.Table:
     """Energy between the ends of each interval, by a counter read around them."""
-    import ibis
-
     order = ibis.window(group_by=["host", "label"], order_by=["at_s", "value"])
     steps = samples.mutate(
         next_s=samples.at_s.lead().over(order),
@@ -231,12 +209,12 @@ def of_counters(
     late = (found.first_s > found.start_s + AT_ENDS_S) | (found.last_s < found.end_s - AT_ENDS_S)
     reason = ibis.cases(
         ((found.readings < 2) | late, "not read at both ends of the run"),
-        *_untrusted(found, range_j),
+        *_counter_faults(found, range_j),
         (found.joules == 0, "the counter did not move in the run"),
     )
     return _answer(
         found,
-        energy=reason.isnull().ifelse(found.joules * length / seen, ibis.null("float64")),
+        energy=reason.isnull().ifelse(found.joules * length / seen, _UNKNOWN),
         gap=found.gap.fill_null(length),
         reason=reason,
     )
@@ -244,8 +222,6 @@ def of_counters(
 
 def _of_steps(near: ibis.Table, range_j: float | None, most_w: float) -> ibis.Table:
     """Sums over the steps of a counter near each interval."""
-    import ibis
-
     apart = near.next_s - near.at_s
     down = near.raw_step < 0
     step = near.raw_step if range_j is None else near.raw_step + down.ifelse(range_j, 0.0)
@@ -268,7 +244,8 @@ def _of_steps(near: ibis.Table, range_j: float | None, most_w: float) -> ibis.Ta
     )
 
 
-def _untrusted(found: ibis.Table, range_j: float | None) -> list[tuple[Any, str]]:
+def _counter_faults(found: ibis.Table, range_j: float | None) -> list[tuple[Any, str]]:
+    """Conditions under which a counter is not believed, and what to say of each."""
     if range_j is None:
         return [(found.falls > 0, "the counter went back, and it has no range to wrap at")]
     return [
@@ -287,8 +264,6 @@ def _everywhere(intervals: ibis.Table, samples: ibis.Table, found: ibis.Table) -
 
 
 def _answer(found: ibis.Table, *, energy: Any, gap: Any, reason: Any) -> ibis.Table:
-    import ibis
-
     return found.select(
         *KEYS,
         "readings",
@@ -305,8 +280,6 @@ def _percent(share: Any) -> Any:
 
 def _fresh_by_clock(samples: ibis.Table) -> ibis.Table:
     """Readings whose own time is not that of the one before."""
-    import ibis
-
     order = ibis.window(group_by=["host", "label"], order_by=["at_s", "value", "own_s"])
     told = samples.mutate(told_s=samples.own_s.lag().over(order))
     return told.filter(told.told_s.isnull() | (told.own_s != told.told_s)).drop("told_s", "own_s")
@@ -319,14 +292,13 @@ def _fresh(samples: ibis.Table, window_s: float) -> ibis.Table:
     knows: what is told a window after its stretch began goes through compiled code, a list of
     times a stretch.
     """
-    import ibis
     import ibis.expr.datatypes as dt
 
-    def kept(lists: Any) -> Any:
-        return _kept(lists, window_s)
+    def keep(lists: Any) -> Any:
+        return _spaced_times(lists, window_s)
 
     times = dt.Array(dt.float64)
-    kept_times = ibis.udf.scalar.pyarrow(signature=((times,), times))(kept)
+    kept_times = ibis.udf.scalar.pyarrow(signature=((times,), times))(keep)
     columns = ("host", "label", "value", "at_s")
     told = _stretches(samples)
     late = told.filter(~told.new, told.at_s - told.head_s >= window_s)
@@ -337,20 +309,18 @@ def _fresh(samples: ibis.Table, window_s: float) -> ibis.Table:
 
 def _stretches(samples: ibis.Table) -> ibis.Table:
     """Number stretches of equal figures; and when each began, which is a reading of its own."""
-    import ibis
-
     streams = {"group_by": ["host", "label"], "order_by": ["at_s", "value"]}
     before = samples.value.lag().over(ibis.window(**streams))
     marked = samples.mutate(new=before.isnull() | (samples.value != before))
     so_far = ibis.window(**streams, following=0)
     return marked.mutate(
         stretch=marked.new.cast("int64").sum().over(so_far),
-        head_s=marked.new.ifelse(marked.at_s, ibis.null("float64")).max().over(so_far),
+        head_s=marked.new.ifelse(marked.at_s, _UNKNOWN).max().over(so_far),
     )
 
 
-def _kept(lists: Any, window_s: float) -> Any:
-    """Of each list of times, in order, those a window or more after the last one kept.
+def _spaced_times(lists: Any, window_s: float) -> Any:
+    """Keep of each list of times, in order, those a window or more after the last one kept.
 
     DuckDB gives many lists at once, as an array of Arrow's; Spark one.
     """
@@ -468,8 +438,10 @@ def join_power(
     timed = _with_spans(runs)
     intervals = timed.select("host", start_s=timed[_START], end_s=timed[_END]).distinct()
     intervals = intervals.filter(intervals.host.notnull(), intervals.end_s > intervals.start_s)
-    drawn = _totals(_drawn(intervals, readings_of(samples, sensor, offset_s, labels), sensor))
-    return _joined(timed, drawn, runs.columns, sensor)
+    drawn = _totals(
+        _energy_by_channel(intervals, readings_of(samples, sensor, offset_s, labels), sensor)
+    )
+    return _join_totals(timed, drawn, runs.columns, sensor)
 
 
 def readings_of(
@@ -482,8 +454,6 @@ def readings_of(
 
     As in the measurement layer, watts that are not above 0 are none.
     """
-    import ibis
-
     _check_columns(samples, ("host", "at", "value"), "samples")
     label = samples.label if "label" in samples.columns else ibis.literal(sensor.source)
     value = samples.value.cast("float64")
@@ -497,33 +467,10 @@ def readings_of(
     kept = plain.filter(usable, ~plain.value.isnan(), ~plain.at_s.isnan())
     if labels is not None:
         kept = kept.filter(kept.label.isin(list(labels)))
-    return _shifted(kept, offset_s)
+    return _shift_times(kept, offset_s)
 
 
-def seconds(column: Any) -> Any:
-    """Seconds since 1970 (float64) of times, of text in ISO 8601 or of seconds; else null."""
-    if column.type().is_numeric():
-        return column.cast("float64")
-    if column.type().is_string():
-        number, moment = (column.try_cast(of) for of in ("float64", "timestamp('UTC')"))
-        return number.coalesce(seconds(moment))
-    name = "unix_micros" if column.get_backend().name == "pyspark" else "epoch_us"
-    return _microseconds(name)(column.cast("timestamp('UTC')")) / 1e6
-
-
-@cache
-def _microseconds(name: str) -> Any:
-    """An engine's own function for microseconds since 1970; ibis has whole seconds only."""
-    import ibis
-    import ibis.expr.datatypes as dt
-
-    def microseconds(moment: Any) -> Any: ...
-
-    signature = (dt.Timestamp("UTC"),), dt.int64
-    return ibis.udf.scalar.builtin(name=name, signature=signature)(microseconds)
-
-
-def clocks_that_disagree(
+def contradicting_hosts(
     runs: ibis.Table,
     samples: ibis.Table,
     sensor: Sensor | None = None,
@@ -540,15 +487,18 @@ def clocks_that_disagree(
     theirs = read.group_by("host").agg(first_s=read.at_s.min(), last_s=read.at_s.max())
     both = ours.join(theirs, "host")
     apart = both.filter((both.last_s < both.start_s) | (both.first_s > both.end_s))
-    return {
-        row.host: f"its runs are from {_moment(row.start_s)} to {_moment(row.end_s)} and its "
-        f"samples from {_moment(row.first_s)} to {_moment(row.last_s)}: the clocks disagree, or "
-        "the samples are of another time: give their offset, or the samples of the runs"
-        for row in apart.order_by("host").to_pyarrow().to_pandas().itertuples()
-    }
+    found = {}
+    for row in apart.order_by("host").to_pyarrow().to_pandas().itertuples():
+        start, end, first, last = map(_time_text, (row.start_s, row.end_s, row.first_s, row.last_s))
+        found[row.host] = (
+            f"its runs are from {start} to {end} and its samples from {first} to {last}: the "
+            "clocks disagree, or the samples are of another time: give their offset, or the "
+            "samples of the runs"
+        )
+    return found
 
 
-def _moment(at_s: float) -> str:
+def _time_text(at_s: float) -> str:
     return datetime.fromtimestamp(at_s, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
@@ -575,7 +525,7 @@ def _with_spans(runs: ibis.Table) -> ibis.Table:
     return runs.mutate(**{_START: start, _END: start + runs.time_s * count})
 
 
-def _shifted(readings: ibis.Table, offset_s: float | Mapping[str, float]) -> ibis.Table:
+def _shift_times(readings: ibis.Table, offset_s: float | Mapping[str, float]) -> ibis.Table:
     import pyarrow as pa
 
     if not isinstance(offset_s, Mapping):
@@ -583,12 +533,12 @@ def _shifted(readings: ibis.Table, offset_s: float | Mapping[str, float]) -> ibi
     if not offset_s:
         return readings
     names, values = list(offset_s), [float(v) for v in offset_s.values()]
-    table = registered(readings.get_backend(), pa.table({"host": names, "offset_s": values}))
+    table = register_table(readings.get_backend(), pa.table({"host": names, "offset_s": values}))
     both = readings.left_join(table, "host").drop("host_right")
     return both.mutate(at_s=both.at_s + both.offset_s.fill_null(0.0)).drop("offset_s")
 
 
-def _drawn(intervals: ibis.Table, readings: ibis.Table, sensor: Sensor) -> ibis.Table:
+def _energy_by_channel(intervals: ibis.Table, readings: ibis.Table, sensor: Sensor) -> ibis.Table:
     width = bucket_width(intervals)
     if sensor.quantity == "energy":
         return of_counters(intervals, readings, width, sensor.range_j, sensor.most_w)
@@ -599,8 +549,6 @@ def _drawn(intervals: ibis.Table, readings: ibis.Table, sensor: Sensor) -> ibis.
 
 def _totals(drawn: ibis.Table) -> ibis.Table:
     """Add the channels of each host; unknown where one of them is."""
-    import ibis
-
     span = ("host", "start_s", "end_s")
     total = drawn.group_by(span).agg(
         watts=drawn.power_w.sum(),
@@ -613,18 +561,16 @@ def _totals(drawn: ibis.Table) -> ibis.Table:
     whole = total.known == total.channels
     return total.select(
         *span,
-        drawn_w=whole.ifelse(total.watts, ibis.null("float64")),
+        drawn_w=whole.ifelse(total.watts, _UNKNOWN),
         drawn_readings=total.readings,
         drawn_gap_s=total.gap,
         drawn_notes=total.reasons.join("; ").nullif(""),
     )
 
 
-def _joined(
+def _join_totals(
     timed: ibis.Table, drawn: ibis.Table, columns: Sequence[str], sensor: Sensor
 ) -> ibis.Table:
-    import ibis
-
     same = [timed.host == drawn.host, timed[_START] == drawn.start_s, timed[_END] == drawn.end_s]
     both = timed.left_join(drawn, same)
     known = both.drawn_w.notnull()
@@ -660,26 +606,11 @@ _COLUMNS = (*_NEEDED, "label", "own")
 def open_samples(
     source: str | Path, connection: BaseBackend, columns: Mapping[str, str] | None = None
 ) -> tuple[ibis.Table, list[Fault]]:
-    """Open samples in Parquet, CSV or JSON-lines files, or a folder of them.
+    """Open samples in Parquet, CSV or JSON-lines files, or a folder of them, and name bad files.
 
-    Parameters
-    ----------
-    source : path
-    connection : ibis connection
-    columns : mapping of str to str, optional
-        Of ``host``, ``at``, ``value``, ``label`` and ``own``, the header that each has there.
-
-    Returns
-    -------
-    ibis.Table
-        Those columns, times in seconds since 1970.
-    list of Fault
-        Files that cannot be read, or lack a column.
-
-    Raises
-    ------
-    PpwError
-        Where no file is left, or ``columns`` names something else.
+    ``columns`` gives for ``host``, ``at``, ``value``, ``label`` and ``own`` the header of each;
+    times become seconds since 1970. Raises `PpwError` where no file is left, or ``columns`` names
+    something else.
     """
     names = {name: name for name in _COLUMNS} | dict(columns or {})
     if unknown := sorted(set(names) - set(_COLUMNS)):
@@ -687,17 +618,16 @@ def open_samples(
     kinds, faults = _usable(str(source), names)
     if not kinds:
         raise PpwError(f"{source}: none of its files can be used, such as {faults[0]}")
-    label = any(names["label"] in dict(kind.columns or ()) for kind in kinds)
-    own = any(names["own"] in dict(kind.columns or ()) for kind in kinds)
-    wanted = [*_NEEDED, *(["label"] if label else []), *(["own"] if own else [])]
-    parts = [_plain(scan(connection, kind, files), wanted, names) for kind, files in kinds.items()]
-    table = parts[0]
-    for part in parts[1:]:
-        table = table.union(part)
-    return table, faults
+    there = {name for kind in kinds for name, _ in kind.columns or ()}
+    wanted = [*_NEEDED, *(name for name in ("label", "own") if names[name] in there)]
+    parts = [
+        _plain_columns(scan(connection, kind, files), wanted, names)
+        for kind, files in kinds.items()
+    ]
+    return reduce(lambda table, part: table.union(part), parts), faults
 
 
-def _usable(source: str, names: Mapping[str, str]) -> tuple[dict[Kind, list[str]], list[Fault]]:
+def _usable(source: str, names: Mapping[str, str]) -> tuple[dict[FileKind, list[str]], list[Fault]]:
     """Files by their format and columns; and those that are of no use."""
     kinds, faults = by_kind(find_files(source))
     for kind in [kind for kind in kinds if kind.columns]:
@@ -708,9 +638,10 @@ def _usable(source: str, names: Mapping[str, str]) -> tuple[dict[Kind, list[str]
     return kinds, sorted(faults)
 
 
-def _plain(table: ibis.Table, wanted: Sequence[str], names: Mapping[str, str]) -> ibis.Table:
+def _plain_columns(
+    table: ibis.Table, wanted: Sequence[str], names: Mapping[str, str]
+) -> ibis.Table:
     """Columns of samples, of one type whatever the file's."""
-    import ibis
 
     def column(name: str) -> Any:
         if names[name] not in table.columns:
@@ -746,12 +677,7 @@ def write_runs(runs: ibis.Table, path: Path) -> str:
     except engine_errors(engine) as error:
         raise PpwError(f"{path}: the engine failed: {first_line(error)}") from error
     finally:
-        _remove(beside)
+        if beside.is_dir():
+            shutil.rmtree(beside)
+        beside.unlink(missing_ok=True)
     return f"{path}: {len(watts) - watts.null_count} of {len(watts)} runs have watts"
-
-
-def _remove(path: Path) -> None:
-    if path.is_dir():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)

@@ -22,7 +22,7 @@ from fitting.storage.interarrival import fit_interarrivals
 from fitting.storage.survey import BLOCK
 from ppw.errors import PpwError
 from ppw.fleet.engine import connect
-from ppw.fleet.run_files import registered
+from ppw.fleet.run_files import register_table
 from ppw.fleet.trace_survey import PLACE, EngineTrace, arrays, hold, open_requests, survey_of
 from ppw.results import caveats as cv
 from ppw.results.arguments import as_positive
@@ -164,7 +164,7 @@ def locate_requests(
     numbers = np.repeat(np.arange(len(classes)), [len(s) for s in classes.sizes])
     kinds = np.array([dg.kind(0, int(s), survey.piece) for s in size])
     sizes = pa.table({"size_bytes": size, "size_class": numbers, "size_kind": kinds})
-    table = table.join(registered(table.get_backend(), sizes), "size_bytes")
+    table = table.join(register_table(table.get_backend(), sizes), "size_bytes")
     state = (table.lbn - diagram.first_lbn) // diagram.state_blocks
     state = ibis.greatest(ibis.least(state, diagram.states - 1), 0)
     origin = table.s * dg.KINDS + table.size_kind + (table["op"] > 0).ifelse(3, 0)
@@ -199,7 +199,7 @@ def _add_stream_numbers(table: ibis.Table, survey: Survey) -> ibis.Table:
             "g": survey.device_of_stream,
         }
     )
-    return table.join(registered(table.get_backend(), streams), ["stream", "device"])
+    return table.join(register_table(table.get_backend(), streams), ["stream", "device"])
 
 
 def counts_of(

@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 
 from measurements import check_runs
-from measurements.table.headers import shown as shown_names
+from measurements.table.headers import list_names
 from ppw.errors import PpwError
 from ppw.power.calibration import Calibration
 from ppw.power.load_curve import float_column
@@ -26,7 +26,7 @@ from ppw.results import caveats as cv
 from ppw.results.result import read_document, write_document
 from ppw.runs.caveats import MEASURED
 from ppw.runs.groups import canonical
-from ppw.runs.prepare import source_watts
+from ppw.runs.prepare import source_power
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -81,7 +81,7 @@ def apply_calibration(
     table = checked.copy()
     table.attrs = dict(runs.attrs)
     asked, caveats = _rows(table, calibration)
-    watts = np.where(asked, source_watts(table, calibration.sensor).watts, np.nan)
+    watts = np.where(asked, source_power(table, calibration.sensor).watts, np.nan)
     made = calibration.line.predict(watts, level=calibration.level, extrapolate=extrapolate)
     with np.errstate(invalid="ignore"):
         done = made.value > 0
@@ -120,7 +120,7 @@ def _rows(table: pd.DataFrame, calibration: Calibration) -> tuple[Mask, list[str
                 raise PpwError(
                     f"{table.attrs.get('source', 'runs')}: the calibration is of host "
                     f"{calibration.host!r}, and the runs are of "
-                    f"{shown_names(sorted(map(str, names.dropna().unique())))}: calibrate each "
+                    f"{list_names(sorted(map(str, names.dropna().unique())))}: calibrate each "
                     "host by itself"
                 )
     elif calibration.host is not None:

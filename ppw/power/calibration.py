@@ -10,7 +10,7 @@ import pandas as pd
 
 from fitting.regression.errors_in_both import CalibrationLine, SensorCalibration, calibrate_sensor
 from measurements import check_runs, identity_columns
-from measurements.table.headers import shown as shown_names
+from measurements.table.headers import list_names
 from measurements.table.schema import FILE_COLUMN
 from ppw.errors import PpwError
 from ppw.results import caveats as cv
@@ -19,7 +19,7 @@ from ppw.results.axes import BAND, CURVE, MEASURED, PROJECTED, new_axes
 from ppw.results.result import PrintedTable, Result, Table, frame_digest
 from ppw.results.text import key_texts, plot_label, shown
 from ppw.runs.groups import Groups, canonical, group_runs
-from ppw.runs.prepare import SourceWatts, source_watts
+from ppw.runs.prepare import SourcePower, source_power
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -89,7 +89,7 @@ def outlier_caveats(table: pd.DataFrame, by: Sequence[str]) -> list[str]:
         for row in rows
     ]
     return [
-        f"far off the line of the others, and yet in the fit: {shown_names(named)}: look whether "
+        f"far off the line of the others, and yet in the fit: {list_names(named)}: look whether "
         "both sensors saw the whole of these runs"
     ]
 
@@ -123,8 +123,8 @@ class PairedRuns:
 
     runs: pd.DataFrame
     # One figure a row of ``runs``.
-    sensor: SourceWatts
-    reference: SourceWatts
+    sensor: SourcePower
+    reference: SourcePower
     # Level of each row; every row is one where nothing tells levels apart.
     levels: Groups
     host: str | None
@@ -142,7 +142,7 @@ class PairedRuns:
         by: Sequence[str] | None,
     ) -> PairedRuns:
         """Find them in a checked runs table. Raises `PpwError` where there are none."""
-        x, y = (source_watts(runs, asked) for asked in (sensor, reference))
+        x, y = (source_power(runs, asked) for asked in (sensor, reference))
         if set(x.columns) & set(y.columns) - {"power_w"} or x.label == y.label:
             raise PpwError(f"{sensor!r} and {reference!r} are the same watts: name two sources")
         name, rows = _of_host(runs, host)
@@ -189,12 +189,12 @@ def _of_host(runs: pd.DataFrame, host: str | None) -> tuple[str | None, NDArray[
     known = sorted(map(str, names.dropna().unique()))
     if host is None and len(known) > 1:
         raise PpwError(
-            f"{_source(runs)}: runs of {shown_names(known)}: a calibration is of one host; choose "
+            f"{_source(runs)}: runs of {list_names(known)}: a calibration is of one host; choose "
             "with --host"
         )
     if host is not None and host not in known:
         raise PpwError(
-            f"{_source(runs)}: no run of host {host!r}; the hosts are {shown_names(known)}"
+            f"{_source(runs)}: no run of host {host!r}; the hosts are {list_names(known)}"
         )
     chosen = host or known[0]
     return chosen, np.array([str(name) == chosen for name in names], dtype=bool)

@@ -456,7 +456,7 @@ def _column(table: pd.DataFrame, name: str, known: dict[str, str], source: str) 
             return meant.canonical
     raise UnknownColumnError(
         f"{source}: no column {column}{headers.nearest(column, columns)}; the columns are "
-        f"{headers.shown(columns)}"
+        f"{headers.list_names(columns)}"
     )
 
 

@@ -156,7 +156,7 @@ def fit_curves(
         measured = values(metric, runs)
         use = ~np.isnan(measured) if rows is None else rows & ~np.isnan(measured)
         codes, at = groups.codes[use], frequency[use]
-        if gr.is_condensed(runs, metric.name):
+        if gr.is_aggregated(runs, metric.name):
             coordinate = gr.INVERSE if model.reciprocal else gr.VALUE
             cells = gr.repeats(runs, metric.name, coordinate).take(use)
             fit = lines.fit_aggregated(model, codes, at, cells, len(groups))
@@ -212,7 +212,7 @@ class Posteriors:
             codes, at = groups.codes[use], frequency[use]
             sign, clock = _TIME_LIKE.get(name, (1, 0))
             taken_out = clock * np.log(at) if clock else 0.0
-            if gr.is_condensed(runs, metric.name):
+            if gr.is_aggregated(runs, metric.name):
                 cells = gr.repeats(runs, metric.name, gr.LOG).take(use)
                 logs: Any = cells._replace(mean=sign * cells.mean - taken_out)
             else:

@@ -23,7 +23,7 @@ from ppw.results.arguments import as_share
 from ppw.results.axes import CURVE, MEASURED, new_axes
 from ppw.results.result import Result, Table, frame_digest, rows_of
 from ppw.results.text import plot_label, shown
-from ppw.runs.expressions import first_known
+from ppw.runs.expressions import first_given
 from ppw.runs.groups import canonical
 
 if TYPE_CHECKING:
@@ -77,14 +77,14 @@ def executed_instructions(column: Callable[[str], Values]) -> Values:
 
     ``column`` gives an array or an engine's column by name, of missing values where there is none.
     """
-    seconds = first_known(
+    seconds = first_given(
         column("command_user_s") + column("command_system_s"),
         column("task_clock_s"),
         column("server_user_s") + column("server_system_s"),
     )
-    frequency = first_known(column("freq_achieved_hz"), column("freq_hz"))
-    operations = first_known(column("throughput_ops_s") * column("window_s"), 1.0)
-    return first_known(column("instructions"), seconds * frequency / column("cpi")) / operations
+    frequency = first_given(column("freq_achieved_hz"), column("freq_hz"))
+    operations = first_given(column("throughput_ops_s") * column("window_s"), 1.0)
+    return first_given(column("instructions"), seconds * frequency / column("cpi")) / operations
 
 
 def mean_path_lengths(counted: pd.DataFrame) -> pd.DataFrame:

@@ -22,7 +22,7 @@ from ppw.results.arguments import as_frequency, as_positive, check_choice
 from ppw.results.axes import new_axes
 from ppw.results.result import Estimate, PrintedTable, Result, numbers_digest
 from ppw.results.text import printable, printable_lines, shown, shown_interval
-from ppw.runs.caveats import FAMILY_MISMATCH, UNKNOWN_WATTS, is_known_source, sources_known
+from ppw.runs.caveats import FAMILY_MISMATCH, UNKNOWN_WATTS, all_sources_named, is_named_source
 from ppw.runs.groups import group_runs
 from ppw.runs.metrics import METRICS, columns_for, values
 from ppw.runs.prepare import Prepared, prepare
@@ -60,8 +60,8 @@ class MeasuredPoints(NamedTuple):
         caveats = []
         if power_pts is not None:
             power, power_runs = _points(power_pts, "power")
-            known = is_known_source(source)
-            if power_runs is not None and sources_known(power_runs):
+            known = is_named_source(source)
+            if power_runs is not None and all_sources_named(power_runs):
                 known, sources = known or source is None, power_runs["power_source"].unique()
                 source = source or (str(sources[0]) if len(sources) == 1 else None)
             caveats = [] if known else [UNKNOWN_WATTS]

@@ -108,7 +108,7 @@ def _projection_verdict(result: RunsProjection) -> list[str]:
     """Say what happens between the highest measured frequency and the one asked for."""
     if result.prepared is None:
         return []
-    measured = result.prepared.measured()
+    measured = result.prepared.measured_means()
     top = measured.sort_values("freq_hz").groupby(list(result.by) or (lambda _: 0), dropna=False)
     last = top.last().reset_index()
     sentences = []

@@ -63,7 +63,7 @@ def nothing_to_fit(prepared: Prepared) -> str:
     found = ", ".join(shown(f, "Hz") for f in distinct[:6])
     by = ", ".join(prepared.groups.by)
     grouped = f"every group by {by}" if by else "all rows, which are one group"
-    left_out = "".join(f"; {said}" for said in prepared.said_of_left_out())
+    left_out = "".join(f"; {said}" for said in prepared.left_out_texts())
     headers = prepared.runs.attrs.get(HEADERS, {})
     named = next((h for h, became in headers.items() if became[0] == "freq_hz"), "freq_hz")
     where = "of the rows that are left" if left_out else "in the file"

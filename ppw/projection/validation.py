@@ -22,7 +22,7 @@ from ppw.results.axes import BAND, CURVE, MEASURED, PROJECTED, new_axes
 from ppw.results.result import PrintedTable, Result, Row, Table, plain
 from ppw.results.text import shown, shown_interval
 from ppw.runs.groups import canonical, run_count
-from ppw.runs.prepare import Prepared, measured_cells, prepare, remedy_of_left_out, without_watts
+from ppw.runs.prepare import Prepared, measured_cells, prepare, remedy_of_left_out, without_power
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -421,7 +421,7 @@ def validate_prepared(
     caveats = [*prepared.caveats(learnt), *unfitted, *_untested(prepared, plan, groups), *tallied]
     if left_out.any():
         count, rows = (run_count(prepared.runs, which) for which in (left_out, None))
-        keepable = not (left_out & without_watts(prepared.runs)).any()
+        keepable = not (left_out & without_power(prepared.runs)).any()
         caveats.insert(0, _rows_left_out(count, rows, keepable))
     return Validation(
         groups=groups,
@@ -458,9 +458,9 @@ def _trusted(prepared: Prepared, fold: Fold) -> Fold:
     What is learnt from is judged without the tested rows, which it must not know; a tested row is
     not turned down for being slower than expected, which would flatter the result.
     """
-    learnt = prepared.suspects(~fold.test)
+    learnt = prepared.flagged_rows(~fold.test)
     every = np.ones(len(learnt), dtype=bool)
-    tested = prepared.suspects(every, but=("slower_when_faster",))
+    tested = prepared.flagged_rows(every, but=("slower_when_faster",))
     return Fold(fold.train & ~learnt, fold.test & ~tested)
 
 

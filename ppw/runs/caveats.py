@@ -7,18 +7,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from measurements.table.headers import shown as shown_names
+from measurements.table.headers import list_names
 from measurements.table.schema import COLUMNS, FILE_COLUMN, ROW_COLUMN
+from ppw.runs import groups as gr
 from ppw.runs.checks import FLAGS
 from ppw.runs.expressions import Values, absolute
-from ppw.runs.groups import (
-    is_condensed_table,
-    key_columns,
-    run_count,
-    tally_column,
-    varies,
-    varying_identity,
-)
 from ppw.runs.metrics import values
 
 if TYPE_CHECKING:
@@ -28,7 +21,6 @@ if TYPE_CHECKING:
 
     from fitting.regression.lines import FloatArray, IntArray
     from ppw.results.caveats import Mask
-    from ppw.runs.groups import Groups
     from ppw.runs.metrics import Metric
 
 
@@ -43,23 +35,24 @@ _MOST_ROWS = 200_000
 _LEAST_SHARE, _LEAST_RATIO, _CHANCE = 0.5, 1.03, 1e-3
 
 
-class Mixed(NamedTuple):
-    """A column, the metric that differs most by it, and the largest ratio between its values."""
+class ConfoundingColumn(NamedTuple):
+    """A column by which runs of one group differ."""
 
     column: str
+    # The metric that differs most by it, and the largest ratio between its values.
     metric: str
     ratio: float
 
 
-def mixed_by(
-    runs: pd.DataFrame, groups: Groups, metrics: Sequence[Metric], rows: Mask | None = None
-) -> list[Mixed]:
+def confounding_columns(
+    runs: pd.DataFrame, groups: gr.Groups, metrics: Sequence[Metric], rows: Mask | None = None
+) -> list[ConfoundingColumn]:
     """Find columns that are neither ppw's nor in ``groups``, and by which one group's runs differ.
 
     What counts is what a straight line through logarithms of metric and frequency leaves: a column
     counts where its values were each measured at several frequencies and explain most of the rest.
     """
-    if len(runs) > _MOST_ROWS or is_condensed_table(runs) or "freq_hz" not in runs:
+    if len(runs) > _MOST_ROWS or gr.is_cell_table(runs) or "freq_hz" not in runs:
         return []
     taken = slice(None) if rows is None else rows
     runs, codes = runs[taken], groups.codes[taken]
@@ -68,8 +61,8 @@ def mixed_by(
     if not others:
         return []
     left = {m.name: _residuals(runs, codes, m) for m in metrics if not m.factors}
-    found = [max(_tried(runs, codes, c, left), key=lambda m: m.ratio, default=None) for c in others]
-    return [mixed for mixed in found if mixed]
+    every = ([*_ratios_by(runs, codes, column, left)] for column in others)
+    return [max(found, key=lambda f: f.ratio) for found in every if found]
 
 
 def _is_kind(column: pd.Series[Any]) -> bool:
@@ -106,9 +99,9 @@ def _means(codes: IntArray, amounts: FloatArray) -> FloatArray:
     return made
 
 
-def _tried(
+def _ratios_by(
     runs: pd.DataFrame, codes: IntArray, column: str, left: dict[str, FloatArray]
-) -> Iterator[Mixed]:
+) -> Iterator[ConfoundingColumn]:
     import pandas as pd
 
     frame = pd.DataFrame({"group": codes, "hz": runs["freq_hz"].to_numpy()})
@@ -119,7 +112,7 @@ def _tried(
         swept = cells["hz"].transform("nunique") > 1
         several = known[swept].groupby("group")["value"].transform("nunique") > 1
         if (ratio := _ratio(known[swept][several])) > _LEAST_RATIO:
-            yield Mixed(column, name, ratio)
+            yield ConfoundingColumn(column, name, ratio)
 
 
 def _ratio(rows: pd.DataFrame) -> float:
@@ -165,7 +158,7 @@ FAMILY_MISMATCH = (
 
 
 def table_caveats(
-    runs: pd.DataFrame, groups: Groups, metrics: Sequence[Metric], learnt: Mask | None = None
+    runs: pd.DataFrame, groups: gr.Groups, metrics: Sequence[Metric], learnt: Mask | None = None
 ) -> list[str]:
     """Find what in a table, or in its grouping, could mislead.
 
@@ -173,31 +166,31 @@ def table_caveats(
     """
     caveats = [
         f"runs of one group differ in {column}, which is not in --by: their curve is a mixture"
-        for column in varying_identity(runs, groups)
+        for column in gr.varying_identity(runs, groups)
         if column != "host"
     ]
     caveats += [
         f"runs of one group differ in {column!r}, which ppw does not know, and by up to "
         f"{ratio - 1:.0%} in {metric}: their curve is a mixture; add it to --by, or say with --map "
         "what it is"
-        for column, metric, ratio in mixed_by(runs, groups, metrics, learnt)
+        for column, metric, ratio in confounding_columns(runs, groups, metrics, learnt)
     ]
     if "host" in runs.columns and "host" not in groups.by:
         rows = slice(None) if learnt is None else learnt
         caveats += _across_hosts(runs[rows], replace(groups, codes=groups.codes[rows]))
-        if "family" in runs.columns and varies(runs["family"], groups).any():
+        if "family" in runs.columns and gr.varies(runs["family"], groups).any():
             caveats.append(FAMILY_MISMATCH)
     if any({"power", "energy", "perf_per_watt"} & {m.name} for m in metrics):
-        caveats += _watts(runs, groups)
-    caveats += _simulated(runs)
-    return caveats + _achieved(runs) + _repeated_rows(runs) + _one_group(runs, groups)
+        caveats += _power_caveats(runs, groups)
+    caveats += _simulated_caveats(runs)
+    return caveats + _achieved_caveats(runs) + _repeated_rows(runs) + _one_group(runs, groups)
 
 
-def _simulated(runs: pd.DataFrame) -> list[str]:
+def _simulated_caveats(runs: pd.DataFrame) -> list[str]:
     """Say that rows are of a simulator, which the column ``simulator`` names."""
     if "simulator" not in runs.columns:
         return []
-    count, total = run_count(runs, runs["simulator"].notna().to_numpy()), run_count(runs)
+    count, total = gr.run_count(runs, runs["simulator"].notna().to_numpy()), gr.run_count(runs)
     if not count:
         return []
     if count == total:
@@ -209,7 +202,7 @@ def _simulated(runs: pd.DataFrame) -> list[str]:
 
 
 def _repeated_rows(runs: pd.DataFrame) -> list[str]:
-    if len(runs) > _COMPARED_ROWS or is_condensed_table(runs):
+    if len(runs) > _COMPARED_ROWS or gr.is_cell_table(runs):
         return []
     count = int(runs.drop(columns=ROW_COLUMN, errors="ignore").duplicated().sum())
     if not count:
@@ -220,17 +213,17 @@ def _repeated_rows(runs: pd.DataFrame) -> list[str]:
     ]
 
 
-def _one_group(runs: pd.DataFrame, groups: Groups) -> list[str]:
+def _one_group(runs: pd.DataFrame, groups: gr.Groups) -> list[str]:
     if groups.by or len(runs.columns) <= 2:
         return []
-    own = key_columns(runs) if is_condensed_table(runs) else runs.columns
+    own = gr.key_columns(runs) if gr.is_cell_table(runs) else runs.columns
     unused = [c for c in own if c not in (*COLUMNS, FILE_COLUMN, ROW_COLUMN, FLAGS)]
-    rest = f"; not used: {shown_names(unused)}" if unused else ""
+    rest = f"; not used: {list_names(unused)}" if unused else ""
     return [f"no host or workload is named: all rows are one group{rest}; see --by and --map"]
 
 
-def _across_hosts(runs: pd.DataFrame, groups: Groups) -> list[str]:
-    several = varies(runs["host"], groups) & varies(runs["freq_hz"], groups)
+def _across_hosts(runs: pd.DataFrame, groups: gr.Groups) -> list[str]:
+    several = gr.varies(runs["host"], groups) & gr.varies(runs["freq_hz"], groups)
     if not several.any():
         return []
     steps = runs["freq_hz"].groupby([groups.codes, runs["host"]], dropna=False).nunique()
@@ -247,31 +240,31 @@ def _across_hosts(runs: pd.DataFrame, groups: Groups) -> list[str]:
     return caveats
 
 
-def sources_known(runs: pd.DataFrame) -> bool:
+def all_sources_named(runs: pd.DataFrame) -> bool:
     """Tell whether every row says which sensor its watts come from."""
     if "power_source" not in runs.columns:
         return False
-    return all(map(is_known_source, runs["power_source"].unique()))
+    return all(map(is_named_source, runs["power_source"].unique()))
 
 
-def is_known_source(source: object) -> bool:
+def is_named_source(source: object) -> bool:
     """Tell whether a power source is named; "unknown" names none."""
     return isinstance(source, str) and source.strip().lower() not in ("", "unknown")
 
 
-def _watts(runs: pd.DataFrame, groups: Groups) -> list[str]:
+def _power_caveats(runs: pd.DataFrame, groups: gr.Groups) -> list[str]:
     caveats = []
-    if not sources_known(runs):
+    if not all_sources_named(runs):
         caveats.append(UNKNOWN_WATTS)
-    if "power_source" in runs.columns and varies(runs["power_source"], groups).any():
+    if "power_source" in runs.columns and gr.varies(runs["power_source"], groups).any():
         caveats.append(
             "the watts of one group come from several sources, which may differ in scope"
         )
     if "power_label" in runs.columns:
         labels = runs["power_label"]
-        total = run_count(runs)
+        total = gr.run_count(runs)
         said = [
-            f"{run_count(runs, (labels == label).to_numpy())} of {total} are {label}"
+            f"{gr.run_count(runs, (labels == label).to_numpy())} of {total} are {label}"
             for label in labels.dropna().unique()
             if label != MEASURED
         ]
@@ -283,7 +276,7 @@ def _watts(runs: pd.DataFrame, groups: Groups) -> list[str]:
     if off := _having(runs, "energy_off"):
         caveats.append(
             f"energy_j and power_w·time_s differ by more than {_ENERGY_OFF:.0%} in "
-            f"{off} of {run_count(runs)} rows: energy is taken from energy_j as measured "
+            f"{off} of {gr.run_count(runs)} rows: energy is taken from energy_j as measured "
             "and projected from power and time"
         )
     return caveats
@@ -304,8 +297,8 @@ PROPERTIES: dict[str, tuple[set[str], Callable[[Mapping[str, Values]], Values]]]
 
 def _having(runs: pd.DataFrame, property_: str) -> int:
     """How many runs have a property: counted, or as the cells of a condensed table say."""
-    if is_condensed_table(runs):
-        column = tally_column(property_)
+    if gr.is_cell_table(runs):
+        column = gr.tally_column(property_)
         return int(runs[column].sum()) if column in runs.columns else 0
     columns, rule = PROPERTIES[property_]
     if not columns <= set(runs.columns):
@@ -314,11 +307,11 @@ def _having(runs: pd.DataFrame, property_: str) -> int:
         return int(rule({c: runs[c].to_numpy(dtype=np.float64) for c in columns}).sum())
 
 
-def _achieved(runs: pd.DataFrame) -> list[str]:
+def _achieved_caveats(runs: pd.DataFrame) -> list[str]:
     off = _having(runs, "achieved_off")
     if not off:
         return []
     return [
         f"the achieved frequency is more than {_ACHIEVED_OFF:.0%} off the one asked for in "
-        f"{off} of {run_count(runs)} rows; the fit uses the one asked for"
+        f"{off} of {gr.run_count(runs)} rows; the fit uses the one asked for"
     ]

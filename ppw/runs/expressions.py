@@ -31,7 +31,7 @@ def absolute(values: Values) -> Values:
     return np.abs(values) if isinstance(values, np.ndarray) else values.abs()
 
 
-def first_known(values: Values, *others: Values) -> Values:
+def first_given(values: Values, *others: Values) -> Values:
     """Take the first of several values that is not missing."""
     for other in others:
         in_memory = isinstance(values, np.ndarray)

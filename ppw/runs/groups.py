@@ -12,8 +12,8 @@ import pandas as pd
 from fitting.regression.lines import Repeats
 from measurements import identity_columns, tidy_runs
 from measurements.errors import MeasurementError
+from measurements.table import headers as hd
 from measurements.table.checks import as_numbers, row_numbers
-from measurements.table.headers import Renaming, column_meant, nearest, shown, unit_in_cells
 from measurements.table.reading import renamed_headers
 from measurements.table.schema import COLUMNS, IDENTITY, ROW_COLUMN, is_number
 from measurements.table.units import parse_quantity
@@ -34,40 +34,22 @@ if TYPE_CHECKING:
 
 # Columns of result tables; one of these names as a key would be overwritten.
 _ANSWERS = frozenset(
-    [
-        "metric",
-        "unit",
-        "projected",
-        "measured",
-        "lower",
-        "upper",
-        "covered",
-        "error_pct",
-        "limit",
-        "limit_share",
-        "points",
-        "runs",
-        "other_form",
-        "caveats",
-        "parameter",
-        "value",
-        "standard_error",
-        "held",
-        "equation",
-    ]
+    (
+        *("metric", "unit", "projected", "measured", "lower", "upper", "covered", "error_pct"),
+        *("limit", "limit_share", "points", "runs", "other_form", "caveats", "parameter", "value"),
+        *("standard_error", "held", "equation"),
+    )
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Groups:
-    """Which group each row belongs to.
-
-    ``codes`` has one number a row, 0 … ``len(keys)`` − 1; ``keys`` one row a group, sorted, with
-    the columns ``by``.
-    """
+    """Which group each row belongs to."""
 
     by: list[str]
+    # One number a row, 0 to len(keys) - 1.
     codes: IntArray
+    # One row a group, sorted, with the columns ``by``.
     keys: pd.DataFrame
 
     def __len__(self) -> int:
@@ -75,19 +57,10 @@ class Groups:
 
 
 def group_runs(runs: pd.DataFrame, by: Sequence[str] | None = None) -> Groups:
-    """Group the rows of a runs table.
+    """Group the rows of a runs table by columns, by default all identity columns present.
 
-    Parameters
-    ----------
-    runs : pandas.DataFrame
-    by : sequence of str, optional
-        Columns that tell groups apart; by default all identity columns present. A missing value
-        is a value of its own.
-
-    Raises
-    ------
-    UnknownColumnError
-        When the table lacks a column that ``by`` names.
+    A missing value is a value of its own. Raises `UnknownColumnError` for a column that is not
+    there, or that results have a column of the name of.
     """
     columns = identity_columns(runs) if by is None else list(by)
     for column in columns:
@@ -98,8 +71,8 @@ def group_runs(runs: pd.DataFrame, by: Sequence[str] | None = None) -> Groups:
         if column not in runs.columns:
             raise UnknownColumnError(
                 f"{runs.attrs.get('source', 'runs')}: cannot group by {column!r}"
-                f"{nearest(column, list(runs.columns))}; the columns are "
-                f"{shown(list(runs.columns))}"
+                f"{hd.nearest(column, list(runs.columns))}; the columns are "
+                f"{hd.list_names(list(runs.columns))}"
             )
     if not columns:
         return Groups([], np.zeros(len(runs), dtype=np.int64), pd.DataFrame(index=range(1)))
@@ -166,29 +139,14 @@ SAME = 1e-6
 
 
 def choose_runs(runs: pd.DataFrame, where: Mapping[str, Any]) -> pd.DataFrame:
-    """Choose runs by what columns say of them.
+    """Choose the runs that hold what is asked of some columns.
 
-    Parameters
-    ----------
-    runs : pandas.DataFrame
-        As `measurements.read_runs` gives it.
-    where : mapping of str to value or list of values
-        Column, or header of the file's own, and what it must hold: any one of a list. A number is
-        in the unit of the name, or carries its own: ``{"freq": "1.2GHz"}``.
-
-    Returns
-    -------
-    pandas.DataFrame
-        The rows that hold all of it; the column ``source_row`` numbers them as their file does.
-
-    Raises
-    ------
-    UnknownColumnError
-        For a column that is not there, with the nearest.
-    PpwError
-        Where no run holds it.
+    ``where`` gives by column, or header of the file's own, the value or list of values that it
+    must hold any one of. A number is in the unit of the name, or carries its own:
+    ``{"freq": "1.2GHz"}``. The column ``source_row`` numbers the rows as their file does. Raises
+    `UnknownColumnError` for a column that is not there, and `PpwError` where no run holds it.
     """
-    asked = columns_asked(runs, where, "to choose runs by")
+    asked = selected_columns(runs, where, "to choose runs by")
     chosen = rows_where(runs, asked)
     table = runs.assign(**{ROW_COLUMN: row_numbers(runs)})[chosen].reset_index(drop=True)
     if "digest" in runs.attrs:
@@ -197,7 +155,7 @@ def choose_runs(runs: pd.DataFrame, where: Mapping[str, Any]) -> pd.DataFrame:
     return table
 
 
-def columns_asked(
+def selected_columns(
     runs: pd.DataFrame, where: Mapping[str, Any], what_for: str
 ) -> dict[str, list[Any]]:
     """Values asked for by column of a runs table, as `values_by_column`."""
@@ -209,7 +167,7 @@ def columns_asked(
 def values_by_column(
     where: Mapping[str, Any],
     columns: Sequence[str],
-    headers: Mapping[str, Renaming],
+    headers: Mapping[str, hd.Renaming],
     source: str,
     what_for: str,
 ) -> dict[str, list[Any]]:
@@ -219,13 +177,15 @@ def values_by_column(
     """
     found: dict[str, list[Any]] = {}
     for name, value in where.items():
-        meant = column_meant(name, columns, headers)
+        meant = hd.column_meant(name, columns, headers)
         if meant is None:
             raise UnknownColumnError(
-                f"{source}no column {name!r}{nearest(name, [*columns, *headers])} {what_for}; "
-                f"the columns are {shown(columns)}"
+                f"{source}no column {name!r}{hd.nearest(name, [*columns, *headers])} {what_for}; "
+                f"the columns are {hd.list_names(columns)}"
             )
-        found.setdefault(meant.canonical, []).extend(_read(one, meant) for one in _several(value))
+        found.setdefault(meant.canonical, []).extend(
+            _in_unit(one, meant) for one in _several(value)
+        )
     return found
 
 
@@ -236,7 +196,9 @@ def rows_where(table: pd.DataFrame, where: Mapping[str, Any]) -> Mask:
     """
     chosen = np.ones(len(table), dtype=bool)
     for column, value in where.items():
-        chosen &= np.logical_or.reduce([_holding(table[column], one) for one in _several(value)])
+        chosen &= np.logical_or.reduce(
+            [_matching_rows(table[column], one) for one in _several(value)]
+        )
     if not chosen.any():
         raise PpwError(f"no run has all of {words(where)}")
     return chosen
@@ -245,7 +207,7 @@ def rows_where(table: pd.DataFrame, where: Mapping[str, Any]) -> Mask:
 def words(where: Mapping[str, Any]) -> str:
     """Write a selection as it is typed."""
     pairs = [(column, one) for column, value in where.items() for one in _several(value)]
-    return ", ".join(f"{column}={_written(column, one)}" for column, one in pairs)
+    return ", ".join(f"{column}={_value_text(column, one)}" for column, one in pairs)
 
 
 def is_same(numbers: Values, value: float) -> Values:
@@ -267,12 +229,12 @@ def _several(value: Any) -> Sequence[Any]:
     return value if isinstance(value, (list, tuple)) else [value]
 
 
-def _read(value: Any, meant: Renaming) -> Any:
+def _in_unit(value: Any, meant: hd.Renaming) -> Any:
     """Value in the unit of the column: a plain number is in that of the name it was asked by."""
     if not is_number(meant.canonical):
         return value
     number = as_number(value)
-    unit = unit_in_cells(meant.canonical)
+    unit = hd.unit_in_cells(meant.canonical)
     if number == number or not unit:
         return meant.scaled(number) if number == number else value
     try:
@@ -281,7 +243,7 @@ def _read(value: Any, meant: Renaming) -> Any:
         return value
 
 
-def _holding(column: pd.Series[Any], value: Any) -> Mask:
+def _matching_rows(column: pd.Series[Any], value: Any) -> Mask:
     """Rows that hold a value. Raises `PpwError` where none does, with those that there are."""
     name = str(column.name)
     if is_number(name) or pd.api.types.is_numeric_dtype(column):
@@ -290,20 +252,19 @@ def _holding(column: pd.Series[Any], value: Any) -> Mask:
     else:
         same = np.asarray(column.astype(str) == str(value), dtype=bool)
     if not same.any():
-        known = [_written(name, v) for v in dict.fromkeys(column.dropna())]
-        again = ""
-        if "," in (text := str(value)):
-            again = f"; name {name} again for another value: " + ",".join(
-                f"{name}={one}" for one in text.split(",")
-            )
+        known = [_value_text(name, v) for v in dict.fromkeys(column.dropna())]
+        again, text = "", str(value)
+        if "," in text:
+            each = ",".join(f"{name}={one}" for one in text.split(","))
+            again = f"; name {name} again for another value: {each}"
         raise PpwError(
-            f"no run has {name} {_written(name, value)!r}{nearest(str(value), known)}; there are "
-            f"{shown(known, 10)}{again}"
+            f"no run has {name} {_value_text(name, value)!r}{hd.nearest(text, known)}; "
+            f"there are {hd.list_names(known, 10)}{again}"
         )
     return same
 
 
-def _written(column: str, value: object) -> str:
+def _value_text(column: str, value: object) -> str:
     """Value for people, in a unit that reads well."""
     if isinstance(value, (float, np.floating)) and is_number(column):
         return amount(float(value), COLUMNS[column].unit)
@@ -329,12 +290,16 @@ RUNS = "runs"
 # Marks the cells that are single runs, of which every digit is known.
 SINGLE = "single"
 VALUE, LOG, INVERSE = "", "log_", "inverse_"
-_COUNT = "__n"
 
 
-def count_column(quantity: str) -> str:
-    """Column of the number of runs that have a quantity."""
-    return f"{quantity}{_COUNT}"
+# Columns of a condensed table by quantity: runs that have it; by property: runs that have that.
+count_column, tally_column = "{}__n".format, "{}__runs".format
+# And by column: the finest decimal step that its values are recorded to, the least and the most.
+finest_column, least_column, most_column = (
+    "{}__finest".format,
+    "{}__least".format,
+    "{}__most".format,
+)
 
 
 def mean_column(quantity: str, coordinate: str = VALUE) -> str:
@@ -347,26 +312,6 @@ def squares_column(quantity: str, coordinate: str = VALUE) -> str:
     return f"{quantity}__{coordinate}m2"
 
 
-def tally_column(property_: str) -> str:
-    """Column of the number of runs that have a property."""
-    return f"{property_}__runs"
-
-
-def finest_column(column: str) -> str:
-    """Column of the finest decimal step that a cell's values are recorded to."""
-    return f"{column}__finest"
-
-
-def least_column(column: str) -> str:
-    """Column of the least value of a column in a cell."""
-    return f"{column}__least"
-
-
-def most_column(column: str) -> str:
-    """Column of the greatest value of a column in a cell."""
-    return f"{column}__most"
-
-
 def key_columns(runs: pd.DataFrame) -> list[str]:
     """Key columns of a condensed table: all before the number of runs."""
     return [str(c) for c in runs.columns[: runs.columns.get_loc(RUNS)]]
@@ -374,14 +319,14 @@ def key_columns(runs: pd.DataFrame) -> list[str]:
 
 def run_counts(runs: pd.DataFrame) -> IntArray:
     """How many runs each row stands for: one, or those of its cell."""
-    if not is_condensed_table(runs):
+    if not is_cell_table(runs):
         return np.ones(len(runs), dtype=np.int64)
     return runs[RUNS].to_numpy(dtype=np.int64)
 
 
-def is_condensed(runs: pd.DataFrame, quantity: str) -> bool:
+def is_aggregated(runs: pd.DataFrame, quantity: str) -> bool:
     """Tell whether a table holds moments of a quantity in place of runs."""
-    return f"{quantity}{_COUNT}" in runs.columns
+    return count_column(quantity) in runs.columns
 
 
 def repeats(runs: pd.DataFrame, quantity: str, coordinate: str = VALUE) -> Repeats:
@@ -398,18 +343,16 @@ def counts(runs: pd.DataFrame, quantity: str) -> IntArray:
 
 def run_count(runs: pd.DataFrame, rows: Mask | None = None) -> int:
     """How many runs a table stands for, all of it or the chosen rows."""
-    if not is_condensed_table(runs):
-        return len(runs) if rows is None else int(rows.sum())
-    each = runs[RUNS].to_numpy(dtype=np.int64)
+    each = run_counts(runs)
     return int(each.sum() if rows is None else each[rows].sum())
 
 
-def is_condensed_table(runs: pd.DataFrame) -> bool:
+def is_cell_table(runs: pd.DataFrame) -> bool:
     """Tell whether the rows of a table are cells."""
-    return RUNS in runs.columns and any(str(c).endswith(_COUNT) for c in runs.columns)
+    return RUNS in runs.columns and any(str(c).endswith("__n") for c in runs.columns)
 
 
-def merged_means(codes: IntArray, repeats: Repeats, groups: int) -> tuple[IntArray, FloatArray]:
+def merge_means(codes: IntArray, repeats: Repeats, groups: int) -> tuple[IntArray, FloatArray]:
     """Number of runs and mean of each group of points; NaN where there is none."""
     count = np.bincount(codes, repeats.runs, groups)
     known = np.nan_to_num(repeats.mean)

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
-from measurements.table.headers import nearest, shown
+from measurements.table.headers import list_names, nearest
 from measurements.table.schema import COLUMNS
 from ppw.errors import PpwError, UnknownColumnError
 from ppw.results.arguments import as_names
-from ppw.runs.expressions import Values, first_known
-from ppw.runs.groups import is_condensed, mean_column
+from ppw.runs import groups as gr
+from ppw.runs.expressions import Values, first_given
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     import pandas as pd
 
@@ -27,26 +27,24 @@ POWER_FORMS = ("linear", "cmos")
 
 
 class Metric(NamedTuple):
-    """One metric.
-
-    ``columns`` are the ways to get it from a runs table, best first; ``factors`` the metrics
-    whose product it is, with their power, where it is not fitted itself. ``clock_power`` is its
-    exponent in frequency when the core clock is all that counts, ``stalled_power`` when the
-    clock does not count at all: the two naive baselines.
-    """
+    """One metric."""
 
     name: str
     unit: str
+    # Ways to get it from a runs table, best first.
     columns: tuple[tuple[str, ...], ...]
+    # Metrics whose product it is, with their power, where it is not fitted itself.
     factors: Mapping[str, int] | None
+    # Exponents in frequency of the two naive baselines: the core clock is all that counts, or
+    # nothing.
     clock_power: int
     stalled_power: int
 
 
 _POWER = (("power_w",), ("energy_j", "time_s"))
+_ENERGY = (("energy_j", "time_s"), ("power_w", "time_s"))
 _PERFORMANCE = (("throughput_ops_s",), ("time_s",))
 _PER_WATT = tuple((*p, *w) for p in _PERFORMANCE for w in _POWER)
-
 _PER_PRICE = tuple((*p, "price") for p in _PERFORMANCE)
 
 METRICS: dict[str, Metric] = {
@@ -56,14 +54,7 @@ METRICS: dict[str, Metric] = {
         Metric("cpi", "1", (("cpi",), ("cycles", "instructions")), None, 0, 1),
         Metric("throughput", "1/s", (("throughput_ops_s",),), None, 1, 0),
         Metric("power", "W", _POWER, None, 1, 0),
-        Metric(
-            "energy",
-            "J/run",
-            (("energy_j", "time_s"), ("power_w", "time_s")),
-            {"time": 1, "power": 1},
-            0,
-            0,
-        ),
+        Metric("energy", "J/run", _ENERGY, {"time": 1, "power": 1}, 0, 0),
         Metric("perf_per_watt", "1/J", _PER_WATT, {"performance": 1, "power": -1}, 0, 0),
         Metric("perf_per_dollar", "1/s per price", _PER_PRICE, None, 1, 0),
     )
@@ -73,7 +64,7 @@ METRICS: dict[str, Metric] = {
 PERFORMANCE = Metric("performance", "1/s", _PERFORMANCE, None, 1, 0)
 
 
-def known_metrics(names: str | Iterable[str]) -> list[Metric]:
+def parse_metrics(names: str | Iterable[str]) -> list[Metric]:
     """Look metrics up by name. Raises `UnknownColumnError` with the nearest name."""
     if not (names := as_names(names)):
         raise PpwError(f"no metric was given; the metrics are {', '.join(METRICS)}")
@@ -87,19 +78,13 @@ def known_metrics(names: str | Iterable[str]) -> list[Metric]:
 
 
 def answerable(runs: pd.DataFrame) -> list[Metric]:
-    """List the metrics that the columns of a runs table can answer.
-
-    Raises
-    ------
-    UnknownColumnError
-        When there is none.
-    """
+    """List the metrics that the columns of a runs table can answer, one at least."""
     found = [m for m in METRICS.values() if columns_for(m, runs)]
     if not found:
         raise UnknownColumnError(
             f"{runs.attrs.get('source', 'runs')}: nothing to project: no time_s, cpi, "
             "throughput_ops_s or power_w among the columns "
-            f"{shown(list(runs.columns))}: name one so, or use --map time_s=COLUMN"
+            f"{list_names(list(runs.columns))}: name one so, or use --map time_s=COLUMN"
         )
     return found
 
@@ -115,10 +100,7 @@ def columns_for(metric: Metric, runs: pd.DataFrame) -> tuple[str, ...] | None:
 def needed_columns(metrics: Iterable[Metric], runs: pd.DataFrame) -> list[str]:
     """List the columns that the metrics need from this table, the frequency first.
 
-    Raises
-    ------
-    UnknownColumnError
-        For a metric that can be had in several ways and in none of them here.
+    Raises `UnknownColumnError` for a metric that can be had in several ways and in none of them.
     """
     needed = {"freq_hz": None}
     for metric in metrics:
@@ -135,16 +117,12 @@ def _nearest_columns(metric: Metric, runs: pd.DataFrame) -> tuple[str, ...]:
     lacking = {w: [c for c in dict.fromkeys(w) if c not in runs.columns] for w in metric.columns}
     way = min(lacking, key=lambda w: len(lacking[w]))
     fewest = len(lacking[way])
-    has = [c for c in _parts(metric) if c in runs.columns and runs[c].notna().any()]
+    parts = dict.fromkeys(c for way in metric.columns for c in way)
+    has = [c for c in parts if c in runs.columns and runs[c].notna().any()]
     if fewest and (has or fewest > 1) and "freq_hz" in runs.columns:
         wanted = [names for names in lacking.values() if len(names) == fewest]
         raise UnknownColumnError(_what_is_lacking(metric, wanted, has, runs))
     return way
-
-
-def _parts(metric: Metric) -> list[str]:
-    """Columns of all the ways to get a metric, each once."""
-    return list(dict.fromkeys(c for way in metric.columns for c in way))
 
 
 def _what_is_lacking(
@@ -156,7 +134,7 @@ def _what_is_lacking(
     watts = all(set(names) <= {"power_w", "energy_j"} for names in wanted)
     column = wanted[0][0]
     meant = nearest(column, [c for c in runs.columns if c not in COLUMNS])
-    there = f"the columns are {shown(list(runs.columns))}"
+    there = f"the columns are {list_names(list(runs.columns))}"
     if has:
         there = f"this table has {' and '.join(has)} but no {'watts' if watts else column}"
     return (
@@ -170,8 +148,8 @@ def values(metric: Metric, runs: pd.DataFrame) -> FloatArray:
 
     In a condensed table (`ppw.runs.groups`) those are the means of the cells.
     """
-    if is_condensed(runs, metric.name):
-        return runs[mean_column(metric.name)].to_numpy(dtype=np.float64)
+    if gr.is_aggregated(runs, metric.name):
+        return runs[gr.mean_column(metric.name)].to_numpy(dtype=np.float64)
     array = {c: runs[c].to_numpy(dtype=np.float64) for c in source_columns(metric, runs)}
     with np.errstate(divide="ignore", invalid="ignore"):
         computed: FloatArray = quantity(metric, array)
@@ -180,19 +158,10 @@ def values(metric: Metric, runs: pd.DataFrame) -> FloatArray:
 
 def quantity(metric: Metric, columns: Mapping[str, Values]) -> Values:
     """Compute a metric from its columns, arrays or an engine's, as `source_columns` lists them."""
-    c, name = columns, metric.name
-    if name == "cpi":
-        return c["cpi"] if "cpi" in c else c["cycles"] / c["instructions"]
-    if name == "power":
-        return c["power_w"] if "power_w" in c else c["energy_j"] / c["time_s"]
-    if name == "energy":
-        return c["energy_j"] if "energy_j" in c else c["power_w"] * c["time_s"]
-    if name not in _OF_PERFORMANCE:
-        return next(iter(c.values()))
-    performance = _performance(c)
-    if name == "perf_per_watt":
-        return performance / (c["power_w"] if "power_w" in c else c["energy_j"] / c["time_s"])
-    return performance / c["price"] if name == "perf_per_dollar" else performance
+    performance = _performance(columns) if metric.name in _OF_PERFORMANCE else None
+    if metric.name not in _VALUES:
+        return next(iter(columns.values()))
+    return _VALUES[metric.name](columns, performance)
 
 
 def source_columns(metric: Metric, runs: pd.DataFrame) -> list[str]:
@@ -208,7 +177,20 @@ def _performance(c: Mapping[str, Values]) -> Values:
     if "time_s" not in c:
         return c["throughput_ops_s"]
     per_run = 1 / c["time_s"]
-    return first_known(c["throughput_ops_s"], per_run) if "throughput_ops_s" in c else per_run
+    return first_given(c["throughput_ops_s"], per_run) if "throughput_ops_s" in c else per_run
+
+
+def _power(c: Mapping[str, Values], _: Values = None) -> Values:
+    return c["power_w"] if "power_w" in c else c["energy_j"] / c["time_s"]
 
 
 _OF_PERFORMANCE = frozenset({"performance", "perf_per_watt", "perf_per_dollar"})
+# By metric its value, of its columns and of the performance; others are their only column.
+_VALUES: dict[str, Callable[[Mapping[str, Values], Values], Values]] = {
+    "cpi": lambda c, _: c["cpi"] if "cpi" in c else c["cycles"] / c["instructions"],
+    "power": _power,
+    "energy": lambda c, _: c["energy_j"] if "energy_j" in c else c["power_w"] * c["time_s"],
+    "performance": lambda _, performance: performance,
+    "perf_per_watt": lambda c, performance: performance / _power(c),
+    "perf_per_dollar": lambda c, performance: performance / c["price"],
+}

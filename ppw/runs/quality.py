@@ -9,18 +9,18 @@ import numpy as np
 
 from measurements import check_runs
 from measurements.table.checks import row_numbers
-from measurements.table.headers import shown as shown_names
+from measurements.table.headers import list_names
 from measurements.table.schema import FILE_COLUMN
 from ppw.errors import PpwError, UnknownColumnError
 from ppw.results import caveats as cv
 from ppw.results.arguments import as_names
 from ppw.results.result import PrintedTable, Result, Table, frame_digest, rows_of
+from ppw.runs import groups as gr
+from ppw.runs import metrics as mt
 from ppw.runs.checks.inversions import SLOWER_WHEN_FASTER
 from ppw.runs.checks.readings import ACHIEVED_OFF, AT_OR_BELOW_IDLE, ENERGY_OFF, scope_caveats
 from ppw.runs.checks.repeats import EXACT_MULTIPLE, FREQUENCY_NOT_APPLIED
 from ppw.runs.checks.wrong_units import SLIP_OF_A_UNIT, TIME_OF_ANOTHER_UNIT
-from ppw.runs.groups import canonical, group_runs, is_condensed_table, run_count, run_counts
-from ppw.runs.metrics import METRICS, columns_for, known_metrics
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -29,8 +29,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from fitting.regression.lines import IntArray
-    from ppw.runs.checks import Check, Found, Mask
-    from ppw.runs.groups import Groups
+    from ppw.runs.checks import Check, Findings, Mask
 
 CHECKS: dict[str, Check] = {
     check.name: check
@@ -51,11 +50,11 @@ _ANSWERS = ("freq_hz", "check", "evidence", *_PLACES)
 
 
 @dataclass(frozen=True)
-class Suspects:
-    """Rows that one check names; the check has a ``name``, a ``remedy`` and what it ``spoils``."""
+class FlaggedRows:
+    """Rows that one check names."""
 
     check: Check
-    found: Found
+    found: Findings
 
     @property
     def rows(self) -> IntArray:
@@ -227,67 +226,61 @@ def check_quality(
     CaveatWarning
         For each entry of ``caveats``.
     """
-    tidy = canonical(runs)
+    tidy = gr.canonical(runs)
     by = None if by is None else as_names(by)
-    asked = [*METRICS.values()] if metric is None else known_metrics(metric)
+    asked = [*mt.METRICS.values()] if metric is None else mt.parse_metrics(metric)
     # Watts may be missing: a sensor's gaps are no reason not to look at the rest.
     watts = ("power_w", "energy_j")
-    complete = [c for m in asked for c in columns_for(m, tidy) or () if c not in watts]
+    complete = [c for m in asked for c in mt.columns_for(m, tidy) or () if c not in watts]
     checked = check_runs(tidy, needed=["freq_hz"], by=by, complete=complete)
-    groups = group_runs(checked, by)
+    groups = gr.group_runs(checked, by)
     quality = check_prepared(checked, groups, metric)
     cv.warn(quality.caveats)
     return quality
 
 
 def check_prepared(
-    checked: pd.DataFrame, groups: Groups, metric: str | Iterable[str] | None
+    checked: pd.DataFrame, groups: gr.Groups, metric: str | Iterable[str] | None
 ) -> Quality:
     """Make the checks of canonical runs or of their cells, as `check_quality`; no warnings."""
     _refuse_answers(groups)
-    wanted = _matter(metric)
+    wanted = _checks_for(metric)
     not_made = {c.name: lacks for c in wanted if (lacks := c.lacks(checked))}
     if len(not_made) == len(wanted):
         raise UnknownColumnError(_nothing_to_check(checked))
-    suspects = find_suspects(checked, groups, metric=metric)
+    suspects = find_flagged_rows(checked, groups, metric=metric)
     watts = any(s.check is AT_OR_BELOW_IDLE for s in suspects)
     caveats = tuple(scope_caveats(checked) if watts else ())
     return Quality(
-        table=suspect_table(suspects, checked, groups),
-        counts={s.check.name: int(run_counts(checked)[s.rows].sum()) for s in suspects},
+        table=evidence_table(suspects, checked, groups),
+        counts={s.check.name: int(gr.run_counts(checked)[s.rows].sum()) for s in suspects},
         not_made=not_made,
-        rows=run_count(checked),
+        rows=gr.run_count(checked),
         by=tuple(groups.by),
         caveats=caveats,
         input_digest=frame_digest(checked),
     )
 
 
-def find_suspects(
-    runs: pd.DataFrame, groups: Groups, *, metric: str | Iterable[str] | None = None
-) -> list[Suspects]:
+def find_flagged_rows(
+    runs: pd.DataFrame, groups: gr.Groups, *, metric: str | Iterable[str] | None = None
+) -> list[FlaggedRows]:
     """Make every check that the columns allow; one entry a check, also where it names no row.
 
-    Parameters
-    ----------
-    runs : pandas.DataFrame
-        With canonical columns, checked by `measurements.check_runs`.
-    groups : Groups
-        Of its rows.
-    metric : str or several, optional
-        Make only the checks whose rows are no good for one of these metrics.
+    ``runs`` are checked by `measurements.check_runs`; with ``metric`` only the checks are made
+    whose rows are no good for one of these metrics.
     """
-    made = [check for check in _matter(metric) if not check.lacks(runs)]
+    made = [check for check in _checks_for(metric) if not check.lacks(runs)]
     with np.errstate(all="ignore"):
-        return [Suspects(check, check.find(runs, groups)) for check in made]
+        return [FlaggedRows(check, check.find(runs, groups)) for check in made]
 
 
-def _matter(metric: str | Iterable[str] | None) -> list[Check]:
-    names = set(METRICS) if metric is None else {m.name for m in known_metrics(metric)}
+def _checks_for(metric: str | Iterable[str] | None) -> list[Check]:
+    names = set(mt.METRICS) if metric is None else {m.name for m in mt.parse_metrics(metric)}
     return [check for check in CHECKS.values() if check.spoils & names]
 
 
-def _refuse_answers(groups: Groups) -> None:
+def _refuse_answers(groups: gr.Groups) -> None:
     for column in groups.by:
         if column in _ANSWERS:
             raise UnknownColumnError(
@@ -299,33 +292,35 @@ def _nothing_to_check(runs: pd.DataFrame) -> str:
     return (
         f"{runs.attrs.get('source', 'runs')}: nothing to check: no time_s, throughput_ops_s, "
         "power_w, energy_j or freq_achieved_hz among the columns "
-        f"{shown_names(list(runs.columns))}: name one so, or use --map time_s=COLUMN"
+        f"{list_names(list(runs.columns))}: name one so, or use --map time_s=COLUMN"
     )
 
 
-def suspect_table(suspects: Sequence[Suspects], runs: pd.DataFrame, groups: Groups) -> pd.DataFrame:
+def evidence_table(
+    suspects: Sequence[FlaggedRows], runs: pd.DataFrame, groups: gr.Groups
+) -> pd.DataFrame:
     """One row a suspect row and check, in the order of the input."""
     position = np.concatenate([s.rows for s in suspects])
     keys = groups.keys.take(groups.codes[position]).reset_index(drop=True)
     table = keys.assign(
         freq_hz=runs["freq_hz"].to_numpy()[position],
-        check=_words(s.check.name for s in suspects for _ in s.rows),
-        evidence=_words(words for s in suspects for words in s.evidence()),
+        check=_text_column(s.check.name for s in suspects for _ in s.rows),
+        evidence=_text_column(words for s in suspects for words in s.evidence()),
         **_places(runs, position),
         position=position,
     )
     return table.sort_values("position", kind="stable", ignore_index=True)
 
 
-def _words(texts: Iterable[str]) -> np.ndarray[Any, np.dtype[np.object_]]:
+def _text_column(texts: Iterable[str]) -> np.ndarray[Any, np.dtype[np.object_]]:
     """Texts as a column, which is one of text also where it is empty."""
     return np.array([*texts], dtype=object)
 
 
 def _places(runs: pd.DataFrame, position: IntArray) -> Mapping[str, Any]:
     """File of each row and its number there, counted below the header as errors count it."""
-    if is_condensed_table(runs):
-        return {"runs": run_counts(runs)[position]}
+    if gr.is_cell_table(runs):
+        return {"runs": gr.run_counts(runs)[position]}
     numbers = row_numbers(runs)[position]
     if FILE_COLUMN not in runs.columns:
         return {"file": str(runs.attrs.get("source", "runs")), "row": numbers}

@@ -10,10 +10,10 @@ from measurements import MeasurementError, parse_frequency, parse_quantity
 from measurements.table.headers import (
     MOST_COLUMNS,
     Renaming,
+    list_names,
     mapped_factor,
     nearest,
     rename_headers,
-    shown,
     unit_in_words,
     unit_of,
 )
@@ -318,7 +318,7 @@ class TestHeaders:
         assert nearest("qqq", ["Host", "time_s"]) == ""
 
     def test_shown_names_the_first_and_counts_the_rest_in_one_line(self):
-        assert shown(["a", "b\nc"]) == "a, b c"
-        assert shown(["x"] * 12) == ", ".join(["x"] * 12)
-        assert shown(["a", "b", "c", "d"], most=2) == "a, b and 2 more"
-        assert shown(["y" * 41]) == "y" * 37 + "…"
+        assert list_names(["a", "b\nc"]) == "a, b c"
+        assert list_names(["x"] * 12) == ", ".join(["x"] * 12)
+        assert list_names(["a", "b", "c", "d"], most=2) == "a, b and 2 more"
+        assert list_names(["y" * 41]) == "y" * 37 + "…"

@@ -6,7 +6,7 @@ import pytest
 from specpower_results import OPS, TARGETS, WATTS, dump, html_page, text_report
 
 from measurements.errors import MeasurementError
-from measurements.table.specpower import Level, is_specpower, read_specpower, specpower_table
+from measurements.table.specpower import LoadLevel, is_specpower, read_specpower, specpower_table
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ class TestForms:
         assert counts == (1, 2, 56, 112, 1024)
         assert result.levels[0] == (1.0, pytest.approx(0.996), 100_000, 200)
         assert result.levels[5] == (0.5, 0.5, 50_000, 125)
-        assert result.levels[-1] == Level(0.0, None, 0.0, 50)
+        assert result.levels[-1] == LoadLevel(0.0, None, 0.0, 50)
         assert (result.overall, result.compliant, result.findings) == (400, True, ())
         assert result.computed_overall == pytest.approx(400)
 

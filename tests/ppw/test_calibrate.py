@@ -24,7 +24,7 @@ from measurements import MeasurementError
 from ppw.cli import main
 from ppw.errors import CaveatWarning, PpwError, UnknownColumnError
 from ppw.power.calibrated_runs import calibration_file, power_labels
-from ppw.runs.prepare import source_watts
+from ppw.runs.prepare import source_power
 
 OFFSET, SLOPE = 38.0, 1.14
 METER, DRAM = "meter_wt310e_power_w", "rapl_dram_power_w"
@@ -186,24 +186,24 @@ class TestSources:
         ],
     )
     def test_labels_find_their_columns(self, asked, label, columns):
-        found = source_watts(both(), asked)
+        found = source_power(both(), asked)
         assert (found.label, found.columns) == (label, columns)
         np.testing.assert_allclose(found.watts, both()[list(columns)].sum(axis=1))
 
     def test_numbered_packages_are_added_and_their_parts_are_not(self):
         watts = {"package_0": 40.0, "package_1": 50.0, "package_0_core": 30.0, "psys": 120.0}
         runs = pd.DataFrame({f"rapl_{k}_power_w": [v] for k, v in watts.items()})
-        assert source_watts(runs, "rapl").watts.tolist() == [90.0]
-        assert source_watts(runs, "rapl:psys").watts.tolist() == [120.0]
+        assert source_power(runs, "rapl").watts.tolist() == [90.0]
+        assert source_power(runs, "rapl:psys").watts.tolist() == [120.0]
         # Memory that is never counted is no part.
-        assert source_watts(both().assign(rapl_dram_power_w=np.nan), "rapl").label == "rapl:package"
+        assert source_power(both().assign(rapl_dram_power_w=np.nan), "rapl").label == "rapl:package"
 
     def test_the_main_source_needs_no_column_of_its_own(self):
         runs = both().drop(columns=["rapl_package_power_w", "rapl_dram_power_w"])
-        found = source_watts(runs, "rapl")
+        found = source_power(runs, "rapl")
         assert (found.label, found.columns) == ("rapl:package", ("power_w",))
         runs.loc[0, "power_source"] = "ipmi:dcmi"
-        assert np.isnan(source_watts(runs, "rapl").watts[0])
+        assert np.isnan(source_power(runs, "rapl").watts[0])
 
     @pytest.mark.parametrize(
         ("asked", "changed", "said"),
@@ -217,7 +217,7 @@ class TestSources:
     )
     def test_what_is_not_there_or_may_be_two(self, asked, changed, said):
         with pytest.raises(UnknownColumnError, match=said):
-            source_watts(both().assign(**changed), asked)
+            source_power(both().assign(**changed), asked)
 
 
 def unmetered(**options):

@@ -21,7 +21,7 @@ from test_hostile_names import SIGNS, acting, hostile_texts
 import fitting
 import measurements
 import ppw
-from measurements.table.writing import csv_text, guarded, unguarded
+from measurements.table.writing import csv_text, guard_text, unguard_text
 from ppw import fleet
 
 HEAVY = ["pandas", "sklearn", "matplotlib", "scipy", "statsmodels", "jinja2", "click"]
@@ -109,9 +109,9 @@ class TestEveryResult:
         rows = list(csv.DictReader(io.StringIO(csv_text(frame), newline="")))
         assert len(rows) == len(frame) > 0
         for column in (c for c in frame if frame[c].dtype.kind not in "iufb"):
-            written = [row[guarded(column)] for row in rows]
+            written = [row[guard_text(column)] for row in rows]
             cells = frame[column].fillna("").astype(str).tolist()
-            assert [unguarded(cell) for cell in written] == cells
+            assert [unguard_text(cell) for cell in written] == cells
             for cell in written:
                 assert cell[:1] not in SIGNS or not cell or float(cell) is not None
 

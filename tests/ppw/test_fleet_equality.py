@@ -19,7 +19,7 @@ from ppw.catalogue.datasets import simulated_sweep
 from ppw.errors import PpwError
 from ppw.fleet import projections as over_fleet
 from ppw.fleet.moments import Layout, layout_of, merge, moments, runs_for
-from ppw.fleet.run_files import known_columns, open_runs, registered
+from ppw.fleet.run_files import filled_columns, open_runs, register_table
 from ppw.runs.checks import recorded_step
 
 pytestmark = OTHERS_WARNINGS
@@ -262,7 +262,7 @@ def test_command(tmp_path):
 
 def condensed(name, table, **options):
     runs = open_runs(table, engine=engine(name))
-    known = known_columns(runs)
+    known = filled_columns(runs)
     layout = layout_of(known, metric="time", **options)
     return runs, layout, moments(runs_for(runs.table, layout, known), layout)
 
@@ -309,7 +309,7 @@ def test_steps_that_times_are_recorded_to_are_those_in_memory():
 def test_any_division_gives_the_moments_of_all(times, parts):
     runs, layout, whole = condensed("duckdb", table_of(times))
     divided = [
-        registered(runs.connection, runs.connection.to_pyarrow(condensed("duckdb", t)[2]))
+        register_table(runs.connection, runs.connection.to_pyarrow(condensed("duckdb", t)[2]))
         for t in (table_of(times[i::parts]) for i in range(parts))
         if len(t)
     ]

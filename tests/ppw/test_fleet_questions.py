@@ -25,8 +25,8 @@ from ppw.cli.fleet import fleet_command
 from ppw.errors import CaveatWarning, PpwError
 from ppw.fleet import FleetAnswer, moments
 from ppw.fleet import engine as progress
-from ppw.fleet.canonical import canonical
 from ppw.fleet.engine import Fault, _local_session
+from ppw.fleet.run_files import canonical
 from ppw.fleet.state import FleetState
 from ppw.fleet.telemetry import open_samples, write_runs
 

@@ -17,7 +17,7 @@ from fleet_peers import OTHERS_WARNINGS, engine, saved, sockets_closed  # noqa: 
 from ppw import fleet
 from ppw.cli.fleet import fleet_update_command
 from ppw.errors import PpwError
-from ppw.fleet.cells import condensed, read_cells
+from ppw.fleet.cells import prepare_cells, read_cells
 from ppw.fleet.run_files import open_runs
 from ppw.fleet.state import FleetState, state_cells, update_state
 from ppw.projection.options import FitOptions
@@ -55,7 +55,7 @@ def check_same_answers(state, whole, connection, by=None):
     options = FitOptions()
     answers = []
     for read in (kept, direct):
-        prepared = condensed(read.frame, read.layout, keep_all=True).prepared
+        prepared = prepare_cells(read.frame, read.layout, keep_all=True).prepared
         fitted = fit_prepared(prepared, options).to_frame()
         answers.append((fitted, project_prepared(prepared, [3.2e9], options, 0.9).to_frame()))
     for found, wanted in zip(*answers, strict=True):
@@ -222,19 +222,19 @@ class TestRefusals:
             )
 
     def test_a_file_that_changes_while_read_is_not_taken_in(self, tmp_path, monkeypatch):
-        from ppw.fleet import state
+        from ppw.fleet import run_files
 
         file = saved(made(1), tmp_path / "a.parquet")
         update_state(
             tmp_path / "s", saved(made(2), tmp_path / "b.parquet"), engine=engine("duckdb")
         )
-        opened = state.open_runs
+        opened = run_files.open_runs
 
         def written_to(*arguments, **options):
             saved(made(3), file)
             return opened(*arguments, **options)
 
-        monkeypatch.setattr(state, "open_runs", written_to)
+        monkeypatch.setattr(run_files, "open_runs", written_to)
         with pytest.raises(PpwError, match=r"a\.parquet: was written to while it was read"):
             update_state(tmp_path / "s", file, engine=engine("duckdb"))
         assert FleetState.open(tmp_path / "s").runs == 200

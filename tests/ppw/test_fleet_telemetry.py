@@ -17,7 +17,7 @@ from measurements.power.energy import Stream, channel_energy
 from measurements.power.source import Channel
 from ppw.errors import PpwError
 from ppw.fleet.engine import connect
-from ppw.fleet.telemetry import Sensor, clocks_that_disagree, join_power
+from ppw.fleet.telemetry import Sensor, contradicting_hosts, join_power
 
 pytestmark = OTHERS_WARNINGS
 
@@ -288,12 +288,12 @@ def test_hosts_whose_clocks_disagree_are_named(duckdb):
     runs = pd.DataFrame({"host": ["a", "b", "c"], "started_at": EPOCH, "time_s": 10.0})
     samples = runs[["host"]].assign(at=EPOCH + np.array([3600.0, 10.0, 0.0]), value=50.0)
     tables = duckdb.table(runs), duckdb.table(samples)
-    assert clocks_that_disagree(*tables) == {
+    assert contradicting_hosts(*tables) == {
         "a": "its runs are from 2023-11-14T22:13:20Z to 2023-11-14T22:13:30Z and its samples from "
         "2023-11-14T23:13:20Z to 2023-11-14T23:13:20Z: the clocks disagree, or the samples are of "
         "another time: give their offset, or the samples of the runs"
     }
-    assert clocks_that_disagree(*tables, offset_s={"a": -3600}) == {}
+    assert contradicting_hosts(*tables, offset_s={"a": -3600}) == {}
 
 
 def test_watts_are_not_replaced(duckdb):

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import ppw
-from measurements.table.writing import csv_text, guarded, unguarded
+from measurements.table.writing import csv_text, guard_text, unguard_text
 from ppw.results.text import plot_label, printable, printable_lines, shown_name
 
 SIGNS = "=+-@\t\r\n＝＋－＠"
@@ -58,24 +58,24 @@ class TestWriting:
 class TestSpreadsheets:
     @given(st.text() | hostile_texts)
     def test_a_text_comes_back_and_is_no_formula(self, text):
-        written = guarded(text)
-        assert unguarded(written) == text
+        written = guard_text(text)
+        assert unguard_text(written) == text
         if written and written[0] in SIGNS:
             float(written)
 
     @given(st.floats(allow_nan=False, allow_infinity=False) | st.integers())
     def test_numbers_stay_numbers(self, number):
-        assert guarded(repr(number)) == repr(number)
+        assert guard_text(repr(number)) == repr(number)
 
     @given(st.lists(hostile_texts, min_size=1, max_size=8))
     def test_tables_come_back_by_two_readers(self, names):
         frame = pd.DataFrame({"name": names, "=1+1": range(len(names))})
         text = csv_text(frame)
         rows = list(csv.reader(io.StringIO(text, newline="")))
-        assert [unguarded(cell) for cell in rows[0]] == ["name", "=1+1"]
-        assert [unguarded(row[0]) for row in rows[1:]] == names
+        assert [unguard_text(cell) for cell in rows[0]] == ["name", "=1+1"]
+        assert [unguard_text(row[0]) for row in rows[1:]] == names
         table = pd.read_csv(io.StringIO(text, newline=""), keep_default_na=False, dtype={0: str})
-        assert [unguarded(name) for name in table["name"].astype(str)] == names
+        assert [unguard_text(name) for name in table["name"].astype(str)] == names
         assert table["'=1+1"].tolist() == list(range(len(names)))
 
     @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])

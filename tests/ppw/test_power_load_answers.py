@@ -14,7 +14,7 @@ from processes import ppw_inside, refused
 from specpower_results import text_report
 
 from measurements import read_runs
-from measurements.table.specpower import Level, SpecPowerResult, read_specpower
+from measurements.table.specpower import LoadLevel, SpecPowerResult, read_specpower
 from ppw.errors import CaveatWarning, PpwError
 from ppw.power.load_curve import PowerLoadCurve
 from ppw.power.power_loads import power_loads
@@ -217,12 +217,16 @@ class TestFromRuns:
 
 def published(actual=True, **more):
     levels = [
-        Level(t / 100, (t - 1) / 100 if actual else None, 10.0 * t - 10, 50 + t)
+        LoadLevel(t / 100, (t - 1) / 100 if actual else None, 10.0 * t - 10, 50 + t)
         for t in range(100, 0, -10)
     ]
     facts = {"system": "Pebble", "vendor": "", "processor": "", "test_date": "", "year": None}
     facts |= dict.fromkeys(("nodes", "chips", "cores", "threads", "memory_gb", "overall"))
-    facts |= {"levels": (*levels, Level(0.0, None, 0.0, 50.0)), "compliant": True, "findings": ()}
+    facts |= {
+        "levels": (*levels, LoadLevel(0.0, None, 0.0, 50.0)),
+        "compliant": True,
+        "findings": (),
+    }
     return SpecPowerResult(**{**facts, "source": "made up", **more})
 
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pandas as pd
 
+from ppw.runs import groups as gr
 from ppw.runs.expressions import Values, absolute, choose
-from ppw.runs.groups import counts, is_condensed, mean_column, run_counts
 from ppw.runs.metrics import METRICS
 
 if TYPE_CHECKING:
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fitting.regression.lines import FloatArray, IntArray
-    from ppw.runs.groups import Groups
 
     Mask = NDArray[np.bool_]
 
@@ -39,8 +38,8 @@ FLAGS = "flags"
 UNUSABLE, ENERGY, ACHIEVED, NO_WATTS, BELOW_IDLE, KNOWN_IDLE = (1 << i for i in range(6))
 
 
-class Found(NamedTuple):
-    """Rows by position, ascending, and by name the figures against them, one a row."""
+class Findings(NamedTuple):
+    """Rows by position, and by name the figures against them, one a row."""
 
     rows: IntArray
     figures: Mapping[str, NDArray[Any]]
@@ -48,30 +47,19 @@ class Found(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Check:
-    """One way in which a row cannot be right.
+    """One way in which a row cannot be right."""
 
-    Attributes
-    ----------
-    name : str
-        As tables and JSON write it.
-    meaning, remedy : str
-        What is wrong, and what to do about it, in one line each.
-    needs : tuple of tuples of str
-        Columns it looks at: one of each tuple must be there.
-    spoils : frozenset of str
-        Metrics (`ppw.runs.metrics.METRICS`) that such a row is no good for.
-    find : callable
-        From a runs table, canonical and checked, and its groups to what is `Found`.
-    say : callable
-        From the figures of one row, as keywords, to the evidence in words.
-    """
-
+    # As tables and JSON write it.
     name: str
+    # What is wrong, and what to do about it, in one line each.
     meaning: str
     remedy: str
+    # Columns that it looks at: one of each tuple must be there.
     needs: tuple[tuple[str, ...], ...]
+    # Metrics that such a row is no good for.
     spoils: frozenset[str]
-    find: Callable[[pd.DataFrame, Groups], Found]
+    find: Callable[[pd.DataFrame, gr.Groups], Findings]
+    # From the figures of one row, as keywords, to the evidence in words.
     say: Callable[..., str]
 
     def lacks(self, runs: pd.DataFrame) -> str:
@@ -82,15 +70,15 @@ class Check:
 
 def has(runs: pd.DataFrame, column: str) -> bool:
     """Tell whether a column is there and not empty."""
-    if is_condensed(runs, column):
-        return bool(counts(runs, column).any())
+    if gr.is_aggregated(runs, column):
+        return bool(gr.counts(runs, column).any())
     return column in runs.columns and bool(runs[column].notna().any())
 
 
 def numbers(runs: pd.DataFrame, column: str) -> FloatArray:
     """Values of a column, or its means in a condensed table; NaN where it is not there."""
-    if is_condensed(runs, column):
-        column = mean_column(column)
+    if gr.is_aggregated(runs, column):
+        column = gr.mean_column(column)
     if column not in runs.columns:
         return np.full(len(runs), np.nan)
     return runs[column].to_numpy(dtype=np.float64)
@@ -98,9 +86,9 @@ def numbers(runs: pd.DataFrame, column: str) -> FloatArray:
 
 def lacking(runs: pd.DataFrame, column: str) -> IntArray:
     """How many runs of each row have no value of a column."""
-    if is_condensed(runs, column):
-        return run_counts(runs) - counts(runs, column)
-    return run_counts(runs) * np.isnan(numbers(runs, column))
+    if gr.is_aggregated(runs, column):
+        return gr.run_counts(runs) - gr.counts(runs, column)
+    return gr.run_counts(runs) * np.isnan(numbers(runs, column))
 
 
 def host_codes(runs: pd.DataFrame) -> IntArray:
@@ -110,14 +98,20 @@ def host_codes(runs: pd.DataFrame) -> IntArray:
     return pd.factorize(runs["host"], use_na_sentinel=False)[0].astype(np.int64)
 
 
-def found_where(rows: Mask, **figures: FloatArray) -> Found:
+def found_where(rows: Mask, **figures: FloatArray) -> Findings:
     """Find the rows of a mask; ``figures`` have a value for every row of the table."""
-    return Found(np.flatnonzero(rows), {name: values[rows] for name, values in figures.items()})
+    return Findings(np.flatnonzero(rows), {name: values[rows] for name, values in figures.items()})
 
 
-def nothing() -> Found:
+def in_order(rows: IntArray, figures: Mapping[str, NDArray[Any]]) -> Findings:
+    """Find rows in any order, with their figures."""
+    order = np.argsort(rows)
+    return Findings(rows[order], {name: values[order] for name, values in figures.items()})
+
+
+def nothing() -> Findings:
     """Find no row."""
-    return Found(np.zeros(0, dtype=np.int64), {})
+    return Findings(np.zeros(0, dtype=np.int64), {})
 
 
 # To how many digits a number was recorded.

@@ -11,21 +11,11 @@ import pandas as pd
 from fitting.bayes.posterior import SAME_STEP
 from measurements.table.schema import COLUMNS, IDENTITY
 from ppw.results.text import shown
-from ppw.runs.checks import ALL_METRICS, FLAGS, Check, Found, lacking, numbers, recorded_step
-from ppw.runs.groups import (
-    INVERSE,
-    LOG,
-    finest_column,
-    is_condensed,
-    is_condensed_table,
-    key_columns,
-    repeats,
-)
+from ppw.runs import checks as ck
+from ppw.runs import groups as gr
 
 if TYPE_CHECKING:
     from fitting.regression.lines import FloatArray, IntArray
-    from ppw.runs.checks import Mask
-    from ppw.runs.groups import Groups
 
 # A slower step at a faster clock is named when the time rises by more than one of these: where
 # both steps were repeated; in a sweep of eight steps or more, which shows its own scatter; in a
@@ -51,39 +41,34 @@ _SETTINGS = 16
 
 
 class _Steps(NamedTuple):
-    """Steps of all sweeps, sorted by sweep and frequency, one entry a step.
-
-    ``pace`` is the log of the seconds that the work takes, ``repeats`` the number of runs.
-    """
+    """Steps of all sweeps, sorted by sweep and frequency, one entry a step."""
 
     sweep: IntArray
     frequency: FloatArray
-    pace: FloatArray
+    # Log of the seconds that the work takes.
+    log_time: FloatArray
+    # Number of runs.
     repeats: IntArray
 
-    def take(self, chosen: Mask) -> _Steps:
+    def take(self, chosen: ck.Mask) -> _Steps:
         """Some of the steps."""
-        return _Steps(
-            self.sweep[chosen], self.frequency[chosen], self.pace[chosen], self.repeats[chosen]
-        )
+        return _Steps._make(values[chosen] for values in self)
 
 
-class _Recorded(NamedTuple):
-    """What was recorded of each row, one run or all of a cell.
+class _Record(NamedTuple):
+    """What was recorded of each row, one run or all of a cell."""
 
-    ``log_time``, a mean, with the ``squares`` about it and the number of ``runs``; the ``finest``
-    decimal step of the record, and its mean ``inverse``.
-    """
-
+    # A mean, with the squares about it and the number of runs.
     log_time: FloatArray
     squares: FloatArray
     runs: IntArray
+    # Finest decimal step of the record, and its mean inverse.
     finest: FloatArray
     inverse: FloatArray
 
-    def take(self, rows: IntArray) -> _Recorded:
+    def take(self, rows: IntArray) -> _Record:
         """Select some rows."""
-        return _Recorded._make(part[rows] for part in self)
+        return _Record._make(part[rows] for part in self)
 
 
 @dataclass
@@ -95,7 +80,7 @@ class _Blame:
     other: IntArray
 
 
-def find(runs: pd.DataFrame, groups: Groups) -> Found:
+def find(runs: pd.DataFrame, groups: gr.Groups) -> ck.Findings:
     """Find the steps that contradict the rest of their sweep.
 
     A core at a faster clock does the same work in no more time. Where the time rises by more than
@@ -112,10 +97,10 @@ def find(runs: pd.DataFrame, groups: Groups) -> Found:
     setting are not compared: identity columns that are not in ``by``, ``load``, ``sockets``, and
     columns of the user's own with few values, unless they go with the frequency.
     """
-    recorded, rated = _recorded(runs, groups)
+    recorded, rated = _time_or_rate(runs, groups)
     used = np.flatnonzero(recorded > 0)
     sweep = sweep_codes(runs, groups)[used]
-    frequency = numbers(runs, "freq_hz")[used]
+    frequency = ck.numbers(runs, "freq_hz")[used]
     order = np.lexsort((frequency, sweep))
     sweep, frequency, used = sweep[order], frequency[order], used[order]
     step_of = _step_of(sweep, frequency)
@@ -127,58 +112,54 @@ def find(runs: pd.DataFrame, groups: Groups) -> Found:
     rows, step = used[named], step_of[named]
     against = other[step]
     figures = {
-        "time": np.exp(steps.pace[step]),
+        "time": np.exp(steps.log_time[step]),
         "frequency": steps.frequency[step],
-        "other_time": np.exp(steps.pace[against]),
+        "other_time": np.exp(steps.log_time[against]),
         "other_frequency": steps.frequency[against],
         "rate": rated[rows],
     }
-    back = np.argsort(rows)
-    return Found(rows[back], {name: values[back] for name, values in figures.items()})
+    return ck.in_order(rows, figures)
 
 
-def _recorded(runs: pd.DataFrame, groups: Groups) -> tuple[FloatArray, Mask]:
+def _time_or_rate(runs: pd.DataFrame, groups: gr.Groups) -> tuple[FloatArray, ck.Mask]:
     """Recorded time, or the throughput where all of a group have one; and which of the two.
 
     The throughput comes first because a service may run for a fixed time.
     """
-    time, rate = numbers(runs, "time_s"), numbers(runs, "throughput_ops_s")
-    unrated = np.bincount(groups.codes, lacking(runs, "throughput_ops_s"), minlength=len(groups))
-    rated: Mask = (unrated == 0)[groups.codes]
+    time, rate = ck.numbers(runs, "time_s"), ck.numbers(runs, "throughput_ops_s")
+    unrated = np.bincount(groups.codes, ck.lacking(runs, "throughput_ops_s"), minlength=len(groups))
+    rated: ck.Mask = (unrated == 0)[groups.codes]
     return np.where(rated, rate, time), rated
 
 
-def _record(runs: pd.DataFrame, recorded: FloatArray, rated: Mask) -> _Recorded:
+def _record(runs: pd.DataFrame, recorded: FloatArray, rated: ck.Mask) -> _Record:
     """Time, or the reciprocal of the throughput where ``rated``, as it was recorded."""
     sign = np.where(rated, -1.0, 1.0)
-    if not is_condensed_table(runs):
+    if not gr.is_cell_table(runs):
         alone = np.ones(len(runs), dtype=np.int64)
-        return _Recorded(
-            sign * np.log(recorded),
-            np.zeros(len(runs)),
-            alone,
-            recorded_step(recorded),
-            1 / recorded,
-        )
+        step, none = ck.recorded_step(recorded), np.zeros(len(runs))
+        return _Record(sign * np.log(recorded), none, alone, step, 1 / recorded)
     either = [_record_of_cells(runs, column) for column in ("throughput_ops_s", "time_s")]
-    chosen = _Recorded._make(np.where(rated, *pair) for pair in zip(*either, strict=True))
+    chosen = _Record._make(np.where(rated, *pair) for pair in zip(*either, strict=True))
     return chosen._replace(log_time=sign * chosen.log_time)
 
 
-def _record_of_cells(runs: pd.DataFrame, column: str) -> _Recorded:
-    if not is_condensed(runs, column):
+def _record_of_cells(runs: pd.DataFrame, column: str) -> _Record:
+    if not gr.is_aggregated(runs, column):
         unknown = np.full(len(runs), np.nan)
-        return _Recorded(unknown, unknown, np.zeros(len(runs), dtype=np.int64), unknown, unknown)
-    log = repeats(runs, column, LOG)
-    inverse = repeats(runs, column, INVERSE).mean
-    return _Recorded(log.mean, log.squares, log.runs, numbers(runs, finest_column(column)), inverse)
+        return _Record(unknown, unknown, np.zeros(len(runs), dtype=np.int64), unknown, unknown)
+    log = gr.repeats(runs, column, gr.LOG)
+    inverse = gr.repeats(runs, column, gr.INVERSE).mean
+    return _Record(
+        log.mean, log.squares, log.runs, ck.numbers(runs, gr.finest_column(column)), inverse
+    )
 
 
-def sweep_codes(runs: pd.DataFrame, groups: Groups) -> IntArray:
+def sweep_codes(runs: pd.DataFrame, groups: gr.Groups) -> IntArray:
     """Number of the sweep that each row belongs to: its group, at one setting of all the rest."""
     codes = groups.codes
     steps = pd.factorize(runs["freq_hz"])[0]
-    for column in key_columns(runs) if is_condensed_table(runs) else runs.columns:
+    for column in gr.key_columns(runs) if gr.is_cell_table(runs) else runs.columns:
         if column in groups.by or not _may_be_setting(column):
             continue
         values, distinct = pd.factorize(runs[column], use_na_sentinel=False)
@@ -188,7 +169,7 @@ def sweep_codes(runs: pd.DataFrame, groups: Groups) -> IntArray:
 
 
 def _may_be_setting(column: str) -> bool:
-    known = column in COLUMNS or column == FLAGS
+    known = column in COLUMNS or column == ck.FLAGS
     return column in (*IDENTITY, "load", "sockets") or not known
 
 
@@ -208,13 +189,13 @@ def _step_of(sweep: IntArray, frequency: FloatArray) -> IntArray:
     return np.cumsum(np.append(0, new))
 
 
-def _steps(sweep: IntArray, frequency: FloatArray, record: _Recorded, step_of: IntArray) -> _Steps:
+def _steps(sweep: IntArray, frequency: FloatArray, record: _Record, step_of: IntArray) -> _Steps:
     runs = np.bincount(step_of, record.runs).astype(np.int64)
     first = np.flatnonzero(np.diff(step_of, prepend=-1))
-    pace = np.bincount(step_of, record.runs * record.log_time) / runs
+    log_time = np.bincount(step_of, record.runs * record.log_time) / runs
     # Sweeps are numbered anew, without holes.
     number = np.cumsum(np.diff(sweep[first], prepend=sweep[0]) != 0)
-    return _Steps(number, frequency[first], pace, runs)
+    return _Steps(number, frequency[first], log_time, runs)
 
 
 class _Limit(NamedTuple):
@@ -230,7 +211,7 @@ class _Limit(NamedTuple):
     digit: FloatArray
 
     @classmethod
-    def of(cls, steps: _Steps, record: _Recorded, step_of: IntArray) -> _Limit:
+    def of(cls, steps: _Steps, record: _Record, step_of: IntArray) -> _Limit:
         """Judge the noise of sorted rows."""
         size = np.bincount(steps.sweep)
         floor = np.where(size >= _LONG, _RISE_LONG, _RISE_SHORT)
@@ -254,14 +235,14 @@ class _Limit(NamedTuple):
         noise = np.maximum(_SCATTERS * self.scatter[a], _ERRORS * error)
         return np.maximum(floor, noise) + self.digit[a] + self.digit[b]
 
-    def take(self, chosen: Mask) -> _Limit:
+    def take(self, chosen: ck.Mask) -> _Limit:
         """Limits of some of the steps."""
         return _Limit(*(values[chosen] for values in self))
 
 
 def _scatter(steps: _Steps, sweeps: int) -> FloatArray:
     """Standard deviation of single steps about a smooth sweep, robustly, by sweep; 0 if unknown."""
-    x, y = np.log(steps.frequency), steps.pace
+    x, y = np.log(steps.frequency), steps.log_time
     inside = steps.sweep[2:] == steps.sweep[:-2]
     nearness = (x[1:-1] - x[:-2])[inside] / (x[2:] - x[:-2])[inside]
     between = (1 - nearness) * y[:-2][inside] + nearness * y[2:][inside]
@@ -270,7 +251,7 @@ def _scatter(steps: _Steps, sweeps: int) -> FloatArray:
     return 1.4826 * _medians(second / gain, steps.sweep[1:-1][inside], sweeps)
 
 
-def _last_digit(steps: _Steps, record: _Recorded, step_of: IntArray) -> FloatArray:
+def _last_digit(steps: _Steps, record: _Record, step_of: IntArray) -> FloatArray:
     """Last digit that the sweep was recorded to, as a share of each step's value."""
     first = np.flatnonzero(np.diff(steps.sweep[step_of], prepend=-1))
     finest = np.minimum.reduceat(record.finest, first)
@@ -286,7 +267,7 @@ def _habit(steps: _Steps) -> float:
 
 def _outside(steps: _Steps, slow: slice, fast: slice) -> FloatArray:
     """By how much log time does not fall by nothing to the ratio of the clocks, or 0."""
-    rise = steps.pace[fast] - steps.pace[slow]
+    rise = steps.log_time[fast] - steps.log_time[slow]
     clock = np.log(steps.frequency[fast] / steps.frequency[slow])
     return np.maximum(np.maximum(rise, -rise - clock), 0.0)
 
@@ -301,9 +282,9 @@ def _medians(values: FloatArray, codes: IntArray, count: int) -> FloatArray:
     return medians
 
 
-def _deviation(steps: _Steps, record: _Recorded, step_of: IntArray, sweeps: int) -> FloatArray:
+def _deviation(steps: _Steps, record: _Record, step_of: IntArray, sweeps: int) -> FloatArray:
     """Standard deviation of a run about the mean of its repeats, by sweep; NaN without any."""
-    residual = record.log_time - steps.pace[step_of]
+    residual = record.log_time - steps.log_time[step_of]
     each = record.runs * residual**2 + record.squares
     squares = np.bincount(steps.sweep[step_of], each, minlength=sweeps)
     freedom = np.bincount(steps.sweep, steps.repeats - 1, minlength=sweeps)
@@ -318,8 +299,8 @@ def _typical(values: FloatArray) -> float:
 
 def _outliers(steps: _Steps, limit: _Limit) -> tuple[FloatArray, IntArray]:
     """Rise of log time against another step, 0 for a step that is not named; and which other."""
-    rise, other = np.zeros(len(steps.pace)), np.zeros(len(steps.pace), dtype=np.int64)
-    left = np.arange(len(steps.pace))
+    rise, other = np.zeros(len(steps.log_time)), np.zeros(len(steps.log_time), dtype=np.int64)
+    left = np.arange(len(steps.log_time))
     while left.size:
         blame = _blame(steps, limit)
         named = _most_to_blame(steps.sweep, blame)
@@ -334,13 +315,13 @@ def _outliers(steps: _Steps, limit: _Limit) -> tuple[FloatArray, IntArray]:
 
 
 def _blame(steps: _Steps, limit: _Limit) -> _Blame:
-    count = len(steps.pace)
+    count = len(steps.log_time)
     found = _Blame(np.zeros(count), np.zeros(count), np.zeros(count, dtype=np.int64))
     longest = int(np.bincount(steps.sweep).max())
     for apart in range(1, min(longest, _FARTHEST)):
         slow, fast = slice(None, -apart), slice(apart, None)
         same = steps.sweep[slow] == steps.sweep[fast]
-        rise = steps.pace[fast] - steps.pace[slow]
+        rise = steps.log_time[fast] - steps.log_time[slow]
         outside = np.where(same, _outside(steps, slow, fast), 0.0)
         found.amount[slow] += outside
         found.amount[fast] += outside
@@ -352,14 +333,14 @@ def _blame(steps: _Steps, limit: _Limit) -> _Blame:
     return found
 
 
-def _most_to_blame(sweep: IntArray, blame: _Blame) -> Mask:
+def _most_to_blame(sweep: IntArray, blame: _Blame) -> ck.Mask:
     """In each sweep with a contradiction the step that contradicts most, or those that do."""
     contradicting = blame.rise > 0
     worst = np.zeros(sweep.max() + 1)
     np.maximum.at(worst, sweep[contradicting], blame.amount[contradicting])
     few = np.bincount(sweep)[sweep] <= _FEW
     share = np.where(few, _NEARLY, _TIE)
-    named: Mask = contradicting & (blame.amount >= share * worst[sweep])
+    named: ck.Mask = contradicting & (blame.amount >= share * worst[sweep])
     return named
 
 
@@ -376,13 +357,13 @@ def _say(
     )
 
 
-SLOWER_WHEN_FASTER = Check(
+SLOWER_WHEN_FASTER = ck.Check(
     name="slower_when_faster",
     meaning="the work takes longer at a higher frequency than at a lower one, beyond noise, and "
     "this step fits the rest of the sweep least",
     remedy="repeat the step; look for throttling, other load on the host, or a row of another run",
     needs=(("time_s", "throughput_ops_s"),),
-    spoils=ALL_METRICS,
+    spoils=ck.ALL_METRICS,
     find=find,
     say=_say,
 )

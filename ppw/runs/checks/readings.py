@@ -8,31 +8,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ppw.results.text import shown
-from ppw.runs.checks import (
-    ACHIEVED,
-    ALL_METRICS,
-    BELOW_IDLE,
-    ENERGY,
-    FLAGS,
-    KNOWN_IDLE,
-    NO_WATTS,
-    OF_WATTS,
-    Check,
-    Found,
-    found_where,
-    host_codes,
-    numbers,
-)
-from ppw.runs.expressions import Values, absolute, first_known
-from ppw.runs.groups import is_condensed_table, run_count, run_counts
+from ppw.runs import checks as ck
+from ppw.runs import groups as gr
+from ppw.runs.expressions import Values, absolute, first_given
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     import pandas as pd
 
-    from ppw.runs.checks import Mask
-    from ppw.runs.groups import Groups
 
 # Meters that count 360 J at a time, or whose window is wider than the run, are up to 2.5 times
 # off in good measurements (Loghin & Teo 2019); every slip of a unit is further off than this.
@@ -52,7 +36,7 @@ def _energy_contradicts(c: Mapping[str, Values]) -> Values:
     energy, power, time = c["energy_j"], c["power_w"], c["time_s"]
     products = [power * time]
     if "idle_power_w" in c:
-        idle = first_known(c["idle_power_w"], 0.0)
+        idle = first_given(c["idle_power_w"], 0.0)
         products += [(power + idle) * time, (power - idle) * time]
     # Without a product above zero there is no reason to doubt.
     contradicts = (products[0] > 0) & (products[0] < math.inf)
@@ -65,14 +49,14 @@ def _energy_contradicts(c: Mapping[str, Values]) -> Values:
 # By flag: the columns that must be there, and what is wrong with a run by itself. Arrays or an
 # engine's columns; where one of them is missing, nothing is.
 CONTRADICTIONS: dict[int, tuple[set[str], Callable[[Mapping[str, Values]], Values]]] = {
-    ENERGY: ({"energy_j", "power_w", "time_s"}, _energy_contradicts),
-    ACHIEVED: (
+    ck.ENERGY: ({"energy_j", "power_w", "time_s"}, _energy_contradicts),
+    ck.ACHIEVED: (
         {"freq_hz", "freq_achieved_hz"},
         lambda c: absolute(c["freq_achieved_hz"] / c["freq_hz"] - 1) > ACHIEVED_SHARE,
     ),
-    NO_WATTS: ({"power_w"}, lambda c: c["power_w"] <= 0),
-    KNOWN_IDLE: ({"power_w", "idle_power_w"}, lambda c: c["idle_power_w"] > 0),
-    BELOW_IDLE: (
+    ck.NO_WATTS: ({"power_w"}, lambda c: c["power_w"] <= 0),
+    ck.KNOWN_IDLE: ({"power_w", "idle_power_w"}, lambda c: c["idle_power_w"] > 0),
+    ck.BELOW_IDLE: (
         {"power_w", "idle_power_w"},
         lambda c: (
             (c["idle_power_w"] > 0) & (c["power_w"] <= (1 - IDLE_SCATTER) * c["idle_power_w"])
@@ -82,19 +66,19 @@ CONTRADICTIONS: dict[int, tuple[set[str], Callable[[Mapping[str, Values]], Value
 _READINGS = ("energy_j", "power_w", "time_s", "idle_power_w", "freq_hz", "freq_achieved_hz")
 
 
-def _having(runs: pd.DataFrame, flag: int) -> Mask:
+def _having(runs: pd.DataFrame, flag: int) -> ck.Mask:
     """Rows with a contradiction: cells have the flag that each of their runs was given."""
-    found: Mask = np.zeros(len(runs), dtype=bool)
-    if is_condensed_table(runs):
-        return (runs[FLAGS].to_numpy() & flag) > 0 if FLAGS in runs.columns else found
+    found: ck.Mask = np.zeros(len(runs), dtype=bool)
+    if gr.is_cell_table(runs):
+        return (runs[ck.FLAGS].to_numpy() & flag) > 0 if ck.FLAGS in runs.columns else found
     needed, rule = CONTRADICTIONS[flag]
-    columns = {c: numbers(runs, c) for c in _READINGS if c in runs.columns}
+    columns = {c: ck.numbers(runs, c) for c in _READINGS if c in runs.columns}
     return rule(columns) if needed <= columns.keys() else found
 
 
-def _energy_off(runs: pd.DataFrame, groups: Groups) -> Found:
-    energy, power, time = (numbers(runs, c) for c in ("energy_j", "power_w", "time_s"))
-    return found_where(_having(runs, ENERGY), energy=energy, power=power, time=time)
+def _energy_off(runs: pd.DataFrame, groups: gr.Groups) -> ck.Findings:
+    energy, power, time = (ck.numbers(runs, c) for c in ("energy_j", "power_w", "time_s"))
+    return ck.found_where(_having(runs, ck.ENERGY), energy=energy, power=power, time=time)
 
 
 def _say_energy(energy: float, power: float, time: float) -> str:
@@ -120,45 +104,45 @@ def _slip(factor: float) -> str:
     return ""
 
 
-ENERGY_OFF = Check(
+ENERGY_OFF = ck.Check(
     name="energy_is_not_power_times_time",
     meaning=f"energy_j and power_w·time_s differ more than {ENERGY_FACTOR:g}-fold, more than the "
     "window of a sensor explains",
     remedy="check the units of energy_j, power_w and time_s and what each meter covers; leave "
     "out the column that is wrong",
     needs=(("energy_j",), ("power_w",), ("time_s",)),
-    spoils=OF_WATTS,
+    spoils=ck.OF_WATTS,
     find=_energy_off,
     say=_say_energy,
 )
 
 
-def _at_or_below_idle(runs: pd.DataFrame, groups: Groups) -> Found:
-    power, idle = numbers(runs, "power_w"), numbers(runs, "idle_power_w")
-    wrong = _having(runs, NO_WATTS) | (_having(runs, BELOW_IDLE) & ~_other_scope(runs))
-    return found_where(wrong, power=power, idle=idle)
+def _at_or_below_idle(runs: pd.DataFrame, groups: gr.Groups) -> ck.Findings:
+    power, idle = ck.numbers(runs, "power_w"), ck.numbers(runs, "idle_power_w")
+    wrong = _having(runs, ck.NO_WATTS) | (_having(runs, ck.BELOW_IDLE) & ~_other_scope(runs))
+    return ck.found_where(wrong, power=power, idle=idle)
 
 
-def _other_scope(runs: pd.DataFrame) -> Mask:
+def _other_scope(runs: pd.DataFrame) -> ck.Mask:
     """Rows of hosts where work below idle is the habit: net watts, or another sensor's."""
-    host = host_codes(runs)
+    host = ck.host_codes(runs)
     judged, count = (
-        np.bincount(host, _having(runs, flag) * run_counts(runs))
-        for flag in (KNOWN_IDLE, BELOW_IDLE)
+        np.bincount(host, _having(runs, flag) * gr.run_counts(runs))
+        for flag in (ck.KNOWN_IDLE, ck.BELOW_IDLE)
     )
-    habit: Mask = (count > np.maximum(1, _BELOW_IDLE * judged))[host]
+    habit: ck.Mask = (count > np.maximum(1, _BELOW_IDLE * judged))[host]
     return habit
 
 
 def scope_caveats(runs: pd.DataFrame) -> list[str]:
     """Say where watts are below the idle power too often to be mistakes of single rows."""
-    rows = _having(runs, BELOW_IDLE) & _other_scope(runs)
+    rows = _having(runs, ck.BELOW_IDLE) & _other_scope(runs)
     if not rows.any():
         return []
     return [
-        f"power_w is below idle_power_w in {run_count(runs, rows)} rows, too many of their host's "
-        "to be mistakes of single rows, so none of them is named: the idle power seems taken off, "
-        "or the two are of different sensors; say which in power_source"
+        f"power_w is below idle_power_w in {gr.run_count(runs, rows)} rows, too many of their "
+        "host's to be mistakes of single rows, so none of them is named: the idle power seems "
+        "taken off, or the two are of different sensors; say which in power_source"
     ]
 
 
@@ -168,21 +152,21 @@ def _say_idle(power: float, idle: float) -> str:
     return f"power of {shown(power, 'W')} while the idle machine draws {shown(idle, 'W')}"
 
 
-AT_OR_BELOW_IDLE = Check(
+AT_OR_BELOW_IDLE = ck.Check(
     name="power_at_or_below_idle",
     meaning="power_w is not above zero, or is below what the machine draws when idle",
     remedy="look at the sensor and at what was taken off; run longer, or read a meter that sees "
     "the difference",
     needs=(("power_w",),),
-    spoils=OF_WATTS,
+    spoils=ck.OF_WATTS,
     find=_at_or_below_idle,
     say=_say_idle,
 )
 
 
-def _achieved_off(runs: pd.DataFrame, groups: Groups) -> Found:
-    asked, achieved = numbers(runs, "freq_hz"), numbers(runs, "freq_achieved_hz")
-    return found_where(_having(runs, ACHIEVED), asked=asked, achieved=achieved)
+def _achieved_off(runs: pd.DataFrame, groups: gr.Groups) -> ck.Findings:
+    asked, achieved = ck.numbers(runs, "freq_hz"), ck.numbers(runs, "freq_achieved_hz")
+    return ck.found_where(_having(runs, ck.ACHIEVED), asked=asked, achieved=achieved)
 
 
 def _say_achieved(asked: float, achieved: float) -> str:
@@ -192,13 +176,13 @@ def _say_achieved(asked: float, achieved: float) -> str:
     )
 
 
-ACHIEVED_OFF = Check(
+ACHIEVED_OFF = ck.Check(
     name="achieved_off",
     meaning=f"freq_achieved_hz is more than {ACHIEVED_SHARE:.0%} off freq_hz",
     remedy="pin the frequency (no boost, no throttling) and measure again; or map the achieved "
     "frequency to freq_hz",
     needs=(("freq_achieved_hz",),),
-    spoils=ALL_METRICS,
+    spoils=ck.ALL_METRICS,
     find=_achieved_off,
     say=_say_achieved,
 )

@@ -11,33 +11,11 @@ import pandas as pd
 from fitting.bayes.posterior import SAME_STEP
 from measurements import identity_columns
 from ppw.results.text import shown
-from ppw.runs.checks import (
-    ALL_METRICS,
-    Check,
-    Found,
-    all_digits,
-    host_codes,
-    lacking,
-    nothing,
-    numbers,
-    recorded_step,
-)
-from ppw.runs.groups import (
-    SINGLE,
-    Groups,
-    finest_column,
-    group_runs,
-    is_condensed,
-    is_condensed_table,
-    key_columns,
-    least_column,
-    most_column,
-    run_counts,
-)
+from ppw.runs import checks as ck
+from ppw.runs import groups as gr
 
 if TYPE_CHECKING:
     from fitting.regression.lines import FloatArray, IntArray
-    from ppw.runs.checks import Mask
 
 
 # Within this share the runs of a program that the clock does not touch scatter, on a quiet
@@ -58,7 +36,7 @@ MEASURED = (
 )
 
 
-def find_unapplied(runs: pd.DataFrame, groups: Groups) -> Found:
+def find_unapplied(runs: pd.DataFrame, groups: gr.Groups) -> ck.Findings:
     """Find rows of one group that agree in time and watts to every digit at several frequencies.
 
     Coarse records agree by chance, so the digits decide. A program that the clock does not touch
@@ -73,22 +51,24 @@ def find_unapplied(runs: pd.DataFrame, groups: Groups) -> Found:
     Y. Benjamini and Y. Hochberg, "Controlling the False Discovery Rate", J. R. Statist. Soc. B 57
     (1995), 289-300.
     """
-    varying, compared = _varying(runs), _compared(runs)
-    if SINGLE in runs.columns:
+    varying, compared = _varying(runs), _count_compared(runs)
+    if gr.SINGLE in runs.columns:
         # Cells of many runs have no digits; none of theirs are equal, as the engine has found.
-        where = np.flatnonzero(runs[SINGLE].to_numpy(dtype=bool))
+        where = np.flatnonzero(runs[gr.SINGLE].to_numpy(dtype=bool))
         single = replace(groups, codes=groups.codes[where])
         found = _find_unapplied(runs.iloc[where], single, varying[where], compared)
-        return Found(where[found.rows], found.figures)
+        return ck.Findings(where[found.rows], found.figures)
     return (
-        nothing() if is_condensed_table(runs) else _find_unapplied(runs, groups, varying, compared)
+        ck.nothing() if gr.is_cell_table(runs) else _find_unapplied(runs, groups, varying, compared)
     )
 
 
-def _find_unapplied(runs: pd.DataFrame, groups: Groups, varying: Mask, compared: int) -> Found:
+def _find_unapplied(
+    runs: pd.DataFrame, groups: gr.Groups, varying: ck.Mask, compared: int
+) -> ck.Findings:
     rows, run = _equal_rows(runs, groups.codes)
     if not rows.size:
-        return nothing()
+        return ck.nothing()
     first = np.flatnonzero(np.diff(run, prepend=-1))
     chance = _chance(runs, groups, rows[first], varying)
     chance[_differ_elsewhere(runs, rows, first)] = 1.0
@@ -97,17 +77,17 @@ def _find_unapplied(runs: pd.DataFrame, groups: Groups, varying: Mask, compared:
     return _described_unapplied(runs, rows, run)
 
 
-def _pace(runs: pd.DataFrame) -> FloatArray:
+def _time_or_rate(runs: pd.DataFrame) -> FloatArray:
     """Recorded time, or throughput where no time was."""
-    time = numbers(runs, "time_s")
-    return np.where(np.isnan(time), numbers(runs, "throughput_ops_s"), time)
+    time = ck.numbers(runs, "time_s")
+    return np.where(np.isnan(time), ck.numbers(runs, "throughput_ops_s"), time)
 
 
 def _equal_rows(runs: pd.DataFrame, codes: IntArray) -> tuple[IntArray, IntArray]:
     """Rows that equal another in pace and watts at another frequency; and in which set they are."""
-    pace, frequency = _pace(runs), numbers(runs, "freq_hz")
+    pace, frequency = _time_or_rate(runs), ck.numbers(runs, "freq_hz")
     # Not recorded is equal to not recorded.
-    power = np.nan_to_num(numbers(runs, "power_w"), nan=-np.inf)
+    power = np.nan_to_num(ck.numbers(runs, "power_w"), nan=-np.inf)
     order = np.lexsort((frequency, power, pace, codes))
     order = order[pace[order] > 0]
     new = np.logical_or.reduce([np.diff(v[order], prepend=np.nan) != 0 for v in (codes, pace)])
@@ -121,27 +101,27 @@ def _equal_rows(runs: pd.DataFrame, codes: IntArray) -> tuple[IntArray, IntArray
     return order[chosen], renumbered[run[chosen]]
 
 
-def _compared(runs: pd.DataFrame) -> int:
+def _count_compared(runs: pd.DataFrame) -> int:
     """How many runs have a pace."""
-    if not is_condensed_table(runs):
-        return int(np.count_nonzero(_pace(runs) > 0))
-    known = [run_counts(runs) - lacking(runs, c) for c in ("time_s", "throughput_ops_s")]
+    if not gr.is_cell_table(runs):
+        return int(np.count_nonzero(_time_or_rate(runs) > 0))
+    known = [gr.run_counts(runs) - ck.lacking(runs, c) for c in ("time_s", "throughput_ops_s")]
     return int(np.maximum(*known).sum())
 
 
-def _varying(runs: pd.DataFrame) -> Mask:
+def _varying(runs: pd.DataFrame) -> ck.Mask:
     """Rows of hosts whose watts vary."""
-    ends = [numbers(runs, "power_w")] * 2
-    if is_condensed_table(runs):
-        ends = [numbers(runs, column("power_w")) for column in (least_column, most_column)]
-    least, most = (pd.Series(end).groupby(host_codes(runs)) for end in ends)
-    varies: Mask = (least.transform("min") < most.transform("max")).to_numpy()
+    ends = [ck.numbers(runs, "power_w")] * 2
+    if gr.is_cell_table(runs):
+        ends = [ck.numbers(runs, column("power_w")) for column in (gr.least_column, gr.most_column)]
+    least, most = (pd.Series(end).groupby(ck.host_codes(runs)) for end in ends)
+    varies: ck.Mask = (least.transform("min") < most.transform("max")).to_numpy()
     return varies
 
 
-def _chance(runs: pd.DataFrame, groups: Groups, rows: IntArray, varying: Mask) -> FloatArray:
+def _chance(runs: pd.DataFrame, groups: gr.Groups, rows: IntArray, varying: ck.Mask) -> FloatArray:
     """How likely two runs that the clock does not touch are recorded as equal to these rows."""
-    pace, power = _pace(runs), numbers(runs, "power_w")
+    pace, power = _time_or_rate(runs), ck.numbers(runs, "power_w")
     times = _values_within(_TIME_SCATTER, pace[rows])
     watts = _values_within(_POWER_SCATTER, power[rows])
     # Watts that were measured vary on the host, and in the group go with one time.
@@ -155,10 +135,10 @@ def _chance(runs: pd.DataFrame, groups: Groups, rows: IntArray, varying: Mask) -
 def _values_within(share: float, values: FloatArray) -> FloatArray:
     """Recorded values that fit into a share of a value; 0 where there is no value."""
     known = np.nan_to_num(np.abs(values))
-    return np.minimum(share * known / recorded_step(known), _MOST_VALUES)
+    return np.minimum(share * known / ck.recorded_step(known), _MOST_VALUES)
 
 
-def _alone(values: FloatArray, others: FloatArray, groups: Groups) -> Mask:
+def _alone(values: FloatArray, others: FloatArray, groups: gr.Groups) -> ck.Mask:
     """Rows whose value goes with one of the others only, in all their group."""
     order = np.lexsort((others, values, groups.codes))
     code, value, other = groups.codes[order], values[order], others[order]
@@ -172,16 +152,16 @@ def _alone(values: FloatArray, others: FloatArray, groups: Groups) -> Mask:
     return alone
 
 
-def _differ_elsewhere(runs: pd.DataFrame, rows: IntArray, first: IntArray) -> Mask:
+def _differ_elsewhere(runs: pd.DataFrame, rows: IntArray, first: IntArray) -> ck.Mask:
     """Sets of rows that are several runs, because another measured column tells them apart."""
     differ = np.zeros(len(first), dtype=bool)
     for column in MEASURED:
-        values = numbers(runs, column)[rows]
+        values = ck.numbers(runs, column)[rows]
         differ |= np.fmax.reduceat(values, first) > np.fmin.reduceat(values, first)
     return differ
 
 
-def _beyond_chance(chance: FloatArray, coincidences: IntArray, compared: int) -> Mask:
+def _beyond_chance(chance: FloatArray, coincidences: IntArray, compared: int) -> ck.Mask:
     """Sets of equal rows that chance does not explain; Benjamini and Hochberg's procedure."""
     order = np.argsort(chance, kind="stable")
     allowed = _FALSE_DISCOVERIES * np.cumsum(coincidences[order]) / compared
@@ -191,39 +171,38 @@ def _beyond_chance(chance: FloatArray, coincidences: IntArray, compared: int) ->
     return beyond
 
 
-def _described_unapplied(runs: pd.DataFrame, rows: IntArray, run: IntArray) -> Found:
-    frequency = numbers(runs, "freq_hz")[rows]
+def _described_unapplied(runs: pd.DataFrame, rows: IntArray, run: IntArray) -> ck.Findings:
+    frequency = ck.numbers(runs, "freq_hz")[rows]
     steps = pd.Series(frequency).groupby(run)
     figures = {
-        "time": numbers(runs, "time_s")[rows],
-        "throughput": numbers(runs, "throughput_ops_s")[rows],
-        "power": numbers(runs, "power_w")[rows],
+        "time": ck.numbers(runs, "time_s")[rows],
+        "throughput": ck.numbers(runs, "throughput_ops_s")[rows],
+        "power": ck.numbers(runs, "power_w")[rows],
         "lowest": steps.transform("min").to_numpy(),
         "highest": steps.transform("max").to_numpy(),
         "steps": steps.transform("nunique").to_numpy(),
     }
-    order = np.argsort(rows)
-    return Found(rows[order], {name: values[order] for name, values in figures.items()})
+    return ck.in_order(rows, figures)
 
 
 def _say_unapplied(
     time: float, throughput: float, power: float, lowest: float, highest: float, steps: int
 ) -> str:
     timed = not np.isnan(time)
-    same = f"{all_digits(time)} s" if timed else f"{all_digits(throughput)} operations/s"
-    same += "" if np.isnan(power) else f" and {all_digits(power)} W"
+    same = f"{ck.all_digits(time)} s" if timed else f"{ck.all_digits(throughput)} operations/s"
+    same += "" if np.isnan(power) else f" and {ck.all_digits(power)} W"
     ends = f"{shown(lowest, 'Hz')} and {shown(highest, 'Hz')}"
     where = f"at {ends}" if steps == 2 else f"at {steps} frequencies between {ends}"
     return f"the same {same}, to every digit, {where}"
 
 
-FREQUENCY_NOT_APPLIED = Check(
+FREQUENCY_NOT_APPLIED = ck.Check(
     name="frequency_not_applied",
     meaning="runs at different frequencies agree in time and watts to every digit, so that one "
     "was not made at its frequency, or not at all; nobody knows which",
     remedy="measure these steps again and record what the counters say (freq_achieved_hz)",
     needs=(("time_s", "throughput_ops_s"),),
-    spoils=ALL_METRICS,
+    spoils=ck.ALL_METRICS,
     find=find_unapplied,
     say=_say_unapplied,
 )
@@ -244,7 +223,7 @@ _BINARY = 1e-9
 _WORTH = 3
 
 
-def find_copies(runs: pd.DataFrame, groups: Groups) -> Found:
+def find_copies(runs: pd.DataFrame, groups: gr.Groups) -> ck.Findings:
     """Find workloads whose times are an exact multiple of another's on the same host.
 
     Two workloads are held against each other over the settings that both have (cores, threads,
@@ -255,40 +234,40 @@ def find_copies(runs: pd.DataFrame, groups: Groups) -> Found:
     workload with the larger time is named, at a ratio of 1 the one whose name comes last.
     """
     if runs["workload"].nunique(dropna=False) < 2:
-        return nothing()
+        return ck.nothing()
     rows = _rows(runs, groups)
     if rows.empty:
-        return nothing()
+        return ck.nothing()
     cells = _cells(rows)
     pairs = _candidates(cells)
     if pairs.empty:
-        return nothing()
+        return ck.nothing()
     return _described_copies(_copies(pairs, cells), rows)
 
 
-def _rows(runs: pd.DataFrame, groups: Groups) -> pd.DataFrame:
+def _rows(runs: pd.DataFrame, groups: gr.Groups) -> pd.DataFrame:
     """Rows of series long enough, a series being a workload on a host; with their position."""
     whose = [c for c in ("host", "family") if c in runs.columns]
-    each = pd.Series(run_counts(runs), index=runs.index)
+    each = pd.Series(gr.run_counts(runs), index=runs.index)
     size = each.groupby([runs[c] for c in (*whose, "workload")], dropna=False).transform("sum")
     position = np.flatnonzero(size >= _SETTINGS)
     if not position.size:
         return pd.DataFrame()
     runs = runs.iloc[position]
-    series = group_runs(runs, [*whose, "workload"]).codes
+    series = gr.group_runs(runs, [*whose, "workload"]).codes
     identity = dict.fromkeys([*_identity(runs), *groups.by, "freq_hz"])
-    setting = group_runs(runs, [c for c in identity if c not in (*whose, "workload")]).codes
-    time, rate = numbers(runs, "time_s"), numbers(runs, "throughput_ops_s")
+    setting = gr.group_runs(runs, [c for c in identity if c not in (*whose, "workload")]).codes
+    time, rate = ck.numbers(runs, "time_s"), ck.numbers(runs, "throughput_ops_s")
     frame = pd.DataFrame(
         {
             "position": position,
-            "host": group_runs(runs, whose).codes,
+            "host": gr.group_runs(runs, whose).codes,
             "workload": runs["workload"].to_numpy(),
             "series": series,
             "setting": setting,
             "time": np.where(np.isnan(time), 1 / rate, time),
-            "power": numbers(runs, "power_w"),
-            "runs": run_counts(runs),
+            "power": ck.numbers(runs, "power_w"),
+            "runs": gr.run_counts(runs),
         }
     )
     finest = np.where(np.isnan(time), _finest(runs, "throughput_ops_s"), _finest(runs, "time_s"))
@@ -298,14 +277,14 @@ def _rows(runs: pd.DataFrame, groups: Groups) -> pd.DataFrame:
 
 
 def _identity(runs: pd.DataFrame) -> list[str]:
-    return identity_columns(runs[key_columns(runs)] if is_condensed_table(runs) else runs)
+    return identity_columns(runs[gr.key_columns(runs)] if gr.is_cell_table(runs) else runs)
 
 
 def _finest(runs: pd.DataFrame, column: str) -> FloatArray:
     """Decimal step that each row's values are recorded to."""
-    if is_condensed(runs, column):
-        return numbers(runs, finest_column(column))
-    return recorded_step(np.nan_to_num(numbers(runs, column)))
+    if gr.is_aggregated(runs, column):
+        return ck.numbers(runs, gr.finest_column(column))
+    return ck.recorded_step(np.nan_to_num(ck.numbers(runs, column)))
 
 
 def _cells(rows: pd.DataFrame) -> pd.DataFrame:
@@ -365,7 +344,7 @@ def _copies(pairs: pd.DataFrame, cells: pd.DataFrame) -> pd.DataFrame:
     watts = by_pair["power"].transform("count") * by_pair["power_base"].transform("count") > 0
     good = (both["ratio"] - ratio).abs() <= step
     good &= step <= np.where(watts, _FINE, _FINER_THAN_ANY_REPEAT) + _BINARY
-    good &= ~watts | _same_watts(both)
+    good &= ~watts | _same_power(both)
     counts = by_pair[["time", "power"]].transform("nunique")
     enough = (by_pair["ratio"].transform("size") >= _SETTINGS) & (counts["time"] >= _TIMES)
     enough &= ~watts | (counts["power"] >= _TIMES)
@@ -375,13 +354,13 @@ def _copies(pairs: pd.DataFrame, cells: pd.DataFrame) -> pd.DataFrame:
     return found.sort_values("base").drop_duplicates(["series", "setting"])
 
 
-def _same_watts(both: pd.DataFrame) -> pd.Series[bool]:
+def _same_power(both: pd.DataFrame) -> pd.Series[bool]:
     power, other = both["power"], both["power_base"]
     same = (power - other).abs() <= _BINARY * power.abs()
     return same & (both["power_step"] <= _FINE * power.abs())
 
 
-def _described_copies(copies: pd.DataFrame, rows: pd.DataFrame) -> Found:
+def _described_copies(copies: pd.DataFrame, rows: pd.DataFrame) -> ck.Findings:
     columns = ["series", "setting", "base", "workload_base", "ratio", "watts"]
     named = rows.drop(columns="workload").merge(copies[columns], on=["series", "setting"])
     named = named.sort_values("position")
@@ -392,7 +371,7 @@ def _described_copies(copies: pd.DataFrame, rows: pd.DataFrame) -> Found:
         "settings": settings.to_numpy(),
         "watts": named["watts"].to_numpy(),
     }
-    return Found(named["position"].to_numpy(dtype=np.int64), figures)
+    return ck.Findings(named["position"].to_numpy(dtype=np.int64), figures)
 
 
 def _say_copy(workload: str, ratio: float, settings: int, watts: bool) -> str:
@@ -402,13 +381,13 @@ def _say_copy(workload: str, ratio: float, settings: int, watts: bool) -> str:
     return f"{times} {those} at all {settings} settings that both have{with_watts}"
 
 
-EXACT_MULTIPLE = Check(
+EXACT_MULTIPLE = ck.Check(
     name="exact_multiple",
     meaning="the times of a workload are an exact multiple of another's on the same host: one "
     "measurement under two names",
     remedy="leave one of the two workloads out, or measure it",
     needs=(("workload",), ("time_s", "throughput_ops_s")),
-    spoils=ALL_METRICS,
+    spoils=ck.ALL_METRICS,
     find=find_copies,
     say=_say_copy,
 )

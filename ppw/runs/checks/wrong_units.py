@@ -6,16 +6,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from ppw.runs.checks import ALL_METRICS, OF_WATTS, Check, Found, found_where, numbers
+from ppw.runs import checks as ck
+from ppw.runs import groups as gr
 from ppw.runs.checks.inversions import sweep_codes
-from ppw.runs.groups import run_counts
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from fitting.regression.lines import FloatArray, IntArray
-    from ppw.runs.checks import Mask
-    from ppw.runs.groups import Groups
 
 
 _PREFIXES = {3: "milli", 6: "micro", -3: "kilo", -6: "mega"}
@@ -30,9 +28,11 @@ _LEAST_W, _MOST_W = np.log10(1e-3), np.log10(1e4)
 
 
 class _Slips(NamedTuple):
-    """What is wrong with each row: by how many ``decades``, 0 if by none, and the range around."""
+    """What is wrong with each row."""
 
+    # By how many decades, 0 if by none.
     decades: IntArray
+    # Range of the values around.
     least: FloatArray
     most: FloatArray
 
@@ -52,7 +52,7 @@ class _Sides(NamedTuple):
 
     sweep: IntArray
     logarithm: FloatArray
-    high: Mask
+    high: ck.Mask
     gap: FloatArray
 
     @classmethod
@@ -87,7 +87,7 @@ class _Sides(NamedTuple):
         return least, most
 
 
-def find_slips(runs: pd.DataFrame, groups: Groups) -> Found:
+def find_slips(runs: pd.DataFrame, groups: gr.Groups) -> ck.Findings:
     """Find watts, and joules, near 1000 or 1,000,000 times those of the other runs of their sweep.
 
     The values of a sweep (one group, and one setting of all the rest) are parted at their widest
@@ -98,9 +98,9 @@ def find_slips(runs: pd.DataFrame, groups: Groups) -> Found:
     nobody can know, and both are named. Joules are held against the time too, where it is known,
     since runs may be of any length.
     """
-    power, energy = numbers(runs, "power_w"), numbers(runs, "energy_j")
-    mean_power = energy / numbers(runs, "time_s")
-    sweep, each = sweep_codes(runs, groups), run_counts(runs).astype(np.float64)
+    power, energy = ck.numbers(runs, "power_w"), ck.numbers(runs, "energy_j")
+    mean_power = energy / ck.numbers(runs, "time_s")
+    sweep, each = sweep_codes(runs, groups), gr.run_counts(runs).astype(np.float64)
     of_power = _slips(power, np.log10(power), sweep, each)
     of_energy = _slips(energy, np.log10(mean_power), sweep, each)
     of_length = _slips(mean_power, np.log10(mean_power), sweep, each).decades
@@ -112,13 +112,13 @@ def find_slips(runs: pd.DataFrame, groups: Groups) -> Found:
     )
     figures = {
         "value": np.where(joules, energy, power)[rows],
-        "frequency": numbers(runs, "freq_hz")[rows],
+        "frequency": ck.numbers(runs, "freq_hz")[rows],
         "least": least,
         "most": most,
         "decades": decades,
         "joules": joules[rows],
     }
-    return Found(rows, figures)
+    return ck.Findings(rows, figures)
 
 
 def _slips(values: FloatArray, watts: FloatArray, sweep: IntArray, runs: FloatArray) -> _Slips:
@@ -127,7 +127,7 @@ def _slips(values: FloatArray, watts: FloatArray, sweep: IntArray, runs: FloatAr
     left = np.flatnonzero(np.isfinite(values) & (values > 0))
     left = left[np.lexsort((values[left], sweep[left]))]
     while left.size:
-        slips = _parted(values[left], watts[left], sweep[left], runs[left])
+        slips = _slips_between(values[left], watts[left], sweep[left], runs[left])
         wrong = slips.decades != 0
         if not wrong.any():
             break
@@ -136,7 +136,9 @@ def _slips(values: FloatArray, watts: FloatArray, sweep: IntArray, runs: FloatAr
     return found
 
 
-def _parted(values: FloatArray, watts: FloatArray, sweep: IntArray, runs: FloatArray) -> _Slips:
+def _slips_between(
+    values: FloatArray, watts: FloatArray, sweep: IntArray, runs: FloatArray
+) -> _Slips:
     """Slips between the two sides of each sweep, of values sorted by sweep and size."""
     number = np.cumsum(np.diff(sweep, prepend=sweep[0]) != 0)
     sides = _Sides.of(number, np.log10(values))
@@ -149,19 +151,19 @@ def _parted(values: FloatArray, watts: FloatArray, sweep: IntArray, runs: FloatA
     return _Slips(np.where(named, decades, 0), *sides.ranges())
 
 
-def _near_a_slip(distance: FloatArray) -> Mask:
-    near: Mask = np.minimum(np.abs(distance - 3), np.abs(distance - 6)) <= _WITHIN
+def _near_a_slip(distance: FloatArray) -> ck.Mask:
+    near: ck.Mask = np.minimum(np.abs(distance - 3), np.abs(distance - 6)) <= _WITHIN
     return near
 
 
-def _wrong(sides: _Sides, watts: FloatArray, runs: FloatArray) -> Mask:
+def _wrong(sides: _Sides, watts: FloatArray, runs: FloatArray) -> ck.Mask:
     """Values on the side that is wrong, or on either where nobody can know."""
     count = sides.sums(runs)
     few = (_ONE_IN - 1) * count < count[::-1]
     means = sides.means(watts, runs)
     odd = (means < _LEAST_W) | (means > _MOST_W)
     low, high = few | (odd & ~odd[::-1] & ~np.isnan(means).any(axis=0))
-    wrong: Mask = np.where(sides.high, high, low) | ~(low | high)
+    wrong: ck.Mask = np.where(sides.high, high, low) | ~(low | high)
     return wrong
 
 
@@ -181,14 +183,14 @@ def _plain(value: float) -> str:
     return np.format_float_positional(value, precision=4, fractional=False, trim="-")
 
 
-SLIP_OF_A_UNIT = Check(
+SLIP_OF_A_UNIT = ck.Check(
     name="slip_of_a_unit",
     meaning="power_w or energy_j is near 1000 or 1,000,000 times the other runs' of the sweep, or "
     "such a part of them",
     remedy="look up the unit that the meter of these runs logs in, and convert; where both sides "
     "are named, only their records tell which one is right",
     needs=(("power_w", "energy_j"),),
-    spoils=OF_WATTS,
+    spoils=ck.OF_WATTS,
     find=find_slips,
     say=_say_slip,
 )
@@ -209,15 +211,15 @@ _SCATTER = 0.1
 _LEAST = np.log10(8.0)
 
 
-def find_time_slips(runs: pd.DataFrame, groups: Groups) -> Found:
+def find_time_slips(runs: pd.DataFrame, groups: gr.Groups) -> ck.Findings:
     """Find times that are near 60, 1000, 3600 or 1,000,000 times their sweep's median, or parts.
 
     Within a sweep (one group, and one setting of all the rest) times differ by as much as the
     clocks do, and scatter. What is further off by one of these factors, and is a third of the
     sweep's runs at most, is of another unit; where more are, nobody can know.
     """
-    time, frequency = numbers(runs, "time_s"), numbers(runs, "freq_hz")
-    each = run_counts(runs).astype(np.float64)
+    time, frequency = ck.numbers(runs, "time_s"), ck.numbers(runs, "freq_hz")
+    each = gr.run_counts(runs).astype(np.float64)
     sweep = sweep_codes(runs, groups)
     known = np.isfinite(time) & (time > 0)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -226,12 +228,12 @@ def find_time_slips(runs: pd.DataFrame, groups: Groups) -> Found:
     off = logarithm - middle
     nearest = np.abs(np.abs(off)[:, None] - _FACTORS).argmin(axis=1)
     apart = np.abs(np.abs(off) - _FACTORS[nearest])
-    usual = _clocks(frequency, sweep)[sweep] + _SCATTER
-    far: Mask = (apart <= usual) & (np.abs(off) > np.maximum(usual, _LEAST))
+    usual = _frequency_decades(frequency, sweep)[sweep] + _SCATTER
+    far: ck.Mask = (apart <= usual) & (np.abs(off) > np.maximum(usual, _LEAST))
     sweeps = int(sweep.max(initial=-1)) + 1
     count = np.bincount(sweep, each * far, sweeps)
     few = _ONE_IN * count <= np.bincount(sweep, each * known, sweeps)
-    return found_where(
+    return ck.found_where(
         far & few[sweep],
         time=time,
         frequency=frequency,
@@ -253,7 +255,7 @@ def _medians(values: FloatArray, codes: IntArray, weight: FloatArray) -> FloatAr
     return found
 
 
-def _clocks(frequency: FloatArray, codes: IntArray) -> FloatArray:
+def _frequency_decades(frequency: FloatArray, codes: IntArray) -> FloatArray:
     """Decades between the lowest and the highest clock of each code."""
     sweeps = int(codes.max(initial=-1)) + 1
     lowest, highest = np.full(sweeps, np.inf), np.full(sweeps, -np.inf)
@@ -272,13 +274,13 @@ def _say_time_slip(time: float, frequency: float, middle: float, factor: float) 
     )
 
 
-TIME_OF_ANOTHER_UNIT = Check(
+TIME_OF_ANOTHER_UNIT = ck.Check(
     name="time_of_another_unit",
     meaning="time_s is near 60, 1000, 3600 or 1,000,000 times the other runs' of the sweep, or "
     "such a part of them",
     remedy="look up the unit that these runs were timed in, and convert; or see what held them up",
     needs=(("time_s",),),
-    spoils=ALL_METRICS,
+    spoils=ck.ALL_METRICS,
     find=find_time_slips,
     say=_say_time_slip,
 )
