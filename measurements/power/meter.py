@@ -203,12 +203,7 @@ class Instrument:
     """A VISA resource that answers questions. ``timeout_s`` limits connecting and each answer."""
 
     def __init__(self, resource: str, backend: str, timeout_s: float) -> None:
-        try:
-            import pyvisa
-        except ImportError:
-            raise source.SensorError(
-                "meter needs the library PyVISA: pip install 'perf-per-watt[measure]'"
-            ) from None
+        pyvisa = source.import_library("meter", "pyvisa", "PyVISA")
         self.name = f"meter at {resource}"
         self._resource, self._backend, self._timeout_s = resource, backend, timeout_s
         self._visa: ModuleType = pyvisa

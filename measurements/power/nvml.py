@@ -7,7 +7,6 @@ counter, which is exact over any time; older ones have power only.
 from __future__ import annotations
 
 import math
-from importlib import import_module
 from typing import Any
 
 from measurements.power import source
@@ -21,13 +20,7 @@ _AMPERE_WINDOW_S = 1.0
 
 def open_source(where: str | None, settings: source.SourceSettings) -> NvmlSource:
     """Open all graphics processors, or the one with the index or UUID ``where``."""
-    try:
-        library = import_module("pynvml")
-    except ImportError as error:
-        raise SensorError(
-            f"nvml needs nvidia-ml-py ({error}): pip install 'perf-per-watt[measure]'"
-        ) from None
-    return NvmlSource(library, where)
+    return NvmlSource(source.import_library("nvml", "pynvml", "nvidia-ml-py"), where)
 
 
 class NvmlSource:

@@ -14,11 +14,10 @@ import math
 import sys
 import warnings
 from contextlib import contextmanager, suppress
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from measurements.power import rapl
+from measurements.power import rapl, source
 from measurements.power.source import Channel, Reading, SensorError, SourceSettings, time_call
 
 if TYPE_CHECKING:
@@ -34,13 +33,8 @@ def open_source(where: str | None, settings: SourceSettings) -> PyRaplSource:
         raise SensorError(f"rapl:pyrapl@{where}: pyRAPL reads this host alone: leave out @{where}")
     if settings.sysfs != _SYSFS:
         raise SensorError(f"rapl:pyrapl reads {_SYSFS} alone, not {settings.sysfs}: use rapl")
-    try:
-        with _quietly():
-            library = import_module("pyRAPL")
-    except ImportError as error:
-        raise SensorError(
-            f"rapl:pyrapl needs pyRAPL ({error}): pip install 'perf-per-watt[measure]', or use rapl"
-        ) from None
+    with _quietly():
+        library = source.import_library("rapl:pyrapl", "pyRAPL", "pyRAPL", ", or use rapl")
     channels = {zone.channel.label: zone.channel for zone in rapl.find_zones(settings)}
     if not channels:
         raise SensorError(rapl.why_absent(settings))

@@ -18,7 +18,7 @@ import time
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 from urllib.parse import urlsplit
 
-from measurements.power.source import Login, SensorError, SourceSettings
+from measurements.power.source import Login, SensorError, SourceSettings, import_library
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -145,12 +145,7 @@ class RedfishClient:
     """Read resources of one service, logging in only when it asks for that."""
 
     def __init__(self, origin: ServiceOrigin, settings: SourceSettings) -> None:
-        try:
-            import requests
-        except ImportError:
-            raise SensorError(
-                "redfish needs the library requests: pip install 'perf-per-watt[measure]'"
-            ) from None
+        requests = import_library("redfish", "requests", "requests")
         self.origin = origin
         self._requests = requests
         self._timeout_s = settings.timeout_s

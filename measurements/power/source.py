@@ -237,6 +237,16 @@ def closed_on_error(resources: Sequence[Any]) -> Iterator[None]:
         raise
 
 
+def import_library(kind: str, name: str, library: str, instead: str = "") -> Any:
+    """Import a library of a kind of source; raise `SensorError` with how to install it."""
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise SensorError(
+            f"{kind} needs {library} ({error}): pip install 'perf-per-watt[measure]'{instead}"
+        ) from None
+
+
 def time_call(ask: Callable[[], T]) -> tuple[T, float]:
     """Call a function; return its answer and the middle of the call by `time.monotonic` (s)."""
     start_s = time.monotonic()
