@@ -66,7 +66,9 @@ def thread_worths(points: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
     """
     plain = points[full_bandwidth(points, keys) & points["cpio"].notna()]
     plain = plain.assign(group=_codes(points, keys)[plain.index])
-    alone = plain[plain["hardware_threads"] == plain["cores"]].set_index(["group", "cores"])
+    # Runs with and without a known bandwidth are two points of one setting: the first counts.
+    alone = plain[plain["hardware_threads"] == plain["cores"]]
+    alone = alone.drop_duplicates(["group", "cores"]).set_index(["group", "cores"])
     threaded = plain[plain["hardware_threads"] > plain["cores"]]
     as_cores = _at(alone, threaded, "hardware_threads")
     without = _at(alone, threaded, "cores")

@@ -13,13 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from fitting.laws.power_load import (
-    dynamic_range,
-    energy_proportionality,
-    idle_to_peak,
-    linear_deviation,
-    peak_efficiency,
-)
+from fitting.laws import power_load as laws
 from measurements import identity_columns
 from ppw.errors import PpwError
 from ppw.results.arguments import as_share
@@ -30,7 +24,6 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from fitting.laws.power_load import PowerForecast
     from fitting.regression.lines import FloatArray
     from measurements.table.specpower import SpecPowerResult
 
@@ -305,22 +298,14 @@ class PowerLoadCurve:
         nan = float("nan")
         idle = float(self.power[0]) if self.has_idle else nan
         full = float(self.power[-1]) if self.has_full else nan
-        half = float(self._inside(np.array([0.5]))[0])
-        peak = peak_efficiency(self.load, self.power) if self.has_full else (nan, nan)
+        ends = idle, float(self._inside(np.array([0.5]))[0]), full
+        peak = laws.peak_efficiency(self.load, self.power) if self.has_full else (nan, nan)
         if not (self.has_idle and self.has_full):
-            return Proportionality(idle, half, full, *(nan,) * 5, *peak)
-        return Proportionality(
-            idle_w=idle,
-            half_w=half,
-            full_w=full,
-            idle_to_peak=idle_to_peak(self.power),
-            dynamic_range=dynamic_range(self.power),
-            energy_proportionality=energy_proportionality(self.load, self.power),
-            linear_deviation=linear_deviation(self.load, self.power)[0],
-            deviates_at=linear_deviation(self.load, self.power)[1],
-            peak_efficiency_load=peak[0],
-            peak_efficiency=peak[1],
-        )
+            return Proportionality(*ends, *(nan,) * 5, *peak)
+        shares = laws.idle_to_peak(self.power), laws.dynamic_range(self.power)
+        proportional = laws.energy_proportionality(self.load, self.power)
+        deviation = laws.linear_deviation(self.load, self.power)
+        return Proportionality(*ends, *shares, proportional, *deviation, *peak)
 
     def _who(self) -> str:
         return f"{self.name}: " if self.name else ""
@@ -340,10 +325,8 @@ class PowerLoadCurve:
         made: FloatArray = np.where(close, self._between(near), np.nan)
         return made
 
-    def _forecast(self, asked: FloatArray, level: float) -> PowerForecast:
-        from fitting.laws.power_load import forecast_power
-
-        return forecast_power(self.load, self.power[None, :], asked, level=level)
+    def _forecast(self, asked: FloatArray, level: float) -> laws.PowerForecast:
+        return laws.forecast_power(self.load, self.power[None, :], asked, level=level)
 
 
 def _check(load: FloatArray, power: FloatArray, who: str) -> None:

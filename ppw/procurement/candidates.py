@@ -9,18 +9,7 @@ import numpy as np
 
 from ppw.catalogue.hosts import find_host
 from ppw.errors import PpwError
-from ppw.procurement.inputs import (
-    CATALOGUE,
-    GIVEN,
-    MEASURED,
-    PROJECTED,
-    SECONDS_PER,
-    Input,
-    Inputs,
-    figure_key,
-    in_si,
-    read_figures,
-)
+from ppw.procurement import inputs as inp
 from ppw.procurement.measured import Request, measure
 from ppw.procurement.scenario import LoadCurve, Server, StraightLine, share_within
 from ppw.procurement.scenario_schema import node_at
@@ -49,7 +38,7 @@ class CandidateFigures:
     scenario: Scenario
     # What runs say, by workload.
     found: Mapping[str, RunFigures]
-    figures: dict[str, Input] = field(default_factory=dict)
+    figures: dict[str, inp.Input] = field(default_factory=dict)
     caveats: list[str] = field(default_factory=list)
 
     @property
@@ -59,7 +48,7 @@ class CandidateFigures:
 
     def key(self, figure: str, workload: str | None = None) -> str:
         """Key of one of its figures."""
-        return figure_key(self.name, figure, workload)
+        return inp.figure_key(self.name, figure, workload)
 
     @property
     def copies(self) -> int:
@@ -71,7 +60,7 @@ class CandidateFigures:
         """Its processor in the catalogue."""
         return find_host(self.entry["catalogue"]) if "catalogue" in self.entry else None
 
-    def add(self, figures: Sequence[Input]) -> None:
+    def add(self, figures: Sequence[inp.Input]) -> None:
         """Add the figures that are not known yet."""
         for figure in figures:
             self.figures.setdefault(figure.key, figure)
@@ -100,12 +89,13 @@ def gather_figures(scenario: Scenario, number: int, measured: MeasuredFigures) -
     name = str(entry["name"])
     found = {w: f for (candidate, w), f in measured.found.items() if candidate == name}
     made = CandidateFigures(entry, number, scenario, found)
+    path = ("candidate", number)
     options = {"currency": scenario.currency, "source": scenario.source}
-    made.add(read_figures(entry, ("candidate", number), f"candidate.{name}", of=name, **options))
+    made.add(inp.read_figures(entry, path, f"candidate.{name}", of=name, **options))
     for workload in scenario.workloads:
-        path = ("candidate", number, "workload", workload.name)
+        typed, below = typed_figures(entry, workload.name), (*path, "workload", workload.name)
         prefix, of = f"candidate.{name}.workload.{workload.name}", f"{workload.name} on {name}"
-        made.add(read_figures(typed_figures(entry, workload.name), path, prefix, of=of, **options))
+        made.add(inp.read_figures(typed, below, prefix, of=of, **options))
         if workload.name in found:
             made.add(_measured_figures(made, workload.name, found[workload.name]))
     made.caveats += _of_runs(made)
@@ -135,14 +125,14 @@ def _of_runs(made: CandidateFigures) -> list[str]:
     return caveats
 
 
-def _measured_figures(made: CandidateFigures, workload: str, found: RunFigures) -> list[Input]:
-    label = PROJECTED if found.projected else MEASURED
+def _measured_figures(made: CandidateFigures, workload: str, found: RunFigures) -> list[inp.Input]:
+    label = inp.PROJECTED if found.projected else inp.MEASURED
     of = f"{workload} on {made.name}"
     parts = [("rate", f"rate of {of}", "1/s", found.rate)]
     if found.power is not None:
         parts.append(("power", f"full-load power of {of}", "W", found.power))
     return [
-        Input(
+        inp.Input(
             made.key(figure, workload),
             words,
             unit,
@@ -161,12 +151,12 @@ def _add_idle(made: CandidateFigures) -> None:
     key, words = made.key("idle_power"), f"idle power of {made.name}"
     if levels and min(levels["load"]) == 0:
         watts = float(levels["power"][levels["load"].index(0)])
-        made.add([Input(key, words, "W", watts, GIVEN, made.scenario.source)])
+        made.add([inp.Input(key, words, "W", watts, inp.GIVEN, made.scenario.source)])
     idle = [f.idle_w for f in made.found.values() if f.idle_w == f.idle_w]
     if idle:
         source = next(iter(made.found.values())).source
         watts = made.copies * float(np.mean(idle))
-        made.add([Input(key, words, "W", watts, MEASURED, source)])
+        made.add([inp.Input(key, words, "W", watts, inp.MEASURED, source)])
 
 
 def _add_full_power(made: CandidateFigures) -> None:
@@ -178,7 +168,7 @@ def _add_full_power(made: CandidateFigures) -> None:
     for workload in made.scenario.workloads:
         words = f"full-load power of {workload.name} on {made.name}"
         key = made.key("power", workload.name)
-        made.add([Input(key, words, "W", watts, GIVEN, made.scenario.source)])
+        made.add([inp.Input(key, words, "W", watts, inp.GIVEN, made.scenario.source)])
 
 
 def _add_price(made: CandidateFigures) -> None:
@@ -186,13 +176,13 @@ def _add_price(made: CandidateFigures) -> None:
     prices = [f.price for f in made.found.values() if f.price == f.price]
     if prices:
         source = next(iter(made.found.values())).source
-        made.add([Input(key, words, unit, float(np.mean(prices)), GIVEN, source)])
+        made.add([inp.Input(key, words, unit, float(np.mean(prices)), inp.GIVEN, source)])
     host = made.host
     if key in made.figures or host is None or host.launch_price_usd is None:
         return
     sockets = made.entry.get("sockets", 1)
     source = host.sources[host.figures["launch_price_usd"].source]
-    made.add([Input(key, words, "USD", sockets * host.launch_price_usd, CATALOGUE, source)])
+    made.add([inp.Input(key, words, "USD", sockets * host.launch_price_usd, inp.CATALOGUE, source)])
     made.caveats.append(
         f"{made.name}: its price is the launch price of {sockets} × {host.name} alone, without "
         "the rest of the server: type in what you would pay"
@@ -258,7 +248,7 @@ class Candidates:
 
     servers: list[Server]
     # Those of the scenario and of all candidates.
-    inputs: Inputs
+    inputs: inp.Inputs
     caveats: list[str]
     # Of the runs tables.
     digests: list[str]
@@ -399,7 +389,7 @@ def _latencies(
         found = made.found.get(workload)
         return found.latency if found else {}
     path = ("candidate", made.number, "workload", workload, "latency")
-    per = SECONDS_PER[typed_figures(made.entry, workload).get("per", "s")]
+    per = inp.SECONDS_PER[typed_figures(made.entry, workload).get("per", "s")]
     full = made.figures[made.key("rate", workload)].value
     share = np.asarray(typed["rate"], dtype=float) / per / full
     known = {}
@@ -412,7 +402,7 @@ def _latencies(
                 f"{name}: give one for each"
             )
         node = node_at((*path, name, 0))
-        seconds = [in_si(s, (*path, name), node, made.scenario.source) for s in typed[name]]
+        seconds = [inp.in_si(s, (*path, name), node, made.scenario.source) for s in typed[name]]
         known[f"latency_{name}"] = share, np.array(seconds)
     return known
 
@@ -452,10 +442,10 @@ def _scope(made: CandidateFigures) -> str:
     scopes = {
         scope
         for workload, found in made.found.items()
-        if full[workload].label != GIVEN
+        if full[workload].label != inp.GIVEN
         for scope in found.scopes
     }
-    typed = GIVEN in {idle.label, *(figure.label for figure in full.values())}
+    typed = inp.GIVEN in {idle.label, *(figure.label for figure in full.values())}
     if "power_scope" in made.entry and (typed or not scopes):
         scopes.add(made.entry["power_scope"])
     return " and ".join(sorted(scopes))

@@ -29,8 +29,8 @@ class RateDemand(NamedTuple):
 
     def work(self) -> FloatArray:
         """Units of work of each workload over all years: (workloads, n)."""
-        total: FloatArray = self.rate.mean(axis=3).sum(axis=2) * SECONDS_PER_YEAR
-        return total
+        made: FloatArray = self.rate.mean(axis=3).sum(axis=2) * SECONDS_PER_YEAR
+        return made
 
 
 def demand_of(workloads: Sequence[Workload], years: int, numbers: CaseValues) -> RateDemand:
@@ -45,8 +45,8 @@ def demand_of(workloads: Sequence[Workload], years: int, numbers: CaseValues) ->
             for w in workloads
         ]
     )
-    memory = np.stack([_memory(w.name, numbers) * grown[:, -1] for w in workloads])
-    return RateDemand(rate, memory)
+    memory = np.stack([numbers.get(f"workload.{w.name}.memory", 0.0) for w in workloads])
+    return RateDemand(rate, numbers["demand.scale"] * memory * grown[:, -1])
 
 
 def peak_rate(name: str, numbers: CaseValues) -> FloatArray:
@@ -55,16 +55,7 @@ def peak_rate(name: str, numbers: CaseValues) -> FloatArray:
     if own in numbers:
         return numbers["demand.scale"] * numbers[own]
     shared = numbers["demand.rate"] * numbers[f"workload.{name}.share"]
-    made: FloatArray = numbers["demand.scale"] * shared
-    return made
-
-
-def _memory(name: str, numbers: CaseValues) -> FloatArray:
-    needed = f"workload.{name}.memory"
-    if needed not in numbers:
-        return np.zeros(numbers.n)
-    made: FloatArray = numbers["demand.scale"] * numbers[needed]
-    return made
+    return numbers["demand.scale"] * shared
 
 
 # How many servers, and how many racks, a demand takes.
@@ -141,27 +132,15 @@ def _size(
 def fill_racks(
     server: Server, scenario: Scenario, servers: FloatArray, peak: FloatArray, numbers: CaseValues
 ) -> Racks:
-    """Put servers into racks.
-
-    Parameters
-    ----------
-    server : Server
-    scenario : Scenario
-    servers : (n,) float array
-    peak : (n,) float array
-        What racks must provide for one server with its ports (W).
-    numbers : CaseValues
-    """
+    """Put servers into racks; ``peak`` (W) is what they must provide for one with its ports."""
     by_space = np.full(numbers.n, float(scenario.rack_units // server.height))
-    by_power = np.full(numbers.n, np.inf)
-    if "site.rack_power" in numbers:
-        by_power = np.floor(numbers["site.rack_power"] / peak + _SLACK)
+    by_power = np.floor(numbers.get("site.rack_power", np.inf) / peak + _SLACK)
     per_rack = np.minimum(by_space, by_power)
     # One a rack where none goes in: there is no answer, and `fits` says so.
     racks = _whole(servers / np.maximum(per_rack, 1.0))
     allowed = np.inf if scenario.max_racks is None else float(scenario.max_racks)
     power = servers * peak
-    limit = numbers["site.power"] if "site.power" in numbers else np.full(numbers.n, np.inf)
+    limit = numbers.get("site.power", np.inf)
     short = {
         "a server is higher than a rack": by_space < 1,
         "a server at its peak draws more than a rack may": by_power < 1,
@@ -174,8 +153,7 @@ def fill_racks(
 
 
 def _whole(number: FloatArray) -> FloatArray:
-    up: FloatArray = np.ceil(number * (1 - _SLACK))
-    return up
+    return np.ceil(number * (1 - _SLACK))
 
 
 # Energy of the servers, the network and the site over the years, in kWh.
@@ -196,20 +174,9 @@ class Energy(NamedTuple):
 def energy_of(
     server: Server, pools: Sequence[Pool], port_watts: FloatArray, numbers: CaseValues
 ) -> Energy:
-    """Energy of a candidate.
+    """Compute the energy of a candidate; ``port_watts`` is of the ports of one server.
 
-    Parameters
-    ----------
-    server : Server
-    pools : sequence of Pool
-    port_watts : (n,) float array
-        Of the network ports of one server.
-    numbers : CaseValues
-
-    Returns
-    -------
-    Energy
-        The servers' watts are averaged over the day, and the site takes (PUE − 1) on top.
+    The power of the servers is averaged over the day, and the site takes (PUE − 1) on top.
     """
     kilowatt_hours = HOURS_PER_YEAR / 1000
     watts = sum(
@@ -273,8 +240,7 @@ def paid_at_start(
     cores = float(server.cores or 0)
     each = numbers[server.key("price")] + server.ports * numbers["costs.port_price"]
     each = each + cores * numbers["costs.licence_per_core"]
-    made: FloatArray = count * each + racks * numbers["site.rack_price"]
-    return made
+    return count * each + racks * numbers["site.rack_price"]
 
 
 def _support(server: Server, price: FloatArray, numbers: CaseValues) -> FloatArray:
@@ -286,8 +252,7 @@ def _support(server: Server, price: FloatArray, numbers: CaseValues) -> FloatArr
 def _electricity(years: int, numbers: CaseValues) -> FloatArray:
     """Price of a kWh by year: (n, years)."""
     change = 1 + numbers["site.electricity_change_per_year"]
-    price: FloatArray = numbers["site.electricity"][:, None] * change[:, None] ** np.arange(years)
-    return price
+    return numbers["site.electricity"][:, None] * change[:, None] ** np.arange(years)
 
 
 def _carbon(carbon: Carbon, worth: FloatArray, numbers: CaseValues) -> FloatArray:
@@ -295,8 +260,7 @@ def _carbon(carbon: Carbon, worth: FloatArray, numbers: CaseValues) -> FloatArra
     price = numbers["costs.carbon_price"] / KG_PER_TONNE
     # Without a price nothing is paid, also for what is not known.
     kilograms = carbon.embodied + (worth * carbon.use).sum(axis=1)
-    made: FloatArray = np.where(price > 0, price * kilograms, 0.0)
-    return made
+    return np.where(price > 0, price * kilograms, 0.0)
 
 
 # Carbon of use and of making, in kg CO2e.
@@ -311,16 +275,10 @@ class Carbon(NamedTuple):
 
 def carbon_of(server: Server, servers: FloatArray, energy: Energy, numbers: CaseValues) -> Carbon:
     """Carbon of a candidate: the grid's intensity, which may change each year, and its making."""
-    years = energy.servers.shape[-1]
-    use = np.full((numbers.n, years), np.nan)
-    if "site.grid_carbon" in numbers:
-        change = 1 + numbers["site.grid_carbon_change_per_year"]
-        intensity = change[:, None] ** np.arange(years)
-        use = numbers["site.grid_carbon"][:, None] * intensity * energy.site()
-    embodied = np.full(numbers.n, np.nan)
-    if server.key("embodied_carbon") in numbers:
-        embodied = servers * numbers[server.key("embodied_carbon")]
-    return Carbon(use, embodied)
+    change = 1 + numbers["site.grid_carbon_change_per_year"]
+    intensity = change[:, None] ** np.arange(energy.servers.shape[-1])
+    use = numbers.get("site.grid_carbon", np.nan)[:, None] * intensity * energy.site()
+    return Carbon(use, servers * numbers.get(server.key("embodied_carbon"), np.nan))
 
 
 class CandidateOutcome(NamedTuple):
@@ -344,8 +302,8 @@ class CandidateOutcome(NamedTuple):
 
     def tco(self) -> FloatArray:
         """Total cost of ownership, the sum of all parts: (n,)."""
-        total: FloatArray = np.sum(list(self.money.values()), axis=0)
-        return total
+        made: FloatArray = np.sum(list(self.money.values()), axis=0)
+        return made
 
     def figures(self) -> dict[str, FloatArray]:
         """Figures that candidates are compared by, as `FIGURES` names them: (n,) each."""
@@ -441,12 +399,10 @@ class Model:
         return share * total, watts
 
     def _work(self, demand: RateDemand) -> FloatArray:
-        if self.one_unit:
-            total: FloatArray = demand.work().sum(axis=0)
-            return total
+        # In years of the first year's demand where units differ; growth is alike for all workloads.
         first = demand.rate[:, :, 0].mean(axis=-1) * SECONDS_PER_YEAR
-        # In years of the first year's demand; growth is alike for all workloads.
-        made: FloatArray = (demand.work() / first)[0]
+        work = demand.work()
+        made: FloatArray = work.sum(axis=0) if self.one_unit else (work / first)[0]
         return made
 
 

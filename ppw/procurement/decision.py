@@ -46,8 +46,8 @@ def share_best(values: FloatArray, fits: Mask, more_is_better: bool) -> FloatArr
         return np.full(len(values), np.nan)
     cost = np.where(fits, cost, np.inf)[:, known]
     best = cost == cost.min(axis=0)
-    shares: FloatArray = (best / best.sum(axis=0)).mean(axis=1)
-    return shares
+    made: FloatArray = (best / best.sum(axis=0)).mean(axis=1)
+    return made
 
 
 def on_front(costs: FloatArray, fits: Mask) -> Mask:
@@ -67,8 +67,7 @@ def on_front(costs: FloatArray, fits: Mask) -> Mask:
     as_good = (other <= one).all(axis=0)
     better = (other < one).any(axis=0)
     beaten = (as_good & better & fits[None]).any(axis=1)
-    front: Mask = fits & ~beaten
-    return front
+    return fits & ~beaten
 
 
 # How the answer moves with each figure: what changes who is cheapest, and what to learn next.
@@ -273,8 +272,7 @@ class Crossovers:
     def _ahead(self, figure: Input, at: FloatArray) -> FloatArray:
         """Sign of the rival's cost less the cheapest one's, by value of a figure."""
         central = self.inputs.central().repeat(len(at))
-        sign: FloatArray = np.sign(self._apart(central.with_values({figure.key: at})))
-        return sign
+        return np.sign(self._apart(central.with_values({figure.key: at})))
 
     def _years(self) -> tuple[str, Input, Tie, str]:
         """Find the nearest number of whole years at which the rival is the cheaper one."""
@@ -297,8 +295,8 @@ class Crossovers:
 
     def _apart(self, numbers: CaseValues) -> FloatArray:
         costs = self.model.tco(numbers)
-        apart: FloatArray = costs[1] - costs[0]
-        return apart
+        made: FloatArray = costs[1] - costs[0]
+        return made
 
     def _names(self) -> tuple[str, str]:
         return self.model.servers[0].name, self.model.servers[1].name

@@ -94,6 +94,10 @@ class CaseValues:
     def __contains__(self, key: str) -> bool:
         return key in self._arrays
 
+    def get(self, key: str, default: float) -> FloatArray:
+        """Return the values of a figure, or a number for all cases where there is none."""
+        return self._arrays[key] if key in self._arrays else np.full(self.n, default)
+
     def first(self, *keys: str) -> FloatArray:
         """Values of the first of these keys that there is."""
         return self[next(key for key in keys if key in self)]

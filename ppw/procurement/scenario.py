@@ -95,19 +95,18 @@ class Server:
     def full_power(self, workloads: list[str], numbers: CaseValues) -> FloatArray:
         """Highest watts at full load, over the workloads: (n,)."""
         full = [numbers[self.key("power", w)] for w in workloads]
-        highest: FloatArray = np.max(full, axis=0) + self.beside(numbers)
-        return highest
+        made: FloatArray = np.max(full, axis=0) + self.beside(numbers)
+        return made
 
     def beside(self, numbers: CaseValues) -> FloatArray:
         """Watts drawn all the time beside what the others are of: (n,)."""
-        key = self.key("beside_power")
-        return numbers[key] if key in numbers else np.zeros(numbers.n)
+        return numbers.get(self.key("beside_power"), 0.0)
 
     def _shape(self, load: FloatArray) -> FloatArray:
         idle, full = self.curve.watts(np.array([0.0, 1.0]))
         at = self.curve.watts(np.clip(load, 0.0, 1.0).ravel()).reshape(load.shape)
-        shape: FloatArray = (at - idle) / (full - idle)
-        return shape
+        made: FloatArray = (at - idle) / (full - idle)
+        return made
 
 
 # How much of its rate a server may be given before its latency passes a limit.
@@ -293,8 +292,8 @@ def _shares(profile: Sequence[float], name: str, source: str) -> FloatArray:
     load = np.asarray(profile, dtype=float)
     if not load.max() > 0:
         raise PpwError(f"{source}: the profile of workload {name!r} is 0 all day: give its load")
-    shares: FloatArray = load / load.max()
-    return shares
+    made: FloatArray = load / load.max()
+    return made
 
 
 def _rates(

@@ -124,14 +124,9 @@ def key_text(path: Sequence[str | int]) -> str:
 def _not_finite(value: Any, path: tuple[str | int, ...]) -> Iterator[tuple[str | int, ...]]:
     if isinstance(value, float) and not math.isfinite(value):
         yield path
-    items = (
-        value.items()
-        if isinstance(value, dict)
-        else enumerate(value)
-        if isinstance(value, list)
-        else ()
-    )
-    for step, below in items:
+    if isinstance(value, list):
+        value = dict(enumerate(value))
+    for step, below in value.items() if isinstance(value, dict) else ():
         yield from _not_finite(below, (*path, step))
 
 

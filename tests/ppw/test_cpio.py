@@ -280,6 +280,8 @@ class TestStudy:
             run(10e3, cores=8, hardware_threads=8, utilisation=0.5, **{MEMORY: 4e9}),
             # Threads are not compared with cores whose memory bandwidth was taken.
             run(20e3, cores=8, hardware_threads=8, utilisation=0.5, **{MEMORY: 1e9}),
+            # Of two points of one setting, with and without a known bandwidth, the first counts.
+            run(40e3, cores=8, hardware_threads=8, utilisation=0.5),
         ]
         result = answered(cycles_per_io, table(*rows))
         (row,) = result.threads.to_dict(orient="records")
