@@ -30,7 +30,7 @@ FEW_INTERVALS = "I/O in under half of its intervals"
 
 
 def why_not(table: pd.DataFrame) -> pd.Series[str]:
-    """Why the cycles per I/O of each run mean little; empty where they mean what they say."""
+    """Say why the cycles per I/O of each run mean little; empty where they mean what they say."""
     fits = column(table, "data_bytes") <= column(table, "memory_bytes")
     quiet = column(table, "intervals_without_io") / column(table, "intervals") > 0.5
     return pd.Series(
@@ -160,7 +160,7 @@ def _unlike_caveats(table: pd.DataFrame, keys: Sequence[str]) -> Iterator[str]:
 
 
 def _work(table: pd.DataFrame) -> pd.Series[Any]:
-    """Units of work of each run: operations, else bytes of input; NaN where neither is known."""
+    """Count the work of each run: operations, else bytes of input; NaN where neither is known."""
     operations = column(table, "throughput_ops_s") * table["time_s"]
     data = column(table, "data_bytes")
     return operations.where(operations > 0, data.where(data > 0))

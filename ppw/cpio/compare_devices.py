@@ -171,7 +171,7 @@ def compare_devices(
 
 
 def _roofs(points: pd.DataFrame, roof: pd.DataFrame | None) -> pd.Series[Any]:
-    """Most 512-byte I/Os a second that the device of each row did by itself."""
+    """Find the most 512-byte I/Os per second that the device of each row did by itself."""
     if roof is None:
         return pd.Series(np.nan, index=points.index)
     table = canonical(roof)
@@ -189,14 +189,14 @@ def _roofs(points: pd.DataFrame, roof: pd.DataFrame | None) -> pd.Series[Any]:
 
 
 def _ratios(table: pd.DataFrame, keys: list[str]) -> dict[str, pd.Series[Any]]:
-    """Ratios to the first host, device and instance count of the same workload and cores."""
+    """Compute ratios to the first host, device and instance count of a workload and core count."""
     same = [k for k in keys if k in ("workload", "data_bytes", "load")] + ["cores"]
     first = table.groupby(same, dropna=False)[["cpio", "iops"]].transform("first")
     return {f"{name}_ratio": table[name] / first[name] for name in ("cpio", "iops")}
 
 
 def _instance_gain(table: pd.DataFrame, keys: list[str]) -> pd.Series[Any]:
-    """Rate over that of one instance with all else equal."""
+    """Compute the I/O rate over that of one instance with all else equal."""
     if "instances" not in keys:
         return pd.Series(np.nan, index=table.index)
     rest = [k for k in keys if k != "instances"] + ["cores"]
@@ -226,5 +226,5 @@ def _caveats(table: pd.DataFrame, keys: list[str], roof: pd.DataFrame | None) ->
 
 
 def _counting_word(name: str, row: dict[Any, Any]) -> str:
-    """Word after the number of a column that counts; nothing for others."""
+    """Choose the word after the number of a column that counts; none for others."""
     return name[: -1 if row[name] == 1 else None] if name in ("cores", "instances") else ""

@@ -48,7 +48,7 @@ def to_one_core(points: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
 
 
 def full_bandwidth(points: pd.DataFrame, keys: Sequence[str]) -> pd.Series[bool]:
-    """True for the points of each group and setting that nothing took memory bandwidth from."""
+    """Mark the points of each group and setting that nothing took memory bandwidth from."""
     columns = [*keys, "cores", "hardware_threads"]
     bandwidth = points[_BANDWIDTH]
     most = points.groupby(columns, dropna=False)[_BANDWIDTH].transform("max")
@@ -83,7 +83,7 @@ def thread_worths(points: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
 def bandwidth_rises(
     table: pd.DataFrame, keys: Sequence[str], *, level: float, seed: int
 ) -> pd.DataFrame:
-    """Bandwidths a core at which cpio has risen by 10 and by 25 %.
+    """Find the bandwidths per core at which cycles per I/O have risen by 10 and by 25 %.
 
     The interval is that of draws of the levels' means, by their scatter pooled over the levels;
     NaN without repeated runs, or where a draw in twenty does not rise so far.
@@ -104,7 +104,7 @@ def bandwidth_rises(
 
 
 def device_ratios(points: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
-    """Ratios of each run on memory to the same on disk: what taking the device away does."""
+    """Compute ratios of each run on memory to the same run on disk."""
     if "device" not in keys or "device_kind" not in points:
         columns = [*keys, "cores", "device_from", *(f"{m}_ratio" for m in _MEASURES)]
         return pd.DataFrame(columns=columns)
@@ -124,7 +124,7 @@ def _codes(points: pd.DataFrame, keys: Sequence[str]) -> pd.Series[int]:
 
 
 def _at(alone: pd.DataFrame, threaded: pd.DataFrame, count: str) -> dict[str, FloatArray]:
-    """Measures of as many cores without threads; NaN where not measured."""
+    """Look up the measures of as many cores without threads; NaN where not measured."""
     wanted = pd.MultiIndex.from_arrays([threaded["group"], threaded[count]])
     found = alone[[*_MEASURES]].reindex(wanted)
     return {m: found[m].to_numpy() for m in _MEASURES}
@@ -275,7 +275,7 @@ def cycles_per_io(
     level: float = 0.90,
     seed: int = 0,
 ) -> CyclesPerIO:
-    """Cycles per I/O, utilisation and I/O rate of runs, by application and setting.
+    """Compute cycles per I/O, utilisation and I/O rate of runs, by application and setting.
 
     Parameters
     ----------
@@ -337,7 +337,7 @@ def cycles_per_io(
 
 
 def group_columns(table: pd.DataFrame, by: Sequence[str] | None) -> list[str]:
-    """Columns that tell applications apart.
+    """Choose the columns that tell applications apart.
 
     Raises
     ------

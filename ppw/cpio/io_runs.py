@@ -86,20 +86,20 @@ def with_cpio(runs: pd.DataFrame, *, freq: float | None = None) -> PreparedIo:
 
 
 def column(table: pd.DataFrame, name: str) -> pd.Series[Any]:
-    """A column as numbers; NaN throughout where there is none."""
+    """Take a column as numbers; NaN throughout where there is none."""
     if name not in table:
         return pd.Series(np.nan, index=table.index, dtype=np.float64)
     return pd.to_numeric(table[name], errors="coerce").astype(np.float64)
 
 
 def _sum(table: pd.DataFrame, names: Sequence[str]) -> pd.Series[Any]:
-    """Sum of times; one that a kernel does not count apart is in the others."""
+    """Add times; one that a kernel does not count apart is in the others."""
     parts = [column(table, name).fillna(0.0) for name in names]
     return sum(parts[1:], start=parts[0])
 
 
 def _with_cycles(table: pd.DataFrame, freq: float | None) -> tuple[pd.DataFrame, list[str]]:
-    """Clock of each run by the best that it tells, and what its CPU times are in cycles."""
+    """Find the core frequency of each run by its best source, and its CPU times in cycles."""
     nominal = column(table, "freq_hz")
     given = nominal.isna() & (freq is not None)
     nominal = nominal.fillna(np.nan if freq is None else freq)
@@ -279,7 +279,7 @@ _SUMMED = (
 
 
 def pooled_rates(table: pd.DataFrame, cells: DataFrameGroupBy[Any, Any]) -> pd.DataFrame:
-    """Ratios of the sums over the runs of each cell.
+    """Compute ratios of the sums over the runs of each cell.
 
     A mean of ratios would let a run, or a window of a log, that did next to no I/O decide the
     cycles per I/O of all, and would not go with the I/O rate and the utilisation beside it. Runs
@@ -326,7 +326,7 @@ def log_half_widths(
     keys: Sequence[str],
     level: float,
 ) -> FloatArray:
-    """Half widths of the intervals of ln R, with R = sum of cycles/sum of I/Os of each point.
+    """Compute half widths of the intervals of ln R, R = sum of cycles/sum of I/Os of each point.
 
     The variance is the jackknife's, of R with each of the n runs left out, about R; relative to
     R², to first order that of ln R. With y the cycles and x the I/Os of a run, it is s²/n with s²
@@ -356,5 +356,5 @@ def log_half_widths(
 
 
 def _has_io(table: pd.DataFrame) -> pd.Series[bool]:
-    """Runs that did I/O, at a clock that is known."""
+    """Mark the runs that did I/O at a core frequency that is known."""
     return (table["ios"] > 0) & table["clock_hz"].notna()

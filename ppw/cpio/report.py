@@ -68,7 +68,7 @@ def plot_utilisation_against_cores(result: CyclesPerIO, ax: Axes | None = None) 
 
 
 def most_cores(result: CyclesPerIO) -> tuple[list[str], pd.DataFrame]:
-    """Point on most cores of each application that did I/O, the first twenty, with its name."""
+    """Take the point on most cores of each application that did I/O, the first twenty."""
     names, rows = [], []
     for name, part in result.groups():
         known = part[part["cpio"].notna() & part["cpio_to_one"].notna()]
@@ -79,7 +79,7 @@ def most_cores(result: CyclesPerIO) -> tuple[list[str], pd.DataFrame]:
 
 
 def cpio_page(result: CyclesPerIO) -> Page:
-    """Report of `ppw.cycles_per_io`."""
+    """Make the page of `ppw.cycles_per_io`."""
     height = _height(min(len(result.groups()), MOST_DRAWN))
     caption = f"Cycles per I/O on most cores, with the {result.level:.0%} interval of the mean."
     breakdown = draw(partial(plot_breakdown, result), height=height)
@@ -95,7 +95,7 @@ def cpio_page(result: CyclesPerIO) -> Page:
 
 
 def cpio_projection_page(result: CpioProjection) -> Page:
-    """Report of `ppw.project_cpio`."""
+    """Make the page of `ppw.project_cpio`."""
     caption = (
         f"I/O rate of a server by scenario, with {result.level:.0%} intervals: colour is the "
         "utilisation, shape the cycles per I/O."
@@ -110,7 +110,7 @@ def cpio_projection_page(result: CpioProjection) -> Page:
 
 
 def sizing_page(result: ServerSizing) -> Page:
-    """Report of `ppw.size_servers`."""
+    """Make the page of `ppw.size_servers`."""
     caption = f"Energy by scenario, mean over the applications, with {result.level:.0%} intervals."
     return Page.of(
         result,
@@ -121,7 +121,7 @@ def sizing_page(result: ServerSizing) -> Page:
 
 
 def devices_page(result: DeviceComparison) -> Page:
-    """Report of `ppw.compare_devices`."""
+    """Make the page of `ppw.compare_devices`."""
     caption = "What each run asks of its device, beside what the device gives by itself."
     height = _height(min(len(result.table), MOST_DRAWN))
     return Page.of(

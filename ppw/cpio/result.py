@@ -34,7 +34,7 @@ class IoResult(Result):
         return ", ".join(key_texts(telling or self.by, row)) or "all runs"
 
     def _groups(self) -> list[tuple[str, pd.DataFrame]]:
-        """Rows of each group of the first table, with its name."""
+        """Split the first table into groups, each with its name."""
         if not self.by:
             return [("all runs", self.to_frame())]
         parts = self.to_frame().groupby([*self.by], sort=False, dropna=False)
@@ -45,7 +45,7 @@ class IoResult(Result):
         return [*self.printed_tables()[0].header]
 
     def cells(self, most: int | None = None) -> list[list[str]]:
-        """Rows of the first table as they print, all or the first ``most``."""
+        """Return rows of the first table as they print, all or the first ``most``."""
         table = self.printed_tables(EVERY_ROW if most is None else most)[0]
         return [*map(list, table.rows)]
 

@@ -198,7 +198,7 @@ def project_scenarios(
 
 
 def interval_of(draws: FloatArray, level: float) -> tuple[FloatArray, FloatArray]:
-    """Central interval of each row of draws; NaN where they are, inf where unbounded."""
+    """Compute the central interval of each row of draws; NaN where they are."""
     ends = np.array([0.5 - level / 2, 0.5 + level / 2])
     # Between two draws without bound there is no mean to take.
     lower, upper = np.quantile(draws, ends, axis=1, method="inverted_cdf")
@@ -224,7 +224,7 @@ def preferred_law(scores: dict[str, io_laws.LawScore]) -> tuple[str, str]:
 
 
 def _usable(table: pd.DataFrame, keys: Sequence[str], source: str) -> pd.DataFrame:
-    """Runs that did I/O, one hardware thread a core, with all their memory bandwidth."""
+    """Keep runs that did I/O with one hardware thread a core and all their memory bandwidth."""
     bandwidth = column(table, "bandwidth_per_core_bytes_s")
     cpus = column(table, "hardware_threads").fillna(table["cores"])
     same = [table[name] for name in (*keys, "cores")]
@@ -242,7 +242,7 @@ def _usable(table: pd.DataFrame, keys: Sequence[str], source: str) -> pd.DataFra
 def _scenario_values(
     scaling: IoScaling, cores: float, floor: float, draws: int, seed: int
 ) -> tuple[tuple[dict[str, FloatArray], ...], tuple[dict[str, FloatArray], ...]]:
-    """Values and draws of utilisation and cpio by scenario."""
+    """Compute values and draws of utilisation and cycles per I/O by scenario."""
     groups = len(scaling.most)
     cost_normals, busy_normals = scaling.normals(draws, seed)
     busy, cost = scaling.utilisation_centres(cores), scaling.cpio_centres(cores)
@@ -410,7 +410,7 @@ class CpioProjection(IoResult):
     applications = IoResult._groups
 
     def value(self, utilisation: str, cpio: str, **key: Any) -> float:
-        """512-byte I/Os a second of one application and scenario.
+        """Return the 512-byte I/Os per second of one application and scenario.
 
         Raises
         ------
@@ -445,11 +445,11 @@ class CpioProjection(IoResult):
         return [*self.tables[1].printed(self).header]
 
     def law_cells(self) -> list[list[str]]:
-        """Rows of the laws as they print."""
+        """Return the laws as they print."""
         return [*map(list, self.tables[1].printed(self).rows)]
 
     def growth_cells(self) -> list[list[str]]:
-        """Rows of what the market asks as they print."""
+        """Return what the market asks as it prints."""
         return [*map(list, self.tables[2].printed(self).rows)]
 
     def plot(self, ax: Axes | None = None) -> Axes:

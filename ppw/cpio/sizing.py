@@ -70,11 +70,11 @@ class DataSweep(NamedTuple):
         return cls(idle_share=float(idle_share), pue=float(pue), level=float(level), **known)
 
     def servers(self, rate: FloatArray) -> FloatArray:
-        """Servers of a rate (I/Os a second), not rounded."""
+        """Compute the servers for a rate per server (I/Os per second), not rounded."""
         return servers_to_sweep(self.data_bytes, self.seconds, rate)
 
     def kwh(self, servers: FloatArray, utilisation: FloatArray) -> FloatArray:
-        """KWh of the site."""
+        """Compute the energy of the site (kWh)."""
         watts = mean_power(self.server_w, utilisation, self.idle_share)
         energy: FloatArray = servers * watts * self.seconds * self.pue / _J_PER_KWH
         return energy
@@ -110,7 +110,7 @@ def mean_table(found: sc.Scenarios, sweep: DataSweep) -> pd.DataFrame:
 def lever_table(
     found: sc.Scenarios, sweep: DataSweep, base: tuple[str, str], less_w: float | None
 ) -> pd.DataFrame:
-    """What each change to a scenario saves, alone, and all of them together."""
+    """Tabulate what each change to a scenario saves, alone, and all of them together."""
     rows = []
     start = _total(found, sweep, base)
     for lever, scenario, changed in _levers(found, sweep, base, less_w):
@@ -132,7 +132,7 @@ def typed_scenarios(
     network_share: float | None,
     draws: int,
 ) -> sc.Scenarios:
-    """sc.Scenarios of typed figures: one application, and nothing that tells how sure they are."""
+    """Make scenarios of typed figures: one application, and nothing tells how sure they are."""
     if cpio is None or spec.freq_hz is None:
         raise PpwError("without runs, cpio and freq are needed: give both, or runs")
     share = 1.0 if utilisation is None else as_positive("utilisation", utilisation)
@@ -193,7 +193,7 @@ def _frame(found: sc.Scenarios, sweep: DataSweep, utilisation: str, cpio: str) -
 def _draws(
     found: sc.Scenarios, sweep: DataSweep, utilisation: str, cpio: str
 ) -> tuple[FloatArray, FloatArray]:
-    """Draws of servers and kWh: (applications, draws)."""
+    """Compute draws of servers and kWh: (applications, draws)."""
     servers = sweep.servers(found.rate_draws(utilisation, cpio))
     return servers, sweep.kwh(servers, found.utilisation_draws[utilisation])
 
@@ -201,7 +201,7 @@ def _draws(
 def _total(
     found: sc.Scenarios, sweep: DataSweep, scenario: tuple[str, str]
 ) -> tuple[float, float, FloatArray]:
-    """Mean servers and kWh over the applications, and draws (draws,) of the kWh."""
+    """Compute mean servers and kWh over the applications, and draws (draws,) of the kWh."""
     servers = sweep.servers(found.rate(*scenario))
     kwh = sweep.kwh(servers, found.utilisation[scenario[0]])
     _, drawn = _draws(found, sweep, *scenario)
@@ -340,7 +340,7 @@ class ServerSizing(IoResult):
         return [*self.tables[1].printed(self).header]
 
     def lever_cells(self) -> list[list[str]]:
-        """Rows of the levers as they print."""
+        """Return the levers as they print."""
         return [*map(list, self.tables[1].printed(self).rows)]
 
     def priced(self) -> bool:

@@ -95,7 +95,7 @@ def apply_calibration(
 
 
 def power_labels(runs: pd.DataFrame) -> pd.Series[Any]:
-    """What the watts of every row are; a row with watts that says nothing has measured ones."""
+    """Say what the watts of every row are; watts without a label are measured ones."""
     labels = pd.Series(None, index=runs.index, name="power_label", dtype=object)
     if "power_w" in runs:
         labels[runs["power_w"].notna()] = MEASURED
@@ -105,7 +105,7 @@ def power_labels(runs: pd.DataFrame) -> pd.Series[Any]:
 
 
 def _rows(table: pd.DataFrame, calibration: Calibration) -> tuple[Mask, list[str]]:
-    """Rows to be calibrated, and what is to be said of the choice."""
+    """Choose the rows to calibrate, with the caveats of the choice."""
     rows, caveats = np.ones(len(table), dtype=bool), []
     if "host" in table and table["host"].notna().any():
         names = table["host"].astype(object)
@@ -210,7 +210,7 @@ _KIND = "calibrations"
 
 
 def calibration_file(host: str, folder: str | os.PathLike[str] | None = None) -> Path:
-    """File that holds a host's calibrations, whether or not it is there.
+    """Name the file that holds a host's calibrations, whether or not it is there.
 
     Parameters
     ----------

@@ -171,7 +171,7 @@ class PairedRuns:
         return [said] if self.left_out else []
 
     def latest(self) -> str | None:
-        """When the latest run started, where recorded."""
+        """Return when the latest run started, where recorded."""
         if "started_at" not in self.runs or self.runs["started_at"].isna().all():
             return None
         return str(self.runs["started_at"].dropna().astype(str).max())
@@ -182,7 +182,7 @@ def _source(runs: pd.DataFrame) -> str:
 
 
 def _of_host(runs: pd.DataFrame, host: str | None) -> tuple[str | None, NDArray[np.bool_]]:
-    """Name of the one host, and which rows are its."""
+    """Find the name of the one host, and its rows."""
     if "host" not in runs or runs["host"].isna().all():
         return host, np.ones(len(runs), dtype=bool)
     names = runs["host"].astype(object)
@@ -312,11 +312,11 @@ class Calibration(Result):
 
     @property
     def source(self) -> str:
-        """What ``power_source`` says of calibrated watts: "rapl:package→meter:wt310e"."""
+        """Text of ``power_source`` for calibrated watts: "rapl:package→meter:wt310e"."""
         return f"{self.sensor}→{self.reference}"
 
     def half_width_w(self) -> float:
-        """Half width (W) of the prediction interval of a run in the middle of the range."""
+        """Compute the half width (W) of the prediction interval in the middle of the range."""
         made = self.line.predict((self.line.lowest + self.line.highest) / 2, level=self.level)
         return float(made.upper - made.value)
 
@@ -359,7 +359,7 @@ class Calibration(Result):
         return ["parameter", "value", f"{self.level:.0%} interval"]
 
     def parameter_cells(self) -> list[list[str]]:
-        """Parameters as they print."""
+        """Return the parameters as they print."""
         return [
             ["offset", shown(self.offset_w, "W"), _interval(self.offset_interval_w, "W")],
             ["slope", shown(self.slope), _interval(self.slope_interval, "")],
@@ -372,11 +372,11 @@ class Calibration(Result):
         return [*self.printed_tables()[1].header]
 
     def cells(self, most: int) -> list[list[str]]:
-        """First levels as they print; an outlier has a star."""
+        """Return the first levels as they print; an outlier has a star."""
         return [*map(list, self.printed_tables(most)[1].rows)]
 
     def _body(self) -> dict[str, Any]:
-        """Fields by their names in the document; ``line`` holds all that predictions take."""
+        """Name the fields as the document does; ``line`` holds all that predictions take."""
         line = {_WITH_UNIT.get(name, name): value for name, value in asdict(self.line).items()}
         intervals = {"offset_w": self.offset_interval_w, "slope": self.slope_interval}
         return {**super()._body(), "line": line, "intervals": intervals}

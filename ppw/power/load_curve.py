@@ -101,7 +101,7 @@ class PowerLoadCurve:
         name: str = "",
         caveats: Sequence[str] = (),
     ) -> PowerLoadCurve:
-        """Curve through levels in any order.
+        """Put a curve through levels in any order.
 
         Parameters
         ----------
@@ -140,7 +140,7 @@ class PowerLoadCurve:
 
     @classmethod
     def from_specpower(cls, result: SpecPowerResult) -> PowerLoadCurve:
-        """Curve of a published result.
+        """Make the curve of a published result.
 
         Its load is the actual one as a share of what the 100 % level reached (of throughputs where
         no actual loads are published; of the target loads without either), so that full load is 1.
@@ -165,7 +165,7 @@ class PowerLoadCurve:
 
     @classmethod
     def from_runs(cls, runs: pd.DataFrame, *, name: str = "") -> PowerLoadCurve:
-        """Curve through the runs of one set-up at several loads; repeats are averaged.
+        """Put a curve through the runs of one set-up at several loads; repeats are averaged.
 
         Parameters
         ----------
@@ -200,7 +200,7 @@ class PowerLoadCurve:
         return PchipInterpolator(self.load, self.power, extrapolate=False)
 
     def watts(self, load: FloatArray | float, *, extrapolate: bool = False) -> FloatArray:
-        """W at each load.
+        """Return the power (W) at each load.
 
         Parameters
         ----------
@@ -227,7 +227,7 @@ class PowerLoadCurve:
         return made
 
     def forecast(self, load: Sequence[float] | FloatArray, *, level: float = 0.90) -> pd.DataFrame:
-        """Watts with intervals, outside the levels too.
+        """Forecast power with intervals, outside the levels too.
 
         Parameters
         ----------
@@ -264,7 +264,7 @@ class PowerLoadCurve:
         )
 
     def only(self, loads: Sequence[float]) -> PowerLoadCurve:
-        """Curve through some of the levels alone, each the nearest to a load within 5 points.
+        """Keep some of the levels alone, each the nearest to a load within 5 points.
 
         Raises
         ------
@@ -287,14 +287,14 @@ class PowerLoadCurve:
         )
 
     def efficiency(self) -> FloatArray:
-        """Work per joule (operations a second per watt) at each level; NaN where not known."""
+        """Return operations per joule at each level; NaN where not known."""
         if self.rate is None:
             return np.full(self.power.shape, np.nan)
         made: FloatArray = self.rate / self.power
         return made
 
     def proportionality(self) -> Proportionality:
-        """Figures of energy proportionality, from the levels; `fitting.laws.power_load`."""
+        """Compute the figures of energy proportionality; `fitting.laws.power_load` defines them."""
         nan = float("nan")
         idle = float(self.power[0]) if self.has_idle else nan
         full = float(self.power[-1]) if self.has_full else nan
@@ -319,7 +319,7 @@ class PowerLoadCurve:
         return (asked < self.load[0] - _SAME) | (asked > self.load[-1] + _SAME)
 
     def _inside(self, asked: FloatArray) -> FloatArray:
-        """Watts between the levels; NaN outside them."""
+        """Interpolate power between the levels; NaN outside them."""
         near = np.clip(asked, self.load[0], self.load[-1])
         close = np.abs(near - asked) <= _SAME
         made: FloatArray = np.where(close, self._between(near), np.nan)
@@ -344,7 +344,7 @@ def _check(load: FloatArray, power: FloatArray, who: str) -> None:
 
 
 def _specpower_loads(result: SpecPowerResult) -> tuple[dict[float, float], str]:
-    """Load of each level by its target, and what stood for it where that is not the actual one."""
+    """Find the load of each level by its target, and say what stood for the actual one."""
     levels = [level for level in result.levels if level.target > 0]
     loads = {0.0: 0.0}
     for column, said in (("actual", ""), ("ops_s", "loads are shares of throughput")):
@@ -367,7 +367,7 @@ _ABOVE = 0.05
 
 
 def setup_columns(runs: pd.DataFrame) -> list[str]:
-    """Columns that tell set-ups apart: those of identity, and the frequency."""
+    """Choose the columns that tell set-ups apart: those of identity, and the frequency."""
     columns = [*identity_columns(runs), *(["freq_hz"] if "freq_hz" in runs else [])]
     return [column for column in columns if column != "load"]
 
@@ -398,7 +398,7 @@ def _curve_through_runs(runs: pd.DataFrame, name: str) -> PowerLoadCurve:
 
 
 def _scale_to_full(means: FloatArray, source: str) -> list[str]:
-    """Make full load 1, in place: the mean of the runs that are; what is to be said of that."""
+    """Scale loads in place so that the mean of the full-load runs is 1; return the caveats."""
     top = float(means[0][-1])
     if top < FULL_LOAD:
         return []
@@ -417,7 +417,7 @@ def _scale_to_full(means: FloatArray, source: str) -> list[str]:
 
 
 def _add_idle(means: FloatArray, idle: FloatArray) -> tuple[FloatArray, list[str]]:
-    """Levels with that of idle, which runs at load 0 are too."""
+    """Add the level of idle, unless runs at load 0 are it."""
     idle = idle[idle > 0]
     said = []
     if means[0][0] > 0:
@@ -449,7 +449,7 @@ def float_column(runs: pd.DataFrame, name: str) -> FloatArray:
 
 
 def _means(load: FloatArray, watts: FloatArray, rate: FloatArray) -> FloatArray:
-    """Means of load, watts and rate at each load to the nearest percent, rising."""
+    """Average load, watts and rate at each load to the nearest percent, rising."""
     _, level = np.unique(load.round(_DIGITS), return_inverse=True)
     count = np.bincount(level)
     rows = [np.bincount(level, values) / count for values in (load, watts, rate)]

@@ -100,7 +100,7 @@ class PowerLoads(Result):
     forecasts: pd.DataFrame
 
     def curve(self, server: str) -> PowerLoadCurve:
-        """Curve of one server. Raises `PpwError` when there is none, or several."""
+        """Return the curve of one server. Raises `PpwError` when there is none, or several."""
         rows = self.levels[self.levels["server"] == server]
         if rows.empty:
             names = ", ".join(map(str, self.figures["server"][:10]))
@@ -109,7 +109,7 @@ class PowerLoads(Result):
         return PowerLoadCurve.of_levels(load, watts, rate=rate, name=server)
 
     def to_frame(self) -> pd.DataFrame:
-        """Figures of each server beside its watts at the loads asked for."""
+        """Tabulate the figures of each server beside its watts at the loads asked for."""
         wide = self.forecasts.pivot_table(
             index="server", columns="load", values="power_w", sort=False, dropna=False
         )
@@ -121,7 +121,7 @@ class PowerLoads(Result):
         return [_figures_sentence(row) for row in rows_of(self.figures.head(_MOST_ROWS))]
 
     def text_parts(self) -> list[str]:
-        """Sentences where the servers are few, and the table."""
+        """Return sentences where the servers are few, and the table."""
         said = self.verdict() if len(self.figures) <= _MOST_SENTENCES else []
         return [*said, *(line for table in self.printed_tables() for line in table.lines())]
 
@@ -138,7 +138,7 @@ class PowerLoads(Result):
         return ["server", *loads, "idle/full", "EP", "best load"]
 
     def cells(self) -> list[list[str]]:
-        """Watts and figures as they print; an extrapolation carries its interval."""
+        """Return watts and figures as they print; an extrapolation carries its interval."""
         forecasts = dict(list(self.forecasts.groupby("server", sort=False)))
         return [
             [
@@ -251,7 +251,7 @@ def power_loads(
 def _curves(
     source: pd.DataFrame | Iterable[SpecPowerResult] | Iterable[PowerLoadCurve],
 ) -> tuple[list[PowerLoadCurve], list[str], str | None]:
-    """Curves, what was left out, and the digest of the input where it is known."""
+    """Make the curves; return them, the caveats and the digest of the input where it is known."""
     if isinstance(source, pd.DataFrame):
         return *_run_curves(source), frame_digest(source)
     given = [

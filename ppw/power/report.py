@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def calibration_page(result: Calibration) -> Page:
-    """Report of `ppw.calibrate`."""
+    """Make the page of `ppw.calibrate`."""
     caption = (
         "Means of each level as both sensors saw it, the line, and the band in which the "
         f"reference of a new run lies ({result.level:.0%})."
@@ -27,7 +27,7 @@ def calibration_page(result: Calibration) -> Page:
 
 
 def power_load_page(result: PowerLoads) -> Page:
-    """Report of `ppw.power_loads`."""
+    """Make the page of `ppw.power_loads`."""
     caption = "Watts at the measured levels, and the curve between them."
     return Page.of(
         result,

@@ -43,21 +43,21 @@ class CandidateFigures:
 
     @property
     def name(self) -> str:
-        """What it is called."""
+        """Name of the candidate."""
         return str(self.entry["name"])
 
     def key(self, figure: str, workload: str | None = None) -> str:
-        """Key of one of its figures."""
+        """Spell the key of one of its figures."""
         return inp.figure_key(self.name, figure, workload)
 
     @property
     def copies(self) -> int:
-        """How many times a server holds what its runs measured."""
+        """Number of times that a server holds what its runs measured."""
         return int(self.entry.get("copies", 1))
 
     @property
     def host(self) -> Host | None:
-        """Its processor in the catalogue."""
+        """Processor of the candidate in the catalogue."""
         return find_host(self.entry["catalogue"]) if "catalogue" in self.entry else None
 
     def add(self, figures: Sequence[inp.Input]) -> None:
@@ -66,12 +66,12 @@ class CandidateFigures:
             self.figures.setdefault(figure.key, figure)
 
     def refuse(self, text: str) -> PpwError:
-        """Error that names the file and the candidate."""
+        """Make an error that names the file and the candidate."""
         return PpwError(f"{self.scenario.source}: candidate {self.name!r}: {text}")
 
 
 def typed_figures(entry: Mapping[str, Any], workload: str) -> Mapping[str, Any]:
-    """Figures typed in for a workload in a table [[candidate]]."""
+    """Return the figures typed in for a workload in a table [[candidate]]."""
     figures: Mapping[str, Any] = entry.get("workload", {}).get(workload, {})
     return figures
 
@@ -107,7 +107,7 @@ def gather_figures(scenario: Scenario, number: int, measured: MeasuredFigures) -
 
 
 def _of_runs(made: CandidateFigures) -> list[str]:
-    """What to know of figures that come from runs."""
+    """List the caveats of figures that come from runs."""
     caveats = []
     if made.found and made.copies > 1:
         caveats.append(
@@ -146,7 +146,7 @@ def _measured_figures(made: CandidateFigures, workload: str, found: RunFigures) 
 
 
 def _add_idle(made: CandidateFigures) -> None:
-    """Idle watts: typed in, the lowest level of the curve, or the mean of the runs' column."""
+    """Add idle power: typed in, the lowest level of the curve, or the mean of the runs' column."""
     levels = made.entry.get("power_levels")
     key, words = made.key("idle_power"), f"idle power of {made.name}"
     if levels and min(levels["load"]) == 0:
@@ -160,7 +160,7 @@ def _add_idle(made: CandidateFigures) -> None:
 
 
 def _add_full_power(made: CandidateFigures) -> None:
-    """Full-load watts of the workloads that have none, from the typed curve's highest level."""
+    """Add full-load power of workloads that have none, from the typed curve's highest level."""
     levels = made.entry.get("power_levels")
     if not levels or max(levels["load"]) < 1:
         return
@@ -330,7 +330,7 @@ def _cores(made: CandidateFigures) -> int | None:
 
 
 def _curve(made: CandidateFigures) -> LoadCurve:
-    """Power against load: typed levels, measured ones, or a straight line from idle to full."""
+    """Choose power against load: typed levels, measured ones, or a line from idle to full."""
     typed = made.entry.get("power_levels")
     idle = made.figures[made.key("idle_power")].value
     if typed:
@@ -359,7 +359,7 @@ def _through(load: FloatArray, watts: FloatArray, idle: float) -> LoadCurve:
 
 
 def _shares(made: CandidateFigures) -> tuple[dict[str, float], str]:
-    """Share of the rate within the latency limits by workload, and why there may be none."""
+    """Find the share of the rate within the latency limits by workload, or why there is none."""
     shares: dict[str, float] = {}
     for workload in made.scenario.workloads:
         known = _latencies(made, workload.name)
@@ -434,7 +434,7 @@ def _scopes(made: Sequence[CandidateFigures], scenario: Scenario) -> list[str]:
 
 
 def _scope(made: CandidateFigures) -> str:
-    """What the watts of a candidate are of; with the rest of the server beside them, the wall."""
+    """Say what the watts of a candidate are of; with the rest of the server, the wall."""
     if made.key("beside_power") in made.figures:
         return WALL
     full = {w.name: made.figures[made.key("power", w.name)] for w in made.scenario.workloads}

@@ -28,7 +28,7 @@ class RateDemand(NamedTuple):
     memory: FloatArray
 
     def work(self) -> FloatArray:
-        """Units of work of each workload over all years: (workloads, n)."""
+        """Count the units of work of each workload over all years: (workloads, n)."""
         made: FloatArray = self.rate.mean(axis=3).sum(axis=2) * SECONDS_PER_YEAR
         return made
 
@@ -50,7 +50,7 @@ def demand_of(workloads: Sequence[Workload], years: int, numbers: CaseValues) ->
 
 
 def peak_rate(name: str, numbers: CaseValues) -> FloatArray:
-    """Rate (1/s) of a workload at the peak of the first year: (n,)."""
+    """Return the rate (1/s) of a workload at the peak of the first year: (n,)."""
     own = f"workload.{name}.rate"
     if own in numbers:
         return numbers["demand.scale"] * numbers[own]
@@ -167,7 +167,7 @@ class Energy(NamedTuple):
     facility: FloatArray
 
     def site(self) -> FloatArray:
-        """All that the site's meter counts: (n, years)."""
+        """Add all that the site's meter counts: (n, years)."""
         return self.servers + self.network + self.facility
 
 
@@ -211,7 +211,7 @@ def money_of(
     carbon: Carbon,
     numbers: CaseValues,
 ) -> dict[str, FloatArray]:
-    """Present value of every part, by `PARTS`: (n,) each, in the scenario's currency."""
+    """Compute the present value of every part of `PARTS`: (n,) each, in the scenario's currency."""
     years = energy.servers.shape[1]
     worth = (1 + numbers["costs.discount_rate"])[:, None] ** -np.arange(1.0, years + 1)
     each_year = worth.sum(axis=1)
@@ -236,7 +236,7 @@ def money_of(
 def paid_at_start(
     server: Server, count: FloatArray, racks: FloatArray, numbers: CaseValues
 ) -> FloatArray:
-    """Money that is paid before the first year: (n,)."""
+    """Compute the money that is paid before the first year: (n,)."""
     cores = float(server.cores or 0)
     each = numbers[server.key("price")] + server.ports * numbers["costs.port_price"]
     each = each + cores * numbers["costs.licence_per_core"]
@@ -244,19 +244,19 @@ def paid_at_start(
 
 
 def _support(server: Server, price: FloatArray, numbers: CaseValues) -> FloatArray:
-    """Support of one server in a year."""
+    """Return the support of one server in a year."""
     own = server.key("support_per_year")
     return numbers[own] if own in numbers else price * numbers["costs.support_share"]
 
 
 def _electricity(years: int, numbers: CaseValues) -> FloatArray:
-    """Price of a kWh by year: (n, years)."""
+    """Return the price of a kWh by year: (n, years)."""
     change = 1 + numbers["site.electricity_change_per_year"]
     return numbers["site.electricity"][:, None] * change[:, None] ** np.arange(years)
 
 
 def _carbon(carbon: Carbon, worth: FloatArray, numbers: CaseValues) -> FloatArray:
-    """What carbon costs: that of making at the start, that of use year by year."""
+    """Price carbon: that of making at the start, that of use year by year."""
     price = numbers["costs.carbon_price"] / KG_PER_TONNE
     # Without a price nothing is paid, also for what is not known.
     kilograms = carbon.embodied + (worth * carbon.use).sum(axis=1)
@@ -274,7 +274,7 @@ class Carbon(NamedTuple):
 
 
 def carbon_of(server: Server, servers: FloatArray, energy: Energy, numbers: CaseValues) -> Carbon:
-    """Carbon of a candidate: the grid's intensity, which may change each year, and its making."""
+    """Compute carbon: the grid's intensity, which may change each year, and that of making."""
     change = 1 + numbers["site.grid_carbon_change_per_year"]
     intensity = change[:, None] ** np.arange(energy.servers.shape[-1])
     use = numbers.get("site.grid_carbon", np.nan)[:, None] * intensity * energy.site()
@@ -301,12 +301,12 @@ class CandidateOutcome(NamedTuple):
     work: FloatArray
 
     def tco(self) -> FloatArray:
-        """Total cost of ownership, the sum of all parts: (n,)."""
+        """Add all parts to the total cost of ownership: (n,)."""
         made: FloatArray = np.sum(list(self.money.values()), axis=0)
         return made
 
     def figures(self) -> dict[str, FloatArray]:
-        """Figures that candidates are compared by, as `FIGURES` names them: (n,) each."""
+        """Compute the figures that `FIGURES` names, by which candidates are compared: (n,) each."""
         carbon = self.carbon.use.sum(axis=1) + self.carbon.embodied
         return {
             "tco": self.tco(),
@@ -318,7 +318,7 @@ class CandidateOutcome(NamedTuple):
         }
 
     def mean_load(self) -> FloatArray:
-        """Load of a server, averaged over the servers, the years and the day: (n,)."""
+        """Average the load of a server over the servers, the years and the day: (n,)."""
         busy = sum(p.load.sum(axis=0).mean(axis=(1, 2)) * p.servers for p in self.pools)
         made: FloatArray = busy / self.servers
         return made
@@ -343,12 +343,12 @@ class Model:
     servers: Sequence[Server]
 
     def outcomes(self, numbers: CaseValues, years: int | None = None) -> list[CandidateOutcome]:
-        """What every candidate comes to; over another number of ``years`` where given."""
+        """Evaluate every candidate; over another number of ``years`` where given."""
         demand = demand_of(self.scenario.workloads, years or self.scenario.years, numbers)
         return [self._outcome(server, demand, numbers) for server in self.servers]
 
     def tco(self, numbers: CaseValues, years: int | None = None) -> FloatArray:
-        """Total cost of every candidate: (candidates, n)."""
+        """Compute the total cost of every candidate: (candidates, n)."""
         return np.stack([outcome.tco() for outcome in self.outcomes(numbers, years)])
 
     def _outcome(self, server: Server, demand: RateDemand, numbers: CaseValues) -> CandidateOutcome:
@@ -385,7 +385,7 @@ class Model:
     def _alone(
         self, server: Server, demand: RateDemand, numbers: CaseValues
     ) -> tuple[FloatArray, FloatArray]:
-        """Rate and watts of one server that does nothing but the day's mix of workloads."""
+        """Compute rate and power of one server that does nothing but the day's mix of workloads."""
         names = [w.name for w in self.scenario.workloads]
         mix = demand.rate[:, :, 0].mean(axis=-1)
         within = np.stack([server.rate_within_limit(w, numbers) for w in names])

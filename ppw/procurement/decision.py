@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def share_best(values: FloatArray, fits: Mask, more_is_better: bool) -> FloatArray:
-    """Share of the draws in which each candidate is the best.
+    """Count the share of the draws in which each candidate is the best.
 
     Parameters
     ----------
@@ -137,7 +137,7 @@ def _sensitivity(
 
 
 def movable(inputs: Inputs) -> list[Input]:
-    """Figures that can be moved: those that are not 0, or have a range.
+    """Choose the figures that can be moved: those that are not 0, or have a range.
 
     The demand as a whole is one of them where it is not one figure already; a workload's share in
     it is not, because the others would have to give way.
@@ -154,7 +154,7 @@ def movable(inputs: Inputs) -> list[Input]:
 
 
 def ends_of(figure: Input, level: float) -> tuple[float, float, str]:
-    """Ends that a figure is moved between, and what they are."""
+    """Choose the ends that a figure is moved between, and say what they are."""
     if figure.draws is not None:
         low, high = np.quantile(figure.draws, [0.5 - level / 2, 0.5 + level / 2])
         if low < high:
@@ -169,7 +169,7 @@ def ends_of(figure: Input, level: float) -> tuple[float, float, str]:
 def learn_next(
     model: Model, inputs: Inputs, best: int, rival: int, *, draws: int, seed: int
 ) -> list[tuple[str, float]]:
-    """Figures by the share of the variance of the cost difference that is theirs, largest first.
+    """Rank figures by their share of the variance of the cost difference.
 
     One figure is drawn at a time, the others at their values; shares are of the sum.
     """
@@ -238,7 +238,7 @@ class Crossovers:
         return tie_of(_near(figure, -line[0] / line[1]), self.level)
 
     def _straight(self, figure: Input) -> tuple[FloatArray, FloatArray] | None:
-        """Start and slope of the cost difference in every draw; None for no straight line."""
+        """Find start and slope of the cost difference in every draw; None for no straight line."""
         at = figure.value * _PROBES
         central = self.inputs.central().repeat(len(at)).with_values({figure.key: at})
         costs = self.model.tco(central)
@@ -253,7 +253,7 @@ class Crossovers:
         return start - slopes * at[0], slopes
 
     def _follow(self, figure: Input) -> Tie:
-        """Nearest change of sign along a range of the figure."""
+        """Find the nearest change of sign along a range of the figure."""
         if figure.value <= 0:
             return NO_TIE
         grid = figure.value * np.geomspace(1 / _FACTOR, _FACTOR, _STEPS)
@@ -270,7 +270,7 @@ class Crossovers:
         return Tie(float(np.sqrt(grid[0] * grid[-1])), np.nan, np.nan, np.nan)
 
     def _ahead(self, figure: Input, at: FloatArray) -> FloatArray:
-        """Sign of the rival's cost less the cheapest one's, by value of a figure."""
+        """Find the sign of the rival's cost less the cheapest one's, by value of a figure."""
         central = self.inputs.central().repeat(len(at))
         return np.sign(self._apart(central.with_values({figure.key: at})))
 
@@ -311,7 +311,7 @@ class Crossovers:
 
 
 def _near(figure: Input, ties: FloatArray) -> FloatArray:
-    """Ties that the figure could be at, not too far from what it is; NaN for the others."""
+    """Keep the ties that the figure could be at, not too far from its value; NaN for the others."""
     with np.errstate(invalid="ignore", divide="ignore"):
         times = ties / figure.value
         possible = (ties >= figure.least) & (ties <= figure.most)

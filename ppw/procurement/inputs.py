@@ -30,7 +30,7 @@ SECONDS_PER = {"s": 1.0, "min": 60.0, "h": 3600.0, "day": 86400.0}
 
 
 def figure_key(candidate: str, figure: str, workload: str | None = None) -> str:
-    """Key of a candidate's figure."""
+    """Spell the key of a candidate's figure."""
     middle = f"{candidate}.workload.{workload}" if workload else candidate
     return f"candidate.{middle}.{figure}"
 
@@ -99,7 +99,7 @@ class CaseValues:
         return self._arrays[key] if key in self._arrays else np.full(self.n, default)
 
     def first(self, *keys: str) -> FloatArray:
-        """Values of the first of these keys that there is."""
+        """Return the values of the first of these keys that there is."""
         return self[next(key for key in keys if key in self)]
 
     def with_values(self, values: Mapping[str, FloatArray | float]) -> CaseValues:
@@ -132,11 +132,11 @@ class Inputs:
         return Inputs([*self, *more])
 
     def central(self) -> CaseValues:
-        """Every figure at its value: one case."""
+        """Take every figure at its value: one case."""
         return CaseValues({i.key: np.array([i.value]) for i in self}, 1)
 
     def draw(self, draws: int, seed: int, only: str | None = None) -> CaseValues:
-        """Joint draws of all figures, or of ``only`` one with the others at their values."""
+        """Draw all figures jointly, or ``only`` one with the others at their values."""
         arrays = {
             i.key: i.draw(draws, seed) if only in (None, i.key) else np.full(draws, i.value)
             for i in self
@@ -208,7 +208,7 @@ def _numbers(
 
 
 def in_si(raw: Any, path: Sequence[str | int], node: Mapping[str, Any], source: str) -> float:
-    """Number of one figure in its SI unit; texts carry a unit. Raises `PpwError` with the key."""
+    """Read one figure in its SI unit; texts carry a unit. Raises `PpwError` with the key."""
     if not isinstance(raw, str):
         return float(raw)
     try:

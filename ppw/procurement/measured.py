@@ -44,7 +44,7 @@ LATENCY_COLUMNS = {"latency_p50": "latency_p50_s", "latency_p99": "latency_p99_s
 
 
 def mean_of(rows: pd.DataFrame, column: str) -> float:
-    """Mean of a column over the rows that have it above 0; NaN where none has."""
+    """Average a column over the rows that have it above 0; NaN where none has."""
     if column not in rows:
         return float("nan")
     values = rows[column].to_numpy(dtype=np.float64)
@@ -53,7 +53,7 @@ def mean_of(rows: pd.DataFrame, column: str) -> float:
 
 
 def levels_of(rows: pd.DataFrame) -> tuple[FloatArray, FloatArray] | None:
-    """Mean watts at each load below and at the full one, where any was below."""
+    """Average power at each load below and at the full one, where any was below."""
     if not {"load", "power_w"} <= set(rows.columns):
         return None
     means = _by_load(rows, ["load", "power_w"])
@@ -65,14 +65,14 @@ def levels_of(rows: pd.DataFrame) -> tuple[FloatArray, FloatArray] | None:
 
 
 def _by_load(rows: pd.DataFrame, columns: list[str]) -> pd.DataFrame:
-    """Means of the rows of each load, rising."""
+    """Average the rows of each load, rising."""
     known = rows[columns].dropna()
     load = known["load"].round(_DIGITS) if "load" in known else known[columns[0]]
     return known.groupby(load.rename("level"), sort=True).mean()
 
 
 def latencies_of(rows: pd.DataFrame) -> dict[str, tuple[FloatArray, FloatArray]]:
-    """Latency against the share of the full rate, where both were measured."""
+    """Tabulate latency against the share of the full rate, where both were measured."""
     made: dict[str, tuple[FloatArray, FloatArray]] = {}
     if "throughput_ops_s" not in rows:
         return made
@@ -88,7 +88,7 @@ def latencies_of(rows: pd.DataFrame) -> dict[str, tuple[FloatArray, FloatArray]]
 
 
 def doubts_of(rows: pd.DataFrame, time: str) -> list[str]:
-    """What speaks against taking full-load runs of one clock for one set-up's best."""
+    """Say what speaks against taking full-load runs at one frequency for one set-up's best."""
     full, doubts = rows[at_full_load(rows)], []
     column = "time_s" if time == "time" or "throughput_ops_s" not in full else "throughput_ops_s"
     rates = full[column].dropna()
@@ -104,7 +104,7 @@ def doubts_of(rows: pd.DataFrame, time: str) -> list[str]:
 
 
 def scopes_of(rows: pd.DataFrame) -> frozenset[str]:
-    """What the watts are of, such as "wall"; empty where not known."""
+    """Find what the watts are of: "wall" or "package"; empty where not known."""
     if "power_source" not in rows:
         return frozenset()
     found = {scope_of(source) for source in rows["power_source"].dropna().unique()}
@@ -268,7 +268,7 @@ class _Table:
         return mask
 
     def caveats(self) -> list[str]:
-        """What in the table, or in the curves that were asked for, could mislead."""
+        """List what could mislead in the table, or in the curves that were asked for."""
         curved = [
             (self.group[name], at)
             for name, at in self.frequency.items()
@@ -299,7 +299,7 @@ def _rows_of(runs: pd.DataFrame, workload: str) -> pd.DataFrame:
 
 
 def _at_full_load(rows: pd.DataFrame, by: list[str]) -> Mask:
-    """Runs at full load, group by group."""
+    """Mark the runs at full load, group by group."""
     full = at_full_load(rows, group_runs(rows, by).codes if by else None)
     if not full.any():
         raise PpwError(

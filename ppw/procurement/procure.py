@@ -61,22 +61,22 @@ class Evaluation:
         return [server.name for server in self.model.servers]
 
     def fits(self) -> Mask:
-        """Which candidates fit the site, at the values: (candidates,)."""
+        """Mark the candidates that fit the site, at the values: (candidates,)."""
         return np.array([outcome.racks.fits[0] > 0 for outcome in self.central])
 
     def cheapest(self) -> list[int]:
-        """Candidates by their cost at the values: those that fit the site first."""
+        """Sort candidates by their cost at the values: those that fit the site first."""
         costs = [outcome.tco()[0] for outcome in self.central]
         fits = self.fits()
         return sorted(range(len(costs)), key=lambda i: (not fits[i], costs[i]))
 
     def costs(self) -> pd.DataFrame:
-        """Present value of every part of the cost, and ``tco``."""
+        """Tabulate the present value of every part of the cost, and ``tco``."""
         parts = [{p: o.money[p][0] for p in PARTS} for o in self.central]
         return self._adding_up(parts, "tco")
 
     def energy(self) -> pd.DataFrame:
-        """KWh of the servers, the network and the rest of the site, and ``total_kwh``."""
+        """Tabulate the kWh of servers, network and the rest of the site, and ``total_kwh``."""
         parts = [
             dict(zip(ENERGY_PARTS, (part.sum() for part in o.energy), strict=True))
             for o in self.central
@@ -84,7 +84,7 @@ class Evaluation:
         return self._adding_up(parts, "total_kwh")
 
     def carbon(self) -> pd.DataFrame:
-        """Kg CO2e of use and of making, and ``total_kg``; NaN where not known."""
+        """Tabulate the kg CO2e of use and of making, and ``total_kg``; NaN where not known."""
         parts = [
             dict(zip(CARBON_PARTS, (o.carbon.use.sum(), o.carbon.embodied[0]), strict=True))
             for o in self.central
@@ -101,7 +101,7 @@ class Evaluation:
         return table
 
     def figures(self, units: Mapping[str, str]) -> pd.DataFrame:
-        """One row a candidate and figure, as `ppw.procurement.result.Procurement.figures`."""
+        """Tabulate one row a candidate and figure, as `ppw.procurement.result` declares it."""
         totals = {
             figure: table[column].to_numpy()
             for (figure, column), table in zip(
@@ -152,7 +152,7 @@ class Evaluation:
         }
 
     def _front(self) -> Mask:
-        """Who is beaten by nobody in cost and carbon, or energy where carbon is not known."""
+        """Mark who is beaten by nobody in cost and carbon, or energy where carbon is not known."""
         second = "carbon" if self.has_carbon() else "energy"
         drawn = [o.figures() for o in self.draws]
         costs = np.stack([[d[figure] for d in drawn] for figure in ("tco", second)])
@@ -166,7 +166,7 @@ class Evaluation:
         return np.stack([o.racks.fits for o in self.draws]) > 0
 
     def _interval(self, draws: FloatArray) -> tuple[float, float]:
-        """Interval of a figure; none where nothing in it is uncertain."""
+        """Find the interval of a figure; none where nothing in it is uncertain."""
         return self._ends(draws) if np.ptp(draws) > 0 else (np.nan, np.nan)
 
     def _ends(self, draws: FloatArray) -> tuple[float, float]:
@@ -290,7 +290,7 @@ def procure(
 
 
 def _units(model: Model) -> dict[str, str]:
-    """Unit of each figure."""
+    """Name the unit of each figure."""
     money, unit = model.scenario.currency, model.one_unit
     rate, work = (f"{unit}/s", unit) if unit else ("of the demand", "years of the demand")
     return {
@@ -329,7 +329,7 @@ def _learn(
     draws: int,
     seed: int,
 ) -> tuple[str, ...]:
-    """Figures that would tell most about who is cheapest, where that is undecided."""
+    """Name the figures that would tell most about who is cheapest, where that is undecided."""
     if not rivals or not _is_undecided(figures, evaluated.names[first]):
         return ()
     pair = first, rivals[0]

@@ -62,7 +62,7 @@ _PRICE = _Way(0.2, 3.0)
 
 
 def procurement_sliders(result: Procurement) -> Sliders | None:
-    """Sliders of a report; None where the answer was read from JSON, without its model."""
+    """Make the sliders of a page; None where the answer was read from JSON, without its model."""
     if result.basis is None:
         return None
     kept = _kept_draws(result.basis.inputs, result.draws)
@@ -131,7 +131,7 @@ def _server(server: Server, model: Model) -> dict[str, Any]:
 
 
 def _pieces(server: Server) -> list[list[float]]:
-    """Shape of the watts against load, 0 to 1: where each cubic piece begins, and its powers."""
+    """Cut the shape of power against load into cubic pieces: start and coefficients of each."""
     from scipy.interpolate import PchipInterpolator
 
     from ppw.power.load_curve import PowerLoadCurve
@@ -149,7 +149,7 @@ def _pieces(server: Server) -> list[list[float]]:
 
 
 def _figures(inputs: Inputs, draws: int, seed: int, kept: int) -> list[list[Any]]:
-    """Key, value and the draws of every figure: those as base64 of little-endian doubles."""
+    """List key, value and draws of every figure: draws as base64 of little-endian doubles."""
     return [
         [f.key, f.value, _encode_draws(f.draw(draws, seed)[:kept]) if f.uncertain else None]
         for f in inputs
@@ -172,7 +172,7 @@ def _sliders(basis: Basis, level: float) -> Iterator[dict[str, Any]]:
 
 
 def _ends(figure: Input, way: _Way) -> tuple[float, float]:
-    """Ends of a slider; they hold the value whatever it is."""
+    """Choose the ends of a slider; they hold the value whatever it is."""
     low = max(figure.value * way.low, way.least, figure.least)
     high = min(figure.value * way.high if figure.value else 1.0, way.most, figure.most)
     return min(low, figure.value), max(high, figure.value)
@@ -205,7 +205,7 @@ _DRAWN_MOVES = 8
 
 
 def procurement_page(result: Procurement) -> Page:
-    """Report of `ppw.procure`."""
+    """Make the page of `ppw.procure`."""
     count, moves = len(result.candidates), min(len(result.sensitivities), _DRAWN_MOVES)
     costs = (
         f"Present value of {result.years} years by part; the line is the {result.level:.0%} "
@@ -281,7 +281,7 @@ def plot_moves(result: Procurement, ax: Axes | None = None) -> Axes:
 
 
 def second_figure(result: Procurement) -> str:
-    """What the cost is drawn against: carbon where all of it is known, else energy."""
+    """Choose what the cost is drawn against: carbon where all of it is known, else energy."""
     known = result.carbon["total_kg"].notna().all()
     return "carbon" if known else "energy"
 

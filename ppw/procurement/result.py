@@ -72,7 +72,7 @@ def _servers(result: Procurement) -> str:
 
 
 def _others(result: Procurement) -> list[str]:
-    """Who is best by each of the other figures."""
+    """Say who is best by each of the other figures."""
     parts = []
     for figure in ("perf_per_watt", "perf_per_dollar", "carbon"):
         rows = result.figures[result.figures["figure"] == figure]
@@ -84,7 +84,7 @@ def _others(result: Procurement) -> list[str]:
 
 
 def _turn_lines(result: Procurement) -> list[str]:
-    """The nearest ties of the total cost among what the market or the buyer decides."""
+    """Say the nearest ties of the total cost among what the market or the buyer decides."""
     if result.crossovers.empty:
         return []
     rows = result.crossovers[result.crossovers["criterion"] == COST]
@@ -375,12 +375,12 @@ class Procurement(Result):
     basis: Basis | None = field(default=None, repr=False, metadata={"json": False})
 
     def figure(self, candidate: str, figure: str) -> pd.Series[Any]:
-        """Row of ``figures``."""
+        """Return a row of ``figures``."""
         rows = self.figures[self.figures["candidate"] == candidate]
         return rows[rows["figure"] == figure].iloc[0]
 
     def to_frame(self) -> pd.DataFrame:
-        """One row a candidate with all its figures, for a spreadsheet."""
+        """Tabulate one row a candidate with all its figures, for a spreadsheet."""
         made, costs, *others = (
             table.set_index("candidate")
             for table in (self.candidates, self.costs, self.energy, self.carbon)
@@ -409,7 +409,7 @@ class Procurement(Result):
         return said
 
     def text_parts(self) -> list[str]:
-        """Title, verdict and tables of the summary, with their notes."""
+        """Return title, verdict and tables of the summary, with their notes."""
         lines = [self.title, *self.verdict()]
         for table in self.sections(_MOST_ROWS):
             lines += ["", table.title, *table.lines(), *([table.note] if table.note else [])]
@@ -466,7 +466,7 @@ def axis_scale(values: np.ndarray) -> tuple[float, str]:
 
 
 def _parts(result: Procurement) -> Iterator[PrintedTable]:
-    """Money, energy and carbon: one row a part, one column a candidate; they add up."""
+    """Lay out money, energy and carbon: a row a part, a column a candidate; they add up."""
     for title, table, unit, decimals in (
         ("Money, present value", result.costs, result.currency, 2),
         ("Energy", result.energy, "kWh", 1),
@@ -501,7 +501,7 @@ def _rows_left(table: PrintedTable) -> str:
 
 
 def _figure_rows(result: Procurement) -> list[list[str]]:
-    """What to buy, and every figure with its interval and probability, one column a candidate."""
+    """Lay out what to buy and every figure with its interval and probability, by candidate."""
     table, level = rows_of(result.candidates), f"  {result.level:.0%} interval"
     rows = [
         ["servers", *(f"{r['servers']:.0f}" for r in table)],
@@ -545,7 +545,7 @@ def _rows_of_figure(figure: str, group: pd.DataFrame, level: str) -> list[list[s
 
 
 def _part_rows(table: pd.DataFrame, decimals: int) -> list[list[str]]:
-    """One row a part and one column a candidate; parts that are 0 everywhere are left out."""
+    """Lay out a row a part and a column a candidate, without parts that are 0 everywhere."""
     *parts, total = (str(column) for column in table if column != "candidate")
     kept = [part for part in parts if not (table[part] == 0).all()]
     return [

@@ -25,7 +25,7 @@ class LoadCurve(Protocol):
     """Watts of a server against its load, from 0 to 1."""
 
     def watts(self, load: FloatArray) -> FloatArray:
-        """W at each load."""
+        """Return the power (W) at each load."""
         ...
 
 
@@ -33,7 +33,7 @@ class StraightLine:
     """Power that rises from idle to full load in proportion to the load."""
 
     def watts(self, load: FloatArray) -> FloatArray:
-        """Share of the way from idle to full."""
+        """Return the share of the way from idle to full."""
         return load
 
 
@@ -55,19 +55,19 @@ class Server:
     excluded: str = ""
 
     def key(self, figure: str, workload: str | None = None) -> str:
-        """Key of one of its figures."""
+        """Spell the key of one of its figures."""
         return figure_key(self.name, figure, workload)
 
     def rate(self, workload: str, numbers: CaseValues) -> FloatArray:
-        """Rate (1/s) at full load: (n,)."""
+        """Return the rate (1/s) at full load: (n,)."""
         return numbers[self.key("rate", workload)]
 
     def rate_within_limit(self, workload: str, numbers: CaseValues) -> FloatArray:
-        """Rate (1/s) that keeps the latency limit: (n,)."""
+        """Return the rate (1/s) that keeps the latency limit: (n,)."""
         return self.share_within_limit.get(workload, 1.0) * self.rate(workload, numbers)
 
     def watts(self, load: FloatArray, workloads: list[str], numbers: CaseValues) -> FloatArray:
-        """Watts of one server.
+        """Compute the power of one server.
 
         Parameters
         ----------
@@ -93,13 +93,13 @@ class Server:
         return made + self.beside(numbers)[axes]
 
     def full_power(self, workloads: list[str], numbers: CaseValues) -> FloatArray:
-        """Highest watts at full load, over the workloads: (n,)."""
+        """Find the highest power (W) at full load over the workloads: (n,)."""
         full = [numbers[self.key("power", w)] for w in workloads]
         made: FloatArray = np.max(full, axis=0) + self.beside(numbers)
         return made
 
     def beside(self, numbers: CaseValues) -> FloatArray:
-        """Watts drawn all the time beside what the others are of: (n,)."""
+        """Return the watts drawn all the time beside what the others are of: (n,)."""
         return numbers.get(self.key("beside_power"), 0.0)
 
     def _shape(self, load: FloatArray) -> FloatArray:
@@ -113,7 +113,7 @@ class Server:
 
 
 def share_within(share: FloatArray, latency: FloatArray, limit: float) -> float:
-    """Largest share of the full rate at which latency keeps a limit.
+    """Find the largest share of the full rate at which latency keeps a limit.
 
     Parameters
     ----------
@@ -299,7 +299,7 @@ def _shares(profile: Sequence[float], name: str, source: str) -> FloatArray:
 def _rates(
     table: Mapping[str, Any], inputs: Sequence[Input], currency: str, source: str
 ) -> list[Input]:
-    """Peak rate and memory of every workload, by its own figures or its weight in the demand's."""
+    """Read peak rate and memory of every workload, by its own figures or its weight."""
     made = []
     shared = next((i for i in inputs if i.key == "demand.rate"), None)
     weights = sum(w.get("weight", 0.0) for w in table["workload"])

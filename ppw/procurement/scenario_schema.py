@@ -27,7 +27,7 @@ _MOST_OF_SHARES = 5
 
 @cache
 def schema_text() -> str:
-    """Text of the schema, as it is published."""
+    """Return the text of the schema, as it is published."""
     return (resources.files("ppw.procurement") / FILE).read_text(encoding="utf-8")
 
 
@@ -38,7 +38,7 @@ def _schema() -> dict[str, Any]:
 
 
 def resolve_node(node: Mapping[str, Any]) -> dict[str, Any]:
-    """Node of the schema with what its reference says; its own words go first."""
+    """Resolve the reference of a node of the schema; its own words go first."""
     if "$ref" not in node:
         return dict(node)
     target = _schema()["$defs"][node["$ref"].rpartition("/")[2]]
@@ -46,7 +46,7 @@ def resolve_node(node: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def node_at(path: Sequence[str | int]) -> dict[str, Any]:
-    """Node that describes what stands at a path of a scenario, such as ("site", "pue")."""
+    """Find the node that describes a path of a scenario, such as ("site", "pue")."""
     node = resolve_node(_schema())
     for step in path:
         node = _below(node, step)
@@ -64,7 +64,7 @@ def _below(node: Mapping[str, Any], step: str | int) -> dict[str, Any]:
 
 
 def check(table: Mapping[str, Any], source: str) -> None:
-    """Hold a scenario against the schema.
+    """Check a scenario against the schema.
 
     Raises
     ------
@@ -111,7 +111,7 @@ def with_shares(value: Any, path: tuple[str | int, ...] = ()) -> Any:
 
 
 def key_text(path: Sequence[str | int]) -> str:
-    """Key as it is written in TOML: site.pue, candidate 2: price.
+    """Spell a key as it is written in TOML: site.pue, candidate 2: price.
 
     >>> key_text(("candidate", 1, "workload", "sort", "rate"))
     'candidate 2: workload.sort.rate'
@@ -191,7 +191,7 @@ _WRONG: dict[str, Callable[[Any, Any], str]] = {
 
 
 def _percent(most: float, value: float) -> str:
-    """Hint for a share that is typed as percent: no other figure ends so low."""
+    """Give a hint for a share that is typed as percent: no other figure ends so low."""
     if most > _MOST_OF_SHARES or value > 100 or isinstance(value, WrittenShare):
         return ""
     return f": write {value:g}% or {value / 100:g}"
