@@ -142,6 +142,7 @@ def half_drift(trace: Batches | str | PathLike[str], *, seed: int = 0, **options
     if requests < _LEAST:
         raise PpwError(f"{requests} requests have no halves to compare: give {_LEAST} or more")
     parts = _Half(source, 0, requests // 2), _Half(source, requests // 2, requests)
+    # One space for all three, or their places could not be compared.
     space = Space(known.survey.low_lbn, known.survey.high_lbn)
     device = parse_device("ssd").model
     model = fit_trace(parts[0], **options)
@@ -279,6 +280,7 @@ def time_scales(
     drive = parse_device(device).reaching(model.survey.high_lbn)
     count = min(MOST_SIMULATED, model.survey.requests)
     rows = []
+    # The same requests at every scale, so that the scale alone makes the difference.
     for scale in sorted((as_positive("time scale", s) for s in scales), reverse=True):
         storage = Storage(drive.model)
         for batch in columns(generate_trace(model, count=count, seed=seed, time_scale=scale)):

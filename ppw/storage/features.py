@@ -93,6 +93,7 @@ def features(
         reuse.add(accessed_blocks(batch.lbn, batch.size_bytes, _CACHE_BLOCK)[0])
         storage.take(batch)
         recorded.add(batch.latency_s)
+    # Places are counted by half of the requests: together they are shares, apart a drift.
     n, halves = known.requests, tally.bins
     return TraceFeatures(
         requests=n,
@@ -188,6 +189,7 @@ class _Tally:
         """Take the next requests."""
         if not len(batch.time_s):
             return
+        # A stream is a pair of stream and device: one number, found among the sorted ones.
         key = batch.stream.astype(np.int64) << 32 | batch.device
         stream, k = self._order[np.searchsorted(self._keys, key)], len(self._keys)
         random = self.ends.before(stream.astype(np.int32), batch.lbn, batch.size_bytes) != batch.lbn
@@ -202,6 +204,7 @@ class _Tally:
         since = batch.time_s - self._known.first_s
         spell = np.minimum((since * (_SPELLS / self._known.duration_s)).astype(int), _SPELLS - 1)
         self.spells += np.bincount(stream * _SPELLS + spell, minlength=k * _SPELLS).reshape(k, -1)
+        # Arrivals are in order, so a batch fills a few windows that follow one another.
         for width, counts in self.windows.items():
             window = np.minimum((since / width).astype(np.int64), len(counts) - 1)
             here = np.bincount(window - window[0])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import numpy as np
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from ppw.results.result import Row
+    from ppw.storage.fitted_devices import Latencies
     from ppw.storage.trace_source import Batches
 
     Measure = Callable[[TraceFeatures], float]
@@ -46,14 +48,6 @@ _MORE_SEEDS = (
 _CURVE = np.geomspace(0.001, 1.0, 31)
 
 
-class Tolerances(NamedTuple):
-    """How far figures may be off: relative for features and performance."""
-
-    features: float
-    performance: float
-    hit_ratio: float
-
-
 class _Figure(NamedTuple):
     """One row of the table; a figure without a tolerance is not judged."""
 
@@ -69,14 +63,15 @@ class _Figure(NamedTuple):
     upper: float = np.nan
     verdict: str = NOT_JUDGED
 
-    def judge(self, passed: bool) -> _Figure:
+    def judge(self, passed: bool | None = None) -> _Figure:
+        """Judge by the tolerance, where no verdict is given."""
+        passed = abs(self.off) <= self.tolerance if passed is None else passed
         return self._replace(verdict=PASSED if passed else FAILED)
 
 
 def _points(group: str, figure: str, a: float, b: float, tolerance: float = np.nan) -> _Figure:
     """Compare two shares by their difference."""
-    row = _Figure(group, figure, "share", a, b, b - a, "points", tolerance)
-    return row if np.isnan(tolerance) else row.judge(abs(b - a) <= tolerance)
+    return _Figure(group, figure, "share", a, b, b - a, "points", tolerance)
 
 
 def _relative(
@@ -84,8 +79,7 @@ def _relative(
 ) -> _Figure:
     """Compare two figures by their ratio; nothing is as far from nothing as can be."""
     off = b / a - 1 if a else 0.0 if b == a else np.inf
-    row = _Figure(group, figure, unit, a, b, off, "relative", tolerance)
-    return row if np.isnan(tolerance) else row.judge(abs(off) <= tolerance)
+    return _Figure(group, figure, unit, a, b, off, "relative", tolerance)
 
 
 def _distance(group: str, figure: str, share: float) -> _Figure:
@@ -93,165 +87,148 @@ def _distance(group: str, figure: str, share: float) -> _Figure:
     return _Figure(group, figure, "1", np.nan, np.nan, share, "moved")
 
 
-def compare_features(
-    ours: TraceFeatures,
-    theirs: Sequence[TraceFeatures],
-    ablated: TraceFeatures | None,
-    limits: Tolerances,
-    seed: int,
-) -> pd.DataFrame:
-    """Judge every figure."""
-    rows = [
-        *_compare_requests(ours, theirs, limits.features),
-        *_compare_performance(ours, theirs, limits.performance),
-        *_compare_places(ours, theirs, limits.hit_ratio),
-        *_compare_times(ours, theirs, seed),
-        _compare_types(ours, theirs),
-    ]
-    if ablated is not None:
-        for cache in CACHES:
-            a, b = (one.hit_ratio(cache, ours) for one in (ours, ablated))
-            figure = f"uniform places: LRU hits, cache of {cache:.0%} of the footprint"
-            rows.append(_points("ablation", figure, a, b))
-    return pd.DataFrame(rows, columns=_Figure._fields)
+class _Comparison(NamedTuple):
+    """Features of an original and of the synthetic traces that stand for it."""
 
+    ours: TraceFeatures
+    theirs: Sequence[TraceFeatures]
 
-def _mean(theirs: Sequence[TraceFeatures], of: Measure) -> float:
-    return float(np.mean([of(one) for one in theirs]))
+    def pair(self, of: Measure) -> tuple[float, float]:
+        """Return a figure of the original and its mean over the synthetic traces."""
+        return of(self.ours), float(np.mean([of(one) for one in self.theirs]))
 
+    def all_recorded(self) -> bool:
+        """Whether each trace has the latency of most of its requests."""
+        return all(f.recorded.requests > f.requests / 2 for f in (self.ours, *self.theirs))
 
-def _compare_requests(
-    ours: TraceFeatures, theirs: Sequence[TraceFeatures], tolerance: float
-) -> Iterator[_Figure]:
-    """Rows of the published table: what the requests are, and how fast they come."""
-    group = "features"
+    def requests(self, tolerance: float) -> Iterator[_Figure]:
+        """Rows of the published table: what the requests are, and how fast they come."""
+        ours, group = self.ours, "features"
 
-    def share(figure: str, of: Measure) -> _Figure:
-        a = of(ours)
-        return _points(group, figure, a, _mean(theirs, of), max(tolerance * a, POINTS))
+        def share(figure: str, of: Measure) -> _Figure:
+            a, b = self.pair(of)
+            return _points(group, figure, a, b, max(tolerance * a, POINTS)).judge()
 
-    yield share("reads", lambda f: f.read_share)
-    yield share("random requests", lambda f: f.random_share)
-    top = sorted(ours.sizes.items(), key=lambda one: (-one[1], one[0]))[:_TOP_SIZES]
-    for size, _ in top:
-        yield share(f"requests of {size_text(size)}", lambda f, s=size: f.sizes.get(s, 0.0))  # type: ignore[misc]
-    yield _distance(group, "requests of another size", _size_distance(ours, theirs))
-    for k in range(OCTANTS):
-        yield share(f"octant {k + 1} of the space", lambda f, k=k: float(f.octants[k]))  # type: ignore[misc]
-    for name in ours.streams["stream"].head(_TOP_STREAMS) if len(ours.streams) > 1 else ():
-        yield share(f"weight of {name}", lambda f, n=name: _weight(f.streams, n))  # type: ignore[misc]
-    speeds: tuple[tuple[str, str, Measure], ...] = (
-        ("mean inter-arrival time", "s", lambda f: f.gap_mean_s),
-        ("requests a second", "1", lambda f: f.rate),
-        ("throughput", "B/s", lambda f: f.bytes_s),
-    )
-    for figure, unit, of in speeds:
-        yield _relative(group, figure, unit, of(ours), _mean(theirs, of), tolerance)
-    if len(theirs) > 1:
-        rate = np.array([one.rate for one in theirs])
-        off = float(rate.std(ddof=1) / rate.mean())
-        figure = f"spread of requests a second over {len(theirs)} repeats"
-        row = _Figure(
-            group, figure, "1", np.nan, float(rate.mean()), off, "relative", tolerance=_REPEATS
+        yield share("reads", lambda f: f.read_share)
+        yield share("random requests", lambda f: f.random_share)
+        for size in sorted(ours.sizes, key=lambda size: (-ours.sizes[size], size))[:_TOP_SIZES]:
+            figure = f"requests of {size_text(size)}"
+            yield share(figure, lambda f, s=size: f.sizes.get(s, 0.0))  # type: ignore[misc]
+        sizes = sorted(set().union(*(one.sizes for one in (ours, *self.theirs))))
+        a, *others = (
+            np.array([one.sizes.get(size, 0.0) for size in sizes]) for one in (ours, *self.theirs)
         )
-        yield row.judge(off <= _REPEATS)
+        off = distance(a, np.mean(others, axis=0))
+        yield _distance(group, "requests of another size", off)
+        for k in range(OCTANTS):
+            yield share(f"octant {k + 1} of the space", lambda f, k=k: float(f.octants[k]))  # type: ignore[misc]
+        for name in ours.streams["stream"].head(_TOP_STREAMS) if len(ours.streams) > 1 else ():
+            yield share(f"weight of {name}", lambda f, n=name: _weight(f.streams, n))  # type: ignore[misc]
+
+    def rates(self, tolerance: float) -> Iterator[_Figure]:
+        """Rows of arrival rates, and how far they are spread over several synthetic traces."""
+        group = "features"
+        measures: tuple[tuple[str, str, Measure], ...] = (
+            ("mean inter-arrival time", "s", lambda f: f.gap_mean_s),
+            ("requests a second", "1", lambda f: f.rate),
+            ("throughput", "B/s", lambda f: f.bytes_s),
+        )
+        for figure, unit, of in measures:
+            yield _relative(group, figure, unit, *self.pair(of), tolerance).judge()
+        if len(self.theirs) > 1:
+            rate = np.array([one.rate for one in self.theirs])
+            mean, off = float(rate.mean()), float(rate.std(ddof=1) / rate.mean())
+            figure = f"spread of requests a second over {len(rate)} repeats"
+            yield _Figure(group, figure, "1", np.nan, mean, off, "relative", _REPEATS).judge()
+
+    def performance(self, tolerance: float) -> Iterator[_Figure]:
+        """Rows of throughput and latency, of a model where the traces do not record it."""
+        group, recorded = "performance", self.all_recorded()
+
+        def latencies(f: TraceFeatures) -> Latencies:
+            return f.recorded if recorded else f.storage.latencies
+
+        measures: tuple[tuple[str, str, Measure], ...] = (
+            ("completed a second, modelled", "1", lambda f: f.storage.iops),
+            ("device time a request, modelled", "s", lambda f: f.storage.busy_s / f.requests),
+            (
+                f"mean latency, {'recorded' if recorded else 'modelled'}",
+                "s",
+                lambda f: latencies(f).mean_s,
+            ),
+        )
+        rows = [
+            _relative(group, figure, unit, *self.pair(of), tolerance).judge()
+            for figure, unit, of in measures
+        ]
+        yield from rows
+        off = float(np.mean([abs(row.off) for row in rows]))
+        limit = min(_MEAN_PERFORMANCE, tolerance)
+        figure = "mean of these three"
+        yield _Figure(group, figure, "1", np.nan, np.nan, off, "relative", limit).judge()
+        slow = self.pair(lambda f: latencies(f).quantile_s(0.99))
+        yield _relative(group, "99th percentile of latency", "s", *slow)
+
+    def places(self, tolerance: float) -> Iterator[_Figure]:
+        """Rows of where requests go and how soon they come back, and of what caches make of it."""
+        group, ours = "spatial", self.ours
+        bins = np.mean([one.bins for one in self.theirs], axis=0)
+        reuse = np.mean([one.reuse.distances() for one in self.theirs], axis=0)
+        off = distance(ours.reuse.distances(), reuse)
+        yield _distance(group, "requests in another 64th of the space", distance(ours.bins, bins))
+        yield _distance(group, "the same of the original's halves", ours.drift)
+        yield _distance(group, "accesses at another reuse distance", off)
+        for cache in CACHES:
+            pair = self.pair(partial(TraceFeatures.hit_ratio, cache=cache, of=ours))
+            figure = f"LRU hits, cache of {cache:.0%} of the footprint"
+            yield _points(group, figure, *pair, tolerance).judge()
+
+    def times(self, seed: int) -> Iterator[_Figure]:
+        """Rows of how inter-arrival times vary, and of bursts by the length of windows."""
+        group = "temporal"
+        a, b = self.pair(lambda f: f.gap_variation)
+        row = _relative(group, "variation of inter-arrival times", "1", a, b, _VARIATION)
+        # So little is that of a clock's last digit.
+        yield row.judge(abs(b - a) <= max(_VARIATION * a, POINTS))
+        a, b = self.pair(lambda f: f.gap_correlation)
+        yield _Figure(group, "correlation of neighbouring gaps", "1", a, b, b - a, "difference")
+        for width, counts in self.ours.counts.items():
+            if len(counts) < _LEAST_WINDOWS or counts.mean() < _LEAST_COUNT:
+                continue
+            # A synthetic trace may be too short to have two such windows.
+            others = [f.counts[width] for f in self.theirs if len(f.counts.get(width, ())) >= 2]
+            low, high = dispersion_band(counts, seed=seed)
+            a = index_of_dispersion(counts)
+            b = float(np.mean([*map(index_of_dispersion, others)])) if others else np.nan
+            row = _relative(group, f"dispersion over {width:g} s", "1", a, b)
+            yield row._replace(lower=low, upper=high).judge(low <= b <= high)
+
+    def types(self) -> Iterator[_Figure]:
+        """Row of the share of requests whose thread keeps its type."""
+        types = dict(zip(self.ours.streams["stream"], self.ours.streams["type"], strict=True))
+
+        def alike(f: TraceFeatures) -> float:
+            pairs = zip(f.streams["stream"], f.streams["type"], strict=True)
+            same = np.array([types.get(name) == type_ for name, type_ in pairs])
+            return float(f.streams["share"].to_numpy()[same].sum())
+
+        figure = "requests of threads that keep their type"
+        yield _points("threads", figure, 1.0, self.pair(alike)[1])
+
+    def ablation(self, ablated: TraceFeatures | None) -> Iterator[_Figure]:
+        """Rows of what caches make of the original when its places are uniform."""
+        if ablated is None:
+            return
+        for cache in CACHES:
+            a, b = (one.hit_ratio(cache, self.ours) for one in (self.ours, ablated))
+            figure = f"uniform places: LRU hits, cache of {cache:.0%} of the footprint"
+            yield _points("ablation", figure, a, b)
 
 
 def _weight(streams: pd.DataFrame, name: str) -> float:
     """Share of the requests that the first stream of a name has."""
     names = streams["stream"].tolist()
     return float(streams["share"].iloc[names.index(name)]) if name in names else 0.0
-
-
-def _size_distance(ours: TraceFeatures, theirs: Sequence[TraceFeatures]) -> float:
-    sizes = sorted(set(ours.sizes).union(*(one.sizes for one in theirs)))
-    a, *others = (np.array([one.sizes.get(s, 0.0) for s in sizes]) for one in (ours, *theirs))
-    return distance(a, np.mean(others, axis=0))
-
-
-def _compare_performance(
-    ours: TraceFeatures, theirs: Sequence[TraceFeatures], tolerance: float
-) -> Iterator[_Figure]:
-    group, recorded = "performance", _all_recorded(ours, theirs)
-    how = "recorded" if recorded else "modelled"
-    measures: tuple[tuple[str, str, Measure], ...] = (
-        ("completed a second, modelled", "1", lambda f: f.storage.iops),
-        ("device time a request, modelled", "s", lambda f: f.storage.busy_s / f.requests),
-        (
-            f"mean latency, {how}",
-            "s",
-            lambda f: (f.recorded if recorded else f.storage.latencies).mean_s,
-        ),
-    )
-    rows = [
-        _relative(group, figure, unit, of(ours), _mean(theirs, of), tolerance)
-        for figure, unit, of in measures
-    ]
-    yield from rows
-    off = float(np.mean([abs(row.off) for row in rows]))
-    limit = min(_MEAN_PERFORMANCE, tolerance)
-    row = _Figure(group, "mean of these three", "1", np.nan, np.nan, off, "relative", limit)
-    yield row.judge(off <= limit)
-
-    def slow(f: TraceFeatures) -> float:
-        return (f.recorded if recorded else f.storage.latencies).quantile_s(0.99)
-
-    yield _relative(group, "99th percentile of latency", "s", slow(ours), _mean(theirs, slow))
-
-
-def _all_recorded(ours: TraceFeatures, theirs: Sequence[TraceFeatures]) -> bool:
-    """Whether each trace has the latency of most of its requests."""
-    return all(f.recorded.requests > f.requests / 2 for f in (ours, *theirs))
-
-
-def _compare_places(
-    ours: TraceFeatures, theirs: Sequence[TraceFeatures], tolerance: float
-) -> Iterator[_Figure]:
-    group = "spatial"
-    bins = np.mean([one.bins for one in theirs], axis=0)
-    reuse = np.mean([one.reuse.distances() for one in theirs], axis=0)
-    yield _distance(group, "requests in another 64th of the space", distance(ours.bins, bins))
-    yield _distance(group, "the same of the original's halves", ours.drift)
-    off = distance(ours.reuse.distances(), reuse)
-    yield _distance(group, "accesses at another reuse distance", off)
-    for cache in CACHES:
-        a, *others = (one.hit_ratio(cache, ours) for one in (ours, *theirs))
-        figure = f"LRU hits, cache of {cache:.0%} of the footprint"
-        yield _points(group, figure, a, float(np.mean(others)), tolerance)
-
-
-def _compare_times(
-    ours: TraceFeatures, theirs: Sequence[TraceFeatures], seed: int
-) -> Iterator[_Figure]:
-    group = "temporal"
-    a, b = ours.gap_variation, _mean(theirs, lambda f: f.gap_variation)
-    row = _relative(group, "variation of inter-arrival times", "1", a, b)
-    # So little is that of a clock's last digit.
-    passed = abs(b - a) <= max(_VARIATION * a, POINTS)
-    yield row._replace(tolerance=_VARIATION).judge(passed)
-    a, b = ours.gap_correlation, _mean(theirs, lambda f: f.gap_correlation)
-    yield _Figure(group, "correlation of neighbouring gaps", "1", a, b, b - a, "difference")
-    for width, counts in ours.counts.items():
-        if len(counts) < _LEAST_WINDOWS or counts.mean() < _LEAST_COUNT:
-            continue
-        others = [f.counts[width] for f in theirs if len(f.counts.get(width, ())) >= 2]
-        low, high = dispersion_band(counts, seed=seed)
-        b = float(np.mean([*map(index_of_dispersion, others)])) if others else np.nan
-        row = _relative(group, f"dispersion over {width:g} s", "1", index_of_dispersion(counts), b)
-        yield row._replace(lower=low, upper=high).judge(low <= b <= high)
-
-
-def _compare_types(ours: TraceFeatures, theirs: Sequence[TraceFeatures]) -> _Figure:
-    """Share of the requests whose thread is of the same type in the synthetic trace."""
-    types = dict(zip(ours.streams["stream"], ours.streams["type"], strict=True))
-
-    def alike(f: TraceFeatures) -> float:
-        pairs = zip(f.streams["stream"], f.streams["type"], strict=True)
-        same = np.array([types.get(name) == type_ for name, type_ in pairs])
-        return float(f.streams["share"].to_numpy()[same].sum())
-
-    figure = "requests of threads that keep their type"
-    return _points("threads", figure, 1.0, _mean(theirs, alike))
 
 
 def _value_text(value: float, unit: str) -> str:
@@ -467,11 +444,9 @@ def validate_trace(
     CaveatWarning
         For each entry of ``caveats``.
     """
-    limits = Tolerances(
-        features=as_positive("tolerance of features", features_tolerance),
-        performance=as_positive("tolerance of performance", performance_tolerance),
-        hit_ratio=as_positive("tolerance of hit ratios", hit_ratio_tolerance),
-    )
+    for_features = as_positive("tolerance of features", features_tolerance)
+    for_performance = as_positive("tolerance of performance", performance_tolerance)
+    for_hits = as_positive("tolerance of hit ratios", hit_ratio_tolerance)
     drive, first = parse_device(device), open_trace(original)
     known = survey(first)
     drive = drive.reaching(known.survey.high_lbn)
@@ -485,10 +460,20 @@ def validate_trace(
     if no_locality:
         without = WithoutLocality(first, known.survey, seed)
         ablated = features(without, survey(without), space, drive.model)
-    caveats = tuple(_caveats(ours, theirs, drive.caveat))
+    both = _Comparison(ours, theirs)
+    rows = [
+        *both.requests(for_features),
+        *both.rates(for_features),
+        *both.performance(for_performance),
+        *both.places(for_hits),
+        *both.times(seed),
+        *both.types(),
+        *both.ablation(ablated),
+    ]
+    caveats = tuple(_caveats(both, drive.caveat))
     cv.warn(caveats)
     return TraceFidelity(
-        table=compare_features(ours, theirs, ablated, limits, seed),
+        table=pd.DataFrame(rows, columns=_Figure._fields),
         streams=_merge_streams(ours.streams, theirs[0].streams),
         curve=_curve(ours, theirs, ablated),
         synthetic_traces=float(len(theirs)),
@@ -498,8 +483,9 @@ def validate_trace(
     )
 
 
-def _caveats(ours: TraceFeatures, theirs: Sequence[TraceFeatures], assumed: str) -> Iterator[str]:
-    if not _all_recorded(ours, theirs):
+def _caveats(both: _Comparison, assumed: str) -> Iterator[str]:
+    ours, theirs = both
+    if not both.all_recorded():
         yield assumed
     if any(one.reuse.halvings for one in (ours, *theirs)):
         yield (
@@ -543,6 +529,7 @@ def _curve(
 
 def _merge_streams(ours: pd.DataFrame, theirs: pd.DataFrame) -> pd.DataFrame:
     """Put the threads of both traces side by side, the busiest of the original first."""
+    # By name, since the codes of two traces need not agree; some threads are in one of them only.
     original, synthetic = (
         table.set_index("stream").add_prefix(f"{which}_").reset_index()
         for which, table in (("original", ours), ("synthetic", theirs))

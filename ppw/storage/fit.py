@@ -16,12 +16,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import pandas as pd
 
-from fitting.storage.cascade import Windows, fit_cascade
+from fitting.storage import cascade, interarrival, reuse_distance, run_lengths, transitions
 from fitting.storage.diagram import Diagram
-from fitting.storage.interarrival import fit_interarrivals
-from fitting.storage.reuse_distance import ReuseCounter
-from fitting.storage.run_lengths import RunCounter
-from fitting.storage.transitions import TransitionCounter, log_likelihood
 from ppw.errors import CaveatWarning, PpwError
 from ppw.results import axes
 from ppw.results import caveats as cv
@@ -40,7 +36,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from fitting.storage.survey import Survey
-    from fitting.storage.transitions import TransitionCounts
     from ppw.storage.trace_source import Batches, RequestColumns, TraceSurvey
 
 # A trace of so many requests is kept in memory (a third of a gigabyte) and not read again.
@@ -108,7 +103,9 @@ def fit_trace(
     source = open_trace(trace)
     found = survey(source, most_kept=_MOST_KEPT)
     known = found.survey
-    windows = Windows.of(known.duration_s, known.requests, as_positive("window (s)", window_s))
+    windows = cascade.Windows.of(
+        known.duration_s, known.requests, as_positive("window (s)", window_s)
+    )
     diagram = diagram_of(known, levels, fan_out, space_bytes)
     second = _SecondPass(known, diagram, windows, reuse=reuse)
     for batch in columns(source) if found.kept is None else found.kept:
@@ -123,8 +120,10 @@ def fit_trace(
         survey=known,
         classes=second.classes,
         counts=counts,
-        laws=fit_interarrivals(counts.sums, counts.histogram, known.tick_s, laws),
-        cascade=fit_cascade(windows, second.in_windows, np.diff(np.concatenate(second.arrivals))),
+        laws=interarrival.fit_interarrivals(counts.sums, counts.histogram, known.tick_s, laws),
+        cascade=cascade.fit_cascade(
+            windows, second.in_windows, np.diff(np.concatenate(second.arrivals))
+        ),
         runs=second.runs.by_state(touched),
         reuse=None if second.ages is None else second.ages.by_state(touched),
         names={k: v for k, v in source.names.items() if k in ("stream", "device")},
@@ -136,11 +135,15 @@ def fit_trace(
 class _SecondPass:
     """Counts all that a model holds."""
 
-    def __init__(self, known: Survey, diagram: Diagram, windows: Windows, *, reuse: bool) -> None:
+    def __init__(
+        self, known: Survey, diagram: Diagram, windows: cascade.Windows, *, reuse: bool
+    ) -> None:
         self.classes = known.size_classes()
-        self.counter = TransitionCounter(diagram, known, self.classes)
-        self.runs = RunCounter(len(known.streams))
-        self.ages = ReuseCounter(known.device_of_stream, known.piece) if reuse else None
+        self.counter = transitions.TransitionCounter(diagram, known, self.classes)
+        self.runs = run_lengths.RunCounter(len(known.streams))
+        self.ages = (
+            reuse_distance.ReuseCounter(known.device_of_stream, known.piece) if reuse else None
+        )
         self.in_windows = np.zeros(windows.finest, dtype=np.int32)
         self.arrivals = [np.empty(0)]
         self._windows, self._first_s = windows, known.first_s
@@ -311,7 +314,7 @@ def choose_level(
                 "transitions": float(model.diagram.transitions),
                 "occurring": float(len(np.unique(model.counts.pair))),
                 "iops": complete(model),
-                "log_likelihood": log_likelihood(*halves),
+                "log_likelihood": transitions.log_likelihood(*halves),
             }
         )
         if level > 1:
@@ -346,9 +349,13 @@ def _generated_iops(complete: Callable[[pa.Table], float], seed: int, model: Tra
     return complete(generate_trace(model, count=count, seed=seed).to_table())
 
 
-def _count_halves(source: Batches, model: TraceModel) -> tuple[TransitionCounts, TransitionCounts]:
+def _count_halves(
+    source: Batches, model: TraceModel
+) -> tuple[transitions.TransitionCounts, transitions.TransitionCounts]:
     """Transitions of the first and of the second half of the requests."""
-    counters = [TransitionCounter(model.diagram, model.survey, model.classes) for _ in range(2)]
+    counters = [
+        transitions.TransitionCounter(model.diagram, model.survey, model.classes) for _ in range(2)
+    ]
     left = model.survey.requests // 2
     for batch in columns(source):
         for counter, rows in zip(counters, (slice(left), slice(left, None)), strict=True):

@@ -84,6 +84,7 @@ def parse_device(text: str) -> NamedDevice:
     changed: dict[str, Any] = {}
     for pair in given:
         key, equals, value = pair.partition("=")
+        # With or without the unit: average_seek or average_seek_s.
         full = next((k for k in names if key in (k, _without_unit(k))), None)
         if full is None or not equals:
             raise PpwError(

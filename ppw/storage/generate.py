@@ -87,6 +87,7 @@ class RoundRobin:
             np.maximum(np.ceil(done * self._share - self._phase).astype(np.int64), 0)
             for done in (self._done, self._done + number)
         )
+        # The turns of a thread within these requests, then all threads in the order of turns.
         turns = last - first
         transition = np.repeat(np.arange(len(turns)), turns)
         within = np.arange(len(transition)) - np.repeat(np.cumsum(turns) - turns, turns)
@@ -119,6 +120,7 @@ class RoundRobin:
         """Addresses: sequential threads go on from their last end, thread by thread."""
         survey, order = self._model.survey, np.argsort(transition, kind="stable")
         lbn = self._random_addresses(transition)[order]
+        # Sorted by thread, the blocks before a request in its batch are one running sum.
         thread, blocks = transition[order], size[order] // BLOCK
         starts = np.flatnonzero(np.r_[True, thread[1:] != thread[:-1]])
         number = np.diff(np.append(starts, len(thread)))
@@ -333,7 +335,7 @@ def _source(trace: GeneratedTrace) -> generator.Generator | RoundRobin:
     """Source of the requests, without their times."""
     model, rng = trace.model, np.random.default_rng([trace.seed, 0])
     counts, survey = model.counts, model.survey
-    # Kind of the request of every transition.
+    # Kind of the request of every transition: by operation and size class.
     kinds = np.array(
         [[kind(op, int(s[0]), survey.piece) for s in model.classes.sizes] for op in (0, 1)]
     )[np.minimum(counts.op, 1), counts.size_class]
@@ -408,6 +410,7 @@ def _times_by_windows(
     in_order = trace.arrivals == "windows"
     while True:
         course = cascade.load_profile(rng, in_order=in_order)
+        # Whole windows are placed together, as many as make a batch of requests.
         ends, width = np.cumsum(cascade.counts[course]), duration / len(course)
         start = 0
         while start < len(course):

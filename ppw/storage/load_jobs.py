@@ -61,6 +61,7 @@ def jobs_of(
     largest = int(model.survey.sizes.max())
     if space_bytes is not None and space_bytes < 2 * largest:
         raise PpwError(f"a space of {space_bytes:g} B is too short for requests of {largest} B")
+    # A target that is longer than the modelled space is used from its start on.
     reach = model.diagram.blocks * BLOCK
     scale = 1.0 if space_bytes is None else min(1.0, space_bytes / reach)
     notes = [f"discards, {left:.2%} of the requests, are left out"] if left else []
@@ -169,6 +170,7 @@ def _join_short(zones: list[AddressZone], largest: int) -> tuple[AddressZone, ..
     joined: list[AddressZone] = []
     for zone in zones:
         last = joined[-1] if joined else None
+        # A generator cannot place a request in a zone that is shorter.
         if last and (last.end_byte - last.first_byte < largest or zone.first_byte < last.end_byte):
             end = max(last.end_byte, zone.end_byte)
             joined[-1] = AddressZone(last.first_byte, end, last.share + zone.share)

@@ -159,6 +159,7 @@ def replay_trace(
     source = open_trace(trace)
     known = survey(source)
     size = None if size_bytes is None else int(as_positive("size", size_bytes))
+    # The log is written for this target first: it tells how long the target has to be.
     with tempfile.TemporaryDirectory(prefix="ppw-replay-") as folder:
         log = str(Path(folder, "trace.log"))
         written = write_iolog(
@@ -181,6 +182,7 @@ def replay_trace(
         largest = int(known.survey.sizes.max())
         calibration = _calibrate(source, largest, folder, written, scale, options)
         played = replay_iolog(log, direct=direct, allow_device=allow_device, **options)
+    # Each stage answers for what it lacks against the one before it.
     rows = list(_stages(written, calibration, played, original, scale))
     if device is not None:
         rows.append(_model_stage(source, device, written.requests, scale))

@@ -328,6 +328,7 @@ def _parts(document: Mapping[str, Any]) -> dict[str, Any]:
     _check_lengths("transitions", transitions)
     _check_lengths("states", states)
     count = _ints(transitions["count"])
+    # A document has the means, not the sums that they came from: it cannot be made coarser.
     sums = np.full((len(count), SUMS), np.nan)
     sums[:, GAPS], sums[:, SUM] = count, count * laws.mean_s
     counts = TransitionCounts(

@@ -110,6 +110,7 @@ def survey(trace: Batches, *, most_kept: int = 0) -> TraceSurvey:
     requests, files = 0, False
     kept: list[RequestColumns] = []
     for whole in _all_columns(trace):
+        # The least of times is missing where any of them is.
         if np.isnan(whole.time_s.min(initial=np.inf)):
             raise PpwError(
                 "requests have no arrival times, as of a closed loop: generate the trace without "
@@ -143,6 +144,7 @@ class _Digest:
         self.requests = 0
 
     def add(self, batch: RequestColumns) -> None:
+        # Every so many requests of the whole trace, wherever its batches begin.
         first = -self.requests % _HASHED
         for column, digest in zip(batch, self._columns, strict=True):
             digest.update(column[first::_HASHED].tobytes())

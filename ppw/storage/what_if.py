@@ -111,6 +111,7 @@ class CachedStorage(StorageOption):
 
     def take(self, batch: RequestColumns) -> None:
         """Take the next requests."""
+        # The storage sees the misses alone, in their order, and its queue with them.
         served = self._serve(batch)
         self._latencies.add(self.storage.take(batch.pick(~served)))
         front = batch.pick(served)
@@ -377,6 +378,7 @@ def trace_what_if(
     behind, cache_drive = parse_device(device), parse_device(cache_device)
     if not isinstance(cache_drive.model, SolidState):
         raise PpwError("a cache is a solid state drive: give --cache-device ssd,…")
+    # Space, footprint and files are those of the first trace; others are runs of the same load.
     sources = _sources(traces, repeats)
     found = survey(sources[0])
     behind = behind.reaching(found.survey.high_lbn)
@@ -477,6 +479,7 @@ def _table(
     plans: Sequence[_Plan], outcomes: Sequence[Sequence[OptionOutcome]], size: float
 ) -> pd.DataFrame:
     """Mean outcome of each option over the runs, and its speed-up against the first one."""
+    # Runs by options by figures. Ratios are taken run by run, so what runs share cancels out.
     figures = np.array(outcomes)
     device_s = figures[:, :, OptionOutcome._fields.index("device_s")]
     speed_up, runs = device_s[:, :1] / device_s, len(outcomes)
