@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from fitting.storage.survey import Survey
-    from ppw.storage.trace_source import Batches, RequestColumns, TraceSurvey
+    from ppw.storage.trace_source import Batches, TraceSurvey
 
 # A trace of so many requests is kept in memory (a third of a gigabyte) and not read again.
 _MOST_KEPT = 10_000_000
@@ -107,57 +107,37 @@ def fit_trace(
         known.duration_s, known.requests, as_positive("window (s)", window_s)
     )
     diagram = diagram_of(known, levels, fan_out, space_bytes)
-    second = _SecondPass(known, diagram, windows, reuse=reuse)
+    classes = known.size_classes()
+    counter = transitions.TransitionCounter(diagram, known, classes)
+    runs = run_lengths.RunCounter(len(known.streams))
+    ages = reuse_distance.ReuseCounter(known.device_of_stream, known.piece) if reuse else None
+    in_windows, arrivals = np.zeros(windows.finest, dtype=np.int32), [np.empty(0)]
     for batch in columns(source) if found.kept is None else found.kept:
-        second.add(batch)
-    counts = second.counter.counts()
+        seen = counter.add(*batch[:6])
+        windows.counts(batch.time_s - known.first_s, in_windows)
+        again = np.zeros(len(seen.row), dtype=np.bool_)
+        if ages is not None:
+            again = ages.add(seen, batch.lbn, batch.size_bytes)
+        runs.add(seen, batch.lbn, again)
+        if (missing := _ARRIVALS_KEPT - sum(map(len, arrivals))) > 0:
+            arrivals.append(batch.time_s[:missing].copy())
+    counts, touched = counter.counts(), counter.rows()
     if not len(counts.pair):
         raise PpwError("no stream of the trace has two requests: there is nothing to learn")
     caveats = caveats_of(found, source.findings)
     cv.warn(caveats)
-    touched = second.counter.rows()
     return TraceModel(
         survey=known,
-        classes=second.classes,
+        classes=classes,
         counts=counts,
         laws=interarrival.fit_interarrivals(counts.sums, counts.histogram, known.tick_s, laws),
-        cascade=cascade.fit_cascade(
-            windows, second.in_windows, np.diff(np.concatenate(second.arrivals))
-        ),
-        runs=second.runs.by_state(touched),
-        reuse=None if second.ages is None else second.ages.by_state(touched),
+        cascade=cascade.fit_cascade(windows, in_windows, np.diff(np.concatenate(arrivals))),
+        runs=runs.by_state(touched),
+        reuse=None if ages is None else ages.by_state(touched),
         names={k: v for k, v in source.names.items() if k in ("stream", "device")},
         caveats=caveats,
         input_digest=found.digest,
     )
-
-
-class _SecondPass:
-    """Counts all that a model holds."""
-
-    def __init__(
-        self, known: Survey, diagram: Diagram, windows: cascade.Windows, *, reuse: bool
-    ) -> None:
-        self.classes = known.size_classes()
-        self.counter = transitions.TransitionCounter(diagram, known, self.classes)
-        self.runs = run_lengths.RunCounter(len(known.streams))
-        self.ages = (
-            reuse_distance.ReuseCounter(known.device_of_stream, known.piece) if reuse else None
-        )
-        self.in_windows = np.zeros(windows.finest, dtype=np.int32)
-        self.arrivals = [np.empty(0)]
-        self._windows, self._first_s = windows, known.first_s
-
-    def add(self, batch: RequestColumns) -> None:
-        """Take the next requests."""
-        seen = self.counter.add(*batch[:6])
-        self._windows.counts(batch.time_s - self._first_s, self.in_windows)
-        again = np.zeros(len(seen.row), dtype=np.bool_)
-        if self.ages is not None:
-            again = self.ages.add(seen, batch.lbn, batch.size_bytes)
-        self.runs.add(seen, batch.lbn, again)
-        if (missing := _ARRIVALS_KEPT - sum(map(len, self.arrivals))) > 0:
-            self.arrivals.append(batch.time_s[:missing].copy())
 
 
 def diagram_of(survey: Survey, levels: int, fan_out: int, space_bytes: float | None) -> Diagram:

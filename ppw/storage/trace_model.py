@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -39,6 +39,8 @@ _MOST_STATES = 64
 # Digits kept: means set the rate; of laws and shares a trace tells less.
 _DIGITS, _LAW_DIGITS = 6, 4
 _WHOLE = ("origin", "pair", "op", "sequential", "size_class")
+_CASCADE = tuple(field.name for field in fields(Cascade) if field.name != "windows")
+_ROUNDED = ("small", "gaps", "chain")
 _STATES = ("state_origin", "state", "occupancy", "lowest", "highest", "departures", "arrivals")
 
 
@@ -294,22 +296,16 @@ def _body(model: TraceModel) -> dict[str, Any]:
         "reuse": None if model.reuse is None else _sparse(model.reuse),
         "windows": asdict(cascade.windows),
         "cascade": {
-            "counts": cascade.counts,
-            "loose": cascade.loose.tolist(),
+            **{name: getattr(cascade, name) for name in _CASCADE},
             "halves": cascade.halves._asdict(),
-            "small": _round(cascade.small, _LAW_DIGITS),
             "large": {"rows": rows, "row": row},
-            "stop": cascade.stop,
-            "placement": cascade.placement,
-            "gaps": _round(cascade.gaps, _LAW_DIGITS),
-            "chain": _round(cascade.chain, _LAW_DIGITS),
+            **{name: _round(getattr(cascade, name), _LAW_DIGITS) for name in _ROUNDED},
             "lateness": {
+                **asdict(late),
                 "cycle": _round(late.cycle),
                 "quantiles": _round(late.quantiles),
                 "correlation": float(_round(late.correlation)),
-                "drift": late.drift,
             },
-            "tick_s": cascade.tick_s,
         },
         "names": model.names,
         "caveats": list(model.caveats),
@@ -370,26 +366,26 @@ def _runs(document: Mapping[str, Any], counts: TransitionCounts) -> Runs:
     return Runs(numbers, np.where(started, lowest, -1), np.where(started, highest, -1))
 
 
-def _cascade(windows: Windows, fields: Mapping[str, Any]) -> Cascade:
-    depths, halves, late = windows.depth - windows.kept, fields["halves"], fields["lateness"]
+def _cascade(windows: Windows, parts: Mapping[str, Any]) -> Cascade:
+    depths, halves, late = windows.depth - windows.kept, parts["halves"], parts["lateness"]
     large = np.zeros((0, *LARGE_SHAPE))
     if depths:
-        large = _floats(fields["large"]["rows"])[_ints(fields["large"]["row"])]
+        large = _floats(parts["large"]["rows"])[_ints(parts["large"]["row"])]
     return Cascade(
         windows,
-        counts=_ints(fields["counts"]),
-        loose=np.array(fields["loose"], dtype=np.bool_),
+        counts=_ints(parts["counts"]),
+        loose=np.array(parts["loose"], dtype=np.bool_),
         halves=Halves(halves["least"], _ints(halves["first"])),
-        small=_floats(fields["small"]).reshape(depths, *SMALL_SHAPE),
+        small=_floats(parts["small"]).reshape(depths, *SMALL_SHAPE),
         large=large.reshape(depths, *LARGE_SHAPE),
-        stop=fields["stop"],
-        placement=fields["placement"],
-        gaps=_floats(fields["gaps"]),
-        chain=_floats(fields["chain"]),
+        stop=parts["stop"],
+        placement=parts["placement"],
+        gaps=_floats(parts["gaps"]),
+        chain=_floats(parts["chain"]),
         lateness=Lateness(
             _floats(late["cycle"]), _floats(late["quantiles"]), late["correlation"], late["drift"]
         ),
-        tick_s=fields["tick_s"],
+        tick_s=parts["tick_s"],
     )
 
 
