@@ -10,17 +10,8 @@ import numpy as np
 import pandas as pd
 
 from measurements.errors import BadRunsError, MeasurementError
+from measurements.table import schema
 from measurements.table.headers import list_names, nearest
-from measurements.table.schema import (
-    COLUMNS,
-    FILE_COLUMN,
-    HEADERS,
-    HIGHEST_SHARE,
-    IDENTITY,
-    MISSING,
-    ROW_COLUMN,
-    is_number,
-)
 from measurements.table.units import HIGHEST_FREQUENCY_HZ, LOWEST_FREQUENCY_HZ, TOO_FAST, TOO_SLOW
 
 if TYPE_CHECKING:
@@ -75,7 +66,7 @@ def check_runs(
     source = str(runs.attrs.get("source", "runs"))
     refuse_absent(runs, needed, source)
     runs = runs.copy(deep=False)
-    numbers = [c for c in COLUMNS if c in runs.columns and is_number(c)]
+    numbers = [c for c in schema.COLUMNS if c in runs.columns and schema.is_number(c)]
     groups = [c for c in by or identity_columns(runs) if c in runs.columns]
     problems = [_NO_PROBLEMS, *(_to_numbers(runs, column) for column in numbers)]
     for column in numbers:
@@ -89,15 +80,17 @@ def check_runs(
     if len(bad):
         bad = bad.drop_duplicates(["row", "column"]).sort_values(["row", "column"])
         bad = _in_files(bad, runs, source).reset_index(drop=True)
-        raise BadRunsError(_message(bad, runs.attrs.get(HEADERS, {})), bad)
+        raise BadRunsError(_message(bad, runs.attrs.get(schema.HEADERS, {})), bad)
     return runs
 
 
 def identity_columns(runs: pd.DataFrame) -> list[str]:
     """List the columns that by default tell groups of runs apart: those present and not empty."""
-    known = [c for c in IDENTITY if c in runs.columns and runs[c].notna().any()]
+    known = [c for c in schema.IDENTITY if c in runs.columns and runs[c].notna().any()]
     # Runs of several files that name no host are not one machine's.
-    return known if "host" in known or FILE_COLUMN not in runs.columns else [FILE_COLUMN, *known]
+    if "host" in known or schema.FILE_COLUMN not in runs.columns:
+        return known
+    return [schema.FILE_COLUMN, *known]
 
 
 def as_numbers(values: pd.Series[Any]) -> pd.Series[float]:
@@ -124,7 +117,7 @@ def refuse_absent(runs: pd.DataFrame, needed: Collection[str], source: str) -> N
     for column in needed:
         if column not in runs.columns:
             # A column that is known by its own name was not meant to be another.
-            meant = nearest(column, [c for c in runs.columns if c not in COLUMNS])
+            meant = nearest(column, [c for c in runs.columns if c not in schema.COLUMNS])
             units = " (freq_mhz or freq_ghz, by its unit)" if column == "freq_hz" else ""
             raise MeasurementError(
                 f"{source}: no column {column}{meant}; the columns are "
@@ -140,7 +133,7 @@ def _to_numbers(runs: pd.DataFrame, column: str) -> pd.DataFrame:
     # The text itself is reported here; what is left is checked as numbers.
     runs[column] = numbers
     wrong = (numbers.isna() & values.notna()).to_numpy(copy=True)
-    wrong[wrong] = [not (isinstance(v, str) and v.strip() in MISSING) for v in values[wrong]]
+    wrong[wrong] = [not (isinstance(v, str) and v.strip() in schema.MISSING) for v in values[wrong]]
     parted = wrong.copy()
     parted[wrong] = [isinstance(v, str) and bool(_THOUSANDS.fullmatch(v)) for v in values[wrong]]
     return pd.concat(
@@ -194,7 +187,7 @@ _FREQUENCIES = (
 
 def value_rules(column: str, *, needed: bool = True) -> list[ValueRule]:
     """List the rules that the numbers of a canonical column obey; a needed one may be stricter."""
-    kind = COLUMNS[column].kind
+    kind = schema.COLUMNS[column].kind
     rules = [_FINITE]
     if kind == "positive" or (kind == "net" and needed):
         rules.append(_POSITIVE)
@@ -205,7 +198,7 @@ def value_rules(column: str, *, needed: bool = True) -> list[ValueRule]:
             "is more than the whole, which is 1: for percent write 50% in the cells, or name the "
             f"column {column}_pct"
         )
-        rules.append(ValueRule(lambda v: v > HIGHEST_SHARE, reason))
+        rules.append(ValueRule(lambda v: v > schema.HIGHEST_SHARE, reason))
     return [*rules, *(_FREQUENCIES if column in ("freq_hz", "freq_achieved_hz") else ())]
 
 
@@ -220,18 +213,18 @@ def _in_files(bad: pd.DataFrame, runs: pd.DataFrame, source: str) -> pd.DataFram
     """Name each bad row by its own file, counted from that file's first row."""
     rows = bad["row"].to_numpy() - 1
     numbers = row_numbers(runs)[rows]
-    if FILE_COLUMN not in runs.columns:
+    if schema.FILE_COLUMN not in runs.columns:
         return bad.assign(file=source, row=numbers)
-    return bad.assign(file=runs[FILE_COLUMN].to_numpy()[rows], row=numbers)
+    return bad.assign(file=runs[schema.FILE_COLUMN].to_numpy()[rows], row=numbers)
 
 
 def row_numbers(runs: pd.DataFrame) -> NDArray[np.int64]:
     """Number each row as in its file, where 1 is the first below the header."""
-    if ROW_COLUMN in runs.columns:
-        return runs[ROW_COLUMN].to_numpy(dtype=np.int64)
-    if FILE_COLUMN not in runs.columns:
+    if schema.ROW_COLUMN in runs.columns:
+        return runs[schema.ROW_COLUMN].to_numpy(dtype=np.int64)
+    if schema.FILE_COLUMN not in runs.columns:
         return np.arange(1, len(runs) + 1)
-    files = runs[FILE_COLUMN].reset_index(drop=True)
+    files = runs[schema.FILE_COLUMN].reset_index(drop=True)
     within = files.groupby(files, dropna=False).cumcount()
     return np.asarray(within.to_numpy() + 1, dtype=np.int64)
 

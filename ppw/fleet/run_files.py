@@ -333,34 +333,22 @@ class FilePart(NamedTuple):
 
 @dataclass(frozen=True)
 class FleetRuns:
-    """Runs of a fleet, opened but not read.
-
-    Attributes
-    ----------
-    connection : ibis connection
-    table : ibis Table
-        Canonical columns in SI units; `FILE_COLUMN` where several files are read.
-    name : str
-        For messages.
-    files : tuple of str
-        Empty where a table was given.
-    faults : tuple of Fault
-        Files that cannot be read and are left out.
-    columns : mapping of str to str
-        The user's own headers.
-    parts : tuple of FilePart
-        Files by their columns, which may have changed over time.
-    where : mapping of str to list of values
-        What all runs of the table hold, by column.
-    """
+    """Runs of a fleet, opened but not read."""
 
     connection: BaseBackend
+    # Canonical columns in SI units; `FILE_COLUMN` where several files are read.
     table: ir.Table
+    # For messages.
     name: str
+    # Empty where a table was given.
     files: tuple[str, ...]
+    # Files that cannot be read and are left out.
     faults: tuple[Fault, ...]
+    # The user's own headers.
     columns: Mapping[str, str]
+    # Files by their columns, which may have changed over time.
     parts: tuple[FilePart, ...] = ()
+    # Values that all runs of the table hold, by column.
     where: Mapping[str, Any] = field(default_factory=dict)
 
     def holding(self, where: Mapping[str, Any]) -> FleetRuns:

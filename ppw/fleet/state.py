@@ -141,7 +141,7 @@ class FleetState:
         import pyarrow as pa
         import pyarrow.parquet as pq
 
-        self._known_layout()
+        self._require_layout()
         path = self.folder.absolute() / self.generation / _CELLS
         try:
             pq.read_metadata(path)
@@ -157,7 +157,7 @@ class FleetState:
         PpwError
             For a column that the state does not keep.
         """
-        layout = self._known_layout()
+        layout = self._require_layout()
         keys = (*layout.by, *layout.shades)
         chosen = self.by if by is None else tuple(by)
         if chosen is None:
@@ -171,7 +171,7 @@ class FleetState:
         shades = tuple(name for name in keys if name not in chosen)
         return replace(layout, by=chosen, shades=shades)
 
-    def _known_layout(self) -> Layout:
+    def _require_layout(self) -> Layout:
         if self.layout is None:
             raise PpwError(f"{self.folder}: holds no runs yet: add some with `ppw fleet update`")
         return self.layout
@@ -236,7 +236,7 @@ class FleetState:
         """Make this generation the one that counts, and remove those that nobody reads."""
         names = ("generation", "previous", "by", "runs", "files")
         parts: dict[str, Any] = {name: getattr(self, name) for name in names}
-        layout = self._known_layout().to_dict()
+        layout = self._require_layout().to_dict()
         manifest = {"schema_version": SCHEMA_VERSION, **parts, "layout": layout}
         beside = self.folder / f".{_MANIFEST}"
         beside.write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")

@@ -20,6 +20,7 @@ from ppw.results.arguments import as_names
 from ppw.runs import checks as ck
 from ppw.runs import groups as gr
 from ppw.runs import metrics as mt
+from ppw.runs import quality
 from ppw.runs.caveats import table_caveats
 
 if TYPE_CHECKING:
@@ -93,12 +94,10 @@ class Prepared:
 
         ``but`` names checks that are not made.
         """
-        from ppw.runs.quality import find_flagged_rows
-
         where = np.flatnonzero(rows)
         groups = replace(self.groups, codes=self.groups.codes[where])
         names = [m.name for m in self.metrics]
-        found = find_flagged_rows(self.runs.take(where), groups, metric=names)
+        found = quality.find_flagged_rows(self.runs.take(where), groups, metric=names)
         suspect = np.zeros(len(rows), dtype=bool)
         for suspects in found:
             if suspects.check.name not in but:
@@ -190,12 +189,10 @@ def without_power(runs: pd.DataFrame) -> Mask:
 def _rows_to_leave_out(
     runs: pd.DataFrame, groups: gr.Groups, metrics: Sequence[mt.Metric]
 ) -> pd.DataFrame:
-    from ppw.runs.quality import evidence_table, find_flagged_rows
-
-    found = find_flagged_rows(runs, groups, metric=[m.name for m in metrics])
+    found = quality.find_flagged_rows(runs, groups, metric=[m.name for m in metrics])
     if not any(len(s.rows) for s in found):
         return pd.DataFrame()
-    return evidence_table(found, runs, groups)
+    return quality.evidence_table(found, runs, groups)
 
 
 def left_out_caveats(left_out: pd.DataFrame, keepable: bool) -> list[str]:
