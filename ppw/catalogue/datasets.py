@@ -311,13 +311,7 @@ class State(StrEnum):
 
 
 def data_folder(folder: str | os.PathLike[str] | None = None) -> Path:
-    """Folder of data sets: the one given, or ``PPW_DATA_DIR``, or ppw's in the user's cache.
-
-    Raises
-    ------
-    PpwError
-        When a folder was named that is not there.
-    """
+    """Folder of data sets: the one given, or ``PPW_DATA_DIR``, or ppw's in the user's cache."""
     given = folder or os.environ.get(DATA_DIR_VARIABLE)
     if not given:
         return cache_folder()
@@ -328,13 +322,7 @@ def data_folder(folder: str | os.PathLike[str] | None = None) -> Path:
 
 
 def cache_folder() -> Path:
-    """Where sets are kept that were fetched: ``$XDG_CACHE_HOME/ppw/data``, ``~/.cache/ppw/data``.
-
-    Raises
-    ------
-    PpwError
-        When the user has no home.
-    """
+    """Folder of fetched sets: ``$XDG_CACHE_HOME/ppw/data`` or ``~/.cache/ppw/data``."""
     cache = os.environ.get("XDG_CACHE_HOME", "")
     if os.path.isabs(cache):  # noqa: PTH117  # a path to be made of it only where it is one
         return Path(cache, "ppw", "data")
@@ -347,13 +335,7 @@ def cache_folder() -> Path:
 
 
 def state_of(file: DataFile, folder: Path) -> State:
-    """Say whether a file is in a folder, and whether its bytes are those of its origin.
-
-    Raises
-    ------
-    PpwError
-        When it is there and cannot be read.
-    """
+    """Tell whether a file is in a folder, and whether its bytes are those of its origin."""
     path = folder / file.path
     try:
         if not path.is_file():
@@ -392,13 +374,7 @@ def describe_states(counts: dict[State, int]) -> str:
 
 
 def files_here(dataset: Dataset, folder: Path) -> list[Path]:
-    """Paths of all files of a set, each with the origin's bytes as far as that can be told.
-
-    Raises
-    ------
-    PpwError
-        For a file that is missing or another than the origin's, with what to do.
-    """
+    """Paths of all files of a set; a missing or foreign one is an error with its remedy."""
     for file in dataset.files:
         state = state_of(file, folder)
         if state is State.MISSING:
@@ -428,26 +404,8 @@ def fetch_dataset(
     """Get the files of a set that a folder lacks from their origin.
 
     A file appears whole and with the checksum that is known for it, or not at all. One that is
-    there and has another checksum is left alone: it may be the user's.
-
-    Parameters
-    ----------
-    dataset : Dataset
-    folder : path
-        Made when it is not there.
-    each : callable, optional
-        Called with a file before it is asked for.
-
-    Returns
-    -------
-    list of path
-        All files of the set.
-
-    Raises
-    ------
-    PpwError
-        When the origin cannot be reached, does not have a file or has another one, and when the
-        folder cannot be written to.
+    there and has another checksum is left alone: it may be the user's. ``each`` is called with a
+    file before it is asked for. Raises `PpwError` where the origin or the folder refuses.
     """
     if not dataset.can_be_fetched:
         raise PpwError(f"{dataset.name}: {remedy(dataset)}")

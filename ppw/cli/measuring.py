@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from click.core import ParameterSource
 
 import ppw
 from measurements.table.units import frequency_text
@@ -190,17 +189,12 @@ def measure_summary(table: pd.DataFrame) -> str:
 
 # `ppw measure --simulate CORE[,…]`: kernels or bare-metal programs on simulated cores.
 
-# Options of `ppw measure` that mean something on a simulated core.
-_OF_SIMULATIONS = ("simulate", "command", "freqs", "data_bytes", "output")
-
 
 def measure_simulated(ctx: click.Context, given: opt.Given) -> int:
     """Simulate the programs that were asked for, and write their runs table."""
-    for param in ctx.command.params:
-        name = str(param.name)
-        typed = ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE
-        if typed and name not in _OF_SIMULATIONS:
-            raise click.UsageError(f"{param.opts[0]} says nothing to a simulated core", ctx)
+    # Other options mean nothing there.
+    for name in opt.typed_options(ctx, "simulate", "command", "freqs", "data_bytes", "output"):
+        raise click.UsageError(f"{name} says nothing to a simulated core", ctx)
     if not given["command"]:
         from measurements.workloads.simulated import KERNELS
 

@@ -166,6 +166,16 @@ def question(
     return make
 
 
+def typed_options(ctx: click.Context, *understood: str) -> list[str]:
+    """Spellings of the options that the user typed, but for those that are ``understood``."""
+    return [
+        param.opts[0]
+        for param in ctx.command.params
+        if ctx.get_parameter_source(str(param.name)) is ParameterSource.COMMANDLINE
+        and param.name not in understood
+    ]
+
+
 # Options of several commands.
 
 LEVEL = options("--level 0<SHARE<1 (90%): Level of the prediction intervals.")

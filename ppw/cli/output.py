@@ -13,7 +13,6 @@ import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import timedelta
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -54,13 +53,6 @@ def caveats_in_result() -> Iterator[None]:
         yield
 
 
-# Page of a result whose room has no table of pages.
-_PAGES = {
-    "Procurement": "procurement_page",
-    "TraceModel": "trace_page",
-}
-
-
 def emit(
     result: Printable, format_: str, output: str, page: Callable[[Any], Page] | None = None
 ) -> None:
@@ -78,11 +70,12 @@ def emit(
 
 
 def _html(result: Any) -> str:
-    kind = type(result)
-    if kind.__name__ not in _PAGES:
+    # A model of a trace is a document of its own, not a declared result.
+    if hasattr(result, "to_html"):
         return str(result.to_html())
-    report = import_module(f"{kind.__module__.rpartition('.')[0]}.report")
-    return str(getattr(report, _PAGES[kind.__name__])(result).render())
+    from ppw.storage.report import trace_page
+
+    return trace_page(result).render()
 
 
 def say(text: str) -> None:

@@ -70,8 +70,9 @@ RUN = opt.all_of(
 )
 
 
-def service_options(given: opt.Given, *, host: str) -> ServiceOptions:
-    """Options of `measurements.workloads.service`, from those given."""
+def service_options(given: opt.Given, host: str = "") -> ServiceOptions:
+    """Options of `measurements.workloads.service`, from those given; ``host`` where none is."""
+    from measurements.sweep.measure import this_host
     from measurements.workloads.service import ServiceOptions
 
     opt.refuse_two_frequencies(given)
@@ -79,7 +80,7 @@ def service_options(given: opt.Given, *, host: str) -> ServiceOptions:
     return opt.pick_fields(
         ServiceOptions,
         given,
-        host=given["host"] or host,
+        host=given["host"] or host or this_host(),
         frequencies=tuple(given["freqs"] or ()),
         clock_hz=given["clock"],
         seconds=given["window"],
@@ -93,17 +94,13 @@ def sensor_options(given: opt.Given) -> HostOptions:
 
 
 def running_on(
-    given: opt.Given,
-    service: ServiceOptions,
-    workload: dict[str, Any],
-    *,
-    is_local: bool = True,
+    given: opt.Given, workload: dict[str, Any], *, host: str = "", is_local: bool = True
 ) -> AbstractContextManager[Running]:
     """Open what the runs of a service need; see `measurements.workloads.service.running`."""
     from measurements.workloads.service import running
 
     return running(
-        service,
+        service_options(given, host),
         sensor_options(given),
         Path(given["output"]),
         workload=workload,
@@ -224,15 +221,13 @@ def run_cpio_command(command: tuple[str, ...], **given: Any) -> int:
     In COMMAND, {folder} is a fresh folder on the device, {threads} the number of logical CPUs
     and {instance} that of the program, from 0. The table is for ppw cpio.
     """
-    from measurements.sweep.measure import this_host
     from measurements.workloads.io_study.cpu_accounting import findings
     from measurements.workloads.io_study.study import open_study, table
 
     options = _cpio_options(command, given)
     options.check()
-    service = service_options(given, host=this_host())
     with (
-        running_on(given, service, {"cpio": asdict(options)}) as opened,
+        running_on(given, {"cpio": asdict(options)}) as opened,
         open_study(options, opened.runs) as study,
     ):
         found = opened.take(study, table, show_progress)
@@ -301,7 +296,6 @@ def run_fio_command(**given: Any) -> int:
     The file that is read and written is made in --folder and removed afterwards.
     """
     from measurements.processes.programs import find_program
-    from measurements.sweep.measure import this_host
     from measurements.workloads import fio
 
     patterns = tuple(map(fio.Pattern.parse, given["patterns"]))
@@ -310,8 +304,7 @@ def run_fio_command(**given: Any) -> int:
     options.check()
     # Before the sensors have their say.
     find_program("fio")
-    service = service_options(given, host=this_host())
-    with running_on(given, service, {"fio": asdict(options)}) as opened:
+    with running_on(given, {"fio": asdict(options)}) as opened:
         found = opened.take(fio.open_runs(options, opened.runs), fio.table, show_progress)
     keys = ["pattern", "data_bytes", "queue_depth"]
     click.echo(
@@ -475,14 +468,13 @@ def _refuse_command(options: HadoopOptions) -> None:
 
 
 def _measure_hadoop(options: HadoopOptions, given: opt.Given) -> pd.DataFrame:
-    from measurements.sweep.measure import this_host
     from measurements.workloads.hadoop.job_sweep import measure_hadoop
 
     on_cluster = options.mode == "cluster"
-    host = f"cluster:{options.cluster}" if on_cluster else this_host()
+    host = f"cluster:{options.cluster}" if on_cluster else ""
     return measure_hadoop(
         options,
-        service_options({**given, "window": 1.0}, host=host),
+        service_options({**given, "window": 1.0}, host),
         # This host's watts are not those of a cluster.
         sensor_options({**given, "power": "none"} if on_cluster else given),
         Path(given["output"]),
@@ -569,7 +561,6 @@ def run_memcached_command(**given: Any) -> int:
     Throughput is what the server counts in a window of steady load. Each set-up ends with a run
     with more client: where that raises the throughput, its rows say client_limited.
     """
-    from measurements.sweep.measure import this_host
     from measurements.workloads.memcached.load_run import link_to
     from measurements.workloads.memcached.load_sweep import find_programs, open_runs, table
     from measurements.workloads.memcached.servers import Address
@@ -580,9 +571,8 @@ def run_memcached_command(**given: Any) -> int:
     find_programs(options)
     named = [Address.parse(text) for text in options.servers]
     is_local = all(link_to(address).is_loopback for address in named)
-    service = service_options(given, host=this_host() if is_local else str(named[0].host))
-    workload = {"memcached": asdict(options)}
-    with running_on(given, service, workload, is_local=is_local) as opened:
+    host, workload = "" if is_local else str(named[0].host), {"memcached": asdict(options)}
+    with running_on(given, workload, host=host, is_local=is_local) as opened:
         found = opened.take(open_runs(options, opened.runs), table, show_progress)
     click.echo(memcached_summary(found))
     return 0

@@ -7,7 +7,6 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 import click
-from click.core import ParameterSource
 
 import ppw
 from ppw.cli import options as opt
@@ -198,9 +197,6 @@ def best_command(runs: opt.Runs, **options: Any) -> ppw.BestFrequency:
 
 # `ppw compare`: two sides of a runs table, or the candidates of a procurement scenario.
 
-# Options that a scenario leaves open; all else stands in its file.
-_OF_SCENARIOS = ("runs", "draws", "seed", "level", "format_", "output")
-
 
 def _show_schema(ctx: click.Context, param: click.Parameter, asked: bool) -> None:
     if asked and not ctx.resilient_parsing:
@@ -265,18 +261,15 @@ def compare_command(
 
 
 def _refuse_beside_scenario(ctx: click.Context, files: opt.Runs) -> None:
-    """Refuse what a scenario says itself, and a second file."""
+    """Refuse a second file, and options for what stands in the file of a scenario."""
     if len(files) > 1:
         raise click.UsageError(f"one scenario at a time, and {len(files)} files were given", ctx)
-    for param in ctx.command.params:
-        name = str(param.name)
-        typed = ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE
-        if typed and name not in _OF_SCENARIOS:
-            raise click.UsageError(
-                f"{param.opts[0]} is for runs tables: a scenario says all but "
-                "--draws, --seed, --level, --format and --output itself",
-                ctx,
-            )
+    for name in opt.typed_options(ctx, "runs", "draws", "seed", "level", "format_", "output"):
+        raise click.UsageError(
+            f"{name} is for runs tables: a scenario says all but --draws, --seed, --level, "
+            "--format and --output itself",
+            ctx,
+        )
 
 
 # `ppw plan`.
