@@ -87,64 +87,34 @@ class _FigureValue(Generic[T]):
 
 @dataclass(frozen=True)
 class Host:
-    """A machine of the catalogue. A figure that is not known is None; all are of one package.
+    """A machine of the catalogue. A figure that is not known is None; all are of one package."""
 
-    Attributes
-    ----------
-    name, maker, kind : str
-        For example ``"Xeon X5670"``, ``"Intel"``, ``"processor"``.
-    family : str
-        Microarchitecture family; a baseline holds within one family only.
-    figures : mapping of str to HostFigure
-        Every known figure with its source.
-    sources : mapping of str to str
-        Citation of each source, with its address.
-    cores, threads : int or None
-        Physical cores and hardware threads.
-    base_hz, turbo_hz, min_hz : float or None
-        Base (nominal), highest turbo and lowest core frequency in Hz.
-    step_hz : float or None
-        The frequencies that can be set are whole multiples of this many Hz.
-    steps_hz : tuple of float or None
-        The same as a list, where the file has one; :func:`host_steps` takes either.
-    l1i_bytes, l1d_bytes, l2_bytes, l3_bytes : int or None
-        Size in bytes of one cache; its figure's ``scope`` says who shares it.
-    memory_bandwidth_bytes_s : float or None
-        Bytes per second as stated, not as measured.
-    tdp_w : float or None
-        Thermal design power in W: what to cool, not what is drawn.
-    launch_price_usd : float or None
-        Price at launch in USD.
-    rapl, dvfs : bool or None
-        Whether it counts its own energy, and whether its frequency can be set.
-    launched : str or None
-        Quarter of the launch, such as ``"2010-Q1"``.
-    """
+    name: str  # "Xeon X5670"
+    maker: str  # "Intel"
+    kind: str  # "processor"
+    family: str  # microarchitecture; a baseline holds within one family only
+    figures: Mapping[str, HostFigure] = field(default_factory=dict)  # every known figure
+    sources: Mapping[str, str] = field(default_factory=dict)  # citations, with addresses
 
-    name: str
-    maker: str
-    kind: str
-    family: str
-    figures: Mapping[str, HostFigure] = field(default_factory=dict)
-    sources: Mapping[str, str] = field(default_factory=dict)
-
-    cores = _FigureValue[int]()
-    threads = _FigureValue[int]()
-    base_hz = _FigureValue[float]()
-    turbo_hz = _FigureValue[float]()
-    min_hz = _FigureValue[float]()
+    cores = _FigureValue[int]()  # physical cores
+    threads = _FigureValue[int]()  # hardware threads
+    base_hz = _FigureValue[float]()  # nominal frequency
+    turbo_hz = _FigureValue[float]()  # highest frequency of one core
+    min_hz = _FigureValue[float]()  # lowest frequency
+    # Steps that can be set: multiples of a frequency, or a list. `host_steps` takes either.
     step_hz = _FigureValue[float]()
     steps_hz = _FigureValue[tuple[float, ...]]()
+    # Size of one cache; the scope of its figure says who shares it.
     l1i_bytes = _FigureValue[int]()
     l1d_bytes = _FigureValue[int]()
     l2_bytes = _FigureValue[int]()
     l3_bytes = _FigureValue[int]()
-    memory_bandwidth_bytes_s = _FigureValue[float]()
-    tdp_w = _FigureValue[float]()
+    memory_bandwidth_bytes_s = _FigureValue[float]()  # as stated, not as measured
+    tdp_w = _FigureValue[float]()  # power to cool, not power that is drawn
     launch_price_usd = _FigureValue[float]()
-    rapl = _FigureValue[bool]()
-    dvfs = _FigureValue[bool]()
-    launched = _FigureValue[str]()
+    rapl = _FigureValue[bool]()  # whether it counts its own energy
+    dvfs = _FigureValue[bool]()  # whether its frequency can be set
+    launched = _FigureValue[str]()  # quarter: "2010-Q1"
 
     def summary(self) -> str:
         """Describe the host in text: each figure with its source, and what is not known."""

@@ -47,6 +47,7 @@ def _refuse_repeated(command: click.Command | None, args: list[str], ctx: click.
     """Refuse an option with a list of values that is given twice: the first list would be lost."""
     if command is None or isinstance(command, click.Group) or not command.allow_interspersed_args:
         return
+    # click takes the last of two values; behind -- words are those of another command.
     typed = [a.partition("=")[0] for a in args[: args.index("--") if "--" in args else None]]
     for option in command.params:
         if not isinstance(option, click.Option) or option.multiple or option.is_flag:
@@ -100,6 +101,7 @@ class Commands(NamedCommands):
         """Import a command; None for one that does not exist."""
         if cmd_name not in COMMANDS:
             return None
+        # A module of commands imports no library of numbers, so --help can list all of them.
         module = importlib.import_module(f"ppw.cli.{COMMANDS[cmd_name]}")
         command = getattr(module, f"{cmd_name}_command")
         return command if isinstance(command, click.Command) else None
@@ -133,6 +135,7 @@ def console() -> None:
     out.say_why_it_waits()
     try:
         with out.closing_first():
+            # click's own handling would end the process before what is open is closed.
             code = main(prog_name="ppw", standalone_mode=False)
     except click.exceptions.Abort:
         sys.exit(130)

@@ -100,8 +100,6 @@ def _figure_text(value: object, unit: str) -> str:
 
 
 # `ppw datasets`.
-
-
 @opt.question(
     "datasets",
     "Public data sets: what there is, its licence, and how to get and read it.",

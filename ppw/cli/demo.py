@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -13,6 +12,7 @@ import pandas as pd
 import fitting
 import ppw
 from ppw.catalogue.datasets import simulated_sweep
+from ppw.cli.output import caveats_in_result
 from ppw.decision.objectives import break_even_price_ratio, per_watt_ratio
 from ppw.results import page as pages
 from ppw.results import result as results
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
 
 # The second part of `ppw demo`: projections held against what a simulator measured above them.
-
-
 SOURCE = "rvsim 2.1.0, https://pypi.org/project/rvsim/2.1.0/"
 WIMPY, BRAWNY = "simulated-inorder", "simulated-o3"
 CONTROL = "stream"
@@ -200,8 +198,7 @@ def _at(runs: pd.DataFrame, frequencies: Sequence[float]) -> pd.DataFrame:
 def _project(
     runs: pd.DataFrame, frequencies: Sequence[float], metrics: Sequence[str]
 ) -> pd.DataFrame:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ppw.CaveatWarning)
+    with caveats_in_result():
         return ppw.project_runs(runs, freq=frequencies, by=_KEYS, metric=metrics).table
 
 
@@ -348,8 +345,7 @@ class Demo:
 
 def demo() -> Demo:
     """Compute the demo."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ppw.CaveatWarning)
+    with caveats_in_result():
         lines = [*_curve_lines(ATOM), *_curve_lines(WESTMERE)]
         lines += [*_bounded_lines(ATOM), *_comparison_lines(), *_path_length_lines()]
     return Demo(tuple(lines), tuple(_refusals()), _CAVEATS, simulated_demo())

@@ -105,6 +105,7 @@ def _ask(function: Callable[..., Any], **options: Any) -> Any:
         try:
             return function(progress=progress, **options)
         except ppw.PpwError as error:
+            # The engine adds the files that it had to leave out, which may be the cause.
             for note in getattr(error, "__notes__", ()):
                 out.say(note)
             raise

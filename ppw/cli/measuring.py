@@ -105,6 +105,7 @@ def _measure(given: opt.Given) -> int:
     if not given["output"]:
         raise click.UsageError("no -o FILE: where is the table to go?")
     opt.refuse_standard_output(given["output"])
+    # Behind --stream is another host's ppw: when its connection ends, so does the sweep.
     if given["stream"]:
         from measurements.sweep.ssh import end_with_input
 
@@ -188,8 +189,6 @@ def measure_summary(table: pd.DataFrame) -> str:
 
 
 # `ppw measure --simulate CORE[,…]`: kernels or bare-metal programs on simulated cores.
-
-
 def measure_simulated(ctx: click.Context, given: opt.Given) -> int:
     """Simulate the programs that were asked for, and write their runs table."""
     # Other options mean nothing there.
@@ -237,8 +236,6 @@ def _simulate(given: opt.Given) -> None:
 
 
 # `ppw sample`.
-
-
 @opt.command(
     "sample",
     "Record this host's CPU time, memory, disks and network while a command runs.",
@@ -272,6 +269,7 @@ def sample_command(
         )
     if command and output == "-":
         raise click.UsageError("standard output is the COMMAND's: give -o a file")
+    # SIGTERM ends a recording as Ctrl-C does: the file is complete either way.
     signal.signal(signal.SIGTERM, _raise_interrupt)
     given |= {name: Path(given[name]) for name in ("procfs", "sysfs", "root")}
     sampler = LiveSampler(interval_s=every, **given)
@@ -327,8 +325,6 @@ def _exit_code_of(name: str, ended: Ended) -> int:
 
 
 # `ppw sensors`.
-
-
 @opt.command(
     "sensors",
     "List what this host can measure, and why not the rest.",

@@ -110,6 +110,7 @@ def pick_fields(kind: type[T], given: Given, **others: Any) -> T:
 
     A field keeps its default where the option is not given.
     """
+    # An option that is not given is None, which few fields take: their defaults stand once, there.
     fields = [f for f in dataclasses.fields(kind) if f.name in given]  # type: ignore[arg-type]
     required = dataclasses.MISSING
     picked = {f.name: given[f.name] for f in fields}
@@ -118,8 +119,6 @@ def pick_fields(kind: type[T], given: Given, **others: Any) -> T:
 
 
 # Commands: what a function answers is printed in the format asked for.
-
-
 def command(
     name: str,
     short: str,
@@ -154,6 +153,7 @@ def question(
     def make(function: Callable[..., Any]) -> click.Command:
         @functools.wraps(function)
         def answer(*, format_: str, output: str, **given: Any) -> int:
+            # The result prints its caveats: as warnings they would appear twice.
             with out.caveats_in_result():
                 found = function(**given)
                 result, failure = found if isinstance(found, tuple) else (found, None)
@@ -382,6 +382,7 @@ def output_options_of(*formats: str, elsewhere: Sequence[str] = ()) -> Decorator
     """
 
     def by_ending(ctx: click.Context, param: click.Parameter, given: str) -> str:
+        # --output is eager, so its value is known here wherever it stands on the line.
         if ctx.get_parameter_source("format_") is not ParameterSource.DEFAULT:
             return given
         ending = Path(ctx.params["output"]).suffix[1:].lower()
@@ -434,10 +435,12 @@ def read_table(runs: Runs, given: Given) -> pd.DataFrame:
     """
     from ppw.runs.groups import choose_runs
 
+    # Columns are checked where they are asked for: rows that are left out may hold anything.
     mapping, where = given.pop("mapping"), given.pop("where")
     table = measurements.read_runs(
         runs[0] if len(runs) == 1 else list(runs), columns=mapping, check=False
     )
+    # A header that became a column of ours is taken under both names, wherever it is typed.
     selecting = [*where, *(name for side in _SELECTING for name in given.get(side) or ())]
     columns = {name: _column(table, name) for name in dict.fromkeys(selecting)}
     for option in _NAMING:

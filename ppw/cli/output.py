@@ -284,8 +284,6 @@ def _end_by(number: int) -> None:
 
 
 # Tab completion: the scripts that shells load, and file names where ppw knows nothing better.
-
-
 VARIABLE = "_PPW_COMPLETE"
 
 
@@ -330,8 +328,6 @@ completion_option = click.option(
 
 
 # Progress of a sweep: a bar with the last runs on a terminal; elsewhere only what it says.
-
-
 _ROWS = 8
 _SHOWN = {"time_s": "s", "power_w": "W", "cpi": "1", "temperature_c": "°C"}
 

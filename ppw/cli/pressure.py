@@ -68,6 +68,7 @@ def stated_capacities(given: opt.Given) -> dict[str, float]:
 
 def with_host(given: opt.Given) -> opt.Given:
     """Read the capacities that were stated and the host of the catalogue among the options."""
+    # The time zone was for reading; questions take what describes the host.
     named, _ = given.pop("catalogue_host"), given.pop("timezone")
     capacity = stated_capacities(given) or None
     return {**given, "capacity": capacity, "host": ppw.find_host(named) if named else None}
@@ -77,6 +78,7 @@ def named_logs(logs: tuple[str, ...]) -> dict[str, list[str]]:
     """Recordings and their logs; a file whose name has "=" or "," in it is a file."""
     found: dict[str, list[str]] = {}
     for text in logs:
+        # What exists under the whole text is a file; only then "=" and "," part names and logs.
         name, equals, rest = text.partition("=")
         if rest and Path(name).is_file() and not Path(rest).exists():
             raise click.UsageError(f"{text!r}: the name comes first, {rest}={name}")
@@ -193,6 +195,7 @@ def _by_recorder(paths: list[str]) -> list[list[str]]:
     """
     if len(paths) == 1:
         return [paths]
+    # perf counts from its own start: its rows match those of no other recorder.
     formats = {path: log_format(path) for path in paths}
     together = [path for path in paths if not formats[path]]
     apart = [[path] for own in ("ppw", "perf") for path in paths if formats[path] == own]

@@ -88,7 +88,7 @@ def service_options(given: opt.Given, host: str = "") -> ServiceOptions:
 
 
 def sensor_options(given: opt.Given) -> HostOptions:
-    """Options of `measurements.sweep.measure` for sensors and clocks, from those given."""
+    """Options of `measurements.sweep.measure` for sensors and frequencies, from those given."""
     metrics = ("time", *(given["metrics"] or ()))
     return opt.measured_host_options(given, metrics, as_found=not given["freqs"])
 
@@ -118,8 +118,6 @@ def show_progress(done: int, steps: int, what: str) -> None:
 
 
 # `ppw run count`.
-
-
 @opt.command(
     "count",
     "Instructions of a command: counted, emulated or estimated, and labelled so.",
@@ -183,8 +181,6 @@ def _add_row(row: dict[str, Any], output: str) -> None:
 
 
 # `ppw run cpio`.
-
-
 @opt.command(
     "cpio",
     "CPU time and I/Os of fio or a command by cores, with and without the device.",
@@ -247,6 +243,7 @@ def _cpio_options(command: tuple[str, ...], given: opt.Given) -> StudyOptions:
     from measurements.workloads.fio import Pattern
     from measurements.workloads.io_study.study import StudyOptions
 
+    # Scaling shows in doublings: 1, 2, 4 … and all cores, which may be no power of two.
     cores = len(read_topology().cores)
     doubled = (*(1 << n for n in range(cores.bit_length()) if 1 << n < cores), cores)
     return opt.pick_fields(
@@ -413,6 +410,7 @@ def run_hadoop_command(**given: Any) -> int:
 def _hadoop_options(given: opt.Given) -> HadoopOptions:
     from measurements.workloads.hadoop.job_sweep import HadoopOptions
 
+    # A cluster of the user's has its own settings; here a slot for each CPU is the default.
     own = given["mode"] != "cluster"
     cpus = (len(os.sched_getaffinity(0)),) if own else ()
     return opt.pick_fields(

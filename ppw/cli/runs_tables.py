@@ -160,8 +160,6 @@ def pathlength_command(runs: opt.Runs, **options: Any) -> ppw.PathLengths:
 
 
 # `ppw best`.
-
-
 @opt.question(
     "best",
     "Find the best frequency step of every group, and how surely it is.",
@@ -196,8 +194,6 @@ def best_command(runs: opt.Runs, **options: Any) -> ppw.BestFrequency:
 
 
 # `ppw compare`: two sides of a runs table, or the candidates of a procurement scenario.
-
-
 def _show_schema(ctx: click.Context, param: click.Parameter, asked: bool) -> None:
     if asked and not ctx.resilient_parsing:
         from ppw.procurement.scenario_schema import schema_text
@@ -322,8 +318,6 @@ def plan_command(
 
 
 # `ppw characterise`.
-
-
 def _read_prices(
     ctx: click.Context, param: click.Parameter, texts: tuple[str, ...]
 ) -> dict[str, float]:
@@ -360,8 +354,6 @@ def characterise_command(runs: opt.Runs, **options: Any) -> ppw.Characterisation
 
 
 # `ppw calibrate`.
-
-
 @opt.question(
     "calibrate",
     "Compare one power sensor with another, and bring power to what a meter reads.",
@@ -439,8 +431,6 @@ def _write_calibrated(table: pd.DataFrame, result: ppw.Calibration, target: str)
 
 
 # `ppw powerload`.
-
-
 @opt.question(
     "powerload",
     "Power against load, and energy proportionality.",

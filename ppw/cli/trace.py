@@ -155,6 +155,7 @@ def trace_convert_command(
     from_model = kind in ("fio-job", "diskspd")
     if from_model and not Path(source).exists():
         raise ppw.PpwError(f"{source}: there is no such file")
+    # A load generator plays a law, a tool of traces plays requests: neither takes the other.
     if from_model != is_model(source):
         needed = "a model, made by ppw trace fit" if from_model else "a trace"
         raise ppw.PpwError(f"{source}: {kind} is written from {needed}")
@@ -219,8 +220,6 @@ def _write_jobs(
 
 
 # `ppw trace fit`.
-
-
 @opt.question(
     "fit",
     "Learn a hierarchical state diagram from a block trace.",
@@ -274,6 +273,7 @@ def trace_fit_command(
     """
     if drift and (choose or flat):
         raise click.UsageError("--drift fits one model: leave --choose and --flat out")
+    # An engine counts what no memory holds, which the other questions about a trace need whole.
     if engine != "memory":
         if drift or choose or flat or trace_format or mapping:
             raise click.UsageError(
@@ -453,6 +453,7 @@ def trace_validate_command(
 
     Several SYNTHETIC traces are repeats with other seeds: their mean is judged, and their spread.
     """
+    # Tolerances are typed as percentages and compared as shares.
     for name in ("features_tolerance", "performance_tolerance", "hit_ratio_tolerance"):
         options[name] /= 100
     trace = read_requests(original, trace_format, mapping)
@@ -461,8 +462,6 @@ def trace_validate_command(
 
 
 # `ppw trace whatif`.
-
-
 @opt.question(
     "whatif",
     "What SSD caches or a defragmentation would do for a load.",

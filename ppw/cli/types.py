@@ -142,6 +142,7 @@ class Rate(SiQuantity):
     """Bytes per second: 102.4GB/s, 10Gbit/s."""
 
     def _number_in(self, text: str) -> float:
+        # Networks are sold in bits, disks in bytes: Gb alone could be either.
         bits = re.fullmatch(r"([\d.]+(?:e[+-]?\d+)?)\s*([kMGT]?)(?:bit/s|bps)", text)
         if bits:
             return float(bits[1]) * 1000.0 ** " kMGT".index(bits[2] or " ") / 8
@@ -325,6 +326,7 @@ def kind(spelling: str, divisor: str = "") -> click.ParamType[Any]:
     >>> kind("[lru|fifo][,…]").convert("fifo,lru", None, None)
     ['fifo', 'lru']
     """
+    # A wrong word is a slip in a declaration, found when the module is imported.
     match = _SPELLING.fullmatch(spelling)
     assert match, spelling
     word, several = match["word"], match["several"] or ""
@@ -359,6 +361,7 @@ def _one(word: str, match: re.Match[str], divisor: float) -> click.ParamType[Any
         low, open_low = _end(match["end"]), match["sign"] == ">"
     else:
         high = _end(match["end"])
+    # Money, percentages and shares are never negative; other numbers may be.
     if low is None and word not in ("N", "NUMBER"):
         low = 0
     return _RANGED[word](low, high, min_open=open_low, max_open=open_high)
