@@ -81,9 +81,12 @@ class Dataset:
 def datasets_by_name() -> dict[str, Dataset]:
     """Read the descriptions of all sets, in the order of their names."""
     entries = files("ppw.catalogue").joinpath("data", "sets").iterdir()
-    texts = {entry.name: entry for entry in entries if entry.name.endswith(".toml")}
-    names = [name.removesuffix(".toml") for name in sorted(texts)]
-    return {n: _dataset(n, texts[f"{n}.toml"].read_text(encoding="utf-8")) for n in names}
+    texts = {
+        entry.name.removesuffix(".toml"): entry.read_text(encoding="utf-8")
+        for entry in entries
+        if entry.name.endswith(".toml")
+    }
+    return {name: _dataset(name, texts[name]) for name in sorted(texts)}
 
 
 def find_dataset(name: str) -> Dataset:
