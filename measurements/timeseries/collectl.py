@@ -110,7 +110,7 @@ _OF_DEVICE = {
 
 def recognises(head: bytes) -> bool:
     """Check whether a file that begins so is a plot log."""
-    return any(_is_header(line) and "[" in line for line in _decoded(head).splitlines())
+    return any(_is_header(line) and "[" in line for line in _decode(head).splitlines())
 
 
 def read(source: logs.Source, options: logs.Options) -> logs.Log:
@@ -123,7 +123,7 @@ def _is_header(line: str) -> bool:
     return line.startswith(("#Date", "#UTC"))
 
 
-def _decoded(data: bytes) -> str:
+def _decode(data: bytes) -> str:
     return data.decode("utf-8", errors="replace")
 
 
@@ -188,7 +188,7 @@ class _Reader:
         while start < len(lines):
             if lines.startswith(b"#", start):
                 end = lines.find(b"\n", start) + 1
-                self._comment(_decoded(lines[start:end]).rstrip("\r\n"))
+                self._comment(_decode(lines[start:end]).rstrip("\r\n"))
             else:
                 end = (lines.find(b"\n#", start) + 1) or len(lines)
                 # What comes before the first header is collectl's talk to the terminal.

@@ -169,15 +169,15 @@ def for_seconds(
     """End a recording after so many seconds; for `LiveSampler.rows`."""
     end_s = clock() + seconds
 
-    def ended(timeout_s: float) -> bool:
+    def wait_for_end(timeout_s: float) -> bool:
         wait(max(0.0, min(timeout_s, end_s - clock())))
         # Its last row may be due just before it ends.
         return clock() >= end_s - _SHORTEST_S
 
-    return ended
+    return wait_for_end
 
 
-class Ended(NamedTuple):
+class CommandEnd(NamedTuple):
     """Exit code of a command (negative for a signal), and its CPU time with its children."""
 
     exit_code: int
@@ -197,7 +197,7 @@ class Command:
                 f"{arguments[0] if arguments else ''}: cannot be started: {reason}: give the "
                 "command after --, with its path where it is not on PATH"
             ) from error
-        self.ended: Ended | None = None
+        self.ended: CommandEnd | None = None
 
     def wait(self, timeout_s: float) -> bool:
         """Wait so long at most; return whether it has ended."""
@@ -212,7 +212,7 @@ class Command:
             self._reap(os.WNOHANG)
         return self.ended is not None
 
-    def end(self) -> Ended:
+    def end(self) -> CommandEnd:
         """Terminate it where it still runs, and kill it where that does not help."""
         for stop in (self._process.terminate, self._process.kill):
             if self.ended is None:
@@ -220,9 +220,9 @@ class Command:
                 self.wait(_END_S)
         return self.ended or self._reap(0)
 
-    def _reap(self, options: int) -> Ended:
+    def _reap(self, options: int) -> CommandEnd:
         pid, status, usage = os.wait4(self._process.pid, options)
-        found = Ended(os.waitstatus_to_exitcode(status), usage.ru_utime, usage.ru_stime)
+        found = CommandEnd(os.waitstatus_to_exitcode(status), usage.ru_utime, usage.ru_stime)
         if pid:
             self._process.returncode = found.exit_code
             self.ended = found

@@ -134,7 +134,7 @@ class Options:
 
     def needs(self, base: str) -> bool:
         """Check whether a column was selected, or a total that is made of it."""
-        return self.columns is None or base in self._needed or base in series.KEYS
+        return self.columns is None or base in self._needed_columns or base in series.KEYS
 
     def keeps(self, column: str) -> bool:
         """Check whether a column was selected, by its own name or for all devices."""
@@ -143,7 +143,7 @@ class Options:
         return series.split_device(column)[0] in (*self.columns, *series.KEYS)
 
     @cached_property
-    def _needed(self) -> set[str]:
+    def _needed_columns(self) -> set[str]:
         names = {series.split_device(name)[0] for name in self.columns or ()}
         names |= {series.DISK_TOTALS[name][0] for name in names & series.DISK_TOTALS.keys()}
         if "disk_queue" in names:

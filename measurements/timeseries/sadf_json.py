@@ -227,23 +227,23 @@ def _schema(options: logs.Options) -> pa.Schema:
     def struct(names: Any, *texts: str) -> pa.DataType:
         return pa.struct([(n, text) for n in texts] + [(n, number) for n in names])
 
-    def needed(*tables: Mapping[str, logs.Field]) -> bool:
+    def needs_any(*tables: Mapping[str, logs.Field]) -> bool:
         return any(options.needs(field.column) for table in tables for field in table.values())
 
     parts = {"timestamp": struct(["utc", "interval"], "date", "time")}
-    if needed(sadf.CPU):
+    if needs_any(sadf.CPU):
         parts["cpu-load"] = pa.list_(struct(sadf.CPU, "cpu"))
     for group, known in sadf.HOST.items():
         more = ("memused", "memused-percent", "slab") if group == "memory" else ()
-        if needed(known) or (more and options.needs("memory_total_bytes")):
+        if needs_any(known) or (more and options.needs("memory_total_bytes")):
             parts[group] = struct([*known, *more])
     if options.needs("swap_in_bytes") or options.needs("swap_out_bytes"):
         parts["swap-pages"] = struct(["pswpin", "pswpout"])
-    if needed(*sadf.IO.values()):
+    if needs_any(*sadf.IO.values()):
         parts["io"] = pa.struct([(name, struct(known)) for name, known in sadf.IO.items()])
-    if needed(sadf.DISK):
+    if needs_any(sadf.DISK):
         parts["disk"] = pa.list_(struct([*sadf.DISK, *sadf.DISK_BEFORE], "disk-device"))
-    if needed(sadf.INTERFACE, sadf.INTERFACE_ERRORS):
+    if needs_any(sadf.INTERFACE, sadf.INTERFACE_ERRORS):
         both = {"net-dev": sadf.INTERFACE, "net-edev": sadf.INTERFACE_ERRORS}
         lists = [(name, pa.list_(struct(known, "iface"))) for name, known in both.items()]
         parts["network"] = pa.struct(lists)

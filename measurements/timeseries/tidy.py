@@ -84,7 +84,7 @@ def tidy(
     """
     if not len(log.times_s):
         raise MeasurementError(f"{log.source}: holds no interval ({log.format})")
-    marks = Marks(len(log.times_s))
+    marks = RowMarking(len(log.times_s))
     marks.add("not a number", log.odd)
     intervals_s = _find_intervals(log, marks)
     marks.add("not a number", logs.drop_absurd(intervals_s))
@@ -102,7 +102,7 @@ def tidy(
     return series.TimeSeries(frame, log.format, log.source, findings)
 
 
-class Marks:
+class RowMarking:
     """Marks of the rows of a series, and the columns that each mark is about."""
 
     def __init__(self, rows: int) -> None:
@@ -136,7 +136,7 @@ class Marks:
         return found
 
 
-def _find_intervals(log: logs.Log, marks: Marks) -> logs.Numbers:
+def _find_intervals(log: logs.Log, marks: RowMarking) -> logs.Numbers:
     """Lengths of the intervals in the order of the log (s); NaN where a length is not known."""
     steps = np.diff(log.times_s, prepend=np.nan)
     rows = np.arange(len(steps))
@@ -214,7 +214,7 @@ def _add_sum(
         values[total] = np.where(unknown, np.nan, np.nansum(parts, axis=0) * factor)
 
 
-def _mark_values(log: logs.Log, intervals_s: logs.Numbers, marks: Marks) -> None:
+def _mark_values(log: logs.Log, intervals_s: logs.Numbers, marks: RowMarking) -> None:
     """Leave out values below 0; mark those above capacity and devices that come and go."""
     values = log.columns
     # Counters that were set back give negative rates.
@@ -258,22 +258,22 @@ def _limit(
 
 
 def _frame(
-    log: logs.Log, intervals_s: logs.Numbers, marks: Marks, options: logs.Options
+    log: logs.Log, intervals_s: logs.Numbers, marks: RowMarking, options: logs.Options
 ) -> pd.DataFrame:
     rows = len(log.times_s)
 
-    def repeated(text: str) -> pd.Categorical[Any]:
+    def repeat_text(text: str) -> pd.Categorical[Any]:
         return pd.Categorical.from_codes([0] * rows, pd.Index([text]))
 
     columns: dict[str, object] = {"time_s": log.times_s, "interval_s": intervals_s}
     if log.host:
-        columns["host"] = repeated(log.host)
+        columns["host"] = repeat_text(log.host)
     if log.cpus is not None:
         columns["cpus"] = np.full(rows, float(log.cpus))
     if log.hz is not None and options.needs("hz"):
         columns["hz"] = np.full(rows, float(log.hz))
     if any(name in log.columns for name in series.CPU_COLUMNS) and options.needs("cpu_accounting"):
-        columns["cpu_accounting"] = repeated("tick")
+        columns["cpu_accounting"] = repeat_text("tick")
     kept = filter(options.keeps, log.columns)
     columns |= {name: log.columns[name] for name in sorted(kept, key=_position)}
     columns["marks"] = pd.Series(marks.texts(), dtype="str")

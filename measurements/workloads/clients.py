@@ -76,7 +76,7 @@ class Client:
         until = time.monotonic() + seconds
         while not flows():
             self.check()
-            if self.ended() or time.monotonic() > until:
+            if self.has_ended() or time.monotonic() > until:
                 raise MeasurementError(f"{complaint}: see {self.outputs[0]}")
             time.sleep(_START_POLL_S)
 
@@ -90,14 +90,14 @@ class Client:
                     f"{self.commands[number][0]} ended with {how}: {last_line(path)}; see {path}"
                 )
 
-    def ended(self) -> bool:
+    def has_ended(self) -> bool:
         """Whether a client has ended."""
-        return any(self._exit_codes_known())
+        return any(self._end_flags())
 
     def wait(self, seconds: float) -> bool:
         """Whether all clients ended in time. Raises `MeasurementError` when one failed."""
         until = time.monotonic() + seconds
-        while not all(self._exit_codes_known()):
+        while not all(self._end_flags()):
             if time.monotonic() >= until:
                 return False
             self.check()
@@ -130,7 +130,7 @@ class Client:
         except OSError as error:
             raise MeasurementError(f"{command[0]}: cannot be started: {error.strerror}") from error
 
-    def _exit_codes_known(self) -> list[bool]:
+    def _end_flags(self) -> list[bool]:
         # A list, so that every process that ended is waited for.
         return [self._exit_code(process) is not None for process in self.processes]
 
@@ -171,7 +171,7 @@ def last_line(path: Path) -> str:
     return next((line[:160] for line in reversed(lines) if line), "it printed nothing")
 
 
-class Cell(NamedTuple):
+class LatencyCell(NamedTuple):
     """Number of requests that took more than ``over_s`` and at most ``upto_s`` (s)."""
 
     over_s: float
@@ -194,7 +194,7 @@ class Percentile(NamedTuple):
 class Histogram(NamedTuple):
     """Counts of latencies by size."""
 
-    cells: tuple[Cell, ...]  # ascending, without empty cells
+    cells: tuple[LatencyCell, ...]  # ascending, without empty cells
     least_s: float = math.nan  # smallest latency, NaN where not known
     most_s: float = math.nan  # largest latency, NaN where not known
 
@@ -225,23 +225,23 @@ def _interpolate(low: float, high: float, share: float) -> float:
     return float(low * (high / low) ** share)
 
 
-def merged(parts: Sequence[Histogram]) -> Histogram:
+def merge_histograms(parts: Sequence[Histogram]) -> Histogram:
     """Merge the histograms of several clients."""
     counts: Counter[tuple[float, float]] = Counter()
     for part in parts:
         for over_s, upto_s, requests in part.cells:
             counts[over_s, upto_s] += requests
     return Histogram(
-        tuple(Cell(*ends, count) for ends, count in sorted(counts.items()) if count),
+        tuple(LatencyCell(*ends, count) for ends, count in sorted(counts.items()) if count),
         min((p.least_s for p in parts), default=math.nan),
         max((p.most_s for p in parts), default=math.nan),
     )
 
 
-def power_of_two_cells(counts: Iterable[tuple[int, int]], unit_s: float) -> tuple[Cell, ...]:
+def power_of_two_cells(counts: Iterable[tuple[int, int]], unit_s: float) -> tuple[LatencyCell, ...]:
     """Cells over 2^(i−1) up to 2^i units, by their index i; 0 holds those of at most one unit."""
     return tuple(
-        Cell(0.0 if i == 0 else 2.0 ** (i - 1) * unit_s, 2.0**i * unit_s, count)
+        LatencyCell(0.0 if i == 0 else 2.0 ** (i - 1) * unit_s, 2.0**i * unit_s, count)
         for i, count in sorted(counts)
         if count
     )

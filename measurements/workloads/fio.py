@@ -264,7 +264,7 @@ class FioLoad:
         """Return when requests have flowed for the time of the ramp."""
         counts = self.procfs / str(self.client.pids[0]) / "io"
         self.client.wait_until(
-            lambda: _moved(counts, self.pattern.block_bytes),
+            lambda: _has_moved(counts, self.pattern.block_bytes),
             _LONGEST_START_S,
             f"fio made no request to {self.target.path}",
         )
@@ -273,7 +273,7 @@ class FioLoad:
     def observe(self) -> tuple[float, float]:
         """CPU time of fio so far (s)."""
         used = cpu_times(self.client.pids, self.procfs)
-        self.client.cut_short |= self.client.ended()
+        self.client.cut_short |= self.client.has_ended()
         return used
 
     def finish(self) -> None:
@@ -406,7 +406,7 @@ def _disk_of(folder: Path, sysfs: Path = Path("/sys")) -> str | None:
     return link.resolve().name if link.exists() else None
 
 
-def _moved(file: Path, block_bytes: int) -> bool:
+def _has_moved(file: Path, block_bytes: int) -> bool:
     """Whether a process has moved more than a few requests to or from a disk, or the cache."""
     with suppress(OSError, ValueError):
         counts = io_counts(file)

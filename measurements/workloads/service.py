@@ -322,7 +322,7 @@ _ELSEWHERE = "the service runs on another host"
 _REMOTE_POWER = f"power: {_ELSEWHERE}: name a source that reads it, as in --power ipmi@bmc-7"
 
 
-class Rows(Protocol):
+class RowSweep(Protocol):
     """A sweep whose runs come one by one."""
 
     def run(self) -> Iterator[dict[str, Any]]:
@@ -348,7 +348,7 @@ class Running:
 
     def take(
         self,
-        sweep: Rows,
+        sweep: RowSweep,
         table: Callable[[Session], pd.DataFrame],
         show_progress: Callable[[int, int, str], None],
     ) -> pd.DataFrame:

@@ -246,7 +246,7 @@ def prepare(kernel: str, folder: Path) -> Program:
     missing or fails.
     """
     simulator_class = rvsim().Simulator
-    elf, compiler = compiled(kernel, folder)
+    elf, compiler = compile_kernel(kernel, folder)
     simulator = simulator_class(preparing(), binary=str(elf))
     stopped, _ = simulator.run_to(cycles=_MOST_PROGRAM_CYCLES)
     if stopped != "break":
@@ -259,7 +259,7 @@ def prepare(kernel: str, folder: Path) -> Program:
     return Program(kernel, elf, checkpoint, compiler, KERNELS[kernel])
 
 
-def compiled(kernel: str, folder: Path) -> tuple[Path, str]:
+def compile_kernel(kernel: str, folder: Path) -> tuple[Path, str]:
     """Compile a kernel into a folder: the program, and the compiler with its version.
 
     Raises `MeasurementError` when there is no such kernel, or the compiler is missing or fails.
@@ -274,12 +274,12 @@ def compiled(kernel: str, folder: Path) -> tuple[Path, str]:
     elf = folder / f"{kernel}.elf"
     with resources.as_file(resources.files("measurements.workloads") / "kernels") as sources:
         layout, files = sources / "layout.ld", [sources / f"{kernel}.c", sources / "start.c"]
-        _said(compiler, *_FLAGS, "-T", str(layout), "-o", str(elf), *map(str, files))
-    version = _said(compiler, "-dumpfullversion").strip()
+        _ask_compiler(compiler, *_FLAGS, "-T", str(layout), "-o", str(elf), *map(str, files))
+    version = _ask_compiler(compiler, "-dumpfullversion").strip()
     return elf, f"{COMPILER} {version} {OPTIMISATION}"
 
 
-def _said(*command: str) -> str:
+def _ask_compiler(*command: str) -> str:
     """Output of a command of the compiler."""
     try:
         done = ask(command, timeout_s=_TIMEOUT_S)
@@ -344,7 +344,7 @@ def simulate(program: Program, core: str, freq_hz: float) -> dict[str, Any]:
             simulator.restore(str(program.checkpoint))
     except (OSError, RuntimeError) as error:
         raise MeasurementError(f"{what}: {program.elf} cannot be loaded: {error}") from error
-    region, counted = _counted(simulator, what)
+    region, counted = _run_region(simulator, what)
     cycles, instructions = counted.cycles, counted.instructions_retired
     if not instructions:
         raise MeasurementError(f"{what}: no instruction was retired in the region that is measured")
@@ -370,7 +370,7 @@ def simulate(program: Program, core: str, freq_hz: float) -> dict[str, Any]:
     }
 
 
-class Cell(NamedTuple):
+class SimulatedRun(NamedTuple):
     """One run of a sweep."""
 
     program: str
@@ -385,7 +385,7 @@ def simulate_sweep(
     *,
     processes: int = 2,
     data_bytes: int | None = None,
-) -> Iterator[tuple[Cell, dict[str, Any]]]:
+) -> Iterator[tuple[SimulatedRun, dict[str, Any]]]:
     """Simulate each program on each core at each frequency, several at a time.
 
     Programs are kernels by name, or paths of ELF files for the bare machine, which work on
@@ -395,7 +395,7 @@ def simulate_sweep(
     Raises `MeasurementError` as `simulate`, or when there is no such program, two have one name, or
     the compiler is missing; before anything is simulated where that can be.
     """
-    cells = [Cell(p, c, f) for p in programs for c in cores for f in frequencies_hz]
+    cells = [SimulatedRun(p, c, f) for p in programs for c in cores for f in frequencies_hz]
     for cell in cells:
         _refuse_unknown("core", cell.core, CORES)
         _whole_mhz(cell.freq_hz)
@@ -420,8 +420,8 @@ def _refuse_namesakes(programs: Sequence[str]) -> None:
 
 
 def _in_processes(
-    cells: Sequence[Cell], programs: Mapping[str, Program], processes: int
-) -> Iterator[tuple[Cell, dict[str, Any]]]:
+    cells: Sequence[SimulatedRun], programs: Mapping[str, Program], processes: int
+) -> Iterator[tuple[SimulatedRun, dict[str, Any]]]:
     # Spawned, so that they hold nothing of this process; rvsim keeps the interpreter's lock.
     pool = ProcessPoolExecutor(
         min(processes, len(cells)), get_context("spawn"), _end_with, (os.getpid(),)
@@ -449,7 +449,7 @@ def _end_with(parent: int) -> None:
         os._exit(1)
 
 
-def _counted(simulator: Simulator, what: str) -> tuple[str, Stats]:
+def _run_region(simulator: Simulator, what: str) -> tuple[str, Stats]:
     """Counters of the region between the program's marks, or of all of it where it has none."""
     code = simulator.run(limit=_MOST_CYCLES)
     if code is None:
@@ -485,8 +485,8 @@ def main(arguments: list[str] | None = None) -> int:
     asked = _parser().parse_args(arguments)
     start = time.monotonic()
     try:
-        frequencies = [units.parse_frequency(text) for text in _listed(asked.freqs)]
-        kernels, cores = _listed(asked.kernels), _listed(asked.cores)
+        frequencies = [units.parse_frequency(text) for text in _split_list(asked.freqs)]
+        kernels, cores = _split_list(asked.kernels), _split_list(asked.cores)
         count = len(kernels) * len(cores) * len(frequencies)
         rows = []
         for cell, row in simulate_sweep(kernels, cores, frequencies, processes=asked.processes):
@@ -515,7 +515,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _listed(text: str) -> list[str]:
+def _split_list(text: str) -> list[str]:
     return [word.strip() for word in text.split(",")]
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from measurements.sweep.loop import SweepOptions
     from measurements.sweep.measure import HostOptions, HostSensor
-    from measurements.timeseries.live import Ended, LiveSampler
+    from measurements.timeseries.live import CommandEnd, LiveSampler
 
 
 @opt.command(
@@ -283,7 +283,7 @@ def sample_command(
 
 def _record(
     sampler: LiveSampler, program: tuple[str, ...], seconds: float | None, output: str
-) -> Ended | None:
+) -> CommandEnd | None:
     from measurements.timeseries.live import Command, for_seconds
     from measurements.timeseries.own import Writer
 
@@ -312,7 +312,7 @@ def _summarise_series(output: str) -> None:
         out.say(line)
 
 
-def _exit_code_of(name: str, ended: Ended) -> int:
+def _exit_code_of(name: str, ended: CommandEnd) -> int:
     """Say how the command ended; 1 where it failed."""
     out.say(
         f"{name}: {ended.user_s:.6g} s user and {ended.system_s:.6g} s system CPU time of its own"

@@ -19,13 +19,7 @@ from measurements.processes.programs import find_program
 from measurements.timeseries import LiveSampler
 from measurements.workloads import fio
 from measurements.workloads.fio import FioOptions, Pattern, read_report
-from measurements.workloads.io_study.bandwidth import BandwidthThief
-from measurements.workloads.io_study.block_devices import (
-    block_device,
-    file_system_of,
-    fill,
-    make_memory_device,
-)
+from measurements.workloads.io_study.bandwidth import BandwidthAntagonist
 from measurements.workloads.io_study.cpu_accounting import (
     ControlGroup,
     KernelThreads,
@@ -37,7 +31,13 @@ from measurements.workloads.io_study.cpu_accounting import (
     tick_shortfall,
 )
 from measurements.workloads.io_study.loads import Instances, LostCountError, Own, window_columns
-from measurements.workloads.io_study.study import StudyOptions
+from measurements.workloads.io_study.study import (
+    StudyOptions,
+    block_device,
+    file_system_of,
+    fill_folder,
+    make_memory_device,
+)
 from measurements.workloads.service import CutShortError
 
 with_fio = pytest.mark.peer("fio")
@@ -150,11 +150,11 @@ class TestFioRuns:
 
     def test_requests_are_seen_when_they_begin(self, tmp_path):
         counts = tmp_path / "io"
-        assert not fio._moved(counts, 4096)
+        assert not fio._has_moved(counts, 4096)
         for read, written, told in ((0, 0, False), (16384, 0, True), (0, 16384, True)):
             lines = ["rchar: 9000", "wchar: 10", f"read_bytes: {read}", f"write_bytes: {written}"]
             counts.write_text("\n".join(lines) + "\n")
-            assert fio._moved(counts, 4096) is told
+            assert fio._has_moved(counts, 4096) is told
 
 
 def interval(**more):
@@ -390,14 +390,14 @@ class TestBandwidth:
     @pytest.mark.parametrize("compilers", [("cc", "gcc"), ()])
     def test_a_load_takes_what_it_is_asked_to(self, compilers, reaper, tmp_path):
         cpu = max(os.sched_getaffinity(0))
-        thief, why = BandwidthThief.open(reaper, compilers=compilers)
-        assert thief.how == ("C" if compilers else "numpy")
+        antagonist, why = BandwidthAntagonist.open(reaper, compilers=compilers)
+        assert antagonist.how == ("C" if compilers else "numpy")
         assert (why is None) == bool(compilers)
-        full = thief.full_rate([cpu])
+        full = antagonist.full_rate([cpu])
         assert full > 1e8
-        load = thief.start(0.2 * full, [cpu], tmp_path / "load.txt")
+        load = antagonist.start(0.2 * full, [cpu], tmp_path / "load.txt")
         try:
-            before = load.told()
+            before = load.last_reading()
             used_s = load.cpu_s()
             time.sleep(0.5)
             assert load.rate_since(before) == pytest.approx(0.2 * full, rel=0.2)
@@ -408,9 +408,9 @@ class TestBandwidth:
             load.check()
 
     def test_one_that_cannot_run_says_why(self, reaper, tmp_path):
-        thief, _ = BandwidthThief.open(reaper)
+        antagonist, _ = BandwidthAntagonist.open(reaper)
         with pytest.raises(MeasurementError, match="a CPU that may not be used"):
-            thief.start(0.0, [4095], tmp_path / "load.txt")
+            antagonist.start(0.0, [4095], tmp_path / "load.txt")
 
 
 class TestKernelWorkers:
@@ -485,11 +485,11 @@ class TestOptions:
     @with_fio
     def test_what_was_prepared_is_not_cached(self, reaper):
         folder = reaper.folder(Path.cwd())
-        fresh = fill(folder, "head -c 8M /dev/urandom > in", reaper)
+        fresh = fill_folder(folder, "head -c 8M /dev/urandom > in", reaper)
         sampler = LiveSampler()
         assert len((fresh / "in").read_bytes()) == 8 << 20
         assert sampler.row()["sectors_read"] >= (8 << 20) / 512
         (fresh / "more").touch()
-        assert list(fill(folder, None, reaper).iterdir()) == []
+        assert list(fill_folder(folder, None, reaper).iterdir()) == []
         with pytest.raises(MeasurementError, match="--prepare ended with 2: ls"):
-            fill(folder, "ls /nowhere", reaper)
+            fill_folder(folder, "ls /nowhere", reaper)

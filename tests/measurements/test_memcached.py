@@ -19,9 +19,9 @@ from peers.waiting import wait_for
 from measurements.errors import MeasurementError
 from measurements.host.cpu_placement import PhysicalCore, Topology
 from measurements.processes.cleanup_process import CleanupProcess
-from measurements.workloads.clients import Client, Histogram, merged, power_of_two_cells
+from measurements.workloads.clients import Client, Histogram, merge_histograms, power_of_two_cells
 from measurements.workloads.memcached import load_generators
-from measurements.workloads.memcached.limits import judged
+from measurements.workloads.memcached.limits import judge_runs
 from measurements.workloads.memcached.load_generators import Work, find_loader
 from measurements.workloads.memcached.load_run import Demand, line_rate, link_to, works
 from measurements.workloads.memcached.options import (
@@ -152,7 +152,7 @@ class TestAddresses:
     def test_only_some_links_have_a_line_rate(self, tmp_path, monkeypatch):
         link = link_to(Address("127.0.0.1", 11211))
         assert (link.interface, link.bits_s, link.is_loopback) == ("lo", None, True)
-        received, sent = link.moved()
+        received, sent = link.byte_counts()
         assert received == sent
         folder = tmp_path / "class/net/eth0"
         folder.mkdir(parents=True)
@@ -223,7 +223,7 @@ class TestMemcaslap:
         counted = load_generators.read_memcaslap_totals(output).histogram.requests
         assert 0 <= counts.gets - counted <= 2 * WORK.connections
         # The objects that it stores first are in the throughput that it prints, and not here.
-        assert counts.sets == loader.held(WORK) == 8 * 1024
+        assert counts.sets == loader.object_count(WORK) == 8 * 1024
         assert counts.hits == counts.gets
         assert report.median.least_s <= report.median.estimate_s <= report.median.most_s
         assert "powers of two" in report.resolution
@@ -239,7 +239,7 @@ class TestMemcaslap:
             said = dict(itertools.pairwise(loader.command(HERE, work, tmp_path, 0)))
             assert (said["-c"], said["-T"]) == (str(connections), str(threads))
             assert said["-w"] == f"{windows}k"
-            assert loader.held(work) == connections * windows * 1024
+            assert loader.object_count(work) == connections * windows * 1024
         with pytest.raises(MeasurementError, match="memcaslap makes keys of 16 to 250 B"):
             loader.command(HERE, WORK._replace(key_bytes=12), tmp_path, 0)
         with pytest.raises(MeasurementError, match="cannot keep to a rate: take --client paced"):
@@ -443,8 +443,8 @@ class TestPercentiles:
     @given(*[st.lists(st.integers(1, 10_000), min_size=1, max_size=50)] * 2)
     def test_merged_counts_are_the_counts_of_all(self, one, other):
         both = self.counted([*one, *other])
-        assert merged([self.counted(one), self.counted(other)]) == both
-        assert merged([self.counted(other), self.counted(one)]) == both
+        assert merge_histograms([self.counted(one), self.counted(other)]) == both
+        assert merge_histograms([self.counted(other), self.counted(one)]) == both
 
 
 class TestSides:
@@ -537,9 +537,9 @@ class TestVerdicts:
             # Other threads are no split.
             ([run(1e5), run(1.6e5, partitions=4, threads=8)], FLAT, False, "unknown"),
         ):
-            row = judged(rows, steps)[0]
+            row = judge_runs(rows, steps)[0]
             assert (row.get("client_limited"), row["limited_by"]) == (client_limited, limited_by)
-        row = judged([run(1e5)], [more_client(1.2e5)])[0]
+        row = judge_runs([run(1e5)], [more_client(1.2e5)])[0]
         assert row["limit_evidence"] == "32 connections in place of 16 reached +20%"
         assert row["client_step_ops_s"] == 1.2e5
 
@@ -548,8 +548,8 @@ class TestVerdicts:
         host = {**dict.fromkeys(kinds, 0.0), "user_s": 2.0, "window_s": 2.0}
         for who in ("server", "client"):
             host |= {f"{who}_user_s": 0.3, f"{who}_system_s": 0.7}
-        idle = judged([run(1e5, **host, system_s=0.0, idle_s=2.0)])[0]
-        busy = judged([run(1e5, **host, system_s=2.0, idle_s=0.0)])[0]
+        idle = judge_runs([run(1e5, **host, system_s=0.0, idle_s=2.0)])[0]
+        busy = judge_runs([run(1e5, **host, system_s=2.0, idle_s=0.0)])[0]
         assert busy["limited_by"] == "others"
         assert busy["limit_evidence"] == "other programs took 1 of the host's 2 CPUs: stop them"
         assert idle["limited_by"] == "unknown"
@@ -558,13 +558,13 @@ class TestVerdicts:
         reached = run(5.0e4, asked_ops_s=5.05e4)
         short = run(6e4, asked_ops_s=9e4, client=1.0)
         over = run(1e5, asked_ops_s=1.5e5, cpu=0.99)
-        found = judged([run(1e5), run(1.02e5), reached, short, over])
+        found = judge_runs([run(1e5), run(1.02e5), reached, short, over])
         said = [(row["client_limited"], row["limited_by"]) for row in found[2:]]
         assert said == [(False, "rate"), (True, "client"), (False, "cpu")]
         assert [row["load"] for row in found[:3]] == pytest.approx([1.0, 1.0, 5.0e4 / 1.01e5])
 
     def test_of_several_connections_the_best_is_the_full_load(self):
-        found = judged([run(4e4, connections=1), run(1e5), run(1e5, connections=4, cpu=0.9)])
+        found = judge_runs([run(4e4, connections=1), run(1e5), run(1e5, connections=4, cpu=0.9)])
         assert ["load" in row for row in found] == [False, True, False]
         assert found[0]["client_limited"] is True
 
@@ -576,6 +576,6 @@ class TestVerdicts:
             run(5e4, asked_ops_s=5e4),
         ]
         steps = [more_client(1e5), more_client(2.1e5, partitions=2)]
-        plain = {json.dumps(row, sort_keys=True) for row in judged(rows, steps)}
+        plain = {json.dumps(row, sort_keys=True) for row in judge_runs(rows, steps)}
         source.shuffle(rows)
-        assert {json.dumps(row, sort_keys=True) for row in judged(rows, steps)} == plain
+        assert {json.dumps(row, sort_keys=True) for row in judge_runs(rows, steps)} == plain

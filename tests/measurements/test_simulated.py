@@ -23,7 +23,7 @@ from measurements.workloads.simulated import (
     WHOLE,
     Cell,
     Program,
-    compiled,
+    compile_kernel,
     program_of,
     rvsim,
     simulate,
@@ -117,7 +117,7 @@ class TestPrograms:
     @PEER
     @pytest.mark.parametrize("kernel", KERNELS)
     def test_each_kernel_compiles(self, kernel, folder):
-        elf, compiler = compiled(kernel, folder)
+        elf, compiler = compile_kernel(kernel, folder)
         assert elf.read_bytes().startswith(b"\x7fELF")
         assert compiler.startswith("riscv64-unknown-elf-gcc ")
 
@@ -133,7 +133,7 @@ class TestPrograms:
     def test_without_a_compiler_or_rvsim(self, tmp_path, monkeypatch):
         monkeypatch.setattr(shutil, "which", lambda name: None)
         with pytest.raises(MeasurementError, match="apt install gcc-riscv64-unknown-elf"):
-            compiled("kmeans", tmp_path)
+            compile_kernel("kmeans", tmp_path)
         monkeypatch.setitem(sys.modules, "rvsim", None)
         with pytest.raises(MeasurementError, match=r"pip install 'perf-per-watt\[simulate\]'"):
             simulate(Program("any", tmp_path / "any.elf"), "inorder", 1e9)
@@ -142,7 +142,7 @@ class TestPrograms:
     def test_with_a_compiler_that_fails(self, tmp_path, monkeypatch):
         monkeypatch.setattr(programs, "_FLAGS", ("-march=vax",))
         with pytest.raises(MeasurementError, match=r"cannot compile the kernels: .*error.*vax"):
-            compiled("kmeans", tmp_path)
+            compile_kernel("kmeans", tmp_path)
 
 
 @PEER

@@ -112,7 +112,7 @@ class UserCluster(ClusterEngine):
         """Command of one job."""
         target, source = self._next_output(), self._source(setting)
         if self._options.command:
-            return self._client(*self._filled(setting, source, target))
+            return self._client(*self._fill_command(setting, source, target))
         return self._client(*self._example(setting, source, target))
 
     def environment(self) -> dict[str, str]:
@@ -168,7 +168,7 @@ class UserCluster(ClusterEngine):
             return []
         return sorted({s.data_bytes for s in settings if s.data_bytes}, reverse=True)
 
-    def _filled(self, setting: Setting, source: str, target: str) -> list[str]:
+    def _fill_command(self, setting: Setting, source: str, target: str) -> list[str]:
         """The user's own command, with values in place of the words in braces."""
         words = {_INPUT: source, _OUTPUT: target, _DATA: str(setting.data_bytes or "")}
         filled: list[str] = []
@@ -365,7 +365,7 @@ def cluster_row(
         row.pop(name, None)
         if len(values) == len(nodes):
             row[name] = sum(values)
-    notes.append(_add_watts(row, nodes, domains))
+    notes.append(_add_power(row, nodes, domains))
     families = sorted({str(node["family"]) for node in nodes if "family" in node})
     if len(families) == 1 and all("family" in node for node in nodes):
         row["family"] = families[0]
@@ -380,7 +380,7 @@ def cluster_row(
     return row
 
 
-def _add_watts(
+def _add_power(
     row: dict[str, Any], nodes: Sequence[Mapping[str, Any]], domains: Mapping[str, str]
 ) -> str:
     """Put the sum of the nodes' power into a row; returns why not, where it cannot."""

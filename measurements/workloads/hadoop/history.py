@@ -80,7 +80,7 @@ def printed_counters(lines: Iterable[str]) -> dict[Counter, int]:
         if _HEAD.search(line):
             found, inside = {}, True
         elif inside and (match := _VALUE.match(line)):
-            found[_named(group, match[1])] = int(match[2])
+            found[_counter_of(group, match[1])] = int(match[2])
         elif inside and line.startswith("\t"):
             group = line.strip()
         else:
@@ -88,7 +88,7 @@ def printed_counters(lines: Iterable[str]) -> dict[Counter, int]:
     return found
 
 
-def _named(group: str, printed: str) -> Counter:
+def _counter_of(group: str, printed: str) -> Counter:
     if system := _FILE_SYSTEM.fullmatch(printed):
         return Counter(FILE_SYSTEMS, f"{system[1]}_BYTES_{system[2].upper()}")
     known = _PRINTED_IN_GROUP.get((group, printed)) or _PRINTED.get(printed)
@@ -276,9 +276,9 @@ class _HistoryReader:
         if "jobid" in event:
             self.job = replace(self.job, job_id=_name(event, "jobid"))
         if kind.endswith("_ATTEMPT_STARTED"):
-            self._started(event)
+            self._take_start(event)
         elif "_ATTEMPT_" in kind:
-            self._ended(event)
+            self._take_end(event)
         elif kind == "TASK_FINISHED":
             attempt = _text(event.get("successfulAttemptId"))
             self._succeeded[_name(event, "taskid")] = attempt or ""
@@ -294,7 +294,7 @@ class _HistoryReader:
         found = {a.attempt for a in attempts if a.task in unnamed and a.status == _SUCCEEDED}
         return replace(self.job, attempts=attempts, succeeded=frozenset(named | found))
 
-    def _started(self, event: dict[str, Any]) -> None:
+    def _take_start(self, event: dict[str, Any]) -> None:
         attempt = _name(event, "attemptId")
         self._attempts[attempt] = TaskAttempt(
             task=_name(event, "taskid"),
@@ -305,7 +305,7 @@ class _HistoryReader:
             start_s=_time(event.get("startTime")),
         )
 
-    def _ended(self, event: dict[str, Any]) -> None:
+    def _take_end(self, event: dict[str, Any]) -> None:
         attempt = _name(event, "attemptId")
         known = self._attempts.get(attempt)
         if known is None:

@@ -139,8 +139,8 @@ def job_columns(job: history.Job) -> dict[str, float]:
     attempts = [a for a in job.attempts if a.kind in ("MAP", "REDUCE")]
     found: dict[str, float | None] = {
         "job_s": job.elapsed_s,
-        **_timed(maps, reduces),
-        **_counted(job.counters),
+        **_task_times(maps, reduces),
+        **_counter_columns(job.counters),
         "map_cpu_s": history.seconds(job.map_counters.get(history.CPU_MS)),
         "reduce_cpu_s": history.seconds(job.reduce_counters.get(history.CPU_MS)),
         "data_local_share": data_local_share(job.counters),
@@ -180,25 +180,25 @@ def write_tasks(job: history.Job, path: Path) -> None:
             begun = None if a.start_s is None else a.start_s - origin_s
             times = (begun, a.elapsed_s, a.shuffle_s, a.sort_s, a.reduce_s, a.cpu_s, a.gc_s)
             what = (a.task, a.attempt, a.kind, a.status, a.attempt in job.succeeded)
-            rows.writerow((*what, a.node, a.locality, *map(_written, times)))
+            rows.writerow((*what, a.node, a.locality, *map(_time_text, times)))
 
 
-def _timed(
+def _task_times(
     maps: Sequence[history.TaskAttempt], reduces: Sequence[history.TaskAttempt]
 ) -> dict[str, float | None]:
-    elapsed = _known(a.elapsed_s for a in maps)
+    elapsed = _drop_none(a.elapsed_s for a in maps)
     return {
         "map_phase_s": _span(maps),
         "reduce_phase_s": _span(reduces),
         "map_task_s": _mean(elapsed),
         "map_task_max_s": max(elapsed, default=None),
-        "shuffle_task_s": _mean(_known(a.shuffle_s for a in reduces)),
-        "sort_task_s": _mean(_known(a.sort_s for a in reduces)),
-        "reduce_task_s": _mean(_known(a.reduce_s for a in reduces)),
+        "shuffle_task_s": _mean(_drop_none(a.shuffle_s for a in reduces)),
+        "sort_task_s": _mean(_drop_none(a.sort_s for a in reduces)),
+        "reduce_task_s": _mean(_drop_none(a.reduce_s for a in reduces)),
     }
 
 
-def _counted(counters: Mapping[history.Counter, int]) -> dict[str, float | None]:
+def _counter_columns(counters: Mapping[history.Counter, int]) -> dict[str, float | None]:
     found: dict[str, float | None] = {
         "task_cpu_s": history.seconds(counters.get(history.CPU_MS)),
         "gc_s": history.seconds(counters.get(history.GC_MS)),
@@ -220,8 +220,8 @@ def _of_node(job: history.Job, attempts: Sequence[history.TaskAttempt]) -> dict[
     placed = [a.locality for a in maps if a.locality]
     found: dict[str, float | None] = {
         "job_s": job.elapsed_s,
-        **_timed(maps, reduces),
-        **_counted(total),
+        **_task_times(maps, reduces),
+        **_counter_columns(total),
         "data_local_share": placed.count("NODE_LOCAL") / len(placed) if placed else None,
         "map_tasks": float(len(maps)),
         "reduce_tasks": float(len(reduces)),
@@ -231,12 +231,12 @@ def _of_node(job: history.Job, attempts: Sequence[history.TaskAttempt]) -> dict[
 
 
 def _span(attempts: Sequence[history.TaskAttempt]) -> float | None:
-    starts = _known(a.start_s for a in attempts)
-    ends = _known(a.end_s for a in attempts)
+    starts = _drop_none(a.start_s for a in attempts)
+    ends = _drop_none(a.end_s for a in attempts)
     return round(max(ends) - min(starts), 3) if starts and ends else None
 
 
-def _known(values: Iterable[float | None]) -> list[float]:
+def _drop_none(values: Iterable[float | None]) -> list[float]:
     return [value for value in values if value is not None]
 
 
@@ -244,5 +244,5 @@ def _mean(values: Sequence[float]) -> float | None:
     return round(fmean(values), 6) if values else None
 
 
-def _written(value: float | None) -> str:
+def _time_text(value: float | None) -> str:
     return "" if value is None else f"{value:.3f}"

@@ -152,14 +152,14 @@ def _with_reasons(tell: Callable[[str], None], options: HadoopOptions) -> Callab
         return tell
     metrics = ("cpi",) if options.mode == "yarn" else ("cpi", "power")
 
-    def said(text: str) -> None:
+    def tell_reason(text: str) -> None:
         metric = text.removeprefix(_MISSING).partition(":")[0]
         if not text.startswith(_MISSING) or metric not in metrics:
             tell(text)
         elif metric == "cpi" or not options.nodes:
             tell(f"{_MISSING}{metric}: {_REASONS[metric]}")
 
-    return said
+    return tell_reason
 
 
 def _engine(
@@ -254,7 +254,7 @@ class HadoopSweep:
         for record in self.session.records():
             self._number = max(self._number, record["run"] + 1)
             if record["kind"] == "idle":
-                self._idle = self._drawn(record)
+                self._idle = self._energies(record)
             if record["kind"] != "run" or record["exit_code"]:
                 continue
             setting = Setting(*record["setting"])
@@ -268,7 +268,7 @@ class HadoopSweep:
         every = {"": self.runs.sampling, **{m.node.host: m.sampling for m in self.nodes}}
         return {name: sampling for name, sampling in every.items() if sampling.channels}
 
-    def _drawn(self, record: dict[str, Any]) -> dict[str, dict[str, RunEnergy]]:
+    def _energies(self, record: dict[str, Any]) -> dict[str, dict[str, RunEnergy]]:
         parts = {"": self.session, **job_rows.node_sessions(self.session)}
         return {name: run_energy(part, record) for name, part in parts.items()}
 
@@ -279,7 +279,7 @@ class HadoopSweep:
             time.sleep(self.runs.options.idle_s)
             end_s = time.monotonic()
         self._end(record, Execution(start_s, end_s, 0, 0.0, 0.0))
-        self._idle = self._drawn(record)
+        self._idle = self._energies(record)
 
     @contextmanager
     def _reading(self, record: dict[str, Any]) -> Iterator[None]:

@@ -34,7 +34,7 @@ _READY_S, _LOOK_S = 30.0, 0.02
 _FULL_S, _PROBE_S = 0.5, 0.5
 
 
-class Told(NamedTuple):
+class LoadReading(NamedTuple):
     """Last report of a load: its time (monotonic clock, s) and the bytes moved by then."""
 
     at_s: float
@@ -61,19 +61,19 @@ class BandwidthLoad:
         """CPU time so far (s)."""
         return process_cpu_s(self._process.pid)
 
-    def told(self) -> Told | None:
+    def last_reading(self) -> LoadReading | None:
         """Its last report; None before the first."""
         lines = self._output.read_text(errors="replace").split("\n")[:-1]
         try:
             at_s, moved = map(float, lines[-1].split())
         except (IndexError, ValueError):
             return None
-        return Told(at_s, moved)
+        return LoadReading(at_s, moved)
 
-    def rate_since(self, before: Told) -> float:
+    def rate_since(self, before: LoadReading) -> float:
         """Rate at which it read and wrote since then (B/s)."""
         self.check()
-        now = self.told()
+        now = self.last_reading()
         if now is None or now.at_s <= before.at_s:
             return float("nan")
         return (now.bytes_moved - before.bytes_moved) / (now.at_s - before.at_s)
@@ -92,7 +92,7 @@ class BandwidthLoad:
 
     def _wait_until_it_works(self) -> None:
         until = time.monotonic() + _READY_S
-        while (told := self.told()) is None or not told.bytes_moved:
+        while (reading := self.last_reading()) is None or not reading.bytes_moved:
             self.check()
             if time.monotonic() > until:
                 raise MeasurementError("the load on memory bandwidth does not begin to work")
@@ -100,7 +100,7 @@ class BandwidthLoad:
 
 
 @dataclass(frozen=True)
-class BandwidthThief:
+class BandwidthAntagonist:
     """Starts loads that take memory bandwidth at some rate. Made by `open`."""
 
     command: tuple[str, ...]
@@ -116,7 +116,7 @@ class BandwidthThief:
         *,
         compilers: Sequence[str] = COMPILERS,
         sysfs: Path = Path("/sys"),
-    ) -> tuple[BandwidthThief, str | None]:
+    ) -> tuple[BandwidthAntagonist, str | None]:
         """Compile the load; where that cannot be, numpy does it, and the second item says why."""
         folder = reaper.folder()
         program = folder / "bandwidth_load"
@@ -144,7 +144,7 @@ class BandwidthThief:
         """Rate of a load at full speed (B/s)."""
         load = self.start(0.0, cpus, self.folder / "full.txt")
         try:
-            before = load.told()
+            before = load.last_reading()
             time.sleep(_FULL_S)
             return load.rate_since(before) if before else float("nan")
         finally:

@@ -132,7 +132,7 @@ class Shortfall(NamedTuple):
 
 def tick_shortfall(table: pd.DataFrame) -> Shortfall | None:
     """Compare the two accounts of the host's CPU time; None where they were not both kept."""
-    both = _known(table, "scheduled_s", "tick_busy_s")
+    both = _complete_rows(table, "scheduled_s", "tick_busy_s")
     ran = float(both["scheduled_s"].sum()) if len(both) else 0.0
     if not ran > 0:
         return None
@@ -143,13 +143,13 @@ def tick_shortfall(table: pd.DataFrame) -> Shortfall | None:
 
 def accounts_apart(table: pd.DataFrame) -> float | None:
     """Largest relative difference between the programs' control group and `os.wait4`."""
-    both = _known(table, "group_s", "rusage_s")
+    both = _complete_rows(table, "group_s", "rusage_s")
     if len(both):
         both = both[both["rusage_s"] > _ENOUGH_S]
     return float((both["group_s"] / both["rusage_s"] - 1.0).abs().max()) if len(both) else None
 
 
-def _known(table: pd.DataFrame, *columns: str) -> pd.DataFrame:
+def _complete_rows(table: pd.DataFrame, *columns: str) -> pd.DataFrame:
     """Rows in which all columns are known; none where a column is missing."""
     return table.reindex(columns=list(columns)).dropna()
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from measurements.host.cpu_placement import Placement
-    from measurements.workloads.io_study.bandwidth import BandwidthLoad, Told
+    from measurements.workloads.io_study.bandwidth import BandwidthLoad, LoadReading
 
     Row = Mapping[str, Any]
 
@@ -121,7 +121,7 @@ class IoLoad:
 
 
 @dataclass
-class FioLoad(IoLoad):
+class FioStudyLoad(IoLoad):
     """fio with a job per logical CPU in each instance, in a window of steady load."""
 
     pattern: Pattern = field(kw_only=True)
@@ -140,7 +140,7 @@ class FioLoad(IoLoad):
     def observe(self) -> None:
         """Take a sample."""
         super().observe()
-        self.instances.cut_short |= self.instances.ended()
+        self.instances.cut_short |= self.instances.has_ended()
 
     def finish(self) -> None:
         """Wait for fio, and judge the samples."""
@@ -330,7 +330,7 @@ def window_columns(
     columns["user_s"] = max(columns["user_s"] - taken_s, 0.0)
     if own is not None:
         columns |= own.columns()
-    columns |= _unused(columns, cpus * seconds)
+    columns |= _idle_times(columns, cpus * seconds)
     by_scheduler = all(row["cpu_accounting"] == "scheduler" for row in rows)
     quiet = sum(not any(row[name] for name in _SECTORS) for row in rows)
     return columns | {
@@ -350,7 +350,7 @@ def _sum(rows: Iterable[Row], name: str) -> float | None:
     return None if None in values else float(sum(value for value in values if value is not None))
 
 
-def _unused(columns: Row, capacity_s: float) -> dict[str, float | None]:
+def _idle_times(columns: Row, capacity_s: float) -> dict[str, float | None]:
     """Idle time of the CPUs used, and how much of it was spent waiting for I/O."""
     unused = ("idle_s", "iowait_s")
     taken_s = sum(columns[name] or 0.0 for name in CPU_COLUMNS if name not in unused)
@@ -391,11 +391,11 @@ class Accounts:
 
     def __post_init__(self) -> None:
         self._group_before_s = self._group_s()
-        self._told: Told | None = None
+        self._first_reading: LoadReading | None = None
 
     def open(self) -> None:
         """Begin the window."""
-        self._told = None if self.taking is None else self.taking.told()
+        self._first_reading = None if self.taking is None else self.taking.last_reading()
         self._taken_at_s = self._taken_now_s()
         self._kernel = cpu_accounting.KernelThreads(self.procfs)
         self._modes_at = self._modes_now()
@@ -440,8 +440,8 @@ class Accounts:
             columns["other_programs_s"] = max(scheduled_s - known_s, 0.0)
         if self._group_before_s is not None:
             columns["group_s"] = (self._group_s() or 0.0) - self._group_before_s
-        if self.taking is not None and self._told is not None:
-            columns["bandwidth_taken_bytes_s"] = self.taking.rate_since(self._told)
+        if self.taking is not None and self._first_reading is not None:
+            columns["bandwidth_taken_bytes_s"] = self.taking.rate_since(self._first_reading)
         return columns
 
     def _modes_now(self) -> tuple[float, float]:

@@ -33,9 +33,9 @@ class _Triad(threading.Thread):
                 part = slice(first, first + _BLOCK)
                 product = np.multiply(c[part], 3.0, out=scratch[: len(c[part])])
                 np.add(b[part], product, out=a[part])
-                due = self._pace(due, 3 * product.nbytes)
+                due = self._keep_rate(due, 3 * product.nbytes)
 
-    def _pace(self, due: float, moved: int) -> float:
+    def _keep_rate(self, due: float, moved: int) -> float:
         self.moved += moved
         if not self._rate:
             return due

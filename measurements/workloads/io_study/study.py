@@ -6,7 +6,10 @@ of runs is random, so that a drift of the host does not bend the scaling.
 
 from __future__ import annotations
 
+import os
 import random
+import re
+import shutil
 from dataclasses import dataclass, fields
 from functools import partial
 from itertools import product
@@ -16,11 +19,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from measurements.errors import MeasurementError
 from measurements.host.cpu_placement import Placement, place
 from measurements.host.files import read_lines
+from measurements.host.memory import available_memory
+from measurements.processes.programs import ask, find_program
 from measurements.workloads import fio
-from measurements.workloads.io_study import block_devices
-from measurements.workloads.io_study.bandwidth import BandwidthLoad, BandwidthThief
+from measurements.workloads.io_study.bandwidth import BandwidthAntagonist, BandwidthLoad
 from measurements.workloads.io_study.cpu_accounting import ControlGroup, KernelWorkers
-from measurements.workloads.io_study.loads import RAMP_S, CommandLoad, FioLoad, Instances, IoLoad
+from measurements.workloads.io_study.loads import (
+    RAMP_S,
+    CommandLoad,
+    FioStudyLoad,
+    Instances,
+    IoLoad,
+)
 from measurements.workloads.service import SLICES, Load, ServiceRuns, ServiceStep, service_rows
 
 if TYPE_CHECKING:
@@ -28,9 +38,25 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
+    from measurements.processes.cleanup_process import CleanupProcess
     from measurements.sweep.session import Session
 
 _COMMAND_INTERVAL_S = 0.5
+# Options of mkfs without work in the background afterwards.
+_MAKE_OPTIONS = {
+    "ext4": ("-q", "-F", "-m", "0", "-E", "lazy_itable_init=0,lazy_journal_init=0"),
+    "ext3": ("-q", "-F", "-m", "0"),
+    "ext2": ("-q", "-F", "-m", "0"),
+    "xfs": ("-q", "-f"),
+}
+_USUAL_KIND = "ext4"
+# Since this kernel ext4 reads block bitmaps some seconds after it is mounted, unless told not to.
+_READS_BITMAPS = (5, 13)
+# What a file system keeps for itself, and what is left free on it.
+_OVERHEAD, _LEAST_FREE_BYTES = 1.05, 256 << 20
+_SHARE_OF_MEMORY = 0.8
+# Disks that are made of files or memory are not among the physical ones.
+VIRTUAL = ("loop", "zram", "ram", "nbd")
 PATTERNS = tuple(
     fio.Pattern.parse(text) for text in ("randread", "randwrite", "read:128KiB", "write:128KiB")
 )
@@ -105,7 +131,7 @@ class Level(NamedTuple):
 class Levels(NamedTuple):
     """Loads on memory bandwidth of a study. Made by `open_levels`."""
 
-    thief: BandwidthThief | None
+    antagonist: BandwidthAntagonist | None
     left: Mapping[Level, float]  # bandwidth left to each core (B/s); empty where none is taken
     # By cores and threads per core: the bandwidth that the cores beside can take (B/s), and one
     # logical CPU of each of these.
@@ -114,11 +140,13 @@ class Levels(NamedTuple):
 
     def load(self, level: Level) -> Callable[[], BandwidthLoad] | None:
         """Function that starts the load of a level; None where it takes nothing."""
-        if self.thief is None or not level.taken:
+        if self.antagonist is None or not level.taken:
             return None
         where = level.cores, level.threads_per_core
         rate = level.taken * self.rates[where]
-        return partial(self.thief.start, rate, self.beside[where], self.thief.folder / "taken.txt")
+        return partial(
+            self.antagonist.start, rate, self.beside[where], self.antagonist.folder / "taken.txt"
+        )
 
 
 def open_levels(options: StudyOptions, runs: ServiceRuns, known: Mapping[Level, float]) -> Levels:
@@ -130,7 +158,7 @@ def open_levels(options: StudyOptions, runs: ServiceRuns, known: Mapping[Level, 
     """
     if not any(options.taken):
         return Levels(None, {}, {}, {})
-    thief, why = BandwidthThief.open(runs.reaper, sysfs=runs.machine.sysfs)
+    antagonist, why = BandwidthAntagonist.open(runs.reaper, sysfs=runs.machine.sysfs)
     if why is not None:
         runs.tell_once(why)
     places = {
@@ -138,12 +166,12 @@ def open_levels(options: StudyOptions, runs: ServiceRuns, known: Mapping[Level, 
         for cores, threads in product(options.cores, options.threads_per_core)
     }
     beside = {where: _beside(runs, placement) for where, placement in places.items()}
-    rates = {where: thief.full_rate(cpus) for where, cpus in beside.items()}
-    levels = Levels(thief, dict(known), rates, beside)
+    rates = {where: antagonist.full_rate(cpus) for where, cpus in beside.items()}
+    levels = Levels(antagonist, dict(known), rates, beside)
     left = {}
     for (where, placement), taken in product(places.items(), options.taken):
         level = Level(*where, taken)
-        left[level] = known.get(level) or _left(thief, levels.load(level), placement)
+        left[level] = known.get(level) or _left(antagonist, levels.load(level), placement)
     return levels._replace(left=left)
 
 
@@ -161,21 +189,32 @@ def _beside(runs: ServiceRuns, placement: Placement) -> tuple[int, ...]:
 
 
 def _left(
-    thief: BandwidthThief, start: Callable[[], BandwidthLoad] | None, placement: Placement
+    antagonist: BandwidthAntagonist, start: Callable[[], BandwidthLoad] | None, placement: Placement
 ) -> float:
     """Bandwidth left to each core beside a load (B/s)."""
     load = None if start is None else start()
     try:
-        return thief.left_to_each(placement.cores, placement.cpus, load)
+        return antagonist.left_to_each(placement.cores, placement.cpus, load)
     finally:
         if load is not None:
             load.stop()
 
 
-class Cell(NamedTuple):
+class Device(NamedTuple):
+    """Where the I/O of runs goes."""
+
+    name: str  # block device, or the folder where it is not known
+    kind: str  # "disk" or "memory"
+    file_system: str | None
+    disks: tuple[str, ...] | None  # whose sectors count; None for all physical disks
+    folders: tuple[Path, ...]  # of a command, one an instance
+    targets: tuple[fio.Target, ...]  # fio's files, one an instance
+
+
+class StudyCell(NamedTuple):
     """Device, cores, instances and pattern of one run."""
 
-    device: block_devices.Device
+    device: Device
     level: Level
     instances: int
     pattern: fio.Pattern | None
@@ -210,7 +249,7 @@ class IoStudy:
 
     options: StudyOptions
     runs: StudyRuns
-    devices: tuple[block_devices.Device, ...]
+    devices: tuple[Device, ...]
     group: ControlGroup | None
     levels: Levels
     workers: KernelWorkers | None
@@ -241,7 +280,7 @@ class IoStudy:
                     self.runs.tell_once(str(row["io_notes"]))
                 yield row
 
-    def _steps(self) -> list[tuple[ServiceStep, Cell]]:
+    def _steps(self) -> list[tuple[ServiceStep, StudyCell]]:
         shared = self.runs.options
         steps = [
             (ServiceStep("run", cell.setup(), clock, repeat), cell)
@@ -252,13 +291,13 @@ class IoStudy:
         random.Random(shared.seed).shuffle(steps)
         return steps
 
-    def _cells(self) -> Iterator[Cell]:
+    def _cells(self) -> Iterator[StudyCell]:
         asked = self.options
         levels = map(Level._make, product(asked.cores, asked.threads_per_core, asked.taken))
         for cell in product(self.devices, levels, asked.instances, asked.patterns or (None,)):
-            yield Cell(*cell)
+            yield StudyCell(*cell)
 
-    def _load(self, cell: Cell, margin_s: float) -> IoLoad:
+    def _load(self, cell: StudyCell, margin_s: float) -> IoLoad:
         """Make what is run; fio goes on for ``margin_s`` after its window."""
         level, machine = cell.level, self.runs.machine
         placement = place(machine.topology, level.cores, threads_per_core=level.threads_per_core)
@@ -278,10 +317,12 @@ class IoStudy:
         seconds = 2 * RAMP_S + self.runs.options.seconds + margin_s
         return self._fio(cell, cell.pattern, seconds, placement, shared)
 
-    def _command(self, cell: Cell, placement: Placement, shared: dict[str, Any]) -> CommandLoad:
+    def _command(
+        self, cell: StudyCell, placement: Placement, shared: dict[str, Any]
+    ) -> CommandLoad:
         asked, reaper = self.options, self.runs.reaper
         tops = cell.device.folders[: cell.instances]
-        folders = tuple(block_devices.fill(top, asked.prepare, reaper) for top in tops)
+        folders = tuple(fill_folder(top, asked.prepare, reaper) for top in tops)
         threads = len(placement.cpus)
         commands = [asked.command_in(folder, threads, n) for n, folder in enumerate(folders)]
         instances = Instances(commands, placement.cpus, reaper, self.group)
@@ -289,12 +330,12 @@ class IoStudy:
 
     def _fio(
         self,
-        cell: Cell,
+        cell: StudyCell,
         pattern: fio.Pattern,
         seconds: float,
         placement: Placement,
         shared: dict[str, Any],
-    ) -> FioLoad:
+    ) -> FioStudyLoad:
         targets, jobs = cell.device.targets[: cell.instances], len(placement.cpus)
         # Each job has a part of the file to itself.
         part = self.options.size_bytes // jobs // pattern.block_bytes * pattern.block_bytes
@@ -307,7 +348,7 @@ class IoStudy:
             ]
             for target in targets
         ]
-        return FioLoad(
+        return FioStudyLoad(
             Instances(commands, placement.cpus, self.runs.reaper, self.group),
             interval_s=self.runs.options.seconds / SLICES,
             own_sectors=targets[0].direct,
@@ -316,7 +357,7 @@ class IoStudy:
             **shared,
         )
 
-    def _columns(self, cell: Cell) -> dict[str, Any]:
+    def _columns(self, cell: StudyCell) -> dict[str, Any]:
         """Columns of what is set up, the same for all runs of a cell."""
         asked, pattern = self.options, cell.pattern
         columns: dict[str, Any] = {
@@ -327,7 +368,7 @@ class IoStudy:
             "kernel_confined": self.workers is not None,
             "memory_bytes": _memory_bytes(self.runs.machine.procfs),
             "data_bytes": asked.data_bytes,
-            "bandwidth_taken": cell.level.taken if self.levels.thief else None,
+            "bandwidth_taken": cell.level.taken if self.levels.antagonist else None,
             "bandwidth_per_core_bytes_s": self.levels.left.get(cell.level),
         }
         if pattern is None:
@@ -405,17 +446,17 @@ def _memory_bytes(procfs: Path) -> float | None:
     return None
 
 
-def open_devices(options: StudyOptions, runs: ServiceRuns) -> tuple[block_devices.Device, ...]:
+def open_devices(options: StudyOptions, runs: ServiceRuns) -> tuple[Device, ...]:
     """Lay out what is read and written, on the disk and, where it is asked for, in memory.
 
     Raises `MeasurementError` where there is no room, right or program for it.
     """
     folder = Path(options.folder)
-    disk = _device(options, runs, folder, "disk", block_devices.file_system_of(folder))
+    disk = _device(options, runs, folder, "disk", file_system_of(folder))
     if not options.without_device:
         return (disk,)
     size = options.size_bytes * max(options.instances)
-    memory, kind = block_devices.make_memory_device(runs.reaper, size, disk.file_system)
+    memory, kind = make_memory_device(runs.reaper, size, disk.file_system)
     if kind != disk.file_system:
         runs.tell_once(f"the device in memory has {kind}, the disk {disk.file_system}")
     return disk, _device(options, runs, memory, "memory", kind)
@@ -423,9 +464,9 @@ def open_devices(options: StudyOptions, runs: ServiceRuns) -> tuple[block_device
 
 def _device(
     options: StudyOptions, runs: ServiceRuns, folder: Path, kind: str, file_system: str | None
-) -> block_devices.Device:
-    block = block_devices.block_device(folder)
-    virtual = block is not None and block.startswith(block_devices.VIRTUAL)
+) -> Device:
+    block = block_device(folder)
+    virtual = block is not None and block.startswith(VIRTUAL)
     targets: tuple[fio.Target, ...] = ()
     folders: tuple[Path, ...] = ()
     for _ in range(max(options.instances)):
@@ -436,7 +477,7 @@ def _device(
             targets += (fio.open_runs(asked, runs).target,)
         else:
             folders += (runs.reaper.folder(folder),)
-    return block_devices.Device(
+    return Device(
         # The number of a loop device is another each time.
         "loop on tmpfs" if kind == "memory" else block or str(folder),
         kind,
@@ -445,3 +486,109 @@ def _device(
         folders,
         targets,
     )
+
+
+def make_memory_device(
+    reaper: CleanupProcess, size_bytes: int, file_system: str | None
+) -> tuple[Path, str]:
+    """Mount a file system on a loop device over a file in memory; the reaper takes it away.
+
+    /proc/diskstats counts a loop device and not tmpfs itself, so that the same I/Os are counted as
+    on a disk. The file system has room for ``size_bytes`` and is of the kind that is asked for,
+    where that can be made here; ext4 otherwise. Returns its top folder and its kind.
+
+    Raises `MeasurementError` where there is not the memory, the right or the program for it.
+    """
+    kind = (
+        file_system
+        if file_system in _MAKE_OPTIONS and shutil.which(f"mkfs.{file_system}")
+        else _USUAL_KIND
+    )
+    make = shutil.which(f"mkfs.{kind}")
+    if make is None:
+        raise MeasurementError(f"the program mkfs.{kind} is not there: apt install e2fsprogs")
+    whole = int(size_bytes * _OVERHEAD) + _LEAST_FREE_BYTES
+    free = available_memory(Path("/proc"), Path("/sys"))
+    if whole > _SHARE_OF_MEMORY * free:
+        raise MeasurementError(
+            f"a device of {whole / 1e6:.0f} MB in memory is too much where {free / 1e6:.0f} "
+            "MB are free: take a smaller --size, or leave --without-device out"
+        )
+    memory = reaper.folder()
+    _mount(reaper, ["-t", "tmpfs", "-o", f"size={whole + (1 << 20)},mode=700", "tmpfs"], memory)
+    image = memory / "device"
+    with image.open("wb") as file:
+        os.posix_fallocate(file.fileno(), 0, whole)
+    _run_or_refuse(
+        [make, *_MAKE_OPTIONS[kind], str(image)], "the file system in memory cannot be made", reaper
+    )
+    folder = reaper.folder()
+    # Mounted so, the loop device goes when the mount does.
+    _mount(reaper, ["-t", kind, "-o", _mount_options(kind, os.uname().release), str(image)], folder)
+    return folder, kind
+
+
+def _mount_options(kind: str, kernel: str) -> str:
+    """Mount options that leave a device at rest."""
+    version = tuple(int(part) for part in re.findall(r"\d+", kernel)[:2])
+    quiet = ",no_prefetch_block_bitmaps" if kind == "ext4" and version >= _READS_BITMAPS else ""
+    return f"loop{quiet}"
+
+
+def file_system_of(folder: Path, procfs: Path = Path("/proc")) -> str | None:
+    """Kind of the file system that a folder is on; None where it cannot be told."""
+    device = folder.stat().st_dev
+    wanted = f"{os.major(device)}:{os.minor(device)}"
+    for line in read_lines(procfs / "self/mountinfo"):
+        fields = line.split()
+        if fields[2] == wanted and "-" in fields:
+            return fields[fields.index("-") + 1]
+    return None
+
+
+def _mount(reaper: CleanupProcess, arguments: list[str], folder: Path) -> None:
+    reaper.will_mount(folder)
+    command = [find_program("mount"), *arguments, str(folder)]
+    _run_or_refuse(
+        command, "nothing can be mounted: --without-device needs root and loop devices", reaper
+    )
+
+
+def _run_or_refuse(command: list[str], wrong: str, reaper: CleanupProcess) -> None:
+    done = ask(command, environment=reaper.environment())
+    if done.returncode:
+        said = (done.stderr or done.stdout).strip().splitlines() or ["no reason is given"]
+        raise MeasurementError(f"{wrong}: {said[0][:160]}")
+
+
+def fill_folder(folder: Path, prepare: str | None, reaper: CleanupProcess) -> Path:
+    """Make a fresh folder inside that of an instance, and fill it; nothing of it stays cached.
+
+    Raises `MeasurementError` when the shell command ``prepare`` fails.
+    """
+    fresh = folder / "run"
+    shutil.rmtree(fresh, ignore_errors=True)
+    fresh.mkdir()
+    if prepare is None:
+        return fresh
+    done = ask(["sh", "-c", prepare], environment=reaper.environment(), folder=fresh)
+    if done.returncode:
+        said = (done.stderr or done.stdout).strip().splitlines() or ["it says nothing"]
+        raise MeasurementError(f"--prepare ended with {done.returncode}: {said[-1][:160]}")
+    for path in fresh.rglob("*"):
+        if path.is_file():
+            with path.open("rb") as file:
+                # Only what is written can be dropped.
+                os.fsync(file.fileno())
+                os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+    return fresh
+
+
+def block_device(folder: Path, sysfs: Path = Path("/sys")) -> str | None:
+    """Block device of a folder's file system, the whole of it; None where it cannot be told."""
+    number = folder.stat().st_dev
+    link = sysfs / "dev/block" / f"{os.major(number)}:{os.minor(number)}"
+    if not link.exists():
+        return None
+    there = link.resolve()
+    return there.parent.name if (there / "partition").exists() else there.name

@@ -39,14 +39,14 @@ _OWN = ("server_user_s", "server_system_s", "client_user_s", "client_system_s")
 _SETUP = ("host", "freq_hz", "data_bytes", "get_share", "keys_per_request", "threads", "partitions")
 
 
-class Level(NamedTuple):
+class ThroughputLevel(NamedTuple):
     """Mean throughput of equal runs, its standard error (1/s), and the servers' CPU share."""
 
     rate: float
     error: float
     cpu: float
 
-    def exceeds(self, other: Level) -> bool:
+    def exceeds(self, other: ThroughputLevel) -> bool:
         """Whether it is higher by more than noise."""
         rise = self.rate - other.rate
         noise = _ERRORS * math.hypot(self.error, other.error)
@@ -61,7 +61,7 @@ class Verdict(NamedTuple):
     evidence: str
 
 
-def judged(rows: Sequence[Row], client_steps: Sequence[Row] = ()) -> list[dict[str, Any]]:
+def judge_runs(rows: Sequence[Row], client_steps: Sequence[Row] = ()) -> list[dict[str, Any]]:
     """Add to each row what limits it.
 
     ``client_steps`` are the runs with more client that end the runs at full load. The result has
@@ -75,7 +75,9 @@ def judged(rows: Sequence[Row], client_steps: Sequence[Row] = ()) -> list[dict[s
 
 
 def _judge(
-    row: Row, levels: Mapping[Key, Mapping[int, Level]], more: Mapping[int, Level]
+    row: Row,
+    levels: Mapping[Key, Mapping[int, ThroughputLevel]],
+    more: Mapping[int, ThroughputLevel],
 ) -> dict[str, Any]:
     at_a_rate = "asked_ops_s" in row
     here = levels.get(_key(row, _SETUP), {})
@@ -106,7 +108,9 @@ def _judge_rate(row: Row) -> Verdict:
 
 
 def _judge_full_load(
-    row: Row, known: Mapping[int, Level], levels: Mapping[Key, Mapping[int, Level]]
+    row: Row,
+    known: Mapping[int, ThroughputLevel],
+    levels: Mapping[Key, Mapping[int, ThroughputLevel]],
 ) -> Verdict:
     """Judge a run at full load; ``known`` are the levels of its set-up by connections."""
     connections = row.get("connections", 0)
@@ -139,7 +143,7 @@ def _judge_full_load(
 
 
 def _client_limit(
-    row: Row, this: Level, connections: int, beyond: Mapping[int, Level]
+    row: Row, this: ThroughputLevel, connections: int, beyond: Mapping[int, ThroughputLevel]
 ) -> str | None:
     """Evidence that the client is the limit; None where it is not."""
     for count, level in beyond.items():
@@ -166,7 +170,9 @@ def _other_programs(row: Row) -> str | None:
     return f"other programs took {others:.2g} of the host's {cpus:.2g} CPUs: stop them"
 
 
-def _best_split(row: Row, levels: Mapping[Key, Mapping[int, Level]]) -> Level | None:
+def _best_split(
+    row: Row, levels: Mapping[Key, Mapping[int, ThroughputLevel]]
+) -> ThroughputLevel | None:
     """Best level of the same threads on more servers."""
     *same, partitions = _key(row, _SETUP)
     others = [
@@ -178,7 +184,7 @@ def _best_split(row: Row, levels: Mapping[Key, Mapping[int, Level]]) -> Level | 
     return max(others, key=lambda level: level.rate, default=None)
 
 
-def _load(row: Row, here: Mapping[int, Level]) -> float | None:
+def _load(row: Row, here: Mapping[int, ThroughputLevel]) -> float | None:
     """Share of the highest throughput of the set-up; 1 for the runs that make it."""
     if not here or "throughput_ops_s" not in row:
         return None
@@ -188,25 +194,25 @@ def _load(row: Row, here: Mapping[int, Level]) -> float | None:
     return 1.0 if here.get(row.get("connections", 0)) == highest else None
 
 
-def _levels_by_setup(rows: Sequence[Row]) -> dict[Key, dict[int, Level]]:
+def _levels_by_setup(rows: Sequence[Row]) -> dict[Key, dict[int, ThroughputLevel]]:
     """Levels of each set-up by number of connections."""
     groups: dict[Key, list[Row]] = defaultdict(list)
     for row in rows:
         groups[_key(row, (*_SETUP, "connections"))].append(row)
-    levels: dict[Key, dict[int, Level]] = defaultdict(dict)
+    levels: dict[Key, dict[int, ThroughputLevel]] = defaultdict(dict)
     for (*setup, connections), group in groups.items():
         levels[tuple(setup)][connections] = _level(group)
     return levels
 
 
-def _level(rows: Sequence[Row]) -> Level:
+def _level(rows: Sequence[Row]) -> ThroughputLevel:
     rates = [row["throughput_ops_s"] for row in rows if "throughput_ops_s" in row] or [0.0]
     # Within a window the throughput wavers less than from run to run.
     within = mean(row.get("throughput_noise", 0.0) for row in rows) * mean(rates)
     between = stdev(rates) if len(rates) > 1 else 0.0
     error = max(within, between) / math.sqrt(len(rates))
     shares = [row["server_cpu_share"] for row in rows if "server_cpu_share" in row]
-    return Level(mean(rates), error, mean(shares) if shares else math.nan)
+    return ThroughputLevel(mean(rates), error, mean(shares) if shares else math.nan)
 
 
 def _key(row: Row, by: Sequence[str]) -> Key:

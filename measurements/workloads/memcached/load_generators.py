@@ -14,7 +14,13 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple, Self
 
 from measurements.errors import DAMAGE, MeasurementError
 from measurements.processes.programs import compile_c, find_compiler, find_first, find_program
-from measurements.workloads.clients import Cell, Histogram, Percentile, merged, power_of_two_cells
+from measurements.workloads.clients import (
+    Histogram,
+    LatencyCell,
+    Percentile,
+    merge_histograms,
+    power_of_two_cells,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -90,7 +96,7 @@ class Loader(abc.ABC):
         """Key of an object, by its number from 0."""
         raise MeasurementError(f"{self.name} makes its own keys")
 
-    def held(self, work: Work) -> int:
+    def object_count(self, work: Work) -> int:
         """Objects that a server holds for this work."""
         return work.keys
 
@@ -158,7 +164,7 @@ class Memcaslap(Loader):
     own_objects = True
     paces = False
 
-    def held(self, work: Work) -> int:
+    def object_count(self, work: Work) -> int:
         """Objects of its windows, whatever number was asked for."""
         return WINDOW * _windows(work) * _connections(work)
 
@@ -186,7 +192,7 @@ class Memcaslap(Loader):
     def report(self, outputs: Sequence[Path], scratch: Path, works: Sequence[Work]) -> LoadReport:
         """Merge what the processes printed."""
         parts = [read_memcaslap_totals(path) for path in outputs]
-        whole = merged([part.histogram for part in parts])
+        whole = merge_histograms([part.histogram for part in parts])
         total_s = sum(part.mean_s * part.histogram.requests for part in parts)
         return LoadReport(
             median=whole.percentile(0.50),
@@ -354,7 +360,7 @@ class PacedTotals(NamedTuple):
     lateness: Histogram
 
 
-class Paced(Loader):
+class PacedClient(Loader):
     """ppw's own client, `paced_load.c`, compiled on the spot: at a rate, or a closed loop.
 
     At a rate it is an open loop: requests are due at random times (a Poisson process) whether or
@@ -386,7 +392,10 @@ class Paced(Loader):
     def report(self, outputs: Sequence[Path], scratch: Path, works: Sequence[Work]) -> LoadReport:
         """Merge what the processes printed."""
         totals = [read_paced_totals(path) for path in outputs]
-        whole, late = merged([t.latency for t in totals]), merged([t.lateness for t in totals])
+        whole, late = (
+            merge_histograms([t.latency for t in totals]),
+            merge_histograms([t.lateness for t in totals]),
+        )
         failed = sum(t.figures["failed"] + t.figures["unanswered"] for t in totals)
         return LoadReport(
             median=whole.percentile(0.50),
@@ -403,7 +412,7 @@ class Paced(Loader):
 def read_paced_totals(path: Path) -> PacedTotals:
     """Read what a process printed. Raises `MeasurementError` when it is not whole."""
     figures: dict[str, float] = {}
-    cells: dict[str, list[Cell]] = {"latency": [], "lateness": []}
+    cells: dict[str, list[LatencyCell]] = {"latency": [], "lateness": []}
     for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
         try:
             name, *values = line.split()
@@ -411,7 +420,7 @@ def read_paced_totals(path: Path) -> PacedTotals:
                 over, upto, count = map(int, values)
                 if min(over, count) < 0 or upto < over:
                     raise ValueError(line)
-                cells[name].append(Cell(over * _NS, upto * _NS, count))
+                cells[name].append(LatencyCell(over * _NS, upto * _NS, count))
             else:
                 (figures[name],) = map(float, values)
         except ValueError:
@@ -426,4 +435,4 @@ def read_paced_totals(path: Path) -> PacedTotals:
 
 
 # The order in which they are looked for.
-LOADERS: dict[str, type[Loader]] = {kind.name: kind for kind in (Memcaslap, Memtier, Paced)}
+LOADERS: dict[str, type[Loader]] = {kind.name: kind for kind in (Memcaslap, Memtier, PacedClient)}

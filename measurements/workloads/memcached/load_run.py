@@ -144,8 +144,8 @@ class MemcachedLoad:
     def observe(self) -> Moment:
         """Counts of this moment."""
         used = cpu_times(self._client.pids, self.procfs)
-        self._client.cut_short |= self._client.ended()
-        return Moment(self.servers.counts(), used, self.link.moved(self.procfs))
+        self._client.cut_short |= self._client.has_ended()
+        return Moment(self.servers.counts(), used, self.link.byte_counts(self.procfs))
 
     def finish(self) -> None:
         """Wait for the clients and read what they saw."""
@@ -224,7 +224,7 @@ class MemcachedLoad:
     def _client_columns(self) -> dict[str, Any]:
         work, objects = self.works[0], self.works[0].keys * len(self.servers.addresses)
         if self.loader.own_objects:
-            objects = sum(self.loader.held(w) for w in self.works)
+            objects = sum(self.loader.object_count(w) for w in self.works)
         return {
             "get_share": work.get_share,
             "keys_per_request": work.keys_per_request,
@@ -266,7 +266,7 @@ class Link(NamedTuple):
     bits_s: float | None  # line rate; None for loopback and where the driver does not tell
     is_loopback: bool  # whether the server is on this host
 
-    def moved(self, procfs: Path = Path("/proc")) -> tuple[int, int] | None:
+    def byte_counts(self, procfs: Path = Path("/proc")) -> tuple[int, int] | None:
         """Bytes received and sent so far; None where they cannot be read."""
         for line in read_lines(procfs / "net/dev")[2:]:
             name, _, figures = line.rpartition(":")

@@ -12,7 +12,7 @@ from measurements.host.cpu_placement import read_topology
 from measurements.host.memory import available_memory
 from measurements.processes.programs import find_program
 from measurements.workloads.memcached import options as asked
-from measurements.workloads.memcached.limits import judged
+from measurements.workloads.memcached.limits import judge_runs
 from measurements.workloads.memcached.load_generators import Loader, Work, find_loader
 from measurements.workloads.memcached.load_run import Demand, Link, MemcachedLoad, link_to, works
 from measurements.workloads.memcached.servers import Address, Servers, needed_memory
@@ -201,7 +201,7 @@ class MemcachedRuns:
         named = [Address.parse(text) for text in self.options.servers]
         shared = self._works(setup, loader, demand, len(named) or setup.partitions)
         if named:
-            servers = Servers.named(named)
+            servers = Servers.connect_to(named)
             self.runs.tell_once(
                 "objects stay in the servers that were named until these drop or flush them"
             )
@@ -226,7 +226,7 @@ class MemcachedRuns:
             return int(self.options.memory_bytes)
         held = shared[0].keys * setup.partitions
         if loader.own_objects:
-            held = sum(loader.held(work) for work in shared)
+            held = sum(loader.object_count(work) for work in shared)
         each = -(-held // setup.partitions)
         needed = setup.partitions * needed_memory(each, self.options.key_bytes, setup.object_bytes)
         free = available_memory(self.runs.machine.procfs, self.runs.machine.sysfs)
@@ -290,4 +290,4 @@ def table(session: Session) -> pd.DataFrame:
     import pandas as pd
 
     rows = service_rows(session)
-    return pd.DataFrame(judged(rows, service_rows(session, kind="client-step")))
+    return pd.DataFrame(judge_runs(rows, service_rows(session, kind="client-step")))

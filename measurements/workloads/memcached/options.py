@@ -130,7 +130,7 @@ def sides(options: MemcachedOptions, topology: Topology) -> Sides:
                 f"CPU {cpu} may not be used here: there are {', '.join(map(str, sorted(known)))}"
             )
     if options.server_cpus:
-        server = _named(cores, options.server_cpus)
+        server = _cut_to_cpus(cores, options.server_cpus)
     else:
         free = [c for c in cores if not set(c.cpus) & set(options.client_cpus)] or list(cores)
         half = len(free) if options.client_cpus else max(1, len(free) - max(1, len(free) // 2))
@@ -142,7 +142,7 @@ def sides(options: MemcachedOptions, topology: Topology) -> Sides:
     return Sides(server, tuple(sorted(taken)), client, bool(taken & set(client)))
 
 
-def _named(cores: Sequence[PhysicalCore], cpus: Sequence[int]) -> tuple[PhysicalCore, ...]:
+def _cut_to_cpus(cores: Sequence[PhysicalCore], cpus: Sequence[int]) -> tuple[PhysicalCore, ...]:
     """Cut cores down to the CPUs that were named."""
     cut = [core._replace(cpus=tuple(c for c in core.cpus if c in cpus)) for core in cores]
     return tuple(core for core in cut if core.cpus)

@@ -155,7 +155,7 @@ class Control:
         try:
             self._socket.sendall(data)
         except OSError as error:
-            raise self._lost(error) from error
+            raise self._connection_error(error) from error
 
     def _answer(self) -> bytes:
         got = b""
@@ -163,9 +163,11 @@ class Control:
             try:
                 part = self._socket.recv(65536)
             except OSError as error:
-                raise self._lost(error) from error
+                raise self._connection_error(error) from error
             if not part:
-                raise self._lost(ConnectionResetError("the server closed the connection"))
+                raise self._connection_error(
+                    ConnectionResetError("the server closed the connection")
+                )
             got += part
             if got.startswith((b"ERROR", b"CLIENT_ERROR", b"SERVER_ERROR")):
                 raise MeasurementError(
@@ -173,7 +175,7 @@ class Control:
                 )
         return got
 
-    def _lost(self, error: OSError) -> MeasurementError:
+    def _connection_error(self, error: OSError) -> MeasurementError:
         return MeasurementError(
             f"memcached at {self.address} does not answer: {error.strerror or error}"
         )
@@ -228,7 +230,7 @@ class Servers:
         return servers
 
     @classmethod
-    def named(cls, addresses: Sequence[Address]) -> Self:
+    def connect_to(cls, addresses: Sequence[Address]) -> Self:
         """Connect to servers that are running already, and are left as they are."""
         servers = cls(tuple(addresses))
         with servers._stopped_on_failure():
