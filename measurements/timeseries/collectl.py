@@ -38,73 +38,44 @@ _FACTS = {
     "networks": re.compile(r"\bNetNames:(.*)$", re.MULTILINE),
 }
 _CPU_TIMES = {*series.CPU_COLUMNS, "guest_s"}
-_CPU = {
-    "User%": logs.Field("user_s", _PERCENT),
-    "Nice%": logs.Field("nice_s", _PERCENT),
-    "Sys%": logs.Field("system_s", _PERCENT),
-    "Wait%": logs.Field("iowait_s", _PERCENT),
-    "Irq%": logs.Field("irq_s", _PERCENT),
-    "Soft%": logs.Field("softirq_s", _PERCENT),
-    "Steal%": logs.Field("steal_s", _PERCENT),
-    "Idle%": logs.Field("idle_s", _PERCENT),
-}
+# Fields of the log by their names, with the columns that they become.
+_CPU = logs.Field.table(
+    _PERCENT,
+    "User%=user_s Nice%=nice_s Sys%=system_s Wait%=iowait_s "
+    "Irq%=irq_s Soft%=softirq_s Steal%=steal_s Idle%=idle_s",
+)
 _OF_HOST = {
-    "CPU": {
-        **_CPU,
-        "Guest%": logs.Field("guest_s", _PERCENT),
-        "Ctx": logs.Field("context_switches"),
-        "RunTot": logs.Field("run_queue"),
-        "BlkTot": logs.Field("blocked"),
-    },
-    "MEM": {
-        "Tot": logs.Field("memory_total_bytes", _KIB),
-        "Free": logs.Field("memory_free_bytes", _KIB),
-        "Buf": logs.Field("memory_buffers_bytes", _KIB),
-        "Cached": logs.Field("memory_cached_bytes", _KIB),
-        "Inactive": logs.Field("memory_inactive_bytes", _KIB),
-        "SwapUsed": logs.Field("swap_used_bytes", _KIB),
-        # The one pair that collectl writes in bytes.
-        "SwapIn": logs.Field("swap_in_bytes"),
-        "SwapOut": logs.Field("swap_out_bytes"),
-        "PageMajFaults": logs.Field("major_faults"),
-    },
-    "NET": {
-        "RxPktTot": logs.Field("network_rx_packets"),
-        "TxPktTot": logs.Field("network_tx_packets"),
-        "RxKBTot": logs.Field("network_rx_bytes", _KIB),
-        "TxKBTot": logs.Field("network_tx_bytes", _KIB),
-    },
-    "DSK": {
-        "ReadTot": logs.Field("ios_read"),
-        "WriteTot": logs.Field("ios_written"),
-        # A sector is 512 bytes: two are a KB of collectl's.
-        "ReadKBTot": logs.Field("sectors_read", 2.0),
-        "WriteKBTot": logs.Field("sectors_written", 2.0),
-    },
+    "CPU": _CPU
+    | logs.Field.table(_PERCENT, "Guest%=guest_s")
+    | logs.Field.table(1.0, "Ctx=context_switches RunTot=run_queue BlkTot=blocked"),
+    "MEM": logs.Field.table(
+        _KIB,
+        "Tot=memory_total_bytes Free=memory_free_bytes Buf=memory_buffers_bytes "
+        "Cached=memory_cached_bytes Inactive=memory_inactive_bytes SwapUsed=swap_used_bytes",
+    )
+    # The one pair that collectl writes in bytes.
+    | logs.Field.table(1.0, "SwapIn=swap_in_bytes SwapOut=swap_out_bytes")
+    | logs.Field.table(1.0, "PageMajFaults=major_faults"),
+    "NET": logs.Field.table(1.0, "RxPktTot=network_rx_packets TxPktTot=network_tx_packets")
+    | logs.Field.table(_KIB, "RxKBTot=network_rx_bytes TxKBTot=network_tx_bytes"),
+    # A sector is 512 bytes: two are a KB of collectl's.
+    "DSK": logs.Field.table(1.0, "ReadTot=ios_read WriteTot=ios_written")
+    | logs.Field.table(2.0, "ReadKBTot=sectors_read WriteKBTot=sectors_written"),
 }
 _OF_DEVICE = {
     # What is headed Guest% by CPU holds interrupts (collectl 4.3), so it is not read.
     "CPU": _CPU,
-    "DSK": {
-        "Reads": logs.Field("disk_ios_read"),
-        "Writes": logs.Field("disk_ios_written"),
-        "RKBytes": logs.Field("disk_read_bytes", _KIB),
-        "WKBytes": logs.Field("disk_written_bytes", _KIB),
-        "Util": logs.Field("disk_busy_share", _PERCENT),
-        # While the disk is busy; the mean over the interval is made of both.
-        "QueLen": logs.Field("disk_queue"),
-        "Wait": logs.Field("disk_wait_s", _MS),
-    },
-    "NET": {
-        "RxPkt": logs.Field("network_rx_packets"),
-        "TxPkt": logs.Field("network_tx_packets"),
-        "RxKB": logs.Field("network_rx_bytes", _KIB),
-        "TxKB": logs.Field("network_tx_bytes", _KIB),
-        "RxDrp": logs.Field("network_rx_drops"),
-        "TxDrp": logs.Field("network_tx_drops"),
-        "RxErr": logs.Field("network_errors"),
-        "TxErr": logs.Field("network_errors"),
-    },
+    # The queue is that while the disk is busy; the mean over the interval is made of both.
+    "DSK": logs.Field.table(1.0, "Reads=disk_ios_read Writes=disk_ios_written QueLen=disk_queue")
+    | logs.Field.table(_KIB, "RKBytes=disk_read_bytes WKBytes=disk_written_bytes")
+    | logs.Field.table(_PERCENT, "Util=disk_busy_share")
+    | logs.Field.table(_MS, "Wait=disk_wait_s"),
+    "NET": logs.Field.table(
+        1.0,
+        "RxPkt=network_rx_packets TxPkt=network_tx_packets RxDrp=network_rx_drops "
+        "TxDrp=network_tx_drops RxErr=network_errors TxErr=network_errors",
+    )
+    | logs.Field.table(_KIB, "RxKB=network_rx_bytes TxKB=network_tx_bytes"),
 }
 
 

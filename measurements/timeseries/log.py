@@ -159,6 +159,12 @@ class Field(NamedTuple):
     column: str
     factor: float = 1.0
 
+    @classmethod
+    def table(cls, factor: float, text: str) -> dict[str, Field]:
+        """Read fields of one factor from words ``name=column``, by their names in the log."""
+        pairs = (word.split("=") for word in text.split())
+        return {name: cls(column, factor) for name, column in pairs}
+
 
 @dataclass(slots=True)
 class Log:

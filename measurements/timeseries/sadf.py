@@ -23,64 +23,45 @@ _PERCENT = 0.01
 # What the activities of sar become, by their names in ``sadf -j``. Several fields of one column
 # are added up. `usr` is user without guests (-u ALL), `user` with them; `system` has the
 # interrupts in it, `sys` has not.
-CPU = {
-    "user": logs.Field("user_s", _PERCENT),
-    "usr": logs.Field("user_s", _PERCENT),
-    "nice": logs.Field("nice_s", _PERCENT),
-    "system": logs.Field("system_s", _PERCENT),
-    "sys": logs.Field("system_s", _PERCENT),
-    "iowait": logs.Field("iowait_s", _PERCENT),
-    "steal": logs.Field("steal_s", _PERCENT),
-    "irq": logs.Field("irq_s", _PERCENT),
-    "soft": logs.Field("softirq_s", _PERCENT),
-    "idle": logs.Field("idle_s", _PERCENT),
-    "guest": logs.Field("guest_s", _PERCENT),
-    "gnice": logs.Field("guest_s", _PERCENT),
-}
+CPU = logs.Field.table(
+    _PERCENT,
+    "user=user_s usr=user_s nice=nice_s system=system_s sys=system_s iowait=iowait_s "
+    "steal=steal_s irq=irq_s soft=softirq_s idle=idle_s guest=guest_s gnice=guest_s",
+)
 HOST = {
-    "process-and-context-switch": {"cswch": logs.Field("context_switches")},
-    "paging": {"majflt": logs.Field("major_faults")},
-    "memory": {
-        "memfree": logs.Field("memory_free_bytes", KIB),
-        "avail": logs.Field("memory_available_bytes", KIB),
-        "buffers": logs.Field("memory_buffers_bytes", KIB),
-        "cached": logs.Field("memory_cached_bytes", KIB),
-        "inactive": logs.Field("memory_inactive_bytes", KIB),
-        "swpused": logs.Field("swap_used_bytes", KIB),
-    },
-    "queue": {"runq-sz": logs.Field("run_queue"), "blocked": logs.Field("blocked")},
+    "process-and-context-switch": logs.Field.table(1.0, "cswch=context_switches"),
+    "paging": logs.Field.table(1.0, "majflt=major_faults"),
+    "memory": logs.Field.table(
+        KIB,
+        "memfree=memory_free_bytes avail=memory_available_bytes buffers=memory_buffers_bytes "
+        "cached=memory_cached_bytes inactive=memory_inactive_bytes swpused=swap_used_bytes",
+    ),
+    "queue": logs.Field.table(1.0, "runq-sz=run_queue blocked=blocked"),
 }
 # Totals of the physical disks (-b); those of -d take their place where they are there.
 IO = {
-    "io-reads": {"rtps": logs.Field("ios_read"), "bread": logs.Field("sectors_read")},
-    "io-writes": {"wtps": logs.Field("ios_written"), "bwrtn": logs.Field("sectors_written")},
+    "io-reads": logs.Field.table(1.0, "rtps=ios_read bread=sectors_read"),
+    "io-writes": logs.Field.table(1.0, "wtps=ios_written bwrtn=sectors_written"),
 }
 DISK = {
-    "tps": logs.Field("disk_ios"),
-    "rkB": logs.Field("disk_read_bytes", KIB),
-    "wkB": logs.Field("disk_written_bytes", KIB),
-    "aqu-sz": logs.Field("disk_queue"),
-    "await": logs.Field("disk_wait_s", _MS),
-    "util-percent": logs.Field("disk_busy_share", _PERCENT),
+    **logs.Field.table(1.0, "tps=disk_ios aqu-sz=disk_queue"),
+    **logs.Field.table(KIB, "rkB=disk_read_bytes wkB=disk_written_bytes"),
+    **logs.Field.table(_MS, "await=disk_wait_s"),
+    **logs.Field.table(_PERCENT, "util-percent=disk_busy_share"),
 }
 # Older names of the same; used where the newer ones are not there.
 DISK_BEFORE = {
-    "rd_sec": logs.Field("disk_read_bytes", 512.0),
-    "wr_sec": logs.Field("disk_written_bytes", 512.0),
-    "avgqu-sz": logs.Field("disk_queue"),
+    **logs.Field.table(512.0, "rd_sec=disk_read_bytes wr_sec=disk_written_bytes"),
+    **logs.Field.table(1.0, "avgqu-sz=disk_queue"),
 }
 INTERFACE = {
-    "rxpck": logs.Field("network_rx_packets"),
-    "txpck": logs.Field("network_tx_packets"),
-    "rxkB": logs.Field("network_rx_bytes", KIB),
-    "txkB": logs.Field("network_tx_bytes", KIB),
+    **logs.Field.table(1.0, "rxpck=network_rx_packets txpck=network_tx_packets"),
+    **logs.Field.table(KIB, "rxkB=network_rx_bytes txkB=network_tx_bytes"),
 }
-INTERFACE_ERRORS = {
-    "rxerr": logs.Field("network_errors"),
-    "txerr": logs.Field("network_errors"),
-    "rxdrop": logs.Field("network_rx_drops"),
-    "txdrop": logs.Field("network_tx_drops"),
-}
+INTERFACE_ERRORS = logs.Field.table(
+    1.0,
+    "rxerr=network_errors txerr=network_errors rxdrop=network_rx_drops txdrop=network_tx_drops",
+)
 INTERRUPTS_IN_SYSTEM = (
     "system_s has the interrupts in it, as sadf was run without -u ALL: irq_s and softirq_s are "
     "not known"

@@ -21,8 +21,8 @@ from measurements.workloads.simulated import (
     KERNELS,
     MARKED,
     WHOLE,
-    Cell,
     Program,
+    SimulatedRun,
     compile_kernel,
     program_of,
     rvsim,
@@ -151,7 +151,9 @@ class TestSweep:
         asked = [str(work.elf)]
         rows = list(simulate_sweep(asked, ["o3", "inorder"], [2e9, 1e9]))
         cells = [cell for cell, _ in rows]
-        assert cells == [Cell(asked[0], c, f) for c in ("o3", "inorder") for f in (2e9, 1e9)]
+        assert cells == [
+            SimulatedRun(asked[0], c, f) for c in ("o3", "inorder") for f in (2e9, 1e9)
+        ]
         for cell, row in rows:
             assert row == simulate(work, cell.core, cell.freq_hz)
 
