@@ -78,21 +78,6 @@ class Choice(NamedTuple):
         lower_hz, upper_hz = np.quantile(best_of_draw, tails, method="inverted_cdf")
         logs = -self.log_cost if more_is_better else self.log_cost
         value, lower, upper = np.exp(np.quantile(logs, [0.5, *tails], axis=0))
-        # The highest step has no next one and ends every rise that is probable.
-        rises_to = frequency[np.argmin(np.nan_to_num(rises) >= 0.5)]
-        row = {
-            "best_hz": frequency[best],
-            "lower_hz": lower_hz,
-            "upper_hz": upper_hz,
-            "p_best": p_best[best],
-            "expected_loss": loss[best],
-            "least_loss_hz": frequency[np.argmin(loss)],
-            "value": value[best],
-            "lower": lower[best],
-            "upper": upper[best],
-            "rises_to_hz": np.nan if np.isnan(rises[0]) else rises_to,
-            "linear_hz": self.linear_hz,
-        }
         steps = {
             "freq_hz": frequency,
             "runs": self.runs,
@@ -102,6 +87,18 @@ class Choice(NamedTuple):
             "p_best": p_best,
             "expected_loss": loss,
             "p_rises": rises,
+        }
+        # The highest step has no next one and ends every rise that is probable.
+        rises_to = frequency[np.argmin(np.nan_to_num(rises) >= 0.5)]
+        row = {
+            "best_hz": frequency[best],
+            "lower_hz": lower_hz,
+            "upper_hz": upper_hz,
+            **{name: steps[name][best] for name in ("p_best", "expected_loss")},
+            "least_loss_hz": frequency[np.argmin(loss)],
+            **{name: steps[name][best] for name in ("value", "lower", "upper")},
+            "rises_to_hz": np.nan if np.isnan(rises[0]) else rises_to,
+            "linear_hz": self.linear_hz,
         }
         return row, pd.DataFrame(steps)
 
@@ -131,7 +128,8 @@ class Problem:
         """Name of the fit that stands for time."""
         return next(name for name in self.answers.posteriors.steps if name != POWER)
 
-    def _work(self) -> str:
+    @property
+    def work(self) -> str:
         """Unit of work: an operation where throughput was measured, else a run."""
         by_rate = columns_for(PERFORMANCE, self.prepared.runs) == ("throughput_ops_s",)
         return "op" if by_rate else "run"
@@ -154,7 +152,7 @@ class Problem:
         for group, frequency in steps.items():
             ends[:, group] = frequency[0], frequency[-1]
         curves = CurveDraws.of(self.answers, *ends, draws=draws, seed=seed)
-        self.limits.refuse_rates(self._work())
+        self.limits.refuse_rates(self.work)
         made = (self._choice(curves, group, frequency) for group, frequency in steps.items())
         return [choice for choice in made if choice is not None]
 
@@ -171,11 +169,11 @@ class Problem:
         hosts = dict(zip(groups, keys["host"].iloc[groups], strict=True)) if "host" in keys else {}
         listed = {host: obj.catalogue_steps(host) for host in dict.fromkeys(hosts.values())}
         return {
-            g: obj.add_listed_steps(self._measured(g)[0], listed.get(hosts.get(g), ()))
+            g: obj.add_listed_steps(self._measured_steps(g)[0], listed.get(hosts.get(g), ()))
             for g in groups
         }
 
-    def _measured(self, group: int) -> tuple[FloatArray, FloatArray]:
+    def _measured_steps(self, group: int) -> tuple[FloatArray, FloatArray]:
         """Frequencies (Hz) of a group and the number of runs at each."""
         fitted = self.answers.posteriors.steps[self.time]
         at = slice(fitted.first[group], fitted.first[group] + fitted.count[group])
@@ -197,7 +195,7 @@ class Problem:
             frequency, log_time = frequency[kept], log_time[:, kept]
             log_power = None if log_power is None else log_power[:, kept]
         price, paid = self._price(group), log_power if self.power_is_paid else None
-        steps, runs = self._measured(group)
+        steps, runs = self._measured_steps(group)
         same = np.abs(steps / frequency[:, None] - 1) <= SAME_STEP
         return Choice(
             group,
@@ -237,7 +235,7 @@ class Problem:
 
     def tables(self, chosen: list[Choice], level: float) -> tuple[pd.DataFrame, pd.DataFrame]:
         """One row a group, and one row a group and step."""
-        unit = obj.unit_of(self.objective, self.rates, self._work())
+        unit = obj.unit_of(self.objective, self.rates, self.work)
         parts = [choice.tables(self.objective.more_is_better, level) for choice in chosen]
         rows = pd.DataFrame([{"unit": unit, **row} for row, _ in parts])
         steps = pd.concat([steps for _, steps in parts], ignore_index=True)
@@ -271,7 +269,6 @@ class BestFrequency(Result):
     idle_power_w, electricity, lifetime_hours, deadline_s, power_cap_w : float or None
         As asked for; electricity in currency per kWh.
     draws, seed : int
-    caveats : tuple of str
     """
 
     kind = "best_frequency"

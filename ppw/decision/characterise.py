@@ -105,7 +105,6 @@ class Characterisation(Result):
         The reference first.
     reference : str
         Host that ratios are to.
-    caveats : tuple of str
     """
 
     kind = "characterisation"
@@ -183,7 +182,7 @@ class Characterisation(Result):
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw speed-up, perf/W and perf/$ to the reference by host and workload, to thirty."""
-        axes, lines = drawing.new_axes(ax), drawn_lines(self)
+        axes, lines = drawing.new_axes(ax), plot_lines(self)
         place = {line: i for i, line in enumerate(lines)}
         ratios = [1.0]
         colours = (drawing.CURVE, drawing.BEST, drawing.PROJECTED)
@@ -203,7 +202,7 @@ class Characterisation(Result):
         return axes
 
 
-def drawn_lines(result: Characterisation) -> list[str]:
+def plot_lines(result: Characterisation) -> list[str]:
     """Hosts and workloads that a plot has a line for."""
     rows = rows_of(result.table[result.table["measure"].isin(_DRAWN)])
     return list(dict.fromkeys(_label(result, row) for row in rows))[:_MOST_DRAWN]

@@ -188,7 +188,6 @@ class Comparison(Result):
         Probability of the intervals.
     electricity, lifetime_hours : float or None
     draws, seed : int
-    caveats : tuple of str
     """
 
     kind = "comparison"

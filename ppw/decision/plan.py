@@ -288,7 +288,6 @@ class Plan(Result):
         Runs whose mean is asked for.
     run_time_minutes, budget_minutes : float or None
     seed : int
-    caveats : tuple of str
     """
 
     kind = "plan"
@@ -498,7 +497,7 @@ def plan(
     )
     asked.check()
     prepared = prepare(runs, by=by, metric=[metric], keep_all=keep_all)
-    known, single = _find_known(prepared, asked, FitOptions(voltages=voltages, pool=pool))
+    known, single = _read_groups(prepared, asked, FitOptions(voltages=voltages, pool=pool))
     name, keys = prepared.metrics[0].name, prepared.groups.keys
     if not known:
         raise PpwError(
@@ -527,7 +526,7 @@ def plan(
     )
 
 
-def _find_known(
+def _read_groups(
     prepared: Prepared, asked: Question, options: FitOptions
 ) -> tuple[dict[int, list[nm.GroupPosterior]], int]:
     """What is known of each group's quantities, and how many groups have one step only."""

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ppw.decision.characterise import drawn_lines
+from ppw.decision.characterise import plot_lines
 from ppw.results.page import Figure, Page, draw
 from ppw.results.text import shown
 
 if TYPE_CHECKING:
-    from ppw.decision.best import BestFrequency
-    from ppw.decision.characterise import Characterisation
-    from ppw.decision.compare import Comparison
-    from ppw.decision.plan import Plan
+    from ppw.decision import best, characterise, compare, plan
 
 _DRAWN_ROWS = 30
 
 
-def best_page(result: BestFrequency) -> Page:
+def best_page(result: best.BestFrequency) -> Page:
     """Report of `ppw.best_frequency`."""
     caption = "How often each step is the best of its draw of the curves (at most ten groups)."
     return Page.of(
@@ -28,7 +25,7 @@ def best_page(result: BestFrequency) -> Page:
     )
 
 
-def _efficient_range(result: BestFrequency) -> str:
+def _efficient_range(result: best.BestFrequency) -> str:
     """Say up to which frequency perf/W rises: the range that is worth running in."""
     reached = result.table["rises_to_hz"].dropna()
     if reached.empty:
@@ -38,7 +35,7 @@ def _efficient_range(result: BestFrequency) -> str:
     return f"Performance per watt probably rises with every step up to {ends}{groups}."
 
 
-def comparison_page(result: Comparison) -> Page:
+def comparison_page(result: compare.Comparison) -> Page:
     """Report of `ppw.compare`."""
     height = 1.0 + 0.25 * min(len(result.table), _DRAWN_ROWS)
     figure = draw(result.plot, width=6.0, height=height)
@@ -50,7 +47,7 @@ def comparison_page(result: Comparison) -> Page:
     )
 
 
-def plan_page(result: Plan) -> Page:
+def plan_page(result: plan.Plan) -> Page:
     """Report of `ppw.plan`."""
     caption = (
         "What is expected to be left of the half width after the next measurement, by its "
@@ -64,10 +61,10 @@ def plan_page(result: Plan) -> Page:
     )
 
 
-def characterisation_page(result: Characterisation) -> Page:
+def characterisation_page(result: characterise.Characterisation) -> Page:
     """Report of `ppw.characterise`."""
     figures = []
-    if lines := drawn_lines(result):
+    if lines := plot_lines(result):
         caption = f"Ratios to {result.reference}: to the right of 1 is better than it."
         figures.append(Figure(draw(result.plot, height=1.4 + 0.3 * len(lines)), caption))
     return Page.of(

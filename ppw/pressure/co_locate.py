@@ -48,7 +48,6 @@ class CoLocation(Result):
         Time that was judged (s); 0 where workloads meet at any moment.
     quantile : float
         Share of the time for which a resource must suffice.
-    caveats : tuple of str
     """
 
     kind = "co_location"

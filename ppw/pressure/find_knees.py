@@ -63,7 +63,6 @@ class SweepKnees(Result):
         Of the lines: "log" or "linear".
     level : float
         Probability of the interval.
-    caveats : tuple of str
     """
 
     kind = "sweep_knees"

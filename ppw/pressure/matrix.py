@@ -81,7 +81,6 @@ class PressureMatrix(Result):
         One row a measure.
     thresholds_source : str
         "default", or the file that replaced some.
-    caveats : tuple of str
     """
 
     kind = "pressure_matrix"

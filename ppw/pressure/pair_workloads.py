@@ -45,7 +45,6 @@ class Pairing(Result):
     pairs : pandas.DataFrame
         One row a pair, with the resource that breaks first or is nearest to it.
     workloads : tuple of str
-    caveats : tuple of str
     """
 
     kind = "pairing"

@@ -9,14 +9,10 @@ from ppw.results.page import MOST_ROWS, Figure, Page, draw
 from ppw.results.result import PrintedTable
 
 if TYPE_CHECKING:
-    from ppw.pressure.co_locate import CoLocation
-    from ppw.pressure.find_knees import SweepKnees
-    from ppw.pressure.matrix import PressureMatrix
-    from ppw.pressure.pair_workloads import Pairing
-    from ppw.pressure.right_size import RightSizing
+    from ppw.pressure import co_locate, find_knees, matrix, pair_workloads, right_size
 
 
-def pressure_page(result: PressureMatrix) -> Page:
+def pressure_page(result: matrix.PressureMatrix) -> Page:
     """Report of `ppw.pressure_matrix`."""
     rows = min(len(result.runs), _MOST_DRAWN)
     caption = (
@@ -32,7 +28,7 @@ def pressure_page(result: PressureMatrix) -> Page:
     )
 
 
-def right_sizing_page(result: RightSizing) -> Page:
+def right_sizing_page(result: right_size.RightSizing) -> Page:
     """Report of `ppw.right_size`."""
     caption = (
         "Share of each capacity that was enough for most of the time; red: buy more. The lines are "
@@ -47,7 +43,7 @@ def right_sizing_page(result: RightSizing) -> Page:
     )
 
 
-def co_location_page(result: CoLocation) -> Page:
+def co_location_page(result: co_locate.CoLocation) -> Page:
     """Report of `ppw.co_locate`."""
     caption = (
         "Sum of the demands as a share of each capacity"
@@ -63,14 +59,14 @@ def co_location_page(result: CoLocation) -> Page:
     )
 
 
-def _sources(result: RightSizing | CoLocation) -> PrintedTable:
+def _sources(result: right_size.RightSizing | co_locate.CoLocation) -> PrintedTable:
     """Who says the capacity of each resource."""
     both = result.resources[["resource", "capacity_source"]]
     rows = [[name, source or "–"] for name, source in both.itertuples(index=False)]
     return PrintedTable("Capacities", ["resource", "capacity from"], rows, 2)
 
 
-def pairing_page(result: Pairing) -> Page:
+def pairing_page(result: pair_workloads.Pairing) -> Page:
     """Report of `ppw.pair_workloads`."""
     caption = "Share of the capacity of what breaks first, in percent of what may be used."
     return Page.of(
@@ -81,7 +77,7 @@ def pairing_page(result: Pairing) -> Page:
     )
 
 
-def sweep_page(result: SweepKnees) -> Page:
+def sweep_page(result: find_knees.SweepKnees) -> Page:
     """Report of `ppw.find_knees`."""
     caption = (
         "Points: mean of the runs of a level. Lines: fitted. Band: interval of the knee. "

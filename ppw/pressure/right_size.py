@@ -56,7 +56,6 @@ class RightSizing(Result):
         Length of the recording (s) and number of its intervals.
     quantile : float
         Share of the time for which a resource must suffice.
-    caveats : tuple of str
     """
 
     kind = "right_sizing"
