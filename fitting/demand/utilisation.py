@@ -1,7 +1,11 @@
-"""Use of a capacity over time, in a few figures, and its level.
+"""Use of capacities over time: one host's, graded by thresholds, or that of several workloads.
 
-Resources are judged as by B. Gregg's method of utilisation, saturation and errors (Thinking
+One resource is judged as by B. Gregg's method of utilisation, saturation and errors (Thinking
 Methodically about Performance, ACM Queue 10(12), 2012), with levels of low, medium and high.
+
+Demands of several workloads are brought to one clock, summed, and compared with a ceiling. They are
+shares of what may be used: 1 is the ceiling. As all workloads grow alike, the resource with the
+highest share breaks first, at 1/share of the load that was recorded.
 """
 
 from __future__ import annotations
@@ -15,9 +19,13 @@ from fitting.errors import FittingError
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
-    from fitting.regression.lines import FloatArray
+    from fitting.regression.lines import BoolArray, FloatArray
 
 LEVELS = ("low", "medium", "high")
+# A cell of the common clock with less than this part of it recorded is not known.
+_LEAST_COVERED = 0.5
+# Resamples of blocks, and the fewest intervals that say anything of another recording.
+_RESAMPLES, _FEWEST = 500, 10
 
 
 class Use(NamedTuple):
@@ -84,3 +92,109 @@ def worst(levels: list[str]) -> str:
     """
     known = [level for level in levels if level]
     return max(known, key=LEVELS.index) if known else ""
+
+
+def on_clock(
+    end_s: ArrayLike, interval_s: ArrayLike, rates: ArrayLike, start_s: float, step_s: float, n: int
+) -> FloatArray:
+    """Mean of (intervals, resources) rates over the ``n`` cells of a common clock.
+
+    Intervals are in order, with the ends and lengths given (s); gaps between them are not known,
+    nor are rates of NaN. The clock starts at ``start_s`` with cells of ``step_s``. The (n,
+    resources) means are NaN where less than half of a cell is known.
+    """
+    ends, lengths, values = (np.asarray(a, dtype=np.float64) for a in (end_s, interval_s, rates))
+    if values.ndim != 2 or not len(ends) == len(lengths) == len(values):
+        raise FittingError(
+            f"{len(ends)} ends, {len(lengths)} lengths and rates of shape {values.shape}"
+        )
+    edges = start_s + step_s * np.arange(n + 1, dtype=np.float64)
+    # Starts never before the end of the interval above, so that time is counted once.
+    starts = np.maximum(ends - lengths, np.concatenate([[-np.inf], ends[:-1]]))
+    corners = np.column_stack([starts, ends]).ravel()
+    known = np.isfinite(values)
+    length = np.maximum(ends - starts, 0.0)[:, None]
+    covered = _integrals(corners, known * length, edges)
+    total = _integrals(corners, np.where(known, values, 0.0) * length, edges)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(covered >= _LEAST_COVERED * step_s, total / covered, np.nan)
+
+
+def _integrals(corners: FloatArray, parts: FloatArray, edges: FloatArray) -> FloatArray:
+    """Differences at the edges of a running integral that grows inside the intervals alone."""
+    columns = []
+    for part in parts.T:
+        running = np.repeat(np.concatenate([[0.0], np.cumsum(part)]), 2)[1:-1]
+        columns.append(np.diff(np.interp(edges, corners, running)))
+    return np.column_stack(columns) if columns else np.zeros((len(edges) - 1, 0))
+
+
+class LoadShares(NamedTuple):
+    """Shares of their ceilings that resources use; one element a resource, NaN where not known."""
+
+    high: FloatArray  # quantile of the shares over time
+    mean: FloatArray
+    peak: FloatArray
+    over: FloatArray  # share of time above the ceiling
+    longest: FloatArray  # longest stretch of intervals above it
+
+    @property
+    def first(self) -> int | None:
+        """Resource that breaks first, or is nearest to it; None where none is known."""
+        return None if np.isnan(self.high).all() else int(np.nanargmax(self.high))
+
+
+def load_of(shares: ArrayLike, quantile: float = 0.95) -> LoadShares:
+    """Summarise (intervals, resources) shares of the ceiling over time; NaN is not known.
+
+    ``quantile`` is the part of the time that a resource must suffice, inside (0, 1].
+    """
+    share = np.asarray(shares, dtype=np.float64)
+    if share.ndim != 2:
+        raise FittingError(f"shares of shape {share.shape}: give intervals by resources")
+    if not 0 < quantile <= 1:
+        raise FittingError(f"quantile {quantile!r} is not above 0 and at most 1; try 0.95")
+    known = np.isfinite(share).any(axis=0)
+    found = np.full((5, share.shape[1]), np.nan)
+    held = share[:, known]
+    if held.size:
+        # A value that was seen: it is above a threshold just when more than the rest of time is.
+        found[0, known] = np.nanquantile(held, quantile, axis=0, method="inverted_cdf")
+        found[1, known] = np.nanmean(held, axis=0)
+        found[2, known] = np.nanmax(held, axis=0)
+        found[3, known] = (held > 1).sum(axis=0) / np.isfinite(held).sum(axis=0)
+        found[4, known] = _longest(held > 1)
+    return LoadShares(*found)
+
+
+def _longest(above: BoolArray) -> FloatArray:
+    """Longest run of True in each column."""
+    place = np.arange(1, len(above) + 1)[:, None]
+    last_below = np.maximum.accumulate(np.where(above, 0, place), axis=0)
+    longest: FloatArray = (place - last_below).max(axis=0).astype(np.float64)
+    return longest
+
+
+def agreement(shares: ArrayLike, threshold: float, quantile: float = 0.95, seed: int = 0) -> float:
+    """Share of resampled recordings that come to the same finding.
+
+    Blocks of neighbouring intervals are drawn with replacement (circular blocks, of the cube root
+    of the recording's intervals), because intervals that follow each other are alike. It says how
+    much the finding depends on when was recorded, not how well another day is like this one.
+
+    The finding is whether the quantile is above the threshold. Shares of NaN are left out; the
+    agreement, from 0 to 1, is NaN below ten intervals. Source: D. N. Politis, J. P. Romano: A
+    circular block-resampling procedure for stationary data. In Exploring the Limits of Bootstrap,
+    Wiley, 1992.
+    """
+    share = np.asarray(shares, dtype=np.float64)
+    share = share[np.isfinite(share)]
+    if len(share) < _FEWEST:
+        return float("nan")
+    above = share > threshold
+    n, length = len(above), max(1, round(len(above) ** (1 / 3)))
+    running = np.concatenate([[0], np.cumsum(np.concatenate([above, above[: length - 1]]))])
+    in_block = running[length:] - running[:-length]
+    drawn = np.random.default_rng(seed).integers(0, n, (_RESAMPLES, max(1, n // length)))
+    resampled = in_block[drawn].mean(axis=1) / length
+    return float(np.mean((resampled > 1 - quantile) == (above.mean() > 1 - quantile)))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from fitting.demand.co_location import on_clock
+from fitting.demand.utilisation import on_clock
 from measurements.timeseries.log import physical_disks
 from measurements.timeseries.series import CPUS_TAKEN, SECTOR_BYTES, TimeSeries, of_device
 from ppw.errors import PpwError

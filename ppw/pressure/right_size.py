@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from fitting.demand.co_location import agreement, load_of
+from fitting.demand.utilisation import agreement, load_of
 from ppw.errors import PpwError
 from ppw.pressure import capacity as cap
 from ppw.pressure import demand as dem

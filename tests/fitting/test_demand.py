@@ -8,9 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binom
 
-from fitting.demand.co_location import agreement, load_of, on_clock
 from fitting.demand.phases import NOISE_FLOOR, _noise, change_points, penalty
-from fitting.demand.utilisation import grade, summarise, worst
+from fitting.demand.utilisation import agreement, grade, load_of, on_clock, summarise, worst
 from fitting.errors import FittingError
 
 # Summary of use.

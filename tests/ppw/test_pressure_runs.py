@@ -21,7 +21,7 @@ import psutil
 import pytest
 from peers.waiting import wait_for
 
-from fitting.demand.co_location import load_of
+from fitting.demand.utilisation import load_of
 from measurements.timeseries import LiveSampler, TimeSeries, read_time_series, sample
 from measurements.workloads.memcached.servers import free_ports
 from ppw.errors import CaveatWarning
