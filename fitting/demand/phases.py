@@ -39,7 +39,7 @@ def change_points(signals: ArrayLike, *, shortest: int = 2) -> list[int]:
     """
     table = np.asarray(signals, dtype=float)
     if table.ndim != 2:
-        raise FittingError(f"signals of shape {table.shape}: give one row a point")
+        raise FittingError(f"signals of shape {table.shape}: give one row per point")
     if shortest < 2:
         raise FittingError(f"the shortest phase is {shortest} points: give at least 2")
     table = _fill_missing(table)

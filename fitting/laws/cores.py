@@ -23,11 +23,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 from scipy.optimize import least_squares, nnls
 from scipy.special import stdtrit
-from sklearn.base import BaseEstimator, RegressorMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from fitting.errors import FittingError, OutOfRangeError
 from fitting.laws.data_size import ExtentLine, UsualMiss, fit_extents
+from fitting.laws.estimators import PositiveRegressor
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -56,11 +56,12 @@ def fit_cores(steps: MeasuredSteps, target: float) -> ExtentLine:
     return fit_extents(steps, 1 / target, USUAL_MISS, np.minimum(steps.count, independent))
 
 
-class _ScalingModel(RegressorMixin, BaseEstimator):  # type: ignore[misc]  # sklearn has no stubs
-    """Reading, prediction and inference; a subclass adds its equation."""
+class _ScalingModel(PositiveRegressor):
+    """Prediction and inference; a subclass adds its equation."""
 
     _columns: ClassVar[tuple[str, ...]] = ("core count n",)
-    _response: ClassVar[str] = "time"
+    _response = "time"
+    _least = 1.0
     _names: ClassVar[tuple[str, ...]]
     _least_distinct: ClassVar[int] = 2
     theta_: FloatArray
@@ -82,6 +83,11 @@ class _ScalingModel(RegressorMixin, BaseEstimator):  # type: ignore[misc]  # skl
             For other values, and for fewer distinct rows of X than 2 (Gunther's law: 3).
         """
         table, observed = self._read_runs(X, y)
+        if (found := len(np.unique(table, axis=0))) < self._least_distinct:
+            raise FittingError(
+                f"{type(self).__name__}.fit read {len(table)} runs at {found} distinct "
+                f"({', '.join(self._columns)}), but needs {self._least_distinct}: measure at more"
+            )
         self._infer(table, observed, self._solve(table, observed))
         return self
 
@@ -95,7 +101,7 @@ class _ScalingModel(RegressorMixin, BaseEstimator):  # type: ignore[misc]  # skl
         OutOfRangeError
             Where the curve is at zero or below, as no time or throughput can be.
         """
-        return self._positive_mean(self._read_points(X, "predict"))
+        return self._positive_mean(self._points(X))
 
     def predict_interval(
         self, X: ArrayLike, *, level: float = 0.90, repeats: int = 1
@@ -114,7 +120,7 @@ class _ScalingModel(RegressorMixin, BaseEstimator):  # type: ignore[misc]  # skl
         repeats : int
             How many new runs that mean is taken over, 1 or more.
         """
-        table = self._read_points(X, "predict_interval")
+        table = self._points(X)
         if not (0.0 < level < 1.0 and repeats >= 1 and repeats % 1 == 0):
             raise FittingError(
                 f"level is {level}, repeats {repeats}: give a share between 0 and 1, and 1 or more "
@@ -125,11 +131,6 @@ class _ScalingModel(RegressorMixin, BaseEstimator):  # type: ignore[misc]  # skl
         variance = self.residual_variance_ / repeats + np.maximum(fit_variance, 0.0)
         half = stdtrit(self.degrees_of_freedom_, (1.0 + level) / 2.0) * np.sqrt(variance)
         return mean - half, mean + half
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.positive_only = tags.target_tags.positive_only = True
-        return tags
 
     def _solve(self, table: FloatArray, observed: FloatArray) -> BoolArray:
         """Set ``theta_`` and what is named after it; return which parameters are free."""
@@ -164,45 +165,9 @@ class _ScalingModel(RegressorMixin, BaseEstimator):  # type: ignore[misc]  # skl
             )
         return mean
 
-    def _validate(self, method: str, X: ArrayLike, **options: Any) -> Any:
-        """Let scikit-learn check the shapes, in this package's error class."""
-        try:
-            if len(self._columns) == 1 and np.asarray(X).ndim == 1:
-                X = np.asarray(X).reshape(-1, 1)
-            return validate_data(self, X, dtype=np.float64, ensure_all_finite=False, **options)
-        except ValueError as error:
-            raise FittingError(
-                f"{type(self).__name__}.{method} cannot use its input: {error}\nPass finite "
-                f"numbers, for X: {', '.join(self._columns)}; for y: one {self._response} a row"
-            ) from error
-
-    def _read_points(self, X: ArrayLike, method: str) -> FloatArray:
+    def _points(self, X: ArrayLike) -> FloatArray:
         check_is_fitted(self, "standard_errors_")
-        return self._check_table(self._validate(method, X, reset=False), method)
-
-    def _read_runs(self, X: ArrayLike, y: ArrayLike) -> tuple[FloatArray, FloatArray]:
-        table, response = self._validate("fit", X, y=y, y_numeric=True, ensure_min_samples=2)
-        table = self._check_table(table, "fit")
-        observed = np.asarray(response, dtype=np.float64)
-        name = f"{type(self).__name__}.fit"
-        _check_cells(observed, observed > 0, f"y ({self._response}) of {name}", "above 0")
-        if (found := len(np.unique(table, axis=0))) < self._least_distinct:
-            raise FittingError(
-                f"{name} read {len(table)} runs at {found} distinct ({', '.join(self._columns)}), "
-                f"but needs {self._least_distinct}: measure at more"
-            )
-        return table, observed
-
-    def _check_table(self, table: FloatArray, method: str) -> FloatArray:
-        name, columns = f"{type(self).__name__}.{method}", " and ".join(self._columns)
-        if np.any(table < 0):
-            raise FittingError(f"Negative values in data passed to {name}: X must hold {columns}")
-        if table.shape[1] != len(self._columns):
-            raise FittingError(f"{name} got n_features = {table.shape[1]}: pass {columns} only")
-        _check_cells(table[:, 0], table[:, 0] >= 1, f"X (core count n) of {name}", "1 or more")
-        for column in table.T[1:]:
-            _check_cells(column, column > 0, f"X ({self._columns[1]}) of {name}", "above 0")
-        return table
+        return self._read_points(X)
 
 
 class AmdahlScaling(_ScalingModel):
@@ -337,15 +302,6 @@ class UniversalScalability(_ScalingModel):
         slowdown = 1.0 + sigma * (cores - 1.0) + kappa * cores * (cores - 1.0)
         by_sigma = -one * cores * (cores - 1.0) / slowdown**2
         return np.column_stack([cores / slowdown, by_sigma, by_sigma * cores])
-
-
-def _check_cells(values: FloatArray, in_range: BoolArray, label: str, rule: str) -> None:
-    bad = np.flatnonzero(~(in_range & np.isfinite(values)))
-    if bad.size:
-        raise FittingError(
-            f"{label} is {values[bad[0]]:g} in row {bad[0]} ({bad.size} of {values.size} rows are "
-            f"bad): it must be {rule}, not NaN or inf; correct or drop these rows"
-        )
 
 
 def _sizes(matrix: FloatArray) -> FloatArray:

@@ -1,7 +1,7 @@
 """Cycles per I/O: the arithmetic between cycles, utilisation, I/O rate, servers and energy.
 
 An I/O is 512 bytes throughout. With µ the utilisation (0 to 1), N cores of F hertz and c cycles per
-I/O, a server does µ·N·F/c I/Os a second. All functions take scalars or arrays that broadcast.
+I/O, a server does µ·N·F/c I/Os per second. All functions take scalars or arrays that broadcast.
 
 References
 ----------

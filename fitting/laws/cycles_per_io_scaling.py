@@ -28,7 +28,7 @@ _LEAST_EXPECTED = 0.1
 
 
 class Centre(NamedTuple):
-    """Centre of the draws of one quantity; one element a group."""
+    """Centre of the draws of one quantity; one element per group."""
 
     value: FloatArray
     error: FloatArray  # standard error

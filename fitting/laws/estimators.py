@@ -7,7 +7,7 @@ there. They take X as a column ``(points, 1)`` or, because there is only one col
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike
 
-    from fitting.regression.lines import FloatArray
+    from fitting.regression.lines import BoolArray, FloatArray
 
 Metric = Literal["time", "cpi", "throughput"]
 
@@ -43,8 +43,67 @@ FASTER_THAN_CLOCK = (
 )
 
 
-class LineRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]  # sklearn has no stubs
-    """What the estimators share: input checks, prediction, inference.
+class PositiveRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]  # sklearn has no stubs
+    """Input of all estimators: positive, finite numbers, refused in this package's error class."""
+
+    _columns: ClassVar[tuple[str, ...]] = ("predictor",)
+    _response: ClassVar[str] = "metric"
+    # Least value of the first column, where it is not just above 0.
+    _least: ClassVar[float] = 0.0
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.positive_only = tags.target_tags.positive_only = True
+        return tags
+
+    def _read_points(self, X: ArrayLike) -> FloatArray:
+        """Check a table of predictors; one column may come without its axis."""
+        return self._check_table(self._validate(X, reset=False))
+
+    def _read_runs(self, X: ArrayLike, y: ArrayLike) -> tuple[FloatArray, FloatArray]:
+        table, response = self._validate(X, y=y, y_numeric=True, ensure_min_samples=2)
+        table, observed = self._check_table(table), np.asarray(response, dtype=np.float64)
+        self._check_cells(f"y ({self._response})", observed, observed > 0, "above 0")
+        return table, observed
+
+    def _validate(self, X: ArrayLike, **options: Any) -> Any:
+        """Let scikit-learn check shapes and types, in one line."""
+        try:
+            if len(self._columns) == 1 and not hasattr(X, "columns") and np.asarray(X).ndim == 1:
+                X = np.asarray(X)[:, None]
+            return validate_data(self, X, dtype=np.float64, ensure_all_finite=False, **options)
+        except ValueError as error:
+            raise FittingError(
+                f"{type(self).__name__} cannot use its input: {' '.join(str(error).split())}: pass "
+                f"finite numbers, for X: {', '.join(self._columns)}; for y: one {self._response} a "
+                "row"
+            ) from error
+
+    def _check_table(self, table: FloatArray) -> FloatArray:
+        name, columns = type(self).__name__, " and ".join(self._columns)
+        if (table < 0).any():
+            raise FittingError(f"Negative values in data passed to {name}: X must hold {columns}")
+        if table.shape[1] != len(self._columns):
+            raise FittingError(f"{name} got n_features = {table.shape[1]}: pass {columns} only")
+        for number, (column, values) in enumerate(zip(self._columns, table.T, strict=True)):
+            least = 0.0 if number else self._least
+            in_range = values >= least if least else values > 0
+            rule = f"{least:g} or more" if least else "above 0"
+            self._check_cells(f"X ({column})", values, in_range, rule)
+        return table
+
+    def _check_cells(self, label: str, values: FloatArray, in_range: BoolArray, rule: str) -> None:
+        bad = np.flatnonzero(~(in_range & np.isfinite(values)))
+        if bad.size:
+            raise FittingError(
+                f"{label} of {type(self).__name__} is {values[bad[0]]:g} in row {bad[0]} "
+                f"({bad.size} of {values.size} rows are bad): it must be {rule}, not NaN or inf; "
+                "correct or drop these rows"
+            )
+
+
+class LineRegressor(PositiveRegressor):
+    """What the estimators of one column share: prediction and inference.
 
     Attributes
     ----------
@@ -66,7 +125,6 @@ class LineRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]  # skl
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.positive_only = tags.target_tags.positive_only = True
         tags.regressor_tags.poor_score = True
         return tags
 
@@ -78,8 +136,8 @@ class LineRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]  # skl
         FittingError
             When values are not positive and finite, or all predictors are one value.
         """
-        checked, target = self._validate(X, y=y, y_numeric=True, ensure_min_samples=2)
-        x, metric = self._only_column(checked), _positive(target.astype(float), "y")
+        table, metric = self._read_runs(X, y)
+        x = table[:, 0]
         fitted = fit(self._model(x, metric), np.zeros(len(x), dtype=np.int64), x, metric, 1)
         if np.isnan(fitted.line.slope[0]):
             raise FittingError(
@@ -147,25 +205,7 @@ class LineRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]  # skl
 
     def _points(self, X: ArrayLike) -> FloatArray:
         check_is_fitted(self, "model_fit_")
-        return self._only_column(self._validate(X, reset=False))
-
-    def _validate(self, X: ArrayLike, **options: Any) -> Any:
-        """Let scikit-learn check shapes and types, in this package's error class and one line."""
-        try:
-            if not hasattr(X, "columns") and np.asarray(X).ndim == 1:
-                X = np.asarray(X)[:, None]
-            return validate_data(self, X, dtype=np.float64, ensure_all_finite=False, **options)
-        except ValueError as error:
-            what = " ".join(str(error).split())
-            raise FittingError(f"{type(self).__name__} cannot use its input: {what}") from error
-
-    def _only_column(self, table: FloatArray) -> FloatArray:
-        name = type(self).__name__
-        if (table < 0).any():
-            raise FittingError(f"Negative values in data passed to {name} as X")
-        if table.shape[1] != 1:
-            raise FittingError(f"{name} takes one column of predictors, not {table.shape[1]}")
-        return _positive(table[:, 0], "X")
+        return self._read_points(X)[:, 0]
 
     def _refusal(self, x: float) -> str:
         return (
@@ -358,16 +398,6 @@ class LogPathLength(LineRegressor):
         end = self.positive_up_to_
         where = f"it reaches zero at {end:.3f}; ask below that" if end < np.inf else "ask higher up"
         return f"path length a·ln(n) + b is not positive at {x:g} cores: {where}"
-
-
-def _positive(values: FloatArray, name: str) -> FloatArray:
-    bad = np.flatnonzero(~((values > 0) & np.isfinite(values)))
-    if bad.size:
-        raise FittingError(
-            f"{name} must be positive and finite; element {bad[0]} is {values[bad[0]]:g}: "
-            "correct or leave out that measurement"
-        )
-    return values
 
 
 def _check_metric(metric: str) -> str:

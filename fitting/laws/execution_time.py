@@ -1,4 +1,4 @@
-"""Execution time from cycles per instruction, path length, clock and cores.
+"""Execution time from cycles per instruction, path length, core frequency and cores.
 
 Source: Issa & Figueira (2012), eq. 2, https://doi.org/10.1186/2192-113X-1-10.
 """

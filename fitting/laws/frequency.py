@@ -5,9 +5,9 @@ Amdahl's law: a part of the time falls with the frequency and a part does not. S
 Issa & Figueira (2012), https://doi.org/10.1186/2192-113X-1-10, and by Hennessy & Patterson,
 *Computer Architecture*, ch. 1.
 
-Bounded, the laws are what a core alone can do: never faster than the ratio of the clocks, never
-slower at a higher clock. They fail where the memory or bus clock moves with the core clock, where
-turbo or throttling makes the clock another than the one asked for, and across families.
+Bounded, the laws are what a core alone can do: never faster than the ratio of the frequencies,
+never slower at a higher one. They fail where the memory or bus frequency changes with that of the
+core, where turbo or throttling sets another frequency than asked for, and across families.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class AmdahlTime(LineModel):
         return 1 / predictor
 
     def asymptote(self, line: LineFit) -> Asymptote:
-        """t_fixed, the time that no core clock shortens, or w/f without it; none if negative."""
+        """t_fixed, which no core frequency shortens, or w/f without it; none if negative."""
         kinds = [line.intercept > 0, line.intercept == 0]
         coefficient = np.select(kinds, [line.intercept, line.slope], np.nan)
         return Asymptote(coefficient, np.where(line.intercept == 0, -1.0, 0.0))
@@ -50,7 +50,7 @@ class AmdahlRate(AmdahlTime):
     reciprocal = True
 
     def asymptote(self, line: LineFit) -> Asymptote:
-        """1/t_fixed, the throughput that no core clock exceeds, or f/w without it."""
+        """1/t_fixed, the throughput that no core frequency exceeds, or f/w without it."""
         time = super().asymptote(line)
         return Asymptote(1 / time.coefficient, -time.exponent)
 
@@ -59,7 +59,7 @@ class AmdahlRate(AmdahlTime):
 class AmdahlEfficiency(AmdahlRate):
     """1/perf_per_watt(f) = e_fixed + e_clock/f: perf/W (1/J) through the energy of one unit.
 
-    The published regression on performance/power itself. Energy may rise with the clock as well
+    The published regression on performance/power itself. Energy may rise with frequency as well
     as fall, so its parameters are not bounded.
     """
 
@@ -87,8 +87,8 @@ class ReciprocalCpi(LineModel):
 
     Source: Issa & Figueira (2012), fig. 13, https://doi.org/10.1186/2192-113X-1-10. With k > 0 the
     CPI falls as the frequency rises, to 1/c, so performance c·f − k grows faster than f. No core
-    does that by its frequency alone; a memory clock or a prefetcher that changes with it, another
-    host, or noise between close frequencies does. It has no answer at or below its pole
+    does that by its frequency alone; a memory frequency or a prefetcher that changes with it,
+    another host, or noise between close frequencies does. It has no answer at or below its pole
     f = k/c.
     """
 
@@ -107,7 +107,7 @@ class ReciprocalCpi(LineModel):
         return Asymptote(1 / c, np.zeros_like(c))
 
     def pole(self, line: LineFit) -> FloatArray:
-        """Frequency (Hz) at which 1/CPI is zero: k/c, or 0 where no clock is that slow.
+        """Frequency (Hz) at which 1/CPI is zero: k/c, or 0 where no frequency is that low.
 
         There is no answer at or below it, or at or above it where c < 0.
         """

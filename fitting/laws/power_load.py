@@ -1,6 +1,6 @@
 """Power against load from few levels: what a server draws at a load that was not measured.
 
-The watts of a server are a straight line in its load plus a departure from it, a Gaussian process
+The power of a server is a straight line in its load plus a departure from it, a Gaussian process
 whose covariance is known (universal kriging with a linear drift: Cressie, *Statistics for Spatial
 Data*, rev. ed. 1993, section 3.4; Rasmussen & Williams, *Gaussian Processes for Machine Learning*,
 2006, section 2.7). Two levels leave the line; a third one also tells how far the curve bends, and
@@ -10,9 +10,10 @@ Two covariances are in use. The shape, which weighs the levels, is a quadratic w
 it was chosen for small errors at full load over servers of 2007 to 2012. The spread, which gives
 the intervals, is an integrated Wiener process (the prior of a cubic smoothing spline: Wahba,
 *Spline Models for Observational Data*, 1990), as wide as the errors of the servers of 2012 are,
-whose clocks rise at high load; older servers are closer to the line than it says. The scale of a
-server is a power of the share of its full watts that follow the load; what its levels show of a
-departure widens or narrows it (inverse gamma prior, so that the interval is Student's t).
+whose core frequencies rise at high load; older servers are closer to the line than it says. The
+scale of a server is the share of its full power that follows the load, raised to an exponent; what
+its levels show of a departure widens or narrows it (inverse gamma prior, so that the interval is
+Student's t).
 
 Source of the constants: published results of SPECpower_ssj2008 (www.spec.org/power_ssj2008).
 Its tasks in `make accuracy` (`benchmarks/accuracy_power_load.py`) show errors and coverage, also of
@@ -48,7 +49,7 @@ SPREAD = Covariance(quadratic=0.0, bend=1.0, rough=0.0045, asleep=0.10)
 ROUGHNESS_RANGE = 0.4
 SCALE_EXPONENT = 1.45
 SCALE_DEGREES_OF_FREEDOM = 15.0
-# Near full load clocks rise and power limits begin, of which lower levels show nothing.
+# Near full load core frequencies rise and power limits begin, of which lower levels show nothing.
 ABOVE_THE_LEVELS = 1.4
 # A server has some part that follows the load, even where two levels show none.
 _LEAST_SHARE, _MOST_SHARE = 0.05, 1.5
@@ -76,25 +77,25 @@ class PowerForecast(NamedTuple):
 
 
 def forecast_power(
-    load: FloatArray, watts: FloatArray, asked: FloatArray, *, level: float = 0.90
+    load: FloatArray, power: FloatArray, asked: FloatArray, *, level: float = 0.90
 ) -> PowerForecast:
     """Forecast the power (W) of many servers at loads that were not measured.
 
     Loads are shares of full load, 0 or more, in any order: (servers, levels), or one row for all
-    servers; NaN where a server has no such level. ``watts`` are (servers, levels), above 0; NaN
+    servers; NaN where a server has no such level. ``power`` is (servers, levels), above 0; NaN
     where not measured. ``level`` is that of the intervals, inside (0, 1).
     """
-    load, watts, asked = _check_levels(load, watts, asked)
+    load, power, asked = _check_levels(load, power, asked)
     found = np.full((2, *asked.shape), np.nan)
     extrapolated = np.zeros(asked.shape, dtype=bool)
-    known = ~(np.isnan(load) | np.isnan(watts))
+    known = ~(np.isnan(load) | np.isnan(power))
     # Servers with the same levels missing are one stack of equal systems.
     patterns, which = np.unique(known, axis=0, return_inverse=True)
     for number, pattern in enumerate(patterns):
         if pattern.sum() < _DRIFT:
             continue
         of = np.flatnonzero(which.reshape(-1) == number)
-        stack = _Stack(load[of][:, pattern], watts[of][:, pattern], asked[of])
+        stack = _Stack(load[of][:, pattern], power[of][:, pattern], asked[of])
         found[:, of] = stack.forecast(level)
         low, high = stack.load.min(axis=1)[:, None], stack.load.max(axis=1)[:, None]
         extrapolated[of] = (asked[of] < low - _SAME_LOAD) | (asked[of] > high + _SAME_LOAD)
@@ -102,90 +103,90 @@ def forecast_power(
 
 
 # Figures of energy proportionality: how nearly the power of a server follows its load. All take
-# loads and watts of the levels, rising from idle (load 0) to full load (1). Sources: EP: Ryckbosch,
+# loads and power of the levels, rising from idle (load 0) to full load (1). Sources: EP: Ryckbosch,
 # Polfliet & Eeckhout (2011), https://doi.org/10.1109/MC.2011.130. IPR and LDR: Varsamopoulos &
 # Gupta (2010), https://doi.org/10.1109/ICPPW.2010.68. Dynamic range: Wong & Annavaram
 # (2012), https://doi.org/10.1109/MICRO.2012.20.
 
 
-def idle_to_peak(watts: FloatArray) -> float:
+def idle_to_peak(power: FloatArray) -> float:
     """P(idle)/P(full), the IPR: 0 for a proportional server, 1 for one whose load costs nothing."""
-    return float(watts[0] / watts[-1])
+    return float(power[0] / power[-1])
 
 
-def dynamic_range(watts: FloatArray) -> float:
+def dynamic_range(power: FloatArray) -> float:
     """1 − P(idle)/P(full): share of the full power that follows the load."""
-    return 1 - idle_to_peak(watts)
+    return 1 - idle_to_peak(power)
 
 
-def energy_proportionality(load: FloatArray, watts: FloatArray) -> float:
+def energy_proportionality(load: FloatArray, power: FloatArray) -> float:
     """EP = 1 − (A − 1/2)/(1/2), with A the area under P(u)/P(full) by trapezoids.
 
     1 for power in proportion to load, 0 for constant power, above 1 for a curve below the
     proportional line. For a straight line it is the dynamic range.
     """
-    area = float(np.trapezoid(watts / watts[-1], load))
+    area = float(np.trapezoid(power / power[-1], load))
     return 1 - (area - 0.5) / 0.5
 
 
-def linear_deviation(load: FloatArray, watts: FloatArray) -> tuple[float, float]:
+def linear_deviation(load: FloatArray, power: FloatArray) -> tuple[float, float]:
     """Largest relative distance from the line between idle and full load, and its load.
 
     LDR(u) = P(u)/(P(idle) + (P(full) − P(idle))·u) − 1, with its sign, at the level where its size
     is largest: above 0 the curve is above its line.
     """
-    line = watts[0] + (watts[-1] - watts[0]) * load
-    deviation = watts / line - 1
+    line = power[0] + (power[-1] - power[0]) * load
+    deviation = power / line - 1
     at = int(np.argmax(np.abs(deviation)))
     return float(deviation[at]), float(load[at])
 
 
-def peak_efficiency(load: FloatArray, watts: FloatArray) -> tuple[float, float]:
+def peak_efficiency(load: FloatArray, power: FloatArray) -> tuple[float, float]:
     """Load at which work per joule is most, and how many times that of full load it is there."""
-    relative = load * watts[-1] / watts
+    relative = load * power[-1] / power
     at = int(np.argmax(relative))
     return float(load[at]), float(relative[at])
 
 
 def _check_levels(
-    load: FloatArray, watts: FloatArray, asked: FloatArray
+    load: FloatArray, power: FloatArray, asked: FloatArray
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
-    watts = np.asarray(watts, dtype=np.float64)
+    power = np.asarray(power, dtype=np.float64)
     load, asked = np.asarray(load, dtype=np.float64), np.asarray(asked, dtype=np.float64)
-    fits = watts.ndim == 2 and load.shape in (watts.shape, watts.shape[1:])
-    if not fits or asked.ndim not in (1, 2) or (asked.ndim == 2 and len(asked) != len(watts)):
+    fits = power.ndim == 2 and load.shape in (power.shape, power.shape[1:])
+    if not fits or asked.ndim not in (1, 2) or (asked.ndim == 2 and len(asked) != len(power)):
         raise FittingError(
-            f"load {load.shape}, watts {watts.shape} and asked {asked.shape} are not arrays of "
+            f"load {load.shape}, power {power.shape} and asked {asked.shape} are not arrays of "
             "(servers, levels) and (servers, asked)"
         )
-    load = np.broadcast_to(load, watts.shape)
-    asked = np.broadcast_to(asked, (len(watts), asked.shape[-1]))
+    load = np.broadcast_to(load, power.shape)
+    asked = np.broadcast_to(asked, (len(power), asked.shape[-1]))
     if (load < 0).any() or (asked < 0).any() or np.isinf(load).any() or np.isinf(asked).any():
         raise FittingError("a load is a share of full load, 0 or more")
-    if (watts <= 0).any() or np.isinf(watts).any():
-        raise FittingError("watts must be above 0: leave out levels that were not measured")
-    steps = np.diff(np.sort(np.where(np.isnan(watts), np.nan, load), axis=1), axis=1)
+    if (power <= 0).any() or np.isinf(power).any():
+        raise FittingError("power must be above 0: leave out levels that were not measured")
+    steps = np.diff(np.sort(np.where(np.isnan(power), np.nan, load), axis=1), axis=1)
     if (steps < _SAME_LOAD).any():
         raise FittingError("a server has two levels at one load: give their mean")
-    return load, watts, asked
+    return load, power, asked
 
 
 class _Stack(NamedTuple):
     """Servers with the same number of levels."""
 
     load: FloatArray  # (servers, levels)
-    watts: FloatArray  # (servers, levels)
+    power: FloatArray  # (servers, levels)
     asked: FloatArray  # (servers, asked)
 
     def forecast(self, level: float) -> FloatArray:
         """Watts, and half widths of their intervals."""
         weights = self._weights()
-        watts = np.einsum("snm,sn->sm", weights, self.watts)
+        power = np.einsum("snm,sn->sm", weights, self.power)
         deviation, freedom = self._deviation(weights)
         half = float(student_quantile(np.array([round(freedom)]), level)[0]) * deviation
         with np.errstate(invalid="ignore"):
-            watts = np.where(watts > 0, watts, np.nan)
-        return np.stack([watts, half])
+            power = np.where(power > 0, power, np.nan)
+        return np.stack([power, half])
 
     def _weights(self) -> FloatArray:
         """Weights of the levels in each answer, (servers, levels, asked)."""
@@ -213,16 +214,16 @@ class _Stack(NamedTuple):
         scale = self._scale()
         prior = SCALE_DEGREES_OF_FREEDOM
         freedom = prior + self.load.shape[1] - _DRIFT
-        shown = (prior + _departure(self.load, self.watts / scale[:, None], between)) / freedom
+        shown = (prior + _departure(self.load, self.power / scale[:, None], between)) / freedom
         above = np.where(self.asked > self.load.max(axis=1, keepdims=True), ABOVE_THE_LEVELS, 1.0)
         deviation = scale[:, None] * np.sqrt(variance * shown[:, None]) * above
         return deviation, freedom
 
     def _scale(self) -> FloatArray:
         """Watts at full load on the line, times a power of the share that follows the load."""
-        centre, mean = self.load.mean(axis=1), self.watts.mean(axis=1)
+        centre, mean = self.load.mean(axis=1), self.power.mean(axis=1)
         offset = self.load - centre[:, None]
-        slope = (offset * self.watts).sum(axis=1) / (offset**2).sum(axis=1)
+        slope = (offset * self.power).sum(axis=1) / (offset**2).sum(axis=1)
         full = np.maximum(mean + slope * (1 - centre), mean / 2)
         share = np.clip(slope / full, _LEAST_SHARE, _MOST_SHARE)
         total: FloatArray = full * share**SCALE_EXPONENT
@@ -252,13 +253,13 @@ def _drift(load: FloatArray) -> FloatArray:
     return np.stack([np.ones_like(load), load], axis=2)
 
 
-def _departure(load: FloatArray, watts: FloatArray, between: FloatArray) -> FloatArray:
+def _departure(load: FloatArray, power: FloatArray, between: FloatArray) -> FloatArray:
     """Squared distance of the levels from their line, by the spread; 0 for two levels."""
     drift = _drift(load)
-    solved = np.linalg.solve(between, np.concatenate([drift, watts[:, :, None]], axis=2))
+    solved = np.linalg.solve(between, np.concatenate([drift, power[:, :, None]], axis=2))
     normal = drift.swapaxes(1, 2) @ solved
     line = np.linalg.solve(normal[:, :, :_DRIFT], normal[:, :, _DRIFT:])
-    rest = watts - (drift @ line)[:, :, 0]
+    rest = power - (drift @ line)[:, :, 0]
     distance = (rest * (solved[:, :, _DRIFT] - (solved[:, :, :_DRIFT] @ line)[:, :, 0])).sum(axis=1)
     positive: FloatArray = np.maximum(distance, 0)
     return positive

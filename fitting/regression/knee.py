@@ -62,7 +62,7 @@ class Knees:
     points: IntArray
 
     def at(self, x: ArrayLike) -> FloatArray:
-        """Height of each group's lines at ``x``: one for all groups, or one a group."""
+        """Height of each group's lines at ``x``: one for all groups, or one per group."""
         at, knee = np.asarray(x, dtype=np.float64), self.knee
         if self.scale == "log":
             at, knee = np.log(at), np.log(knee)
@@ -121,7 +121,7 @@ def _check_points(
 
 
 class _Levels(NamedTuple):
-    """Means of repeated points, one row a group, in order of x; padded with the highest x."""
+    """Means of repeated points, one row per group, in order of x; padded with the highest x."""
 
     x: FloatArray
     y: FloatArray

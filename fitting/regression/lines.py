@@ -3,7 +3,7 @@
 A law of two parameters that becomes the straight line y = a + b·x after a change of co-ordinates is
 a `LineModel`: one small class whose docstring is the equation and its source. `fit` and `ModelFit`
 do the rest for all of them, for any number of groups at once. A group is one line; a single fit is
-the one-group case. All arrays of a `Moments` or a `LineFit` have one element a group.
+the one-group case. All arrays of a `Moments` or a `LineFit` have one element per group.
 
 The intervals are the textbook ones (Draper & Smith, *Applied Regression Analysis*, 3rd ed.,
 ch. 1 and 3): independent errors of equal variance within a group. They say nothing of a wrong
@@ -89,7 +89,7 @@ class LineFit(NamedTuple):
         return LineFit(self.moments, *parts)
 
     def value(self, x: Number) -> FloatArray:
-        """Ordinate of each group's line at ``x`` (one for all groups, or one a group)."""
+        """Ordinate of each group's line at ``x`` (one for all groups, or one per group)."""
         return self.intercept + self.slope * x
 
     def leverage(self, x: Number) -> FloatArray:
@@ -174,7 +174,7 @@ def repeat_moments(codes: IntArray, x: FloatArray, y: Repeats, groups: int) -> M
 def fit_groups(
     codes: IntArray, x: FloatArray, y: FloatArray, groups: int, *, nonnegative: bool = False
 ) -> LineFit:
-    """Fit one line a group to rows labelled by group, 0 … ``groups`` − 1.
+    """Fit one line per group to rows labelled by group, 0 … ``groups`` − 1.
 
     ``nonnegative`` holds intercept and slope at or above zero (the constrained least-squares
     solution). All ``x`` and ``y`` are then positive, as times, rates and frequencies are.
@@ -185,7 +185,7 @@ def fit_groups(
 def fit_repeats(
     codes: IntArray, x: FloatArray, y: Repeats, groups: int, *, nonnegative: bool = False
 ) -> LineFit:
-    """Fit one line a group to runs aggregated by abscissa, as `fit_groups` does to the runs."""
+    """Fit one line per group to runs aggregated by abscissa, as `fit_groups` does to the runs."""
     line = _solve(repeat_moments(codes, x, y, groups), nonnegative)
     # The scatter of the repeats and the misses of their means add up, so that no digits are lost
     # where the points lie very close to the line.
@@ -210,7 +210,7 @@ def fit_points(x: FloatArray, y: FloatArray, *, nonnegative: bool = False) -> Li
 
 
 def fit_moments(moments: Moments, *, nonnegative: bool = False) -> LineFit:
-    """Fit one line a group to moments alone, as merged from parts that are no longer at hand.
+    """Fit one line per group to moments alone, as merged from parts that are no longer at hand.
 
     The residual variance then comes from a difference of moments and has fewer exact digits
     than `fit_groups` gives when the points lie very close to the line.
@@ -280,7 +280,7 @@ class Parameter(NamedTuple):
 
 
 class Asymptote(NamedTuple):
-    """A metric far out, as coefficient·x^exponent; NaN where the law ends. One element a group."""
+    """A metric far out, as coefficient·x^exponent; NaN where the law ends. One element per group."""
 
     coefficient: FloatArray
     exponent: FloatArray
@@ -330,7 +330,7 @@ class LineModel:
 
 
 class Prediction(NamedTuple):
-    """A metric at a predictor that was not measured; one element a group."""
+    """A metric at a predictor that was not measured; one element per group."""
 
     value: FloatArray  # NaN where the law has no answer (a metric that would not be positive)
     lower: FloatArray  # NaN where there is no interval

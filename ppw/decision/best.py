@@ -234,7 +234,7 @@ class Problem:
         return obj.best_on_lines(self.objective, time, paid, price, self.rates, ends)
 
     def tables(self, chosen: list[Choice], level: float) -> tuple[pd.DataFrame, pd.DataFrame]:
-        """One row a group, and one row a group and step."""
+        """One row per group, and one row per group and step."""
         unit = obj.unit_of(self.objective, self.rates, self.work)
         parts = [choice.tables(self.objective.more_is_better, level) for choice in chosen]
         rows = pd.DataFrame([{"unit": unit, **row} for row, _ in parts])
@@ -260,7 +260,7 @@ class BestFrequency(Result):
     Attributes
     ----------
     table, steps : pandas.DataFrame
-        One row a group, and one row a group and step.
+        One row per group, and one row per group and step.
     by : tuple of str
         Columns that tell groups apart.
     objective : str
@@ -400,7 +400,7 @@ def best_frequency(
     Parameters
     ----------
     runs : pandas.DataFrame
-        A runs table (`ppw.read_runs`), or a frame with columns such as ``freq_ghz``, ``time_ms``.
+        A runs table (`ppw.read_runs`), or a frame with columns like ``freq_ghz``, ``time_ms``.
     objective : {"energy", "edp", "ed2p", "perf_per_watt", "time", "perf_per_dollar"}
         Least energy P·T, energy-delay product P·T² or P·T³ of a unit of work (an operation where
         the throughput was measured, else a run); least time, which is the highest step but for a
@@ -419,21 +419,21 @@ def best_frequency(
     by : sequence of str, optional
         Columns that tell groups apart; by default all identity columns present.
     level : float
-        Of the intervals.
+        Probability of the intervals.
     idle_power : float or str, optional
         Watts ("40W") drawn between jobs by a host that stays on: only what a job adds to them
         counts. By default 0: the host is off, or put to other work.
     price : float, optional
-        Of one host, for perf_per_dollar; by default the column ``price``.
+        Price of one host, for perf_per_dollar; by default the column ``price``.
     electricity : float, optional
-        Currency a kWh.
+        Currency per kWh.
     lifetime_hours : float, optional
         Hours of work over which the price is spread.
     voltages, pool, keep_all
         As for `ppw.project_runs`.
     draws, seed : int
-        Curves drawn a group, and where chance starts. A probability has a standard error of up to
-        0.5/sqrt(draws).
+        Number of curves drawn per group, and random seed. The standard error of a probability is up
+        to 0.5/sqrt(draws).
 
     Returns
     -------

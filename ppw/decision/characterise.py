@@ -98,7 +98,7 @@ class Characterisation(Result):
     Attributes
     ----------
     table : pandas.DataFrame
-        One row a workload, measure and host, without those that were not measured.
+        One row per workload, measure and host, without those that were not measured.
     by : tuple of str
         Columns that tell the workloads apart.
     hosts : tuple of str

@@ -177,9 +177,9 @@ class Comparison(Result):
     Attributes
     ----------
     table : pandas.DataFrame
-        One row a pair of groups and metric.
+        One row per pair of groups and metric.
     break_even : pandas.DataFrame
-        One row a pair and kind of cost.
+        One row per pair and kind of cost.
     by : tuple of str
         Columns that the pairs agree in.
     a, b : mapping of str to value
@@ -373,7 +373,7 @@ def compare(
     Parameters
     ----------
     runs : pandas.DataFrame
-        A runs table (`ppw.read_runs`), or a frame with columns such as ``freq_ghz``, ``time_ms``.
+        A runs table (`ppw.read_runs`), or a frame with columns like ``freq_ghz``, ``time_ms``.
     a, b : mapping of str to value
         Column and value that tell each side, such as ``{"host": "atom"}``. Groups are paired by
         the other identity columns; those that have one value on either side describe the sides.
@@ -386,9 +386,9 @@ def compare(
     by : sequence of str, optional
         Columns that tell groups apart; by default all identity columns present.
     price_a, price_b : float, optional
-        Of one host; by default the mean of the column ``price``.
+        Price of one host; by default the mean of the column ``price``.
     electricity : float, optional
-        Currency a kWh; takes ``lifetime_hours``. perf_per_dollar then is work over
+        Currency per kWh; takes ``lifetime_hours``. perf_per_dollar then is work over
         price·T/lifetime + energy·electricity, as `ppw.best_frequency`.
     lifetime_hours : float, optional
         Hours of work over which a price is spread; alone, for the electricity price that ties.

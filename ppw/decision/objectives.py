@@ -130,18 +130,18 @@ class Rates(NamedTuple):
         """Check the numbers: electricity and lifetime come together, or neither."""
         if (electricity is None) != (lifetime_hours is None):
             raise PpwError(
-                "--electricity (currency a kWh) and --lifetime go together: the one makes energy "
+                "--electricity (currency per kWh) and --lifetime go together: the one makes energy "
                 "a cost, the other the price of a host"
             )
         if electricity is None or lifetime_hours is None:
             return cls(idle_w=idle_w)
         if as_number("electricity", electricity) < 0:
-            raise PpwError(f"electricity {electricity!r} must be 0 or more (currency a kWh)")
+            raise PpwError(f"electricity {electricity!r} must be 0 or more (currency per kWh)")
         return cls(float(electricity), as_positive("lifetime (hours)", lifetime_hours), idle_w)
 
     @property
     def per_joule(self) -> float:
-        """Electricity in currency a J."""
+        """Electricity in currency per J."""
         return (self.electricity or 0.0) / JOULES_PER_KWH
 
     def per_second(self, price: float) -> float:
@@ -149,7 +149,7 @@ class Rates(NamedTuple):
         return price / (3600 * self.lifetime_hours) if self.lifetime_hours else price
 
     def net(self, log_power: FloatArray) -> FloatArray:
-        """Logarithm of the watts that count."""
+        """Logarithm of the power that counts."""
         power = np.exp(log_power)
         made: FloatArray = np.log(np.maximum(power - self.idle_w, _LEAST_NET * power))
         return made
@@ -164,7 +164,7 @@ def log_cost(
 ) -> FloatArray:
     """Logarithm of the cost of a unit of work; that of its reciprocal is minus this.
 
-    ``log_power`` may be None where watts do not count; ``price`` is used where ``times`` is 0.
+    ``log_power`` may be None where power does not count; ``price`` is used where ``times`` is 0.
     """
     if objective.times and log_power is not None:
         return rates.net(log_power) + objective.times * log_time

@@ -278,7 +278,7 @@ class Plan(Result):
     Attributes
     ----------
     groups, table : pandas.DataFrame
-        One row a group, and one row a group and candidate, best first.
+        One row per group, and one row per group and candidate, best first.
     by : tuple of str
         Columns that tell groups apart.
     metric : str

@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from ppw.projection.draws import CurveDraws
     from ppw.runs.prepare import Prepared
 
-    # ln(seconds per unit of work) by name of the fit and ln(watts) as POWER: (draws, …) each.
+    # ln(seconds per unit of work) by name of the fit and ln(power in W) as POWER: (draws, …) each.
     Draws = dict[str, FloatArray]
 
 
 # Where two sides tie: the frequency of A, the electricity price and A's own price, in draws.
 #
-# Cost of a unit of work: C = price·T/L + e·E, with lifetime L (s), electricity e (currency a J),
+# Cost of a unit of work: C = price·T/L + e·E, with lifetime L (s), electricity e (currency per J),
 # and E = P·T. Equal costs give e* = (price_B·T_B − price_A·T_A)/(L·(E_A − E_B)) and price_A* =
 # (price_B·T_B + L·e·(E_B − E_A))/T_A; without electricity price_A*/price_B is the speed-up T_B/T_A
 # (Issa & Figueira 2012, https://doi.org/10.1186/2192-113X-1-10).
@@ -95,7 +95,7 @@ def electricity_tie(
     price: Sequence[float],
     lifetime_s: float,
 ) -> FloatArray:
-    """Electricity price (currency a J) of each draw at which A and B cost the same; NaN for none.
+    """Electricity price (currency per J) of each draw at which A and B cost the same; NaN for none.
 
     ``time`` (s), ``energy`` (J) and ``price`` are of A and B; one draw an element.
     """
@@ -110,7 +110,7 @@ def price_tie(
 ) -> FloatArray:
     """Price of A of each draw at which A and B cost the same; NaN where not even for nothing.
 
-    ``paid`` is what a watt costs over the lifetime, L·e (currency a W); without ``energy`` only
+    ``paid`` is what a watt costs over the lifetime, L·e (currency per W); without ``energy`` only
     prices count.
     """
     budget = price_b * time[1]

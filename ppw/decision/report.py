@@ -29,7 +29,7 @@ def _efficient_range(result: best.BestFrequency) -> str:
     """Say up to which frequency perf/W rises: the range that is worth running in."""
     reached = result.table["rises_to_hz"].dropna()
     if reached.empty:
-        return "There are no watts, so perf/W is not known."
+        return "No power was measured, so perf/W is not known."
     ends = " to ".join(dict.fromkeys(shown(f, "Hz") for f in (reached.min(), reached.max())))
     groups = "" if len(reached) == 1 else f", by group, in {len(reached)} groups"
     return f"Performance per watt probably rises with every step up to {ends}{groups}."

@@ -256,7 +256,7 @@ class Thresholds:
         return old._replace(medium=float(both[0]), high=float(both[1]))
 
     def to_frame(self) -> pd.DataFrame:
-        """Return one row a measure: ``measure``, ``medium``, ``high``, ``unit``, ``meaning``."""
+        """Return one row per measure: ``measure``, ``medium``, ``high``, ``unit``, ``meaning``."""
         rows = [{"measure": name, **t._asdict()} for name, t in self.values.items()]
         return pd.DataFrame(rows)
 

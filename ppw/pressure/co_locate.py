@@ -38,11 +38,11 @@ class CoLocation(Result):
     Attributes
     ----------
     resources : pandas.DataFrame
-        One row a resource, of all workloads together.
+        One row per resource, of all workloads together.
     parts : pandas.DataFrame
-        One row a resource and workload.
+        One row per resource and workload.
     timeline : pandas.DataFrame
-        One row a resource and stretch of time; empty where workloads meet at any moment.
+        One row per resource and stretch of time; empty where workloads meet at any moment.
     align : str
     seconds : float
         Time that was judged (s); 0 where workloads meet at any moment.

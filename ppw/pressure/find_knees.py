@@ -53,9 +53,9 @@ class SweepKnees(Result):
     Attributes
     ----------
     knees : pandas.DataFrame
-        One row a sweep: the columns that tell sweeps apart, and those below.
+        One row per sweep: the columns that tell sweeps apart, and those below.
     levels : pandas.DataFrame
-        One row a sweep and level.
+        One row per sweep and level.
     over, of, of_unit, over_unit : str
         What was set and what came of it, with units.
     higher_is_better : bool
@@ -378,7 +378,7 @@ _PERFORMANCE = "throughput_ops_s"
 class _Sweeps(NamedTuple):
     """Points of sweeps, and what they are called.
 
-    ``points`` has a row a run: ``sweep`` (its number), ``x``, ``y`` (NaN where it failed),
+    ``points`` has a row per run: ``sweep`` (its number), ``x``, ``y`` (NaN where it failed),
     ``failed``, ``failure``, ``performance`` and ``power_w``. ``names`` and ``keys`` have an
     element a sweep; ``held_back`` counts the runs at less than full load, which take no part.
     """

@@ -78,7 +78,7 @@ class PressureMatrix(Result):
     evidence : pandas.DataFrame
         One row an application, phase and measure.
     thresholds : pandas.DataFrame
-        One row a measure.
+        One row per measure.
     thresholds_source : str
         "default", or the file that replaced some.
     """
@@ -389,7 +389,7 @@ def _run(
     if not series:
         raise PpwError(f"{name}: no recording was given")
     if operations_s is not None and not operations_s > 0:
-        raise PpwError(f"{name}: {operations_s!r} operations a second: give more than 0")
+        raise PpwError(f"{name}: {operations_s!r} operations per second: give more than 0")
     demand, *others = [demand_of(one, disks=disks) for one in series]
     for other in others:
         demand = _fill_columns(demand, other)
@@ -510,7 +510,7 @@ def _activity(part: RunPart, thresholds: cap.Thresholds) -> str:
 
 
 def _evidence(part: RunPart, thresholds: cap.Thresholds) -> list[Row]:
-    """Judge a part by every measure: one row a measure."""
+    """Judge a part by every measure: one row per measure."""
     figures, source = part.run.capacity.figures(), part.run.capacity.source
     rows = [
         _judge(part, measure, thresholds, figures.get(measure.capacity), source)
@@ -521,7 +521,7 @@ def _evidence(part: RunPart, thresholds: cap.Thresholds) -> list[Row]:
     if any(row["resource"] == "disk" and row["measure"] != cap.LAST_RESORT for row in known):
         rows = [row for row in rows if row["measure"] != cap.LAST_RESORT]
     if (rate := part.run.operations_s) is not None:
-        stated = "operations a second as stated"
+        stated = "operations per second as stated"
         rows.append(_judge(part, cap.SWITCHES, thresholds, rate, lambda _: stated))
     return rows
 
@@ -646,7 +646,7 @@ def _about_measures(rows: list[Row]) -> Iterator[str]:
         )
     errors = by_name["network_errors"]["value"]
     if errors > 0:
-        yield f"{shown(errors)} network errors a second: look at the wire before the figures"
+        yield f"{shown(errors)} network errors per second: look at the wire before the figures"
     switches = by_name.get(cap.SWITCHES.name)
     if switches and switches["level"] == "high":
         yield (

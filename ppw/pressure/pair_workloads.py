@@ -43,7 +43,7 @@ class Pairing(Result):
     Attributes
     ----------
     pairs : pandas.DataFrame
-        One row a pair, with the resource that breaks first or is nearest to it.
+        One row per pair, with the resource that breaks first or is nearest to it.
     workloads : tuple of str
     """
 

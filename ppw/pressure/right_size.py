@@ -48,7 +48,7 @@ class RightSizing(Result):
     Attributes
     ----------
     resources : pandas.DataFrame
-        One row a resource.
+        One row per resource.
     candidates : pandas.DataFrame
         Hosts of the catalogue, those that fit first, smallest first.
     source : str

@@ -69,7 +69,7 @@ class TestOneGroup:
     def test_without_watts_has_no_best_of_performance_per_watt(self):
         best = answered(ppw.best_frequency, ONE, draws=200)
         blind = replace(best, table=best.table.assign(rises_to_hz=np.nan))
-        assert "There are no watts, so perf/W is not known." in best_page(blind).render()
+        assert "No power was measured, so perf/W is not known." in best_page(blind).render()
 
 
 class TestCyclesPerIo:

@@ -213,7 +213,7 @@ class TestCells:
     def test_errors_are_no_pressure(self):
         result = judged(host(network_errors=5.0), warns=True)
         assert levels(result) == QUIET
-        assert "5 network errors a second" in result.caveats[0]
+        assert "5 network errors per second" in result.caveats[0]
 
     def test_artificial_load(self):
         recording = host(context_switches=100_000.0)
@@ -262,7 +262,7 @@ class TestSeveralRecordings:
             ("db7.json", {}, "recordings is a str, not a mapping"),
             ({"app": []}, {}, "app: no recording"),
             ({"app": host(2, interval_s=np.nan)}, {}, "no interval of known length"),
-            ({"app": host()}, {"operations_s": {"app": 0.0}}, "operations a second"),
+            ({"app": host()}, {"operations_s": {"app": 0.0}}, "operations per second"),
             ({"app": host()}, {"shortest": 1}, "at least 2"),
         ],
     )
