@@ -205,7 +205,7 @@ def test_high_is_above_one_just_when_the_rest_of_time_is(shares, quantile):
         (lambda: summarise([[1.0]], [[1.0]]), "do not go with"),
         (lambda: summarise([1.0], [-1.0]), "negative length"),
         (lambda: grade(0.5, 0.7, 0.3), "is above"),
-        (lambda: change_points([1.0, 2.0]), "one row a point"),
+        (lambda: change_points([1.0, 2.0]), "one row per point"),
         (lambda: change_points([[1.0]], shortest=1), "at least 2"),
         (lambda: load_of(np.ones((3, 1)), 0.0), "quantile"),
         (lambda: load_of(np.ones((3, 1)), 1.1), "quantile"),
