@@ -126,6 +126,7 @@ class _ScalingModel(PositiveRegressor):
                 f"level is {level}, repeats {repeats}: give a share between 0 and 1, and 1 or more "
                 "runs"
             )
+        # Delta method: the variance of the curve is that of its parameters along the gradient.
         mean, slope = self._positive_mean(table), self._jacobian(table)
         fit_variance = np.einsum("ij,jk,ik->i", slope, self.covariance_, slope)
         variance = self.residual_variance_ / repeats + np.maximum(fit_variance, 0.0)
@@ -144,6 +145,7 @@ class _ScalingModel(PositiveRegressor):
 
     def _infer(self, table: FloatArray, observed: FloatArray, free: BoolArray) -> None:
         jacobian = self._jacobian(table)
+        # Columns differ in size by many digits: of unit length, the tolerance is the same for all.
         self.rank_ = int(np.linalg.matrix_rank(jacobian / _sizes(jacobian), tol=1e-13))
         self.degrees_of_freedom_ = int(observed.size - free.sum())
         squares, freedom = np.sum((observed - self._mean(table)) ** 2), self.degrees_of_freedom_
@@ -324,6 +326,7 @@ def _linear_fit(terms: FloatArray, y: FloatArray, *, bounded: bool) -> tuple[Flo
     scaled, target = terms / sizes, y / unit
     theta = nnls(scaled, target, maxiter=100)[0]
     free = theta > 0 if bounded else np.ones_like(theta, dtype=bool)
+    # The coefficients that are free are solved again: nnls stops at fewer digits.
     theta[free] = np.linalg.lstsq(scaled[:, free], target, rcond=None)[0]
     if bounded:
         theta = np.maximum(theta, 0.0)  # what is zero up to rounding may come out just below

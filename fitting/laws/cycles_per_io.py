@@ -179,6 +179,7 @@ def score_laws(runs: IoRuns, laws: Mapping[str, RateLaw], *, floor: float) -> di
     at_own = fit_laws(runs, floor=floor, frequency=own)
     rate = runs.rate * own / runs.frequency
     criteria = {name: _aicc(rate, at_own[name], runs.cores) for name in laws}
+    # Akaike weights: the likelihood of each law among those that have a criterion; they sum to 1.
     least = np.nanmin([*criteria.values(), np.inf])
     likely = {name: np.exp(-0.5 * (value - least)) for name, value in criteria.items()}
     total = np.nansum([*likely.values()])
@@ -203,6 +204,7 @@ def _aicc(rate: FloatArray, law: RateLaw, cores: FloatArray) -> float:
 
 
 def _held_out(runs: IoRuns, rate: FloatArray, floor: float, frequency: float) -> dict[str, float]:
+    # A law is for core counts beyond the measured ones: it is judged by the most cores, unseen.
     last = runs.cores == runs.cores.max()
     if last.all():
         return {}

@@ -198,6 +198,7 @@ class LineRegressor(PositiveRegressor):
             raise FittingError(f"this {type(self).__name__} has coefficients but no runs: fit it")
         model = self.model_fit_.model
         abscissa = model.abscissa(self._x)
+        # Columns with the signs of the parameters: the slope of 1/CPI = c − k/f is −k.
         columns = (np.ones_like(abscissa), model.slope_sign * abscissa)
         names = [p.name for p in model.parameters]
         design = DataFrame(dict(zip(names, columns, strict=True))).drop(columns=self.bound_ or [])
@@ -410,6 +411,7 @@ def _published_line(model: LineModel, *, intercept: float, slope: float) -> Mode
     """Wrap published coefficients as a line: no points, so no inference."""
     if not np.isfinite([intercept, slope]).all():
         raise FittingError(f"{model.equation} needs finite coefficients")
+    # No points leave no degree of freedom, so that errors and intervals come out NaN.
     unknown, none = np.array([np.nan]), np.array([0])
     at, rise = np.array([[intercept], [slope]], dtype=np.float64)
     moments = lines.Moments(none, *[unknown] * 5)

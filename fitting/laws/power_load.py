@@ -193,6 +193,7 @@ class _Stack(NamedTuple):
         levels = self.load.shape[1]
         between = covariance(self.load, self.load, SHAPE)
         drift = _drift(self.load)
+        # Universal kriging: the rows of the drift make the weights reproduce any straight line.
         corner = np.zeros((len(self.load), _DRIFT, _DRIFT))
         system = np.block([[between, drift], [drift.swapaxes(1, 2), corner]])
         towards = [covariance(self.load, self.asked, SHAPE), _drift(self.asked).swapaxes(1, 2)]
@@ -255,6 +256,7 @@ def _drift(load: FloatArray) -> FloatArray:
 
 def _departure(load: FloatArray, power: FloatArray, between: FloatArray) -> FloatArray:
     """Squared distance of the levels from their line, by the spread; 0 for two levels."""
+    # The line by generalised least squares; what is left is measured in the spread's own units.
     drift = _drift(load)
     solved = np.linalg.solve(between, np.concatenate([drift, power[:, :, None]], axis=2))
     normal = drift.swapaxes(1, 2) @ solved

@@ -280,7 +280,7 @@ class Parameter(NamedTuple):
 
 
 class Asymptote(NamedTuple):
-    """A metric far out, as coefficient·x^exponent; NaN where the law ends. One element per group."""
+    """A metric far out, coefficient·x^exponent; NaN where the law ends. One element per group."""
 
     coefficient: FloatArray
     exponent: FloatArray

@@ -75,6 +75,7 @@ class Choice(NamedTuple):
         best, frequency = int(np.argmax(p_best)), self.frequency
         tails = [0.5 - level / 2, 0.5 + level / 2]
         best_of_draw = frequency[np.argmin(self.log_cost, axis=1)]
+        # Ends that are steps of the host, not values between two of them.
         lower_hz, upper_hz = np.quantile(best_of_draw, tails, method="inverted_cdf")
         logs = -self.log_cost if more_is_better else self.log_cost
         value, lower, upper = np.exp(np.quantile(logs, [0.5, *tails], axis=0))
@@ -184,6 +185,7 @@ class Problem:
         has_power = POWER in curves.known and curves.is_curve(POWER, group)
         log_power = curves.log_power(group, frequency) if has_power else None
         if self.limits:
+            # A step is chosen from where enough of its draws keep to the limits.
             excess = self.limits.excess(log_time, log_power)
             p_kept = (excess <= 0).mean(axis=0)
             kept = p_kept >= self.limits.level

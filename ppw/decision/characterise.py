@@ -369,6 +369,7 @@ def _scope(rows: pd.DataFrame) -> str:
 
 def _slowest(by_key: _ByKey, hosts: Sequence[str]) -> str:
     """Host that is slower than the first in the geometric mean of the workloads of all, or it."""
+    # Over the same workloads only: a host that ran the short ones alone would look fast.
     common = [found for found in by_key.values() if set(found) == set(hosts)]
 
     def faster(host: str) -> float:
@@ -399,6 +400,7 @@ def _rows(
                 continue
             base = there[0]
             for other in there[1:]:
+                # Power of a package and power at the wall have no ratio, unless one asks for it.
                 alike = not (other.scope and base.scope) or other.scope == base.scope
                 if not alike:
                     unlike.append(f"{other.host} {other.scope}, {base.host} {base.scope}")

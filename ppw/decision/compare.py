@@ -65,6 +65,7 @@ def match_groups(groups: gr.Groups, a: Mapping[str, Any], b: Mapping[str, Any]) 
     values = {
         c: [list(dict.fromkeys(map(str, groups.keys[c].iloc[s]))) for s in sides] for c in rest
     }
+    # What is one thing in all of A and another in all of B tells what they are, not what they did.
     described = [c for c, (of_a, of_b) in values.items() if _describes(of_a, of_b)]
     by = [c for c in rest if c not in described]
     of_a, of_b = ({_key(groups, by, g): int(g) for g in side} for side in sides)

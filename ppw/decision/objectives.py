@@ -166,6 +166,7 @@ def log_cost(
 
     ``log_power`` may be None where power does not count; ``price`` is used where ``times`` is 0.
     """
+    # Products of powers are sums of logarithms; only a price adds to energy.
     if objective.times and log_power is not None:
         return rates.net(log_power) + objective.times * log_time
     if log_power is None or rates.electricity is None:

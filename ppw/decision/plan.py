@@ -509,18 +509,14 @@ def plan(
     caveats = prepared.caveats() + _left_out(prepared, len(known), single)
     cv.warn(caveats)
     every = [(one.group, row) for one in made for row in one.rows()]
+    given = asked._asdict()
+    del given["repeats"], given["at_target"]
     return Plan(
         table=_with_keys(keys, every, Plan.tables[1].names),
         groups=_with_keys(keys, [(one.group, one.row()) for one in made], Plan.tables[0].names),
         by=tuple(prepared.groups.by),
         metric=name,
-        freq_hz=asked.freq_hz,
-        within_pct=asked.within_pct,
-        level=asked.level,
-        target_runs=asked.target_runs,
-        run_time_minutes=asked.run_time_minutes,
-        budget_minutes=asked.budget_minutes,
-        seed=asked.seed,
+        **given,
         caveats=tuple(caveats),
         input_digest=frame_digest(prepared.runs),
     )
