@@ -505,9 +505,14 @@ def _by_scheduler(
     if row["idle_s"] is None or row["iowait_s"] is None:
         return found
     taken_s = scheduled_s + sum(row[c] or 0.0 for c in ("irq_s", "softirq_s", "steal_s"))
-    left_s, idle_s = max(0.0, capacity_s - taken_s), row["idle_s"] + row["iowait_s"]
+    return found | split_idle(row, max(0.0, capacity_s - taken_s))
+
+
+def split_idle(row: Mapping[str, Any], left_s: float) -> Row:
+    """Split what CPUs have left (s) into idle and iowait, in proportion to those of a row."""
+    idle_s = row["idle_s"] + row["iowait_s"]
     waiting_share = row["iowait_s"] / idle_s if idle_s else 0.0
-    return found | {"idle_s": left_s * (1 - waiting_share), "iowait_s": left_s * waiting_share}
+    return {"idle_s": left_s * (1 - waiting_share), "iowait_s": left_s * waiting_share}
 
 
 def _disk_columns(grown: Sequence[int | None], interval_s: float) -> Row:

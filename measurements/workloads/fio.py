@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from measurements.errors import DAMAGE, MeasurementError
-from measurements.processes.programs import ask, find_program
+from measurements.processes.programs import ask, complaint, find_program
 from measurements.table.units import parse_quantity, size_text
 from measurements.workloads.clients import Client, cpu_times, io_counts
 from measurements.workloads.service import ServiceRuns, ServiceStep, service_rows
@@ -220,15 +220,9 @@ class FioRuns:
 
         def make(margin_s: float) -> FioLoad:
             seconds = _RAMP_S + self.runs.options.seconds + margin_s
-            command = job_command(
-                self.target,
-                size,
-                pattern,
-                depth=depth,
-                seconds=seconds,
-                ramp_s=_RAMP_S,
-                seed=self.runs.options.seed,
-            )
+            times: dict[str, Any] = {"seconds": seconds, "ramp_s": _RAMP_S}
+            seed = self.runs.options.seed
+            command = job_command(self.target, size, pattern, depth=depth, seed=seed, **times)
             client = Client([command], machine.cpus(), self.runs.reaper)
             return FioLoad(
                 client, pattern, depth, self.target, size, machine.cores, seconds, machine.procfs
@@ -309,7 +303,8 @@ def open_runs(options: FioOptions, runs: ServiceRuns) -> FioRuns:
     engine = _engine(program)
     if engine not in _ENGINES:
         runs.tell_once(f"fio has no engine of {', '.join(_ENGINES)} here: depths above 1 have none")
-    target = Target(path, program, engine, False, _disk_of(Path(options.folder)))
+    device = device_folder(Path(options.folder))
+    target = Target(path, program, engine, False, device.name if device else None)
     _lay_out(target, options.size_bytes, runs.reaper)
     target = target._replace(direct=_takes_direct(path))
     if not target.direct:
@@ -327,13 +322,13 @@ def table(session: Session) -> pd.DataFrame:
 
 
 def _per_watt(row: dict[str, Any]) -> dict[str, Any]:
-    watts = row.get("power_w")
-    if not watts or watts <= 0 or "throughput_ops_s" not in row:
+    power_w = row.get("power_w")
+    if not power_w or power_w <= 0 or "throughput_ops_s" not in row:
         return row
     return {
         **row,
-        "iops_per_w": row["throughput_ops_s"] / watts,
-        "bandwidth_bytes_s_per_w": row["bandwidth_bytes_s"] / watts,
+        "iops_per_w": row["throughput_ops_s"] / power_w,
+        "bandwidth_bytes_s_per_w": row["bandwidth_bytes_s"] / power_w,
     }
 
 
@@ -379,8 +374,8 @@ def _lay_out(target: Target, size_bytes: int, reaper: CleanupProcess) -> None:
     except (OSError, subprocess.TimeoutExpired) as error:
         raise MeasurementError(f"{target.path}: fio cannot lay it out: {error}") from error
     if done.returncode or not target.path.exists():
-        said = (done.stderr or done.stdout).strip().splitlines() or ["it says nothing"]
-        raise MeasurementError(f"{target.path}: fio cannot lay it out: {said[0][:160]}")
+        reason = complaint(done.stderr or done.stdout)
+        raise MeasurementError(f"{target.path}: fio cannot lay it out: {reason}")
     with target.path.open("rb") as file:
         os.fsync(file.fileno())
 
@@ -399,11 +394,11 @@ def _engine(program: str) -> str:
     return next((engine for engine in _ENGINES if engine in there), "psync")
 
 
-def _disk_of(folder: Path, sysfs: Path = Path("/sys")) -> str | None:
-    """Block device of a folder's file system."""
-    device = folder.stat().st_dev
-    link = sysfs / "dev/block" / f"{os.major(device)}:{os.minor(device)}"
-    return link.resolve().name if link.exists() else None
+def device_folder(folder: Path, sysfs: Path = Path("/sys")) -> Path | None:
+    """Folder in sysfs of the block device below a folder; None where it cannot be told."""
+    number = folder.stat().st_dev
+    link = sysfs / "dev/block" / f"{os.major(number)}:{os.minor(number)}"
+    return link.resolve() if link.exists() else None
 
 
 def _has_moved(file: Path, block_bytes: int) -> bool:

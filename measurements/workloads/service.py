@@ -143,7 +143,7 @@ class ServiceRuns:
             if record["kind"] == "idle":
                 self._idle = run_energy(self.session, record)
             else:
-                self._done[record["key"]] = self._row(record)
+                self._done[record["key"]] = _service_row(self.session, record, self._idle)
         self._cooling = Cooling(self.machine.temperature_c)
         if self.sampling.channels and self.options.idle_s > 0 and not self._idle:
             self._measure_idle()
@@ -189,9 +189,8 @@ class ServiceRuns:
             load.wait_steady()
             counting = _Counting(self, record["run"], load.pids)
             seen = [load.observe()]
-            before = before._replace(
-                snapshot=Snapshot.take(self.machine.procfs, self.machine.sysfs)
-            )
+            snapshot = Snapshot.take(self.machine.procfs, self.machine.sysfs)
+            before = before._replace(snapshot=snapshot)
             start_s = self.clock()
             seen += self._watch(load, start_s)
             end_s = self.clock()
@@ -254,14 +253,10 @@ class ServiceRuns:
             "failures": self.sampling.failures,
         }
         self.session.append(record)
-        row = self._row(record)
-        self._done[record["key"]] = row
+        row = self._done[record["key"]] = _service_row(self.session, record, self._idle)
         if row.get("notes"):
             self.tell_once(str(row["notes"]))
         return row
-
-    def _row(self, record: Mapping[str, Any]) -> dict[str, Any]:
-        return _service_row(self.session, record, self._idle)
 
 
 def service_rows(session: Session, *, kind: str = "run") -> list[dict[str, Any]]:
@@ -446,5 +441,4 @@ def _plan(
 
 def _plain(workload: dict[str, Any]) -> dict[str, Any]:
     # As JSON gives it back from the plan.
-    plain: dict[str, Any] = json.loads(json.dumps(workload))
-    return plain
+    return dict(json.loads(json.dumps(workload)))

@@ -30,7 +30,7 @@ import pandas as pd
 
 from measurements.errors import MeasurementError
 from measurements.processes.cleanup_process import CleanupProcess
-from measurements.processes.programs import ask
+from measurements.processes.programs import ask, complaint
 from measurements.table import headers, units, writing
 
 if TYPE_CHECKING:
@@ -288,11 +288,9 @@ def _ask_compiler(*command: str) -> str:
             f"{command[0]} does not run ({error}): apt install --reinstall gcc-riscv64-unknown-elf"
         ) from error
     if done.returncode:
-        lines = done.stderr.splitlines()
-        first = next((line for line in lines if "error" in line), lines[0] if lines else "")
         raise MeasurementError(
-            f"{command[0]} cannot compile the kernels: {first[:200]}: apt install --reinstall "
-            "gcc-riscv64-unknown-elf"
+            f"{command[0]} cannot compile the kernels: {complaint(done.stderr)}: apt install "
+            "--reinstall gcc-riscv64-unknown-elf"
         )
     return done.stdout
 

@@ -143,7 +143,7 @@ class TestFioRuns:
         assert not fio._takes_direct(tmp_path / "none")
         numbers = subprocess.run(["stat", "-c", "%Hd:%Ld", "/"], capture_output=True, text=True)
         link = Path("/sys/dev/block") / numbers.stdout.strip()
-        assert fio._disk_of(Path("/")) == (link.resolve().name if link.exists() else None)
+        assert fio.device_folder(Path("/")) == (link.resolve() if link.exists() else None)
         monkeypatch.setenv("PATH", str(tmp_path))
         with pytest.raises(MeasurementError, match="the program fio is not there: apt install fio"):
             find_program("fio")

@@ -181,9 +181,8 @@ def read(command: Sequence[str], *, environment: Mapping[str, str], what: str) -
     """Standard output of a command. Raises `MeasurementError` when it fails."""
     done = ask(command, environment=environment)
     if done.returncode:
-        said = done.stderr.strip().splitlines()
-        reason = said[-1][:300] if said else "it gave no reason"
-        raise MeasurementError(f"{what} failed with exit code {done.returncode}: {reason}")
+        said = done.stderr.strip().splitlines() or ["it gave no reason"]
+        raise MeasurementError(f"{what} failed with exit code {done.returncode}: {said[-1][:300]}")
     return done.stdout
 
 
@@ -207,8 +206,7 @@ def first_complaint(path: Path) -> str:
 
 def check_room(folder: Path, needed: float) -> None:
     """Raise `MeasurementError` when less than ``needed`` (B) is free on the disk of a folder."""
-    told = os.statvfs(folder)
-    free = told.f_bavail * told.f_frsize
+    free = shutil.disk_usage(folder).free
     if free < needed:
         raise MeasurementError(
             f"{folder}: {free / 1e9:.1f} GB free, and inputs, spills and outputs take "

@@ -34,8 +34,7 @@ def hadoop_table(session: Session) -> pd.DataFrame:
     idle: dict[str, dict[str, energy.RunEnergy]] = {}
     for record in session.records():
         if record["kind"] == "idle":
-            idle = {name: run_energy(part, record) for name, part in parts.items()}
-            idle[""] = run_energy(session, record)
+            idle = node_energies(session, parts, record)
         elif record["kind"] == "run" and record["exit_code"] == 0:
             rows += rows_of(session, parts, record, idle)
     return pd.DataFrame(rows)
@@ -48,6 +47,13 @@ def node_sessions(session: Session) -> dict[str, Session]:
         return {}
     parts = [Session.open(inner) for inner in sorted(folder.iterdir())]
     return {part.plan["host"]: part for part in parts}
+
+
+def node_energies(
+    session: Session, parts: Mapping[str, Session], record: Mapping[str, Any]
+) -> dict[str, dict[str, energy.RunEnergy]]:
+    """Energy by node and channel while a record lasted; the sweep's own under ""."""
+    return {name: run_energy(part, record) for name, part in {"": session, **parts}.items()}
 
 
 def rows_of(

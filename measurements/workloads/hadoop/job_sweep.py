@@ -21,7 +21,6 @@ from measurements.errors import MeasurementError
 from measurements.host.conditions import Cooling
 from measurements.host.execution import Execution, execute
 from measurements.sweep import loop, machine
-from measurements.sweep.rows import run_energy
 from measurements.sweep.session import check_space
 from measurements.table.units import frequency_text
 from measurements.workloads.hadoop import cluster, engines, install, job_rows
@@ -39,8 +38,6 @@ if TYPE_CHECKING:
     from measurements.sweep.session import Session
     from measurements.workloads.hadoop.history import Job
 
-# An option without values leaves the choice to Hadoop.
-_NOT_SET = (None,)
 # Of the client alone where its tasks are processes of others.
 _OF_THE_CLIENT = ("command_user_s", "command_system_s")
 _MISSING = "not measured here: "
@@ -76,14 +73,10 @@ class HadoopOptions:
 
     def settings(self) -> list[Setting]:
         """All combinations of what is swept."""
-        return settings(
-            self.workloads,
-            self.data_bytes or _NOT_SET,
-            self.map_slots or _NOT_SET,
-            self.reduce_slots or _NOT_SET,
-            self.task_memory_bytes or _NOT_SET,
-            self.compressions or _NOT_SET,
-        )
+        slots_and_memory = self.map_slots, self.reduce_slots, self.task_memory_bytes
+        # An option without values leaves the choice to Hadoop.
+        choices = (self.data_bytes, *slots_and_memory, self.compressions)
+        return settings(self.workloads, *(values or (None,) for values in choices))
 
 
 def measure_hadoop(
@@ -254,7 +247,7 @@ class HadoopSweep:
         for record in self.session.records():
             self._number = max(self._number, record["run"] + 1)
             if record["kind"] == "idle":
-                self._idle = self._energies(record)
+                self._idle = job_rows.node_energies(self.session, parts, record)
             if record["kind"] != "run" or record["exit_code"]:
                 continue
             setting = Setting(*record["setting"])
@@ -268,10 +261,6 @@ class HadoopSweep:
         every = {"": self.runs.sampling, **{m.node.host: m.sampling for m in self.nodes}}
         return {name: sampling for name, sampling in every.items() if sampling.channels}
 
-    def _energies(self, record: dict[str, Any]) -> dict[str, dict[str, RunEnergy]]:
-        parts = {"": self.session, **job_rows.node_sessions(self.session)}
-        return {name: run_energy(part, record) for name, part in parts.items()}
-
     def _measure_idle(self) -> None:
         record = self._begin("idle", None)
         with self._reading(record):
@@ -279,7 +268,8 @@ class HadoopSweep:
             time.sleep(self.runs.options.idle_s)
             end_s = time.monotonic()
         self._end(record, Execution(start_s, end_s, 0, 0.0, 0.0))
-        self._idle = self._energies(record)
+        parts = job_rows.node_sessions(self.session)
+        self._idle = job_rows.node_energies(self.session, parts, record)
 
     @contextmanager
     def _reading(self, record: dict[str, Any]) -> Iterator[None]:

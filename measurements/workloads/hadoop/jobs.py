@@ -163,17 +163,9 @@ class Setting(NamedTuple):
         return ", ".join(words)
 
 
-def settings(
-    workloads: Sequence[str],
-    data_bytes: Sequence[int | None],
-    map_slots: Sequence[int | None],
-    reduce_slots: Sequence[int | None],
-    task_memory_bytes: Sequence[int | None],
-    compressions: Sequence[str | None],
-) -> list[Setting]:
-    """All combinations; the rows of Terasort are whole."""
-    parts = (workloads, data_bytes, map_slots, reduce_slots, task_memory_bytes, compressions)
-    made = (Setting._make(part) for part in product(*parts))
+def settings(workloads: Sequence[str], *choices: Sequence[Any]) -> list[Setting]:
+    """Combine the choices of each field of `Setting`; the rows of Terasort are whole."""
+    made = (Setting._make(part) for part in product(workloads, *choices))
     return list(dict.fromkeys(map(_whole_rows, made)))
 
 

@@ -11,7 +11,7 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from measurements.host.execution import end_group
 from measurements.host.files import cpu_list_text
-from measurements.timeseries import LiveSampler
+from measurements.timeseries.live import LiveSampler, split_idle
 from measurements.timeseries.series import CPU_COLUMNS, SECTOR_BYTES, TASK_COLUMNS
 from measurements.workloads.clients import Client, CutShortError, io_counts, start_process
 from measurements.workloads.fio import Pattern, read_report
@@ -355,11 +355,7 @@ def _idle_times(columns: Row, capacity_s: float) -> dict[str, float | None]:
     unused = ("idle_s", "iowait_s")
     taken_s = sum(columns[name] or 0.0 for name in CPU_COLUMNS if name not in unused)
     left_s = max(0.0, capacity_s - taken_s)
-    if columns["iowait_s"] is None:
-        return {"idle_s": left_s}
-    host_s = columns["idle_s"] + columns["iowait_s"]
-    waiting = columns["iowait_s"] / host_s if host_s else 0.0
-    return {"idle_s": left_s * (1 - waiting), "iowait_s": left_s * waiting}
+    return {"idle_s": left_s} if columns["iowait_s"] is None else split_idle(columns, left_s)
 
 
 def _notes(rows: Sequence[Row], quiet: int) -> Iterable[str]:

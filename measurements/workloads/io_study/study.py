@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from measurements.errors import MeasurementError
 from measurements.host.cpu_placement import Placement, place
-from measurements.host.files import read_lines
+from measurements.host.files import read_field, read_lines
 from measurements.host.memory import available_memory
-from measurements.processes.programs import ask, find_program
+from measurements.processes.programs import ask, complaint, find_program
 from measurements.workloads import fio
 from measurements.workloads.io_study.bandwidth import BandwidthAntagonist, BandwidthLoad
 from measurements.workloads.io_study.cpu_accounting import ControlGroup, KernelWorkers
@@ -360,13 +360,15 @@ class IoStudy:
     def _columns(self, cell: StudyCell) -> dict[str, Any]:
         """Columns of what is set up, the same for all runs of a cell."""
         asked, pattern = self.options, cell.pattern
+        meminfo = read_field(self.runs.machine.procfs / "meminfo")
+        total = re.search(r"^MemTotal:\s+(\d+)", meminfo, re.MULTILINE)
         columns: dict[str, Any] = {
             "device": cell.device.name,
             "device_kind": cell.device.kind,
             "file_system": cell.device.file_system,
             "instances": cell.instances,
             "kernel_confined": self.workers is not None,
-            "memory_bytes": _memory_bytes(self.runs.machine.procfs),
+            "memory_bytes": int(total[1]) * 1024.0 if total else None,
             "data_bytes": asked.data_bytes,
             "bandwidth_taken": cell.level.taken if self.levels.antagonist else None,
             "bandwidth_per_core_bytes_s": self.levels.left.get(cell.level),
@@ -437,13 +439,6 @@ def _levels_before(session: Session) -> dict[Level, float]:
         if record["kind"] == "run"
         and (left := record["facts"].get("bandwidth_per_core_bytes_s")) is not None
     }
-
-
-def _memory_bytes(procfs: Path) -> float | None:
-    for line in read_lines(procfs / "meminfo"):
-        if line.startswith("MemTotal:"):
-            return int(line.split()[1]) * 1024.0
-    return None
 
 
 def open_devices(options: StudyOptions, runs: ServiceRuns) -> tuple[Device, ...]:
@@ -555,10 +550,10 @@ def _mount(reaper: CleanupProcess, arguments: list[str], folder: Path) -> None:
 
 
 def _run_or_refuse(command: list[str], wrong: str, reaper: CleanupProcess) -> None:
+    """Run a command to its end; ``wrong`` begins the error where it fails."""
     done = ask(command, environment=reaper.environment())
     if done.returncode:
-        said = (done.stderr or done.stdout).strip().splitlines() or ["no reason is given"]
-        raise MeasurementError(f"{wrong}: {said[0][:160]}")
+        raise MeasurementError(f"{wrong}: {complaint(done.stderr or done.stdout)}")
 
 
 def fill_folder(folder: Path, prepare: str | None, reaper: CleanupProcess) -> Path:
@@ -586,9 +581,7 @@ def fill_folder(folder: Path, prepare: str | None, reaper: CleanupProcess) -> Pa
 
 def block_device(folder: Path, sysfs: Path = Path("/sys")) -> str | None:
     """Block device of a folder's file system, the whole of it; None where it cannot be told."""
-    number = folder.stat().st_dev
-    link = sysfs / "dev/block" / f"{os.major(number)}:{os.minor(number)}"
-    if not link.exists():
+    device = fio.device_folder(folder, sysfs)
+    if device is None:
         return None
-    there = link.resolve()
-    return there.parent.name if (there / "partition").exists() else there.name
+    return device.parent.name if (device / "partition").exists() else device.name

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
     Row = Mapping[str, Any]
     Key = tuple[Any, ...]
+    # Levels of a set-up by number of connections, and those of each set-up.
+    Levels = Mapping[int, "ThroughputLevel"]
+    SetupLevels = Mapping[Key, Levels]
 
 # Shares of CPU time and line rate from which they count as used up.
 FULL_CPU = 0.90
@@ -76,8 +79,8 @@ def judge_runs(rows: Sequence[Row], client_steps: Sequence[Row] = ()) -> list[di
 
 def _judge(
     row: Row,
-    levels: Mapping[Key, Mapping[int, ThroughputLevel]],
-    more: Mapping[int, ThroughputLevel],
+    levels: SetupLevels,
+    more: Levels,
 ) -> dict[str, Any]:
     at_a_rate = "asked_ops_s" in row
     here = levels.get(_key(row, _SETUP), {})
@@ -109,8 +112,8 @@ def _judge_rate(row: Row) -> Verdict:
 
 def _judge_full_load(
     row: Row,
-    known: Mapping[int, ThroughputLevel],
-    levels: Mapping[Key, Mapping[int, ThroughputLevel]],
+    known: Levels,
+    levels: SetupLevels,
 ) -> Verdict:
     """Judge a run at full load; ``known`` are the levels of its set-up by connections."""
     connections = row.get("connections", 0)
@@ -142,9 +145,7 @@ def _judge_full_load(
     return Verdict(limited, "unknown", f"{spare}{flat}, and nothing else was seen to be used up")
 
 
-def _client_limit(
-    row: Row, this: ThroughputLevel, connections: int, beyond: Mapping[int, ThroughputLevel]
-) -> str | None:
+def _client_limit(row: Row, this: ThroughputLevel, connections: int, beyond: Levels) -> str | None:
     """Evidence that the client is the limit; None where it is not."""
     for count, level in beyond.items():
         if level.exceeds(this):
@@ -170,9 +171,7 @@ def _other_programs(row: Row) -> str | None:
     return f"other programs took {others:.2g} of the host's {cpus:.2g} CPUs: stop them"
 
 
-def _best_split(
-    row: Row, levels: Mapping[Key, Mapping[int, ThroughputLevel]]
-) -> ThroughputLevel | None:
+def _best_split(row: Row, levels: SetupLevels) -> ThroughputLevel | None:
     """Best level of the same threads on more servers."""
     *same, partitions = _key(row, _SETUP)
     others = [
@@ -184,7 +183,7 @@ def _best_split(
     return max(others, key=lambda level: level.rate, default=None)
 
 
-def _load(row: Row, here: Mapping[int, ThroughputLevel]) -> float | None:
+def _load(row: Row, here: Levels) -> float | None:
     """Share of the highest throughput of the set-up; 1 for the runs that make it."""
     if not here or "throughput_ops_s" not in row:
         return None
