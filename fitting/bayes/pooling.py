@@ -133,14 +133,14 @@ class CmosPowerCurve:
         weight = _evidence_of_cluster(of_shape, cluster, self.pooling)
         return np.repeat(weight, self.prior.scales, axis=2)
 
-    def shared(self, weight: FloatArray) -> FloatArray:
+    def noise_weight(self, weight: FloatArray) -> FloatArray:
         """Sum up the posterior of the noise, which is passed on: (groups, scales)."""
         noise: FloatArray = self._by_noise(weight.sum(axis=1)).sum(axis=1)
         return noise
 
-    def with_shared(self, start: FloatArray, mixed: FloatArray) -> FloatArray:
+    def with_noise_weight(self, start: FloatArray, mixed: FloatArray) -> FloatArray:
         """Prior ``start`` with ``mixed`` in place of its noise."""
-        ratio = np.tile(mixed / self.shared(start), len(self.prior.wander))
+        ratio = np.tile(mixed / self.noise_weight(start), len(self.prior.wander))
         return start * ratio[:, None, :]
 
     def _by_noise(self, cells: FloatArray) -> FloatArray:
@@ -237,7 +237,7 @@ def _shared_by_others(curve: Curve, sample: _Chunk) -> list[_Others]:
     weight = sample.evidence.posterior(sample.prior)
     cluster, rounds = sample.near.cluster, []
     for _ in range(curve.pooling.rounds):
-        shared = curve.shared(weight) if isinstance(curve, CmosPowerCurve) else weight
+        shared = curve.noise_weight(weight) if isinstance(curve, CmosPowerCurve) else weight
         masks = {int(c): cluster == c for c in np.unique(cluster)}
         parts = {c: (shared[mask].sum(axis=0), int(mask.sum())) for c, mask in masks.items()}
         others = _Others(shared.sum(axis=0), len(shared), parts)
@@ -291,7 +291,7 @@ def _pool_prior(
     p = curve.pooling
     own, shared = start, weight
     if isinstance(curve, CmosPowerCurve):
-        own, shared = curve.shared(start), curve.shared(weight)
+        own, shared = curve.noise_weight(start), curve.noise_weight(weight)
     mixed = np.broadcast_to(p.shipped * own, shared.shape).copy()
     begins = np.flatnonzero(np.diff(near.cluster, prepend=-1))
     for begin, end in zip(begins, np.append(begins[1:], len(near.cluster)), strict=True):
@@ -307,7 +307,7 @@ def _pool_prior(
             weight_of_one = min(p.other * (table - size), p.others) / count
             mixed[part] += weight_of_one * (others.total - total)
     mixed /= mixed.sum(axis=tuple(range(1, mixed.ndim)), keepdims=True)
-    return curve.with_shared(start, mixed) if isinstance(curve, CmosPowerCurve) else mixed
+    return curve.with_noise_weight(start, mixed) if isinstance(curve, CmosPowerCurve) else mixed
 
 
 def _evidence_of_cluster(likelihood: FloatArray, cluster: IntArray, pooling: Pooling) -> FloatArray:

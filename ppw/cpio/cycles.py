@@ -257,7 +257,7 @@ class CyclesPerIO(IoResult):
         points, table = self.points, self.tables[0]
         if (points["hardware_threads"] == points["cores"]).all():
             points = points.drop(columns="hardware_threads")
-        return [table.printed(self, table.most if most is None else most, points)]
+        return [table.print_rows(self, table.most if most is None else most, points)]
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw cycles per I/O of each application against cores."""

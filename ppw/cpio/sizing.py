@@ -331,17 +331,17 @@ class ServerSizing(IoResult):
             means = self.total.assign(**{**blank, self.by[0]: "mean"})
             rows = pd.concat([rows.astype(dict.fromkeys(self.by, object)), means])
         return [
-            table.printed(self, table.most if most is None else most, rows),
-            levers.printed(self),
+            table.print_rows(self, table.most if most is None else most, rows),
+            levers.print_rows(self),
         ]
 
     def lever_header(self) -> list[str]:
         """Name the columns of `lever_cells`."""
-        return [*self.tables[1].printed(self).header]
+        return [*self.tables[1].print_rows(self).header]
 
     def lever_cells(self) -> list[list[str]]:
         """Return the levers as they print."""
-        return [*map(list, self.tables[1].printed(self).rows)]
+        return [*map(list, self.tables[1].print_rows(self).rows)]
 
     def priced(self) -> bool:
         """Tell whether a price of energy was given."""

@@ -13,7 +13,7 @@ from ppw.decision import ratios
 from ppw.decision.objectives import Rates
 from ppw.errors import PpwError
 from ppw.projection.answers import Answers
-from ppw.projection.draws import CurveDraws
+from ppw.projection.curve_draws import CurveDraws
 from ppw.projection.options import FitOptions
 from ppw.results import axes as drawing
 from ppw.results import caveats as cv

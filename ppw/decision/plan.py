@@ -528,7 +528,7 @@ def _read_groups(
     """What is known of each group's quantities, and how many groups have one step only."""
     (metric,) = prepared.metrics
     posteriors = Posteriors.of(prepared, options)
-    names = list(options.fitted(metric))
+    names = list(options.fit_powers(metric))
     count = np.minimum.reduce([posteriors.steps[name].count for name in names])
     size = len(prepared.groups)
     target = FrequencyTarget(np.full(size, asked.freq_hz), np.full(size, float(asked.target_runs)))

@@ -170,7 +170,7 @@ def _quantities(
     found: dict[str, set[str]] = {m.name: {gr.VALUE} for m in metrics}
     for metric in metrics:
         every = (metric.name, *(metric.factors or ()))
-        for name in every if options is None else options.fitted(metric):
+        for name in every if options is None else options.fit_powers(metric):
             coordinates = _coordinates(metric, name, options, lines_only)
             found.setdefault(name, {gr.VALUE}).update(coordinates)
     return {name: tuple(c for c in _COORDINATES if c in of) for name, of in found.items()}
@@ -183,7 +183,7 @@ def _coordinates(
         return {gr.LOG, gr.INVERSE}
     # The other form, which is shown beside a curve that gains more than the clock, is in one too.
     inverse = options.model(name).reciprocal or (name in WITH_OTHER_FORM and not lines_only)
-    log = options.has_posterior(options.fitted(metric)) and not lines_only
+    log = options.has_posterior(options.fit_powers(metric)) and not lines_only
     return ({gr.INVERSE} if inverse else set()) | ({gr.LOG} if log else set())
 
 

@@ -324,7 +324,7 @@ def validate(
     """
     at_train, at_test = validation.several(train), validation.several(test)
     validation.refuse_contradiction(bool(at_train or at_test), scheme, train_host, test_host)
-    plan = validation.Plan(at_train, at_test, scheme or "highest", train_host, test_host)
+    plan = validation.HoldOutPlan(at_train, at_test, scheme or "highest", train_host, test_host)
     opening, options = _split(keywords)
     across = scheme == "host" or train_host is not None
     read = _read(source, opening, by, metric, options, checked=not keep_all, but_host=across)

@@ -352,7 +352,7 @@ class Calibration(Result):
         if "freq_hz" in self.by:
             rows = rows.assign(freq_hz=[shown(freq, "Hz") for freq in rows["freq_hz"]])
         line = PrintedTable("Line", self.parameter_header(), self.parameter_cells(), 1)
-        return [line, levels.printed(self, levels.most if most is None else most, rows)]
+        return [line, levels.print_rows(self, levels.most if most is None else most, rows)]
 
     def parameter_header(self) -> list[str]:
         """Name the columns of `parameter_cells`."""

@@ -314,7 +314,7 @@ def _resources(
 
 
 def _finding(value: float, limit: float, idle: float, most: float) -> tuple[str, tuple[float, ...]]:
-    """Finding, and the shares that decided it, the foremost first."""
+    """Caveat, and the shares that decided it, the foremost first."""
     if np.isnan(value):
         return dem.NOT_MEASURED, ()
     if np.isnan(limit):

@@ -12,8 +12,8 @@ from measurements import identity_columns, read_runs
 from measurements.table.headers import nearest
 from ppw.decision.compare import scope_of
 from ppw.errors import PpwError
-from ppw.projection.answers import POWER, Answers, AskedCells
-from ppw.projection.draws import CurveDraws
+from ppw.projection.answers import POWER, Answers, TargetCells
+from ppw.projection.curve_draws import CurveDraws
 from ppw.projection.options import FitOptions
 from ppw.results import caveats as cv
 from ppw.results.result import frame_digest
@@ -278,7 +278,7 @@ class _Table:
         if curved:
             group, at = (np.array(part) for part in zip(*curved, strict=True))
             for metric in self.prepared.metrics:
-                asked = self.answers.at(metric, AskedCells(group, at, np.ones(len(at))), 0.9)
+                asked = self.answers.at(metric, TargetCells(group, at, np.ones(len(at))), 0.9)
                 found += cv.tally(self.answers.findings(asked), "candidates")
         return found
 

@@ -417,7 +417,7 @@ class Procurement(Result):
 
     def printed_tables(self, most: int | None = None) -> list[PrintedTable]:
         """Return what to buy, the parts, what moves it, where it turns, and the inputs."""
-        return [*self.sections(_MOST_ROWS if most is None else most), _INPUTS.printed(self)]
+        return [*self.sections(_MOST_ROWS if most is None else most), _INPUTS.print_rows(self)]
 
     def sections(self, most: int | None = None) -> list[PrintedTable]:
         """Return the printed tables: what to buy, the parts, what moves it, where it turns."""
@@ -478,7 +478,7 @@ def _parts(result: Procurement) -> Iterator[PrintedTable]:
 
 
 def _moves(result: Procurement, most: int | None) -> PrintedTable:
-    moves = _SENSITIVITIES.printed(result, most)
+    moves = _SENSITIVITIES.print_rows(result, most)
     note, lead = "Cost at either end.", "cost"
     if result.runner_up is not None:
         note = f"Lead: what {result.runner_up} costs more than {result.cheapest}, at either end."
@@ -488,7 +488,7 @@ def _moves(result: Procurement, most: int | None) -> PrintedTable:
 
 
 def _turns(result: Procurement, most: int | None) -> PrintedTable:
-    turns = _CROSSOVERS.printed(result, most)
+    turns = _CROSSOVERS.print_rows(result, most)
     note = (
         f"Where {result.cheapest} and a rival are alike; without an interval all else is at its "
         f"value.{_rows_left(turns)}"

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from fitting.regression.lines import FloatArray, IntArray
-    from ppw.results.caveats import Finding, Mask
+    from ppw.results.caveats import Caveat, Mask
     from ppw.runs.metrics import Metric
     from ppw.runs.prepare import Prepared
 
@@ -64,7 +64,7 @@ _POWER_NOISE = {
 }
 
 
-class AskedCells(NamedTuple):
+class TargetCells(NamedTuple):
     """Where answers are asked: group, frequency (Hz) and runs averaged, one element a cell."""
 
     group: IntArray
@@ -72,13 +72,13 @@ class AskedCells(NamedTuple):
     runs: FloatArray
 
     @classmethod
-    def all_groups(cls, groups: int, frequency: float) -> AskedCells:
+    def all_groups(cls, groups: int, frequency: float) -> TargetCells:
         """Every group once, at one frequency."""
         return cls(np.arange(groups), np.full(groups, float(frequency)), np.ones(groups))
 
-    def take(self, cells: IntArray) -> AskedCells:
+    def take(self, cells: IntArray) -> TargetCells:
         """Select some cells."""
-        return AskedCells(self.group[cells], self.frequency[cells], self.runs[cells])
+        return TargetCells(self.group[cells], self.frequency[cells], self.runs[cells])
 
 
 class Factor(NamedTuple):
@@ -138,7 +138,7 @@ class CellAnswers(NamedTuple):
     ``distribution`` is None where the interval is not a posterior's.
     """
 
-    cells: AskedCells
+    cells: TargetCells
     factors: list[Factor]
     prediction: lines.Prediction
     distribution: Distribution | None
@@ -151,7 +151,7 @@ def fit_curves(
     runs, groups = prepared.runs, prepared.groups
     frequency = runs["freq_hz"].to_numpy(dtype=np.float64)
     found = {}
-    for name in dict.fromkeys(name for m in prepared.metrics for name in options.fitted(m)):
+    for name in dict.fromkeys(name for m in prepared.metrics for name in options.fit_powers(m)):
         model, metric = options.model(name), METRICS.get(name, PERFORMANCE)
         measured = values(metric, runs)
         use = ~np.isnan(measured) if rows is None else rows & ~np.isnan(measured)
@@ -201,7 +201,7 @@ class Posteriors:
     def of(cls, prepared: Prepared, options: FitOptions, rows: Mask | None = None) -> Posteriors:
         """Aggregate what the metrics need of the chosen rows to steps."""
         runs, groups = prepared.runs, prepared.groups
-        powers = map(options.fitted, prepared.metrics)
+        powers = map(options.fit_powers, prepared.metrics)
         names = dict.fromkeys(name for p in powers if options.has_posterior(p) for name in p)
         frequency = runs["freq_hz"].to_numpy(dtype=np.float64)
         steps = {}
@@ -238,7 +238,7 @@ class Posteriors:
         both = [(with_table, covered), (self.power, ~covered)]
         return [(curve, mask) for curve, mask in both if mask.any()]
 
-    def at(self, powers: Mapping[str, int], cells: AskedCells, level: float) -> Distribution:
+    def at(self, powers: Mapping[str, int], cells: TargetCells, level: float) -> Distribution:
         """Distribution of a product of fitted quantities at each cell."""
         ends = (0.5 - level / 2, 0.5, 0.5 + level / 2)
         if np.bincount(cells.group).max(initial=0) <= 1:
@@ -263,7 +263,7 @@ class Posteriors:
         return whole.take(np.argsort(np.concatenate(passes)))
 
     def _at_one_each(
-        self, powers: Mapping[str, int], cells: AskedCells, ends: Sequence[float]
+        self, powers: Mapping[str, int], cells: TargetCells, ends: Sequence[float]
     ) -> Distribution:
         """Distribution at one cell of each group asked for; the others inform their neighbours."""
         groups = len(self.neighbours.cluster)
@@ -376,14 +376,14 @@ class Answers:
         posteriors = Posteriors.of(prepared, options, rows)
         return cls(prepared, options, fit_curves(prepared, options, rows), posteriors)
 
-    def at(self, metric: Metric, cells: AskedCells, level: float) -> CellAnswers:
+    def at(self, metric: Metric, cells: TargetCells, level: float) -> CellAnswers:
         """Answer for each cell; a group may have several."""
-        return self.product(self.options.fitted(metric), cells, level)
+        return self.product(self.options.fit_powers(metric), cells, level)
 
     def product(
         self,
         powers: Mapping[str, int],
-        cells: AskedCells,
+        cells: TargetCells,
         level: float,
         *,
         constant: float = 1.0,
@@ -451,11 +451,11 @@ class Answers:
         curves = fit_curves(prepared, options, faster[prepared.groups.codes])
         return replace(self, options=options, curves=curves)
 
-    def findings(self, answer: CellAnswers) -> list[tuple[str, Finding]]:
+    def findings(self, answer: CellAnswers) -> list[tuple[str, Caveat]]:
         """Find the caveats of the fits and intervals of an answer, each with its fit's name."""
         factors, frequency = answer.factors, answer.cells.frequency
         posterior = answer.distribution is not None
-        found: list[tuple[str, Finding]] = []
+        found: list[tuple[str, Caveat]] = []
         for f in factors:
             found += [(f.name, x) for x in cv.fit_findings(f.name, f.fit, frequency, posterior)]
         for f in factors:
@@ -483,7 +483,7 @@ def _widen(known: Distribution, errors: Mapping[str, float], level: float) -> Di
 
 
 def least_squares(
-    factors: Sequence[Factor], cells: AskedCells, level: float, interval: str
+    factors: Sequence[Factor], cells: TargetCells, level: float, interval: str
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Predict Π fit^power from the curves alone: value, lower and upper end.
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from fitting.laws.frequency import ReciprocalCpi
 from fitting.regression.lines import INTERCEPT_AT_ZERO, SLOPE_AT_ZERO
-from ppw.results.caveats import Finding
+from ppw.results.caveats import Caveat
 from ppw.results.text import shown
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ _GAINS_MORE = (
 
 def fit_findings(
     name: str, fit: ModelFit, frequency: FloatArray, posterior: bool
-) -> Iterator[Finding]:
+) -> Iterator[Caveat]:
     """Find what a fit holds at a bound, guesses from afar or cannot answer.
 
     A ``posterior`` always has an answer, and the width of its interval shows a far extrapolation.
@@ -69,12 +69,12 @@ def fit_findings(
     texts = _CPI_AT_BOUNDS if name == "cpi" else _AT_BOUNDS
     bounds = (INTERCEPT_AT_ZERO, SLOPE_AT_ZERO)
     for parameter, text, bound in zip(fit.model.parameters, texts, bounds, strict=True):
-        yield Finding(f"{parameter.name}=0", text, fit.line.bound == bound)
+        yield Caveat(f"{parameter.name}=0", text, fit.line.bound == bound)
     fitted = ~np.isnan(fit.line.slope)
     answered = fitted if posterior else fitted & ~np.isnan(fit.predict(frequency))
     if not posterior:
         yield _long_lever(fit, frequency, answered)
-        yield Finding(
+        yield Caveat(
             "no_interval",
             "no interval: as many parameters as measured points leave nothing to judge the fit "
             "by; add repeats or a third frequency",
@@ -85,7 +85,7 @@ def fit_findings(
     if not posterior:
         highest = float(np.max(frequency))
         text = f"no answer at {shown(highest, 'Hz')}: the fitted {fit.model.equation} is not "
-        yield Finding("no_answer", text + "positive there", fitted & ~answered, highest)
+        yield Caveat("no_answer", text + "positive there", fitted & ~answered, highest)
     text, coefficient = _FASTER_UNBOUNDED, fit.line.intercept
     if isinstance(fit.model, ReciprocalCpi):
         text, coefficient = _FASTER_THAN_CLOCK, fit.line.slope
@@ -94,15 +94,15 @@ def fit_findings(
     elif name in ("power", "perf_per_watt"):
         # Neither need follow the frequency.
         return
-    yield Finding("faster_than_clock", text, coefficient < 0)
+    yield Caveat("faster_than_clock", text, coefficient < 0)
 
 
-def _long_lever(fit: ModelFit, frequency: FloatArray, answered: Mask) -> Finding:
+def _long_lever(fit: ModelFit, frequency: FloatArray, answered: Mask) -> Caveat:
     gain = fit.noise_gain(frequency)
     far = answered & (gain > _LONG_LEVER)
     worst = float(np.max(gain[far])) if far.any() else 0.0
     at = shown(float(np.max(frequency)), "Hz")
-    return Finding(
+    return Caveat(
         "long_lever",
         f"long lever: 1 % of noise in the measured points becomes up to {worst:.0f} % at {at}; "
         "measure nearer to it or further apart",
@@ -111,12 +111,12 @@ def _long_lever(fit: ModelFit, frequency: FloatArray, answered: Mask) -> Finding
     )
 
 
-def _poor_fit(fit: ModelFit, fitted: Mask) -> Finding:
+def _poor_fit(fit: ModelFit, fitted: Mask) -> Caveat:
     with np.errstate(invalid="ignore"):
         miss = np.sqrt(fit.line.variance) / fit.line.moments.mean_y
         poor = fitted & (miss > _POOR_FIT)
     worst = float(miss[poor].max(initial=0))
-    return Finding(
+    return Caveat(
         "poor_fit",
         f"the curve misses the measured points by up to {worst:.0%} (root mean square): "
         f"{fit.model.equation} is not their form, or they are noisy; compare another form by ppw "
@@ -128,7 +128,7 @@ def _poor_fit(fit: ModelFit, fitted: Mask) -> Finding:
 
 def far_findings(
     fit: ModelFit, lowest: FloatArray, highest: FloatArray, frequency: FloatArray
-) -> Iterator[Finding]:
+) -> Iterator[Caveat]:
     """Find the groups asked about far above or far below the frequencies they were measured at."""
     fitted = ~np.isnan(fit.line.slope)
     with np.errstate(divide="ignore"):
@@ -148,19 +148,19 @@ def far_findings(
                 else f"the lowest clock measured ({measured}) is {by} times {asked}"
             )
             text += ": the law is taken on trust there"
-        yield Finding(name, text, far, size)
+        yield Caveat(name, text, far, size)
 
 
-def bend_findings(test: LackOfFit, groups: IntArray) -> Iterator[Finding]:
+def bend_findings(test: LackOfFit, groups: IntArray) -> Iterator[Caveat]:
     """Find the groups whose steps do not lie on one line in 1/f, by the way it bends at the top."""
     at_top = test.at_top[groups]
     with np.errstate(invalid="ignore"):
         off = test.p_value[groups] < _LACK_OF_FIT
-        yield Finding("gains_less", _GAINS_LESS, off & (at_top > 0))
-        yield Finding("gains_more", _GAINS_MORE, off & (at_top <= 0))
+        yield Caveat("gains_less", _GAINS_LESS, off & (at_top > 0))
+        yield Caveat("gains_more", _GAINS_MORE, off & (at_top <= 0))
 
 
-def wide_interval(prediction: Prediction) -> Finding:
+def wide_interval(prediction: Prediction) -> Caveat:
     """Find the groups whose interval is too wide to decide by."""
     with np.errstate(invalid="ignore"):
         ratio = prediction.upper / prediction.lower
@@ -170,4 +170,4 @@ def wide_interval(prediction: Prediction) -> Finding:
         f"wide interval: its upper end is up to {worst:.3g} times its lower one, too far apart to "
         "buy by; measure nearer to the target, further apart, or more often (ppw plan)"
     )
-    return Finding("wide_interval", text, wide, worst)
+    return Caveat("wide_interval", text, wide, worst)

@@ -122,7 +122,7 @@ class FitOptions:
                 "ask for --interval bayes, or one host at a time"
             )
 
-    def fitted(self, metric: Metric) -> dict[str, int]:
+    def fit_powers(self, metric: Metric) -> dict[str, int]:
         """Names of the fits that a metric is made of, each with its power in the product."""
         if metric.factors is None or (metric.name == "perf_per_watt" and self.via == "ratio"):
             return {metric.name: 1}

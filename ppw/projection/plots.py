@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from fitting.regression.lines import Prediction
-from ppw.projection.answers import Answers, AskedCells
+from ppw.projection.answers import Answers, TargetCells
 from ppw.results.axes import BAND, BEST, CURVE, MEASURED, PROJECTED
 from ppw.results.result import rows_of
 from ppw.results.text import shown, shown_name
@@ -83,7 +83,7 @@ def group_curves(
     # Misses to be calibrated with are known at the frequency asked for only.
     drawn = replace(options, interval="bayes") if options.interval == "conformal" else options
     answers = Answers.of(replace(prepared, metrics=[metric]), drawn)
-    steps = _CURVE_STEPS if drawn.has_posterior(drawn.fitted(metric)) else _STEPS
+    steps = _CURVE_STEPS if drawn.has_posterior(drawn.fit_powers(metric)) else _STEPS
     frequency, measured = prepared.runs["freq_hz"].to_numpy(), values(metric, prepared.runs)
     points = {
         g: pd.DataFrame({"freq_hz": frequency[rows], "value": measured[rows]}).dropna()
@@ -94,7 +94,7 @@ def group_curves(
         g: np.linspace(min(p["freq_hz"].min(), to_hz), max(p["freq_hz"].max(), to_hz), steps)
         for g, p in points.items()
     }
-    asked = AskedCells(
+    asked = TargetCells(
         np.repeat(groups, steps), np.concatenate([*at.values()]), np.ones(steps * len(at))
     )
     made = answers.at(metric, asked, level).prediction

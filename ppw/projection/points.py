@@ -14,7 +14,7 @@ from fitting.errors import FittingError, OutOfRangeError
 from fitting.laws.execution_time import execution_time
 from measurements.table.units import implausible_frequency
 from ppw.errors import PpwError
-from ppw.projection.answers import Answers, AskedCells
+from ppw.projection.answers import Answers, TargetCells
 from ppw.projection.options import FitOptions
 from ppw.projection.plots import group_curves, plot_curve
 from ppw.results import caveats as cv
@@ -417,7 +417,7 @@ def project(
         instructions = _instructions(cores, data_bytes, path_length, instructions, workload)
         uncertain = _path_length_errors(path_length, cores)
     at = as_frequency(freq)
-    answers, cells = _fit_points(points, options), AskedCells.all_groups(1, at)
+    answers, cells = _fit_points(points, options), TargetCells.all_groups(1, at)
     made: dict[str, CellAnswers] = {}
     quantities: dict[str, Any] = dict.fromkeys(QUANTITIES)
     for name, product in _products(instructions, cores, efficiency).items():

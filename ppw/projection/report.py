@@ -199,7 +199,7 @@ def _plot_group(
 ) -> None:
     plot_curve(ax, metric, points, curve, target)
     efficiency = metric.name == "perf_per_watt" and curve["value"].notna().any()
-    if efficiency and _contradicted(points, curve) is None:
+    if efficiency and _contradicting_best(points, curve) is None:
         mark_best(ax, curve)
     ax.legend(frameon=False)
 
@@ -209,7 +209,7 @@ def _of_how_many(drawn: dict[int, str], result: RunsProjection) -> str:
     return f" (the first {len(drawn)} of {total} groups are drawn)" if total > len(drawn) else ""
 
 
-def _contradicted(points: pd.DataFrame, curve: pd.DataFrame) -> float | None:
+def _contradicting_best(points: pd.DataFrame, curve: pd.DataFrame) -> float | None:
     """Frequency measured best, where the best of the curve is clearly worse by measurement."""
     means = points.groupby("freq_hz")["value"].mean()
     at, measured = means.index.to_numpy(dtype=np.float64), means.to_numpy()
@@ -225,7 +225,7 @@ def _best_hz(curve: pd.DataFrame) -> float:
 
 def _best_sentence(label: str, points: pd.DataFrame, curve: pd.DataFrame) -> str:
     best = _best_hz(curve)
-    measured_best = _contradicted(points, curve)
+    measured_best = _contradicting_best(points, curve)
     if measured_best is not None:
         return (
             f"Performance per watt of {label} was measured best at {shown(measured_best, 'Hz')}; "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 import pandas as pd
@@ -11,7 +11,7 @@ import pandas as pd
 from fitting.bayes.posterior import SAME_STEP
 from measurements.table.schema import HEADERS
 from ppw.errors import PpwError
-from ppw.projection.answers import Answers, AskedCells, CellAnswers, calibrate_interval, too_few
+from ppw.projection.answers import Answers, CellAnswers, TargetCells, calibrate_interval, too_few
 from ppw.projection.options import FitOptions, FittingOptions
 from ppw.projection.plots import _LABELS, drawable_groups, group_curves
 from ppw.results import caveats as cv
@@ -27,9 +27,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from numpy.typing import NDArray
 
-    from fitting.regression.lines import FloatArray, IntArray
+    from fitting.regression.lines import FloatArray
     from ppw.projection.answers import CurveFit, Distribution
-    from ppw.runs.groups import Groups
     from ppw.runs.metrics import Metric
 
     Mask = NDArray[np.bool_]
@@ -217,13 +216,16 @@ def project_prepared(
 ) -> RunsProjection:
     """Project every group of prepared runs; arguments as `project_runs`, and no warnings."""
     answers = Answers.of(prepared, options)
-    asked = [(m, f) for m in prepared.metrics for f in frequencies]
-    made = [_Answer.of(prepared, answers, m, f, level) for m, f in asked]
-    table = pd.concat([a.table(prepared.groups) for a in made], ignore_index=True)
+    tables, findings = [], []
+    for metric in prepared.metrics:
+        for frequency in frequencies:
+            rows, found = _answer_rows(answers, metric, frequency, level)
+            tables.append(rows)
+            findings += found
+    table = pd.concat(tables, ignore_index=True)
     if table.empty:
         raise PpwError(nothing_to_fit(prepared))
-    findings = cv.over_frequencies(found for a in made for found in a.findings)
-    caveats = prepared.caveats() + cv.tally(findings)
+    caveats = prepared.caveats() + cv.tally(cv.over_frequencies(findings))
     caveats += unfitted_groups(answers.curves, prepared)
     return RunsProjection(
         table=table.drop(columns=[c for c in _OPTIONAL if table[c].isna().all()]),
@@ -242,50 +244,33 @@ def project_prepared(
     )
 
 
-class _Answer(NamedTuple):
-    """One metric at one frequency, for all groups."""
-
-    metric: Metric
-    frequency: float
-    made: CellAnswers
-    points: IntArray
-    fitted: Mask
-    findings: list[tuple[str, cv.Finding]]
-    other_form: FloatArray | None
-
-    @classmethod
-    def of(
-        cls, prepared: Prepared, answers: Answers, metric: Metric, frequency: float, level: float
-    ) -> _Answer:
-        made = answers.at(metric, AskedCells.all_groups(len(prepared.groups), frequency), level)
-        if answers.options.interval == "conformal":
-            made = _conformal(answers, made, metric, frequency, level)
-        factors, findings = made.factors, answers.findings(made)
-        fitted = np.logical_and.reduce([~np.isnan(f.fit.line.slope) for f in factors])
-        points = np.minimum.reduce([f.fit.line.moments.points for f in factors])
-        refitted = answers.other_form(metric)
-        other = refitted.curves[metric.name].fit.predict(frequency) if refitted else None
-        return cls(metric, frequency, made, points, fitted, findings, other)
-
-    def table(self, groups: Groups) -> pd.DataFrame:
-        """One row a group that could be fitted."""
-        p, known = self.made.prediction, self.made.distribution
-        rows = groups.keys.assign(
-            metric=self.metric.name,
-            unit=self.metric.unit,
-            freq_hz=self.frequency,
-            projected=p.value,
-            lower=p.lower,
-            upper=p.upper,
-            limit=p.limit,
-            limit_share=p.limit_share,
-            points=self.points,
-            pulled_pct=np.nan if known is None else 100 * (known.pulled - 1),
-            **_budget(known),
-            other_form=np.nan if self.other_form is None else self.other_form,
-            caveats=_names([x for _, x in self.findings], len(groups)),
-        )
-        return rows if self.fitted.all() else rows[self.fitted]
+def _answer_rows(
+    answers: Answers, metric: Metric, frequency: float, level: float
+) -> tuple[pd.DataFrame, list[tuple[str, cv.Caveat]]]:
+    """Answer one metric at one frequency: a row for each group that was fitted, and caveats."""
+    groups = answers.prepared.groups
+    made = answers.at(metric, TargetCells.all_groups(len(groups), frequency), level)
+    if answers.options.interval == "conformal":
+        made = _conformal(answers, made, metric, frequency, level)
+    findings, known = answers.findings(made), made.distribution
+    fitted = np.logical_and.reduce([~np.isnan(f.fit.line.slope) for f in made.factors])
+    refitted = answers.other_form(metric)
+    rows = groups.keys.assign(
+        metric=metric.name,
+        unit=metric.unit,
+        freq_hz=frequency,
+        projected=made.prediction.value,
+        lower=made.prediction.lower,
+        upper=made.prediction.upper,
+        limit=made.prediction.limit,
+        limit_share=made.prediction.limit_share,
+        points=np.minimum.reduce([f.fit.line.moments.points for f in made.factors]),
+        pulled_pct=np.nan if known is None else 100 * (known.pulled - 1),
+        **_budget(known),
+        other_form=refitted.curves[metric.name].fit.predict(frequency) if refitted else np.nan,
+        caveats=_names([x for _, x in findings], len(groups)),
+    )
+    return rows if fitted.all() else rows[fitted], findings
 
 
 def _conformal(
@@ -299,7 +284,7 @@ def _conformal(
         raise PpwError(f"{metric.name} at {shown(frequency, 'Hz')}: {too_few(level)}")
     unseen = Answers.of(prepared, answers.options, ~at)
     cluster = answers.posteriors.neighbours.cluster
-    asked = AskedCells(*(cells[c].to_numpy() for c in ("group", "freq_hz", "runs")))
+    asked = TargetCells(*(cells[c].to_numpy() for c in ("group", "freq_hz", "runs")))
     held = unseen.at(metric, asked, level)
     ready = calibrate_interval(made, cells["measured"].to_numpy(), held, cluster, level)
     if np.isnan(ready.prediction.lower).all():
@@ -321,7 +306,7 @@ def budget_column(source: str) -> str:
     return f"{WIDTH_FROM}{source.replace(' ', '_')}"
 
 
-def _names(findings: Sequence[cv.Finding], groups: int) -> pd.Categorical[Any] | None:
+def _names(findings: Sequence[cv.Caveat], groups: int) -> pd.Categorical[Any] | None:
     """Short names of each group's caveats, joined; few combinations serve many groups."""
     findings = [f for f in findings if f.groups.any()]
     names = list(dict.fromkeys(f.name for f in findings))

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ppw.projection.answers import Answers, AskedCells
+from ppw.projection.answers import Answers, TargetCells
 from ppw.results.page import Sliders, nearest, stops
 from ppw.results.result import rows_of
 from ppw.results.text import key_texts, telling_keys
@@ -69,7 +69,7 @@ def projection_sliders(result: RunsProjection) -> Sliders | None:
     )
 
 
-class _Laid(NamedTuple):
+class _GridMetric(NamedTuple):
     """A metric of one group over its grid.
 
     Attributes
@@ -98,7 +98,7 @@ class _Group:
     start: float
     price: float | None
     idle_w: float | None
-    metrics: Mapping[str, _Laid]
+    metrics: Mapping[str, _GridMetric]
 
     def data(self) -> dict[str, Any]:
         """As the script reads it."""
@@ -117,7 +117,7 @@ class _Group:
         }
 
 
-def _data(name: str, laid: _Laid) -> dict[str, Any]:
+def _data(name: str, laid: _GridMetric) -> dict[str, Any]:
     value, lower, upper = (_plain(row, _DIGITS) for row in laid.ends)
     return {
         "unit": METRICS.get(name, PERFORMANCE).unit,
@@ -240,17 +240,17 @@ def _grid(measured: pd.Series[float], asked: FloatArray, most: int) -> list[floa
 
 def _laid_out(
     answers: Answers, chosen: IntArray, grids: Sequence[list[float]], level: float
-) -> list[dict[str, _Laid]]:
+) -> list[dict[str, _GridMetric]]:
     """Every metric of the chosen groups over their grids."""
     sizes = [len(grid) for grid in grids]
-    cells = AskedCells(np.repeat(chosen, sizes), np.concatenate(grids), np.ones(sum(sizes)))
+    cells = TargetCells(np.repeat(chosen, sizes), np.concatenate(grids), np.ones(sum(sizes)))
     places = np.cumsum([0, *sizes])
-    made: list[dict[str, _Laid]] = [{} for _ in chosen]
+    made: list[dict[str, _GridMetric]] = [{} for _ in chosen]
     for metric in answers.prepared.metrics:
         answer = answers.at(metric, cells, level)
         ends, likely = np.array(answer.prediction[:3]), _likely(answer, metric)
         for laid, start, end in zip(made, places, places[1:], strict=False):
-            laid[metric.name] = _Laid(ends[:, start:end], likely[start:end])
+            laid[metric.name] = _GridMetric(ends[:, start:end], likely[start:end])
     return made
 
 

@@ -44,7 +44,7 @@ LACK_OF_FIT = 0.01
 JUDGED = 3
 
 
-class Rows(NamedTuple):
+class JobRuns(NamedTuple):
     """Runs as arrays: the group of each, its value of the target's column, its time (s)."""
 
     codes: IntArray
@@ -52,9 +52,9 @@ class Rows(NamedTuple):
     time_s: FloatArray
     groups: int
 
-    def take(self, mask: NDArray[np.bool_]) -> Rows:
+    def take(self, mask: NDArray[np.bool_]) -> JobRuns:
         """The runs of a mask."""
-        return Rows(self.codes[mask], self.value[mask], self.time_s[mask], self.groups)
+        return JobRuns(self.codes[mask], self.value[mask], self.time_s[mask], self.groups)
 
     def means(self) -> tuple[FloatArray, FloatArray]:
         """Mean time of each group, NaN without runs, and how many there are."""
@@ -176,7 +176,7 @@ class TimeProjection(Result):
         return np.ones(len(values), dtype=np.bool_)
 
     @classmethod
-    def fit(cls, rows: Rows, target: float) -> tuple[MeasuredSteps, ExtentLine]:
+    def fit(cls, rows: JobRuns, target: float) -> tuple[MeasuredSteps, ExtentLine]:
         """Steps of the runs and the line of each group."""
         raise NotImplementedError
 
@@ -253,7 +253,7 @@ def project_time(
     checked = check_runs(tidy, needed=[kind.target, "time_s"], by=names)
     groups = group_runs(checked, names)
     values, times = (checked[c].to_numpy(dtype=np.float64) for c in (kind.target, "time_s"))
-    fitted = _fitted(kind, Rows(groups.codes, values, times, len(groups)), target, level)
+    fitted = _fit_table(kind, JobRuns(groups.codes, values, times, len(groups)), target, level)
     answered = fitted["projected"].notna()
     if not answered.any():
         raise PpwError(f"{runs.attrs.get('source', 'runs')}: {kind.too_few(target)}")
@@ -273,7 +273,9 @@ def project_time(
     )
 
 
-def _fitted(kind: type[TimeProjection], rows: Rows, target: float, level: float) -> pd.DataFrame:
+def _fit_table(
+    kind: type[TimeProjection], rows: JobRuns, target: float, level: float
+) -> pd.DataFrame:
     """Columns of the table, one row a group; NaN where it cannot be projected."""
     at = np.isclose(rows.value, target, rtol=1e-9, atol=0.0)
     learnt = rows.take(kind.learns(rows.value, target) & ~at)
@@ -384,7 +386,7 @@ class CoreCountProjection(TimeProjection):
         return with_clock(runs, names)
 
     @classmethod
-    def fit(cls, rows: Rows, target: float) -> tuple[MeasuredSteps, ExtentLine]:
+    def fit(cls, rows: JobRuns, target: float) -> tuple[MeasuredSteps, ExtentLine]:
         """Steps over cores."""
         steps = MeasuredSteps.of(rows.codes, rows.value, np.log(rows.time_s), rows.groups)
         return steps, fit_cores(steps, target)
@@ -554,7 +556,7 @@ class DataSizeProjection(TimeProjection):
         return values < target
 
     @classmethod
-    def fit(cls, rows: Rows, target: float) -> tuple[MeasuredSteps, ExtentLine]:
+    def fit(cls, rows: JobRuns, target: float) -> tuple[MeasuredSteps, ExtentLine]:
         """Steps over 1/size (1/B)."""
         steps = MeasuredSteps.of(rows.codes, 1 / rows.value, np.log(rows.time_s), rows.groups)
         return steps, fit_sizes(steps, target)
@@ -734,7 +736,9 @@ def flat_ranges(runs: pd.DataFrame, *, tolerance: float) -> pd.DataFrame:
             tolerance=tolerance,
         )
         names = dict(zip(keys, key, strict=True))
-        rows.append({**names, "sizes": len(means), "throughput_unit": unit, **_said(means, found)})
+        rows.append(
+            {**names, "sizes": len(means), "throughput_unit": unit, **_flat_columns(means, found)}
+        )
     return pd.DataFrame(rows, columns=[*keys, *FLAT_COLUMNS])
 
 
@@ -751,7 +755,7 @@ def _points(runs: pd.DataFrame) -> pd.DataFrame:
     return table.loc[full & table["rate"].gt(0) & table["data_bytes"].gt(0)]
 
 
-def _said(means: pd.Series[Any], found: FlatRange | None) -> dict[str, Any]:
+def _flat_columns(means: pd.Series[Any], found: FlatRange | None) -> dict[str, Any]:
     if found is None:
         return {}
     inside = means.iloc[found.first : found.last + 1]

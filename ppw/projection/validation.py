@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
 import numpy as np
 import pandas as pd
 
-from fitting.bayes.posterior import SAME_STEP
+from fitting.bayes.posterior import SAME_STEP, step_starts
 from measurements import identity_columns
 from ppw.errors import PpwError
-from ppw.projection.answers import Answers, AskedCells, calibrate_interval
+from ppw.projection.answers import Answers, TargetCells, calibrate_interval
 from ppw.projection.options import FitOptions, FittingOptions
 from ppw.projection.plots import _LABELS
 from ppw.projection.runs import unfitted_groups
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from numpy.typing import NDArray
 
-    from fitting.regression.lines import FloatArray
+    from fitting.regression.lines import FloatArray, Prediction
     from ppw.runs.groups import Groups
     from ppw.runs.metrics import Metric
 
@@ -50,7 +50,7 @@ class Fold(NamedTuple):
     test: Mask
 
 
-class Plan(NamedTuple):
+class HoldOutPlan(NamedTuple):
     """What a validation learns from and what it tests: frequencies, hosts or a scheme."""
 
     train: list[float]
@@ -61,25 +61,55 @@ class Plan(NamedTuple):
 
     def folds(self, runs: pd.DataFrame, groups: Groups) -> Iterator[Fold]:
         """Yield the folds; raises `PpwError` for what the table does not hold."""
+        frequency = runs["freq_hz"].to_numpy()
         if self.train_host is not None and self.test_host is not None:
-            yield from self._between_hosts(runs, self.train_host, self.test_host)
+            yield self._between_hosts(runs, self.train_host, self.test_host)
         elif self.train or self.test:
-            yield from given_frequencies(runs, self.train, self.test)
+            yield self._between_frequencies(runs)
         elif self.scheme == "highest":
-            yield from highest_left_out(runs, groups)
+            highest = np.full(len(groups), -np.inf)
+            np.maximum.at(highest, groups.codes, frequency)
+            top = frequency > highest[groups.codes] * (1 - SAME_STEP)
+            yield Fold(~top, top)
         elif self.scheme == "frequency":
-            yield from each_frequency_left_out(runs, groups)
+            step = _step_in_group(frequency, groups)
+            for left_out in range(int(step.max()) + 1):
+                yield Fold(step != left_out, step == left_out)
         else:
-            yield from each_host_left_out(runs)
+            host = _hosts(runs)
+            names = np.unique(host)
+            if len(names) < 2:
+                raise PpwError(
+                    f"leaving one host out takes two hosts; the table has only {names[0]}"
+                )
+            yield from (Fold(host != name, host == name) for name in names)
 
-    def _between_hosts(self, runs: pd.DataFrame, train: str, test: str) -> Iterator[Fold]:
-        for fold in one_host_to_another(runs, train, test):
-            narrow = fold
-            if self.train:
-                narrow = narrow._replace(train=fold.train & at_any(runs, self.train))
-            if self.test:
-                narrow = narrow._replace(test=fold.test & at_any(runs, self.test))
-            yield narrow
+    def _between_hosts(self, runs: pd.DataFrame, train: str, test: str) -> Fold:
+        """Learn on one host and test on another, at the frequencies given if any."""
+        host = _hosts(runs)
+        for name in (train, test):
+            if not (host == name).any():
+                raise PpwError(f"no host {name!r}; the hosts are {', '.join(np.unique(host)[:12])}")
+        if train == test:
+            raise PpwError(f"{train!r} is the train host and the test host: name two")
+        learnt, tested = host == train, host == test
+        return Fold(
+            learnt & _at_any(runs, self.train) if self.train else learnt,
+            tested & _at_any(runs, self.test) if self.test else tested,
+        )
+
+    def _between_frequencies(self, runs: pd.DataFrame) -> Fold:
+        """Learn at some frequencies and test at others; where one is not given, at all others."""
+        at_train = _at_any(runs, self.train)
+        at_test = _at_any(runs, self.test) if self.test else ~at_train
+        if not self.train:
+            at_train = ~at_test
+        if (at_train & at_test).any():
+            both = shown(float(runs["freq_hz"].to_numpy()[at_train & at_test][0]), "Hz")
+            raise PpwError(
+                f"{both} is in --train and in --test: a run cannot be held against itself"
+            )
+        return Fold(at_train, at_test)
 
     def describe(self) -> str:
         """Say in words what is learnt from and what is tested."""
@@ -109,65 +139,7 @@ def refuse_contradiction(
         raise PpwError("give a scheme, or the frequencies or hosts to train and test on, not both")
 
 
-def given_frequencies(
-    runs: pd.DataFrame, train: Sequence[float], test: Sequence[float]
-) -> Iterator[Fold]:
-    """Learn at the frequencies ``train`` (Hz) and test at ``test``; without one, at all others.
-
-    Raises
-    ------
-    PpwError
-        For a frequency that no run has, or that is asked for on both sides.
-    """
-    frequency = runs["freq_hz"].to_numpy()
-    at_train = at_any(runs, train)
-    at_test = at_any(runs, test) if test else ~at_train
-    if not train:
-        at_train = ~at_test
-    if (at_train & at_test).any():
-        both = shown(float(frequency[at_train & at_test][0]), "Hz")
-        raise PpwError(f"{both} is in --train and in --test: a run cannot be held against itself")
-    yield Fold(at_train, at_test)
-
-
-def highest_left_out(runs: pd.DataFrame, groups: Groups) -> Iterator[Fold]:
-    """Learn from all but each group's highest frequency, and test there."""
-    frequency = runs["freq_hz"].to_numpy()
-    highest = np.full(len(groups), -np.inf)
-    np.maximum.at(highest, groups.codes, frequency)
-    top = frequency > highest[groups.codes] * (1 - SAME_STEP)
-    yield Fold(~top, top)
-
-
-def each_frequency_left_out(runs: pd.DataFrame, groups: Groups) -> Iterator[Fold]:
-    """Leave each frequency of a group out in turn."""
-    step = _step_in_group(runs["freq_hz"].to_numpy(), groups)
-    for left_out in range(int(step.max()) + 1):
-        yield Fold(step != left_out, step == left_out)
-
-
-def each_host_left_out(runs: pd.DataFrame) -> Iterator[Fold]:
-    """Learn from all other hosts of a group, and test on each host in turn."""
-    host = _hosts(runs)
-    names = np.unique(host)
-    if len(names) < 2:
-        raise PpwError(f"leaving one host out takes two hosts; the table has only {names[0]}")
-    for name in names:
-        yield Fold(host != name, host == name)
-
-
-def one_host_to_another(runs: pd.DataFrame, train_host: str, test_host: str) -> Iterator[Fold]:
-    """Learn on one host and test on another."""
-    host = _hosts(runs)
-    for name in (train_host, test_host):
-        if not (host == name).any():
-            raise PpwError(f"no host {name!r}; the hosts are {', '.join(np.unique(host)[:12])}")
-    if train_host == test_host:
-        raise PpwError(f"{train_host!r} is the train host and the test host: name two")
-    yield Fold(host == train_host, host == test_host)
-
-
-def at_any(runs: pd.DataFrame, steps: Sequence[float]) -> Mask:
+def _at_any(runs: pd.DataFrame, steps: Sequence[float]) -> Mask:
     """Rows at any of these frequencies (Hz). Raises `PpwError` for one that no run has."""
     frequency = runs["freq_hz"].to_numpy()
     found = np.zeros(len(frequency), dtype=bool)
@@ -188,13 +160,10 @@ def at_any(runs: pd.DataFrame, steps: Sequence[float]) -> Mask:
 def _step_in_group(frequency: FloatArray, groups: Groups) -> NDArray[np.int64]:
     """Rank of each row's frequency among the distinct steps of its group, from 0."""
     order = np.lexsort((frequency, groups.codes))
-    codes, sorted_frequency = groups.codes[order], frequency[order]
-    new_group = np.diff(codes, prepend=-1) != 0
-    apart = np.diff(sorted_frequency, prepend=0) > SAME_STEP * sorted_frequency
-    new_step = new_group | apart
-    running = np.cumsum(new_step) - 1
+    codes = groups.codes[order]
+    running = np.cumsum(step_starts(codes, frequency[order])) - 1
+    first = np.flatnonzero(np.diff(codes, prepend=-1))
     rank = np.empty(len(frequency), dtype=np.int64)
-    first = np.flatnonzero(new_group)
     rank[order] = running - np.repeat(running[first], np.diff(np.append(first, len(codes))))
     return rank
 
@@ -323,7 +292,7 @@ class Validation(Result):
         if most is None:
             return [errors]
         largest = self.groups["error_pct"].abs().sort_values(ascending=False, kind="stable").index
-        return [errors, self.tables[0].printed(self, most, self.groups.reindex(largest))]
+        return [errors, self.tables[0].print_rows(self, most, self.groups.reindex(largest))]
 
     def text_parts(self) -> list[str]:
         """Return what was compared, and the errors by metric."""
@@ -391,23 +360,23 @@ def validate(
     options = FitOptions(**fitting)
     by = _across_hosts(runs, by) if across else by
     prepared = prepare(runs, by=by, metric=metric, keep_all=keep_all, drop=False)
-    plan = Plan(at_train, at_test, scheme or "highest", train_host, test_host)
+    plan = HoldOutPlan(at_train, at_test, scheme or "highest", train_host, test_host)
     validation = validate_prepared(prepared, plan, options, level, keep_all=keep_all)
     cv.warn(validation.caveats)
     return replace(validation, input_digest=runs)
 
 
 def validate_prepared(
-    prepared: Prepared, plan: Plan, options: FitOptions, level: float, *, keep_all: bool
+    prepared: Prepared, plan: HoldOutPlan, options: FitOptions, level: float, *, keep_all: bool
 ) -> Validation:
     """Hold projections of prepared runs against what a plan leaves out; as `validate`."""
     parts: list[pd.DataFrame] = []
-    findings: list[tuple[str, cv.Finding]] = []
+    findings: list[tuple[str, cv.Caveat]] = []
     unfitted: list[str] = []
     learnt = np.zeros(len(prepared.runs), dtype=bool)
     left_out = np.zeros(len(prepared.runs), dtype=bool)
     for whole in plan.folds(prepared.runs, prepared.groups):
-        fold = whole if keep_all else _trusted(prepared, whole)
+        fold = whole if keep_all else _without_suspects(prepared, whole)
         left_out |= (whole.train & ~fold.train) | (whole.test & ~fold.test)
         part, found, without = _validate_fold(prepared, fold, options, level)
         parts += part
@@ -418,11 +387,20 @@ def validate_prepared(
     if groups.empty:
         raise PpwError(_nothing_to_test(prepared, plan))
     tallied = cv.tally(findings, "projections")
-    caveats = [*prepared.caveats(learnt), *unfitted, *_untested(prepared, plan, groups), *tallied]
+    caveats = [
+        *prepared.caveats(learnt),
+        *unfitted,
+        *_untested_caveats(prepared, plan, groups),
+        *tallied,
+    ]
     if left_out.any():
         count, rows = (run_count(prepared.runs, which) for which in (left_out, None))
         keepable = not (left_out & without_power(prepared.runs)).any()
-        caveats.insert(0, _rows_left_out(count, rows, keepable))
+        caveats.insert(
+            0,
+            f"{count} of {rows} rows left out, because they cannot be right: "
+            f"{remedy_of_left_out(keepable)}",
+        )
     return Validation(
         groups=groups,
         summary_by_metric=summarise(groups),
@@ -452,7 +430,7 @@ def _across_hosts(runs: pd.DataFrame, by: Sequence[str] | None) -> list[str]:
     return [c for c in columns if c != "host"]
 
 
-def _trusted(prepared: Prepared, fold: Fold) -> Fold:
+def _without_suspects(prepared: Prepared, fold: Fold) -> Fold:
     """Fold without the rows that cannot be right.
 
     What is learnt from is judged without the tested rows, which it must not know; a tested row is
@@ -464,33 +442,25 @@ def _trusted(prepared: Prepared, fold: Fold) -> Fold:
     return Fold(fold.train & ~learnt, fold.test & ~tested)
 
 
-def _rows_left_out(count: int, rows: int, keepable: bool) -> str:
-    return (
-        f"{count} of {rows} rows left out, because they cannot be right: "
-        f"{remedy_of_left_out(keepable)}"
-    )
-
-
 def _validate_fold(
     prepared: Prepared, fold: Fold, options: FitOptions, level: float
-) -> tuple[list[pd.DataFrame], list[tuple[str, cv.Finding]], list[str]]:
+) -> tuple[list[pd.DataFrame], list[tuple[str, cv.Caveat]], list[str]]:
     answers = Answers.of(prepared, options, fold.train)
     parts, findings = [], {}
     for metric in prepared.metrics:
         cells = measured_cells(prepared, metric, fold.test)
         if cells.empty:
             continue
-        asked = AskedCells(*(cells[c].to_numpy() for c in ("group", "freq_hz", "runs")))
+        asked = TargetCells(*(cells[c].to_numpy() for c in ("group", "freq_hz", "runs")))
         answer = answers.at(metric, asked, level)
         if options.interval == "conformal":
             cluster = answers.posteriors.neighbours.cluster
             answer = calibrate_interval(
                 answer, cells["measured"].to_numpy(), answer, cluster, level
             )
-        p = answer.prediction
         fitted = np.logical_and.reduce([~np.isnan(f.fit.line.slope) for f in answer.factors])
-        part = _compared(prepared, metric, cells, p.value, p.lower, p.upper)
         trained = measured_cells(prepared, metric, fold.train)
+        part = _compare_cells(prepared, metric, cells, answer.prediction)
         part = part.assign(**_baselines(metric, cells, trained))
         parts.append(part[fitted])
         for name, found in answers.findings(answer):
@@ -498,14 +468,11 @@ def _validate_fold(
     return parts, list(findings.values()), unfitted_groups(answers.curves, prepared)
 
 
-def _compared(
-    prepared: Prepared,
-    metric: Metric,
-    cells: pd.DataFrame,
-    value: np.ndarray[Any, np.dtype[np.float64]],
-    lower: np.ndarray[Any, np.dtype[np.float64]],
-    upper: np.ndarray[Any, np.dtype[np.float64]],
+def _compare_cells(
+    prepared: Prepared, metric: Metric, cells: pd.DataFrame, prediction: Prediction
 ) -> pd.DataFrame:
+    """One row a measured cell, its projection beside it."""
+    value, lower, upper, *_ = prediction
     measured = cells["measured"].to_numpy()
     covered = ((lower <= measured) & (measured <= upper)).astype(object)
     covered[np.isnan(lower)] = None
@@ -524,9 +491,7 @@ def _compared(
     )
 
 
-def _baselines(
-    metric: Metric, cells: pd.DataFrame, trained: pd.DataFrame
-) -> dict[str, np.ndarray[Any, np.dtype[np.float64]]]:
+def _baselines(metric: Metric, cells: pd.DataFrame, trained: pd.DataFrame) -> dict[str, FloatArray]:
     """Naive answers from the nearest frequency learnt from."""
     near = pd.merge_asof(
         cells.reset_index().sort_values("freq_hz"),
@@ -542,7 +507,7 @@ def _baselines(
     return {b: base * ratio**p for b, p in zip(BASELINES, powers, strict=True)}
 
 
-def _untested(prepared: Prepared, plan: Plan, tested: pd.DataFrame) -> list[str]:
+def _untested_caveats(prepared: Prepared, plan: HoldOutPlan, tested: pd.DataFrame) -> list[str]:
     """Say how many groups have other frequencies than those that were asked for."""
     every = len(prepared.groups)
     count = len(tested[prepared.groups.by].drop_duplicates()) if prepared.groups.by else every
@@ -560,7 +525,7 @@ _OWN_FREQUENCIES = (
 )
 
 
-def _nothing_to_test(prepared: Prepared, plan: Plan) -> str:
+def _nothing_to_test(prepared: Prepared, plan: HoldOutPlan) -> str:
     source = prepared.runs.attrs.get("source", "runs")
     found = (
         f"{source}: nothing to test ({plan.describe()}): no group by "

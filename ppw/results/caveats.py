@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     Mask = NDArray[np.bool_]
 
 
-class Finding(NamedTuple):
+class Caveat(NamedTuple):
     """A caveat that some groups have: its short name, its sentence, which groups, and how bad."""
 
     name: str
@@ -29,22 +29,22 @@ class Finding(NamedTuple):
     groups: Mask
     size: float = 0.0
 
-    def joined(self, other: Finding) -> Finding:
+    def join(self, other: Caveat) -> Caveat:
         """Join with the same finding at another frequency: the worse sentence, all its groups."""
         worse = max(self, other, key=lambda f: f.size)
         return worse._replace(groups=self.groups | other.groups)
 
 
-def over_frequencies(findings: Iterable[tuple[str, Finding]]) -> list[tuple[str, Finding]]:
+def over_frequencies(findings: Iterable[tuple[str, Caveat]]) -> list[tuple[str, Caveat]]:
     """Join what the same groups show at several frequencies, so that each group counts once."""
-    joined: dict[tuple[str, str], Finding] = {}
+    joined: dict[tuple[str, str], Caveat] = {}
     for metric, finding in findings:
         key = (metric, finding.name)
-        joined[key] = finding.joined(joined[key]) if key in joined else finding
+        joined[key] = finding.join(joined[key]) if key in joined else finding
     return [(metric, finding) for (metric, _), finding in joined.items()]
 
 
-def tally(findings: Iterable[tuple[str, Finding]], what: str = "groups") -> list[str]:
+def tally(findings: Iterable[tuple[str, Caveat]], what: str = "groups") -> list[str]:
     """Say each finding once, with the fits that have it and how many of their groups."""
     counts: dict[tuple[str, str], tuple[str, int, int]] = {}
     sizes: dict[tuple[str, str], float] = {}

@@ -116,7 +116,7 @@ class Page:
         from jinja2 import Environment
 
         environment = Environment(
-            autoescape=True, trim_blocks=True, lstrip_blocks=True, finalize=_shown
+            autoescape=True, trim_blocks=True, lstrip_blocks=True, finalize=_printable_cell
         )
         script = "" if self.sliders is None else _file("sliders.js") + _file(self.sliders.script)
         return environment.from_string(_file("page.html")).render(
@@ -130,7 +130,7 @@ class Page:
         )
 
 
-def _shown(value: object) -> object:
+def _printable_cell(value: object) -> object:
     """What stands in the template, in characters that print, but for what is HTML already."""
     return printable(value) if type(value) is str else value
 

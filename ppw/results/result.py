@@ -87,7 +87,7 @@ def reads_document(read: Callable[[type[R], str], R]) -> Callable[[type[R], str]
     """Make a ``from_json`` raise `PpwError` for whatever a damaged document leads to."""
 
     @wraps(read)
-    def checked(cls: type[R], text: str) -> R:
+    def read_or_refuse(cls: type[R], text: str) -> R:
         try:
             return read(cls, text)
         except DAMAGE as error:
@@ -96,7 +96,7 @@ def reads_document(read: Callable[[type[R], str], R]) -> Callable[[type[R], str]
                 f"this {cls.__name__} document is damaged ({reason}): give what to_json() wrote"
             ) from error
 
-    return checked
+    return read_or_refuse
 
 
 class _Document(dict[str, Any]):
@@ -383,7 +383,7 @@ class Table:
         """Names of the columns declared."""
         return [column.name for column in self.columns]
 
-    def printed(
+    def print_rows(
         self,
         result: Any,
         most: int | None = None,
@@ -478,7 +478,7 @@ class Result:
         """Add the columns of the declared tables to the documentation of the class."""
         super().__init_subclass__(**kwargs)
         if cls.__doc__ and "tables" in cls.__dict__:
-            cls.__doc__ = inspect.cleandoc(cls.__doc__) + "".join(map(_documented, cls.tables))
+            cls.__doc__ = inspect.cleandoc(cls.__doc__) + "".join(map(_columns_section, cls.tables))
 
     def to_frame(self) -> pd.DataFrame:
         """Return a copy of the first table."""
@@ -503,7 +503,7 @@ class Result:
             Number of rows of each on a page; by default the tables and rows of a summary.
         """
         return [
-            table.printed(self, table.most if most is None else most, page=most is not None)
+            table.print_rows(self, table.most if most is None else most, page=most is not None)
             for table in self.tables
             if (table.most or most is not None)
             and any(column.title for column in table.columns)
@@ -566,7 +566,7 @@ class Result:
         types = document.get("columns") or {}
         parts: dict[str, Any] = {}
         tables = {table.name: table for table in cls.tables}
-        for one in _written(cls):
+        for one in _json_fields(cls):
             key = _key(cls, one)
             if key not in document and _has_default(one):
                 continue
@@ -578,10 +578,10 @@ class Result:
 
     def _body(self) -> dict[str, Any]:
         """Fields by their names in the document, tables as data frames."""
-        return {_key(type(self), f): getattr(self, f.name) for f in _written(type(self))}
+        return {_key(type(self), f): getattr(self, f.name) for f in _json_fields(type(self))}
 
 
-def _written(kind: type[Result]) -> list[Field[Any]]:
+def _json_fields(kind: type[Result]) -> list[Field[Any]]:
     """Fields that the JSON document has.
 
     A field with ``metadata={"json": False}`` is not among them, as the runs behind an answer; one
@@ -602,7 +602,7 @@ def _has_default(one: Field[Any]) -> bool:
     return one.default is not MISSING or one.default_factory is not MISSING
 
 
-def _documented(table: Table) -> str:
+def _columns_section(table: Table) -> str:
     """Section of a docstring on the columns of a table."""
     rows = [f"* ``{c.name}`` ({c.unit}): {c.meaning}" for c in table.columns]
     return "\n\n".join(["", f"Columns of ``{table.name}``:", "\n".join(rows)])
@@ -661,6 +661,3 @@ def _read_table(
 
 _KINDS = {TEXT: "text", FLAG: "text", ROW_UNIT: "number"}
 _DTYPES: dict[str, type[Any]] = {"count": np.int64, "number": np.float64, "flag": np.bool_}
-
-
-TabledResult = Result

@@ -30,16 +30,16 @@ def printable_lines(text: str) -> str:
 
 def shown_name(name: object, most: int = _MOST) -> str:
     """Write a name for people: every character prints, and of a long one the middle is left out."""
-    return _elided(printable(name), most)
+    return _shorten(printable(name), most)
 
 
 def plot_label(name: object, most: int = _MOST_IN_PLOTS) -> str:
     """Write a name for a plot: there dollar signs are mathematics, and a first underscore hides."""
-    label = _elided(printable(name), most).replace("$", r"\$")
+    label = _shorten(printable(name), most).replace("$", r"\$")
     return f" {label}" if label.startswith("_") else label
 
 
-def _elided(text: str, most: int) -> str:
+def _shorten(text: str, most: int) -> str:
     end = most // 3
     return text if len(text) <= most else f"{text[: most - end - 1]}…{text[-end:]}"
 
@@ -104,13 +104,13 @@ def telling_keys(by: Iterable[str], rows: Sequence[Mapping[Any, Any]]) -> list[s
     """Choose the fewest of the leading keys that still tell all rows apart that all keys do."""
     by = list(by)
 
-    def told_apart(names: Sequence[str]) -> int:
+    def count_distinct(names: Sequence[str]) -> int:
         return len({tuple(key_texts(names, row)) for row in rows})
 
-    every = told_apart(by)
+    every = count_distinct(by)
     found: list[str] = []
     for name in by:
-        if told_apart(found) < min(told_apart([*found, name]), every):
+        if count_distinct(found) < min(count_distinct([*found, name]), every):
             found.append(name)
     return found or by[:1]
 

@@ -12,7 +12,7 @@ from made_up import ATOM, GHZ, WORK, answered, any_interval, ols_interval, only,
 
 import ppw
 from ppw.errors import PpwError, UnknownColumnError
-from ppw.projection.answers import AskedCells, Posteriors
+from ppw.projection.answers import Posteriors, TargetCells
 from ppw.projection.options import FitOptions
 from ppw.runs.groups import group_runs
 from ppw.runs.metrics import METRICS
@@ -84,10 +84,10 @@ class TestGroupByGroup:
 
     def test_perf_per_watt_of_a_posterior_is_the_reciprocal_of_its_energy(self):
         runs = RUNS.assign(freq_hz=RUNS["freq_ghz"] * GHZ)
-        groups, asked = group_runs(runs, ["workload"]), AskedCells.all_groups(3, 3e9)
+        groups, asked = group_runs(runs, ["workload"]), TargetCells.all_groups(3, 3e9)
         metrics = [METRICS["energy"], METRICS["perf_per_watt"]]
         posteriors = Posteriors.of(Prepared(runs, groups, metrics), FitOptions())
-        energy, ratio = (posteriors.at(FitOptions().fitted(m), asked, 0.9) for m in metrics)
+        energy, ratio = (posteriors.at(FitOptions().fit_powers(m), asked, 0.9) for m in metrics)
         ends = [1 / ratio.value, 1 / ratio.upper, 1 / ratio.lower]
         np.testing.assert_allclose(ends, [energy.value, energy.lower, energy.upper], rtol=1e-4)
 
