@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from measurements.errors import MeasurementError
 from measurements.host import activity
-from measurements.host.files import read_field, read_lines, read_number
+from measurements.host.files import read_field, read_lines, read_number, read_pairs
 from measurements.host.processor import container
 from measurements.table.headers import list_names
 from measurements.timeseries import own
@@ -333,8 +333,7 @@ class _Kernel:
 
     def _read_memory(self) -> dict[str, float]:
         sizes = {}
-        for line in read_lines(self._procfs / "meminfo"):
-            name, _, rest = line.partition(":")
+        for name, rest in read_pairs(self._procfs / "meminfo"):
             if name in _MEMORY or name.startswith("Swap"):
                 sizes[name] = int(rest.split()[0]) * 1024.0
         found = {column: sizes[name] for name, column in _MEMORY.items() if name in sizes}

@@ -205,13 +205,13 @@ class FioRuns:
 
     def _steps(self) -> list[tuple[ServiceStep, Pattern, int]]:
         options = self.runs.options
-        clocks: Sequence[float | None] = options.frequencies or (None,)
+        frequencies: Sequence[float | None] = options.frequencies or (None,)
         steps = []
-        for clock, pattern, depth, repeat in product(
-            clocks, self.options.patterns, self.options.depths, range(options.repeats)
+        for freq_hz, pattern, depth, repeat in product(
+            frequencies, self.options.patterns, self.options.depths, range(options.repeats)
         ):
             setup = {**pattern._asdict(), "depth": depth}
-            steps.append((ServiceStep("run", setup, clock, repeat), pattern, depth))
+            steps.append((ServiceStep("run", setup, freq_hz, repeat), pattern, depth))
         random.Random(options.seed).shuffle(steps)
         return steps
 

@@ -1,13 +1,13 @@
-"""Runs of small programs on simulated cores at any clock: rows of the runs table.
+"""Runs of small programs on simulated cores at any frequency: rows of the runs table.
 
 The simulator is rvsim, which models every cycle of a RISC-V core, its caches and DDR5 memory whose
-timings are in nanoseconds, so that the core's clock changes what it costs to wait for memory. The
+timings are in nanoseconds, so that the core frequency changes what a wait for memory costs. The
 same run gives the same figures to the last cycle. They are simulated: not of hardware, and
-without watts.
+without power.
 
 ::
 
-    python -m measurements.workloads.simulated -o runs.csv     # all kernels, cores and clocks
+    python -m measurements.workloads.simulated -o runs.csv     # all kernels and cores
 """
 
 from __future__ import annotations
@@ -144,21 +144,6 @@ CORES = {
 }
 
 
-def preparing() -> Config:
-    """Core that a kernel's preparation is simulated on; its speed does not matter."""
-    from rvsim import Backend, Cache, Config, MemoryController
-
-    return Config(
-        width=4,
-        backend=Backend.OutOfOrder(),
-        l1i=Cache("32KB", ways=8, latency=1),
-        l1d=Cache("32KB", ways=8, latency=1),
-        l2=None,
-        memory_controller=MemoryController.Simple(latency=0, bandwidth_gib_s=10000),
-        uart_quiet=True,
-    )
-
-
 _KIB = 1024
 
 
@@ -246,8 +231,20 @@ def prepare(kernel: str, folder: Path) -> Program:
     missing or fails.
     """
     simulator_class = rvsim().Simulator
+    from rvsim import Backend, Cache, Config, MemoryController
+
     elf, compiler = compile_kernel(kernel, folder)
-    simulator = simulator_class(preparing(), binary=str(elf))
+    # The speed of the core that prepares does not matter.
+    core = Config(
+        width=4,
+        backend=Backend.OutOfOrder(),
+        l1i=Cache("32KB", ways=8, latency=1),
+        l1d=Cache("32KB", ways=8, latency=1),
+        l2=None,
+        memory_controller=MemoryController.Simple(latency=0, bandwidth_gib_s=10000),
+        uart_quiet=True,
+    )
+    simulator = simulator_class(core, binary=str(elf))
     stopped, _ = simulator.run_to(cycles=_MOST_PROGRAM_CYCLES)
     if stopped != "break":
         raise MeasurementError(
@@ -472,7 +469,7 @@ def _whole_mhz(freq_hz: float) -> int:
     mhz = round(freq_hz / 1e6)
     if not _LOWEST_HZ <= freq_hz <= _HIGHEST_HZ or abs(freq_hz / 1e6 - mhz) > 1e-6 * mhz:
         raise MeasurementError(
-            f"a simulated core cannot have a clock of {units.frequency_text(freq_hz)}: give a "
+            f"a simulated core cannot run at {units.frequency_text(freq_hz)}: give a "
             "whole number of MHz from 100 MHz to 10 GHz"
         )
     return mhz
@@ -501,14 +498,14 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    clocks = ",".join(f"{hertz / 1e9:g}GHz" for hertz in FREQUENCIES_HZ)
+    frequencies = ",".join(f"{hertz / 1e9:g}GHz" for hertz in FREQUENCIES_HZ)
     parser = argparse.ArgumentParser(
         prog="python -m measurements.workloads.simulated", description=__doc__
     )
     parser.add_argument("-o", "--output", required=True, metavar="FILE", help="runs table to write")
     parser.add_argument("--kernels", default=",".join(KERNELS), help="default: %(default)s")
     parser.add_argument("--cores", default=",".join(CORES), help="default: %(default)s")
-    parser.add_argument("--freqs", default=clocks, help="default: %(default)s")
+    parser.add_argument("--freqs", default=frequencies, help="default: %(default)s")
     parser.add_argument("--processes", type=int, default=2, help="default: %(default)s")
     return parser
 

@@ -384,7 +384,7 @@ class TestNodes:
         sensors = [node("n1", 100.0), node("n2", 40.0, "rapl:package")]
         for nodes, scopes, gone, said in (
             (families, {}, "family", "nodes of different families (Atom, Westmere)"),
-            ([node("n1", 100.0), node("n2")], {}, "power_w", "none are known of n2"),
+            ([node("n1", 100.0), node("n2")], {}, "power_w", "none is known of n2"),
             (sensors, {"n2": "package"}, "power_w", "different scope (host and package)"),
         ):
             row = cluster(nodes, family="x", scopes=scopes)

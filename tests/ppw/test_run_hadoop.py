@@ -238,7 +238,7 @@ class TestCluster:
     def test_without_a_history_the_counters_remain_and_it_is_said(self, asked, tmp_path):
         done, runs = asked(by=peer.Client(tmp_path / "forgetful"))
         assert "no job history" in done.stderr
-        assert "not measured here: power: this host's watts are not those" in done.stderr
+        assert "not measured here: power: this host's power is not that" in done.stderr
         assert "No such file or directory" in done.stderr
         (row,) = runs.to_dict(orient="records")
         assert (row["host"], row["task_cpu_s"]) == ("cluster:hadoop", 4.2)

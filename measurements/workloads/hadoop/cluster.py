@@ -389,11 +389,11 @@ def _add_power(
         return ""
     if len(known) < len(nodes):
         without = ", ".join(str(node["host"]) for node in nodes if "power_w" not in node)
-        return f"no watts of the cluster, for none are known of {without}"
+        return f"no power of the cluster, for none is known of {without}"
     scopes = sorted({domains[node["host"]] for node in known})
     if len(scopes) > 1:
         said = " and ".join(scopes)
-        return f"no watts of the cluster, for its nodes' are of different scope ({said})"
+        return f"no power of the cluster, for that of its nodes is of different scope ({said})"
     row["power_w"] = math.fsum(node["power_w"] for node in known)
     row["energy_j"] = row["power_w"] * row["time_s"]
     row["power_source"] = _source({str(node["power_source"]) for node in known}, scopes[0])

@@ -44,7 +44,7 @@ _MISSING = "not measured here: "
 # Reasons that hold for tasks that are no children of the command here.
 _REASONS = {
     "cpi": "the tasks of a cluster are processes of its own, which perf does not follow",
-    "power": "this host's watts are not those of the cluster: name its nodes' sensors by --nodes",
+    "power": "this host's power is not that of the cluster: name its nodes' sensors by --nodes",
 }
 
 
@@ -192,8 +192,8 @@ class Step(NamedTuple):
 
     def text(self) -> str:
         """Text of the set-up for messages."""
-        clock = "" if self.freq_hz is None else f" at {frequency_text(self.freq_hz)}"
-        return self.setting.text() + clock
+        frequency = "" if self.freq_hz is None else f" at {frequency_text(self.freq_hz)}"
+        return self.setting.text() + frequency
 
 
 @dataclass

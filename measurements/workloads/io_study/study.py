@@ -22,15 +22,9 @@ from measurements.host.files import read_field, read_lines
 from measurements.host.memory import available_memory
 from measurements.processes.programs import ask, complaint, find_program
 from measurements.workloads import fio
+from measurements.workloads.io_study import loads
 from measurements.workloads.io_study.bandwidth import BandwidthAntagonist, BandwidthLoad
 from measurements.workloads.io_study.cpu_accounting import ControlGroup, KernelWorkers
-from measurements.workloads.io_study.loads import (
-    RAMP_S,
-    CommandLoad,
-    FioStudyLoad,
-    Instances,
-    IoLoad,
-)
 from measurements.workloads.service import SLICES, Load, ServiceRuns, ServiceStep, service_rows
 
 if TYPE_CHECKING:
@@ -233,7 +227,7 @@ class StudyRuns(ServiceRuns):
     """Runs of a study; the window of a command lasts until the command ends."""
 
     def _watch(self, load: Load, start_s: float) -> Iterator[Any]:
-        if not isinstance(load, CommandLoad):
+        if not isinstance(load, loads.CommandLoad):
             yield from super()._watch(load, start_s)
             return
         ended = False
@@ -283,9 +277,9 @@ class IoStudy:
     def _steps(self) -> list[tuple[ServiceStep, StudyCell]]:
         shared = self.runs.options
         steps = [
-            (ServiceStep("run", cell.setup(), clock, repeat), cell)
+            (ServiceStep("run", cell.setup(), freq_hz, repeat), cell)
             for cell in self._cells()
-            for clock in shared.frequencies or (None,)
+            for freq_hz in shared.frequencies or (None,)
             for repeat in range(shared.repeats)
         ]
         random.Random(shared.seed).shuffle(steps)
@@ -297,7 +291,7 @@ class IoStudy:
         for cell in product(self.devices, levels, asked.instances, asked.patterns or (None,)):
             yield StudyCell(*cell)
 
-    def _load(self, cell: StudyCell, margin_s: float) -> IoLoad:
+    def _load(self, cell: StudyCell, margin_s: float) -> loads.IoLoad:
         """Make what is run; fio goes on for ``margin_s`` after its window."""
         level, machine = cell.level, self.runs.machine
         placement = place(machine.topology, level.cores, threads_per_core=level.threads_per_core)
@@ -314,19 +308,21 @@ class IoStudy:
         }
         if cell.pattern is None:
             return self._command(cell, placement, shared)
-        seconds = 2 * RAMP_S + self.runs.options.seconds + margin_s
+        seconds = 2 * loads.RAMP_S + self.runs.options.seconds + margin_s
         return self._fio(cell, cell.pattern, seconds, placement, shared)
 
     def _command(
         self, cell: StudyCell, placement: Placement, shared: dict[str, Any]
-    ) -> CommandLoad:
+    ) -> loads.CommandLoad:
         asked, reaper = self.options, self.runs.reaper
         tops = cell.device.folders[: cell.instances]
         folders = tuple(fill_folder(top, asked.prepare, reaper) for top in tops)
         threads = len(placement.cpus)
         commands = [asked.command_in(folder, threads, n) for n, folder in enumerate(folders)]
-        instances = Instances(commands, placement.cpus, reaper, self.group)
-        return CommandLoad(instances, interval_s=_COMMAND_INTERVAL_S, folders=folders, **shared)
+        instances = loads.Instances(commands, placement.cpus, reaper, self.group)
+        return loads.CommandLoad(
+            instances, interval_s=_COMMAND_INTERVAL_S, folders=folders, **shared
+        )
 
     def _fio(
         self,
@@ -335,12 +331,12 @@ class IoStudy:
         seconds: float,
         placement: Placement,
         shared: dict[str, Any],
-    ) -> FioStudyLoad:
+    ) -> loads.FioStudyLoad:
         targets, jobs = cell.device.targets[: cell.instances], len(placement.cpus)
         # Each job has a part of the file to itself.
         part = self.options.size_bytes // jobs // pattern.block_bytes * pattern.block_bytes
         common: dict[str, Any] = {"depth": self.options.depth, "seconds": seconds}
-        common |= {"ramp_s": RAMP_S, "seed": self.runs.options.seed}
+        common |= {"ramp_s": loads.RAMP_S, "seed": self.runs.options.seed}
         commands = [
             [
                 *fio.job_command(target, part, pattern, **common),
@@ -348,8 +344,8 @@ class IoStudy:
             ]
             for target in targets
         ]
-        return FioStudyLoad(
-            Instances(commands, placement.cpus, self.runs.reaper, self.group),
+        return loads.FioStudyLoad(
+            loads.Instances(commands, placement.cpus, self.runs.reaper, self.group),
             interval_s=self.runs.options.seconds / SLICES,
             own_sectors=targets[0].direct,
             pattern=pattern,

@@ -279,7 +279,7 @@ def open_runs(options: asked.MemcachedOptions, runs: ServiceRuns) -> MemcachedRu
         )
     if link.is_loopback:
         runs.tell_once(
-            "the clients run on the host that is measured: its watts and CPU times have theirs in "
+            "the clients run on the host that is measured: its power and CPU times have theirs in "
             "them (client_user_s and client_system_s tell how much)"
         )
     return MemcachedRuns(options, runs, loader, sides, link, scratch)
