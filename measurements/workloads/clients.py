@@ -39,6 +39,7 @@ def start_process(
     command: Sequence[str], output: IO[bytes] | int, environment: Mapping[str, str], **more: Any
 ) -> subprocess.Popen[bytes]:
     """Start a process in a session of its own, with its output and errors in one file."""
+    # In a session of its own it gets no Ctrl-C of the terminal: ppw ends it in order.
     options = {"stdin": subprocess.DEVNULL, "stderr": subprocess.STDOUT, **more}
     process: subprocess.Popen[bytes] = subprocess.Popen(
         command, stdout=output, env=environment, start_new_session=True, **options
@@ -142,6 +143,7 @@ def free_ports(count: int) -> list[int]:
     """Find TCP ports of the loopback address on which nobody listens now."""
     with ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        # All are bound before one is closed, so that no port is found twice.
         for one in sockets:
             one.bind((LOOPBACK, 0))
         return [one.getsockname()[1] for one in sockets]
@@ -154,6 +156,7 @@ def cpu_times(pids: Sequence[int], procfs: Path) -> tuple[float, float]:
     for pid in pids:
         with suppress(OSError):
             content = (procfs / str(pid) / "stat").read_text()
+            # The name in brackets may hold spaces; the times are fields 14 and 15 of the line.
             fields = content.rpartition(")")[2].split()
             user, system = user + int(fields[11]), system + int(fields[12])
     return user / ticks, system / ticks

@@ -48,6 +48,7 @@ def read_report(path: Path, direction: str) -> dict[str, Any]:
     """
     text = path.read_text(encoding="utf-8", errors="replace")
     try:
+        # fio prints notes and warnings before the report.
         document = json.loads(text[text.index("{") :])
         job = document["jobs"][0]
         part = job[direction]
@@ -212,6 +213,7 @@ class FioRuns:
         ):
             setup = {**pattern._asdict(), "depth": depth}
             steps.append((ServiceStep("run", setup, freq_hz, repeat), pattern, depth))
+        # A drift of the host must not look like an effect of depth or pattern.
         random.Random(options.seed).shuffle(steps)
         return steps
 

@@ -306,6 +306,7 @@ def _part(session: Session, node: Node, sampling: sampler.Sampling) -> Session:
     plan = {**asdict(node), "workload": None, "data_bytes": None, "channels": channels}
     if not (folder / "plan.json").exists():
         return Session.create(folder, plan)
+    # A resumed sweep must go on with the same node and the same sensors.
     part = Session.open(folder)
     if {name: part.plan[name] for name in plan} != plan:
         raise MeasurementError(

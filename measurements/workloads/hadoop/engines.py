@@ -109,6 +109,7 @@ class ClusterEngine(Engine):
         Histories are in one folder when jobs end, and are moved to another at once or minutes
         later. Raises `MeasurementError` when it is in neither, or is no history in JSON.
         """
+        # The error of the first folder is raised: a new history comes there first.
         failures = []
         for folder in folders:
             pattern = f"{folder}/{job}-*.jhist"
@@ -367,6 +368,7 @@ def write_configuration(conf: Path, files: Mapping[str, Mapping[str, str]]) -> N
         ElementTree.indent(root)
         ElementTree.ElementTree(root).write(conf / name, encoding="utf-8", xml_declaration=True)
     (conf / "log4j.properties").write_text(_LOG4J, encoding="utf-8")
+    # Java looks names up in this list alone, so that no name leads off the loopback address.
     names = dict.fromkeys(("localhost", socket.gethostname(), socket.getfqdn()))
     hosts = "".join(f"{LOOPBACK} {name}\n" for name in names)
     (conf / "hosts").write_text(hosts, encoding="utf-8")

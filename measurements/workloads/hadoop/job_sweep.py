@@ -397,6 +397,7 @@ class HadoopSweep:
         """Seconds from the start of the client to the job's submission, by this host's clock."""
         if job.submitted_s is None or self.engine.mode == "cluster":
             return {}
+        # Hadoop has times of the wall clock, an execution those of the monotonic one.
         started_s = made.start_s + time.time() - time.monotonic()
         start_up_s = job.submitted_s - started_s
         if start_up_s > 0:

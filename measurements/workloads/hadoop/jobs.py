@@ -36,6 +36,7 @@ def write_text(path: Path, size: int, *, seed: int = 0) -> None:
             part = block[:left]
             left -= len(part)
             if not left:
+                # Wherever the text is cut, its last byte is the end of a line.
                 file.write(part[:-1] + b"\n"[: len(part)])
                 return
             file.write(part)

@@ -63,6 +63,7 @@ class BandwidthLoad:
 
     def last_reading(self) -> LoadReading | None:
         """Its last report; None before the first."""
+        # Behind the last line end there may be half a line.
         lines = self._output.read_text(errors="replace").split("\n")[:-1]
         try:
             at_s, moved = map(float, lines[-1].split())

@@ -40,6 +40,7 @@ class _Triad(threading.Thread):
         if not self._rate:
             return due
         now = time.monotonic()
+        # A delay is made up for, but not one of more than _LATEST_S.
         due = max(due + moved / self._rate, now - _LATEST_S)
         if due > now + 1e-3:
             time.sleep(due - now)

@@ -163,6 +163,8 @@ def _other_programs(row: Row) -> str | None:
     seconds = row.get("window_s")
     if not seconds or not all(name in row for name in (*_CPU_TIMES, *_OWN)):
         return None
+    # All CPU times of the host add up to its number of CPUs; what is neither idle nor of servers
+    # and clients was of other programs.
     cpus = sum(row[name] for name in _CPU_TIMES) / seconds
     idle = row["idle_s"] + row["iowait_s"]
     others = (cpus * seconds - idle - sum(row[name] for name in _OWN)) / seconds

@@ -280,6 +280,7 @@ def link_to(address: Address, sysfs: Path = Path("/sys")) -> Link:
     """Find the interface by which an address is reached, without sending anything."""
     try:
         family, _, _, _, where = socket.getaddrinfo(*address, type=socket.SOCK_DGRAM)[0]
+        # Connecting a datagram socket chooses the route and sends nothing.
         with socket.socket(family, socket.SOCK_DGRAM) as probe:
             probe.connect(where)
             own = probe.getsockname()[0].partition("%")[0]

@@ -110,6 +110,7 @@ class Control:
 
     def counts(self) -> Counts:
         """Read the counts of load and CPU time."""
+        # The counts are of some moment between question and answer: its middle errs least.
         asked_s = time.monotonic()
         said = self.stats()
         at_s = (asked_s + time.monotonic()) / 2
@@ -130,6 +131,7 @@ class Control:
 
         Raises `MeasurementError` when the server does not hold them afterwards.
         """
+        # With noreply the server sends nothing back, so that a batch goes out without waiting.
         tail = f" 0 0 {value_bytes} noreply\r\n".encode() + b"x" * value_bytes + b"\r\n"
         before = int(self.stats()["cmd_set"])
         batch = bytearray()
