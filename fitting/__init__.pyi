@@ -1,0 +1,11 @@
+from .errors import FittingError as FittingError
+from .errors import OutOfRangeError as OutOfRangeError
+from .laws.cores import AmdahlScaling as AmdahlScaling
+from .laws.cores import ErnestScaling as ErnestScaling
+from .laws.cores import UniversalScalability as UniversalScalability
+from .laws.estimators import AmdahlRegression as AmdahlRegression
+from .laws.estimators import CmosPower as CmosPower
+from .laws.estimators import LinearPower as LinearPower
+from .laws.estimators import LogPathLength as LogPathLength
+from .laws.estimators import ReciprocalRegression as ReciprocalRegression
+from .laws.execution_time import execution_time as execution_time
