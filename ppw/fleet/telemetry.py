@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from functools import reduce
 from typing import TYPE_CHECKING, Any, Literal
 
-import ibis
+import lazy_loader
 import numpy as np
 
 from fitting.compiled.loops import jit
@@ -30,8 +30,12 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    import ibis
     from ibis.backends import BaseBackend
     from numpy.typing import NDArray
+else:
+    # Engines come with an extra; what stands here can be named and described without it.
+    ibis = lazy_loader.load("ibis")
 
 
 # Which pieces of telemetry meet which runs: an interval join that every engine can hash.
@@ -105,7 +109,6 @@ def _bucket(seconds: Any, width: float) -> Any:
 
 
 KEYS = ("host", "start_s", "end_s", "label")
-_UNKNOWN = ibis.null("float64")
 # Of a run: a longer part without a reading is told, and less that windows cover.
 _MOST_UNSEEN = _LEAST_COVERED = 0.5
 
@@ -121,7 +124,7 @@ def of_moments(intervals: ibis.Table, samples: ibis.Table, width: float) -> ibis
     unseen = ibis.literal("no reading for ") + _percent(gap / length) + " of the run"
     return _answer(
         found,
-        energy=enough.ifelse(found.joules, _UNKNOWN),
+        energy=enough.ifelse(found.joules, ibis.null("float64")),
         gap=gap,
         reason=ibis.cases((~enough, few), (gap > _MOST_UNSEEN * length, unseen)),
     )
@@ -214,7 +217,7 @@ def of_counters(
     )
     return _answer(
         found,
-        energy=reason.isnull().ifelse(found.joules * length / seen, _UNKNOWN),
+        energy=reason.isnull().ifelse(found.joules * length / seen, ibis.null("float64")),
         gap=found.gap.fill_null(length),
         reason=reason,
     )
@@ -315,7 +318,7 @@ def _stretches(samples: ibis.Table) -> ibis.Table:
     so_far = ibis.window(**streams, following=0)
     return marked.mutate(
         stretch=marked.new.cast("int64").sum().over(so_far),
-        head_s=marked.new.ifelse(marked.at_s, _UNKNOWN).max().over(so_far),
+        head_s=marked.new.ifelse(marked.at_s, ibis.null("float64")).max().over(so_far),
     )
 
 
@@ -561,7 +564,7 @@ def _totals(drawn: ibis.Table) -> ibis.Table:
     whole = total.known == total.channels
     return total.select(
         *span,
-        drawn_w=whole.ifelse(total.watts, _UNKNOWN),
+        drawn_w=whole.ifelse(total.watts, ibis.null("float64")),
         drawn_readings=total.readings,
         drawn_gap_s=total.gap,
         drawn_notes=total.reasons.join("; ").nullif(""),
