@@ -55,7 +55,7 @@ _HOST_COLUMNS = {
     "ppw hosts 'Xeon X5670'",
     click.argument("name", required=False, shell_complete=types.complete_host),
     opt.options("""
-    --catalogue FOLDER several times: Folder of TOML files of your own; also from PPW_HOSTS_DIR.
+    --catalogue FOLDER several times: Folder of your own TOML files. Default: PPW_HOSTS_DIR.
     """),
     formats=_FORMATS,
 )
@@ -106,9 +106,9 @@ def _figure_text(value: object, unit: str) -> str:
     "ppw datasets c3o --fetch; ppw datasets --folder data",
     click.argument("name", required=False, shell_complete=types.complete_dataset),
     opt.options("""
-    --fetch: Get the files of NAME from their origin.
-    --folder FOLDER: Folder of data sets: checked, and fetched to. Default: PPW_DATA_DIR, or a cache
-        of the user's.
+    --fetch: Download the files of NAME from their origin.
+    --folder FOLDER: Folder of data sets, for checks and downloads. Default: PPW_DATA_DIR, or the
+        user's cache.
     """),
     formats=_FORMATS,
 )
@@ -194,8 +194,8 @@ def _list_files(dataset: Dataset, folder: Path) -> Listing:
     opt.output_options,
     opt.options("""
     --report FILE (ppw-demo.html): File of the report page; - for none.
-    --runs FILE: Write the runs of the simulated cores there, a table to try the other commands on,
-        and do nothing else.
+    --runs FILE: File for the runs of the simulated cores, to try other commands on. Nothing else is
+        done.
     """),
 )
 def demo_command(report: str, runs: str | None, **written: Any) -> None:

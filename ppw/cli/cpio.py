@@ -63,11 +63,11 @@ IO_PROJECTION = opt.all_of(
     opt.options("""
     --cores NUMBER>=1 (required): Cores of the server asked for.
     --freq FREQUENCY: Core frequency of the server. Default: that of the runs.
-    --floor 0<SHARE<=1 (1%): Lowest utilisation that a projection may fall to.
+    --floor 0<SHARE<=1 (1%): Lowest utilisation that a projection may reach.
     --network-share SHARE: Bytes over the network for each byte read or written. Default: as
         measured, or 1.
     """),
-    opt.draws_option(4000, "Number of lines drawn of each application."),
+    opt.draws_option(4000, "Number of posterior draws per application."),
     opt.SEED,
 )
 
@@ -85,7 +85,7 @@ def read_io_runs(runs: opt.Runs, given: opt.Given) -> pd.DataFrame:
     return opt.read_table(runs, given)
 
 
-CLOCK = opt.options("--clock FREQUENCY as freq: Core frequency of runs that tell none, as logs do.")
+CLOCK = opt.options("--clock FREQUENCY as freq: Core frequency of runs that have none: 2.4GHz.")
 
 
 @opt.question(
@@ -139,7 +139,7 @@ def project(runs: opt.Runs, growth: tuple[float, ...] | None, **options: Any) ->
     "ppw cpio compare devices.csv --roof fio.csv --clock 2.4GHz",
     IO_TABLE,
     CLOCK,
-    opt.options("--roof FILE: Runs of fio on the same devices, as ppw run fio writes them."),
+    opt.options("--roof FILE: Table of fio runs on the same devices, written by ppw run fio."),
     opt.LEVEL,
     group=cpio_command,
 )
@@ -163,7 +163,7 @@ def _read_logs(
 
     opt.refuse_table_options(given, "these are logs")
     if given["freq"] is None:
-        raise click.UsageError("logs tell no clock: give --clock, such as --clock 2.4GHz")
+        raise click.UsageError("a log has no core frequency: give --clock 2.4GHz")
     series = read_time_series(list(paths), cpus=cpus)
     stated = series.frame["cpus"].max() if "cpus" in series.frame else cpus
     if cpus and stated != cpus:
@@ -189,17 +189,17 @@ def _read_logs(
     --power-per-core POWER as power_per_core_w: Power of a busy server per core; or --server-power.
     --server-power POWER as server_power_w: Power of a busy server.
     --idle-share 0<=SHARE<=1 (0): Idle power as a share of the power of a busy server.
-    --pue NUMBER>=1 (1.0): Power usage effectiveness: all power of the site over that of its
-        servers.
+    --pue NUMBER>=1 (1.0): Power usage effectiveness: power of the site over that of its servers.
     --electricity PRICE>0: Price of a kWh.
-    --currency NAME (currency): Name of the price's currency.
+    --currency NAME (currency): Currency of the prices.
     --carbon NUMBER>0 as carbon_kg_per_kwh: kg CO2e per kWh.
     --other-power POWER as other_power_w: Power of a server that draws less, as a lever.
     --device-bandwidth RATE>0 as device_bandwidth_bytes_s: Bandwidth of one storage device.
     --port-bandwidth RATE>0 as port_bandwidth_bytes_s: Bandwidth of one network port.
-    --base-utilisation [measured|projected|full] (projected): Utilisation that levers start from.
-    --base-cpio [desired|today|projected] (projected): Cycles per I/O that levers start from.
-    --cpio NUMBER>0: Cycles per I/O, without RUNS.
+    --base-utilisation [measured|projected|full] (projected): CPU utilisation before any
+        improvement.
+    --base-cpio [desired|today|projected] (projected): Cycles per I/O before any improvement.
+    --cpio NUMBER>0: Cycles per I/O, in place of RUNS.
     --utilisation 0<SHARE<=1: Utilisation of the CPU, without RUNS.
     """),
     opt.LEVEL,

@@ -44,7 +44,7 @@ ENGINE = opt.options(
     --memory-limit SIZE: Memory of the engine: 4GiB.
     --temporary FOLDER: Folder for what does not fit in the engine's memory.
     --threads N>=1: Number of threads on this machine. Default: all.
-    --keep-going: Exit with 0 even where files or runs could not be used.
+    --keep-going: Exit 0 even if some files or runs could not be used.
     """,
     SIZE=click.STRING,
 )
@@ -180,7 +180,7 @@ def fleet_pathlength_command(runs: opt.Runs, **options: Any) -> FleetAnswer[Any]
     "Name the runs of a fleet that cannot be right, with the evidence.",
     "ppw fleet check runs/ --strict",
     opt.TABLE_METRIC,
-    opt.options("--strict: Exit with 3 when any run is flagged."),
+    opt.options("--strict: Exit 3 if any run is flagged."),
 )
 def fleet_check_command(
     runs: opt.Runs, strict: bool, **options: Any
@@ -233,17 +233,17 @@ def fleet_update_command(
     "ppw fleet join runs/ watts/ --source prometheus:node -o runs-with-watts.parquet",
     click.argument("runs"),
     click.argument("samples"),
-    opt.options("-o, --output FILE (required): Parquet to write."),
+    opt.options("-o, --output FILE (required): Parquet file to write."),
     opt.map_option(
         "Column of SAMPLES (host, at, value, label, own) by another name", "host=instance"
     ),
     opt.options("""
     --quantity [power|energy] (power): Quantity of the values: W, or J of a counter that only grows.
     --window TIME as window_s (0s): Time before a value that it is the mean over; 0s: of a moment.
-    --range NUMBER>0 as range_j: Joules after which the counter restarts.
+    --range NUMBER>0 as range_j: Range of the counter in joules, after which it restarts.
     --offset [HOST=]SECONDS as offsets several times: Seconds to add to the samples' times, of one
         host or of all, to have the time of the runs.
-    --label NAME as labels several times: Channel to take; several are added.
+    --label NAME as labels several times: Channel to read. Several channels are summed.
     --source NAME (telemetry): Name of the sensor for the column power_source.
     """),
     ENGINE,

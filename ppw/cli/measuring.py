@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     """),
     opt.repeats_option(5),
     opt.options("""
-    --warm-ups N>=0 (1): Executions before the first run, which are not kept.
+    --warm-ups N>=0 (1): Number of executions before the first run; they are not recorded.
     --at-least TIME as at_least_s (0): Time that a run lasts; a shorter command is executed several
         times.
     """),
@@ -54,11 +54,11 @@ if TYPE_CHECKING:
     opt.options(
         """
     --probe-memory: Measure memory bandwidth and latency first.
-    --dry-run: Print what would be written and run, and do nothing.
-    --replay FOLDER: Make the table again from the raw readings in FOLDER.
+    --dry-run: Print what a sweep would write and run, and stop.
+    --replay FOLDER: Folder of raw readings to make the table from again.
     --ssh HOST: Measure on another host, which has ppw.
-    --simulate [inorder|o3][,…]: Simulate a small in-order core, a large out-of-order one (o3), or
-        both; COMMAND is then kernels by name, or ELF files for the bare RISC-V machine.
+    --simulate [inorder|o3][,…]: Simulated cores: inorder (small), o3 (large, out of order), or
+        both. COMMAND names kernels or ELF files for the bare RISC-V machine.
     --stream:
     """,
         FOLDER=click.Path(path_type=Path, file_okay=False),
@@ -242,10 +242,10 @@ def _simulate(given: opt.Given) -> None:
     "ppw sample -o sort.parquet -- sort --parallel=4 big.txt",
     click.argument("command", nargs=-1),
     opt.options("""
-    -o, --output FILE (required): Time series to write, .csv, .parquet or .jsonl; - is standard
-        output, as CSV, where no COMMAND uses it.
+    -o, --output FILE (required): Time series to write: .csv, .parquet or .jsonl. - writes CSV to
+        standard output, if there is no COMMAND.
     --duration TIME: Time to record, without a COMMAND.
-    --every was --interval TIME (1s): Time from row to row.
+    --every was --interval TIME (1s): Time between two rows.
     --disk NAME[,…] as disks: Disks whose transfers are the host's: loop0. Default: the physical
         ones.
     --host NAME: Name of this host in the series. Default: its own.

@@ -180,12 +180,12 @@ def typed_options(ctx: click.Context, *understood: str) -> list[str]:
 
 LEVEL = options("--level 0<SHARE<1 (90%): Level of the prediction intervals.")
 SEED = options("--seed N>=0 (0): Random seed.")
-POOL = options("--pool/--no-pool: Let the groups of the table inform each other.")
-KEEP_ALL = options("--keep-all: Use the rows that ppw check would leave out.")
+POOL = options("--pool/--no-pool: Pool the groups of the table, so that they inform each other.")
+KEEP_ALL = options("--keep-all: Use rows that ppw check flags.")
 COST = options("""
-    --electricity PRICE: Price of a kWh; with --lifetime.
-    --lifetime TIME>0 in hours as lifetime_hours: Work that a host's price is spread over: 35000h,
-        4y; with --electricity.
+    --electricity PRICE: Price of a kWh, with --lifetime.
+    --lifetime TIME>0 in hours as lifetime_hours: Lifetime over which the price of a host is spread:
+        35000h, 4y, with --electricity.
 """)
 TOLERANCE = options(
     "--tolerance SHARE>0 (5%): Variation of throughput in data sizes that are called flat."
@@ -299,8 +299,7 @@ def table_options(
         map_option("Read a foreign header as a column of ppw's", "freq_khz='Clock (kHz)'"),
         selection_option(
             "--where",
-            "Take only these runs: workload=sort,host=atom. A column that is named again takes "
-            "either value.",
+            "Select runs: workload=sort,host=atom. A column named twice takes either value.",
         ),
         *([by_option(f"Columns that tell {by}")] if by else []),
         *more,
@@ -313,17 +312,17 @@ TABLE_METRIC = all_of(TABLE, metric_option())
 TABLE_ALONE = table_options(by="")
 FIT = all_of(
     options("""
-    --form [amdahl|unbounded|reciprocal] (amdahl): Amdahl with both parameters held at or above 0,
-        or not; or the published 1/CPI = c − k/f.
-    --power-form [linear|cmos]: P0 + s·f, or P0 + c·f^EXPONENT. Default: cmos with the exponent
-        unknown for a bayes interval, linear for the others.
+    --form [amdahl|unbounded|reciprocal] (amdahl): Model of time and CPI: Amdahl with both
+        parameters at or above 0, Amdahl without bounds, or the published 1/CPI = c − k/f.
+    --power-form [linear|cmos]: Power model: linear (P0 + s·f) or cmos (P0 + c·f^EXPONENT). Default:
+        cmos with a fitted exponent for a bayes interval, linear for the others.
     --exponent 1<=NUMBER<=5: Exponent of --power-form cmos. Default: unknown, or 3 without a bayes
         interval.
     """),
     VOLTAGES,
     options("""
-    --via [fits|ratio] (fits): perf_per_watt as the quotient of two fits, or by one regression on
-        performance/power, as published.
+    --via [fits|ratio] (fits): How perf_per_watt is fitted: quotient of two fits, or one regression
+        on performance/power, as published.
     """),
 )
 INTERVAL = all_of(
@@ -343,7 +342,7 @@ def draws_option(default: int, meaning: str) -> Decorator:
 
 
 DRAWS = all_of(
-    VOLTAGES, POOL, KEEP_ALL, draws_option(2000, "Number of curves drawn of each group."), SEED
+    VOLTAGES, POOL, KEEP_ALL, draws_option(2000, "Number of posterior draws per group."), SEED
 )
 
 
@@ -402,7 +401,7 @@ def output_options_of(*formats: str, elsewhere: Sequence[str] = ()) -> Decorator
         default="text",
         show_default=True,
         callback=by_ending,
-        help="html is one self-contained report page."
+        help="Output format. html is one self-contained page."
         if "html" in formats
         else "Format of the output.",
     )
@@ -490,8 +489,8 @@ POWER = options("""
 """)
 FREQUENCY = options("""
     --freq was --freqs FREQUENCY[,…] as freqs: Core frequencies to fix: 1.2GHz,1.8GHz.
-    --clock FREQUENCY: Core frequency where it is left as found and the host cannot tell.
-    --turbo [on|off]: Switch turbo. Default: as it is.
+    --clock FREQUENCY: Core frequency, if it is left as found and the host cannot tell it.
+    --turbo [on|off]: Turbo state to set. Default: unchanged.
 """)
 ROW = all_of(HOST, FAMILY, options("--price PRICE>0: Price of this host."))
 PACE = all_of(
@@ -503,7 +502,7 @@ PACE = all_of(
     --timeout TIME as timeout_s (10s): Time for a BMC or meter to answer.
     """),
     SEED,
-    options("--resume: Go on with a sweep that was interrupted."),
+    options("--resume: Continue an interrupted sweep."),
 )
 
 
@@ -515,16 +514,16 @@ def repeats_option(default: int) -> Decorator:
 def metrics_option(choices: Sequence[str], default: str) -> Decorator:
     """Make --metric: what has to be measured, of ``choices``."""
     return options(
-        f"--metric [{'|'.join(choices)}][,…] as metrics: What must be measured, of "
-        f"{', '.join(choices)}; the rest is where it can be. Default: {default}."
+        f"--metric [{'|'.join(choices)}][,…] as metrics: Metrics that must be measured: "
+        f"{', '.join(choices)}. Others are measured if possible. Default: {default}."
     )
 
 
 def table_option(*, required: bool) -> Decorator:
     """Make --output of the commands that write a runs table run by run."""
     return options(
-        f"-o, --output FILE{' (required)' * required}: Runs table to write, .parquet, .csv or "
-        ".jsonl; its raw readings go beside it."
+        f"-o, --output FILE{' (required)' * required}: Runs table to write: .parquet, .csv or "
+        ".jsonl. Raw readings are stored beside it."
     )
 
 

@@ -29,16 +29,16 @@ _CAPACITIES = {
     "network": "network_bytes_s_each_way",
 }
 CAPACITY = opt.options("""
-    --cpus NUMBER>0 as cores: Logical CPUs of the host to judge by. A log's shares are of its own
-        CPUs, and of these only where it does not say.
+    --cpus NUMBER>0 as cores: Number of logical CPUs of the host. Shares in a log refer to its own
+        CPUs, and to these only if the log does not name them.
     --memory MEMORY: Memory of the host: 256GiB.
     --memory-bandwidth RATE: Peak bandwidth of the memory: 102.4GB/s.
     --disk-bandwidth RATE: Bandwidth of all disks together: 500MB/s.
     --disk-iops NUMBER>0: I/Os per second of all disks together.
-    --network RATE: Line rate each way: 10Gbit/s, 1.25GB/s.
+    --network RATE: Line rate of the network in each direction: 10Gbit/s, 1.25GB/s.
 """)
 READING = opt.options("""
-    --disk NAME[,…] as disks: Disks that count. Default: physical ones.
+    --disk NAME[,…] as disks: Disks to count. Default: the physical ones.
     --timezone ZONE: Time zone of logs in local time: +0200 or Europe/Berlin.
 """)
 HOST_CAPACITY = opt.all_of(
@@ -47,7 +47,7 @@ HOST_CAPACITY = opt.all_of(
         "--catalogue-host",
         metavar="HOST",
         shell_complete=complete_host,
-        help="Take cores and memory bandwidth from this host of the catalogue; see ppw hosts.",
+        help="Host of the catalogue whose cores and memory bandwidth hold; see ppw hosts.",
     ),
     opt.options(
         "--quantile 0<SHARE<=1 (95%): Share of the time for which a resource must suffice."
@@ -142,11 +142,12 @@ LOGS = click.argument("logs", nargs=-1, required=True, metavar="[NAME=]LOG[,LOG]
     LOGS,
     CAPACITY,
     opt.options("""
-    --process-cores NUMBER>0: Most cores that the workload can use: 1 for a single-threaded service.
+    --process-cores NUMBER>0: Largest number of cores that the workload can use: 1 for a
+        single-threaded service.
     """),
     THRESHOLDS,
     opt.options("""
-    --phases: Divide each recording where its demand changes.
+    --phases: Split each recording into phases where its demand changes.
     --shortest N>=2 (3): Number of intervals of the shortest phase.
     --operations NUMBER>0: Operations per second that the workload did, to find artificial load.
     """),
@@ -209,7 +210,7 @@ def _by_recorder(paths: list[str]) -> list[list[str]]:
     click.argument("log", metavar="LOG[,LOG]"),
     HOST_CAPACITY,
     opt.options("""
-    --headroom 0<SHARE<1: Share of each resource to keep free. Default: what is above its high
+    --headroom 0<SHARE<1: Share of each resource to keep free. Default: the part above its high
         threshold.
     """),
     THRESHOLDS,
@@ -231,9 +232,9 @@ def rightsize_command(log: str, **given: Any) -> ppw.RightSizing:
     HOST_CAPACITY,
     opt.options("""
     --pairs: Compare every two workloads with the host, as a matrix.
-    --latency-critical NAME[,…]: Workloads whose answers must not wait.
-    --align [start|clock|day|any] (start): Let all start together, keep the time of recording or of
-        the day (UTC), or let any moment of one meet any of the others.
+    --latency-critical NAME[,…]: Latency-critical workloads.
+    --align [start|clock|day|any] (start): Alignment of recordings: all start together, by time of
+        recording, by time of day (UTC), or any moment of one beside any of the others.
     --idle-log LOG as idle: Log of the idle host: its own demand is counted once.
     --ceiling 0<SHARE<=1 (100%): Share of each capacity that may be used.
     --latency-ceiling 0<SHARE<=1 (70%): Share that may be used of what a latency-critical workload
@@ -265,8 +266,8 @@ def colocate_command(
         required=True,
         metavar="COLUMN",
         shell_complete=complete_column,
-        help="What was set: threads, partitions, connections, instances, object-size, data-size, "
-        "or any column.",
+        help="Varied column: threads, partitions, connections, instances, object-size, "
+        "data-size, or any other.",
     ),
     click.option(
         "--of",
@@ -274,13 +275,12 @@ def colocate_command(
         show_default=True,
         metavar="COLUMN",
         shell_complete=complete_column,
-        help="What came of it: throughput, latency (99th percentile), time, power, or any column.",
+        help="Measured column: throughput, latency (99th percentile), time, power, or any other.",
     ),
     opt.options("""
-    --scale [log|linear] (log): Whether the two lines are straight in the logarithms or as measured.
-    --goal [higher|lower]: What is better. Default: by the name of the column, lower for latency,
-        time, waiting, watts, energy, cost, CPI and misses; the answer says where the name does not
-        tell.
+    --scale [log|linear] (log): Scale in which the two lines are straight: log or linear.
+    --goal [higher|lower]: Better direction. Default: by the name of the column (lower for latency,
+        time, power, energy, cost, CPI and misses). The answer says if the name does not tell.
     """),
     opt.LEVEL,
 )

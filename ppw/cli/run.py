@@ -124,10 +124,10 @@ def show_progress(done: int, steps: int, what: str) -> None:
     "ppw run count --data 64MiB -o counts.csv -- wc -w words.txt",
     click.argument("command", nargs=-1, required=True),
     opt.options("""
-    --method [perf|callgrind|qemu|cpu-time]: What counts. Default: the first that works here.
-        callgrind and qemu execute the command once more, ten to a hundred times slower.
-    --clock FREQUENCY: Core frequency, for cpu-time.
-    --cpi NUMBER>0: Cycles per instruction, for cpu-time.
+    --method [perf|callgrind|qemu|cpu-time]: Counting method. Default: the first that works here.
+        callgrind and qemu execute the command once more, 10 to 100 times slower.
+    --clock FREQUENCY: Core frequency, for the method cpu-time.
+    --cpi NUMBER>0: Cycles per instruction, for the method cpu-time.
     --cores N>=1: Number of physical cores to use. Default: all there are.
     """),
     opt.DATA,
@@ -194,15 +194,16 @@ def _add_row(row: dict[str, Any], output: str) -> None:
     --threads-per-core N[,…] (1): Numbers of hardware threads per core.
     --instances N[,…] (1): Numbers of equal programs at once.
     --without-device: Repeat each run on a loop device over a file in memory. Needs root.
-    --confine-kernel: Keep the kernel's unbound workers on the cores of each run: they do part of
-        the I/O. Put back afterwards. Needs root.
-    --scope [host|own] (host): CPU time and I/O of the whole host, as published, or, where others
-        use it too, CPU time of the programs and the kernel's threads alone and I/O of fio alone.
-    --take-bandwidth SHARE[,…] (0): Memory bandwidth to take from the workload, in shares of what
-        the cores beside it can: 0,50%,100%.
+    --confine-kernel: Bind the kernel's unbound workers, which do part of the I/O, to the cores of
+        each run. Restored afterwards. Needs root.
+    --scope [host|own] (host): What is counted: host (CPU time and I/O of the whole host, as
+        published), or own (CPU time of the programs and of kernel threads, and I/O of fio alone),
+        for a host that others use too.
+    --take-bandwidth SHARE[,…] (0): Memory bandwidth to take away from the workload, as shares of
+        what the other cores can take: 0,50%,100%.
     --size SIZE (1GiB): Size of each file of fio.
-    --pattern PATTERN[,…] as patterns (randread,randwrite,read:128KiB,write:128KiB): Patterns of
-        fio, each with the size of a request if need be.
+    --pattern PATTERN[,…] as patterns (randread,randwrite,read:128KiB,write:128KiB): Access patterns
+        of fio, with a request size where wanted: randread:8KiB.
     --depth N>=1 (16): Number of requests in flight of each job of fio; there is one a logical CPU.
     --prepare SHELL: Command that fills the fresh folder of each run of COMMAND beforehand.
     """),
@@ -280,8 +281,8 @@ _FIO_COLUMNS = {
     opt.options("""
     --folder FOLDER (required): Folder on the disk to measure; the file in it is removed afterwards.
     --size SIZE (1GiB): Size of the file.
-    --pattern PATTERN[,…] as patterns (randread,randwrite,read,write): Patterns, each with the size
-        of a request if need be, randread:8KiB. Default: 4 KiB at random, 32 KiB in sequence.
+    --pattern PATTERN[,…] as patterns (randread,randwrite,read,write): Access patterns, with a
+        request size where wanted: randread:8KiB. Default: 4 KiB random, 32 KiB sequential.
     --depth N[,…] as depths (1,2,4,8,16,32): Numbers of requests in flight.
     """),
     RUN,
@@ -348,29 +349,29 @@ _HADOOP_COLUMNS = {
     "jar nutch.job org.example.Index {options} crawl/segments {output}",
     click.argument("command", nargs=-1, metavar="[-- HADOOP ARGUMENTS…]"),
     opt.options(f"""
-    --setup: Bring Hadoop's jars into the cache first (about 104 MB, by Maven, once).
-    --mode [local|yarn|cluster] (local): All tasks in one process; a cluster of this machine alone;
-        or the cluster that hadoop on the path is set up for.
+    --setup: Download Hadoop's jars into the cache first (about 104 MB, by Maven, once).
+    --mode [local|yarn|cluster] (local): Where the tasks run: local (one process), yarn (a cluster
+        on this machine), or cluster (the one that the hadoop command is set up for).
     --workload NAME[,…] as workloads (wordcount): One or several of {", ".join(jobs.WORKLOADS)}; any
         one name for a job of your own.
-    --data SIZE[,…]: Input sizes, 64MB,1GiB. Default: 64MB.
-    --map-slots N[,…]: Maps at once. Default here: one a CPU.
-    --reduce-slots N[,…]: Reduces at once. Default here: one a CPU.
+    --data SIZE[,…]: Input sizes: 64MB,1GiB. Default: 64MB.
+    --map-slots N[,…]: Number of maps at once. Default on this machine: one per CPU.
+    --reduce-slots N[,…]: Number of reduces at once. Default on this machine: one per CPU.
     --reduces N>=1: Number of reduce tasks. Default: one a reduce slot.
     --memory SIZE[,…]: Memory of one task. Default here: 1GiB.
     --compression [{"|".join(jobs.COMPRESSIONS)}][,…]: Compression of the maps' output, of
         {", ".join(jobs.COMPRESSIONS)}. Default: as Hadoop is set up.
     """),
     opt.pairs_option(
-        "-D", "properties", shape="NAME=VALUE", meaning="A property of Hadoop's for every job."
+        "-D", "properties", shape="NAME=VALUE", meaning="Hadoop property for every job."
     ),
     opt.options(
         """
-    --warm-ups N>=0 (1): Runs of the smallest job before the first, which are not kept.
-    --scratch FOLDER (/var/tmp): Folder on the disk that is to be used; what is made in it is
-        removed.
-    --open-ports: With --mode yarn: go on where this system gives no network of one's own, in which
-        case parts of Hadoop listen on all addresses.
+    --warm-ups N>=0 (1): Number of runs of the smallest job before the first run; they are not
+        recorded.
+    --scratch FOLDER (/var/tmp): Folder on the disk to use. Files made in it are removed.
+    --open-ports: Allow --mode yarn without a private network; parts of Hadoop then listen on all
+        addresses.
     --cluster NAME (hadoop): Name of the cluster.
     --nodes FILE: CSV of the cluster's nodes: host, and power (as in --power), family, price, cores,
         role.
@@ -527,7 +528,7 @@ _MEMCACHED_COLUMNS = {
     "Throughput, latency and limits of memcached by threads, size and load.",
     "ppw run memcached --threads 1,2,4 --object-size 64,1KiB,16KiB --load 25%,50%,75% -o runs.csv",
     opt.options("""
-    --server HOST:PORT[,…] as servers: Drive these servers as they are. Default: private ones on
+    --server HOST:PORT[,…] as servers: Servers to load, as they are. Default: private servers on
         loopback.
     --threads N[,…] (1): Numbers of worker threads of a server.
     --partitions N[,…] (1): Numbers of servers that share the load.
@@ -543,11 +544,11 @@ _MEMCACHED_COLUMNS = {
     --client [memcaslap|memtier|paced]: Load generator; paced is ppw's own. Default: memcaslap, else
         memtier.
     --client-threads N>=1: Number of threads of the load generator. Default: one a CPU.
-    --server-cpus CPUS: CPUs of servers, 0-3,8. Default: the first half of the cores.
+    --server-cpus CPUS: CPUs of the servers: 0-3,8. Default: the first half of the cores.
     --client-cpus CPUS: CPUs of the load generator. Default: the other cores.
-    --load SHARE[,…] as loads: Measure at these shares of the full throughput too, at a fixed rate:
-        10%,50%.
-    --rate N[,…] as rates: The same as operations per second.
+    --load SHARE[,…] as loads: Shares of the full throughput to measure as well, each at a fixed
+        rate: 10%,50%.
+    --rate N[,…] as rates: Load in operations per second, in place of --load.
     --line-rate BITS/S>0: Line rate of the network to --server. Default: what the interface says.
     """),
     RUN,

@@ -28,11 +28,10 @@ if TYPE_CHECKING:
     opt.TABLE_METRIC,
     opt.options("""
     --freq FREQUENCY[,…]: Frequencies to project to: 3.0GHz.
-    --data SIZE as data_bytes: Instead of --freq, a data size: 512MB. The answer is the time that a
-        job takes there, from runs with less data. Of the other options, only --map, --where, --by
-        and --level matter then.
-    --cores NUMBER>=1: Instead of --freq, a number of cores: the time that a job takes there, by
-        Amdahl's law from runs on other numbers. The same options matter as with --data.
+    --data SIZE as data_bytes: Data size to project time to, in place of --freq: 512MB. Uses runs
+        with less data, and of the other options only --map, --where, --by and --level.
+    --cores NUMBER>=1: Number of cores to project time to, in place of --freq, by Amdahl's law. Uses
+        the same options as --data.
     """),
     opt.FIT,
     opt.INTERVAL,
@@ -75,17 +74,17 @@ def fit_command(runs: opt.Runs, **options: Any) -> ppw.FittedParameters:
 VALIDATION = opt.all_of(
     opt.TABLE_METRIC,
     opt.options("""
-    --train FREQUENCY[,…]: Frequencies to learn from.
+    --train FREQUENCY[,…]: Frequencies to fit.
     --test FREQUENCY[,…]: Frequencies to compare with.
-    --scheme [highest|frequency|host]: Instead of --train and --test: leave out each group's highest
-        frequency (the default), each frequency in turn, or each host in turn.
+    --scheme [highest|frequency|host]: Hold-out scheme, in place of --train and --test: each group's
+        highest frequency (the default), each frequency in turn, or each host in turn.
     --train-host HOST: Host to learn from, with --test-host.
     --test-host HOST: Host to compare with, with --train-host.
     """),
     opt.FIT,
     opt.INTERVAL,
     opt.LEVEL,
-    opt.options("--max-error PERCENT: Exit with 3 when any projection is further off."),
+    opt.options("--max-error PERCENT: Largest error of a projection; exit 3 if one is larger."),
 )
 
 
@@ -131,7 +130,7 @@ def excess_error(result: ppw.Validation, max_error: float | None) -> str | None:
     "Name the rows of a runs table that cannot be right, with the evidence.",
     "ppw check runs.csv --strict",
     opt.TABLE_METRIC,
-    opt.options("--strict: Exit with 3 when any row is flagged."),
+    opt.options("--strict: Exit 3 if any row is flagged."),
 )
 def check_command(runs: opt.Runs, strict: bool, **options: Any) -> tuple[ppw.Quality, str | None]:
     """Look through RUNS for rows that cannot be right and say what speaks against each.
@@ -167,16 +166,20 @@ def pathlength_command(runs: opt.Runs, **options: Any) -> ppw.PathLengths:
     "60s --power-cap 120W",
     opt.TABLE,
     opt.options("""
-    --objective [energy|edp|ed2p|perf_per_watt|time|perf_per_dollar] (energy): Least energy,
-        energy-delay or energy-delay² product, or time; most performance per watt or price.
+    --objective [energy|edp|ed2p|perf_per_watt|time|perf_per_dollar] (energy): What is best: least
+        energy, energy-delay product (edp), energy-delay² product (ed2p) or time; most performance
+        per watt or per price.
     """),
     opt.steps_option(
         2,
-        "Steps to choose from. Default: those measured, and those of a host in the catalogue.",
+        "Frequencies to choose from. Default: the measured ones, and those of a host in the "
+        "catalogue.",
     ),
     opt.options("""
-    --deadline TIME>0: Only steps at which a run surely, by --level, takes no longer: 60s.
-    --power-cap POWER>0: Only steps at which a run surely draws no more: 120W.
+    --deadline TIME>0: Longest time: 60s. Only frequencies that keep it with probability --level
+        qualify.
+    --power-cap POWER>0: Highest power: 120W. Only frequencies that keep it with probability --level
+        qualify.
     --idle-power POWER: Power between jobs of a host that stays on: only what is above it counts.
     --price PRICE>0: Price of one host, for perf_per_dollar. Default: the column price.
     """),
@@ -210,16 +213,16 @@ def _show_schema(ctx: click.Context, param: click.Parameter, asked: bool) -> Non
     opt.TABLE_METRIC,
     opt.selection_option(
         "--a",
-        "What tells side A: host=atom; several where one column does not.",
+        "Columns that select side A: host=atom. Several are allowed.",
         one_value=True,
     ),
-    opt.selection_option("--b", "What tells side B.", one_value=True),
+    opt.selection_option("--b", "Columns that select side B: host=xeon.", one_value=True),
     opt.options("""
     --freq FREQUENCY: Frequency of both sides. Default: the highest measured.
-    --freq-a FREQUENCY: Frequency of A alone.
-    --freq-b FREQUENCY: Frequency of B alone.
-    --price-a PRICE>0: Price of one host A. Default: the column price.
-    --price-b PRICE>0: Price of one host B.
+    --freq-a FREQUENCY: Frequency of side A, if other than --freq.
+    --freq-b FREQUENCY: Frequency of side B, if other than --freq.
+    --price-a PRICE>0: Price of one host of side A. Default: the column price.
+    --price-b PRICE>0: Price of one host of side B. Default: the column price.
     """),
     opt.COST,
     opt.options("--mixed-scope: Compare power readings of different scope, with a caveat."),
@@ -282,7 +285,7 @@ _METRIC = "perf_per_watt"
     opt.metric_option(f"{_METRIC}, and one at a time"),
     opt.options("""
     --freq FREQUENCY[,…] (required): Frequency that is asked for: 3.0GHz.
-    --within PERCENT>0 (3.0): Half width of the interval that is wanted.
+    --within PERCENT>0 (3.0): Wanted half width of the interval, in percent.
     """),
     opt.steps_option(
         1,
@@ -290,11 +293,11 @@ _METRIC = "perf_per_watt"
         "the host's in the catalogue.",
     ),
     opt.options("""
-    --not-at-target: Never advise to measure at --freq itself: for a machine that is not there.
+    --not-at-target: Never recommend runs at --freq itself, for a machine that you do not have.
     --run-time TIME>0 in minutes as run_time_minutes: Time of a run, setting up included: 10min.
-    --budget TIME>0 in minutes as budget_minutes: Time not to go beyond: 4h; with --run-time.
-    --repeats N[,…] (1,2,3,5): Numbers of runs to choose from.
-    --target-runs N>=1 (1): Ask for the mean of so many runs at --freq.
+    --budget TIME>0 in minutes as budget_minutes: Time budget: 4h, with --run-time.
+    --repeats N[,…] (1,2,3,5): Numbers of runs to consider.
+    --target-runs N>=1 (1): Number of runs at --freq whose mean is predicted.
     """),
     opt.VOLTAGES,
     opt.POOL,
@@ -331,7 +334,7 @@ def _read_prices(
     "Set hosts side by side: times, ratios, perf per watt and price, CPI, memory.",
     "ppw characterise runs.csv --reference atom --price atom=450 --price xeon=6000",
     opt.TABLE,
-    opt.options("--reference HOST: Host that ratios are to. Default: the slowest one."),
+    opt.options("--reference HOST: Host that the others are compared with. Default: the slowest."),
     opt.pairs_option(
         "--price",
         "prices",
@@ -364,13 +367,13 @@ def characterise_command(runs: opt.Runs, **options: Any) -> ppw.Characterisation
         with +.
     --reference LABEL: Sensor to compare with: meter:wt310e, ipmi.
     --host NAME: Host whose runs are taken, where there are several.
-    --sensor-resolution POWER (0): Step in which the sensor counts: 1W.
+    --sensor-resolution POWER (0): Resolution of the sensor: 1W.
     --reference-resolution POWER (0): Step in which the reference counts.
     """),
     opt.LEVEL,
     opt.options("""
-    --save: Keep the calibration for this host and user.
-    --stored: Take the calibration that was kept; RUNS need no reference.
+    --save: Store the calibration for this host and user.
+    --stored: Use the stored calibration. RUNS need no reference.
     --apply FILE as target: Also write RUNS there with calibrated power: .csv, .parquet or .jsonl.
     """),
 )
@@ -438,8 +441,7 @@ def _write_calibrated(table: pd.DataFrame, result: ppw.Calibration, target: str)
     opt.TABLE_ALONE,
     opt.options("""
     --at SHARE[,…]<=1 (0%,50%,100%): Loads to give the power at.
-    --levels SHARE[,…]<=1: Learn from the levels at these loads alone, to see what they would have
-        said.
+    --levels SHARE[,…]<=1: Load levels to fit. The other levels test the fit.
     """),
     opt.LEVEL,
 )

@@ -36,11 +36,11 @@ def trace_command() -> None:
 # Options of several commands.
 
 TRACE = opt.all_of(
-    opt.options("--trace-format FORMAT: Format of the trace, where the guess is wrong."),
+    opt.options("--trace-format FORMAT: Format of the trace. Default: recognised by its content."),
     opt.map_option("Read a header of a CSV or Parquet as a column of ppw's", "time_ms=t"),
 )
 MODEL = click.argument("model", type=click.Path())
-ALLOW_DEVICE = opt.options("--allow-device: Let the target be a device: what is on it is lost.")
+ALLOW_DEVICE = opt.options("--allow-device: Allow a device as target. Its data are lost.")
 
 
 def device_option(meaning: str, default: str = "") -> opt.Decorator:
@@ -123,9 +123,9 @@ _KINDS = {
     click.argument("source"),
     TRACE,
     opt.options("""
-    --to [parquet|csv|iolog|fio-job|diskspd]: Kind of file. Default: by the output's ending.
+    --to [parquet|csv|iolog|fio-job|diskspd]: Kind of file. Default: by the ending of the output.
     -o, --output FILE (required): File to write.
-    --target FILE: Scratch file that the load goes to.
+    --target FILE: Scratch file for the load.
     --size SIZE as size_bytes: Length of the target: a model's space is shrunk to it, a trace's
         addresses are taken modulo it.
     --jobs [stream|transition] as by: Jobs of a model: one a stream, or a transition. Default:
@@ -228,24 +228,26 @@ def _write_jobs(
     TRACE,
     opt.options("""
     --levels 1<=N<=12 (4): Number of levels of the diagram.
-    --flat: One level of as many states; says what that does to IOPS.
-    --choose: Compare 1 to --levels levels instead, and choose one.
-    --space SIZE as space_bytes: Provisioned space. Default: what was touched.
-    --window TIME>0 as window_s (30min): Activity windows: load keeps its place in the day.
+    --flat: Fit one level with as many states, and show the effect on IOPS.
+    --choose: Compare 1 to --levels levels and choose one.
+    --space SIZE as space_bytes: Provisioned space. Default: the accessed range.
+    --window TIME>0 as window_s (30min): Length of an activity window; the load of each window keeps
+        its time of day.
     --laws NAME (likelihood): Laws of inter-arrival times: likelihood, published, or one law for
         all.
-    --reuse/--no-reuse: Learn reuse.
+    --reuse/--no-reuse: Model how blocks are accessed again.
     """),
     device_option(
-        "Model that --choose and --flat take IOPS from: disk or ssd, with parameters if need be.",
+        "Device model for the IOPS of --choose and --flat: disk or ssd, with parameters where "
+        "wanted.",
         "disk",
     ),
     opt.options("--drift: Fit the first half instead, and compare it with the second."),
     opt.SEED,
     opt.options(
         """
-    --engine [memory|duckdb|spark] (memory): What counts; an engine takes ppw's own Parquet, a
-        folder of it too, of any size.
+    --engine [memory|duckdb|spark] (memory): Program that counts. duckdb and spark read ppw's
+        Parquet files or a folder of them, of any size.
     --memory-limit SIZE: Memory of the engine: 4GiB.
     --temporary FOLDER: Folder for what does not fit in its memory.
     """,
@@ -299,13 +301,14 @@ def trace_fit_command(
     opt.options("""
     -o, --output FILE (required): Trace to write: .parquet, .csv or .csv.gz.
     --count N>=1: Number of requests. Default: as the original.
-    --duration TIME>0 as duration_s: Length instead.
-    --mode [walk|round_robin] (walk): Chains of states, or the published threads with fixed shares.
-    --arrivals [cascade|windows|laws] (cascade): Bursts drawn anew; window counts as they were; or
-        inter-arrival laws and nothing else.
-    --time-scale NUMBER>0 (1.0): Factor of all times: 2 is twice as slow. Open loop.
+    --duration TIME>0 as duration_s: Duration to generate, in place of --count.
+    --mode [walk|round_robin] (walk): Generator: walk (Markov chains of states) or round_robin (the
+        published threads with fixed shares).
+    --arrivals [cascade|windows|laws] (cascade): Model of arrivals: cascade (new bursts), windows
+        (requests per window as recorded), or laws (inter-arrival laws alone).
+    --time-scale NUMBER>0 (1.0): Factor of all times, open loop: 2 is twice as slow.
     --outstanding N>=1: Number of requests in flight, in a closed loop: no inter-arrival times.
-    --no-locality: Uniform addresses, as an ablation.
+    --no-locality: Use uniform addresses, as an ablation.
     """),
     opt.SEED,
     group=trace_command,
@@ -327,9 +330,10 @@ def trace_generate_command(model: str, output: str, no_locality: bool, **options
     click.argument("program", nargs=-1, required=True, metavar="-- COMMAND…"),
     opt.options(
         """
-    -o, --output FILE (required): Trace to write, .parquet or .csv; best on another device.
+    -o, --output FILE (required): Trace to write: .parquet or .csv, best on another device.
     --raw NAME: Keep blktrace's own files too, NAME.blktrace.CPU, for blkparse, btt and fio.
-    --method [auto|blktrace|blk tracer] (auto): auto takes blktrace where the kernel lets it.
+    --method [auto|blktrace|blk tracer] (auto): Recording method. auto uses blktrace if the kernel
+        allows it.
     """,
         FILE=click.Path(path_type=Path, dir_okay=False),
         NAME=click.Path(path_type=Path),
@@ -361,7 +365,7 @@ def trace_record_command(device: str, program: tuple[str, ...], output: Path, **
     click.argument("trace"),
     TRACE,
     opt.options("""
-    --target FILE (required): Scratch file, made as long as need be and written over.
+    --target FILE (required): Scratch file. It is made as large as needed and overwritten.
     --size SIZE as size_bytes: Length of the target; addresses beyond it are taken modulo the
         length. Default: as long as the trace needs.
     --original TRACE: Trace that TRACE was generated after.
@@ -390,7 +394,7 @@ def trace_replay_command(
     opt.options("--original TRACE: Draw its addresses beside those generated (html)."),
     TRACE,
     opt.options("--scales: Show what a device completes when times are scaled, instead."),
-    device_option("Model for --scales: disk or ssd, with parameters if need be.", "disk"),
+    device_option("Device model for --scales: disk or ssd, with parameters where wanted.", "disk"),
     opt.output_options,
     group=trace_command,
 )
@@ -427,16 +431,16 @@ def trace_show_command(
     click.argument("synthetic", nargs=-1, required=True),
     TRACE,
     device_option(
-        "Model that latency comes from where the traces do not record it: ssd or disk, with "
-        "parameters if need be: disk,average_seek=9ms.",
+        "Device model for latency that the traces do not record: ssd, or disk,average_seek=9ms.",
         "ssd",
     ),
     opt.options("""
-    --features-tolerance PERCENT>0 (5.0): Tolerance of shares, sizes and rates; a share may be off
-        by half a point in any case.
-    --performance-tolerance PERCENT>0 (6.7): Tolerance of the worst figure of performance; their
-        mean has 3.4.
-    --hit-ratio-tolerance POINTS>0 (3.0): Tolerance of LRU hits at 1, 5 and 20 % of the footprint.
+    --features-tolerance PERCENT>0 (5.0): Tolerance of shares, sizes and rates. Half a percentage
+        point of a share is always allowed.
+    --performance-tolerance PERCENT>0 (6.7): Tolerance of the worst performance figure. The mean of
+        all is held to 3.4 %.
+    --hit-ratio-tolerance POINTS>0 (3.0): Tolerance of LRU hit ratios at 1, 5 and 20 % of the
+        footprint.
     --no-locality: Show beside it what becomes of the original when its addresses are uniform.
     """),
     opt.SEED,
@@ -469,18 +473,17 @@ def trace_validate_command(
     click.argument("source"),
     TRACE,
     opt.options("""
-    --cache SIZE as cache_bytes: Size of one cache drive. Default: a tenth of what the trace
-        touches.
-    --caches N[,…] (1,2,4): Numbers of drives.
-    --policy [lru|fifo|clock|lfu][,…] as policies (lru): What a full cache evicts: lru, fifo, clock
-        or lfu.
-    --writes [through|around|back] (through): To the storage at once and into the cache; past the
-        cache; or to the cache, and to the storage when evicted.
+    --cache SIZE as cache_bytes: Size of one cache drive. Default: a tenth of the accessed range.
+    --caches N[,…] (1,2,4): Numbers of cache drives.
+    --policy [lru|fifo|clock|lfu][,…] as policies (lru): Replacement policy of a full cache: lru,
+        fifo, clock or lfu.
+    --writes [through|around|back] (through): Path of writes: through (to storage and cache), around
+        (to storage only), or back (to the cache, and to storage on eviction).
     --block SIZE as block_bytes (4KiB): Size of a block of the caches.
-    --defragment: Every file in one piece; the trace has to name files.
+    --defragment: Store every file in one piece. The trace must name files.
     """),
     device_option(
-        "Storage behind: disk or ssd, with parameters if need be: disk,average_seek=9ms.", "disk"
+        "Device model of the storage behind the cache: ssd, or disk,average_seek=9ms.", "disk"
     ),
     opt.options("""
     --cache-device DEVICE (ssd): Device model of a cache drive.
@@ -488,7 +491,7 @@ def trace_validate_command(
     --cache-power POWER as cache_power_w: Power of a cache drive.
     --repeats was --runs N>=1 (5): Number of runs: of a trace, with other platter angles; of a
         model, with other seeds.
-    --no-locality: Take the locality away first, which has to take a cache's effect away.
+    --no-locality: Remove locality first. A cache must then lose its effect.
     """),
     opt.SEED,
     group=trace_command,

@@ -376,7 +376,7 @@ def validate_prepared(
     learnt = np.zeros(len(prepared.runs), dtype=bool)
     left_out = np.zeros(len(prepared.runs), dtype=bool)
     for whole in plan.folds(prepared.runs, prepared.groups):
-        fold = whole if keep_all else _without_suspects(prepared, whole)
+        fold = whole if keep_all else _without_flagged_rows(prepared, whole)
         left_out |= (whole.train & ~fold.train) | (whole.test & ~fold.test)
         part, found, without = _validate_fold(prepared, fold, options, level)
         parts += part
@@ -430,7 +430,7 @@ def _across_hosts(runs: pd.DataFrame, by: Sequence[str] | None) -> list[str]:
     return [c for c in columns if c != "host"]
 
 
-def _without_suspects(prepared: Prepared, fold: Fold) -> Fold:
+def _without_flagged_rows(prepared: Prepared, fold: Fold) -> Fold:
     """Fold without the rows that cannot be right.
 
     What is learnt from is judged without the tested rows, which it must not know; a tested row is

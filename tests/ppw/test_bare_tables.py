@@ -236,11 +236,11 @@ class TestLongAnswers:
         ("kind", "table", "said"),
         [
             ("BestFrequency", "table", "… 5 more rows: use --format json or .table"),
-            ("Calibration", "table", "… 5 more levels: use --format csv or to_frame()"),
+            ("Calibration", "table", "… 5 more rows: use --format csv or to_frame()"),
             ("Comparison", "table", "… 5 more rows: use --format csv or to_frame()"),
             ("SweepKnees", "knees", "… 35 more sweeps: --format json or csv"),
             ("Plan", "groups", "… 5 more rows: use --format json or .groups"),
-            ("PowerLoads", "figures", "… 5 more servers: use --format json or .figures"),
+            ("PowerLoads", "figures", "… 5 more rows: use --format json or .figures"),
         ],
     )
     def test_the_text_says_how_much_more_there_is(self, kind, table, said, results):

@@ -465,7 +465,7 @@ class TestCommandLine:
     @pytest.mark.parametrize(
         ("words", "said"),
         [
-            ("cpio runs.csv --logs", "logs tell no clock: give --clock"),
+            ("cpio runs.csv --logs", "a log has no core frequency: give --clock"),
             ("cpio project runs.csv", "Missing option '--cores'"),
             ("cpio project runs.csv --cores 8 --growth much", "is not a share"),
             ("size runs.csv --data 3XB", "is not a quantity in B"),
