@@ -263,7 +263,7 @@ def meter(data):
 
         def reopen(self): ...
 
-        def _tried(self, ask, query):
+        def _call(self, ask, query):
             return lines.pop(0) if lines else ""
 
     MeterSource(Said(), {}).read()

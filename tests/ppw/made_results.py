@@ -27,7 +27,8 @@ def _pages():
     for module in (name for name in modules if name.endswith(".report")):
         for name, make in vars(import_module(module)).items():
             if name.endswith("_page") and name[0] != "_" and inspect.isfunction(make):
-                yield next(iter(inspect.signature(make).parameters.values())).annotation, make
+                taken = next(iter(inspect.signature(make).parameters.values())).annotation
+                yield taken.rpartition(".")[2], make
 
 
 PAGES = dict(_pages())

@@ -1,9 +1,0 @@
-from .errors import BadRunsError as BadRunsError
-from .errors import MeasurementError as MeasurementError
-from .table.checks import check_runs as check_runs
-from .table.checks import identity_columns as identity_columns
-from .table.reading import read_runs as read_runs
-from .table.reading import tidy_runs as tidy_runs
-from .table.units import parse_frequency as parse_frequency
-from .table.units import parse_quantity as parse_quantity
-from .table.writing import write_runs as write_runs
