@@ -362,8 +362,8 @@ def _refuse_too_few(levels: LevelMeans, resolution: float) -> None:
     if count < FEWEST_LEVELS:
         raise FittingError(
             f"{count} level{'s' * (count != 1)} that the sensor tells apart (it read {at[0]:.4g} "
-            f"to {at[-1]:.4g}): a calibration takes {FEWEST_LEVELS} or more, such as idle, half "
-            "load and full load"
+            f"to {at[-1]:.4g}): a calibration takes {FEWEST_LEVELS} or more (idle, half load, "
+            "full load)"
         )
 
 

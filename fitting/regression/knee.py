@@ -226,15 +226,15 @@ class _BetweenLevels(NamedTuple):
 
     def gain(self, k: FloatArray) -> FloatArray:
         with np.errstate(divide="ignore", invalid="ignore"):
-            found = self.height(k) ** 2 * self.spread(k)
+            found = self.height(k) ** 2 * self.squared_norm(k)
         return np.where(self.inside, np.nan_to_num(found, posinf=0.0), -np.inf)
 
     def height(self, k: FloatArray) -> FloatArray:
         """Change of slope at the knee."""
         with np.errstate(divide="ignore", invalid="ignore"):
-            return (self.A - k * self.B) / self.spread(k)
+            return (self.A - k * self.B) / self.squared_norm(k)
 
-    def spread(self, k: FloatArray) -> FloatArray:
+    def squared_norm(self, k: FloatArray) -> FloatArray:
         return self.C - 2 * k * self.D + k**2 * self.E
 
     def stationary(self) -> FloatArray:

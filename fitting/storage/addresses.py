@@ -250,7 +250,7 @@ def _note_request(
     if begins and end < d.end_lbn:
         there = state_at(d, s * KINDS + p.kind[s], end)
         if d.state[there] == (end - d.first_lbn) // d.state_blocks:
-            last_access.put(m.ends, m.accesses, g, d.stop[there], end, p.made[s])
+            last_access.append_entry(m.ends, m.accesses, g, d.stop[there], end, p.made[s])
     p.kind[s], p.made[s] = kind_, m.clock[g]
     accesses, clock, fresh = m.accesses, m.clock[g], p.fresh[s]
     first, row = lbn >> accesses.bits, 0
@@ -268,7 +268,7 @@ def _note_request(
         begun = last_access.begun_at(accesses, row, piece)
         # Where a request has begun once, others may, even if this one only passes.
         if begun >= 0:
-            last_access.put(m.begins, accesses, g, d.place[v], begun, clock)
+            last_access.append_entry(m.begins, accesses, g, d.place[v], begun, clock)
 
 
 @jit_uncounted

@@ -186,7 +186,7 @@ def _holds(u: LruLists, m: LastAccess, device: int, at: int) -> bool:
 
 
 @jit_uncounted
-def put(u: LruLists, m: LastAccess, device: int, v: int, lbn: int, clock: int) -> None:
+def append_entry(u: LruLists, m: LastAccess, device: int, v: int, lbn: int, clock: int) -> None:
     """Put a place at the end of the list of a state, of a device."""
     if u.used[v] == u.limit[v]:
         _tidy(u, m, device, v)

@@ -94,7 +94,7 @@ class Clock:
         np.add.at(counts, tick, finest[held])
         spread = np.zeros_like(finest)
         length = self.tick_s / width / self.stretch(duration_s)
-        _spread(counts, length, _is_even(counts), spread, np.random.default_rng(0))
+        _add_arrivals(counts, length, _is_even(counts), spread, np.random.default_rng(0))
         return spread
 
     def spread_arrivals(self, gaps_s: FloatArray, duration_s: float) -> FloatArray:
@@ -115,7 +115,7 @@ def _is_even(counts: IntArray) -> bool:
 
 
 @jit
-def _spread(counts: IntArray, length: float, even: bool, windows: IntArray, rng: Rng) -> None:
+def _add_arrivals(counts: IntArray, length: float, even: bool, windows: IntArray, rng: Rng) -> None:
     """Add each tick's arrivals to the windows that it lasts, at a length in windows."""
     last = len(windows) - 1
     for tick in range(len(counts)):

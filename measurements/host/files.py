@@ -35,7 +35,9 @@ def parse_cpu_list(text: str) -> tuple[int, ...]:
         match = _SPAN.fullmatch(part)
         first, last = (int(match[1]), int(match[2] or match[1])) if match else (1, 0)
         if not first <= last < _MOST_CPUS:
-            raise MeasurementError(f"{text.strip()!r} is no list of CPUs: write one such as 0-3,8")
+            raise MeasurementError(
+                f"{text.strip()!r} is no list of CPUs: write one like this: 0-3,8"
+            )
         cpus.update(range(first, last + 1))
     return tuple(sorted(cpus))
 

@@ -294,7 +294,7 @@ def estimate_clock_offset(
     best = float(shares.max())
     if best < LEAST_SHARE:
         raise MeasurementError(
-            f"clock offset: at no offset within {reach_s:g} s do the runs take more watts than the "
+            f"clock offset: at no offset within {reach_s:g} s do the runs take more power than the "
             f"pauses (they explain {best:.0%} of the variance): let pauses be longer, or check "
             f"that the log is of this host"
         )
@@ -313,7 +313,8 @@ def _usable_rows(times_s: ArrayLike, watts: ArrayLike) -> tuple[FloatArray, Floa
     power = np.asarray(watts, dtype=np.float64)
     if times.shape != power.shape or times.ndim != 1:
         raise MeasurementError(
-            f"clock offset: {times.shape} times for {power.shape} watts: give one of each a row"
+            f"clock offset: {times.shape} times for {power.shape} power values: "
+            "give one of each per row"
         )
     usable = np.isfinite(times) & np.isfinite(power)
     order = np.argsort(times[usable], kind="stable")

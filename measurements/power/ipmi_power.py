@@ -163,7 +163,7 @@ def _find_figures(name: str, bmc: Bmc, answer: IpmiAnswer) -> DcmiFigures | Sens
     if answer.code == ipmi_protocol.INSUFFICIENT_PRIVILEGE:
         remedy = "give the user OPERATOR or ADMINISTRATOR for IPMI over LAN"
     raise SensorError(
-        f"{name}: the BMC tells no watts: by DCMI {problem}, and it has no power sensor: {remedy}"
+        f"{name}: the BMC reports no power: by DCMI {problem}, and it has no power sensor: {remedy}"
     )
 
 

@@ -300,7 +300,7 @@ class TimeReader:
     def _date(self, text: str) -> float:
         if _CLOCK_TIME.fullmatch(text):
             raise BadTimeError(
-                f"{text!r} has no date: name the column of the date too, such as time=Date+Time, "
+                f"{text!r} has no date: name the column of the date too (time=Date+Time), "
                 f"or let the logger write ISO 8601"
             )
         iso = _DATE_WITH_SLASHES.sub(r"\1-\2-\3", text)
@@ -311,8 +311,8 @@ class TimeReader:
             moment = None
         if moment is None or _is_whole_day(iso):
             raise BadTimeError(
-                f"{text!r} is no time: let the logger write ISO 8601, such as "
-                f"2026-03-01T12:00:00+01:00, or seconds since 1970"
+                f"{text!r} is no time: let the logger write ISO 8601 "
+                f"(2026-03-01T12:00:00+01:00) or seconds since 1970"
             )
         if moment.tzinfo is None and self._universal:
             moment = moment.replace(tzinfo=UTC)

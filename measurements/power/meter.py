@@ -143,7 +143,7 @@ def _generic(instrument: Instrument, options: Mapping[str, str]) -> _Question:
     query = options["query"]
     count = len(instrument.ask_numbers(query, binary=False))
     if count > 1 and "item" not in options:
-        raise instrument.error(f"answers {count} numbers to {query}: write item=N for the watts")
+        raise instrument.error(f"answers {count} numbers to {query}: write item=N for the power")
     return _Question(query, binary=False, power=int(options.get("item", "1")) - 1)
 
 

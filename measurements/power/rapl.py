@@ -289,7 +289,7 @@ def _zone(
     if is_amd and domain == "core":
         notes.append("of one core of the package alone, as AMD processors count each core apart")
     if not range_uj:
-        notes.append("the kernel does not tell its range: joules are lost when it wraps")
+        notes.append("the kernel does not report its range: energy is lost when it wraps")
     if files.number(folder / "enabled") == 0:
         notes.append("its power limits are off")
     most_w = _most_w(folder)
@@ -320,7 +320,7 @@ def _most_w(zone: Path) -> float:
 def not_permitted(counter: Path, root: Path) -> str:
     """Explain that a counter may not be read, and the remedy."""
     return (
-        f"{counter}: only root may read it, since watts that anybody can read give away what "
+        f"{counter}: only root may read it, since power that anybody can read gives away what "
         f"others compute (CVE-2020-8694): sudo chmod a+r {root}/*/energy_uj, which holds until the "
         "next boot, or run as root"
     )

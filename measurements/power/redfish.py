@@ -354,7 +354,7 @@ def _find_figures(
     if forbidden:
         raise forbidden[-1]
     raise client.origin.error(
-        f"no chassis tells its watts (there are: {_names(chassis)}): update the BMC's firmware, "
+        f"no chassis reports its power (there are: {_names(chassis)}): update the BMC's firmware, "
         f"or read it by IPMI: ipmi@{client.origin.host}"
     )
 
@@ -393,7 +393,7 @@ def _with_channels(
     }
     containers = [_container(one, labels, look) for one in told]
     outermost = containers.count(None)
-    rivals = f"one of {outermost} chassis that may share watts: choose one with chassis=ID"
+    rivals = f"one of {outermost} chassis that may count the same power: choose one with chassis=ID"
     found = []
     for one, end, inside in zip(told, ends, containers, strict=True):
         domain, covers = _domain(one, told)

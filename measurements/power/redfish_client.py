@@ -175,8 +175,7 @@ class RedfishClient:
         if answer.status == FORBIDDEN:
             raise StatusError(
                 answer,
-                f"{self._who()} may not read {path}: give the account a role that may, such as "
-                "ReadOnly",
+                f"{self._who()} may not read {path}: give the account a role that may: ReadOnly",
             )
         if answer.status != OK:
             again = "restart the BMC's Redfish service if it goes on"

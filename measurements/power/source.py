@@ -142,10 +142,8 @@ KINDS: dict[str, Driver] = {
     "ipmi": Driver("ipmi", False, "the BMC's power reading, local or over the network (pyghmi)"),
     "ipmi:ipmitool": Driver("ipmitool", False, "the same through the program ipmitool"),
     "redfish": Driver("redfish", True, "the BMC's power reading, by HTTPS"),
-    "meter": Driver(
-        "meter", True, "a power meter that speaks SCPI, such as a Yokogawa WT (PyVISA)"
-    ),
-    "log": Driver("power_log", True, "a CSV log of watts or joules that another program writes"),
+    "meter": Driver("meter", True, "a SCPI power meter (Yokogawa WT and others), by PyVISA"),
+    "log": Driver("power_log", True, "a CSV log of power or energy that another program writes"),
     "hwmon": Driver("sysfs", False, "power sensors of the mainboard and its drivers", "open_hwmon"),
     "battery": Driver(
         "sysfs", False, "what a battery delivers, on battery power only", "open_batteries"

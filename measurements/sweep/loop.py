@@ -262,7 +262,7 @@ def clock_found(
         if hertz is not None:
             return {"freq_hz": float(hertz), "freq_source": source}
     raise MeasurementError(
-        "the clock cannot be read here: say what it is with --clock, such as --clock 1.66GHz"
+        "the core frequency cannot be read here; say what it is: --clock 1.66GHz"
     )
 
 

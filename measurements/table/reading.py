@@ -136,7 +136,7 @@ def refuse_unitless(table: pd.DataFrame, renamings: Mapping[str, Renaming], sour
     raise MeasurementError(
         f"{source}: column{'s' if several else ''} {', '.join(map(repr, bare))} "
         f"{'have' if several else 'has'} no unit (row {row}): "
-        f"name {'them' if several else 'it'} with one, such as {', '.join(named.values())}, or "
+        f"name {'them' if several else 'it'} with one: {', '.join(named.values())}, or "
         f"{maps}"
     )
 

@@ -38,7 +38,7 @@ COLUMNS: dict[str, RunsColumn] = {
     "voltage_v": RunsColumn("V", "positive", "core voltage"),
     "power_w": RunsColumn("W", "net", "mean power"),
     "energy_j": RunsColumn("J", "net", "energy"),
-    "power_source": RunsColumn("", "text", "sensor and domain of the watts"),
+    "power_source": RunsColumn("", "text", "sensor and domain of the power"),
     "user_s": RunsColumn("s", "non-negative", "CPU time, user"),
     "nice_s": RunsColumn("s", "non-negative", "CPU time, nice"),
     "system_s": RunsColumn("s", "non-negative", "CPU time, system"),

@@ -49,7 +49,7 @@ class ParsedResult:
     dates: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
-    def put(self, target: int, column: str, cell: str) -> None:
+    def put_number(self, target: int, column: str, cell: str) -> None:
         """Take one number of a level, if it is one."""
         value = number(cell)
         if value is None:
@@ -181,7 +181,7 @@ def _row(source: str, headers: Sequence[str], cells: Sequence[str]) -> ParsedRes
     columns = map(_level_column, headers)
     for header, column, cell in zip(headers, columns, cells, strict=False):
         if column is not None:
-            found.put(*column, cell)
+            found.put_number(*column, cell)
         elif _SCORE_COLUMN.fullmatch(header):
             found.put_overall(cell)
     found.put_fields(zip(headers, cells, strict=False))
@@ -240,10 +240,10 @@ def _put_line(found: ParsedResult, cells: Sequence[str]) -> None:
     if (match := _TARGET.fullmatch(first)) and len(rest) == 4:
         target = int(match[1])
         for column, cell in zip(("actual", "ops", "watts"), rest, strict=False):
-            found.put(target, column, cell)
+            found.put_number(target, column, cell)
     elif tidy(first).startswith("active idle") and len(rest) >= 2:
         # ssj_ops, watts, their ratio.
-        found.put(0, "watts", rest[1])
+        found.put_number(0, "watts", rest[1])
     elif re.search(r"ssj_ops\s*/\s*(∑|sum of )\s*power", " ".join(cells)):
         found.put_overall(cells[-1])
 
@@ -437,12 +437,12 @@ def _read_one(path: Path) -> list[SpecPowerResult]:
     if not made:
         raise MeasurementError(
             f"{path.name}: is no SPECpower_ssj2008 result: give the .html or .txt of a result, or "
-            "a CSV with the watts of each target load"
+            "a CSV with the power at each target load"
         )
     known = [r for r in made if sum(level.watts is not None for level in r.levels) > 1]
     if not known:
         said = "; ".join(made[0].findings)
-        raise MeasurementError(f"{path.name}: no result has the watts of two levels: {said}")
+        raise MeasurementError(f"{path.name}: no result has the power of two levels: {said}")
     return known
 
 
@@ -504,7 +504,7 @@ def _findings(result: SpecPowerResult) -> Iterable[str]:
     known = {round(level.target * 100) for level in result.levels if level.watts is not None}
     lacking = [_load_text(t) for t in (*TARGETS, 0) if t not in known]
     if lacking:
-        yield f"no watts at {', '.join(lacking)}"
+        yield f"no power at {', '.join(lacking)}"
     if result.compliant is False:
         yield "not compliant: SPEC publishes no score for it"
     for level in result.levels:
@@ -512,7 +512,7 @@ def _findings(result: SpecPowerResult) -> Iterable[str]:
             yield f"the load reached at {_load_text(level.target * 100)} is {level.actual:.1%}"
     for name, values in (
         ("ssj_ops do not fall", [x.ops_s for x in result.levels if x.ops_s is not None]),
-        ("watts do not fall", [x.watts for x in result.levels if x.watts is not None]),
+        ("power does not fall", [x.watts for x in result.levels if x.watts is not None]),
     ):
         if any(low >= high for high, low in itertools.pairwise(values)):
             yield f"{name} with the target load throughout"

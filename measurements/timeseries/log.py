@@ -367,7 +367,7 @@ def to_utc(local_s: Numbers, zone: str | None) -> Numbers:
         )
     except (KeyError, ValueError, OSError, TypeError) as error:
         raise MeasurementError(
-            f"{zone!r} is no time zone: write one such as +0200 or Europe/Berlin"
+            f"{zone!r} is no time zone: write one like this: +0200 or Europe/Berlin"
         ) from error
     seconds = np.asarray(utc.tz_convert(None).to_numpy().astype("datetime64[s]").astype("int64"))
     shifted: Numbers = seconds + (local_s - whole)

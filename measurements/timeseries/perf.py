@@ -59,7 +59,7 @@ def read(source: Source, options: Options) -> Log:
     if not readings:
         raise MeasurementError(
             f"{source.name}: counts nothing of the host that is of use ({FORMAT}): record memory "
-            "controllers, such as -e unc_m_cas_count.rd,unc_m_cas_count.wr, or context-switches"
+            "controllers (-e unc_m_cas_count.rd,unc_m_cas_count.wr) or context-switches"
         )
     times = np.unique([count["interval"] for count in counts])
     start_s, caveats = _start(text, options)

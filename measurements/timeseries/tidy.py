@@ -29,8 +29,8 @@ def join(parts: Sequence[logs.Log]) -> logs.Log:
         _refuse_others(first, log)
         if not np.array_equal(first.times_s, log.times_s):
             times_s = np.union1d(first.times_s, log.times_s)
-            _spread(first, times_s)
-            _spread(log, times_s)
+            _align_rows(first, times_s)
+            _align_rows(log, times_s)
         first.columns = {**log.columns, **first.columns}
         first.odd |= log.odd
         first.cpus = first.cpus or log.cpus
@@ -53,7 +53,7 @@ def _refuse_others(first: logs.Log, log: logs.Log) -> None:
         )
 
 
-def _spread(log: logs.Log, times_s: logs.Numbers) -> None:
+def _align_rows(log: logs.Log, times_s: logs.Numbers) -> None:
     """Lay the rows of a log out over the times of all."""
     if len(np.unique(log.times_s)) < len(log.times_s) or bool((np.diff(log.times_s) < 0).any()):
         raise MeasurementError(

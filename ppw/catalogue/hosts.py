@@ -47,7 +47,7 @@ FIGURES = {
     "tdp_w": FigureKind("a number", "W"),
     "launch_price_usd": FigureKind("a number", "USD"),
     **dict.fromkeys(("rapl", "dvfs"), FigureKind("true or false")),
-    "launched": FigureKind("a quarter such as '2010-Q1'"),
+    "launched": FigureKind("a quarter like '2010-Q1'"),
 }
 CACHES = ("l1i_bytes", "l1d_bytes", "l2_bytes", "l3_bytes")
 TEXTS = ("name", "maker", "kind", "family")

@@ -38,8 +38,8 @@ CAVEATS = (
     "programs within a few percent of gem5's out-of-order core and memory-bound ones 10 to 60 % "
     "apart; the size of a simulated figure says little, how it changes with the clock is what is "
     "tested here",
-    "the simulated cores have no watts, and none are invented: who is better per watt they do not "
-    "say",
+    "power is neither simulated nor invented: the simulated cores do not say who is better "
+    "per watt",
 )
 _CORES = {WIMPY: "wimpy", BRAWNY: "brawny"}
 _KEYS = ["workload", "host"]

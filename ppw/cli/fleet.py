@@ -240,7 +240,7 @@ def fleet_update_command(
     opt.options("""
     --quantity [power|energy] (power): Quantity of the values: W, or J of a counter that only grows.
     --window TIME as window_s (0s): Time before a value that it is the mean over; 0s: of a moment.
-    --range NUMBER>0 as range_j: Range of the counter in joules, after which it restarts.
+    --range NUMBER>0 as range_j: Range of the counter in J, after which it restarts.
     --offset [HOST=]SECONDS as offsets several times: Seconds to add to the samples' times, of one
         host or of all, to have the time of the runs.
     --label NAME as labels several times: Channel to read. Several channels are summed.

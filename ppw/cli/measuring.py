@@ -179,13 +179,13 @@ def measure_summary(table: pd.DataFrame) -> str:
         names = [frequency_text(k) if c == "freq_hz" else str(k) for c, k in pairs]
         return [*names, str(len(part))]
 
-    def spread(part: pd.DataFrame) -> str:
+    def spread_text(part: pd.DataFrame) -> str:
         time = part["time_s"]
         return f"{(time.max() - time.min()) / time.median():.1%}"
 
     titles = {c: (c.rpartition("_")[0] or c, unit, 1.0) for c, unit in columns.items()}
     header = [*(c.removesuffix("_hz") for c in keys), "runs"]
-    return out.medians_text(table, keys, header, head, titles, ("time spread", spread))
+    return out.medians_text(table, keys, header, head, titles, ("time spread", spread_text))
 
 
 # `ppw measure --simulate CORE[,…]`: kernels or bare-metal programs on simulated cores.

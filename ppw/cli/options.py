@@ -223,7 +223,7 @@ def pairs_option(
 
 def map_option(meaning: str, example: str) -> Decorator:
     """Make --map, which reads headers as columns; ``meaning`` is its help, before an example."""
-    shape = f"COLUMN=HEADER, such as {example}"
+    shape = f"COLUMN=HEADER, like {example}"
     return pairs_option("--map", "mapping", shape=shape, meaning=f"{meaning}: {example}.")
 
 
@@ -233,7 +233,7 @@ def selection_option(name: str, meaning: str, *, one_value: bool = False) -> Dec
     Its value holds a list of values by column, of which a run has one; with ``one_value`` a column
     has no second one.
     """
-    read_pairs = pairs("COLUMN=VALUE, such as host=atom")
+    read_pairs = pairs("COLUMN=VALUE, like host=atom")
 
     def read_selection(
         ctx: click.Context, param: click.Parameter, texts: tuple[str, ...]
@@ -321,7 +321,7 @@ FIT = all_of(
     """),
     VOLTAGES,
     options("""
-    --via [fits|ratio] (fits): How perf_per_watt is fitted: quotient of two fits, or one regression
+    --via [fits|ratio] (fits): Fit of perf_per_watt: quotient of two fits, or one regression
         on performance/power, as published.
     """),
 )

@@ -196,7 +196,7 @@ def _add_row(row: dict[str, Any], output: str) -> None:
     --without-device: Repeat each run on a loop device over a file in memory. Needs root.
     --confine-kernel: Bind the kernel's unbound workers, which do part of the I/O, to the cores of
         each run. Restored afterwards. Needs root.
-    --scope [host|own] (host): What is counted: host (CPU time and I/O of the whole host, as
+    --scope [host|own] (host): Scope of counting: host (CPU time and I/O of the whole host, as
         published), or own (CPU time of the programs and of kernel threads, and I/O of fio alone),
         for a host that others use too.
     --take-bandwidth SHARE[,…] (0): Memory bandwidth to take away from the workload, as shares of
@@ -350,7 +350,7 @@ _HADOOP_COLUMNS = {
     click.argument("command", nargs=-1, metavar="[-- HADOOP ARGUMENTS…]"),
     opt.options(f"""
     --setup: Download Hadoop's jars into the cache first (about 104 MB, by Maven, once).
-    --mode [local|yarn|cluster] (local): Where the tasks run: local (one process), yarn (a cluster
+    --mode [local|yarn|cluster] (local): Place of the tasks: local (one process), yarn (a cluster
         on this machine), or cluster (the one that the hadoop command is set up for).
     --workload NAME[,…] as workloads (wordcount): One or several of {", ".join(jobs.WORKLOADS)}; any
         one name for a job of your own.
@@ -439,7 +439,7 @@ def _refuse_mismatches(options: HadoopOptions, given: dict[str, Any]) -> None:
     if on_cluster and (given["freqs"] or given["turbo"]):
         raise click.UsageError("the clocks of a cluster's nodes cannot be set from here")
     if on_cluster and given["power"]:
-        raise click.UsageError("watts of a cluster are those of its nodes: name them by --nodes")
+        raise click.UsageError("power of a cluster is that of its nodes: name them by --nodes")
     if options.command:
         _refuse_command(options)
         return

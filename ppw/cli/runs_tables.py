@@ -166,7 +166,7 @@ def pathlength_command(runs: opt.Runs, **options: Any) -> ppw.PathLengths:
     "60s --power-cap 120W",
     opt.TABLE,
     opt.options("""
-    --objective [energy|edp|ed2p|perf_per_watt|time|perf_per_dollar] (energy): What is best: least
+    --objective [energy|edp|ed2p|perf_per_watt|time|perf_per_dollar] (energy): Objective: least
         energy, energy-delay product (edp), energy-delay² product (ed2p) or time; most performance
         per watt or per price.
     """),
@@ -324,7 +324,7 @@ def plan_command(
 def _read_prices(
     ctx: click.Context, param: click.Parameter, texts: tuple[str, ...]
 ) -> dict[str, float]:
-    prices = opt.pairs("HOST=PRICE, such as atom=450")(ctx, param, texts)
+    prices = opt.pairs("HOST=PRICE, like atom=450")(ctx, param, texts)
     price = types.kind("PRICE>0")
     return {host: price.convert(text, param, ctx) for host, text in prices.items()}
 

@@ -82,7 +82,7 @@ class DataSweep(NamedTuple):
     def caveats(self) -> Iterator[str]:
         """Say what was taken for granted."""
         yield (
-            f"watts are typed, not measured: {self.server_w:g} W busy, {self.idle_share:.0%} of "
+            f"power is typed, not measured: {self.server_w:g} W busy, {self.idle_share:.0%} of "
             f"that idle, PUE {self.pue:g}; storage and network draw nothing beside"
         )
 
@@ -531,7 +531,7 @@ def span(seconds: float) -> str:
 
 def _server_w(cores: float, watts_per_core: float | None, server_w: float | None) -> float:
     if (watts_per_core is None) == (server_w is None):
-        raise PpwError("watts of a server: give --power-per-core or --server-power, one of the two")
+        raise PpwError("power of a server: give --power-per-core or --server-power, one of the two")
     if server_w is not None:
         return as_positive("server power (W)", server_w)
     return as_positive("power per core (W)", watts_per_core) * as_positive("cores", cores)

@@ -508,7 +508,7 @@ def _as_power(power: float | str | None) -> float:
         return 0.0
     watts = as_number("idle power", parse_quantity(power, "w") if isinstance(power, str) else power)
     if watts < 0:
-        raise PpwError(f"idle power {power!r} is negative: give watts, 0 or more")
+        raise PpwError(f"idle power {power!r} is negative: give 0 W or more")
     return watts
 
 

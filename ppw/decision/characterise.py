@@ -445,9 +445,9 @@ def _scope_caveats(unlike: Sequence[str], mixed: bool) -> list[str]:
         return []
     hosts = "; ".join(dict.fromkeys(unlike))
     if mixed:
-        return [f"mixed scope, as asked for: watts of {hosts} are set against each other"]
+        return [f"mixed scope, as asked for: power of {hosts} is compared"]
     return [
-        f"watts of different scope ({hosts}) are not set against each other, and their ratios stay "
+        f"power of different scope ({hosts}) is not compared, and its ratios stay "
         "empty: measure alike, or ask for --mixed-scope"
     ]
 

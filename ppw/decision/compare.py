@@ -143,10 +143,10 @@ def check_scopes(prepared: Prepared, pairs: Sequence[ratios.Pair], mixed: bool) 
         return []
     a, b = texts
     if mixed:
-        return [f"mixed scope, as asked for: the watts of A are of {a}, those of B of {b}"]
+        return [f"mixed scope, as asked for: the power of A is of {a}, that of B of {b}"]
     raise PpwError(
-        f"the watts of A are of {a}, those of B of {b}: not comparable; measure both alike, leave "
-        "watts out with --metric time or throughput, or ask for --mixed-scope"
+        f"the power of A is of {a}, that of B of {b}: not comparable; measure both alike, leave "
+        "power out with --metric time or throughput, or ask for --mixed-scope"
     )
 
 
@@ -159,7 +159,7 @@ _BETTER = {
     _BY_GROUP: "which is better in {} depends on the group",
 }
 # What one needs, of which less is better, and what it has.
-_NEEDS = {"time": "the time", "power": "the watts", "energy": "the energy per run"}
+_NEEDS = {"time": "the time", "power": "the power", "energy": "the energy per run"}
 _HAS = {
     "throughput": "the throughput",
     "perf_per_watt": "the performance per watt",
@@ -489,7 +489,7 @@ def _columns_to_group(
 ) -> list[str]:
     """Columns that tell groups apart: ``by`` or the identity columns, and those of A and B."""
     if not named:
-        raise PpwError("nothing tells A from B: name a column of each, such as a={'host': 'atom'}")
+        raise PpwError("nothing tells A from B: name a column of each: a={'host': 'atom'}")
     return list(dict.fromkeys([*(identity_columns(runs) if by is None else by), *named]))
 
 

@@ -251,7 +251,7 @@ def as_steps(steps: str | Iterable[float | str], *, fewest: int = 2) -> FloatArr
 def _range(text: str) -> list[float]:
     parts = text.split(":")
     if len(parts) != 3:
-        raise PpwError(f"steps {text!r} are not LOWEST:HIGHEST:STEP, such as 1.2GHz:2.4GHz:0.1GHz")
+        raise PpwError(f"steps {text!r} are not LOWEST:HIGHEST:STEP: 1.2GHz:2.4GHz:0.1GHz")
     low, high = (as_frequency(part.strip()) for part in parts[:2])
     step = as_positive("step", parse_quantity(parts[2], "hz"))
     if low > high:

@@ -81,7 +81,7 @@ def prepare_cells(
             keepable = not pr.without_power(usable)[position].any()
         if out.all():
             raise PpwError(
-                f"{source}: every run is suspect, so nothing is left to learn from: see ppw fleet "
+                f"{source}: every run is flagged, so nothing is left to learn from: see ppw fleet "
                 "check, or keep them with --keep-all"
             )
         usable = usable[~out].reset_index(drop=True)
@@ -116,8 +116,8 @@ def _missing(
             of = ", ".join(map("=".join, zip(groups.by, texts, strict=True))) or "all runs"
             yield eng.Fault(
                 source,
-                f"{name} is missing in {lacking} runs of {partly.size} groups that have others, "
-                f"such as {of}: these runs take no part",
+                f"{name} is missing in {lacking} runs of {partly.size} groups that have others "
+                f"(the first: {of}): these runs take no part",
             )
 
 

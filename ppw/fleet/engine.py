@@ -199,7 +199,7 @@ class UnusableFilesError(PpwError):
 
     def __init__(self, name: str, faults: Sequence[Fault]) -> None:
         super().__init__(
-            f"{name}: none of {len(faults)} files can be used, such as {faults[0]}"
+            f"{name}: none of {len(faults)} files can be used; the first: {faults[0]}"
             if len(faults) > 1
             else str(faults[0])
         )

@@ -63,7 +63,7 @@ def points_in(
     ``low`` and ``high`` are the ends of what counts of an interval, in its columns; ``width`` is
     that of the buckets (s).
     """
-    spread = _spread(intervals.mutate(low_s=low, high_s=high), "low_s", "high_s", width)
+    spread = _repeat_rows(intervals.mutate(low_s=low, high_s=high), "low_s", "high_s", width)
     pairs = spread.join(points.mutate(bucket=_bucket(points.at_s, width)), ["host", "bucket"])
     return pairs.filter(pairs.at_s >= pairs.low_s, pairs.at_s <= pairs.high_s)
 
@@ -76,16 +76,16 @@ def segments_in(
     Both may fill several buckets; a pair counts in the first that they share.
     """
     near = intervals.mutate(low_s=intervals.start_s - reach_s, high_s=intervals.end_s + reach_s)
-    a = _spread(near.mutate(first_a=_bucket(near.low_s, width)), "low_s", "high_s", width)
+    a = _repeat_rows(near.mutate(first_a=_bucket(near.low_s, width)), "low_s", "high_s", width)
     b = segments.mutate(first_b=_bucket(segments.at_s, width))
-    pairs = a.join(_spread(b, "at_s", "next_s", width), ["host", "bucket"])
+    pairs = a.join(_repeat_rows(b, "at_s", "next_s", width), ["host", "bucket"])
     first = (pairs.first_a > pairs.first_b).ifelse(pairs.first_a, pairs.first_b)
     return pairs.filter(
         pairs.bucket == first, pairs.at_s <= pairs.high_s, pairs.next_s >= pairs.low_s
     )
 
 
-def _spread(table: ibis.Table, low: str, high: str, width: float) -> ibis.Table:
+def _repeat_rows(table: ibis.Table, low: str, high: str, width: float) -> ibis.Table:
     """Repeat each row for every bucket from one of its columns to another."""
     first, last = _bucket(table[low], width), _bucket(table[high], width)
     return table.mutate(bucket=ibis.range(first, last + 1).unnest())
@@ -392,7 +392,7 @@ class Sensor:
         if not (math.isfinite(self.window_s) and self.window_s >= 0):
             raise PpwError(f"the window is {self.window_s:g}: give 0 s or more")
         if not self.most_w > 0 or (self.range_j is not None and not self.range_j > 0):
-            raise PpwError("the most watts and the range (J) must be above 0")
+            raise PpwError("the highest power (W) and the range (J) must be above 0")
 
 
 def join_power(
@@ -435,7 +435,7 @@ def join_power(
     Raises
     ------
     PpwError
-        Where a column is missing, or the runs have watts already.
+        Where a column is missing, or the runs have power already.
     """
     sensor = sensor or Sensor()
     timed = _with_spans(runs)
@@ -521,7 +521,7 @@ def _with_spans(runs: ibis.Table) -> ibis.Table:
     if taken:
         raise PpwError(
             f"runs: {' and '.join(taken)} are there already: leave them out, or rename them, so "
-            "that no watts of one sensor are taken for another's"
+            "that no power of one sensor are taken for another's"
         )
     count = runs.executions.fill_null(1) if "executions" in runs.columns else 1
     start = seconds(runs.started_at)
@@ -620,7 +620,7 @@ def open_samples(
         raise PpwError(f"samples have no column {unknown[0]}: map {', '.join(_COLUMNS)}")
     kinds, faults = _usable(str(source), names)
     if not kinds:
-        raise PpwError(f"{source}: none of its files can be used, such as {faults[0]}")
+        raise PpwError(f"{source}: none of its files can be used; the first: {faults[0]}")
     there = {name for kind in kinds for name, _ in kind.columns or ()}
     wanted = [*_NEEDED, *(name for name in ("label", "own") if names[name] in there)]
     parts = [
@@ -683,4 +683,4 @@ def write_runs(runs: ibis.Table, path: Path) -> str:
         if beside.is_dir():
             shutil.rmtree(beside)
         beside.unlink(missing_ok=True)
-    return f"{path}: {len(watts) - watts.null_count} of {len(watts)} runs have watts"
+    return f"{path}: {len(watts) - watts.null_count} of {len(watts)} runs have power"

@@ -189,7 +189,7 @@ def _caveats(
             "such loads too"
         )
     if missing:
-        found.append(f"{missing} rows have no watts of {calibration.sensor} and stay as they were")
+        found.append(f"{missing} rows have no power of {calibration.sensor} and stay as they were")
     if negative:
         found.append(
             f"{negative} rows stay as they were: {calibration.equation()} is not above zero there"
@@ -197,7 +197,7 @@ def _caveats(
     if idle_lost:
         found.append(
             f"idle_power_w of {idle_lost} rows is dropped: it is of another sensor than "
-            f"{calibration.sensor}, and would stand beside watts of another scope"
+            f"{calibration.sensor}, and would stand beside power of another scope"
         )
     return found
 

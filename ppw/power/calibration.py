@@ -144,12 +144,12 @@ class PairedRuns:
         """Find them in a checked runs table. Raises `PpwError` where there are none."""
         x, y = (source_power(runs, asked) for asked in (sensor, reference))
         if set(x.columns) & set(y.columns) - {"power_w"} or x.label == y.label:
-            raise PpwError(f"{sensor!r} and {reference!r} are the same watts: name two sources")
+            raise PpwError(f"{sensor!r} and {reference!r} are the same power: name two sources")
         name, rows = _of_host(runs, host)
         both = rows & np.isfinite(x.watts) & np.isfinite(y.watts)
         if not both.any():
             raise PpwError(
-                f"{_source(runs)}: no run has watts of both {x.label} and {y.label}: measure some "
+                f"{_source(runs)}: no run has power of both {x.label} and {y.label}: measure some "
                 "with both (ppw measure --power …)"
             )
         seen = runs[both]
@@ -165,7 +165,7 @@ class PairedRuns:
     def caveats(self) -> list[str]:
         """Say how many runs were left out."""
         said = (
-            f"{self.left_out} of {len(self.runs) + self.left_out} runs left out: no watts of "
+            f"{self.left_out} of {len(self.runs) + self.left_out} runs left out: no power of "
             f"{self.sensor.label} or of {self.reference.label}"
         )
         return [said] if self.left_out else []
@@ -329,7 +329,7 @@ class Calibration(Result):
         host = f"Host {self.host}: " if self.host else ""
         return (
             f"{host}{self.equation()}, from {self.runs} runs at {len(self.table)} levels; a run's "
-            f"watts are known within ±{shown(self.half_width_w(), 'W')} ({self.level:.0%}) in the "
+            f"power is known within ±{shown(self.half_width_w(), 'W')} ({self.level:.0%}) in the "
             "middle of the range."
         )
 
@@ -337,7 +337,7 @@ class Calibration(Result):
         """Say where the calibration holds."""
         lowest, highest = shown(self.line.lowest, "W"), shown(self.line.highest, "W")
         return (
-            f"It holds from {lowest} to {highest} of {self.sensor}; watts beyond are estimated, "
+            f"It holds from {lowest} to {highest} of {self.sensor}; power beyond is estimated, "
             "not calibrated."
         )
 

@@ -124,7 +124,7 @@ class PowerLoadCurve:
         who = f"{name}: " if name else ""
         if at.ndim != 1 or at.shape != power.shape or at.shape != done.shape:
             raise PpwError(
-                f"{who}{at.size} loads and {power.size} watts: give one value for each level"
+                f"{who}{at.size} loads and {power.size} power values: give one for each level"
             )
         known = ~np.isnan(power) & ~np.isnan(at)
         order = np.argsort(at[known], kind="stable")
@@ -331,7 +331,7 @@ class PowerLoadCurve:
 
 def _check(load: FloatArray, power: FloatArray, who: str) -> None:
     if load.size < 2:
-        raise PpwError(f"{who}{load.size} levels with watts: a curve takes two or more loads")
+        raise PpwError(f"{who}{load.size} levels with power: a curve takes two or more loads")
     if not (np.isfinite(load).all() and load[0] >= 0 and load[-1] <= 1 + _SAME):
         wrong = load[(load < 0) | ~(load <= 1 + _SAME)][0]
         raise PpwError(f"{who}load {wrong:g} is no share of full load from 0 to 1")
@@ -426,7 +426,7 @@ def _add_idle(means: FloatArray, idle: FloatArray) -> tuple[FloatArray, list[str
         else:
             said = ["idle was not measured: no figure of energy proportionality is given"]
     if idle.size and np.ptp(idle) > 0.1 * idle.mean():
-        said.append(f"idle watts differ from {idle.min():.4g} to {idle.max():.4g} between runs")
+        said.append(f"idle power differs from {idle.min():.4g} to {idle.max():.4g} between runs")
     return means, said
 
 
@@ -467,5 +467,5 @@ def _late_caveats(load: FloatArray, rate: FloatArray) -> list[str]:
         return []
     return [
         f"{int(short.sum())} of {load.size} runs did not reach the rate that their load asks for: "
-        "their watts are of another load than they say"
+        "their power is of another load than they say"
     ]

@@ -228,7 +228,7 @@ def power_loads(
     as_share("level", level)
     asked = sorted({float(x) for x in at})
     if not asked:
-        raise PpwError("no load was asked for: give shares of full load, such as 0.5")
+        raise PpwError("no load was asked for: give shares of full load: 0.5")
     curves, caveats, digest = _curves(runs)
     if levels is not None:
         curves = [curve.only(levels) for curve in curves]
@@ -337,7 +337,7 @@ def _curve_caveats(curves: list[PowerLoadCurve], forecasts: pd.DataFrame) -> lis
     if len(beyond):
         loads = ", ".join(_percent(x) for x in sorted(beyond["load"].unique()))
         caveats.append(
-            f"watts at {loads} load are extrapolated for {beyond['server'].nunique()} of "
+            f"power at {loads} load is extrapolated for {beyond['server'].nunique()} of "
             f"{len(curves)} servers: a clock that rises near full load, or a power limit, does not "
             "show in lower levels; the intervals are of servers of 2012, and newer ones may bend "
             "more"

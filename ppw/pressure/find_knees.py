@@ -205,7 +205,7 @@ class SweepKnees(Result):
             return f"{step}fails: {row['next_failure']}"
         changes = [f"{row['next_value_change']:+.1%} {self.of}"]
         if np.isfinite(row["next_per_watt_change"]):
-            changes.append(f"{row['next_power_change']:+.1%} watts")
+            changes.append(f"{row['next_power_change']:+.1%} power")
             changes.append(f"{row['next_per_watt_change']:+.1%} performance per watt")
         else:
             changes.append("performance per watt not measured")

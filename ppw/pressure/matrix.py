@@ -136,7 +136,7 @@ class PressureMatrix(Result):
             application     | text  | application | name of the application
             phase           | text  | phase       | "all", or "phase 1" and so on
             resource        | text  | resource    | resource that is judged
-            kind            | text  |             | what is judged, such as "utilisation"
+            kind            | text  |             | what is judged: "utilisation" and others
             measure         | text  | measure     | name of the threshold
             statistic       | text  |             | "mean" or "median" over time
             level           | text  | level       | "low", "medium" or "high", if measured
@@ -636,7 +636,7 @@ def _about_measures(rows: list[Row]) -> Iterator[str]:
     if own["value"] > 1:
         yield (
             f"{own['demand']:.3g} CPUs are busy, but the workload can use {own['capacity']:g}: "
-            "others ran on the host, such as the load generator, and its own share is not known"
+            "others ran on the host, perhaps the load generator, and its own share is not known"
         )
     others = [by_name[name]["level"] for name in ("disk_bandwidth", "disk_iops", "disk_queue")]
     if by_name["disk_busy"]["level"] == "high" and "high" not in others:

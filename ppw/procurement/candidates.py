@@ -264,7 +264,7 @@ def gather(scenario: Scenario, *, draws: int, seed: int) -> Candidates:
     straight = [s.name for s in servers if isinstance(s.curve, StraightLine)]
     if straight:
         caveats.append(
-            f"the watts of {', '.join(straight)} are taken as straight between idle and full load, "
+            f"the power of {', '.join(straight)} is taken as straight between idle and full load, "
             "which no server keeps exactly: give power_levels, or runs at several loads"
         )
     caveats += [f"{s.name} is left out: {s.excluded}" for s in servers if s.excluded]
@@ -337,10 +337,11 @@ def _curve(made: CandidateFigures) -> LoadCurve:
         load, watts = (np.asarray(typed[name], dtype=float) for name in ("load", "power"))
         if len(load) != len(watts):
             raise made.refuse(
-                f"power_levels has {len(load)} loads and {len(watts)} watts: give one for each"
+                f"power_levels has {len(load)} loads and {len(watts)} power values: give one "
+                "for each"
             )
         if load.max() < 1 - _SAME:
-            raise made.refuse("power_levels ends below load 1: give the watts at full load")
+            raise made.refuse("power_levels ends below load 1: give the power at full load")
         return _through(load, watts, idle)
     for found in made.found.values():
         if found.levels is not None:
@@ -367,8 +368,8 @@ def _shares(made: CandidateFigures) -> tuple[dict[str, float], str]:
             words = name.replace("latency_", "latency ")
             if name not in known:
                 made.caveats.append(
-                    f"{made.name}: the limit on {words} of {workload.name} is not held against "
-                    "anything: no latency is known against the rate"
+                    f"{made.name}: the limit on {words} of {workload.name} is not compared "
+                    "with anything: no latency is known against the rate"
                 )
                 continue
             share = share_within(*known[name], limit)
@@ -416,19 +417,19 @@ def _scopes(made: Sequence[CandidateFigures], scenario: Scenario) -> list[str]:
     if len(set(known.values())) > 1:
         if not scenario.mixed_scope:
             raise PpwError(
-                f"{scenario.source}: the watts are not of one scope ({said}): measure alike, add "
+                f"{scenario.source}: the power is not of one scope ({said}): measure alike, add "
                 "beside_power for the rest of a server, or ask for mixed_scope = true"
             )
-        caveats.append(f"mixed scope, as asked for: the watts are of {said}")
+        caveats.append(f"mixed scope, as asked for: the power is of {said}")
     elif known and WALL not in known.values():
         caveats.append(
-            f"all watts are of the {next(iter(known.values()))} alone: what the rest of a server "
+            f"all power is of the {next(iter(known.values()))} alone: what the rest of a server "
             "draws is in no figure; add beside_power"
         )
     unknown = [name for name, scope in scopes.items() if not scope]
     if unknown:
         caveats.append(
-            f"it is not said what the watts of {', '.join(unknown)} are of: power_scope says it"
+            f"the scope of the power of {', '.join(unknown)} is not known: give power_scope"
         )
     return caveats
 

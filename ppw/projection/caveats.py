@@ -104,8 +104,8 @@ def _long_lever(fit: ModelFit, frequency: FloatArray, answered: Mask) -> Caveat:
     at = shown(float(np.max(frequency)), "Hz")
     return Caveat(
         "long_lever",
-        f"long lever: 1 % of noise in the measured points becomes up to {worst:.0f} % at {at}; "
-        "measure nearer to it or further apart",
+        f"far extrapolation: 1 % of noise in the measured points becomes up to {worst:.0f} % at "
+        f"{at}; measure nearer to it or further apart",
         far,
         worst,
     )

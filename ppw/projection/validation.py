@@ -107,7 +107,7 @@ class HoldOutPlan(NamedTuple):
         if (at_train & at_test).any():
             both = shown(float(runs["freq_hz"].to_numpy()[at_train & at_test][0]), "Hz")
             raise PpwError(
-                f"{both} is in --train and in --test: a run cannot be held against itself"
+                f"{both} is in --train and in --test: a run cannot be compared with itself"
             )
         return Fold(at_train, at_test)
 
@@ -530,7 +530,7 @@ def _nothing_to_test(prepared: Prepared, plan: HoldOutPlan) -> str:
     found = (
         f"{source}: nothing to test ({plan.describe()}): no group by "
         f"{', '.join(prepared.groups.by) or 'no column'} has two frequencies to learn from and a "
-        "measurement to be held against"
+        "measurement to be compared with"
     )
     asked = len(prepared.groups) > 1 and (plan.train or plan.test)
     return f"{found}: {_OWN_FREQUENCIES}" if asked else found

@@ -145,10 +145,10 @@ _COMPARED_ROWS = 200_000
 MEASURED = "measured"
 SIMULATED = (
     "simulated, not hardware: how these figures change with the clock says more than their size, "
-    "and they have no watts"
+    "and power is not simulated"
 )
 UNKNOWN_WATTS = (
-    "watts of unknown source: package, node and wall watts are not comparable; say which in "
+    "power of unknown source: package, node and wall power are not comparable; say which in "
     "power_source"
 )
 FAMILY_MISMATCH = (
@@ -258,7 +258,7 @@ def _power_caveats(runs: pd.DataFrame, groups: gr.Groups) -> list[str]:
         caveats.append(UNKNOWN_WATTS)
     if "power_source" in runs.columns and gr.varies(runs["power_source"], groups).any():
         caveats.append(
-            "the watts of one group come from several sources, which may differ in scope"
+            "the power of one group comes from several sources, which may differ in scope"
         )
     if "power_label" in runs.columns:
         labels = runs["power_label"]
@@ -270,7 +270,7 @@ def _power_caveats(runs: pd.DataFrame, groups: gr.Groups) -> list[str]:
         ]
         if said:
             caveats.append(
-                f"not all watts are measured: {' and '.join(sorted(said))}, by another sensor's "
+                f"not all power is measured: {' and '.join(sorted(said))}, by another sensor's "
                 "calibration, whose error is not in the interval"
             )
     if off := _having(runs, "energy_off"):

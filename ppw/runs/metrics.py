@@ -136,7 +136,7 @@ def _what_is_lacking(
     meant = nearest(column, [c for c in runs.columns if c not in COLUMNS])
     there = f"the columns are {list_names(list(runs.columns))}"
     if has:
-        there = f"this table has {' and '.join(has)} but no {'watts' if watts else column}"
+        there = f"this table has {' and '.join(has)} but no {'power' if watts else column}"
     return (
         f"{runs.attrs.get('source', 'runs')}: {metric.name} needs {choice}: {there}{meant}: "
         f"measure it too, or use --map {column}=COLUMN"

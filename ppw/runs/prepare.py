@@ -157,7 +157,7 @@ def prepare(
     if not kept.all():
         if not kept.any():
             raise PpwError(
-                f"{runs.attrs.get('source', 'runs')}: every row is suspect, so nothing is left to "
+                f"{runs.attrs.get('source', 'runs')}: every row is flagged, so nothing is left to "
                 f"learn from: see ppw check{', or keep them with --keep-all' * keepable}"
             )
         checked = checked[kept]
@@ -200,7 +200,7 @@ def left_out_caveats(left_out: pd.DataFrame, keepable: bool) -> list[str]:
     if left_out.empty:
         return []
     return [
-        f"{_how_many(rows)} rows left out ({str(name).replace('_', ' ')}), such as "
+        f"{_how_many(rows)} rows left out ({str(name).replace('_', ' ')}); the first, "
         f"{_place(rows.iloc[0])}: {rows['evidence'].iloc[0]}; {remedy_of_left_out(keepable)}"
         for name, rows in left_out.groupby("check", sort=True)
     ]
@@ -210,7 +210,7 @@ def remedy_of_left_out(keepable: bool) -> str:
     """Say what can be done about rows that were left out."""
     if keepable:
         return "ppw check lists them, --keep-all uses them"
-    return "ppw check lists them; correct or drop watts of 0 and less, which --keep-all cannot use"
+    return "ppw check lists them; correct or drop power of 0 and less, which --keep-all cannot use"
 
 
 def _how_many(left_out: pd.DataFrame) -> int:
@@ -308,7 +308,7 @@ def _part(runs: pd.DataFrame, label: str) -> list[SourcePower]:
         )
     there = list_names(_labels(runs)) or "none"
     raise UnknownColumnError(
-        f"{source}: no watts of {label!r}, which would be in column {power_column(label)}; the "
+        f"{source}: no power of {label!r}, which would be in column {power_column(label)}; the "
         f"sources are {there}: measure with both (ppw measure --power …), or rename a column"
     )
 
@@ -349,6 +349,6 @@ def _numbers(runs: pd.DataFrame, column: str) -> FloatArray:
         cell: Any = runs[column].iloc[row]
         raise MeasurementError(
             f"{runs.attrs.get('source', 'runs')}: row {row + 1}, column {column}: {cell!r} is not "
-            "a number of watts: correct it or leave the cell empty"
+            "a power in W: correct it or leave the cell empty"
         )
     return np.asarray(numbers, dtype=np.float64)

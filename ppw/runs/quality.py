@@ -117,7 +117,9 @@ class Quality(Result):
     def passed(self) -> Mask:
         """True for the rows that no check names, in the order of the input."""
         if "runs" in self.table:
-            raise PpwError("a fleet's suspects are named by cell: see the column runs of the table")
+            raise PpwError(
+                "a fleet's flagged rows are named by cell: see the column runs of the table"
+            )
         good = np.ones(self.rows, dtype=bool)
         good[self.table["position"].to_numpy(dtype=np.int64)] = False
         return good
@@ -133,10 +135,10 @@ class Quality(Result):
         """Say in a sentence how many rows are suspect."""
         count = self.suspects
         if not count:
-            return f"None of {self.rows} rows is suspect."
+            return f"None of {self.rows} rows is flagged."
         if count == 1:
-            return f"1 of {self.rows} rows is suspect: what it says cannot be right."
-        return f"{count} of {self.rows} rows are suspect: what they say cannot be right."
+            return f"1 of {self.rows} rows is flagged: what it says cannot be right."
+        return f"{count} of {self.rows} rows are flagged: what they say cannot be right."
 
     def printed_tables(self, most: int | None = None) -> list[PrintedTable]:
         """Return the checks and the suspect rows, each with where it stands."""
@@ -185,7 +187,7 @@ class Quality(Result):
         axes.barh(names, list(self.counts.values()), color=PROJECTED)
         axes.invert_yaxis()
         axes.set_xlim(0, max(1, 1.06 * max(self.counts.values())))
-        axes.set_xlabel(f"suspect rows, of {self.rows}")
+        axes.set_xlabel(f"flagged rows, of {self.rows}")
         axes.set_ylabel("check")
         return axes
 

@@ -189,7 +189,7 @@ def test_another_kind_of_meter_is_asked_what_the_option_says():
         assert set(meter.asked) == {"*IDN?", "MEAS:POW?"}
         meter.next_said.extend([b"ACME,PM-7,1,1\n", b"230.0, 12.5\n"])
         message = refused_opening(meter, query="MEAS?")
-        assert "answers 2 numbers to MEAS?: write item=N for the watts" in message
+        assert "answers 2 numbers to MEAS?: write item=N for the power" in message
         meter.next_said.extend([b"ACME,PM-7,1,1\n", *[b"230.0, 12.5\n"] * 3])
         with opened(meter, query="MEAS?", item="2") as source:
             assert power(source) == 12.5

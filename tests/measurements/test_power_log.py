@@ -356,7 +356,7 @@ def test_every_iso_time_with_a_zone_is_read_exactly(moment, minutes):
 
 def test_times_that_cannot_be_read_are_refused_with_the_remedy(log):
     for text, remedy in {
-        "12:00:01": "has no date: name the column of the date too, such as time=Date+Time",
+        "12:00:01": "has no date: name the column of the date too (time=Date+Time)",
         "2026-03-01": "is no time: let the logger write ISO 8601",
         "01.03.2026 12:00": "is no time: let the logger write ISO 8601",
         "3/1/2026 12:00:00": "is no time",
@@ -474,8 +474,8 @@ def test_logs_and_runs_that_tell_no_offset():
     for times, watts, runs, reason in (
         ([0, 1, 2], [1, 2, 3], RUNS, "3 rows with a figure, 4 at different times are needed"),
         ([0, 0, 0, 0], [1, 2, 3, 4], RUNS, "4 at different times are needed"),
-        ([0, 1], [1], RUNS, r"\(2,\) times for \(1,\) watts"),
-        (any_s, [100.0] * 400, RUNS, "do the runs take more watts than the pauses"),
+        ([0, 1], [1], RUNS, r"\(2,\) times for \(1,\) power values"),
+        (any_s, [100.0] * 400, RUNS, "do the runs take more power than the pauses"),
         *((any_s, any_s, [], "no runs: give"), (any_s, any_s, [(5, 5)], "must end after they st")),
         (any_s, any_s, [(5, 9), (8, 12)], "not overlap"),
     ):

@@ -166,7 +166,7 @@ def test_counter_without_a_range_says_so(host):
         write(zone.folder, max_energy_range_uj=text)
         source = host.open()
         assert source.channels[0].range_j is None
-        assert "joules are lost when it wraps" in source.channels[0].note
+        assert "energy is lost when it wraps" in source.channels[0].note
         assert values(source) == {"rapl:package-0": 5.0}
 
 

@@ -191,7 +191,7 @@ def test_of_power_control_only_the_whole_is_read_and_an_average_where_there_is_n
     # An average over nobody knows how long is no figure.
     for interval in ({}, {"IntervalInMin": 0}, {"IntervalInMin": "5"}):
         bmc.change(POWER, PowerControl=[{"PowerMetrics": interval | {"AverageConsumedWatts": 251}}])
-        assert "no chassis tells its watts (there are: 1)" in refused_opening(bmc)
+        assert "no chassis reports its power (there are: 1)" in refused_opening(bmc)
 
 
 def test_the_sum_of_supplies_lacks_none_but_those_that_rest(start):
@@ -209,7 +209,7 @@ def test_the_sum_of_supplies_lacks_none_but_those_that_rest(start):
             assert source.read()[0].value == pytest.approx(total, nan_ok=True), said
         bmc.remove(metrics)
         assert math.isnan(source.read()[0].value)
-    assert "no chassis tells its watts" in refused_opening(bmc)
+    assert "no chassis reports its power" in refused_opening(bmc)
     bmc.change(f"{SUPPLIES}/1", Status={"State": "Absent"})
     with opened(bmc) as source:
         assert figures(source) == {"redfish:supplies": 120.0}
@@ -278,7 +278,7 @@ def test_of_several_chassis_each_is_named_and_those_in_others_are_marked(start):
 def test_chassis_beside_each_other_and_enclosures_say_what_to_mind(start):
     bmc = start(300.0, figures=["power"])
     bmc.add_chassis("2", 280.0, ["power"])
-    note = "one of 2 chassis that may share watts: choose one with chassis=ID"
+    note = "one of 2 chassis that may count the same power: choose one with chassis=ID"
     with opened(bmc) as source:
         assert {c.note for c in source.channels} == {note}
     # Members come page by page.
@@ -296,7 +296,7 @@ def test_chassis_beside_each_other_and_enclosures_say_what_to_mind(start):
 def test_a_service_without_chassis_or_figures_names_another_way(start):
     bmc = start(figures=[])
     message = refused_opening(bmc)
-    assert "no chassis tells its watts (there are: 1): update the BMC's firmware" in message
+    assert "no chassis reports its power (there are: 1): update the BMC's firmware" in message
     assert f"ipmi@{LOCAL}" in message
     for members in ([], "all", 7, [None, "1", {"@odata.id": 1}]):
         bmc.put(CHASSIS, {"Members": members})
@@ -433,7 +433,7 @@ def test_a_forbidden_resource_names_the_user_and_the_role(start):
         message = refusal(source.read)
         assert f"user {USER!r} may not read {POWER}: give the account a role" in message
     bmc.remove(POWER)
-    assert "no chassis tells its watts" in refused_opening(bmc, login=(USER, PASSWORD))
+    assert "no chassis reports its power" in refused_opening(bmc, login=(USER, PASSWORD))
 
 
 def test_a_broken_resource_does_not_hide_the_next_figure(start):

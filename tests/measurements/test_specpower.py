@@ -70,7 +70,7 @@ class TestWhatIsMissing:
         [result] = read(dump(watts=watts), "dump.csv")
         assert result.levels[3] == (0.7, None, 70_000, None)
         assert result.levels[-1].target == 0.1
-        assert "no watts at 70 %, active idle" in result.findings
+        assert "no power at 70 %, active idle" in result.findings
         assert result.computed_overall is None
         table = specpower_table([result])
         assert np.isnan(table["power_w"][3])
@@ -102,10 +102,10 @@ def test_findings(read):
     left_out, rising = "0 W at a level is no reading and is left out", WATTS | {40: 130}
     gone = [dump(watts=WATTS | {30: cell}) for cell in ("", "--", "NC", "n/a")]
     for text, findings in (
-        *((text, {"no watts at 30 %"}) for text in gone),
-        (dump(watts=WATTS | {0: 0}), {left_out, "no watts at active idle"}),
+        *((text, {"no power at 30 %"}) for text in gone),
+        (dump(watts=WATTS | {0: 0}), {left_out, "no power at active idle"}),
         (text_report(score="444"), {"overall 444 ssj_ops/W is published, its levels give 400"}),
-        (text_report(watts=rising), {"watts do not fall with the target load throughout"}),
+        (text_report(watts=rising), {"power does not fall with the target load throughout"}),
         (text_report().replace("| 60.0%", "| 55.0%"), {"the load reached at 60 % is 55.0%"}),
     ):
         [result] = read(text)
@@ -119,7 +119,7 @@ def test_what_is_no_result(read, tmp_path):
     (tmp_path / "other.html").write_text(page.replace(": non-compliant", ""))
     for name, said in {
         "runs.csv": r"^runs\.csv: is no SPECpower_ssj2008 result: g",
-        "nc.html": r"no result has the watts of two levels: no wa",
+        "nc.html": r"no result has the power of two levels: no po",
         "other.html": "is no SPECpower_ssj2008 result",
         "gone.txt": r"gone\.txt: cannot be read: No such file",
     }.items():

@@ -133,7 +133,7 @@ class TestPowerLoads:
         result = answered(ppw.power_loads, LOADS[LOADS["load"] < 1], at=[1.0])
         assert result.levels["load"].max() == 0.75
         assert result.forecasts["label"].tolist() == ["extrapolated"]
-        only(result.caveats, "watts at 100 % load are extrapolated")
+        only(result.caveats, "power at 100 % load is extrapolated")
 
     def test_levels_that_are_held_out_show_how_far_the_forecast_is_off(self):
         whole, part = (
@@ -146,7 +146,7 @@ class TestPowerLoads:
 
     def test_idle_that_differs_between_runs_is_said(self):
         result = answered(ppw.power_loads, LOADS.assign(idle_power_w=[40.0, 60.0, 41.0, 40.0]))
-        only(result.caveats, "idle watts differ from 40 to 60 between runs")
+        only(result.caveats, "idle power differs from 40 to 60 between runs")
 
 
 class TestRecordings:
@@ -203,7 +203,7 @@ class TestRowsLeftOut:
     def test_keeping_is_not_advised_where_it_only_fails(self, answer):
         runs = self.RUNS.assign(power_w=self.RUNS["power_w"].mask(self.RUNS.index == 5, -1e-4))
         assert only(answered(answer, runs).caveats, "left out").endswith(
-            "correct or drop watts of 0 and less, which --keep-all cannot use"
+            "correct or drop power of 0 and less, which --keep-all cannot use"
         )
         with pytest.raises(BadRunsError, match=r"row 6, column power_w: -0.0001 must be greater"):
             answer(runs, keep_all=True)
@@ -212,7 +212,7 @@ class TestRowsLeftOut:
         runs = self.RUNS.assign(freq_achieved_ghz=1.2)
         with pytest.raises(ppw.PpwError, match="only one distinct frequency") as refused:
             ppw.best_frequency(runs)
-        told = "27 rows left out (achieved off), such as row 4: asked for 1.6 GHz, achieved 1.2 GHz"
+        told = "27 rows left out (achieved off); the first, row 4: asked for 1.6 GHz, achieved"
         assert told in str(refused.value)
         with pytest.raises(ppw.PpwError, match="only one distinct frequency") as refused:
             ppw.fit_runs(runs[runs["freq_ghz"] == 1.2])

@@ -129,7 +129,7 @@ class TestCalibrate:
         runs.loc[7, "rapl_dram_power_w"] = np.nan
         result = calibrated(runs)
         assert result.runs == 28
-        assert only(result.caveats, "4 of 32 runs left out: no watts of rapl:package+rapl:dram or")
+        assert only(result.caveats, "4 of 32 runs left out: no power of rapl:package+rapl:dram or")
 
     def test_one_host_of_several_is_chosen(self):
         assert calibrated(TWO_HOSTS, host="rack8").host == "rack8"
@@ -140,9 +140,9 @@ class TestCalibrate:
             (TWO_HOSTS, {}, "runs of rack7, rack8: a calibration is of one host"),
             (TWO_HOSTS, {"host": "rack9"}, "no run of host 'rack9'; the hosts are rack7, rack8"),
             (metered(lambda watts: 120 + watts % 1), {}, "does not clearly rise with rapl:package"),
-            (metered(lambda watts: np.nan), {}, "no run has watts of both"),
+            (metered(lambda watts: np.nan), {}, "no run has power of both"),
             (metered(lambda watts: [*watts[:4], "n/k", *watts[5:]]), {}, f"row 5, column {METER}"),
-            (both(), {"sensor": "meter"}, "are the same watts"),
+            (both(), {"sensor": "meter"}, "are the same power"),
         ],
     )
     def test_what_is_no_calibration_is_refused(self, runs, options, said):
@@ -208,10 +208,10 @@ class TestSources:
     @pytest.mark.parametrize(
         ("asked", "changed", "said"),
         [
-            ("ipmi", {}, "no watts of 'ipmi', which would be in column ipmi_power_w; the sources"),
-            ("rapl:x+meter", {}, "no watts of 'rapl:x'"),
+            ("ipmi", {}, "no power of 'ipmi', which would be in column ipmi_power_w; the sources"),
+            ("rapl:x+meter", {}, "no power of 'rapl:x'"),
             ("rapl:package+rapl:package", {}, "adds a column to itself"),
-            ("", {}, "no watts of ''"),
+            ("", {}, "no power of ''"),
             ("meter", {"meter_b_power_w": 1.0}, "'meter' may be meter:wt310e, meter:b"),
         ],
     )
@@ -299,7 +299,7 @@ class TestApply:
         same = ["power_w", "power_label"]
         assert list(table.loc[0, same]) == [runs.loc[0, "power_w"], "measured"]
         assert np.isnan(table.loc[0, "power_lower_w"])
-        assert only(said, "2 rows have no watts of rapl:package+rapl:dram and stay")
+        assert only(said, "2 rows have no power of rapl:package+rapl:dram and stay")
 
     def test_a_table_of_the_sensor_alone_gets_watts_and_says_what_they_are(self):
         names = ["rapl_package_power_w", METER]
@@ -352,7 +352,7 @@ class TestApply:
         assert "calibrated" not in " ".join(answered(ppw.project_runs, runs, **asked).caveats)
         runs.loc[:3, "power_label"] = ["calibrated"] * 3 + ["estimated"]
         said = only(answered(ppw.project_runs, runs, **asked).caveats, "calibrated")
-        assert said.startswith("not all watts are measured: 1 of 8 are estimated and 3 of 8 are")
+        assert said.startswith("not all power is measured: 1 of 8 are estimated and 3 of 8 are")
 
 
 def test_a_document_has_a_whole_line_and_null_for_no_curvature():

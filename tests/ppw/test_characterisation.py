@@ -186,7 +186,7 @@ class TestWattsOfTwoScopes:
         assert "scope" not in " ".join(made.caveats)
         assert row_of(made, made.printed_tables()[0].title, "memcached", "power") == ["30", "177"]
         unknown = described(runs().drop(columns="power_source"))
-        assert only(unknown.caveats, "watts of unknown source")
+        assert only(unknown.caveats, "power of unknown source")
 
 
 def test_a_page_has_every_table_and_a_figure_where_there_is_something_to_draw(made):

@@ -137,7 +137,7 @@ def test_what_matches_nothing_is_told_with_what_there_is(command, where, answer)
 def test_a_selection_that_is_none_is_wrong_usage():
     for option in ("--where", "--a", "--b"):
         done = ask("compare", "mine.csv", option, "machine")
-        refused(done, "'machine' is not COLUMN=VALUE, such as host=atom", code=2)
+        refused(done, "'machine' is not COLUMN=VALUE, like host=atom", code=2)
     done = ask("compare", "mine.csv", "--a", "host=a,host=b")
     refused(done, "column host is given twice", code=2)
     # Other inputs have no rows to choose.

@@ -203,7 +203,7 @@ class TestFormats:
         out, err, code = run(command, path, *options, "--format", "csv")
         assert {row["workload"] for row in csv.DictReader(io.StringIO(out))} == set(WORK)
         assert err.splitlines() == [f"ppw: caveat: {caveat}" for caveat in result.caveats]
-        assert "watts of unknown source" in err
+        assert "power of unknown source" in err
         assert code == 0
         page = printed(command, path, *options, "--format", "html", "--metric", "time")
         assert page.startswith("<!DOCTYPE html>")

@@ -308,7 +308,7 @@ class TestScope:
     def test_package_against_wall_is_refused(self):
         runs = both()
         runs["power_source"] = where_host(runs, "rapl:package", "meter:wt310")
-        said = r"A are of package \(rapl:package\), those of B of wall \(meter:wt310\): not compar"
+        said = r"A is of package \(rapl:package\), that of B of wall \(meter:wt310\): not compar"
         with pytest.raises(PpwError, match=said):
             compare(runs, A, B)
         result = answer(runs, mixed_scope=True, metric="power")
@@ -370,7 +370,7 @@ class TestCommandLine:
         )
         assert time.startswith("time: B is better in 2 of 2 groups; A needs 1.2")
         assert power.startswith("power: A is better in 2 of 2 groups; B needs 1.")
-        assert power.endswith(" times the watts of A (geometric mean).")
+        assert power.endswith(" times the power of A (geometric mean).")
         assert "Where the same work costs the same on A and on B" in done.stdout
         assert "price of A" in done.stdout
 

@@ -96,8 +96,8 @@ class TestFormats:
         assert_same(answer.to_frame(), quiet(ppw.fit_runs, good).to_frame())
         assert [str(f) for f in answer.faults] == [
             f"{path}: time_s that cannot be in 1 runs: left out; correct or drop them",
-            f"{path}: time is missing in 1 runs of 1 groups that have others, such as host=rack1: "
-            "these runs take no part",
+            f"{path}: time is missing in 1 runs of 1 groups that have others "
+            "(the first: host=rack1): these runs take no part",
         ]
 
     def test_a_table_of_the_engine_and_a_written_answer(self, tmp_path):
@@ -181,7 +181,7 @@ class TestFaults:
         # Of a long message the beginning of the first line is told.
         failures += [duckdb.IOException("died" * 99 + "\nhere")] * 4
         told = f"cannot be read: {'died' * 75}: write"
-        first = rf"none of 2 files .* such as {tmp_path}/a\.parquet: {told}"
+        first = rf"none of 2 files .* the first: {tmp_path}/a\.parquet: {told}"
         with pytest.raises(PpwError, match=first):
             fleet.fit(tmp_path, engine=connection)
 
@@ -252,7 +252,7 @@ def test_values_that_cannot_be_and_a_fault_told_once_where_keys_have_no_point(tm
     assert "time_s that cannot be in 2 runs" in done.output
     path.write_text("host,cores,freq_ghz,time_s\na,4,1.0,5\na,4,2.0,3.1\na,4,2.4,\n")
     done = ask("project", path, "--freq", "3GHz", "--metric", "time")
-    assert done.output.count("such as host=a, cores=4: these runs") == 1
+    assert done.output.count("(the first: host=a, cores=4): these runs") == 1
 
 
 def test_a_fleet_of_one_group_names_no_columns_of_the_engine(tmp_path):
@@ -312,7 +312,7 @@ class TestAnswers:
         odd.to_parquet(racks / "rack3.parquet")
         done = ask("check", racks, "--strict")
         assert done.return_value == 3
-        assert f"{slow.sum()} of 36 rows are suspect" in done.stdout
+        assert f"{slow.sum()} of 36 rows are flagged" in done.stdout
         assert "slower at the faster clock" in done.stdout
 
     def test_a_check_asked_for(self, racks):
@@ -426,7 +426,7 @@ class TestEngine:
         few, many = (replace(answer, faults=(Fault("a", "torn"),) * n).summary() for n in (20, 21))
         assert many == f"{few}\n… 1 more faults: use --format json"
         answer = quiet(fleet.check, RUNS, engine=engine("duckdb"))
-        with pytest.raises(ppw.PpwError, match="a fleet's suspects are named by cell"):
+        with pytest.raises(ppw.PpwError, match="a fleet's flagged rows are named by cell"):
             _ = answer.answer.passed
         with pytest.raises(ppw.PpwError, match="set them where you make it"):
             fleet.connect(engine("duckdb"), threads=1)
@@ -521,7 +521,7 @@ class TestRuns:
 
     def test_all_of_which_are_suspect(self):
         halved = RUNS.assign(freq_achieved_hz=0.5e9 * RUNS["freq_ghz"])
-        with pytest.raises(ppw.PpwError, match="every run is suspect, so nothing is left"):
+        with pytest.raises(ppw.PpwError, match="every run is flagged, so nothing is left"):
             quiet(fleet.project, halved, freq=3e9, engine=engine("duckdb"))
         kept = quiet(fleet.project, halved, freq=3e9, keep_all=True, engine=engine("duckdb"))
         assert len(kept.answer.table)
@@ -574,8 +574,11 @@ class TestSamples:
             ({"quantity": "volts"}, "quantity is 'volts': give power or energy"),
             ({"window_s": -1.0}, "the window is -1: give 0 s or more"),
             ({"window_s": np.inf}, "the window is inf: give 0 s or more"),
-            ({"most_w": 0.0}, "the most watts and the range .J. must be above 0"),
-            ({"quantity": "energy", "range_j": 0.0}, "the most watts and the range .J. must"),
+            ({"most_w": 0.0}, "the highest power .W. and the range .J. must be above 0"),
+            (
+                {"quantity": "energy", "range_j": 0.0},
+                "the highest power .W. and the range .J. must",
+            ),
         ],
     )
     def test_of_a_sensor_that_cannot_be(self, options, said):
@@ -591,7 +594,7 @@ class TestSamples:
         joined = fleet.join_power(*tables, offset_s={}, labels=["pdu"])
         assert joined.to_pandas()["energy_j"].tolist() == pytest.approx([500.0])
         for _ in range(2):
-            assert write_runs(joined, tmp_path / "j.parquet").endswith("1 of 1 runs have watts")
+            assert write_runs(joined, tmp_path / "j.parquet").endswith("1 of 1 runs have power")
         with pytest.raises(ppw.PpwError, match=r"give a name that ends in \.parquet"):
             write_runs(tables[0], tmp_path / "joined.csv")
 

@@ -142,7 +142,7 @@ class TestUpdates:
         other = saved(pd.DataFrame({"host": ["a"], "clock": [1e9]}), tmp_path / "other.parquet")
         torn = tmp_path / "torn.parquet"
         torn.write_bytes(good.read_bytes()[:-20])
-        with pytest.raises(PpwError, match="none of 2 files can be used, such as"):
+        with pytest.raises(PpwError, match="none of 2 files can be used; the first"):
             update_state(tmp_path / "s", [other, torn], engine=engine("duckdb"))
         update_state(tmp_path / "s", [good, other, torn], engine=engine("duckdb"))
         for offered in ([good, other, torn], [good, other], [torn]):

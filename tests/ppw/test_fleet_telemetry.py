@@ -174,7 +174,7 @@ class TestCommand:
     def test_names_hosts_whose_clocks_disagree_and_does_the_rest(self):
         done = self.run("runs.csv", "watts.parquet", *self.NAMES, "-o", "out.parquet")
         assert done.return_value == 1
-        assert done.stdout == "out.parquet: 1 of 2 runs have watts\n"
+        assert done.stdout == "out.parquet: 1 of 2 runs have power\n"
         assert done.stderr.startswith("ppw: fault: host b: its runs are from 2026-03-01T13:00:00Z")
         found = pd.read_parquet("out.parquet").sort_values("host")
         assert found.freq_hz.tolist() == [2e9, 2e9]
@@ -189,7 +189,7 @@ class TestCommand:
         named = (*self.NAMES, "--engine", "spark", "-o", "out.parquet", "--offset", "b=3600")
         done = self.run(*read, *named)
         assert done.exception is None
-        assert done.stdout == "out.parquet: 2 of 2 runs have watts\n"
+        assert done.stdout == "out.parquet: 2 of 2 runs have power\n"
         assert pd.read_parquet("out.parquet")["power_w"].tolist() == [160.0, 160.0]
         again = self.run(*read, *named)
         assert "out.parquet: is there already: Spark writes a folder" in str(again.exception)
@@ -198,7 +198,7 @@ class TestCommand:
         late = ("--offset", "b=3600", "--offset", "a=0")
         done = self.run("runs.csv", "watts.parquet", *self.NAMES, *late, "-o", "out.parquet")
         assert (done.return_value, done.stderr) == (0, "")
-        assert done.stdout == "out.parquet: 2 of 2 runs have watts\n"
+        assert done.stdout == "out.parquet: 2 of 2 runs have power\n"
 
     @pytest.mark.parametrize(
         ("more", "said"),
@@ -222,7 +222,7 @@ class TestCommand:
         done = self.run("runs.csv", "watts", *self.NAMES, "-o", "out.parquet")
         assert done.return_value == 1
         assert done.stderr.startswith("ppw: fault: watts/2.parquet: broken Parquet: ")
-        assert done.stdout == "out.parquet: 2 of 2 runs have watts\n"
+        assert done.stdout == "out.parquet: 2 of 2 runs have power\n"
         assert sorted(pd.read_parquet("out.parquet")["power_w"]) == [90.0, 160.0]
 
 

@@ -190,7 +190,7 @@ BAD_FILES = [
     ("base_hz = { value = 3.0e9", "steps_hz = { value = [2e9, 1e9]", "'steps_hz': not asc"),
     ("base_hz = { value = 3.0e9", "steps_hz = { value = []", "not a list of frequencies"),
     ("= true", "= 1", "key 'dvfs': 1 is not true or false"),
-    ("dvfs = { value = true", "launched = { value = '2010'", "not a quarter such as"),
+    ("dvfs = { value = true", "launched = { value = '2010'", "not a quarter like"),
     (', scope = "core"', "", "key 'l2_bytes': a cache without scope; add scope = one of core"),
     ('scope = "core"', 'scope = "die"', "key 'l2_bytes': unknown scope 'die'"),
     ('8, source = "me"', '8, source = "me", scope = "core"', "only caches have a scope"),

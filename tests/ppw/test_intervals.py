@@ -182,7 +182,7 @@ class TestWidth:
         wide = project(cpi_points(0.9, 1.2, 1.25), freq=6e9)
         assert wide.cpi.upper / wide.cpi.lower > 1.5
         assert only(wide.caveats, "wide interval").startswith("cpi: ")
-        assert "long lever" not in " ".join(wide.caveats)
+        assert "far extrapolation" not in " ".join(wide.caveats)
         near = project(cpi_points(0.0, 1.2, 1.8, 2.4), freq=2.5e9)
         assert near.cpi.upper / near.cpi.lower < 1.5
         assert near.caveats == ()
@@ -531,7 +531,7 @@ class TestKeepAll:
 
     def test_nothing_left_is_an_error_that_says_so(self):
         runs = pd.DataFrame({"freq_ghz": [1.2, 2.4], "power_w": [-1.0, -2.0]})
-        with pytest.raises(PpwError, match="every row is suspect"):
+        with pytest.raises(PpwError, match="every row is flagged"):
             ppw.project_runs(runs, freq=3e9)
         with pytest.raises(MeasurementError, match="must be greater than 0"):
             ppw.project_runs(runs, freq=3e9, keep_all=True)

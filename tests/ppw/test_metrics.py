@@ -114,7 +114,7 @@ MEASURED = pd.DataFrame(
     }
 )
 TIMED, WATTS = {"time_s": [1.0]}, {"power_w": [3.0]}
-NO_WATTS = "needs power_w (or energy_j): this table has time_s but no watts: "
+NO_WATTS = "needs power_w (or energy_j): this table has time_s but no power: "
 
 
 class TestRegistry:
@@ -166,15 +166,15 @@ class TestRegistry:
         ("metric", "columns", "said"),
         [
             ("perf_per_watt", TIMED, NO_WATTS + "measure it too, or use --map power_w=COLUMN"),
-            ("energy", TIMED, "needs energy_j (or power_w): this table has time_s but no watts: "),
+            ("energy", TIMED, "needs energy_j (or power_w): this table has time_s but no power: "),
             ("power", TIMED, NO_WATTS),
             ("energy", WATTS, "needs time_s: this table has power_w but no time_s: "),
             ("perf_per_watt", {"energy_j": [3.0]}, "needs time_s: this table has energy_j but no "),
             ("perf_per_watt", {"cpi": [1.0]}, "needs throughput_ops_s and power_w (or time_s and "),
             ("cpi", {"cycles": [2.0]}, "needs cpi (or instructions): this table has cycles but no"),
             ("perf_per_dollar", TIMED, "needs price: this table has time_s but no price: "),
-            ("power", {**TIMED, "powerw": [3.0]}, "but no watts (did you mean 'powerw'?): "),
-            ("power", {**TIMED, "power_source": ["rapl"]}, "but no watts: "),
+            ("power", {**TIMED, "powerw": [3.0]}, "but no power (did you mean 'powerw'?): "),
+            ("power", {**TIMED, "power_source": ["rapl"]}, "but no power: "),
         ],
     )
     def test_what_a_metric_needs_and_what_is_missing(self, metric, columns, said):

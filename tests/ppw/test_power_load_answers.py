@@ -105,14 +105,14 @@ class TestOutsideLevels:
 @pytest.mark.parametrize(
     ("load", "watts", "said"),
     [
-        ([0.5], [100], "1 levels with watts"),
-        ([0.5, 1], [100, np.nan], "1 levels with watts"),
+        ([0.5], [100], "1 levels with power"),
+        ([0.5, 1], [100, np.nan], "1 levels with power"),
         ([0.5, 0.5, 1], [100, 110, 120], "two levels at load 0.5: give their mean"),
         ([0.5, 1.2], [100, 110], "load 1.2 is no share"),
         ([0.5, 0.9, 1.2], [100, 110, 120], "load 1.2 is no share"),
         ([-0.1, 1], [100, 110], "load -0.1 is no share"),
         ([0.5, 1], [0, 110], "0 W cannot be"),
-        ([0.5, 1], [100], "2 loads and 1 watts"),
+        ([0.5, 1], [100], "2 loads and 1 power values"),
         ([0.5, np.inf], [100, 110], "load inf is no share"),
     ],
 )
@@ -276,9 +276,9 @@ class TestAnswer:
         np.testing.assert_array_equal(result.curve("hand").power, HAND.power)
         with pytest.raises(PpwError, match="no server 'c'; there are hand, b"):
             result.curve("c")
-        assert any("are extrapolated for 1 of 2 servers" in c for c in result.caveats)
+        assert any("is extrapolated for 1 of 2 servers" in c for c in result.caveats)
         assert "150 W (" in result.summary()
-        with pytest.warns(CaveatWarning, match="are extrapolated"):
+        with pytest.warns(CaveatWarning, match="is extrapolated"):
             power_loads(two[1:], at=[1])
 
     def test_set_ups_of_a_runs_table_are_curves_of_their_own(self):

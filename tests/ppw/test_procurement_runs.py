@@ -165,17 +165,17 @@ class TestServicesFromRuns:
         assert kwh == pytest.approx(watts * 8.76, rel=0.02)
         # 2e-4/(1.05 − load): 8e-4 at a load of 0.8, the next point is above.
         assert servers == pytest.approx(10_000 / (0.8 * 1000), abs=1)
-        assert not any("straight" in c or "not held against" in c for c in result.caveats)
+        assert not any("straight" in c or "not compared" in c for c in result.caveats)
 
     def test_full_load_alone_makes_a_straight_line(self, tmp_path):
         frame = rate_limited()
         result = asked(service(tmp_path, frame[frame["load"] == 1]))
-        assert only(result.caveats, "straight").startswith("the watts of small, large are taken")
+        assert only(result.caveats, "straight").startswith("the power of small, large is taken")
 
     def test_latency_is_against_the_rate_where_no_load_is_known(self, tmp_path):
         unknown = rate_limited().assign(load=np.nan)
         result = asked(service(tmp_path, unknown, latency_p99="0.8ms"))
-        assert not [c for c in result.caveats if "not held against" in c]
+        assert not [c for c in result.caveats if "not compared" in c]
 
     def test_a_load_never_reached_says_how_to_measure_it(self, tmp_path):
         frame = rate_limited()
@@ -187,7 +187,7 @@ class TestServicesFromRuns:
         limited = asked(service(tmp_path, unknown, latency_p99="0.8ms", latency_p50="0.8ms"))
         assert not [name for name in inputs_of(limited).index if "latency" in name]
         for name in ("p50", "p99"):
-            assert only(limited.caveats, f"small: the limit on latency {name} of cache is not held")
+            assert only(limited.caveats, f"small: the limit on latency {name} of cache is not")
 
     @pytest.mark.parametrize(
         ("limited", "named"), [(True, ["small, cache", "large, cache"]), ("False", [])]
@@ -222,7 +222,7 @@ class TestWattsOfDifferentScope:
         with pytest.raises(PpwError, match=r"not of one scope \(rack1: package, rack2: wall\)"):
             asked(table)
         bare = asked(table | {"mixed_scope": True})
-        said = "mixed scope, as asked for: the watts are of rack1: package, rack2: wall"
+        said = "mixed scope, as asked for: the power is of rack1: package, rack2: wall"
         assert only(bare.caveats, "mixed scope") == said
         whole = asked(two_sensors(tmp_path, beside_power="30W"))
         assert not [c for c in whole.caveats if "scope" in c]
@@ -236,13 +236,13 @@ class TestWattsOfDifferentScope:
 
     def test_package_watts_are_no_bill(self, tmp_path):
         result = asked(two_sensors(tmp_path, other="rapl:package"))
-        assert only(result.caveats, "add beside_power").startswith("all watts are of the pac")
+        assert only(result.caveats, "add beside_power").startswith("all power is of the pac")
 
     def test_typed_ones_say_theirs(self):
         silent = server("one")
         del silent["power_scope"]
-        said = only(asked(scenario(silent, server("two"))).caveats, "power_scope says it")
-        assert said.startswith("it is not said what the watts of one are of")
+        said = only(asked(scenario(silent, server("two"))).caveats, "give power_scope")
+        assert said.startswith("the scope of the power of one is")
         package = server("three", power_scope="package")
         with pytest.raises(PpwError, match="two: wall, three: package"):
             asked(scenario(server("two"), package))

@@ -199,7 +199,7 @@ class TestExactMultiple:
         return pd.concat(both, ignore_index=True)
 
     def test_the_larger_is_the_copy(self):
-        said = "exactly 6 times those of a at all 13 settings that both have, with the same watts"
+        said = "exactly 6 times those of a at all 13 settings that both have, with the same power"
         assert told(self.pair()) == dict.fromkeys(range(13, 26), said)
         assert named(self.pair(1 / 6)) == [*range(13)]
         # Of two that are the same, the later name.
@@ -494,7 +494,7 @@ def spoilt():
 class TestResult:
     def test_verdict_counts_and_passed(self):
         result = check(spoilt())
-        assert result.verdict() == "4 of 39 rows are suspect: what they say cannot be right."
+        assert result.verdict() == "4 of 39 rows are flagged: what they say cannot be right."
         assert np.flatnonzero(~result.passed).tolist() == [3, 17, 18, 36]
         assert {name: count for name, count in result.counts.items() if count} == {
             "frequency_not_applied": 2,
@@ -504,14 +504,14 @@ class TestResult:
         lacking = {"energy_is_not_power_times_time": "energy_j", "achieved_off": "freq_achieved_hz"}
         assert result.not_made == lacking
         assert {*result.counts, *lacking} == set(CHECKS)
-        assert check(spoilt().drop(index=[17, 18, 36])).verdict().startswith("1 of 36 rows is sus")
+        assert check(spoilt().drop(index=[17, 18, 36])).verdict().startswith("1 of 36 rows is fla")
         assert "What to do: repeat the step" in quality_page(result).verdict[2]
 
     def test_good_rows_are_drawn_and_their_page_has_a_verdict_alone(self):
         good = check(sweep())
         page = quality_page(good)
         assert good.plot().has_data()
-        assert page.verdict == ["None of 24 rows is suspect."]
+        assert page.verdict == ["None of 24 rows is flagged."]
         assert (len(page.tables), page.figures) == (1, [])
 
     def test_rows_are_named_by_their_file(self, tmp_path):
@@ -649,11 +649,11 @@ class TestCommand:
         golden("check.txt", "$ ppw check runs.csv\n", main, ["check", "runs.csv"])
         done = run("runs.csv", "--strict")
         assert (done.returncode, done.stdout) == (3, run("runs.csv").stdout)
-        said = "ppw: check failed: 4 of 39 rows are suspect: what they say cannot be right.\n"
+        said = "ppw: check failed: 4 of 39 rows are flagged: what they say cannot be right.\n"
         assert done.stderr == said
         good = run("good.csv", "--strict")
         assert (good.stderr, good.returncode) == ("", 0)
-        assert good.stdout.startswith("None of 24 rows is suspect.\n")
+        assert good.stdout.startswith("None of 24 rows is flagged.\n")
 
     def test_formats_and_options(self, run, tmp_path):
         asked = "--by", "workload", "--metric", "time", "--format", "json"
@@ -692,7 +692,7 @@ class TestMeasured:
         assert (set(copies["workload"]), len(copies)) == ({"videoprocessing"}, 286)
         assert set(copies["evidence"]) == {
             "exactly 6 times those of videoprocessing_480 at all 286 settings that both have, "
-            "with the same watts"
+            "with the same power"
         }
 
     @pytest.mark.parametrize("name", ["tidy_runs.csv", "tidy.csv"])

@@ -200,7 +200,7 @@ class TestTyped:
             ("calibrate paired.csv --stored --save", "--save and --stored"),
             (f"{CALIBRATE} --apply -", "both go to standard output"),
             (f"{CALIBRATE} --sensor-resolution 1s", "is not a quantity in W"),
-            ("characterise runs.csv --price wsm", "is not HOST=PRICE, such as atom=450"),
+            ("characterise runs.csv --price wsm", "is not HOST=PRICE, like atom=450"),
             ("characterise runs.csv --price =3", "is not HOST=PRICE"),
             ("characterise runs.csv --price wsm=-3", "-3.0 is not in the range x>0"),
             ("characterise runs.csv --price wsm=dear", "'dear' is not a price: write a number"),

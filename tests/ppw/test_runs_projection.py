@@ -206,8 +206,8 @@ class TestCaveats:
     def test_long_lever_tells_of_the_worst_frequency(self):
         near = sweep(steps=(1.2, 1.25, 1.3), noise=0.001)
         result = straight(near, metric="time", freq=["4.0GHz", "2.0GHz"])
-        assert "at 4 GHz" in only(result.caveats, "long lever")
-        assert "(3 of 3 groups)" in only(result.caveats, "long lever")
+        assert "at 4 GHz" in only(result.caveats, "far extrapolation")
+        assert "(3 of 3 groups)" in only(result.caveats, "far extrapolation")
 
     @any_interval
     def test_far_from_what_was_measured(self, interval):
@@ -226,14 +226,14 @@ class TestCaveats:
 
     def test_several_sources_of_the_watts_of_one_curve(self):
         mixed = RUNS.assign(power_source=["rapl:package", "meter"] * (len(RUNS) // 2))
-        assert only(project_runs(mixed).caveats, "come from several sources")
+        assert only(project_runs(mixed).caveats, "comes from several sources")
         own = RUNS.assign(power_source=RUNS["workload"])
         assert project_runs(own).caveats == ()
 
     @pytest.mark.parametrize("source", [None, "unknown", "Unknown "])
     def test_watts_of_unknown_source(self, source):
         runs = RUNS.assign(power_source=source)
-        assert only(straight(runs, metric="power").caveats, "watts of unknown source")
+        assert only(straight(runs, metric="power").caveats, "power of unknown source")
         assert straight(runs, metric="time").caveats == ()
 
     def test_energy_that_is_not_power_times_time_and_achieved_frequency(self):

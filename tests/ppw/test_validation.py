@@ -309,7 +309,7 @@ class TestMeasuredElsewhere:
         # One is dirty and one a copy, as its README tells.
         clean = server[~server["workload"].isin(["blackscholes", "videoprocessing"])]
         result = straight(clean, keep_all=True, **SPLIT)
-        assert only(result.caveats, "watts of unknown source")
+        assert only(result.caveats, "power of unknown source")
         summary = result.summary_by_metric
         assert (summary["time"]["n"], summary["power"]["n"]) == (133, 133)
         assert summary["time"]["baselines"]["inverse_frequency"]["median_ape"] > 1.2

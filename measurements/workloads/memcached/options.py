@@ -54,7 +54,7 @@ class MemcachedOptions:
         if not 0 <= self.get_share <= 1:
             raise MeasurementError(f"a share of gets of {self.get_share:g}: give 0 to 1")
         if bad_loads := [load for load in self.loads if not 0 < load <= 2]:
-            raise MeasurementError(f"a load of {bad_loads[0]:g}: give shares such as 0.5, or 50%")
+            raise MeasurementError(f"a load of {bad_loads[0]:g}: give shares: 0.5, or 50%")
         if min(self.rates, default=1.0) <= 0:
             raise MeasurementError("a rate is operations a second, above 0")
         if self.servers and (self.threads != (1,) or self.partitions != (1,)):

@@ -37,7 +37,7 @@ MEASURED = (
 
 
 def find_unapplied(runs: pd.DataFrame, groups: gr.Groups) -> ck.Findings:
-    """Find rows of one group that agree in time and watts to every digit at several frequencies.
+    """Find rows of one group that agree in time and power to every digit at several frequencies.
 
     Coarse records agree by chance, so the digits decide. A program that the clock does not touch
     gives times within 0.3 % and watts within 1 %; the recorded values that fit into that say how
@@ -198,7 +198,7 @@ def _say_unapplied(
 
 FREQUENCY_NOT_APPLIED = ck.Check(
     name="frequency_not_applied",
-    meaning="runs at different frequencies agree in time and watts to every digit, so that one "
+    meaning="runs at different frequencies agree in time and power to every digit, so that one "
     "was not made at its frequency, or not at all; nobody knows which",
     remedy="measure these steps again and record what the counters say (freq_achieved_hz)",
     needs=(("time_s", "throughput_ops_s"),),
@@ -376,7 +376,7 @@ def _described_copies(copies: pd.DataFrame, rows: pd.DataFrame) -> ck.Findings:
 
 def _say_copy(workload: str, ratio: float, settings: int, watts: bool) -> str:
     times = "the same times as" if abs(ratio - 1) < _FINE else f"exactly {ratio:.6g} times"
-    with_watts = ", with the same watts" if watts else ""
+    with_watts = ", with the same power" if watts else ""
     those = workload if times.startswith("the same") else f"those of {workload}"
     return f"{times} {those} at all {settings} settings that both have{with_watts}"
 

@@ -41,7 +41,7 @@ class _Slips(NamedTuple):
         """Find nothing wrong."""
         return cls(np.zeros(rows, dtype=np.int64), np.full(rows, np.nan), np.full(rows, np.nan))
 
-    def put(self, rows: IntArray, slips: _Slips) -> None:
+    def put_rows(self, rows: IntArray, slips: _Slips) -> None:
         """Enter what was found of some rows."""
         for own, others in zip(self, slips, strict=True):
             own[rows] = others
@@ -131,7 +131,7 @@ def _slips(values: FloatArray, watts: FloatArray, sweep: IntArray, runs: FloatAr
         wrong = slips.decades != 0
         if not wrong.any():
             break
-        found.put(left[wrong], _Slips._make(part[wrong] for part in slips))
+        found.put_rows(left[wrong], _Slips._make(part[wrong] for part in slips))
         left = left[~wrong]
     return found
 
