@@ -29,12 +29,12 @@ from fitting.storage.last_access import (
     LBN,
     MOST_CLOCK,
     add_row,
+    append_entry,
     begun_at,
     nearest,
     new_last_access,
     new_lru_lists,
     note_begin,
-    put,
     row_of,
 )
 
@@ -242,7 +242,7 @@ def test_lists_are_those_of_the_reference(seed, stops, wanted, piece):
         note_begin(marks, row, lbn)
         memory.rows.setdefault((1, lbn // piece // 8), {})[lbn // piece] = clock, lbn
         for at in {lbn, lbn + piece - lbn % piece} if stops else {lbn}:
-            put(lists, marks, 1, v, at, clock)
+            append_entry(lists, marks, 1, v, at, clock)
             plain[v].put(clock, at)
         if clock % 3 == 0:
             found, expected = nearest(lists, marks, 1, v, asked), plain[v].nearest(asked)
