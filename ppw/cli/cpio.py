@@ -193,7 +193,7 @@ def _read_logs(
     --electricity PRICE>0: Price of a kWh.
     --currency NAME (currency): Currency of the prices.
     --carbon NUMBER>0 as carbon_kg_per_kwh: kg CO2e per kWh.
-    --other-power POWER as other_power_w: Power of a server that draws less, as a lever.
+    --other-power POWER as other_power_w: Power of a server that draws less, as an improvement.
     --device-bandwidth RATE>0 as device_bandwidth_bytes_s: Bandwidth of one storage device.
     --port-bandwidth RATE>0 as port_bandwidth_bytes_s: Bandwidth of one network port.
     --base-utilisation [measured|projected|full] (projected): CPU utilisation before any

@@ -128,7 +128,7 @@ def show_progress(done: int, steps: int, what: str) -> None:
         callgrind and qemu execute the command once more, 10 to 100 times slower.
     --clock FREQUENCY: Core frequency, for the method cpu-time.
     --cpi NUMBER>0: Cycles per instruction, for the method cpu-time.
-    --cores N>=1: Number of physical cores to use. Default: all there are.
+    --cores N>=1: Number of physical cores to use. Default: all.
     """),
     opt.DATA,
     opt.WORKLOAD,
@@ -188,8 +188,7 @@ def _add_row(row: dict[str, Any], output: str) -> None:
     "ppw cpio study.csv",
     click.argument("command", nargs=-1),
     opt.options("""
-    --folder FOLDER (required): Folder on the disk to study; what is made in it is removed
-        afterwards.
+    --folder FOLDER (required): Folder on the disk to study. Files made in it are removed.
     --cores N[,…]: Numbers of physical cores. Default: 1, 2, 4 … and all.
     --threads-per-core N[,…] (1): Numbers of hardware threads per core.
     --instances N[,…] (1): Numbers of equal programs at once.
@@ -204,7 +203,7 @@ def _add_row(row: dict[str, Any], output: str) -> None:
     --size SIZE (1GiB): Size of each file of fio.
     --pattern PATTERN[,…] as patterns (randread,randwrite,read:128KiB,write:128KiB): Access patterns
         of fio, with a request size where wanted: randread:8KiB.
-    --depth N>=1 (16): Number of requests in flight of each job of fio; there is one a logical CPU.
+    --depth N>=1 (16): Number of requests in flight per fio job; there is one job per logical CPU.
     --prepare SHELL: Command that fills the fresh folder of each run of COMMAND beforehand.
     """),
     opt.WORKLOAD,
@@ -279,7 +278,7 @@ _FIO_COLUMNS = {
     "IOPS, bandwidth and latency of a disk by queue depth, and IOPS per watt.",
     "ppw run fio --folder /data --size 8GiB --power ipmi -o disk.csv",
     opt.options("""
-    --folder FOLDER (required): Folder on the disk to measure; the file in it is removed afterwards.
+    --folder FOLDER (required): Folder on the disk to measure. The file made in it is removed.
     --size SIZE (1GiB): Size of the file.
     --pattern PATTERN[,…] as patterns (randread,randwrite,read,write): Access patterns, with a
         request size where wanted: randread:8KiB. Default: 4 KiB random, 32 KiB sequential.
@@ -357,8 +356,8 @@ _HADOOP_COLUMNS = {
     --data SIZE[,…]: Input sizes: 64MB,1GiB. Default: 64MB.
     --map-slots N[,…]: Number of maps at once. Default on this machine: one per CPU.
     --reduce-slots N[,…]: Number of reduces at once. Default on this machine: one per CPU.
-    --reduces N>=1: Number of reduce tasks. Default: one a reduce slot.
-    --memory SIZE[,…]: Memory of one task. Default here: 1GiB.
+    --reduces N>=1: Number of reduce tasks. Default: one per reduce slot.
+    --memory SIZE[,…]: Memory of one task. Default on this machine: 1GiB.
     --compression [{"|".join(jobs.COMPRESSIONS)}][,…]: Compression of the maps' output, of
         {", ".join(jobs.COMPRESSIONS)}. Default: as Hadoop is set up.
     """),
@@ -535,21 +534,20 @@ _MEMCACHED_COLUMNS = {
     --object-size SIZE[,…] (64): Sizes of a value.
     --connections N[,…] (16): Numbers of connections of all clients together; a run with twice as
         many checks them.
-    --keys-per-request N[,…] (1): Numbers of objects that one get asks for.
+    --keys-per-request N[,…] (1): Numbers of objects per get request.
     --gets SHARE[,…] (100%): Share of gets among the requests.
     --key-size SIZE (30): Size of a key.
-    --objects N>=1 (10000): Number of objects that are asked for; memcaslap rounds it to 1024 a
-        connection.
+    --objects N>=1 (10000): Number of objects. memcaslap rounds it to 1024 per connection.
     --memory SIZE as memory_bytes: Memory of private servers. Default: what objects need.
     --client [memcaslap|memtier|paced]: Load generator; paced is ppw's own. Default: memcaslap, else
         memtier.
-    --client-threads N>=1: Number of threads of the load generator. Default: one a CPU.
+    --client-threads N>=1: Number of threads of the load generator. Default: one per CPU.
     --server-cpus CPUS: CPUs of the servers: 0-3,8. Default: the first half of the cores.
     --client-cpus CPUS: CPUs of the load generator. Default: the other cores.
     --load SHARE[,…] as loads: Shares of the full throughput to measure as well, each at a fixed
         rate: 10%,50%.
     --rate N[,…] as rates: Load in operations per second, in place of --load.
-    --line-rate BITS/S>0: Line rate of the network to --server. Default: what the interface says.
+    --line-rate BITS/S>0: Line rate of the network to --server. Default: that of the interface.
     """),
     RUN,
     group=run_command,

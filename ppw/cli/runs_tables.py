@@ -284,7 +284,7 @@ _METRIC = "perf_per_watt"
     opt.TABLE,
     opt.metric_option(f"{_METRIC}, and one at a time"),
     opt.options("""
-    --freq FREQUENCY[,…] (required): Frequency that is asked for: 3.0GHz.
+    --freq FREQUENCY[,…] (required): Frequency to predict: 3.0GHz.
     --within PERCENT>0 (3.0): Wanted half width of the interval, in percent.
     """),
     opt.steps_option(
@@ -366,7 +366,7 @@ def characterise_command(runs: opt.Runs, **options: Any) -> ppw.Characterisation
     --sensor LABEL: Sensor to calibrate: rapl (packages and memory), rapl:package, ipmi:dcmi; a sum
         with +.
     --reference LABEL: Sensor to compare with: meter:wt310e, ipmi.
-    --host NAME: Host whose runs are taken, where there are several.
+    --host NAME: Host to calibrate, if there are several.
     --sensor-resolution POWER (0): Resolution of the sensor: 1W.
     --reference-resolution POWER (0): Step in which the reference counts.
     """),
@@ -440,7 +440,7 @@ def _write_calibrated(table: pd.DataFrame, result: ppw.Calibration, target: str)
     "ppw powerload power_ssj2008-20120312-00444.txt --at 30%,70%",
     opt.TABLE_ALONE,
     opt.options("""
-    --at SHARE[,…]<=1 (0%,50%,100%): Loads to give the power at.
+    --at SHARE[,…]<=1 (0%,50%,100%): Loads to predict power at.
     --levels SHARE[,…]<=1: Load levels to fit. The other levels test the fit.
     """),
     opt.LEVEL,

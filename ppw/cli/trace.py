@@ -300,7 +300,7 @@ def trace_fit_command(
     MODEL,
     opt.options("""
     -o, --output FILE (required): Trace to write: .parquet, .csv or .csv.gz.
-    --count N>=1: Number of requests. Default: as the original.
+    --count N>=1: Number of requests. Default: that of the original.
     --duration TIME>0 as duration_s: Duration to generate, in place of --count.
     --mode [walk|round_robin] (walk): Generator: walk (Markov chains of states) or round_robin (the
         published threads with fixed shares).
