@@ -6,9 +6,10 @@ import re
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from measurements.counters import perf_output
 from measurements.counters.figures import Counters, summarize
@@ -16,9 +17,6 @@ from measurements.errors import MeasurementError
 from measurements.host.files import read_pairs, read_text
 from measurements.host.processor import is_virtual_machine
 from measurements.processes.programs import ask
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
 
 EVENTS = (
     *("instructions", "cycles", "LLC-load-misses", "cache-misses"),

@@ -14,16 +14,14 @@ import re
 import shutil
 import tempfile
 from collections import Counter
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from measurements.counters.command import check_perf
 from measurements.errors import MeasurementError
-from measurements.host.execution import Execution, execute
+from measurements.host.cpu_placement import Execution, execute
 from measurements.processes.programs import compile_c
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
 
 Method = Literal["perf", "callgrind", "qemu", "cpu-time"]
 Label = Literal["counted", "emulated", "estimated"]

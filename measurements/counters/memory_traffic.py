@@ -7,16 +7,14 @@ import re
 import subprocess
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, Self
+from pathlib import Path
+from typing import Literal, Self
 
 from measurements.counters.command import PerfCounters, check_perf
 from measurements.errors import MeasurementError
-from measurements.host.execution import end_group
+from measurements.host.cpu_placement import end_group
 from measurements.host.files import read_field
 from measurements.table.units import UNITS
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 # Column-address strobes of servers (one or two sub-channels), and the names that the counters of
 # desktop processors and the free-running ones of both go by. Totals and the parts by requester

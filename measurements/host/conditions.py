@@ -8,16 +8,13 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from measurements.host import files, processor
 from measurements.host.activity import group_state
 from measurements.host.core_frequencies import clock_state, cpu_folder
 from measurements.host.cpu_placement import placement_state
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping
 
 # Drivers of the processor's own sensors.
 _HWMON = frozenset({"coretemp", "k10temp", "k8temp", "zenpower", "cpu_thermal", "via_cputemp"})

@@ -10,18 +10,16 @@ import math
 import os
 import re
 from bisect import bisect
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from measurements.errors import MeasurementError
 from measurements.host import files
 from measurements.host.processor import cpu_flags
 from measurements.processes.settings_guard import UPPER_LIMIT
 from measurements.table.units import frequency_text
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
 
 _HZ_PER_KHZ = 1e3
 _UNCORE = {

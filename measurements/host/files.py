@@ -5,13 +5,10 @@ from __future__ import annotations
 import math
 import os
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 
 from measurements.errors import MeasurementError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-    from pathlib import Path
 
 # What a column of the host's state may hold.
 Value = float | str | bool

@@ -9,8 +9,9 @@ from __future__ import annotations
 import errno
 import math
 import os
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Self
+from typing import Literal, Self
 
 from measurements.errors import MeasurementError
 from measurements.host import core_frequencies as cpufreq
@@ -18,9 +19,6 @@ from measurements.host.files import cpu_list_text
 from measurements.processes import settings_guard
 from measurements.processes.settings_guard import GOVERNOR, LOWER_LIMIT, SPEED, UPPER_LIMIT
 from measurements.table.units import frequency_text, implausible_frequency
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
 
 Method = Literal["auto", "limits", "userspace"]
 

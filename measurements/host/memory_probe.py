@@ -19,19 +19,18 @@ import subprocess
 import tempfile
 import threading
 import time
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from measurements.errors import MeasurementError
+from measurements.host.activity import LastLevelCache, available_memory, cpu_quota, last_level_cache
 from measurements.host.files import cpu_list_text, read_field
-from measurements.host.memory import LastLevelCache, available_memory, cpu_quota, last_level_cache
 from measurements.processes import programs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
-
     import numpy as np
     from numpy.typing import NDArray
 

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from pathlib import Path
+from typing import NamedTuple
 
 from measurements.host import files
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 # Keys of /proc/cpuinfo on x86 and, behind them, on Arm, POWER, RISC-V and s390.
 _IDENTITY = {

@@ -11,17 +11,14 @@ import os
 import stat
 import sys
 import warnings
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from measurements.power.redfish_client import parse_origin
 from measurements.power.source import Login, SensorError, Spec
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-
-    Prompt = Callable[[str, str], Login]
+Prompt = Callable[[str, str], Login]
 
 NETRC_VARIABLE = "PPW_NETRC"
 # By kind of source: how its credentials are called, and whether it may work without.

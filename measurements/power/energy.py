@@ -8,19 +8,16 @@ reason. Readings by another host's clock are shifted by an offset that the runs 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from measurements.errors import MeasurementError
 from measurements.power import source
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from numpy.typing import ArrayLike, NDArray
-
-    FloatArray = NDArray[np.float64]
+FloatArray = NDArray[np.float64]
 
 MOST_W = source.MOST_W
 # Readings of a counter may be this late at the ends of a run (s).

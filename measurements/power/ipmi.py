@@ -7,16 +7,14 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Iterable
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from measurements.power import ipmi_protocol
 from measurements.power.ipmi_power import IpmiPower, open_power
 from measurements.power.source import SensorError, SourceSettings, closed_on_error, time_call
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 _PROGRAM = Path(__file__).with_name("ipmi_session.py")
 # pyghmi's privilege levels begin with 2 for a user.

@@ -13,20 +13,17 @@ from __future__ import annotations
 import re
 import struct
 import time
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from measurements.power import ipmi_protocol
+from measurements.power.ipmi_protocol import Bmc, IpmiAnswer, PowerSensor
 from measurements.power.source import Channel, Domain, Reading, SensorError, closed_on_error
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from measurements.power.ipmi_protocol import Bmc, IpmiAnswer, PowerSensor
-
-    # Logs in with one of `PRIVILEGES`, before a time of `time.monotonic` (s).
-    Connect = Callable[[str, float], Bmc]
+# Logs in with one of `PRIVILEGES`, before a time of `time.monotonic` (s).
+Connect = Callable[[str, float], Bmc]
 
 PRIVILEGES = ipmi_protocol.PRIVILEGES
 # A BMC stamps its power reading with whole seconds and updates it about as often. It may answer

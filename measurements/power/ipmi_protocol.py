@@ -11,13 +11,11 @@ import math
 import os
 import re
 import time
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple, Protocol
 
 from measurements.power import source
 from measurements.power.source import Login, SensorError, SourceSettings
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
 
 DEVICE = "/dev/ipmi0"
 PORT = 623

@@ -11,15 +11,12 @@ import re
 import subprocess
 import tempfile
 import time
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from measurements.power import ipmi_protocol
 from measurements.power.ipmi_power import IpmiPower, open_power
 from measurements.power.source import SensorError, SourceSettings, time_call
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
 
 KIND = "ipmi:ipmitool"
 INTERFACES = ("lanplus", "lan")

@@ -5,17 +5,15 @@ from __future__ import annotations
 import csv
 import math
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from measurements.errors import MeasurementError
 from measurements.power.source import SensorError
 from measurements.table import units
 from measurements.table.headers import list_names, nearest
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 Quantity = Literal["energy", "power"]
 

@@ -10,13 +10,13 @@ import contextlib
 import math
 import re
 import socket
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from measurements.power import source
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
     from types import ModuleType
 
     from pyvisa import ResourceManager

@@ -12,15 +12,13 @@ import os
 import stat
 import statistics
 import time
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, cast, get_args
+from typing import NamedTuple, cast, get_args
 
 from measurements.power import log_format, source
 from measurements.power.source import Channel, Reading, SensorError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 OPTIONS = ("domain", "name", "offset", "past", "quantity", "time", "unit", "value")
 

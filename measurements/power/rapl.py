@@ -19,9 +19,11 @@ from __future__ import annotations
 import math
 import re
 import time
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import combinations
-from typing import TYPE_CHECKING, NamedTuple
+from pathlib import Path
+from typing import NamedTuple
 
 from measurements.host import files
 from measurements.power.source import (
@@ -33,10 +35,6 @@ from measurements.power.source import (
     closed_on_error,
     join_notes,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from pathlib import Path
 
 # The hardware updates its counters about once per millisecond.
 PERIOD_S = 1e-3

@@ -13,15 +13,13 @@ import logging
 import math
 import sys
 import warnings
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from measurements.power import rapl, source
 from measurements.power.source import Channel, Reading, SensorError, SourceSettings, time_call
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _SYSFS = Path("/sys")
 _KINDS = ("package", "dram")

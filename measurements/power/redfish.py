@@ -23,24 +23,22 @@ from __future__ import annotations
 import math
 import re
 import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 from functools import cache
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from measurements.power import redfish_client as http
 from measurements.power import source
 from measurements.power.redfish_client import dig
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    Document = Mapping[str, Any]
-    # A resource by its path; None if the service has none there.
-    Look = Callable[[str], Document | None]
-    # A figure (W or J; NaN for none), and the sensor's own time of it (s).
-    Value = tuple[float, float | None]
+Document = Mapping[str, Any]
+# A resource by its path; None if the service has none there.
+Look = Callable[[str], Document | None]
+# A figure (W or J; NaN for none), and the sensor's own time of it (s).
+Value = tuple[float, float | None]
 
 OPTIONS = ("ca", "chassis", "verify")
 # A BMC updates its sensors about once per second, and answers slowly when asked more often.

@@ -15,13 +15,13 @@ import json
 import socket
 import ssl
 import time
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 from urllib.parse import urlsplit
 
 from measurements.power.source import Login, SensorError, SourceSettings, import_library
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from types import ModuleType
 
     from requests import Response, Session

@@ -22,17 +22,15 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Self
+from typing import IO, Any, Self
 
 from measurements.errors import MeasurementError
 from measurements.power import source as sources
 from measurements.power.source import Channel, Login, PowerSource, Reading, SensorError, Spec
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
 
 # Readings of a counter in the shortest time in which it can wrap.
 _READINGS_PER_WRAP = 3

@@ -16,15 +16,13 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple
+from pathlib import Path
+from typing import NamedTuple
 
 from measurements.host import files
 from measurements.power import source
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
 
 _MICRO, _MILLI = 1e-6, 1e-3
 _SENSOR = re.compile(r"(?P<quantity>power|energy)(?P<number>\d+)_(?:input|average)")

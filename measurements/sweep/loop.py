@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from measurements.errors import MeasurementError
 from measurements.host.conditions import Cooling
-from measurements.host.execution import Execution, execute
+from measurements.host.cpu_placement import Execution, execute
 from measurements.processes.cleanup_process import CleanupProcess
 from measurements.sweep import machine, rows, session
 from measurements.table.units import frequency_text

@@ -13,7 +13,7 @@ from measurements.errors import MeasurementError
 from measurements.host import conditions
 from measurements.host.activity import Snapshot
 from measurements.host.core_frequencies import current_frequencies
-from measurements.host.cpu_placement import Placement, Topology, place, read_topology
+from measurements.host.cpu_placement import Execution, Placement, Topology, place, read_topology
 from measurements.host.files import read_pairs
 from measurements.host.frequency_control import FrequencyControl
 from measurements.processes.settings_guard import HostSetting, not_restored
@@ -22,7 +22,6 @@ from measurements.table.units import frequency_text
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from measurements.host.execution import Execution
 
 # Repeats further apart than this, highest to lowest as a share of their median, are not one value.
 _MOST_SPREAD = 0.03

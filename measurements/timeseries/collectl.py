@@ -7,7 +7,7 @@ and interfaces in the same file or in files of their own, headers that come agai
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 import pandas as pd
@@ -16,9 +16,6 @@ import pyarrow.compute as pc
 from measurements.errors import MeasurementError
 from measurements.timeseries import log as logs
 from measurements.timeseries import series
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
 
 FORMAT = "collectl"
 _KIB = 1024.0

@@ -6,9 +6,10 @@ import os
 import select
 import subprocess
 import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from measurements.errors import MeasurementError
 from measurements.host import activity
@@ -18,10 +19,7 @@ from measurements.table.headers import list_names
 from measurements.timeseries import own
 from measurements.timeseries import series as schema
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
-    Row = dict[str, Any]
+Row = dict[str, Any]
 
 # A reading that much later than due leaves a gap.
 _GAP = 1.5

@@ -7,11 +7,12 @@ import io
 import re
 import sys
 import zlib
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, NamedTuple, Self
+from typing import IO, Any, NamedTuple, Self
 
 import numpy as np
 import pandas as pd
@@ -22,9 +23,6 @@ from pyarrow import csv
 
 from measurements.errors import MeasurementError
 from measurements.timeseries import series
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping
 
 Numbers = NDArray[np.float64]
 Flags = NDArray[np.bool_]

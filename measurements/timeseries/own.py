@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import sys
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Self
 
@@ -15,8 +16,6 @@ from measurements.errors import MeasurementError
 from measurements.timeseries import series as schema
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
     import pandas as pd
 
     from measurements.timeseries.log import Options, Source

@@ -9,16 +9,13 @@ from __future__ import annotations
 import json
 import re
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from measurements.errors import MeasurementError
-from measurements.timeseries.log import Log, to_utc
+from measurements.timeseries.log import Log, Numbers, Options, Source, to_utc
 from measurements.timeseries.series import LOCAL_TIMES
-
-if TYPE_CHECKING:
-    from measurements.timeseries.log import Numbers, Options, Source
 
 FORMAT = "perf"
 _LINE = re.compile(rb'(?:\s*#[^\n]*\n|\s*\n)*\s*\{"interval"\s*:')

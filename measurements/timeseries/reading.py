@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from measurements.errors import MeasurementError
 from measurements.table.headers import nearest
@@ -12,9 +12,6 @@ from measurements.timeseries import collectl, own, pcp, perf, sadf, sadf_json
 from measurements.timeseries.log import Log, Options, Source, open_source
 from measurements.timeseries.series import TimeSeries, reading_caveats
 from measurements.timeseries.tidy import join, tidy
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
 
 # In the order in which they are tried.
 FORMATS = {reader.FORMAT: reader for reader in (collectl, sadf_json, sadf, pcp, perf)}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 import pandas as pd
@@ -12,9 +12,6 @@ import pyarrow.compute as pc
 from measurements.errors import MeasurementError
 from measurements.timeseries import log as logs
 from measurements.timeseries import series
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
 
 KIB = 1024.0
 _MS = 1e-3

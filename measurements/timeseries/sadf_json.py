@@ -5,21 +5,18 @@ from __future__ import annotations
 import itertools
 import json
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json
+from numpy.typing import NDArray
 
 from measurements.errors import MeasurementError
 from measurements.timeseries import log as logs
 from measurements.timeseries import sadf, series
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from numpy.typing import NDArray
 
 FORMAT = "sadf-json"
 _BEGINS = re.compile(rb'\s*\{\s*"sysstat"\s*:')

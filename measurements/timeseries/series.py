@@ -6,6 +6,7 @@ One row is one interval of the whole host. The column of a device has its name i
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -13,8 +14,6 @@ from measurements.errors import MeasurementError
 from measurements.table.headers import nearest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     import pandas as pd
 
 Kind = Literal["fact", "amount", "level", "share", "text"]

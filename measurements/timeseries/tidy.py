@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -11,9 +12,6 @@ from measurements.errors import MeasurementError
 from measurements.table.headers import list_names
 from measurements.timeseries import log as logs
 from measurements.timeseries import series
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 # An interval that much longer than the usual one has rows missing.
 _GAP = 1.5

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from measurements.errors import MeasurementError
-from measurements.host.execution import end_group
+from measurements.host.cpu_placement import end_group
 from measurements.traces import blktrace, read_trace, write_trace
 
 METHODS = ("auto", "blktrace", "blk tracer")

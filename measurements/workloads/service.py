@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from measurements.errors import MeasurementError
 from measurements.host.activity import Snapshot
 from measurements.host.conditions import Cooling
-from measurements.host.execution import Execution
+from measurements.host.cpu_placement import Execution
 from measurements.processes.cleanup_process import CleanupProcess
 from measurements.sweep import loop, measure
 from measurements.sweep.machine import Machine

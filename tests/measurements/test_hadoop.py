@@ -19,7 +19,7 @@ from peers.hadoop import JARS, JOB, attempt, counters, event, history, maven, pr
 from peers.waiting import processes
 
 from measurements.errors import MeasurementError
-from measurements.host.execution import execute
+from measurements.host.cpu_placement import execute
 from measurements.processes.cleanup_process import MARK, CleanupProcess
 from measurements.workloads.hadoop import install, private_network
 from measurements.workloads.hadoop.cluster import cluster_row, read_nodes

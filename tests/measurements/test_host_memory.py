@@ -17,8 +17,8 @@ from peers.waiting import FakeClock, is_running, wait_for
 from measurements import MeasurementError
 from measurements.counters import memory_traffic
 from measurements.counters.memory_traffic import MemoryTraffic, llc_misses_per_byte, memory_events
+from measurements.host.activity import available_memory, cpu_quota, last_level_cache
 from measurements.host.cpu_placement import run_on
-from measurements.host.memory import available_memory, cpu_quota, last_level_cache
 from measurements.host.memory_probe import WORDS, probe_memory
 from measurements.sweep.machine import Machine
 from measurements.sweep.rows import row_of

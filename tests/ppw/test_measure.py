@@ -26,7 +26,7 @@ from peers.waiting import FakeClock, is_running, wait_for
 from processes import environment, ppw_inside, ppw_process, refused, started
 
 import ppw
-from measurements.host.execution import Execution
+from measurements.host.cpu_placement import Execution
 from measurements.sweep import loop
 from measurements.sweep.loop import SweepOptions, order_of
 from measurements.sweep.measure import HostOptions, set_up

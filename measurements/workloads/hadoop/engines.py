@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 from xml.etree import ElementTree
 
 from measurements.errors import MeasurementError
-from measurements.host.execution import execute
+from measurements.host.cpu_placement import execute
 from measurements.processes.cleanup_process import MARK
 from measurements.processes.programs import ask
 from measurements.workloads import clients

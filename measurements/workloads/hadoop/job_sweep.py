@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from measurements.errors import MeasurementError
 from measurements.host.conditions import Cooling
-from measurements.host.execution import Execution, execute
+from measurements.host.cpu_placement import Execution, execute
 from measurements.sweep import loop, machine
 from measurements.sweep.session import check_space
 from measurements.table.units import frequency_text

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from measurements.errors import MeasurementError
-from measurements.host.memory import available_memory, last_level_cache
+from measurements.host.activity import available_memory, last_level_cache
 from measurements.host.memory_probe import probe_memory
 from measurements.processes.programs import COMPILERS, compile_c
 from measurements.workloads.clients import last_line, start_process

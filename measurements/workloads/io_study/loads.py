@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
-from measurements.host.execution import end_group
+from measurements.host.cpu_placement import Placement, end_group
 from measurements.host.files import cpu_list_text
 from measurements.timeseries.live import LiveSampler, split_idle
 from measurements.timeseries.series import CPU_COLUMNS, SECTOR_BYTES, TASK_COLUMNS
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
-    from measurements.host.cpu_placement import Placement
     from measurements.workloads.io_study.bandwidth import BandwidthLoad, LoadReading
 
     Row = Mapping[str, Any]

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from measurements.errors import MeasurementError
+from measurements.host.activity import available_memory
 from measurements.host.cpu_placement import Placement, place
 from measurements.host.files import read_field, read_lines
-from measurements.host.memory import available_memory
 from measurements.processes.programs import ask, complaint, find_program
 from measurements.workloads import fio
 from measurements.workloads.io_study import loads

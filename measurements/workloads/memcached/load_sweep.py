@@ -8,8 +8,8 @@ from statistics import mean
 from typing import TYPE_CHECKING, Any
 
 from measurements.errors import MeasurementError
-from measurements.host.cpu_placement import read_topology
-from measurements.host.memory import available_memory
+from measurements.host.activity import available_memory
+from measurements.host.cpu_placement import Placement, read_topology
 from measurements.processes.programs import find_program
 from measurements.workloads.memcached import options as asked
 from measurements.workloads.memcached.limits import judge_runs
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from measurements.host.cpu_placement import Placement
     from measurements.sweep.session import Session
 
 # Share of the free memory that servers may be given.
