@@ -18,23 +18,19 @@ from __future__ import annotations
 
 import math
 import re
+import sys
 import time
+import warnings
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from measurements.host import files
-from measurements.power.source import (
-    Channel,
-    Domain,
-    Reading,
-    SensorError,
-    SourceSettings,
-    closed_on_error,
-    join_notes,
-)
+from measurements.power import source
+from measurements.power.source import Channel, Domain, Reading, SensorError, SourceSettings
 
 # The hardware updates its counters about once per millisecond.
 PERIOD_S = 1e-3
@@ -79,10 +75,10 @@ class RaplSource:
         self._root = root
         self._files = [files.NumberFile(zone.path / "energy_uj") for zone in zones]
         self._ranges = [math.inf if z.range_uj is None else z.range_uj for z in zones]
-        with closed_on_error([self]):
+        with source.closed_on_error([self]):
             first = self._read_counters()
         self._channels = [
-            replace(zone.channel, note=join_notes(zone.channel.note, file.remedy))
+            replace(zone.channel, note=source.join_notes(zone.channel.note, file.remedy))
             for zone, file in zip(zones, self._files, strict=True)
         ]
         self._mirrors = _Mirrors([c.domain == "package" and not c.inside for c in self._channels])
@@ -133,7 +129,7 @@ class RaplSource:
     def _compare(self, counters: list[tuple[float, int | None]]) -> None:
         for mirror, first in self._mirrors.compare([value for _, value in counters]).items():
             twin, channel = self._channels[first].label, self._channels[mirror]
-            note = join_notes(channel.note, f"mirrors {twin}: never added to it")
+            note = source.join_notes(channel.note, f"mirrors {twin}: never added to it")
             self._channels[mirror] = replace(channel, inside=twin, note=note)
 
     def _why_unreadable(self) -> str:
@@ -209,7 +205,7 @@ def powercap(settings: SourceSettings) -> Path:
 
 def find_zones(settings: SourceSettings) -> list[RaplZone]:
     """List all zones with a counter, readable or not, in the kernel's order."""
-    found = {_identity(folder.name): folder for folder in _zone_folders(powercap(settings))}
+    found = _zone_folders(powercap(settings))
     is_amd = _cpuinfo(settings).get("vendor_id") == "AuthenticAMD"
     zones: dict[_Identity, RaplZone] = {}
     labels: set[str] = set()
@@ -223,37 +219,18 @@ def find_zones(settings: SourceSettings) -> list[RaplZone]:
     return list(zones.values())
 
 
-def _identity(name: str) -> _Identity:
-    control_type, *indices = name.split(":")
-    return _Identity(control_type != _CONTROL_TYPE, control_type, tuple(map(int, indices)))
-
-
-def _zone_folders(root: Path) -> Iterator[Path]:
-    """Find the folders of zones, each name once: the kernel both links and nests them."""
-    seen: set[str] = set()
-    waiting = [root]
-    while waiting:
-        folder = waiting.pop(0)
-        try:
-            entries = sorted(folder.iterdir())
-        except OSError:
-            continue
-        for entry in entries:
-            if not _belongs(entry.name, folder, root) or not entry.is_dir():
-                continue
-            waiting.append(entry)
-            has_counter = (entry / "energy_uj").exists()
-            if ":" in entry.name and entry.name not in seen and has_counter:
-                seen.add(entry.name)
-                yield entry
-
-
-def _belongs(name: str, folder: Path, root: Path) -> bool:
-    """Check whether a name is a control type's or zone's, not one of the links back up the tree."""
-    is_zone = _ZONE_ID.fullmatch(name) is not None
-    if folder == root:
-        return ":" not in name or is_zone
-    return name.startswith(f"{folder.name}:") and is_zone
+def _zone_folders(root: Path) -> dict[_Identity, Path]:
+    """Find the folders of zones with a counter, each once: the kernel both links and nests them."""
+    found: dict[_Identity, Path] = {}
+    # Names of zones have colons; those without are control types, or links back up the tree.
+    for pattern in ("*:*", "*/*:*", "*/*:*/*:*", "*/*:*/*:*/*:*"):
+        for folder in sorted(root.glob(pattern)):
+            if _ZONE_ID.fullmatch(folder.name) and (folder / "energy_uj").exists():
+                control_type, *indices = folder.name.split(":")
+                numbers = tuple(map(int, indices))
+                identity = _Identity(control_type != _CONTROL_TYPE, control_type, numbers)
+                found.setdefault(identity, folder)
+    return found
 
 
 def _label(identity: _Identity, found: dict[_Identity, Path]) -> str:
@@ -301,7 +278,7 @@ def _zone(
         range_j=range_uj / 1e6 if range_uj else None,
         inside=inside,
         most_w=most_w,
-        note=join_notes(*notes),
+        note=source.join_notes(*notes),
     )
     return RaplZone(folder, range_uj or None, channel)
 
@@ -358,3 +335,106 @@ def _reason(root: Path, cpu: dict[str, str]) -> str:
 def _cpuinfo(settings: SourceSettings) -> dict[str, str]:
     """Read the fields of the first processor; empty if they cannot be read."""
     return dict(reversed([*files.read_pairs(settings.procfs / "cpuinfo")]))
+
+
+_SYSFS = Path("/sys")
+_PYRAPL_KINDS = ("package", "dram")
+
+
+def open_pyrapl(where: str | None, settings: SourceSettings) -> PyRaplSource:
+    """Open the counters that pyRAPL finds."""
+    if where is not None:
+        raise SensorError(f"rapl:pyrapl@{where}: pyRAPL reads this host alone: leave out @{where}")
+    if settings.sysfs != _SYSFS:
+        raise SensorError(f"rapl:pyrapl reads {_SYSFS} alone, not {settings.sysfs}: use rapl")
+    with _quietly():
+        library = source.import_library("rapl:pyrapl", "pyRAPL", "pyRAPL", ", or use rapl")
+    channels = {zone.channel.label: zone.channel for zone in find_zones(settings)}
+    if not channels:
+        raise SensorError(why_absent(settings))
+    return PyRaplSource(library, channels, powercap(settings))
+
+
+class PyRaplSource:
+    """pyRAPL's sensor, by the labels of "rapl": to compare one reader with the other.
+
+    pyRAPL 0.2.3.1 (2019) reads /sys only, knows "package" and "dram" only, and fails on packages of
+    several dies. Its own measurements are None when a counter wraps; here its raw counters are
+    read, so that wraps can be counted.
+    """
+
+    period_s = PERIOD_S
+
+    def __init__(self, library: Any, known: dict[str, Channel], root: Path) -> None:
+        self._library = library
+        self._root = root
+        self._sensor: Any = None
+        # Two figures per socket: its package, then its DRAM; -1 if there is none.
+        self._positions: dict[str, int] = {}
+        for position, energy in enumerate(self._connect()):
+            label = f"rapl:{_PYRAPL_KINDS[position % 2]}-{position // 2}"
+            if energy >= 0 and label in known:
+                self._positions[label] = position
+        self.channels = tuple(known[label] for label in self._positions)
+
+    def read(self) -> list[Reading]:
+        """Read every counter (J, not unwrapped), reconnecting once."""
+        energies, at_s = source.time_call(self._energies)
+        return [
+            Reading(label, at_s, energies[at] / 1e6 if energies[at] >= 0 else math.nan)
+            for label, at in self._positions.items()
+        ]
+
+    def close(self) -> None:
+        """Close the files, which pyRAPL itself leaves open."""
+        sensor, self._sensor = self._sensor, None
+        if sensor is not None:
+            for device in sensor._device_api.values():
+                for file in device._sys_files:
+                    file.close()
+
+    def _energies(self) -> list[float]:
+        # There is no sensor if connecting failed the last time.
+        if self._sensor:
+            with suppress(OSError, ValueError):
+                return list(self._sensor.energy())
+        return self._connect()
+
+    def _connect(self) -> list[float]:
+        self.close()
+        # pyRAPL's open files end with its exceptions, which must not outlive this block.
+        with _quietly():
+            try:
+                self._sensor = self._library.Sensor()
+                return list(self._sensor.energy())
+            except PermissionError as error:
+                why = not_permitted(Path(str(error.filename)), self._root)
+            except self._library.PyRAPLException:
+                why = (
+                    f"{self._root}: pyRAPL finds no package for each socket of this host, as on "
+                    "processors of several dies: use rapl"
+                )
+            except (OSError, ValueError, IndexError) as error:
+                why = f"{self._root}: pyRAPL cannot read it ({error}): use rapl"
+        raise SensorError(why)
+
+
+@contextmanager
+def _quietly() -> Iterator[None]:
+    """Keep pyRAPL from warning, from logging to the root and from loading pandas for its tables."""
+    # Other sources are read without it.
+    import logging
+
+    handlers = list(logging.root.handlers)
+    logging.root.handlers[:] = [logging.NullHandler()]
+    pandas_was_there = "pandas" in sys.modules
+    if not pandas_was_there:
+        sys.modules["pandas"] = None  # type: ignore[assignment]
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.root.handlers[:] = handlers
+        if not pandas_was_there:
+            del sys.modules["pandas"]

@@ -136,9 +136,11 @@ class Driver(NamedTuple):
 
 KINDS: dict[str, Driver] = {
     "rapl": Driver("rapl", False, "processor energy counters, by powercap"),
-    "rapl:pyrapl": Driver("rapl_pyrapl", False, "the same through pyRAPL"),
+    "rapl:pyrapl": Driver("rapl", False, "the same through pyRAPL", "open_pyrapl"),
     "ipmi": Driver("ipmi", False, "the BMC's power reading, local or over the network (pyghmi)"),
-    "ipmi:ipmitool": Driver("ipmitool", False, "the same through the program ipmitool"),
+    "ipmi:ipmitool": Driver(
+        "ipmi", False, "the same through the program ipmitool", "open_ipmitool"
+    ),
     "redfish": Driver("redfish", True, "the BMC's power reading, by HTTPS"),
     "meter": Driver("meter", True, "a SCPI power meter (Yokogawa WT and others), by PyVISA"),
     "log": Driver("power_log", True, "a CSV log of power or energy that another program writes"),

@@ -31,7 +31,6 @@ from peers.ipmi_bmc import IpmiBmc, PlayedBmc, Sensor, compiled, free_port, sens
 from peers.waiting import is_running, processes, wait_for
 
 from measurements.power import ipmi, ipmi_power, ipmi_protocol, ipmi_session
-from measurements.power import ipmitool as ipmi_tool
 from measurements.power.ipmi_power import BmcClock, PowerReading, sensor_channels
 from measurements.power.ipmi_protocol import (
     PowerSensor,
@@ -146,7 +145,7 @@ def play(monkeypatch):
             (ipmi_session, "socket", made(socket=lambda **_: threading.current_thread().asker)),
             (ipmi_session, "os", made(_exit=lambda _: None)),
             (ipmi_power, "time", made(monotonic=time.monotonic, sleep=played.waits.append)),
-            (ipmi_tool, "subprocess", made(**program)),
+            (ipmi, "subprocess", made(**program)),
         ):
             monkeypatch.setattr(module, name, stand_in)
         return played
@@ -450,12 +449,12 @@ def test_versions_and_cipher_suites_of_ipmitool(bmc, monkeypatch):
         assert watts(source) == [100.0]
     if isinstance(bmc, IpmiBmc):
         wrong = "ipmi:ipmitool", f"{bmc.where},interface=lan", Login("ppw", "wrong")
-        monkeypatch.setattr(ipmi_tool, "PATIENCE_S", "1")
+        monkeypatch.setattr(ipmi, "PATIENCE_S", "1")
         assert "does not open a session for user 'ppw'" in refused(*wrong)
     message = refused("ipmi:ipmitool", f"{bmc.where},cipher=17", bmc.login)
     assert "the BMC refuses cipher suite 17: enable it there, or name another one" in message
     # The peer knows suite 3 alone.
-    monkeypatch.setattr(ipmi_tool, "SUITES", ("17", "3"))
+    monkeypatch.setattr(ipmi, "IPMITOOL_SUITES", ("17", "3"))
     with opened("ipmi:ipmitool", bmc) as source:
         assert watts(source) == [100.0]
 

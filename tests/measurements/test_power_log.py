@@ -20,8 +20,14 @@ from scipy.stats import chi2
 
 from measurements.errors import MeasurementError
 from measurements.power.energy import estimate_clock_offset
-from measurements.power.log_format import BadTimeError, TimeReader
-from measurements.power.power_log import RECENT_BYTES, FileLines, Tail, open_source
+from measurements.power.power_log import (
+    RECENT_BYTES,
+    BadTimeError,
+    FileLines,
+    Tail,
+    TimeReader,
+    open_source,
+)
 from measurements.power.sampler import HEADER as SAMPLES_HEADER
 from measurements.power.source import Channel, SensorError, SourceSettings
 from measurements.sweep.rows import session_rows

@@ -22,7 +22,7 @@ from peers.powercap import (
     write,
 )
 
-from measurements.power import rapl, rapl_pyrapl
+from measurements.power import rapl
 from measurements.power.source import SensorError, SourceSettings
 
 READERS = Path(__file__).parent / "peers" / "rapl_readers.py"
@@ -337,10 +337,10 @@ def test_container_that_hides_the_zones_is_recognised(host):
     assert "its zones lead nowhere, as container runtimes hide" in host.refusal()
 
 
-@pytest.mark.parametrize("module", [rapl, rapl_pyrapl])
-def test_an_address_is_refused(module, host):
+@pytest.mark.parametrize("open_source", [rapl.open_source, rapl.open_pyrapl])
+def test_an_address_is_refused(open_source, host):
     with pytest.raises(SensorError, match="this host alone"):
-        module.open_source("elsewhere", host.settings)
+        open_source("elsewhere", host.settings)
 
 
 def test_counters_that_only_root_may_read_and_the_remedy_that_is_told(host, monkeypatch):
@@ -364,7 +364,7 @@ def test_counters_that_only_root_may_read_and_the_remedy_that_is_told(host, monk
 @pytest.fixture
 def pyrapl(host, monkeypatch):
     """What reads counters in the real pyRAPL, with the tree of the host for /sys."""
-    with rapl_pyrapl._quietly():
+    with rapl._quietly():
         from pyRAPL import device_api
 
     def below(path):
@@ -373,7 +373,7 @@ def pyrapl(host, monkeypatch):
     found = types.SimpleNamespace(exists=lambda path: below(path).exists())
     monkeypatch.setattr(device_api, "os", types.SimpleNamespace(path=found))
     monkeypatch.setattr(device_api, "open", lambda path, _="r": below(path).open(), raising=False)
-    monkeypatch.setattr(rapl_pyrapl, "_SYSFS", host.tree.root)
+    monkeypatch.setattr(rapl, "_SYSFS", host.tree.root)
     host.tree.topology()
     return device_api
 
@@ -385,7 +385,7 @@ def test_pyrapl_has_the_labels_of_rapl(host, pyrapl):
         host.tree.dram(package, start_uj=500_000 * (number + 1))
     host.tree.zone("psys")
     host.tree.topology(2)
-    source = rapl_pyrapl.open_source(None, host.settings)
+    source = rapl.open_pyrapl(None, host.settings)
     named = values(host.open()).items()
     ours = {label: value for label, value in named if "psys" not in label and "/" not in label}
     assert values(source) == ours
@@ -400,7 +400,7 @@ def test_pyrapl_has_the_labels_of_rapl(host, pyrapl):
 
 def test_pyrapl_that_loses_its_counter_and_gets_it_back(host, pyrapl):
     package = host.tree.package(0, start_uj=5_000_000)
-    source = rapl_pyrapl.open_source(None, host.settings)
+    source = rapl.open_pyrapl(None, host.settings)
     assert values(source) == {"rapl:package-0": 5.0}
     os.truncate(package.energy, 0)
     with pytest.raises(SensorError, match=r"powercap: pyRAPL cannot read it .could not convert"):
@@ -418,7 +418,7 @@ def test_pyrapl_that_loses_its_counter_and_gets_it_back(host, pyrapl):
 def test_pyrapl_that_cannot_read_or_is_not_there_says_why(host, pyrapl, monkeypatch):
     def refused(said):
         with pytest.raises(SensorError, match=said):
-            rapl_pyrapl.open_source(None, host.settings)
+            rapl.open_pyrapl(None, host.settings)
 
     refused("no RAPL counter: Xeon 8480 should have it")
     for die in range(2):
@@ -431,14 +431,14 @@ def test_pyrapl_that_cannot_read_or_is_not_there_says_why(host, pyrapl, monkeypa
     refused("sys/energy_uj: only root may")
     monkeypatch.setitem(sys.modules, "pyRAPL", None)
     refused(r"pip install 'perf-per-watt\[measure\]'")
-    monkeypatch.setattr(rapl_pyrapl, "_SYSFS", Path("/sys"))
+    monkeypatch.setattr(rapl, "_SYSFS", Path("/sys"))
     refused(r"reads /sys alone, not .*: use rapl")
 
 
 PYRAPL = """
 import logging, sys
-from measurements.power import rapl_pyrapl
-with rapl_pyrapl._quietly():
+from measurements.power import rapl
+with rapl._quietly():
     import pyRAPL
 assert not {"pandas", "numpy"} & set(sys.modules) and not logging.root.handlers
 """

@@ -11,7 +11,7 @@ import sys
 import time
 import warnings
 
-from measurements.power import rapl, rapl_pyrapl
+from measurements.power import rapl
 from measurements.power.source import SourceSettings
 
 with warnings.catch_warnings():
@@ -24,8 +24,8 @@ with warnings.catch_warnings():
 # Readers: they are set up, begin and end at a `next` each, and the last gives the joules.
 
 
-def ppw(module):
-    source = module.open_source(None, SourceSettings())
+def ppw(open_source):
+    source = open_source(None, SourceSettings())
     return difference(lambda: next(r.value for r in source.read() if r.label == "rapl:package-0"))
 
 
@@ -62,10 +62,10 @@ def powercap_info():
 def main():
     device = RaplDevice()
     device.configure(RaplDevice.available_package_domains())
-    readers = {"outer": ppw(rapl), "pyRAPL": py_rapl(), "codecarbon": code_carbon()}
+    readers = {"outer": ppw(rapl.open_source), "pyRAPL": py_rapl(), "codecarbon": code_carbon()}
     readers["pyJoules"] = difference(lambda: device.get_energy()[0] / 1e6)
     readers["powercap-info"] = difference(powercap_info)
-    readers |= {"rapl:pyrapl": ppw(rapl_pyrapl), "inner": ppw(rapl)}
+    readers |= {"rapl:pyrapl": ppw(rapl.open_pyrapl), "inner": ppw(rapl.open_source)}
     for _ in range(2):
         for reader in readers.values():
             next(reader)
