@@ -311,7 +311,7 @@ def test_one_that_cannot_be_opened_is_an_error_with_its_remedy_and_orders_are_li
 
 def test_neither_it_nor_a_source_nor_a_hosts_state_loads_a_library_before_it_is_needed():
     heavy = {"numpy", "pandas", "scipy", "matplotlib", "requests", "pyvisa", "pyghmi", "pyRAPL"}
-    sources = [f"power.{name}" for name in ("ipmi", "ipmitool", "meter", "power_log", "redfish")]
+    sources = [f"power.{name}" for name in ("ipmi", "rapl", "meter", "power_log", "redfish")]
     sources += ["power.sampler", "host.conditions", "host.activity"]
     names = ", ".join(f"measurements.{name}" for name in sources)
     code = f"import sys, {names}; print({heavy!r} & set(sys.modules))"
