@@ -95,8 +95,8 @@ IN_ANY_ROOM = {"__init__", "caveats", "errors", "options", "plots", "reading", "
 PUBLIC = set(re.findall(r"(\w+)(?=\(|$)", (ROOT / "tests/surface.txt").read_text(), re.M))
 # Of this name in every room that prints; properties that the surface does not list.
 KEPT_NAMES = PUBLIC | {"shown", "passed", "suspects", "Prepared", "GapLaws"}
-# A program of its own that starts without the rest, and a format among formats.
-ALONE = {"private_network", "pcp"}
+# A format among formats.
+ALONE = {"pcp"}
 
 
 @cache

@@ -1,7 +1,7 @@
 """The measuring loop: a command at several frequencies and core counts, several times each.
 
 Everything that happens is in the session's folder before the next thing begins; the table is made
-from there (`measurements.sweep.rows`). Runs are in random order within the sweep, so that a host
+from there (`measurements.sweep.session`). Runs are in random order within the sweep, so that a host
 that warms up or a neighbour that wakes does not look like an effect of the frequency.
 """
 
@@ -19,7 +19,8 @@ from measurements.errors import MeasurementError
 from measurements.host.conditions import Cooling
 from measurements.host.cpu_placement import Execution, execute
 from measurements.processes.cleanup_process import CleanupProcess
-from measurements.sweep import machine, rows, session
+from measurements.sweep import machine
+from measurements.sweep.session import Session, check_space, row_of, run_energy
 from measurements.table.units import frequency_text
 
 if TYPE_CHECKING:
@@ -85,20 +86,92 @@ def order_of(options: SweepOptions) -> list[RunSetup]:
 
 
 @dataclass
-class MeasuredSweep:
-    """A sweep under way; ``tell`` takes one line of text for the user: advice, warnings."""
+class Recorder:
+    """Records of a sweep in its folder, numbered, and what the user is told of them.
 
-    options: SweepOptions
-    session: session.Session
+    ``tell`` takes one line of text for the user: advice, warnings.
+    """
+
+    session: Session
     machine: machine.Machine
     sampling: Sampling
     tell: Callable[[str], None]
-    _number: int = 0
-    _idle: dict[str, RunEnergy] = field(default_factory=dict)
-    _rows: dict[tuple[float | None, int | None], list[dict[str, Any]]] = field(default_factory=dict)
-    _told: set[str] = field(default_factory=set)
-    _executions: int = 1
-    _environment: dict[str, str] | None = None
+    # These two differ in tests.
+    clock: Callable[[], float] = field(default=time.monotonic, kw_only=True)
+    wait: Callable[[float], None] = field(default=time.sleep, kw_only=True)
+    _number: int = field(default=0, init=False)
+    _idle: dict[str, RunEnergy] = field(default_factory=dict, init=False)
+    # Rows of equal set-ups so far.
+    _alike: dict[Any, list[dict[str, Any]]] = field(default_factory=dict, init=False)
+    _told: set[str] = field(default_factory=set, init=False)
+
+    def earlier_records(self) -> list[dict[str, Any]]:
+        """Read the records of the sweep so far; new ones are numbered after them."""
+        records = self.session.records()
+        self._number = max((record["run"] + 1 for record in records), default=0)
+        return records
+
+    def begin_record(self, kind: str, **more: Any) -> dict[str, Any]:
+        """Begin the record of a run, a warm-up or idling."""
+        record = {
+            "run": self._number,
+            "kind": kind,
+            "cores": self.machine.cores,
+            "executions": 1,
+            "started_at": datetime.now(UTC).isoformat(timespec="milliseconds"),
+            **more,
+        }
+        self._number += 1
+        return record
+
+    def end_record(self, record: dict[str, Any], made: Execution, **more: Any) -> None:
+        """Complete a record; it is on disk when this returns."""
+        times = {"start_s": made.start_s, "end_s": made.end_s, "exit_code": made.exit_code}
+        record |= {**times, **more}
+        self.session.append(record)
+
+    def idle(self, seconds: float) -> Execution:
+        """Let the host idle; returns when that was."""
+        start_s = self.clock()
+        self.wait(seconds)
+        return Execution(start_s, self.clock(), 0, 0.0, 0.0)
+
+    def measure_idle(self, seconds: float) -> None:
+        """Measure the power of the idle host."""
+        record = self.begin_record("idle")
+        self.sampling.start(self.session.samples(record["run"]))
+        made = self.idle(seconds)
+        self.sampling.stop()
+        self.end_record(record, made, facts={}, failures=self.sampling.failures)
+        self._idle = run_energy(self.session, record)
+
+    def tell_once(self, text: str, key: str | None = None) -> None:
+        """Tell the user a line at its first occurrence only, or that of its key."""
+        if (key or text) not in self._told:
+            self._told.add(key or text)
+            self.tell(text)
+
+    def keep_row(self, setup: Any, row: dict[str, Any]) -> list[dict[str, Any]]:
+        """Keep the row of a run; returns those of all runs of its set-up so far."""
+        rows = self._alike.setdefault(setup, [])
+        rows.append(row)
+        return rows
+
+    def advise(self, setup: Any, at: str, row: dict[str, Any]) -> None:
+        """Tell each instability of a set-up once, and each note of a row once."""
+        for what, message in machine.instabilities(self.keep_row(setup, row), at).items():
+            self.tell_once(message, f"{at}: {what}")
+        if row.get("notes"):
+            self.tell_once(str(row["notes"]))
+
+
+@dataclass
+class MeasuredSweep(Recorder):
+    """A sweep under way."""
+
+    options: SweepOptions
+    _executions: int = field(default=1, init=False)
+    _environment: dict[str, str] | None = field(default=None, init=False)
 
     def run(self) -> Iterator[dict[str, Any]]:
         """Measure all that is not yet measured; yields the row of each run as it ends.
@@ -114,33 +187,25 @@ class MeasuredSweep:
         with CleanupProcess() as reaper:
             self._environment = reaper.environment()
             if self.sampling.channels and self.options.idle_s > 0 and not self._idle:
-                self._measure_idle()
+                self._measure_settled_idle()
             self._warm_up(todo)
             for step in todo:
                 yield self._measure(step, cooling)
 
     def _resume(self) -> set[RunSetup]:
         done = set()
-        for record in self.session.records():
-            self._number = max(self._number, record["run"] + 1)
+        for record in self.earlier_records():
             if record["kind"] == "idle":
-                self._idle = rows.run_energy(self.session, record)
+                self._idle = run_energy(self.session, record)
             if record["kind"] == "run" and not record["exit_code"]:
                 step = RunSetup(record["asked_hz"], record["asked_cores"], record["repeat"])
                 done.add(step)
-                self._rows.setdefault(step[:2], []).append(self._row(record))
+                self.keep_row(step[:2], row_of(self.session, record, self._idle))
         return done
 
-    def _measure_idle(self) -> None:
-        record = self._begin("idle", None, 1)
-        time.sleep(self.options.settle_s)
-        self.sampling.start(self.session.samples(record["run"]))
-        start_s = time.monotonic()
-        time.sleep(self.options.idle_s)
-        end_s = time.monotonic()
-        self.sampling.stop()
-        self._end(record, Execution(start_s, end_s, 0, 0.0, 0.0), {})
-        self._idle = rows.run_energy(self.session, record)
+    def _measure_settled_idle(self) -> None:
+        self.wait(self.options.settle_s)
+        self.measure_idle(self.options.idle_s)
         for label, drawn in self._idle.items():
             if drawn.power_w != drawn.power_w:
                 self.tell(f"idle {label}: {drawn.reason}")
@@ -151,7 +216,7 @@ class MeasuredSweep:
         took = 0.0
         for _ in range(self.options.warm_ups):
             self._set_up(quickest)
-            record = self._begin("warm-up", quickest, 1)
+            record = self._begin("warm-up", quickest)
             made = self._execute(record, [list(self.options.command)])
             took = made.end_s - made.start_s
             self._end(record, made, {})
@@ -166,10 +231,10 @@ class MeasuredSweep:
             )
 
     def _measure(self, step: RunSetup, cooling: Cooling) -> dict[str, Any]:
-        session.check_space(self.session.folder)
+        check_space(self.session.folder)
         self._set_up(step)
         cooling.wait()
-        record = self._begin("run", step, self._executions)
+        record = self._begin("run", step, executions=self._executions)
         number = record["run"]
         counts = [self.session.counts(number, n) for n in range(self._executions)]
         commands = self.machine.commands(self.options.command, counts)
@@ -184,32 +249,17 @@ class MeasuredSweep:
             if step.freq_hz is None:
                 facts |= clock_found(self.machine, self.options.clock_hz, facts)
         self._end(record, made, facts)
-        row = self._row(record)
-        self._advise(step, row)
+        row = row_of(self.session, record, self._idle)
+        self.advise(step[:2], step.text(), row)
         return row
-
-    def _row(self, record: dict[str, Any]) -> dict[str, Any]:
-        drawn = rows.run_energy(self.session, record)
-        return rows.row_of(self.session, record, drawn, self._idle)
 
     def _set_up(self, step: RunSetup) -> None:
         if self.machine.set_up(step.freq_hz, step.cores):
-            time.sleep(self.options.settle_s)
+            self.wait(self.options.settle_s)
 
-    def _begin(self, kind: str, step: RunSetup | None, executions: int) -> dict[str, Any]:
-        freq_hz, cores, repeat = step or (None, None, 0)
-        record = {
-            "run": self._number,
-            "kind": kind,
-            "asked_hz": freq_hz,
-            "asked_cores": cores,
-            "repeat": repeat,
-            "cores": self.machine.cores,
-            "executions": executions,
-            "started_at": datetime.now(UTC).isoformat(timespec="milliseconds"),
-        }
-        self._number += 1
-        return record
+    def _begin(self, kind: str, step: RunSetup, **more: Any) -> dict[str, Any]:
+        asked = {"asked_hz": step.freq_hz, "asked_cores": step.cores, "repeat": step.repeat}
+        return self.begin_record(kind, **asked, **more)
 
     def _execute(self, record: dict[str, Any], commands: Sequence[Sequence[str]]) -> Execution:
         output, cpus = self.session.output(record["run"]), self.machine.cpus()
@@ -217,34 +267,15 @@ class MeasuredSweep:
 
     def _end(self, record: dict[str, Any], made: Execution, facts: dict[str, Any]) -> None:
         """Keep a record; a command that failed ends the sweep."""
-        record |= {
-            "start_s": made.start_s,
-            "end_s": made.end_s,
-            "exit_code": made.exit_code,
-            "freq_hz": facts.pop("freq_hz", record["asked_hz"]),
-            "facts": facts,
-            "failures": self.sampling.failures if record["kind"] != "warm-up" else {},
-        }
-        self.session.append(record)
+        freq_hz = facts.pop("freq_hz", record["asked_hz"])
+        failures = self.sampling.failures if record["kind"] == "run" else {}
+        self.end_record(record, made, freq_hz=freq_hz, facts=facts, failures=failures)
         if code := made.exit_code:
             how = f"exit code {code}" if code > 0 else f"signal {-code}"
             raise MeasurementError(
                 f"{self.options.command[0]} ended with {how} in run {record['run']}: see "
                 f"{self.session.output(record['run'])}; runs so far are kept, go on with --resume"
             )
-
-    def _advise(self, step: RunSetup, row: dict[str, Any]) -> None:
-        """Tell each instability of a set-up once, and each note of a row once."""
-        alike = self._rows.setdefault(step[:2], [])
-        alike.append(row)
-        found = machine.instabilities(alike, step.text())
-        messages = {f"{step.text()}: {what}": message for what, message in found.items()}
-        if "notes" in row:
-            messages[row["notes"]] = row["notes"]
-        for key, message in messages.items():
-            if key not in self._told:
-                self._told.add(key)
-                self.tell(message)
 
 
 def clock_found(
@@ -264,6 +295,11 @@ def clock_found(
     raise MeasurementError(
         "the core frequency cannot be read here; say what it is: --clock 1.66GHz"
     )
+
+
+def drop_missing(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Leave out what is not known: None and NaN, which a record cannot hold."""
+    return {name: value for name, value in facts.items() if value is not None and value == value}
 
 
 def default_folder(output: Path) -> Path:

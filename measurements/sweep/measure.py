@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-import socket
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,10 +13,10 @@ from measurements.counters.command import check_perf
 from measurements.errors import MeasurementError
 from measurements.host import conditions
 from measurements.host.frequency_control import FrequencyControl
-from measurements.power import sampler, source
-from measurements.sweep import loop, rows
+from measurements.power import credentials, sampler, source
+from measurements.sweep import loop
 from measurements.sweep.machine import Machine
-from measurements.sweep.session import Session, check_writable
+from measurements.sweep.session import Session, check_writable, session_rows, session_table
 from measurements.table.units import frequency_text
 
 if TYPE_CHECKING:
@@ -52,24 +51,10 @@ class HostOptions:
 
 @dataclass
 class Measuring:
-    """A sweep that is set up: what it will do, and the table it writes.
-
-    Use as a context manager: leaving it puts back what was changed on the host.
-    """
+    """A sweep that is set up: what it will do, and the table it writes. Made by `set_up`."""
 
     sweep: loop.MeasuredSweep
     output: Path
-
-    def __enter__(self) -> Measuring:
-        """Return itself."""
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Put back what was changed, and end the sampling."""
-        try:
-            self.sweep.machine.close()
-        finally:
-            self.sweep.sampling.close()
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """Measure; yields each run's row when it and all before it are in the table's file."""
@@ -86,13 +71,14 @@ class Measuring:
 
     def earlier(self) -> list[dict[str, Any]]:
         """Make the rows of the runs so far."""
-        return rows.session_rows(self.sweep.session)
+        return session_rows(self.sweep.session)
 
     def table(self) -> pd.DataFrame:
         """Make the runs table of all runs so far."""
-        return rows.session_table(self.sweep.session)
+        return session_table(self.sweep.session)
 
 
+@contextmanager
 def set_up(
     options: loop.SweepOptions,
     host: HostOptions,
@@ -101,8 +87,8 @@ def set_up(
     resume: bool = False,
     probe_memory: bool = False,
     tell: Callable[[str], None] = print,
-) -> Measuring:
-    """Open all that a sweep needs, and say what cannot be measured.
+) -> Iterator[Measuring]:
+    """Open all that a sweep needs, and say what cannot be measured; close it when left.
 
     Raises `MeasurementError` when what was asked for cannot be measured, set or written, and when
     a sweep that goes on is another one.
@@ -135,10 +121,7 @@ def set_up(
         for channel in sampling.channels:
             if channel.note:
                 tell(f"{channel.label}: {channel.note}")
-        sweep = loop.MeasuredSweep(options, session, machine, sampling, tell)
-        # From here on the result closes both.
-        stack.pop_all()
-        return Measuring(sweep, output)
+        yield Measuring(loop.MeasuredSweep(session, machine, sampling, tell, options), output)
 
 
 def folder_and_session(output: Path, *, resume: bool) -> tuple[Path, Session | None]:
@@ -205,15 +188,13 @@ def open_sampling(host: HostOptions, missing: list[str]) -> sampler.Sampling:
 
 
 def _sampling(host: HostOptions, specs: Sequence[source.Spec]) -> sampler.Sampling:
-    from measurements.power.credentials import logins_for
-
     return sampler.Sampling.open(
         specs,
         interval_s=host.interval_s,
         sysfs=Path(host.sysfs),
         procfs=Path(host.procfs),
         timeout_s=host.timeout_s,
-        logins=logins_for(specs),
+        logins=credentials.logins_for(specs),
     )
 
 
@@ -272,11 +253,6 @@ def _options_from(kind: type[Any], values: dict[str, Any]) -> Any:
 
 def _option_text(value: object) -> str:
     return shlex.join(value) if isinstance(value, tuple) and value else json.dumps(value)
-
-
-def this_host() -> str:
-    """Name this host, as it goes into the table."""
-    return socket.gethostname()
 
 
 def dry_run(options: loop.SweepOptions, host: HostOptions) -> list[str]:

@@ -1,4 +1,4 @@
-"""The folder that a sweep leaves beside its table: all that the table is made of.
+"""The folder that a sweep leaves beside its table, and the rows that are made of it.
 
 ::
 
@@ -18,12 +18,20 @@ import json
 import os
 import shutil
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Self
 
-from measurements.errors import MeasurementError
+import numpy as np
+
+from measurements.counters.memory_traffic import llc_misses_per_byte
+from measurements.errors import DAMAGE, MeasurementError
+from measurements.power import energy, sampler, source
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
+
+    import pandas as pd
 
 SCHEMA_VERSION = 1
 # Below so much free space no run is begun (bytes).
@@ -148,3 +156,172 @@ def _write_synced(path: Path, text: str, mode: str = "w") -> None:
         file.write(text)
         file.flush()
         os.fsync(file.fileno())
+
+
+# Domains of which a total is taken first where a source has several: the widest that is comparable
+# between hosts comes first.
+_PREFERRED = ("wall", "host", "package", "gpu", "battery", "psys", "dram", "other")
+
+
+def session_table(session: Session) -> pd.DataFrame:
+    """Make the runs table of all runs of a sweep so far, from its records and raw readings."""
+    import pandas as pd
+
+    try:
+        return pd.DataFrame(session_rows(session))
+    except UnicodeEncodeError as error:
+        raise MeasurementError(
+            f"{session.folder}: runs.jsonl or plan.json holds {error.object[:40]!r}, which is no "
+            "text: correct it there"
+        ) from error
+
+
+def session_rows(session: Session) -> list[dict[str, Any]]:
+    """Make the rows of all runs that went well, in the order in which they were measured.
+
+    Raises `MeasurementError` for readings that cannot be read, and a record or plan that ppw did
+    not write so.
+    """
+    rows: list[dict[str, Any]] = []
+    idle: dict[str, energy.RunEnergy] = {}
+    for number, record in enumerate(session.records(), start=1):
+        try:
+            if record["kind"] == "idle":
+                idle = run_energy(session, record)
+            elif record["kind"] == "run" and record["exit_code"] == 0:
+                rows.append(row_of(session, record, idle))
+        except MeasurementError:
+            raise
+        except DAMAGE as error:
+            reason = f"{type(error).__name__}: {str(error)[:80]!r}"
+            raise MeasurementError(
+                f"{session.folder}: line {number} of runs.jsonl, or plan.json, is not as ppw wrote "
+                f"it ({reason}): measure again into another folder"
+            ) from error
+    return rows
+
+
+def run_energy(session: Session, record: Mapping[str, Any]) -> dict[str, energy.RunEnergy]:
+    """Compute what every total of the sweep's channels drew in a run, the first source's first."""
+    channels = [sampler.channel_from_json(c) for c in session.plan["channels"]]
+    if not channels:
+        return {}
+    found = energy.streams(sampler.read_samples(session.samples(record["run"])))
+    by_label = {c.label: c for c in channels}
+    start_s, end_s = record["start_s"], record["end_s"]
+    parts = energy.totals(channels)
+    found, offsets = _on_our_clock(session, channels, found)
+    totals = {}
+    for label in _in_order(parts, by_label):
+        drawn = energy.total_energy(parts[label], by_label, found, start_s, end_s)
+        said = [offsets[part] for part in parts[label] if part in offsets]
+        totals[label] = drawn._replace(reason=source.join_notes(*said, drawn.reason))
+    return totals
+
+
+def _on_our_clock(
+    session: Session, channels: Iterable[source.Channel], found: Mapping[str, energy.Stream]
+) -> tuple[dict[str, energy.Stream], dict[str, str]]:
+    """Shift readings by another host's clock to this host's; also what is to be said of each.
+
+    Where the offset of a log is to be estimated (``log@FILE,offset=auto``), all its readings of
+    the sweep are compared with all runs so far. Readings of unknown offset are left out.
+    """
+    ours, said = dict(found), {}
+    for channel in channels:
+        if not channel.other_clock or channel.label not in found:
+            continue
+        known = (session.folder / "runs.jsonl").stat().st_size
+        stream = ours.pop(channel.label)
+        which = (session.folder, known, channel.label, channel.quantity)
+        try:
+            offset_s, text = _estimated_offset(*which)
+            ours[channel.label] = stream._replace(at_s=stream.at_s + offset_s)
+        except MeasurementError as error:
+            text = str(error)
+        said[channel.label] = f"{channel.label}: {text}"
+    return ours, said
+
+
+@lru_cache(maxsize=8)
+def _estimated_offset(folder: Path, known: int, label: str, quantity: str) -> tuple[float, str]:
+    """Estimate an offset (s) by the first ``known`` bytes of records; also as text."""
+    session = Session.open(folder)
+    records = session.records()
+    readings = [
+        reading
+        for number in dict.fromkeys(record["run"] for record in records)
+        if session.samples(number).exists()
+        for reading in sampler.read_samples(session.samples(number))
+        if reading.label == label
+    ]
+    whole = energy.streams(readings)[label]
+    runs = [(r["start_s"], r["end_s"]) for r in records if r["kind"] != "idle"]
+    power_w, times = whole.value, whole.at_s
+    if quantity == "energy":
+        # A counter shows the energy (J) since the row before.
+        steps = np.diff(times)
+        apart = steps > 0
+        power_w, times = np.diff(power_w)[apart] / steps[apart], times[1:][apart]
+    found = energy.estimate_clock_offset(times, power_w, runs)
+    said = f"clock offset {found.offset_s:+.3g} s (± {found.uncertainty_s:.2g} s) by its runs"
+    return found.offset_s, said
+
+
+def _in_order(
+    parts: Mapping[str, Sequence[str]], channels: Mapping[str, source.Channel]
+) -> list[str]:
+    """Order totals: sources as they were asked for, the most telling domain of each first."""
+    kinds = list(dict.fromkeys(label.partition(":")[0] for label in channels))
+
+    def rank(label: str) -> tuple[int, int]:
+        domain = channels[parts[label][0]].domain
+        known = _PREFERRED.index(domain) if domain in _PREFERRED else len(_PREFERRED)
+        return kinds.index(label.partition(":")[0]), known
+
+    return sorted(parts, key=rank)
+
+
+def row_of(
+    session: Session, record: Mapping[str, Any], idle: Mapping[str, energy.RunEnergy]
+) -> dict[str, Any]:
+    """Make one row: of several executions back to back, the mean of one."""
+    plan, count, drawn = session.plan, record["executions"], run_energy(session, record)
+    row: dict[str, Any] = {
+        **{name: plan[name] for name in ("host", "family", "workload")},
+        "freq_hz": record["freq_hz"],
+        "cores": record["cores"],
+        "data_bytes": plan["data_bytes"],
+        "repeat": record["repeat"],
+        "time_s": (record["end_s"] - record["start_s"]) / count,
+        **record["facts"],
+        **plan.get("memory", {}),
+    }
+    if "llc_misses" in row and row["data_bytes"]:
+        row["llc_misses_per_byte"] = llc_misses_per_byte(row["llc_misses"], row["data_bytes"])
+    for number, (label, total) in enumerate(drawn.items()):
+        power_w, energy_j = _none_if_nan(total.power_w), _none_if_nan(total.power_w * row["time_s"])
+        if number == 0:
+            row |= {
+                "power_w": power_w,
+                "energy_j": energy_j,
+                "power_source": label,
+                "power_label": None if power_w is None else "measured",
+                "idle_power_w": _none_if_nan(idle[label].power_w) if label in idle else None,
+            }
+        if len(drawn) > 1:
+            row[energy.power_column(label)] = power_w
+            row[energy.energy_column(label)] = energy_j
+    notes = [total.reason for total in drawn.values() if total.reason]
+    notes += [f"{name}: {failure}" for name, failure in record["failures"].items()]
+    row |= {
+        "price": plan["price"],
+        "executions": count,
+        "started_at": record["started_at"],
+        "notes": "; ".join(notes) or None,
+    }
+    return {name: value for name, value in row.items() if value is not None}
+
+
+def _none_if_nan(value: float) -> float | None:
+    return value if value == value else None

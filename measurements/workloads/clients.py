@@ -118,6 +118,12 @@ class Client:
         if not self.wait(seconds):
             raise MeasurementError(hang)
 
+    def observe(self, procfs: Path) -> tuple[float, float]:
+        """CPU time so far (s), in user and system mode; a client that has ended is noted."""
+        used = cpu_times(self.pids, procfs)
+        self.cut_short |= self.has_ended()
+        return used
+
     def stop(self) -> None:
         """Kill the clients that still run."""
         for process in self.processes:
@@ -166,6 +172,17 @@ def io_counts(file: Path) -> dict[str, int]:
     """Read ``/proc/PID/io``. Raises OSError or ValueError when the process has ended."""
     pairs = (line.split(": ") for line in file.read_text().splitlines())
     return {name: int(value) for name, value in pairs}
+
+
+def has_moved(procfs: Path, pid: int, disk_bytes: int, cache_bytes: int) -> bool:
+    """Whether a process has moved so many bytes to or from a disk, or the page cache."""
+    with suppress(OSError, ValueError, KeyError):
+        counts = io_counts(procfs / str(pid) / "io")
+        if counts["read_bytes"] + counts["write_bytes"] >= disk_bytes:
+            return True
+        # What a program reads as it starts is in rchar.
+        return counts["rchar"] + counts["wchar"] >= cache_bytes
+    return False
 
 
 def last_line(path: Path) -> str:

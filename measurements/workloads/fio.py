@@ -14,7 +14,6 @@ import random
 import shutil
 import subprocess
 import time
-from contextlib import suppress
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -23,19 +22,24 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from measurements.errors import DAMAGE, MeasurementError
 from measurements.processes.programs import ask, complaint, find_program
 from measurements.table.units import parse_quantity, size_text
-from measurements.workloads.clients import Client, cpu_times, io_counts
-from measurements.workloads.service import ServiceRuns, ServiceStep, service_rows
+from measurements.workloads.clients import Client, has_moved
+from measurements.workloads.service import (
+    Load,
+    ServiceRuns,
+    ServiceStep,
+    ServiceSweep,
+    service_rows,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     import pandas as pd
 
     from measurements.processes.cleanup_process import CleanupProcess
     from measurements.sweep.session import Session
+
 _NS = 1e-9
-# fio's histogram has 64 cells for each power of two.
-_RESOLUTION = "1.6 %"
 
 
 def read_report(path: Path, direction: str) -> dict[str, Any]:
@@ -65,7 +69,8 @@ def read_report(path: Path, direction: str) -> dict[str, Any]:
                 "latency_p50_s": _percentile(percentiles, 50),
                 "latency_p99_s": _percentile(percentiles, 99),
                 "latency_max_s": latency["max"] * _NS,
-                "latency_resolution": _RESOLUTION,
+                # fio's histogram has 64 cells for each power of two.
+                "latency_resolution": "1.6 %",
                 "fio_seconds": part["runtime"] / 1000.0,
                 "fio_version": str(document["fio version"]),
             }
@@ -182,29 +187,15 @@ class Target(NamedTuple):
 
 
 @dataclass
-class FioRuns:
+class FioRuns(ServiceSweep):
     """Runs of fio under way. Made by `open_runs`."""
 
     options: FioOptions
     runs: ServiceRuns
     target: Target
 
-    @property
-    def runs_in_table(self) -> int:
-        """Number of rows that the table will have."""
-        return len(self._steps())
-
-    def run(self) -> Iterator[dict[str, Any]]:
-        """Measure all that is not yet measured, in random order; yields each row.
-
-        Raises `MeasurementError` when fio fails or a setting is refused.
-        """
-        self.runs.begin()
-        for step, pattern, depth in self._steps():
-            if self.runs.done(step) is None:
-                yield self._measure(step, pattern, depth)
-
-    def _steps(self) -> list[tuple[ServiceStep, Pattern, int]]:
+    def steps(self) -> list[tuple[ServiceStep, tuple[Pattern, int]]]:
+        """All runs in random order, each with its pattern and queue depth."""
         options = self.runs.options
         frequencies: Sequence[float | None] = options.frequencies or (None,)
         steps = []
@@ -212,13 +203,14 @@ class FioRuns:
             frequencies, self.options.patterns, self.options.depths, range(options.repeats)
         ):
             setup = {**pattern._asdict(), "depth": depth}
-            steps.append((ServiceStep("run", setup, freq_hz, repeat), pattern, depth))
+            steps.append((ServiceStep("run", setup, freq_hz, repeat), (pattern, depth)))
         # A drift of the host must not look like an effect of depth or pattern.
         random.Random(options.seed).shuffle(steps)
         return steps
 
-    def _measure(self, step: ServiceStep, pattern: Pattern, depth: int) -> dict[str, Any]:
-        machine, size = self.runs.machine, self.options.size_bytes
+    def measure_step(self, step: ServiceStep, setup: tuple[Pattern, int]) -> dict[str, Any]:
+        """Measure one run; returns its row."""
+        (pattern, depth), machine, size = setup, self.runs.machine, self.options.size_bytes
 
         def make(margin_s: float) -> FioLoad:
             seconds = _RAMP_S + self.runs.options.seconds + margin_s
@@ -234,8 +226,8 @@ class FioRuns:
 
 
 @dataclass
-class FioLoad:
-    """One fio, as `measurements.workloads.service.ServiceRuns` measures it."""
+class FioLoad(Load):
+    """One fio on a file; its CPU time is what the disk's requests cost."""
 
     client: Client
     pattern: Pattern
@@ -245,22 +237,12 @@ class FioLoad:
     cores: int | None
     seconds: float
     procfs: Path
-    is_local: bool = True
-
-    @property
-    def pids(self) -> Sequence[int]:
-        """The process of fio: it is what the disk's requests cost."""
-        return self.client.pids
-
-    def start(self, output: Path) -> None:
-        """Start fio."""
-        self.client.start(output)
 
     def wait_steady(self) -> None:
         """Return when requests have flowed for the time of the ramp."""
-        counts = self.procfs / str(self.client.pids[0]) / "io"
+        few = 4 * self.pattern.block_bytes
         self.client.wait_until(
-            lambda: _has_moved(counts, self.pattern.block_bytes),
+            lambda: has_moved(self.procfs, self.pids[0], few, (1 << 20) + few),
             _LONGEST_START_S,
             f"fio made no request to {self.target.path}",
         )
@@ -268,18 +250,12 @@ class FioLoad:
 
     def observe(self) -> tuple[float, float]:
         """CPU time of fio so far (s)."""
-        used = cpu_times(self.client.pids, self.procfs)
-        self.client.cut_short |= self.client.has_ended()
-        return used
+        return self.client.observe(self.procfs)
 
     def finish(self) -> None:
         """Wait for fio."""
         hang = f"{self.target.program} was to end and did not: what it talks to may hang"
         self.client.finish("fio", self.seconds + _LONGEST_START_S, hang=hang)
-
-    def stop(self) -> None:
-        """End fio where it still runs."""
-        self.client.stop()
 
     def columns(self, seen: Sequence[tuple[float, float]]) -> dict[str, Any]:
         """Columns of the run, from fio's report."""
@@ -401,14 +377,3 @@ def device_folder(folder: Path, sysfs: Path = Path("/sys")) -> Path | None:
     number = folder.stat().st_dev
     link = sysfs / "dev/block" / f"{os.major(number)}:{os.minor(number)}"
     return link.resolve() if link.exists() else None
-
-
-def _has_moved(file: Path, block_bytes: int) -> bool:
-    """Whether a process has moved more than a few requests to or from a disk, or the cache."""
-    with suppress(OSError, ValueError):
-        counts = io_counts(file)
-        if counts["read_bytes"] + counts["write_bytes"] >= 4 * block_bytes:
-            return True
-        # What a program reads as it starts is in rchar.
-        return counts["rchar"] + counts["wchar"] >= (1 << 20) + 4 * block_bytes
-    return False

@@ -7,16 +7,15 @@ rows have ``window_s`` in place of ``time_s``, which would be no property of the
 
 from __future__ import annotations
 
+import abc
 import json
 import shutil
 import signal
 import subprocess
-import time
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from measurements.errors import MeasurementError
 from measurements.host.activity import Snapshot
@@ -25,12 +24,11 @@ from measurements.host.cpu_placement import Execution
 from measurements.processes.cleanup_process import CleanupProcess
 from measurements.sweep import loop, measure
 from measurements.sweep.machine import Machine
-from measurements.sweep.rows import row_of, run_energy
-from measurements.sweep.session import Session, check_space
-from measurements.workloads.clients import CutShortError, start_process
+from measurements.sweep.session import Session, check_space, row_of, run_energy
+from measurements.workloads.clients import Client, CutShortError, start_process
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     import pandas as pd
 
@@ -84,79 +82,66 @@ class ServiceStep(NamedTuple):
         return json.dumps([self.kind, dict(self.setup), self.freq_hz, self.repeat], sort_keys=True)
 
 
-class Load(Protocol):
+class Load(abc.ABC):
     """Clients and the service that they drive, in one run."""
 
-    @property
-    def cores(self) -> int | None:
-        """Physical cores that the service may use; None where not known."""
-
-    @property
-    def is_local(self) -> bool:
-        """Whether the service runs on this host, so that its counts are of the service."""
+    client: Client
+    cores: int | None  # physical cores that the service may use; None where not known
+    is_local: bool = True  # whether the service runs on this host, so that its counts are of it
 
     @property
     def pids(self) -> Sequence[int]:
         """Processes of the service, for counters; empty where they are out of reach."""
+        return self.client.pids
 
     def start(self, output: Path) -> None:
         """Begin the load; what the clients print goes to files named after ``output``."""
+        self.client.start(output)
 
+    @abc.abstractmethod
     def wait_steady(self) -> None:
         """Return when the load is steady. Raises `MeasurementError` when it never is."""
 
+    @abc.abstractmethod
     def observe(self) -> Any:
         """Counts of this moment."""
 
+    @abc.abstractmethod
     def finish(self) -> None:
         """Wait for the clients. Raises `CutShortError` when they ended before the window did."""
 
     def stop(self) -> None:
         """End what still runs."""
+        self.client.stop()
 
+    @abc.abstractmethod
     def columns(self, seen: Sequence[Any]) -> dict[str, Any]:
         """Columns of the runs table, from what `observe` saw at the ends of the slices."""
 
 
 @dataclass
-class ServiceRuns:
+class ServiceRuns(loop.Recorder):
     """Runs of a service under way."""
 
     options: ServiceOptions
-    session: Session
-    machine: Machine
-    sampling: Sampling
     reaper: CleanupProcess  # ends processes and removes files if this process dies
-    tell: Callable[[str], None]  # takes one line of text for the user
-    clock: Callable[[], float] = time.monotonic  # these two differ in tests
-    wait: Callable[[float], None] = time.sleep
-    _number: int = 0
-    _idle: dict[str, RunEnergy] = field(default_factory=dict)
-    _done: dict[str, dict[str, Any]] = field(default_factory=dict)
-    _cooling: Cooling | None = None
-    _told: set[str] = field(default_factory=set)
+    _done: dict[str, dict[str, Any]] = field(default_factory=dict, init=False)
+    _cooling: Cooling | None = field(default=None, init=False)
 
     def begin(self) -> None:
         """Load earlier runs of the session, and measure the idle host."""
-        for record in self.session.records():
-            self._number = max(self._number, record["run"] + 1)
+        for record in self.earlier_records():
             if record["kind"] == "idle":
                 self._idle = run_energy(self.session, record)
             else:
                 self._done[record["key"]] = _service_row(self.session, record, self._idle)
         self._cooling = Cooling(self.machine.temperature_c)
         if self.sampling.channels and self.options.idle_s > 0 and not self._idle:
-            self._measure_idle()
+            self.measure_idle(self.options.idle_s)
 
     def done(self, step: ServiceStep) -> dict[str, Any] | None:
         """Row of a step that is measured already."""
         return self._done.get(step.key)
-
-    def tell_once(self, text: str) -> None:
-        """Tell the user a line at its first occurrence only."""
-        if text not in self._told:
-            self._told.add(text)
-            self.tell(text)
 
     def measure(
         self, step: ServiceStep, make: Callable[[float], Load], *, workload: str
@@ -180,7 +165,9 @@ class ServiceRuns:
             self.wait(self.options.settle_s)
         if self._cooling is not None:
             self._cooling.wait()
-        record = self._record(step, load)
+        asked = {"setup": dict(step.setup), "asked_hz": step.freq_hz, "repeat": step.repeat}
+        record = self.begin_record(step.kind, key=step.key, **asked)
+        record["cores"] = load.cores
         before = self.machine.before_run()
         # A slow sensor's first reading comes before the clients, so that none waits for it.
         self.sampling.start(self.session.samples(record["run"]))
@@ -214,45 +201,14 @@ class ServiceRuns:
             self.wait(max(left, 0.0))
             yield load.observe()
 
-    def _measure_idle(self) -> None:
-        record = self._record(ServiceStep("idle", {}, None, 0), None)
-        self.sampling.start(self.session.samples(record["run"]))
-        start_s = self.clock()
-        self.wait(self.options.idle_s)
-        end_s = self.clock()
-        self.sampling.stop()
-        record |= {"start_s": start_s, "end_s": end_s, "exit_code": 0, "facts": {}}
-        self.session.append(record | {"failures": self.sampling.failures})
-        self._idle = run_energy(self.session, record)
-
-    def _record(self, step: ServiceStep, load: Load | None) -> dict[str, Any]:
-        record = {
-            "run": self._number,
-            "kind": step.kind,
-            "key": step.key,
-            "setup": dict(step.setup),
-            "asked_hz": step.freq_hz,
-            "repeat": step.repeat,
-            "cores": None if load is None else load.cores,
-            "executions": 1,
-            "started_at": datetime.now(UTC).isoformat(timespec="milliseconds"),
-        }
-        self._number += 1
-        return record
-
     def _end(
         self, record: dict[str, Any], window: Execution, facts: dict[str, Any]
     ) -> dict[str, Any]:
         stated = self.options.clock_hz if record["asked_hz"] is None else record["asked_hz"]
-        record |= {
-            "start_s": window.start_s,
-            "end_s": window.end_s,
-            "exit_code": 0,
-            "freq_hz": facts.pop("freq_hz", stated),
-            "facts": {k: v for k, v in facts.items() if v is not None and v == v},
-            "failures": self.sampling.failures,
-        }
-        self.session.append(record)
+        freq_hz = facts.pop("freq_hz", stated)
+        facts = loop.drop_missing(facts)
+        failures = self.sampling.failures
+        self.end_record(record, window, freq_hz=freq_hz, facts=facts, failures=failures)
         row = self._done[record["key"]] = _service_row(self.session, record, self._idle)
         if row.get("notes"):
             self.tell_once(str(row["notes"]))
@@ -275,7 +231,7 @@ def _service_row(
     session: Session, record: Mapping[str, Any], idle: Mapping[str, RunEnergy]
 ) -> dict[str, Any]:
     """Row of one run, with the length of its window in place of a time."""
-    row = row_of(session, record, run_energy(session, record), idle)
+    row = row_of(session, record, idle)
     window_s = row.pop("time_s")
     row.pop("executions")
     return {**row, "window_s": window_s}
@@ -317,15 +273,33 @@ _ELSEWHERE = "the service runs on another host"
 _REMOTE_POWER = f"power: {_ELSEWHERE}: name a source that reads it, as in --power ipmi@bmc-7"
 
 
-class RowSweep(Protocol):
+class ServiceSweep(abc.ABC):
     """A sweep whose runs come one by one."""
 
+    runs: ServiceRuns
+
     def run(self) -> Iterator[dict[str, Any]]:
-        """Measure; yields one row a run."""
+        """Measure all that is not yet measured; yields the row of each run as it ends.
+
+        Raises `MeasurementError` when the workload fails or a setting is refused.
+        """
+        self.runs.begin()
+        for step, setup in self.steps():
+            if self.runs.done(step) is None:
+                yield self.measure_step(step, setup)
 
     @property
     def runs_in_table(self) -> int:
-        """Number of rows that there will be."""
+        """Number of rows that the table will have."""
+        return len(self.steps())
+
+    @abc.abstractmethod
+    def steps(self) -> list[tuple[ServiceStep, Any]]:
+        """All runs, each with what is set up for it, in the order in which they are measured."""
+
+    @abc.abstractmethod
+    def measure_step(self, step: ServiceStep, setup: Any) -> dict[str, Any]:
+        """Measure one run; returns its row."""
 
 
 @dataclass(frozen=True)
@@ -343,18 +317,19 @@ class Running:
 
     def take(
         self,
-        sweep: RowSweep,
+        rows: Iterable[Mapping[str, Any]],
+        count: int,
         table: Callable[[Session], pd.DataFrame],
         show_progress: Callable[[int, int, str], None],
     ) -> pd.DataFrame:
-        """Run a sweep to its end; returns the table, which is written anew after every run.
+        """Take the rows of a sweep as they come; returns its table, written anew after every run.
 
-        ``table`` makes the table of the session's records. ``show_progress`` takes the number of
-        runs done, that of all runs, and the workload.
+        There will be ``count`` rows. ``table`` makes the table of the session's records.
+        ``show_progress`` takes the number of runs done, that of all runs, and the workload.
         """
-        for done, row in enumerate(sweep.run(), start=1):
+        for done, row in enumerate(rows, start=1):
             self.write(table(self.runs.session))
-            show_progress(done, sweep.runs_in_table, str(row["workload"]))
+            show_progress(done, count, str(row["workload"]))
         found = table(self.runs.session)
         self.write(found)
         return found
@@ -407,7 +382,7 @@ def running(
             for text in missing:
                 tell(f"not measured here: {text}")
             with CleanupProcess() as reaper:
-                runs = ServiceRuns(options, session, machine, sampling, reaper, tell)
+                runs = ServiceRuns(session, machine, sampling, tell, options, reaper)
                 yield Running(runs, output)
         except BaseException:
             # Where nothing was measured, nothing is in the way of another try.

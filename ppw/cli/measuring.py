@@ -117,15 +117,16 @@ def _measure(given: opt.Given) -> int:
 
 
 def _sweep_options(given: opt.Given) -> SweepOptions:
+    import socket
+
     from measurements.sweep.loop import SweepOptions
-    from measurements.sweep.measure import this_host
 
     program = given["command"]
     return opt.pick_fields(
         SweepOptions,
         given,
         workload=given["workload"] or (Path(program[0]).name if program else ""),
-        host=given["host"] or this_host(),
+        host=given["host"] or socket.gethostname(),
         frequencies=tuple(given["freqs"] or ()),
         clock_hz=given["clock"],
     )
@@ -156,8 +157,7 @@ def _run_sweep(options: SweepOptions, host: HostOptions, given: opt.Given) -> pd
 
 
 def _replay_session(folder: Path, output: str | None) -> int:
-    from measurements.sweep.rows import session_table
-    from measurements.sweep.session import Session
+    from measurements.sweep.session import Session, session_table
 
     table = session_table(Session.open(folder))
     if table.empty:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -24,9 +25,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from measurements.sweep.measure import HostOptions
-    from measurements.workloads.hadoop.job_sweep import HadoopOptions
     from measurements.workloads.io_study.study import StudyOptions
-    from measurements.workloads.memcached.options import MemcachedOptions
+    from measurements.workloads.memcached.load_sweep import MemcachedOptions
     from measurements.workloads.service import Running, ServiceOptions
 
 
@@ -72,7 +72,6 @@ RUN = opt.all_of(
 
 def service_options(given: opt.Given, host: str = "") -> ServiceOptions:
     """Options of `measurements.workloads.service`, from those given; ``host`` where none is."""
-    from measurements.sweep.measure import this_host
     from measurements.workloads.service import ServiceOptions
 
     opt.refuse_two_frequencies(given)
@@ -80,7 +79,7 @@ def service_options(given: opt.Given, host: str = "") -> ServiceOptions:
     return opt.pick_fields(
         ServiceOptions,
         given,
-        host=given["host"] or host or this_host(),
+        host=given["host"] or host or socket.gethostname(),
         frequencies=tuple(given["freqs"] or ()),
         clock_hz=given["clock"],
         seconds=given["window"],
@@ -143,7 +142,6 @@ def run_count_command(
     """Count the instructions that COMMAND retires, and say how: counted, emulated or estimated."""
     from measurements.counters.instructions import count_instructions
     from measurements.host.cpu_placement import place, read_topology
-    from measurements.sweep.measure import this_host
 
     placement = place(read_topology(), given["cores"])
     cpi, data = given["cpi"], given["data_bytes"]
@@ -152,7 +150,7 @@ def run_count_command(
     for caveat in found.caveats:
         out.say(caveat)
     row: dict[str, Any] = {
-        "host": given["host"] or this_host(),
+        "host": given["host"] or socket.gethostname(),
         "family": given["family"],
         "workload": given["workload"] or Path(command[0]).name,
         "freq_hz": clock,
@@ -226,7 +224,7 @@ def run_cpio_command(command: tuple[str, ...], **given: Any) -> int:
         running_on(given, {"cpio": asdict(options)}) as opened,
         open_study(options, opened.runs) as study,
     ):
-        found = opened.take(study, table, show_progress)
+        found = opened.take(study.run(), study.runs_in_table, table, show_progress)
     for text in findings(found):
         out.say(text)
     with out.caveats_in_result():
@@ -302,7 +300,8 @@ def run_fio_command(**given: Any) -> int:
     # Before the sensors have their say.
     find_program("fio")
     with running_on(given, {"fio": asdict(options)}) as opened:
-        found = opened.take(fio.open_runs(options, opened.runs), fio.table, show_progress)
+        runs = fio.open_runs(options, opened.runs)
+        found = opened.take(runs.run(), runs.runs_in_table, fio.table, show_progress)
     keys = ["pattern", "data_bytes", "queue_depth"]
     click.echo(
         out.medians_text(
@@ -407,14 +406,12 @@ def run_hadoop_command(**given: Any) -> int:
     return 0
 
 
-def _hadoop_options(given: opt.Given) -> HadoopOptions:
-    from measurements.workloads.hadoop.job_sweep import HadoopOptions
-
+def _hadoop_options(given: opt.Given) -> jobs.HadoopOptions:
     # A cluster of the user's has its own settings; here a slot for each CPU is the default.
     own = given["mode"] != "cluster"
     cpus = (len(os.sched_getaffinity(0)),) if own else ()
     return opt.pick_fields(
-        HadoopOptions,
+        jobs.HadoopOptions,
         given,
         workloads=tuple(given["workloads"]),
         data_bytes=given["data"] or (() if given["command"] else (64_000_000,)),
@@ -425,7 +422,7 @@ def _hadoop_options(given: opt.Given) -> HadoopOptions:
     )
 
 
-def _refuse_mismatches(options: HadoopOptions, given: dict[str, Any]) -> None:
+def _refuse_mismatches(options: jobs.HadoopOptions, given: dict[str, Any]) -> None:
     on_cluster = options.mode == "cluster"
     for name, value in (
         ("arguments after --", options.command),
@@ -453,7 +450,7 @@ def _refuse_mismatches(options: HadoopOptions, given: dict[str, Any]) -> None:
             )
 
 
-def _refuse_command(options: HadoopOptions) -> None:
+def _refuse_command(options: jobs.HadoopOptions) -> None:
     if len(options.workloads) != 1:
         raise click.UsageError("one job of your own has one name: give one --workload")
     swept = (options.map_slots, options.reduce_slots, options.task_memory_bytes)
@@ -465,7 +462,7 @@ def _refuse_command(options: HadoopOptions) -> None:
         )
 
 
-def _measure_hadoop(options: HadoopOptions, given: opt.Given) -> pd.DataFrame:
+def _measure_hadoop(options: jobs.HadoopOptions, given: opt.Given) -> pd.DataFrame:
     from measurements.workloads.hadoop.job_sweep import measure_hadoop
 
     on_cluster = options.mode == "cluster"
@@ -570,13 +567,14 @@ def run_memcached_command(**given: Any) -> int:
     is_local = all(link_to(address).is_loopback for address in named)
     host, workload = "" if is_local else str(named[0].host), {"memcached": asdict(options)}
     with running_on(given, workload, host=host, is_local=is_local) as opened:
-        found = opened.take(open_runs(options, opened.runs), table, show_progress)
+        runs = open_runs(options, opened.runs)
+        found = opened.take(runs.run(), runs.runs_in_table, table, show_progress)
     click.echo(memcached_summary(found))
     return 0
 
 
 def _memcached_options(given: opt.Given) -> MemcachedOptions:
-    from measurements.workloads.memcached.options import MemcachedOptions
+    from measurements.workloads.memcached.load_sweep import MemcachedOptions
 
     if len(given["gets"]) != 1:
         raise click.UsageError("--gets takes one share: 90%")

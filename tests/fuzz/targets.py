@@ -41,8 +41,7 @@ from measurements.power.redfish import best_power, energy_counter
 from measurements.power.redfish_client import parse_origin
 from measurements.power.sampler import read_samples
 from measurements.power.source import SourceSettings, parse_specs
-from measurements.sweep.rows import session_table
-from measurements.sweep.session import Session
+from measurements.sweep.session import Session, session_table
 from measurements.table.reading import read_runs
 from measurements.table.schema import COLUMNS
 from measurements.table.specpower import is_specpower, read_specpower, specpower_table
@@ -52,7 +51,7 @@ from measurements.traces import read_trace
 from measurements.workloads import fio
 from measurements.workloads.hadoop.cluster import read_nodes
 from measurements.workloads.hadoop.history import read_history, read_local_log
-from measurements.workloads.hadoop.job_rows import job_columns, node_columns
+from measurements.workloads.hadoop.job_sweep import job_columns, node_columns
 from measurements.workloads.memcached import load_generators
 from measurements.workloads.memcached.servers import Address
 from ppw.catalogue.hosts import Host, parse_host

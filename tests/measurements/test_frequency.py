@@ -35,8 +35,7 @@ from measurements.errors import MeasurementError
 from measurements.host.core_frequencies import read_hz, read_policies
 from measurements.host.frequency_control import FrequencyControl, refused_write
 from measurements.processes import settings_guard
-from measurements.processes.settings_guard import Guard
-from measurements.processes.settings_guard_process import Journal, Owners, Process, boot_id
+from measurements.processes.settings_guard import Guard, Journal, Owners, Process, boot_id
 
 ROOT = Path(__file__).resolve().parents[2]
 GHZ = 1e9
@@ -81,8 +80,7 @@ def kernel(request, tmp_path, monkeypatch):
                 return running.enter_context(EmulatedKernel(tmp_path / "sys", spec))
             host = CpufreqTree(tmp_path / "sys", spec)
             monkeypatch.setattr(settings_guard, "HelperProcess", GuardInside)
-            for module in (settings_guard, settings_guard):
-                monkeypatch.setattr(module, "write_setting", host.write)
+            monkeypatch.setattr(settings_guard, "write_setting", host.write)
             return host
 
         yield start

@@ -17,24 +17,22 @@ import pytest
 from peers.waiting import FakeClock, is_running, wait_for
 
 from measurements.errors import MeasurementError
-from measurements.processes import cleanup_process, settings_guard_process
+from measurements.processes import cleanup_process
 from measurements.processes import settings_guard as guard_module
 from measurements.processes.cleanup_process import CleanupProcess
 from measurements.processes.helper_process import HelperProcess
 from measurements.processes.settings_guard import (
     Guard,
     HostSetting,
-    limits_in_order,
-    restore,
-    state_folder,
-)
-from measurements.processes.settings_guard_process import (
     Journal,
     Owners,
     Process,
     RefusalError,
     boot_id,
     journals,
+    limits_in_order,
+    restore,
+    state_folder,
     take,
 )
 
@@ -315,7 +313,7 @@ class TestOneAtATime:
 
     def test_it_waits_three_seconds_for_the_lock(self, host, monkeypatch):
         clock = FakeClock()
-        clock.stand_in(monkeypatch, settings_guard_process)
+        clock.stand_in(monkeypatch, guard_module)
         me = Process.of(os.getpid())
         held = os.open(host.folder, os.O_RDONLY)
         fcntl.flock(held, fcntl.LOCK_EX)
@@ -328,7 +326,7 @@ class TestOneAtATime:
         def release(seconds):
             fcntl.flock(held, fcntl.LOCK_UN)
 
-        clock.stand_in(monkeypatch, settings_guard_process, wait=release)
+        clock.stand_in(monkeypatch, guard_module, wait=release)
         os.close(take(host.folder, host.state, me))
         os.close(held)
 

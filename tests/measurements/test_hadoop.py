@@ -20,8 +20,9 @@ from peers.waiting import processes
 
 from measurements.errors import MeasurementError
 from measurements.host.cpu_placement import execute
+from measurements.processes import private_network
 from measurements.processes.cleanup_process import MARK, CleanupProcess
-from measurements.workloads.hadoop import install, private_network
+from measurements.workloads.hadoop import install
 from measurements.workloads.hadoop.cluster import cluster_row, read_nodes
 from measurements.workloads.hadoop.engines import (
     Local,
@@ -44,8 +45,9 @@ from measurements.workloads.hadoop.history import (
     read_local_log,
 )
 from measurements.workloads.hadoop.install import find_java, find_maven
-from measurements.workloads.hadoop.job_rows import job_columns, node_columns, write_tasks
+from measurements.workloads.hadoop.job_sweep import job_columns, node_columns, write_tasks
 from measurements.workloads.hadoop.jobs import (
+    HadoopOptions,
     Setting,
     job_properties,
     make_texts,
@@ -64,9 +66,8 @@ def own(tmp_path, monkeypatch):
     # Jobs as short as these end before better machine code is worth its making.
     monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
     with CleanupProcess() as reaper:
-        yield OwnHadoop(
-            java=find_java(), jars=install.set_up(), reaper=reaper, scratch=reaper.folder(tmp_path)
-        )
+        known = {"java": find_java(), "jars": install.set_up(), "reaper": reaper}
+        yield OwnHadoop(options=HadoopOptions(), scratch=reaper.folder(tmp_path), **known)
 
 
 def run_job(engine, setting, folder):
@@ -166,7 +167,8 @@ class TestOwnNetwork:
 
 def test_where_the_kernel_gives_no_network_it_is_said(tmp_path, monkeypatch):
     monkeypatch.setattr(private_network, "refusal", lambda: "the kernel allows no network: no")
-    own = OwnHadoop(java=None, jars=tmp_path, reaper=None, scratch=tmp_path)
+    options = HadoopOptions()
+    own = OwnHadoop(options=options, java=None, jars=tmp_path, reaper=None, scratch=tmp_path)
     with pytest.raises(MeasurementError, match="--open-ports"):
         OneMachine(own)
     OneMachine(own, open_ports=True)
@@ -218,8 +220,8 @@ class TestJobs:
 
     def test_local_slots_are_threads_and_cluster_slots_are_limits(self):
         setting = Setting("wordcount", MB, 2, 3, 2**30, "snappy")
-        local = job_properties(setting, local=True, reduces=None, more={})
-        cluster = job_properties(setting, local=False, reduces=5, more={})
+        local = job_properties(setting, HadoopOptions(), local=True)
+        cluster = job_properties(setting, HadoopOptions(reduces=5), local=False)
         assert {"-Dmapreduce.local.map.tasks.maximum=2", "-Dmapreduce.job.reduces=3"} <= set(local)
         assert not any("memory" in option for option in local)
         assert {
@@ -232,11 +234,11 @@ class TestJobs:
 
     def test_what_is_left_to_hadoop_is_not_set_and_the_users_own_prevail(self):
         setting = Setting("wordcount", None, None, None, None, None)
-        options = job_properties(setting, local=False, reduces=None, more={})
+        options = job_properties(setting, HadoopOptions(), local=False)
         assert options == ["-Dmapreduce.jobhistory.jhist.format=json"]
-        more = {"mapreduce.job.reduces": "9", "my.own": "a b"}
+        own = {"mapreduce.job.reduces": "9", "my.own": "a b"}
         setting = Setting("wordcount", MB, 1, 1, None, "none")
-        options = job_properties(setting, local=True, reduces=2, more=more)
+        options = job_properties(setting, HadoopOptions(reduces=2, properties=own), local=True)
         assert "-Dmapreduce.job.reduces=9" in options
         assert "-Dmapreduce.map.output.compress=false" in options
         assert options[-1] == "-Dmy.own=a b"

@@ -21,7 +21,7 @@ from measurements.host.activity import available_memory, cpu_quota, last_level_c
 from measurements.host.cpu_placement import run_on
 from measurements.host.memory_probe import WORDS, probe_memory
 from measurements.sweep.machine import Machine
-from measurements.sweep.rows import row_of
+from measurements.sweep.session import row_of
 
 ROOT = Path(__file__).resolve().parents[2]
 MIB, GIB = 2**20, 2**30
@@ -474,7 +474,8 @@ def test_memory_traffic_is_counted_around_a_run_and_is_a_rate(tmp_path):
 @pytest.mark.parametrize(("data_bytes", "found"), [(1.2e8, 0.025), (None, None)])
 def test_misses_a_byte_are_in_the_row(data_bytes, found):
     plan = {"host": "x", "family": "x", "workload": "x", "data_bytes": data_bytes, "price": None}
+    plan["channels"] = []
     times = {"start_s": 1.0, "end_s": 3.0, "executions": 1, "facts": {"llc_misses": 3e6}}
     run = {"freq_hz": 2e9, "cores": 1, "repeat": 0, "failures": {}, "started_at": "now"}
-    row = row_of(SimpleNamespace(plan=plan), times | run, {}, {})
+    row = row_of(SimpleNamespace(plan=plan), times | run, {})
     assert row.get("llc_misses_per_byte") == found

@@ -18,6 +18,7 @@ from measurements.processes.cleanup_process import CleanupProcess
 from measurements.processes.programs import find_program
 from measurements.timeseries import LiveSampler
 from measurements.workloads import fio
+from measurements.workloads.clients import has_moved
 from measurements.workloads.fio import FioOptions, Pattern, read_report
 from measurements.workloads.io_study.bandwidth import BandwidthAntagonist
 from measurements.workloads.io_study.cpu_accounting import (
@@ -30,7 +31,7 @@ from measurements.workloads.io_study.cpu_accounting import (
     process_cpu_s,
     tick_shortfall,
 )
-from measurements.workloads.io_study.loads import Instances, LostCountError, Own, window_columns
+from measurements.workloads.io_study.loads import Instances, LostCountError, window_columns
 from measurements.workloads.io_study.study import (
     StudyOptions,
     block_device,
@@ -149,12 +150,13 @@ class TestFioRuns:
             find_program("fio")
 
     def test_requests_are_seen_when_they_begin(self, tmp_path):
-        counts = tmp_path / "io"
-        assert not fio._has_moved(counts, 4096)
+        counts, few = tmp_path / "1/io", (16384, 1 << 20)
+        assert not has_moved(tmp_path, 1, *few)
+        counts.parent.mkdir()
         for read, written, told in ((0, 0, False), (16384, 0, True), (0, 16384, True)):
             lines = ["rchar: 9000", "wchar: 10", f"read_bytes: {read}", f"write_bytes: {written}"]
             counts.write_text("\n".join(lines) + "\n")
-            assert fio._has_moved(counts, 4096) is told
+            assert has_moved(tmp_path, 1, *few) is told
 
 
 def interval(**more):
@@ -167,7 +169,8 @@ def interval(**more):
 
 QUIET = interval(sectors_read=0.0, sectors_written=0.0)
 LEFT_OUT = {"steal_s": None, "iowait_s": None, "idle_s": 1.2}
-OWN = {"user_s": 0.1, "system_s": 0.2, "scope": "own", "idle_s": 1.2, "iowait_s": 0.4}
+ALONE = {"user_s": 0.1, "system_s": 0.2}
+OWN = ALONE | {"scope": "own", "idle_s": 1.2, "iowait_s": 0.4}
 
 
 class TestWindow:
@@ -188,8 +191,12 @@ class TestWindow:
             # A load beside is taken off.
             ([interval(user_s=1.1)], {"cpus": 1, "taken_s": 0.9}, {"user_s": 0.2, "idle_s": 0.225}),
             # Other programs are left out; the I/O of one's own where it can be told.
-            ([interval()], {"own": Own(0.1, 0.2)}, OWN | {"sectors_read": 100.0}),
-            ([interval()], {"own": Own(0.1, 0.2, 90.0, 0.0)}, OWN | {"sectors_read": 90.0}),
+            ([interval()], {"own": ALONE}, OWN | {"sectors_read": 100.0}),
+            (
+                [interval()],
+                {"own": ALONE | {"sectors_read": 90.0, "sectors_written": 0.0}},
+                OWN | {"sectors_read": 90.0},
+            ),
             (
                 [interval(), interval(cpu_accounting="tick", scheduled_s=None)],
                 {},

@@ -24,9 +24,8 @@ from measurements.workloads.memcached import load_generators
 from measurements.workloads.memcached.limits import judge_runs
 from measurements.workloads.memcached.load_generators import Work, find_loader
 from measurements.workloads.memcached.load_run import Demand, line_rate, link_to, works
-from measurements.workloads.memcached.options import (
+from measurements.workloads.memcached.load_sweep import (
     MemcachedOptions,
-    mean_operations,
     setups,
     sides,
     workload_name,
@@ -413,7 +412,7 @@ class TestLoaders:
         if asked is None:
             assert {w.rate_s for w in shared} == {None}
         else:
-            operations = sum(w.rate_s for w in shared) * mean_operations(gets, keys)
+            operations = sum(w.rate_s for w in shared) * base.operations_per_request
             assert operations == pytest.approx(asked)
 
 

@@ -30,8 +30,7 @@ from measurements.power.power_log import (
 )
 from measurements.power.sampler import HEADER as SAMPLES_HEADER
 from measurements.power.source import Channel, SensorError, SourceSettings
-from measurements.sweep.rows import session_rows
-from measurements.sweep.session import Session
+from measurements.sweep.session import Session, session_rows
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC).timestamp()
 HEADER = "time,power_w\n"

@@ -27,7 +27,6 @@ from processes import environment, ppw_inside, ppw_process, refused, started
 
 import ppw
 from measurements.host.cpu_placement import Execution
-from measurements.sweep import loop
 from measurements.sweep.loop import SweepOptions, order_of
 from measurements.sweep.measure import HostOptions, set_up
 from ppw.catalogue.datasets import simulated_sweep
@@ -121,7 +120,7 @@ class TestSyntheticHost:
         sensed = HostOptions(sysfs=str(host.sysfs), power="rapl", metrics=("time", "power"))
         before = host.kernel.state()
         with set_up(options, sensed, tmp_path / "runs.csv", tell=told.append) as measuring:
-            clock.stand_in(monkeypatch, loop)
+            measuring.sweep.clock, measuring.sweep.wait = clock, clock.wait
             rows = list(measuring.rows())
         assert host.kernel.state() == before
         order = order_of(options)
@@ -181,7 +180,7 @@ class TestSyntheticHost:
 # Imports once and forks at each line of its input, so that a kill costs no start of Python.
 ZYGOTE = """
 import os, sys, pandas, pyarrow.parquet
-import measurements.sweep.rows, measurements.sweep.measure, ppw.cli, ppw.cli.measuring
+import measurements.sweep.measure, ppw.cli, ppw.cli.measuring
 for line in sys.stdin:
     pid = os.fork()
     if pid == 0:

@@ -470,7 +470,7 @@ class TestServiceRuns:
 
             def made(**more):
                 session = Session.open(tmp_path / "runs.samples")
-                parts = (options, session, Machine.open(counters=False), sampling, reaper, print)
+                parts = (session, Machine.open(counters=False), sampling, print, options, reaper)
                 runs = ServiceRuns(*parts, **{"clock": clock, "wait": clock.wait, **more})
                 runs.begin()
                 return runs

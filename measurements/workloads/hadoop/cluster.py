@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import csv
-import json
 import math
 import os
 import secrets
 import shutil
-import subprocess
-import sys
-from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from measurements.errors import MeasurementError
 from measurements.power import credentials, sampler, source
+from measurements.processes.helper_process import HelperProcess
 from measurements.sweep.session import Session
 from measurements.table.headers import nearest
 from measurements.workloads.hadoop import jobs
@@ -24,36 +21,18 @@ from measurements.workloads.hadoop.engines import ClusterEngine, check_room, sub
 from measurements.workloads.hadoop.history import Job, printed_counters
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
-    from measurements.processes.cleanup_process import CleanupProcess
     from measurements.workloads.hadoop.jobs import Setting
+    from measurements.workloads.service import ServiceRuns
 
 # Where Hadoop keeps histories unless its mapreduce.jobhistory.* say otherwise.
 DEFAULT_HISTORY = "/tmp/hadoop-yarn/staging/history"
 _OPTIONS, _INPUT, _OUTPUT, _DATA = "{options}", "{input}", "{output}", "{data}"
 _EXAMPLES = "share/hadoop/mapreduce/hadoop-mapreduce-examples-[0-9]*.jar"
-_WATCH = (
-    "import sys; sys.path.append(sys.argv.pop(1)); "
-    "from measurements.workloads.hadoop.cluster_watch import main; main()"
-)
-_ROOT = str(Path(__file__).resolve().parents[3])
-_END_S = 120.0
-
-
-@dataclass(frozen=True, kw_only=True)
-class ClusterOptions:
-    """How jobs run on a user's cluster."""
-
-    # Arguments of ``hadoop`` for a job of the user's own; empty for Hadoop's examples. {options}
-    # becomes Hadoop's options, {input} a text of the size asked for, {output} a folder that is not
-    # there, and {data} that size (B).
-    command: tuple[str, ...] = ()
-    examples: str | None = None  # jar of Hadoop's examples; by default the one beside ``hadoop``
-    history: str = DEFAULT_HISTORY  # folder of job histories in the cluster's file system
-    reduces: int | None = None
-    properties: Mapping[str, str] = field(default_factory=dict)
-    seed: int = 0
+# Longer than the watch may take for a job and a folder.
+_END_S = 130.0
+_ANSWER_S = 60.0
 
 
 class UserCluster(ClusterEngine):
@@ -69,10 +48,9 @@ class UserCluster(ClusterEngine):
 
     def __init__(
         self,
-        options: ClusterOptions,
-        reaper: CleanupProcess,
+        options: jobs.HadoopOptions,
+        runs: ServiceRuns,
         scratch: Path,
-        tell: Callable[[str], None],
     ) -> None:
         hadoop = shutil.which("hadoop")
         if hadoop is None:
@@ -81,18 +59,10 @@ class UserCluster(ClusterEngine):
                 "use --mode local, which needs no cluster"
             )
         super().__init__(f"ppw-{secrets.token_hex(8)}", scratch)
-        self._hadoop, self._options, self._tell = hadoop, options, tell
-        self._reaper = reaper
-        self._told = False
+        self._hadoop, self._options, self._runs = hadoop, options, runs
         # Not the reaper's: it has to outlive ppw for as long as it takes to clean up.
-        self._watch = subprocess.Popen(
-            [sys.executable, "-I", "-S", "-c", _WATCH, _ROOT, hadoop, self._folder],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            text=True,
-            start_new_session=True,
-        )
+        watch = "measurements.workloads.hadoop.cluster_watch"
+        self._watch = HelperProcess(watch, "the watch over the cluster", hadoop, self._folder)
 
     def prepare(self, settings: Sequence[Setting]) -> None:
         """Bring the inputs into the cluster's file system."""
@@ -101,7 +71,7 @@ class UserCluster(ClusterEngine):
             sizes = self._own_sizes(settings)
         check_room(self._scratch, float(sum(sizes)))
         own = {s.workload for s in settings if s.workload not in jobs.WORKLOADS}
-        self._put_texts(sizes, self._options.seed, (*jobs.TEXT_READERS, *own))
+        self._put_texts(sizes, self._runs.options.seed, (*jobs.TEXT_READERS, *own))
         for size in jobs.input_sizes(settings, jobs.ROW_READERS):
             # The watch ends this job, too, where ppw is killed meanwhile.
             self._announce(str(self._scratch / "client.log"))
@@ -113,11 +83,11 @@ class UserCluster(ClusterEngine):
         target, source = self._next_output(), self._source(setting)
         if self._options.command:
             return self._client(*self._fill_command(setting, source, target))
-        return self._client(*self._example(setting, source, target))
+        return self._example(setting, source, target)
 
     def environment(self) -> dict[str, str]:
         """Environment of the commands."""
-        return self._reaper.environment()
+        return self._runs.reaper.environment()
 
     def starts(self, output: Path) -> None:
         """Tell the watch where the job's number will be."""
@@ -130,7 +100,7 @@ class UserCluster(ClusterEngine):
         if name is None:
             self._note(f"{output} names no job: only its time is known")
             return None
-        top = self._options.history
+        top = self._options.history or DEFAULT_HISTORY
         try:
             return self._fetch_history(name, (f"{top}/done_intermediate/*", f"{top}/done/*/*/*/*"))
         except MeasurementError as error:
@@ -141,27 +111,19 @@ class UserCluster(ClusterEngine):
 
     def close(self) -> None:
         """Let the watch remove what is on the cluster, and wait for it."""
-        if self._watch.stdin is not None and not self._watch.stdin.closed:
-            with suppress(BrokenPipeError):
-                self._watch.stdin.close()
-            with suppress(subprocess.TimeoutExpired):
-                self._watch.wait(_END_S)
+        self._watch.end(_END_S)
 
     def _announce(self, output: str | None) -> None:
-        assert self._watch.stdin is not None
         try:
-            self._watch.stdin.write(json.dumps({"output": output}) + "\n")
-            self._watch.stdin.flush()
-        except BrokenPipeError as error:
+            self._watch.ask(_ANSWER_S, output=output)
+        except OSError as error:
             raise MeasurementError(
                 f"the process that cleans up on the cluster has ended: remove {self._folder} there "
                 "with hadoop fs -rm -r"
             ) from error
 
     def _note(self, text: str) -> None:
-        if not self._told:
-            self._told = True
-            self._tell(text)
+        self._runs.tell_once(text, key="no history")
 
     def _own_sizes(self, settings: Sequence[Setting]) -> list[int]:
         if not any(_INPUT in argument for argument in self._options.command):
@@ -174,7 +136,7 @@ class UserCluster(ClusterEngine):
         filled: list[str] = []
         for argument in self._options.command:
             if argument == _OPTIONS:
-                filled += self._properties(setting)
+                filled += jobs.job_properties(setting, self._options, local=False)
                 continue
             for word, value in words.items():
                 argument = argument.replace(word, value)
@@ -185,16 +147,9 @@ class UserCluster(ClusterEngine):
         return [self._hadoop, *arguments]
 
     def _example(self, setting: Setting, source: str, target: str) -> list[str]:
-        properties, reduces = self._properties(setting), self._options.reduces
-        arguments = jobs.example_arguments(setting, properties, source, target, reduces=reduces)
-        return ["jar", self._options.examples or _examples(self._hadoop), *arguments]
-
-    def _properties(self, setting: Setting) -> list[str]:
-        more, reduces = self._options.properties, self._options.reduces
-        return jobs.job_properties(setting, local=False, reduces=reduces, more=more)
-
-    def _do(self, what: str, *arguments: str) -> None:
-        super()._do(f"{what} (hadoop {arguments[0]})", *arguments)
+        jar = self._options.examples or _examples(self._hadoop)
+        arguments = jobs.example_arguments(setting, self._options, source, target, local=False)
+        return self._client("jar", jar, *arguments)
 
 
 def _examples(hadoop: str) -> str:

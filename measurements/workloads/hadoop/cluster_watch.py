@@ -1,36 +1,39 @@
 """The watch over a user's cluster: what ppw leaves there is ended and removed when ppw is gone.
 
-A process beside ppw, in a session of its own. It hears, one JSON line each, that a job begins
-(``{"output": path}``, where its client writes) and that it has ended (``{"output": null}``). When
-the connection ends, because ppw is done or dead, it kills the job that is under way and removes
-ppw's folder from the cluster's file system.
+A process beside ppw. It hears that a job begins (``{"output": path}``, where its client writes) and
+that it has ended (``{"output": null}``). When the connection ends, because ppw is done or dead, it
+kills the job that is under way and removes ppw's folder from the cluster's file system.
 """
 
 from __future__ import annotations
 
-import json
 import re
-import signal
+import socket
 import subprocess
 import sys
 import time
 from contextlib import suppress
 from pathlib import Path
 
+from measurements.processes.helper_process import ignore_signals, messages, send
+
 _RUNNING = re.compile(r"Running job: (job_\d+_\d+)")
 _SUBMITTED = re.compile(r"Submitting tokens for job: (job_\d+_\d+)")
 _PATIENCE_S = 60.0
-_IGNORED = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGTSTP")
 
 
 def main() -> None:
-    """Arguments: the program hadoop, and ppw's folder in the cluster's file system."""
-    hadoop, folder = sys.argv[1:3]
-    for name in _IGNORED:
-        signal.signal(getattr(signal, name), signal.SIG_IGN)
+    """Watch over the parent: arguments are the connection's descriptor, parent, hadoop, folder.
+
+    ``hadoop`` is the program, and the folder is ppw's in the cluster's file system.
+    """
+    descriptor, parent, hadoop, folder = sys.argv[1:5]
+    ignore_signals()
+    connection = socket.socket(fileno=int(descriptor))
     output = None
-    for line in sys.stdin:
-        output = json.loads(line)["output"]
+    for message in messages(connection, int(parent)):
+        output = message["output"]
+        send(connection)
     if output is not None and (job := _job(Path(output))):
         _do(hadoop, "job", "-kill", job)
     _do(hadoop, "fs", "-rm", "-r", "-f", "-skipTrash", folder)
@@ -49,11 +52,4 @@ def _job(output: Path) -> str | None:
 def _do(*command: str) -> None:
     # Nobody is left to hear of a failure, and what comes after is done in any case.
     with suppress(subprocess.TimeoutExpired, OSError):
-        subprocess.run(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            timeout=_PATIENCE_S,
-            check=False,
-        )
+        subprocess.run(command, input=b"", capture_output=True, timeout=_PATIENCE_S, check=False)

@@ -8,16 +8,17 @@ import re
 import shutil
 import socket
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 from xml.etree import ElementTree
 
 from measurements.errors import MeasurementError
 from measurements.host.cpu_placement import execute
+from measurements.processes import private_network
 from measurements.processes.cleanup_process import MARK
 from measurements.processes.programs import ask
 from measurements.workloads import clients
-from measurements.workloads.hadoop import jobs, private_network
+from measurements.workloads.hadoop import jobs
 from measurements.workloads.hadoop.history import Job, parse_history, read_local_log
 from measurements.workloads.hadoop.install import OPTIONS, Java
 
@@ -35,9 +36,13 @@ _FOREIGN = ("HADOOP_", "YARN_", "MAPRED_", "HDFS_")
 
 
 class Engine(abc.ABC):
-    """Runs the jobs of one sweep. The caller closes it."""
+    """Runs the jobs of one sweep, with inputs and outputs in one folder. The caller closes it."""
 
     mode: ClassVar[str]  # as in the column ``mode``
+
+    def __init__(self, folder: str, scratch: Path) -> None:
+        self._folder, self._scratch = folder, scratch
+        self._sources: dict[tuple[str, int | None], str] = {}
 
     @abc.abstractmethod
     def prepare(self, settings: Sequence[Setting]) -> None:
@@ -61,47 +66,52 @@ class Engine(abc.ABC):
     def close(self) -> None:  # noqa: B027  # most leave their files to the reaper
         """Remove what it has made; a second call does nothing."""
 
+    @abc.abstractmethod
+    def _example(self, setting: Setting, source: str, target: str) -> list[str]:
+        """Command of a job of Hadoop's examples."""
+
+    def _source(self, setting: Setting) -> str:
+        return self._sources.get((setting.workload, setting.data_bytes), "")
+
+    def _make_rows(self, size: int, maps: int | None) -> None:
+        """Let teragen make the input of Terasort."""
+        target = f"{self._folder}/rows-{size}"
+        setting = jobs.Setting("teragen", size, maps, None, None, None)
+        self._do("making rows with teragen", self._example(setting, "", target))
+        self._sources["terasort", size] = target
+
+    def _do(self, what: str, command: Sequence[str]) -> None:
+        """Run something that is not measured. Raises `MeasurementError` when it fails."""
+        log = self._scratch / "client.log"
+        made = execute([command], output=log, environment=self.environment())
+        if made.exit_code:
+            said = first_complaint(log) or "it gave no reason"
+            raise MeasurementError(f"{what} failed with exit code {made.exit_code}: {said}")
+
 
 class ClusterEngine(Engine):
-    """Runs jobs on a cluster, with inputs and outputs in one folder of its file system."""
+    """Runs jobs on a cluster, with inputs and outputs in its file system."""
 
     shell: ClassVar[str]  # the program of file systems
     scheme: ClassVar[str] = ""  # prefix of local paths
-
-    def __init__(self, folder: str, scratch: Path) -> None:
-        self._folder, self._scratch = folder, scratch
-        self._outputs = 0
-        self._sources: dict[tuple[str, int | None], str] = {}
+    _outputs = 0
 
     def _put_texts(self, sizes: Sequence[int], seed: int, workloads: Iterable[str]) -> None:
         """Make texts and bring them into the cluster's file system, as inputs of workloads."""
-        self._do("making a folder", self.shell, "-mkdir", "-p", self._folder)
+        self._ask_shell("making a folder", "-mkdir", "-p", self._folder)
         for size, path in jobs.make_texts(self._scratch, sizes, seed=seed).items():
             target = f"{self._folder}/{path.name}"
             local = f"{self.scheme}{path}"
-            self._do("bringing the text", self.shell, "-moveFromLocal", local, target)
+            self._ask_shell("bringing the text", "-moveFromLocal", local, target)
             self._sources |= {(name, size): target for name in workloads}
-
-    def _make_rows(self, size: int, maps: int | None) -> None:
-        """Let teragen make the input of Terasort on the cluster."""
-        target = f"{self._folder}/rows-{size}"
-        setting = jobs.Setting("teragen", size, maps, None, None, None)
-        self._do("making rows with teragen", *self._example(setting, "", target))
-        self._sources["terasort", size] = target
 
     def _next_output(self) -> str:
         """Folder of the next output; that of the job before is removed."""
         if self._outputs:
-            options = ("-rm", "-r", "-f", "-skipTrash")
-            self._do("removing output", self.shell, *options, self._target())
+            last = f"{self._folder}/output-{self._outputs}"
+            self._ask_shell("removing output", "-rm", "-r", "-f", "-skipTrash", last)
         self._outputs += 1
-        return self._target()
-
-    def _target(self) -> str:
         return f"{self._folder}/output-{self._outputs}"
-
-    def _source(self, setting: Setting) -> str:
-        return self._sources.get((setting.workload, setting.data_bytes), "")
 
     def _fetch_history(self, job: str, folders: Sequence[str]) -> Job:
         """Read a job's history from the first of the cluster's folders that has it.
@@ -113,40 +123,32 @@ class ClusterEngine(Engine):
         failures = []
         for folder in folders:
             pattern = f"{folder}/{job}-*.jhist"
-            command = self._client(self.shell, "-cat", pattern)
-            try:
-                text = read(command, environment=self.environment(), what=f"reading {pattern}")
-            except MeasurementError as error:
-                failures.append(error)
-            else:
-                return parse_history(text, pattern)
-        raise failures[0]
+            done = ask(self._client(self.shell, "-cat", pattern), environment=self.environment())
+            if not done.returncode:
+                return parse_history(done.stdout, pattern)
+            said = (done.stderr.strip().splitlines() or ["it gave no reason"])[-1][:300]
+            failures.append(f"reading {pattern} failed with exit code {done.returncode}: {said}")
+        raise MeasurementError(failures[0])
 
-    def _do(self, what: str, *arguments: str) -> None:
-        """Run something that is not measured."""
-        log, environment = self._scratch / "client.log", self.environment()
-        do(self._client(*arguments), log=log, environment=environment, what=what)
+    def _ask_shell(self, what: str, *arguments: str) -> None:
+        """Let the cluster's client change something in its file system."""
+        self._do(what, self._client(self.shell, *arguments))
 
     @abc.abstractmethod
     def _client(self, *arguments: str) -> list[str]:
         """Command of the cluster's client."""
-
-    @abc.abstractmethod
-    def _example(self, setting: Setting, source: str, target: str) -> list[str]:
-        """Arguments of the client for a job of Hadoop's examples."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class OwnHadoop:
     """What an engine needs to run the Hadoop that ppw has installed."""
 
+    options: jobs.HadoopOptions
     java: Java
     jars: Path
     reaper: CleanupProcess
     scratch: Path  # folder of the reaper's
     seed: int = 0  # of the text
-    reduces: int | None = None
-    properties: Mapping[str, str] = field(default_factory=dict)  # the user's own, of every job
 
     def environment(self) -> dict[str, str]:
         """Environment of its processes: the reaper's, without the user's own Hadoop."""
@@ -158,33 +160,10 @@ class OwnHadoop:
         # Hadoop's scripts, which are not here, would be in its home.
         return {**kept, "JAVA_HOME": str(self.java.home), "HADOOP_HOME": str(self.scratch)}
 
-    def arguments(self, setting: Setting, source: str, target: str, *, local: bool) -> list[str]:
-        """Arguments of Hadoop's examples for a job."""
-        more, reduces = self.properties, self.reduces
-        properties = jobs.job_properties(setting, local=local, reduces=reduces, more=more)
-        return jobs.example_arguments(setting, properties, source, target, reduces=reduces)
-
 
 def within(folder: Path, command: Sequence[str]) -> list[str]:
     """Run a command in a folder, where it leaves links and files of its own."""
     return ["sh", "-c", 'cd "$0" && exec "$@"', str(folder), *command]
-
-
-def do(command: Sequence[str], *, log: Path, environment: Mapping[str, str], what: str) -> None:
-    """Run something that is not measured. Raises `MeasurementError` when it fails."""
-    made = execute([list(command)], output=log, environment=environment)
-    if made.exit_code:
-        said = first_complaint(log) or "it gave no reason"
-        raise MeasurementError(f"{what} failed with exit code {made.exit_code}: {said}")
-
-
-def read(command: Sequence[str], *, environment: Mapping[str, str], what: str) -> str:
-    """Standard output of a command. Raises `MeasurementError` when it fails."""
-    done = ask(command, environment=environment)
-    if done.returncode:
-        said = done.stderr.strip().splitlines() or ["it gave no reason"]
-        raise MeasurementError(f"{what} failed with exit code {done.returncode}: {said[-1][:300]}")
-    return done.stdout
 
 
 def submitted_job(output: Path) -> str | None:
@@ -389,11 +368,10 @@ class Local(Engine):
     mode = "local"
 
     def __init__(self, own: OwnHadoop) -> None:
+        super().__init__(str(own.scratch), own.scratch)
         self._own = own
         self._conf = own.scratch / "conf"
         self._work = own.scratch / "work"
-        self._target = own.scratch / "output"
-        self._sources: dict[tuple[str, int | None], Path] = {}
         self._work.mkdir()
         write_configuration(self._conf, local_properties(own.scratch))
 
@@ -401,29 +379,17 @@ class Local(Engine):
         """Make the inputs of all settings."""
         own = self._own
         check_room(own.scratch, jobs.room_needed(settings))
-        texts = jobs.make_texts(
-            own.scratch, jobs.input_sizes(settings, jobs.TEXT_READERS), seed=own.seed
-        )
-        for size, path in texts.items():
-            self._sources |= {("wordcount", size): path, ("sort", size): path}
+        sizes = jobs.input_sizes(settings, jobs.TEXT_READERS)
+        for size, path in jobs.make_texts(own.scratch, sizes, seed=own.seed).items():
+            self._sources |= {(name, size): str(path) for name in jobs.TEXT_READERS}
         for size in jobs.input_sizes(settings, jobs.ROW_READERS):
-            path = own.scratch / f"rows-{size}"
-            setting = jobs.Setting("teragen", size, 1, None, None, None)
-            do(
-                self._run(setting, "", str(path)),
-                log=own.scratch / "teragen.log",
-                environment=own.environment(),
-                what=f"making {size / 1e6:g} MB of rows with teragen",
-            )
-            self._sources["terasort", size] = path
+            self._make_rows(size, maps=1)
 
     def command(self, setting: Setting) -> list[str]:
         """Command of one job, in fresh folders."""
-        shutil.rmtree(self._target, ignore_errors=True)
-        for folder in ("local", "staging", "tmp"):
+        for folder in ("output", "local", "staging", "tmp"):
             shutil.rmtree(self._own.scratch / folder, ignore_errors=True)
-        source = self._sources.get((setting.workload, setting.data_bytes), "")
-        return self._run(setting, str(source), str(self._target))
+        return self._example(setting, self._source(setting), str(self._own.scratch / "output"))
 
     def environment(self) -> dict[str, str]:
         """Environment of the commands."""
@@ -433,8 +399,9 @@ class Local(Engine):
         """What the last job did, from its log."""
         return read_local_log(output, slots=_slots(setting))
 
-    def _run(self, setting: Setting, source: str, target: str) -> list[str]:
-        own, arguments = self._own, self._own.arguments(setting, source, target, local=True)
+    def _example(self, setting: Setting, source: str, target: str) -> list[str]:
+        own = self._own
+        arguments = jobs.example_arguments(setting, own.options, source, target, local=True)
         command = [
             *(own.java.program, *java_options(self._conf), f"-Xmx{_heap_mb(setting)}m"),
             # The native part of snappy is unpacked there.
@@ -500,7 +467,7 @@ class OneMachine(ClusterEngine):
         if self._cluster is None or self._cluster.poll() is not None:
             raise MeasurementError(f"the cluster has ended: {first_complaint(self._log)}")
         target = self._next_output()
-        return self._client(*self._example(setting, self._source(setting), target))
+        return self._example(setting, self._source(setting), target)
 
     def environment(self) -> dict[str, str]:
         """Environment of the commands."""
@@ -581,4 +548,6 @@ class OneMachine(ClusterEngine):
         ]
 
     def _example(self, setting: Setting, source: str, target: str) -> list[str]:
-        return [EXAMPLES, *self._own.arguments(setting, source, target, local=False)]
+        options = self._own.options
+        arguments = jobs.example_arguments(setting, options, source, target, local=False)
+        return self._client(EXAMPLES, *arguments)

@@ -2,41 +2,40 @@
 
 A run is timed from the start of its client to its end, which is what a user waits for. Starting
 Java, reading the configuration and submitting take the same few seconds at every data size:
-``start_up_s`` says how many, so that what grows with the data can be told from them.
+``start_up_s`` says how many, so that what grows with the data can be told from them. The rows of
+the runs table are made from the sweep's folder alone.
 """
 
 from __future__ import annotations
 
-import json
+import csv
 import random
 import time
+from collections import defaultdict
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass, field
-from datetime import UTC, datetime
+from dataclasses import asdict, dataclass, field, replace
 from itertools import product
 from pathlib import Path
+from statistics import fmean
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from measurements.errors import MeasurementError
 from measurements.host.conditions import Cooling
 from measurements.host.cpu_placement import Execution, execute
-from measurements.sweep import loop, machine
-from measurements.sweep.session import check_space
+from measurements.power import energy, sampler
+from measurements.sweep import loop
+from measurements.sweep.session import Session, check_space, row_of, run_energy
 from measurements.table.units import frequency_text
-from measurements.workloads.hadoop import cluster, engines, install, job_rows
-from measurements.workloads.hadoop.jobs import Setting, settings
+from measurements.workloads.hadoop import cluster, engines, history, install
+from measurements.workloads.hadoop.jobs import HadoopOptions, Setting
 from measurements.workloads.service import ServiceOptions, ServiceRuns, running
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     import pandas as pd
 
-    from measurements.power.energy import RunEnergy
-    from measurements.power.sampler import Sampling
     from measurements.sweep.measure import HostOptions
-    from measurements.sweep.session import Session
-    from measurements.workloads.hadoop.history import Job
 
 # Of the client alone where its tasks are processes of others.
 _OF_THE_CLIENT = ("command_user_s", "command_system_s")
@@ -46,37 +45,6 @@ _REASONS = {
     "cpi": "the tasks of a cluster are processes of its own, which perf does not follow",
     "power": "this host's power is not that of the cluster: name its nodes' sensors by --nodes",
 }
-
-
-@dataclass(frozen=True, kw_only=True)
-class HadoopOptions:
-    """Options of a Hadoop sweep, as they are kept with the runs."""
-
-    mode: str  # "local" (one process a job), "yarn" (a cluster of this host) or "cluster"
-    workloads: tuple[str, ...]
-    # What is swept; empty leaves it to Hadoop.
-    data_bytes: tuple[int, ...]
-    map_slots: tuple[int, ...]
-    reduce_slots: tuple[int, ...]
-    task_memory_bytes: tuple[int, ...]
-    compressions: tuple[str, ...]
-    reduces: int | None  # reduce tasks; None for one per reduce slot
-    properties: dict[str, str]  # properties of Hadoop for every job
-    warm_ups: int
-    # Of the user's cluster: its name, file of its nodes, jar of Hadoop's examples, folder of job
-    # histories, and arguments of ``hadoop`` for a job of the user's own.
-    cluster: str
-    nodes: str | None
-    examples: str | None
-    history: str | None
-    command: tuple[str, ...]
-
-    def settings(self) -> list[Setting]:
-        """All combinations of what is swept."""
-        slots_and_memory = self.map_slots, self.reduce_slots, self.task_memory_bytes
-        # An option without values leaves the choice to Hadoop.
-        choices = (self.data_bytes, *slots_and_memory, self.compressions)
-        return settings(self.workloads, *(values or (None,) for values in choices))
 
 
 def measure_hadoop(
@@ -113,8 +81,7 @@ def measure_hadoop(
                 service,
                 host,
                 output,
-                # As it comes back from the plan's file.
-                workload={"hadoop": json.loads(json.dumps(asdict(options)))},
+                workload={"hadoop": asdict(options)},
                 is_local=options.mode != "cluster",
                 resume=resume,
                 counters=options.mode == "local",
@@ -131,10 +98,10 @@ def measure_hadoop(
         java = None if options.mode == "cluster" else install.find_java().version
         sweep = HadoopSweep(options, runs, engine, java, tuple(meters))
         for done, (step, _) in enumerate(sweep.run(), start=1):
-            opened.write(job_rows.hadoop_table(runs.session))
+            opened.write(hadoop_table(runs.session))
             if show is not None:
                 show(done, len(sweep.steps), step.text())
-        table = job_rows.hadoop_table(runs.session)
+        table = hadoop_table(runs.session)
         opened.write(table)
     return table
 
@@ -161,22 +128,15 @@ def _engine(
     folder = runs.reaper.folder(scratch)
     if engines.in_memory(folder, Path("/proc/self/mounts").read_text(encoding="utf-8")):
         runs.tell(f"{scratch} is kept in memory: no byte of these jobs reaches a disk")
-    common: dict[str, Any] = {"reduces": options.reduces, "properties": options.properties}
-    common["seed"] = runs.options.seed
     if options.mode == "cluster":
-        asked = cluster.ClusterOptions(
-            command=options.command,
-            examples=options.examples,
-            history=options.history or cluster.DEFAULT_HISTORY,
-            **common,
-        )
-        return cluster.UserCluster(asked, runs.reaper, folder, runs.tell)
+        return cluster.UserCluster(options, runs, folder)
     own = engines.OwnHadoop(
+        options=options,
         java=install.find_java(),
         jars=install.find_jars(),
         reaper=runs.reaper,
         scratch=folder,
-        **common,
+        seed=runs.options.seed,
     )
     if options.mode == "local":
         return engines.Local(own)
@@ -205,14 +165,12 @@ class HadoopSweep:
     engine: engines.Engine
     java: str | None  # version, where it is known which runs the tasks
     nodes: Sequence[cluster.NodeMeter] = ()  # of a user's cluster, where they are named
-    _number: int = 0
-    _idle: dict[str, dict[str, RunEnergy]] = field(default_factory=dict)
-    _times: dict[tuple[Setting, float | None], list[dict[str, Any]]] = field(default_factory=dict)
-    _told: set[str] = field(default_factory=set)
+    _idle: dict[str, dict[str, energy.RunEnergy]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.session, self.machine = self.runs.session, self.runs.machine
         self.settings = self.options.settings()
+        self._parts = node_sessions(self.session)
 
     @property
     def steps(self) -> list[Step]:
@@ -243,20 +201,19 @@ class HadoopSweep:
 
     def _resume(self) -> set[Step]:
         done = set()
-        parts = job_rows.node_sessions(self.session)
-        for record in self.session.records():
-            self._number = max(self._number, record["run"] + 1)
+        for record in self.runs.earlier_records():
             if record["kind"] == "idle":
-                self._idle = job_rows.node_energies(self.session, parts, record)
-            if record["kind"] != "run" or record["exit_code"]:
-                continue
-            setting = Setting(*record["setting"])
-            done.add(Step(setting, record["asked_hz"], record["repeat"]))
-            rows = job_rows.rows_of(self.session, parts, record, self._idle)
-            self._times.setdefault((setting, record["asked_hz"]), []).append(rows[-1])
+                self._idle = node_energies(self.session, self._parts, record)
+            if record["kind"] == "run" and not record["exit_code"]:
+                step = Step(Setting(*record["setting"]), record["asked_hz"], record["repeat"])
+                done.add(step)
+                self.runs.keep_row(step[:2], self._rows(record)[-1])
         return done
 
-    def _samplings(self) -> dict[str, Sampling]:
+    def _rows(self, record: dict[str, Any]) -> list[dict[str, Any]]:
+        return rows_of(self.session, self._parts, record, self._idle)
+
+    def _samplings(self) -> dict[str, sampler.Sampling]:
         """Sensors by node; this host's under ""."""
         every = {"": self.runs.sampling, **{m.node.host: m.sampling for m in self.nodes}}
         return {name: sampling for name, sampling in every.items() if sampling.channels}
@@ -264,12 +221,9 @@ class HadoopSweep:
     def _measure_idle(self) -> None:
         record = self._begin("idle", None)
         with self._reading(record):
-            start_s = time.monotonic()
-            time.sleep(self.runs.options.idle_s)
-            end_s = time.monotonic()
-        self._end(record, Execution(start_s, end_s, 0, 0.0, 0.0))
-        parts = job_rows.node_sessions(self.session)
-        self._idle = job_rows.node_energies(self.session, parts, record)
+            made = self.runs.idle(self.runs.options.idle_s)
+        self.runs.end_record(record, made)
+        self._idle = node_energies(self.session, self._parts, record)
 
     @contextmanager
     def _reading(self, record: dict[str, Any]) -> Iterator[None]:
@@ -295,7 +249,7 @@ class HadoopSweep:
             record = self._begin("warm-up", smallest)
             made = self._execute(record, smallest, self.engine.command(smallest.setting), [])
             self.engine.job(smallest.setting, self.session.output(record["run"]))
-            self._end(record, made)
+            self.runs.end_record(record, made)
 
     def _measure(self, step: Step) -> list[dict[str, Any]]:
         check_space(self.session.folder)
@@ -309,34 +263,30 @@ class HadoopSweep:
         # Before the job's history is fetched, which takes a while.
         host = self.machine.after_run(before, made, 1)
         self._take(record, step, made, host)
-        self._end(record, made)
-        parts = job_rows.node_sessions(self.session)
-        rows = job_rows.rows_of(self.session, parts, record, self._idle)
-        self._advise(step, rows[-1])
+        self.runs.end_record(record, made)
+        rows = self._rows(record)
+        self.runs.advise(step[:2], step.text(), rows[-1])
         return rows
 
     def _set(self, step: Step) -> None:
         if self.machine.set_up(step.freq_hz, None):
-            time.sleep(self.runs.options.settle_s)
+            self.runs.wait(self.runs.options.settle_s)
 
     def _begin(self, kind: str, step: Step | None) -> dict[str, Any]:
         """Begin the record of a run, or of idling."""
-        freq_hz = None if step is None else step.freq_hz
-        record: dict[str, Any] = {
-            "run": self._number,
-            "kind": kind,
-            "setting": None if step is None else list(step.setting),
-            "asked": [] if step is None else list(step.setting.columns()),
-            "asked_hz": freq_hz,
-            "freq_hz": freq_hz,
-            "repeat": 0 if step is None else step.repeat,
-            "cores": self.machine.cores if self.engine.mode != "cluster" else None,
-            "executions": 1,
-            "started_at": datetime.now(UTC).isoformat(timespec="milliseconds"),
+        setting, freq_hz, repeat = step or (None, None, 0)
+        record = self.runs.begin_record(
+            kind,
+            setting=None if setting is None else list(setting),
+            asked=[] if setting is None else list(setting.columns()),
+            asked_hz=freq_hz,
+            freq_hz=freq_hz,
+            repeat=repeat,
+            master=None,
             **{name: {} for name in ("facts", "failures", "node_failures", cluster.NODES)},
-            "master": None,
-        }
-        self._number += 1
+        )
+        if self.engine.mode == "cluster":
+            record["cores"] = None
         return record
 
     def _execute(
@@ -349,7 +299,7 @@ class HadoopSweep:
         cpus = self.machine.cpus() if self.engine.mode == "local" else None
         made = execute(counted, output=output, cpus=cpus, environment=self.engine.environment())
         if made.exit_code:
-            self._end(record, made)
+            self.runs.end_record(record, made)
             reason = engines.first_complaint(output) or "it gave no reason"
             raise MeasurementError(
                 f"{step.text()} ended with exit code {made.exit_code} in run {record['run']}: "
@@ -370,14 +320,14 @@ class HadoopSweep:
             if job.status not in ("SUCCEEDED", None):
                 reason = f": {job.reason}" if job.reason else ""
                 raise MeasurementError(f"run {record['run']}: {job.job_id} is {job.status}{reason}")
-            facts |= job_rows.job_columns(job)
+            facts |= job_columns(job)
             facts |= self._start_up(step, job, made)
             folder = self.session.folder / "tasks"
             folder.mkdir(exist_ok=True)
-            job_rows.write_tasks(job, folder / f"{record['run']:04}.csv")
+            write_tasks(job, folder / f"{record['run']:04}.csv")
         record["freq_hz"] = facts.pop("freq_hz", record["asked_hz"])
-        record["facts"] = {k: v for k, v in facts.items() if v is not None and v == v}
-        record[cluster.NODES] = {} if job is None else job_rows.node_columns(job)
+        record["facts"] = loop.drop_missing(facts)
+        record[cluster.NODES] = {} if job is None else node_columns(job)
         record["master"] = None if job is None else job.master
 
     def _of_this_host(
@@ -393,7 +343,7 @@ class HadoopSweep:
             facts |= loop.clock_found(self.machine, self.runs.options.clock_hz, facts)
         return facts
 
-    def _start_up(self, step: Step, job: Job, made: Execution) -> dict[str, float]:
+    def _start_up(self, step: Step, job: history.Job, made: Execution) -> dict[str, float]:
         """Seconds from the start of the client to the job's submission, by this host's clock."""
         if job.submitted_s is None or self.engine.mode == "cluster":
             return {}
@@ -401,7 +351,7 @@ class HadoopSweep:
         started_s = made.start_s + time.time() - time.monotonic()
         start_up_s = job.submitted_s - started_s
         if start_up_s > 0:
-            self._say_once(
+            self.runs.tell_once(
                 f"a run of {step.setting.workload} has {start_up_s:.1f} s before its job is "
                 "submitted (start_up_s), most of it to start Java, whatever the data: the smaller "
                 "they are, the more it weighs",
@@ -409,19 +359,234 @@ class HadoopSweep:
             )
         return {"start_up_s": start_up_s} if start_up_s > 0 else {}
 
-    def _end(self, record: dict[str, Any], made: Execution) -> None:
-        record |= {"start_s": made.start_s, "end_s": made.end_s, "exit_code": made.exit_code}
-        self.session.append(record)
 
-    def _advise(self, step: Step, row: dict[str, Any]) -> None:
-        alike = self._times.setdefault((step.setting, step.freq_hz), [])
-        alike.append(row)
-        for what, message in machine.instabilities(alike, step.text()).items():
-            self._say_once(message, key=f"{step.text()}: {what}")
-        if row.get("notes"):
-            self._say_once(str(row["notes"]), key=str(row["notes"]))
+_SOURCE = "power_source"
 
-    def _say_once(self, text: str, *, key: str) -> None:
-        if key not in self._told:
-            self._told.add(key)
-            self.runs.tell(text)
+
+def hadoop_table(session: Session) -> pd.DataFrame:
+    """Runs table of all runs that went well: a row per node, and one of a cluster."""
+    import pandas as pd
+
+    parts = node_sessions(session)
+    rows: list[dict[str, Any]] = []
+    idle: dict[str, dict[str, energy.RunEnergy]] = {}
+    for record in session.records():
+        if record["kind"] == "idle":
+            idle = node_energies(session, parts, record)
+        elif record["kind"] == "run" and record["exit_code"] == 0:
+            rows += rows_of(session, parts, record, idle)
+    return pd.DataFrame(rows)
+
+
+def node_sessions(session: Session) -> dict[str, Session]:
+    """Parts of a sweep's folder by node, for the nodes that the user has named."""
+    folder = session.folder / cluster.NODES
+    if not folder.is_dir():
+        return {}
+    parts = [Session.open(inner) for inner in sorted(folder.iterdir())]
+    return {part.plan["host"]: part for part in parts}
+
+
+def node_energies(
+    session: Session, parts: Mapping[str, Session], record: Mapping[str, Any]
+) -> dict[str, dict[str, energy.RunEnergy]]:
+    """Energy by node and channel while a record lasted; the sweep's own under ""."""
+    return {name: run_energy(part, record) for name, part in {"": session, **parts}.items()}
+
+
+def rows_of(
+    session: Session,
+    parts: Mapping[str, Session],
+    record: Mapping[str, Any],
+    idle: Mapping[str, Mapping[str, energy.RunEnergy]],
+) -> list[dict[str, Any]]:
+    """Rows of one run; ``idle`` has what the channels drew by node, the sweep's own under ""."""
+    own = row_of(session, record, idle.get("", {}))
+    asked = session.plan["asked"]["hadoop"]
+    if asked["mode"] == "local":
+        return [own]
+    whole = {**own, "host": f"cluster:{asked['cluster']}"}
+    if asked["mode"] == "yarn":
+        # This host is the only node.
+        rows, parts, master = [own], {own["host"]: session}, own["host"]
+    else:
+        names = list(dict.fromkeys([*parts, *record[cluster.NODES]]))
+        rows = [_node_row(session, parts.get(name), name, record, idle) for name in names]
+        masters = (name for name, part in parts.items() if part.plan["role"] == cluster.MASTER)
+        master = next(masters, record["master"])
+    if not rows:
+        return [whole]
+    domains = {row["host"]: _domain(parts[row["host"]], row) for row in rows if _SOURCE in row}
+    return [*rows, cluster.cluster_row(whole, rows, domains=domains, master=master)]
+
+
+def _domain(part: Session, row: Mapping[str, Any]) -> str:
+    """Domain that the power of a node's row covers."""
+    channels = [sampler.channel_from_json(c) for c in part.plan["channels"]]
+    first = energy.totals(channels)[row[_SOURCE]][0]
+    return next(c.domain for c in channels if c.label == first)
+
+
+def _node_row(
+    session: Session,
+    part: Session | None,
+    name: str,
+    record: Mapping[str, Any],
+    idle: Mapping[str, Mapping[str, energy.RunEnergy]],
+) -> dict[str, Any]:
+    plan = session.plan if part is None else part.plan
+    if part is None:
+        # A node of which nothing is known but what its tasks did.
+        plan = {**plan, "host": name, "channels": []}
+        plan |= dict.fromkeys(("family", "price", "cores"))
+    told = replace(part or session, plan=plan)
+    asked = {name: record["facts"][name] for name in record["asked"]}
+    of_node = {
+        **record,
+        "cores": plan["cores"],
+        "facts": {**asked, **record[cluster.NODES].get(name, {})},
+        "failures": record["node_failures"].get(name, {}),
+    }
+    return row_of(told, of_node, idle.get(name, {}))
+
+
+_BYTES = {
+    "input_bytes": history.INPUT_BYTES,
+    "map_output_bytes": history.MAP_OUTPUT_BYTES,
+    "shuffle_bytes": history.SHUFFLE_BYTES,
+    "output_bytes": history.OUTPUT_BYTES,
+    "spilled_records": history.SPILLED_RECORDS,
+    "peak_map_memory_bytes": history.PEAK_MAP_MEMORY,
+    "peak_reduce_memory_bytes": history.PEAK_REDUCE_MEMORY,
+}
+_FILES = {
+    "file_read_bytes": ("READ", True),
+    "file_written_bytes": ("WRITTEN", True),
+    "dfs_read_bytes": ("READ", False),
+    "dfs_written_bytes": ("WRITTEN", False),
+}
+_TASK_COLUMNS = (
+    *("task", "attempt", "kind", "status", "counts", "node", "locality"),
+    *("start_s", "elapsed_s", "shuffle_s", "sort_s", "reduce_s", "cpu_s", "gc_s"),
+)
+
+
+def job_columns(job: history.Job) -> dict[str, float]:
+    """Columns of a whole job; what is not known is left out.
+
+    ``job_s`` is from submission to end; ``map_phase_s`` and ``reduce_phase_s`` are from the first
+    task's start to the last one's end, and overlap where reduces begin early. Then come means over
+    tasks and the slowest, CPU time and garbage collection summed over tasks, bytes, the share of
+    maps with their data on their own node, and numbers of tasks and of wasted attempts.
+    """
+    maps, reduces = job.done("MAP"), job.done("REDUCE")
+    attempts = [a for a in job.attempts if a.kind in ("MAP", "REDUCE")]
+    found: dict[str, float | None] = {
+        "job_s": job.elapsed_s,
+        **_task_times(maps, reduces),
+        **_counter_columns(job.counters),
+        "map_cpu_s": history.seconds(job.map_counters.get(history.CPU_MS)),
+        "reduce_cpu_s": history.seconds(job.reduce_counters.get(history.CPU_MS)),
+        "data_local_share": data_local_share(job.counters),
+        "map_tasks": float(len(maps)) if attempts else None,
+        "reduce_tasks": float(len(reduces)) if attempts else None,
+        "wasted_attempts": float(len(attempts) - len(maps) - len(reduces)) if attempts else None,
+    }
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def node_columns(job: history.Job) -> dict[str, dict[str, float]]:
+    """Columns of each node that tasks ran on, by its name; what is not known is left out.
+
+    The share of local maps is of the node's own maps, by what the scheduler told.
+    """
+    by_node: dict[str, list[history.TaskAttempt]] = defaultdict(list)
+    for attempt in job.attempts:
+        if attempt.node and attempt.kind in ("MAP", "REDUCE"):
+            by_node[attempt.node].append(attempt)
+    return {node: _of_node(job, attempts) for node, attempts in sorted(by_node.items())}
+
+
+def data_local_share(counters: Mapping[history.Counter, int]) -> float | None:
+    """Share of a job's maps that had their data on their own node; None where none was counted."""
+    local = counters.get(history.DATA_LOCAL_MAPS, 0)
+    others = counters.get(history.RACK_LOCAL_MAPS, 0) + counters.get(history.OTHER_MAPS, 0)
+    return local / (local + others) if local + others else None
+
+
+def write_tasks(job: history.Job, path: Path) -> None:
+    """Write a CSV row per attempt: its start since the job's submission, and its times (s)."""
+    origin_s = job.submitted_s or 0.0
+    with path.open("w", encoding="utf-8", newline="") as file:
+        rows = csv.writer(file)
+        rows.writerow(_TASK_COLUMNS)
+        for a in job.attempts:
+            begun = None if a.start_s is None else a.start_s - origin_s
+            times = (begun, a.elapsed_s, a.shuffle_s, a.sort_s, a.reduce_s, a.cpu_s, a.gc_s)
+            what = (a.task, a.attempt, a.kind, a.status, a.attempt in job.succeeded)
+            rows.writerow((*what, a.node, a.locality, *map(_time_text, times)))
+
+
+def _task_times(
+    maps: Sequence[history.TaskAttempt], reduces: Sequence[history.TaskAttempt]
+) -> dict[str, float | None]:
+    elapsed = _drop_none(a.elapsed_s for a in maps)
+    return {
+        "map_phase_s": _span(maps),
+        "reduce_phase_s": _span(reduces),
+        "map_task_s": _mean(elapsed),
+        "map_task_max_s": max(elapsed, default=None),
+        "shuffle_task_s": _mean(_drop_none(a.shuffle_s for a in reduces)),
+        "sort_task_s": _mean(_drop_none(a.sort_s for a in reduces)),
+        "reduce_task_s": _mean(_drop_none(a.reduce_s for a in reduces)),
+    }
+
+
+def _counter_columns(counters: Mapping[history.Counter, int]) -> dict[str, float | None]:
+    found: dict[str, float | None] = {
+        "task_cpu_s": history.seconds(counters.get(history.CPU_MS)),
+        "gc_s": history.seconds(counters.get(history.GC_MS)),
+    }
+    found |= {c: float(counters[name]) for c, name in _BYTES.items() if name in counters}
+    for column, (direction, local) in _FILES.items():
+        found[column] = history.file_system_bytes(counters, direction, local=local)
+    return found
+
+
+def _of_node(job: history.Job, attempts: Sequence[history.TaskAttempt]) -> dict[str, float]:
+    done = [a for a in attempts if a.attempt in job.succeeded]
+    maps, reduces = ([a for a in done if a.kind == kind] for kind in ("MAP", "REDUCE"))
+    total: dict[history.Counter, int] = defaultdict(int)
+    for attempt in done:
+        for counter, value in attempt.counters.items():
+            if counter not in (history.PEAK_MAP_MEMORY, history.PEAK_REDUCE_MEMORY):
+                total[counter] += value
+    placed = [a.locality for a in maps if a.locality]
+    found: dict[str, float | None] = {
+        "job_s": job.elapsed_s,
+        **_task_times(maps, reduces),
+        **_counter_columns(total),
+        "data_local_share": placed.count("NODE_LOCAL") / len(placed) if placed else None,
+        "map_tasks": float(len(maps)),
+        "reduce_tasks": float(len(reduces)),
+        "wasted_attempts": float(len(attempts) - len(done)),
+    }
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _span(attempts: Sequence[history.TaskAttempt]) -> float | None:
+    starts = _drop_none(a.start_s for a in attempts)
+    ends = _drop_none(a.end_s for a in attempts)
+    return round(max(ends) - min(starts), 3) if starts and ends else None
+
+
+def _drop_none(values: Iterable[float | None]) -> list[float]:
+    return [value for value in values if value is not None]
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return round(fmean(values), 6) if values else None
+
+
+def _time_text(value: float | None) -> str:
+    return "" if value is None else f"{value:.3f}"

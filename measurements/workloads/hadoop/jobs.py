@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
 
@@ -176,13 +177,44 @@ def _whole_rows(setting: Setting) -> Setting:
     return setting._replace(data_bytes=setting.data_bytes // ROW_BYTES * ROW_BYTES)
 
 
-def job_properties(
-    setting: Setting, *, local: bool, reduces: int | None, more: Mapping[str, str]
-) -> list[str]:
+@dataclass(frozen=True, kw_only=True)
+class HadoopOptions:
+    """Options of a Hadoop sweep, as they are kept with the runs."""
+
+    mode: str = "local"  # or "yarn" (a cluster of this host), or "cluster" (the user's)
+    workloads: tuple[str, ...] = ()
+    # What is swept; empty leaves it to Hadoop.
+    data_bytes: tuple[int, ...] = ()
+    map_slots: tuple[int, ...] = ()
+    reduce_slots: tuple[int, ...] = ()
+    task_memory_bytes: tuple[int, ...] = ()
+    compressions: tuple[str, ...] = ()
+    reduces: int | None = None  # reduce tasks; None for one per reduce slot
+    properties: dict[str, str] = field(default_factory=dict)  # properties of Hadoop for every job
+    warm_ups: int = 1
+    # Of the user's cluster: its name, and the file of its nodes.
+    cluster: str = ""
+    nodes: str | None = None
+    examples: str | None = None  # jar of Hadoop's examples; by default the one beside ``hadoop``
+    history: str | None = None  # folder of job histories in the cluster's file system
+    # Arguments of ``hadoop`` for a job of the user's own; empty for Hadoop's examples. {options}
+    # becomes Hadoop's options, {input} a text of the size asked for, {output} a folder that is not
+    # there, and {data} that size (B).
+    command: tuple[str, ...] = ()
+
+    def settings(self) -> list[Setting]:
+        """All combinations of what is swept."""
+        slots_and_memory = self.map_slots, self.reduce_slots, self.task_memory_bytes
+        # An option without values leaves the choice to Hadoop.
+        choices = (self.data_bytes, *slots_and_memory, self.compressions)
+        return settings(self.workloads, *(values or (None,) for values in choices))
+
+
+def job_properties(setting: Setting, options: HadoopOptions, *, local: bool) -> list[str]:
     """Options (``-Dname=value``) that make Hadoop run a job as it is set.
 
-    ``local`` says whether all tasks run in one process. Without a number of ``reduces`` there are
-    as many reduce tasks as slots. The user's own properties (``more``) come last and so prevail.
+    ``local`` says whether all tasks run in one process. Without a number of reduce tasks there are
+    as many as slots. The user's own properties come last and so prevail.
     """
     found: dict[str, Any] = {}
     if local:
@@ -195,28 +227,29 @@ def job_properties(
         found["mapreduce.job.running.reduce.limit"] = setting.reduce_slots
         found["mapreduce.map.memory.mb"] = found["mapreduce.reduce.memory.mb"] = memory_mb
         found["mapreduce.jobhistory.jhist.format"] = "json"
-    found["mapreduce.job.reduces"] = reduces or setting.reduce_slots
+    found["mapreduce.job.reduces"] = options.reduces or setting.reduce_slots
     if setting.workload == "teragen":
         found["mapreduce.job.maps"] = setting.map_slots
     if setting.compression is not None:
         found["mapreduce.map.output.compress"] = str(setting.compression != "none").lower()
         found["mapreduce.map.output.compress.codec"] = _CODECS.get(setting.compression)
     given = {name: str(value) for name, value in found.items() if value is not None}
-    return [f"-D{name}={value}" for name, value in {**given, **more}.items()]
+    return [f"-D{name}={value}" for name, value in {**given, **options.properties}.items()]
 
 
 def example_arguments(
-    setting: Setting, properties: Sequence[str], source: str, target: str, *, reduces: int | None
+    setting: Setting, options: HadoopOptions, source: str, target: str, *, local: bool
 ) -> list[str]:
     """Arguments of Hadoop's examples for a workload, the program's name first.
 
     ``source`` and ``target`` are folders or files of its file system; there must be no ``target``.
     """
+    properties = job_properties(setting, options, local=local)
     if setting.workload == "wordcount":
         return ["wordcount", *properties, source, target]
     if setting.workload == "sort":
         # Without it this program takes nine tenths of the cluster's slots, whatever is set.
-        count = reduces or setting.reduce_slots
+        count = options.reduces or setting.reduce_slots
         number = [] if count is None else ["-r", str(count)]
         return ["sort", *properties, *number, *_TEXT_FORMATS, source, target]
     if setting.workload == "teragen":

@@ -22,10 +22,6 @@ if TYPE_CHECKING:
 
 SOURCE = "bandwidth_load.c"
 _FLAGS = (("-O3", "-march=native", "-pthread"), ("-O3", "-pthread"))
-_NUMPY = (
-    "import sys; sys.path.append(sys.argv.pop(1)); "
-    "from measurements.workloads.io_study.numpy_bandwidth import main; main()"
-)
 # All arrays together: so large that nothing of one pass is still cached at the next.
 _TIMES_CACHE, _LEAST_BYTES, _UNKNOWN_CACHE_BYTES = 4, 64 << 20, 32 << 20
 _SHARE_OF_MEMORY, _SMALL_BYTES = 0.25, 1 << 20
@@ -130,8 +126,8 @@ class BandwidthAntagonist:
                 why = error
             else:
                 return cls((str(program),), reaper, folder, "C", sysfs), None
-        root = str(Path(__file__).resolve().parents[3])
-        command = (sys.executable, "-c", _NUMPY, root)
+        # Without its folder on the path, whose modules it does not need.
+        command = (sys.executable, "-P", str(Path(__file__).with_name("numpy_bandwidth.py")))
         said = f"numpy takes memory bandwidth, less than C would: {why}"
         return cls(command, reaper, folder, "numpy", sysfs), said
 

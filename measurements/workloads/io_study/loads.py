@@ -13,15 +13,17 @@ from measurements.host.cpu_placement import Placement, end_group
 from measurements.host.files import cpu_list_text
 from measurements.timeseries.live import LiveSampler, split_idle
 from measurements.timeseries.series import CPU_COLUMNS, SECTOR_BYTES, TASK_COLUMNS
-from measurements.workloads.clients import Client, CutShortError, io_counts, start_process
+from measurements.workloads.clients import Client, CutShortError, has_moved, start_process
 from measurements.workloads.fio import Pattern, read_report
 from measurements.workloads.io_study import cpu_accounting
+from measurements.workloads.service import Load
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
-    from measurements.workloads.io_study.bandwidth import BandwidthLoad, LoadReading
+    from measurements.host.cpu_placement import Placement
+    from measurements.workloads.io_study.bandwidth import BandwidthLoad
 
     Row = Mapping[str, Any]
 
@@ -32,10 +34,10 @@ _FLOWING_BYTES = 2 << 20
 
 
 @dataclass
-class IoLoad:
-    """Equal programs on some cores, as `measurements.workloads.service.ServiceRuns` measures."""
+class IoLoad(Load):
+    """Equal programs on some cores."""
 
-    instances: Instances
+    client: Instances
     placement: Placement
     disks: tuple[str, ...] | None  # whose sectors count; None for all physical disks
     interval_s: float  # time between samples
@@ -44,34 +46,24 @@ class IoLoad:
     sysfs: Path
     steal: Callable[[], BandwidthLoad] | None = None  # starts what takes memory bandwidth
     own: bool = False  # whether the CPU time of other programs is left out
-    own_sectors: bool = False  # whether their I/O is left out, too
-    is_local: bool = True
-    _taking: BandwidthLoad | None = None
-    _sampler: LiveSampler | None = None
+    # Whether their I/O is left out, too. The programs must then move their data past the page
+    # cache, so that it reaches the device at once, and have no children.
+    own_sectors: bool = False
+    _taking: BandwidthLoad | None = field(default=None, init=False)
+    _sampler: LiveSampler | None = field(default=None, init=False)
     _accounts: Accounts = field(init=False)
-    _rows: list[dict[str, Any]] = field(default_factory=list)
-    _window: dict[str, Any] = field(default_factory=dict)
+    _rows: list[dict[str, Any]] = field(default_factory=list, init=False)
+    _window: dict[str, Any] = field(default_factory=dict, init=False)
 
-    @property
-    def cores(self) -> int | None:
-        """Physical cores that the programs may use."""
-        return self.placement.cores
-
-    @property
-    def pids(self) -> Sequence[int]:
-        """Process IDs of the programs."""
-        return self.instances.pids
+    def __post_init__(self) -> None:
+        self.cores = self.placement.cores
 
     def start(self, output: Path) -> None:
         """Start what takes memory bandwidth, then the programs."""
         if self.steal is not None:
             self._taking = self.steal()
-        self._accounts = Accounts(self.instances, self._taking, self.procfs)
-        self.instances.start(output)
-
-    def wait_steady(self) -> None:
-        """Return when the window may be opened."""
-        raise NotImplementedError
+        self._accounts = Accounts(self.client, self._taking, self.procfs)
+        super().start(output)
 
     def observe(self) -> None:
         """Take a sample; the first call opens the window."""
@@ -90,17 +82,16 @@ class IoLoad:
         Raises `CutShortError` when the programs ended before the window did or counters went back,
         and `MeasurementError` when a program failed.
         """
-        found = window_columns(
-            self._rows,
-            cpus=len(self.placement.cpus),
-            taken_s=self._accounts.taken_s,
-            own=self._accounts.own(sectors=self.own_sectors) if self.own else None,
-        )
-        self._window = found | self._accounts.columns(found["scheduled_s"])
+        accounts, own = self._accounts, None
+        if self.own:
+            own = accounts.own() | (accounts.moved_sectors() if self.own_sectors else {})
+        cpus, taken_s = len(self.placement.cpus), accounts.used.taken_s
+        found = window_columns(self._rows, cpus=cpus, taken_s=taken_s, own=own)
+        self._window = found | accounts.columns(found["scheduled_s"])
 
     def stop(self) -> None:
         """End what still runs."""
-        self.instances.stop()
+        super().stop()
         if self._taking is not None:
             self._taking.stop()
 
@@ -128,9 +119,9 @@ class FioStudyLoad(IoLoad):
 
     def wait_steady(self) -> None:
         """Return when requests have flowed for the time of the ramp."""
-        self.instances.release()
-        self.instances.wait_until(
-            lambda: all(_flows(self.procfs, pid) for pid in self.pids),
+        self.client.release()
+        self.client.wait_until(
+            lambda: all(has_moved(self.procfs, pid, 1, _FLOWING_BYTES) for pid in self.pids),
             _LONGEST_START_S,
             "fio made no request",
         )
@@ -139,18 +130,18 @@ class FioStudyLoad(IoLoad):
     def observe(self) -> None:
         """Take a sample."""
         super().observe()
-        self.instances.cut_short |= self.instances.has_ended()
+        self.client.cut_short |= self.client.has_ended()
 
     def finish(self) -> None:
         """Wait for fio, and judge the samples."""
         hang = "fio was to end and did not: the device may hang"
-        self.instances.finish("fio", self.seconds + _LONGEST_START_S, hang=hang)
+        self.client.finish("fio", self.seconds + _LONGEST_START_S, hang=hang)
         super().finish()
-        self._window["process_sectors"] = sum(self._accounts.moved_sectors)
+        self._window["process_sectors"] = sum(self._accounts.moved_sectors().values())
 
     def columns(self, seen: Sequence[Any]) -> dict[str, Any]:
         """Columns of the run, with those of fio's reports."""
-        reports = [read_report(p, self.pattern.direction) for p in self.instances.outputs]
+        reports = [read_report(p, self.pattern.direction) for p in self.client.outputs]
         # Percentiles of several instances cannot be merged.
         row = dict(reports[0]) if len(reports) == 1 else {"fio_version": reports[0]["fio_version"]}
         for name in ("throughput_ops_s", "bandwidth_bytes_s"):
@@ -179,11 +170,11 @@ class CommandLoad(IoLoad):
         opens = self._sampler is None
         super().observe()
         if opens:
-            self.instances.release()
+            self.client.release()
 
     def wait(self, seconds: float) -> bool:
         """Whether the command has ended in time and its data are written."""
-        if not self.instances.wait(seconds):
+        if not self.client.wait(seconds):
             return False
         self._write_back()
         return True
@@ -192,16 +183,6 @@ class CommandLoad(IoLoad):
         for folder in self.folders:
             with suppress(OSError):
                 subprocess.run(["sync", "-f", str(folder)], capture_output=True, check=False)
-
-
-def _flows(procfs: Path, pid: int) -> bool:
-    """Whether requests of a process flow to a disk or the page cache."""
-    with suppress(OSError, ValueError, KeyError):
-        counts = io_counts(procfs / str(pid) / "io")
-        if counts["read_bytes"] or counts["write_bytes"]:
-            return True
-        return counts["rchar"] + counts["wchar"] > _FLOWING_BYTES
-    return False
 
 
 # Enters the control group, waits at the gate for a line, and becomes the program.
@@ -271,20 +252,6 @@ _NOTES = {
 }
 
 
-class Own(NamedTuple):
-    """What a workload and the kernel's threads did, without other programs."""
-
-    user_s: float
-    system_s: float
-    sectors_read: float | None = None  # sectors of 512 B; None where those of the devices count
-    sectors_written: float | None = None
-
-    def columns(self) -> dict[str, float]:
-        """Columns that replace those of the host."""
-        known = {name: value for name, value in self._asdict().items() if value is not None}
-        return {**known, "nice_s": 0.0}
-
-
 class LostCountError(CutShortError):
     """A count that a run needs went back, or went away, so that the run tells nothing."""
 
@@ -297,7 +264,7 @@ class LostCountError(CutShortError):
 
 
 def window_columns(
-    rows: Sequence[Row], *, cpus: int, taken_s: float = 0.0, own: Own | None = None
+    rows: Sequence[Row], *, cpus: int, taken_s: float = 0.0, own: Row | None = None
 ) -> dict[str, Any]:
     """Add up the intervals of a run, which are rows of `measurements.timeseries.LiveSampler`.
 
@@ -309,8 +276,9 @@ def window_columns(
         time of the host, wherever it was spent.
     taken_s : float
         CPU time (s), in user mode, of a load beside the workload on CPUs of its own.
-    own : Own, optional
-        Replaces what the host did, where others than the workload run there too.
+    own : mapping, optional
+        Columns of what the workload and the kernel's threads did, without other programs. They
+        replace those of the host.
 
     Returns
     -------
@@ -328,7 +296,7 @@ def window_columns(
     columns |= {name: _sum(rows, name) for name in (*CPU_COLUMNS, *_SECTORS)}
     columns["user_s"] = max(columns["user_s"] - taken_s, 0.0)
     if own is not None:
-        columns |= own.columns()
+        columns |= {**own, "nice_s": 0.0}
     columns |= _idle_times(columns, cpus * seconds)
     by_scheduler = all(row["cpu_accounting"] == "scheduler" for row in rows)
     quiet = sum(not any(row[name] for name in _SECTORS) for row in rows)
@@ -366,6 +334,19 @@ def _notes(rows: Sequence[Row], quiet: int) -> Iterable[str]:
         yield f"{quiet} of {len(rows)} intervals had no I/O"
 
 
+class Usage(NamedTuple):
+    """What the programs of a run, and a load beside them, have used."""
+
+    processes_s: float  # CPU time of the programs
+    taken_s: float  # CPU time of the load beside them
+    # CPU time of the programs by mode, in a unit of the kernel's.
+    user: float
+    system: float
+    # What the programs without their children read and wrote.
+    read_bytes: float
+    written_bytes: float
+
+
 @dataclass
 class Accounts:
     """CPU time of the programs of a run, of the kernel's threads, and of a load beside them.
@@ -376,62 +357,51 @@ class Accounts:
     instances: Instances
     taking: BandwidthLoad | None
     procfs: Path
-
-    # CPU times in the window so far (s): of the programs, the kernel's threads, the load beside.
-    processes_s: float = 0.0
-    kernel_s: float = 0.0
-    taken_s: float = 0.0
-    # What the programs without their children read and wrote in the window (512 B).
-    moved_sectors: tuple[float, float] = (0.0, 0.0)
+    # In the window so far.
+    used: Usage = field(init=False)
+    kernel_s: float = field(init=False)
 
     def __post_init__(self) -> None:
         self._group_before_s = self._group_s()
-        self._first_reading: LoadReading | None = None
 
     def open(self) -> None:
         """Begin the window."""
         self._first_reading = None if self.taking is None else self.taking.last_reading()
-        self._taken_at_s = self._taken_now_s()
+        # Finding the kernel's threads takes some ms: before the window, and after it.
         self._kernel = cpu_accounting.KernelThreads(self.procfs)
-        self._modes_at = self._modes_now()
-        self._bytes_at = cpu_accounting.moved_bytes(self.instances.pids, self.procfs)
-        self._processes_at_s = self._processes_now_s()
+        self._before = self._usage()
 
     def look(self) -> None:
-        """Bring the CPU times up to now."""
-        self.processes_s = self._processes_now_s() - self._processes_at_s
+        """Bring the accounts up to now."""
+        self.used = Usage(*(b - a for a, b in zip(self._before, self._usage(), strict=True)))
         self.kernel_s = self._kernel.used_s()
-        self.taken_s = self._taken_now_s() - self._taken_at_s
-        self._modes = self._modes_now()
-        now = cpu_accounting.moved_bytes(self.instances.pids, self.procfs)
-        read, written = (n - at for n, at in zip(now, self._bytes_at, strict=True))
-        self.moved_sectors = read / SECTOR_BYTES, written / SECTOR_BYTES
 
-    def own(self, *, sectors: bool) -> Own:
-        """What the programs and the kernel's threads did alone, in the window.
+    def moved_sectors(self) -> dict[str, float]:
+        """Sectors (512 B) that the programs without their children read and wrote."""
+        read, written = self.used.read_bytes, self.used.written_bytes
+        return {"sectors_read": read / SECTOR_BYTES, "sectors_written": written / SECTOR_BYTES}
 
-        ``sectors`` says whether the programs move their data past the page cache, so that it
-        reaches the device at once, and have no children.
-        """
-        user, system = (now - at for now, at in zip(self._modes, self._modes_at, strict=True))
+    def own(self) -> dict[str, float]:
+        """CPU time (s) that the programs and the kernel's threads used alone, by mode."""
+        user, system = self.used.user, self.used.system
         share = user / (user + system) if user + system > 0 else 1.0
-        user_s = share * self.processes_s
-        system_s = self.processes_s - user_s + self.kernel_s
-        return Own(user_s, system_s, *self.moved_sectors) if sectors else Own(user_s, system_s)
+        user_s = share * self.used.processes_s
+        return {"user_s": user_s, "system_s": self.used.processes_s - user_s + self.kernel_s}
 
     def columns(self, scheduled_s: float | None) -> dict[str, Any]:
         """Columns of the runs table, once the programs have ended.
 
         ``scheduled_s`` is the CPU time of all tasks of the host in the window, by the scheduler.
         """
-        group, known_s = self.instances.group, self.processes_s + self.kernel_s + self.taken_s
+        group, used = self.instances.group, self.used
         columns: dict[str, Any] = {
-            "processes_s": self.processes_s,
+            "processes_s": used.processes_s,
             "processes_by": "clocks" if group is None else f"control group v{group.version}",
             "kernel_threads_s": self.kernel_s,
             "rusage_s": self.instances.rusage_s,
         }
         if scheduled_s is not None:
+            known_s = used.processes_s + self.kernel_s + used.taken_s
             columns["other_programs_s"] = max(scheduled_s - known_s, 0.0)
         if self._group_before_s is not None:
             columns["group_s"] = (self._group_s() or 0.0) - self._group_before_s
@@ -439,19 +409,15 @@ class Accounts:
             columns["bandwidth_taken_bytes_s"] = self.taking.rate_since(self._first_reading)
         return columns
 
-    def _modes_now(self) -> tuple[float, float]:
-        group = self.instances.group
-        return (0.0, 0.0) if group is None else group.user_and_system()
+    def _usage(self) -> Usage:
+        group, pids = self.instances.group, self.instances.pids
+        # By the control group, which knows their children too, or by each one's clock.
+        used_s = self._group_s()
+        if used_s is None:
+            used_s = sum(map(cpu_accounting.process_cpu_s, pids))
+        taken_s = 0.0 if self.taking is None else self.taking.cpu_s()
+        modes = (0.0, 0.0) if group is None else group.user_and_system()
+        return Usage(used_s, taken_s, *modes, *cpu_accounting.moved_bytes(pids, self.procfs))
 
     def _group_s(self) -> float | None:
         return None if self.instances.group is None else self.instances.group.cpu_s()
-
-    def _processes_now_s(self) -> float:
-        """By the control group, which knows their children too, or by each one's clock."""
-        used = self._group_s()
-        if used is not None:
-            return used
-        return sum(map(cpu_accounting.process_cpu_s, self.instances.pids))
-
-    def _taken_now_s(self) -> float:
-        return 0.0 if self.taking is None else self.taking.cpu_s()

@@ -58,3 +58,7 @@ def main() -> None:
     while os.getppid() == parent:
         time.sleep(_TOLD_S)
         print(f"{time.monotonic():.6f} {sum(worker.moved for worker in workers)}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -25,7 +25,14 @@ from measurements.workloads import fio
 from measurements.workloads.io_study import loads
 from measurements.workloads.io_study.bandwidth import BandwidthAntagonist, BandwidthLoad
 from measurements.workloads.io_study.cpu_accounting import ControlGroup, KernelWorkers
-from measurements.workloads.service import SLICES, Load, ServiceRuns, ServiceStep, service_rows
+from measurements.workloads.service import (
+    SLICES,
+    Load,
+    ServiceRuns,
+    ServiceStep,
+    ServiceSweep,
+    service_rows,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -238,7 +245,7 @@ class StudyRuns(ServiceRuns):
 
 
 @dataclass
-class IoStudy:
+class IoStudy(ServiceSweep):
     """A study under way. Made by `open_study`, and to be left as a context manager."""
 
     options: StudyOptions
@@ -255,26 +262,16 @@ class IoStudy:
         if self.workers is not None:
             self.workers.close()
 
-    @property
-    def runs_in_table(self) -> int:
-        """Number of rows that the table will have."""
-        return len(self._steps())
+    def measure_step(self, step: ServiceStep, setup: StudyCell) -> dict[str, Any]:
+        """Measure one run; returns its row."""
+        name = self.options.name(setup.pattern)
+        row = self.runs.measure(step, partial(self._load, setup), workload=name)
+        if row.get("io_notes"):
+            self.runs.tell_once(str(row["io_notes"]))
+        return row
 
-    def run(self) -> Iterator[dict[str, Any]]:
-        """Measure all that is not yet measured, in random order; yields each row.
-
-        Raises `MeasurementError` when the workload fails, or counters go back again and again.
-        """
-        self.runs.begin()
-        for step, cell in self._steps():
-            if self.runs.done(step) is None:
-                name = self.options.name(cell.pattern)
-                row = self.runs.measure(step, partial(self._load, cell), workload=name)
-                if row.get("io_notes"):
-                    self.runs.tell_once(str(row["io_notes"]))
-                yield row
-
-    def _steps(self) -> list[tuple[ServiceStep, StudyCell]]:
+    def steps(self) -> list[tuple[ServiceStep, StudyCell]]:
+        """All runs in random order, each with its cell."""
         shared = self.runs.options
         steps = [
             (ServiceStep("run", cell.setup(), freq_hz, repeat), cell)

@@ -45,6 +45,11 @@ class Work(NamedTuple):
     seconds: float  # duration without the preparation
     seed: int
 
+    @property
+    def operations_per_request(self) -> float:
+        """Objects that a request reads or writes, on average."""
+        return self.get_share * self.keys_per_request + (1 - self.get_share)
+
 
 class LoadReport(NamedTuple):
     """What the clients saw; None for what they did not count."""

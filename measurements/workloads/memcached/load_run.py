@@ -15,8 +15,8 @@ from statistics import stdev
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from measurements.host.files import cpu_list_text, read_lines, read_number
-from measurements.workloads.clients import Client, cpu_times
-from measurements.workloads.memcached.options import mean_operations
+from measurements.workloads.clients import Client
+from measurements.workloads.service import Load
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -67,7 +67,7 @@ def works(base: Work, demand: Demand, partitions: int, *, one_thread: bool) -> l
     processes = max(partitions, min(processes, demand.connections // partitions * partitions))
     requests_s = None
     if demand.asked_s is not None:
-        requests_s = demand.asked_s / mean_operations(base.get_share, base.keys_per_request)
+        requests_s = demand.asked_s / base.operations_per_request
     shares = [
         demand.connections // processes + (number < demand.connections % processes)
         for number in range(processes)
@@ -84,8 +84,8 @@ def works(base: Work, demand: Demand, partitions: int, *, one_thread: bool) -> l
 
 
 @dataclass
-class MemcachedLoad:
-    """Clients on servers, as `measurements.workloads.service.ServiceRuns` measures them."""
+class MemcachedLoad(Load):
+    """Clients on servers, private ones or others."""
 
     servers: Servers
     placement: Placement | None  # CPUs of private servers
@@ -104,32 +104,20 @@ class MemcachedLoad:
             self.loader.command(addresses[n % len(addresses)], work, self.scratch, n)
             for n, work in enumerate(self.works)
         ]
-        self._client = Client(commands, self.client_cpus, self.reaper)
+        self.client = Client(commands, self.client_cpus, self.reaper)
+        self.cores = None if self.placement is None else self.placement.cores
+        self.is_local = self.link.is_loopback
         self._report: LoadReport | None = None
-
-    @property
-    def cores(self) -> int | None:
-        """Physical cores of private servers."""
-        return None if self.placement is None else self.placement.cores
-
-    @property
-    def is_local(self) -> bool:
-        """Whether the servers are on this host."""
-        return self.link.is_loopback
 
     @property
     def pids(self) -> Sequence[int]:
         """Process IDs of private servers."""
         return self.servers.pids
 
-    def start(self, output: Path) -> None:
-        """Start the clients."""
-        self._client.start(output)
-
     def wait_steady(self) -> None:
         """Return shortly after the first requests that are no preparation."""
         first = self._progress()
-        self._client.wait_until(
+        self.client.wait_until(
             lambda: self._progress() - first >= _FLOWING,
             _LONGEST_START_S,
             f"{self.loader.name} sent next to nothing to {self.servers.addresses[0]}",
@@ -143,20 +131,15 @@ class MemcachedLoad:
 
     def observe(self) -> Moment:
         """Counts of this moment."""
-        used = cpu_times(self._client.pids, self.procfs)
-        self._client.cut_short |= self._client.has_ended()
+        used = self.client.observe(self.procfs)
         return Moment(self.servers.counts(), used, self.link.byte_counts(self.procfs))
 
     def finish(self) -> None:
         """Wait for the clients and read what they saw."""
-        client = self._client
+        client = self.client
         hang = f"{client.commands[0][0]} was to end and did not: what it talks to may hang"
         client.finish(self.loader.name, self.demand.client_s + _LONGEST_START_S, hang=hang)
         self._report = self.loader.report(client.outputs, self.scratch, self.works)
-
-    def stop(self) -> None:
-        """End clients that still run."""
-        self._client.stop()
 
     def columns(self, seen: Sequence[Moment]) -> dict[str, Any]:
         """Columns of the run."""

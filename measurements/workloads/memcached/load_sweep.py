@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass, field
+from itertools import product, starmap
 from statistics import mean
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from measurements.errors import MeasurementError
 from measurements.host.activity import available_memory
-from measurements.host.cpu_placement import Placement, read_topology
+from measurements.host.cpu_placement import PhysicalCore, Placement, Topology, place, read_topology
 from measurements.processes.programs import find_program
-from measurements.workloads.memcached import options as asked
+from measurements.workloads import service
 from measurements.workloads.memcached.limits import judge_runs
 from measurements.workloads.memcached.load_generators import Loader, Work, find_loader
 from measurements.workloads.memcached.load_run import Demand, Link, MemcachedLoad, link_to, works
 from measurements.workloads.memcached.servers import Address, Servers, needed_memory
-from measurements.workloads.service import ServiceRuns, ServiceStep, service_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     import pandas as pd
@@ -29,16 +29,145 @@ if TYPE_CHECKING:
 # Share of the free memory that servers may be given.
 _MOST_MEMORY = 0.7
 _MORE_CLIENT = 2
+OBJECT_BYTES = (1, 1 << 20)
+KEY_BYTES = (11, 250)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemcachedOptions:
+    """A sweep over set-ups of memcached: the product of its tuples."""
+
+    servers: tuple[str, ...] = ()  # addresses of running servers; empty for private ones
+    threads: tuple[int, ...] = (1,)  # worker threads of each private server
+    partitions: tuple[int, ...] = (1,)  # private servers that share the load
+    object_bytes: tuple[int, ...] = (64,)  # sizes of a value
+    connections: tuple[int, ...] = (16,)  # connections of all clients together
+    keys_per_request: tuple[int, ...] = (1,)  # objects that one get asks for
+    get_share: float = 1.0  # share of the requests that are gets; the others store objects
+    key_bytes: int = 30
+    objects: int = 10_000  # memcaslap rounds it to a multiple of 1024 per connection
+    memory_bytes: float | None = None  # of all private servers; None for what the objects need
+    client: str | None = None  # load generator; None for the first of memcaslap and memtier
+    client_threads: int | None = None  # None for one on each CPU of the clients
+    server_cpus: tuple[int, ...] = ()  # logical CPUs; empty for the first half of the cores
+    client_cpus: tuple[int, ...] = ()  # empty for the other cores
+    loads: tuple[float, ...] = ()  # shares of the highest throughput to measure at, too
+    rates: tuple[float, ...] = ()  # rates (operations per second) to measure at, too
+    line_rate_bits_s: float | None = None  # network to the servers; None for what it reports
+
+    def check(self) -> None:
+        """Raise `MeasurementError` for what cannot be measured."""
+        for name, values, (least, most) in (
+            ("object", self.object_bytes, OBJECT_BYTES),
+            ("key", (self.key_bytes,), KEY_BYTES),
+        ):
+            if bad := [v for v in values if not least <= v <= most]:
+                raise MeasurementError(f"{name} of {bad[0]} B: there may be {least} to {most} B")
+        counts = (*self.threads, *self.partitions, *self.connections, *self.keys_per_request)
+        if min(*counts, self.objects, self.client_threads or 1) < 1:
+            raise MeasurementError(
+                "threads, partitions, connections, keys and objects are 1 or more"
+            )
+        if not 0 <= self.get_share <= 1:
+            raise MeasurementError(f"a share of gets of {self.get_share:g}: give 0 to 1")
+        if bad_loads := [load for load in self.loads if not 0 < load <= 2]:
+            raise MeasurementError(f"a load of {bad_loads[0]:g}: give shares: 0.5, or 50%")
+        if min(self.rates, default=1.0) <= 0:
+            raise MeasurementError("a rate is operations a second, above 0")
+        if self.servers and (self.threads != (1,) or self.partitions != (1,)):
+            raise MeasurementError(
+                "threads and partitions of named servers are what they are: leave them out"
+            )
+
+
+class Setup(NamedTuple):
+    """One set-up of servers and requests."""
+
+    freq_hz: float | None
+    threads: int
+    partitions: int
+    object_bytes: int
+    keys_per_request: int
+
+    def key(self, **more: Any) -> Mapping[str, Any]:
+        """Values that tell a run of this set-up from others."""
+        return {**self._asdict(), **more}
+
+    def text(self) -> str:
+        """Text of the set-up for messages."""
+        threads = f"{self.threads} thread{'s' * (self.threads > 1)}"
+        servers = f" on each of {self.partitions} servers" if self.partitions > 1 else ""
+        keys = f", {self.keys_per_request} keys a request" if self.keys_per_request > 1 else ""
+        return f"{threads}{servers}, objects of {self.object_bytes} B{keys}"
+
+
+def setups(options: MemcachedOptions, frequencies: Sequence[float]) -> list[Setup]:
+    """All set-ups, in the order in which they were asked for."""
+    steps: Sequence[float | None] = frequencies or (None,)
+    sizes = options.object_bytes, options.keys_per_request
+    return list(starmap(Setup, product(steps, options.threads, options.partitions, *sizes)))
+
+
+def workload_name(get_share: float, keys_per_request: int, partitions: int) -> str:
+    """Name of the workload: what is asked, apart from the size of an object."""
+    gets = round(100 * get_share)
+    mix = {100: "get", 0: "set"}.get(gets, f"{gets}:{100 - gets}")
+    keys = f" {keys_per_request} keys" if keys_per_request > 1 else ""
+    servers = f" on {partitions} servers" if partitions > 1 else ""
+    return f"memcached {mix}{keys}{servers}"
+
+
+class Sides(NamedTuple):
+    """Cores and logical CPUs of servers and clients on this host."""
+
+    server: tuple[PhysicalCore, ...]
+    server_cpus: tuple[int, ...]
+    client_cpus: tuple[int, ...]
+    shared: bool
+
+    def server_placement(self, threads: int) -> Placement:
+        """CPUs for so many server threads, each on a core of its own as far as there are cores."""
+        if not self.server:
+            return Placement(self.server_cpus, len(self.server_cpus), ())
+        return place(Topology(self.server), min(threads, len(self.server)))
+
+
+def sides(options: MemcachedOptions, topology: Topology) -> Sides:
+    """Share the cores. Raises `MeasurementError` when a CPU that was named may not be used."""
+    cores = topology.cores
+    known = {cpu for core in cores for cpu in core.cpus}
+    for cpu in (*options.server_cpus, *options.client_cpus):
+        if cpu not in known:
+            raise MeasurementError(
+                f"CPU {cpu} may not be used here: there are {', '.join(map(str, sorted(known)))}"
+            )
+    if options.server_cpus:
+        server = _cut_to_cpus(cores, options.server_cpus)
+    else:
+        free = [c for c in cores if not set(c.cpus) & set(options.client_cpus)] or list(cores)
+        half = len(free) if options.client_cpus else max(1, len(free) - max(1, len(free) // 2))
+        server = tuple(free[:half])
+    taken = {cpu for core in server for cpu in core.cpus}
+    others = tuple(cpu for core in cores for cpu in core.cpus[:1] if cpu not in taken)
+    # A host with one core has to share it.
+    client = options.client_cpus or others or tuple(sorted(taken))
+    return Sides(server, tuple(sorted(taken)), client, bool(taken & set(client)))
+
+
+def _cut_to_cpus(cores: Sequence[PhysicalCore], cpus: Sequence[int]) -> tuple[PhysicalCore, ...]:
+    """Cut cores down to the CPUs that were named."""
+    cut = [core._replace(cpus=tuple(c for c in core.cpus if c in cpus)) for core in cores]
+    return tuple(core for core in cut if core.cpus)
 
 
 @dataclass
 class MemcachedRuns:
     """A sweep under way. Made by `open_runs`."""
 
-    options: asked.MemcachedOptions
-    runs: ServiceRuns
+    options: MemcachedOptions
+    runs: service.ServiceRuns
     loader: Loader  # for full load
-    sides: asked.Sides
+    sides: Sides
     link: Link
     scratch: Path
     _pacing: Loader | None = field(default=None)
@@ -51,7 +180,7 @@ class MemcachedRuns:
         Raises `MeasurementError` when servers or clients fail, or a setting is refused.
         """
         self.runs.begin()
-        order = asked.setups(self.options, self.runs.options.frequencies)
+        order = setups(self.options, self.runs.options.frequencies)
         random.Random(self.runs.options.seed).shuffle(order)
         for setup in order:
             yield from self._measure_full_load(setup)
@@ -62,9 +191,9 @@ class MemcachedRuns:
         """Number of rows that the table will have."""
         options, service = self.options, self.runs.options
         loads = len(options.connections) + len(options.loads) + len(options.rates)
-        return loads * service.repeats * len(asked.setups(options, service.frequencies))
+        return loads * service.repeats * len(setups(options, service.frequencies))
 
-    def _measure_full_load(self, setup: asked.Setup) -> Iterator[dict[str, Any]]:
+    def _measure_full_load(self, setup: Setup) -> Iterator[dict[str, Any]]:
         repeats, seed = self.runs.options.repeats, self.runs.options.seed
         threads = self._client_threads
         order = [(c, r) for c in self.options.connections for r in range(repeats)]
@@ -77,11 +206,11 @@ class MemcachedRuns:
         more = _MORE_CLIENT * max(self.options.connections)
         more_threads = min(threads + 1, max(len(self.sides.client_cpus), threads))
         key = setup.key(connections=more, client_threads=more_threads)
-        step = ServiceStep("client-step", key, setup.freq_hz, 0)
+        step = service.ServiceStep("client-step", key, setup.freq_hz, 0)
         steps.append((step, self._demand(more, more_threads)))
         yield from self._measure(setup, self.loader, steps)
 
-    def _measure_rates(self, setup: asked.Setup) -> Iterator[dict[str, Any]]:
+    def _measure_rates(self, setup: Setup) -> Iterator[dict[str, Any]]:
         options, repeats = self.options, self.runs.options.repeats
         rates: list[tuple[dict[str, float], float]] = [({"rate": r}, r) for r in options.rates]
         if options.loads:
@@ -97,7 +226,7 @@ class MemcachedRuns:
         if self._todo(steps):
             yield from self._measure(setup, self._pacer(), steps)
 
-    def _highest(self, setup: asked.Setup) -> float:
+    def _highest(self, setup: Setup) -> float:
         """Highest mean throughput (1/s) of a set-up at full load."""
         found: list[float] = []
         for connections in self.options.connections:
@@ -110,19 +239,19 @@ class MemcachedRuns:
             raise MeasurementError(f"{setup.text()}: no throughput at full load to take a share of")
         return max(found)
 
-    def _step(self, setup: asked.Setup, repeat: int, **key: float) -> ServiceStep:
-        return ServiceStep("run", setup.key(**key), setup.freq_hz, repeat)
+    def _step(self, setup: Setup, repeat: int, **key: float) -> service.ServiceStep:
+        return service.ServiceStep("run", setup.key(**key), setup.freq_hz, repeat)
 
     def _demand(self, connections: int, threads: int, rate: float | None = None) -> Demand:
         return Demand(connections, threads, rate, self.runs.options.seconds)
 
     def _todo(
-        self, steps: Sequence[tuple[ServiceStep, Demand]]
-    ) -> list[tuple[ServiceStep, Demand]]:
+        self, steps: Sequence[tuple[service.ServiceStep, Demand]]
+    ) -> list[tuple[service.ServiceStep, Demand]]:
         return [(step, demand) for step, demand in steps if self.runs.done(step) is None]
 
     def _measure(
-        self, setup: asked.Setup, loader: Loader, steps: Sequence[tuple[ServiceStep, Demand]]
+        self, setup: Setup, loader: Loader, steps: Sequence[tuple[service.ServiceStep, Demand]]
     ) -> Iterator[dict[str, Any]]:
         """Measure steps on servers that have room for the largest of them."""
         todo = self._todo(steps)
@@ -139,9 +268,9 @@ class MemcachedRuns:
     def _measure_step(
         self,
         servers: Servers,
-        setup: asked.Setup,
+        setup: Setup,
         loader: Loader,
-        step: ServiceStep,
+        step: service.ServiceStep,
         demand: Demand,
     ) -> dict[str, Any]:
         partitions = len(servers.addresses)
@@ -161,12 +290,10 @@ class MemcachedRuns:
                 procfs=self.runs.machine.procfs,
             )
 
-        name = asked.workload_name(self.options.get_share, setup.keys_per_request, partitions)
+        name = workload_name(self.options.get_share, setup.keys_per_request, partitions)
         return self.runs.measure(step, make, workload=name)
 
-    def _works(
-        self, setup: asked.Setup, loader: Loader, demand: Demand, partitions: int
-    ) -> list[Work]:
+    def _works(self, setup: Setup, loader: Loader, demand: Demand, partitions: int) -> list[Work]:
         base = Work(
             get_share=self.options.get_share,
             keys_per_request=setup.keys_per_request,
@@ -181,7 +308,7 @@ class MemcachedRuns:
         )
         return works(base, demand, partitions, one_thread=loader.name == "paced")
 
-    def _placement(self, setup: asked.Setup) -> Placement:
+    def _placement(self, setup: Setup) -> Placement:
         return self.sides.server_placement(setup.threads * setup.partitions)
 
     @property
@@ -195,7 +322,7 @@ class MemcachedRuns:
             self._pacing = find_loader("paced").open(self.scratch)
         return self._pacing
 
-    def _servers(self, setup: asked.Setup, loader: Loader, demand: Demand) -> Servers:
+    def _servers(self, setup: Setup, loader: Loader, demand: Demand) -> Servers:
         """Start or connect servers, and fill them with what the loader asks for."""
         named = [Address.parse(text) for text in self.options.servers]
         shared = self._works(setup, loader, demand, len(named) or setup.partitions)
@@ -219,7 +346,7 @@ class MemcachedRuns:
             servers.fill(lambda n: loader.key(n, work), work.keys, work.value_bytes)
         return servers
 
-    def _memory(self, setup: asked.Setup, loader: Loader, shared: Sequence[Work]) -> int:
+    def _memory(self, setup: Setup, loader: Loader, shared: Sequence[Work]) -> int:
         """Memory (B) of private servers, as asked for or as the objects need."""
         if self.options.memory_bytes is not None:
             return int(self.options.memory_bytes)
@@ -239,7 +366,7 @@ class MemcachedRuns:
         return needed
 
 
-def find_programs(options: asked.MemcachedOptions) -> Loader:
+def find_programs(options: MemcachedOptions) -> Loader:
     """Find the load generator, and memcached unless servers are named.
 
     Raises `MeasurementError` when one of them is missing, with what to install.
@@ -253,7 +380,7 @@ def find_programs(options: asked.MemcachedOptions) -> Loader:
     return found
 
 
-def open_runs(options: asked.MemcachedOptions, runs: ServiceRuns) -> MemcachedRuns:
+def open_runs(options: MemcachedOptions, runs: service.ServiceRuns) -> MemcachedRuns:
     """Set up a sweep.
 
     Raises `MeasurementError` when a program is missing, a server cannot be reached or something
@@ -267,11 +394,11 @@ def open_runs(options: asked.MemcachedOptions, runs: ServiceRuns) -> MemcachedRu
     if options.line_rate_bits_s is not None:
         link = link._replace(bits_s=options.line_rate_bits_s)
     topology = read_topology(runs.machine.sysfs)
-    sides = asked.sides(options, topology)
+    cpus = sides(options, topology)
     if options.servers:
         every = tuple(core.cpus[0] for core in topology.cores)
-        sides = sides._replace(client_cpus=options.client_cpus or every)
-    elif sides.shared:
+        cpus = cpus._replace(client_cpus=options.client_cpus or every)
+    elif cpus.shared:
         runs.tell_once(
             "servers and clients share CPUs here, so the throughput is neither's own: name CPUs "
             "with --server-cpus and --client-cpus on a host with more of them"
@@ -281,12 +408,12 @@ def open_runs(options: asked.MemcachedOptions, runs: ServiceRuns) -> MemcachedRu
             "the clients run on the host that is measured: its power and CPU times have theirs in "
             "them (client_user_s and client_system_s tell how much)"
         )
-    return MemcachedRuns(options, runs, loader, sides, link, scratch)
+    return MemcachedRuns(options, runs, loader, cpus, link, scratch)
 
 
 def table(session: Session) -> pd.DataFrame:
     """Runs table of all runs so far, with what limits each."""
     import pandas as pd
 
-    rows = service_rows(session)
-    return pd.DataFrame(judge_runs(rows, service_rows(session, kind="client-step")))
+    rows = service.service_rows(session)
+    return pd.DataFrame(judge_runs(rows, service.service_rows(session, kind="client-step")))

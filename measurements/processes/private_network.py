@@ -20,32 +20,22 @@ from pathlib import Path
 _NEW_USER, _NEW_NETWORK = 0x10000000, 0x40000000
 _SET_FLAGS, _UP = 0x8914, 0x1
 # Without the site packages it starts in a third of the time.
-_START = (
-    "import sys; sys.path.append(sys.argv.pop(1)); "
-    "from measurements.workloads.hadoop.private_network import main; main()"
-)
-_ROOT = str(Path(__file__).resolve().parents[3])
+_START = (sys.executable, "-I", "-S", __file__)
 
 
 def inside_new() -> list[str]:
     """Prefix of a command that runs it in a new network."""
-    return [sys.executable, "-I", "-S", "-c", _START, _ROOT, "new"]
+    return [*_START, "new"]
 
 
 def inside_of(pid: int) -> list[str]:
     """Prefix of a command that runs it in the network of another process."""
-    return [sys.executable, "-I", "-S", "-c", _START, _ROOT, str(pid)]
+    return [*_START, str(pid)]
 
 
 def refusal() -> str:
     """Reason why this host allows no private network; empty where it does."""
-    done = subprocess.run(
-        [*inside_new(), "true"],
-        capture_output=True,
-        text=True,
-        check=False,
-        stdin=subprocess.DEVNULL,
-    )
+    done = subprocess.run([*inside_new(), "true"], capture_output=True, text=True, check=False)
     return "" if done.returncode == 0 else done.stderr.strip().splitlines()[-1]
 
 
@@ -94,3 +84,7 @@ def _call(name: str, *arguments: int) -> None:
     if getattr(library, name)(*arguments):
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))
+
+
+if __name__ == "__main__":
+    main()
