@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
-    from measurements.host.cpu_placement import Placement
     from measurements.workloads.io_study.bandwidth import BandwidthLoad
 
     Row = Mapping[str, Any]
