@@ -136,10 +136,7 @@ class PerfSupport:
 
 
 def check_perf(
-    wanted: PerfCounters | None = None,
-    *,
-    sysfs: Path = Path("/sys"),
-    procfs: Path = Path("/proc"),
+    wanted: PerfCounters | None = None, *, sysfs: Path = Path("/sys"), procfs: Path = Path("/proc")
 ) -> PerfSupport:
     """Find out what perf can count here, by letting it count a program that does nothing.
 

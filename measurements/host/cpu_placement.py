@@ -161,10 +161,7 @@ def _rank(kind: str) -> int:
 
 
 def place(
-    topology: Topology,
-    cores: int | None = None,
-    *,
-    threads_per_core: int | None = 1,
+    topology: Topology, cores: int | None = None, *, threads_per_core: int | None = 1
 ) -> Placement:
     """Choose logical CPUs that make so many physical cores; by default all, with all threads.
 

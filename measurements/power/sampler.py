@@ -207,11 +207,7 @@ class SourceReader(threading.Thread):
     """Read one source: periodically during a run, and at once on request."""
 
     def __init__(
-        self,
-        name: str,
-        source: PowerSource,
-        interval_s: float,
-        writer: SampleWriter,
+        self, name: str, source: PowerSource, interval_s: float, writer: SampleWriter
     ) -> None:
         super().__init__(name=name, daemon=True)
         self._source, self._writer = source, writer

@@ -56,8 +56,7 @@ INTERFACE = {
     **logs.Field.table(KIB, "rxkB=network_rx_bytes txkB=network_tx_bytes"),
 }
 INTERFACE_ERRORS = logs.Field.table(
-    1.0,
-    "rxerr=network_errors txerr=network_errors rxdrop=network_rx_drops txdrop=network_tx_drops",
+    1.0, "rxerr=network_errors txerr=network_errors rxdrop=network_rx_drops txdrop=network_tx_drops"
 )
 INTERRUPTS_IN_SYSTEM = (
     "system_s has the interrupts in it, as sadf was run without -u ALL: irq_s and softirq_s are "
