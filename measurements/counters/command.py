@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
-from measurements.counters import perf_output
-from measurements.counters.figures import Counters, summarize
+from measurements.counters import figures
+from measurements.counters.figures import Counters, parse_event
 from measurements.errors import MeasurementError
 from measurements.host.files import read_pairs, read_text
 from measurements.host.processor import is_virtual_machine
@@ -84,11 +84,11 @@ def read_counters(*paths: Path, whole_machine: bool = False) -> Counters:
     outputs = [_read(path) for path in paths]
     counts = [c._replace(run=run) for run, o in enumerate(outputs) for c in o.counts]
     strange = [line for output in outputs for line in output.strange]
-    output = perf_output.PerfOutput(tuple(counts), tuple(strange))
-    return summarize(output, whole_machine=whole_machine)
+    output = figures.PerfOutput(tuple(counts), tuple(strange))
+    return figures.summarize(output, whole_machine=whole_machine)
 
 
-def _read(path: Path) -> perf_output.PerfOutput:
+def _read(path: Path) -> figures.PerfOutput:
     try:
         text = path.read_text(encoding="utf-8", errors="replace")
     except OSError as error:
@@ -96,7 +96,7 @@ def _read(path: Path) -> perf_output.PerfOutput:
             f"{path}: no counts of perf: {error.strerror}; perf did not start or could not write "
             "there, and its message on stderr says why"
         ) from None
-    output = perf_output.parse_output(text)
+    output = figures.parse_output(text)
     if output.counts:
         return output
     if output.strange:
@@ -223,8 +223,8 @@ def _support(
 ) -> PerfSupport:
     refused = [event for event in counters.events if _is_refused(event, counted)]
     taken = tuple(event for event in counters.events if event not in refused)
-    core_terms = perf_output.INSTRUCTIONS | perf_output.CYCLES
-    hardware = any(perf_output.parse_event(event).term in core_terms for event in taken)
+    core_terms = figures.INSTRUCTIONS | figures.CYCLES
+    hardware = any(parse_event(event).term in core_terms for event in taken)
     if refused:
         reasons.append(_why_unsupported(refused, hardware, sysfs, procfs))
     # perf goes back to user mode by itself where it may not count the kernel.
@@ -240,14 +240,14 @@ def _support(
 
 def _is_refused(event: str, counted: Counters) -> bool:
     """Check whether no unit counts it; perf has other names for it on each kind of core."""
-    term = perf_output.parse_event(event).term
+    term = parse_event(event).term
     totals = counted.events.items()
-    missing = [t.missing for name, t in totals if perf_output.parse_event(name).term == term]
+    missing = [t.missing for name, t in totals if parse_event(name).term == term]
     return bool(missing) and all(why == "not supported" for why in missing)
 
 
 def _has_user_mode(events: Iterable[str]) -> bool:
-    return any(perf_output.parse_event(event).mode == "user" for event in events)
+    return any(parse_event(event).mode == "user" for event in events)
 
 
 def _paranoid(procfs: Path) -> str | None:

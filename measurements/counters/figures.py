@@ -1,18 +1,216 @@
-"""Figures of a run from its counts: CPI, achieved core frequency, cache misses, and caveats."""
+"""Lines that ``perf stat`` prints, and the figures of a run from them.
+
+perf prints JSON (``-j``) or separated fields (``-x ";"``), and its versions differ: counts are text
+or numbers, metrics come in lines of their own, units may be "(null)", the locale may write 0,5 for
+0.5 even in JSON. One reader takes all of them, line by line, and hands back what it did not
+understand. The figures are CPI, achieved core frequency, cache misses, and caveats.
+"""
 
 from __future__ import annotations
 
+import json
+import math
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
-from measurements.counters import perf_output as names
-from measurements.counters.perf_output import parse_event
 from measurements.table.units import HIGHEST_FREQUENCY_HZ, LOWEST_FREQUENCY_HZ
+
+Missing = Literal["not counted", "not supported", "empty"]
+
+_ABSENT: dict[str, Missing] = {
+    "<not counted>": "not counted",
+    "<not supported>": "not supported",
+    "": "empty",
+}
+# Behind which key perf says whose count a line is, but for the CPU, which is a bare number.
+_PARTS = ("core", "cluster", "cache", "die", "socket", "node", "thread", "cgroup")
+_SEPARATOR = ";"
+_DECIMAL_COMMA = re.compile(r'(: "?-?\d+),(\d+)(?="?[,}\s])')
+_NO_NUMBER = re.compile(r": (?:-?nan|-?inf)(?=[,}\s])")
+_NUMBER = re.compile(r"-?\d+(?:[.,]\d+)?(?:[eE][-+]?\d+)?")
+
+
+class Count(NamedTuple):
+    """One line: one event, on one part of the machine, in one interval.
+
+    ``event`` is as perf names it, such as ``cpu_core/cycles/``. The ``value`` is scaled by perf
+    where the event shared its counter; ``missing`` says why there is none, and ``unit`` is "" for a
+    plain count. The event was on a counter for ``runtime_s``, summed over CPUs, a share ``running``
+    (0 to 1) of the time it should have been. ``part`` is "CPU0", "S0-D0-C1", a thread or a cgroup;
+    "" for the whole. ``interval_s`` is the end of the interval since the start; None for a whole
+    run. ``run`` tells apart several outputs that are read as one.
+    """
+
+    event: str
+    value: float | None
+    missing: Missing | None
+    unit: str
+    runtime_s: float | None
+    running: float | None
+    part: str = ""
+    interval_s: float | None = None
+    run: int = 0
+
+
+class PerfOutput(NamedTuple):
+    """What perf printed: the counts, and the lines that are none."""
+
+    counts: tuple[Count, ...]
+    strange: tuple[str, ...]
+
+
+def parse_output(text: str) -> PerfOutput:
+    """Read everything that ``perf stat`` printed, of either form.
+
+    Comments, empty lines and lines of metrics alone are passed over; what is neither those nor a
+    count is handed back in ``strange``. With ``-I`` and ``--summary`` only the summary is kept.
+    """
+    counts: list[Count] = []
+    strange: list[str] = []
+    for line in map(str.strip, text.splitlines()):
+        if line and not line.startswith("#"):
+            try:
+                counts += _json_counts(line) if line.startswith("{") else _separated_counts(line)
+            except ValueError:
+                strange.append(line)
+    whole = [count for count in counts if count.interval_s is None]
+    summary = [count._replace(part="") for count in whole if count.part == "summary"]
+    return PerfOutput(tuple(summary or whole or counts), tuple(strange))
+
+
+def parse_number(text: str) -> float | None:
+    """Read a finite number whose decimal sign is a point or, in some locales, a comma."""
+    if not _NUMBER.fullmatch(text.strip()):
+        return None
+    number = float(text.replace(",", "."))
+    return number if math.isfinite(number) else None
+
+
+def _json_counts(line: str) -> list[Count]:
+    """Read the records of one line; some versions print a count and its metrics on one."""
+    text = _NO_NUMBER.sub(": null", _DECIMAL_COMMA.sub(r"\1.\2", line))
+    counts = []
+    while text:
+        record, end = json.JSONDecoder().raw_decode(text)
+        text = text[end:].lstrip()
+        if not isinstance(record, dict):
+            raise ValueError(line)
+        if "counter-value" in record:
+            counts.append(_count(record))
+    return counts
+
+
+def _separated_counts(line: str) -> list[Count]:
+    """Read ``[interval;][part;[cpus;]]value;unit;event[;cgroup][;±%];runtime;percent;…``."""
+    fields = [field.strip() for field in line.split(_SEPARATOR)]
+    at = _value_position(fields)
+    if at is None:
+        # A further metric of the line above has neither count nor event.
+        is_metric = line.startswith(_SEPARATOR) or _SEPARATOR * 4 in line
+        if is_metric and len(fields) > 4:
+            return []
+        raise ValueError(line)
+    before, after = fields[:at], fields[at + 3 :]
+    record = dict(zip(("counter-value", "unit", "event"), fields[at:], strict=False))
+    if before and parse_number(before[0]) is not None:
+        record["interval"] = before.pop(0)
+    record["thread"] = " ".join(part for part in before if part and parse_number(part) is None)
+    if after and not _NUMBER.match(after[0]):
+        record["cgroup"] = after.pop(0)
+    if after and after[0].endswith("%"):
+        after.pop(0)
+    record |= dict(zip(("event-runtime", "pcnt-running"), after, strict=False))
+    return [_count(record)]
+
+
+def _value_position(fields: Sequence[str]) -> int | None:
+    """Find the first field that is a value with a unit and an event behind it."""
+
+    def is_value(field: str) -> bool:
+        return field.startswith("<not ") or parse_number(field) is not None
+
+    for at in range(len(fields) - 2):
+        value, unit, event = fields[at : at + 3]
+        if is_value(value) and event and not is_value(unit) and not is_value(event):
+            return at
+    return None
+
+
+def _count(record: Mapping[str, Any]) -> Count:
+    """Make a count of a record with perf's keys; ValueError where it makes no sense."""
+    event, value = record.get("event"), record["counter-value"]
+    if not isinstance(event, str) or not event:
+        raise ValueError(event)
+    missing = _ABSENT.get("" if value is None else str(value))
+    number = None if missing else parse_number(str(value))
+    if not missing and (number is None or number < 0):
+        raise ValueError(value)
+    runtime_ns, percent, interval_s = (
+        parse_number(str(record.get(key, "")))
+        for key in ("event-runtime", "pcnt-running", "interval")
+    )
+    unit = str(record.get("unit") or "")
+    named = [f"CPU{record['cpu']}"] if "cpu" in record else []
+    named += [str(record[key]) for key in _PARTS if key in record]
+    return Count(
+        event,
+        number,
+        missing,
+        "" if unit == "(null)" else unit,
+        # What never ran is printed as running all the time.
+        None if missing or runtime_ns is None else runtime_ns * 1e-9,
+        None if missing or percent is None else percent / 100.0,
+        " ".join(filter(None, named)),
+        interval_s,
+    )
+
+
+# Names of events as perf writes them, and which of them measure the same thing.
+Mode = Literal["both", "user", "kernel"]
+
+INSTRUCTIONS = frozenset({"instructions", "inst_retired", "inst_retired.any"})
+CYCLES = frozenset({"cycles", "cpu-cycles", "cpu_cycles", "cpu_clk_unhalted.thread"})
+# A core that ran at all retired instructions in cycles.
+NEVER_ZERO = INSTRUCTIONS | CYCLES
+TASK_CLOCK = ("task-clock", "cpu-clock")
+DURATION = ("duration_time",)
+# Last-level cache misses, best first. The generic event means another level on other vendors.
+LLC_LOAD_MISSES = frozenset({"llc-load-misses", "ll_cache_miss_rd"})
+LLC_STORE_MISSES = frozenset({"llc-store-misses"})
+LLC_MISSES = frozenset({"llc-misses"})
+GENERIC_MISS_EVENTS = frozenset({"cache-misses"})
+# Kept by perf itself, once and not on every CPU.
+TOOL_EVENTS = frozenset({"duration_time", "user_time", "system_time"})
+
+_ON_PMU = re.compile(r"^(?P<pmu>[^/:]+)/(?P<term>[^/]*)/:?(?P<modifiers>[a-zA-Z]*)$")
+_PLAIN = re.compile(r"^(?P<term>.+?)(?::(?P<modifiers>[a-zA-Z]+))?$")
+
+
+class EventName(NamedTuple):
+    """``cpu_core/cycles/u`` taken apart; ``pmu`` is "" where perf chooses the unit that counts."""
+
+    pmu: str
+    term: str
+    mode: Mode
+
+
+def parse_event(name: str) -> EventName:
+    """Take an event's name apart."""
+    match = _ON_PMU.match(name) or _PLAIN.match(name)
+    if match is None:
+        return EventName("", name.lower(), "both")
+    parts = match.groupdict()
+    modifiers = parts["modifiers"] or ""
+    user, kernel = "u" in modifiers, "k" in modifiers
+    mode: Mode = "both" if user == kernel else "user" if user else "kernel"
+    return EventName(parts.get("pmu") or "", parts["term"].lower(), mode)
+
 
 Modes = Literal["user+kernel", "user", "kernel"]
 
-_MODES: dict[Modes, names.Mode] = {"user+kernel": "both", "user": "user", "kernel": "kernel"}
+_MODES: dict[Modes, Mode] = {"user+kernel": "both", "user": "user", "kernel": "kernel"}
 _UNITS_S = {"nsec": 1e-9, "ns": 1e-9, "usec": 1e-6, "msec": 1e-3, "ms": 1e-3, "sec": 1.0}
 # Below these shares of the time on a counter a figure is an estimate, and a poor one.
 _WHOLE = 0.99
@@ -53,7 +251,7 @@ class Total(NamedTuple):
 
     value: float | None
     unit: str = ""
-    missing: names.Missing | None = None
+    missing: Missing | None = None
     running: float | None = None
     runtime_s: float | None = None
 
@@ -110,15 +308,15 @@ class Counters:
         return {name: value for name, value in row.items() if value is not None}
 
 
-def summarize(output: names.PerfOutput, *, whole_machine: bool = False) -> Counters:
+def summarize(output: PerfOutput, *, whole_machine: bool = False) -> Counters:
     """Compute the figures of a run from the counts of perf.
 
     ``whole_machine`` says that it was counted with ``-a`` or ``-C``: the task clock has idle time
     in it.
     """
     totals = total_events(output.counts)
-    instructions = _drop_stuck_counters(_by_mode(totals, names.INSTRUCTIONS, whole_machine))
-    cycles = _drop_stuck_counters(_by_mode(totals, names.CYCLES, whole_machine))
+    instructions = _drop_stuck_counters(_by_mode(totals, INSTRUCTIONS, whole_machine))
+    cycles = _drop_stuck_counters(_by_mode(totals, CYCLES, whole_machine))
     modes = _common_modes(instructions, cycles)
     llc_event, llc = _llc_misses(totals, modes, whole_machine)
     used = {
@@ -126,7 +324,7 @@ def summarize(output: names.PerfOutput, *, whole_machine: bool = False) -> Count
         "cycles": cycles[modes] if modes else Quantity(),
         "cache misses": llc,
     }
-    task_clock_s = _seconds(totals, names.TASK_CLOCK)
+    task_clock_s = _seconds(totals, TASK_CLOCK)
     # CPUs that idle count no cycles: only a command's own CPU time gives their frequency.
     by_cycles_hz = None
     if modes == "user+kernel" and not whole_machine:
@@ -141,7 +339,7 @@ def summarize(output: names.PerfOutput, *, whole_machine: bool = False) -> Count
         for pmu, value in used[name].by_pmu.items():
             by_core_type.setdefault(pmu, {})[name] = value
     caveats = [*_count_caveats(totals, output.strange), *_quantity_caveats(used)]
-    caveats += [GENERIC_MISSES] if llc_event in names.GENERIC_MISSES else []
+    caveats += [GENERIC_MISSES] if llc_event in GENERIC_MISS_EVENTS else []
     caveats += [USER_ONLY] if modes == "user" else []
     caveats += [NO_CLOCK] if modes and whole_machine and frequency_hz is None else []
     return Counters(
@@ -151,7 +349,7 @@ def summarize(output: names.PerfOutput, *, whole_machine: bool = False) -> Count
         llc_misses=llc.value,
         llc_event=llc_event,
         task_clock_s=task_clock_s,
-        elapsed_s=_seconds(totals, names.DURATION),
+        elapsed_s=_seconds(totals, DURATION),
         freq_achieved_hz=frequency_hz,
         instructions_user=instructions["user"].value,
         instructions_kernel=instructions["kernel"].value,
@@ -164,14 +362,14 @@ def summarize(output: names.PerfOutput, *, whole_machine: bool = False) -> Count
     )
 
 
-def total_events(counts: Iterable[names.Count]) -> dict[str, Total]:
+def total_events(counts: Iterable[Count]) -> dict[str, Total]:
     """Sum every event over the parts of the machine, the intervals and the runs.
 
     A part in which no event was counted took no part in the run: a thread or an interval that
     slept. An event that alone was not counted in a part makes its total unknown.
     """
-    first: dict[tuple[object, ...], names.Count] = {}
-    by_event: dict[str, list[names.Count]] = {}
+    first: dict[tuple[object, ...], Count] = {}
+    by_event: dict[str, list[Count]] = {}
     for count in counts:
         # An event that was asked for twice has a second line.
         line = count.event, count.part, count.interval_s, count.run
@@ -181,19 +379,19 @@ def total_events(counts: Iterable[names.Count]) -> dict[str, Total]:
     at_work = {
         _place(count)
         for count in first.values()
-        if count.value is not None and count.event not in names.TOOL_EVENTS
+        if count.value is not None and count.event not in TOOL_EVENTS
     }
     return {event: _total(event, found, at_work) for event, found in by_event.items()}
 
 
-def _place(count: names.Count) -> tuple[object, ...]:
+def _place(count: Count) -> tuple[object, ...]:
     return parse_event(count.event).pmu, count.part, count.interval_s, count.run
 
 
-def _total(event: str, counts: Sequence[names.Count], at_work: Collection[object]) -> Total:
+def _total(event: str, counts: Sequence[Count], at_work: Collection[object]) -> Total:
     unit = next((c.unit for c in counts if c.unit), "")
     values = [(c, c.value) for c in counts if c.value is not None]
-    if event in names.TOOL_EVENTS and values:
+    if event in TOOL_EVENTS and values:
         # perf keeps it once for the machine: the same in every part, anew in each interval.
         most: dict[object, float] = {}
         for count, value in values:
@@ -229,7 +427,7 @@ class Quantity(NamedTuple):
 
 
 def add_cores(
-    totals: Mapping[str, Total], terms: Collection[str], mode: names.Mode, whole_machine: bool
+    totals: Mapping[str, Total], terms: Collection[str], mode: Mode, whole_machine: bool
 ) -> Quantity:
     """Add a quantity over the kinds of cores of a hybrid processor.
 
@@ -330,13 +528,13 @@ def _llc_misses(
         mode = modes or _common_modes(found)
         return found[mode] if mode else Quantity()
 
-    loads, stores = read(names.LLC_LOAD_MISSES), read(names.LLC_STORE_MISSES)
+    loads, stores = read(LLC_LOAD_MISSES), read(LLC_STORE_MISSES)
     if loads.value is not None and stores.value is not None:
         return "LLC-load-misses+LLC-store-misses", _sum_of(loads, stores)
     choices = {
-        "LLC-misses": read(names.LLC_MISSES),
+        "LLC-misses": read(LLC_MISSES),
         "LLC-load-misses": loads,
-        "cache-misses": read(names.GENERIC_MISSES),
+        "cache-misses": read(GENERIC_MISS_EVENTS),
     }
     known = ((event, q) for event, q in choices.items() if q.value is not None)
     return next(known, (None, loads))
@@ -380,7 +578,7 @@ def _count_caveats(totals: Mapping[str, Total], strange: Sequence[str]) -> Itera
         if events:
             yield f"{missing}: {', '.join(events)} ({why})"
     zero = {event: parse_event(event) for event, total in totals.items() if total.value == 0.0}
-    still = [e for e, n in zero.items() if n.term in names.NEVER_ZERO and n.mode != "kernel"]
+    still = [e for e, n in zero.items() if n.term in NEVER_ZERO and n.mode != "kernel"]
     if still:
         yield f"counted 0, so not counted: {', '.join(still)} (counters that stand still)"
     for line in strange[:_MOST_STRANGE]:

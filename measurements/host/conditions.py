@@ -13,8 +13,8 @@ from pathlib import Path
 
 from measurements.host import files, processor
 from measurements.host.activity import group_state
-from measurements.host.core_frequencies import clock_state, cpu_folder
 from measurements.host.cpu_placement import placement_state
+from measurements.host.frequency_control import clock_state, cpu_folder
 
 # Drivers of the processor's own sensors.
 _HWMON = frozenset({"coretemp", "k10temp", "k8temp", "zenpower", "cpu_thermal", "via_cputemp"})

@@ -1,5 +1,12 @@
 """Power of a BMC by IPMI: this host's, or over the network, through pyghmi or ipmitool.
 
+``ipmi:dcmi``
+    The current power of DCMI's power reading, for the whole host.
+``ipmi:<sensor>``
+    The BMC's power sensors, if it has no usable power reading.
+
+Answers without a figure (0 W, 0xFFFF, not activated, sensor unavailable) read NaN.
+
 pyghmi speaks IPMI 2.0 (LAN+). The program ipmitool, which logs in anew for every request, is for
 BMCs that pyghmi cannot talk to: those that speak IPMI 1.5 only (``interface=lan``) or take another
 cipher suite (``cipher=N``).
@@ -11,18 +18,327 @@ import json
 import os
 import re
 import socket
+import struct
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from measurements.power import ipmi_protocol
-from measurements.power.ipmi_power import IpmiPower, open_power
-from measurements.power.source import SensorError, SourceSettings, closed_on_error, time_call
+from measurements.power.ipmi_protocol import Bmc, IpmiAnswer, PowerSensor
+from measurements.power.source import (
+    Channel,
+    Domain,
+    Reading,
+    SensorError,
+    SourceSettings,
+    closed_on_error,
+    time_call,
+)
+
+# Logs in with one of `PRIVILEGES`, before a time of `time.monotonic` (s).
+Connect = Callable[[str, float], Bmc]
+
+PRIVILEGES = ipmi_protocol.PRIVILEGES
+# A BMC stamps its power reading with whole seconds and updates it about as often. It may answer
+# hundreds of requests per second, with the same figure.
+PERIOD_S = 1.0
+# A repository holds hundreds of records, and a slow BMC takes 0.1 s for each.
+RECORDS_S = 60.0
+
+_BUSY = (0xC0, 0xC3)
+_BUSY_TRIES, _BUSY_PAUSE_S = 3, 0.2
+
+# DCMI's Get Power Reading (Data Center Manageability Interface Specification 1.5, section 6.6.1).
+_DCMI, _GET_POWER_READING, _GROUP = 0x2C, 0x02, 0xDC
+# Mode 1 is the system's power; no attribute, one reserved byte.
+_REQUEST = bytes([_GROUP, 0x01, 0x00, 0x00])
+_REPLY = struct.Struct("<BHHHHIIB")
+_MEASURING = 0x40
+_NO_POWER = {0: "0 W", 0xFFFF: "0xFFFF W"}
+_NO_STAMP = (0, 0xFFFFFFFF)
+# By the specification the period covers the minimum, maximum and average. A short one covers the
+# current figure, too; other BMCs count it since their start, for days.
+LONGEST_WINDOW_S = 60.0
+# Stamps are whole seconds.
+STAMP_STEP_S = 1.0
+
+# Domain by a sensor's name, the first match, or else by its entity (specification, table 43-13).
+_NAMES: tuple[tuple[str, Domain], ...] = (
+    (r"cpu|proc", "package"),
+    (r"dimm|mem|dram", "dram"),
+    (r"gpu", "gpu"),
+    (r"fan|disk|hdd|drive|pci|\bnic|\bout|p_?out", "other"),
+    (r"psu|\bps[ _]?\d|(power|pwr) ?supply", "wall"),
+    (r"total|sys|consum|meter|node|chassis|server|platform", "host"),
+)
+_ENTITIES: dict[int, Domain] = {
+    **dict.fromkeys((3, 65), "package"),
+    **dict.fromkeys((8, 32), "dram"),
+    10: "wall",
+    **dict.fromkeys((7, 19, 21, 23), "host"),
+}
+
+
+def open_power(name: str, connect: Connect, timeout_s: float) -> IpmiPower:
+    """Log in to a BMC and find its power reading or sensors.
+
+    ``timeout_s`` is for login and first power reading together, and for each later reading.
+    """
+    now = time.monotonic()
+    try:
+        bmc, level, answer = _log_in(connect, now + timeout_s)
+        with closed_on_error([bmc]):
+            figures = _find_figures(name, bmc, answer)
+    except ipmi_protocol.NoAnswerError:
+        raise ipmi_protocol.silent(name, time.monotonic() - now) from None
+    return IpmiPower(name, bmc, partial(connect, level), figures, timeout_s)
+
+
+class IpmiPower:
+    """An open BMC. When it drops the session, the next reading logs in again, once."""
+
+    def __init__(
+        self,
+        name: str,
+        bmc: Bmc,
+        connect: Callable[[float], Bmc],
+        figures: DcmiFigures | SensorFigures,
+        timeout_s: float,
+    ) -> None:
+        self._name, self._connect, self._timeout_s = name, connect, timeout_s
+        self._bmc: Bmc | None = bmc
+        self._is_closed = False
+        self.figures = figures
+        self.channels = figures.channels
+        self.period_s = max(PERIOD_S, *(channel.window_s for channel in self.channels))
+
+    def read(self) -> list[Reading]:
+        """Read the power; half the time limit is kept for a second try in a new session."""
+        if self._is_closed:
+            raise SensorError(f"{self._name}: read after it was closed")
+        now = time.monotonic()
+        for share in (0.5, 1.0) if self._bmc else (1.0,):
+            until_s = now + share * self._timeout_s
+            try:
+                self._bmc = self._bmc or self._connect(until_s)
+                return self.figures.read(self._bmc, until_s)
+            except ipmi_protocol.NoAnswerError:
+                self._hang_up()
+        raise ipmi_protocol.silent(self._name, time.monotonic() - now)
+
+    def close(self) -> None:
+        """Log out."""
+        self._is_closed = True
+        self._hang_up()
+
+    def _hang_up(self) -> None:
+        if self._bmc is not None:
+            self._bmc.close()
+            self._bmc = None
+
+
+def _log_in(connect: Connect, until_s: float) -> tuple[Bmc, str, IpmiAnswer]:
+    """Log in with the least privilege that may read the power, or the most that the user has."""
+    level = PRIVILEGES[0]
+    bmc, answer = _enter(connect, level, until_s)
+    for higher in PRIVILEGES[1:]:
+        if answer.code != ipmi_protocol.INSUFFICIENT_PRIVILEGE:
+            break
+        with closed_on_error([bmc]):
+            try:
+                raised, answer = _enter(connect, higher, until_s)
+            except ipmi_protocol.RefusedError:
+                break
+        bmc.close()
+        bmc, level = raised, higher
+    return bmc, level, answer
+
+
+def _enter(connect: Connect, level: str, until_s: float) -> tuple[Bmc, IpmiAnswer]:
+    bmc = connect(level, until_s)
+    with closed_on_error([bmc]):
+        return bmc, _ask_power(bmc, until_s)
+
+
+def _find_figures(name: str, bmc: Bmc, answer: IpmiAnswer) -> DcmiFigures | SensorFigures:
+    reading, problem = _judge(answer)
+    if reading is not None and not problem:
+        return DcmiFigures(reading)
+    if sensors := ipmi_protocol.power_sensors(bmc.records(time.monotonic() + RECORDS_S)):
+        return SensorFigures(sensors)
+    if reading is not None and reading.active:
+        # 0 W just after the BMC's start may become a figure later.
+        return DcmiFigures(reading)
+    remedy = "measure with redfish@HOST or a meter"
+    if answer.code == ipmi_protocol.INSUFFICIENT_PRIVILEGE:
+        remedy = "give the user OPERATOR or ADMINISTRATOR for IPMI over LAN"
+    raise SensorError(
+        f"{name}: the BMC reports no power: by DCMI {problem}, and it has no power sensor: {remedy}"
+    )
+
+
+class DcmiFigures:
+    """The power reading of a BMC as one channel; ``problem`` says why the last has no figure."""
+
+    def __init__(self, reading: PowerReading) -> None:
+        note = ""
+        if not reading.window_s and reading.period_s:
+            note = (
+                f"the BMC's period of {reading.period_s:.0f} s covers its minimum, maximum and "
+                "average, not this figure"
+            )
+        self.channels: tuple[Channel, ...] = (
+            Channel("ipmi:dcmi", "power", "host", 1.0, reading.window_s, note=note),
+        )
+        self._clock = BmcClock()
+        self.last: PowerReading | None = reading
+        self.problem = reading.problem
+
+    def read(self, bmc: Bmc, until_s: float) -> list[Reading]:
+        """Ask for the power reading."""
+        answer = _ask_power(bmc, until_s)
+        self.last, self.problem = _judge(answer)
+        power_w, stamp = float("nan"), None
+        if self.last is not None and not self.problem:
+            power_w = float(self.last.current_w)
+            stamp = self._clock.stamp(self.last, answer.at_s)
+        return [Reading(self.channels[0].label, answer.at_s, power_w, stamp)]
+
+
+class SensorFigures:
+    """The power sensors of a BMC, a channel each; ``problems`` says why some have no figure."""
+
+    def __init__(self, sensors: Sequence[PowerSensor]) -> None:
+        self._sensors = sensors
+        self.channels = sensor_channels(sensors)
+        self.problems: dict[str, str] = {}
+
+    def read(self, bmc: Bmc, until_s: float) -> list[Reading]:
+        """Ask every sensor."""
+        self.problems, readings = {}, []
+        for sensor, channel in zip(self._sensors, self.channels, strict=True):
+            answer = sensor.ask(bmc, until_s)
+            power_w = float("nan") if answer.code else sensor.watts(answer.data)
+            if not power_w > 0:
+                problem = "it answers 0 W" if power_w == 0 else "it is unavailable"
+                if answer.code:
+                    problem = ipmi_protocol.meaning(answer.code)
+                self.problems[channel.label] = problem
+                power_w = float("nan")
+            readings.append(Reading(channel.label, answer.at_s, power_w))
+        return readings
+
+
+class PowerReading(NamedTuple):
+    """DCMI's power reading (W), as the BMC says it; see `problem`."""
+
+    current_w: int
+    minimum_w: int
+    maximum_w: int
+    average_w: int
+    # The BMC's clock; None if it has none.
+    stamp_s: int | None
+    # Time that minimum, maximum and average cover.
+    period_s: float
+    # Whether the BMC measures at all.
+    active: bool
+
+    @property
+    def problem(self) -> str:
+        """Why the current power is no figure; empty if it is one."""
+        if not self.active:
+            return "its power measurement is not activated"
+        text = _NO_POWER.get(self.current_w)
+        return f"it answers {text}" if text else ""
+
+    @property
+    def window_s(self) -> float:
+        """Time that the current power is the mean of (s); 0 for a momentary figure."""
+        return self.period_s if self.period_s <= LONGEST_WINDOW_S else 0.0
+
+
+def parse_power_reading(data: bytes) -> PowerReading | None:
+    """Parse the data after completion code 0; None if it is no power reading."""
+    if len(data) < _REPLY.size or data[0] != _GROUP:
+        return None
+    _, current, minimum, maximum, average, stamp, period_ms, state = _REPLY.unpack_from(data)
+    stamp_s = None if stamp in _NO_STAMP else stamp
+    active = bool(state & _MEASURING)
+    return PowerReading(current, minimum, maximum, average, stamp_s, period_ms / 1e3, active)
+
+
+class BmcClock:
+    """Tell new readings from repeated ones by the BMC's stamp, for as long as that moves.
+
+    A stamp that stands still while the power changes is left out from then on; else all readings
+    would count as one.
+    """
+
+    def __init__(self) -> None:
+        self._last: PowerReading | None = None
+        self._moved_at_s = float("-inf")
+        self._stuck = False
+
+    def stamp(self, reading: PowerReading, at_s: float) -> float | None:
+        """Return the BMC's time of a reading that was read at ``at_s`` (s)."""
+        last, self._last = self._last, reading
+        if reading.stamp_s is None:
+            return None
+        if last is None or reading.stamp_s != last.stamp_s:
+            self._moved_at_s = at_s
+        elif reading != last and at_s - self._moved_at_s > 2 * STAMP_STEP_S:
+            self._stuck = True
+        return None if self._stuck else float(reading.stamp_s)
+
+
+def _ask_power(bmc: Bmc, until_s: float) -> IpmiAnswer:
+    """Ask for DCMI's power reading, repeatedly while the BMC is busy."""
+    for _ in range(_BUSY_TRIES):
+        answer = bmc.raw(_DCMI, _GET_POWER_READING, _REQUEST, until_s)
+        if answer.code not in _BUSY or time.monotonic() + _BUSY_PAUSE_S >= until_s:
+            break
+        time.sleep(_BUSY_PAUSE_S)
+    return answer
+
+
+def _judge(answer: IpmiAnswer) -> tuple[PowerReading | None, str]:
+    """Parse a power reading; the text says why it has no figure, if so."""
+    if answer.code:
+        return None, ipmi_protocol.meaning(answer.code)
+    reading = parse_power_reading(answer.data)
+    return reading, "it gives no power reading" if reading is None else reading.problem
+
+
+def sensor_channels(sensors: Sequence[PowerSensor]) -> tuple[Channel, ...]:
+    """Make channels of sensors: labels by their names, which need not be unique, and domains."""
+    names = [sensor.name for sensor in sensors]
+    channels = []
+    for sensor in sensors:
+        is_unique = sensor.name and names.count(sensor.name) == 1
+        label = f"ipmi:{sensor.name}" + ("" if is_unique else f"#{sensor.number:02x}")
+        channels.append(Channel(label, "power", _domain(sensor), resolution=sensor.resolution_w))
+    hosts = [channel.label for channel in channels if channel.domain == "host"]
+    return tuple(_within(channel, hosts[0]) if hosts else channel for channel in channels)
+
+
+def _domain(sensor: PowerSensor) -> Domain:
+    by_name = (domain for pattern, domain in _NAMES if re.search(pattern, sensor.name.lower()))
+    return next(by_name, _ENTITIES.get(sensor.entity, "other"))
+
+
+def _within(channel: Channel, whole: str) -> Channel:
+    if channel.label == whole or channel.domain == "wall":
+        return channel
+    note = f"another figure of what {whole} covers" if channel.domain == "host" else ""
+    return replace(channel, inside=whole, note=note)
+
 
 _SESSION_PROGRAM = Path(__file__).with_name("ipmi_session.py")
 # pyghmi's privilege levels begin with 2 for a user.

@@ -12,10 +12,9 @@ from measurements.counters.memory_traffic import MemoryTraffic
 from measurements.errors import MeasurementError
 from measurements.host import conditions
 from measurements.host.activity import Snapshot
-from measurements.host.core_frequencies import current_frequencies
 from measurements.host.cpu_placement import Execution, Placement, Topology, place, read_topology
 from measurements.host.files import read_pairs
-from measurements.host.frequency_control import FrequencyControl
+from measurements.host.frequency_control import FrequencyControl, current_frequencies
 from measurements.processes.settings_guard import HostSetting, not_restored
 from measurements.table.units import frequency_text
 

@@ -18,9 +18,6 @@ from measurements.timeseries import log as logs
 from measurements.timeseries import series
 
 FORMAT = "collectl"
-_KIB = 1024.0
-_MS = 1e-3
-_PERCENT = 0.01
 # collectl writes line rates in Mb/s.
 _MEGABIT_BYTES = 1e6 / 8
 _TIME_DIGITS = 8
@@ -35,45 +32,31 @@ _FACTS = {
     "networks": re.compile(r"\bNetNames:(.*)$", re.MULTILINE),
 }
 _CPU_TIMES = {*series.CPU_COLUMNS, "guest_s"}
-# Fields of the log by their names, with the columns that they become.
-_CPU = logs.Field.table(
-    _PERCENT,
-    "User%=user_s Nice%=nice_s Sys%=system_s Wait%=iowait_s "
-    "Irq%=irq_s Soft%=softirq_s Steal%=steal_s Idle%=idle_s",
-)
-_OF_HOST = {
-    "CPU": _CPU
-    | logs.Field.table(_PERCENT, "Guest%=guest_s")
-    | logs.Field.table(1.0, "Ctx=context_switches RunTot=run_queue BlkTot=blocked"),
-    "MEM": logs.Field.table(
-        _KIB,
-        "Tot=memory_total_bytes Free=memory_free_bytes Buf=memory_buffers_bytes "
-        "Cached=memory_cached_bytes Inactive=memory_inactive_bytes SwapUsed=swap_used_bytes",
-    )
-    # The one pair that collectl writes in bytes.
-    | logs.Field.table(1.0, "SwapIn=swap_in_bytes SwapOut=swap_out_bytes")
-    | logs.Field.table(1.0, "PageMajFaults=major_faults"),
-    "NET": logs.Field.table(1.0, "RxPktTot=network_rx_packets TxPktTot=network_tx_packets")
-    | logs.Field.table(_KIB, "RxKBTot=network_rx_bytes TxKBTot=network_tx_bytes"),
-    # A sector is 512 bytes: two are a KB of collectl's.
-    "DSK": logs.Field.table(1.0, "ReadTot=ios_read WriteTot=ios_written")
-    | logs.Field.table(2.0, "ReadKBTot=sectors_read WriteKBTot=sectors_written"),
-}
-_OF_DEVICE = {
-    # What is headed Guest% by CPU holds interrupts (collectl 4.3), so it is not read.
-    "CPU": _CPU,
-    # The queue is that while the disk is busy; the mean over the interval is made of both.
-    "DSK": logs.Field.table(1.0, "Reads=disk_ios_read Writes=disk_ios_written QueLen=disk_queue")
-    | logs.Field.table(_KIB, "RKBytes=disk_read_bytes WKBytes=disk_written_bytes")
-    | logs.Field.table(_PERCENT, "Util=disk_busy_share")
-    | logs.Field.table(_MS, "Wait=disk_wait_s"),
-    "NET": logs.Field.table(
-        1.0,
-        "RxPkt=network_rx_packets TxPkt=network_tx_packets RxDrp=network_rx_drops "
-        "TxDrp=network_tx_drops RxErr=network_errors TxErr=network_errors",
-    )
-    | logs.Field.table(_KIB, "RxKB=network_rx_bytes TxKB=network_tx_bytes"),
-}
+# Fields of the log by their names, with the columns that they become. Those of single devices have
+# a colon, as in [DSK:sda]Reads. Swapping is the one pair of memory in bytes. A sector is 512 bytes,
+# so two are a KB of collectl's. QueLen is that while the disk is busy, and the mean over the
+# interval is made of both. Guest% of single CPUs holds interrupts (collectl 4.3): it is not read.
+_FIELDS = logs.Field.table("""
+    %    [CPU]   User%=user_s Nice%=nice_s Sys%=system_s Wait%=iowait_s Irq%=irq_s Soft%=softirq_s
+    %    [CPU]   Steal%=steal_s Idle%=idle_s Guest%=guest_s
+    1    [CPU]   Ctx=context_switches RunTot=run_queue BlkTot=blocked
+    KiB  [MEM]   Tot=memory_total_bytes Free=memory_free_bytes Buf=memory_buffers_bytes
+    KiB  [MEM]   Cached=memory_cached_bytes Inactive=memory_inactive_bytes SwapUsed=swap_used_bytes
+    1    [MEM]   SwapIn=swap_in_bytes SwapOut=swap_out_bytes PageMajFaults=major_faults
+    1    [NET]   RxPktTot=network_rx_packets TxPktTot=network_tx_packets
+    KiB  [NET]   RxKBTot=network_rx_bytes TxKBTot=network_tx_bytes
+    1    [DSK]   ReadTot=ios_read WriteTot=ios_written
+    2    [DSK]   ReadKBTot=sectors_read WriteKBTot=sectors_written
+    %    [CPU:]  User%=user_s Nice%=nice_s Sys%=system_s Wait%=iowait_s Irq%=irq_s Soft%=softirq_s
+    %    [CPU:]  Steal%=steal_s Idle%=idle_s
+    1    [DSK:]  Reads=disk_ios_read Writes=disk_ios_written QueLen=disk_queue
+    KiB  [DSK:]  RKBytes=disk_read_bytes WKBytes=disk_written_bytes
+    %    [DSK:]  Util=disk_busy_share
+    ms   [DSK:]  Wait=disk_wait_s
+    1    [NET:]  RxPkt=network_rx_packets TxPkt=network_tx_packets RxDrp=network_rx_drops
+    1    [NET:]  TxDrp=network_tx_drops RxErr=network_errors TxErr=network_errors
+    KiB  [NET:]  RxKB=network_rx_bytes TxKB=network_tx_bytes
+""")
 
 
 def recognises(head: bytes) -> bool:
@@ -117,8 +100,8 @@ class _Layout:
             if match is None:
                 continue
             device = match["device"] or ""
-            known = (_OF_DEVICE if device else _OF_HOST).get(match["group"], {})
-            found = known.get(match["name"].removesuffix("/sec").removesuffix("/int"))
+            field = match["name"].removesuffix("/sec").removesuffix("/int")
+            found = _FIELDS.get(f"[{match['group']}{':' * bool(device)}]{field}")
             is_single_cpu = bool(device) and match["group"] == "CPU"
             if found and options.needs(found.column) and not (is_single_cpu and summed):
                 self.wanted[position] = (found, device)

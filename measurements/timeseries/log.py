@@ -151,6 +151,10 @@ class Options:
         return names
 
 
+# Factors to the units of the columns.
+_FACTORS = {"1": 1.0, "2": 2.0, "%": 0.01, "ms": 1e-3, "KiB": 1024.0, "sector": 512.0}
+
+
 class Field(NamedTuple):
     """What a field of a log becomes: a column, and the factor to its unit."""
 
@@ -158,10 +162,19 @@ class Field(NamedTuple):
     factor: float = 1.0
 
     @classmethod
-    def table(cls, factor: float, text: str) -> dict[str, Field]:
-        """Read fields of one factor from words ``name=column``, by their names in the log."""
-        pairs = (word.split("=") for word in text.split())
-        return {name: cls(column, factor) for name, column in pairs}
+    def table(cls, text: str) -> dict[str, Field]:
+        """Read fields by their names in the log, a unit, a prefix if any, and names on each line.
+
+        >>> Field.table("ms disk. await=disk_wait_s")
+        {'disk.await': Field(column='disk_wait_s', factor=0.001)}
+        """
+        fields = {}
+        for line in text.strip().splitlines():
+            unit, *words = line.split()
+            prefix = "" if "=" in words[0] else words.pop(0)
+            pairs = (word.split("=") for word in words)
+            fields |= {prefix + name: cls(column, _FACTORS[unit]) for name, column in pairs}
+        return fields
 
 
 @dataclass(slots=True)

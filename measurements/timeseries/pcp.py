@@ -19,54 +19,34 @@ from measurements.timeseries import series
 FORMAT = "pcp"
 _HEADER = re.compile(rb'(?m)^(?:Host([,;|\t])Interval\1Time\1|Time[,;|\t])(?=")')
 _STAMP = r"^(\d{4}-\d\d-\d\d)[ T](\d\d:\d\d:\d\d)(\.\d+)?(Z|[-+]\d\d:?\d\d)?$"
-_KIB, _MS = 1024.0, 1e-3
 _MOST_COLUMNS = 20_000
 # Positions in the extended form of a row, whose time is the third field.
 _HOST, _INTERVAL, _EXTENDED_TIME = range(3)
 
 _CPUS = "hinv.ncpu"
 # CPU times and those of disks come as ms/s; `user` has the guests in it.
-_COUNTERS = {
-    "kernel.all.cpu.user": logs.Field("user_s", _MS),
-    "kernel.all.cpu.nice": logs.Field("nice_s", _MS),
-    "kernel.all.cpu.sys": logs.Field("system_s", _MS),
-    "kernel.all.cpu.irq.hard": logs.Field("irq_s", _MS),
-    "kernel.all.cpu.irq.soft": logs.Field("softirq_s", _MS),
-    "kernel.all.cpu.steal": logs.Field("steal_s", _MS),
-    "kernel.all.cpu.idle": logs.Field("idle_s", _MS),
-    "kernel.all.cpu.wait.total": logs.Field("iowait_s", _MS),
-    "kernel.all.cpu.guest": logs.Field("guest_s", _MS),
-    "kernel.all.pswitch": logs.Field("context_switches"),
-    "mem.vmstat.pgmajfault": logs.Field("major_faults"),
-    "disk.dev.read_bytes": logs.Field("disk_read_bytes", _KIB),
-    "disk.dev.write_bytes": logs.Field("disk_written_bytes", _KIB),
-    "disk.dev.total": logs.Field("disk_ios"),
-    "disk.dev.read": logs.Field("disk_ios_read"),
-    "disk.dev.write": logs.Field("disk_ios_written"),
-    "disk.dev.avactive": logs.Field("disk_busy_share", _MS),
-    "disk.dev.aveq": logs.Field("disk_queue", _MS),
-    "network.interface.in.bytes": logs.Field("network_rx_bytes"),
-    "network.interface.out.bytes": logs.Field("network_tx_bytes"),
-    "network.interface.in.packets": logs.Field("network_rx_packets"),
-    "network.interface.out.packets": logs.Field("network_tx_packets"),
-    "network.interface.in.drops": logs.Field("network_rx_drops"),
-    "network.interface.out.drops": logs.Field("network_tx_drops"),
-    "network.interface.in.errors": logs.Field("network_errors"),
-    "network.interface.out.errors": logs.Field("network_errors"),
-}
-_LEVELS = {
-    "kernel.all.runnable": logs.Field("run_queue"),
-    "kernel.all.blocked": logs.Field("blocked"),
-    "mem.physmem": logs.Field("memory_total_bytes", _KIB),
-    "mem.util.free": logs.Field("memory_free_bytes", _KIB),
-    "mem.util.available": logs.Field("memory_available_bytes", _KIB),
-    "mem.util.cached": logs.Field("memory_cached_bytes", _KIB),
-    "mem.util.bufmem": logs.Field("memory_buffers_bytes", _KIB),
-    "mem.util.inactive": logs.Field("memory_inactive_bytes", _KIB),
-    "swap.used": logs.Field("swap_used_bytes"),
-    "disk.dev.await": logs.Field("disk_wait_s", _MS),
-    "network.interface.baudrate": logs.Field("network_speed_bytes_s"),
-}
+_COUNTERS = logs.Field.table("""
+    ms   kernel.all.cpu.     user=user_s nice=nice_s sys=system_s irq.hard=irq_s irq.soft=softirq_s
+    ms   kernel.all.cpu.     steal=steal_s idle=idle_s wait.total=iowait_s guest=guest_s
+    1    kernel.all.         pswitch=context_switches
+    1    mem.vmstat.         pgmajfault=major_faults
+    KiB  disk.dev.           read_bytes=disk_read_bytes write_bytes=disk_written_bytes
+    1    disk.dev.           total=disk_ios read=disk_ios_read write=disk_ios_written
+    ms   disk.dev.           avactive=disk_busy_share aveq=disk_queue
+    1    network.interface.  in.bytes=network_rx_bytes out.bytes=network_tx_bytes
+    1    network.interface.  in.packets=network_rx_packets out.packets=network_tx_packets
+    1    network.interface.  in.drops=network_rx_drops out.drops=network_tx_drops
+    1    network.interface.  in.errors=network_errors out.errors=network_errors
+""")
+_LEVELS = logs.Field.table("""
+    1    kernel.all.         runnable=run_queue blocked=blocked
+    KiB  mem.                physmem=memory_total_bytes util.free=memory_free_bytes
+    KiB  mem.util.           available=memory_available_bytes cached=memory_cached_bytes
+    KiB  mem.util.           bufmem=memory_buffers_bytes inactive=memory_inactive_bytes
+    1    swap.               used=swap_used_bytes
+    ms   disk.dev.           await=disk_wait_s
+    1    network.interface.  baudrate=network_speed_bytes_s
+""")
 METRICS = _COUNTERS | _LEVELS
 
 

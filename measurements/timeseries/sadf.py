@@ -14,50 +14,47 @@ from measurements.timeseries import log as logs
 from measurements.timeseries import series
 
 KIB = 1024.0
-_MS = 1e-3
-_PERCENT = 0.01
 
 # What the activities of sar become, by their names in ``sadf -j``. Several fields of one column
 # are added up. `usr` is user without guests (-u ALL), `user` with them; `system` has the
 # interrupts in it, `sys` has not.
-CPU = logs.Field.table(
-    _PERCENT,
-    "user=user_s usr=user_s nice=nice_s system=system_s sys=system_s iowait=iowait_s "
-    "steal=steal_s irq=irq_s soft=softirq_s idle=idle_s guest=guest_s gnice=guest_s",
-)
+CPU = logs.Field.table("""
+    %  user=user_s usr=user_s nice=nice_s system=system_s sys=system_s iowait=iowait_s
+    %  steal=steal_s irq=irq_s soft=softirq_s idle=idle_s guest=guest_s gnice=guest_s
+""")
 HOST = {
-    "process-and-context-switch": logs.Field.table(1.0, "cswch=context_switches"),
-    "paging": logs.Field.table(1.0, "majflt=major_faults"),
-    "memory": logs.Field.table(
-        KIB,
-        "memfree=memory_free_bytes avail=memory_available_bytes buffers=memory_buffers_bytes "
-        "cached=memory_cached_bytes inactive=memory_inactive_bytes swpused=swap_used_bytes",
-    ),
-    "queue": logs.Field.table(1.0, "runq-sz=run_queue blocked=blocked"),
+    "process-and-context-switch": logs.Field.table("1 cswch=context_switches"),
+    "paging": logs.Field.table("1 majflt=major_faults"),
+    "memory": logs.Field.table("""
+        KiB  memfree=memory_free_bytes avail=memory_available_bytes buffers=memory_buffers_bytes
+        KiB  cached=memory_cached_bytes inactive=memory_inactive_bytes swpused=swap_used_bytes
+    """),
+    "queue": logs.Field.table("1 runq-sz=run_queue blocked=blocked"),
 }
 # Totals of the physical disks (-b); those of -d take their place where they are there.
 IO = {
-    "io-reads": logs.Field.table(1.0, "rtps=ios_read bread=sectors_read"),
-    "io-writes": logs.Field.table(1.0, "wtps=ios_written bwrtn=sectors_written"),
+    "io-reads": logs.Field.table("1 rtps=ios_read bread=sectors_read"),
+    "io-writes": logs.Field.table("1 wtps=ios_written bwrtn=sectors_written"),
 }
-DISK = {
-    **logs.Field.table(1.0, "tps=disk_ios aqu-sz=disk_queue"),
-    **logs.Field.table(KIB, "rkB=disk_read_bytes wkB=disk_written_bytes"),
-    **logs.Field.table(_MS, "await=disk_wait_s"),
-    **logs.Field.table(_PERCENT, "util-percent=disk_busy_share"),
-}
+DISK = logs.Field.table("""
+    1    tps=disk_ios aqu-sz=disk_queue
+    KiB  rkB=disk_read_bytes wkB=disk_written_bytes
+    ms   await=disk_wait_s
+    %    util-percent=disk_busy_share
+""")
 # Older names of the same; used where the newer ones are not there.
-DISK_BEFORE = {
-    **logs.Field.table(512.0, "rd_sec=disk_read_bytes wr_sec=disk_written_bytes"),
-    **logs.Field.table(1.0, "avgqu-sz=disk_queue"),
-}
-INTERFACE = {
-    **logs.Field.table(1.0, "rxpck=network_rx_packets txpck=network_tx_packets"),
-    **logs.Field.table(KIB, "rxkB=network_rx_bytes txkB=network_tx_bytes"),
-}
-INTERFACE_ERRORS = logs.Field.table(
-    1.0, "rxerr=network_errors txerr=network_errors rxdrop=network_rx_drops txdrop=network_tx_drops"
-)
+DISK_BEFORE = logs.Field.table("""
+    sector  rd_sec=disk_read_bytes wr_sec=disk_written_bytes
+    1       avgqu-sz=disk_queue
+""")
+INTERFACE = logs.Field.table("""
+    1    rxpck=network_rx_packets txpck=network_tx_packets
+    KiB  rxkB=network_rx_bytes txkB=network_tx_bytes
+""")
+INTERFACE_ERRORS = logs.Field.table("""
+    1  rxerr=network_errors txerr=network_errors
+    1  rxdrop=network_rx_drops txdrop=network_tx_drops
+""")
 INTERRUPTS_IN_SYSTEM = (
     "system_s has the interrupts in it, as sadf was run without -u ALL: irq_s and softirq_s are "
     "not known"

@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 import pandas as pd
 
-from measurements.power.ipmi_power import _REPLY
+from measurements.power.ipmi import _REPLY
 from measurements.traces import read_trace, write_trace
 from ppw import load_hosts
 from ppw.cli import main

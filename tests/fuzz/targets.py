@@ -24,16 +24,16 @@ import seeds
 import ppw
 from fitting.errors import FittingError
 from measurements.counters.command import read_counters
+from measurements.counters.figures import parse_event
 from measurements.counters.instructions import read_callgrind, read_qemu
 from measurements.counters.memory_traffic import memory_events
-from measurements.counters.perf_output import parse_event
 from measurements.errors import MeasurementError
 from measurements.host.activity import Snapshot, available_memory, last_level_cache
 from measurements.host.conditions import read_state
-from measurements.host.core_frequencies import read_policies
 from measurements.host.cpu_placement import read_topology
 from measurements.host.files import parse_cpu_list
-from measurements.power.ipmi_power import parse_power_reading
+from measurements.host.frequency_control import read_policies
+from measurements.power.ipmi import parse_power_reading
 from measurements.power.ipmi_protocol import power_sensors, split_records
 from measurements.power.meter import Instrument, MeterSource
 from measurements.power.power_log import open_source

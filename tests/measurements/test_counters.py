@@ -29,8 +29,7 @@ from measurements.counters.command import (
     check_perf,
     read_counters,
 )
-from measurements.counters.figures import summarize
-from measurements.counters.perf_output import Count, parse_event, parse_output
+from measurements.counters.figures import Count, parse_event, parse_output, summarize
 
 DATA = Path(__file__).resolve().parent / "data/perf"
 WHOLE_MACHINE = ("hybrid-6.5-system", "intel-6.14-per-core", "intel-6.1-per-cpu")

@@ -32,8 +32,12 @@ from peers.powercap import in_private_sys
 from peers.waiting import wait_for
 
 from measurements.errors import MeasurementError
-from measurements.host.core_frequencies import read_hz, read_policies
-from measurements.host.frequency_control import FrequencyControl, refused_write
+from measurements.host.frequency_control import (
+    FrequencyControl,
+    read_hz,
+    read_policies,
+    refused_write,
+)
 from measurements.processes import settings_guard
 from measurements.processes.settings_guard import Guard, Journal, Owners, Process, boot_id
 

@@ -28,7 +28,7 @@ from measurements.host.conditions import (
     throttle_counts,
     throttled_between,
 )
-from measurements.host.core_frequencies import current_frequencies
+from measurements.host.frequency_control import current_frequencies
 from measurements.host.processor import container, hypervisor, is_virtual_machine
 
 EACH_ON = {"cpufreq/policy0/boost": 1, "cpufreq/policy1/boost": 1}

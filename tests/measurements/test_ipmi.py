@@ -30,8 +30,8 @@ from hypothesis import strategies as st
 from peers.ipmi_bmc import IpmiBmc, PlayedBmc, Sensor, compiled, free_port, sensor_record
 from peers.waiting import is_running, processes, wait_for
 
-from measurements.power import ipmi, ipmi_power, ipmi_protocol, ipmi_session
-from measurements.power.ipmi_power import BmcClock, PowerReading, sensor_channels
+from measurements.power import ipmi, ipmi_protocol, ipmi_session
+from measurements.power.ipmi import BmcClock, PowerReading, sensor_channels
 from measurements.power.ipmi_protocol import (
     PowerSensor,
     parse_address,
@@ -144,7 +144,7 @@ def play(monkeypatch):
             (ipmi, "_start", SessionThread),
             (ipmi_session, "socket", made(socket=lambda **_: threading.current_thread().asker)),
             (ipmi_session, "os", made(_exit=lambda _: None)),
-            (ipmi_power, "time", made(monotonic=time.monotonic, sleep=played.waits.append)),
+            (ipmi, "time", made(monotonic=time.monotonic, sleep=played.waits.append)),
             (ipmi, "subprocess", made(**program)),
         ):
             monkeypatch.setattr(module, name, stand_in)
@@ -160,7 +160,7 @@ def start(request, tmp_path, play, monkeypatch):
         yield play
         return
     # It tells its watts to administrators alone; to try the others first takes three times as long.
-    monkeypatch.setattr(ipmi_power, "PRIVILEGES", ("administrator",))
+    monkeypatch.setattr(ipmi, "PRIVILEGES", ("administrator",))
     with contextlib.ExitStack() as stack:
         yield lambda **known: stack.enter_context(IpmiBmc(tmp_path, **known))
 
@@ -427,7 +427,7 @@ def test_what_a_tool_complains_of_is_explained(play, tool):
 @pytest.mark.parametrize("sensors", [(PSU,), ()])
 def test_a_user_with_too_little_privilege_gets_what_there_is(start, monkeypatch, tool, sensors):
     bmc = start(privilege="user", sensors=sensors)
-    monkeypatch.setattr(ipmi_power, "PRIVILEGES", ipmi_protocol.PRIVILEGES)
+    monkeypatch.setattr(ipmi, "PRIVILEGES", ipmi_protocol.PRIVILEGES)
     # Of both versions ipmi_sim enforces a user's privilege only in IPMI 1.5.
     if isinstance(bmc, IpmiBmc):
         tool = "ipmi:ipmitool"
@@ -508,7 +508,7 @@ def test_a_dropped_session_is_opened_again_and_a_bmc_that_goes_is_an_error(bmc, 
 @both_tools
 @simulated
 def test_a_bmc_that_is_late_or_pauses(tmp_path, monkeypatch, tool):
-    monkeypatch.setattr(ipmi_power, "PRIVILEGES", ("administrator",))
+    monkeypatch.setattr(ipmi, "PRIVILEGES", ("administrator",))
     with IpmiBmc(tmp_path) as bmc, opened(tool, bmc) as source:
         bmc.set(delay_ms=1500)
         start_s = time.monotonic()

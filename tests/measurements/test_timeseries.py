@@ -134,9 +134,7 @@ class TestEveryFormat:
         pd.testing.assert_frame_equal(read_time_series("-", cpus=4).frame, plain.frame)
         monkeypatch.setattr("measurements.timeseries.log._HEAD_BYTES", 600)
         for size in (64, 997):
-            monkeypatch.setattr(
-                "measurements.timeseries.reading.Source.pieces.__defaults__", (size,)
-            )
+            monkeypatch.setattr("measurements.timeseries.log.Source.pieces.__defaults__", (size,))
             pd.testing.assert_frame_equal(read(LOGS[format_], cpus=4).frame, plain.frame)
 
     @pytest.mark.parametrize("format_", ["collectl", "sadf-json", "pcp"])
