@@ -81,8 +81,8 @@ class Pending(NamedTuple):
     order: IntArray  # heap of the streams by ``due``
 
 
-def state_ranges(
-    counts: TransitionCounts, runs: run_lengths.Runs, addresses: Addresses, streams: int
+def _state_ranges(
+    counts: TransitionCounts, runs: run_lengths.Runs, addresses: Addresses
 ) -> StateRanges:
     """Lay out the accessed states of a trace."""
     diagram, devices = counts.diagram, addresses.devices
@@ -96,7 +96,7 @@ def state_ranges(
     return StateRanges(
         *(diagram.first_lbn, addresses.end_lbn, diagram.state_blocks, diagram.levels),
         *run_lengths.start_alignments(runs, group, aligned, addresses.piece),
-        np.searchsorted(counts.state_origin, np.arange(streams * KINDS + 1)),
+        np.searchsorted(counts.state_origin, np.arange(len(devices) * KINDS + 1)),
         *(counts.state, devices),
         *(_list_of_state(counts, devices, 1), _list_of_state(counts, devices, KINDS)),
         *(np.where(none, low, runs.lowest), np.where(none, high, runs.highest)),
@@ -142,6 +142,7 @@ class ReuseLaw(NamedTuple):
 class AddressMemory(NamedTuple):
     """Addresses that were accessed or where runs stopped, by device, and the law of reuse."""
 
+    space: StateRanges
     accesses: last_access.LastAccess
     begins: last_access.LruLists
     ends: last_access.LruLists
@@ -154,7 +155,11 @@ class AddressMemory(NamedTuple):
 
 
 def new_memory(
-    counts: TransitionCounts, addresses: Addresses, expected: float, draws: DrawBatches
+    counts: TransitionCounts,
+    runs: run_lengths.Runs,
+    addresses: Addresses,
+    expected: float,
+    draws: DrawBatches,
 ) -> AddressMemory:
     """Make empty memories of streams, with room for the requests to come."""
     # Classes that have no chance are left out.
@@ -164,11 +169,11 @@ def new_memory(
     law = ReuseLaw(start, cumulated[some], np.nonzero(some)[1].astype(np.int16))
     # Without a law nothing is remembered.
     least, requests = (_LEAST_ROOM, max(expected, 1.0)) if len(law.chance) else (0, 0.0)
-    wanted = counts.occupancy * requests
-    lists = [_list_of_state(counts, addresses.devices, kinds) for kinds in (1, KINDS)]
-    accessed, stopped = (least + 2 * np.bincount(of, wanted).astype(float) for of in lists)
+    wanted, space = counts.occupancy * requests, _state_ranges(counts, runs, addresses)
+    accessed, stopped = (least + 2.0 * np.bincount(of, wanted) for of in (space.place, space.stop))
     devices = int(addresses.devices.max()) + 1
     return AddressMemory(
+        space,
         last_access.new_last_access(addresses.piece, devices),
         last_access.new_lru_lists(accessed, stops=False),
         last_access.new_lru_lists(stopped, stops=True),
@@ -203,10 +208,9 @@ def draw_class(m: AddressMemory, v: int, rng: Randomness) -> int:
 
 
 @jit_uncounted
-def _reused_address(
-    d: StateRanges, m: AddressMemory, g: int, v: int, class_: int, blocks: int, rng: Randomness
-) -> int:
+def _reused_address(m: AddressMemory, p: Pending, s: int, rng: Randomness) -> int:
     """Address to go on from or to come back to by a class of reuse; −1 for a fresh one."""
+    g, v, class_ = m.space.device[s], p.state[s], p.reuse[s]
     if class_ == FRESH:
         return -1
     age = class_ - AGAIN if class_ >= AGAIN else class_
@@ -215,19 +219,17 @@ def _reused_address(
     if wanted < 1:
         return -1
     if class_ >= AGAIN:
-        at = last_access.nearest(m.begins, m.accesses, g, d.place[v], wanted)
+        at = last_access.nearest(m.begins, m.accesses, g, m.space.place[v], wanted)
         return m.begins.entry[at, last_access.LBN] if at >= 0 else -1
-    return _stop_address(d, m, g, v, wanted, blocks)
+    return _stop_address(m, g, v, wanted, p.blocks[s])
 
 
 @jit_uncounted
-def _stop_address(
-    d: StateRanges, m: AddressMemory, g: int, v: int, wanted: int, blocks: int
-) -> int:
+def _stop_address(m: AddressMemory, g: int, v: int, wanted: int, blocks: int) -> int:
     """Address of a state where a run has stopped, nearest to a clock; or −1."""
     lately, piece = max(0, m.clock[g] - _LATELY), 1 << m.accesses.bits
     for _ in range(_STOPPED_TRIES):
-        at = last_access.nearest(m.ends, m.accesses, g, d.stop[v], wanted)
+        at = last_access.nearest(m.ends, m.accesses, g, m.space.stop[v], wanted)
         if at < 0:
             return -1
         lbn = m.ends.entry[at, last_access.LBN]
@@ -241,11 +243,9 @@ def _stop_address(
 
 
 @jit_uncounted
-def _note_request(
-    d: StateRanges, m: AddressMemory, p: Pending, s: int, v: int, kind_: int, lbn: int, size: int
-) -> None:
+def _note_request(m: AddressMemory, p: Pending, s: int, kind_: int, lbn: int) -> None:
     """Note the pieces that a request accesses, and where the one before it stopped for now."""
-    end, g = p.end[s], d.device[s]
+    d, v, end, g = m.space, p.state[s], p.end[s], m.space.device[s]
     begins = lbn != end
     if begins and end < d.end_lbn:
         there = state_at(d, s * KINDS + p.kind[s], end)
@@ -254,7 +254,7 @@ def _note_request(
     p.kind[s], p.made[s] = kind_, m.clock[g]
     accesses, clock, fresh = m.accesses, m.clock[g], p.fresh[s]
     first, row = lbn >> accesses.bits, 0
-    last = max(first, (lbn + size // BLOCK - 1) >> accesses.bits)
+    last = max(first, (lbn + p.size[s] // BLOCK - 1) >> accesses.bits)
     for piece in range(first, min(last, first + _MOST_PIECES) + 1):
         inside = piece & (last_access.NEIGHBOURS - 1)
         if piece == first or inside == 0:
@@ -272,10 +272,9 @@ def _note_request(
 
 
 @jit_uncounted
-def _fresh_address(
-    d: StateRanges, m: AddressMemory, g: int, v: int, blocks: int, rng: Randomness
-) -> int:
+def _fresh_address(m: AddressMemory, g: int, v: int, blocks: int, rng: Randomness) -> int:
     """Address in a state with room for a run, or with the most of it, of those tried."""
+    d = m.space
     # Runs come to addresses that were accessed before, too.
     wanted = 1 if m.pieces_met[g, 1] < m.met[g] * m.pieces_met[g, 0] else blocks
     best, most = 0, -1
@@ -302,11 +301,9 @@ def _fresh_address(
 
 
 @jit_inline
-def choose_address(
-    d: StateRanges, m: AddressMemory, p: Pending, s: int, kind_: int, rng: Randomness
-) -> int:
+def choose_address(m: AddressMemory, p: Pending, s: int, kind_: int, rng: Randomness) -> int:
     """Choose where the request that is due starts, with room for its run where that is new."""
-    remembers = len(m.law.chance) > 0
+    d, remembers = m.space, len(m.law.chance) > 0
     g, v, stopped, sequential = d.device[s], p.state[s], p.end[s], p.sequential[s]
     m.clock[g] += 1
     lbn = -1
@@ -317,16 +314,16 @@ def choose_address(
         v = d.origin_start[s * KINDS + kind_]
         p.state[s] = v
     elif remembers:
-        lbn = _reused_address(d, m, g, v, p.reuse[s], p.blocks[s], rng)
+        lbn = _reused_address(m, p, s, rng)
     if lbn < 0 or (lbn == stopped and not sequential):
         if remembers:
-            lbn = _fresh_address(d, m, g, v, p.blocks[s], rng)
+            lbn = _fresh_address(m, g, v, p.blocks[s], rng)
         else:
             lbn = _random_address(d, v, p.blocks[s], rng)
         p.fresh[s] = 1
     elif not sequential:
         p.fresh[s] = 0
     if remembers:
-        _note_request(d, m, p, s, v, kind_, lbn, p.size[s])
+        _note_request(m, p, s, kind_, lbn)
     p.end[s] = lbn + p.size[s] // BLOCK
     return lbn

@@ -33,7 +33,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fitting.compiled.loops import ArrayLike, BoolArray, FloatArray, IntArray, ShortArray, jit
+from fitting.compiled.loops import ArrayLike, BoolArray, FloatArray, IntArray, ShortArray
 from fitting.errors import FittingError
 from fitting.storage import interarrival, placement
 from fitting.storage.placement import Halves, HalvingRules, Lateness
@@ -173,7 +173,7 @@ class Cascade:
         times = start + times * (duration_s / len(self.counts))
         if not self.tick_s:
             return times
-        stretch = placement.Clock(self.tick_s).stretch(duration_s)
+        stretch = placement.clock_stretch(self.tick_s, duration_s)
         return np.asarray(np.floor(times * stretch / self.tick_s) * self.tick_s)
 
 
@@ -189,9 +189,8 @@ def fit_cascade(windows: Windows, finest: ArrayLike, gaps_s: ArrayLike) -> Casca
         raise FittingError(f"{count.shape} counts for {windows.finest} windows")
     tick_s = placement.shared_tick(gaps, windows.duration_s / windows.finest)
     if tick_s:
-        clock = placement.Clock(tick_s)
-        count = clock.spread_counts(count, windows.duration_s)
-        gaps = clock.spread_arrivals(gaps, windows.duration_s)
+        count = placement.spread_counts(count, tick_s, windows.duration_s)
+        gaps = placement.spread_arrivals(gaps, tick_s, windows.duration_s)
     # Arrivals at one instant tell no gaps: all are alike.
     gaps = gaps if gaps.any() else np.ones(1)
     laws, busy, fine = [], [], count
@@ -264,22 +263,14 @@ def character(gaps_s: FloatArray) -> FloatArray:
     return np.array([2 * np.log(0.02 + deviation / mean), *counts, *lagged])
 
 
-@jit
 def _dispersion(time_s: FloatArray, window_s: float) -> float:
     """Index of dispersion: variance over mean of the arrivals in windows of a length."""
-    windows = int(time_s[-1] / window_s)
     # The last window is not whole.
-    arrivals, squares, here, window = 0, 0, 0, 0
-    for i in range(len(time_s)):
-        at = int(time_s[i] / window_s)
-        # By products: no processor foretells where the next window begins.
-        ends = 1 if at != window else 0
-        arrivals += here * ends
-        squares += here * here * ends
-        here, window = here * (1 - ends) + 1, at
+    counts = np.bincount((time_s / window_s).astype(np.int64))[:-1]
+    windows, arrivals = len(counts), int(counts.sum())
     if windows < 8 or arrivals == 0:
         return 1.0
-    return (squares * windows - arrivals * arrivals) / (windows * arrivals)
+    return (int(counts @ counts) * windows - arrivals**2) / (windows * arrivals)
 
 
 def index_of_dispersion(counts: ArrayLike) -> float:
@@ -302,7 +293,10 @@ def dispersion_band(
     index_of_dispersion(count)
     n = len(count)
     length = max(1, round(n ** (1 / 3)))
-    sums, squares = _block_sums(count, length), _block_sums(count**2, length)
+    # Sums of each block of counts and of their squares, around the ring.
+    ring = np.pad(np.stack([count, count**2]), ((0, 0), (0, length - 1)), mode="wrap")
+    reached = np.pad(np.cumsum(ring, axis=1), ((0, 0), (1, 0)))
+    sums, squares = reached[:, length:] - reached[:, :-length]
     blocks = max(1, n // length)
     chosen = np.random.default_rng(seed).integers(n, size=(draws, blocks))
     mean = sums[chosen].sum(axis=1) / (blocks * length)
@@ -310,12 +304,6 @@ def dispersion_band(
     found = np.divide(spread, mean, out=np.full(draws, np.nan), where=mean > 0)
     low, high = np.nanquantile(found, [(1 - level) / 2, (1 + level) / 2])
     return float(low), float(high)
-
-
-def _block_sums(values: FloatArray, length: int) -> FloatArray:
-    """Sum of each run of so many values, around the ring."""
-    reached = np.concatenate([[0.0], np.cumsum(np.concatenate([values, values[: length - 1]]))])
-    return np.asarray(reached[length:] - reached[:-length])
 
 
 def swap_halves(counts: IntArray, periods: int, loose: BoolArray, rng: Rng) -> IntArray:

@@ -101,7 +101,6 @@ class Quotas(NamedTuple):
 class Tables(NamedTuple):
     """All that a generator needs to go on."""
 
-    space: addresses.StateRanges
     chain: Chain
     moves: Moves
     features: stratified.Features
@@ -175,12 +174,11 @@ def _tables(learnt: Learnt, expected: float, share: float, rng: np.random.Genera
     samples = stratified.new_samples(chain.order, counts.count[chain.order], chain.first, share)
     draws = stratified.new_batches(most * started.sum(axis=1), rng)
     return Tables(
-        addresses.state_ranges(counts, runs, learnt.addresses, streams),
         *(chain, _moves(learnt), _features(learnt)),
         run_lengths.run_lengths(runs, counts.state_origin),
         strata,
         samples,
-        addresses.new_memory(counts, learnt.addresses, expected, draws),
+        addresses.new_memory(counts, runs, learnt.addresses, expected, draws),
         _pending(counts, streams),
         _quotas(counts, chain, started.ravel(), streams, closed=share >= 1.0),
     )
@@ -274,7 +272,7 @@ def _start(c: Tables, occupancy: IntArray, rng: np.random.Generator) -> BoolArra
     """Put every stream where it began, or in a state by its occupancy; return which began there."""
     p, follows, random = c.pending, c.chain.follows, c.quotas.random.all
     begins = np.zeros(len(p.due), dtype=np.bool_)
-    for s, (a, b) in enumerate(itertools.pairwise(c.space.origin_start[::KINDS].tolist())):
+    for s, (a, b) in enumerate(itertools.pairwise(c.memory.space.origin_start[::KINDS].tolist())):
         v, on = int(p.first[s]), a + np.flatnonzero(follows[a:b] >= 0)
         p.due[s], p.kind[s], p.run[s], p.end[s] = 0.0, 0, 0, -1
         if not len(on) and not random[a:b].any():
@@ -301,11 +299,11 @@ def _generate(c: Tables, out: tuple[Any, ...], begins: BoolArray, rng: Randomnes
                 continue
             return i
         if not first:
-            if not addresses.has_room_for(c.memory, c.space.device[s], p.size[s]):
+            if not addresses.has_room_for(c.memory, c.memory.space.device[s], p.size[s]):
                 return i
             t = p.transition[s]
             due[i], stream[i], transition[i], size[i] = p.due[s], s, t, p.size[s]
-            lbn[i] = addresses.choose_address(c.space, c.memory, p, s, c.moves.kind[t], rng)
+            lbn[i] = addresses.choose_address(c.memory, p, s, c.moves.kind[t], rng)
         _draw_next(c, s, first and begins[s], rng)
         if first:
             p.due[s] = random.uniform(rng) * p.gap[s]
@@ -352,7 +350,7 @@ def _draw_next(c: Tables, s: int, first: bool, rng: Randomness) -> None:
     """Draw the next request of a stream but for its address; the first goes on where it began."""
     p, follows, quotas = c.pending, c.chain.follows, c.quotas
     if quotas.closed[()] and not first:
-        _keep_share(quotas, p, s, c.space.end_lbn)
+        _keep_share(quotas, p, s, c.memory.space.end_lbn)
     goes_on, left = p.run[s] > 0, p.state[s]
     if not first:
         left = _leave(c, quotas.sequential if goes_on else quotas.random, s)
@@ -392,7 +390,7 @@ def _keep_share(quotas: Quotas, p: addresses.Pending, s: int, end_lbn: int) -> N
 def _leave(c: Tables, quota: Quota, s: int) -> int:
     """State that a stream leaves: the one it is in, or the next one that something leaves."""
     v = c.pending.state[s]
-    a, b = c.space.origin_start[s * KINDS], c.space.origin_start[(s + 1) * KINDS]
+    a, b = c.memory.space.origin_start[s * KINDS], c.memory.space.origin_start[(s + 1) * KINDS]
     if not c.quotas.closed[()]:
         looked = 0
         while quota.all[v] == 0 and looked < b - a:
@@ -439,7 +437,7 @@ def _draw_node(c: Tables, v: int, rng: Randomness) -> int:
     w, level = c.chain, 0
     if w.leave[v, 0] < 1.0:
         u = stratified.draw(c.strata.leave, v, rng)
-        while level < c.space.levels - 1 and u >= w.leave[v, level]:
+        while level < c.memory.space.levels - 1 and u >= w.leave[v, level]:
             level += 1
     return w.node[v, level]
 
@@ -463,7 +461,7 @@ def _draw_transition(c: Tables, node: int, rng: Randomness) -> int:
 @jit_inline
 def _state_reached(c: Tables, s: int, t: int) -> int:
     """State that a run has come to."""
-    d, v, end = c.space, c.pending.state[s], c.pending.end[s]
+    d, v, end = c.memory.space, c.pending.state[s], c.pending.end[s]
     origin = s * KINDS + c.moves.kind[t]
     inside = end - d.first_lbn - d.state[v] * d.state_blocks
     if d.origin_start[origin] <= v < d.origin_start[origin + 1] and 0 <= inside < d.state_blocks:

@@ -74,39 +74,33 @@ def shared_tick(gaps_s: FloatArray, finest_s: float) -> float:
     return tick if coarse and whole.all() else 0.0
 
 
-@dataclass(frozen=True)
-class Clock:
-    """A clock that tells times in whole ticks (s), from 0 on."""
+def clock_stretch(tick_s: float, duration_s: float) -> float:
+    """Length of the clock's time, last tick and all, over the duration of a trace."""
+    return 1 + tick_s / duration_s
 
-    tick_s: float
 
-    def stretch(self, duration_s: float) -> float:
-        """Length of the clock's time, last tick and all, over the duration of a trace."""
-        return 1 + self.tick_s / duration_s
+def spread_counts(finest: IntArray, tick_s: float, duration_s: float) -> IntArray:
+    """Spread arrivals of windows that are no longer than a tick over their ticks."""
+    width = duration_s / len(finest)
+    held = np.flatnonzero(finest)
+    # The tick that a window holds: none of them holds two.
+    tick = np.ceil(held * width / tick_s - _WHOLE).astype(np.int64)
+    counts = np.bincount(tick, finest[held]).astype(np.int64)
+    spread, length = np.zeros_like(finest), tick_s / width / clock_stretch(tick_s, duration_s)
+    _add_arrivals(counts, length, _is_even(counts), spread, np.random.default_rng(0))
+    return spread
 
-    def spread_counts(self, finest: IntArray, duration_s: float) -> IntArray:
-        """Spread arrivals of windows that are no longer than a tick over their ticks."""
-        width = duration_s / len(finest)
-        held = np.flatnonzero(finest)
-        # The tick that a window holds: none of them holds two.
-        tick = np.ceil(held * width / self.tick_s - _WHOLE).astype(np.int64)
-        counts = np.zeros(tick[-1] + 1, dtype=np.int64)
-        np.add.at(counts, tick, finest[held])
-        spread = np.zeros_like(finest)
-        length = self.tick_s / width / self.stretch(duration_s)
-        _add_arrivals(counts, length, _is_even(counts), spread, np.random.default_rng(0))
-        return spread
 
-    def spread_arrivals(self, gaps_s: FloatArray, duration_s: float) -> FloatArray:
-        """Inter-arrival times of arrivals that are spread over their ticks."""
-        tick = np.rint(np.concatenate([[0.0], np.cumsum(gaps_s)]) / self.tick_s).astype(np.int64)
-        counts = np.bincount(tick)
-        if _is_even(counts):
-            within = np.arange(len(tick)) - np.repeat(np.cumsum(counts) - counts, counts)
-            place = tick + (within + 0.5) / np.repeat(counts, counts)
-        else:
-            place = np.sort(tick + np.random.default_rng(0).random(len(tick)))
-        return np.diff(place) * self.tick_s / self.stretch(duration_s)
+def spread_arrivals(gaps_s: FloatArray, tick_s: float, duration_s: float) -> FloatArray:
+    """Inter-arrival times of arrivals that are spread over their ticks."""
+    tick = np.rint(np.concatenate([[0.0], np.cumsum(gaps_s)]) / tick_s).astype(np.int64)
+    counts = np.bincount(tick)
+    if _is_even(counts):
+        within = np.arange(len(tick)) - np.repeat(np.cumsum(counts) - counts, counts)
+        place = tick + (within + 0.5) / np.repeat(counts, counts)
+    else:
+        place = np.sort(tick + np.random.default_rng(0).random(len(tick)))
+    return np.diff(place) * tick_s / clock_stretch(tick_s, duration_s)
 
 
 def _is_even(counts: IntArray) -> bool:
@@ -147,9 +141,7 @@ def split_laws(halves: IntArray) -> tuple[IntArray, FloatArray, FloatArray]:
 
 def _group_shares(log2: Array, share: FloatArray) -> dict[int, FloatArray]:
     """Shares of each log2 bin that there is, in their order."""
-    ordered = share[np.argsort(log2, kind="stable")]
-    parts = np.split(ordered, np.cumsum(np.bincount(log2))[:-1])
-    return {k: part for k, part in enumerate(parts) if len(part)}
+    return {int(k): share[log2 == k] for k in np.unique(log2)}
 
 
 def _number_laws(found: FloatArray, of_all: FloatArray, mirrored: bool) -> FloatArray:
@@ -208,12 +200,10 @@ def draw_split(
 @jit
 def _context(n: int, left: int, right: int) -> int:
     """Context of a window of n arrivals: its neighbours, by their arrivals."""
-    both, apart = left + right, abs(left - right)
+    both, apart = left + right, 4 * abs(left - right)
     if 4 * both <= n:
         return _ALONE
-    if 4 * apart <= both:
-        return _ALIKE
-    return _BUSIER if 4 * apart <= 3 * both else _MUCH_BUSIER
+    return _ALIKE if apart <= both else _BUSIER if apart <= 3 * both else _MUCH_BUSIER
 
 
 @jit

@@ -345,13 +345,10 @@ class ReuseSample:
     def add(self, blocks: IntArray) -> None:
         """Take the next accesses."""
         self._accesses += len(blocks)
-        self._parts.append(self._sample(blocks) if self._halvings else blocks.copy())
+        self._parts.append(_sample(blocks, self._halvings) if self._halvings else blocks.copy())
         while sum(map(len, self._parts)) > self._most:
             self._halvings += 1
-            self._parts = [self._sample(part) for part in self._parts]
-
-    def _sample(self, blocks: IntArray) -> IntArray:
-        return blocks[_in_sample(blocks, self._halvings)]
+            self._parts = [_sample(part, self._halvings) for part in self._parts]
 
     def curve(self) -> HitRatioCurve:
         """Hit ratio curve of what was taken. Raises `FittingError` where that is nothing."""
@@ -365,5 +362,6 @@ class ReuseSample:
 
 
 @jit
-def _in_sample(blocks: IntArray, halvings: int) -> BoolArray:
-    return np.array([is_followed(block, halvings) for block in blocks])
+def _sample(blocks: IntArray, halvings: int) -> IntArray:
+    """Copy the accesses to blocks that are still followed."""
+    return blocks[np.array([is_followed(block, halvings) for block in blocks])]

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fitting.compiled import hashing, loops
-from fitting.compiled.loops import BoolArray, FloatArray, IntArray, jit
+from fitting.compiled.loops import BoolArray, FloatArray, IntArray
 from fitting.storage import survey
 from fitting.storage.transitions import Seen
 
@@ -115,16 +115,20 @@ def run_lengths(runs: Runs, origin: IntArray) -> RunLengths:
     """Law of run lengths by accessed state: its own, or that of its origin, or that of all runs."""
     # States by sorts by numbers and requests beyond by classes.
     counts = runs.counts.reshape(-1, 2, 2, CLASSES)
-    pooled = np.zeros((int(origin.max()) + 1, *counts.shape[1:]), dtype=np.int64)
     # States are in the order of their origins.
-    present, first = np.unique(origin, return_index=True)
-    pooled[present] = np.add.reduceat(counts, first)
-    some = pooled[:, :, 0].sum(axis=-1) > 0
+    _, first, of_state = np.unique(origin, return_index=True, return_inverse=True)
+    pooled = np.add.reduceat(counts, first)
+    some = pooled[:, :, 0].any(axis=-1)
     pooled = np.where(some[:, :, None, None], pooled, counts.sum(axis=(0, 1)))
-    rows = 2 * len(counts)
-    laws = RunLengths(np.zeros(rows + 1, dtype=np.int64), *np.empty((2, rows * CLASSES)))
-    used = _write_laws(counts, pooled, origin, laws)
-    return laws._replace(share=laws.share[:used].copy(), mean=laws.mean[:used].copy())
+    state, sort = np.nonzero(~counts[:, :, 0].any(axis=-1))
+    counts = counts.copy()
+    counts[state, sort] = pooled[of_state[state], sort]
+    number, beyond = counts.reshape(-1, 2, CLASSES).swapaxes(0, 1)
+    used = number > 0
+    share = np.cumsum(number, axis=1) / np.maximum(number.sum(axis=1, keepdims=True), 1)
+    mean = _LOWS + beyond / np.maximum(number, 1)
+    start = np.append(0, np.cumsum(np.count_nonzero(used, axis=1)))
+    return RunLengths(start, share[used], mean[used])
 
 
 def start_alignments(
@@ -146,29 +150,6 @@ def start_alignments(
             alignment = min(alignment, max(piece, others[0]))
             found[:, here] = [[alignment], [offset % alignment]]
     return found[0], found[1]
-
-
-@jit
-def _write_laws(counts: IntArray, pooled: IntArray, origin: IntArray, laws: RunLengths) -> int:
-    """Write the law of every row; return how many classes there are in all."""
-    start, share, mean = laws
-    at = 0
-    for row in range(2 * len(counts)):
-        v, sort = row // 2, row % 2
-        number, beyond = counts[v, sort]
-        total = number.sum()
-        if total == 0:
-            number, beyond = pooled[origin[v], sort]
-            total = number.sum()
-        reached = 0
-        for class_ in range(CLASSES):
-            if number[class_] > 0:
-                reached += number[class_]
-                share[at] = reached / total
-                mean[at] = _LOWS[class_] + beyond[class_] / number[class_]
-                at += 1
-        start[row + 1] = at
-    return at
 
 
 @loops.jit_inline

@@ -89,24 +89,26 @@ class TransitionCounts:
         pair = self.diagram.coarser_codes(self.pair)
         keys = (self.origin, pair, self.op, self.sequential, self.size_class)
         group, first = _groups(*keys)
-        states, first_state = _groups(self.state_origin, self.state // k)
-        sums = _sum_groups(self.sums, group)
-        sums[:, SMALLEST] = _group_extremes(np.minimum, self.sums[:, SMALLEST], group, first)
-        sums[:, LARGEST] = _group_extremes(np.maximum, self.sums[:, LARGEST], group, first)
+        states = _groups(self.state_origin, self.state // k)
+        sums = _reduce_groups(np.add, self.sums, group, first)
+        for column, which in ((SMALLEST, np.minimum), (LARGEST, np.maximum)):
+            sums[:, column] = _reduce_groups(which, self.sums[:, column], group, first)
+        departures = _reduce_groups(np.add, self.departures, *states)
+        arrivals = _reduce_groups(np.add, self.arrivals, *states)
         return replace(
             self,
             diagram=diagram,
             **dict(zip(_KEYS, (key[first] for key in keys), strict=True)),
             sums=sums,
-            histogram=_sum_groups(self.histogram, group),
-            state_origin=self.state_origin[first_state],
-            state=self.state[first_state] // k,
-            occupancy=_sum_groups(self.occupancy, states),
-            lowest=_group_extremes(np.minimum, self.lowest, states, first_state),
-            highest=_group_extremes(np.maximum, self.highest, states, first_state),
+            histogram=_reduce_groups(np.add, self.histogram, group, first),
+            state_origin=self.state_origin[states[1]],
+            state=self.state[states[1]] // k,
+            occupancy=_reduce_groups(np.add, self.occupancy, *states),
+            lowest=_reduce_groups(np.minimum, self.lowest, *states),
+            highest=_reduce_groups(np.maximum, self.highest, *states),
             # The finest level and the one above it become one.
-            departures=np.add.reduceat(_sum_groups(self.departures, states), levels, axis=1),
-            arrivals=np.add.reduceat(_sum_groups(self.arrivals, states), levels, axis=1),
+            departures=np.add.reduceat(departures, levels, axis=1),
+            arrivals=np.add.reduceat(arrivals, levels, axis=1),
         )
 
 
@@ -126,16 +128,12 @@ def _groups(*keys: IntArray) -> tuple[IntArray, IntArray]:
     return group, order[np.flatnonzero(np.r_[True, new[1:]])]
 
 
-def _sum_groups(rows: Array, group: IntArray) -> Array:
-    total = np.zeros((int(group.max()) + 1, *rows.shape[1:]), dtype=rows.dtype)
-    np.add.at(total, group, rows)
-    return total
-
-
-def _group_extremes(which: np.ufunc, rows: Array, group: IntArray, first: IntArray) -> Array:
-    extremes: Array = rows[first]
-    which.at(extremes, group, rows)
-    return extremes
+def _reduce_groups(which: np.ufunc, rows: Array, group: IntArray, first: IntArray) -> Array:
+    """Sum or extreme of the rows of each group, in their order from the first on."""
+    reduced: Array = rows[first]
+    others = np.delete(np.arange(len(rows)), first)
+    which.at(reduced, group[others], rows[others])
+    return reduced
 
 
 class Seen(NamedTuple):
@@ -407,13 +405,22 @@ def log_likelihood(fitted: TransitionCounts, seen: TransitionCounts) -> float:
     pairs, place = np.unique(pairs, return_inverse=True)
     number = np.bincount(place, seen.count)
     level, source, _ = diagram.pairs(pairs % diagram.pair_codes)
-    stream = pairs // diagram.pair_codes
-    found = _sums_at(keys, fitted.count, pairs)
-    made = _made_in(fitted, stream, level, source)
+    wanted = pairs // diagram.pair_codes * diagram.states + source
+    made, entered, left = np.zeros(len(pairs)), 0.0, fitted.departures.sum(axis=1)
+    finest = _state_keys(fitted, diagram.levels), _state_keys(seen, diagram.levels)
+    inside = _sums_at(finest[0], fitted.occupancy, finest[1]) + _PRIOR
+    for i in range(1, diagram.levels + 1):
+        coarse, here = _state_keys(fitted, i), level == i
+        # Transitions out of the sources, at whatever level they part.
+        made[here] = _sums_at(coarse, left, wanted[here])
+        # The finest state entered, given the coarse one.
+        total = _sums_at(coarse, fitted.occupancy, _state_keys(seen, i))
+        total += _PRIOR * k ** (diagram.levels - i)
+        entered += float(seen.arrivals[:, i - 1] @ np.log(inside / total))
     # A state can go to its siblings at every level, and at the finest to itself.
     ways = (k - 1) * diagram.levels + 1
+    found = _sums_at(keys, fitted.count, pairs)
     moved = number @ np.log((found + _PRIOR) / (made + _PRIOR * ways))
-    entered = _entries(fitted, seen)
     return float((moved + entered) / number.sum() - np.log(diagram.state_blocks))
 
 
@@ -430,32 +437,3 @@ def _sums_at(keys: IntArray, weight: IntArray, wanted: IntArray) -> FloatArray:
     total = np.bincount(place, weight)
     at = np.minimum(np.searchsorted(unique, wanted), len(unique) - 1)
     return np.where(unique[at] == wanted, total[at], 0.0)
-
-
-def _made_in(
-    counts: TransitionCounts, stream: IntArray, level: IntArray, source: IntArray
-) -> FloatArray:
-    """Transitions made from each of some states, at whatever level they part."""
-    made = np.zeros(len(stream))
-    left = counts.departures.sum(axis=1)
-    for i in range(1, counts.diagram.levels + 1):
-        here = level == i
-        wanted = stream[here] * counts.diagram.states + source[here]
-        made[here] = _sums_at(_state_keys(counts, i), left, wanted)
-    return made
-
-
-def _entries(fitted: TransitionCounts, seen: TransitionCounts) -> float:
-    """Log-likelihood of the finest states entered, given the coarse ones."""
-    diagram, found = fitted.diagram, 0.0
-
-    def occupancy(level: int) -> FloatArray:
-        keys = _state_keys(fitted, level)
-        return _sums_at(keys, fitted.occupancy, _state_keys(seen, level))
-
-    inside = occupancy(diagram.levels) + _PRIOR
-    for i in range(1, diagram.levels):
-        ways = diagram.fan_out ** (diagram.levels - i)
-        total = occupancy(i) + _PRIOR * ways
-        found += float(seen.arrivals[:, i - 1] @ np.log(inside / total))
-    return found

@@ -23,12 +23,13 @@ from fitting.storage.cascade import (
 from fitting.storage.placement import (
     LARGE_SHAPE,
     SMALL_SHAPE,
-    Clock,
     draw_split,
     keep_halves,
     lateness_of,
     shared_tick,
     split_laws,
+    spread_arrivals,
+    spread_counts,
 )
 
 ANYWHERE, EVEN, GAPS, PACED, CHAINED = range(5)
@@ -231,11 +232,11 @@ def test_ticks_are_those_of_the_reference(ticks, jitter, seed):
     gaps = 0.5 * np.array(ticks) * off
     for finest_s in (0.4, 0.6):
         same(shared_tick(gaps, finest_s), reference.shared_tick(gaps.tolist(), finest_s))
-    gaps, clock, duration_s = 0.5 * np.array(ticks), Clock(0.5), 0.5 * sum(ticks) + 0.25
-    same(clock.spread_arrivals(gaps, duration_s), reference.spread_gaps(gaps, 0.5, duration_s))
+    gaps, duration_s = 0.5 * np.array(ticks), 0.5 * sum(ticks) + 0.25
+    same(spread_arrivals(gaps, 0.5, duration_s), reference.spread_gaps(gaps, 0.5, duration_s))
     counts = np.histogram(np.cumsum([0.0, *gaps]), 256, (0, duration_s))[0]
     expected = reference.spread_counts(counts.tolist(), 0.5, duration_s)
-    assert clock.spread_counts(counts, duration_s).tolist() == expected
+    assert spread_counts(counts, 0.5, duration_s).tolist() == expected
 
 
 @pytest.mark.parametrize("length", [1, 2, 3, 63, 64, 65])
