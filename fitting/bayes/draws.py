@@ -114,36 +114,8 @@ def curve_posteriors(
     return made
 
 
-def draw_curve(
-    curve: Curve,
-    steps: MeasuredSteps,
-    neighbours: Neighbours,
-    group: int,
-    frequencies: FloatArray,
-    draws: int,
-    rng: Generator,
-    *,
-    runs: float | None = None,
-) -> FloatArray:
-    """Draw one group's curve of ln y: (draws, frequencies); see `CurvePosterior.draw`.
-
-    All groups of two steps or more inform each other. For several groups of a table take
-    `curve_posteriors` once.
-    """
-    asked = np.atleast_1d(np.asarray(frequencies, dtype=float))
-    if not (asked > 0).all():
-        raise FittingError(f"frequencies {asked.tolist()} are not all positive (Hz)")
-    if draws < 1:
-        raise FittingError(f"{draws} draws: ask for 1 or more")
-    able = np.flatnonzero(steps.count > 1)
-    if group not in able:
-        raise FittingError(f"group {group} has fewer than two steps: a curve takes two")
-    known = curve_posteriors(curve, steps, neighbours, able)
-    return known[group].draw(asked, draws, rng, runs=runs)
-
-
 def _systematic(weight: FloatArray, draws: int, rng: Generator) -> tuple[IntArray, IntArray]:
-    """CellPosteriors in proportion to their weight, to within one draw each, in random order."""
+    """Draw cells in proportion to their weight, to within one each, in random order."""
     share = (rng.random() + np.arange(draws)) / draws
     # Shuffled, because draws of two curves are paired as they come.
     cell = rng.permutation(pick_cells(weight, share))

@@ -218,7 +218,7 @@ def _start(
         parts.append((where, evidence(law, steps.sweep(of_count), target.take(of_count), where)))
     found = parts[0][1] if len(parts) == 1 else _join_evidence(parts, len(groups))
     near = Neighbours(neighbours.cluster[groups], neighbours.position[groups])
-    prior = law.grid.prior()
+    prior = law.grid.shape_weight[:, :, None] * law.grid.noise_weight
     if curve.pooling.rounds and len(np.unique(near.cluster)) < len(near.cluster):
         prior = prior * curve.of_cluster(law.grid, found, near.cluster)
     return _Chunk(groups, near, law.grid, found, prior)

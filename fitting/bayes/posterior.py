@@ -67,7 +67,7 @@ def step_counts(codes: IntArray, frequency: FloatArray, groups: int) -> IntArray
 
 @dataclass(frozen=True, slots=True)
 class MeasuredSteps:
-    """MeasuredSteps of all groups, sorted by group and then by frequency."""
+    """Steps of all groups, sorted by group and then by frequency."""
 
     first: IntArray  # where the steps of each group begin
     count: IntArray  # steps of each group; 0 without points
@@ -190,10 +190,6 @@ class Grid(NamedTuple):
     drift: FloatArray
     beyond: float = 0.0
 
-    def prior(self) -> FloatArray:
-        """Prior probability of each cell: (groups or 1, shapes, scales)."""
-        return self.shape_weight[:, :, None] * self.noise_weight
-
 
 class ShapeLaw(Protocol):
     """A family of curves on a grid: what `evidence` needs of it."""
@@ -220,7 +216,7 @@ class Evidence(NamedTuple):
     noise: FloatArray  # (designs, shapes, scales): part of the new runs' own noise in it
 
     def posterior(self, prior: FloatArray) -> FloatArray:
-        """Probability of each cell under a prior that broadcasts over the cells."""
+        """Compute the probability of each cell under a prior that broadcasts over the cells."""
         weight = self.likelihood * prior
         weight /= weight.sum(axis=(1, 2), keepdims=True)
         return weight

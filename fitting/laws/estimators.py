@@ -151,8 +151,9 @@ class LineRegressor(PositiveRegressor):
     def _learn(self, fitted: ModelFit) -> None:
         self.model_fit_ = fitted
         self.n_features_in_ = 1
-        self.parameters_ = {name: float(v[0]) for name, v in fitted.parameters().items()}
-        self.standard_errors_ = {n: float(v[0]) for n, v in fitted.standard_errors().items()}
+        known = {name: (float(v[0]), float(e[0])) for name, (v, e) in fitted.parameters().items()}
+        self.parameters_ = {name: value for name, (value, _) in known.items()}
+        self.standard_errors_ = {name: error for name, (_, error) in known.items()}
         self.degrees_of_freedom_ = int(fitted.line.degrees_of_freedom[0])
         intercept, slope = (parameter.name for parameter in fitted.model.parameters)
         held = {lines.INTERCEPT_AT_ZERO: intercept, lines.SLOPE_AT_ZERO: slope}

@@ -368,14 +368,10 @@ class ModelFit(NamedTuple):
         lower, upper = np.minimum(a, b), np.maximum(a, b)
         return np.where(unanswered, np.nan, lower), np.where(unanswered, np.nan, upper)
 
-    def asymptote(self) -> Asymptote:
-        """What the metric becomes as the predictor grows."""
-        with np.errstate(divide="ignore", invalid="ignore"):
-            return self.model.asymptote(self.line)
-
     def limit(self) -> FloatArray:
         """What the metric tends to as the predictor grows without bound."""
-        return self.asymptote().limit()
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return self.model.asymptote(self.line).limit()
 
     def relative_error(self, predictor: Number, *, repeats: Number = 1) -> FloatArray:
         """Standard error of the mean of ``repeats`` new runs, as a share of the prediction."""
@@ -404,34 +400,32 @@ class ModelFit(NamedTuple):
             size = np.abs(self.line.moments.mean_y / self.line.value(x))
             return np.sqrt(self.line.leverage(x)) * size
 
-    def parameters(self) -> dict[str, FloatArray]:
-        """Parameter name (with unit) to its value in each group."""
-        values = (self.line.intercept, self.model.slope_sign * self.line.slope)
-        return {p.name: v for p, v in zip(self.model.parameters, values, strict=True)}
+    def parameters(self) -> dict[str, tuple[FloatArray, FloatArray]]:
+        """Parameter name (with unit) to its value and standard error in each group.
 
-    def standard_errors(self) -> dict[str, FloatArray]:
-        """Parameter name to its standard error; NaN where held at zero or without freedom."""
-        errors = self.line.standard_errors()
-        return {p.name: e for p, e in zip(self.model.parameters, errors, strict=True)}
+        The error is NaN where the value is held at zero or no degree of freedom is left.
+        """
+        values = self.line.intercept, self.model.slope_sign * self.line.slope
+        both = zip(values, self.line.standard_errors(), strict=True)
+        return {p.name: pair for p, pair in zip(self.model.parameters, both, strict=True)}
 
 
 def fit(
-    model: LineModel, codes: IntArray, predictor: FloatArray, metric: FloatArray, groups: int
+    model: LineModel,
+    codes: IntArray,
+    predictor: FloatArray,
+    metric: FloatArray | Repeats,
+    groups: int,
 ) -> ModelFit:
-    """Fit ``model`` to each group of labelled rows; arguments as `fit_groups`."""
-    x, y = model.abscissa(predictor), Repeats.single(model.ordinate(metric, predictor))
-    return ModelFit(model, fit_repeats(codes, x, y, groups, nonnegative=model.nonnegative))
+    """Fit ``model`` to each group of labelled rows; arguments as `fit_groups`.
 
-
-def fit_aggregated(
-    model: LineModel, codes: IntArray, predictor: FloatArray, metric: Repeats, groups: int
-) -> ModelFit:
-    """Fit ``model`` to runs aggregated by group and predictor, as `fit` does to the runs.
-
-    ``metric`` is of the metric, or of its reciprocal where the model is ``reciprocal``.
+    Repeats are of the metric, or of its reciprocal where the model is ``reciprocal``.
     """
-    # The ordinate is linear in either at one predictor: this is its factor.
-    y = metric.scaled(model.ordinate(np.ones_like(predictor), predictor))
+    if isinstance(metric, np.ndarray):
+        y = Repeats.single(model.ordinate(metric, predictor))
+    else:
+        # The ordinate is linear in either at one predictor: this is its factor.
+        y = metric.scaled(model.ordinate(np.ones_like(predictor), predictor))
     x = model.abscissa(predictor)
     return ModelFit(model, fit_repeats(codes, x, y, groups, nonnegative=model.nonnegative))
 

@@ -124,6 +124,12 @@ class Distribution(NamedTuple):
             lower, value, upper = np.exp(mixture.quantiles(ends))
         return cls(value, lower, upper, mixture, budget, pulled)
 
+    def budget_shares(self) -> dict[str, FloatArray]:
+        """Share that each source of width has in the variance of the logarithm."""
+        total = sum(self.budget.values())
+        with np.errstate(invalid="ignore"):
+            return {source: part / total for source, part in self.budget.items()}
+
     def take(self, groups: IntArray) -> Distribution:
         """Select some groups."""
         value, lower, upper = (part[groups] for part in self[:3])
@@ -155,13 +161,11 @@ def fit_curves(
         model, metric = options.model(name), METRICS.get(name, PERFORMANCE)
         measured = values(metric, runs)
         use = ~np.isnan(measured) if rows is None else rows & ~np.isnan(measured)
-        codes, at = groups.codes[use], frequency[use]
+        codes, at, fitted = groups.codes[use], frequency[use], measured[use]
         if gr.is_aggregated(runs, metric.name):
             coordinate = gr.INVERSE if model.reciprocal else gr.VALUE
-            cells = gr.repeats(runs, metric.name, coordinate).take(use)
-            fit = lines.fit_aggregated(model, codes, at, cells, len(groups))
-        else:
-            fit = lines.fit(model, codes, at, measured[use], len(groups))
+            fitted = gr.repeats(runs, metric.name, coordinate).take(use)
+        fit = lines.fit(model, codes, at, fitted, len(groups))
         m = fit.line.moments
         # Readings of one step differ without being two. Few groups spread so little, so that only
         # their rows need a closer look; any exponent is covered.
@@ -385,9 +389,9 @@ class Answers:
         powers: Mapping[str, int],
         cells: TargetCells,
         level: float,
-        *,
         constant: float = 1.0,
         clock_power: int = 0,
+        *,
         errors: Mapping[str, float] | None = None,
     ) -> CellAnswers:
         """Answer constant · f^clock_power · Π fit^power for each cell.

@@ -139,19 +139,20 @@ def fit_prepared(prepared: Prepared, options: FitOptions) -> FittedParameters:
 
 def _rows(name: str, fitted: ModelFit, groups: Groups) -> pd.DataFrame:
     line = fitted.line
-    values, errors = fitted.parameters(), fitted.standard_errors()
     parts = [
         groups.keys.assign(
             metric=name,
             equation=fitted.model.equation,
             parameter=parameter,
-            value=values[parameter],
-            standard_error=errors[parameter],
+            value=value,
+            standard_error=error,
             held=line.bound == at,
             points=line.moments.points,
             degrees_of_freedom=line.degrees_of_freedom,
         )
-        for parameter, at in zip(values, (INTERCEPT_AT_ZERO, SLOPE_AT_ZERO), strict=True)
+        for (parameter, (value, error)), at in zip(
+            fitted.parameters().items(), (INTERCEPT_AT_ZERO, SLOPE_AT_ZERO), strict=True
+        )
     ]
     fitted_groups = ~np.isnan(line.slope)
     both = pd.concat([p[fitted_groups] for p in parts])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import numpy as np
@@ -12,32 +13,31 @@ import pandas as pd
 from fitting.bayes.posterior import SAME_STEP
 from fitting.errors import FittingError, OutOfRangeError
 from fitting.laws.execution_time import execution_time
+from measurements import check_runs, tidy_runs
 from measurements.table.units import implausible_frequency
 from ppw.errors import PpwError
-from ppw.projection.answers import Answers, TargetCells
+from ppw.projection import plots
+from ppw.projection.answers import Answers, CellAnswers, TargetCells
 from ppw.projection.options import FitOptions
-from ppw.projection.plots import group_curves, plot_curve
+from ppw.results import arguments, axes
 from ppw.results import caveats as cv
-from ppw.results.arguments import as_frequency, as_positive, check_choice
-from ppw.results.axes import new_axes
 from ppw.results.result import Estimate, PrintedTable, Result, numbers_digest
 from ppw.results.text import printable, printable_lines, shown, shown_interval
+from ppw.runs import metrics
 from ppw.runs.caveats import FAMILY_MISMATCH, UNKNOWN_WATTS, all_sources_named, is_named_source
 from ppw.runs.groups import group_runs
-from ppw.runs.metrics import METRICS, columns_for, values
 from ppw.runs.prepare import Prepared, prepare
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from numpy.typing import ArrayLike
 
-    from fitting.regression.lines import FloatArray
+    from fitting.laws.estimators import LogPathLength
+    from fitting.regression.lines import FloatArray, Prediction
 
     Points = Sequence[tuple[float, float]] | Mapping[float, float] | ArrayLike | pd.DataFrame
 
-    from fitting.laws.estimators import LogPathLength
-    from fitting.regression.lines import ModelFit, Prediction
-    from ppw.projection.answers import CellAnswers, Distribution
+_CPI, _POWER = metrics.METRICS["cpi"], metrics.METRICS["power"]
 
 
 class MeasuredPoints(NamedTuple):
@@ -55,7 +55,7 @@ class MeasuredPoints(NamedTuple):
         """Read the points that `ppw.project` was given. Raises as it says."""
         cpi, cpi_runs = _points(cpi_pts, "cpi")
         power, power_runs = np.empty((0, 2)), None
-        if power_pts is None and cpi_runs is not None and columns_for(METRICS["power"], cpi_runs):
+        if power_pts is None and cpi_runs is not None and metrics.columns_for(_POWER, cpi_runs):
             power_pts = cpi_runs
         caveats = []
         if power_pts is not None:
@@ -71,33 +71,13 @@ class MeasuredPoints(NamedTuple):
         return cls(cpi, power, source, caveats)
 
 
-def _points(points: Points, name: str) -> tuple[FloatArray, pd.DataFrame | None]:
+def _points(points: Any, name: str) -> tuple[FloatArray, pd.DataFrame | None]:
     """(Hz, value) rows, sorted so that sums do not depend on their order; and the runs table."""
+    runs = None
     if hasattr(points, "columns"):
-        array, runs = _points_of_runs(points, name)
-    else:
-        pairs = list(points.items()) if isinstance(points, Mapping) else points
-        array, runs = _as_pairs(pairs, name), None
-    bad = np.flatnonzero(~(np.isfinite(array).all(axis=1) & (array > 0).all(axis=1)))
-    if bad.size:
-        f, v = array[bad[0]]
-        raise FittingError(
-            f"{name} point {bad[0] + 1} is ({f:g} Hz, {v:g}): both must be positive and finite"
-        )
-    if reason := next(filter(None, map(implausible_frequency, array[:, 0])), None):
-        raise FittingError(f"{name} points: {reason}")
-    array = array[np.lexsort((array[:, 1], array[:, 0]))]
-    frequency = array[:, 0]
-    if not (np.diff(frequency) > SAME_STEP * frequency[1:]).any():
-        raise FittingError(
-            f"{name} points: {len(array)} at one distinct frequency; a curve takes two: measure at "
-            "one more"
-        )
-    return array, runs
-
-
-def _as_pairs(pairs: Any, name: str) -> FloatArray:
+        points, runs = _points_of_runs(points, name)
     try:
+        pairs = list(points.items()) if isinstance(points, Mapping) else points
         array = np.asarray(pairs, dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise FittingError(f"{name} points are not numbers: {error}") from error
@@ -106,26 +86,37 @@ def _as_pairs(pairs: Any, name: str) -> FloatArray:
             f"{name} points have shape {array.shape}; give (Hz, {name}) pairs, a mapping or a "
             "2-column array"
         )
-    return array
+    for place, (f, v) in enumerate(array, start=1):
+        if not (0 < f < np.inf and 0 < v < np.inf):
+            raise FittingError(
+                f"{name} point {place} is ({f:g} Hz, {v:g}): both must be positive and finite"
+            )
+    if reason := next(filter(None, map(implausible_frequency, array[:, 0])), None):
+        raise FittingError(f"{name} points: {reason}")
+    array = array[np.lexsort((array[:, 1], array[:, 0]))]
+    if not (np.diff(array[:, 0]) > SAME_STEP * array[1:, 0]).any():
+        raise FittingError(
+            f"{name} points: {len(array)} at one distinct frequency; a curve takes two: measure at "
+            "one more"
+        )
+    return array, runs
 
 
 def _points_of_runs(frame: Any, name: str) -> tuple[FloatArray, pd.DataFrame]:
-    from measurements import check_runs, tidy_runs
-    from ppw.runs.metrics import needed_columns
-
-    metric = METRICS[name]
-    tidy = tidy_runs(frame)
-    runs = check_runs(tidy, needed=needed_columns([metric], tidy))
+    """Read the points of a runs table of one group."""
+    metric, tidy = metrics.METRICS[name], tidy_runs(frame)
+    runs = check_runs(tidy, needed=metrics.needed_columns([metric], tidy))
     groups = group_runs(runs)
     if len(groups) > 1:
         raise PpwError(
             f"the runs table holds {len(groups)} groups by {', '.join(groups.by)}: choose one, or "
             "use ppw.project_runs for all"
         )
-    return np.column_stack([runs["freq_hz"], values(metric, runs)]), runs
+    return np.column_stack([runs["freq_hz"], metrics.values(metric, runs)]), runs
 
 
 def _family_caveats(tables: list[pd.DataFrame], family: str | None) -> list[str]:
+    """Say where points of one family are projected onto another."""
     families = {f for t in tables if "family" in t.columns for f in t["family"].dropna()}
     if family is not None and families and families != {family}:
         return [
@@ -155,7 +146,7 @@ class _Product(NamedTuple):
     """A quantity as constant · f^clock_power · Π fit^power."""
 
     unit: str
-    powers: dict[str, int]
+    powers: Mapping[str, int]
     constant: float = 1.0
     clock_power: int = 0
 
@@ -184,22 +175,6 @@ def _products(instructions: float | None, cores: float, efficiency: float) -> di
 def _estimate(prediction: Prediction, unit: str) -> Estimate:
     parts = {name: float(np.ravel(v)[0]) for name, v in prediction._asdict().items()}
     return Estimate(parts.pop("value"), unit, **parts)
-
-
-def _budget(distribution: Distribution) -> dict[str, float]:
-    """Shares of the variance of the logarithm by source of width."""
-    parts = {source: float(v[0]) for source, v in distribution.budget.items()}
-    return {source: part / sum(parts.values()) for source, part in parts.items()}
-
-
-def _refuse_unanswered(cpi: ModelFit, at: float, form: str) -> NoReturn:
-    """Raise `OutOfRangeError` where a curve has no positive answer at a frequency (Hz)."""
-    pole = getattr(cpi.model, "pole", None)
-    where = f"; its pole is at {shown(float(pole(cpi.line)[0]), 'Hz')}" if pole else ""
-    raise OutOfRangeError(
-        f"the {form} form {cpi.model.equation} has no positive answer at {shown(at, 'Hz')}"
-        f"{where}: ask for another frequency or form"
-    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -265,8 +240,6 @@ class Projection(Result):
 
     def to_frame(self) -> pd.DataFrame:
         """One row a quantity: value, unit, lower, upper, limit, limit_share."""
-        import pandas as pd
-
         rows = {name: q.to_dict() for name in QUANTITIES if (q := getattr(self, name)) is not None}
         return pd.DataFrame.from_dict(rows, orient="index").rename_axis("quantity")
 
@@ -307,7 +280,13 @@ class Projection(Result):
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw the measured CPI, the fitted curve with its interval, and the projection."""
-        return plot_projection(self, ax)
+        runs = pd.DataFrame(self.cpi_points, columns=["freq_hz", "cpi"])
+        prepared = prepare(runs, by=[], metric="cpi")
+        options, at = FitOptions(form=self.form, interval=self.interval), self.freq_hz
+        points, curve = plots.group_curves(prepared, options, _CPI, [0], at, self.level)[0]
+        drawn = plots.plot_curve(axes.new_axes(ax), _CPI, points, curve, at)
+        drawn.legend(frameon=False)
+        return drawn
 
 
 def project(
@@ -399,56 +378,33 @@ def project(
     and price are taken as exact; the intervals hold the errors of the CPI and power fits, and from
     "bayes" that of a fitted path length.
     """
-    check_choice("interval", interval, ("bayes", "t", "none"))
+    arguments.check_choice("interval", interval, ("bayes", "t", "none"))
     options = FitOptions(
-        form=form,
-        power_form=power_form,
-        exponent=exponent,
-        voltages=voltages,
-        interval=interval,
+        form=form, power_form=power_form, exponent=exponent, voltages=voltages, interval=interval
     )
     points = MeasuredPoints.of(cpi_pts, power_pts, family, power_source)
     given = {"cores": cores, "data_bytes": data_bytes, "instructions": instructions}
     for name, value in (given | {"efficiency": efficiency, "price": price}).items():
         if value is not None:
-            as_positive(name, value)
-    caveats, uncertain = points.caveats, None
+            arguments.as_positive(name, value)
+    errors, outside = {}, []
     if path_length is not None:
-        instructions = _instructions(cores, data_bytes, path_length, instructions, workload)
-        uncertain = _path_length_errors(path_length, cores)
-    at = as_frequency(freq)
+        if instructions is not None:
+            raise PpwError("give instructions or path_length, not both: each sets the time alone")
+        if data_bytes is None:
+            raise PpwError("path_length is per byte of input: give data_bytes with it")
+        instructions = data_bytes * path_length.at(cores, workload=workload)
+        errors, outside = _doubts_of_path_length(path_length, cores)
+    at = arguments.as_frequency(freq)
     answers, cells = _fit_points(points, options), TargetCells.all_groups(1, at)
-    made: dict[str, CellAnswers] = {}
-    quantities: dict[str, Any] = dict.fromkeys(QUANTITIES)
-    for name, product in _products(instructions, cores, efficiency).items():
-        if product.powers.keys() <= answers.curves.keys():
-            errors = None if name in _WITHOUT_WORK else uncertain
-            made[name] = answers.product(
-                product.powers,
-                cells,
-                level,
-                constant=product.constant,
-                clock_power=product.clock_power,
-                errors=errors,
-            )
-            quantities[name] = _estimate(made[name].prediction, product.unit)
-    if np.isnan(quantities["cpi"]):
-        _refuse_unanswered(answers.curves["cpi"].fit, at, form)
-    if price is not None:
-        rate = quantities["performance"]
-        quantities["perf_per_dollar"] = rate.scaled(1 / price, f"{rate.unit} per price")
-        made["perf_per_dollar"] = made["performance"]
-    if len(points.power) and np.isnan(quantities["power_w"]):
-        quantities |= dict.fromkeys(("power_w", "perf_per_watt", "energy_j"))
-    findings = [made[name] for name in ("cpi", "power_w") if name in made]
-    caveats += cv.tally(found for answer in findings for found in answers.findings(answer))
-    if path_length is not None:
-        caveats += _path_length_caveats(path_length, cores)
+    products = _products(instructions, cores, efficiency)
+    quantities, made = _answer_products(answers, products, cells, level, errors, price)
+    findings = [answers.findings(made[name]) for name in ("cpi", "power_w") if name in made]
+    caveats = [*points.caveats, *cv.tally(chain(*findings)), *outside]
     cv.warn(caveats)
-    other, cpi = None, METRICS["cpi"]
-    if (refitted := answers.other_form(cpi)) is not None:
-        other = _estimate(refitted.at(cpi, cells, level).prediction, "1")
-    fits = [curve.fit for curve in answers.curves.values()]
+    other = answers.other_form(_CPI)
+    other_cpi = _estimate(other.at(_CPI, cells, level).prediction, "1") if other else None
+    fits = [pair for c in answers.curves.values() for pair in c.fit.parameters().items()]
     widths = {name: made[name].distribution for name in _BUDGETS if quantities[name] is not None}
     return Projection(
         freq_hz=at,
@@ -458,13 +414,15 @@ def project(
         power_form=power_form,
         interval=interval,
         **quantities,
-        error_budget={name: _budget(width) for name, width in widths.items() if width},
-        other_form_cpi=None if other is None or np.isnan(other) else other,
-        parameters={k: float(v[0]) for f in fits for k, v in f.parameters().items()},
+        error_budget={
+            name: {source: float(part[0]) for source, part in width.budget_shares().items()}
+            for name, width in widths.items()
+            if width
+        },
+        other_form_cpi=None if other_cpi is None or np.isnan(other_cpi) else other_cpi,
+        parameters={name: float(value[0]) for name, (value, _) in fits},
         standard_errors={
-            k: None if np.isnan(v[0]) else float(v[0])
-            for f in fits
-            for k, v in f.standard_errors().items()
+            name: None if np.isnan(error[0]) else float(error[0]) for name, (_, error) in fits
         },
         caveats=tuple(caveats),
         cpi_points=tuple((float(f), float(v)) for f, v in points.cpi),
@@ -480,38 +438,59 @@ def _fit_points(points: MeasuredPoints, options: FitOptions) -> Answers:
     runs = pd.concat(frames, ignore_index=True)
     if points.power_source is not None:
         runs["power_source"] = points.power_source
-    metrics = [METRICS["cpi"], METRICS["power"]][: len(frames)]
-    return Answers.of(Prepared(runs, group_runs(runs, []), metrics), options)
+    return Answers.of(Prepared(runs, group_runs(runs, []), [_CPI, _POWER][: len(frames)]), options)
 
 
-def _instructions(
-    cores: float,
-    data_bytes: float | None,
-    path_length: LogPathLength,
-    instructions: float | None,
-    workload: str | None,
-) -> float:
-    """Retired instructions of a run by its path length: D·PL(n)."""
-    if instructions is not None:
-        raise PpwError("give instructions or path_length, not both: each sets the time alone")
-    if data_bytes is None:
-        raise PpwError("path_length is per byte of input: give data_bytes with it")
-    return data_bytes * path_length.at(cores, workload=workload)
+def _answer_products(
+    answers: Answers,
+    products: Mapping[str, _Product],
+    cells: TargetCells,
+    level: float,
+    errors: Mapping[str, float],
+    price: float | None,
+) -> tuple[dict[str, Estimate | None], dict[str, CellAnswers]]:
+    """Answer each quantity whose fits are there; None for the others."""
+    made: dict[str, CellAnswers] = {}
+    quantities: dict[str, Any] = dict.fromkeys(QUANTITIES)
+    for name, product in products.items():
+        unit, powers, *factors = product
+        if powers.keys() <= answers.curves.keys():
+            # The error of a path length enters what is per run, and nothing else.
+            of_work = None if name in _WITHOUT_WORK else errors
+            made[name] = answers.product(powers, cells, level, *factors, errors=of_work)
+            quantities[name] = _estimate(made[name].prediction, unit)
+    if np.isnan(quantities["cpi"]):
+        _refuse_unanswered(answers, float(cells.frequency[0]))
+    if price is not None:
+        rate = quantities["performance"]
+        quantities["perf_per_dollar"] = rate.scaled(1 / price, f"{rate.unit} per price")
+        made["perf_per_dollar"] = made["performance"]
+    if "power_w" in made and np.isnan(quantities["power_w"]):
+        quantities |= dict.fromkeys(("power_w", "perf_per_watt", "energy_j"))
+    return quantities, made
 
 
-def _path_length_errors(path_length: LogPathLength, cores: float) -> dict[str, float]:
-    """Variance of ln(path length) by its fit; none for published coefficients and exact fits."""
+def _refuse_unanswered(answers: Answers, at: float) -> NoReturn:
+    """Raise `OutOfRangeError` where the CPI curve has no positive answer at a frequency (Hz)."""
+    cpi, form = answers.curves["cpi"].fit, answers.options.form
+    pole = getattr(cpi.model, "pole", None)
+    where = f"; its pole is at {shown(float(pole(cpi.line)[0]), 'Hz')}" if pole else ""
+    raise OutOfRangeError(
+        f"the {form} form {cpi.model.equation} has no positive answer at {shown(at, 'Hz')}"
+        f"{where}: ask for another frequency or form"
+    )
+
+
+def _doubts_of_path_length(
+    path_length: LogPathLength, cores: float
+) -> tuple[dict[str, float], list[str]]:
+    """Variance of ln(path length) by its fit, and caveats; none for published coefficients."""
     error = float(path_length.model_fit_.relative_error(cores, repeats=np.inf)[0])
-    return {"path length": error**2} if error > 0 else {}
-
-
-def _path_length_caveats(path_length: LogPathLength, cores: float) -> list[str]:
     low, high = path_length.cores_
-    if low <= cores <= high:
-        return []
-    return [
+    outside = (
         f"path length outside its range: measured at {low:g} to {high:g} cores, used at {cores:g}"
-    ]
+    )
+    return {"path length": error**2} if error > 0 else {}, [outside] * (not low <= cores <= high)
 
 
 def _quantity_text(q: Estimate, level: float) -> str:
@@ -521,15 +500,3 @@ def _quantity_text(q: Estimate, level: float) -> str:
     if q.limit_share is not None:
         text += f"  limit {shown(q.limit)}, {q.limit_share:.0%} reached"
     return text
-
-
-def plot_projection(result: Projection, ax: Axes | None = None) -> Axes:
-    """Draw the CPI of a `Projection`."""
-    runs = pd.DataFrame(result.cpi_points, columns=["freq_hz", "cpi"])
-    prepared = prepare(runs, by=[], metric="cpi")
-    options = FitOptions(form=result.form, interval=result.interval)
-    metric, at = METRICS["cpi"], result.freq_hz
-    points, curve = group_curves(prepared, options, metric, [0], at, result.level)[0]
-    axes = plot_curve(new_axes(ax), METRICS["cpi"], points, curve, result.freq_hz)
-    axes.legend(frameon=False)
-    return axes

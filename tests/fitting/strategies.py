@@ -46,6 +46,11 @@ POWER_PRIOR = DynamicSharePrior(
 )
 
 
+def prior_of(grid):
+    """Prior probability of each cell of a grid: (groups or 1, shapes, scales)."""
+    return grid.shape_weight[:, :, None] * grid.noise_weight
+
+
 class OneCell(NamedTuple):
     """A law with one cell, whose posterior is Gaussian: ln y = level + exponent·ln f."""
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy.stats import kstest
 from strategies import GHZ, OneCell
 
-from fitting.bayes.draws import CurvePosterior, _systematic, curve_posteriors, draw_curve
+from fitting.bayes.draws import CurvePosterior, _systematic, curve_posteriors
 from fitting.bayes.pooling import CmosPowerCurve, Neighbours, TimeCurve
 from fitting.bayes.posterior import (
     FrequencyTarget,
@@ -19,7 +19,7 @@ from fitting.bayes.posterior import (
 from fitting.bayes.prediction import project_curve
 from fitting.errors import FittingError
 
-LEVELS = np.linspace(0.01, 0.99, 99)
+LEVELS, ALL = np.linspace(0.01, 0.99, 99), np.arange(4)
 
 
 def table(cores=True, kind="time"):
@@ -45,9 +45,9 @@ def test_draws_at_one_frequency_have_the_quantiles_of_the_projection(kind, cores
     target = FrequencyTarget(np.full(4, 3.0 * GHZ), np.full(4, runs))
     known = project_curve(curve, steps, target, neighbours, LEVELS)
     mean, variance = known.mixture.moments()
+    asked, curves = np.array([1.4, 3.0]) * GHZ, curve_posteriors(curve, steps, neighbours, ALL)
     for group in range(4):
-        rng, asked = np.random.default_rng(group), np.array([1.4, 3.0]) * GHZ
-        drawn = draw_curve(curve, steps, neighbours, group, asked, 4000, rng, runs=runs)[:, 1]
+        drawn = curves[group].draw(asked, 4000, np.random.default_rng(group), runs=runs)[:, 1]
         # Systematic resampling is nearer than independent draws are: 1.63/sqrt(n) is 1 %.
         found = np.searchsorted(np.sort(drawn), known.quantiles[:, group]) / len(drawn)
         assert np.abs(found - LEVELS).max() < 1.63 / np.sqrt(len(drawn))
@@ -62,8 +62,8 @@ def test_noise_is_that_of_so_many_new_runs():
     known = project_curve(TimeCurve(), steps, target, neighbours, [0.5])
 
     def drawn(runs):
-        rng = np.random.default_rng(0)
-        return draw_curve(TimeCurve(), steps, neighbours, 1, [3.0 * GHZ], 8000, rng, runs=runs)
+        curve = curve_posteriors(TimeCurve(), steps, neighbours, ALL)[1]
+        return curve.draw(np.array([3.0 * GHZ]), 8000, np.random.default_rng(0), runs=runs)
 
     assert drawn(None).var() == pytest.approx(known.fit[1] + known.form[1], rel=0.1)
     one, four = drawn(1.0) - drawn(None), drawn(4.0) - drawn(None)
@@ -119,7 +119,7 @@ class TestOneCellByHand:
 
 @pytest.fixture(scope="module")
 def known():
-    return curve_posteriors(TimeCurve(), *table(), np.arange(4))
+    return curve_posteriors(TimeCurve(), *table(), ALL)
 
 
 @given(st.permutations(range(5)), st.integers(0, 3))
@@ -154,20 +154,9 @@ def test_a_single_step_is_drawn_at_the_step_and_is_no_curve():
     drawn = curves[0].draw(np.array([2e9]), 4000, np.random.default_rng(0))
     assert drawn.mean() == pytest.approx(np.log(10), abs=0.002)
     assert 0.003 < drawn.std() < 0.05
-    with pytest.raises(FittingError, match="group 0 has fewer than two steps"):
-        draw_curve(TimeCurve(), steps, one, 0, [3e9], 10, np.random.default_rng(0))
 
 
-def test_impossible_draws_and_groups_without_steps_are_refused():
-    asked = {"group": 0, "frequencies": [3e9], "draws": 5, "rng": np.random.default_rng(0)}
-    for changed, message in (
-        ({"frequencies": [0.0]}, "not all positive"),
-        ({"frequencies": [np.nan]}, "not all positive"),
-        ({"draws": 0}, "0 draws"),
-        ({"group": 7}, "group 7 has fewer than two steps"),
-    ):
-        with pytest.raises(FittingError, match=message):
-            draw_curve(TimeCurve(), *table(), **(asked | changed))
+def test_groups_without_steps_are_refused():
     empty = MeasuredSteps.of(np.zeros(2, dtype=int), np.array([1e9, 2e9]), np.zeros(2), 2)
     with pytest.raises(FittingError, match="group 1 has no step"):
         curve_posteriors(TimeCurve(), empty, table()[1], np.array([0, 1]))

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import ndtr
 from scipy.stats import binomtest, chisquare, kstest
-from strategies import GHZ, POWER_PRIOR, TIME_PRIOR
+from strategies import GHZ, POWER_PRIOR, TIME_PRIOR, prior_of
 
 from fitting.bayes import pooling
 from fitting.bayes.pooling import (
@@ -196,7 +196,7 @@ def simulated(kind):
         law = StalledShare(reference, TIME_PRIOR)
         if kind == "power":
             law = DynamicShare(reference, np.ones(1), POWER_PRIOR)
-        grid, prior = law.grid, law.grid.prior()[0]
+        grid, prior = law.grid, prior_of(law.grid)[0]
         drawn = rng.choice(prior.size, size, p=prior.ravel())
         shape, scale = np.unravel_index(drawn, prior.shape)
         nearest = np.argmin(np.abs(np.log(frequency[:-1] / frequency[-1])))
@@ -436,7 +436,7 @@ def test_a_round_of_two_groups_worked_by_hand():
     def normal(cells):
         return cells / cells.sum(axis=(1, 2), keepdims=True)
 
-    prior = StalledShare(np.full(2, 3e9), TIME_PRIOR).grid.prior()
+    prior = prior_of(StalledShare(np.full(2, 3e9), TIME_PRIOR).grid)
     of_noise = (likelihood * prior.sum(axis=2, keepdims=True)).sum(axis=1)
     start = normal(prior * of_noise[::-1, None, :])
     nearness = np.exp(-((np.log(2) / 1.5) ** 2) / 2)

@@ -9,7 +9,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from scipy.integrate import quad
 from scipy.stats import beta, lognorm
-from strategies import GHZ, POWER_PRIOR, TIME_PRIOR, frequencies
+from strategies import GHZ, POWER_PRIOR, TIME_PRIOR, frequencies, prior_of
 
 from fitting.bayes.posterior import (
     SHARED_NOISE,
@@ -182,8 +182,8 @@ def test_every_cell_is_the_normal_distribution_of_all_single_runs(law, case):
     assert (found.form >= -1e-12).all()
     assert (found.variance >= (found.form + found.noise) * (1 - 1e-12)).all()
     # A posterior is the prior times the likelihood.
-    weight = found.posterior(law.grid.prior())
-    product = law.grid.prior() * found.likelihood
+    prior = prior_of(law.grid)
+    weight, product = found.posterior(prior), prior * found.likelihood
     np.testing.assert_allclose(weight, product / product.sum(), rtol=1e-12)
     # A prior of zero is never revived.
     only = np.zeros_like(weight)
@@ -204,7 +204,7 @@ def test_sixty_steps_do_not_underflow():
     case = Case(frequency, runs, 4.5 * GHZ, 1)
     found = evidence_of(law, [case])
     assert found.likelihood.max() == 1
-    np.testing.assert_allclose(found.posterior(law.grid.prior()).sum(), 1, rtol=1e-12)
+    np.testing.assert_allclose(found.posterior(prior_of(law.grid)).sum(), 1, rtol=1e-12)
     check_against_brute_force(law, case, found, rtol=1e-6)
 
 
