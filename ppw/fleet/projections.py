@@ -11,10 +11,6 @@ import os
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypedDict, TypeVar, Unpack, cast
 
-import numpy as np
-
-from fitting.laws.execution_time import positive_up_to
-from fitting.regression.lines import Repeats, fit_repeats
 from measurements import identity_columns, write_runs
 from measurements.table.schema import is_number
 from ppw.errors import PpwError
@@ -28,7 +24,6 @@ from ppw.projection import validation
 from ppw.projection.options import FitOptions, FittingOptions, ModelOptions
 from ppw.projection.parameters import FittedParameters, fit_prepared
 from ppw.projection.runs import RunsProjection, project_prepared
-from ppw.projection.time import flat_ranges
 from ppw.results import caveats as cv
 from ppw.results import result as rs
 from ppw.results.arguments import as_frequencies, as_names, as_share
@@ -45,7 +40,6 @@ if TYPE_CHECKING:
     from ibis.backends import BaseBackend
     from matplotlib.axes import Axes
 
-    from fitting.regression.lines import FloatArray, LineFit
     from ppw.fleet.run_files import FleetRuns
     from ppw.projection.path_length import PathLengths
     from ppw.projection.validation import Validation
@@ -652,72 +646,13 @@ def _answer(found: _PathLengthCells, level: float, tolerance: float) -> PathLeng
     by_label = cells.groupby("instructions_label")["runs"].sum()
     labels = {str(k): int(v) for k, v in by_label.items()}
     modes = cells["counted_modes"].dropna().unique() if "counted_modes" in cells else ()
-    said = list(pl.caveats_of_runs(labels, sorted(map(str, modes)), found.rows))
-    result = pl.PathLengths(
-        points=_points(cells),
-        cores=_against_cores(cells),
-        data=_against_data(cells),
-        flat=flat_ranges(found.rates, tolerance=tolerance),
+    tables = pl.fit_cells(cells)
+    said = pl.caveats_of_runs(labels, sorted(map(str, modes)), found.rows)
+    return pl.PathLengths(
+        **tables,
+        flat=pl.flat_ranges(found.rates, tolerance=tolerance),
         level=float(level),
         tolerance=float(tolerance),
-        caveats=(),
+        caveats=(*said, *pl.caveats_of_fits(**tables)),
         input_digest=rs.frame_digest(cells),
     )
-    return pl.PathLengths(**{**vars(result), "caveats": (*said, *pl.caveats_of_fits(result))})
-
-
-def _points(cells: pd.DataFrame) -> pd.DataFrame:
-    weighted = cells.assign(sum=cells["runs"] * cells["per_byte__mean"])
-    points = weighted.groupby([*_KEYS], dropna=False, sort=True).agg(
-        runs=("runs", "sum"),
-        sum=("sum", "sum"),
-        label=("instructions_label", lambda labels: "/".join(sorted(set(map(str, labels))))),
-    )
-    points["instructions_per_byte"] = points["sum"] / points["runs"]
-    return points.reset_index()[pl.PathLengths.tables[0].names]
-
-
-def _against_cores(cells: pd.DataFrame) -> pd.DataFrame:
-    """Fit a·ln(n) + b to each workload and data size with two core counts or more."""
-    known = cells[cells["cores"].notna()]
-    logarithm = np.log(known["cores"].to_numpy(dtype=np.float64))
-    table, line = _fit_lines(known, ["workload", "data_bytes"], "cores", logarithm, "per_byte")
-    a_error, b_error = reversed(line.standard_errors())
-    found = table.assign(a=line.slope, b=line.intercept, a_error=a_error, b_error=b_error)
-    zero = [positive_up_to(a, b) for a, b in zip(found["a"], found["b"], strict=True)]
-    found = found.rename(columns={"least": "cores_from", "most": "cores_to"})
-    return found.assign(positive_up_to=zero)[found["several"]][pl.PathLengths.tables[1].names]
-
-
-def _against_data(cells: pd.DataFrame) -> pd.DataFrame:
-    """Fit instructions = fixed + per byte·D to each workload and core count with two sizes."""
-    size = cells["data_bytes"].to_numpy(dtype=np.float64)
-    table, line = _fit_lines(cells, ["workload", "cores"], "data_bytes", size, "instructions")
-    fixed_error, per_byte_error = line.standard_errors()
-    found = table.assign(
-        fixed_instructions=line.intercept,
-        instructions_per_byte=line.slope,
-        fixed_error=fixed_error,
-        per_byte_error=per_byte_error,
-    ).rename(columns={"least": "data_from_bytes", "most": "data_to_bytes"})
-    return found[found["several"]][pl.PathLengths.tables[2].names]
-
-
-def _fit_lines(
-    cells: pd.DataFrame, keys: list[str], against: str, x: FloatArray, name: str
-) -> tuple[pd.DataFrame, LineFit]:
-    """Lines of all groups, and their keys, runs, scatter and range."""
-    groups = cells.groupby(keys, dropna=False, sort=True)
-    codes = np.asarray(groups.ngroup(), dtype=np.int64)
-    mean, squares = (cells[f"{name}__{of}"].to_numpy(dtype=np.float64) for of in ("mean", "m2"))
-    each = Repeats(cells["runs"].to_numpy(dtype=np.int64), mean, squares)
-    line = fit_repeats(codes, x, each, int(codes.max()) + 1 if len(codes) else 0)
-    table = groups.agg(
-        runs=("runs", "sum"),
-        different=(against, "nunique"),
-        least=(against, "min"),
-        most=(against, "max"),
-    ).reset_index()
-    with np.errstate(invalid="ignore"):
-        scatter = np.sqrt(line.variance) / line.moments.mean_y
-    return table.assign(scatter=scatter, several=table["different"] > 1), line

@@ -8,39 +8,34 @@ byte, so that the path length falls to the slope as the fixed part is spread ove
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
-from fitting.regression.lines import fit_points, student_quantile
-from measurements import check_runs
+from fitting.laws.execution_time import positive_up_to
+from fitting.regression import lines
+from measurements import check_runs, identity_columns
 from ppw.errors import PpwError
-from ppw.projection.time import flat_ranges, flat_sentence
+from ppw.results import arguments, axes
 from ppw.results import caveats as cv
-from ppw.results.arguments import as_share
-from ppw.results.axes import CURVE, MEASURED, new_axes
 from ppw.results.result import Result, Table, frame_digest, rows_of
-from ppw.results.text import plot_label, shown
-from ppw.runs.expressions import first_given
+from ppw.results.text import key_texts, plot_label, shown
+from ppw.runs.expressions import Values, first_given
 from ppw.runs.groups import canonical
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-
     from matplotlib.axes import Axes
 
     from fitting.laws.estimators import LogPathLength
-    from fitting.regression.lines import FloatArray
-    from ppw.runs.expressions import Values
-
-
-# Instructions of runs, and their fits against cores and data size.
-
 
 COUNTED, EMULATED, ESTIMATED = "counted", "emulated", "estimated"
 WITHOUT_NAME = "runs"
+# Points of a drawn curve, and the markers of the workloads.
+_STEPS, _MARKERS = 100, "osD^vP"
 
 
 def with_instructions(runs: pd.DataFrame) -> pd.DataFrame:
@@ -51,7 +46,7 @@ def with_instructions(runs: pd.DataFrame) -> pd.DataFrame:
     """
     missing = np.full(len(runs), np.nan)
 
-    def column(name: str) -> FloatArray:
+    def column(name: str) -> lines.FloatArray:
         return runs[name].to_numpy(dtype=np.float64) if name in runs else missing
 
     counted = ~np.isnan(column("instructions"))
@@ -87,74 +82,68 @@ def executed_instructions(column: Callable[[str], Values]) -> Values:
     return first_given(column("instructions"), seconds * frequency / column("cpi")) / operations
 
 
-def mean_path_lengths(counted: pd.DataFrame) -> pd.DataFrame:
-    """Mean instructions per byte by workload, cores and data size."""
-    cells = counted.groupby(["workload", "cores", "data_bytes"], dropna=False, sort=True)
-    table = cells.agg(
-        runs=("per_byte", "size"),
-        instructions_per_byte=("per_byte", "mean"),
+def fit_cells(cells: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    """Make the tables ``points``, ``cores`` and ``data`` of `PathLengths` from cells of runs.
+
+    A cell has ``workload``, ``cores``, ``data_bytes``, ``instructions_label``, its number of
+    ``runs``, and of ``per_byte`` and ``instructions`` the mean and the sum of squared deviations
+    (``per_byte__mean``, ``per_byte__m2`` …). A single run is a cell too.
+    """
+    weighted = cells.assign(sum=cells["runs"] * cells["per_byte__mean"])
+    points = weighted.groupby(["workload", "cores", "data_bytes"], dropna=False, sort=True).agg(
+        runs=("runs", "sum"),
+        sum=("sum", "sum"),
         label=("instructions_label", lambda labels: "/".join(sorted(set(map(str, labels))))),
-    ).reset_index()
-    return table[PathLengths.tables[0].names]
+    )
+    points["instructions_per_byte"] = points["sum"] / points["runs"]
+    made = (points.reset_index(), _against_cores(cells), _against_data(cells))
+    return {t.name: table[t.names] for t, table in zip(PathLengths.tables, made, strict=False)}
 
 
-def against_cores(counted: pd.DataFrame) -> pd.DataFrame:
+def _against_cores(cells: pd.DataFrame) -> pd.DataFrame:
     """Fit a·ln(n) + b to each workload and data size with two core counts or more."""
-    from fitting.laws.estimators import LogPathLength
-
-    rows = []
-    known = counted[counted["cores"].notna()]
-    for (workload, data), part in known.groupby(["workload", "data_bytes"], sort=True):
-        if part["cores"].nunique() < 2:
-            continue
-        fit = LogPathLength(workload=str(workload))
-        fit.fit(part[["cores"]].to_numpy(), part["per_byte"].to_numpy())
-        errors = fit.standard_errors_
-        rows.append(
-            {
-                "workload": workload,
-                "data_bytes": data,
-                "runs": len(part),
-                **fit.parameters_,
-                "a_error": errors["a"],
-                "b_error": errors["b"],
-                "scatter": _scatter(fit.model_fit_.line.variance[0], part["per_byte"]),
-                "cores_from": fit.cores_[0],
-                "cores_to": fit.cores_[1],
-                "positive_up_to": fit.positive_up_to_,
-            }
-        )
-    return pd.DataFrame(rows, columns=PathLengths.tables[1].names)
+    known = cells[cells["cores"].notna()]
+    logarithm = np.log(known["cores"].to_numpy(dtype=np.float64))
+    found, line = _fit_lines(known, ["workload", "data_bytes"], "cores", logarithm, "per_byte")
+    b_error, a_error = line.standard_errors()
+    zero = [positive_up_to(a, b) for a, b in zip(line.slope, line.intercept, strict=True)]
+    parameters = {"a": line.slope, "b": line.intercept, "a_error": a_error, "b_error": b_error}
+    found = found.assign(**parameters, positive_up_to=zero)[found["several"]]
+    return found.rename(columns={"least": "cores_from", "most": "cores_to"})
 
 
-def against_data(counted: pd.DataFrame) -> pd.DataFrame:
+def _against_data(cells: pd.DataFrame) -> pd.DataFrame:
     """Fit instructions = fixed + per byte·D to each workload and core count with two sizes."""
-    rows = []
-    for (workload, cores), part in counted.groupby(["workload", "cores"], dropna=False, sort=True):
-        if part["data_bytes"].nunique() < 2:
-            continue
-        size = part["data_bytes"].to_numpy(dtype=np.float64)
-        line = fit_points(size, part[["instructions"]].to_numpy(dtype=np.float64).T)
-        fixed_error, per_byte_error = line.standard_errors()
-        rows.append(
-            {
-                "workload": workload,
-                "cores": cores,
-                "runs": len(part),
-                "fixed_instructions": float(line.intercept[0]),
-                "instructions_per_byte": float(line.slope[0]),
-                "fixed_error": float(fixed_error[0]),
-                "per_byte_error": float(per_byte_error[0]),
-                "scatter": _scatter(line.variance[0], part["instructions"]),
-                "data_from_bytes": float(size.min()),
-                "data_to_bytes": float(size.max()),
-            }
-        )
-    return pd.DataFrame(rows, columns=PathLengths.tables[2].names)
+    size = cells["data_bytes"].to_numpy(dtype=np.float64)
+    found, line = _fit_lines(cells, ["workload", "cores"], "data_bytes", size, "instructions")
+    fixed_error, per_byte_error = line.standard_errors()
+    found = found.assign(
+        fixed_instructions=line.intercept,
+        instructions_per_byte=line.slope,
+        fixed_error=fixed_error,
+        per_byte_error=per_byte_error,
+    )[found["several"]]
+    return found.rename(columns={"least": "data_from_bytes", "most": "data_to_bytes"})
 
 
-def _scatter(variance: float, values: pd.Series[Any]) -> float:
-    return float(np.sqrt(variance) / values.mean())
+def _fit_lines(
+    cells: pd.DataFrame, keys: list[str], against: str, x: lines.FloatArray, name: str
+) -> tuple[pd.DataFrame, lines.LineFit]:
+    """Fit the lines of all groups; returns them and their keys, runs, scatter and range."""
+    groups = cells.groupby(keys, dropna=False, sort=True)
+    codes = np.asarray(groups.ngroup(), dtype=np.int64)
+    mean, squares = (cells[f"{name}__{of}"].to_numpy(dtype=np.float64) for of in ("mean", "m2"))
+    each = lines.Repeats(cells["runs"].to_numpy(dtype=np.int64), mean, squares)
+    line = lines.fit_repeats(codes, x, each, int(codes.max(initial=-1)) + 1)
+    table = groups.agg(
+        runs=("runs", "sum"),
+        different=(against, "nunique"),
+        least=(against, "min"),
+        most=(against, "max"),
+    ).reset_index()
+    with np.errstate(invalid="ignore"):
+        scatter = np.sqrt(line.variance) / line.moments.mean_y
+    return table.assign(scatter=scatter, several=table["different"] > 1), line
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -172,7 +161,7 @@ class PathLengths(Result):
         The line fixed + per byte of each workload and core count that was run with two data sizes
         or more.
     flat : pandas.DataFrame
-        Ranges of data sizes with nearly one throughput, as `ppw.projection.time.flat_ranges`.
+        Ranges of data sizes with nearly one throughput, as `flat_ranges`.
     level : float
         Probability of the intervals in sentences.
     tolerance : float
@@ -230,11 +219,11 @@ class PathLengths(Result):
             "flat",
             """
             sizes           | count | | data sizes measured
-            throughput_unit | text  | | unit of `throughput`
             flat_sizes      | 1     | | data sizes in the flat range
             flat_from_bytes | B     | | smallest of them
             flat_to_bytes   | B     | | largest of them
             throughput      | 1     | | mean throughput in the flat range
+            throughput_unit | text  | | unit of `throughput`
             spread          | share | | largest difference of two of them, over the mean
             """,
         ),
@@ -288,12 +277,48 @@ class PathLengths(Result):
 
     def verdict(self) -> list[str]:
         """Say the fits in sentences."""
-        return [*map(self._cores_sentence, rows_of(self.cores)), *self._data_sentences()]
+        said = []
+        for row in rows_of(self.cores):
+            size = row["data_bytes"]
+            at = f" at {shown(size, 'B')}" if size == size else ""
+            zero = row["positive_up_to"]
+            falls = f"; it reaches zero at {shown(zero)} cores" if np.isfinite(zero) else ""
+            said.append(
+                f"{row['workload']}{at}: {shown(row['a'])}·ln(n) + {shown(row['b'])} instructions "
+                f"a byte on {shown(row['cores_from'])} to {shown(row['cores_to'])} cores{falls}"
+            )
+        # Two points determine the line of a group and leave nothing to judge it by.
+        freedom = np.maximum(self.data["runs"].to_numpy(dtype=np.int64) - 2, 0)
+        half_widths = lines.student_quantile(freedom, self.level) * self.data["per_byte_error"]
+        for row, half in zip(rows_of(self.data), half_widths, strict=True):
+            cores = row["cores"]
+            on = "" if cores != cores else f" on {shown(cores)} core{'s' * (cores != 1)}"
+            within = f" ± {shown(half)}" if half == half else ""
+            said.append(
+                f"{row['workload']}{on}: {row['fixed_instructions']:.4g} "
+                f"instructions and {shown(row['instructions_per_byte'])}{within} a byte, from "
+                f"{shown(row['data_from_bytes'], 'B')} to {shown(row['data_to_bytes'], 'B')}"
+            )
+        return said
 
     def flat_sentences(self) -> list[str]:
         """Say the flat ranges in sentences."""
         by = list(self.flat.columns[: list(self.flat.columns).index("sizes")])
-        return [flat_sentence(row, by) for row in rows_of(self.flat)]
+        said = []
+        for row in rows_of(self.flat):
+            name, sizes = " ".join(key_texts(by, row)) or "runs", row["sizes"]
+            flat = f"throughput changes from each of {sizes} data sizes to the next"
+            if row["flat_sizes"] == row["flat_sizes"]:
+                # A rate of bytes prints without a prefix of its unit.
+                bare = row["throughput_unit"] == "B/s"
+                rate = shown(row["throughput"], "" if bare else row["throughput_unit"])
+                flat = (
+                    f"throughput is flat from {shown(row['flat_from_bytes'], 'B')} to "
+                    f"{shown(row['flat_to_bytes'], 'B')}, {rate}{' B/s' * bare} within "
+                    f"{row['spread']:.1%} ({row['flat_sizes']:.0f} of {sizes} sizes)"
+                )
+            said.append(f"{name}: {flat}")
+        return said
 
     def text_parts(self) -> list[str]:
         """Return the fits, the points they rest on, and the flat ranges."""
@@ -302,31 +327,25 @@ class PathLengths(Result):
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw instructions per byte against cores, or against data size where cores are one."""
-        return plot_path_lengths(self, ax)
-
-    def _cores_sentence(self, row: dict[str, Any]) -> str:
-        size = (
-            f" at {shown(row['data_bytes'], 'B')}" if row["data_bytes"] == row["data_bytes"] else ""
-        )
-        ends = f"{shown(row['cores_from'])} to {shown(row['cores_to'])}"
-        zero = row["positive_up_to"]
-        falls = f"; it reaches zero at {shown(zero)} cores" if np.isfinite(zero) else ""
-        return (
-            f"{row['workload']}{size}: {shown(row['a'])}·ln(n) + {shown(row['b'])} instructions a "
-            f"byte on {ends} cores{falls}"
-        )
-
-    def _data_sentences(self) -> list[str]:
-        said = []
-        for row in rows_of(self.data):
-            half = _half_width(row["per_byte_error"], row["runs"], self.level)
-            within = f" ± {shown(half)}" if half == half else ""
-            said.append(
-                f"{row['workload']}{_on(row['cores'])}: {row['fixed_instructions']:.4g} "
-                f"instructions and {shown(row['instructions_per_byte'])}{within} a byte, from "
-                f"{shown(row['data_from_bytes'], 'B')} to {shown(row['data_to_bytes'], 'B')}"
-            )
-        return said
+        ax, by_cores = axes.new_axes(ax), len(self.cores) > 0
+        column = "cores" if by_cores else "data_bytes"
+        for place, (workload, part) in enumerate(self.points.groupby("workload", sort=True)):
+            (runs,) = ax.plot(part[column], part["instructions_per_byte"], color=axes.MEASURED)
+            runs.set(marker=_MARKERS[place % len(_MARKERS)], ls="", ms=4)
+            runs.set_label(f"{plot_label(workload)}, runs")
+        for row in rows_of(self.cores if by_cores else self.data):
+            ends = ("cores_from", "cores_to") if by_cores else ("data_from_bytes", "data_to_bytes")
+            at = np.geomspace(row[ends[0]], row[ends[1]], _STEPS)
+            if by_cores:
+                curve = row["a"] * np.log(at) + row["b"]
+            else:
+                curve = row["fixed_instructions"] / at + row["instructions_per_byte"]
+            ax.plot(at, curve, color=axes.CURVE)
+        ax.set_xscale("linear" if by_cores else "log")
+        ax.set(xlabel="cores" if by_cores else "data size (B)", ylabel="instructions per byte")
+        ax.set_ylim(bottom=0)
+        ax.legend(frameon=False)
+        return ax
 
 
 def path_lengths(
@@ -363,7 +382,7 @@ def path_lengths(
     CaveatWarning
         For each entry of ``caveats``.
     """
-    as_share("level", level)
+    arguments.as_share("level", level)
     if not tolerance > 0:
         raise PpwError(f"tolerance {tolerance!r} must be above 0; try 0.05")
     table = check_runs(canonical(runs), by=[])
@@ -374,25 +393,22 @@ def path_lengths(
             f"{source}: no run has both instructions and data_bytes: measure with perf, or count "
             "with ppw run count --data SIZE"
         )
-    result = PathLengths(
-        points=mean_path_lengths(counted),
-        cores=against_cores(counted),
-        data=against_data(counted),
+    each = counted.assign(runs=1)
+    for name in ("per_byte", "instructions"):
+        each = each.assign(**{f"{name}__mean": counted[name], f"{name}__m2": 0.0})
+    tables = fit_cells(each)
+    labels = counted["instructions_label"].astype(str).value_counts().to_dict()
+    modes = set(counted["counted_modes"].dropna().astype(str)) if "counted_modes" in counted else ()
+    caveats = [*caveats_of_runs(labels, sorted(modes), len(table)), *caveats_of_fits(**tables)]
+    cv.warn(caveats)
+    return PathLengths(
+        **tables,
         flat=flat_ranges(table, tolerance=tolerance),
         level=float(level),
         tolerance=float(tolerance),
-        caveats=tuple(_caveats(table, counted)),
+        caveats=tuple(caveats),
         input_digest=frame_digest(runs),
     )
-    caveats = [*result.caveats, *caveats_of_fits(result)]
-    cv.warn(caveats)
-    return PathLengths(**{**vars(result), "caveats": tuple(caveats)})
-
-
-def _caveats(table: pd.DataFrame, counted: pd.DataFrame) -> Iterable[str]:
-    labels = counted["instructions_label"].astype(str).value_counts()
-    modes = set(counted["counted_modes"].dropna().astype(str)) if "counted_modes" in counted else ()
-    return caveats_of_runs({str(k): int(v) for k, v in labels.items()}, sorted(modes), len(table))
 
 
 def caveats_of_runs(labels: Mapping[str, int], modes: Sequence[str], rows: int) -> Iterator[str]:
@@ -423,16 +439,16 @@ def caveats_of_runs(labels: Mapping[str, int], modes: Sequence[str], rows: int) 
         yield f"{left} of {rows} runs tell no instructions or no data size and take no part"
 
 
-def caveats_of_fits(found: PathLengths) -> Iterator[str]:
-    """Say which fits cannot hold everywhere."""
-    for row in rows_of(found.cores):
+def caveats_of_fits(points: pd.DataFrame, cores: pd.DataFrame, data: pd.DataFrame) -> Iterator[str]:
+    """Say which fits of `fit_cells` cannot hold everywhere."""
+    for row in rows_of(cores):
         if np.isfinite(row["positive_up_to"]):
             yield (
                 f"the path length of {row['workload']} falls to zero at "
                 f"{shown(row['positive_up_to'])} cores, which no program's does: it holds on "
                 f"{shown(row['cores_from'])} to {shown(row['cores_to'])} cores"
             )
-    for row in rows_of(found.data):
+    for row in rows_of(data):
         if row["fixed_instructions"] < 0:
             yield (
                 f"the line of {row['workload']} begins below zero: its instructions grow faster "
@@ -440,51 +456,81 @@ def caveats_of_fits(found: PathLengths) -> Iterator[str]:
             )
 
 
-def _on(cores: float) -> str:
-    return "" if cores != cores else f" on {shown(cores)} core{'s' * (cores != 1)}"
+# The range of data sizes in which throughput does not depend on them. Inside it the work per byte
+# is constant, and one run tells of all others; below it start-up shows, above it caches, memory or
+# disks do. Published as Figures 3 and 4 of Issa & Figueira (2012),
+# https://doi.org/10.1186/2192-113X-1-10.
 
 
-def _half_width(error: float, runs: int, level: float) -> float:
-    """Half width of the confidence interval of a line's coefficient; NaN without freedom."""
-    quantile = student_quantile(np.array([max(runs - 2, 0)]), level)
-    return float(quantile[0] * error)
+def widest_flat_range(
+    sizes: lines.FloatArray, throughput: lines.FloatArray, *, tolerance: float
+) -> tuple[int, int, float] | None:
+    """Find the neighbouring sizes that reach furthest with throughputs within a tolerance.
+
+    Parameters
+    ----------
+    sizes : (points,) float array
+        Ascending, above 0.
+    throughput : (points,) float array
+        At each size, above 0.
+    tolerance : float
+        Highest over lowest throughput less 1, at most.
+
+    Returns
+    -------
+    (int, int, float) or None
+        Places of the first and the last size of the range with the greatest ratio of its sizes, and
+        its highest less lowest throughput as a share of the lowest. None where no two neighbours
+        agree.
+    """
+    best, reach = None, 0.0
+    for first, last in combinations(range(len(sizes)), 2):
+        part = throughput[first : last + 1]
+        spread = float(part.max() / part.min() - 1)
+        # Of two that reach as far the larger data: there start-up shows least.
+        if spread <= tolerance and sizes[last] / sizes[first] >= reach:
+            best, reach = (first, last, spread), float(sizes[last] / sizes[first])
+    return best
 
 
-_STEPS = 100
-_MARKERS = "osD^vP"
+def flat_ranges(runs: pd.DataFrame, *, tolerance: float) -> pd.DataFrame:
+    """Find the flat range of each group of a runs table that differs in its data size alone.
+
+    Throughput is ``throughput_ops_s`` where measured, else bytes per second. Runs of a service at
+    less than full load take no part. Returns key columns and those of ``PathLengths.flat``, a row
+    for each group with two data sizes or more; flat columns are missing where no two neighbouring
+    sizes agree.
+    """
+    keys = [c for c in (*identity_columns(runs), "freq_hz") if c in runs and c != "data_bytes"]
+    columns = [*keys, *PathLengths.tables[3].names]
+    if "data_bytes" not in runs:
+        return pd.DataFrame(columns=columns)
+    points = _points_at_full_load(runs)
+    rows: list[dict[str, Any]] = []
+    for key, part in points.groupby(keys, dropna=False, sort=True) if keys else [((), points)]:
+        service = part["service"].any()
+        means = part[part["service"] == service].groupby("data_bytes")["rate"].mean()
+        if len(means) < 2:
+            continue
+        row = {"sizes": len(means), "throughput_unit": "1/s" if service else "B/s"}
+        at, rate = (np.asarray(a, dtype=np.float64) for a in (means.index, means))
+        if found := widest_flat_range(at, rate, tolerance=tolerance):
+            first, last, spread = found
+            row |= {"flat_sizes": last + 1 - first, "spread": spread}
+            row |= {"flat_from_bytes": float(at[first]), "flat_to_bytes": float(at[last])}
+            row["throughput"] = float(means.iloc[first : last + 1].mean())
+        rows.append(dict(zip(keys, key, strict=True)) | row)
+    return pd.DataFrame(rows, columns=columns)
 
 
-def plot_path_lengths(result: PathLengths, ax: Axes | None = None) -> Axes:
-    """Draw points and curves against cores, or against data size where no curve is of cores."""
-    axes = new_axes(ax)
-    against_cores = len(result.cores) > 0
-    points = result.points
-    column = "cores" if against_cores else "data_bytes"
-    for place, (workload, part) in enumerate(points.groupby("workload", sort=True)):
-        marker = _MARKERS[place % len(_MARKERS)]
-        per_byte = part["instructions_per_byte"]
-        axes.plot(
-            part[column],
-            per_byte,
-            marker,
-            color=MEASURED,
-            ms=4,
-            label=f"{plot_label(workload)}, runs",
-        )
-    if against_cores:
-        for row in result.cores.to_dict(orient="records"):
-            at = np.geomspace(row["cores_from"], row["cores_to"], _STEPS)
-            axes.plot(at, row["a"] * np.log(at) + row["b"], color=CURVE)
-        axes.set_xlabel("cores")
-    else:
-        for row in result.data.to_dict(orient="records"):
-            at = np.geomspace(row["data_from_bytes"], row["data_to_bytes"], _STEPS)
-            axes.plot(
-                at, row["fixed_instructions"] / at + row["instructions_per_byte"], color=CURVE
-            )
-        axes.set_xscale("log")
-        axes.set_xlabel("data size (B)")
-    axes.set_ylabel("instructions per byte")
-    axes.set_ylim(bottom=0)
-    axes.legend(frameon=False)
-    return axes
+def _points_at_full_load(runs: pd.DataFrame) -> pd.DataFrame:
+    """Rows with a data size and a throughput, at full load."""
+    missing = pd.Series(np.nan, index=runs.index)
+    rate = runs.get("throughput_ops_s", missing)
+    by_time = runs["data_bytes"] / runs.get("time_s", missing)
+    load = runs.get("load", missing)
+    table = runs.assign(service=rate.notna(), rate=rate.where(rate.notna(), by_time))
+    # Where the full load is marked, rows without a mark are of a client that was too small.
+    unmarked = load.isna() & ~(table["service"] & bool(load.notna().any()))
+    full = unmarked | (load - 1.0).abs().le(1e-9)
+    return table.loc[full & table["rate"].gt(0) & table["data_bytes"].gt(0)]

@@ -6,6 +6,7 @@ way from runs to its table.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
 
@@ -13,23 +14,18 @@ import numpy as np
 import pandas as pd
 
 from fitting.bayes.posterior import MeasuredSteps, lack_of_fit
-from fitting.laws.cores import USUAL_MISS as USUAL_CORES_MISS
-from fitting.laws.cores import fit_cores
-from fitting.laws.data_size import USUAL_MISS as USUAL_SIZE_MISS
-from fitting.laws.data_size import fit_sizes
+from fitting.laws import cores as by_cores
+from fitting.laws import data_size as by_size
 from measurements import check_runs
-from measurements.table.checks import identity_columns
 from measurements.table.units import parse_quantity
 from ppw.errors import PpwError
+from ppw.results import arguments, axes
 from ppw.results import caveats as cv
-from ppw.results.arguments import as_names, as_positive, as_share
 from ppw.results.result import Result, Row, Table, frame_digest, numbers_digest, rows_of
 from ppw.results.text import key_texts, plot_label, shown
 from ppw.runs.groups import canonical, group_runs
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
     from matplotlib.axes import Axes
     from numpy.typing import NDArray
 
@@ -42,31 +38,19 @@ _USUAL = 0.02
 LACK_OF_FIT = 0.01
 # Values from which on a law can be judged.
 JUDGED = 3
+# Number of points of a drawn curve.
+_POINTS = 60
+# Targets this many times as far out as the last value measured are far.
+_FAR_CORES, _FAR_DATA = 4.0, 8.0
 
 
 class JobRuns(NamedTuple):
-    """Runs as arrays: the group of each, its value of the target's column, its time (s)."""
+    """Runs as arrays."""
 
-    codes: IntArray
-    value: FloatArray
+    codes: IntArray  # group of each
+    value: FloatArray  # in the target's column
     time_s: FloatArray
     groups: int
-
-    def take(self, mask: NDArray[np.bool_]) -> JobRuns:
-        """The runs of a mask."""
-        return JobRuns(self.codes[mask], self.value[mask], self.time_s[mask], self.groups)
-
-    def means(self) -> tuple[FloatArray, FloatArray]:
-        """Mean time of each group, NaN without runs, and how many there are."""
-        count = np.bincount(self.codes, minlength=self.groups).astype(float)
-        with np.errstate(invalid="ignore"):
-            return np.bincount(self.codes, self.time_s, self.groups) / count, count
-
-    def extreme(self, choose: np.ufunc, start: float) -> FloatArray:
-        """Least or greatest value of each group, NaN without runs."""
-        found = np.full(self.groups, start)
-        choose.at(found, self.codes, self.value)
-        return np.where(np.isinf(found), np.nan, found)
 
 
 _ANSWERS = """
@@ -81,21 +65,24 @@ _ANSWERS = """
 def time_table(target: str, found: str) -> tuple[Table, ...]:
     """Declare the table of a projection of times: the target, the answers, and what was found."""
     columns = f"{target.strip()}\n{_ANSWERS.strip()}\n{found.strip()}"
-    return (
-        Table(
-            "table",
-            columns,
-            title="Projected times",
-            key="groups",
-            most=10**9,
-            show={"error_pct": _error_text},
-        ),
-    )
+    show = {"error_pct": _error_text}
+    return (Table("table", columns, title="Projected times", key="groups", most=10**9, show=show),)
 
 
 def _error_text(row: Row) -> str:
     error = row["error_pct"]
     return "–" if error != error else f"{error:+.1f} %"
+
+
+class Doubt(NamedTuple):
+    """A caveat of a projection, and the rows of its table that it concerns.
+
+    The text may name the number of these ``groups``, the ``times`` that the target is as far out as
+    the last value measured, and the usual ``miss`` of a law.
+    """
+
+    text: str
+    concerns: Callable[[pd.DataFrame], pd.Series[bool]]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -114,11 +101,22 @@ class TimeProjection(Result):
     caveats : tuple of str
     """
 
-    # Column of the target, and how caveats call its values.
+    # Column of the target, its unit, how caveats call its values, and the heading of the report.
     target: ClassVar[str]
+    unit: ClassVar[str]
     few: ClassVar[str]
+    heading: ClassVar[str]
+    # Label of the plot's abscissa, and its unit in the target's.
+    abscissa: ClassVar[tuple[str, float]]
     # Columns of how many values were measured, the least and the greatest.
     measured_columns: ClassVar[tuple[str, str, str]]
+    # Columns that tell groups apart, and those that do unless they follow the target.
+    keys: ClassVar[tuple[str, ...]]
+    keys_unless_following: ClassVar[tuple[str, ...]] = ()
+    # What to measure where no group can be projected, what could mislead, and the usual miss.
+    remedy: ClassVar[str]
+    doubts: ClassVar[tuple[Doubt, ...]]
+    usual: ClassVar[by_size.UsualMiss]
 
     table: pd.DataFrame
     by: tuple[str, ...]
@@ -151,7 +149,7 @@ class TimeProjection(Result):
 
     def title(self) -> str:
         """Heading of the report."""
-        raise NotImplementedError
+        return self.heading.format(shown(self.table[self.target].iloc[0], self.unit))
 
     def law(self, row: dict[str, Any]) -> str:
         """What was fitted to the group of a row, in words."""
@@ -163,12 +161,16 @@ class TimeProjection(Result):
 
     def axis(self) -> tuple[str, float]:
         """Label of the plot's abscissa, and its unit in the target's."""
-        raise NotImplementedError
+        return self.abscissa
 
     @classmethod
     def usual_keys(cls, runs: pd.DataFrame) -> list[str]:
-        """Columns that tell groups apart."""
-        raise NotImplementedError
+        """Columns that tell groups apart, with the core frequency where it was set."""
+        names = [name for name in cls.keys if name in runs]
+        loose = [name for name in cls.keys_unless_following if name in runs]
+        names += [name for name in loose if not _follows(runs, name, cls.target)]
+        # A frequency as it was found is a reading and no set-up.
+        return [*names, "freq_hz"] if "freq_hz" in runs and "freq_source" not in runs else names
 
     @classmethod
     def learns(cls, values: FloatArray, target: float) -> NDArray[np.bool_]:
@@ -188,21 +190,22 @@ class TimeProjection(Result):
     @classmethod
     def too_few(cls, target: float) -> str:
         """What to measure where no group can be projected."""
-        raise NotImplementedError
+        return cls.remedy.format(shown(target, cls.unit))
 
     @classmethod
     def caveats_of(cls, rows: pd.DataFrame) -> Iterable[str]:
         """What could mislead in the rows of a table, with their P-value of ``lack_of_fit``."""
-        raise NotImplementedError
+        times = shown(float((rows[cls.target] / rows[cls.measured_columns[2]]).max()))
+        for doubt in cls.doubts:
+            if groups := int(doubt.concerns(rows).sum()):
+                yield doubt.text.format(groups=groups, times=times, miss=f"{cls.usual.share:.0%}")
 
     def _body(self) -> dict[str, Any]:
         return {**super()._body(), "coverage": self.coverage}
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw each group's curve, its interval at the target and what was measured there."""
-        from ppw.results.axes import new_axes
-
-        ax = new_axes(ax)
+        ax = axes.new_axes(ax)
         label, unit = self.axis()
         for row in rows_of(self.table):
             x, y = self.curve(row)
@@ -247,9 +250,9 @@ def project_time(
     PpwError
         When no group can be projected.
     """
-    as_share("level", level)
+    arguments.as_share("level", level)
     tidy = canonical(runs)
-    names = kind.usual_keys(tidy) if by is None else as_names(by)
+    names = kind.usual_keys(tidy) if by is None else arguments.as_names(by)
     checked = check_runs(tidy, needed=[kind.target, "time_s"], by=names)
     groups = group_runs(checked, names)
     values, times = (checked[c].to_numpy(dtype=np.float64) for c in (kind.target, "time_s"))
@@ -278,10 +281,15 @@ def _fit_table(
 ) -> pd.DataFrame:
     """Columns of the table, one row a group; NaN where it cannot be projected."""
     at = np.isclose(rows.value, target, rtol=1e-9, atol=0.0)
-    learnt = rows.take(kind.learns(rows.value, target) & ~at)
-    steps, found = kind.fit(learnt, target)
-    measured, measured_runs = rows.take(at).means()
-    lower, upper = found.interval(level=level, repeats=np.maximum(measured_runs, 1))
+    learns = kind.learns(rows.value, target) & ~at
+    codes, values, times, groups = rows
+    steps, found = kind.fit(JobRuns(codes[learns], values[learns], times[learns], groups), target)
+    runs = pd.DataFrame({"value": values, "time": times})
+    tested = runs["time"][at].groupby(codes[at]).agg(["mean", "size"]).reindex(range(groups))
+    learnt = runs["value"][learns].groupby(codes[learns]).agg(["size", "min", "max"])
+    learnt = learnt.reindex(range(groups)).astype(float)
+    measured = tested["mean"].to_numpy(dtype=np.float64)
+    lower, upper = found.interval(level=level, repeats=tested["size"].fillna(1).to_numpy())
     with np.errstate(invalid="ignore", divide="ignore"):
         covered = ((lower <= measured) & (measured <= upper)).astype(object)
         test = lack_of_fit(steps, usual=_USUAL)
@@ -290,7 +298,7 @@ def _fit_table(
     counted, least, most = kind.measured_columns
     return pd.DataFrame(
         {
-            kind.target: np.full(rows.groups, target),
+            kind.target: np.full(groups, target),
             "projected": found.target_time,
             "lower": lower,
             "upper": upper,
@@ -298,18 +306,21 @@ def _fit_table(
             "error_pct": 100 * (found.target_time / measured - 1),
             **columns,
             counted: steps.count.astype(float),
-            "runs": np.bincount(learnt.codes, minlength=rows.groups).astype(float),
-            least: learnt.extreme(np.minimum, np.inf),
-            most: learnt.extreme(np.maximum, -np.inf),
+            "runs": learnt["size"],
+            least: learnt["min"],
+            most: learnt["max"],
             "covered": covered,
             "lack_of_fit": test.p_value,
         }
     )
 
 
-def with_clock(runs: pd.DataFrame, names: list[str]) -> list[str]:
-    """Add the clock where it was set; as it was found, it is a reading and no set-up."""
-    return [*names, "freq_hz"] if "freq_hz" in runs and "freq_source" not in runs else names
+def _follows(runs: pd.DataFrame, name: str, target: str) -> bool:
+    """Whether a column is the same multiple of the target's column in all runs."""
+    if target not in runs:
+        return False
+    ratio = (runs[name] / runs[target]).to_numpy(dtype=np.float64)
+    return bool(np.ptp(runs[target]) > 0 and np.isclose(ratio, ratio[0], rtol=1e-6).all())
 
 
 # `project_core_count`: the time of a job on a number of cores that was not measured.
@@ -320,13 +331,6 @@ def with_clock(runs: pd.DataFrame, names: list[str]) -> list[str]:
 # counts that lie off the law, as far as those of other programs did (see `fitting.laws.cores`).
 # Where cores wait for each other, or share a memory or a socket that is full, times stop to fall or
 # rise again, which fewer cores cannot tell.
-
-
-_CORES_BY = ("host", "family", "workload", "data_bytes", "mode", "task_memory_bytes", "compression")
-# Columns that may say no more than how many cores there are.
-_PER_CORE = ("threads", "map_slots", "reduce_slots")
-_FAR_CORES = 4.0
-_POINTS = 60
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -346,13 +350,41 @@ class CoreCountProjection(TimeProjection):
         covered      | flag |  | whether the measured mean is inside the interval
         """,
     )
-    target: ClassVar[str] = "cores"
-    few: ClassVar[str] = "other core counts"
-    measured_columns: ClassVar[tuple[str, str, str]] = ("counts", "fewest_cores", "most_cores")
-
-    def title(self) -> str:
-        """Heading of the report."""
-        return f"Projected to {shown(self.table['cores'].iloc[0])} cores"
+    target, unit, few, heading = "cores", "", "other core counts", "Projected to {} cores"
+    abscissa = ("cores", 1.0)
+    measured_columns = ("counts", "fewest_cores", "most_cores")
+    keys = ("host", "family", "workload", "data_bytes", "mode", "task_memory_bytes", "compression")
+    # Columns that may say no more than how many cores there are.
+    keys_unless_following = ("threads", "map_slots", "reduce_slots")
+    usual = by_cores.USUAL_MISS
+    remedy = (
+        "no group has runs on two core counts other than {}: measure two or more at one clock, "
+        "each several times"
+    )
+    doubts = (
+        Doubt(
+            "the times of {groups} groups do not follow Amdahl's law (lack of fit): cores wait for "
+            "each other, or share a full memory or socket; the interval does not say how that "
+            "goes on",
+            lambda rows: rows["lack_of_fit"] < LACK_OF_FIT,
+        ),
+        Doubt(
+            "{groups} groups gain nothing from more cores: where their times rise, Amdahl's law "
+            "does not go along",
+            lambda rows: rows["t_parallel_s"] <= 0,
+        ),
+        Doubt(
+            "the target is {times} times the most cores measured: sockets, memory and locks may "
+            "end the gain before it",
+            lambda rows: rows["cores"] / rows["most_cores"] > _FAR_CORES,
+        ),
+        Doubt(
+            "{groups} groups have two core counts, which show nothing of how well Amdahl's law "
+            "holds: the interval takes counts to lie {miss} off it or so, as other programs' did; "
+            "measure a third",
+            lambda rows: rows["counts"] < JUDGED,
+        ),
+    )
 
     def law(self, row: dict[str, Any]) -> str:
         """What was fitted to the group of a row, in words."""
@@ -374,22 +406,11 @@ class CoreCountProjection(TimeProjection):
         cores = np.geomspace(min(ends[0], row["cores"]), ends[1], _POINTS)
         return cores, row["t_serial_s"] + row["t_parallel_s"] / cores
 
-    def axis(self) -> tuple[str, float]:
-        """Label of the plot's abscissa, and its unit in cores."""
-        return "cores", 1.0
-
-    @classmethod
-    def usual_keys(cls, runs: pd.DataFrame) -> list[str]:
-        """Host, workload, data and how a job is set up, with the clock where it was set."""
-        names = [name for name in _CORES_BY if name in runs]
-        names += [name for name in _PER_CORE if name in runs and not _follows(runs, name)]
-        return with_clock(runs, names)
-
     @classmethod
     def fit(cls, rows: JobRuns, target: float) -> tuple[MeasuredSteps, ExtentLine]:
         """Steps over cores."""
         steps = MeasuredSteps.of(rows.codes, rows.value, np.log(rows.time_s), rows.groups)
-        return steps, fit_cores(steps, target)
+        return steps, by_cores.fit_cores(steps, target)
 
     @classmethod
     def found(cls, line: ExtentLine) -> dict[str, FloatArray]:
@@ -397,42 +418,6 @@ class CoreCountProjection(TimeProjection):
         # The extent is a core's part of the work, 1/n.
         parallel = line.line.intercept / line.target
         return {"t_serial_s": line.line.slope, "t_parallel_s": parallel}
-
-    @classmethod
-    def too_few(cls, target: float) -> str:
-        """What to measure where no group can be projected."""
-        return (
-            f"no group has runs on two core counts other than {shown(target)}: measure two or "
-            "more at one clock, each several times"
-        )
-
-    @classmethod
-    def caveats_of(cls, rows: pd.DataFrame) -> Iterable[str]:
-        """What could mislead in the rows of a table."""
-        bent = rows["lack_of_fit"] < LACK_OF_FIT
-        if bent.any():
-            yield (
-                f"the times of {int(bent.sum())} groups do not follow Amdahl's law (lack of fit): "
-                "cores wait for each other, or share a full memory or socket; the interval does "
-                "not say how that goes on"
-            )
-        if slower := int((rows["t_parallel_s"] <= 0).sum()):
-            yield (
-                f"{slower} groups gain nothing from more cores: where their times rise, Amdahl's "
-                "law does not go along"
-            )
-        reach = float((rows["cores"] / rows["most_cores"]).max())
-        if reach > _FAR_CORES:
-            yield (
-                f"the target is {shown(reach)} times the most cores measured: sockets, memory and "
-                "locks may end the gain before it"
-            )
-        if few := int((rows["counts"] < JUDGED).sum()):
-            yield (
-                f"{few} groups have two core counts, which show nothing of how well Amdahl's law "
-                f"holds: the interval takes counts to lie {USUAL_CORES_MISS.share:.0%} off it or "
-                "so, as other programs' did; measure a third"
-            )
 
 
 def project_core_count(
@@ -473,15 +458,7 @@ def project_core_count(
     CaveatWarning
         For each entry of ``caveats``.
     """
-    return project_time(CoreCountProjection, runs, as_positive("cores", cores), by, level)
-
-
-def _follows(runs: pd.DataFrame, name: str) -> bool:
-    """Whether a column is the same multiple of the cores in all runs."""
-    if "cores" not in runs:
-        return False
-    ratio = (runs[name] / runs["cores"]).to_numpy(dtype=np.float64)
-    return bool(np.ptp(runs["cores"]) > 0 and np.isclose(ratio, ratio[0], rtol=1e-6).all())
+    return project_time(CoreCountProjection, runs, arguments.as_positive("cores", cores), by, level)
 
 
 # `project_data_size`: the time of a job at a data size that was not measured, from smaller ones.
@@ -492,14 +469,6 @@ def _follows(runs: pd.DataFrame, name: str) -> bool:
 # it gets through in a second once it runs. Intervals allow for sizes that lie off the line, as far
 # as those of other jobs did (see `fitting.laws.data_size`). Where data outgrow a cache, memory or a
 # buffer the line ends, which no smaller size can tell.
-
-
-# What tells groups apart beside the data size: jobs that are set up otherwise are others.
-_DATA_BY = (
-    *("host", "family", "workload", "cores", "threads", "mode"),
-    *("map_slots", "reduce_slots", "task_memory_bytes", "compression"),
-)
-_FAR_DATA = 8.0
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -519,13 +488,34 @@ class DataSizeProjection(TimeProjection):
         covered        | flag |  | whether the measured mean is inside the interval
         """,
     )
-    target: ClassVar[str] = "data_bytes"
-    few: ClassVar[str] = "smaller sizes"
-    measured_columns: ClassVar[tuple[str, str, str]] = ("sizes", "smallest_bytes", "largest_bytes")
-
-    def title(self) -> str:
-        """Heading of the report."""
-        return f"Projected to {shown(self.table['data_bytes'].iloc[0], 'B')} of data"
+    target, unit, few, heading = "data_bytes", "B", "smaller sizes", "Projected to {} of data"
+    abscissa = ("data (MB)", 1e6)
+    measured_columns = ("sizes", "smallest_bytes", "largest_bytes")
+    # Jobs that are set up otherwise are other groups.
+    keys = (
+        *("host", "family", "workload", "cores", "threads", "mode"),
+        *("map_slots", "reduce_slots", "task_memory_bytes", "compression"),
+    )
+    usual = by_size.USUAL_MISS
+    remedy = "no group has runs at two sizes below {}: measure two or more, each several times"
+    doubts = (
+        Doubt(
+            "the smaller sizes of {groups} groups do not lie on one line (lack of fit): tasks come "
+            "in whole waves, or a cache or buffer is outgrown; the interval does not say how that "
+            "goes on",
+            lambda rows: rows["lack_of_fit"] < LACK_OF_FIT,
+        ),
+        Doubt(
+            "the target is {times} times the largest size measured: caches, memory and disks may "
+            "end the line before it",
+            lambda rows: rows["data_bytes"] / rows["largest_bytes"] > _FAR_DATA,
+        ),
+        Doubt(
+            "{groups} groups have two sizes, which show nothing of how straight their line is: the "
+            "interval takes sizes to lie {miss} off it or so, as other jobs' did; measure a third",
+            lambda rows: rows["sizes"] < JUDGED,
+        ),
+    )
 
     def law(self, row: dict[str, Any]) -> str:
         """What was fitted to the group of a row, in words."""
@@ -541,15 +531,6 @@ class DataSizeProjection(TimeProjection):
         sizes = np.array([0.0, row["data_bytes"]])
         return sizes, row["t_fixed_s"] + sizes / row["rate_bytes_s"]
 
-    def axis(self) -> tuple[str, float]:
-        """Label of the plot's abscissa, and its unit in bytes."""
-        return "data (MB)", 1e6
-
-    @classmethod
-    def usual_keys(cls, runs: pd.DataFrame) -> list[str]:
-        """Host, workload and how a job is set up, with the clock where it was set."""
-        return with_clock(runs, [name for name in _DATA_BY if name in runs])
-
     @classmethod
     def learns(cls, values: FloatArray, target: float) -> NDArray[np.bool_]:
         """Smaller sizes alone."""
@@ -559,44 +540,13 @@ class DataSizeProjection(TimeProjection):
     def fit(cls, rows: JobRuns, target: float) -> tuple[MeasuredSteps, ExtentLine]:
         """Steps over 1/size (1/B)."""
         steps = MeasuredSteps.of(rows.codes, 1 / rows.value, np.log(rows.time_s), rows.groups)
-        return steps, fit_sizes(steps, target)
+        return steps, by_size.fit_sizes(steps, target)
 
     @classmethod
     def found(cls, line: ExtentLine) -> dict[str, FloatArray]:
         """Parameters of each group."""
         rate = line.target / line.line.intercept
         return {"t_fixed_s": line.line.slope, "rate_bytes_s": rate}
-
-    @classmethod
-    def too_few(cls, target: float) -> str:
-        """What to measure where no group can be projected."""
-        return (
-            f"no group has runs at two sizes below {shown(target, 'B')}: measure two or more, each "
-            "several times"
-        )
-
-    @classmethod
-    def caveats_of(cls, rows: pd.DataFrame) -> Iterable[str]:
-        """What could mislead in the rows of a table."""
-        bent = rows["lack_of_fit"] < LACK_OF_FIT
-        if bent.any():
-            yield (
-                f"the smaller sizes of {int(bent.sum())} groups do not lie on one line (lack of "
-                "fit): tasks come in whole waves, or a cache or buffer is outgrown; the interval "
-                "does not say how that goes on"
-            )
-        reach = float((rows["data_bytes"] / rows["largest_bytes"]).max())
-        if reach > _FAR_DATA:
-            yield (
-                f"the target is {shown(reach)} times the largest size measured: caches, memory and "
-                "disks may end the line before it"
-            )
-        if few := int((rows["sizes"] < JUDGED).sum()):
-            yield (
-                f"{few} groups have two sizes, which show nothing of how straight their line is: "
-                f"the interval takes sizes to lie {USUAL_SIZE_MISS.share:.0%} off it or so, as "
-                "other jobs' did; measure a third"
-            )
 
 
 def project_data_size(
@@ -638,147 +588,5 @@ def project_data_size(
         For each entry of ``caveats``.
     """
     size = parse_quantity(data_bytes, "bytes") if isinstance(data_bytes, str) else data_bytes
-    target = as_positive("data size (bytes)", size)
+    target = arguments.as_positive("data size (bytes)", size)
     return project_time(DataSizeProjection, runs, target, by, level)
-
-
-# The range of data sizes in which throughput does not depend on them.
-#
-# Inside it the work per byte is constant, and one run tells of all others; below it start-up shows,
-# above it caches, memory or disks do. Published as Figures 3 and 4 of Issa & Figueira (2012),
-# https://doi.org/10.1186/2192-113X-1-10.
-
-
-FLAT_COLUMNS = (
-    *("sizes", "flat_sizes", "flat_from_bytes", "flat_to_bytes"),
-    *("throughput", "throughput_unit", "spread"),
-)
-
-
-class FlatRange(NamedTuple):
-    """Neighbouring data sizes with nearly one throughput.
-
-    Attributes
-    ----------
-    first, last : int
-        Places of the smallest and the largest of them among all sizes.
-    spread : float
-        Highest less lowest throughput, as a share of the lowest.
-    """
-
-    first: int
-    last: int
-    spread: float
-
-
-def widest_flat_range(
-    sizes: FloatArray, throughput: FloatArray, *, tolerance: float
-) -> FlatRange | None:
-    """Find the neighbouring sizes that reach furthest with throughputs within a tolerance.
-
-    Parameters
-    ----------
-    sizes : (points,) float array
-        Ascending, above 0.
-    throughput : (points,) float array
-        At each size, above 0.
-    tolerance : float
-        Highest over lowest throughput less 1, at most.
-
-    Returns
-    -------
-    FlatRange or None
-        That with the greatest ratio of its sizes; None where no two neighbours agree.
-    """
-    best: FlatRange | None = None
-    reach = 0.0
-    for first in range(len(sizes)):
-        for last in range(first + 1, len(sizes)):
-            part = throughput[first : last + 1]
-            spread = float(part.max() / part.min() - 1)
-            # Of two that reach as far the larger data: there start-up shows least.
-            if spread <= tolerance and sizes[last] / sizes[first] >= reach:
-                best, reach = FlatRange(first, last, spread), float(sizes[last] / sizes[first])
-    return best
-
-
-def flat_ranges(runs: pd.DataFrame, *, tolerance: float) -> pd.DataFrame:
-    """Find the flat range of each group of a runs table that differs in its data size alone.
-
-    Parameters
-    ----------
-    runs : pandas.DataFrame
-        Canonical columns. Throughput is ``throughput_ops_s`` where measured, else bytes a second.
-        Runs of a service at less than full load take no part.
-    tolerance : float
-
-    Returns
-    -------
-    pandas.DataFrame
-        Key columns and `FLAT_COLUMNS`; a row for each group with two data sizes or more. The flat
-        columns are missing where no two neighbouring sizes agree.
-    """
-    keys = [c for c in (*identity_columns(runs), "freq_hz") if c in runs and c != "data_bytes"]
-    if "data_bytes" not in runs:
-        return pd.DataFrame(columns=[*keys, *FLAT_COLUMNS])
-    points = _points(runs)
-    rows: list[dict[str, Any]] = []
-    groups = points.groupby(keys, dropna=False, sort=True) if keys else [((), points)]
-    for key, part in groups:
-        unit = "1/s" if part["service"].any() else "B/s"
-        alike = part[part["service"] == part["service"].any()]
-        means = alike.groupby("data_bytes")["rate"].mean().sort_index()
-        if len(means) < 2:
-            continue
-        found = widest_flat_range(
-            means.index.to_numpy(dtype=np.float64),
-            means.to_numpy(dtype=np.float64),
-            tolerance=tolerance,
-        )
-        names = dict(zip(keys, key, strict=True))
-        rows.append(
-            {**names, "sizes": len(means), "throughput_unit": unit, **_flat_columns(means, found)}
-        )
-    return pd.DataFrame(rows, columns=[*keys, *FLAT_COLUMNS])
-
-
-def _points(runs: pd.DataFrame) -> pd.DataFrame:
-    """Rows with a data size and a throughput, at full load."""
-    missing = pd.Series(np.nan, index=runs.index)
-    rate = runs.get("throughput_ops_s", missing)
-    by_time = runs["data_bytes"] / runs.get("time_s", missing)
-    load = runs.get("load", missing)
-    table = runs.assign(service=rate.notna(), rate=rate.where(rate.notna(), by_time))
-    # Where the full load is marked, rows without a mark are of a client that was too small.
-    unmarked = load.isna() & ~(table["service"] & bool(load.notna().any()))
-    full = unmarked | (load - 1.0).abs().le(1e-9)
-    return table.loc[full & table["rate"].gt(0) & table["data_bytes"].gt(0)]
-
-
-def _flat_columns(means: pd.Series[Any], found: FlatRange | None) -> dict[str, Any]:
-    if found is None:
-        return {}
-    inside = means.iloc[found.first : found.last + 1]
-    return {
-        "flat_sizes": len(inside),
-        "flat_from_bytes": float(inside.index[0]),
-        "flat_to_bytes": float(inside.index[-1]),
-        "throughput": float(inside.mean()),
-        "spread": found.spread,
-    }
-
-
-def flat_sentence(row: dict[str, Any], by: Sequence[str]) -> str:
-    """Say a row of `flat_ranges` in words."""
-    from ppw.results.text import key_texts, shown
-
-    name = " ".join(key_texts(by, row)) or "runs"
-    if row["flat_sizes"] != row["flat_sizes"]:
-        return f"{name}: throughput changes from each of {row['sizes']} data sizes to the next"
-    unit = row["throughput_unit"]
-    rate = shown(row["throughput"], unit if unit != "B/s" else "") + " B/s" * (unit == "B/s")
-    return (
-        f"{name}: throughput is flat from {shown(row['flat_from_bytes'], 'B')} to "
-        f"{shown(row['flat_to_bytes'], 'B')}, {rate} within {row['spread']:.1%} "
-        f"({row['flat_sizes']:.0f} of {row['sizes']} sizes)"
-    )

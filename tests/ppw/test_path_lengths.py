@@ -13,8 +13,13 @@ from processes import ppw_inside, refused
 
 from fitting import LogPathLength
 from ppw.errors import PpwError
-from ppw.projection.path_length import PathLengths, path_lengths, with_instructions
-from ppw.projection.time import flat_ranges, widest_flat_range
+from ppw.projection.path_length import (
+    PathLengths,
+    flat_ranges,
+    path_lengths,
+    widest_flat_range,
+    with_instructions,
+)
 
 # Wordcount as published, without its unit: here instructions a byte.
 A, B = -31500.0, 70702.0
@@ -164,9 +169,10 @@ class TestFlatRange:
             pairs = itertools.pairwise(rates)
             assert all(max(p) / min(p) - 1 > tolerance for p in pairs)
             return
-        inside = rates[found.first : found.last + 1]
+        start, end, _ = found
+        inside = rates[start : end + 1]
         assert inside.max() / inside.min() - 1 <= tolerance
-        for first, last in ((found.first - 1, found.last), (found.first, found.last + 1)):
+        for first, last in ((start - 1, end), (start, end + 1)):
             if first >= 0 and last < len(rates):
                 wider = rates[first : last + 1]
                 assert wider.max() / wider.min() - 1 > tolerance
