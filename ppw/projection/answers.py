@@ -161,7 +161,8 @@ def fit_curves(
         model, metric = options.model(name), METRICS.get(name, PERFORMANCE)
         measured = values(metric, runs)
         use = ~np.isnan(measured) if rows is None else rows & ~np.isnan(measured)
-        codes, at, fitted = groups.codes[use], frequency[use], measured[use]
+        codes, at = groups.codes[use], frequency[use]
+        fitted: FloatArray | lines.Repeats = measured[use]
         if gr.is_aggregated(runs, metric.name):
             coordinate = gr.INVERSE if model.reciprocal else gr.VALUE
             fitted = gr.repeats(runs, metric.name, coordinate).take(use)

@@ -393,11 +393,12 @@ def path_lengths(
             f"{source}: no run has both instructions and data_bytes: measure with perf, or count "
             "with ppw run count --data SIZE"
         )
-    each = counted.assign(runs=1)
+    # Each run is a cell of its own.
+    cells = counted.assign(runs=1, per_byte__m2=0.0, instructions__m2=0.0)
     for name in ("per_byte", "instructions"):
-        each = each.assign(**{f"{name}__mean": counted[name], f"{name}__m2": 0.0})
-    tables = fit_cells(each)
-    labels = counted["instructions_label"].astype(str).value_counts().to_dict()
+        cells[f"{name}__mean"] = counted[name]
+    tables = fit_cells(cells)
+    labels = {str(k): int(n) for k, n in counted["instructions_label"].value_counts().items()}
     modes = set(counted["counted_modes"].dropna().astype(str)) if "counted_modes" in counted else ()
     caveats = [*caveats_of_runs(labels, sorted(modes), len(table)), *caveats_of_fits(**tables)]
     cv.warn(caveats)
@@ -512,7 +513,7 @@ def flat_ranges(runs: pd.DataFrame, *, tolerance: float) -> pd.DataFrame:
         means = part[part["service"] == service].groupby("data_bytes")["rate"].mean()
         if len(means) < 2:
             continue
-        row = {"sizes": len(means), "throughput_unit": "1/s" if service else "B/s"}
+        row: dict[str, Any] = {"sizes": len(means), "throughput_unit": "1/s" if service else "B/s"}
         at, rate = (np.asarray(a, dtype=np.float64) for a in (means.index, means))
         if found := widest_flat_range(at, rate, tolerance=tolerance):
             first, last, spread = found

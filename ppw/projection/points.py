@@ -387,7 +387,8 @@ def project(
     for name, value in (given | {"efficiency": efficiency, "price": price}).items():
         if value is not None:
             arguments.as_positive(name, value)
-    errors, outside = {}, []
+    errors: dict[str, float] = {}
+    outside: list[str] = []
     if path_length is not None:
         if instructions is not None:
             raise PpwError("give instructions or path_length, not both: each sets the time alone")
@@ -448,15 +449,16 @@ def _answer_products(
     level: float,
     errors: Mapping[str, float],
     price: float | None,
-) -> tuple[dict[str, Estimate | None], dict[str, CellAnswers]]:
+) -> tuple[dict[str, Any], dict[str, CellAnswers]]:
     """Answer each quantity whose fits are there; None for the others."""
     made: dict[str, CellAnswers] = {}
     quantities: dict[str, Any] = dict.fromkeys(QUANTITIES)
     for name, product in products.items():
-        unit, powers, *factors = product
+        unit, powers, constant, clock_power = product
         if powers.keys() <= answers.curves.keys():
             # The error of a path length enters what is per run, and nothing else.
             of_work = None if name in _WITHOUT_WORK else errors
+            factors = constant, clock_power
             made[name] = answers.product(powers, cells, level, *factors, errors=of_work)
             quantities[name] = _estimate(made[name].prediction, unit)
     if np.isnan(quantities["cpi"]):
