@@ -11,12 +11,14 @@ over its range. Two ways to pace them:
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from xml.etree import ElementTree
 
 from measurements.errors import MeasurementError
-from measurements.loads.fio_jobs import LoadJob, check_target, write_whole
+from measurements.loads.fio_jobs import LoadJob, check_target
+from measurements.table.writing import replace_whole
 
 _WEIGHTS = 1_000_000
 # A slower target cannot be paced by whole bytes per millisecond.
@@ -61,7 +63,7 @@ def write_diskspd(
     # A comment of XML must not have two hyphens together.
     profile.append(ElementTree.Comment(f" {'; '.join(losses)} ".replace("--", "- -")))
     span = ElementTree.SubElement(ElementTree.SubElement(profile, "TimeSpans"), "TimeSpan")
-    _add(span, Duration=max(1, -int(-duration_s // 1)), Warmup=0, Cooldown=0, RandSeed=seed)
+    _add(span, Duration=max(1, math.ceil(duration_s)), Warmup=0, Cooldown=0, RandSeed=seed)
     _add(span, MeasureLatency="true")
     if outstanding is not None:
         _add(span, ThreadCount=1, RequestCount=outstanding)
@@ -76,7 +78,9 @@ def write_diskspd(
         else:
             _add(one, Weight=_weight(job))
     ElementTree.indent(profile)
-    write_whole(path, ElementTree.tostring(profile, encoding="unicode") + "\n")
+    with replace_whole(Path(path)) as scratch:
+        text = ElementTree.tostring(profile, encoding="unicode")
+        scratch.write_text(text + "\n", encoding="utf-8")
     return losses
 
 
@@ -103,14 +107,6 @@ def _rate_options(job: LoadJob, depth: int) -> dict[str, int]:
     return {"RequestCount": 1, "BurstSize": 1, "ThinkTime": think}
 
 
-def _written_rate(job: LoadJob) -> float:
-    """Requests per second of a job as it is written."""
-    options = _rate_options(job, 1)
-    if "Throughput" in options:
-        return 1000 * options["Throughput"] / job.mean_size
-    return 1000 / options["ThinkTime"]
-
-
 def _add(parent: ElementTree.Element, **children: object) -> None:
     for name, value in children.items():
         ElementTree.SubElement(parent, name).text = str(value)
@@ -124,10 +120,14 @@ def _losses(jobs: Sequence[LoadJob], *, closed: bool) -> Iterator[str]:
         yield f"whole weights misplace {misplaced:.2%} of the requests"
         yield "closed loop: a request follows a completion, and inter-arrival times are lost"
     else:
-        asked = sum(job.rate for job in jobs)
-        misplaced = sum(abs(_written_rate(job) - job.rate) for job in jobs)
-        yield f"whole bytes and milliseconds misplace {misplaced / asked:.2%} of the requests"
-        if any("ThinkTime" in _rate_options(job, 1) for job in jobs):
+        options, misplaced = [_rate_options(job, 1) for job in jobs], 0.0
+        for job, option in zip(jobs, options, strict=True):
+            thinks_s = option.get("ThinkTime", 0) / 1000
+            rate = 1 / thinks_s if thinks_s else 1000 * option["Throughput"] / job.mean_size
+            misplaced += abs(rate - job.rate)
+        share = misplaced / sum(job.rate for job in jobs)
+        yield f"whole bytes and milliseconds misplace {share:.2%} of the requests"
+        if any("ThinkTime" in option for option in options):
             yield "a thinking target waits for its request too, and so is a little slower"
         yield "rates are constant over the run: bursts are lost"
     yield "places inside a range are uniform: reuse is lost, and so is what a cache does"

@@ -15,12 +15,14 @@ What fio cannot say, and what is done instead:
 
 from __future__ import annotations
 
+import math
 import stat
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from measurements.errors import MeasurementError
+from measurements.table.writing import replace_whole
 
 MOST_JOBS = 4096
 _MOST_ZONES = 256
@@ -101,9 +103,15 @@ def write_fio_jobs(
     pairs = zip(jobs, weights, strict=True)
     sections = [_section(job, weight, flying, losses) for job, weight in pairs]
     sentences = losses.sentences(outstanding is not None)
-    head = [*(f"# {text}" for text in sentences), "[global]"]
-    common = _common(jobs, named, duration_s, engine)
-    write_whole(path, "\n".join([*head, *common, "", *sections]))
+    lines = [
+        *(*(f"# {text}" for text in sentences), "[global]"),
+        # fio separates files by colons.
+        *("filename=" + named.replace(":", "\\:"), f"filesize={max(j.space[1] for j in jobs)}"),
+        *(f"ioengine={engine}", "direct=1", "thread=1", "norandommap=1", "randrepeat=1"),
+        *("time_based=1", f"runtime={max(1, math.ceil(duration_s))}s", "group_reporting=1", ""),
+    ]
+    with replace_whole(Path(path)) as scratch:
+        scratch.write_text("\n".join([*lines, *sections]), encoding="utf-8")
     return sentences
 
 
@@ -115,6 +123,7 @@ class _Losses:
         self.slow = 0.0
 
     def add(self, what: str, job: LoadJob, share: float) -> None:
+        """Count a share of the requests of a job."""
         self.moved[what] += job.share * share
 
     def sentences(self, closed: bool) -> tuple[str, ...]:
@@ -134,17 +143,6 @@ class _Losses:
         rates = "rates are constant over the run: bursts longer than a gap are lost"
         sentences += [uniform, loop if closed else rates]
         return tuple(sentences)
-
-
-def _common(jobs: Sequence[LoadJob], target: str, duration_s: float, engine: str) -> list[str]:
-    size = max(job.space[1] for job in jobs)
-    # fio separates files by colons.
-    escaped = target.replace(":", "\\:")
-    return [
-        *(f"filename={escaped}", f"filesize={size}", f"ioengine={engine}"),
-        *("direct=1", "thread=1", "norandommap=1", "randrepeat=1", "time_based=1"),
-        *(f"runtime={max(1, -int(-duration_s // 1))}s", "group_reporting=1"),
-    ]
 
 
 def _weights(jobs: Sequence[LoadJob], losses: _Losses) -> Sequence[int | None]:
@@ -280,15 +278,3 @@ def percent_loss(shares: list[float], whole: list[int]) -> float:
     total = sum(shares)
     off = [abs(s / total - w / 100) for s, w in zip(shares, whole, strict=True)]
     return sum(off) / 2
-
-
-def write_whole(path: str | Path, text: str) -> None:
-    """Write a file, whole or not at all."""
-    target = Path(path)
-    scratch = target.with_name(f".{target.name}.part")
-    try:
-        scratch.write_text(text, encoding="utf-8")
-        scratch.replace(target)
-    except OSError as error:
-        scratch.unlink(missing_ok=True)
-        raise MeasurementError(f"{target}: cannot be written: {error.strerror or error}") from error

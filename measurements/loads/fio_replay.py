@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 
 from measurements.errors import MeasurementError
 from measurements.loads.fio_jobs import check_target
-from measurements.processes.programs import find_program
+from measurements.processes.programs import ask, find_program
 from measurements.traces.requests import BLOCK_BYTES, Op
 
 _NS = 1e-9
@@ -116,15 +116,13 @@ def make_scratch(path: str | Path, size_bytes: int) -> None:
 
 def _run(command: list[str], folder: str, expected_s: float) -> Mapping[str, Any]:
     try:
-        options: dict[str, Any] = {"stdin": subprocess.DEVNULL, "capture_output": True}
-        most_s = 2 * expected_s + _PATIENCE_S
-        done = subprocess.run(command, cwd=folder, timeout=most_s, check=False, **options)
+        done = ask(command, timeout_s=2 * expected_s + _PATIENCE_S, folder=Path(folder))
     except subprocess.TimeoutExpired as error:
         raise MeasurementError(
             f"fio was ended after {error.timeout:.0f} s, more than twice what the trace takes: the "
             "device is too slow for it; replay fewer requests, or slower (--time-scale)"
         ) from None
-    messages = done.stderr.decode(errors="replace").strip().splitlines()
+    messages = done.stderr.strip().splitlines()
     text = Path(folder, "report.json")
     if done.returncode or not text.is_file():
         reason = messages[-1] if messages else f"exit code {done.returncode}"

@@ -9,6 +9,7 @@ import json
 import re
 import sys
 import tempfile
+from contextlib import contextmanager
 from datetime import date, time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TextIO
@@ -18,6 +19,8 @@ import numpy as np
 from measurements.errors import MeasurementError, first_line
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     import pandas as pd
 
 
@@ -122,6 +125,8 @@ def write_runs(runs: pd.DataFrame, target: str | Path) -> None:
     except OSError as error:
         reason = error.strerror or str(error)
         raise MeasurementError(f"{target}: cannot be written: {reason}") from error
+    except MeasurementError:
+        raise
     except (TypeError, ValueError) as error:
         raise MeasurementError(f"{target}: cannot be written: {first_line(error)}") from error
 
@@ -141,11 +146,24 @@ def _write_whole(runs: pd.DataFrame, path: Path) -> None:
         # A device or a pipe is written to; a file in its place would be something else.
         _write(runs, path, path.name)
         return
-    with tempfile.TemporaryDirectory(dir=path.parent, prefix=".part-") as folder:
-        # Made in a folder of its own, the file has the permissions of any new file.
-        scratch = Path(folder, path.name)
+    with replace_whole(path) as scratch:
         _write(runs, scratch, path.name)
-        scratch.replace(path)
+
+
+@contextmanager
+def replace_whole(path: Path) -> Iterator[Path]:
+    """Yield a scratch file that takes the place of another one, whole, unless something fails.
+
+    Raises `MeasurementError` for an `OSError` inside.
+    """
+    try:
+        with tempfile.TemporaryDirectory(dir=path.parent, prefix=".part-") as folder:
+            # Made in a folder of its own, the file has the permissions of any new file.
+            scratch = Path(folder, path.name)
+            yield scratch
+            scratch.replace(path)
+    except OSError as error:
+        raise MeasurementError(f"{path}: cannot be written: {error.strerror or error}") from error
 
 
 def _write(runs: pd.DataFrame, path: Path, name: str) -> None:

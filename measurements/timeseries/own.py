@@ -13,6 +13,7 @@ from typing import IO, TYPE_CHECKING, Any, Self
 import numpy as np
 
 from measurements.errors import MeasurementError
+from measurements.table.writing import replace_whole
 from measurements.timeseries import series as schema
 
 if TYPE_CHECKING:
@@ -79,19 +80,13 @@ def write_time_series(series: schema.TimeSeries, path: str | Path) -> None:
     """
     target = _target_path(path)
     # A reader never sees half a file.
-    scratch = target.with_name(f".{target.name}.part")
-    try:
+    with replace_whole(target) as scratch:
         if target.suffix == ".parquet":
             series.frame.to_parquet(scratch, index=False)
         elif target.suffix == ".csv":
             series.frame.to_csv(scratch, index=False)
         else:
             series.frame.to_json(scratch, orient="records", lines=True)
-        scratch.replace(target)
-    except OSError as error:
-        raise _not_written(path, error) from error
-    finally:
-        scratch.unlink(missing_ok=True)
 
 
 class Writer:

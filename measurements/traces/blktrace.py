@@ -38,7 +38,7 @@ class _EventReader(base.TraceReader):
     # Message for a file without arrivals.
     no_arrival: ClassVar[str]
 
-    def _chunks(self) -> Iterator[Requests]:
+    def __iter__(self) -> Iterator[Requests]:
         """Yield the arrivals; a completion is looked for in the arrival's chunk and the next."""
         waiting, count = None, 0
         for events, is_arrival in self._events():
@@ -383,6 +383,7 @@ _TEXT_FIELDS = {
     **dict.fromkeys("csuU", r"\d+"),
 }
 _NEEDED = ("T", "t", "a", "d", "S")
+_LETTERS = {"R": Op.READ, "W": Op.WRITE, "D": Op.DISCARD, "F": Op.FLUSH}
 _EVENT = (
     r"\s*(?P<device>\d+,\s*\d+)\s+\d+\s+\d+\s+"
     r"(?P<seconds>\d+)\.(?P<nanoseconds>\d{9})\s+(?P<pid>\d+)\s+"
@@ -468,7 +469,7 @@ class Blkparse(_EventReader):
         )
         other = op == Op.OTHER
         self.note(_OTHERS, other & is_arrival)
-        return (events.take(~other), is_arrival[~other]) if other.any() else (events, is_arrival)
+        return events.drop_others(), is_arrival[~other]
 
     def _refuse_junk(self, rest: text.TextLines) -> None:
         """Refuse a line that is no event; of the default layout, other events are known."""
@@ -478,10 +479,10 @@ class Blkparse(_EventReader):
             known = other | rest.matches(_PAYLOAD)
         rest.refuse_first(~known, "no event as blkparse prints it")
 
-    def _text_streams(self, column: dict[str, pa.Array], is_arrival: Array) -> Array | int:
+    def _text_streams(self, column: dict[str, pa.Array], is_arrival: Array) -> Array | None:
         """Number processes by their arrivals; completions run in anybody's name."""
         if "pid" not in column or not is_arrival.any():
-            return 0
+            return None
         chosen = pa.array(is_arrival)
         index, pids = base.encode(column["pid"].filter(chosen))
         commands = column["command"].filter(chosen) if "command" in column else None
@@ -495,13 +496,17 @@ class Blkparse(_EventReader):
         codes[is_arrival] = self.names["stream"].codes_at(index, names)
         return codes
 
-    def _devices(self, column: dict[str, pa.Array]) -> Array | int:
-        if "device" in column:
-            return self.names["device"].codes(pc.replace_substring(column["device"], " ", ""))
+    def _devices(self, column: dict[str, pa.Array]) -> Array | None:
+        """Number devices by the names "major,minor"; None where the lines tell none."""
         if "major" in column and "minor" in column:
-            joined = pc.binary_join_element_wise(column["major"], column["minor"], ",")
-            return self.names["device"].codes(joined)
-        return 0
+            name = pc.binary_join_element_wise(column["major"], column["minor"], ",")
+        else:
+            name = column.get("device")
+        return (
+            None
+            if name is None
+            else self.names["device"].codes(pc.replace_substring(name, " ", ""))
+        )
 
 
 def pattern(layout: str) -> str:
@@ -558,12 +563,8 @@ def _sizes(row: Array, column: dict[str, pa.Array]) -> Array:
 
 def _text_operations(rwbs: pa.Array, size: Array) -> Array:
     index, words = base.encode(rwbs)
-    op: Array = np.asarray([_operation(word) for word in words] or [0], np.uint8)[index]
+    # A leading F asks for a flush before the data, which the next letter names.
+    kinds = [re.sub("^F(?=[WDR])", "", word)[:1] for word in words]
+    op: Array = np.asarray([_LETTERS.get(kind, Op.OTHER) for kind in kinds] or [0], np.uint8)[index]
     op[(op == Op.WRITE) & (size == 0)] = Op.FLUSH
     return op
-
-
-def _operation(letters: str) -> int:
-    # A leading F asks for a flush before the data, which the next letter names.
-    kind = letters[1:2] if re.match("F[WDR]", letters) else letters[:1]
-    return {"R": Op.READ, "W": Op.WRITE, "D": Op.DISCARD, "F": Op.FLUSH}.get(kind, Op.OTHER)

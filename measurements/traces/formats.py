@@ -41,10 +41,10 @@ class Msr(text.FieldReader):
     ticks_per_s = 10**7
     epoch_ns = -_FILETIME_TO_UNIX_S * 10**9
 
-    def _chunks(self) -> Iterator[Requests]:
+    def __iter__(self) -> Iterator[Requests]:
         if re.match(_MSR_HEADER, base.head(self.path), re.IGNORECASE):
             self.form = self.form._replace(header_lines=1)
-        yield from super()._chunks()
+        yield from super().__iter__()
 
     def _requests(self, row: Array, table: pa.Table) -> Requests:
         hosts = base.encode(table["Hostname"])
@@ -154,7 +154,7 @@ class Iolog2(base.TraceReader):
     ticks_per_s = 1000
     _waited = 0
 
-    def _chunks(self) -> Iterator[Requests]:
+    def __iter__(self) -> Iterator[Requests]:
         for lines in text.filled_lines(self.path):
             kept = lines.take((lines.row > 1) & ~lines.matches(self.prefix + _FILE_ACTION))
             matched, parts = kept.extract(self.prefix + _IOLOG_LINE)
@@ -168,9 +168,9 @@ class Iolog2(base.TraceReader):
         length = text.whole(parts.field("length"), row, "length")
         time = self._times(parts, row, offset, op)
         name = self.names["file"].codes(parts.field("file"))
-        found = Requests.of(row, time, self.blocks(offset), length, op, device=name, file=name)
         self.names["device"] = self.names["file"]
-        return found.take(op != Op.OTHER) if (op == Op.OTHER).any() else found
+        found = Requests.of(row, time, self.blocks(offset), length, op, device=name, file=name)
+        return found.drop_others()
 
     def _times(self, parts: pa.StructArray, row: Array, offset: Array, op: Array) -> Array:
         """Time of each request: the longest wait before it, since fio waits until then."""
@@ -228,7 +228,7 @@ class Etw(base.TraceReader):
     begins = re.compile(rb"(?s:.*?)^\s*DiskRead,(.*TimeStamp.*ByteOffset.*)$", re.MULTILINE)
     ticks_per_s = 10**6
 
-    def _chunks(self) -> Iterator[Requests]:
+    def __iter__(self) -> Iterator[Requests]:
         begin = base.head(self.path)
         transfer, flush = self._patterns(begin)
         end = _ETW_END.search(begin)
@@ -238,8 +238,11 @@ class Etw(base.TraceReader):
 
     def _patterns(self, begin: bytes) -> tuple[str, str]:
         """Patterns of a transfer and of a flush, by the header's names of their fields."""
-        header, flush = self.begins.match(begin), _ETW_FLUSH_HEADER.search(begin)
-        names, flush_names = _names(header), _names(flush)
+        headers = self.begins.match(begin), _ETW_FLUSH_HEADER.search(begin)
+        lines = (
+            header[1].decode(errors="replace").split(",") if header else [] for header in headers
+        )
+        names, flush_names = ([name.strip() for name in line] for line in lines)
         if missing := [name for name in _ETW_NEEDED if name not in names]:
             raise MeasurementError(
                 f"{self.path}: its header has no DiskRead line with {', '.join(missing)}: dump it "
@@ -281,22 +284,17 @@ class Etw(base.TraceReader):
             self.blocks(offset),
             _hexadecimal(column.get("size", zeros), row, "IOSize"),
             base.operations(column["kind"], _ETW_OPERATIONS),
-            stream=self._codes("stream", column.get("process"), 0),
-            device=self._codes("device", column.get("disk"), 0),
+            stream=self._codes("stream", column.get("process")),
+            device=self._codes("device", column.get("disk")),
             latency_s=elapsed / 1e6,
-            file=self._codes("file", column.get("file"), base.NO_FILE),
+            file=self._codes("file", column.get("file")),
         )
 
-    def _codes(self, name: str, column: pa.Array | None, otherwise: int) -> Array | int:
+    def _codes(self, name: str, column: pa.Array | None) -> Array | None:
         if column is None:
-            return otherwise
+            return None
         trimmed = pc.utf8_trim(column, ' "')
         return self.names[name].codes(pc.replace_substring_regex(trimmed, r"\s+\(\s*", " ("))
-
-
-def _names(header: re.Match[bytes] | None) -> list[str]:
-    line = header[1].decode(errors="replace") if header else ""
-    return [name.strip() for name in line.split(",")] if header else []
 
 
 def _pattern(kinds: str, names: list[str]) -> str:
@@ -355,7 +353,7 @@ class Vscsi1(base.TraceReader):
         known = _SCSI_OPERATIONS[records["command"]] != Op.OTHER
         return count > 0 and bool((known & (records["version"] >> 8 == cls.version)).all())
 
-    def _chunks(self) -> Iterator[Requests]:
+    def __iter__(self) -> Iterator[Requests]:
         size, done = self.record.itemsize, 0
         with base.open_unpacked(self.path) as file:
             while block := file.read(size * _RECORDS_AT_ONCE):
@@ -375,20 +373,11 @@ class Vscsi1(base.TraceReader):
         base.refuse_first(mixed, row, lambda at: f"its version is {version[at]}, {expected}")
         base.refuse_first(time >= 2**63, row, lambda at: f"its time {time[at]} is beyond 2^63")
         op = _SCSI_OPERATIONS[records["command"]]
-        other = op == Op.OTHER
-        self.note("{n} SCSI commands that are no read, write or flush are left out", other)
-        found = Requests.of(
-            row,
-            time.astype(np.int64),
-            records["lbn"],
-            records["length"].astype(np.int64),
-            op,
-            latency_s=self._latency_s(records),
-        )
-        return found.take(~other) if other.any() else found
-
-    def _latency_s(self, records: Array) -> Array | float:
-        return np.nan
+        other = "{n} SCSI commands that are no read, write or flush are left out"
+        self.note(other, op == Op.OTHER)
+        latency_s = records["response_us"] / 1e6 if self.version > 1 else None
+        numbers = time.astype(np.int64), records["lbn"], records["length"].astype(np.int64)
+        return Requests.of(row, *numbers, op, latency_s=latency_s).drop_others()
 
 
 class Vscsi2(Vscsi1):
@@ -400,6 +389,3 @@ class Vscsi2(Vscsi1):
     record = _record(
         command=2, version=2, serial=4, length=4, segments=4, lbn=8, time_us=8, response_us=8
     )
-
-    def _latency_s(self, records: Array) -> Array | float:
-        return cast("Array", records["response_us"] / 1e6)

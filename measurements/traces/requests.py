@@ -101,7 +101,7 @@ class Trace:
         """
         reader, order, size = self._new_reader(), InOrder(), self._batch_requests
         try:
-            for chunk in order.sort(check(chunk) for chunk in reader.chunks()):
+            for chunk in order.sort(check(chunk) for chunk in reader):
                 for begin in range(0, chunk.rows(), size):
                     yield _batch(chunk.take(slice(begin, begin + size)), reader, order.first or 0)
         except BadRequestError as error:
@@ -154,10 +154,9 @@ class _Summary(NamedTuple):
 
 
 def _summarise(reader: TraceReader, order: InOrder) -> _Summary:
-    names = {name: reader.names[name].all() for name in NAMED}
-    for column in () if reader.numbered else ("stream", "device"):
-        # Where the format records none, all requests belong to one.
-        names[column] = names[column] or ("all",)
+    # Where a format records no streams or devices, all requests belong to one.
+    default = {} if reader.numbered else {"stream": ("all",), "device": ("all",)}
+    names = {name: reader.names[name].all() or default.get(name, ()) for name in NAMED}
     findings = [*reader.doubts(), *(note.format(n=n) for note, n in reader.notes.items() if n)]
     if order.late:
         by = order.latest / reader.ticks_per_s
@@ -209,11 +208,8 @@ class TraceReader:
         """Whether the first bytes of a file, unpacked, look like this format."""
         return cls.begins.match(head) is not None
 
-    def chunks(self) -> Iterator[Requests]:
+    def __iter__(self) -> Iterator[Requests]:
         """Yield the requests in the order of the file; raises BadRequestError."""
-        return self._chunks()
-
-    def _chunks(self) -> Iterator[Requests]:
         raise NotImplementedError
 
     def doubts(self) -> Iterator[str]:
@@ -273,14 +269,19 @@ class Requests(NamedTuple):
     def of(
         cls, row: Array, time: Array, lbn: Array, size_bytes: Array, op: Array, **recorded: Any
     ) -> Requests:
-        """Fill the columns that a format does not record, of stream, device, latency_s and file."""
-        columns = {"stream": 0, "device": 0, "latency_s": np.nan, "file": NO_FILE} | recorded
+        """Fill what is not recorded, or None, of stream, device, latency_s and file."""
+        missing = {"stream": 0, "device": 0, "latency_s": np.nan, "file": NO_FILE}
         types = {field.name: field.type.to_pandas_dtype() for field in SCHEMA}
-        filled = {
-            name: np.broadcast_to(np.asarray(column, types[name]), row.shape)
-            for name, column in columns.items()
-        }
+        filled = {}
+        for name, default in missing.items():
+            column = default if recorded.get(name) is None else recorded[name]
+            filled[name] = np.broadcast_to(np.asarray(column, types[name]), row.shape)
         return cls(row=row, time=time, lbn=lbn, size_bytes=size_bytes, op=op, **filled)
+
+    def drop_others(self) -> Requests:
+        """Leave out commands that are no operation of a trace."""
+        other = self.op == Op.OTHER
+        return self.take(~other) if other.any() else self
 
     def rows(self) -> int:
         """Count the requests; ``len`` counts columns."""
@@ -450,11 +451,10 @@ class InOrder:
 
     def _count_late(self, time: Array, last: float | None) -> int:
         """Count the requests that are earlier than one before them."""
-        if (last is None or last <= time[0]) and bool(np.all(time[1:] >= time[:-1])):
+        last = time[0] if last is None else last
+        if last <= time[0] and bool(np.all(time[1:] >= time[:-1])):
             return 0
-        highest = np.maximum.accumulate(time)
-        if last is not None:
-            highest = np.maximum(highest, last)
+        highest = np.maximum(np.maximum.accumulate(time), last)
         late = int((time < highest).sum())
         self.late += late
         self.latest = max(self.latest, (highest - time).max())

@@ -89,11 +89,10 @@ class _Table(base.TraceReader):
         column = {name: table[one.header].combine_chunks() for name, one in self.columns.items()}
         sizes = self._bytes("blocks" if "blocks" in column else "size_bytes", column, row)
         place = "offset_bytes" if "offset_bytes" in column else "lbn"
-        latency: Array | float = np.nan
-        if "latency_s" in column:
-            chosen = self.columns["latency_s"]
-            seconds = _numbers(column["latency_s"], row, chosen.header, missing=True)
-            latency = seconds * chosen.factor
+        latency = None
+        if chosen := self.columns.get("latency_s"):
+            latency = _numbers(column["latency_s"], row, chosen.header, missing=True)
+            latency = latency * chosen.factor
         self._rows += len(row)
         self._odd_sizes += int(np.count_nonzero(sizes & (BLOCK_BYTES - 1)))
         return base.Requests.of(
@@ -102,10 +101,8 @@ class _Table(base.TraceReader):
             self.blocks(self._bytes(place, column, row)),
             sizes,
             self._operations(column["op"], row),
-            stream=self._codes("stream", column, 0),
-            device=self._codes("device", column, 0),
             latency_s=latency,
-            file=self._codes("file", column, base.NO_FILE),
+            **{name: self._codes(name, column[name]) for name in base.NAMED if name in column},
         )
 
     def doubts(self) -> Iterator[str]:
@@ -163,10 +160,8 @@ class _Table(base.TraceReader):
         base.refuse_first(op == Op.OTHER, row, reason)
         return op
 
-    def _codes(self, name: str, column: Mapping[str, pa.Array], otherwise: int) -> Array | int:
-        if name not in column:
-            return otherwise
-        words = _as_words(column[name])
+    def _codes(self, name: str, column: pa.Array) -> Array:
+        words = _as_words(column)
         return self.names[name].codes(pc.fill_null(words, "") if words.null_count else words)
 
 
@@ -186,7 +181,7 @@ class CsvTable(_Table, text.FieldReader):
             return False
         return bool(rest) and len(names) > 2 and not any(_is_number(name) for name in names)
 
-    def _chunks(self) -> Iterator[base.Requests]:
+    def __iter__(self) -> Iterator[base.Requests]:
         begin = base.head(self.path).removeprefix(_BOM).decode(errors="replace")
         headers, delimiter = _split(begin.partition("\n")[0])
         self._choose(headers)
@@ -196,7 +191,7 @@ class CsvTable(_Table, text.FieldReader):
             header_lines=1,
             wanted=tuple(chosen.header for chosen in self.columns.values()),
         )
-        yield from super()._chunks()
+        yield from super().__iter__()
 
 
 class ParquetTable(_Table):
@@ -207,7 +202,7 @@ class ParquetTable(_Table):
     begins = re.compile(rb"PAR1")
     unit = "row"
 
-    def _chunks(self) -> Iterator[base.Requests]:
+    def __iter__(self) -> Iterator[base.Requests]:
         with _open_parquet(self.path) as file:
             self._choose(file.schema_arrow.names)
             for row, batch in _batches(file, [chosen.header for chosen in self.columns.values()]):
@@ -225,7 +220,7 @@ class OwnParquet(base.TraceReader):
     rebased = False
     numbered = True
 
-    def _chunks(self) -> Iterator[base.Requests]:
+    def __iter__(self) -> Iterator[base.Requests]:
         with _open_parquet(self.path) as file:
             self._take_metadata(file)
             constant = _constant_columns(file.metadata)

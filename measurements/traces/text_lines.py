@@ -65,7 +65,7 @@ class FieldReader(base.TraceReader):
         """Convert parsed lines; rows count the lines that are not blank."""
         raise NotImplementedError
 
-    def _chunks(self) -> Iterator[base.Requests]:
+    def __iter__(self) -> Iterator[base.Requests]:
         done = 0
         try:
             for table in _tables(self.path, self.form):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple, Protocol
@@ -15,6 +14,7 @@ import pyarrow.parquet as pq
 from pyarrow import csv
 
 from measurements.errors import MeasurementError
+from measurements.table.writing import replace_whole
 from measurements.traces import blktrace, formats, tables
 from measurements.traces import requests as base
 from measurements.traces.requests import SCHEMA, Trace, TraceReader
@@ -163,14 +163,10 @@ def write_trace(trace: NamedRequests | Iterable[pa.RecordBatch], path: str | Pat
     if not name.endswith((".parquet", ".csv", ".csv.gz")):
         raise MeasurementError(f"{target}: a trace is written as .parquet, .csv or .csv.gz")
     write = _write_parquet if name.endswith(".parquet") else _write_csv
-    try:
-        with tempfile.TemporaryDirectory(dir=target.parent, prefix=".part-") as folder:
-            scratch = Path(folder, target.name)
-            written = write(trace, scratch)
-            scratch.replace(target)
-    except OSError as error:
-        raise MeasurementError(f"{target}: cannot be written: {error.strerror or error}") from error
-    return written
+    with replace_whole(target) as scratch:
+        written = write(trace, scratch)
+    # To type checkers, a with statement may swallow errors.
+    return written  # noqa: RET504
 
 
 def _write_parquet(trace: NamedRequests | Iterable[pa.RecordBatch], path: Path) -> WrittenTrace:
