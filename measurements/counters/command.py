@@ -55,19 +55,19 @@ class PerfCounters:
         and the command sees to that, whose start adds some 100,000 instructions. With status 129
         or 255 and no counts perf itself failed, and said why on stderr.
         """
-        return [*self._stat(into), "--", *_TELL_SIGNALS, *command]
+        return [*self._stat_command(into), "--", *_TELL_SIGNALS, *command]
 
     def attach(self, pid: int, into: Path) -> list[str]:
         """Count a process that is already there, and all that it starts, until it ends."""
         if self.system_wide:
             raise MeasurementError("perf counts either whole CPUs or a process: choose one")
-        return [*self._stat(into), "-p", str(pid)]
+        return [*self._stat_command(into), "-p", str(pid)]
 
     def read(self, *paths: Path) -> Counters:
         """Read what perf wrote for these settings; see `read_counters`."""
         return read_counters(*paths, whole_machine=self.system_wide)
 
-    def _stat(self, into: Path) -> list[str]:
+    def _stat_command(self, into: Path) -> list[str]:
         form = "-j" if self.json else "-x;"
         where = ["-a"] if self.system_wide else []
         output = ["-o", str(into), "-e", ",".join(self.events)]
@@ -81,14 +81,14 @@ def read_counters(*paths: Path, whole_machine: bool = False) -> Counters:
     are several executions, which are added up. ``whole_machine`` says that they were counted with
     ``-a`` or ``-C``: the task clock has idle time in it.
     """
-    outputs = [_read(path) for path in paths]
+    outputs = [_read_one(path) for path in paths]
     counts = [c._replace(run=run) for run, o in enumerate(outputs) for c in o.counts]
     strange = [line for output in outputs for line in output.strange]
     output = figures.PerfOutput(tuple(counts), tuple(strange))
     return figures.summarize(output, whole_machine=whole_machine)
 
 
-def _read(path: Path) -> figures.PerfOutput:
+def _read_one(path: Path) -> figures.PerfOutput:
     try:
         text = path.read_text(encoding="utf-8", errors="replace")
     except OSError as error:
@@ -117,7 +117,6 @@ _USAGE = 129
 _CAP_SYS_ADMIN, _CAP_PERFMON = 21, 38
 # Highest kernel.perf_event_paranoid at which anybody may count so much.
 _PARANOID_WHOLE_MACHINE, _PARANOID_KERNEL, _PARANOID_USER = 0, 1, 2
-_FILTERED = "2"
 _TIME_ALONE = "to measure without counters: --metric time"
 
 
@@ -160,18 +159,18 @@ def check_perf(
             "elsewhere install perf anew"
         )
     counters = replace(wanted, program=program, json="--json-output" in usage)
-    trial = _try(counters)
+    trial = _try_out(counters)
     reasons = []
     # One event that perf does not know keeps it from counting the others.
     if trial.status == _USAGE:
-        trials = {event: _try(replace(counters, events=(event,))) for event in wanted.events}
+        trials = {event: _try_out(replace(counters, events=(event,))) for event in wanted.events}
         unknown = [event for event, alone in trials.items() if alone.status == _USAGE]
         known = tuple(event for event in wanted.events if event not in unknown)
         if not known:
             return _nothing(f"perf knows none of {', '.join(unknown)}: {trial.complaint()}")
         reasons = [f"perf does not know here: {', '.join(unknown)}"] if unknown else []
         counters = replace(counters, events=known)
-        trial = _try(counters)
+        trial = _try_out(counters)
     if trial.counters is None:
         return _nothing(_why_refused(trial, counters, procfs))
     return _support(counters, trial.counters, reasons, sysfs, procfs)
@@ -190,7 +189,7 @@ class _Trial(NamedTuple):
         return _first_line(self.message) or default
 
 
-def _try(counters: PerfCounters) -> _Trial:
+def _try_out(counters: PerfCounters) -> _Trial:
     with tempfile.TemporaryDirectory(prefix="ppw-perf-") as folder:
         into = Path(folder) / "counts"
         status, _, message = _ask(counters.wrap(["true"], into))
@@ -265,8 +264,8 @@ def _why_refused(trial: _Trial, counters: PerfCounters, procfs: Path) -> str:
     allowed = _PARANOID_WHOLE_MACHINE if counters.system_wide else _PARANOID_USER
     # Some distributions set it above 2, the kernel's own highest value.
     strict = paranoid.lstrip("-").isdigit() and int(paranoid) > allowed
-    # Where the setting and the rights allow it, only a filter can have refused.
-    if status.get("Seccomp") == _FILTERED and (capable or not strict):
+    # Where the setting and the rights allow it, only a filter (mode 2) can have refused.
+    if status.get("Seccomp") == "2" and (capable or not strict):
         return (
             f"a system call filter refuses perf ({trial.complaint()}): start the container with "
             "--cap-add PERFMON or a seccomp profile that allows perf_event_open, or count outside"

@@ -213,8 +213,7 @@ Modes = Literal["user+kernel", "user", "kernel"]
 _MODES: dict[Modes, Mode] = {"user+kernel": "both", "user": "user", "kernel": "kernel"}
 _UNITS_S = {"nsec": 1e-9, "ns": 1e-9, "usec": 1e-6, "msec": 1e-3, "ms": 1e-3, "sec": 1.0}
 # Below these shares of the time on a counter a figure is an estimate, and a poor one.
-_WHOLE = 0.99
-_HALF = 0.5
+_WHOLE, _HALF = 0.99, 0.5
 _MOST_STRANGE = 3
 # Figures that are columns of the runs table, in their order; three have other names there.
 _COLUMNS = (
@@ -377,14 +376,14 @@ def total_events(counts: Iterable[Count]) -> dict[str, Total]:
             first[line] = count
             by_event.setdefault(count.event, []).append(count)
     at_work = {
-        _place(count)
+        _place_of(count)
         for count in first.values()
         if count.value is not None and count.event not in TOOL_EVENTS
     }
     return {event: _total(event, found, at_work) for event, found in by_event.items()}
 
 
-def _place(count: Count) -> tuple[object, ...]:
+def _place_of(count: Count) -> tuple[object, ...]:
     return parse_event(count.event).pmu, count.part, count.interval_s, count.run
 
 
@@ -399,7 +398,7 @@ def _total(event: str, counts: Sequence[Count], at_work: Collection[object]) -> 
             most[when] = max(value, most.get(when, 0.0))
         return Total(sum(most.values()), unit)
     # A value is lost only where the rest of that unit was counted, not where it slept.
-    lost = [c for c in counts if c.value is None and _place(c) in at_work]
+    lost = [c for c in counts if c.value is None and _place_of(c) in at_work]
     if lost or not values:
         return Total(None, unit, (lost or counts)[0].missing)
     shares = [c.running for c, _ in values if c.running is not None]
@@ -486,11 +485,11 @@ def _by_mode(
     found = {modes: add_cores(totals, terms, mode, whole_machine) for modes, mode in _MODES.items()}
     user, kernel = found["user"], found["kernel"]
     if found["user+kernel"].value is None and None not in (user.value, kernel.value):
-        found["user+kernel"] = _sum_of(user, kernel)
+        found["user+kernel"] = _add_up(user, kernel)
     return found
 
 
-def _sum_of(one: Quantity, other: Quantity) -> Quantity:
+def _add_up(one: Quantity, other: Quantity) -> Quantity:
     pmus = {**one.by_pmu, **other.by_pmu}
     return Quantity(
         (one.value or 0.0) + (other.value or 0.0),
@@ -530,7 +529,7 @@ def _llc_misses(
 
     loads, stores = read(LLC_LOAD_MISSES), read(LLC_STORE_MISSES)
     if loads.value is not None and stores.value is not None:
-        return "LLC-load-misses+LLC-store-misses", _sum_of(loads, stores)
+        return "LLC-load-misses+LLC-store-misses", _add_up(loads, stores)
     choices = {
         "LLC-misses": read(LLC_MISSES),
         "LLC-load-misses": loads,

@@ -22,7 +22,6 @@ from measurements.table.units import UNITS
 _EVENT = re.compile(
     r"^(?:cas_count_(?P<cas>read|write)(?:_sch\d+)?|(?:data_)?(?P<other>read|write)s?)$"
 )
-_FREE_RUNNING = "free_running"
 _CACHE_LINE_BYTES = 64
 # Time that perf has to end when its input has.
 _END_S = 10.0
@@ -54,14 +53,14 @@ def memory_events(sysfs: Path) -> tuple[MemoryEvent, ...] | None:
     folders = (sysfs / "bus/event_source/devices").glob("uncore_imc*")
     # By length first, so that uncore_imc_10 comes after uncore_imc_9.
     devices = sorted(folders, key=lambda device: (len(device.name), device.name))
-    found = {device.name: _events_of(device) for device in devices}
+    found = {device.name: _device_events(device) for device in devices}
     # Both kinds count the same bytes.
-    programmable = {name: events for name, events in found.items() if _FREE_RUNNING not in name}
+    programmable = {name: events for name, events in found.items() if "free_running" not in name}
     chosen = programmable if any(programmable.values()) else found
     return tuple(event for events in chosen.values() for event in events) or None
 
 
-def _events_of(device: Path) -> list[MemoryEvent]:
+def _device_events(device: Path) -> list[MemoryEvent]:
     found = []
     for path in sorted((device / "events").glob("*")):
         match = _EVENT.match(path.name)
@@ -73,7 +72,7 @@ def _events_of(device: Path) -> list[MemoryEvent]:
         scale = read_field(path.with_name(f"{path.name}.scale"))
         unit = read_field(path.with_name(f"{path.name}.unit"))
         if scale and unit:
-            size = _scale(scale, path) * _bytes_per(unit, name)
+            size = _read_scale(scale, path) * _bytes_per(unit, name)
             found.append(MemoryEvent(name, direction, size))
         elif match["cas"]:
             # Older kernels give no scale; a strobe moves a cache line.
@@ -81,7 +80,7 @@ def _events_of(device: Path) -> list[MemoryEvent]:
     return found
 
 
-def _scale(text: str, path: Path) -> float:
+def _read_scale(text: str, path: Path) -> float:
     try:
         return float(text)
     except ValueError:

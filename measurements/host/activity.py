@@ -210,12 +210,12 @@ class Snapshot:
         ran_s = (later.scheduled_s or 0.0) - (self.scheduled_s or 0.0)
         if self.scheduled_s is not None and later.scheduled_s is not None and ran_s >= 0:
             columns["scheduled_s"] = ran_s
-        columns |= _growth(("sectors_read", "sectors_written"), self.sectors, later.sectors)
+        columns |= _count_growth(("sectors_read", "sectors_written"), self.sectors, later.sectors)
         names = ("network_rx_bytes", "network_tx_bytes")
-        return columns | _growth(names, self.bytes_moved, later.bytes_moved)
+        return columns | _count_growth(names, self.bytes_moved, later.bytes_moved)
 
 
-def _growth(names: tuple[str, str], before: Pairs, after: Pairs) -> dict[str, float]:
+def _count_growth(names: tuple[str, str], before: Pairs, after: Pairs) -> dict[str, float]:
     if not before or not before.keys() <= after.keys():
         return {}
     # A new device did all its transfers since the first snapshot.
@@ -251,7 +251,7 @@ def last_level_cache(sysfs: Path, cpus: Collection[int]) -> LastLevelCache:
     found: dict[tuple[int, str], tuple[int, int]] = {}
     for cpu in cpus:
         for index in sorted((sysfs / f"devices/system/cpu/cpu{cpu}/cache").glob("index*")):
-            size = _bytes(read_field(index / "size"))
+            size = _parse_size(read_field(index / "size"))
             if read_field(index / "type") in ("Data", "Unified") and size:
                 level = int(read_field(index / "level") or 0)
                 # Without the list of sharers each CPU's cache is taken for its own.
@@ -267,7 +267,7 @@ def last_level_cache(sysfs: Path, cpus: Collection[int]) -> LastLevelCache:
     return LastLevelCache(sum(sizes), max(sizes), max(lines) or _LINE_BYTES)
 
 
-def _bytes(text: str) -> int:
+def _parse_size(text: str) -> int:
     match = _SIZE.match(text)
     return int(match[1]) * _FACTOR[match[2]] if match else 0
 

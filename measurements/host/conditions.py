@@ -33,8 +33,7 @@ _POWER_CAPS = {
     "peak_power": "power_cap_peak_w",
 }
 _IN_BRACKETS = re.compile(r"\[([^\]]+)\]")
-_LONGEST_COOLING_S = 120.0
-_COOLER_C = 5.0
+_LONGEST_COOLING_S, _COOLER_C = 120.0, 5.0
 
 
 def read_state(

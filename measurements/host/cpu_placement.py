@@ -16,14 +16,11 @@ from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, NamedTuple
+from typing import IO, NamedTuple
 
 from measurements.errors import MeasurementError
 from measurements.host import files
 from measurements.host.processor import online_cores
-
-if TYPE_CHECKING:
-    import resource
 
 # Kinds of cores of hybrid processors, the faster first.
 _KINDS = ("cpu_core", "cpu_atom", "cpu_lowpower")
@@ -267,9 +264,8 @@ def execute(
     with output.open("wb") as file, nullcontext() if cpus is None else run_on(cpus):
         start_s = time.monotonic()
         for command in commands:
-            code, usage = _run(command, file, environment)
-            user_s += usage.ru_utime
-            system_s += usage.ru_stime
+            code, user, system = _run(command, file, environment)
+            user_s, system_s = user_s + user, system_s + system
             if code:
                 break
         end_s = time.monotonic()
@@ -278,7 +274,8 @@ def execute(
 
 def _run(
     command: Sequence[str], output: IO[bytes], environment: Mapping[str, str] | None
-) -> tuple[int, resource.struct_rusage]:
+) -> tuple[int, float, float]:
+    """Run a command to its end; return its exit code and its CPU time, user and system (s)."""
     try:
         process = subprocess.Popen(
             command,
@@ -300,7 +297,7 @@ def _run(
         # What the command left running must not run into the next measurement.
         end_group(process.pid)
     process.returncode = os.waitstatus_to_exitcode(status)
-    return process.returncode, usage
+    return process.returncode, usage.ru_utime, usage.ru_stime
 
 
 def end_group(group: int) -> None:

@@ -65,7 +65,7 @@ def clock_state(sysfs: Path) -> dict[str, files.Value]:
     state["energy_performance_bias"] = files.shared_text(
         cpu.glob("cpu[0-9]*/power/energy_perf_bias")
     )
-    state["turbo"] = _turbo(cpu, policies)
+    state["turbo"] = _read_turbo(cpu, policies)
     # The drivers that choose the frequency themselves.
     for driver in ("intel_pstate", "amd_pstate"):
         if mode := files.read_text(cpu / driver / "status"):
@@ -84,7 +84,7 @@ def _extreme(choose: Callable[[list[float]], float], paths: Iterable[Path]) -> f
     return choose(khz) * _HZ_PER_KHZ if khz else None
 
 
-def _turbo(cpu: Path, policies: Iterable[Path]) -> bool | None:
+def _read_turbo(cpu: Path, policies: Iterable[Path]) -> bool | None:
     if (no_turbo := files.read_flag(cpu / "intel_pstate/no_turbo")) is not None:
         return not no_turbo
     boost = files.read_flag(cpu / "cpufreq/boost")
@@ -183,21 +183,16 @@ def read_policies(
 
     Raises `MeasurementError` when there is no frequency control.
     """
-    policies = sorted(
-        (policy for folder in _policy_folders(sysfs) if (policy := _read_policy(folder)).cpus),
-        key=lambda policy: policy.cpus,
-    )
-    if not policies:
-        raise MeasurementError(_no_control(sysfs, procfs))
-    return tuple(policies)
-
-
-def _policy_folders(sysfs: Path) -> list[Path]:
     cpu = cpu_folder(sysfs)
     # Under an old kernel, CPUs of one policy have links to the folder of the first.
-    return list((cpu / "cpufreq").glob("policy[0-9]*")) or list(
+    folders = list((cpu / "cpufreq").glob("policy[0-9]*")) or list(
         {folder.resolve() for folder in cpu.glob("cpu[0-9]*/cpufreq")}
     )
+    read = (policy for folder in folders if (policy := _read_policy(folder)).cpus)
+    policies = sorted(read, key=lambda policy: policy.cpus)
+    if not policies:
+        raise MeasurementError(_why_absent(sysfs, procfs))
+    return tuple(policies)
 
 
 def _read_policy(folder: Path) -> Policy:
@@ -229,7 +224,7 @@ def _read_policy(folder: Path) -> Policy:
     )
 
 
-def _no_control(sysfs: Path, procfs: Path) -> str:
+def _why_absent(sysfs: Path, procfs: Path) -> str:
     where = f"no frequency control under {cpu_folder(sysfs)}"
     if not os.access(cpu_folder(sysfs), os.R_OK | os.X_OK):
         return f"{where}: there is no such folder, or it cannot be read"
@@ -386,7 +381,7 @@ class FrequencyControl:
             if why := policy.refusal(freq_hz) or self._outside_shares(policy, freq_hz):
                 refusals.setdefault(why, []).append(policy)
         wanted = frequency_text(freq_hz)
-        if reasons := [f"{_names(those)}: {wanted} {why}" for why, those in refusals.items()]:
+        if reasons := [f"{_policy_names(of)}: {wanted} {why}" for why, of in refusals.items()]:
             raise MeasurementError("; ".join(reasons))
 
     def fix(self, freq_hz: float, *, method: Method = "auto") -> None:
@@ -575,7 +570,7 @@ def _policy_files(policy: Policy) -> list[Path]:
     return [policy.folder / name for name in _POLICY_FILES]
 
 
-def _names(policies: list[Policy]) -> str:
+def _policy_names(policies: list[Policy]) -> str:
     names = [policy.name for policy in policies]
     if len(names) > 3:
         names = [names[0], "…", names[-1]]

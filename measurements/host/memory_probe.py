@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 # Words of 8 bytes that a kernel reads and writes for each element, as STREAM counts them.
 WORDS = {"copy": 2, "scale": 2, "add": 3, "triad": 3}
 
-_SOURCE = "memory_probe.c"
 # The compiler's own copy loop would become a call of memcpy, which is another measurement.
 _PLAIN_LOOPS = ("-fno-builtin", "-fno-tree-loop-distribute-patterns")
 _FLAGS = (("-O3", "-march=native", *_PLAIN_LOOPS), ("-O3",))
@@ -257,7 +256,7 @@ def _compile(folder: Path, compilers: Sequence[str]) -> tuple[Path, str]:
         try:
             programs.compile_c(
                 "measurements.host",
-                _SOURCE,
+                "memory_probe.c",
                 program,
                 flags=(*flags, "-pthread"),
                 compilers=compilers,
@@ -343,7 +342,7 @@ class _Team:
             # Of this thread alone; the pool's threads end with the measurement.
             os.sched_setaffinity(0, {cpu})
             # Whoever works on a page touches it first: it then lies at that CPU's memory node.
-            kernels = _kernels(*(np.full(elements, value) for value in (1.0, 2.0, 0.0)))
+            kernels = _numpy_kernels(*(np.full(elements, value) for value in (1.0, 2.0, 0.0)))
             self.barrier.wait()
             until = time.perf_counter() + self.budget_s
             while self.going:
@@ -369,7 +368,7 @@ class _Team:
             self.seconds[name].append(time.perf_counter() - start)
 
 
-def _kernels(a: FloatArray, b: FloatArray, c: FloatArray) -> dict[str, Callable[[], object]]:
+def _numpy_kernels(a: FloatArray, b: FloatArray, c: FloatArray) -> dict[str, Callable[[], object]]:
     import numpy as np
 
     scratch = np.empty(_BLOCK)

@@ -82,10 +82,10 @@ def channel_energy(
     if not end_s > start_s:
         return RunEnergy.unknown(f"{channel.label}: the run has no length")
     if channel.quantity == "energy":
-        return _of_counter(channel, stream, start_s, end_s)
+        return _by_counter(channel, stream, start_s, end_s)
     if channel.window_s > 0:
-        return _of_windows(channel, stream, start_s, end_s)
-    return _of_moments(channel, stream, start_s, end_s)
+        return _by_windows(channel, stream, start_s, end_s)
+    return _by_moments(channel, stream, start_s, end_s)
 
 
 def unwrap_counter(channel: source.Channel, stream: Stream) -> tuple[FloatArray, str]:
@@ -112,7 +112,7 @@ def unwrap_counter(channel: source.Channel, stream: Stream) -> tuple[FloatArray,
     return np.concatenate([stream.value[:1], stream.value[0] + np.cumsum(steps)]), reason
 
 
-def _of_counter(channel: source.Channel, stream: Stream, start_s: float, end_s: float) -> RunEnergy:
+def _by_counter(channel: source.Channel, stream: Stream, start_s: float, end_s: float) -> RunEnergy:
     at = stream.at_s
     near = (at >= start_s - AT_ENDS_S) & (at <= end_s + AT_ENDS_S)
     # Also the last reading before and the first after the run, however far away.
@@ -137,7 +137,7 @@ def _of_counter(channel: source.Channel, stream: Stream, start_s: float, end_s: 
     return RunEnergy(energy, energy / (end_s - start_s), count)
 
 
-def _of_windows(channel: source.Channel, stream: Stream, start_s: float, end_s: float) -> RunEnergy:
+def _by_windows(channel: source.Channel, stream: Stream, start_s: float, end_s: float) -> RunEnergy:
     window, length = channel.window_s, end_s - start_s
     fresh = _is_new(stream, window)
     at, value = stream.at_s[fresh], stream.value[fresh]
@@ -168,7 +168,7 @@ def _is_new(stream: Stream, window: float) -> NDArray[np.bool_]:
     return np.array(kept, dtype=bool)
 
 
-def _of_moments(channel: source.Channel, stream: Stream, start_s: float, end_s: float) -> RunEnergy:
+def _by_moments(channel: source.Channel, stream: Stream, start_s: float, end_s: float) -> RunEnergy:
     # A reading before the run shows an idle host, so nothing is interpolated to it.
     inside = (stream.at_s >= start_s) & (stream.at_s <= end_s)
     at, watts = stream.at_s[inside], stream.value[inside]

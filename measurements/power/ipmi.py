@@ -60,9 +60,8 @@ _DCMI, _GET_POWER_READING, _GROUP = 0x2C, 0x02, 0xDC
 # Mode 1 is the system's power; no attribute, one reserved byte.
 _REQUEST = bytes([_GROUP, 0x01, 0x00, 0x00])
 _REPLY = struct.Struct("<BHHHHIIB")
-_MEASURING = 0x40
 _NO_POWER = {0: "0 W", 0xFFFF: "0xFFFF W"}
-_NO_STAMP = (0, 0xFFFFFFFF)
+_MEASURING, _NO_STAMP = 0x40, (0, 0xFFFFFFFF)
 # By the specification the period covers the minimum, maximum and average. A short one covers the
 # current figure, too; other BMCs count it since their start, for days.
 LONGEST_WINDOW_S = 60.0
@@ -147,13 +146,13 @@ class IpmiPower:
 def _log_in(connect: Connect, until_s: float) -> tuple[Bmc, str, IpmiAnswer]:
     """Log in with the least privilege that may read the power, or the most that the user has."""
     level = PRIVILEGES[0]
-    bmc, answer = _enter(connect, level, until_s)
+    bmc, answer = _log_in_once(connect, level, until_s)
     for higher in PRIVILEGES[1:]:
         if answer.code != ipmi_protocol.INSUFFICIENT_PRIVILEGE:
             break
         with closed_on_error([bmc]):
             try:
-                raised, answer = _enter(connect, higher, until_s)
+                raised, answer = _log_in_once(connect, higher, until_s)
             except ipmi_protocol.RefusedError:
                 break
         bmc.close()
@@ -161,7 +160,7 @@ def _log_in(connect: Connect, until_s: float) -> tuple[Bmc, str, IpmiAnswer]:
     return bmc, level, answer
 
 
-def _enter(connect: Connect, level: str, until_s: float) -> tuple[Bmc, IpmiAnswer]:
+def _log_in_once(connect: Connect, level: str, until_s: float) -> tuple[Bmc, IpmiAnswer]:
     bmc = connect(level, until_s)
     with closed_on_error([bmc]):
         return bmc, _ask_power(bmc, until_s)
@@ -325,7 +324,7 @@ def sensor_channels(sensors: Sequence[PowerSensor]) -> tuple[Channel, ...]:
         label = f"ipmi:{sensor.name}" + ("" if is_unique else f"#{sensor.number:02x}")
         channels.append(Channel(label, "power", _domain(sensor), resolution=sensor.resolution_w))
     hosts = [channel.label for channel in channels if channel.domain == "host"]
-    return tuple(_within(channel, hosts[0]) if hosts else channel for channel in channels)
+    return tuple(_mark_inside(channel, hosts[0]) if hosts else channel for channel in channels)
 
 
 def _domain(sensor: PowerSensor) -> Domain:
@@ -333,7 +332,7 @@ def _domain(sensor: PowerSensor) -> Domain:
     return next(by_name, _ENTITIES.get(sensor.entity, "other"))
 
 
-def _within(channel: Channel, whole: str) -> Channel:
+def _mark_inside(channel: Channel, whole: str) -> Channel:
     if channel.label == whole or channel.domain == "wall":
         return channel
     note = f"another figure of what {whole} covers" if channel.domain == "host" else ""
@@ -375,7 +374,7 @@ class PyghmiBmc:
         self._name = name
         self._socket, theirs = socket.socketpair()
         with theirs:
-            self._process = _start(theirs)
+            self._process = _start_session(theirs)
         with closed_on_error([self]):
             answer = self._ask({"connect": _arguments(remote, privilege)}, until_s)
             if "error" in answer:
@@ -458,7 +457,7 @@ def _login_error(
     )
 
 
-def _start(their_end: socket.socket) -> subprocess.Popen[bytes]:
+def _start_session(their_end: socket.socket) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
         # -P: modules beside the program do not hide others of the same name.
         [sys.executable, "-P", "-W", "ignore", str(_SESSION_PROGRAM)],

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from pyvisa.resources import MessageBasedResource
 
 OPTIONS = ("backend", "energy", "item", "name", "query")
-BACKEND = "@py"
 VALUES = ":NUMERIC:NORMAL:VALUE?"
 MOST_ITEMS = 255
 JOULES_PER_WH = 3600.0
@@ -46,7 +45,7 @@ def open_source(where: str | None, settings: source.SourceSettings) -> MeterSour
     _check_options(options)
     if not where:
         raise source.SensorError("meter needs a VISA name: meter@TCPIP0::HOST::5025::SOCKET")
-    instrument = Instrument(where, options.get("backend", BACKEND), settings.timeout_s)
+    instrument = Instrument(where, options.get("backend", "@py"), settings.timeout_s)
     with source.closed_on_error([instrument]):
         return MeterSource(instrument, options)
 
@@ -83,7 +82,8 @@ class MeterSource:
     def __init__(self, instrument: Instrument, options: Mapping[str, str]) -> None:
         self._instrument = instrument
         label = f"meter:{options.get('name') or _model(instrument.ask('*IDN?'))}"
-        question = _generic(instrument, options) if "query" in options else _wt(instrument, options)
+        find_question = _own_question if "query" in options else _wt_question
+        question = find_question(instrument, options)
         self._question = question
         self.period_s = question.window_s
         power = source.Channel(label, "power", "wall", window_s=question.window_s)
@@ -139,7 +139,7 @@ def _model(identity: str) -> str:
     return re.sub(r"[^\w.-]+", "-", name).strip("-").lower() or "scpi"
 
 
-def _generic(instrument: Instrument, options: Mapping[str, str]) -> _Question:
+def _own_question(instrument: Instrument, options: Mapping[str, str]) -> _Question:
     query = options["query"]
     count = len(instrument.ask_numbers(query, binary=False))
     if count > 1 and "item" not in options:
@@ -147,7 +147,7 @@ def _generic(instrument: Instrument, options: Mapping[str, str]) -> _Question:
     return _Question(query, binary=False, power=int(options.get("item", "1")) - 1)
 
 
-def _wt(instrument: Instrument, options: Mapping[str, str]) -> _Question:
+def _wt_question(instrument: Instrument, options: Mapping[str, str]) -> _Question:
     binary = instrument.ask(":NUMERIC:FORMAT?").upper().startswith("FLO")
     wants_energy = options.get("energy") == "yes"
     items = _items(instrument) if wants_energy or "item" not in options else []

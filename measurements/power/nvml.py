@@ -14,8 +14,7 @@ from measurements.power.source import Channel, Reading, SensorError, time_call
 
 _MILLI = 1e-3
 # Since Ampere, power is a mean over a second (`nvmlDeviceGetPowerUsage`).
-_AMPERE = 7
-_AMPERE_WINDOW_S = 1.0
+_AMPERE, _AMPERE_WINDOW_S = 7, 1.0
 
 
 def open_source(where: str | None, settings: source.SourceSettings) -> NvmlSource:

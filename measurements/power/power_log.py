@@ -33,9 +33,7 @@ OPTIONS = ("domain", "name", "offset", "past", "quantity", "time", "unit", "valu
 AUTO = "auto"
 # End of the log that is read to learn how often rows come (bytes).
 RECENT_BYTES = 1 << 16
-BLOCK_BYTES = 1 << 20
-HEAD_BYTES = 1 << 16
-MOST_LINE_BYTES = 1 << 16
+BLOCK_BYTES, HEAD_BYTES, MOST_LINE_BYTES = 1 << 20, 1 << 16, 1 << 16
 # Enough of the last bytes read to notice that the file was rewritten.
 MARK_BYTES = 64
 # More consecutive rows without a time are no accident.
@@ -126,7 +124,7 @@ class PowerLog:
             return lines.lines
         texts, self._held = self._held + lines.lines, []
         # A logger whose file was truncated goes on without a header.
-        if self._is_data(texts[0]):
+        if self._is_data_row(texts[0]):
             return texts
         try:
             layout = find_layout(texts, self._wanted, self._where)
@@ -135,19 +133,6 @@ class PowerLog:
                 raise
             self._held = texts
             return []
-        self._take(layout)
-        at = next((n for n, text in enumerate(texts) if layout.is_header(text)), -1)
-        return texts[at + 1 :]
-
-    def _is_data(self, line: str) -> bool:
-        cells = self._layout.cells(line)
-        try:
-            self._times.read(self._layout.time_of(cells))
-        except BadTimeError:
-            return False
-        return bool(cells)
-
-    def _take(self, layout: LogLayout) -> None:
         if layout.quantity != self._layout.quantity:
             raise SensorError(
                 f"{self._where}: was begun anew with {layout.quantity} instead of "
@@ -156,6 +141,16 @@ class PowerLog:
         if layout != self._layout:
             self._layout = layout
             self._times = TimeReader(self._offset_s, layout.is_universal)
+        at = next((n for n, text in enumerate(texts) if layout.is_header(text)), -1)
+        return texts[at + 1 :]
+
+    def _is_data_row(self, line: str) -> bool:
+        cells = self._layout.cells(line)
+        try:
+            self._times.read(self._layout.time_of(cells))
+        except BadTimeError:
+            return False
+        return bool(cells)
 
     def _check_counter(self, rows: Sequence[_Row]) -> None:
         if self._layout.quantity != "energy":
@@ -379,13 +374,13 @@ class LogLayout:
 
     def is_header(self, line: str) -> bool:
         """Check whether a line is the header, which some loggers repeat."""
-        return self.header is not None and _cut(line.lstrip("# "), self.delimiter) == self.header
+        return self.header is not None and _split(line.lstrip("# "), self.delimiter) == self.header
 
     def cells(self, line: str) -> list[str]:
         """Split a line into cells; none for an empty line, a comment or a repeated header."""
         if line.lstrip().startswith("#") or self.is_header(line):
             return []
-        cells = _cut(line, self.delimiter)
+        cells = _split(line, self.delimiter)
         return cells if any(cells) else []
 
     def time_of(self, cells: Sequence[str]) -> str:
@@ -442,7 +437,7 @@ def _find_layout(lines: Sequence[str], wanted: ColumnOptions, quantity: str | No
         (delimiter, cells)
         for line in lines[:MOST_LINES_BEFORE]
         for delimiter in DELIMITERS
-        if len(cells := _cut(line.lstrip("# "), delimiter)) > 1
+        if len(cells := _split(line.lstrip("# "), delimiter)) > 1
     ]
     if not rows:
         raise SensorError(
@@ -468,7 +463,7 @@ def _layout(
     else:
         others = ((index, cell) for index, cell in enumerate(cells) if index not in time)
         found = [n for n, cell in others if (q := _quantity_of(cell)) and quantity in (None, q)]
-        value = _only(cells, found, quantity or "power or energy", "value")
+        value = _one_column(cells, found, quantity or "power or energy", "value")
     header = None if _is_number(cells[value]) else cells
     unit = units.UNITS[wanted.unit.lower()] if wanted.unit else _unit_of(cells[value])
     if unit is None:
@@ -494,10 +489,10 @@ def _time_columns(cells: Sequence[str], wanted: str | None) -> tuple[int, ...]:
     dates = [index for index, name in enumerate(plain) if name == "date"]
     if len(dates) == 1 and len(found) <= 1:
         return (*dates, *found)
-    return (_only(cells, found, "the time", "time"),)
+    return (_one_column(cells, found, "the time", "time"),)
 
 
-def _only(cells: Sequence[str], found: Sequence[int], what: str, option: str) -> int:
+def _one_column(cells: Sequence[str], found: Sequence[int], what: str, option: str) -> int:
     if len(found) == 1:
         return found[0]
     names = list_names([cells[index] for index in found] or cells)
@@ -553,7 +548,7 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def _cut(line: str, delimiter: str) -> list[str]:
+def _split(line: str, delimiter: str) -> list[str]:
     try:
         cells = next(csv.reader([line], delimiter=delimiter, skipinitialspace=True), [])
     except csv.Error:

@@ -52,7 +52,6 @@ _INTEL_FIRST_MODEL = 42
 _INTEL_WITHOUT = (44, 46, 47, 53, 54)
 # AMD has it since Zen.
 _AMD_FIRST_FAMILY = 0x17
-_NUMBERS = ("cpu family", "model")
 _LOAD = "load its driver: sudo modprobe intel_rapl_msr (intel_rapl before Linux 5.3)"
 
 
@@ -82,12 +81,12 @@ class RaplSource:
             for zone, file in zip(zones, self._files, strict=True)
         ]
         self._mirrors = _Mirrors([c.domain == "package" and not c.inside for c in self._channels])
-        self._compare(first)
+        self._mark_mirrors(first)
         for _ in range(_Mirrors.LOOKS):
             if not self._mirrors.undecided:
                 break
             time.sleep(5 * PERIOD_S)
-            self._compare(self._counters())
+            self._mark_mirrors(self._query_counters())
 
     @property
     def channels(self) -> Sequence[Channel]:
@@ -98,7 +97,7 @@ class RaplSource:
         """Read every counter (J, not unwrapped); raise `SensorError` if none answers."""
         counters = self._read_counters()
         if self._mirrors.undecided:
-            self._compare(counters)
+            self._mark_mirrors(counters)
         return [
             Reading(channel.label, at_s, math.nan if value is None else value / 1e6)
             for channel, (at_s, value) in zip(self._channels, counters, strict=True)
@@ -110,12 +109,12 @@ class RaplSource:
             file.close()
 
     def _read_counters(self) -> list[tuple[float, int | None]]:
-        counters = self._counters()
+        counters = self._query_counters()
         if all(value is None for _, value in counters):
             raise SensorError(self._why_unreadable())
         return counters
 
-    def _counters(self) -> list[tuple[float, int | None]]:
+    def _query_counters(self) -> list[tuple[float, int | None]]:
         counters = []
         before = time.monotonic()
         for file, most in zip(self._files, self._ranges, strict=True):
@@ -126,7 +125,7 @@ class RaplSource:
             before = after
         return counters
 
-    def _compare(self, counters: list[tuple[float, int | None]]) -> None:
+    def _mark_mirrors(self, counters: list[tuple[float, int | None]]) -> None:
         for mirror, first in self._mirrors.compare([value for _, value in counters]).items():
             twin, channel = self._channels[first].label, self._channels[mirror]
             note = source.join_notes(channel.note, f"mirrors {twin}: never added to it")
@@ -210,12 +209,12 @@ def find_zones(settings: SourceSettings) -> list[RaplZone]:
     zones: dict[_Identity, RaplZone] = {}
     labels: set[str] = set()
     for identity, folder in sorted(found.items()):
-        label = _label(identity, found)
+        label = _zone_label(identity, found)
         if label in labels:
             label = f"{label}#{folder.name}"
         labels.add(label)
         parent = zones.get(identity._replace(indices=identity.indices[:-1]))
-        zones[identity] = _zone(folder, label, parent, labels, is_amd)
+        zones[identity] = _read_zone(folder, label, parent, labels, is_amd)
     return list(zones.values())
 
 
@@ -233,10 +232,10 @@ def _zone_folders(root: Path) -> dict[_Identity, Path]:
     return found
 
 
-def _label(identity: _Identity, found: dict[_Identity, Path]) -> str:
+def _zone_label(identity: _Identity, found: dict[_Identity, Path]) -> str:
     numbers = identity.indices
     lineage = [identity._replace(indices=numbers[: n + 1]) for n in range(len(numbers))]
-    parts = [_name(found[zone]) for zone in lineage if zone in found]
+    parts = [_zone_name(found[zone]) for zone in lineage if zone in found]
     if parts[-1] == "dram" and len(parts) > 1:
         parts = [f"dram-{parts[-2].removeprefix('package-')}"]
     if identity.is_other:
@@ -244,14 +243,14 @@ def _label(identity: _Identity, found: dict[_Identity, Path]) -> str:
     return f"rapl:{'/'.join(parts)}"
 
 
-def _name(zone: Path) -> str:
+def _zone_name(zone: Path) -> str:
     return files.read_text(zone / "name") or zone.name
 
 
-def _zone(
+def _read_zone(
     folder: Path, label: str, parent: RaplZone | None, labels: set[str], is_amd: bool
 ) -> RaplZone:
-    kind = re.split(r"[-\d]", _name(folder), maxsplit=1)[0]
+    kind = re.split(r"[-\d]", _zone_name(folder), maxsplit=1)[0]
     domain: Domain = next((domain for domain in _DOMAINS if domain == kind), "other")
     range_uj = max(files.number(folder / "max_energy_range_uj") or 0, 0)
     whole = parent.channel if parent is not None and domain not in ("dram", "psys") else None
@@ -304,12 +303,14 @@ def not_permitted(counter: Path, root: Path) -> str:
 def why_absent(settings: SourceSettings) -> str:
     """Explain that there is no powercap zone with an energy counter, and the remedy."""
     root, cpu = powercap(settings), _cpuinfo(settings)
-    return f"{root}: no RAPL counter: {_reason(root, cpu)}"
+    return f"{root}: no RAPL counter: {_absence_reason(root, cpu)}"
 
 
-def _reason(root: Path, cpu: dict[str, str]) -> str:
+def _absence_reason(root: Path, cpu: dict[str, str]) -> str:
     name, vendor = cpu.get("model name", "this processor"), cpu.get("vendor_id", "")
-    family, model = (int(text) if (text := cpu.get(key, "")).isdigit() else 0 for key in _NUMBERS)
+    family, model = (
+        int(text) if (text := cpu.get(key, "")).isdigit() else 0 for key in ("cpu family", "model")
+    )
     links = [entry for entry in root.glob("*") if entry.is_symlink()]
     if not all(link.exists() for link in links):
         return (
@@ -338,7 +339,6 @@ def _cpuinfo(settings: SourceSettings) -> dict[str, str]:
 
 
 _SYSFS = Path("/sys")
-_PYRAPL_KINDS = ("package", "dram")
 
 
 def open_pyrapl(where: str | None, settings: SourceSettings) -> PyRaplSource:
@@ -372,14 +372,14 @@ class PyRaplSource:
         # Two figures per socket: its package, then its DRAM; -1 if there is none.
         self._positions: dict[str, int] = {}
         for position, energy in enumerate(self._connect()):
-            label = f"rapl:{_PYRAPL_KINDS[position % 2]}-{position // 2}"
+            label = f"rapl:{('package', 'dram')[position % 2]}-{position // 2}"
             if energy >= 0 and label in known:
                 self._positions[label] = position
         self.channels = tuple(known[label] for label in self._positions)
 
     def read(self) -> list[Reading]:
         """Read every counter (J, not unwrapped), reconnecting once."""
-        energies, at_s = source.time_call(self._energies)
+        energies, at_s = source.time_call(self._read_energies)
         return [
             Reading(label, at_s, energies[at] / 1e6 if energies[at] >= 0 else math.nan)
             for label, at in self._positions.items()
@@ -393,7 +393,7 @@ class PyRaplSource:
                 for file in device._sys_files:
                     file.close()
 
-    def _energies(self) -> list[float]:
+    def _read_energies(self) -> list[float]:
         # There is no sensor if connecting failed the last time.
         if self._sensor:
             with suppress(OSError, ValueError):

@@ -23,7 +23,7 @@ from __future__ import annotations
 import math
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
@@ -47,8 +47,7 @@ PERIOD_S = 1.0
 _FORBIDDEN, _GONE = 403, 404
 # Answers for resources without code or right to read; the next figure may work.
 _NOT_OFFERED = {_FORBIDDEN, _GONE, 405, 500, 501}
-_MOST_PAGES = 100
-_MOST_NESTED = 8
+_MOST_PAGES, _MOST_NESTED = 100, 8
 
 # How BMCs say "unknown" in 16 and in 32 bits, the latter in W or in mW.
 _NO_WATTS = {65535.0, 4294967295.0, 4294967.295}
@@ -94,7 +93,7 @@ class RedfishSource:
     def read(self) -> list[source.Reading]:
         """Read every figure, each resource once; NaN for a figure that is gone."""
         paths = dict.fromkeys(path for _, figure in self._figures for path in figure.paths)
-        answers = {path: self._get(path) for path in paths}
+        answers = {path: self._get_or_none(path) for path in paths}
         return [
             _reading(channel.label, figure, [answers[path] for path in figure.paths])
             for channel, figure in self._figures
@@ -104,7 +103,7 @@ class RedfishSource:
         """Log out and hang up; a second call does nothing."""
         self._client.close()
 
-    def _get(self, path: str) -> http.RedfishAnswer | None:
+    def _get_or_none(self, path: str) -> http.RedfishAnswer | None:
         try:
             return self._client.get(path)
         except http.StatusError as error:
@@ -144,11 +143,11 @@ class ChassisFigure:
 def best_power(chassis: Document, look: Look) -> ChassisFigure | None:
     """Choose the first power figure that says something, else the first that exists."""
     silent: ChassisFigure | None = None
-    for find in (_environment, _supplies, _momentary, _average):
-        figure = find(chassis, look)
-        if figure and not math.isnan(figure.now(look)):
-            return figure
-        silent = silent or figure
+    for find in (_environment, _supplies, _older_power):
+        for figure in find(chassis, look):
+            if not math.isnan(figure.now(look)):
+                return figure
+            silent = silent or figure
     return silent
 
 
@@ -215,25 +214,27 @@ def _entry(
     return lambda documents: (convert(dig(documents[0], *keys)), None)
 
 
-def _environment(chassis: Document, look: Look) -> ChassisFigure | None:
+def _environment(chassis: Document, look: Look) -> Iterator[ChassisFigure]:
+    """Find the power of ``EnvironmentMetrics``."""
     path, metrics = _follow_link(chassis, look, "EnvironmentMetrics")
     if dig(metrics, "PowerWatts") is None:
-        return None
+        return
     behind = dig(metrics, "PowerWatts", "DataSourceUri")
     sensor = look(behind) if isinstance(behind, str) else None
     # Only the sensor itself tells when it was read.
     if sensor and "Reading" in sensor and sensor.get("ReadingUnits", "W") == "W":
         averaging = seconds(sensor.get("AveragingInterval"))
         window_s = averaging or seconds(sensor.get("SensingInterval"))
-        return ChassisFigure("environment", (behind,), _sensor_value, window_s=window_s)
-    return ChassisFigure("environment", (path,), _entry("PowerWatts", "Reading"))
+        yield ChassisFigure("environment", (behind,), _sensor_value, window_s=window_s)
+    else:
+        yield ChassisFigure("environment", (path,), _entry("PowerWatts", "Reading"))
 
 
 def _sensor_value(documents: Sequence[Document]) -> Value:
     return watts(documents[0].get("Reading")), _epoch(documents[0].get("ReadingTime"))
 
 
-def _supplies(chassis: Document, look: Look) -> ChassisFigure | None:
+def _supplies(chassis: Document, look: Look) -> Iterator[ChassisFigure]:
     """Sum all supplies, or none: a sum that lacks one would look like a frugal host."""
     _, subsystem = _follow_link(chassis, look, "PowerSubsystem")
     _, supplies = _follow_link(subsystem, look, "PowerSupplies")
@@ -244,9 +245,10 @@ def _supplies(chassis: Document, look: Look) -> ChassisFigure | None:
             continue
         path, metrics = _follow_link(supply, look, "Metrics")
         if "InputPowerWatts" not in metrics:
-            return None
+            return
         paths.append(path)
-    return ChassisFigure("supplies", tuple(paths), _supplies_value) if paths else None
+    if paths:
+        yield ChassisFigure("supplies", tuple(paths), _supplies_value)
 
 
 def _supplies_value(documents: Sequence[Document]) -> Value:
@@ -255,27 +257,21 @@ def _supplies_value(documents: Sequence[Document]) -> Value:
     return watts(sum(number(dig(d, "InputPowerWatts", "Reading")) for d in delivering)), None
 
 
-def _momentary(chassis: Document, look: Look) -> ChassisFigure | None:
+def _older_power(chassis: Document, look: Look) -> Iterator[ChassisFigure]:
+    """Find the momentary power of the older ``Power``, and its mean over an interval."""
     path, power = _follow_link(chassis, look, "Power")
-    index, note = _whole(power)
-    keys = ("PowerControl", index, "PowerConsumedWatts")
-    if dig(power, *keys) is None:
-        return None
-    return ChassisFigure("power", (path,), _entry(*keys), note=note)
-
-
-def _average(chassis: Document, look: Look) -> ChassisFigure | None:
-    path, power = _follow_link(chassis, look, "Power")
-    index, note = _whole(power)
+    index, note = _whole_entry(power)
+    now = ("PowerControl", index, "PowerConsumedWatts")
+    if dig(power, *now) is not None:
+        yield ChassisFigure("power", (path,), _entry(*now), note=note)
     metrics = ("PowerControl", index, "PowerMetrics")
-    keys = (*metrics, "AverageConsumedWatts")
-    window_s = 60 * number(dig(power, *metrics, "IntervalInMin"))
-    if not window_s > 0 or dig(power, *keys) is None:
-        return None
-    return ChassisFigure("average", (path,), _entry(*keys), window_s=window_s, note=note)
+    mean, window_s = (*metrics, "AverageConsumedWatts"), dig(power, *metrics, "IntervalInMin")
+    if number(window_s) > 0 and dig(power, *mean) is not None:
+        window_s = 60 * number(window_s)
+        yield ChassisFigure("average", (path,), _entry(*mean), window_s=window_s, note=note)
 
 
-def _whole(power: Document) -> tuple[int, str]:
+def _whole_entry(power: Document) -> tuple[int, str]:
     """Find the entry that covers the whole chassis, and a caveat if several may."""
     entries = dig(power, "PowerControl")
     if not isinstance(entries, list):
@@ -394,21 +390,17 @@ def _with_channels(
     rivals = f"one of {outermost} chassis that may count the same power: choose one with chassis=ID"
     found = []
     for one, end, inside in zip(told, ends, containers, strict=True):
-        domain, covers = _domain(one, told)
-        label, note = (
-            labels[one.path],
-            source.join_notes(
-                one.power.note if one.power else "",
-                covers,
-                rivals if not inside and outermost > 1 else "",
-                "" if is_verified else "the certificate was not verified",
-            ),
+        domain, covers = _chassis_domain(one, told)
+        note = source.join_notes(
+            one.power.note if one.power else "",
+            covers,
+            rivals if not inside and outermost > 1 else "",
+            "" if is_verified else "the certificate was not verified",
         )
+        label = labels[one.path]
         # The energy is the same, counted: inside the power, so that nobody adds the two.
-        for name, figure, container in (
-            (label, one.power, inside),
-            (f"redfish:energy{end}", one.energy, label),
-        ):
+        energy = (f"redfish:energy{end}", one.energy, label)
+        for name, figure, container in ((label, one.power, inside), energy):
             if figure:
                 rest = (figure.resolution, figure.window_s, None, container)
                 channel = source.Channel(name, figure.quantity, domain, *rest, note=note)
@@ -429,7 +421,7 @@ def _container(chassis: _Chassis, labels: Mapping[str, str], look: Look) -> str 
     return None
 
 
-def _domain(chassis: _Chassis, told: Sequence[_Chassis]) -> tuple[source.Domain, str]:
+def _chassis_domain(chassis: _Chassis, told: Sequence[_Chassis]) -> tuple[source.Domain, str]:
     """Choose the domain by the systems that a chassis names: a host names one."""
     if chassis.systems > 1:
         return "other", f"covers {chassis.systems} systems"

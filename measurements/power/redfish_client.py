@@ -231,7 +231,7 @@ class RedfishClient:
                 allow_redirects=False,
                 stream=True,
             ) as response:
-                body = self._body(response, until_s)
+                body = self._read_body(response, until_s)
         except (errors.RequestException, errors.BaseHTTPError) as error:
             if not isinstance(error, errors.Timeout):
                 self._http.close()
@@ -247,7 +247,7 @@ class RedfishClient:
         status, headers = response.status_code, response.headers
         return RedfishAnswer(self.origin, path, status, headers, body, at_s)
 
-    def _body(self, response: Response, until_s: float) -> bytes:
+    def _read_body(self, response: Response, until_s: float) -> bytes:
         body = bytearray()
         # What has arrived, not whole blocks: a body that trickles must not outlast the limit.
         while part := response.raw.read1(1 << 16, decode_content=True):
@@ -296,18 +296,13 @@ class RedfishClient:
             self._reject()
         if token := answer.headers.get("X-Auth-Token"):
             self._http.headers["X-Auth-Token"] = token
-            self._own_session = self._session_path(answer)
+            with contextlib.suppress(SensorError):
+                link = answer.headers.get("Location") or dig(answer.document, "@odata.id")
+                self._own_session = self._own_path(str(link))
         else:
             # As bytes: requests would refuse texts beyond Latin-1.
             both = user.encode(), password.encode()
             self._http.auth = self._requests.auth.HTTPBasicAuth(*both)
-
-    def _session_path(self, answer: RedfishAnswer) -> str:
-        with contextlib.suppress(SensorError):
-            link = answer.headers.get("Location")
-            link = link or dig(answer.document, "@odata.id")
-            return self._own_path(str(link))
-        return ""
 
     def _forget_login(self) -> None:
         self._own_session, self._http.auth = "", None

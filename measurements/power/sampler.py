@@ -22,7 +22,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -132,23 +132,20 @@ def read_samples(path: Path) -> list[Reading]:
     """Read a file of the sampling process; an unfinished last line is ignored."""
     try:
         with path.open(encoding="utf-8", newline="") as file:
-            return list(_parse_rows(csv.reader(file), path))
+            rows = list(csv.reader(file))
     except (OSError, UnicodeDecodeError) as error:
         raise MeasurementError(f"{path}: cannot be read: {error}") from error
-
-
-def _parse_rows(rows: Iterator[list[str]], path: Path) -> Iterator[Reading]:
-    if tuple(next(rows, ())) != HEADER:
+    if not rows or tuple(rows[0]) != HEADER:
         raise MeasurementError(f"{path}: no file of raw readings: its header is not {HEADER}")
-    bad: int | None = None
-    for number, row in enumerate(rows, start=2):
-        if bad is not None:
-            raise MeasurementError(f"{path}: line {bad} is no reading")
+    readings = []
+    for number, row in enumerate(rows[1:], start=2):
         try:
             label, at_s, value, own = row
-            yield Reading(label, float(at_s), float(value), float(own) if own else None)
+            readings.append(Reading(label, float(at_s), float(value), float(own) if own else None))
         except ValueError:
-            bad = number
+            if number < len(rows):
+                raise MeasurementError(f"{path}: line {number} is no reading") from None
+    return readings
 
 
 def channel_as_json(channel: Channel) -> dict[str, Any]:

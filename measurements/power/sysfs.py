@@ -203,14 +203,14 @@ def _sensors_of(device: _Device) -> list[_Sensor]:
 
 
 def _channels(sensors: Sequence[_Sensor]) -> tuple[source.Channel, ...]:
-    labels = _labels(sensors)
+    labels = _channel_labels(sensors)
     return tuple(
         _channel(sensor, label, _container(sensor, sensors, labels))
         for sensor, label in zip(sensors, labels, strict=True)
     )
 
 
-def _labels(sensors: Sequence[_Sensor]) -> list[str]:
+def _channel_labels(sensors: Sequence[_Sensor]) -> list[str]:
     devices = list(dict.fromkeys(sensor.device for sensor in sensors))
     candidates = [
         (d.driver, f"{d.driver}-{d.address}", f"{d.driver}-{d.folder.name}") for d in devices

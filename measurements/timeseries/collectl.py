@@ -18,8 +18,6 @@ from measurements.timeseries import log as logs
 from measurements.timeseries import series
 
 FORMAT = "collectl"
-# collectl writes line rates in Mb/s.
-_MEGABIT_BYTES = 1e6 / 8
 _TIME_DIGITS = 8
 _FIELD = re.compile(r"\[(?P<group>[A-Z]+)(?::(?P<device>[^\]]+))?\](?P<name>.+)")
 _FACTS = {
@@ -120,7 +118,7 @@ class _Reader:
 
     def read(self, pieces: Iterable[bytes]) -> logs.Log:
         for lines in pieces:
-            self._feed(lines)
+            self._read_lines(lines)
         log = self._log
         if self._layout is None:
             raise MeasurementError(
@@ -134,12 +132,12 @@ class _Reader:
         log.cpus = log.cpus or self._layout.listed_cpus or None
         return log
 
-    def _feed(self, lines: bytes) -> None:
+    def _read_lines(self, lines: bytes) -> None:
         start = 0
         while start < len(lines):
             if lines.startswith(b"#", start):
                 end = lines.find(b"\n", start) + 1
-                self._comment(_decode(lines[start:end]).rstrip("\r\n"))
+                self._read_comment(_decode(lines[start:end]).rstrip("\r\n"))
             else:
                 end = (lines.find(b"\n#", start) + 1) or len(lines)
                 # What comes before the first header is collectl's talk to the terminal.
@@ -147,7 +145,7 @@ class _Reader:
                     self._add_rows(lines[start:end], self._layout)
             start = end
 
-    def _comment(self, line: str) -> None:
+    def _read_comment(self, line: str) -> None:
         if not _is_header(line):
             self._comments.append(line)
             return
@@ -168,12 +166,12 @@ class _Reader:
         matches = {name: pattern.search(comments) for name, pattern in _FACTS.items()}
         self._facts = {name: match[1].strip() for name, match in matches.items() if match}
         self._log.name_host([self._facts.get("host")], self._options)
-        self._log.cpus = self._number("cpus")
-        self._log.hz = self._number("hz")
-        self._log.usual_s = self._number("interval")
+        self._log.cpus = self._fact_number("cpus")
+        self._log.hz = self._fact_number("hz")
+        self._log.usual_s = self._fact_number("interval")
         self._log.restarts.append(self._log.rows)
 
-    def _number(self, fact: str) -> float | None:
+    def _fact_number(self, fact: str) -> float | None:
         number = float(self._facts.get(fact, 0))
         return number if number > 0 else None
 
@@ -184,9 +182,9 @@ class _Reader:
         )
         self._log.skipped += block.skipped
         if block.rows:
-            self._log.add(self._seconds(block, layout), self._columns(block, layout), block.odd)
+            self._log.add(self._utc_seconds(block, layout), self._columns(block, layout), block.odd)
 
-    def _seconds(self, block: logs.Block, layout: _Layout) -> logs.Numbers:
+    def _utc_seconds(self, block: logs.Block, layout: _Layout) -> logs.Numbers:
         if layout.epoch:
             return np.array(pd.to_numeric(block.texts[0].to_pandas(), errors="coerce"), float)
         dates, times = block.texts[0], block.texts[1]
@@ -203,9 +201,9 @@ class _Reader:
         fraction = pc.utf8_slice_codeunits(times, _TIME_DIGITS)
         if pc.any(pc.not_equal(fraction, "")).as_py():
             found = found + pd.to_numeric("0" + fraction.to_pandas(), errors="coerce").to_numpy()
-        return logs.to_utc(found, self._zone())
+        return logs.to_utc(found, self._time_zone())
 
-    def _zone(self) -> str | None:
+    def _time_zone(self) -> str | None:
         return self._options.timezone or self._facts.get("offset")
 
     def _columns(self, block: logs.Block, layout: _Layout) -> dict[str, logs.Numbers]:
@@ -248,7 +246,7 @@ class _Reader:
             is_known = megabits.isdecimal() and len(megabits) < 10 and int(megabits)
             if is_known and series.of_device("network_rx_bytes", name) in self._log.columns:
                 column = series.of_device("network_speed_bytes_s", name)
-                speed = int(megabits) * _MEGABIT_BYTES
+                speed = int(megabits) * series.MEGABIT_BYTES
                 self._log.columns[column] = np.full(self._log.rows, speed)
 
     def _all_caveats(self, layout: _Layout) -> Iterator[str]:
@@ -256,7 +254,7 @@ class _Reader:
             yield series.CPUS_UNKNOWN
         if series.CPUS_TAKEN in self._caveats:
             yield series.cpus_taken(self._options.cpus)
-        if not layout.epoch and not self._zone():
+        if not layout.epoch and not self._time_zone():
             yield series.LOCAL_TIMES
         cpus, idle_s = self._log.cpus, self._log.columns.get("idle_s")
         if cpus and idle_s is not None and _whole_percents(idle_s, cpus):

@@ -270,7 +270,6 @@ _MEMORY = {
 _VMSTAT = {"pswpin": "swap_in_bytes", "pswpout": "swap_out_bytes", "pgmajfault": "major_faults"}
 # Fields of CPU times in /proc/stat with the guests'.
 _WITH_GUESTS = 10
-_MEGABIT_BYTES = 1e6 / 8
 
 
 class _Kernel:
@@ -371,7 +370,7 @@ class _Kernel:
             folder = self._sysfs / "class/net"
             rates = {name: read_number(folder / name / "speed") for name in self.host_interfaces}
             self.speeds = {
-                schema.of_device("network_speed_bytes_s", name): rate * _MEGABIT_BYTES
+                schema.of_device("network_speed_bytes_s", name): rate * schema.MEGABIT_BYTES
                 for name, rate in rates.items()
                 if rate and rate > 0
             }

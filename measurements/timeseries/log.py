@@ -168,7 +168,7 @@ class Field(NamedTuple):
         >>> Field.table("ms disk. await=disk_wait_s")
         {'disk.await': Field(column='disk_wait_s', factor=0.001)}
         """
-        fields = {}
+        fields: dict[str, Field] = {}
         for line in text.strip().splitlines():
             unit, *words = line.split()
             prefix = "" if "=" in words[0] else words.pop(0)

@@ -23,19 +23,14 @@ if TYPE_CHECKING:
 
 FORMAT = "ppw"
 _PARQUET = b"PAR1"
-_CSV = b"time_s,interval_s,"
+CSV_START = b"time_s,interval_s,"
 _LINES = b'{"time_s":'
 _ENDINGS = (".csv", ".parquet", ".jsonl")
 
 
 def recognises(head: bytes) -> bool:
     """Check whether a file that begins so was written by ppw."""
-    return head.startswith((_PARQUET, _CSV, _LINES))
-
-
-def recognises_samples(head: bytes) -> bool:
-    """Check whether a file begins as no table of runs does; Parquet and JSON lines tell nothing."""
-    return head.startswith(_CSV)
+    return head.startswith((_PARQUET, CSV_START, _LINES))
 
 
 def read(source: Source, options: Options) -> schema.TimeSeries:
@@ -61,11 +56,9 @@ def series_of(
     rows: Sequence[Mapping[str, Any]], source: str, caveats: Iterable[str]
 ) -> schema.TimeSeries:
     """Make a series of sampled rows; refuse none."""
-    import pandas as pd
-
     if not rows:
         raise MeasurementError(f"{source}: ended before the first interval")
-    frame = _convert_types(pd.DataFrame(list(rows)))
+    frame = _convert_types(list(rows))
     findings = (*schema.log_findings(caveats), *_mark_findings(frame))
     return schema.TimeSeries(frame, "live", source, findings)
 
@@ -173,7 +166,7 @@ def _parse(data: bytes) -> tuple[pd.DataFrame, bool]:
         return pd.read_parquet(io.BytesIO(data)), False
     whole = data[: data.rfind(b"\n") + 1]
     cut = len(whole) < len(data)
-    if data.startswith(_CSV):
+    if data.startswith(CSV_START):
         return pd.read_csv(io.BytesIO(whole), keep_default_na=False, na_values=[""]), cut
     rows = [json.loads(line) for line in whole.splitlines() if line.strip()]
     if not all(isinstance(row, dict) for row in rows):
@@ -181,10 +174,11 @@ def _parse(data: bytes) -> tuple[pd.DataFrame, bool]:
     return pd.DataFrame(rows), cut
 
 
-def _convert_types(frame: pd.DataFrame) -> pd.DataFrame:
+def _convert_types(table: pd.DataFrame | list[Mapping[str, Any]]) -> pd.DataFrame:
     """Make numbers float64, and texts text; "" where there is no mark."""
     import pandas as pd
 
+    frame = pd.DataFrame(table)
     if frame.empty or not {"time_s", "interval_s"} <= set(frame.columns):
         raise ValueError("holds no interval")
     columns: dict[str, Any] = {}

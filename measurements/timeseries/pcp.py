@@ -121,7 +121,7 @@ def _add(log: logs.Log, layout: _Layout, rows: bytes, options: logs.Options) -> 
     log.skipped += block.skipped
     if not block.rows:
         return
-    times_s = _seconds(log, block.texts[layout.time], options.timezone)
+    times_s = _utc_seconds(log, block.texts[layout.time], options.timezone)
     columns = layout.columns(block)
     if extended:
         log.name_host(block.texts[_HOST].unique().to_pylist(), options)
@@ -140,7 +140,7 @@ def _add(log: logs.Log, layout: _Layout, rows: bytes, options: logs.Options) -> 
     )
 
 
-def _seconds(log: logs.Log, stamps: pa.ChunkedArray, timezone: str | None) -> logs.Numbers:
+def _utc_seconds(log: logs.Log, stamps: pa.ChunkedArray, timezone: str | None) -> logs.Numbers:
     parts = stamps.to_pandas().astype("str").str.extract(_STAMP).astype("object")
     clock = pa.array((parts[0] + " " + parts[1]).to_numpy(), pa.string(), from_pandas=True)
     found = logs.stamps(clock, "%Y-%m-%d %H:%M:%S")

@@ -20,8 +20,7 @@ from measurements.timeseries.series import LOCAL_TIMES
 FORMAT = "perf"
 _LINE = re.compile(rb'(?:\s*#[^\n]*\n|\s*\n)*\s*\{"interval"\s*:')
 _STARTED = re.compile(r"# started on \w+ (\w+ +\d+ \d+:\d+:\d+ \d{4})")
-_LINE_BYTES = 64.0
-_MIB = 2.0**20
+_LINE_BYTES, _MIB = 64.0, 2.0**20
 # Transfers of the memory controllers: of Intel in cache lines or scaled to MiB, of AMD in lines.
 _TRANSFERS = {
     "memory_read_bytes": r"cas_count[._](rd|read)|imc[^/]*/data_reads|umc_cas_cmd\.rd",

@@ -80,7 +80,7 @@ def read_time_series(
     paths = [source] if isinstance(source, (str, Path)) else list(source)
     if not paths:
         raise MeasurementError("no log was named")
-    read = [_read(path, format, options) for path in paths]
+    read = [_read_log(path, format, options) for path in paths]
     own_series = next((item for item in read if isinstance(item, series.TimeSeries)), None)
     if own_series is not None:
         if len(paths) > 1:
@@ -107,15 +107,15 @@ def _with_logged_cpus(
         return found_logs
     corrected = replace(options, cpus=cpus)
     pairs = zip(paths, found_logs, strict=True)
-    again = (log if log.cpus else _read(path, log.format, corrected) for path, log in pairs)
+    again = (log if log.cpus else _read_log(path, log.format, corrected) for path, log in pairs)
     return [log for log in again if isinstance(log, logs.Log)]
 
 
-def _read(
+def _read_log(
     path: str | Path, format_: str | None, options: logs.Options
 ) -> logs.Log | series.TimeSeries:
     with logs.open_source(path) as source:
-        chosen = format_ or _guess(source)
+        chosen = format_ or _recognise_format(source)
         if chosen == own.FORMAT:
             return own.read(source, options)
         log: logs.Log = FORMATS[chosen].read(source, options)
@@ -130,7 +130,7 @@ def is_log(path: str | Path) -> bool:
     """
     try:
         with logs.open_source(path) as source:
-            return own.recognises_samples(source.head) or _foreign_format(source.head) is not None
+            return source.head.startswith(own.CSV_START) or _foreign_format(source.head) is not None
     except MeasurementError:
         return False
 
@@ -139,7 +139,7 @@ def _foreign_format(head: bytes) -> str | None:
     return next((name for name, reader in FORMATS.items() if reader.recognises(head)), None)
 
 
-def _guess(source: logs.Source) -> str:
+def _recognise_format(source: logs.Source) -> str:
     head = source.head
     if found := own.FORMAT if own.recognises(head) else _foreign_format(head):
         return found
@@ -236,7 +236,7 @@ def tidy(
                 values *= intervals_s
         marks.add("not a number", logs.drop_absurd(values), column)
     _mark_values(log, intervals_s, marks)
-    frame = _frame(log, intervals_s, marks, options)
+    frame = _build_frame(log, intervals_s, marks, options)
     findings = (*series.log_findings(log.caveats), *marks.findings())
     return series.TimeSeries(frame, log.format, log.source, findings)
 
@@ -305,7 +305,7 @@ def _find_intervals(log: logs.Log, marks: RowMarking) -> logs.Numbers:
 def _add_totals(log: logs.Log, disks: Sequence[str] | None) -> None:
     """Add sums over devices; a total that the log has itself stays where it has no devices."""
     values = log.columns
-    known = _devices(values, "disk")
+    known = _device_names(values, "disk")
     for disk in known:
         names = ("disk_ios", "disk_ios_read", "disk_ios_written")
         _add_ios(values, *(series.of_device(name, disk) for name in names))
@@ -317,7 +317,7 @@ def _add_totals(log: logs.Log, disks: Sequence[str] | None) -> None:
     chosen = logs.physical_disks(known) if disks is None else tuple(disks)
     for total, (column, factor) in series.DISK_TOTALS.items():
         _add_sum(values, total, column, chosen, factor)
-    interfaces = logs.physical_interfaces(_devices(values, "interface"))
+    interfaces = logs.physical_interfaces(_device_names(values, "interface"))
     for column in series.NETWORK_COLUMNS:
         _add_sum(values, column, column, interfaces, 1.0)
     _add_ios(values, "ios", "ios_read", "ios_written")
@@ -328,7 +328,7 @@ def _add_totals(log: logs.Log, disks: Sequence[str] | None) -> None:
         )
 
 
-def _devices(values: dict[str, logs.Numbers], kind: str) -> list[str]:
+def _device_names(values: dict[str, logs.Numbers], kind: str) -> list[str]:
     found: dict[str, None] = {}
     for column in values:
         base, device = series.split_device(column)
@@ -396,7 +396,7 @@ def _limit(
     return values[capacity] * intervals_s if about.kind == "amount" else values[capacity]
 
 
-def _frame(
+def _build_frame(
     log: logs.Log, intervals_s: logs.Numbers, marks: RowMarking, options: logs.Options
 ) -> pd.DataFrame:
     rows = len(log.times_s)
@@ -414,7 +414,7 @@ def _frame(
     if any(name in log.columns for name in series.CPU_COLUMNS) and options.needs("cpu_accounting"):
         columns["cpu_accounting"] = repeat_text("tick")
     kept = filter(options.keeps, log.columns)
-    columns |= {name: log.columns[name] for name in sorted(kept, key=_position)}
+    columns |= {name: log.columns[name] for name in sorted(kept, key=_column_rank)}
     columns["marks"] = pd.Series(marks.texts(), dtype="str")
     # Without a copy, the columns are not laid side by side anew.
     frame = pd.DataFrame(columns, copy=False)
@@ -426,6 +426,6 @@ def _frame(
 _ORDER = {name: position for position, name in enumerate(series.COLUMNS)}
 
 
-def _position(column: str) -> tuple[bool, int, str]:
+def _column_rank(column: str) -> tuple[bool, int, str]:
     base, device = series.split_device(column)
     return bool(device), _ORDER[base], device

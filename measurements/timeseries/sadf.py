@@ -145,7 +145,7 @@ class _Reader:
         if not block.rows:
             return
         self._log.name_host(block.texts[_HOST].unique().to_pylist(), self._options)
-        times_s = self._seconds(block)
+        times_s = self._utc_seconds(block)
         known = np.isfinite(times_s)
         self._log.skipped += int((~known).sum())
         self._times.append(times_s[known])
@@ -162,7 +162,7 @@ class _Reader:
         if bool((np.diff(times_s[known]) < 0).any()):
             self._caveats["the clock went back: rows of the same time are the later ones"] = None
 
-    def _seconds(self, block: logs.Block) -> logs.Numbers:
+    def _utc_seconds(self, block: logs.Block) -> logs.Numbers:
         texts = block.texts[_STAMP]
         epochs = np.array(pd.to_numeric(texts.to_pandas(), errors="coerce"), dtype=float)
         if np.isfinite(epochs).all():

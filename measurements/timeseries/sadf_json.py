@@ -127,7 +127,7 @@ class _Reader:
     def _add(self, lines: bytes) -> None:
         table = self._parse(lines)
         stamp = _fields(table.column("timestamp"))
-        times_s = self._seconds(stamp)
+        times_s = self._utc_seconds(stamp)
         # What overflows is left out below.
         with np.errstate(over="ignore", invalid="ignore"):
             columns = self._columns(table)
@@ -157,7 +157,7 @@ class _Reader:
                 f"{' '.join(str(error).split())}"
             ) from error
 
-    def _seconds(self, stamp: dict[str, pa.Array]) -> logs.Numbers:
+    def _utc_seconds(self, stamp: dict[str, pa.Array]) -> logs.Numbers:
         text = pc.binary_join_element_wise(stamp["date"], stamp["time"], " ")
         clock = logs.stamps(text, "%Y-%m-%d %H:%M:%S")
         local = _floats(stamp["utc"]) == 0

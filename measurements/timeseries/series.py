@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 Kind = Literal["fact", "amount", "level", "share", "text"]
 
 SECTOR_BYTES = 512
+# Line rates are in Mbit/s.
+MEGABIT_BYTES = 1e6 / 8
 
 
 class TimeColumn(NamedTuple):

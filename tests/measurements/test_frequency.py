@@ -17,17 +17,7 @@ from random import Random
 from types import SimpleNamespace
 
 import pytest
-from peers.cpufreq import (
-    WESTMERE_STEPS,
-    CpufreqTree,
-    EmulatedKernel,
-    HostSpec,
-    PolicySpec,
-    alder_lake,
-    skylake,
-    westmere,
-    zen,
-)
+from peers import cpufreq as hosts
 from peers.powercap import in_private_sys
 from peers.waiting import wait_for
 
@@ -49,7 +39,7 @@ CAPPED = {"lower": 1500000, "upper": 1800000}
 @pytest.fixture
 def tree(tmp_path):
     """Plain files of a host; call with its description."""
-    return lambda spec: CpufreqTree(tmp_path / "sys", spec)
+    return lambda spec: hosts.CpufreqTree(tmp_path / "sys", spec)
 
 
 class GuardInside:
@@ -81,8 +71,8 @@ def kernel(request, tmp_path, monkeypatch):
 
         def start(spec):
             if getattr(request, "param", "inside") == "mounted":
-                return running.enter_context(EmulatedKernel(tmp_path / "sys", spec))
-            host = CpufreqTree(tmp_path / "sys", spec)
+                return running.enter_context(hosts.EmulatedKernel(tmp_path / "sys", spec))
+            host = hosts.CpufreqTree(tmp_path / "sys", spec)
             monkeypatch.setattr(settings_guard, "HelperProcess", GuardInside)
             monkeypatch.setattr(settings_guard, "write_setting", host.write)
             return host
@@ -112,17 +102,17 @@ def limits(host, policy=0):
 
 
 def test_policies_are_read_with_their_steps_or_their_range(tree, tmp_path):
-    policy = read_policies(tree(westmere()).root)[1]
+    policy = read_policies(tree(hosts.westmere()).root)[1]
     assert (policy.name, policy.cpus, policy.driver) == ("policy1", (1,), "acpi-cpufreq")
-    assert policy.steps_hz == tuple(1e3 * step for step in WESTMERE_STEPS)
+    assert policy.steps_hz == tuple(1e3 * step for step in hosts.WESTMERE_STEPS)
     assert policy.turbo_mark_hz == 2.395 * GHZ
     assert "userspace" in policy.governors
-    policy = read_policies(CpufreqTree(tmp_path / "other", skylake()).root)[0]
+    policy = read_policies(hosts.CpufreqTree(tmp_path / "other", hosts.skylake()).root)[0]
     assert (policy.steps_hz, policy.lowest_hz, policy.highest_hz) == ((), 1.0 * GHZ, 3.7 * GHZ)
 
 
 def test_files_below_each_cpu_as_old_kernels_have_them_and_policies_that_are_offline(tree):
-    spec = westmere(below_cpus=True)
+    spec = hosts.westmere(below_cpus=True)
     spec.policies[0].cpus, spec.policies[1].cpus = [0, 2], [1, 3]
     host = tree(spec)
     assert [(p.name, p.cpus) for p in read_policies(host.root)] == [
@@ -135,7 +125,7 @@ def test_files_below_each_cpu_as_old_kernels_have_them_and_policies_that_are_off
 
 @pytest.mark.parametrize(("turned_on", "highest"), [(True, 3.3), (False, 2.2)])
 def test_steps_of_boost_count_while_it_is_on(tree, opened, turned_on, highest):
-    for folder in tree(zen(turbo_on=turned_on)).cpu.glob("cpufreq/policy*"):
+    for folder in tree(hosts.zen(turbo_on=turned_on)).cpu.glob("cpufreq/policy*"):
         (folder / "scaling_boost_frequencies").write_text("3300000\n")
     control = opened(dry_run=True)
     for steps in (control.steps(), *control.policies):
@@ -153,21 +143,21 @@ def test_without_control_the_message_says_what_to_do(tmp_path):
 
 
 def sixteen():
-    return HostSpec([PolicySpec([cpu], 800000, 2400000) for cpu in range(16)])
+    return hosts.HostSpec([hosts.PolicySpec([cpu], 800000, 2400000) for cpu in range(16)])
 
 
 @pytest.mark.parametrize(
     ("host", "asked", "text"),
     [
         (sixteen, 3.0, r"policy0, …, policy15 \(CPUs 0-15\)"),
-        (westmere, 1.9, "1.9 GHz is no step; those around it are 1.862 GHz and 1.995 GHz"),
-        (westmere, 1.5, "1.5 GHz is below the lowest step, 1.596 GHz"),
-        (westmere, 3.0, "3 GHz is above the highest step, 2.394 GHz"),
-        (westmere, 2.395, "2.395 GHz stands for turbo, whose clock is not fixed"),
-        (westmere, 2.4e-9, "is it in GHz or MHz"),
-        (westmere, float("nan"), "is no number"),
-        (skylake, 0.9, r"policy0, policy1 \(CPUs 0-1\): .* range from 1 GHz to 3.7 GHz"),
-        (skylake, 3.8, r"policy0, policy1 \(CPUs 0-1\): .* range from 1 GHz to 3.7 GHz"),
+        (hosts.westmere, 1.9, "1.9 GHz is no step; those around it are 1.862 GHz and 1.995 GHz"),
+        (hosts.westmere, 1.5, "1.5 GHz is below the lowest step, 1.596 GHz"),
+        (hosts.westmere, 3.0, "3 GHz is above the highest step, 2.394 GHz"),
+        (hosts.westmere, 2.395, "2.395 GHz stands for turbo, whose clock is not fixed"),
+        (hosts.westmere, 2.4e-9, "is it in GHz or MHz"),
+        (hosts.westmere, float("nan"), "is no number"),
+        (hosts.skylake, 0.9, r"policy0, policy1 \(CPUs 0-1\): .* range from 1 GHz to 3.7 GHz"),
+        (hosts.skylake, 3.8, r"policy0, policy1 \(CPUs 0-1\): .* range from 1 GHz to 3.7 GHz"),
     ],
 )
 def test_no_step(tree, opened, host, asked, text):
@@ -179,7 +169,7 @@ def test_no_step(tree, opened, host, asked, text):
 
 
 def test_a_hybrid_processor_names_who_cannot(tree, opened):
-    tree(alder_lake())
+    tree(hosts.alder_lake())
     control = opened(dry_run=True)
     assert control.steps().highest_hz == 3.8 * GHZ
     with pytest.raises(MeasurementError, match=r"^policy2, policy3 \(CPUs 2-3\): 4.5 GHz is out"):
@@ -190,7 +180,7 @@ def test_a_hybrid_processor_names_who_cannot(tree, opened):
 @pytest.mark.parametrize("share", ["max_perf_pct", "min_perf_pct"])
 def test_shares_of_intel_pstate_that_would_hold_the_clock(tree, opened, share):
     value, asked = ("50", 3.0) if share == "max_perf_pct" else ("60", 1.0)
-    host = tree(skylake())
+    host = tree(hosts.skylake())
     (host.cpu / "intel_pstate" / share).write_text(value)
     with pytest.raises(MeasurementError, match=rf"{share}: write \d+ there"):
         opened(dry_run=True).fix(asked * GHZ)
@@ -200,7 +190,7 @@ def test_shares_of_intel_pstate_that_would_hold_the_clock(tree, opened, share):
 
 
 def test_heat_that_lowers_the_limits_keeps_no_leftover_but_the_start(tree, opened, tmp_path):
-    host = tree(skylake())
+    host = tree(hosts.skylake())
     with subprocess.Popen(["sleep", "60"]) as dead:
         killed = Process.of(dead.pid)
         dead.kill()
@@ -233,7 +223,7 @@ def test_a_refused_write_names_the_remedy(tree, opened, monkeypatch):
     ):
         refusal = refused_write(Path(name), "7", OSError(number, os.strerror(number)))
         assert re.search(text, refusal)
-    tree(zen())
+    tree(hosts.zen())
     monkeypatch.setattr("measurements.host.frequency_control.os.access", lambda path, how: False)
     with pytest.raises(MeasurementError, match="no right to set clocks"):
         opened()
@@ -249,9 +239,9 @@ def test_a_refused_write_names_the_remedy(tree, opened, monkeypatch):
 @in_both_ways
 @pytest.mark.parametrize("old", [True, False])
 def test_limits_never_cross_on_any_way_through_the_steps(kernel, opened, old):
-    host = kernel(westmere(old=old))
+    host = kernel(hosts.westmere(old=old))
     before = host.state()
-    way = [step * 1000.0 for step in WESTMERE_STEPS]
+    way = [step * 1000.0 for step in hosts.WESTMERE_STEPS]
     Random(5).shuffle(way)
     with opened() as control:
         for asked in (*way, *reversed(way)):
@@ -275,7 +265,7 @@ def test_limits_never_cross_on_any_way_through_the_steps(kernel, opened, old):
     ],
 )
 def test_what_is_asked_for_is_not_what_is_set(kernel, opened, bios_limit, heat, turbo_on, text):
-    spec = skylake(turbo_on=turbo_on)
+    spec = hosts.skylake(turbo_on=turbo_on)
     for policy in spec.policies:
         policy.bios_limit = bios_limit
     host = kernel(spec)
@@ -292,7 +282,7 @@ def test_what_is_asked_for_is_not_what_is_set(kernel, opened, bios_limit, heat, 
 
 @in_both_ways
 def test_something_else_that_changes_them_and_a_cpu_that_went_offline_are_told(kernel, opened):
-    host = kernel(skylake())
+    host = kernel(hosts.skylake())
     control = opened()
     control.fix(2 * GHZ)
     host.write(host.cpu / "cpufreq/policy1/scaling_max_freq", "3000000")
@@ -310,7 +300,7 @@ def test_something_else_that_changes_them_and_a_cpu_that_went_offline_are_told(k
 
 @in_both_ways
 def test_the_governor_and_its_speed(kernel, opened):
-    host = kernel(westmere())
+    host = kernel(hosts.westmere())
     before = host.state()
     with opened() as control:
         control.fix(1.862 * GHZ, method="userspace")
@@ -327,7 +317,7 @@ def test_the_governor_and_its_speed(kernel, opened):
 
 
 def test_limits_make_way_for_the_speed(kernel, opened):
-    spec = zen()
+    spec = hosts.zen()
     spec.policies[0].lower = spec.policies[0].upper = 1800000
     host = kernel(spec)
     with opened() as control:
@@ -341,7 +331,7 @@ def test_limits_make_way_for_the_speed(kernel, opened):
 @pytest.mark.parametrize("method", ["auto", "limits"])
 def test_where_it_is_in_charge_its_speed_comes_back(kernel, opened, method):
     names = {"auto": {"scaling_setspeed"}, "limits": {"scaling_min_freq", "scaling_max_freq"}}
-    spec = westmere()
+    spec = hosts.westmere()
     for policy in spec.policies:
         policy.governor = "userspace"
     host = kernel(spec)
@@ -357,7 +347,7 @@ def test_where_it_is_in_charge_its_speed_comes_back(kernel, opened, method):
 
 @pytest.mark.parametrize("old", [True, False])
 @pytest.mark.parametrize("turned_on", [True, False])
-@pytest.mark.parametrize("host", [skylake, zen])
+@pytest.mark.parametrize("host", [hosts.skylake, hosts.zen])
 def test_turbo_and_the_limits_that_move_with_it_are_put_back(kernel, opened, host, turned_on, old):
     spec = host(old=old, turbo_on=turned_on)
     vars(spec.policies[0]).update(CAPPED)
@@ -376,7 +366,7 @@ def test_turbo_and_the_limits_that_move_with_it_are_put_back(kernel, opened, hos
 
 
 def test_frequencies_of_turbo_go_with_it(kernel, opened):
-    kernel(skylake())
+    kernel(hosts.skylake())
     with opened() as control:
         with pytest.raises(MeasurementError, match="modprobe cpufreq_userspace"):
             control.fix(3 * GHZ, method="userspace")
@@ -389,7 +379,7 @@ def test_frequencies_of_turbo_go_with_it(kernel, opened):
 
 @in_both_ways
 def test_turbo_that_is_off_in_the_firmware_can_be_left_off(kernel, opened):
-    host = kernel(zen(turbo_on=False, turbo_locked=True))
+    host = kernel(hosts.zen(turbo_on=False, turbo_locked=True))
     with opened() as control:
         control.turn_turbo(False)
     assert host.writes() == []
@@ -399,7 +389,11 @@ def test_turbo_that_is_off_in_the_firmware_can_be_left_off(kernel, opened):
 
 
 def test_policies_with_nothing_in_common_and_no_switch_for_turbo(tree, opened):
-    tree(HostSpec([PolicySpec([0], 800000, 1200000), PolicySpec([1], 1500000, 2400000)]))
+    tree(
+        hosts.HostSpec(
+            [hosts.PolicySpec([0], 800000, 1200000), hosts.PolicySpec([1], 1500000, 2400000)]
+        )
+    )
     control = opened(dry_run=True)
     assert str(control.steps()) == "FrequencyRange(lowest_hz=nan, highest_hz=nan, steps_hz=())"
     with pytest.raises(MeasurementError, match="no switch for turbo"):
@@ -408,7 +402,7 @@ def test_policies_with_nothing_in_common_and_no_switch_for_turbo(tree, opened):
 
 
 def test_turbo_of_each_policy(kernel, opened):
-    host = kernel(zen(turbo="each"))
+    host = kernel(hosts.zen(turbo="each"))
     switches = [host.cpu / f"cpufreq/policy{cpu}/boost" for cpu in (0, 1)]
 
     def shown():
@@ -423,7 +417,7 @@ def test_turbo_of_each_policy(kernel, opened):
 
 
 @in_both_ways
-@pytest.mark.parametrize("host", [westmere, skylake, zen])
+@pytest.mark.parametrize("host", [hosts.westmere, hosts.skylake, hosts.zen])
 def test_a_dry_run_tells_just_what_would_be_written(kernel, opened, host):
     running = kernel(host())
 
@@ -431,7 +425,7 @@ def test_a_dry_run_tells_just_what_would_be_written(kernel, opened, host):
         with control:
             if control.turbo is not None:
                 control.turn_turbo(False)
-            for asked in (1.596, 2.128) if host is westmere else (1.5, 1.8):
+            for asked in (1.596, 2.128) if host is hosts.westmere else (1.5, 1.8):
                 control.fix(asked * GHZ)
             control.check()
         return control.writes
@@ -462,14 +456,14 @@ while True:
 @pytest.mark.peer("kill")
 @pytest.mark.parametrize("kills", [10, pytest.param(100, marks=pytest.mark.slow)])
 def test_killed_after_any_write_all_is_always_put_back(tmp_path, kills):
-    spec = zen(old=True)
+    spec = hosts.zen(old=True)
     for policy in spec.policies:
         vars(policy).update(CAPPED)
     state = tmp_path / "state"
     state.mkdir(mode=0o700)
     chance = Random(20120413)
     caught = 0
-    with EmulatedKernel(tmp_path / "sys", spec) as host:
+    with hosts.EmulatedKernel(tmp_path / "sys", spec) as host:
         before = host.state()
         command = [sys.executable, "-I", "-S", "-c", SWEEPS, ROOT, host.root, state]
         for _ in range(kills):
@@ -511,7 +505,7 @@ def test_cpupower_reads_what_was_set_and_put_back_and_is_noticed(tmp_path, opene
         said = in_private_sys(host.root, "cpupower", "-c", "all", *arguments)
         return said, re.findall(r"within (.*) GHz and (.*) GHz\.\s+The governor \"(\w+)\"", said)
 
-    with EmulatedKernel(tmp_path / "sys", westmere(), log=tmp_path / "log") as host:
+    with hosts.EmulatedKernel(tmp_path / "sys", hosts.westmere(), log=tmp_path / "log") as host:
         with opened() as control:
             control.fix(1.862 * GHZ)
             _, policies = cpupower("frequency-info", "-p")
@@ -520,7 +514,9 @@ def test_cpupower_reads_what_was_set_and_put_back_and_is_noticed(tmp_path, opene
             said, policies = cpupower("frequency-info")
             assert policies == [("1.86", "2.13", "userspace")] * 2
             # It lists the mark of turbo too.
-            steps = ", ".join(f"{khz / 1e6:.2f} GHz" for khz in (2395000, *WESTMERE_STEPS[::-1]))
+            steps = ", ".join(
+                f"{khz / 1e6:.2f} GHz" for khz in (2395000, *hosts.WESTMERE_STEPS[::-1])
+            )
             assert re.findall(r"frequency steps:\s+(.*)", said) == [steps] * 2
             assert said.count("driver: acpi-cpufreq") == 2
             said, _ = cpupower("frequency-info", "-f")

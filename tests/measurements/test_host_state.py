@@ -14,20 +14,7 @@ from hypothesis import strategies as st
 from peers.sysfs_host import CPU, arm_board, bare_machine, xeon
 
 from measurements import tidy_runs
-from measurements.host.activity import (
-    Snapshot,
-    disk_sectors,
-    group_state,
-    host_cpu_s,
-    interface_bytes,
-    scheduled_s,
-)
-from measurements.host.conditions import (
-    package_temperature_c,
-    read_state,
-    throttle_counts,
-    throttled_between,
-)
+from measurements.host import activity, conditions
 from measurements.host.frequency_control import current_frequencies
 from measurements.host.processor import container, hypervisor, is_virtual_machine
 
@@ -47,7 +34,7 @@ def server(tmp_path):
 
 
 def state_of(host):
-    return read_state(host.sysfs, host.procfs, root=host.root)
+    return conditions.read_state(host.sysfs, host.procfs, root=host.root)
 
 
 def test_a_server_tells_all_that_bends_its_line(server):
@@ -82,8 +69,8 @@ def test_a_server_tells_all_that_bends_its_line(server):
 
 def test_a_host_that_tells_nothing_has_no_columns(bare, tmp_path):
     assert state_of(bare) == {}
-    assert read_state(tmp_path / "no", tmp_path / "where", root=tmp_path / "else") == {}
-    nothing = Snapshot.take(tmp_path / "no", tmp_path / "where")
+    assert conditions.read_state(tmp_path / "no", tmp_path / "where", root=tmp_path / "else") == {}
+    nothing = activity.Snapshot.take(tmp_path / "no", tmp_path / "where")
     assert nothing.until(nothing) == {}
 
 
@@ -92,7 +79,7 @@ def test_this_machine_answers_whatever_it_has_of_the_process_asked_for():
     with subprocess.Popen(["sleep", "60"]) as sleeper:
         try:
             os.sched_setaffinity(sleeper.pid, {one})
-            state = read_state(pid=sleeper.pid)
+            state = conditions.read_state(pid=sleeper.pid)
         finally:
             sleeper.kill()
     assert (state["cpus_allowed"], state["cores_allowed"]) == (str(one), 1)
@@ -158,8 +145,10 @@ def test_the_temperature_is_that_of_the_die_by_its_driver_or_else_by_a_zone(tmp_
     dies = {"temp3": ("Tccd1", 47_250), "temp4": ("Tccd2", 48_500)}
     for more, told in (({"temp1": ("Tctl", 75_000)}, 48.5), ({"temp2": ("Tdie", 49_000)}, 49.0)):
         host.hwmon(3, "k10temp", dies | more)
-        assert package_temperature_c(host.sysfs) == told
-    assert package_temperature_c(arm_board(tmp_path / "arm").sysfs) == pytest.approx(52.777)
+        assert conditions.package_temperature_c(host.sysfs) == told
+    assert conditions.package_temperature_c(arm_board(tmp_path / "arm").sysfs) == pytest.approx(
+        52.777
+    )
     # A sensor that sleeps is no temperature.
     for broken in ("-128000", "255000", "-273150", "", "N/A"):
         bare.hwmon(0, "coretemp", {"temp1": ("Package id 0", broken)})
@@ -168,11 +157,11 @@ def test_the_temperature_is_that_of_the_die_by_its_driver_or_else_by_a_zone(tmp_
 
 def test_throttling_during_a_run_is_the_growth_of_its_counts(server):
     before = state_of(server)
-    assert throttled_between(before, before)["throttled"] is False
+    assert conditions.throttled_between(before, before)["throttled"] is False
     # Both threads of core 1 see the event, and all CPUs of package 0.
     server.throttling(dict.fromkeys((1, 9), (3, 45, 6, 90)))
     server.throttling(dict.fromkeys((0, 2, 3, 8, 10, 11), (2, 30, 6, 90)))
-    assert throttled_between(before, state_of(server)) == {
+    assert conditions.throttled_between(before, state_of(server)) == {
         "core_throttles": 1.0, "core_throttled_s": pytest.approx(0.015),
         "package_throttles": 1.0, "package_throttled_s": pytest.approx(0.02),
         "throttled": True,
@@ -180,9 +169,9 @@ def test_throttling_during_a_run_is_the_growth_of_its_counts(server):
     # Counts that fell or were never kept say nothing.
     after = state_of(server)
     server.put(f"{CPU}/online", "0-3,8-11")
-    assert throttle_counts(server.sysfs)["package_throttles"] == 6.0
-    assert throttled_between(after, state_of(server)) == {}
-    assert throttled_between({}, before) == {}
+    assert conditions.throttle_counts(server.sysfs)["package_throttles"] == 6.0
+    assert conditions.throttled_between(after, state_of(server)) == {}
+    assert conditions.throttled_between({}, before) == {}
 
 
 def version_1(quota_us):
@@ -208,7 +197,7 @@ def test_the_tightest_quota_of_all_groups_holds(bare, mount, group, files, quota
         bare.put(str(mounted / name), value)
         bare.put(str((mounted / name).parent / "cpu.stat"), "nr_periods 4\nnr_throttled 0")
     expected = {} if quota is None else {"cpu_quota_cpus": quota}
-    assert group_state(bare.sysfs, bare.procfs) == expected
+    assert activity.group_state(bare.sysfs, bare.procfs) == expected
 
 
 def test_waiting_for_a_quota_is_throttling(bare):
@@ -217,7 +206,7 @@ def test_waiting_for_a_quota_is_throttling(bare):
     bare.put("sys/fs/cgroup/app/cpu.stat", "usage_usec 9\nthrottled_usec 1000000")
     before = state_of(bare)
     bare.put("sys/fs/cgroup/app/cpu.stat", "usage_usec 9\nthrottled_usec 3500000")
-    grown = throttled_between(before, state_of(bare))
+    grown = conditions.throttled_between(before, state_of(bare))
     assert grown == {"quota_throttled_s": 2.5, "throttled": True}
 
 
@@ -276,29 +265,29 @@ def test_a_laptop_says_whether_it_is_on_its_battery(bare):
 
 def test_cpu_time_is_in_seconds_by_column_and_guests_are_counted_once(bare):
     bare.put("proc/stat", "cpu  1000 200 300 40000 50 6 7 8 900 90\ncpu0 1 1 1 1 1 1 1 1 0 0")
-    assert host_cpu_s(bare.procfs, 100) == {
+    assert activity.host_cpu_s(bare.procfs, 100) == {
         "user_s": 10.0, "nice_s": 2.0, "system_s": 3.0, "idle_s": 400.0,
         "iowait_s": 0.5, "irq_s": 0.06, "softirq_s": 0.07, "steal_s": 0.08,
     }  # fmt: skip
     bare.put("proc/stat", "cpu  1000 200 300 40000")
-    assert list(host_cpu_s(bare.procfs, 100)) == ["user_s", "nice_s", "system_s", "idle_s"]
+    assert list(activity.host_cpu_s(bare.procfs, 100)) == ["user_s", "nice_s", "system_s", "idle_s"]
     for text in ("", "cpu", "cpu x y", "intr 5", "cpu0 1 2 3 4"):
         bare.put("proc/stat", text)
-        assert host_cpu_s(bare.procfs) == {}, text
+        assert activity.host_cpu_s(bare.procfs) == {}, text
 
 
 def test_the_scheduler_is_asked_where_it_keeps_the_time(bare):
-    assert scheduled_s(bare.procfs, bare.sysfs) is None
+    assert activity.scheduled_s(bare.procfs, bare.sysfs) is None
     cpus = "cpu0 0 0 0 0 0 0 1500000000 5 6\ndomain0 3 1 2\ncpu1 0 0 0 0 0 0 500000000 5 6"
     bare.put("proc/schedstat", f"version 15\ntimestamp 4\n{cpus}")
-    assert scheduled_s(bare.procfs, bare.sysfs) == pytest.approx(2.0)
+    assert activity.scheduled_s(bare.procfs, bare.sysfs) == pytest.approx(2.0)
     bare.put("proc/schedstat", f"version 10\ntimestamp 4\n{cpus}")
-    assert scheduled_s(bare.procfs, bare.sysfs) is None
+    assert activity.scheduled_s(bare.procfs, bare.sysfs) is None
     group = "sys/fs/cgroup/cpuacct"
     bare.put(f"{group}/cpuacct.usage", 7_250_000_000)
-    assert scheduled_s(bare.procfs, bare.sysfs) is None, "a container's own group"
+    assert activity.scheduled_s(bare.procfs, bare.sysfs) is None, "a container's own group"
     bare.put(f"{group}/release_agent", "")
-    assert scheduled_s(bare.procfs, bare.sysfs) == pytest.approx(7.25)
+    assert activity.scheduled_s(bare.procfs, bare.sysfs) == pytest.approx(7.25)
 
 
 @pytest.fixture
@@ -322,13 +311,17 @@ def move(host, sectors, received):
     host.diskstats(dict.fromkeys(names, (sectors, 2 * sectors)))
     faces = ("lo", "eth0", "eth1", "bond0", "docker0")
     host.net_dev(dict.fromkeys(faces, (received, 3 * received)))
-    return Snapshot.take(host.procfs, host.sysfs)
+    return activity.Snapshot.take(host.procfs, host.sysfs)
 
 
 def test_whole_physical_devices_are_counted_once(disks, tmp_path):
     before = move(disks, 1000, 50_000_000_000)
-    assert sorted(disk_sectors(disks.procfs, disks.sysfs)) == ["cciss/c0d0", "nvme0c0n1", "sda"]
-    moved = interface_bytes(disks.procfs, disks.sysfs)
+    assert sorted(activity.disk_sectors(disks.procfs, disks.sysfs)) == [
+        "cciss/c0d0",
+        "nvme0c0n1",
+        "sda",
+    ]
+    moved = activity.interface_bytes(disks.procfs, disks.sysfs)
     assert moved == dict.fromkeys(("eth0", "eth1"), (50_000_000_000, 150_000_000_000))
     grown = {"sectors_read": 300.0, "sectors_written": 600.0}
     grown |= {"network_rx_bytes": 1400.0, "network_tx_bytes": 4200.0}
@@ -338,18 +331,18 @@ def test_whole_physical_devices_are_counted_once(disks, tmp_path):
     for name, over in (("lo", None), ("eth0", None), ("vlan5", "eth0")):
         inside.interface(name, over=over)
     inside.net_dev({"lo": (9, 9), "eth0": (5, 6), "vlan5": (3, 3)})
-    assert interface_bytes(inside.procfs, inside.sysfs) == {"eth0": (5, 6)}
+    assert activity.interface_bytes(inside.procfs, inside.sysfs) == {"eth0": (5, 6)}
 
 
 def test_what_a_lost_device_did_is_not_known_and_a_new_one_did_all_of_it(disks):
     before = move(disks, 1000, 1000)
     disks.diskstats({"sda": (5000, 5000)})
     disks.net_dev({"eth0": (2000, 500), "eth1": (1000, 9000)})
-    after = Snapshot.take(disks.procfs, disks.sysfs)
+    after = activity.Snapshot.take(disks.procfs, disks.sysfs)
     # Received grew on both; eth0 began anew with what it sent.
     assert before.until(after) == {"network_rx_bytes": 1000.0}
     disks.diskstats({"sda": (5000, 5050), "cciss/c0d0": (8, 16)})
-    columns = after.until(Snapshot.take(disks.procfs, disks.sysfs))
+    columns = after.until(activity.Snapshot.take(disks.procfs, disks.sysfs))
     assert (columns["sectors_read"], columns["sectors_written"]) == (8.0, 66.0)
 
 
@@ -357,7 +350,7 @@ SECONDS = st.floats(0, 1e9, allow_nan=False)
 COUNTS = st.integers(0, 2**64)
 PAIRS = st.dictionaries(st.sampled_from(["a", "b", "c"]), st.tuples(COUNTS, COUNTS))
 SNAPSHOTS = st.builds(
-    Snapshot,
+    activity.Snapshot,
     at_s=SECONDS,
     cpu_s=st.dictionaries(st.sampled_from(["user_s", "idle_s", "iowait_s"]), SECONDS),
     scheduled_s=st.none() | SECONDS,
@@ -379,7 +372,7 @@ def test_counts_of_this_host_are_those_of_psutil():
         disks = psutil.disk_io_counters(perdisk=True) or {}
         return psutil.cpu_times(), psutil.net_io_counters(pernic=True), disks
 
-    before, ours, after = others(), Snapshot.take(), others()
+    before, ours, after = others(), activity.Snapshot.take(), others()
     for name in ("user", "nice", "system", "irq", "softirq", "steal"):
         at_least, at_most = (getattr(times, name) for times in (before[0], after[0]))
         assert at_least - 0.011 <= ours.cpu_s[f"{name}_s"] <= at_most + 0.011
@@ -395,13 +388,13 @@ def test_counts_of_this_host_are_those_of_psutil():
 
 def test_cpu_time_of_a_run_agrees_between_its_readers():
     loop = "import time\nwhile time.process_time() < 0.15: pass"
-    before = Snapshot.take()
+    before = activity.Snapshot.take()
     start_s = time.monotonic()
     child = subprocess.Popen([sys.executable, "-S", "-c", loop])
     _, status, usage = os.wait4(child.pid, 0)
     child.returncode = os.waitstatus_to_exitcode(status)
     elapsed_s = time.monotonic() - start_s
-    columns = before.until(Snapshot.take())
+    columns = before.until(activity.Snapshot.take())
     spent_s = usage.ru_utime + usage.ru_stime
     assert 0.15 <= spent_s <= elapsed_s + 0.05
     # The whole host's time has the child's in it, and no more than all CPUs can give.

@@ -141,7 +141,7 @@ def play(monkeypatch):
         monkeypatch.setitem(sys.modules, "pyghmi.ipmi.command", command)
         program = {**vars(subprocess), "run": functools.partial(played_ipmitool, played)}
         for module, name, stand_in in (
-            (ipmi, "_start", SessionThread),
+            (ipmi, "_start_session", SessionThread),
             (ipmi_session, "socket", made(socket=lambda **_: threading.current_thread().asker)),
             (ipmi_session, "os", made(_exit=lambda _: None)),
             (ipmi, "time", made(monotonic=time.monotonic, sleep=played.waits.append)),
@@ -541,7 +541,7 @@ def test_a_tool_that_hangs_is_given_up_in_time(play, monkeypatch):
 def test_a_session_that_ends_by_itself_is_told_and_one_that_stays_is_killed(monkeypatch):
     stays = subprocess.TimeoutExpired("ipmi_session.py", 2.0)
     process = mock.Mock(**{"wait.side_effect": [stays, 0]})
-    monkeypatch.setattr(ipmi, "_start", lambda _: process)
+    monkeypatch.setattr(ipmi, "_start_session", lambda _: process)
     assert "pyghmi cannot log in (its process ended)" in refused("ipmi", "bmc")
     process.kill.assert_called_once_with()
 
