@@ -44,13 +44,13 @@ from .pressure.right_size import RightSizing as RightSizing
 from .pressure.right_size import right_size as right_size
 from .procurement.procure import procure as procure
 from .procurement.result import Procurement as Procurement
-from .projection.parameters import FittedParameters as FittedParameters
-from .projection.parameters import fit_runs as fit_runs
 from .projection.path_length import PathLengths as PathLengths
 from .projection.path_length import path_lengths as path_lengths
 from .projection.points import Projection as Projection
 from .projection.points import project as project
+from .projection.runs import FittedParameters as FittedParameters
 from .projection.runs import RunsProjection as RunsProjection
+from .projection.runs import fit_runs as fit_runs
 from .projection.runs import project_runs as project_runs
 from .projection.time import CoreCountProjection as CoreCountProjection
 from .projection.time import DataSizeProjection as DataSizeProjection

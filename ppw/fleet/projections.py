@@ -22,8 +22,7 @@ from ppw.fleet.state import FleetState, state_cells
 from ppw.projection import path_length as pl
 from ppw.projection import validation
 from ppw.projection.options import FitOptions, FittingOptions, ModelOptions
-from ppw.projection.parameters import FittedParameters, fit_prepared
-from ppw.projection.runs import RunsProjection, project_prepared
+from ppw.projection.runs import FittedParameters, RunsProjection, fit_prepared, project_prepared
 from ppw.results import caveats as cv
 from ppw.results import result as rs
 from ppw.results.arguments import as_frequencies, as_names, as_share

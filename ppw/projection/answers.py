@@ -6,34 +6,25 @@ posterior's, a posterior in each. A metric is a product of them.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from fitting.bayes import pooling, prediction, priors
-from fitting.bayes.posterior import (
-    SAME_STEP,
-    FrequencyTarget,
-    MeasuredSteps,
-    lack_of_fit,
-    step_counts,
-)
+from fitting.bayes import pooling, posterior, prediction, priors
 from fitting.regression import lines
 from ppw.projection import caveats as cv
 from ppw.projection.options import FitOptions, VoltageTable
 from ppw.results.arguments import as_share
 from ppw.runs import groups as gr
-from ppw.runs.metrics import METRICS, PERFORMANCE, values
+from ppw.runs.metrics import METRICS, PERFORMANCE, Metric, values
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
     import pandas as pd
 
     from fitting.regression.lines import FloatArray, IntArray
     from ppw.results.caveats import Caveat, Mask
-    from ppw.runs.metrics import Metric
     from ppw.runs.prepare import Prepared
 
 POWER = "power"
@@ -75,6 +66,11 @@ class TargetCells(NamedTuple):
     def all_groups(cls, groups: int, frequency: float) -> TargetCells:
         """Every group once, at one frequency."""
         return cls(np.arange(groups), np.full(groups, float(frequency)), np.ones(groups))
+
+    @classmethod
+    def of_table(cls, cells: pd.DataFrame) -> TargetCells:
+        """Take the cells of `ppw.runs.prepare.measured_cells`."""
+        return cls(*(cells[c].to_numpy() for c in ("group", "freq_hz", "runs")))
 
     def take(self, cells: IntArray) -> TargetCells:
         """Select some cells."""
@@ -149,6 +145,31 @@ class CellAnswers(NamedTuple):
     prediction: lines.Prediction
     distribution: Distribution | None
 
+    def has_curves(self) -> Mask:
+        """Mark the cells whose groups have all their curves."""
+        slopes = np.array([f.fit.line.slope for f in self.factors])
+        found: Mask = ~np.isnan(slopes).any(axis=0)
+        return found
+
+    def calibrate_interval(
+        self, measured: FloatArray, at: CellAnswers, cluster: IntArray, level: float
+    ) -> CellAnswers:
+        """Take the interval that the misses of other clusters' groups call for.
+
+        ``measured`` are measurements at the cells of ``at``, which are projections that have not
+        seen them. ``cluster`` is that of each group.
+        """
+        if self.distribution is None or at.distribution is None:
+            return self
+        deviation = np.sqrt(at.distribution.mixture.moments()[1])
+        score = np.abs(np.log(measured / at.prediction.value)) / deviation
+        asked = cluster[self.cells.group]
+        factor = prediction.conformal_factor(score, cluster[at.cells.group], asked, level)
+        reach = np.exp(factor * np.sqrt(self.distribution.mixture.moments()[1]))
+        value = self.prediction.value
+        ends = self.prediction._replace(lower=value / reach, upper=value * reach)
+        return self._replace(prediction=ends)
+
 
 def fit_curves(
     prepared: Prepared, options: FitOptions, rows: Mask | None = None
@@ -170,11 +191,11 @@ def fit_curves(
         m = fit.line.moments
         # Readings of one step differ without being two. Few groups spread so little, so that only
         # their rows need a closer look; any exponent is covered.
-        near = m.sxx <= m.points * (10 * SAME_STEP * m.mean_x) ** 2
+        near = m.sxx <= m.points * (10 * posterior.SAME_STEP * m.mean_x) ** 2
         near &= ~np.isnan(fit.line.slope)
         if near.any():
             few = near[codes]
-            single = near & (step_counts(codes[few], at[few], len(near)) < 2)
+            single = near & (posterior.step_counts(codes[few], at[few], len(near)) < 2)
             fit = fit._replace(line=fit.line.without(single))
         lowest, highest = np.full(len(groups), np.inf), np.zeros(len(groups))
         np.minimum.at(lowest, codes, at)
@@ -196,7 +217,7 @@ class Posteriors:
     voltage : VoltageTable
     """
 
-    steps: Mapping[str, MeasuredSteps]
+    steps: Mapping[str, posterior.MeasuredSteps]
     neighbours: pooling.Neighbours
     time: pooling.TimeCurve
     power: pooling.CmosPowerCurve
@@ -222,7 +243,7 @@ class Posteriors:
                 logs: Any = cells._replace(mean=sign * cells.mean - taken_out)
             else:
                 logs = sign * np.log(measured[use]) - taken_out
-            steps[name] = MeasuredSteps.of(codes, at, logs, len(groups))
+            steps[name] = posterior.MeasuredSteps.of(codes, at, logs, len(groups))
         voltage = VoltageTable()
         if POWER in steps or options.voltages is not None:
             voltage = VoltageTable.of(runs, groups, options.voltages)
@@ -274,7 +295,7 @@ class Posteriors:
         groups = len(self.neighbours.cluster)
         frequency, runs = np.full(groups, np.median(cells.frequency)), np.ones(groups)
         frequency[cells.group], runs[cells.group] = cells.frequency, cells.runs
-        target = FrequencyTarget(frequency, runs)
+        target = posterior.FrequencyTarget(frequency, runs)
         made = [self._factor(name, n, target, ends) for name, n in powers.items()]
         product = made[0]
         if len(made) > 1:
@@ -288,14 +309,16 @@ class Posteriors:
         return product if every_group else product.take(cells.group)
 
     def _factor(
-        self, name: str, power: int, target: FrequencyTarget, ends: Sequence[float]
+        self, name: str, power: int, target: posterior.FrequencyTarget, ends: Sequence[float]
     ) -> Distribution:
         """Distribution of one fitted quantity to a power of ±1."""
         parts = []
         for curve, mask in (laws := self.laws(name, target.frequency)):
             asked = target
             if len(laws) > 1:
-                asked = FrequencyTarget(np.where(mask, target.frequency, np.nan), target.runs)
+                asked = posterior.FrequencyTarget(
+                    np.where(mask, target.frequency, np.nan), target.runs
+                )
             parts.append(
                 prediction.project_curve(curve, self.steps[name], asked, self.neighbours, ends)
             )
@@ -459,20 +482,20 @@ class Answers:
     def findings(self, answer: CellAnswers) -> list[tuple[str, Caveat]]:
         """Find the caveats of the fits and intervals of an answer, each with its fit's name."""
         factors, frequency = answer.factors, answer.cells.frequency
-        posterior = answer.distribution is not None
+        has_posterior = answer.distribution is not None
         found: list[tuple[str, Caveat]] = []
         for f in factors:
-            found += [(f.name, x) for x in cv.fit_findings(f.name, f.fit, frequency, posterior)]
+            found += [(f.name, x) for x in cv.fit_findings(f.name, f.fit, frequency, has_posterior)]
         for f in factors:
             far = cv.far_findings(f.fit, f.lowest, f.highest, frequency)
             found += [(f.name, finding) for finding in far]
-        if posterior:
+        if has_posterior:
             found.append(
                 (" and ".join(f.name for f in factors), cv.wide_interval(answer.prediction))
             )
             usual = self.posteriors.time.prior.noise
             for name in (f.name for f in factors if f.name != POWER):
-                test = lack_of_fit(self.posteriors.steps[name], usual=usual)
+                test = posterior.lack_of_fit(self.posteriors.steps[name], usual=usual)
                 found += [(name, x) for x in cv.bend_findings(test, answer.cells.group)]
         return found
 
@@ -520,39 +543,3 @@ def least_squares(
         # 0·inf, the quantile of an exact fit, is no spread at all.
         half = np.where(variance == 0, 0.0, stdtrit(freedom, (1 + level) / 2) * np.sqrt(variance))
         return value, value * np.exp(-half), value * np.exp(half)
-
-
-def calibrate_interval(
-    answer: CellAnswers, measured: FloatArray, at: CellAnswers, cluster: IntArray, level: float
-) -> CellAnswers:
-    """Give ``answer`` the interval that the misses of other clusters' groups call for.
-
-    Parameters
-    ----------
-    answer : CellAnswers
-        Whose interval is to be replaced.
-    measured : float array
-        Measurements of the metric at the cells of ``at``.
-    at : CellAnswers
-        Projections to those cells that have not seen them.
-    cluster : (groups,) int array
-    """
-    if answer.distribution is None or at.distribution is None:
-        return answer
-    deviation = np.sqrt(at.distribution.mixture.moments()[1])
-    score = np.abs(np.log(measured / at.prediction.value)) / deviation
-    asked = cluster[answer.cells.group]
-    factor = prediction.conformal_factor(score, cluster[at.cells.group], asked, level)
-    reach = np.exp(factor * np.sqrt(answer.distribution.mixture.moments()[1]))
-    value = answer.prediction.value
-    ends = answer.prediction._replace(lower=value / reach, upper=value * reach)
-    return answer._replace(prediction=ends)
-
-
-def too_few(level: float) -> str:
-    """Say how many groups a conformal interval takes."""
-    return (
-        f"a conformal interval at {level:.0%} takes {prediction.fewest_scores(level)} groups of "
-        "other workloads measured at the target frequency: ask for --interval bayes, or measure "
-        "more of them there"
-    )

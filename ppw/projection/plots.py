@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from fitting.regression.lines import Prediction
 from ppw.projection.answers import Answers, TargetCells
 from ppw.results.axes import BAND, BEST, CURVE, MEASURED, PROJECTED
 from ppw.results.result import rows_of
@@ -98,20 +97,12 @@ def group_curves(
         np.repeat(groups, steps), np.concatenate([*at.values()]), np.ones(steps * len(at))
     )
     made = answers.at(metric, asked, level).prediction
-    return {
-        g: (
-            points[g],
-            curve_frame(at[g], Prediction._make(part[i * steps :][:steps] for part in made)),
-        )
-        for i, g in enumerate(groups)
-    }
-
-
-def curve_frame(at: np.ndarray[Any, np.dtype[np.float64]], p: Prediction) -> pd.DataFrame:
-    """Frame of a curve as `plot_curve` takes it; an unbounded end leaves the band open."""
-    upper = np.where(np.isfinite(p.upper), p.upper, np.nan)
-    lower = np.where(np.isnan(upper), np.nan, p.lower)
-    return pd.DataFrame({"freq_hz": at, "value": p.value, "lower": lower, "upper": upper})
+    # An unbounded end leaves the band open.
+    upper = np.where(np.isfinite(made.upper), made.upper, np.nan)
+    ends = {"lower": np.where(np.isnan(upper), np.nan, made.lower), "upper": upper}
+    curve = pd.DataFrame({"freq_hz": asked.frequency, "value": made.value, **ends})
+    each = (curve[i * steps :][:steps].reset_index(drop=True) for i in range(len(groups)))
+    return {g: (points[g], part) for g, part in zip(groups, each, strict=True)}
 
 
 def drawable_groups(prepared: Prepared, metric: Metric, most: int) -> dict[int, str]:
@@ -134,6 +125,7 @@ def drawable_groups(prepared: Prepared, metric: Metric, most: int) -> dict[int, 
 
 
 def _label(row: Mapping[Any, Any], columns: list[str]) -> str:
+    """Label a group by its values in some columns."""
     parts = [
         f"{c} {shown(row[c])}" if isinstance(row[c], float) else shown_name(row[c]) for c in columns
     ]

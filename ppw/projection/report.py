@@ -2,38 +2,51 @@
 
 from __future__ import annotations
 
+import json
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ppw.projection.plots import drawable_groups, group_curves, mark_best, plot_curve
-from ppw.projection.runs import WIDTH_FROM
-from ppw.projection.sliders import projection_sliders
-from ppw.projection.validation import plot_projected_against_measured
-from ppw.results.page import MOST_ROWS, Figure, Page, Table, draw
-from ppw.results.text import shown, shown_interval
-from ppw.runs.metrics import METRICS
+from ppw.projection import plots, validation
+from ppw.projection.answers import Answers, TargetCells
+from ppw.projection.runs import WIDTH_FROM, FittedParameters, RunsProjection
+from ppw.results.page import MOST_ROWS, Figure, Page, Sliders, Table, draw, nearest, stops
+from ppw.results.result import rows_of
+from ppw.results.text import key_texts, shown, shown_interval, telling_keys
+from ppw.runs.metrics import METRICS, PERFORMANCE, Metric
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     import pandas as pd
     from matplotlib.axes import Axes
 
-    from ppw.projection.parameters import FittedParameters
+    from fitting.regression.lines import FloatArray, IntArray
     from ppw.projection.path_length import PathLengths
-    from ppw.projection.runs import RunsProjection
     from ppw.projection.time import TimeProjection
-    from ppw.projection.validation import Validation
-    from ppw.runs.metrics import Metric
+    from ppw.results.caveats import Mask
+    from ppw.runs.prepare import Prepared
+
+# Groups whose curves are drawn, and groups in the sliders.
+_MOST_DRAWN, MOST_GROUPS = 4, 12
+# By measurement, the best frequency of a curve may be this little short of the best measured.
+_CLEARLY_WORSE = 0.95
 
 
-def validation_page(result: Validation) -> Page:
+def validation_page(result: validation.Validation) -> Page:
     """Report of `ppw.validate`."""
     figures = [Figure(draw(result.plot), "Projected over measured; bars are medians.")]
-    answered = [name for name, s in result.summary_by_metric.items() if s["n"]]
-    figures += [_metric_figure(result, name) for name in answered]
+    for metric in (name for name, s in result.summary_by_metric.items() if s["n"]):
+        rows = result.groups[result.groups["metric"] == metric]
+        figures.append(
+            Figure(
+                draw(partial(validation.plot_projected_against_measured, rows=rows, metric=metric)),
+                f"{metric.replace('_', ' ')}: projected against measured, one point a group, with "
+                "intervals where there are any.",
+            )
+        )
     return Page.of(
         result,
         title="Projected against measured",
@@ -48,44 +61,28 @@ def parameters_page(result: FittedParameters) -> Page:
     return Page.of(result, title="Fitted curves")
 
 
-def _metric_figure(result: Validation, metric: str) -> Figure:
-    rows = result.groups[result.groups["metric"] == metric]
-    words = metric.replace("_", " ")
-    return Figure(
-        draw(lambda ax: plot_projected_against_measured(ax, rows, metric)),
-        f"{words}: projected against measured, one point a group, with intervals where there are "
-        "any.",
-    )
-
-
-def _validation_verdict(result: Validation) -> list[str]:
+def _validation_verdict(result: validation.Validation) -> list[str]:
     sentences = []
     for name, s in result.summary_by_metric.items():
         if not s["n"]:
             sentences.append(f"{name}: no projection could be made.")
             continue
-        naive = s["baselines"]["inverse_frequency"]
+        naive, coverage = s["baselines"]["inverse_frequency"], "There are no intervals."
+        if s["coverage"] is not None:
+            coverage = (
+                f"The {result.level:.0%} intervals cover {s['coverage']:.0%} of "
+                f"{s['with_interval']} measurements."
+            )
         sentences.append(
             f"{name.replace('_', ' ')}: half of {s['n']} projections are within "
             f"{s['median_ape']:.2g} % of the measurement and nine in ten within "
             f"{s['p90_ape']:.2g} % (scaling by the clock alone: {naive['median_ape']:.2g} and "
-            f"{naive['p90_ape']:.2g} %). {_coverage(s['coverage'], s['with_interval'], result)}"
+            f"{naive['p90_ape']:.2g} %). {coverage}"
         )
     return sentences
 
 
-def _coverage(coverage: float | None, count: int, result: Validation) -> str:
-    if coverage is None:
-        return "There are no intervals."
-    return f"The {result.level:.0%} intervals cover {coverage:.0%} of {count} measurements."
-
-
 # The page of `ppw.project_runs`: what a frequency brings, the curves, and sliders for the rest.
-
-
-_MOST_GROUPS = 4
-# By measurement, the best frequency of a curve may be this little short of the best measured.
-_CLEARLY_WORSE = 0.95
 
 
 def projection_page(result: RunsProjection) -> Page:
@@ -179,15 +176,17 @@ def _curve_figures(result: RunsProjection) -> tuple[list[Figure], list[str]]:
     target = float(result.table["freq_hz"].max())
     figures, verdict = [], []
     for metric in result.prepared.metrics:
-        chosen = drawable_groups(result.prepared, metric, _MOST_GROUPS)
-        curves = group_curves(
+        chosen = plots.drawable_groups(result.prepared, metric, _MOST_DRAWN)
+        curves = plots.group_curves(
             result.prepared, result.options, metric, [*chosen], target, result.level
         )
         for group, label in chosen.items():
             points, curve = curves[group]
             curve_of = (metric, points, curve, target)
             words = metric.name.replace("_", " ")
-            caption = f"{words}: {label}{_of_how_many(chosen, result)}"
+            total = len(result.prepared.groups)
+            most = f" (the first {len(chosen)} of {total} groups are drawn)"
+            caption = f"{words}: {label}{most * (total > len(chosen))}"
             figures.append(Figure(draw(partial(_plot_group, *curve_of)), caption))
             if metric.name == "perf_per_watt" and curve["value"].notna().any():
                 verdict.append(_best_sentence(label, points, curve))
@@ -197,16 +196,11 @@ def _curve_figures(result: RunsProjection) -> tuple[list[Figure], list[str]]:
 def _plot_group(
     metric: Metric, points: pd.DataFrame, curve: pd.DataFrame, target: float, ax: Axes
 ) -> None:
-    plot_curve(ax, metric, points, curve, target)
+    plots.plot_curve(ax, metric, points, curve, target)
     efficiency = metric.name == "perf_per_watt" and curve["value"].notna().any()
     if efficiency and _contradicting_best(points, curve) is None:
-        mark_best(ax, curve)
+        plots.mark_best(ax, curve)
     ax.legend(frameon=False)
-
-
-def _of_how_many(drawn: dict[int, str], result: RunsProjection) -> str:
-    total = len(result.prepared.groups) if result.prepared else len(drawn)
-    return f" (the first {len(drawn)} of {total} groups are drawn)" if total > len(drawn) else ""
 
 
 def _contradicting_best(points: pd.DataFrame, curve: pd.DataFrame) -> float | None:
@@ -252,6 +246,204 @@ def _budget_tables(result: RunsProjection) -> list[Table]:
         "family it is; form: how far the family may be off; repeats: noise of the run asked for."
     )
     return [Table("Where the width comes from", ["metric", "frequency", *names], rows, 2, note)]
+
+
+# Sliders of a projection: what its script needs to answer at other frequencies and costs.
+#
+# A group's answers are laid out over a grid of frequencies by the code that answers everywhere else
+# (`ppw.projection.answers`). What follows from power alone is exact in the page: the interval of a
+# total cost is that of the power, taken through. Work per cost is a quotient of two independent
+# answers, as in `ppw.projection.answers.Posteriors`; for it both come as equally probable values.
+
+
+# Frequencies that are computed, fewer of a long table, and that a slider stops at.
+_GRID, _GRID_OF_MANY, _STOPS = 32, 16, 150
+_MANY = 300
+_NEAR = 1.06
+# More measured frequencies than these are readings, not steps.
+_MOST_STEPS = 16
+# Equally probable values that stand for a distribution.
+PROBABILITIES = (np.arange(32) + 0.5) / 32
+_DIGITS, _DIGITS_OF_LIKELY = 12, 6
+_WORK = {"time", "throughput", "energy", "perf_per_watt", "perf_per_dollar"}
+_WATTS = {"power", "energy", "perf_per_watt"}
+_DEAREST = 20_000.0
+
+
+def projection_sliders(result: RunsProjection) -> Sliders | None:
+    """Sliders for the first groups; None where the runs behind the answers are not known."""
+    if result.prepared is None or not (groups := _slider_groups(result, result.prepared)):
+        return None
+    data = {
+        "level": result.level,
+        "sliders": _sliders(),
+        "groups": groups,
+    }
+    return Sliders(
+        title="Other frequencies and costs",
+        note=" ".join(_notes(result, groups, len(result.prepared.groups))),
+        header=["figure", "value", f"{result.level:.0%} interval"],
+        script="projection.js",
+        data=json.dumps(data, separators=(",", ":"), allow_nan=False),
+    )
+
+
+def _plain(values: Iterable[float], digits: int) -> list[float | None]:
+    return [float(f"{x:.{digits}g}") if np.isfinite(x) else None for x in values]
+
+
+def _slider(at: list[float], start: float) -> dict[str, Any]:
+    return {"stops": at, "start": nearest(at, start)}
+
+
+def _sliders() -> list[dict[str, Any]]:
+    """Sliders that are no group's own; they begin where they change nothing."""
+    made = [
+        ("tariff", "electricity", "a kWh", stops(0.0, 1.0), 0.0),
+        ("pue", "power usage effectiveness", "1", stops(1.0, 3.0), 1.0),
+        ("utilisation", "utilisation", "%", stops(1.0, 100.0), 100.0),
+        ("years", "years kept", "1", [float(n) for n in range(1, 11)], 1.0),
+    ]
+    return [
+        {"key": key, "label": label, "unit": unit, **_slider(at, start)}
+        for key, label, unit, at, start in made
+    ]
+
+
+def _notes(result: RunsProjection, groups: Sequence[dict[str, Any]], total: int) -> Iterator[str]:
+    if total > len(groups):
+        yield f"{len(groups)} of {total} groups are here, the first that have all their curves."
+    if any(len(group["grid"]) > 2 for group in groups):
+        moved = max(_moved_by_interpolation(group) for group in groups)
+        yield (
+            "Between the frequencies that were computed, figures are interpolated: to "
+            f"{math.ceil(1e4 * moved) / 100:g} % or better, as leaving out every other one shows."
+        )
+    if result.interval == "conformal":
+        yield "Intervals are the posterior's; those of the table are as wide as misses call for."
+    if not any("power" in group["metrics"] for group in groups):
+        return
+    yield (
+        "Price, electricity, PUE, utilisation and years are yours to set: the price begins at that "
+        "of the runs where they have one, the others where they change nothing. The total cost is "
+        "the price of one host and its electricity; money is not discounted."
+    )
+    if any(group["idle_w"] is None for group in groups):
+        yield "What a host draws while idle is not in the runs, and not counted."
+
+
+def _moved_by_interpolation(group: dict[str, Any]) -> float:
+    """Largest share by which the script would miss every other figure from those beside it."""
+    frequency = np.log(group["grid"])
+    figures = [of[end] for of in group["metrics"].values() for end in ("value", "lower", "upper")]
+    with np.errstate(invalid="ignore", divide="ignore"):
+        known = np.log(np.array(figures, dtype=np.float64))
+    before, at, after = frequency[:-2:2], frequency[1:-1:2], frequency[2::2]
+    part = (at - before) / (after - before)
+    made = known[:, :-2:2] * (1 - part) + known[:, 2::2] * part
+    missed = np.abs(np.expm1(made - known[:, 1:-1:2]))
+    return float(np.max(missed[np.isfinite(missed)], initial=0.0))
+
+
+def _slider_groups(result: RunsProjection, prepared: Prepared) -> list[dict[str, Any]]:
+    """The first groups that have all their curves, as the script reads them."""
+    answers, runs = _answers_of_sliders(result, prepared), prepared.runs
+    fitted = [~np.isnan(c.fit.line.slope) for c in answers.curves.values()]
+    chosen = np.flatnonzero(np.logical_and.reduce(fitted))[:MOST_GROUPS]
+    if not len(chosen):
+        return []
+    asked, rows = result.table["freq_hz"].unique(), [prepared.groups.codes == g for g in chosen]
+    most = _GRID if len(prepared.groups) <= _MANY else _GRID_OF_MANY
+    grids = [_grid(runs["freq_hz"][of_group], asked, most) for of_group in rows]
+    keys = prepared.groups.keys.take(chosen).reset_index(drop=True)
+    # Groups of one family differ in their cores alone, which have a slider.
+    others = [name for name in prepared.groups.by if name != "cores"]
+    family = keys.groupby(others, sort=False, dropna=False).ngroup() if others else [0] * len(keys)
+    metrics = _metrics_on_grids(answers, chosen, grids, result.level)
+    made = []
+    for label, number, of_group, grid, laid in zip(
+        _labels(keys, others), family, rows, grids, metrics, strict=True
+    ):
+        price = _mean_of(runs, "price", of_group) or 0.0
+        frequencies = stops(grid[0], grid[-1], grid, most=_STOPS)
+        made.append(
+            {
+                "name": label,
+                "family": int(number),
+                "cores": _mean_of(runs, "cores", of_group) if "cores" in keys else None,
+                "grid": grid,
+                "frequency": _slider(frequencies, float(asked.max())),
+                "price": _slider(stops(0.0, 3 * price or _DEAREST, [price]), price),
+                "idle_w": _mean_of(runs, "idle_power_w", of_group),
+                "metrics": laid,
+            }
+        )
+    return made
+
+
+def _answers_of_sliders(result: RunsProjection, prepared: Prepared) -> Answers:
+    """Answers of the metrics shown, and of performance and power for what is made of them."""
+    names = {metric.name for metric in prepared.metrics}
+    metrics = [m for m in prepared.metrics if m.name != "perf_per_dollar"]
+    metrics += [PERFORMANCE] if names & _WORK else []
+    metrics += [METRICS["power"]] if names & _WATTS and "power" not in names else []
+    # Misses to be calibrated with are known at the frequency asked for only.
+    conformal = result.options.interval == "conformal"
+    options = replace(result.options, interval="bayes") if conformal else result.options
+    return Answers.of(replace(prepared, metrics=metrics), options)
+
+
+def _grid(measured: pd.Series[float], asked: FloatArray, most: int) -> list[float]:
+    """Frequencies (Hz) that a group is answered at: round ones, those measured and asked for."""
+    steps = measured.unique()
+    ends = [*steps, *asked]
+    low, high, top = float(min(ends)), float(max(ends)), steps.max()
+    exact = [*asked, *(steps if len(steps) <= _MOST_STEPS else [])]
+    # Just above the highest measurement intervals widen fastest.
+    exact += [f for f in stops(low, high, most=_STOPS) if top < f < _NEAR * top]
+    return stops(low, high, map(float, exact), most=most)
+
+
+def _metrics_on_grids(
+    answers: Answers, chosen: IntArray, grids: Sequence[list[float]], level: float
+) -> list[dict[str, Any]]:
+    """Every metric of the chosen groups over their grids, as the script reads it."""
+    sizes = [len(grid) for grid in grids]
+    cells = TargetCells(np.repeat(chosen, sizes), np.concatenate(grids), np.ones(sum(sizes)))
+    made: list[dict[str, Any]] = [{} for _ in chosen]
+    for metric in answers.prepared.metrics:
+        answer = answers.at(metric, cells, level)
+        figures = {"value": answer.prediction.value, "lower": answer.prediction.lower}
+        figures["upper"] = answer.prediction.upper
+        likely: list[list[float | None]] = [[] for _ in cells.group]
+        # Quotients of performance and power are made in the page, of both as distributions.
+        if answer.distribution is not None and metric.name in ("performance", "power"):
+            quantiles = answer.distribution.mixture.quantiles(PROBABILITIES.tolist())
+            likely = [_plain(row, _DIGITS_OF_LIKELY) for row in np.exp(quantiles).T]
+        for laid, end, size in zip(made, np.cumsum(sizes), sizes, strict=True):
+            part = slice(end - size, end)
+            rounded = {name: _plain(values[part], _DIGITS) for name, values in figures.items()}
+            laid[metric.name] = {"unit": metric.unit, **rounded, "likely": likely[part]}
+    return made
+
+
+def _mean_of(runs: pd.DataFrame, column: str, rows: Mask) -> float | None:
+    """Mean of a column of a group; None where it is not known."""
+    if column not in runs.columns:
+        return None
+    mean = float(runs[column][rows].mean())
+    return mean if np.isfinite(mean) else None
+
+
+def _labels(keys: pd.DataFrame, others: Sequence[str]) -> list[str]:
+    """What tells groups apart beside their cores, which have a slider."""
+    rows = rows_of(keys)
+    telling, labels = telling_keys(others, rows), []
+    for row in rows:
+        named = zip(telling, key_texts(telling, row), strict=True)
+        texts = [f"{name} {text}" if isinstance(row[name], float) else text for name, text in named]
+        labels.append(", ".join(texts) or "all runs")
+    return labels
 
 
 # The page of `ppw.project_data_size` and `ppw.project_core_count`.

@@ -1,7 +1,11 @@
-"""`project_runs`: every group of a runs table projected to frequencies that were not measured."""
+"""`project_runs`: every group of a runs table projected to frequencies that were not measured.
+
+And `fit_runs`: the parameters of every curve of the table, with their standard errors.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -9,29 +13,23 @@ import numpy as np
 import pandas as pd
 
 from fitting.bayes.posterior import SAME_STEP
+from fitting.bayes.prediction import fewest_scores
+from fitting.regression import lines
 from measurements.table.schema import HEADERS
 from ppw.errors import PpwError
-from ppw.projection.answers import Answers, CellAnswers, TargetCells, calibrate_interval, too_few
-from ppw.projection.options import FitOptions, FittingOptions
-from ppw.projection.plots import _LABELS, drawable_groups, group_curves
+from ppw.projection import plots
+from ppw.projection.answers import Answers, CellAnswers, CurveFit, TargetCells, fit_curves
+from ppw.projection.options import FitOptions, FittingOptions, ModelOptions
+from ppw.results import arguments, axes
 from ppw.results import caveats as cv
-from ppw.results.arguments import as_frequencies
-from ppw.results.axes import new_axes
-from ppw.results.result import Result, Table
+from ppw.results.result import Result, Table, frame_digest
 from ppw.results.text import plot_label, shown
 from ppw.runs.prepare import Prepared, measured_cells, prepare
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
     from matplotlib.axes import Axes
-    from numpy.typing import NDArray
 
-    from fitting.regression.lines import FloatArray
-    from ppw.projection.answers import CurveFit, Distribution
     from ppw.runs.metrics import Metric
-
-    Mask = NDArray[np.bool_]
 
 # Groups without a curve: how many, and why.
 
@@ -150,8 +148,24 @@ class RunsProjection(Result):
     options: FitOptions = field(default_factory=FitOptions, repr=False, metadata={"json": False})
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """Draw the first metric of each group, measured and projected, against frequency."""
-        return plot_runs_projection(self, ax)
+        """Draw the first metric of up to ten groups, measured and projected, against frequency."""
+        if self.prepared is None:
+            raise PpwError("a projection read from JSON has no runs to draw: project them again")
+        ax, metric = axes.new_axes(ax), self.prepared.metrics[0]
+        labels, to_hz = (
+            plots.drawable_groups(self.prepared, metric, 10),
+            self.table["freq_hz"].max(),
+        )
+        table = (self.prepared, self.options, metric)
+        curves = plots.group_curves(*table, [*labels], float(to_hz), self.level)
+        for group, label in labels.items():
+            points, curve = curves[group]
+            (line,) = ax.plot(curve["freq_hz"] / 1e9, curve["value"], label=plot_label(label))
+            ax.plot(points["freq_hz"] / 1e9, points["value"], "o", ms=4, color=line.get_color())
+        ax.set(xlabel="core frequency (GHz)", ylabel=plots._LABELS[metric.name])
+        ax.set_ylim(bottom=0)
+        ax.legend(frameon=False, fontsize="small")
+        return ax
 
 
 def project_runs(
@@ -203,7 +217,7 @@ def project_runs(
     CaveatWarning
         For each entry of ``caveats``.
     """
-    frequencies = as_frequencies(freq)
+    frequencies = arguments.as_frequencies(freq)
     options = FitOptions(**fitting)
     prepared = prepare(runs, by=by, metric=metric, keep_all=keep_all)
     projection = project_prepared(prepared, frequencies, options, level)
@@ -253,8 +267,8 @@ def _answer_rows(
     if answers.options.interval == "conformal":
         made = _conformal(answers, made, metric, frequency, level)
     findings, known = answers.findings(made), made.distribution
-    fitted = np.logical_and.reduce([~np.isnan(f.fit.line.slope) for f in made.factors])
-    refitted = answers.other_form(metric)
+    widths = known.budget_shares() if known else {}
+    fitted, refitted = made.has_curves(), answers.other_form(metric)
     rows = groups.keys.assign(
         metric=metric.name,
         unit=metric.unit,
@@ -266,7 +280,7 @@ def _answer_rows(
         limit_share=made.prediction.limit_share,
         points=np.minimum.reduce([f.fit.line.moments.points for f in made.factors]),
         pulled_pct=np.nan if known is None else 100 * (known.pulled - 1),
-        **_budget(known),
+        **{budget_column(name): share for name, share in widths.items()},
         other_form=refitted.curves[metric.name].fit.predict(frequency) if refitted else np.nan,
         caveats=_names([x for _, x in findings], len(groups)),
     )
@@ -280,25 +294,19 @@ def _conformal(
     prepared = answers.prepared
     at = np.abs(prepared.runs["freq_hz"].to_numpy() / frequency - 1) < SAME_STEP
     cells = measured_cells(prepared, metric, at)
-    if cells.empty:
-        raise PpwError(f"{metric.name} at {shown(frequency, 'Hz')}: {too_few(level)}")
-    unseen = Answers.of(prepared, answers.options, ~at)
-    cluster = answers.posteriors.neighbours.cluster
-    asked = TargetCells(*(cells[c].to_numpy() for c in ("group", "freq_hz", "runs")))
-    held = unseen.at(metric, asked, level)
-    ready = calibrate_interval(made, cells["measured"].to_numpy(), held, cluster, level)
-    if np.isnan(ready.prediction.lower).all():
-        raise PpwError(f"{metric.name} at {shown(frequency, 'Hz')}: {too_few(level)}")
-    return ready
-
-
-def _budget(known: Distribution | None) -> dict[str, FloatArray]:
-    """Shares of the variance of ln y by where it comes from, as columns of the table."""
-    if known is None:
-        return {}
-    total = sum(known.budget.values())
-    with np.errstate(invalid="ignore"):
-        return {budget_column(name): part / total for name, part in known.budget.items()}
+    if not cells.empty:
+        unseen = Answers.of(prepared, answers.options, ~at)
+        cluster = answers.posteriors.neighbours.cluster
+        held = unseen.at(metric, TargetCells.of_table(cells), level)
+        measured = cells["measured"].to_numpy()
+        made = made.calibrate_interval(measured, held, cluster, level)
+    if cells.empty or np.isnan(made.prediction.lower).all():
+        raise PpwError(
+            f"{metric.name} at {shown(frequency, 'Hz')}: a conformal interval at {level:.0%} takes "
+            f"{fewest_scores(level)} groups of other workloads measured at the target frequency: "
+            "ask for --interval bayes, or measure more of them there"
+        )
+    return made
 
 
 def budget_column(source: str) -> str:
@@ -324,20 +332,147 @@ def _names(findings: Sequence[cv.Caveat], groups: int) -> pd.Categorical[Any] | 
     return pd.Categorical.from_codes(code[mask], pd.Index(texts))
 
 
-def plot_runs_projection(result: RunsProjection, ax: Axes | None = None) -> Axes:
-    """Draw the first metric of up to ten groups, measured and projected."""
-    if result.prepared is None:
-        raise PpwError("a projection read from JSON has no runs to draw: project them again")
-    axes, metric = new_axes(ax), result.prepared.metrics[0]
-    target = float(result.table["freq_hz"].max())
-    labels = drawable_groups(result.prepared, metric, 10)
-    curves = group_curves(result.prepared, result.options, metric, [*labels], target, result.level)
-    for group, label in labels.items():
-        points, curve = curves[group]
-        (line,) = axes.plot(curve["freq_hz"] / 1e9, curve["value"], label=plot_label(label))
-        axes.plot(points["freq_hz"] / 1e9, points["value"], "o", ms=4, color=line.get_color())
-    axes.set_xlabel("core frequency (GHz)")
-    axes.set_ylabel(_LABELS[metric.name])
-    axes.set_ylim(bottom=0)
-    axes.legend(frameon=False, fontsize="small")
-    return axes
+# The parameters of the curves.
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class FittedParameters(Result):
+    """Parameters of the curves of every group.
+
+    Attributes
+    ----------
+    table : pandas.DataFrame
+        One row a group and parameter.
+    by : tuple of str
+        Columns that tell groups apart.
+    caveats : tuple of str
+    """
+
+    kind = "parameters"
+    tables = (
+        Table(
+            "table",
+            """
+            metric         | text  | metric         | what the curve is of
+            equation       | text  |                | equation of the curve
+            parameter      | text  | parameter      | name of the parameter, which carries its unit
+            value          | 1     | value          | least-squares value
+            standard_error | 1     | standard error | NaN without degrees of freedom, or held at 0
+            held           | flag  |                | whether its bound holds it at 0
+            points         | count |                | number of runs
+            degrees_of_freedom | count | freedom    | degrees of freedom of the fit
+            """,
+            title="Parameters",
+            key="parameters",
+            most=60,
+            show={
+                "standard_error": lambda row: (
+                    "held at 0" if row["held"] else shown(row["standard_error"])
+                )
+            },
+        ),
+    )
+
+    table: pd.DataFrame
+    by: tuple[str, ...]
+
+    def verdict(self) -> list[str]:
+        """Return the equation of each metric."""
+        laws = zip(self.table["metric"], self.table["equation"], strict=True)
+        return list(dict.fromkeys(f"{metric}: {equation}" for metric, equation in laws))
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Draw each parameter as a share of its median over the groups."""
+        ax, names = axes.new_axes(ax), list(dict.fromkeys(self.table["parameter"]))
+        for place, name in enumerate(names):
+            value = self.table.loc[self.table["parameter"] == name, "value"].to_numpy()
+            if middle := np.median(value):
+                share = value / middle
+                ax.plot(np.full(len(value), place), share, ".", color=axes.CURVE, alpha=0.5)
+        ax.set_xticks(range(len(names)), names, rotation=20, ha="right")
+        ax.set_ylabel("share of the median")
+        return ax
+
+
+def fit_runs(
+    runs: pd.DataFrame,
+    *,
+    by: Sequence[str] | None = None,
+    metric: str | Iterable[str] | None = None,
+    **fitting: Unpack[ModelOptions],
+) -> FittedParameters:
+    """Fit the curves of a runs table and give their parameters.
+
+    Parameters
+    ----------
+    runs : pandas.DataFrame
+        A runs table (`ppw.read_runs`).
+    by, metric
+        As for `ppw.project_runs`.
+    **fitting
+        ``form``, ``power_form``, ``exponent``, ``voltages``, ``via``: as for `ppw.project_runs`.
+
+    Returns
+    -------
+    FittedParameters
+        Parameters of the curves of every group.
+
+    Raises
+    ------
+    MeasurementError, PpwError
+        As `ppw.project_runs`.
+
+    Warns
+    -----
+    CaveatWarning
+        For each entry of ``caveats``.
+    """
+    options = FitOptions(**fitting)
+    fitted = fit_prepared(prepare(runs, by=by, metric=metric), options)
+    cv.warn(fitted.caveats)
+    return fitted
+
+
+def fit_prepared(prepared: Prepared, options: FitOptions) -> FittedParameters:
+    """Fit the curves of prepared runs, as `fit_runs` does, and without warnings."""
+    curves, groups = fit_curves(prepared, options), prepared.groups
+    tables = [_parameter_rows(name, c.fit, groups.keys) for name, c in curves.items()]
+    table = pd.concat(tables, ignore_index=True)
+    if table.empty:
+        raise PpwError(nothing_to_fit(prepared))
+    held = {name: int((c.fit.line.bound != lines.FREE).sum()) for name, c in curves.items()}
+    bounds = [
+        f"{name} ({count} of {len(groups)} groups): a parameter is held at 0 by its bound; the "
+        "form 'unbounded' lifts it"
+        for name, count in held.items()
+        if count
+    ]
+    caveats = [*prepared.caveats(), *bounds, *unfitted_groups(curves, prepared)]
+    return FittedParameters(
+        table=table,
+        by=tuple(groups.by),
+        caveats=tuple(caveats),
+        input_digest=frame_digest(prepared.runs),
+    )
+
+
+def _parameter_rows(name: str, fitted: lines.ModelFit, keys: pd.DataFrame) -> pd.DataFrame:
+    """Rows of a group and parameter, of the groups that have a curve."""
+    line = fitted.line
+    parts = [
+        keys.assign(
+            metric=name,
+            equation=fitted.model.equation,
+            parameter=parameter,
+            value=value,
+            standard_error=error,
+            held=line.bound == bound,
+            points=line.moments.points,
+            degrees_of_freedom=line.degrees_of_freedom,
+        )
+        for (parameter, (value, error)), bound in zip(
+            fitted.parameters().items(), (lines.INTERCEPT_AT_ZERO, lines.SLOPE_AT_ZERO), strict=True
+        )
+    ]
+    both = pd.concat([part[~np.isnan(line.slope)] for part in parts])
+    return both.sort_index(kind="stable")

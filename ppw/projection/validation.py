@@ -2,49 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from fitting.bayes.posterior import SAME_STEP, step_starts
 from measurements import identity_columns
 from ppw.errors import PpwError
-from ppw.projection.answers import Answers, TargetCells, calibrate_interval
+from ppw.projection import plots
+from ppw.projection.answers import Answers, TargetCells
 from ppw.projection.options import FitOptions, FittingOptions
-from ppw.projection.plots import _LABELS
 from ppw.projection.runs import unfitted_groups
+from ppw.results import arguments, axes
 from ppw.results import caveats as cv
-from ppw.results.arguments import as_frequencies, as_names, check_choice
-from ppw.results.axes import BAND, CURVE, MEASURED, PROJECTED, new_axes
 from ppw.results.result import PrintedTable, Result, Row, Table, plain
 from ppw.results.text import shown, shown_interval
-from ppw.runs.groups import canonical, run_count
-from ppw.runs.prepare import Prepared, measured_cells, prepare, remedy_of_left_out, without_power
+from ppw.runs import prepare as pr
+from ppw.runs.groups import Groups, canonical, run_count
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
     from matplotlib.axes import Axes
-    from numpy.typing import NDArray
 
     from fitting.regression.lines import FloatArray, Prediction
-    from ppw.runs.groups import Groups
+    from ppw.results.caveats import Mask
     from ppw.runs.metrics import Metric
 
-    Mask = NDArray[np.bool_]
-
-
-# Validation schemes: which runs a projection may learn from, and which it is held against.
-
-
+# Validation schemes: which runs a projection may learn from, and which it is compared with.
 SCHEMES = ("highest", "frequency", "host")
 
 
 class Fold(NamedTuple):
-    """Rows to learn from and rows to be held against; no row is both."""
+    """Rows to learn from and rows to compare with; no row is both."""
 
     train: Mask
     test: Mask
@@ -132,7 +124,7 @@ def refuse_contradiction(
 ) -> None:
     """Refuse a choice of what to learn from and to test on that says two things at once."""
     if scheme is not None:
-        check_choice("scheme", scheme, SCHEMES)
+        arguments.check_choice("scheme", scheme, SCHEMES)
     if (train_host is None) != (test_host is None):
         raise PpwError("give both the train host and the test host")
     if scheme is not None and (frequencies or train_host is not None):
@@ -174,10 +166,8 @@ def _hosts(runs: pd.DataFrame) -> NDArray[np.object_]:
     return runs["host"].fillna("").to_numpy(dtype=object)
 
 
-# Errors and coverage of projections that were held against measurements, by metric.
-
-
-# Naive forecasts that a projection is held against: all of the time scales with the clock, or none.
+# Naive forecasts that a projection is compared with: all of the time scales with the core
+# frequency, or none.
 BASELINES = ("inverse_frequency", "unscaled")
 
 
@@ -200,6 +190,7 @@ def summarise(groups: pd.DataFrame) -> dict[str, dict[str, Any]]:
 
 
 def _errors(error_pct: pd.Series[float]) -> dict[str, float | int]:
+    """Summarise errors (percent) as `Validation.summary_by_metric` lists them."""
     error = error_pct.dropna().to_numpy()
     if not error.size:
         return {"n": 0}
@@ -287,7 +278,7 @@ class Validation(Result):
         """Return errors and coverage by metric beside the baselines; on a page the groups too."""
         header = ["metric", "n", "median", "p90", "max", "bias", "within 10 %", "coverage"]
         header += ["1/f: median", "p90", "unscaled: median", "p90"]
-        rows = [_cells(name, s) for name, s in self.summary_by_metric.items()]
+        rows = [_error_row(name, s) for name, s in self.summary_by_metric.items()]
         errors = PrintedTable("Errors in percent", header, rows, 1, _BASELINES_NOTE)
         if most is None:
             return [errors]
@@ -305,7 +296,23 @@ class Validation(Result):
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw projected against measured, as shares of the measured, metric by metric."""
-        return plot_validation(self, ax)
+        ax = axes.new_axes(ax)
+        ax.axhspan(0.9, 1.1, color="#eef2f6", label="within 10 %")
+        ax.axhline(1.0, color=axes.MEASURED, lw=0.8)
+        names, rng = list(self.summary_by_metric), np.random.default_rng(0)
+        for place, name in enumerate(names):
+            rows = self.groups[self.groups["metric"] == name]
+            ratio = (rows["projected"] / rows["measured"]).dropna().to_numpy()
+            if ratio.size:
+                # Points of one metric are spread sideways, so that they do not hide each other.
+                spread = place + rng.uniform(-0.28, 0.28, len(ratio))
+                ax.plot(spread, ratio, ".", color=axes.CURVE, alpha=0.6)
+                ends = place - 0.35, place + 0.35
+                ax.hlines(np.median(ratio), *ends, color=axes.PROJECTED, lw=2)
+        ax.set_xticks(range(len(names)), names)
+        ax.set_ylabel("projected / measured")
+        ax.legend(frameon=False)
+        return ax
 
 
 def validate(
@@ -322,7 +329,7 @@ def validate(
     keep_all: bool = False,
     **fitting: Unpack[FittingOptions],
 ) -> Validation:
-    """Hold projections against measurements that they have not seen.
+    """Compare projections with measurements that they have not seen.
 
     Parameters
     ----------
@@ -342,7 +349,7 @@ def validate(
     Returns
     -------
     Validation
-        Projections held against measurements.
+        Projections compared with measurements.
 
     Raises
     ------
@@ -359,7 +366,7 @@ def validate(
     across = scheme == "host" or train_host is not None
     options = FitOptions(**fitting)
     by = _across_hosts(runs, by) if across else by
-    prepared = prepare(runs, by=by, metric=metric, keep_all=keep_all, drop=False)
+    prepared = pr.prepare(runs, by=by, metric=metric, keep_all=keep_all, drop=False)
     plan = HoldOutPlan(at_train, at_test, scheme or "highest", train_host, test_host)
     validation = validate_prepared(prepared, plan, options, level, keep_all=keep_all)
     cv.warn(validation.caveats)
@@ -367,39 +374,31 @@ def validate(
 
 
 def validate_prepared(
-    prepared: Prepared, plan: HoldOutPlan, options: FitOptions, level: float, *, keep_all: bool
+    prepared: pr.Prepared, plan: HoldOutPlan, options: FitOptions, level: float, *, keep_all: bool
 ) -> Validation:
-    """Hold projections of prepared runs against what a plan leaves out; as `validate`."""
+    """Compare projections of prepared runs with what a plan leaves out; as `validate`."""
     parts: list[pd.DataFrame] = []
     findings: list[tuple[str, cv.Caveat]] = []
     unfitted: list[str] = []
-    learnt = np.zeros(len(prepared.runs), dtype=bool)
-    left_out = np.zeros(len(prepared.runs), dtype=bool)
+    learnt, left_out = np.zeros((2, len(prepared.runs)), dtype=bool)
     for whole in plan.folds(prepared.runs, prepared.groups):
         fold = whole if keep_all else _without_flagged_rows(prepared, whole)
         left_out |= (whole.train & ~fold.train) | (whole.test & ~fold.test)
-        part, found, without = _validate_fold(prepared, fold, options, level)
-        parts += part
-        findings += found
-        unfitted += without
+        made = _validate_fold(prepared, fold, options, level)
+        parts, findings, unfitted = parts + made[0], findings + made[1], unfitted + made[2]
         learnt |= fold.train
     groups = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
     if groups.empty:
         raise PpwError(_nothing_to_test(prepared, plan))
-    tallied = cv.tally(findings, "projections")
-    caveats = [
-        *prepared.caveats(learnt),
-        *unfitted,
-        *_untested_caveats(prepared, plan, groups),
-        *tallied,
-    ]
+    caveats = [*prepared.caveats(learnt), *unfitted, *_untested_caveats(prepared, plan, groups)]
+    caveats += cv.tally(findings, "projections")
     if left_out.any():
         count, rows = (run_count(prepared.runs, which) for which in (left_out, None))
-        keepable = not (left_out & without_power(prepared.runs)).any()
+        keepable = not (left_out & pr.without_power(prepared.runs)).any()
         caveats.insert(
             0,
             f"{count} of {rows} rows left out, because they cannot be right: "
-            f"{remedy_of_left_out(keepable)}",
+            f"{pr.remedy_of_left_out(keepable)}",
         )
     return Validation(
         groups=groups,
@@ -422,15 +421,15 @@ def several(frequencies: float | str | Iterable[float | str]) -> list[float]:
     if isinstance(frequencies, Iterable):
         # Read once only: an iterator has no second time.
         frequencies = frequencies if isinstance(frequencies, str) else list(frequencies)
-    return [] if frequencies == [] else as_frequencies(frequencies)
+    return [] if frequencies == [] else arguments.as_frequencies(frequencies)
 
 
 def _across_hosts(runs: pd.DataFrame, by: Sequence[str] | None) -> list[str]:
-    columns = identity_columns(canonical(runs)) if by is None else as_names(by)
+    columns = identity_columns(canonical(runs)) if by is None else arguments.as_names(by)
     return [c for c in columns if c != "host"]
 
 
-def _without_flagged_rows(prepared: Prepared, fold: Fold) -> Fold:
+def _without_flagged_rows(prepared: pr.Prepared, fold: Fold) -> Fold:
     """Fold without the rows that cannot be right.
 
     What is learnt from is judged without the tested rows, which it must not know; a tested row is
@@ -443,23 +442,21 @@ def _without_flagged_rows(prepared: Prepared, fold: Fold) -> Fold:
 
 
 def _validate_fold(
-    prepared: Prepared, fold: Fold, options: FitOptions, level: float
+    prepared: pr.Prepared, fold: Fold, options: FitOptions, level: float
 ) -> tuple[list[pd.DataFrame], list[tuple[str, cv.Caveat]], list[str]]:
+    """Compare the projections of one fold: rows, caveats, and texts of groups without a curve."""
     answers = Answers.of(prepared, options, fold.train)
     parts, findings = [], {}
     for metric in prepared.metrics:
-        cells = measured_cells(prepared, metric, fold.test)
+        cells = pr.measured_cells(prepared, metric, fold.test)
         if cells.empty:
             continue
-        asked = TargetCells(*(cells[c].to_numpy() for c in ("group", "freq_hz", "runs")))
-        answer = answers.at(metric, asked, level)
+        answer = answers.at(metric, TargetCells.of_table(cells), level)
         if options.interval == "conformal":
-            cluster = answers.posteriors.neighbours.cluster
-            answer = calibrate_interval(
-                answer, cells["measured"].to_numpy(), answer, cluster, level
-            )
-        fitted = np.logical_and.reduce([~np.isnan(f.fit.line.slope) for f in answer.factors])
-        trained = measured_cells(prepared, metric, fold.train)
+            cluster, measured = answers.posteriors.neighbours.cluster, cells["measured"].to_numpy()
+            answer = answer.calibrate_interval(measured, answer, cluster, level)
+        fitted = answer.has_curves()
+        trained = pr.measured_cells(prepared, metric, fold.train)
         part = _compare_cells(prepared, metric, cells, answer.prediction)
         part = part.assign(**_baselines(metric, cells, trained))
         parts.append(part[fitted])
@@ -469,7 +466,7 @@ def _validate_fold(
 
 
 def _compare_cells(
-    prepared: Prepared, metric: Metric, cells: pd.DataFrame, prediction: Prediction
+    prepared: pr.Prepared, metric: Metric, cells: pd.DataFrame, prediction: Prediction
 ) -> pd.DataFrame:
     """One row a measured cell, its projection beside it."""
     value, lower, upper, *_ = prediction
@@ -507,7 +504,7 @@ def _baselines(metric: Metric, cells: pd.DataFrame, trained: pd.DataFrame) -> di
     return {b: base * ratio**p for b, p in zip(BASELINES, powers, strict=True)}
 
 
-def _untested_caveats(prepared: Prepared, plan: HoldOutPlan, tested: pd.DataFrame) -> list[str]:
+def _untested_caveats(prepared: pr.Prepared, plan: HoldOutPlan, tested: pd.DataFrame) -> list[str]:
     """Say how many groups have other frequencies than those that were asked for."""
     every = len(prepared.groups)
     count = len(tested[prepared.groups.by].drop_duplicates()) if prepared.groups.by else every
@@ -525,7 +522,7 @@ _OWN_FREQUENCIES = (
 )
 
 
-def _nothing_to_test(prepared: Prepared, plan: HoldOutPlan) -> str:
+def _nothing_to_test(prepared: pr.Prepared, plan: HoldOutPlan) -> str:
     source = prepared.runs.attrs.get("source", "runs")
     found = (
         f"{source}: nothing to test ({plan.describe()}): no group by "
@@ -536,7 +533,8 @@ def _nothing_to_test(prepared: Prepared, plan: HoldOutPlan) -> str:
     return f"{found}: {_OWN_FREQUENCIES}" if asked else found
 
 
-def _cells(name: str, s: Mapping[str, Any]) -> list[str]:
+def _error_row(name: str, s: Mapping[str, Any]) -> list[str]:
+    """Row of a metric in the printed table of errors."""
     if not s["n"]:
         return [name, "0", *["–"] * 10]
     errors = [f"{s[k]:.2f}" for k in ("median_ape", "p90_ape", "max_ape")]
@@ -548,52 +546,26 @@ def _cells(name: str, s: Mapping[str, Any]) -> list[str]:
     return [name, str(s["n"]), *errors, bias, within, coverage, *naive]
 
 
-def plot_validation(result: Validation, ax: Axes | None = None) -> Axes:
-    """Draw projected over measured against each group's measured value, metric by metric."""
-    axes = new_axes(ax)
-    axes.axhspan(0.9, 1.1, color="#eef2f6", label="within 10 %")
-    axes.axhline(1.0, color=MEASURED, lw=0.8)
-    names = list(result.summary_by_metric)
-    rng = np.random.default_rng(0)
-    for place, name in enumerate(names):
-        rows = result.groups[result.groups["metric"] == name]
-        ratio = (rows["projected"] / rows["measured"]).dropna().to_numpy()
-        if not ratio.size:
-            continue
-        spread = place + rng.uniform(-0.28, 0.28, len(ratio))
-        axes.plot(spread, ratio, ".", color=CURVE, alpha=0.6)
-        axes.hlines(np.median(ratio), place - 0.35, place + 0.35, color=PROJECTED, lw=2)
-    axes.set_xticks(range(len(names)), names)
-    axes.set_ylabel("projected / measured")
-    axes.legend(frameon=False)
-    return axes
-
-
 def plot_projected_against_measured(ax: Axes, rows: pd.DataFrame, metric: str) -> Axes:
     """Draw one metric of a validation, projected (with intervals) against measured."""
+    from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
+
     x, y = rows["measured"].to_numpy(), rows["projected"].to_numpy()
     ends = np.array([np.nanmin([x, y]) * 0.85, np.nanmax([x, y]) * 1.15])
     ax.fill_between(ends, ends * 0.9, ends * 1.1, color="#eef2f6", label="within 10 %")
-    ax.plot(ends, ends, color=MEASURED, lw=0.8)
-    with_interval = rows["lower"].notna() & np.isfinite(rows["upper"])
-    inside = rows[with_interval]
-    ax.vlines(inside["measured"], inside["lower"], inside["upper"], color=BAND, lw=2)
-    ax.plot(x, y, ".", color=CURVE, alpha=0.7)
+    ax.plot(ends, ends, color=axes.MEASURED, lw=0.8)
+    inside = rows[rows["lower"].notna() & np.isfinite(rows["upper"])]
+    ax.vlines(inside["measured"], inside["lower"], inside["upper"], color=axes.BAND, lw=2)
+    ax.plot(x, y, ".", color=axes.CURVE, alpha=0.7)
     ax.set(xscale="log", yscale="log", xlim=ends, ylim=ends)
     if ends[1] < 30 * ends[0]:
-        _name_few_ticks(ax, ends)
-    ax.set_xlabel(f"measured {_LABELS.get(metric, metric)}")
+        # Logarithmic axes of about a decade have plain numbers that leave each other room.
+        for axis in (ax.xaxis, ax.yaxis):
+            few = MaxNLocator(4) if ends[1] < 5 * ends[0] else LogLocator(subs=(1.0, 2.0, 5.0))
+            axis.set_major_locator(few)
+            axis.set_major_formatter("{x:g}")
+            axis.set_minor_locator(NullLocator())
+    ax.set_xlabel(f"measured {plots._LABELS.get(metric, metric)}")
     ax.set_ylabel("projected")
     ax.legend(frameon=False)
     return ax
-
-
-def _name_few_ticks(ax: Axes, ends: np.ndarray) -> None:
-    """Label logarithmic axes of about a decade by plain numbers that leave each other room."""
-    from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
-
-    for axis in (ax.xaxis, ax.yaxis):
-        few = MaxNLocator(4) if ends[1] < 5 * ends[0] else LogLocator(subs=(1.0, 2.0, 5.0))
-        axis.set_major_locator(few)
-        axis.set_major_formatter("{x:g}")
-        axis.set_minor_locator(NullLocator())

@@ -20,8 +20,12 @@ from slider_pages import page_of, projected, rich
 
 import ppw
 from ppw.procurement import report
-from ppw.projection.report import parameters_page, validation_page
-from ppw.projection.sliders import MOST_GROUPS, projection_sliders
+from ppw.projection.report import (
+    MOST_GROUPS,
+    parameters_page,
+    projection_sliders,
+    validation_page,
+)
 from ppw.results.page import stops
 
 RUNS = sweep(noise=0.02)
