@@ -9,6 +9,8 @@ import hashlib
 import logging
 import os
 import tomllib
+from collections import Counter
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
@@ -21,11 +23,10 @@ import pandas as pd
 from measurements import read_runs, tidy_runs
 from measurements.table.headers import nearest
 from ppw.errors import PpwError
+from ppw.results.arguments import check_choice
 from ppw.results.result import numbers_digest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
     from measurements.traces.requests import Trace
 
 
@@ -68,8 +69,8 @@ class Dataset:
     @property
     def size(self) -> int | None:
         """Bytes of all files; None where one's are not known."""
-        sizes = [file.size for file in self.files]
-        return sum(s for s in sizes if s is not None) if None not in sizes else None
+        sizes = [file.size for file in self.files if file.size is not None]
+        return sum(sizes) if len(sizes) == len(self.files) else None
 
     @property
     def can_be_fetched(self) -> bool:
@@ -86,7 +87,7 @@ def datasets_by_name() -> dict[str, Dataset]:
         for entry in entries
         if entry.name.endswith(".toml")
     }
-    return {name: _dataset(name, texts[name]) for name in sorted(texts)}
+    return {name: _parse_dataset(name, texts[name]) for name in sorted(texts)}
 
 
 def find_dataset(name: str) -> Dataset:
@@ -99,7 +100,7 @@ def find_dataset(name: str) -> Dataset:
     return sets[name]
 
 
-def _dataset(name: str, text: str) -> Dataset:
+def _parse_dataset(name: str, text: str) -> Dataset:
     table = tomllib.loads(text)
     folder = PurePosixPath(table.get("folder", name))
     base, mapping = table.get("files_at", ""), table.get("map", {})
@@ -111,11 +112,11 @@ def _dataset(name: str, text: str) -> Dataset:
         read_with=tuple(table["read_with"]),
         quality=tuple(table["quality"]),
         drop=tuple(table.get("drop", ())),
-        files=tuple(_file(entry, folder, base, mapping) for entry in table["file"]),
+        files=tuple(_parse_file(entry, folder, base, mapping) for entry in table["file"]),
     )
 
 
-def _file(
+def _parse_file(
     entry: Mapping[str, Any], folder: PurePosixPath, base: str, mapping: Mapping[str, str]
 ) -> DataFile:
     return DataFile(
@@ -203,14 +204,15 @@ def load_dataset(
         origin's, or an origin that cannot be reached.
     """
     dataset, where = find_dataset(name), data_folder(folder)
+    # A folder that the user names is never written to without being asked: only the cache is.
     if where == cache_folder() and dataset.can_be_fetched:
         fetch_dataset(dataset, where)
     paths = files_here(dataset, where)
-    return _runs(dataset, paths) if dataset.kind == RUNS else paths
+    return _read_tables(dataset, paths) if dataset.kind == RUNS else paths
 
 
-def _runs(dataset: Dataset, paths: list[Path]) -> pd.DataFrame:
-    tables = [_one(dataset, f, p) for f, p in zip(dataset.files, paths, strict=True)]
+def _read_tables(dataset: Dataset, paths: list[Path]) -> pd.DataFrame:
+    tables = [_read_table(dataset, f, p) for f, p in zip(dataset.files, paths, strict=True)]
     runs = pd.concat(tables, ignore_index=True)
     runs.attrs = {
         "source": dataset.name,
@@ -222,11 +224,12 @@ def _runs(dataset: Dataset, paths: list[Path]) -> pd.DataFrame:
     return runs
 
 
-def _one(dataset: Dataset, file: DataFile, path: Path) -> pd.DataFrame:
+def _read_table(dataset: Dataset, file: DataFile, path: Path) -> pd.DataFrame:
     if file.spaces:
         table = tidy_runs(pd.read_csv(path, sep=r"\s+"), columns=file.mapping)
     else:
         table = read_runs(path, columns=file.mapping, check=False)
+    # The host and workload of a file are often told by its name alone.
     return table.drop(columns=list(dataset.drop)).assign(**file.columns)
 
 
@@ -294,7 +297,6 @@ def recorded_trace(name: str) -> Trace:
         For another name.
     """
     from measurements.traces import read_trace
-    from ppw.results.arguments import check_choice
 
     check_choice("recorded trace", name, RECORDED_TRACES)
     # A trace is read anew for every pass: from a file that stays.
@@ -326,6 +328,7 @@ def data_folder(folder: str | os.PathLike[str] | None = None) -> Path:
 
 def cache_folder() -> Path:
     """Folder of fetched sets: ``$XDG_CACHE_HOME/ppw/data`` or ``~/.cache/ppw/data``."""
+    # The XDG rules ignore a relative path here.
     cache = os.environ.get("XDG_CACHE_HOME", "")
     if os.path.isabs(cache):  # noqa: PTH117  # a path to be made of it only where it is one
         return Path(cache, "ppw", "data")
@@ -343,6 +346,7 @@ def state_of(file: DataFile, folder: Path) -> State:
     try:
         if not path.is_file():
             return State.MISSING
+        # A file that was made of the origin's has no checksum there to compare with.
         if file.sha256 is None:
             return State.UNVERIFIED
         found = file_digest(path)
@@ -357,15 +361,12 @@ def file_digest(path: Path) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
-def states_of(dataset: Dataset, folder: Path) -> dict[State, int]:
+def states_of(dataset: Dataset, folder: Path) -> Counter[State]:
     """Count a set's files by what is known of them."""
-    counts = dict.fromkeys(State, 0)
-    for file in dataset.files:
-        counts[state_of(file, folder)] += 1
-    return counts
+    return Counter(state_of(file, folder) for file in dataset.files)
 
 
-def describe_states(counts: dict[State, int]) -> str:
+def describe_states(counts: Mapping[State, int]) -> str:
     """Say in words what a folder has of a set."""
     total = sum(counts.values())
     if counts[State.MISSING] == total:
@@ -437,6 +438,7 @@ def _fetch(file: DataFile, target: Path) -> None:
     # It tells the checksum of what is not checked, which nobody asked for.
     pooch.get_logger().setLevel(logging.WARNING)
     try:
+        # It writes to a temporary file, and renames that when the checksum is right.
         pooch.retrieve(
             file.url,
             known_hash=file.sha256 and f"sha256:{file.sha256}",

@@ -10,6 +10,7 @@ import difflib
 import os
 import re
 import tomllib
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
@@ -22,8 +23,6 @@ from ppw.results.result import read_document, reads_document, write_document
 from ppw.results.text import printable_lines, shown_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
     import pandas as pd
 
 
@@ -146,7 +145,7 @@ class Host:
 
     def to_json(self) -> str:
         """Write the host as JSON; the unit is in each key's name."""
-        figures = {key: _bare(figure) for key, figure in self.figures.items()}
+        figures = {key: _figure_parts(figure) for key, figure in self.figures.items()}
         texts = {key: getattr(self, key) for key in TEXTS}
         return write_document(
             "host", None, {"host": {**texts, "figures": figures, "sources": self.sources}}
@@ -187,6 +186,7 @@ def host_steps(host: Host) -> tuple[float, ...]:
     """
     if host.steps_hz is not None:
         return host.steps_hz
+    # Without frequency scaling a processor runs at its nominal frequency, whatever is asked.
     if host.dvfs is False and host.base_hz is not None:
         return (float(host.base_hz),)
     if host.min_hz is None or host.base_hz is None or host.step_hz is None:
@@ -196,7 +196,7 @@ def host_steps(host: Host) -> tuple[float, ...]:
     return tuple(float(round(ratio * host.step_hz)) for ratio in range(low, high + 1))
 
 
-def _bare(figure: HostFigure) -> dict[str, Any]:
+def _figure_parts(figure: HostFigure) -> dict[str, Any]:
     parts = {key: getattr(figure, key) for key in PARTS}
     return {key: part for key, part in parts.items() if part is not None}
 
@@ -331,6 +331,7 @@ class _Reader:
         return tuple(map(float, value)) if isinstance(value, list) else value
 
     def _refuse_impossible(self, key: str, number: float) -> None:
+        # This way NaN, which compares with nothing, is refused too.
         if not abs(number) < _LIMIT:
             raise self._fail(key, "not a finite figure", "leave out what is not known")
         if number <= 0:
@@ -392,9 +393,10 @@ def load_hosts(*directories: str | os.PathLike[str]) -> dict[str, Host]:
     PpwError
         If a folder is missing or a file is malformed; the message names file and key.
     """
-    hosts = {_plain(host.name): host for host in _builtin_hosts()}
+    # Later folders win: what a user states of a machine goes before what comes with ppw.
+    hosts = {_plain_name(host.name): host for host in _builtin_hosts()}
     for directory in (*_environment_directories(), *map(Path, directories)):
-        hosts |= {_plain(host.name): host for host in _read_directory(directory)}
+        hosts |= {_plain_name(host.name): host for host in _read_directory(directory)}
     return {host.name: host for host in hosts.values()}
 
 
@@ -421,7 +423,8 @@ def find_host(name: str, *directories: str | os.PathLike[str]) -> Host:
         As in :func:`load_hosts`.
     """
     hosts = load_hosts(*directories)
-    wanted = _plain(name)
+    wanted = _plain_name(name)
+    # The plain name goes before the one with its maker, and both before the last word of the name.
     for place in range(3):
         found = [host for host in hosts.values() if _spellings(host)[place] == wanted]
         if len(found) == 1:
@@ -453,18 +456,18 @@ def _read_directory(directory: Path) -> Iterator[Host]:
         yield parse_host(raw, str(path))
 
 
-def _plain(name: str) -> str:
+def _plain_name(name: str) -> str:
     return re.sub(r"[\s_-]+", "", name).casefold()
 
 
 def _spellings(host: Host) -> tuple[str, str, str]:
     last_word = host.name.split()[-1]
-    return _plain(host.name), _plain(host.maker + host.name), _plain(last_word)
+    return _plain_name(host.name), _plain_name(host.maker + host.name), _plain_name(last_word)
 
 
 def _unknown_host(name: str, hosts: Mapping[str, Host]) -> str:
     spelt = {spelling: host.name for host in hosts.values() for spelling in _spellings(host)}
-    near = difflib.get_close_matches(_plain(name), spelt, n=3, cutoff=0.5)
+    near = difflib.get_close_matches(_plain_name(name), spelt, n=3, cutoff=0.5)
     names = list(dict.fromkeys(spelt[key] for key in near)) or sorted(hosts)
     return (
         f"host {name!r} is not in the catalogue; nearest: {', '.join(names)}; "

@@ -8,18 +8,24 @@ from __future__ import annotations
 import os
 import sys
 import threading
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+import lazy_loader
 
 from measurements.table.units import parse_quantity
 from ppw.errors import PpwError
 from ppw.results.arguments import check_choice
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
+    import ibis as ibis
     from ibis.backends import BaseBackend
+else:
+    # Engines come with an extra; what stands in this room can be named and described without it.
+    ibis = lazy_loader.load("ibis")
 
 
 ENGINES = ("duckdb", "spark")
@@ -61,6 +67,8 @@ def connect(
     size = None if memory_limit is None else _bytes(memory_limit)
     folder = None if temporary is None else _folder(temporary)
     try:
+        # A module that loads late does not tell its name where it is missing.
+        import_module("ibis")
         return (_duckdb if engine == "duckdb" else _spark)(size, folder, threads)
     except ImportError as error:
         extra = "fleet" if engine == "duckdb" else "spark"
@@ -76,8 +84,6 @@ def is_spark(connection: BaseBackend) -> bool:
 
 
 def _duckdb(size: int | None, folder: str | None, threads: int | None) -> BaseBackend:
-    import ibis
-
     options = {
         "preserve_insertion_order": False,
         "memory_limit": None if size is None else f"{size}B",
@@ -88,7 +94,6 @@ def _duckdb(size: int | None, folder: str | None, threads: int | None) -> BaseBa
 
 
 def _spark(size: int | None, folder: str | None, threads: int | None) -> BaseBackend:
-    import ibis
     from pyspark.sql import SparkSession
 
     session = SparkSession.getActiveSession()
@@ -204,6 +209,18 @@ class UnusableFilesError(PpwError):
             else str(faults[0])
         )
         self.faults = tuple(faults)
+
+
+def engine_errors(connection: BaseBackend) -> tuple[type[Exception], ...]:
+    """List the exceptions by which an engine says that it cannot read."""
+    if is_spark(connection):
+        from py4j.protocol import Py4JError
+        from pyspark.errors import PySparkException
+
+        return (PySparkException, Py4JError)
+    import duckdb
+
+    return (duckdb.Error,)
 
 
 def first_line(error: Exception) -> str:

@@ -1,37 +1,39 @@
-"""Runs of an engine's table to moments, and moments to moments: one expression each."""
+"""Runs of an engine's table to moments, one row a cell, and cells as the runs that answers take."""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import pandas as pd
 
 from fitting.bayes.posterior import SAME_STEP
 from measurements.table.checks import refuse_absent, value_rules
-from measurements.table.schema import IDENTITY, is_number
+from measurements.table.schema import FILE_COLUMN, IDENTITY, is_number
 from ppw.errors import PpwError
-from ppw.fleet.run_files import register_table
+from ppw.fleet import engine as eng
+from ppw.fleet import run_files as rf
+from ppw.fleet.engine import ibis
 from ppw.projection.answers import WITH_OTHER_FORM
 from ppw.results.arguments import as_names
+from ppw.results.text import key_texts
 from ppw.runs import groups as gr
 from ppw.runs import metrics as mt
+from ppw.runs import prepare, quality
 from ppw.runs.caveats import PROPERTIES
-from ppw.runs.checks import FLAGS, OF_WATTS, UNUSABLE, digit_step
-from ppw.runs.checks.readings import CONTRADICTIONS
-from ppw.runs.checks.repeats import MEASURED
+from ppw.runs.checks import FLAGS, NO_WATTS, OF_WATTS, UNUSABLE, digit_step, readings, repeats
 from ppw.runs.expressions import any_of
-from ppw.runs.prepare import FULL_LOAD
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
     import ibis.expr.types as ir
 
-    from ppw.fleet.run_files import FleetRuns
     from ppw.projection.options import FitOptions
+    from ppw.runs.checks import Mask
 
+
+T = TypeVar("T")
 
 # What a moment table holds: its keys, quantities and counts.
 
@@ -89,13 +91,9 @@ class Layout:
         quantities = map(gr.count_column, self.quantities)
         return [gr.RUNS, *quantities, *map(gr.tally_column, self.tallies)]
 
-    def to_dict(self) -> dict[str, Any]:
-        """Layout as JSON knows it."""
-        return asdict(self)
-
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> Layout:
-        """Read `to_dict` back; a damaged document raises one of `DAMAGE`."""
+        """Read the layout that JSON has; a damaged document raises one of `DAMAGE`."""
         optional: dict[str, Any] = {"finest": (), "settings": ()}
         parts = {name: (optional | {**document})[name] for name in cls.__dataclass_fields__}
         quantities = {name: names_of(c) for name, c in parts.pop("quantities").items()}
@@ -199,8 +197,8 @@ def runs_for(
     table = table.mutate(**{FLAGS: _flags(table, layout, known)})
     table = _with_decades(table, layout.finest)
     columns: dict[str, Any] = {name: table[name] for name in keep}
-    columns |= {name: _key(table, name, layout.settings) for name in layout.keys}
-    columns |= {name: _quantity(table, name, known) for name in layout.quantities}
+    columns |= {name: _key_column(table, name, layout.settings) for name in layout.keys}
+    columns |= {name: _quantity_column(table, name, known) for name in layout.quantities}
     for name in layout.tallies:
         found = PROPERTIES[name][1](table)
         columns[gr.tally_column(name)] = found.fill_null(False).cast("int64")
@@ -249,22 +247,22 @@ def _flags(table: ir.Table, layout: Layout, known: pd.DataFrame) -> ir.IntegerVa
         bad |= {c: bad[c] & ~hopeless for c in ("power_w", "energy_j") if c in bad}
     unusable = any_of([table[FREQUENCY].isnull(), *bad.values()])  # noqa: PD003 — no pandas
     flags = unusable.fill_null(False).ifelse(UNUSABLE, 0)
-    readings = {c: table[c] for c in table.columns} if layout.finest else {}
-    for bit, (needs, contradict) in CONTRADICTIONS.items():
-        if needs <= readings.keys():
-            flags = flags + contradict(readings).fill_null(False).ifelse(bit, 0)
+    values = {c: table[c] for c in table.columns} if layout.finest else {}
+    for bit, (needs, contradict) in readings.CONTRADICTIONS.items():
+        if needs <= values.keys():
+            flags = flags + contradict(values).fill_null(False).ifelse(bit, 0)
     return flags.cast("int16")
 
 
-def _key(table: ir.Table, name: str, settings: Sequence[str]) -> ir.Value:
+def _key_column(table: ir.Table, name: str, settings: Sequence[str]) -> ir.Value:
     if name == "load" and name not in settings:
         # All that a curve asks of the load is whether it was full.
-        full = (table.load >= FULL_LOAD).ifelse(1.0, 0.0)
+        full = (table.load >= prepare.FULL_LOAD).ifelse(1.0, 0.0)
         return table.load.isnull().ifelse(None, full).cast("float64")  # noqa: PD003 — no pandas
     return table[name]
 
 
-def _quantity(table: ir.Table, name: str, known: pd.DataFrame) -> ir.NumericValue:
+def _quantity_column(table: ir.Table, name: str, known: pd.DataFrame) -> ir.NumericValue:
     """A quantity of usable runs; a metric is above zero, or none."""
     metric = metric_of(name)
     # An odd number has the first bit, UNUSABLE.
@@ -307,8 +305,6 @@ def merge(tables: Sequence[ir.Table], layout: Layout) -> ir.Table:
     N = Σn, mean = Σ(n·meanᵢ)/N, m2 = Σ(m2ᵢ + n·(meanᵢ − mean)²): the formulas of Chan, Golub and
     LeVeque for any number of parts at once; no difference of large sums is taken.
     """
-    import ibis
-
     parts = [table.select(*layout.columns) for table in tables]
     together = parts[0] if len(parts) == 1 else ibis.union(*parts)
     window = ibis.window(group_by=list(layout.keys))
@@ -348,7 +344,7 @@ _RECORDED = ("time_s", "throughput_ops_s")
 
 
 def with_single_runs(
-    cells: pd.DataFrame, layout: Layout, runs: FleetRuns, known: pd.DataFrame
+    cells: pd.DataFrame, layout: Layout, runs: rf.FleetRuns, known: pd.DataFrame
 ) -> pd.DataFrame:
     """Cells, those of groups with runs that agree in every digit replaced by their single runs.
 
@@ -357,7 +353,7 @@ def with_single_runs(
     overlapping = _overlapping(cells, layout)
     if overlapping is None:
         return cells
-    kept = dict.fromkeys((*layout.finest, *MEASURED))
+    kept = dict.fromkeys((*layout.finest, *repeats.MEASURED))
     kept_columns = [c for c in kept if c in known and known[c].notna().any()]
     rows = runs_for(runs.table, layout, known, keep=kept_columns)
     rows = rows.filter(rows[FLAGS] % 2 == 0)
@@ -380,7 +376,7 @@ def with_single_runs(
 
 def _overlapping(cells: pd.DataFrame, layout: Layout) -> pd.DataFrame | None:
     """Keys of the groups whose cells overlap in time; all of them is an empty frame, none None."""
-    usable = cells[(cells[FLAGS].to_numpy() & UNUSABLE) == 0]
+    usable = cells[~unusable_mask(cells)]
     groups = gr.group_runs(usable, layout.by)
     both = np.zeros(len(groups), dtype=bool)
     for column in (c for c in _RECORDED if c in layout.finest):
@@ -396,13 +392,11 @@ def _overlapping(cells: pd.DataFrame, layout: Layout) -> pd.DataFrame | None:
     return groups.keys.iloc[:0] if both.all() else groups.keys[both]
 
 
-def _of_groups(rows: ir.Table, keys: pd.DataFrame, runs: FleetRuns) -> ir.Table:
+def _of_groups(rows: ir.Table, keys: pd.DataFrame, runs: rf.FleetRuns) -> ir.Table:
     """Rows of the groups with these keys."""
-    import pyarrow as pa
-
     if not len(keys.columns):
         return rows
-    wanted = register_table(runs.connection, pa.Table.from_pandas(keys, preserve_index=False))
+    wanted = rf.register_frame(runs.connection, keys)
     return rows.semi_join(wanted, [rows[c].identical_to(wanted[c]) for c in keys.columns])
 
 
@@ -440,10 +434,259 @@ def _replace_groups(cells: pd.DataFrame, alone: pd.DataFrame, layout: Layout) ->
     groups = gr.group_runs(together, layout.by)
     kept = np.zeros(len(groups), dtype=bool)
     kept[groups.codes[of_run]] = True
-    bad = (together[FLAGS].to_numpy() & UNUSABLE) > 0
-    made = together[of_run | bad | ~kept[groups.codes]]
-    columns = [*layout.columns, gr.SINGLE, *(c for c in MEASURED if c in alone and c not in cells)]
+    made = together[of_run | unusable_mask(together) | ~kept[groups.codes]]
+    more = [c for c in repeats.MEASURED if c in alone and c not in cells]
+    columns = [*layout.columns, gr.SINGLE, *more]
     made = made[columns].assign(**{gr.SINGLE: of_run[made.index]})
     made = made.sort_values(list(layout.keys), kind="stable", ignore_index=True)
     made.attrs = cells.attrs
     return made
+
+
+# Cells in memory, as the prepared runs that the answers of this package take.
+
+
+@dataclass(frozen=True)
+class PreparedCells:
+    """Cells ready for an answer."""
+
+    prepared: prepare.Prepared
+    # Number of runs that cannot be used.
+    unusable: int
+    # What some runs of a group lack and others have.
+    missing: tuple[eng.Fault, ...] = ()
+
+
+def cells_frame(cells: pd.DataFrame, layout: Layout, source: str) -> pd.DataFrame:
+    """Give a moment table one order and one type of counts, whatever the engine's."""
+    cells = cells.astype(dict.fromkeys([*layout.counts, FLAGS], np.int64))
+    cells = cells.sort_values(list(layout.keys), ignore_index=True)
+    cells.attrs["source"] = source
+    return cells
+
+
+def unusable_mask(cells: pd.DataFrame) -> Mask:
+    """Tell the cells whose runs cannot be used."""
+    mask: Mask = (cells[FLAGS].to_numpy() & UNUSABLE) > 0
+    return mask
+
+
+def prepare_cells(
+    cells: pd.DataFrame, layout: Layout, *, keep_all: bool, drop: bool = True
+) -> PreparedCells:
+    """Prepare cells for an answer, as `ppw.runs.prepare.prepare` does runs.
+
+    Raises `PpwError` when no usable run is left.
+    """
+    source = str(cells.attrs.get("source", "runs"))
+    bad = unusable_mask(cells)
+    unusable = gr.run_count(cells, bad)
+    usable = cells[~bad].reset_index(drop=True)
+    if usable.empty:
+        raise PpwError(f"{source}: holds no run that can be used ({unusable} cannot)")
+    groups = gr.group_runs(usable, layout.by)
+    held, left_out, keepable = 0, pd.DataFrame(), True
+    if not keep_all:
+        out = prepare.below_full_load(usable, groups)
+        held = gr.run_count(usable, out)
+        if drop:
+            left_out = _flagged_cells(usable, groups, layout)
+            position = left_out["position"].to_numpy(dtype=np.int64)
+            out[position] = True
+            keepable = not prepare.without_power(usable)[position].any()
+        if out.all():
+            raise PpwError(
+                f"{source}: every run is flagged, so nothing is left to learn from: see ppw fleet "
+                "check, or keep them with --keep-all"
+            )
+        usable = usable[~out].reset_index(drop=True)
+        groups = gr.group_runs(usable, layout.by)
+    usable = _with_voltage(usable, layout)
+    metrics = [mt.METRICS[name] for name in layout.metrics]
+    prepared = prepare.Prepared(usable, groups, metrics, left_out, held, keepable)
+    return PreparedCells(prepared, unusable, tuple(_missing(usable, groups, layout, source)))
+
+
+def _flagged_cells(cells: pd.DataFrame, groups: gr.Groups, layout: Layout) -> pd.DataFrame:
+    """Cells whose runs cannot be right, with the evidence."""
+    found = quality.find_flagged_rows(cells, groups, metric=layout.metrics)
+    if not found:
+        return pd.DataFrame({"position": np.zeros(0, dtype=np.int64)})
+    return quality.evidence_table(found, cells, groups)
+
+
+def _missing(
+    cells: pd.DataFrame, groups: gr.Groups, layout: Layout, source: str
+) -> Iterator[eng.Fault]:
+    """Name the quantities that some runs of a group lack; a group that lacks one has none."""
+    # Watts below nothing are not missing, but suspect.
+    there = np.where(cells[FLAGS].to_numpy() & NO_WATTS, 0, cells[gr.RUNS])
+    runs = np.bincount(groups.codes, there, len(groups))
+    for name in layout.metrics:
+        known = np.bincount(groups.codes, gr.counts(cells, name), len(groups))
+        partly = np.flatnonzero((known > 0) & (known < runs))
+        if partly.size:
+            lacking = int((runs - known)[partly].sum())
+            texts = key_texts(groups.by, groups.keys.iloc[partly[0]].to_dict())
+            of = ", ".join(map("=".join, zip(groups.by, texts, strict=True))) or "all runs"
+            yield eng.Fault(
+                source,
+                f"{name} is missing in {lacking} runs of {partly.size} groups that have others "
+                f"(the first: {of}): these runs take no part",
+            )
+
+
+def _with_voltage(cells: pd.DataFrame, layout: Layout) -> pd.DataFrame:
+    """Cells with their mean voltage by host and frequency, as a V-f table takes it."""
+    if not gr.is_aggregated(cells, "voltage_v"):
+        return cells
+    keys = [*(c for c in ("host",) if c in layout.by), FREQUENCY]
+    number = np.asarray(cells.groupby(keys, dropna=False, sort=False).ngroup(), dtype=np.int64)
+    _, mean = gr.merge_means(number, gr.repeats(cells, "voltage_v"), int(number.max()) + 1)
+    known = gr.counts(cells, "voltage_v") > 0
+    return cells.assign(voltage_v=np.where(known, mean[number], np.nan))
+
+
+# A fleet's runs read once: its cells, and by name whatever could not be used.
+
+
+@dataclass(frozen=True)
+class FleetCells:
+    """Cells of a fleet: the moment table, its layout, and the runs that it was made of."""
+
+    frame: pd.DataFrame
+    layout: Layout
+    # The ``faults`` of these are the files that were not read.
+    runs: rf.FleetRuns
+    # As `ppw.fleet.run_files.filled_columns`.
+    known: pd.DataFrame
+
+
+def read_cells(
+    runs: rf.FleetRuns,
+    *,
+    by: Sequence[str] | None,
+    metric: str | Iterable[str] | None,
+    options: FitOptions | None = None,
+    checked: bool = False,
+    lines_only: bool = False,
+    progress: Callable[[float], None] | None = None,
+) -> FleetCells:
+    """Read what a question needs of a fleet, in one pass over its rows.
+
+    With ``lines_only`` the cells have no logarithms, which only posteriors need; with ``checked``
+    they are fine enough for the checks of `ppw.runs.quality` too. A file that the engine cannot
+    read is looked for, left out and named; so is one whose columns cannot answer. Raises as
+    `ppw.project_runs`, and where the engine fails for a reason that is in no file.
+    """
+    faults = lacking_faults(runs, metric)
+    # Where no file has the columns it is no change over time: the question itself is refused.
+    runs = runs if len(faults) in (0, len(runs.files)) else runs.without(faults)
+
+    def read(part: rf.FleetRuns) -> FleetCells:
+        known = rf.filled_columns(part)
+        settings = rf.few_valued(part) if checked else None
+        layout = layout_of(
+            known, by=by, metric=metric, options=options, settings=settings, lines_only=lines_only
+        )
+        with eng.report_progress(part.connection, progress):
+            table = moments(runs_for(part.table, layout, known), layout)
+            arrow = part.connection.to_pyarrow(table)
+        cells = cells_frame(arrow.to_pandas(), layout, part.name)
+        if checked:
+            cells = with_single_runs(cells, layout, part, known)
+        return FleetCells(cells, layout, part, known)
+
+    return without_broken(runs, read)
+
+
+def without_broken(runs: rf.FleetRuns, read: Callable[[rf.FleetRuns], T]) -> T:
+    """Read what can be read; ``read`` is given runs without the files that make it fail.
+
+    Raises `PpwError` when no file by itself explains why the engine fails.
+    """
+    failures = eng.engine_errors(runs.connection)
+    try:
+        return read(runs)
+    except failures as error:
+        why = eng.first_line(error)
+        if type(error).__name__ == "OutOfMemoryException" or "OutOfMemoryError" in str(error):
+            raise PpwError(
+                f"{runs.name}: more than the engine's memory limit: raise --memory-limit, or name "
+                f"a folder with room by --temporary ({why})"
+            ) from error
+        if not runs.files:
+            raise PpwError(f"{runs.name}: the engine failed: {why}") from error
+        one = [_read_fault(file, error) for file in runs.files[:1]]
+        faults = _broken(runs, runs.files, read, failures) if len(runs.files) > 1 else one
+        if len(faults) == len(runs.files):
+            raise eng.UnusableFilesError(runs.name, (*runs.faults, *faults)) from error
+        # Without a file to blame it was a worker's failure, which a second attempt may not have.
+        again = runs.without(faults) if faults else runs
+    try:
+        return read(again)
+    except failures as error:
+        why = eng.first_line(error)
+        raise PpwError(f"{runs.name}: the engine failed twice: {why}") from error
+
+
+def _broken(
+    runs: rf.FleetRuns,
+    files: Sequence[str],
+    read: Callable[[rf.FleetRuns], object],
+    failures: tuple[type[Exception], ...],
+) -> list[eng.Fault]:
+    """Find the files that cannot be read, by halves."""
+    try:
+        read(runs.only(files))
+    except failures as error:
+        if len(files) == 1:
+            return [_read_fault(files[0], error)]
+        middle = len(files) // 2
+        halves = (files[:middle], files[middle:])
+        return [fault for half in halves for fault in _broken(runs, half, read, failures)]
+    except PpwError:
+        # Readable, though it has no answer of its own.
+        return []
+    return []
+
+
+def _read_fault(file: str, error: Exception) -> eng.Fault:
+    why = eng.first_line(error)
+    return eng.Fault(file, f"cannot be read: {why}: write it again, or leave it out")
+
+
+def lacking_faults(runs: rf.FleetRuns, metric: str | Iterable[str] | None) -> list[eng.Fault]:
+    """Name the files whose columns answer no metric that is asked for; None for any metric."""
+    metrics = list(mt.METRICS.values()) if metric is None else mt.parse_metrics(metric)
+    ways = [set(columns) for m in metrics for columns in m.columns]
+    faults = []
+    for part in runs.parts:
+        lacks = [] if FREQUENCY in part.columns else [FREQUENCY]
+        if not any(way <= part.columns for way in ways):
+            lacks.append(" and ".join(sorted(ways[0])))
+        if lacks:
+            what = f"its columns are others: no {', no '.join(lacks)}: name them so, or use --map"
+            faults += [eng.Fault(file, what) for file in part.files]
+    return faults
+
+
+def unusable_faults(runs: rf.FleetRuns, columns: Sequence[str]) -> list[eng.Fault]:
+    """Say file by file which values of some columns no run can have; a pass over all runs."""
+    table = runs.table
+    bad = {column: is_impossible(table, column) for column in columns}
+    if FREQUENCY in table.columns:
+        bad["missing"] = table[FREQUENCY].isnull()  # noqa: PD003 — no pandas
+    counts = {name: rows.cast("int64").sum() for name, rows in bad.items()}
+    by_file = FILE_COLUMN in table.columns and len(runs.files) > 1
+    counted = (table.group_by(FILE_COLUMN) if by_file else table).aggregate(**counts)
+    faults, given = [], rf.given_names(runs.files)
+    for row in runs.connection.to_pyarrow(counted).to_pylist():
+        file, missing = str(row.pop(FILE_COLUMN, runs.name)), row.pop("missing", 0)
+        texts = [f"{column} that cannot be in {n} runs" for column, n in row.items() if n]
+        if missing:
+            texts.append(f"no {FREQUENCY} in {missing} runs")
+        if texts:
+            what = f"{', '.join(texts)}: left out; correct or drop them"
+            faults.append(eng.Fault(given.get(file, file), what))
+    return sorted(faults)

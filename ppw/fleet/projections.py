@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypedDict, TypeVar, Unpack, cast
 
 from measurements import identity_columns, write_runs
 from measurements.table.schema import is_number
 from ppw.errors import PpwError
-from ppw.fleet import cells as fc
 from ppw.fleet import moments as mo
-from ppw.fleet.engine import Fault, connect, report_progress
-from ppw.fleet.run_files import filled_columns, open_runs, register_table
+from ppw.fleet import run_files as rf
+from ppw.fleet.engine import Fault, connect, ibis, report_progress
 from ppw.fleet.state import FleetState, state_cells
 from ppw.projection import path_length as pl
 from ppw.projection import validation
@@ -25,21 +26,16 @@ from ppw.projection.options import FitOptions, FittingOptions, ModelOptions
 from ppw.projection.runs import FittedParameters, RunsProjection, fit_prepared, project_prepared
 from ppw.results import caveats as cv
 from ppw.results import result as rs
-from ppw.results.arguments import as_frequencies, as_names, as_share
-from ppw.runs.expressions import any_of
-from ppw.runs.groups import run_count
+from ppw.results.arguments import as_frequencies, as_names
+from ppw.runs import expressions, groups
 from ppw.runs.quality import Quality, check_prepared
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-    from pathlib import Path
-
     import ibis.expr.types as ir
     import pandas as pd
     from ibis.backends import BaseBackend
     from matplotlib.axes import Axes
 
-    from ppw.fleet.run_files import FleetRuns
     from ppw.projection.path_length import PathLengths
     from ppw.projection.validation import Validation
 
@@ -110,12 +106,9 @@ class FleetAnswer(Generic[R]):
         PpwError
             When the answer was read from JSON, and has no engine.
         """
-        import pyarrow as pa
-
         if self.connection is None:
             raise PpwError("this answer was read from JSON and has no engine: use to_frame()")
-        table = pa.Table.from_pandas(self._file_table(), preserve_index=False)
-        return register_table(self.connection, table)
+        return rf.register_frame(self.connection, self._file_table())
 
     def write(self, path: str | Path) -> None:
         """Write the answer's table as Parquet, CSV or JSON lines, by the ending; whole or not."""
@@ -379,16 +372,16 @@ def _read(
     checked: bool = False,
     lines_only: bool = False,
     but_host: bool = False,
-) -> fc.FleetCells:
+) -> mo.FleetCells:
     limits: dict[str, Any] = {**opening}
     progress = limits.pop("progress", None)
     if (state := _state(source)) is not None:
         return _read_state(state, limits, by, metric, but_host=but_host)
-    runs = open_runs(source, **limits)
+    runs = rf.open_runs(source, **limits)
     if but_host:
-        columns = identity_columns(filled_columns(runs)) if by is None else as_names(by)
+        columns = identity_columns(rf.filled_columns(runs)) if by is None else as_names(by)
         by = [c for c in columns if c != "host"]
-    return fc.read_cells(
+    return mo.read_cells(
         runs,
         by=by,
         metric=metric,
@@ -422,7 +415,7 @@ def _read_state(
     metric: str | Iterable[str] | None,
     *,
     but_host: bool,
-) -> fc.FleetCells:
+) -> mo.FleetCells:
     if limits.pop("columns", None):
         raise PpwError(
             f"{state.folder}: a saved state has its columns: leave the mapping (--map) out"
@@ -439,24 +432,24 @@ def _read_state(
     return state_cells(state, connection, by=by, metric=metric)
 
 
-def _unusable(read: fc.FleetCells, runs: int) -> list[Fault]:
+def _unusable(read: mo.FleetCells, runs: int) -> list[Fault]:
     """Name the runs with values that cannot be; of a saved state, which has no runs, how many."""
     if not runs:
         return []
     if FleetState.is_at(read.runs.name):
         return [Fault(read.runs.name, f"{runs} runs have values that cannot be: left out")]
-    return fc.unusable_faults(read.runs, mo.columns_read(read.layout, read.known))
+    return mo.unusable_faults(read.runs, mo.columns_read(read.layout, read.known))
 
 
 def _answer_from(
-    read: fc.FleetCells, ask: Callable[[Any], Any], *, keep_all: bool = True, drop: bool = True
+    read: mo.FleetCells, ask: Callable[[Any], Any], *, keep_all: bool = True, drop: bool = True
 ) -> FleetAnswer[Any]:
     """Ask the prepared cells; faults, which may be the reason of a refusal, are noted on it."""
     try:
-        ready = fc.prepare_cells(read.frame, read.layout, keep_all=keep_all, drop=drop)
+        ready = mo.prepare_cells(read.frame, read.layout, keep_all=keep_all, drop=drop)
         answer = ask(ready.prepared)
     except PpwError as error:
-        unusable = run_count(read.frame, fc.unusable_mask(read.frame))
+        unusable = groups.run_count(read.frame, mo.unusable_mask(read.frame))
         for fault in (*read.runs.faults, *_unusable(read, unusable)):
             error.add_note(f"fault: {fault}")
         raise
@@ -467,12 +460,12 @@ def _answer_from(
         )
         answer = replace(answer, caveats=(*answer.caveats, caveat))
     faults = [*_unusable(read, ready.unusable), *ready.missing]
-    rows = (run_count(read.frame), len(read.frame), ready.unusable)
+    rows = (groups.run_count(read.frame), len(read.frame), ready.unusable)
     return _fleet_answer(answer, read.runs, faults, *rows)
 
 
 def _fleet_answer(
-    answer: Any, read: FleetRuns, faults: Sequence[Fault], runs: int, cells: int, unusable: int
+    answer: Any, read: rf.FleetRuns, faults: Sequence[Fault], runs: int, cells: int, unusable: int
 ) -> FleetAnswer[Any]:
     """Join an answer with its origin and faults, and warn of its caveats."""
     faults = (*read.faults, *faults)
@@ -489,10 +482,6 @@ def _fleet_answer(
 
 _KEYS = ("workload", "cores", "data_bytes")
 _HOW = ("instructions_label", "counted_modes")
-_NOTHING = (
-    "no run has both instructions and data_bytes: measure with perf, or count with ppw run count "
-    "--data SIZE"
-)
 _TEXTS = ("workload", *_HOW)
 _READ = (
     *("cores", "data_bytes", "instructions", "cpi", "freq_hz", "freq_achieved_hz", "task_clock_s"),
@@ -508,7 +497,7 @@ class _PathLengthCells(NamedTuple):
     rates: pd.DataFrame
     rows: int
     unusable: int
-    runs: FleetRuns
+    runs: rf.FleetRuns
     read: list[str]
 
 
@@ -539,32 +528,31 @@ def path_lengths(
     CaveatWarning
         For each caveat, and each fault.
     """
-    as_share("level", level)
-    if not tolerance > 0:
-        raise PpwError(f"tolerance {tolerance!r} must be above 0; try 0.05")
+    pl.check_options(level, tolerance)
     for one in source if isinstance(source, (list, tuple)) else [source]:
         if FleetState.is_at(one):
             raise PpwError(f"{one}: a saved state keeps no instructions: name the files of runs")
     limits: dict[str, Any] = {**opening}
     progress = limits.pop("progress", None)
-    runs = open_runs(source, **limits)
-    found = fc.without_broken(runs, lambda part: _read_path_lengths(part, progress))
+    runs = rf.open_runs(source, **limits)
+    found = mo.without_broken(runs, lambda part: _read_path_lengths(part, progress))
     if found.cells.empty:
-        raise PpwError(f"{found.runs.name}: {_NOTHING}")
-    unusable = fc.unusable_faults(found.runs, found.read) if found.unusable else []
-    counts = (found.rows, len(found.cells), found.unusable)
-    return _fleet_answer(_answer(found, level, tolerance), found.runs, unusable, *counts)
+        raise PpwError(f"{found.runs.name}: {pl.NOTHING_COUNTED}")
+    unusable = mo.unusable_faults(found.runs, found.read) if found.unusable else []
+    cells, digest = found.cells, rs.frame_digest(found.cells)
+    answer = pl.answer_cells(cells, found.rates, found.rows, level, tolerance, digest)
+    return _fleet_answer(answer, found.runs, unusable, found.rows, len(cells), found.unusable)
 
 
 def _read_path_lengths(
-    runs: FleetRuns, progress: Callable[[float], None] | None
+    runs: rf.FleetRuns, progress: Callable[[float], None] | None
 ) -> _PathLengthCells:
-    known = filled_columns(runs)
+    known = rf.filled_columns(runs)
     present = [str(c) for c in known if known[c].notna().any()]
     read = [c for c in _READ if c in present and is_number(c)]
     if "data_bytes" not in read:
-        raise PpwError(f"{runs.name}: {_NOTHING}")
-    bad = any_of(mo.is_impossible(runs.table, c) for c in read).fill_null(False)
+        raise PpwError(f"{runs.name}: {pl.NOTHING_COUNTED}")
+    bad = expressions.any_of(mo.is_impossible(runs.table, c) for c in read).fill_null(False)
     usable = runs.table.filter(~bad)
     with report_progress(runs.connection, progress):
         cells = runs.connection.to_pyarrow(_moments(usable, present)).to_pandas()
@@ -579,8 +567,6 @@ def _read_path_lengths(
 
 def _column(table: ir.Table, name: str, present: Sequence[str]) -> Any:
     """A column as text or as float64, NULL where it is missing or not there."""
-    import ibis
-
     text = name in _TEXTS
     if name not in present:
         return ibis.null("string" if text else "float64")
@@ -638,20 +624,3 @@ def _rates(table: ir.Table, present: Sequence[str], by: Sequence[str]) -> ir.Tab
         throughput_ops_s=means.service.ifelse(means.rate, None).cast("float64"),
         time_s=means.service.ifelse(None, means.data_bytes / means.rate).cast("float64"),
     ).drop("service", "rate")
-
-
-def _answer(found: _PathLengthCells, level: float, tolerance: float) -> PathLengths:
-    cells = found.cells
-    by_label = cells.groupby("instructions_label")["runs"].sum()
-    labels = {str(k): int(v) for k, v in by_label.items()}
-    modes = cells["counted_modes"].dropna().unique() if "counted_modes" in cells else ()
-    tables = pl.fit_cells(cells)
-    said = pl.caveats_of_runs(labels, sorted(map(str, modes)), found.rows)
-    return pl.PathLengths(
-        **tables,
-        flat=pl.flat_ranges(found.rates, tolerance=tolerance),
-        level=float(level),
-        tolerance=float(tolerance),
-        caveats=(*said, *pl.caveats_of_fits(**tables)),
-        input_digest=rs.frame_digest(cells),
-    )

@@ -6,30 +6,27 @@ import csv
 import gzip
 import json
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, reduce
 from glob import glob, has_magic
 from operator import and_
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from measurements.errors import MeasurementError
 from measurements.table import headers, schema, units
 from measurements.table.reading import WITH_COMMA, read_header
 from ppw.errors import PpwError
-from ppw.fleet.engine import Fault, UnusableFilesError, connect, first_line, is_spark
+from ppw.fleet.engine import Fault, UnusableFilesError, connect, first_line, ibis, is_spark
 from ppw.runs import groups as gr
 from ppw.runs.expressions import any_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from typing import IO
-
-    import ibis.expr.types as ir
-    import pyarrow as pa
     from ibis.backends import BaseBackend
 
 
@@ -121,9 +118,6 @@ def kind_of(file: str) -> FileKind | Fault:
 
 
 def _kind_of_parquet(file: str) -> FileKind | Fault:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     try:
         schema = pq.read_schema(file)
     except (pa.ArrowException, OSError) as error:
@@ -176,7 +170,7 @@ def _kind_of_json_lines(stream: IO[bytes] | gzip.GzipFile, file: str) -> FileKin
 
 def scan(
     connection: BaseBackend, kind: FileKind, files: Sequence[str], *, file_column: str | None = None
-) -> ir.Table:
+) -> ibis.Table:
     """Scan files that are alike; columns of text files are text, ``file_column`` names the file."""
     if kind.columns is not None and file_column in dict(kind.columns):
         file_column = None
@@ -186,7 +180,7 @@ def scan(
 
 def _scan_duckdb(
     connection: Any, kind: FileKind, files: list[str], file_column: str | None
-) -> ir.Table:
+) -> ibis.Table:
     options: dict[str, Any] = {} if file_column is None else {"filename": file_column}
     if kind.format == "parquet":
         return connection.read_parquet(files, **options)
@@ -202,8 +196,7 @@ def _scan_duckdb(
 
 def _scan_spark(
     connection: Any, kind: FileKind, files: list[str], file_column: str | None
-) -> ir.Table:
-    import ibis
+) -> ibis.Table:
     from pyspark.sql import functions as sql
 
     reader = connection._session.read
@@ -231,8 +224,8 @@ _NO_NUMBER = float("-inf")
 
 
 def canonical(
-    table: ir.Table, *, columns: Mapping[str, str] | None = None, source: str = "runs"
-) -> ir.Table:
+    table: ibis.Table, *, columns: Mapping[str, str] | None = None, source: str = "runs"
+) -> ibis.Table:
     """Bring an engine's table to canonical columns, as `measurements.read_runs` does.
 
     Numbers become float64 in SI units, missing ones NULL and never NaN; what is no number becomes
@@ -242,7 +235,7 @@ def canonical(
     renamings = headers.rename_headers(list(table.columns), columns or {}, source)
     return table.select(
         **{
-            renamings[name].canonical if name in renamings else name: _column(
+            renamings[name].canonical if name in renamings else name: _canonical_column(
                 table[name], renamings.get(name, headers.Renaming(name))
             )
             for name in table.columns
@@ -250,7 +243,7 @@ def canonical(
     )
 
 
-def _column(column: ir.Value, renaming: headers.Renaming) -> ir.Value:
+def _canonical_column(column: ibis.Value, renaming: headers.Renaming) -> ibis.Value:
     if column.type().is_floating():
         column = column.isnan().ifelse(None, column)
     if not schema.is_number(renaming.canonical):
@@ -263,14 +256,12 @@ def _column(column: ir.Value, renaming: headers.Renaming) -> ir.Value:
     return _scale(column.cast("float64"), renaming)
 
 
-def _scale(number: ir.Value, renaming: headers.Renaming) -> ir.Value:
+def _scale(number: ibis.Value, renaming: headers.Renaming) -> ibis.Value:
     return number if renaming.factor == 1.0 else renaming.scaled(number)
 
 
-def _parse_numbers(text: ir.Value, renaming: headers.Renaming) -> ir.Value:
+def _parse_numbers(text: ibis.Value, renaming: headers.Renaming) -> ibis.Value:
     """Read numbers in the unit of the header, where it has one, or in one of their own."""
-    import ibis
-
     unit = headers.unit_in_cells(renaming.canonical)
     value = _parse_quantities(text, unit) if unit else ibis.null("float64")
     if not renaming.unit_in_cells:
@@ -279,7 +270,7 @@ def _parse_numbers(text: ir.Value, renaming: headers.Renaming) -> ir.Value:
     return text.isnull().ifelse(None, value)  # noqa: PD003 — no pandas
 
 
-def _parse_quantities(text: ir.Value, unit: str) -> ir.Value:
+def _parse_quantities(text: ibis.Value, unit: str) -> ibis.Value:
     """Read 2.10GHz in SI, and 50% as a share."""
     number = text.re_extract(units.QUANTITY.pattern, 1).try_cast("float64")
     written = text.re_extract(units.QUANTITY.pattern, 2)
@@ -292,7 +283,7 @@ def _parse_quantities(text: ir.Value, unit: str) -> ir.Value:
     return number * (written.cases(*mega.items(), else_=factor) if mega else factor)
 
 
-def _is_one_of(column: ir.Value, values: list[Any]) -> Any:
+def _is_one_of(column: ibis.Value, values: list[Any]) -> Any:
     if not schema.is_number(column.get_name()) and not column.type().is_numeric():
         return column.cast("string").isin([str(value) for value in values])
     return any_of(gr.is_same(column, gr.as_number(value)) for value in values).fill_null(False)
@@ -312,12 +303,10 @@ def seconds(column: Any) -> Any:
 @cache
 def _microseconds(name: str) -> Any:
     """An engine's own function for microseconds since 1970; ibis has whole seconds only."""
-    import ibis
-    import ibis.expr.datatypes as dt
 
     def microseconds(moment: Any) -> Any: ...
 
-    signature = (dt.Timestamp("UTC"),), dt.int64
+    signature = (ibis.dtype("timestamp('UTC')"),), ibis.dtype("int64")
     return ibis.udf.scalar.builtin(name=name, signature=signature)(microseconds)
 
 
@@ -337,7 +326,7 @@ class FleetRuns:
 
     connection: BaseBackend
     # Canonical columns in SI units; `FILE_COLUMN` where several files are read.
-    table: ir.Table
+    table: ibis.Table
     # For messages.
     name: str
     # Empty where a table was given.
@@ -363,7 +352,7 @@ class FleetRuns:
 
     def only(self, files: Sequence[str]) -> FleetRuns:
         """Runs of some of the files."""
-        opened = _of_files(
+        opened = _open_files(
             self.connection, files, self.columns, self.name, several=len(self.files) > 1
         )
         return opened.holding(self.where)
@@ -406,16 +395,16 @@ def open_runs(
     MeasurementError
         When the headers of all files contradict each other.
     """
-    import ibis.expr.types as ir
-
     columns, where = columns or {}, where or {}
-    if isinstance(source, ir.Table):
+    if isinstance(source, ibis.Table):
         connection = source.get_backend() if isinstance(engine, str) else engine
         name = str(getattr(source.op(), "name", "runs"))
-        return _of_table(connection, source, columns, name).holding(where)
+        return _open_table(connection, source, columns, name).holding(where)
     connection = connect(engine, memory_limit=memory_limit, temporary=temporary, threads=threads)
     if isinstance(source, pd.DataFrame):
-        return _of_frame(connection, source, columns).holding(where)
+        name = str(source.attrs.get("source", "runs"))
+        table = register_frame(connection, source)
+        return _open_table(connection, table, columns, name).holding(where)
     if isinstance(source, (str, Path)):
         source = [source]
     if not isinstance(source, Iterable):
@@ -423,30 +412,24 @@ def open_runs(
     named = [str(s) for s in source]
     files = [file for one in named for file in find_files(one)]
     several = len(files) > 1
-    return _of_files(connection, files, columns, " ".join(named), several=several).holding(where)
+    return _open_files(connection, files, columns, " ".join(named), several=several).holding(where)
 
 
-def _of_table(
-    connection: BaseBackend, table: ir.Table, columns: Mapping[str, str], name: str
+def _open_table(
+    connection: BaseBackend, table: ibis.Table, columns: Mapping[str, str], name: str
 ) -> FleetRuns:
     tidy = canonical(table, columns=columns, source=name)
     return FleetRuns(connection, tidy, name, (), (), columns)
 
 
-def _of_frame(
-    connection: BaseBackend, frame: pd.DataFrame, columns: Mapping[str, str]
-) -> FleetRuns:
-    import pyarrow as pa
-
+def register_frame(connection: BaseBackend, frame: pd.DataFrame) -> ibis.Table:
+    """Name a data frame in an engine, for as long as the connection lasts."""
     # By way of Arrow, so that NaN becomes NULL and objects their own type.
-    table = register_table(connection, pa.Table.from_pandas(frame, preserve_index=False))
-    return _of_table(connection, table, columns, str(frame.attrs.get("source", "runs")))
+    return register_table(connection, pa.Table.from_pandas(frame, preserve_index=False))
 
 
-def register_table(connection: Any, arrow: pa.Table) -> ir.Table:
+def register_table(connection: Any, arrow: pa.Table) -> ibis.Table:
     """Name an Arrow table in an engine, for as long as the connection lasts."""
-    import ibis
-
     name = ibis.util.gen_name("ppw_table")
     if is_spark(connection):
         connection._session.createDataFrame(arrow).createOrReplaceTempView(name)
@@ -455,7 +438,7 @@ def register_table(connection: Any, arrow: pa.Table) -> ir.Table:
     return connection.table(name)
 
 
-def _of_files(
+def _open_files(
     connection: BaseBackend,
     files: Sequence[str],
     columns: Mapping[str, str],
@@ -487,17 +470,15 @@ def _file_names(files: Sequence[str]) -> str:
     return files[0] if len(files) == 1 else f"{files[0]} and {len(files) - 1} more like it"
 
 
-def _union_of(tables: Sequence[ir.Table]) -> ir.Table:
+def _union_of(tables: Sequence[ibis.Table]) -> ibis.Table:
     """One table of several; a column that some have not is NULL there."""
-    import ibis
-
     if len(tables) == 1:
         return tables[0]
     types: dict[str, Any] = {}
     for name, of in (item for table in tables for item in table.schema().items()):
         types[name] = of if types.get(name, of) == of else ibis.dtype("string")
 
-    def complete(table: ir.Table) -> ir.Table:
+    def complete(table: ibis.Table) -> ibis.Table:
         there = table.columns
         columns = {n: table[n].cast(t) if n in there else ibis.null(t) for n, t in types.items()}
         return table.select(**columns)

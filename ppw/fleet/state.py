@@ -19,32 +19,27 @@ import json
 import os
 import shutil
 import time
-import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from measurements.errors import DAMAGE
 from measurements.table.schema import FILE_COLUMN, IDENTITY, is_number
 from ppw.errors import PpwError
-from ppw.fleet import cells as fc
 from ppw.fleet import moments as mo
 from ppw.fleet import run_files as rf
-from ppw.fleet.engine import Fault, UnusableFilesError, connect, is_spark
-from ppw.runs import metrics as mt
+from ppw.fleet.engine import Fault, UnusableFilesError, connect, ibis, is_spark
+from ppw.runs import groups, metrics
 from ppw.runs.checks import FLAGS, UNUSABLE
-from ppw.runs.groups import INVERSE, LOG, RUNS, VALUE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-
-    import ibis
-    import pyarrow as pa
     from ibis.backends import BaseBackend
 
     from ppw.fleet.moments import Layout
@@ -139,7 +134,6 @@ class FleetState:
             For a state that nothing was added to, or whose file is damaged.
         """
         import pyarrow as pa
-        import pyarrow.parquet as pq
 
         self._require_layout()
         path = self.folder.absolute() / self.generation / _CELLS
@@ -178,18 +172,14 @@ class FleetState:
 
     def unusable_runs(self) -> int:
         """How many of its runs have values that cannot be, and take no part."""
-        import pyarrow.parquet as pq
-
         if not self.generation:
             return 0
-        cells = pq.read_table(self.folder / self.generation / _CELLS, columns=[FLAGS, RUNS])
-        flags, runs = (cells[name].to_numpy() for name in (FLAGS, RUNS))
+        cells = pq.read_table(self.folder / self.generation / _CELLS, columns=[FLAGS, groups.RUNS])
+        flags, runs = (cells[name].to_numpy() for name in (FLAGS, groups.RUNS))
         return int(runs[(flags & UNUSABLE) > 0].sum())
 
     def digests(self) -> set[str]:
         """Digests of the contents of all files taken in."""
-        import pyarrow.parquet as pq
-
         if not self.generation:
             return set()
         table = pq.read_table(self.folder / self.generation / _FILES, columns=["digest"])
@@ -197,8 +187,6 @@ class FleetState:
 
     def file_table(self) -> pa.Table:
         """Files taken in, one a row: ``digest``, ``name``, ``bytes``."""
-        import pyarrow.parquet as pq
-
         return pq.read_table(self.folder / self.generation / _FILES)
 
     def beside(
@@ -219,24 +207,22 @@ class FleetState:
         write_cells : callable
             Writes the moments to a path.
         """
-        import pyarrow.parquet as pq
-
         number = int(self.generation.partition("-")[0] or 0) + 1
-        name = f"{number:08}-{uuid.uuid4().hex[:8]}"
+        name = f"{number:08}-{os.urandom(4).hex()}"
         target = self.folder / name
         target.mkdir()
         write_cells(target / _CELLS)
         pq.write_table(files, target / _FILES, compression="zstd")
         for path in (target / _CELLS, target / _FILES, target, self.folder):
             _sync(path)
-        runs = pq.read_table(target / _CELLS, columns=[RUNS])[RUNS].to_numpy().sum()
+        runs = pq.read_table(target / _CELLS, columns=[groups.RUNS])[groups.RUNS].to_numpy().sum()
         return FleetState(self.folder, name, self.generation, layout, by, int(runs), files.num_rows)
 
     def publish(self) -> None:
         """Make this generation the one that counts, and remove those that nobody reads."""
         names = ("generation", "previous", "by", "runs", "files")
         parts: dict[str, Any] = {name: getattr(self, name) for name in names}
-        layout = self._require_layout().to_dict()
+        layout = asdict(self._require_layout())
         manifest = {"schema_version": SCHEMA_VERSION, **parts, "layout": layout}
         beside = self.folder / f".{_MANIFEST}"
         beside.write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
@@ -305,28 +291,28 @@ def state_cells(
     *,
     by: Sequence[str] | None = None,
     metric: str | Iterable[str] | None = None,
-) -> fc.FleetCells:
-    """Read the moments of a state: what `ppw.fleet.cells.read_cells` makes of all its runs.
+) -> mo.FleetCells:
+    """Read the moments of a state: what `ppw.fleet.moments.read_cells` makes of all its runs.
 
     Groups are told apart by the state's columns where ``by`` is not given, and every metric is
     kept where none is. Raises `PpwError` for a state without runs, and for columns and metrics
     that it does not keep.
     """
     layout = state.layout_by(by)
-    names = layout.metrics if metric is None else tuple(m.name for m in mt.parse_metrics(metric))
-    if missing := [name for name in names if name not in layout.metrics]:
+    asked = layout.metrics if metric is None else [m.name for m in metrics.parse_metrics(metric)]
+    if missing := [name for name in asked if name not in layout.metrics]:
         raise PpwError(
             f"{state.folder}: its runs do not tell {', '.join(missing)}, only "
             f"{', '.join(layout.metrics)}"
         )
-    layout = replace(layout, metrics=names)
+    layout = replace(layout, metrics=tuple(asked))
     table = state.cells(connection).select(*layout.columns)
     name = str(state.folder)
-    frame = fc.cells_frame(connection.to_pyarrow(table), layout, name)
+    frame = mo.cells_frame(connection.to_pyarrow(table).to_pandas(), layout, name)
     known = pd.DataFrame([{column: 1.0 for column in layout.keys if frame[column].notna().any()}])
     known.attrs["source"] = name
     files = tuple(state.file_table()["name"].to_pylist())
-    return fc.FleetCells(frame, layout, rf.FleetRuns(connection, table, name, files, (), {}), known)
+    return mo.FleetCells(frame, layout, rf.FleetRuns(connection, table, name, files, (), {}), known)
 
 
 # Layouts of moments that grow: yesterday's runs had fewer columns than today's, or others.
@@ -334,10 +320,10 @@ def state_cells(
 
 def with_factors(layout: Layout, known: pd.DataFrame) -> Layout:
     """Layout that keeps what a metric of other files may be a product of: work per second."""
-    name = mt.PERFORMANCE.name
-    if name in layout.quantities or not mt.columns_for(mt.PERFORMANCE, known):
+    name = metrics.PERFORMANCE.name
+    if name in layout.quantities or not metrics.columns_for(metrics.PERFORMANCE, known):
         return layout
-    quantities = {**layout.quantities, name: (VALUE, LOG, INVERSE)}
+    quantities = {**layout.quantities, name: (groups.VALUE, groups.LOG, groups.INVERSE)}
     return replace(layout, quantities=dict(sorted(quantities.items())))
 
 
@@ -355,11 +341,11 @@ def joint(before: Layout, new: Layout) -> Layout:
         )
     keys = dict.fromkeys((*before.by, *before.shades, *new.by, *new.shades))
     shades = [name for name in keys if name not in before.by and name not in (mo.FREQUENCY, FLAGS)]
-    metrics = {*before.metrics, *new.metrics}
+    known = {*before.metrics, *new.metrics}
     return replace(
         before,
         shades=(*shades, FLAGS),
-        metrics=tuple(name for name in mt.METRICS if name in metrics),
+        metrics=tuple(name for name in metrics.METRICS if name in known),
         quantities=dict(sorted({**before.quantities, **new.quantities}.items())),
         tallies=tuple(sorted({*before.tallies, *new.tallies})),
         finest=tuple(dict.fromkeys((*before.finest, *new.finest))),
@@ -369,7 +355,6 @@ def joint(before: Layout, new: Layout) -> Layout:
 
 def widen_table(table: ibis.Table, own: Layout, wanted: Layout) -> ibis.Table:
     """Add the columns that a moment table lacks: nothing was counted, and nothing is known."""
-    import ibis
 
     def nothing(name: str) -> Any:
         if name in wanted.counts:
@@ -468,7 +453,7 @@ def update_state(
     with hold_state(target):
         state = FleetState.open(target)
         state.tidy()
-        return _Update(state, connection, columns or {}, by).take(files)
+        return _Update(state, connection, columns or {}, _agreed_columns(state, by)).take(files)
 
 
 class _Content(NamedTuple):
@@ -478,86 +463,81 @@ class _Content(NamedTuple):
     stamp: tuple[int, int]
 
 
+@dataclass
 class _Update:
     """One update, while the state is held."""
 
-    def __init__(
-        self,
-        state: FleetState,
-        connection: BaseBackend,
-        columns: Mapping[str, str],
-        by: Sequence[str] | None,
-    ) -> None:
-        self._state, self._connection, self._columns = state, connection, columns
-        self._by = _agreed_columns(state, by)
-        self._faults: list[Fault] = []
-        self._known: list[str] = []
+    state: FleetState
+    connection: BaseBackend
+    columns: Mapping[str, str]
+    by: tuple[str, ...] | None
+    faults: list[Fault] = field(default_factory=list)
+    known: list[str] = field(default_factory=list)
 
     def take(self, files: Sequence[str]) -> StateUpdate:
-        digests = self._new(files)
+        """Take files into the state, all that can be used or, where one changes, none."""
+        digests = self._unseen_contents(files)
         if not digests:
-            return self._done(self._state, (), 0)
+            return self._report(self.state, (), 0)
         try:
             made, read = self._write_generation(digests)
         except UnusableFilesError as error:
-            if self._state.layout is None:
+            if self.state.layout is None:
                 raise
             # Yesterday's files are there, and a bad one that is offered daily is no other failure.
-            self._faults += error.faults
-            return self._done(self._state, (), 0)
-        self._faults += read.faults
+            self.faults += error.faults
+            return self._report(self.state, (), 0)
+        self.faults += read.faults
         if changed := [file for file in read.files if _stamp(file) != digests[file].stamp]:
             raise PpwError(
                 f"{changed[0]}: was written to while it was read: the state is as it was; update "
                 "it again when the file is whole"
             )
         made.publish()
-        unusable = made.unusable_runs() - self._state.unusable_runs()
-        done = self._done(made, read.files, made.runs - self._state.runs - unusable)
+        unusable = made.unusable_runs() - self.state.unusable_runs()
+        done = self._report(made, read.files, made.runs - self.state.runs - unusable)
         if not unusable:
             return done
         # A second pass, which names the files with runs that cannot be.
-        known, layout = self._layout(read)
-        return replace(done, partly=(*fc.unusable_faults(read, mo.columns_read(layout, known)),))
+        known, layout = self._layout_for(read)
+        return replace(done, partly=(*mo.unusable_faults(read, mo.columns_read(layout, known)),))
 
     def _write_generation(self, digests: Mapping[str, _Content]) -> tuple[FleetState, rf.FleetRuns]:
         """Next generation, not published, and the runs that it holds more."""
-        runs = rf.open_runs(list(digests), engine=self._connection, columns=self._columns)
-        runs = _without(runs, fc.lacking_faults(runs, None))
-        runs = _without(runs, _lacking(runs, self._by or ()))
-        return fc.without_broken(runs, lambda part: self._beside(part, digests))
+        runs = rf.open_runs(list(digests), engine=self.connection, columns=self.columns)
+        runs = _without(runs, mo.lacking_faults(runs, None))
+        runs = _without(runs, _lacking(runs, self.by or ()))
+        return mo.without_broken(runs, lambda part: self._write_moments(part, digests))
 
-    def _new(self, files: Sequence[str]) -> dict[str, _Content]:
+    def _unseen_contents(self, files: Sequence[str]) -> dict[str, _Content]:
         """Digest and size of the files whose content is in neither the state nor another file."""
-        seen = self._state.digests()
+        seen = self.state.digests()
         new: dict[str, _Content] = {}
         for file in dict.fromkeys(files):
             try:
                 content = _content(file)
             except OSError as error:
-                self._faults.append(Fault(file, f"cannot be read: {error.strerror}"))
+                self.faults.append(Fault(file, f"cannot be read: {error.strerror}"))
                 continue
             if content.digest in seen:
-                self._known.append(file)
+                self.known.append(file)
             else:
                 seen.add(content.digest)
                 new[file] = content
         return new
 
-    def _beside(
+    def _write_moments(
         self, runs: rf.FleetRuns, digests: Mapping[str, _Content]
     ) -> tuple[FleetState, rf.FleetRuns]:
         """Write the moments of the state and of new runs together, and which files they are of."""
-        import pyarrow as pa
-
         runs = _without(runs, _clock_faults(runs))
-        known, layout = self._layout(runs)
+        known, layout = self._layout_for(runs)
         table = mo.moments(mo.runs_for(runs.table, layout, known), layout)
-        before = self._state.layout
+        before = self.state.layout
         if before is not None:
             layout, new = joint(before, layout), layout
             parts = [
-                widen_table(self._state.cells(self._connection), before, layout),
+                widen_table(self.state.cells(self.connection), before, layout),
                 widen_table(table, new, layout),
             ]
             table = mo.merge(parts, layout)
@@ -569,24 +549,22 @@ class _Update:
             }
         )
         if before is not None:
-            names = pa.concat_tables([self._state.file_table(), names])
+            names = pa.concat_tables([self.state.file_table(), names])
         cells = widen_table(table, layout, layout).order_by(list(layout.keys))
-        return self._state.beside(layout, self._by, names, partial(_write, cells)), runs
+        return self.state.beside(layout, self.by, names, lambda path: _write(cells, path)), runs
 
-    def _layout(self, runs: rf.FleetRuns) -> tuple[pd.DataFrame, Layout]:
+    def _layout_for(self, runs: rf.FleetRuns) -> tuple[pd.DataFrame, Layout]:
         known = rf.filled_columns(runs).drop(columns=FILE_COLUMN, errors="ignore")
         known.attrs["source"] = runs.name
-        by = [name for name in self._by or IDENTITY if name in known and known[name].notna().all()]
+        by = [name for name in self.by or IDENTITY if name in known and known[name].notna().all()]
         return known, with_factors(mo.layout_of(known, by=by), known)
 
-    def _done(self, state: FleetState, added: tuple[str, ...], runs: int) -> StateUpdate:
-        return StateUpdate(state, added, tuple(self._known), tuple(self._faults), runs)
+    def _report(self, state: FleetState, added: tuple[str, ...], runs: int) -> StateUpdate:
+        return StateUpdate(state, added, tuple(self.known), tuple(self.faults), runs)
 
 
 def _write(cells: ibis.Table, path: Path) -> None:
     """Write moments to one file; Spark would make a folder of it."""
-    import pyarrow.parquet as pq
-
     if is_spark(cells.get_backend()):
         pq.write_table(cells.to_pyarrow(), path, compression="zstd")
     else:
@@ -638,8 +616,6 @@ def _lacking(runs: rf.FleetRuns, by: Sequence[str]) -> list[Fault]:
 
 def _clock_faults(runs: rf.FleetRuns) -> list[Fault]:
     """Name the files whose runs started when no clock that is right can have been."""
-    import ibis
-
     table = runs.table
     if "started_at" not in table.columns:
         return []

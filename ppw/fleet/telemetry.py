@@ -10,32 +10,26 @@ from __future__ import annotations
 
 import math
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import reduce
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-import lazy_loader
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from fitting.compiled.loops import jit
 from measurements.power.energy import AT_ENDS_S, MOST_W, OUTSIDE_SHARE
 from ppw.errors import PpwError
-from ppw.fleet.cells import engine_errors
-from ppw.fleet.engine import Fault, first_line, is_spark
+from ppw.fleet.engine import Fault, engine_errors, first_line, ibis, is_spark
 from ppw.fleet.run_files import FileKind, by_kind, find_files, register_table, scan, seconds
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    import ibis
     from ibis.backends import BaseBackend
     from numpy.typing import NDArray
-else:
-    # Engines come with an extra; what stands here can be named and described without it.
-    ibis = lazy_loader.load("ibis")
 
 
 # Which pieces of telemetry meet which runs: an interval join that every engine can hash.
@@ -64,7 +58,9 @@ def points_in(
     that of the buckets (s).
     """
     spread = _repeat_rows(intervals.mutate(low_s=low, high_s=high), "low_s", "high_s", width)
-    pairs = spread.join(points.mutate(bucket=_bucket(points.at_s, width)), ["host", "bucket"])
+    pairs = spread.join(
+        points.mutate(bucket=_bucket_number(points.at_s, width)), ["host", "bucket"]
+    )
     return pairs.filter(pairs.at_s >= pairs.low_s, pairs.at_s <= pairs.high_s)
 
 
@@ -76,8 +72,10 @@ def segments_in(
     Both may fill several buckets; a pair counts in the first that they share.
     """
     near = intervals.mutate(low_s=intervals.start_s - reach_s, high_s=intervals.end_s + reach_s)
-    a = _repeat_rows(near.mutate(first_a=_bucket(near.low_s, width)), "low_s", "high_s", width)
-    b = segments.mutate(first_b=_bucket(segments.at_s, width))
+    a = _repeat_rows(
+        near.mutate(first_a=_bucket_number(near.low_s, width)), "low_s", "high_s", width
+    )
+    b = segments.mutate(first_b=_bucket_number(segments.at_s, width))
     pairs = a.join(_repeat_rows(b, "at_s", "next_s", width), ["host", "bucket"])
     first = (pairs.first_a > pairs.first_b).ifelse(pairs.first_a, pairs.first_b)
     return pairs.filter(
@@ -87,11 +85,11 @@ def segments_in(
 
 def _repeat_rows(table: ibis.Table, low: str, high: str, width: float) -> ibis.Table:
     """Repeat each row for every bucket from one of its columns to another."""
-    first, last = _bucket(table[low], width), _bucket(table[high], width)
+    first, last = _bucket_number(table[low], width), _bucket_number(table[high], width)
     return table.mutate(bucket=ibis.range(first, last + 1).unnest())
 
 
-def _bucket(seconds: Any, width: float) -> Any:
+def _bucket_number(seconds: Any, width: float) -> Any:
     return (seconds / width).floor().cast("int64")
 
 
@@ -122,7 +120,7 @@ def of_moments(intervals: ibis.Table, samples: ibis.Table, width: float) -> ibis
     gap = enough.ifelse(found.gap, length)
     few = ibis.literal("read ") + found.readings.cast("string") + " times during the run"
     unseen = ibis.literal("no reading for ") + _percent(gap / length) + " of the run"
-    return _answer(
+    return _energy_table(
         found,
         energy=enough.ifelse(found.joules, ibis.null("float64")),
         gap=gap,
@@ -162,7 +160,7 @@ def of_windows(
     covered = ibis.least(found.readings * window_s / length, 1.0)
     no_window = ibis.literal(f"no mean of {window_s:g} s lies in the run")
     share = ibis.literal("readings cover ") + _percent(covered) + " of the run"
-    return _answer(
+    return _energy_table(
         found,
         energy=found.watts * length,
         gap=none.ifelse(length, found.gap),
@@ -215,7 +213,7 @@ def of_counters(
         *_counter_faults(found, range_j),
         (found.joules == 0, "the counter did not move in the run"),
     )
-    return _answer(
+    return _energy_table(
         found,
         energy=reason.isnull().ifelse(found.joules * length / seen, ibis.null("float64")),
         gap=found.gap.fill_null(length),
@@ -266,7 +264,7 @@ def _everywhere(intervals: ibis.Table, samples: ibis.Table, found: ibis.Table) -
     return kept.mutate(readings=kept.readings.fill_null(0))
 
 
-def _answer(found: ibis.Table, *, energy: Any, gap: Any, reason: Any) -> ibis.Table:
+def _energy_table(found: ibis.Table, *, energy: Any, gap: Any, reason: Any) -> ibis.Table:
     return found.select(
         *KEYS,
         "readings",
@@ -295,12 +293,11 @@ def _fresh(samples: ibis.Table, window_s: float) -> ibis.Table:
     knows: what is told a window after its stretch began goes through compiled code, a list of
     times a stretch.
     """
-    import ibis.expr.datatypes as dt
 
     def keep(lists: Any) -> Any:
         return _spaced_times(lists, window_s)
 
-    times = dt.Array(dt.float64)
+    times = ibis.dtype("array<float64>")
     kept_times = ibis.udf.scalar.pyarrow(signature=((times,), times))(keep)
     columns = ("host", "label", "value", "at_s")
     told = _stretches(samples)
@@ -327,22 +324,20 @@ def _spaced_times(lists: Any, window_s: float) -> Any:
 
     DuckDB gives many lists at once, as an array of Arrow's; Spark one.
     """
-    import pyarrow as pa
-
     if not isinstance(lists, (pa.Array, pa.ChunkedArray)):
         times = np.asarray(lists, dtype=np.float64)
-        return times[_keep(times, np.array([0, len(times)]), window_s)].tolist()
+        return times[_spaced_mask(times, np.array([0, len(times)]), window_s)].tolist()
     if isinstance(lists, pa.ChunkedArray):
         lists = lists.combine_chunks()
     ends = (lists.offsets.to_numpy() - lists.offsets[0].as_py()).astype(np.int64)
     times = lists.flatten().to_numpy(zero_copy_only=False)
-    keep = _keep(times, ends, window_s)
+    keep = _spaced_mask(times, ends, window_s)
     offsets = np.concatenate([[0], np.cumsum(keep)])[ends]
     return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), pa.array(times[keep]))
 
 
 @jit
-def _keep(
+def _spaced_mask(
     times: NDArray[np.float64], ends: NDArray[np.int64], window_s: float
 ) -> NDArray[np.bool_]:
     keep = np.zeros(len(times), dtype=np.bool_)
@@ -441,7 +436,7 @@ def join_power(
     timed = _with_spans(runs)
     intervals = timed.select("host", start_s=timed[_START], end_s=timed[_END]).distinct()
     intervals = intervals.filter(intervals.host.notnull(), intervals.end_s > intervals.start_s)
-    drawn = _totals(
+    drawn = _add_channels(
         _energy_by_channel(intervals, readings_of(samples, sensor, offset_s, labels), sensor)
     )
     return _join_totals(timed, drawn, runs.columns, sensor)
@@ -529,8 +524,6 @@ def _with_spans(runs: ibis.Table) -> ibis.Table:
 
 
 def _shift_times(readings: ibis.Table, offset_s: float | Mapping[str, float]) -> ibis.Table:
-    import pyarrow as pa
-
     if not isinstance(offset_s, Mapping):
         return readings.mutate(at_s=readings.at_s + float(offset_s))
     if not offset_s:
@@ -550,7 +543,7 @@ def _energy_by_channel(intervals: ibis.Table, readings: ibis.Table, sensor: Sens
     return of_moments(intervals, readings, width)
 
 
-def _totals(drawn: ibis.Table) -> ibis.Table:
+def _add_channels(drawn: ibis.Table) -> ibis.Table:
     """Add the channels of each host; unknown where one of them is."""
     span = ("host", "start_s", "end_s")
     total = drawn.group_by(span).agg(
@@ -662,8 +655,6 @@ def write_runs(runs: ibis.Table, path: Path) -> str:
 
     Spark makes a folder of files, as it does, and so does not replace what is there.
     """
-    import pyarrow.parquet as pq
-
     if path.suffix != ".parquet":
         raise PpwError(f"{path}: is written as Parquet: give a name that ends in .parquet")
     engine = runs.get_backend()

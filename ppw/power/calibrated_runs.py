@@ -24,17 +24,12 @@ from ppw.power.calibration import Calibration
 from ppw.power.load_curve import float_column
 from ppw.results import caveats as cv
 from ppw.results.result import read_document, write_document
+from ppw.runs import groups, prepare
 from ppw.runs.caveats import MEASURED
-from ppw.runs.groups import canonical
-from ppw.runs.prepare import source_power
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from fitting.regression.errors_in_both import CalibratedReadings
-    from fitting.regression.lines import FloatArray
-
-    Mask = NDArray[np.bool_]
+    from fitting.regression.lines import BoolArray, FloatArray
 
 
 CALIBRATED, ESTIMATED = "calibrated", "estimated"
@@ -77,12 +72,13 @@ def apply_calibration(
     CaveatWarning
         Where watts were estimated, could not be calibrated, or the rows name no host.
     """
-    checked = check_runs(canonical(runs))
+    checked = check_runs(groups.canonical(runs))
     table = checked.copy()
     table.attrs = dict(runs.attrs)
-    asked, caveats = _rows(table, calibration)
-    watts = np.where(asked, source_power(table, calibration.sensor).watts, np.nan)
+    asked, caveats = _choose_rows(table, calibration)
+    watts = np.where(asked, prepare.source_power(table, calibration.sensor).watts, np.nan)
     made = calibration.line.predict(watts, level=calibration.level, extrapolate=extrapolate)
+    # A line that falls below zero has no power to give; such rows keep what they had.
     with np.errstate(invalid="ignore"):
         done = made.value > 0
     idle_lost = _write_power(table, calibration, watts, made, done)
@@ -104,7 +100,7 @@ def power_labels(runs: pd.DataFrame) -> pd.Series[Any]:
     return labels
 
 
-def _rows(table: pd.DataFrame, calibration: Calibration) -> tuple[Mask, list[str]]:
+def _choose_rows(table: pd.DataFrame, calibration: Calibration) -> tuple[BoolArray, list[str]]:
     """Choose the rows to calibrate, with the caveats of the choice."""
     rows, caveats = np.ones(len(table), dtype=bool), []
     if "host" in table and table["host"].notna().any():
@@ -130,6 +126,7 @@ def _rows(table: pd.DataFrame, calibration: Calibration) -> tuple[Mask, list[str
         )
     if "power_source" in table:
         sources = table["power_source"].astype(object)
+        # What the reference saw, or an earlier calibration made, is not calibrated again.
         done = (sources == calibration.reference) | (sources == calibration.source)
         rows = rows & ~done.to_numpy(dtype=bool)
     return rows, caveats
@@ -140,7 +137,7 @@ def _write_power(
     calibration: Calibration,
     watts: FloatArray,
     made: CalibratedReadings,
-    done: Mask,
+    done: BoolArray,
 ) -> int:
     """Write the watts and what goes with them; returns how many idle figures were dropped."""
     idle_lost = 0
@@ -148,12 +145,14 @@ def _write_power(
     after = np.where(done, made.value, before)
     if "energy_j" in table:
         energy = float_column(table, "energy_j")
+        # Time stays, so energy changes in the ratio of the power.
         with np.errstate(divide="ignore", invalid="ignore"):
             scaled = energy * np.where(before > 0, made.value / before, np.nan)
         table["energy_j"] = np.where(done, scaled, energy)
     if "idle_power_w" in table:
         idle = float_column(table, "idle_power_w")
         line = calibration.line
+        # Idle power is of the sensor that power_w is of: another's cannot be put on this line.
         own = np.isclose(before, watts, rtol=1e-9, atol=0.0)
         brought = np.where(own, line.offset + line.slope * idle, np.nan)
         brought = np.where(done, np.where(brought > 0, brought, np.nan), idle)
@@ -172,34 +171,26 @@ def _write_power(
 
 def _caveats(
     calibration: Calibration,
-    asked: Mask,
+    asked: BoolArray,
     watts: FloatArray,
     made: CalibratedReadings,
-    done: Mask,
+    done: BoolArray,
     idle_lost: int,
 ) -> list[str]:
     lowest, highest = calibration.line.lowest, calibration.line.highest
     beyond, missing = int((made.extrapolated & done).sum()), int((asked & np.isnan(watts)).sum())
     negative = int((~done & ~np.isnan(watts)).sum())
-    found = []
-    if beyond:
-        found.append(
-            f"{beyond} of {int(done.sum())} rows are estimated, not calibrated: "
-            f"{calibration.sensor} is outside {lowest:.4g} to {highest:.4g} W there; calibrate at "
-            "such loads too"
-        )
-    if missing:
-        found.append(f"{missing} rows have no power of {calibration.sensor} and stay as they were")
-    if negative:
-        found.append(
-            f"{negative} rows stay as they were: {calibration.equation()} is not above zero there"
-        )
-    if idle_lost:
-        found.append(
-            f"idle_power_w of {idle_lost} rows is dropped: it is of another sensor than "
-            f"{calibration.sensor}, and would stand beside power of another scope"
-        )
-    return found
+    texts = {
+        f"{beyond} of {int(done.sum())} rows are estimated, not calibrated: "
+        f"{calibration.sensor} is outside {lowest:.4g} to {highest:.4g} W there; calibrate at "
+        "such loads too": beyond,
+        f"{missing} rows have no power of {calibration.sensor} and stay as they were": missing,
+        f"{negative} rows stay as they were: {calibration.equation()} is not above zero "
+        "there": negative,
+        f"idle_power_w of {idle_lost} rows is dropped: it is of another sensor than "
+        f"{calibration.sensor}, and would stand beside power of another scope": idle_lost,
+    }
+    return [text for text, count in texts.items() if count]
 
 
 # Calibrations kept for each host, in the user's configuration folder.
@@ -261,8 +252,9 @@ def save_calibration(
         When no host is known, or the file cannot be read or written.
     """
     path = calibration_file(host or calibration.host or "", folder)
+    # A file holds one calibration for each pair of sensors; the newest one counts.
     pair = calibration.sensor, calibration.reference
-    kept = [c for c in _read(path) if (c.sensor, c.reference) != pair] if path.exists() else []
+    kept = [c for c in _read_file(path) if (c.sensor, c.reference) != pair] if path.exists() else []
     documents = [json.loads(c.to_json()) for c in (*kept, calibration)]
     text = write_document(_KIND, None, {"host": host or calibration.host, _KIND: documents})
     try:
@@ -313,8 +305,10 @@ def load_calibration(
             f"{path}: no calibration of host {host!r} was saved: make one with ppw calibrate RUNS "
             "--sensor … --reference … --save"
         )
-    saved = _read(path)
-    fitting = [c for c in saved if _fits(sensor, c.sensor) and _fits(reference, c.reference)]
+    saved = _read_file(path)
+    fitting = [
+        c for c in saved if _label_fits(sensor, c.sensor) and _label_fits(reference, c.reference)
+    ]
     if len(fitting) != 1:
         there = ", ".join(c.source for c in saved) or "none"
         wrong = "several of the saved calibrations fit" if fitting else "no saved calibration fits"
@@ -331,11 +325,11 @@ def _config_folder(folder: str | os.PathLike[str] | None) -> Path:
     return Path(get_app_dir("ppw"))
 
 
-def _fits(asked: str | None, label: str) -> bool:
+def _label_fits(asked: str | None, label: str) -> bool:
     return asked is None or asked in (label, label.partition(":")[0])
 
 
-def _read(path: Path) -> list[Calibration]:
+def _read_file(path: Path) -> list[Calibration]:
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:

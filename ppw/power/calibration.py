@@ -2,34 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from fitting.regression.errors_in_both import CalibrationLine, SensorCalibration, calibrate_sensor
 from measurements import check_runs, identity_columns
-from measurements.table.headers import list_names
-from measurements.table.schema import FILE_COLUMN
+from measurements.table import headers, schema
 from ppw.errors import PpwError
 from ppw.results import caveats as cv
 from ppw.results.arguments import as_names
 from ppw.results.axes import BAND, CURVE, MEASURED, PROJECTED, new_axes
-from ppw.results.result import PrintedTable, Result, Table, frame_digest
+from ppw.results.result import PrintedTable, Result, Table, frame_digest, rows_of
 from ppw.results.text import key_texts, plot_label, shown
-from ppw.runs.groups import Groups, canonical, group_runs
-from ppw.runs.prepare import SourcePower, source_power
+from ppw.runs import groups, prepare
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from matplotlib.axes import Axes
-    from numpy.typing import NDArray
 
 
 # P-value below which a bend is said; one good calibration in a hundred is called bent.
 _BENT = 0.01
+# Student's t (90 %) is 2.9 with 2 degrees of freedom and 2.4 with 3, against 1.6 with many.
 _FEW_DEGREES = 3
 # Sources whose watts are part of what a meter or a BMC sees.
 _PARTS = ("rapl", "nvml")
@@ -38,6 +35,7 @@ _WHOLES = ("meter", "ipmi", "redfish")
 
 def refuse_unrelated(line: CalibrationLine, sensor: str, reference: str, level: float) -> None:
     """Raise `PpwError` where the reference may as well not rise with the sensor."""
+    # Where zero is inside the interval, the line tells nothing of the reference.
     lower, upper = line.slope_interval(level)
     if lower <= 0:
         raise PpwError(
@@ -70,32 +68,31 @@ def find_caveats(fit: SensorCalibration, sensor: str, reference: str, level: flo
     return found + _physical(fit.line, sensor, reference, level)
 
 
-def level_texts(by: Sequence[str], row: Mapping[Any, Any]) -> list[str]:
-    """Write the keys of a level for people, its frequency with a unit."""
-    texts = dict(zip(by, key_texts(by, row), strict=True))
-    if "freq_hz" in texts:
-        texts["freq_hz"] = shown(row["freq_hz"], "Hz")
-    return list(texts.values())
-
-
 def outlier_caveats(table: pd.DataFrame, by: Sequence[str]) -> list[str]:
     """Name the levels that are far off the line of the others."""
-    rows = table[table["outlier"]].to_dict(orient="records")
+    rows = rows_of(_with_frequency_texts(table[table["outlier"]], by))
     if not rows:
         return []
     named = [
-        f"{', '.join(level_texts(by, row)) or shown(row['sensor_w'], 'W')} "
+        f"{', '.join(key_texts(by, row)) or shown(row['sensor_w'], 'W')} "
         f"({row['residual_w']:+.3g} W)"
         for row in rows
     ]
     return [
-        f"far off the line of the others, and yet in the fit: {list_names(named)}: look whether "
-        "both sensors saw the whole of these runs"
+        f"far off the line of the others, and yet in the fit: {headers.list_names(named)}: look "
+        "whether both sensors saw the whole of these runs"
     ]
+
+
+def _with_frequency_texts(table: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
+    """Write the frequencies of levels for people, with a unit."""
+    texts = [shown(freq, "Hz") for freq in table["freq_hz"]] if "freq_hz" in by else None
+    return table if texts is None else table.assign(freq_hz=texts)
 
 
 def _physical(line: CalibrationLine, sensor: str, reference: str, level: float) -> list[str]:
     """Say what a host that is wired as its labels say cannot do."""
+    # A meter at the plug sees the processor's power and more, so it rises by at least as much.
     inside = sensor.startswith(_PARTS) and reference.startswith(_WHOLES)
     found = []
     if inside and line.slope_interval(level)[1] < 1:
@@ -117,102 +114,76 @@ LEVEL_COLUMNS = ("runs", "sensor_w", "reference_w", "fitted_w", "residual_w", "o
 _SETTINGS = ("freq_hz", "load")
 
 
-@dataclass(frozen=True, kw_only=True)
-class PairedRuns:
-    """Runs that have watts of both sources."""
+class PairedRuns(NamedTuple):
+    """Runs of one host that have power of both sources, with a figure of each for every row."""
 
     runs: pd.DataFrame
-    # One figure a row of ``runs``.
-    sensor: SourcePower
-    reference: SourcePower
-    # Level of each row; every row is one where nothing tells levels apart.
-    levels: Groups
+    sensor: prepare.SourcePower
+    reference: prepare.SourcePower
     host: str | None
-    # Runs of the host that lack watts of either.
+    # Runs of the host that lack power of either source.
     left_out: int
 
-    @classmethod
-    def of(
-        cls,
-        runs: pd.DataFrame,
-        sensor: str,
-        reference: str,
-        *,
-        host: str | None,
-        by: Sequence[str] | None,
-    ) -> PairedRuns:
-        """Find them in a checked runs table. Raises `PpwError` where there are none."""
-        x, y = (source_power(runs, asked) for asked in (sensor, reference))
-        if set(x.columns) & set(y.columns) - {"power_w"} or x.label == y.label:
-            raise PpwError(f"{sensor!r} and {reference!r} are the same power: name two sources")
-        name, rows = _of_host(runs, host)
-        both = rows & np.isfinite(x.watts) & np.isfinite(y.watts)
-        if not both.any():
-            raise PpwError(
-                f"{_source(runs)}: no run has power of both {x.label} and {y.label}: measure some "
-                "with both (ppw measure --power …)"
-            )
-        seen = runs[both]
-        return cls(
-            runs=seen,
-            sensor=x._replace(watts=x.watts[both]),
-            reference=y._replace(watts=y.watts[both]),
-            levels=_levels(seen, _level_columns(seen) if by is None else as_names(by)),
-            host=name,
-            left_out=int((rows & ~both).sum()),
-        )
 
-    def caveats(self) -> list[str]:
-        """Say how many runs were left out."""
-        said = (
-            f"{self.left_out} of {len(self.runs) + self.left_out} runs left out: no power of "
-            f"{self.sensor.label} or of {self.reference.label}"
+def pair_runs(runs: pd.DataFrame, sensor: str, reference: str, host: str | None) -> PairedRuns:
+    """Find the runs that both sources saw. Raises `PpwError` where there are none."""
+    x, y = (prepare.source_power(runs, asked) for asked in (sensor, reference))
+    if set(x.columns) & set(y.columns) - {"power_w"} or x.label == y.label:
+        raise PpwError(f"{sensor!r} and {reference!r} are the same power: name two sources")
+    name, rows = _of_host(runs, host)
+    both = rows & np.isfinite(x.watts) & np.isfinite(y.watts)
+    if not both.any():
+        raise PpwError(
+            f"{_source(runs)}: no run has power of both {x.label} and {y.label}: measure some "
+            "with both (ppw measure --power …)"
         )
-        return [said] if self.left_out else []
+    seen = (one._replace(watts=one.watts[both]) for one in (x, y))
+    return PairedRuns(runs[both], *seen, name, int((rows & ~both).sum()))
 
-    def latest(self) -> str | None:
-        """Return when the latest run started, where recorded."""
-        if "started_at" not in self.runs or self.runs["started_at"].isna().all():
-            return None
-        return str(self.runs["started_at"].dropna().astype(str).max())
+
+def _latest_start(runs: pd.DataFrame) -> str | None:
+    """Find when the latest run started, where recorded."""
+    started = runs.get("started_at", pd.Series(dtype=object)).dropna()
+    return str(started.astype(str).max()) if len(started) else None
 
 
 def _source(runs: pd.DataFrame) -> str:
+    """Name of the input, for messages."""
     return str(runs.attrs.get("source", "runs"))
 
 
-def _of_host(runs: pd.DataFrame, host: str | None) -> tuple[str | None, NDArray[np.bool_]]:
+def _of_host(runs: pd.DataFrame, host: str | None) -> tuple[str | None, pd.Series[bool]]:
     """Find the name of the one host, and its rows."""
     if "host" not in runs or runs["host"].isna().all():
-        return host, np.ones(len(runs), dtype=bool)
+        return host, pd.Series(True, index=runs.index)
     names = runs["host"].astype(object)
     known = sorted(map(str, names.dropna().unique()))
     if host is None and len(known) > 1:
         raise PpwError(
-            f"{_source(runs)}: runs of {list_names(known)}: a calibration is of one host; choose "
-            "with --host"
+            f"{_source(runs)}: runs of {headers.list_names(known)}: a calibration is of one host; "
+            "choose with --host"
         )
     if host is not None and host not in known:
         raise PpwError(
-            f"{_source(runs)}: no run of host {host!r}; the hosts are {list_names(known)}"
+            f"{_source(runs)}: no run of host {host!r}; the hosts are {headers.list_names(known)}"
         )
     chosen = host or known[0]
-    return chosen, np.array([str(name) == chosen for name in names], dtype=bool)
+    return chosen, names.map(str) == chosen
 
 
 def _level_columns(runs: pd.DataFrame) -> list[str]:
-    identity = [c for c in identity_columns(runs) if c not in ("host", FILE_COLUMN)]
+    identity = [c for c in identity_columns(runs) if c not in ("host", schema.FILE_COLUMN)]
     return [*identity, *(c for c in _SETTINGS if c in runs and runs[c].notna().any())]
 
 
-def _levels(runs: pd.DataFrame, by: Sequence[str]) -> Groups:
+def _group_levels(runs: pd.DataFrame, by: Sequence[str]) -> groups.Groups:
     for column in by:
         if column in LEVEL_COLUMNS:
             raise PpwError(f"cannot tell levels apart by {column!r}: results have such a column")
     if not by:
         each: Any = np.arange(len(runs))
-        return Groups([], each, pd.DataFrame(index=range(len(runs))))
-    return group_runs(runs, by)
+        return groups.Groups([], each, pd.DataFrame(index=range(len(runs))))
+    return groups.group_runs(runs, by)
 
 
 # No figure of a line, in watts or a ratio of them, is beyond.
@@ -348,9 +319,7 @@ class Calibration(Result):
 
     def printed_tables(self, most: int | None = None) -> list[PrintedTable]:
         """Return the parameters of the line and the levels as they print."""
-        rows, levels = self.table, self.tables[0]
-        if "freq_hz" in self.by:
-            rows = rows.assign(freq_hz=[shown(freq, "Hz") for freq in rows["freq_hz"]])
+        rows, levels = _with_frequency_texts(self.table, self.by), self.tables[0]
         line = PrintedTable("Line", self.parameter_header(), self.parameter_cells(), 1)
         return [line, levels.print_rows(self, levels.most if most is None else most, rows)]
 
@@ -389,7 +358,7 @@ class Calibration(Result):
         if type(level := parts["level"]) is not float or not 0 < level < 1:
             raise PpwError(f"this calibration document has level {level!r}: calibrate again")
         curvature = {n: np.nan for n in ("curvature_per_w", "curvature_p") if parts[n] is None}
-        return {**parts, **curvature, "table": table, "line": _line(parts["line"])}
+        return {**parts, **curvature, "table": table, "line": _read_line(parts["line"])}
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw the levels, the line and its prediction band over the range."""
@@ -410,16 +379,12 @@ class Calibration(Result):
 
 
 _CURVE_STEPS = 100
-_WITH_UNIT = {
-    name: f"{name}_w"
-    for name in (
-        *("offset", "mean_sensor", "mean_error", "scatter", "run_error"),
-        *("lowest", "highest"),
-    )
-}
+# Figures of the line in watts: their names in a document carry the unit.
+_IN_WATTS = ("offset", "mean_sensor", "mean_error", "scatter", "run_error", "lowest", "highest")
+_WITH_UNIT = {name: f"{name}_w" for name in _IN_WATTS}
 
 
-def _line(written: Mapping[str, Any]) -> CalibrationLine:
+def _read_line(written: Mapping[str, Any]) -> CalibrationLine:
     names = CalibrationLine.__dataclass_fields__
     try:
         figures = {name: written[_WITH_UNIT.get(name, name)] for name in names}
@@ -492,23 +457,29 @@ def calibrate(
     CaveatWarning
         For each entry of ``caveats``.
     """
-    paired = PairedRuns.of(check_runs(canonical(runs)), sensor, reference, host=host, by=by)
-    x, y = paired.sensor, paired.reference
+    paired = pair_runs(check_runs(groups.canonical(runs)), sensor, reference, host)
+    seen, x, y = paired.runs, paired.sensor, paired.reference
+    levels = _group_levels(seen, _level_columns(seen) if by is None else as_names(by))
     fit = calibrate_sensor(
-        paired.levels.codes,
+        levels.codes,
         x.watts,
         y.watts,
         sensor_resolution=sensor_resolution,
         reference_resolution=reference_resolution,
     )
     refuse_unrelated(fit.line, x.label, y.label, level)
-    table = _level_table(fit, paired.levels.keys)
-    caveats = paired.caveats() + find_caveats(fit, x.label, y.label, level)
-    caveats += outlier_caveats(table, paired.levels.by)
+    table = _level_table(fit, levels.keys)
+    caveats = find_caveats(fit, x.label, y.label, level) + outlier_caveats(table, levels.by)
+    if paired.left_out:
+        first = (
+            f"{paired.left_out} of {len(seen) + paired.left_out} runs left out: no power of "
+            f"{x.label} or of {y.label}"
+        )
+        caveats.insert(0, first)
     cv.warn(caveats)
     return Calibration(
         table=table,
-        by=tuple(paired.levels.by),
+        by=tuple(levels.by),
         host=paired.host,
         sensor=x.label,
         reference=y.label,
@@ -516,8 +487,8 @@ def calibrate(
         reference_columns=y.columns,
         line=fit.line,
         level=float(level),
-        runs=len(paired.runs),
-        measured_until=paired.latest(),
+        runs=len(seen),
+        measured_until=_latest_start(seen),
         sensor_resolution_w=float(sensor_resolution),
         reference_resolution_w=float(reference_resolution),
         curvature_per_w=fit.curvature,

@@ -7,11 +7,13 @@ Butland (1984), https://doi.org/10.1137/0905021. Outside the levels it is `fitti
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 
 from fitting.laws import power_load as laws
 from measurements import identity_columns
@@ -20,10 +22,6 @@ from ppw.results.arguments import as_share
 from ppw.runs.prepare import FULL_LOAD
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    import pandas as pd
-
     from fitting.regression.lines import FloatArray
     from measurements.table.specpower import SpecPowerResult
 
@@ -37,33 +35,22 @@ _NEAR = 0.05
 
 
 class Proportionality(NamedTuple):
-    """How nearly the watts follow the load; NaN where idle or full load is not measured.
+    """How nearly power follows the load; NaN where idle or full load is not measured."""
 
-    Attributes
-    ----------
-    idle_w, half_w, full_w : float
-        Watts at idle, at half load (interpolated) and at full load.
-    idle_to_peak : float
-        Idle watts as a share of the full ones.
-    dynamic_range : float
-        1 − ``idle_to_peak``.
-    energy_proportionality : float
-        Of Ryckbosch et al.: 1 for watts in proportion to load, 0 for constant ones.
-    linear_deviation, deviates_at : float
-        Largest relative distance from the line between idle and full load, with its sign, and the
-        load at which it is.
-    peak_efficiency_load, peak_efficiency : float
-        Level at which most work is done per joule, and how many times that of full load it is.
-    """
-
+    # Power (W) at idle, at half load (interpolated) and at full load.
     idle_w: float
     half_w: float
     full_w: float
+    # Power at idle as a share of that at full load, and 1 less that share.
     idle_to_peak: float
     dynamic_range: float
+    # Of Ryckbosch et al.: 1 for power in proportion to load, 0 for constant power.
     energy_proportionality: float
+    # Largest relative distance from the line between idle and full load, with its sign, and the
+    # load at which it is.
     linear_deviation: float
     deviates_at: float
+    # Level at which most work is done per joule, and how many times that of full load it is.
     peak_efficiency_load: float
     peak_efficiency: float
 
@@ -129,7 +116,7 @@ class PowerLoadCurve:
         known = ~np.isnan(power) & ~np.isnan(at)
         order = np.argsort(at[known], kind="stable")
         at, power, done = (x[known][order] for x in (at, power, done))
-        _check(at, power, who)
+        _refuse_bad_levels(at, power, who)
         return cls(
             load=np.minimum(at, 1.0),
             power=power,
@@ -181,7 +168,27 @@ class PowerLoadCurve:
         PpwError
             When rows are of several set-ups, or are at less than two loads.
         """
-        return _curve_through_runs(runs, name)
+        source = str(runs.attrs.get("source", "runs"))
+        if varying := [c for c in setup_columns(runs) if len(runs[c].drop_duplicates()) > 1]:
+            raise PpwError(
+                f"{source}: these runs differ in {', '.join(varying)}: a curve is of one set-up"
+            )
+        if "power_w" not in runs:
+            raise PpwError(f"{source}: no column power_w: measure with a power sensor")
+        if not name and "host" in runs and runs["host"].notna().any():
+            name = str(runs["host"].dropna().iloc[0])
+        load, rate = _load_shares(runs, source), float_column(runs, "throughput_ops_s")
+        watts = float_column(runs, "power_w")
+        known = ~(np.isnan(load) | np.isnan(watts))
+        if not known.any():
+            raise PpwError(f"{source}: no run has both its load and power_w")
+        caveats = _late_caveats(load[known], rate[known])
+        means = _mean_levels(load[known], watts[known], rate[known])
+        caveats += _scale_to_full(means, source)
+        means, idle_caveats = _add_idle(means, float_column(runs, "idle_power_w"))
+        who = f"{name}: " if name else ""
+        said = [f"{who}{caveat}" for caveat in (*caveats, *idle_caveats)]
+        return cls.of_levels(means[0], means[1], rate=means[2], name=name, caveats=said)
 
     @property
     def has_idle(self) -> bool:
@@ -221,7 +228,7 @@ class PowerLoadCurve:
                 f"{self._who()}load {asked[outside].flat[0]:.3g} is outside its levels, "
                 f"{self.load[0]:.3g} to {self.load[-1]:.3g}: measure there, or ask to extrapolate"
             )
-        made: FloatArray = self._inside(asked)
+        made = self._inside(asked)
         if outside.any():
             made[outside] = self._forecast(asked[outside], 0.90).watts[0]
         return made
@@ -243,13 +250,12 @@ class PowerLoadCurve:
             left their line) and ``label``: "measured", "interpolated" or "extrapolated".
             ``power_w`` is NaN where the curve would fall to zero.
         """
-        import pandas as pd
-
         asked = np.atleast_1d(np.asarray(load, dtype=np.float64))
         as_share("level", level)
         outside = self._outside(asked)
         found = self._forecast(asked, level)
         watts = np.where(outside, found.watts[0], self._inside(asked))
+        # At a measured level nothing is uncertain: its interval has no width.
         at_level = np.abs(asked[:, None] - self.load).min(axis=1) < _SAME
         half = np.where(at_level, 0.0, found.half_width[0])
         labels = np.select([outside, at_level], [EXTRAPOLATED, MEASURED], INTERPOLATED)
@@ -288,10 +294,8 @@ class PowerLoadCurve:
 
     def efficiency(self) -> FloatArray:
         """Return operations per joule at each level; NaN where not known."""
-        if self.rate is None:
-            return np.full(self.power.shape, np.nan)
-        made: FloatArray = self.rate / self.power
-        return made
+        rate = np.nan if self.rate is None else self.rate
+        return np.asarray(rate / self.power)
 
     def proportionality(self) -> Proportionality:
         """Compute the figures of energy proportionality; `fitting.laws.power_load` defines them."""
@@ -320,16 +324,15 @@ class PowerLoadCurve:
 
     def _inside(self, asked: FloatArray) -> FloatArray:
         """Interpolate power between the levels; NaN outside them."""
+        # Loads that rounding puts just outside are taken for the nearest level.
         near = np.clip(asked, self.load[0], self.load[-1])
-        close = np.abs(near - asked) <= _SAME
-        made: FloatArray = np.where(close, self._between(near), np.nan)
-        return made
+        return np.where(np.abs(near - asked) <= _SAME, self._between(near), np.nan)
 
     def _forecast(self, asked: FloatArray, level: float) -> laws.PowerForecast:
         return laws.forecast_power(self.load, self.power[None, :], asked, level=level)
 
 
-def _check(load: FloatArray, power: FloatArray, who: str) -> None:
+def _refuse_bad_levels(load: FloatArray, power: FloatArray, who: str) -> None:
     if load.size < 2:
         raise PpwError(f"{who}{load.size} levels with power: a curve takes two or more loads")
     if not (np.isfinite(load).all() and load[0] >= 0 and load[-1] <= 1 + _SAME):
@@ -346,6 +349,7 @@ def _check(load: FloatArray, power: FloatArray, who: str) -> None:
 def _specpower_loads(result: SpecPowerResult) -> tuple[dict[float, float], str]:
     """Find the load of each level by its target, and say what stood for the actual one."""
     levels = [level for level in result.levels if level.target > 0]
+    # Active idle has load 0, whichever column tells the other loads.
     loads = {0.0: 0.0}
     for column, said in (("actual", ""), ("ops_s", "loads are shares of throughput")):
         values = {level.target: getattr(level, column) for level in levels}
@@ -370,31 +374,6 @@ def setup_columns(runs: pd.DataFrame) -> list[str]:
     """Choose the columns that tell set-ups apart: those of identity, and the frequency."""
     columns = [*identity_columns(runs), *(["freq_hz"] if "freq_hz" in runs else [])]
     return [column for column in columns if column != "load"]
-
-
-def _curve_through_runs(runs: pd.DataFrame, name: str) -> PowerLoadCurve:
-    """Put a curve through the mean watts and throughput of the runs at each load."""
-    source = str(runs.attrs.get("source", "runs"))
-    if varying := [c for c in setup_columns(runs) if len(runs[c].drop_duplicates()) > 1]:
-        raise PpwError(
-            f"{source}: these runs differ in {', '.join(varying)}: a curve is of one set-up"
-        )
-    if "power_w" not in runs:
-        raise PpwError(f"{source}: no column power_w: measure with a power sensor")
-    if not name and "host" in runs and runs["host"].notna().any():
-        name = str(runs["host"].dropna().iloc[0])
-    load, rate = _loads(runs, source), float_column(runs, "throughput_ops_s")
-    watts = float_column(runs, "power_w")
-    known = ~(np.isnan(load) | np.isnan(watts))
-    if not known.any():
-        raise PpwError(f"{source}: no run has both its load and power_w")
-    caveats = _late_caveats(load[known], rate[known])
-    means = _means(load[known], watts[known], rate[known])
-    caveats += _scale_to_full(means, source)
-    means, idle_caveats = _add_idle(means, float_column(runs, "idle_power_w"))
-    who = f"{name}: " if name else ""
-    said = [f"{who}{caveat}" for caveat in (*caveats, *idle_caveats)]
-    return PowerLoadCurve.of_levels(means[0], means[1], rate=means[2], name=name, caveats=said)
 
 
 def _scale_to_full(means: FloatArray, source: str) -> list[str]:
@@ -422,6 +401,7 @@ def _add_idle(means: FloatArray, idle: FloatArray) -> tuple[FloatArray, list[str
     said = []
     if means[0][0] > 0:
         if idle.size:
+            # Runs do no work at idle, so the rate there is 0.
             means = np.column_stack([[0.0, idle.mean(), 0.0], means])
         else:
             said = ["idle was not measured: no figure of energy proportionality is given"]
@@ -430,15 +410,15 @@ def _add_idle(means: FloatArray, idle: FloatArray) -> tuple[FloatArray, list[str
     return means, said
 
 
-def _loads(runs: pd.DataFrame, source: str) -> FloatArray:
+def _load_shares(runs: pd.DataFrame, source: str) -> FloatArray:
     load = float_column(runs, "load")
     if not np.isnan(load).all():
         return load
     rate = float_column(runs, "throughput_ops_s")
     if np.isnan(rate).all():
         raise PpwError(f"{source}: no column load, nor throughput_ops_s to take it from")
-    shares: FloatArray = rate / np.nanmax(rate)
-    return shares
+    # Without loads the fastest run is taken for full load.
+    return np.asarray(rate / np.nanmax(rate))
 
 
 def float_column(runs: pd.DataFrame, name: str) -> FloatArray:
@@ -448,24 +428,19 @@ def float_column(runs: pd.DataFrame, name: str) -> FloatArray:
     return runs[name].to_numpy(dtype=np.float64)
 
 
-def _means(load: FloatArray, watts: FloatArray, rate: FloatArray) -> FloatArray:
+def _mean_levels(load: FloatArray, watts: FloatArray, rate: FloatArray) -> FloatArray:
     """Average load, watts and rate at each load to the nearest percent, rising."""
     _, level = np.unique(load.round(_DIGITS), return_inverse=True)
     count = np.bincount(level)
-    rows = [np.bincount(level, values) / count for values in (load, watts, rate)]
-    made: FloatArray = np.array(rows)
-    return made
+    return np.array([np.bincount(level, values) / count for values in (load, watts, rate)])
 
 
 def _late_caveats(load: FloatArray, rate: FloatArray) -> list[str]:
-    full = rate[load >= FULL_LOAD]
-    full = full[~np.isnan(full)]
-    if not full.size:
-        return []
-    short = np.abs(rate / full.mean() - load) > _BEHIND
-    if not short.any():
-        return []
-    return [
+    full = rate[(load >= FULL_LOAD) & ~np.isnan(rate)]
+    # A run without a rate has NaN here, which is not behind.
+    short = np.abs(rate / full.mean() - load) > _BEHIND if full.size else np.zeros(0, dtype=bool)
+    said = (
         f"{int(short.sum())} of {load.size} runs did not reach the rate that their load asks for: "
         "their power is of another load than they say"
-    ]
+    )
+    return [said] if short.any() else []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -20,8 +21,6 @@ from ppw.results.text import plot_label, shown, shown_interval
 from ppw.runs.groups import canonical
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
     from matplotlib.axes import Axes
 
     from measurements.table.specpower import SpecPowerResult
@@ -175,6 +174,7 @@ class PowerLoads(Result):
 
 
 def _figures_sentence(row: dict[str, Any]) -> str:
+    # NaN is not equal to itself: a curve without idle or full load has no proportionality.
     if row["full_w"] == row["full_w"] and row["idle_w"] == row["idle_w"]:
         said = (
             f"{shown(row['idle_w'], 'W')} idle, {shown(row['full_w'], 'W')} at full load: "
@@ -240,7 +240,7 @@ def power_loads(
     measured = pd.concat([_level_table(curve) for curve in curves], ignore_index=True)
     return PowerLoads(
         levels=measured,
-        figures=pd.DataFrame([_figures(c) for c in curves]),
+        figures=pd.DataFrame([_figures_row(c) for c in curves]),
         forecasts=forecasts,
         level=float(level),
         caveats=tuple(caveats),
@@ -268,7 +268,9 @@ def _run_curves(runs: pd.DataFrame) -> tuple[list[PowerLoadCurve], list[str]]:
     parts = [runs] if not by else [p for _, p in runs.groupby(by, sort=True, dropna=False)]
     made, left = [], []
     for part in parts:
+        # groupby drops the attributes, and errors name the source in them.
         part.attrs = dict(runs.attrs)
+        # A set-up without two loads has no curve; the others still have one.
         try:
             made.append(PowerLoadCurve.from_runs(part, name=_run_name(part, by)))
         except PpwError as error:
@@ -316,9 +318,9 @@ def _level_table(curve: PowerLoadCurve) -> pd.DataFrame:
     return pd.DataFrame({**columns, "throughput_ops_s": rate, "ops_per_joule": curve.efficiency()})
 
 
-def _figures(curve: PowerLoadCurve) -> dict[str, Any]:
-    known = curve.rate is not None and not np.isnan(curve.rate).any()
-    overall = curve.rate.sum() / curve.power.sum() if known and curve.rate is not None else np.nan
+def _figures_row(curve: PowerLoadCurve) -> dict[str, Any]:
+    # The overall score of SPECpower, which idle counts in: sums over all levels, not a mean.
+    overall = np.nan if curve.rate is None else curve.rate.sum() / curve.power.sum()
     return {
         "server": curve.name,
         "levels": len(curve.load),
@@ -331,6 +333,7 @@ def _figures(curve: PowerLoadCurve) -> dict[str, Any]:
 
 def _curve_caveats(curves: list[PowerLoadCurve], forecasts: pd.DataFrame) -> list[str]:
     own = list(dict.fromkeys(caveat for curve in curves for caveat in curve.caveats))
+    # Thousands of published results have thousands of findings: the first few stand for all.
     more = len(own) - _MOST_CAVEATS
     caveats = own[:_MOST_CAVEATS] + ([f"{more} more caveats of single servers"] if more > 0 else [])
     beyond = forecasts[forecasts["label"] == EXTRAPOLATED]

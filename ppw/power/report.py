@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING
 from ppw.results.page import Figure, Page, draw
 
 if TYPE_CHECKING:
-    from ppw.power.calibration import Calibration
-    from ppw.power.power_loads import PowerLoads
+    from ppw.power import calibration, power_loads
 
 
-def calibration_page(result: Calibration) -> Page:
+def calibration_page(result: calibration.Calibration) -> Page:
     """Make the page of `ppw.calibrate`."""
     caption = (
         "Means of each level as both sensors saw it, the line, and the band in which the "
@@ -26,7 +25,7 @@ def calibration_page(result: Calibration) -> Page:
     )
 
 
-def power_load_page(result: PowerLoads) -> Page:
+def power_load_page(result: power_loads.PowerLoads) -> Page:
     """Make the page of `ppw.power_loads`."""
     caption = "Watts at the measured levels, and the curve between them."
     return Page.of(

@@ -34,6 +34,10 @@ if TYPE_CHECKING:
 
 COUNTED, EMULATED, ESTIMATED = "counted", "emulated", "estimated"
 WITHOUT_NAME = "runs"
+NOTHING_COUNTED = (
+    "no run has both instructions and data_bytes: measure with perf, or count with ppw run count "
+    "--data SIZE"
+)
 # Points of a drawn curve, and the markers of the workloads.
 _STEPS, _MARKERS = 100, "osD^vP"
 
@@ -382,48 +386,55 @@ def path_lengths(
     CaveatWarning
         For each entry of ``caveats``.
     """
-    arguments.as_share("level", level)
-    if not tolerance > 0:
-        raise PpwError(f"tolerance {tolerance!r} must be above 0; try 0.05")
+    check_options(level, tolerance)
     table = check_runs(canonical(runs), by=[])
     counted = with_instructions(table)
-    source = str(runs.attrs.get("source", "runs"))
     if counted.empty:
-        raise PpwError(
-            f"{source}: no run has both instructions and data_bytes: measure with perf, or count "
-            "with ppw run count --data SIZE"
-        )
+        raise PpwError(f"{runs.attrs.get('source', 'runs')}: {NOTHING_COUNTED}")
     # Each run is a cell of its own.
     cells = counted.assign(runs=1, per_byte__m2=0.0, instructions__m2=0.0)
     for name in ("per_byte", "instructions"):
         cells[f"{name}__mean"] = counted[name]
+    result = answer_cells(cells, table, len(table), level, tolerance, frame_digest(runs))
+    cv.warn(result.caveats)
+    return result
+
+
+def check_options(level: float, tolerance: float) -> None:
+    """Raise `PpwError` for a level or a tolerance that cannot be."""
+    arguments.as_share("level", level)
+    if not tolerance > 0:
+        raise PpwError(f"tolerance {tolerance!r} must be above 0; try 0.05")
+
+
+def answer_cells(
+    cells: pd.DataFrame,
+    rates: pd.DataFrame,
+    rows: int,
+    level: float,
+    tolerance: float,
+    digest: str,
+) -> PathLengths:
+    """Fit path lengths to cells, and flat ranges to runs or to their mean rates by data size.
+
+    ``rows`` is the number of runs in all, also those that tell no instructions.
+    """
     tables = fit_cells(cells)
-    labels = {str(k): int(n) for k, n in counted["instructions_label"].value_counts().items()}
-    modes = set(counted["counted_modes"].dropna().astype(str)) if "counted_modes" in counted else ()
-    caveats = [*caveats_of_runs(labels, sorted(modes), len(table)), *caveats_of_fits(**tables)]
-    cv.warn(caveats)
+    labels = {str(k): int(n) for k, n in cells.groupby("instructions_label")["runs"].sum().items()}
+    modes = set(cells["counted_modes"].dropna().astype(str)) if "counted_modes" in cells else ()
+    caveats = (*_run_caveats(labels, sorted(modes), rows), *_fit_caveats(**tables))
     return PathLengths(
         **tables,
-        flat=flat_ranges(table, tolerance=tolerance),
+        flat=flat_ranges(rates, tolerance=tolerance),
         level=float(level),
         tolerance=float(tolerance),
-        caveats=tuple(caveats),
-        input_digest=frame_digest(runs),
+        caveats=caveats,
+        input_digest=digest,
     )
 
 
-def caveats_of_runs(labels: Mapping[str, int], modes: Sequence[str], rows: int) -> Iterator[str]:
-    """Say what the instructions of runs are worth.
-
-    Parameters
-    ----------
-    labels : mapping of str to int
-        Runs that tell their instructions, by how these are known.
-    modes : sequence of str
-        Modes that they were counted in.
-    rows : int
-        How many runs there are in all.
-    """
+def _run_caveats(labels: Mapping[str, int], modes: Sequence[str], rows: int) -> Iterator[str]:
+    """Say what the instructions of ``rows`` runs are worth, by the number of runs of each label."""
     used = sum(labels.values())
     for label, said in (
         (EMULATED, "counted under an emulator, in user mode only, on its own processor features"),
@@ -440,7 +451,7 @@ def caveats_of_runs(labels: Mapping[str, int], modes: Sequence[str], rows: int) 
         yield f"{left} of {rows} runs tell no instructions or no data size and take no part"
 
 
-def caveats_of_fits(points: pd.DataFrame, cores: pd.DataFrame, data: pd.DataFrame) -> Iterator[str]:
+def _fit_caveats(points: pd.DataFrame, cores: pd.DataFrame, data: pd.DataFrame) -> Iterator[str]:
     """Say which fits of `fit_cells` cannot hold everywhere."""
     for row in rows_of(cores):
         if np.isfinite(row["positive_up_to"]):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from fractions import Fraction
 
 import numpy as np
@@ -285,7 +286,7 @@ def test_a_mean_a_million_times_the_scatter_leaves_nine_digits_and_so_does_mergi
     naive = (times**2).sum() - times.sum() ** 2 / len(times)
     assert abs(naive / squares - 1) > 1e-9
     runs, layout, cells = condensed(name, table_of(times))
-    assert Layout.from_dict(layout.to_dict()) == layout
+    assert Layout.from_dict(asdict(layout)) == layout
     parts = [condensed(name, table_of(part))[2] for part in np.array_split(times, 7)]
     whole, merged = (fetched(runs, t).iloc[0] for t in (cells, merge(parts, layout)))
     for found in (whole, merged):

@@ -17,7 +17,7 @@ from fleet_peers import OTHERS_WARNINGS, engine, saved, sockets_closed  # noqa: 
 from ppw import fleet
 from ppw.cli.fleet import fleet_update_command
 from ppw.errors import PpwError
-from ppw.fleet.cells import prepare_cells, read_cells
+from ppw.fleet.moments import prepare_cells, read_cells
 from ppw.fleet.run_files import open_runs
 from ppw.fleet.state import FleetState, state_cells, update_state
 from ppw.projection.options import FitOptions
