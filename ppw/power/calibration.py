@@ -137,8 +137,8 @@ def pair_runs(runs: pd.DataFrame, sensor: str, reference: str, host: str | None)
             f"{_source(runs)}: no run has power of both {x.label} and {y.label}: measure some "
             "with both (ppw measure --power …)"
         )
-    seen = (one._replace(watts=one.watts[both]) for one in (x, y))
-    return PairedRuns(runs[both], *seen, name, int((rows & ~both).sum()))
+    x, y = (one._replace(watts=one.watts[both]) for one in (x, y))
+    return PairedRuns(runs[both], x, y, name, int((rows & ~both).sum()))
 
 
 def _latest_start(runs: pd.DataFrame) -> str | None:
