@@ -23,18 +23,17 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from measurements.errors import MeasurementError
 from measurements.host.activity import LastLevelCache, available_memory, cpu_quota, last_level_cache
 from measurements.host.files import cpu_list_text, read_field
 from measurements.processes import programs
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    FloatArray = NDArray[np.float64]
+FloatArray = NDArray[np.float64]
 
 # Words of 8 bytes that a kernel reads and writes for each element, as STREAM counts them.
 WORDS = {"copy": 2, "scale": 2, "add": 3, "triad": 3}
@@ -336,8 +335,6 @@ class _Team:
 
     def run(self, thread: int, cpu: int, elements: int) -> None:
         """Take part until the time is up."""
-        import numpy as np
-
         try:
             # Of this thread alone; the pool's threads end with the measurement.
             os.sched_setaffinity(0, {cpu})
@@ -369,8 +366,6 @@ class _Team:
 
 
 def _numpy_kernels(a: FloatArray, b: FloatArray, c: FloatArray) -> dict[str, Callable[[], object]]:
-    import numpy as np
-
     scratch = np.empty(_BLOCK)
 
     def triad() -> None:

@@ -12,15 +12,9 @@ import re
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 from measurements.power import source
-
-if TYPE_CHECKING:
-    from types import ModuleType
-
-    from pyvisa import ResourceManager
-    from pyvisa.resources import MessageBasedResource
 
 OPTIONS = ("backend", "energy", "item", "name", "query")
 VALUES = ":NUMERIC:NORMAL:VALUE?"
@@ -206,15 +200,15 @@ class Instrument:
         pyvisa = source.import_library("meter", "pyvisa", "PyVISA")
         self.name = f"meter at {resource}"
         self._resource, self._backend, self._timeout_s = resource, backend, timeout_s
-        self._visa: ModuleType = pyvisa
+        self._visa = pyvisa
         try:
-            self._manager: ResourceManager | None = pyvisa.ResourceManager(backend)
+            self._manager = pyvisa.ResourceManager(backend)
         except Exception as error:
             raise source.SensorError(
                 f"meter: PyVISA has no back-end {backend!r}: {_reason(error)}: pip install "
                 f"'perf-per-watt[measure]' for @py, or name another with backend=..."
             ) from None
-        self._device: MessageBasedResource | None = None
+        self._device: Any = None
         with source.closed_on_error([self]):
             self._open()
 
@@ -281,10 +275,7 @@ class Instrument:
             self._check_host()
         limit_ms = int(1000 * self._timeout_s)
         try:
-            device = cast(
-                "MessageBasedResource",
-                self._manager.open_resource(self._resource, open_timeout=limit_ms),
-            )
+            device = self._manager.open_resource(self._resource, open_timeout=limit_ms)
             device.timeout = limit_ms
             device.write_termination = "\n"
             # Other buses mark the end of an answer themselves.
@@ -309,7 +300,7 @@ class Instrument:
             except (OSError, UnicodeError):
                 raise self.error(f"no host is called {host}: check the name") from None
 
-    def _call(self, ask: Callable[[MessageBasedResource], Any], query: str) -> Any:
+    def _call(self, ask: Callable[[Any], Any], query: str) -> Any:
         if self._device is None:
             raise self.error("is closed")
         try:

@@ -16,15 +16,10 @@ import socket
 import ssl
 import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn
 from urllib.parse import urlsplit
 
 from measurements.power.source import Login, SensorError, SourceSettings, import_library
-
-if TYPE_CHECKING:
-    from types import ModuleType
-
-    from requests import Response, Session
 
 PORTS = {"https": 443, "http": 80}
 ROOT = "/redfish/v1/"
@@ -247,7 +242,7 @@ class RedfishClient:
         status, headers = response.status_code, response.headers
         return RedfishAnswer(self.origin, path, status, headers, body, at_s)
 
-    def _read_body(self, response: Response, until_s: float) -> bytes:
+    def _read_body(self, response: Any, until_s: float) -> bytes:
         body = bytearray()
         # What has arrived, not whole blocks: a body that trickles must not outlast the limit.
         while part := response.raw.read1(1 << 16, decode_content=True):
@@ -336,8 +331,8 @@ def member_paths(collection: Any) -> list[str]:
     return [path.rstrip("/") for path in paths if isinstance(path, str)]
 
 
-def _http_session(library: ModuleType, pin: str) -> Session:
-    session: Session = library.Session()
+def _http_session(library: Any, pin: str) -> Any:
+    session = library.Session()
     session.trust_env = False
     session.headers.update({"Accept": "application/json", "OData-Version": "4.0"})
     if pin:

@@ -17,7 +17,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -65,13 +65,8 @@ class _Device(NamedTuple):
     driver: str
     address: str
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        return self.driver, self.folder.name, self.address
 
-
-@dataclass(frozen=True, slots=True)
-class _Sensor:
+class _Sensor(NamedTuple):
     """A figure of a device, such as its ``power1_average``."""
 
     device: _Device
@@ -103,7 +98,8 @@ def open_hwmon(where: str | None, settings: source.SourceSettings) -> HwmonSourc
     sensors = _find_sensors(root)
     if where is not None:
         names = ", ".join(sorted({sensor.device.driver for sensor in sensors}))
-        sensors = [s for s in sensors if where in s.device.names]
+        devices = ((s, s.device) for s in sensors)
+        sensors = [s for s, d in devices if where in (d.driver, d.folder.name, d.address)]
         if not sensors:
             known = f"the drivers there are {names}" if names else "there is no driver"
             raise source.SensorError(f"{root}: no driver is called {where!r}: {known}")
@@ -120,7 +116,11 @@ class HwmonSource:
 
     def __init__(self, root: Path, sensors: Sequence[_Sensor]) -> None:
         self._root = root
-        self.channels = _channels(sensors)
+        labels = _channel_labels(sensors)
+        self.channels = tuple(
+            _channel(sensor, label, _container(sensor, sensors, labels))
+            for sensor, label in zip(sensors, labels, strict=True)
+        )
         self.period_s = min(channel.window_s for channel in self.channels)
         self._files = [files.NumberFile(sensor.path) for sensor in sensors]
         with source.closed_on_error([self]):
@@ -190,24 +190,12 @@ def _find_sensors(root: Path) -> list[_Sensor]:
 def _sensors_of(device: _Device) -> list[_Sensor]:
     """List the sensors by kind and number, with their mean rather than their momentary figure."""
     found: dict[tuple[str, int], _Sensor] = {}
-    try:
-        entries = sorted(device.attributes.iterdir())
-    except OSError:
-        return []
     # "average" comes before "input".
-    for path in entries:
+    for path in sorted(device.attributes.glob("*_*")):
         if match := _SENSOR.fullmatch(path.name):
             quantity, index = match["quantity"], match["number"]
             found.setdefault((quantity, int(index)), _Sensor(device, quantity, index, path))
     return [found[key] for key in sorted(found)]
-
-
-def _channels(sensors: Sequence[_Sensor]) -> tuple[source.Channel, ...]:
-    labels = _channel_labels(sensors)
-    return tuple(
-        _channel(sensor, label, _container(sensor, sensors, labels))
-        for sensor, label in zip(sensors, labels, strict=True)
-    )
 
 
 def _channel_labels(sensors: Sequence[_Sensor]) -> list[str]:

@@ -257,11 +257,13 @@ class _Reader:
         if not layout.epoch and not self._time_zone():
             yield series.LOCAL_TIMES
         cpus, idle_s = self._log.cpus, self._log.columns.get("idle_s")
-        if cpus and idle_s is not None and _whole_percents(idle_s, cpus):
-            yield (
-                "CPU shares are whole percents, so that each CPU time is known to within "
-                f"{cpus * 0.005:g} CPUs: record with -o2 for more digits"
-            )
+        if cpus and idle_s is not None:
+            percents = idle_s[:1000] * (100 / cpus)
+            if bool((np.abs(percents - np.rint(percents)) < 1e-6).all()):
+                yield (
+                    "CPU shares are whole percents, so that each CPU time is known to within "
+                    f"{cpus * 0.005:g} CPUs: record with -o2 for more digits"
+                )
 
 
 def _mean_queues(columns: dict[str, logs.Numbers]) -> None:
@@ -272,8 +274,3 @@ def _mean_queues(columns: dict[str, logs.Numbers]) -> None:
             del columns[name]
         else:
             columns[name] *= share
-
-
-def _whole_percents(idle: logs.Numbers, cpus: float) -> bool:
-    percents = idle[:1000] * (100 / cpus)
-    return bool((np.abs(percents - np.rint(percents)) < 1e-6).all())

@@ -12,12 +12,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from measurements.errors import MeasurementError
-from measurements.host import activity
-from measurements.host.files import read_field, read_lines, read_number, read_pairs
-from measurements.host.processor import container
+from measurements.host import activity, files, processor
 from measurements.table.headers import list_names
-from measurements.timeseries import own
-from measurements.timeseries import series as schema
+from measurements.timeseries import own, series
 
 Row = dict[str, Any]
 
@@ -124,7 +121,7 @@ def sample(
     interval_s: float = 1.0,
     disks: Sequence[str] | None = None,
     host: str | None = None,
-) -> schema.TimeSeries:
+) -> series.TimeSeries:
     """Sample this host while a command runs, or for some seconds.
 
     Parameters
@@ -307,7 +304,7 @@ class _Kernel:
         ticks: dict[str, int] = {}
         numbers = {}
         cpus = 0
-        for line in read_lines(self._procfs / "stat"):
+        for line in files.read_lines(self._procfs / "stat"):
             name, _, figures = line.partition(" ")
             if name == "cpu":
                 fields = [int(field) for field in figures.split()]
@@ -322,7 +319,7 @@ class _Kernel:
             raise MeasurementError(
                 f"{self._procfs / 'stat'}: has no CPU times: a host with Linux can be sampled"
             )
-        for line in read_lines(self._procfs / "vmstat"):
+        for line in files.read_lines(self._procfs / "vmstat"):
             name, _, figures = line.partition(" ")
             if name in _VMSTAT:
                 numbers[name] = int(figures)
@@ -330,7 +327,7 @@ class _Kernel:
 
     def _read_memory(self) -> dict[str, float]:
         sizes = {}
-        for name, rest in read_pairs(self._procfs / "meminfo"):
+        for name, rest in files.read_pairs(self._procfs / "meminfo"):
             if name in _MEMORY or name.startswith("Swap"):
                 sizes[name] = int(rest.split()[0]) * 1024.0
         found = {column: sizes[name] for name, column in _MEMORY.items() if name in sizes}
@@ -339,7 +336,7 @@ class _Kernel:
         return found
 
     def _disk_rows(self) -> list[list[str]]:
-        rows = [line.split() for line in read_lines(self._procfs / "diskstats")]
+        rows = [line.split() for line in files.read_lines(self._procfs / "diskstats")]
         return [row for row in rows if len(row) > _DISK_FIELDS[-1]]
 
     def _read_disks(self) -> dict[str, tuple[int, ...]]:
@@ -358,7 +355,7 @@ class _Kernel:
 
     def _read_interfaces(self) -> dict[str, tuple[int, ...]]:
         found = {}
-        for line in read_lines(self._procfs / "net/dev")[2:]:
+        for line in files.read_lines(self._procfs / "net/dev")[2:]:
             name, _, figures = line.rpartition(":")
             fields = figures.split()
             if len(fields) > _NETWORK_FIELDS[-1]:
@@ -368,9 +365,11 @@ class _Kernel:
             interfaces = activity.interface_bytes(self._procfs, self._sysfs)
             self.host_interfaces = frozenset(interfaces)
             folder = self._sysfs / "class/net"
-            rates = {name: read_number(folder / name / "speed") for name in self.host_interfaces}
+            rates = {
+                name: files.read_number(folder / name / "speed") for name in self.host_interfaces
+            }
             self.speeds = {
-                schema.of_device("network_speed_bytes_s", name): rate * schema.MEGABIT_BYTES
+                series.of_device("network_speed_bytes_s", name): rate * series.MEGABIT_BYTES
                 for name, rate in rates.items()
                 if rate and rate > 0
             }
@@ -417,10 +416,10 @@ class _Interval:
     def _cpu(self) -> Row:
         before, after = self._before, self._after
         row: Row = {}
-        for column in (*schema.CPU_COLUMNS, "guest_s"):
+        for column in (*series.CPU_COLUMNS, "guest_s"):
             grown = self._growth(before.ticks.get(column), after.ticks.get(column))
             row[column] = None if grown is None else grown / self._kernel.ticks_per_s
-        tick_busy_s = _scaled_sum([row[column] for column in schema.TASK_COLUMNS])
+        tick_busy_s = _scaled_sum([row[column] for column in series.TASK_COLUMNS])
         scheduled_s = self._growth(before.scheduled_s, after.scheduled_s)
         row["cpu_accounting"] = "tick" if scheduled_s is None else "scheduler"
         if scheduled_s is not None:
@@ -442,26 +441,26 @@ class _Interval:
     def _disks(self) -> Row:
         grown = self._device_growth(self._before.disks, self._after.disks)
         each = {
-            schema.of_device(column, disk): value
+            series.of_device(column, disk): value
             for disk, counts in grown.items()
             for column, value in _disk_columns(counts, self.seconds).items()
         }
         totals = {
-            total: _scaled_sum([each[schema.of_device(column, disk)] for disk in grown], factor)
-            for total, (column, factor) in schema.DISK_TOTALS.items()
+            total: _scaled_sum([each[series.of_device(column, disk)] for disk in grown], factor)
+            for total, (column, factor) in series.DISK_TOTALS.items()
         }
         return totals | each
 
     def _interfaces(self) -> Row:
         grown = self._device_growth(self._before.interfaces, self._after.interfaces)
         each = {
-            schema.of_device(column, name): _scaled_sum([counts[n] for n in fields], 1.0)
+            series.of_device(column, name): _scaled_sum([counts[n] for n in fields], 1.0)
             for name, counts in grown.items()
             for column, fields in _NETWORK.items()
         }
         counted = [name for name in grown if name in self._kernel.host_interfaces]
         totals = {
-            column: _scaled_sum([each[schema.of_device(column, name)] for name in counted], 1.0)
+            column: _scaled_sum([each[series.of_device(column, name)] for name in counted], 1.0)
             for column in _NETWORK
         }
         return totals | each | self._kernel.speeds
@@ -494,7 +493,7 @@ def _by_scheduler(
     """
     found: Row = {}
     if tick_busy_s:
-        split = (*schema.TASK_COLUMNS, *(["guest_s"] if row["guest_s"] is not None else []))
+        split = (*series.TASK_COLUMNS, *(["guest_s"] if row["guest_s"] is not None else []))
         found = {column: row[column] * scheduled_s / tick_busy_s for column in split}
     elif tick_busy_s == 0:
         found = {"user_s": scheduled_s, "nice_s": 0.0, "system_s": 0.0}
@@ -516,8 +515,8 @@ def _disk_columns(grown: Sequence[int | None], interval_s: float) -> Row:
     ios = _scaled_sum((reads, writes), 1.0)
     spent_s = _scaled_sum((read_ms, write_ms), 1e-3)
     return {
-        "disk_read_bytes": _scaled_sum((sectors_read,), schema.SECTOR_BYTES),
-        "disk_written_bytes": _scaled_sum((sectors_written,), schema.SECTOR_BYTES),
+        "disk_read_bytes": _scaled_sum((sectors_read,), series.SECTOR_BYTES),
+        "disk_written_bytes": _scaled_sum((sectors_written,), series.SECTOR_BYTES),
         "disk_ios": ios,
         "disk_ios_read": reads,
         "disk_ios_written": writes,
@@ -537,13 +536,13 @@ _ONLY_TICKS = (
 
 def _foreign_counters(procfs: Path, sysfs: Path, root: Path) -> str:
     """Say that this is a container that sees its host's counters; "" where it is not."""
-    kind = container(root, procfs)
+    kind = processor.container(root, procfs)
     kind = None if kind == "none" else kind
     contained = _has_own_namespace(procfs)
     if contained is None:
         contained = kind is not None
     # A file system such as lxcfs shows the container its own counters.
-    mounts = read_field(procfs / "self/mountinfo").splitlines()
+    mounts = files.read_field(procfs / "self/mountinfo").splitlines()
     has_own_stat = any(line.split()[4:5] == ["/proc/stat"] for line in mounts)
     if has_own_stat or not contained:
         return ""
