@@ -221,11 +221,7 @@ _COLUMNS = (
     *("llc_misses", "llc_event", "llc_mpki", "modes", "running"),
     *("instructions_user", "instructions_kernel", "cycles_user", "cycles_kernel"),
 )
-_RENAMED = {
-    "llc_event": "llc_misses_event",
-    "modes": "counted_modes",
-    "running": "counters_running",
-}
+_TABLE = {"llc_event": "llc_misses_event", "modes": "counted_modes", "running": "counters_running"}
 GENERIC_MISSES = (
     "cache-misses stands for last-level misses: so it is on Intel, but AMD counts misses of L2 "
     "and Arm misses of L1 under that name"
@@ -300,7 +296,7 @@ class Counters:
     def columns(self) -> dict[str, float | str]:
         """Make columns of the runs table, without those that are not known."""
         row: dict[str, float | str | None] = {
-            _RENAMED.get(name, name): getattr(self, name) for name in _COLUMNS
+            _TABLE.get(name, name): getattr(self, name) for name in _COLUMNS
         }
         for core_type, figures in self.by_core_type.items():
             row |= {f"{name}_{core_type}": value for name, value in figures.items()}
@@ -329,10 +325,8 @@ def summarize(output: PerfOutput, *, whole_machine: bool = False) -> Counters:
     if modes == "user+kernel" and not whole_machine:
         by_cycles_hz = _ratio(used["cycles"].value, task_clock_s)
     candidates = (by_cycles_hz, _unhalted_frequency(totals, task_clock_s))
-    plausible = [
-        hz for hz in candidates if hz and LOWEST_FREQUENCY_HZ <= hz <= HIGHEST_FREQUENCY_HZ
-    ]
-    frequency_hz = plausible[0] if plausible else None
+    usable = [hz for hz in candidates if hz and LOWEST_FREQUENCY_HZ <= hz <= HIGHEST_FREQUENCY_HZ]
+    frequency_hz = usable[0] if usable else None
     by_core_type: dict[str, dict[str, float]] = {}
     for name in ("instructions", "cycles"):
         for pmu, value in used[name].by_pmu.items():

@@ -21,10 +21,7 @@ from measurements.host.files import Value, read_field, read_lines, read_number, 
 Pairs = Mapping[str, tuple[int, int]]
 
 # In the order of /proc/stat. Guests are in user and nice already.
-COLUMNS = (
-    *("user_s", "nice_s", "system_s", "idle_s"),
-    *("iowait_s", "irq_s", "softirq_s", "steal_s"),
-)
+COLUMNS = ("user_s", "nice_s", "system_s", "idle_s", "iowait_s", "irq_s", "softirq_s", "steal_s")
 # Version of /proc/schedstat from which times are in ns, and the field of the time that tasks ran.
 _SCHEDSTAT_IN_NS = 15
 _SCHEDSTAT_RUN = 7
@@ -260,10 +257,8 @@ def last_level_cache(sysfs: Path, cpus: Collection[int]) -> LastLevelCache:
                 found[level, sharers] = (size, line)
     if not found:
         return LastLevelCache(0, 0, _LINE_BYTES)
-    last = max(level for level, _ in found)
-    sizes, lines = zip(
-        *(cache for (level, _), cache in found.items() if level == last), strict=True
-    )
+    top = max(level for level, _ in found)
+    sizes, lines = zip(*(cache for (level, _), cache in found.items() if level == top), strict=True)
     return LastLevelCache(sum(sizes), max(sizes), max(lines) or _LINE_BYTES)
 
 

@@ -268,12 +268,10 @@ def _compile(folder: Path, compilers: Sequence[str]) -> tuple[Path, str]:
     raise _CannotCompileError(str(reason)) from reason
 
 
-def _chase(
-    program: Path, size: int, line_bytes: int, pages: str, cpu: int, budget_s: float
-) -> Latency:
+def _chase(program: Path, size: int, stride: int, pages: str, cpu: int, budget_s: float) -> Latency:
     """Time loads that follow pointers through a buffer, one load for each line."""
     share_s = f"{_CHASE_SHARE * budget_s:g}"
-    repeats = _run(program, "latency", size, line_bytes, pages, share_s, cpu)
+    repeats = _run(program, "latency", size, stride, pages, share_s, cpu)
     loads = repeats.seconds["chase"]
     return Latency(min(loads), statistics.median(loads), len(loads), repeats.huge_page_share)
 

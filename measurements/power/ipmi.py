@@ -30,17 +30,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from measurements.power import ipmi_protocol
-from measurements.power.ipmi_protocol import Bmc, IpmiAnswer, PowerSensor
-from measurements.power.source import (
-    Channel,
-    Domain,
-    Reading,
-    SensorError,
-    SourceSettings,
-    closed_on_error,
-    time_call,
-)
+from measurements.power import ipmi_protocol, source
+from measurements.power.ipmi_protocol import Bmc, IpmiAnswer, PowerSensor, Remote
+from measurements.power.source import Channel, Domain, Reading, SensorError, SourceSettings
 
 # Logs in with one of `PRIVILEGES`, before a time of `time.monotonic` (s).
 Connect = Callable[[str, float], Bmc]
@@ -93,7 +85,7 @@ def open_power(name: str, connect: Connect, timeout_s: float) -> IpmiPower:
     now = time.monotonic()
     try:
         bmc, level, answer = _log_in(connect, now + timeout_s)
-        with closed_on_error([bmc]):
+        with source.closed_on_error([bmc]):
             figures = _find_figures(name, bmc, answer)
     except ipmi_protocol.NoAnswerError:
         raise ipmi_protocol.silent(name, time.monotonic() - now) from None
@@ -150,7 +142,7 @@ def _log_in(connect: Connect, until_s: float) -> tuple[Bmc, str, IpmiAnswer]:
     for higher in PRIVILEGES[1:]:
         if answer.code != ipmi_protocol.INSUFFICIENT_PRIVILEGE:
             break
-        with closed_on_error([bmc]):
+        with source.closed_on_error([bmc]):
             try:
                 raised, answer = _log_in_once(connect, higher, until_s)
             except ipmi_protocol.RefusedError:
@@ -162,7 +154,7 @@ def _log_in(connect: Connect, until_s: float) -> tuple[Bmc, str, IpmiAnswer]:
 
 def _log_in_once(connect: Connect, level: str, until_s: float) -> tuple[Bmc, IpmiAnswer]:
     bmc = connect(level, until_s)
-    with closed_on_error([bmc]):
+    with source.closed_on_error([bmc]):
         return bmc, _ask_power(bmc, until_s)
 
 
@@ -345,9 +337,7 @@ _FIRST_LEVEL = 2
 # Cipher suites of pyghmi.
 _PYGHMI_SUITES = "17 and 3"
 # Its texts for a BMC that does not answer, or stops to, while it logs in.
-_SILENCES = tuple(
-    f"IpmiException: {text}" for text in ("None", "timeout", "Session no longer connected")
-)
+_SILENCES = tuple(f"IpmiException: {t}" for t in ("None", "timeout", "Session no longer connected"))
 _END_S = 2.0
 
 
@@ -359,23 +349,19 @@ def open_source(where: str | None, settings: SourceSettings) -> IpmiPower:
     if remote is None:
         ipmi_protocol.check_device("ipmi")
     return open_power(
-        name,
-        lambda privilege, until_s: PyghmiBmc(name, until_s, remote, privilege),
-        settings.timeout_s,
+        name, lambda level, until_s: PyghmiBmc(name, until_s, remote, level), settings.timeout_s
     )
 
 
 class PyghmiBmc:
     """A session of pyghmi in its own process (see `ipmi_session`)."""
 
-    def __init__(
-        self, name: str, until_s: float, remote: ipmi_protocol.Remote | None, privilege: str
-    ) -> None:
+    def __init__(self, name: str, until_s: float, remote: Remote | None, privilege: str) -> None:
         self._name = name
         self._socket, theirs = socket.socketpair()
         with theirs:
             self._process = _start_session(theirs)
-        with closed_on_error([self]):
+        with source.closed_on_error([self]):
             answer = self._ask({"connect": _arguments(remote, privilege)}, until_s)
             if "error" in answer:
                 raise _login_error(name, answer["error"], remote, privilege)
@@ -385,7 +371,7 @@ class PyghmiBmc:
     ) -> ipmi_protocol.IpmiAnswer:
         """Send a request."""
         request = {"raw": [netfn, command, lun, data.hex()]}
-        answer, at_s = time_call(lambda: self._ask(request, until_s))
+        answer, at_s = source.time_call(lambda: self._ask(request, until_s))
         if "error" in answer:
             # The session is lost, so there is nothing to log out from.
             self._process.kill()
@@ -427,7 +413,7 @@ class PyghmiBmc:
         return answer
 
 
-def _arguments(remote: ipmi_protocol.Remote | None, privilege: str) -> dict[str, Any]:
+def _arguments(remote: Remote | None, privilege: str) -> dict[str, Any]:
     """Make the arguments of pyghmi's ``Command``; none for this host's own BMC."""
     if remote is None:
         return {}
@@ -440,16 +426,14 @@ def _arguments(remote: ipmi_protocol.Remote | None, privilege: str) -> dict[str,
     }
 
 
-def _login_error(
-    name: str, said: str, remote: ipmi_protocol.Remote | None, privilege: str
-) -> SensorError:
+def _login_error(name: str, said: str, remote: Remote | None, privilege: str) -> SensorError:
     if remote is None:
         return SensorError(f"{name}: no BMC answers ({said}): try ipmi:ipmitool")
     if said in _SILENCES:
         return ipmi_protocol.NoAnswerError(f"{name}: the BMC does not answer")
     user, password = remote.login
     shown = said.replace(password, "…")
-    return ipmi_protocol.complaint(
+    return ipmi_protocol.explain(
         name, said, user=user, privilege=privilege, suites=_PYGHMI_SUITES
     ) or SensorError(
         f"{name}: pyghmi cannot log in ({shown}): try ipmi:ipmitool@HOST, and interface=lan with "
@@ -500,7 +484,7 @@ def open_ipmitool(where: str | None, settings: SourceSettings) -> IpmiPower:
         suites = ()
     return open_power(
         name,
-        lambda privilege, _: IpmitoolBmc(name, interface, remote, privilege, suites),
+        lambda level, _: IpmitoolBmc(name, interface, remote, level, suites),
         settings.timeout_s,
     )
 
@@ -509,14 +493,9 @@ class IpmitoolBmc:
     """A BMC asked by running ipmitool, which gets the password through its environment only."""
 
     def __init__(
-        self,
-        name: str,
-        interface: str,
-        remote: ipmi_protocol.Remote | None,
-        privilege: str,
-        suites: Sequence[str],
+        self, name: str, interface: str, remote: Remote | None, level: str, suites: Sequence[str]
     ) -> None:
-        self._name, self._privilege, self._suites = name, privilege, suites
+        self._name, self._level, self._suites = name, level, suites
         self._login = remote.login if remote else None
         # -v: without it a wrong password and a silent BMC read the same.
         self._command = ["ipmitool", "-v", "-I", "open"]
@@ -526,7 +505,7 @@ class IpmitoolBmc:
         if remote is not None:
             self._command[-1] = interface
             self._command += ["-H", remote.host, "-p", str(remote.port), "-N", PATIENCE_S]
-            self._command += ["-U", remote.login.user, "-E", "-L", privilege.upper()]
+            self._command += ["-U", remote.login.user, "-E", "-L", level.upper()]
             self._environment["IPMI_PASSWORD"] = remote.login.password
 
     def raw(
@@ -534,7 +513,7 @@ class IpmitoolBmc:
     ) -> ipmi_protocol.IpmiAnswer:
         """Send a request."""
         request = [f"0x{byte:02x}" for byte in (netfn, command, *data)]
-        said, at_s = time_call(lambda: self._run(["-l", str(lun), "raw", *request], until_s))
+        said, at_s = source.time_call(lambda: self._run(["-l", str(lun), "raw", *request], until_s))
         if code := _CODE.search(said.stderr):
             return ipmi_protocol.IpmiAnswer(int(code[1], 16), b"", at_s)
         if said.returncode:
@@ -583,8 +562,8 @@ class IpmitoolBmc:
     def _explain(self, said: str) -> SensorError:
         user = self._login.user if self._login else ""
         suites = " or ".join(self._suites)
-        known = ipmi_protocol.complaint(
-            self._name, said, user=user, privilege=self._privilege, suites=suites
+        known = ipmi_protocol.explain(
+            self._name, said, user=user, privilege=self._level, suites=suites
         )
         if known or self._login:
             return known or ipmi_protocol.NoAnswerError(f"{self._name}: the BMC does not answer")

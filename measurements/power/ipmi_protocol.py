@@ -213,9 +213,7 @@ _NO_ADDRESS = (
 )
 
 
-def complaint(
-    name: str, said: str, *, user: str, privilege: str, suites: str
-) -> SensorError | None:
+def explain(name: str, said: str, *, user: str, privilege: str, suites: str) -> SensorError | None:
     """Explain what a tool said of a failed login, without repeating it; None if unknown."""
     for phrases, kind, text in _COMPLAINTS:
         if any(phrase in said.lower() for phrase in phrases):
@@ -385,9 +383,7 @@ def _is_power_sensor(record: bytes) -> bool:
 def _power_sensor(record: bytes) -> PowerSensor:
     m, tolerance, b, accuracy = record[24:28]
     exponents = record[29]
-    scale, offset_scale = (
-        10.0 ** _twos_complement(e, 4) for e in (exponents >> 4, exponents & 0xF)
-    )
+    scale, b_scale = (10.0 ** _twos_complement(e, 4) for e in (exponents >> 4, exponents & 0xF))
     return PowerSensor(
         name=_text(record[47], record[_UP_TO_NAME:]),
         number=record[7],
@@ -395,7 +391,7 @@ def _power_sensor(record: bytes) -> PowerSensor:
         entity=record[8],
         signed=record[20] >> 6,
         factor=_twos_complement(m | (tolerance & 0xC0) << 2, 10) * scale,
-        offset=_twos_complement(b | (accuracy & 0xC0) << 2, 10) * offset_scale * scale,
+        offset=_twos_complement(b | (accuracy & 0xC0) << 2, 10) * b_scale * scale,
         linearization=record[23] & 0x7F,
     )
 

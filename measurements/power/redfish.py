@@ -348,7 +348,7 @@ def _find_figures(
     if forbidden:
         raise forbidden[-1]
     raise client.origin.error(
-        f"no chassis reports its power (there are: {_names(chassis)}): update the BMC's firmware, "
+        f"no chassis reports its power (there are: {_ids(chassis)}): update the BMC's firmware, "
         f"or read it by IPMI: ipmi@{client.origin.host}"
     )
 
@@ -365,13 +365,11 @@ def _find_chassis(client: http.RedfishClient, look: Look, only: str | None) -> l
     chassis = [_Chassis(member, document) for member in members if (document := look(member))]
     chosen = [one for one in chassis if only in (None, one.name)]
     if only and not chosen:
-        raise client.origin.error(
-            f"no chassis has the Id {only!r}: choose one of {_names(chassis)}"
-        )
+        raise client.origin.error(f"no chassis has the Id {only!r}: choose one of {_ids(chassis)}")
     return chosen
 
 
-def _names(chassis: Sequence[_Chassis]) -> str:
+def _ids(chassis: Sequence[_Chassis]) -> str:
     return ", ".join(one.name for one in chassis) or "none"
 
 

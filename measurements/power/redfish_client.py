@@ -211,9 +211,7 @@ class RedfishClient:
             path = self._own_path(answer.headers.get("Location", ""))
         raise self.origin.error(f"{path} is redirected in a circle")
 
-    def _exchange(
-        self, method: str, path: str, payload: Mapping[str, str] | None = None
-    ) -> RedfishAnswer:
+    def _exchange(self, method: str, path: str, payload: Any = None) -> RedfishAnswer:
         asked_s = time.monotonic()
         until_s = asked_s + self._timeout_s
         errors = self._requests.exceptions

@@ -203,10 +203,8 @@ def open_source(spec: Spec, settings: SourceSettings) -> PowerSource:
     """Open one source; raise `SensorError` with the remedy if it cannot be read."""
     kind = KINDS[spec.kind]
     module = importlib.import_module(f"measurements.power.{kind.module}")
-    options = {**settings.options, **spec.options}
-    source: PowerSource = getattr(module, kind.opener)(
-        spec.where, replace(settings, options=options)
-    )
+    settings = replace(settings, options={**settings.options, **spec.options})
+    source: PowerSource = getattr(module, kind.opener)(spec.where, settings)
     return source
 
 

@@ -200,14 +200,10 @@ def _sensors_of(device: _Device) -> list[_Sensor]:
 
 def _channel_labels(sensors: Sequence[_Sensor]) -> list[str]:
     devices = list(dict.fromkeys(sensor.device for sensor in sensors))
-    candidates = [
-        (d.driver, f"{d.driver}-{d.address}", f"{d.driver}-{d.folder.name}") for d in devices
-    ]
-    names = dict(zip(devices, _unique_names(candidates), strict=True))
+    forms = [(d.driver, f"{d.driver}-{d.address}", f"{d.driver}-{d.folder.name}") for d in devices]
+    names = dict(zip(devices, _unique_names(forms), strict=True))
     ends = [(s, (s.label, f"{s.label}/{s.quantity}", s.name)) for s in sensors]
-    return _unique_names(
-        [tuple(f"hwmon:{names[s.device]}/{end}" for end in own) for s, own in ends]
-    )
+    return _unique_names([tuple(f"hwmon:{names[s.device]}/{e}" for e in own) for s, own in ends])
 
 
 def _unique_names(candidates: Sequence[tuple[str, ...]]) -> list[str]:

@@ -176,10 +176,8 @@ class _Reader:
         return number if number > 0 else None
 
     def _add_rows(self, data: bytes, layout: _Layout) -> None:
-        stamped = (0,) if layout.epoch else (0, 1)
-        block = logs.read_block(
-            data, layout.separator, len(layout.names), stamped, [*layout.wanted]
-        )
+        stamps = (0,) if layout.epoch else (0, 1)
+        block = logs.read_block(data, layout.separator, len(layout.names), stamps, [*layout.wanted])
         self._log.skipped += block.skipped
         if block.rows:
             self._log.add(self._utc_seconds(block, layout), self._columns(block, layout), block.odd)
@@ -206,8 +204,8 @@ class _Reader:
     def _time_zone(self) -> str | None:
         return self._options.timezone or self._facts.get("offset")
 
-    def _columns(self, block: logs.Block, layout: _Layout) -> dict[str, logs.Numbers]:
-        columns: dict[str, logs.Numbers] = {}
+    def _columns(self, block: logs.Block, layout: _Layout) -> logs.Columns:
+        columns: logs.Columns = {}
         for position, (part, device) in layout.wanted.items():
             numbers = block.numbers.pop(position)
             factor = self._factor(part, device, layout)
@@ -266,7 +264,7 @@ class _Reader:
                 )
 
 
-def _mean_queues(columns: dict[str, logs.Numbers]) -> None:
+def _mean_queues(columns: logs.Columns) -> None:
     """Make the queue while busy the mean queue of the interval, or leave it out."""
     for name in [name for name in columns if name.startswith("disk_queue[")]:
         share = columns.get(name.replace("disk_queue", "disk_busy_share", 1))

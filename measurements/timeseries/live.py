@@ -348,10 +348,8 @@ class _Kernel:
             physical = activity.physical_disks(self._sysfs)
             # sysfs cannot have the slash of names such as cciss/c0d0.
             self._disks = frozenset(name for name in names if name.replace("/", "!") in physical)
-        chosen = self._disks if self._wanted_disks is None else self._wanted_disks
-        return {
-            row[2]: tuple(int(row[n]) for n in _DISK_FIELDS) for row in rows if row[2] in chosen
-        }
+        kept = self._disks if self._wanted_disks is None else self._wanted_disks
+        return {row[2]: tuple(int(row[n]) for n in _DISK_FIELDS) for row in rows if row[2] in kept}
 
     def _read_interfaces(self) -> dict[str, tuple[int, ...]]:
         found = {}
@@ -365,9 +363,7 @@ class _Kernel:
             interfaces = activity.interface_bytes(self._procfs, self._sysfs)
             self.host_interfaces = frozenset(interfaces)
             folder = self._sysfs / "class/net"
-            rates = {
-                name: files.read_number(folder / name / "speed") for name in self.host_interfaces
-            }
+            rates = {n: files.read_number(folder / n / "speed") for n in self.host_interfaces}
             self.speeds = {
                 series.of_device("network_speed_bytes_s", name): rate * series.MEGABIT_BYTES
                 for name, rate in rates.items()
@@ -483,9 +479,7 @@ def _scaled_sum(parts: Sequence[Any], factor: float = 1) -> float | None:
     return None if not parts or None in parts else sum(parts) * factor
 
 
-def _by_scheduler(
-    row: Row, scheduled_s: float, tick_busy_s: float | None, capacity_s: float
-) -> Row:
+def _by_scheduler(row: Row, scheduled_s: float, tick_busy_s: float | None, limit_s: float) -> Row:
     """CPU time of tasks as the scheduler counted it, split as the ticks are.
 
     The kernel splits the time of a process in the same way (cputime_adjust): without a tick in
@@ -500,7 +494,7 @@ def _by_scheduler(
     if row["idle_s"] is None or row["iowait_s"] is None:
         return found
     taken_s = scheduled_s + sum(row[c] or 0.0 for c in ("irq_s", "softirq_s", "steal_s"))
-    return found | split_idle(row, max(0.0, capacity_s - taken_s))
+    return found | split_idle(row, max(0.0, limit_s - taken_s))
 
 
 def split_idle(row: Mapping[str, Any], left_s: float) -> Row:

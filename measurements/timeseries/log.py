@@ -26,6 +26,7 @@ from measurements.timeseries import series
 
 Numbers = NDArray[np.float64]
 Flags = NDArray[np.bool_]
+Columns = dict[str, Numbers]
 
 PIECE_BYTES = 8 << 20
 _GZIP = b"\x1f\x8b"
@@ -202,7 +203,7 @@ class Log:
     times_s: Numbers = field(default_factory=lambda: np.zeros(0))
     intervals_s: Numbers | None = None
     odd: Flags = field(default_factory=lambda: np.zeros(0, bool))
-    columns: dict[str, Numbers] = field(default_factory=dict)
+    columns: Columns = field(default_factory=dict)
     _blocks: dict[str, list[tuple[int, Numbers]]] = field(default_factory=dict)
 
     def name_host(self, names: Iterable[str | None], options: Options) -> None:

@@ -90,9 +90,9 @@ class _Layout:
             elif metric in METRICS and options.needs(METRICS[metric].column):
                 self.wanted[position] = (metric, instance)
 
-    def columns(self, block: logs.Block) -> dict[str, logs.Numbers]:
+    def columns(self, block: logs.Block) -> logs.Columns:
         """Make the columns of a block; several metrics of one column are added up."""
-        columns: dict[str, logs.Numbers] = {}
+        columns: logs.Columns = {}
         for position, (metric, instance) in self.wanted.items():
             column, factor = METRICS[metric]
             name = series.of_device(column, instance) if instance else column
@@ -100,7 +100,7 @@ class _Layout:
             columns[name] = columns[name] + numbers if name in columns else numbers
         return {name: numbers for name, numbers in columns.items() if series.is_column(name)}
 
-    def lacks_rates(self, columns: dict[str, logs.Numbers]) -> bool:
+    def lacks_rates(self, columns: logs.Columns) -> bool:
         """Check whether no counter has a rate in the first row, as in that of a whole log."""
         counters = {METRICS[metric].column for metric, _ in self.wanted.values()} & _RATES
         rates = [c[0] for name, c in columns.items() if series.split_device(name)[0] in counters]

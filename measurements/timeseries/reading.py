@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -328,7 +327,7 @@ def _add_totals(log: logs.Log, disks: Sequence[str] | None) -> None:
         )
 
 
-def _device_names(values: dict[str, logs.Numbers], kind: str) -> list[str]:
+def _device_names(values: logs.Columns, kind: str) -> list[str]:
     found: dict[str, None] = {}
     for column in values:
         base, device = series.split_device(column)
@@ -337,13 +336,13 @@ def _device_names(values: dict[str, logs.Numbers], kind: str) -> list[str]:
     return list(found)
 
 
-def _add_ios(values: dict[str, logs.Numbers], total: str, reads: str, writes: str) -> None:
+def _add_ios(values: logs.Columns, total: str, reads: str, writes: str) -> None:
     if total not in values and {reads, writes} <= values.keys():
         values[total] = values[reads] + values[writes]
 
 
 def _add_sum(
-    values: dict[str, logs.Numbers], total: str, column: str, devices: Sequence[str], factor: float
+    values: logs.Columns, total: str, column: str, devices: Sequence[str], factor: float
 ) -> None:
     """Add the sum over devices; NaN where no device has a value."""
     names = [series.of_device(column, device) for device in devices]
@@ -382,9 +381,7 @@ def _mark_values(log: logs.Log, intervals_s: logs.Numbers, marks: RowMarking) ->
             marks.add("device gone", numbered == rows[-1] + 1, device)
 
 
-def _limit(
-    column: str, values: dict[str, logs.Numbers], intervals_s: logs.Numbers
-) -> logs.Numbers | None:
+def _limit(column: str, values: logs.Columns, intervals_s: logs.Numbers) -> logs.Numbers | None:
     """Upper bound of a column; None where it has none or that is not known."""
     base, device = series.split_device(column)
     about = series.COLUMNS[base]
@@ -401,7 +398,7 @@ def _build_frame(
 ) -> pd.DataFrame:
     rows = len(log.times_s)
 
-    def repeat_text(text: str) -> pd.Categorical[Any]:
+    def repeat_text(text: str) -> object:
         return pd.Categorical.from_codes([0] * rows, pd.Index([text]))
 
     columns: dict[str, object] = {"time_s": log.times_s, "interval_s": intervals_s}

@@ -117,7 +117,7 @@ class _Reader:
             raise MeasurementError(f"{self._log.source}: holds no interval ({FORMAT})")
         # Each activity has a line for each sample: the rows of the log are the times of all.
         times_s, first = np.unique(np.concatenate(self._times), return_index=True)
-        columns: dict[str, logs.Numbers] = {}
+        columns: logs.Columns = {}
         for name, ends_s, numbers in self._pieces:
             known = ~np.isnan(numbers)
             rows = np.searchsorted(times_s, ends_s[known])

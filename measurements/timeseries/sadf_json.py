@@ -12,7 +12,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json
-from numpy.typing import NDArray
 
 from measurements.errors import MeasurementError
 from measurements.timeseries import log as logs
@@ -167,8 +166,8 @@ class _Reader:
         self._is_local |= zone is None and self._host.get("timezone") != "UTC"
         return np.where(local, logs.to_utc(clock, zone), clock)
 
-    def _columns(self, table: pa.Table) -> dict[str, logs.Numbers]:
-        found: dict[str, logs.Numbers] = {}
+    def _columns(self, table: pa.Table) -> logs.Columns:
+        found: logs.Columns = {}
         parts = {name: table.column(name) for name in table.column_names}
         if "cpu-load" in parts:
             cpus = self._cpus() or self._options.cpus
@@ -257,14 +256,12 @@ def _fields(structs: pa.Array | pa.ChunkedArray) -> dict[str, pa.Array]:
     return {field.name: part for field, part in zip(whole.type, whole.flatten(), strict=True)}
 
 
-def _scale_fields(structs: pa.Array, known: Mapping[str, logs.Field]) -> dict[str, logs.Numbers]:
+def _scale_fields(structs: pa.Array, known: Mapping[str, logs.Field]) -> logs.Columns:
     fields = {name: part for name, part in _fields(structs).items() if name in known}
     return {known[n].column: _floats(part) * known[n].factor for n, part in fields.items()}
 
 
-def _entries(
-    lists: pa.Array | pa.ChunkedArray, key: str
-) -> tuple[NDArray[np.int64], NDArray[np.object_], dict[str, logs.Numbers]]:
+def _entries(lists: pa.Array | pa.ChunkedArray, key: str) -> tuple[Any, Any, logs.Columns]:
     """Entries of all lists below each other: their rows, their texts of ``key``, their numbers."""
     whole = lists.combine_chunks() if isinstance(lists, pa.ChunkedArray) else lists
     rows = np.asarray(pc.list_parent_indices(whole), dtype=np.int64)
@@ -275,9 +272,7 @@ def _entries(
     return rows, words[codes], {name: _floats(part) for name, part in numbers.items()}
 
 
-def _add_cpu_times(
-    found: dict[str, logs.Numbers], lists: pa.ChunkedArray, cpus: float | None
-) -> bool:
+def _add_cpu_times(found: logs.Columns, lists: pa.ChunkedArray, cpus: float | None) -> bool:
     """Add CPU seconds per second of the host; True where interrupts are counted as system.
 
     From the row of all CPUs together; where a sample has none, from the CPUs one by one.
@@ -306,10 +301,10 @@ def _add_cpu_times(
 
 def _device_columns(
     lists: pa.Array | pa.ChunkedArray, key: str, known: Mapping[str, logs.Field]
-) -> dict[str, logs.Numbers]:
+) -> logs.Columns:
     """Make the columns of each device of a list of devices in each row."""
     rows, names, numbers = _entries(lists, key)
-    found: dict[str, logs.Numbers] = {}
+    found: logs.Columns = {}
     labels, codes = np.unique(names.astype(str), return_inverse=True)
     for code, device in enumerate(labels):
         chosen = codes == code
@@ -323,7 +318,7 @@ def _device_columns(
     return found
 
 
-def _memory_total(memory: Mapping[str, pa.Array]) -> dict[str, logs.Numbers]:
+def _memory_total(memory: Mapping[str, pa.Array]) -> logs.Columns:
     """Memory of the host, which sadf does not write, from the parts that add up to it.
 
     Used memory is all but the free in sysstat 11, and all but free, buffers, cached and slab in
