@@ -53,7 +53,6 @@ NOT_COMPUTED = (
         "measurements/sweep/measure.py",
         "measurements/workloads/service.py",
         "measurements/workloads/hadoop/job_sweep.py",
-        "measurements/sweep/ssh.py",
         "measurements/sweep/measure.py",
     ),
 )

@@ -16,8 +16,6 @@ import os
 import secrets
 import shutil
 import signal
-import socket
-import sys
 import tempfile
 import time
 from contextlib import suppress
@@ -25,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from measurements.errors import MeasurementError
-from measurements.processes.helper_process import HelperProcess, ignore_signals, messages, send
+from measurements.processes.helper_process import HelperProcess, begin_helper, messages, send
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -132,13 +130,11 @@ class CleanupProcess:
 
 
 def main() -> None:
-    """Clean up after the parent: arguments are the connection's descriptor, parent and mark."""
-    descriptor, parent, mark = sys.argv[1:4]
-    ignore_signals()
+    """Clean up after ppw; the argument is the mark."""
+    connection, parent, (mark,) = begin_helper()
     os.chdir("/")
-    connection = socket.socket(fileno=int(descriptor))
     made: list[tuple[str, str]] = []
-    for message in messages(connection, int(parent)):
+    for message in messages(connection, parent):
         if "reap" in message:
             break
         made += message.items()

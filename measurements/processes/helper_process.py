@@ -92,10 +92,15 @@ class HelperProcess:
             self.process.wait()
 
 
-def ignore_signals() -> None:
-    """Ignore what a terminal or a service manager sends to ppw."""
+def begin_helper() -> tuple[socket.socket, int, list[str]]:
+    """Begin the ``main`` of a helper: its connection, ppw's process number, its own arguments.
+
+    From here on it ignores what a terminal or a service manager sends to ppw.
+    """
     for name in _IGNORED:
         signal.signal(getattr(signal, name), signal.SIG_IGN)
+    descriptor, parent, *arguments = sys.argv[1:]
+    return socket.socket(fileno=int(descriptor)), int(parent), arguments
 
 
 def messages(connection: socket.socket, parent: int) -> Iterator[dict[str, Any]]:

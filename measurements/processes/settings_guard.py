@@ -19,9 +19,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import socket
 import stat
-import sys
 import tempfile
 import time
 from contextlib import suppress
@@ -29,9 +27,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from measurements.errors import MeasurementError
-from measurements.processes.helper_process import HelperProcess, ignore_signals, messages, send
+from measurements.processes.helper_process import HelperProcess, begin_helper, messages, send
 
 if TYPE_CHECKING:
+    import socket
     from collections.abc import Iterable, Iterator, Sequence
 
 # The host's own folder of what may be changed: two ppw on one host are one too many.
@@ -511,16 +510,14 @@ class RefusalError(Exception):
 
 
 def main() -> None:
-    """Guard the parent: arguments are the connection's descriptor, parent, state folder, lock."""
-    descriptor, parent, folder, lock = sys.argv[1:5]
-    ignore_signals()
+    """Guard the settings that ppw changes; arguments are the state folder and the lock."""
+    connection, parent, (folder, lock) = begin_helper()
     os.chdir("/")
     # Ask the kernel to kill anything else first when memory runs out; only root may.
     with suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("-1000")
-    connection = socket.socket(fileno=int(descriptor))
     try:
-        _guard(connection, int(parent), Path(folder), Path(lock))
+        _guard(connection, parent, Path(folder), Path(lock))
     except RefusalError as refusal:
         send(connection, **refusal.answer)
     except OSError as error:

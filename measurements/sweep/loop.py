@@ -26,8 +26,7 @@ from measurements.table.units import frequency_text
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from measurements.power.energy import RunEnergy
-    from measurements.power.sampler import Sampling
+    from measurements.power import energy, sampler
 
 # A run is to last as long as the slowest sensor takes for so many figures.
 _READINGS = 3
@@ -94,13 +93,13 @@ class Recorder:
 
     session: Session
     machine: machine.Machine
-    sampling: Sampling
+    sampling: sampler.Sampling
     tell: Callable[[str], None]
     # These two differ in tests.
     clock: Callable[[], float] = field(default=time.monotonic, kw_only=True)
     wait: Callable[[float], None] = field(default=time.sleep, kw_only=True)
     _number: int = field(default=0, init=False)
-    _idle: dict[str, RunEnergy] = field(default_factory=dict, init=False)
+    _idle: dict[str, energy.RunEnergy] = field(default_factory=dict, init=False)
     # Rows of equal set-ups so far.
     _alike: dict[Any, list[dict[str, Any]]] = field(default_factory=dict, init=False)
     _told: set[str] = field(default_factory=set, init=False)

@@ -27,12 +27,7 @@ _START_POLL_S = 0.02
 
 
 class CutShortError(MeasurementError):
-    """A client ended while its window was open."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__(
-            f"{name} ended before its window did: this host is too busy to load anything steadily"
-        )
+    """A client ended while its window was open, or a count of the window was lost."""
 
 
 def start_process(
@@ -114,7 +109,10 @@ class Client:
         """
         self.check()
         if self.cut_short:
-            raise CutShortError(name)
+            raise CutShortError(
+                f"{name} ended before its window did: this host is too busy to load anything "
+                "steadily"
+            )
         if not self.wait(seconds):
             raise MeasurementError(hang)
 

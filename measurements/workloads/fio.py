@@ -19,22 +19,15 @@ from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import pandas as pd
+
 from measurements.errors import DAMAGE, MeasurementError
 from measurements.processes.programs import ask, complaint, find_program
 from measurements.table.units import parse_quantity, size_text
-from measurements.workloads.clients import Client, has_moved
-from measurements.workloads.service import (
-    Load,
-    ServiceRuns,
-    ServiceStep,
-    ServiceSweep,
-    service_rows,
-)
+from measurements.workloads import clients, service
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-
-    import pandas as pd
 
     from measurements.processes.cleanup_process import CleanupProcess
     from measurements.sweep.session import Session
@@ -187,14 +180,14 @@ class Target(NamedTuple):
 
 
 @dataclass
-class FioRuns(ServiceSweep):
+class FioRuns(service.ServiceSweep):
     """Runs of fio under way. Made by `open_runs`."""
 
     options: FioOptions
-    runs: ServiceRuns
+    runs: service.ServiceRuns
     target: Target
 
-    def steps(self) -> list[tuple[ServiceStep, tuple[Pattern, int]]]:
+    def steps(self) -> list[tuple[service.ServiceStep, tuple[Pattern, int]]]:
         """All runs in random order, each with its pattern and queue depth."""
         options = self.runs.options
         frequencies: Sequence[float | None] = options.frequencies or (None,)
@@ -203,12 +196,12 @@ class FioRuns(ServiceSweep):
             frequencies, self.options.patterns, self.options.depths, range(options.repeats)
         ):
             setup = {**pattern._asdict(), "depth": depth}
-            steps.append((ServiceStep("run", setup, freq_hz, repeat), (pattern, depth)))
+            steps.append((service.ServiceStep("run", setup, freq_hz, repeat), (pattern, depth)))
         # A drift of the host must not look like an effect of depth or pattern.
         random.Random(options.seed).shuffle(steps)
         return steps
 
-    def measure_step(self, step: ServiceStep, setup: tuple[Pattern, int]) -> dict[str, Any]:
+    def measure_step(self, step: service.ServiceStep, setup: tuple[Pattern, int]) -> dict[str, Any]:
         """Measure one run; returns its row."""
         (pattern, depth), machine, size = setup, self.runs.machine, self.options.size_bytes
 
@@ -217,7 +210,7 @@ class FioRuns(ServiceSweep):
             times: dict[str, Any] = {"seconds": seconds, "ramp_s": _RAMP_S}
             seed = self.runs.options.seed
             command = job_command(self.target, size, pattern, depth=depth, seed=seed, **times)
-            client = Client([command], machine.cpus(), self.runs.reaper)
+            client = clients.Client([command], machine.cpus(), self.runs.reaper)
             return FioLoad(
                 client, pattern, depth, self.target, size, machine.cores, seconds, machine.procfs
             )
@@ -226,10 +219,10 @@ class FioRuns(ServiceSweep):
 
 
 @dataclass
-class FioLoad(Load):
+class FioLoad(service.Load):
     """One fio on a file; its CPU time is what the disk's requests cost."""
 
-    client: Client
+    client: clients.Client
     pattern: Pattern
     depth: int
     target: Target
@@ -242,7 +235,7 @@ class FioLoad(Load):
         """Return when requests have flowed for the time of the ramp."""
         few = 4 * self.pattern.block_bytes
         self.client.wait_until(
-            lambda: has_moved(self.procfs, self.pids[0], few, (1 << 20) + few),
+            lambda: clients.has_moved(self.procfs, self.pids[0], few, (1 << 20) + few),
             _LONGEST_START_S,
             f"fio made no request to {self.target.path}",
         )
@@ -273,7 +266,7 @@ class FioLoad(Load):
         }
 
 
-def open_runs(options: FioOptions, runs: ServiceRuns) -> FioRuns:
+def open_runs(options: FioOptions, runs: service.ServiceRuns) -> FioRuns:
     """Find fio and lay the file out. Raises `MeasurementError` when one of them fails."""
     options.check()
     program = find_program("fio")
@@ -294,9 +287,7 @@ def open_runs(options: FioOptions, runs: ServiceRuns) -> FioRuns:
 
 def table(session: Session) -> pd.DataFrame:
     """Runs table of all runs so far, with requests and bytes per second and watt."""
-    import pandas as pd
-
-    return pd.DataFrame([_per_watt(row) for row in service_rows(session)])
+    return pd.DataFrame([_per_watt(row) for row in service.service_rows(session)])
 
 
 def _per_watt(row: dict[str, Any]) -> dict[str, Any]:

@@ -13,7 +13,7 @@ import shutil
 import signal
 import subprocess
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -32,8 +32,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from measurements.power.energy import RunEnergy
-    from measurements.power.sampler import Sampling
+    from measurements.power import energy, sampler
 
 
 # Parts of a window that are looked at one by one: they tell how much the throughput wavers.
@@ -218,7 +217,7 @@ class ServiceRuns(loop.Recorder):
 def service_rows(session: Session, *, kind: str = "run") -> list[dict[str, Any]]:
     """Rows of all runs of a kind so far, from records and raw readings alone."""
     rows: list[dict[str, Any]] = []
-    idle: dict[str, RunEnergy] = {}
+    idle: dict[str, energy.RunEnergy] = {}
     for record in session.records():
         if record["kind"] == "idle":
             idle = run_energy(session, record)
@@ -228,7 +227,7 @@ def service_rows(session: Session, *, kind: str = "run") -> list[dict[str, Any]]
 
 
 def _service_row(
-    session: Session, record: Mapping[str, Any], idle: Mapping[str, RunEnergy]
+    session: Session, record: Mapping[str, Any], idle: Mapping[str, energy.RunEnergy]
 ) -> dict[str, Any]:
     """Row of one run, with the length of its window in place of a time."""
     row = row_of(session, record, idle)
@@ -378,7 +377,9 @@ def running(
         sampling = _sampling(host, is_local, missing)
         stack.callback(sampling.close)
         try:
-            session = session or Session.create(folder, _plan(options, host, sampling, workload))
+            if session is None:
+                plan = measure.session_plan(options, host, sampling)
+                session = Session.create(folder, plan | {"asked": _plain(workload)})
             for text in missing:
                 tell(f"not measured here: {text}")
             with CleanupProcess() as reaper:
@@ -391,27 +392,11 @@ def running(
             raise
 
 
-def _sampling(host: measure.HostOptions, is_local: bool, missing: list[str]) -> Sampling:
+def _sampling(host: measure.HostOptions, is_local: bool, missing: list[str]) -> sampler.Sampling:
     if not is_local and host.power is None:
         missing.append(_REMOTE_POWER)
         return measure.open_sampling(replace(host, power="none"), [])
     return measure.open_sampling(host, missing)
-
-
-def _plan(
-    options: ServiceOptions, host: measure.HostOptions, sampling: Sampling, workload: dict[str, Any]
-) -> dict[str, Any]:
-    return {
-        "host": options.host,
-        "family": options.family,
-        "workload": None,
-        "data_bytes": None,
-        "price": options.price,
-        "options": asdict(options),
-        "host_options": asdict(host),
-        "asked": _plain(workload),
-        "channels": measure.sampled_channels(sampling),
-    }
 
 
 def _plain(workload: dict[str, Any]) -> dict[str, Any]:

@@ -75,17 +75,17 @@ def rvsim() -> ModuleType:
 
 
 def _core(clock_mhz: int, *, l1i_ways: int, **rest: Any) -> Config:
-    from rvsim import Cache, Config, MemoryController, Prefetcher
-
-    following = Prefetcher.NextLine(degree=1)
-    return Config(
-        l1i=Cache("32KB", ways=l1i_ways, latency=1, prefetcher=following),
+    rv = rvsim()
+    following = rv.Prefetcher.NextLine(degree=1)
+    config: Config = rv.Config(
+        l1i=rv.Cache("32KB", ways=l1i_ways, latency=1, prefetcher=following),
         # Its timings are in nanoseconds; those of rvsim's other controllers are in core cycles.
-        memory_controller=MemoryController.DDR5(),
+        memory_controller=rv.MemoryController.DDR5(),
         cpu_clock_mhz=clock_mhz,
         uart_quiet=True,
         **rest,
     )
+    return config
 
 
 # Widths, queues and caches are of the size that Intel's Optimization Reference Manual gives for its
@@ -95,29 +95,28 @@ def _core(clock_mhz: int, *, l1i_ways: int, **rest: Any) -> Config:
 
 
 def _in_order(clock_mhz: int) -> Config:
-    from rvsim import Backend, BranchPredictor, Cache
-
+    rv = rvsim()
     return _core(
         clock_mhz,
         width=2,
-        backend=Backend.InOrder(),
-        branch_predictor=BranchPredictor.GShare(),
+        backend=rv.Backend.InOrder(),
+        branch_predictor=rv.BranchPredictor.GShare(),
         btb_size=128,
         ras_size=8,
         l1i_ways=8,
-        l1d=Cache("24KB", ways=6, latency=2, mshr_count=4),
-        l2=Cache("512KB", ways=8, latency=14, mshr_count=8),
+        l1d=rv.Cache("24KB", ways=6, latency=2, mshr_count=4),
+        l2=rv.Cache("512KB", ways=8, latency=14, mshr_count=8),
     )
 
 
 def _out_of_order(clock_mhz: int) -> Config:
-    from rvsim import Backend, BranchPredictor, Cache, Prefetcher
-
-    stride = Prefetcher.Stride(degree=2, table_size=64)
+    rv = rvsim()
+    stride = rv.Prefetcher.Stride(degree=2, table_size=64)
+    stream = rv.Prefetcher.Stream(degree=2)
     return _core(
         clock_mhz,
         width=4,
-        backend=Backend.OutOfOrder(
+        backend=rv.Backend.OutOfOrder(
             rob_size=128,
             issue_queue_size=36,
             load_queue_size=48,
@@ -125,13 +124,13 @@ def _out_of_order(clock_mhz: int) -> Config:
             load_ports=1,
             store_ports=1,
         ),
-        branch_predictor=BranchPredictor.TAGE(),
+        branch_predictor=rv.BranchPredictor.TAGE(),
         btb_size=4096,
         ras_size=16,
         l1i_ways=4,
-        l1d=Cache("32KB", ways=8, latency=3, mshr_count=10, prefetcher=stride),
-        l2=Cache("256KB", ways=8, latency=9, mshr_count=16, prefetcher=Prefetcher.Stream(degree=2)),
-        l3=Cache("2MB", ways=16, latency=28, mshr_count=32),
+        l1d=rv.Cache("32KB", ways=8, latency=3, mshr_count=10, prefetcher=stride),
+        l2=rv.Cache("256KB", ways=8, latency=9, mshr_count=16, prefetcher=stream),
+        l3=rv.Cache("2MB", ways=16, latency=28, mshr_count=32),
     )
 
 
@@ -230,21 +229,19 @@ def prepare(kernel: str, folder: Path) -> Program:
     Raises `MeasurementError` when there is no such kernel, or the compiler or the simulator is
     missing or fails.
     """
-    simulator_class = rvsim().Simulator
-    from rvsim import Backend, Cache, Config, MemoryController
-
+    rv = rvsim()
     elf, compiler = compile_kernel(kernel, folder)
     # The speed of the core that prepares does not matter.
-    core = Config(
+    core = rv.Config(
         width=4,
-        backend=Backend.OutOfOrder(),
-        l1i=Cache("32KB", ways=8, latency=1),
-        l1d=Cache("32KB", ways=8, latency=1),
+        backend=rv.Backend.OutOfOrder(),
+        l1i=rv.Cache("32KB", ways=8, latency=1),
+        l1d=rv.Cache("32KB", ways=8, latency=1),
         l2=None,
-        memory_controller=MemoryController.Simple(latency=0, bandwidth_gib_s=10000),
+        memory_controller=rv.MemoryController.Simple(latency=0, bandwidth_gib_s=10000),
         uart_quiet=True,
     )
-    simulator = simulator_class(core, binary=str(elf))
+    simulator = rv.Simulator(core, binary=str(elf))
     stopped, _ = simulator.run_to(cycles=_MOST_PROGRAM_CYCLES)
     if stopped != "break":
         raise MeasurementError(

@@ -77,7 +77,7 @@ def measure_command(ctx: click.Context, /, **given: Any) -> int:
     if given["simulate"]:
         return measure_simulated(ctx, given)
     if given["ssh"]:
-        from measurements.sweep.ssh import measure_on
+        from measurements.sweep.measure import measure_on
 
         return measure_on(given["ssh"], sys.argv, given["output"])
     if given["replay"] is not None:
@@ -107,7 +107,7 @@ def _measure(given: opt.Given) -> int:
     opt.refuse_standard_output(given["output"])
     # Behind --stream is another host's ppw: when its connection ends, so does the sweep.
     if given["stream"]:
-        from measurements.sweep.ssh import end_with_input
+        from measurements.sweep.measure import end_with_input
 
         end_with_input()
     table = _run_sweep(options, host, given)

@@ -23,7 +23,6 @@ from measurements.workloads.hadoop.history import Job, printed_counters
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from measurements.workloads.hadoop.jobs import Setting
     from measurements.workloads.service import ServiceRuns
 
 # Where Hadoop keeps histories unless its mapreduce.jobhistory.* say otherwise.
@@ -46,25 +45,20 @@ class UserCluster(ClusterEngine):
     mode = "cluster"
     shell = "fs"
 
-    def __init__(
-        self,
-        options: jobs.HadoopOptions,
-        runs: ServiceRuns,
-        scratch: Path,
-    ) -> None:
+    def __init__(self, options: jobs.HadoopOptions, runs: ServiceRuns, scratch: Path) -> None:
         hadoop = shutil.which("hadoop")
         if hadoop is None:
             raise MeasurementError(
                 "hadoop is not on the path: put the bin folder of your cluster's client there, or "
                 "use --mode local, which needs no cluster"
             )
-        super().__init__(f"ppw-{secrets.token_hex(8)}", scratch)
+        super().__init__(f"ppw-{secrets.token_hex(8)}", scratch, runs.reaper)
         self._hadoop, self._options, self._runs = hadoop, options, runs
         # Not the reaper's: it has to outlive ppw for as long as it takes to clean up.
         watch = "measurements.workloads.hadoop.cluster_watch"
         self._watch = HelperProcess(watch, "the watch over the cluster", hadoop, self._folder)
 
-    def prepare(self, settings: Sequence[Setting]) -> None:
+    def prepare(self, settings: Sequence[jobs.Setting]) -> None:
         """Bring the inputs into the cluster's file system."""
         sizes = jobs.input_sizes(settings, jobs.TEXT_READERS)
         if self._options.command:
@@ -78,33 +72,30 @@ class UserCluster(ClusterEngine):
             self._make_rows(size, maps=None)
             self._announce(None)
 
-    def command(self, setting: Setting) -> list[str]:
+    def command(self, setting: jobs.Setting) -> list[str]:
         """Command of one job."""
         target, source = self._next_output(), self._source(setting)
         if self._options.command:
             return self._client(*self._fill_command(setting, source, target))
         return self._example(setting, source, target)
 
-    def environment(self) -> dict[str, str]:
-        """Environment of the commands."""
-        return self._runs.reaper.environment()
-
     def starts(self, output: Path) -> None:
         """Tell the watch where the job's number will be."""
         self._announce(str(output))
 
-    def job(self, setting: Setting, output: Path) -> Job | None:
+    def job(self, setting: jobs.Setting, output: Path) -> Job | None:
         """What the last job did, from its history or else from what its client printed."""
         self._announce(None)
         name = submitted_job(output)
         if name is None:
-            self._note(f"{output} names no job: only its time is known")
+            self._runs.tell_once(f"{output} names no job: only its time is known", "history")
             return None
         top = self._options.history or DEFAULT_HISTORY
         try:
             return self._fetch_history(name, (f"{top}/done_intermediate/*", f"{top}/done/*/*/*/*"))
         except MeasurementError as error:
-            self._note(f"no figures a task or node, for there is no job history: {error}")
+            text = f"no figures a task or node, for there is no job history: {error}"
+            self._runs.tell_once(text, "history")
         text = output.read_text(encoding="utf-8", errors="replace")
         counters = printed_counters(text.splitlines())
         return Job(name, status="SUCCEEDED", counters=counters)
@@ -122,15 +113,12 @@ class UserCluster(ClusterEngine):
                 "with hadoop fs -rm -r"
             ) from error
 
-    def _note(self, text: str) -> None:
-        self._runs.tell_once(text, key="no history")
-
-    def _own_sizes(self, settings: Sequence[Setting]) -> list[int]:
+    def _own_sizes(self, settings: Sequence[jobs.Setting]) -> list[int]:
         if not any(_INPUT in argument for argument in self._options.command):
             return []
         return sorted({s.data_bytes for s in settings if s.data_bytes}, reverse=True)
 
-    def _fill_command(self, setting: Setting, source: str, target: str) -> list[str]:
+    def _fill_command(self, setting: jobs.Setting, source: str, target: str) -> list[str]:
         """The user's own command, with values in place of the words in braces."""
         words = {_INPUT: source, _OUTPUT: target, _DATA: str(setting.data_bytes or "")}
         filled: list[str] = []
@@ -146,7 +134,7 @@ class UserCluster(ClusterEngine):
     def _client(self, *arguments: str) -> list[str]:
         return [self._hadoop, *arguments]
 
-    def _example(self, setting: Setting, source: str, target: str) -> list[str]:
+    def _example(self, setting: jobs.Setting, source: str, target: str) -> list[str]:
         jar = self._options.examples or _examples(self._hadoop)
         arguments = jobs.example_arguments(setting, self._options, source, target, local=False)
         return self._client("jar", jar, *arguments)

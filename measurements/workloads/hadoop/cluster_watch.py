@@ -8,14 +8,12 @@ kills the job that is under way and removes ppw's folder from the cluster's file
 from __future__ import annotations
 
 import re
-import socket
 import subprocess
-import sys
 import time
 from contextlib import suppress
 from pathlib import Path
 
-from measurements.processes.helper_process import ignore_signals, messages, send
+from measurements.processes.helper_process import begin_helper, messages, send
 
 _RUNNING = re.compile(r"Running job: (job_\d+_\d+)")
 _SUBMITTED = re.compile(r"Submitting tokens for job: (job_\d+_\d+)")
@@ -23,15 +21,10 @@ _PATIENCE_S = 60.0
 
 
 def main() -> None:
-    """Watch over the parent: arguments are the connection's descriptor, parent, hadoop, folder.
-
-    ``hadoop`` is the program, and the folder is ppw's in the cluster's file system.
-    """
-    descriptor, parent, hadoop, folder = sys.argv[1:5]
-    ignore_signals()
-    connection = socket.socket(fileno=int(descriptor))
+    """Tidy up after ppw; arguments are the program hadoop, and ppw's folder on the cluster."""
+    connection, parent, (hadoop, folder) = begin_helper()
     output = None
-    for message in messages(connection, int(parent)):
+    for message in messages(connection, parent):
         output = message["output"]
         send(connection)
     if output is not None and (job := _job(Path(output))):

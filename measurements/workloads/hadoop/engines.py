@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from measurements.processes.cleanup_process import CleanupProcess
-    from measurements.workloads.hadoop.jobs import Setting
 
 _RUNNING = re.compile(r"Running job: (job_\d+_\d+)")
 # Variables of the user's own Hadoop, whose configuration must not be read.
@@ -40,37 +39,37 @@ class Engine(abc.ABC):
 
     mode: ClassVar[str]  # as in the column ``mode``
 
-    def __init__(self, folder: str, scratch: Path) -> None:
-        self._folder, self._scratch = folder, scratch
+    def __init__(self, folder: str, scratch: Path, owner: OwnHadoop | CleanupProcess) -> None:
+        self._folder, self._scratch, self._owner = folder, scratch, owner
         self._sources: dict[tuple[str, int | None], str] = {}
 
     @abc.abstractmethod
-    def prepare(self, settings: Sequence[Setting]) -> None:
+    def prepare(self, settings: Sequence[jobs.Setting]) -> None:
         """Start what is needed and make the inputs of all settings; nothing of it is measured."""
 
     @abc.abstractmethod
-    def command(self, setting: Setting) -> list[str]:
+    def command(self, setting: jobs.Setting) -> list[str]:
         """Command of one job; the output of the job before it is removed first."""
 
-    @abc.abstractmethod
     def environment(self) -> dict[str, str]:
-        """Environment of the commands."""
+        """Environment of the commands, by which the reaper knows them."""
+        return self._owner.environment()
 
     def starts(self, output: Path) -> None:  # noqa: B027  # most have nothing to do
         """Note the start of a job whose client writes to ``output``."""
 
     @abc.abstractmethod
-    def job(self, setting: Setting, output: Path) -> Job | None:
+    def job(self, setting: jobs.Setting, output: Path) -> Job | None:
         """What the last job did, or None where that cannot be known; ends after `starts`."""
 
     def close(self) -> None:  # noqa: B027  # most leave their files to the reaper
         """Remove what it has made; a second call does nothing."""
 
     @abc.abstractmethod
-    def _example(self, setting: Setting, source: str, target: str) -> list[str]:
+    def _example(self, setting: jobs.Setting, source: str, target: str) -> list[str]:
         """Command of a job of Hadoop's examples."""
 
-    def _source(self, setting: Setting) -> str:
+    def _source(self, setting: jobs.Setting) -> str:
         return self._sources.get((setting.workload, setting.data_bytes), "")
 
     def _make_rows(self, size: int, maps: int | None) -> None:
@@ -150,6 +149,16 @@ class OwnHadoop:
     scratch: Path  # folder of the reaper's
     seed: int = 0  # of the text
 
+    @property
+    def conf(self) -> Path:
+        """Folder of Hadoop's configuration."""
+        return self.scratch / "conf"
+
+    @property
+    def work(self) -> Path:
+        """Folder in which processes run, where they leave links and files of their own."""
+        return self.scratch / "work"
+
     def environment(self) -> dict[str, str]:
         """Environment of its processes: the reaper's, without the user's own Hadoop."""
         kept = {
@@ -160,10 +169,11 @@ class OwnHadoop:
         # Hadoop's scripts, which are not here, would be in its home.
         return {**kept, "JAVA_HOME": str(self.java.home), "HADOOP_HOME": str(self.scratch)}
 
-
-def within(folder: Path, command: Sequence[str]) -> list[str]:
-    """Run a command in a folder, where it leaves links and files of its own."""
-    return ["sh", "-c", 'cd "$0" && exec "$@"', str(folder), *command]
+    def run_java(self, heap_mb: int, *arguments: str) -> list[str]:
+        """Command of a JVM with Hadoop's jars: options of the JVM, a class and its arguments."""
+        jvm = (self.java.program, *java_options(self.conf), f"-Xmx{heap_mb}m")
+        classes = ("-cp", f"{self.conf}:{self.jars}/*")
+        return ["sh", "-c", 'cd "$0" && exec "$@"', str(self.work), *jvm, *classes, *arguments]
 
 
 def submitted_job(output: Path) -> str | None:
@@ -368,14 +378,12 @@ class Local(Engine):
     mode = "local"
 
     def __init__(self, own: OwnHadoop) -> None:
-        super().__init__(str(own.scratch), own.scratch)
+        super().__init__(str(own.scratch), own.scratch, own)
         self._own = own
-        self._conf = own.scratch / "conf"
-        self._work = own.scratch / "work"
-        self._work.mkdir()
-        write_configuration(self._conf, local_properties(own.scratch))
+        own.work.mkdir()
+        write_configuration(own.conf, local_properties(own.scratch))
 
-    def prepare(self, settings: Sequence[Setting]) -> None:
+    def prepare(self, settings: Sequence[jobs.Setting]) -> None:
         """Make the inputs of all settings."""
         own = self._own
         check_room(own.scratch, jobs.room_needed(settings))
@@ -385,37 +393,29 @@ class Local(Engine):
         for size in jobs.input_sizes(settings, jobs.ROW_READERS):
             self._make_rows(size, maps=1)
 
-    def command(self, setting: Setting) -> list[str]:
+    def command(self, setting: jobs.Setting) -> list[str]:
         """Command of one job, in fresh folders."""
         for folder in ("output", "local", "staging", "tmp"):
             shutil.rmtree(self._own.scratch / folder, ignore_errors=True)
         return self._example(setting, self._source(setting), str(self._own.scratch / "output"))
 
-    def environment(self) -> dict[str, str]:
-        """Environment of the commands."""
-        return self._own.environment()
-
-    def job(self, setting: Setting, output: Path) -> Job:
+    def job(self, setting: jobs.Setting, output: Path) -> Job:
         """What the last job did, from its log."""
         return read_local_log(output, slots=_slots(setting))
 
-    def _example(self, setting: Setting, source: str, target: str) -> list[str]:
+    def _example(self, setting: jobs.Setting, source: str, target: str) -> list[str]:
         own = self._own
         arguments = jobs.example_arguments(setting, own.options, source, target, local=True)
-        command = [
-            *(own.java.program, *java_options(self._conf), f"-Xmx{_heap_mb(setting)}m"),
-            # The native part of snappy is unpacked there.
-            f"-Djava.io.tmpdir={self._work}",
-            *("-cp", f"{self._conf}:{own.jars}/*", EXAMPLES, *arguments),
-        ]
-        return within(self._work, command)
+        # The native part of snappy is unpacked in the folder of temporary files.
+        temporary = f"-Djava.io.tmpdir={own.work}"
+        return own.run_java(_heap_mb(setting), temporary, EXAMPLES, *arguments)
 
 
-def _slots(setting: Setting) -> int:
+def _slots(setting: jobs.Setting) -> int:
     return max(setting.map_slots or 1, setting.reduce_slots or 1)
 
 
-def _heap_mb(setting: Setting) -> int:
+def _heap_mb(setting: jobs.Setting) -> int:
     task = setting.task_memory_bytes or _DEFAULT_TASK_BYTES
     return int(_HEAP_SHARE * task * _slots(setting) + _OWN_BYTES) // _MIB
 
@@ -437,7 +437,7 @@ class OneMachine(ClusterEngine):
     scheme = "file://"
 
     def __init__(self, own: OwnHadoop, *, open_ports: bool = False) -> None:
-        super().__init__("/ppw", own.scratch)
+        super().__init__("/ppw", own.scratch, own)
         refused = private_network.refusal()
         if refused and not open_ports:
             raise MeasurementError(
@@ -447,12 +447,11 @@ class OneMachine(ClusterEngine):
             )
         self._own = own
         self._private = not refused
-        self._conf = own.scratch / "conf"
         self._log = own.scratch / "cluster.log"
         self._cluster: subprocess.Popen[bytes] | None = None
         self._ports = free_ports()
 
-    def prepare(self, settings: Sequence[Setting]) -> None:
+    def prepare(self, settings: Sequence[jobs.Setting]) -> None:
         """Start the cluster and bring the inputs into its file system."""
         own = self._own
         check_room(own.scratch, jobs.room_needed(settings, copies=2))
@@ -462,18 +461,13 @@ class OneMachine(ClusterEngine):
         for size in jobs.input_sizes(settings, jobs.ROW_READERS):
             self._make_rows(size, maps=2)
 
-    def command(self, setting: Setting) -> list[str]:
+    def command(self, setting: jobs.Setting) -> list[str]:
         """Command of one job."""
         if self._cluster is None or self._cluster.poll() is not None:
             raise MeasurementError(f"the cluster has ended: {first_complaint(self._log)}")
-        target = self._next_output()
-        return self._example(setting, self._source(setting), target)
+        return self._example(setting, self._source(setting), self._next_output())
 
-    def environment(self) -> dict[str, str]:
-        """Environment of the commands."""
-        return self._own.environment()
-
-    def job(self, setting: Setting, output: Path) -> Job:
+    def job(self, setting: jobs.Setting, output: Path) -> Job:
         """What the last job did, from its history file."""
         name = submitted_job(output)
         if name is None:
@@ -487,7 +481,7 @@ class OneMachine(ClusterEngine):
             self._cluster.wait()
             self._cluster = None
 
-    def _configure(self, settings: Sequence[Setting]) -> None:
+    def _configure(self, settings: Sequence[jobs.Setting]) -> None:
         task_mb = max(-(-(s.task_memory_bytes or _DEFAULT_TASK_BYTES) // _MIB) for s in settings)
         slots = max((s.map_slots or 1) + (s.reduce_slots or 1) for s in settings)
         memory_mb = _MASTER_MB + slots * task_mb
@@ -500,7 +494,7 @@ class OneMachine(ClusterEngine):
             )
         files = cluster_properties(
             self._own.scratch,
-            self._conf,
+            self._own.conf,
             self._own.jars,
             self._ports,
             memory_mb=memory_mb,
@@ -508,22 +502,21 @@ class OneMachine(ClusterEngine):
             # By which the reaper knows what is to be ended.
             variables={MARK: self.environment()[MARK]},
         )
-        write_configuration(self._conf, files)
+        write_configuration(self._own.conf, files)
 
     def _start(self) -> None:
         own, ports = self._own, self._ports
-        work, details = own.scratch / "work", own.scratch / "details.json"
-        for folder in (work, own.scratch / "tmp"):
+        details = own.scratch / "details.json"
+        for folder in (own.work, own.scratch / "tmp"):
             folder.mkdir()
         arguments = [
             *("-format", "-datanodes", "1", "-nodemanagers", "1", "-writeDetails", str(details)),
             *("-nnport", str(ports.namenode), "-rmport", str(ports.resource_manager)),
             *("-jhsport", str(ports.history)),
         ]
-        command = self._java(_MANAGER, *arguments, heap_mb=1024)
         network = private_network.inside_new() if self._private else []
         with self._log.open("wb") as log:
-            inside = [*network, *within(work, command)]
+            inside = [*network, *self._java(1024, _MANAGER, *arguments)]
             self._cluster = clients.start_process(inside, log, own.environment())
         until = time.monotonic() + _START_S
         while not (details.exists() and details.stat().st_size):
@@ -536,18 +529,14 @@ class OneMachine(ClusterEngine):
         network: list[str] = []
         if self._private and self._cluster is not None:
             network = private_network.inside_of(self._cluster.pid)
-        command = self._java(*arguments, heap_mb=512)
-        return [*network, *within(self._own.scratch / "work", command)]
+        return [*network, *self._java(512, *arguments)]
 
-    def _java(self, *command: str, heap_mb: int) -> list[str]:
-        own = self._own
-        return [
-            *(own.java.program, *java_options(self._conf), f"-Xmx{heap_mb}m"),
-            *(f"-Djava.io.tmpdir={own.scratch}/tmp", f"-Dtest.build.data={own.scratch}/data"),
-            *("-cp", f"{self._conf}:{own.jars}/*", *command),
-        ]
+    def _java(self, heap_mb: int, *arguments: str) -> list[str]:
+        scratch = self._own.scratch
+        folders = (f"-Djava.io.tmpdir={scratch}/tmp", f"-Dtest.build.data={scratch}/data")
+        return self._own.run_java(heap_mb, *folders, *arguments)
 
-    def _example(self, setting: Setting, source: str, target: str) -> list[str]:
+    def _example(self, setting: jobs.Setting, source: str, target: str) -> list[str]:
         options = self._own.options
         arguments = jobs.example_arguments(setting, options, source, target, local=False)
         return self._client(EXAMPLES, *arguments)

@@ -29,9 +29,7 @@ class Counter(NamedTuple):
 
 CPU_MS = Counter("TaskCounter", "CPU_MILLISECONDS")
 GC_MS = Counter("TaskCounter", "GC_TIME_MILLIS")
-MAP_INPUT_RECORDS = Counter("TaskCounter", "MAP_INPUT_RECORDS")
 MAP_OUTPUT_BYTES = Counter("TaskCounter", "MAP_OUTPUT_BYTES")
-OUTPUT_RECORDS = Counter("TaskCounter", "REDUCE_OUTPUT_RECORDS")
 SHUFFLE_BYTES = Counter("TaskCounter", "REDUCE_SHUFFLE_BYTES")
 SPILLED_RECORDS = Counter("TaskCounter", "SPILLED_RECORDS")
 PEAK_MAP_MEMORY = Counter("TaskCounter", "MAP_PHYSICAL_MEMORY_BYTES_MAX")
@@ -48,9 +46,9 @@ FILE_SYSTEMS = "FileSystemCounter"
 _PRINTED = {
     "CPU time spent (ms)": CPU_MS,
     "GC time elapsed (ms)": GC_MS,
-    "Map input records": MAP_INPUT_RECORDS,
+    "Map input records": Counter("TaskCounter", "MAP_INPUT_RECORDS"),
     "Map output bytes": MAP_OUTPUT_BYTES,
-    "Reduce output records": OUTPUT_RECORDS,
+    "Reduce output records": Counter("TaskCounter", "REDUCE_OUTPUT_RECORDS"),
     "Reduce shuffle bytes": SHUFFLE_BYTES,
     "Spilled Records": SPILLED_RECORDS,
     "Peak Map Physical memory (bytes)": PEAK_MAP_MEMORY,
@@ -126,11 +124,9 @@ class TaskAttempt:
     kind: str  # MAP or REDUCE; JOB_SETUP and the like
     status: str | None = None  # SUCCEEDED, FAILED, KILLED; None for one without an end
     node: str | None = None
-    rack: str | None = None
     locality: str | None = None  # NODE_LOCAL, RACK_LOCAL or OFF_SWITCH
     start_s: float | None = None
     end_s: float | None = None
-    map_end_s: float | None = None  # of a map whose output is sorted after it
     shuffle_end_s: float | None = None  # of a reduce
     sort_end_s: float | None = None  # of a reduce
     counters: Mapping[Counter, int] = field(default_factory=dict)
@@ -314,9 +310,7 @@ class _HistoryReader:
             known,
             status=_text(event.get("taskStatus") or event.get("status")),
             node=_text(event.get("hostname")) or known.node,
-            rack=_text(event.get("rackname")),
             end_s=_time(event.get("finishTime")),
-            map_end_s=_time(event.get("mapFinishTime")),
             shuffle_end_s=_time(event.get("shuffleFinishTime")),
             sort_end_s=_time(event.get("sortFinishTime")),
             counters=_counters(event.get("counters")),

@@ -19,6 +19,8 @@ from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import pandas as pd
+
 from measurements.errors import MeasurementError
 from measurements.host.conditions import Cooling
 from measurements.host.cpu_placement import Execution, execute
@@ -32,8 +34,6 @@ from measurements.workloads.service import ServiceOptions, ServiceRuns, running
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-
-    import pandas as pd
 
     from measurements.sweep.measure import HostOptions
 
@@ -365,8 +365,6 @@ _SOURCE = "power_source"
 
 def hadoop_table(session: Session) -> pd.DataFrame:
     """Runs table of all runs that went well: a row per node, and one of a cluster."""
-    import pandas as pd
-
     parts = node_sessions(session)
     rows: list[dict[str, Any]] = []
     idle: dict[str, dict[str, energy.RunEnergy]] = {}

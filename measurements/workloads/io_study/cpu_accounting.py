@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 from measurements.errors import MeasurementError
+from measurements.host.activity import control_groups
 from measurements.host.files import read_lines, read_number, read_text
 from measurements.processes.settings_guard import Guard, not_restored
 from measurements.workloads.clients import io_counts
@@ -95,24 +96,13 @@ class ControlGroup(NamedTuple):
         return {pair[0]: int(pair[1]) for pair in pairs if len(pair) == 2 and pair[1].isdecimal()}
 
 
-def _parents(sysfs: Path, procfs: Path) -> Iterator[tuple[Path, int]]:
-    """Control groups of this process that count CPU time; version 1 is to the ns."""
-    top = sysfs / "fs/cgroup"
-    groups = [line.split(":", 2) for line in read_lines(procfs / "self/cgroup")]
-    for number, controllers, path in sorted(groups, key=lambda g: g[0] == "0"):
-        if "cpuacct" in controllers.split(","):
-            yield from _there([top / controllers, top / "cpuacct"], path, "cpuacct.usage", 1)
-        elif number == "0":
-            yield from _there([top, top / "unified"], path, "cpu.stat", 2)
-
-
-def _there(tops: Iterable[Path], path: str, file: str, version: int) -> Iterator[tuple[Path, int]]:
-    for top in tops:
-        # A container may see its own group as the top, under the name it has outside.
-        for folder in (top / path.lstrip("/"), top):
-            if (folder / file).exists() and (folder / "cgroup.procs").exists():
-                yield folder, version
-                return
+def _parents(sysfs: Path, procfs: Path) -> list[tuple[Path, int]]:
+    """Control groups of this process that count CPU time; version 1, to the ns, comes first."""
+    groups = list(control_groups(sysfs, procfs, "cpuacct"))
+    files = (("cpuacct.usage", 1), ("cpu.stat", 2))
+    return [
+        (group, version) for file, version in files for group in groups if (group / file).exists()
+    ]
 
 
 # Thresholds of the warnings: shares that ticks miss, accounts differ and other programs take.

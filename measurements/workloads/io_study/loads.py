@@ -254,13 +254,6 @@ _NOTES = {
 class LostCountError(CutShortError):
     """A count that a run needs went back, or went away, so that the run tells nothing."""
 
-    def __init__(self, lost: Sequence[str]) -> None:
-        # Another message than that of a load that was cut short; what is done is the same.
-        super(CutShortError, self).__init__(
-            f"counters behind {', '.join(lost)} went back or away during the run: a disk or the "
-            "kernel's statistics were set anew; nothing is computed from them",
-        )
-
 
 def window_columns(
     rows: Sequence[Row], *, cpus: int, taken_s: float = 0.0, own: Row | None = None
@@ -289,7 +282,10 @@ def window_columns(
     """
     lost = [name for name in _NEEDED if any(row.get(name) is None for row in rows)]
     if lost:
-        raise LostCountError(lost)
+        raise LostCountError(
+            f"counters behind {', '.join(lost)} went back or away during the run: a disk or the "
+            "kernel's statistics were set anew; nothing is computed from them"
+        )
     seconds = sum(row["interval_s"] for row in rows)
     columns: dict[str, Any] = {"sampled_s": seconds}
     columns |= {name: _sum(rows, name) for name in (*CPU_COLUMNS, *_SECTORS)}

@@ -16,28 +16,20 @@ from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
+import pandas as pd
+
 from measurements.errors import MeasurementError
 from measurements.host.activity import available_memory
 from measurements.host.cpu_placement import Placement, place
 from measurements.host.files import read_field, read_lines
 from measurements.processes.programs import ask, complaint, find_program
-from measurements.workloads import fio
+from measurements.workloads import fio, service
 from measurements.workloads.io_study import loads
 from measurements.workloads.io_study.bandwidth import BandwidthAntagonist, BandwidthLoad
 from measurements.workloads.io_study.cpu_accounting import ControlGroup, KernelWorkers
-from measurements.workloads.service import (
-    SLICES,
-    Load,
-    ServiceRuns,
-    ServiceStep,
-    ServiceSweep,
-    service_rows,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
-
-    import pandas as pd
 
     from measurements.processes.cleanup_process import CleanupProcess
     from measurements.sweep.session import Session
@@ -150,7 +142,9 @@ class Levels(NamedTuple):
         )
 
 
-def open_levels(options: StudyOptions, runs: ServiceRuns, known: Mapping[Level, float]) -> Levels:
+def open_levels(
+    options: StudyOptions, runs: service.ServiceRuns, known: Mapping[Level, float]
+) -> Levels:
     """Compile the load, and measure what it can take and what it leaves.
 
     ``known`` is the bandwidth left at levels of earlier runs; all runs of a level report the same.
@@ -176,7 +170,7 @@ def open_levels(options: StudyOptions, runs: ServiceRuns, known: Mapping[Level, 
     return levels._replace(left=left)
 
 
-def _beside(runs: ServiceRuns, placement: Placement) -> tuple[int, ...]:
+def _beside(runs: service.ServiceRuns, placement: Placement) -> tuple[int, ...]:
     """Logical CPUs, one of each core that the workload does not use."""
     cores, used = runs.machine.topology.cores, set(placement.cpus)
     free = [core.cpus[0] for core in cores if not used & set(core.cpus)]
@@ -230,10 +224,10 @@ class StudyCell(NamedTuple):
         }
 
 
-class StudyRuns(ServiceRuns):
+class StudyRuns(service.ServiceRuns):
     """Runs of a study; the window of a command lasts until the command ends."""
 
-    def _watch(self, load: Load, start_s: float) -> Iterator[Any]:
+    def _watch(self, load: service.Load, start_s: float) -> Iterator[Any]:
         if not isinstance(load, loads.CommandLoad):
             yield from super()._watch(load, start_s)
             return
@@ -245,7 +239,7 @@ class StudyRuns(ServiceRuns):
 
 
 @dataclass
-class IoStudy(ServiceSweep):
+class IoStudy(service.ServiceSweep):
     """A study under way. Made by `open_study`, and to be left as a context manager."""
 
     options: StudyOptions
@@ -262,7 +256,7 @@ class IoStudy(ServiceSweep):
         if self.workers is not None:
             self.workers.close()
 
-    def measure_step(self, step: ServiceStep, setup: StudyCell) -> dict[str, Any]:
+    def measure_step(self, step: service.ServiceStep, setup: StudyCell) -> dict[str, Any]:
         """Measure one run; returns its row."""
         name = self.options.name(setup.pattern)
         row = self.runs.measure(step, partial(self._load, setup), workload=name)
@@ -270,11 +264,11 @@ class IoStudy(ServiceSweep):
             self.runs.tell_once(str(row["io_notes"]))
         return row
 
-    def steps(self) -> list[tuple[ServiceStep, StudyCell]]:
+    def steps(self) -> list[tuple[service.ServiceStep, StudyCell]]:
         """All runs in random order, each with its cell."""
         shared = self.runs.options
         steps = [
-            (ServiceStep("run", cell.setup(), freq_hz, repeat), cell)
+            (service.ServiceStep("run", cell.setup(), freq_hz, repeat), cell)
             for cell in self._cells()
             for freq_hz in shared.frequencies or (None,)
             for repeat in range(shared.repeats)
@@ -343,7 +337,7 @@ class IoStudy(ServiceSweep):
         ]
         return loads.FioStudyLoad(
             loads.Instances(commands, placement.cpus, self.runs.reaper, self.group),
-            interval_s=self.runs.options.seconds / SLICES,
+            interval_s=self.runs.options.seconds / service.SLICES,
             own_sectors=targets[0].direct,
             pattern=pattern,
             seconds=seconds,
@@ -382,7 +376,7 @@ class IoStudy(ServiceSweep):
         }
 
 
-def open_study(options: StudyOptions, runs: ServiceRuns) -> IoStudy:
+def open_study(options: StudyOptions, runs: service.ServiceRuns) -> IoStudy:
     """Lay out files, make the device in memory and the control group, find what can be taken.
 
     Raises `MeasurementError` when something that was asked for cannot be had here; before any run.
@@ -401,7 +395,7 @@ def open_study(options: StudyOptions, runs: ServiceRuns) -> IoStudy:
     return IoStudy(options, own, devices, group, levels, workers)
 
 
-def _do_without_group(options: StudyOptions, runs: ServiceRuns) -> None:
+def _do_without_group(options: StudyOptions, runs: service.ServiceRuns) -> None:
     if options.own:
         raise MeasurementError(
             "no control group may be made here, and it is what tells the programs' CPU time from "
@@ -415,9 +409,7 @@ def _do_without_group(options: StudyOptions, runs: ServiceRuns) -> None:
 
 def table(session: Session) -> pd.DataFrame:
     """Runs table of all runs so far; ``time_s`` is the time that CPU time and sectors are of."""
-    import pandas as pd
-
-    rows = service_rows(session)
+    rows = service.service_rows(session)
     for row in rows:
         del row["window_s"]
         row["time_s"] = row.pop("sampled_s")
@@ -434,7 +426,7 @@ def _levels_before(session: Session) -> dict[Level, float]:
     }
 
 
-def open_devices(options: StudyOptions, runs: ServiceRuns) -> tuple[Device, ...]:
+def open_devices(options: StudyOptions, runs: service.ServiceRuns) -> tuple[Device, ...]:
     """Lay out what is read and written, on the disk and, where it is asked for, in memory.
 
     Raises `MeasurementError` where there is no room, right or program for it.
@@ -451,7 +443,11 @@ def open_devices(options: StudyOptions, runs: ServiceRuns) -> tuple[Device, ...]
 
 
 def _device(
-    options: StudyOptions, runs: ServiceRuns, folder: Path, kind: str, file_system: str | None
+    options: StudyOptions,
+    runs: service.ServiceRuns,
+    folder: Path,
+    kind: str,
+    file_system: str | None,
 ) -> Device:
     block = block_device(folder)
     virtual = block is not None and block.startswith(VIRTUAL)

@@ -77,11 +77,7 @@ def judge_runs(rows: Sequence[Row], client_steps: Sequence[Row] = ()) -> list[di
     return [_judge(row, levels, steps.get(_key(row, _SETUP), {})) for row in rows]
 
 
-def _judge(
-    row: Row,
-    levels: SetupLevels,
-    more: Levels,
-) -> dict[str, Any]:
+def _judge(row: Row, levels: SetupLevels, more: Levels) -> dict[str, Any]:
     at_a_rate = "asked_ops_s" in row
     here = levels.get(_key(row, _SETUP), {})
     verdict = _judge_rate(row) if at_a_rate else _judge_full_load(row, {**here, **more}, levels)
@@ -110,11 +106,7 @@ def _judge_rate(row: Row) -> Verdict:
     return Verdict(True, "client", said + with_cpu)
 
 
-def _judge_full_load(
-    row: Row,
-    known: Levels,
-    levels: SetupLevels,
-) -> Verdict:
+def _judge_full_load(row: Row, known: Levels, levels: SetupLevels) -> Verdict:
     """Judge a run at full load; ``known`` are the levels of its set-up by connections."""
     connections = row.get("connections", 0)
     this = levels[_key(row, _SETUP)][connections]

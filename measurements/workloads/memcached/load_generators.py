@@ -14,13 +14,7 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple, Self
 
 from measurements.errors import DAMAGE, MeasurementError
 from measurements.processes.programs import compile_c, find_compiler, find_first, find_program
-from measurements.workloads.clients import (
-    Histogram,
-    LatencyCell,
-    Percentile,
-    merge_histograms,
-    power_of_two_cells,
-)
+from measurements.workloads import clients
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -54,8 +48,8 @@ class Work(NamedTuple):
 class LoadReport(NamedTuple):
     """What the clients saw; None for what they did not count."""
 
-    median: Percentile | None
-    p99: Percentile | None
+    median: clients.Percentile | None
+    p99: clients.Percentile | None
     mean_s: float | None
     max_s: float | None
     resolution: str  # how finely latencies are told apart
@@ -157,7 +151,7 @@ _ROW = re.compile(r"^\s+(?P<first>\d+):(?P<counts>(?:\s+\d+)+)$", re.MULTILINE)
 class MemcaslapTotals(NamedTuple):
     """Latencies of all requests of one process, and their mean (s)."""
 
-    histogram: Histogram
+    histogram: clients.Histogram
     mean_s: float
 
 
@@ -197,7 +191,7 @@ class Memcaslap(Loader):
     def report(self, outputs: Sequence[Path], scratch: Path, works: Sequence[Work]) -> LoadReport:
         """Merge what the processes printed."""
         parts = [read_memcaslap_totals(path) for path in outputs]
-        whole = merge_histograms([part.histogram for part in parts])
+        whole = clients.merge_histograms([part.histogram for part in parts])
         total_s = sum(part.mean_s * part.histogram.requests for part in parts)
         return LoadReport(
             median=whole.percentile(0.50),
@@ -219,10 +213,10 @@ def read_memcaslap_totals(path: Path) -> MemcaslapTotals:
     rest = text[section.end() :].partition("\n\n")[0]
     figures = {m["name"]: int(m["value"]) * _US for m in _FIGURE.finditer(rest)}
     try:
-        cells = power_of_two_cells(_cells(rest), _US)
+        cells = clients.power_of_two_cells(_cells(rest), _US)
     except OverflowError as error:
         raise MeasurementError(f"{path}: memcaslap printed a cell that cannot be") from error
-    found = Histogram(cells, figures.get("Min", math.nan), figures.get("Max", math.nan))
+    found = clients.Histogram(cells, figures.get("Min", math.nan), figures.get("Max", math.nan))
     if found.requests != int(section["events"]):
         raise MeasurementError(
             f"{path}: memcaslap counted {section['events']} requests and its cells hold "
@@ -340,10 +334,10 @@ def read_memtier_totals(path: Path) -> dict[str, float]:
         ) from error
 
 
-def _merge_percentiles(values: Sequence[float], weights: Sequence[float]) -> Percentile:
+def _merge_percentiles(values: Sequence[float], weights: Sequence[float]) -> clients.Percentile:
     # The true one of all processes is between the smallest and the largest of theirs.
     mean = sum(v * w for v, w in zip(values, weights, strict=True)) / sum(weights)
-    return Percentile(mean, min(values), max(values))
+    return clients.Percentile(mean, min(values), max(values))
 
 
 def _prefix(work: Work) -> str:
@@ -361,8 +355,8 @@ class PacedTotals(NamedTuple):
     """What one process printed."""
 
     figures: dict[str, float]
-    latency: Histogram
-    lateness: Histogram
+    latency: clients.Histogram
+    lateness: clients.Histogram
 
 
 class PacedClient(Loader):
@@ -398,8 +392,8 @@ class PacedClient(Loader):
         """Merge what the processes printed."""
         totals = [read_paced_totals(path) for path in outputs]
         whole, late = (
-            merge_histograms([t.latency for t in totals]),
-            merge_histograms([t.lateness for t in totals]),
+            clients.merge_histograms([t.latency for t in totals]),
+            clients.merge_histograms([t.lateness for t in totals]),
         )
         failed = sum(t.figures["failed"] + t.figures["unanswered"] for t in totals)
         return LoadReport(
@@ -417,7 +411,7 @@ class PacedClient(Loader):
 def read_paced_totals(path: Path) -> PacedTotals:
     """Read what a process printed. Raises `MeasurementError` when it is not whole."""
     figures: dict[str, float] = {}
-    cells: dict[str, list[LatencyCell]] = {"latency": [], "lateness": []}
+    cells: dict[str, list[clients.LatencyCell]] = {"latency": [], "lateness": []}
     for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
         try:
             name, *values = line.split()
@@ -425,7 +419,7 @@ def read_paced_totals(path: Path) -> PacedTotals:
                 over, upto, count = map(int, values)
                 if min(over, count) < 0 or upto < over:
                     raise ValueError(line)
-                cells[name].append(LatencyCell(over * _NS, upto * _NS, count))
+                cells[name].append(clients.LatencyCell(over * _NS, upto * _NS, count))
             else:
                 (figures[name],) = map(float, values)
         except ValueError:
@@ -435,8 +429,8 @@ def read_paced_totals(path: Path) -> PacedTotals:
     if missing := [name for name in _NEEDED if not math.isfinite(figures.get(name, math.nan))]:
         raise MeasurementError(f"{path}: the client said no {', '.join(missing)}: it was killed")
     least, most = figures["min_ns"] * _NS, figures["max_ns"] * _NS
-    latency = Histogram(tuple(cells["latency"]), least, most)
-    return PacedTotals(figures, latency, Histogram(tuple(cells["lateness"])))
+    latency = clients.Histogram(tuple(cells["latency"]), least, most)
+    return PacedTotals(figures, latency, clients.Histogram(tuple(cells["lateness"])))
 
 
 # The order in which they are looked for.

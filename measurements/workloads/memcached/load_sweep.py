@@ -8,6 +8,8 @@ from itertools import product, starmap
 from statistics import mean
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import pandas as pd
+
 from measurements.errors import MeasurementError
 from measurements.host.activity import available_memory
 from measurements.host.cpu_placement import PhysicalCore, Placement, Topology, place, read_topology
@@ -21,8 +23,6 @@ from measurements.workloads.memcached.servers import Address, Servers, needed_me
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
-
-    import pandas as pd
 
     from measurements.sweep.session import Session
 
@@ -413,7 +413,5 @@ def open_runs(options: MemcachedOptions, runs: service.ServiceRuns) -> Memcached
 
 def table(session: Session) -> pd.DataFrame:
     """Runs table of all runs so far, with what limits each."""
-    import pandas as pd
-
     rows = service.service_rows(session)
     return pd.DataFrame(judge_runs(rows, service.service_rows(session, kind="client-step")))
