@@ -18,13 +18,13 @@ import numpy as np
 from fitting.bayes.pooling import posterior_cells
 from fitting.bayes.posterior import FrequencyTarget, integrated_wiener, noise_share, pick_cells
 from fitting.errors import FittingError
+from fitting.regression.lines import FloatArray, IntArray
 
 if TYPE_CHECKING:
     from numpy.random import Generator
 
     from fitting.bayes.pooling import Curve, Neighbours
     from fitting.bayes.posterior import MeasuredSteps, ShapeLaw, SweepSteps
-    from fitting.regression.lines import FloatArray, IntArray
 
 
 class CurvePosterior(NamedTuple):

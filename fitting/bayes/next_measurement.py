@@ -12,22 +12,21 @@ Verdinelli (1995), https://doi.org/10.1214/ss/1177009939 (Bayesian design of exp
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from fitting.bayes import posterior
 from fitting.bayes.pooling import posterior_cells
-from fitting.bayes.posterior import SAME_STEP
+from fitting.bayes.posterior import SAME_STEP, FrequencyTarget, SweepSteps
 from fitting.bayes.prediction import Mixture
 from fitting.errors import FittingError
+from fitting.regression.lines import FloatArray, IntArray
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from fitting.bayes.pooling import Curve, Neighbours
     from fitting.bayes.posterior import MeasuredSteps
-    from fitting.regression.lines import FloatArray, IntArray
 
 # Components of an answer, by weight, that quantiles are taken from: of one quantity alone and of
 # each factor of a product; and the same for simulated outcomes, of which there are hundreds.
@@ -71,12 +70,10 @@ class GroupPosterior(NamedTuple):
     prior: FloatArray  # (1, shapes, scales): prior of the cells, pooled, up to a constant
     weight: FloatArray  # (shapes · scales,): posterior of the cells
     # Points of the group; or several rows of them that differ in their values only.
-    sweep: posterior.SweepSteps
-    target: posterior.FrequencyTarget  # the one frequency to predict
+    sweep: SweepSteps
+    target: FrequencyTarget  # the one frequency to predict
 
-    def answer(
-        self, sweep: posterior.SweepSteps | None = None, components: int = COMPONENTS
-    ) -> Mixture:
+    def answer(self, sweep: SweepSteps | None = None, components: int = COMPONENTS) -> Mixture:
         """Distribution of ln y at the target after these points, or after those there are."""
         found, weight = self._posterior(self.sweep if sweep is None else sweep)
         parts = (found.mean, found.variance[found.design], weight)
@@ -88,22 +85,23 @@ class GroupPosterior(NamedTuple):
         form, noise = ((weight * part[found.design]).sum() for part in (found.form, found.noise))
         return float(form) / len(weight), float(noise) / len(weight)
 
-    def with_sweep(self, sweep: posterior.SweepSteps) -> GroupPosterior:
+    def with_sweep(self, sweep: SweepSteps) -> GroupPosterior:
         """Return the same quantity with other points."""
         weight = self._posterior(sweep)[1].mean(axis=0).ravel()
         return self._replace(weight=weight, sweep=sweep)
 
-    def _posterior(self, sweep: posterior.SweepSteps) -> tuple[posterior.Evidence, FloatArray]:
+    def _posterior(self, sweep: SweepSteps) -> tuple[posterior.Evidence, FloatArray]:
         """Evidence of any points of this group for the target, and the weight of each cell."""
         rows = np.zeros(len(sweep.frequency), dtype=np.int64)
-        found = posterior.evidence(self.law, sweep, self.target.take(rows), rows + self.row)
+        target = FrequencyTarget._make(part[rows] for part in self.target)
+        found = posterior.evidence(self.law, sweep, target, rows + self.row)
         return found, found.posterior(self.prior)
 
 
 def group_posteriors(
     curve: Curve,
     steps: MeasuredSteps,
-    target: posterior.FrequencyTarget,
+    target: FrequencyTarget,
     neighbours: Neighbours,
     groups: IntArray,
 ) -> Iterator[tuple[int, GroupPosterior]]:
@@ -119,11 +117,9 @@ def group_posteriors(
         prior = np.divide(weight, likelihood, out=np.zeros_like(weight), where=possible)
         for row, group in enumerate(cells.groups):
             one = np.array([group])
-            sweep, of_cells = steps.sweep(one), weight[row].ravel()
-            yield (
-                int(group),
-                GroupPosterior(law, row, prior[[row]], of_cells, sweep, target.take(one)),
-            )
+            asked = FrequencyTarget._make(part[one] for part in target)
+            of_group = (law, row, prior[[row]], weight[row].ravel(), steps.sweep(one), asked)
+            yield int(group), GroupPosterior(*of_group)
 
 
 class Outcomes(NamedTuple):
@@ -132,7 +128,7 @@ class Outcomes(NamedTuple):
     candidates: Sequence[Candidate]
     half_width: FloatArray  # (candidates, draws): in each simulated outcome
     # For each quantity and candidate the points in each outcome, one row a draw.
-    points: Sequence[Sequence[posterior.SweepSteps]]
+    points: Sequence[Sequence[SweepSteps]]
 
     @property
     def mean_half_width(self) -> FloatArray:
@@ -140,7 +136,7 @@ class Outcomes(NamedTuple):
         mean: FloatArray = self.half_width.mean(axis=1)
         return mean
 
-    def typical(self, candidate: int) -> list[posterior.SweepSteps]:
+    def typical(self, candidate: int) -> list[SweepSteps]:
         """Points of each quantity in the outcome whose half width is nearest the expected."""
         widths = self.half_width[candidate]
         draw = int(np.argmin(np.abs(widths - widths.mean())))
@@ -272,7 +268,7 @@ def half_width(answers: Sequence[Mixture], level: float) -> FloatArray:
 
 def _outcomes(
     known: GroupPosterior, candidates: Sequence[Candidate], chances: CommonNumbers
-) -> list[posterior.SweepSteps]:
+) -> list[SweepSteps]:
     """Points in the simulated outcomes of each candidate."""
     frequency = list(dict.fromkeys(c.frequency for c in candidates))
     predictive = _Predictive.of(
@@ -284,9 +280,7 @@ def _outcomes(
     ]
 
 
-def _answers(
-    known: GroupPosterior, points: Sequence[posterior.SweepSteps], components: int
-) -> Mixture:
+def _answers(known: GroupPosterior, points: Sequence[SweepSteps], components: int) -> Mixture:
     """Answers after all candidates' outcomes, in their order."""
     draws = len(points[0].frequency)
     steps = np.array([sweep.frequency.shape[1] for sweep in points])
@@ -295,7 +289,7 @@ def _answers(
     for count in np.unique(steps):
         chosen = np.flatnonzero(steps == count)
         alike = zip(*(points[int(i)] for i in chosen), strict=True)
-        together = posterior.SweepSteps(*map(np.concatenate, alike))
+        together = SweepSteps(*map(np.concatenate, alike))
         rows.append((draws * chosen[:, None] + np.arange(draws)).ravel())
         parts.append(known.answer(together, components))
     joined = Mixture(*map(np.concatenate, zip(*parts, strict=True)))
@@ -313,7 +307,7 @@ class _Predictive(NamedTuple):
     def of(
         cls,
         known: GroupPosterior,
-        sweep: posterior.SweepSteps,
+        sweep: SweepSteps,
         frequency: Sequence[float],
         cell: IntArray,
     ) -> _Predictive:
@@ -334,7 +328,7 @@ class _Predictive(NamedTuple):
 
 def _covariance(
     known: GroupPosterior,
-    sweep: posterior.SweepSteps,
+    sweep: SweepSteps,
     every: FloatArray,
     noise: FloatArray,
     drift: FloatArray,
@@ -375,12 +369,12 @@ def _kriging(covariance: FloatArray, residual: FloatArray) -> tuple[FloatArray, 
 
 
 def _simulate(
-    sweep: posterior.SweepSteps,
+    sweep: SweepSteps,
     candidate: Candidate,
     predictive: _Predictive,
     at: int,
     chances: CommonNumbers,
-) -> posterior.SweepSteps:
+) -> SweepSteps:
     """Points with the simulated outcomes of a candidate added, one row a draw.
 
     ``at`` is the candidate's frequency in the predictive.
@@ -397,8 +391,8 @@ def _simulate(
 
 
 def _add_runs(
-    sweep: posterior.SweepSteps, candidate: Candidate, value: FloatArray, scatter: FloatArray
-) -> posterior.SweepSteps:
+    sweep: SweepSteps, candidate: Candidate, value: FloatArray, scatter: FloatArray
+) -> SweepSteps:
     """Points with runs of a mean and a scatter added, to a step or as a new one."""
     frequency, log_value, count, spread, freedom = sweep
     at = step_of(sweep, candidate.frequency)
@@ -415,10 +409,10 @@ def _add_runs(
     log_value, count = log_value.copy(), count.copy()
     log_value[:, at] += share * apart
     count[:, at] += runs
-    return posterior.SweepSteps(frequency, log_value, count, spread, freedom + runs)
+    return SweepSteps(frequency, log_value, count, spread, freedom + runs)
 
 
-def step_of(sweep: posterior.SweepSteps, frequency: float) -> int | None:
+def step_of(sweep: SweepSteps, frequency: float) -> int | None:
     """Column of the step that a frequency (Hz) belongs to; None for a new one."""
     near = np.flatnonzero(np.abs(sweep.frequency[0] / frequency - 1) < SAME_STEP)
     return int(near[0]) if near.size else None

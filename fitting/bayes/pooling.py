@@ -17,18 +17,15 @@ https://doi.org/10.1214/ss/1009212673 (tempered likelihoods of related data as a
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
 from fitting.bayes.posterior import Evidence, FrequencyTarget, Grid, MeasuredSteps, evidence
 from fitting.bayes.priors import DynamicShare, DynamicSharePrior, StalledShare, StalledSharePrior
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
-    from fitting.regression.lines import FloatArray, IntArray
+from fitting.regression.lines import FloatArray, IntArray
 
 # Groups whose grids are in memory together, and that stand for the others of a large table.
 _CHUNK = 512
@@ -215,7 +212,8 @@ def _start(
     for count in np.unique(counts):
         where = np.flatnonzero(counts == count)
         of_count = groups[where]
-        parts.append((where, evidence(law, steps.sweep(of_count), target.take(of_count), where)))
+        asked = FrequencyTarget._make(part[of_count] for part in target)
+        parts.append((where, evidence(law, steps.sweep(of_count), asked, where)))
     found = parts[0][1] if len(parts) == 1 else _join_evidence(parts, len(groups))
     near = Neighbours(neighbours.cluster[groups], neighbours.position[groups])
     prior = law.grid.shape_weight[:, :, None] * law.grid.noise_weight

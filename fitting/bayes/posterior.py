@@ -169,10 +169,6 @@ class FrequencyTarget(NamedTuple):
     frequency: FloatArray  # Hz
     runs: FloatArray
 
-    def take(self, groups: IntArray | list[int]) -> FrequencyTarget:
-        """Select some groups."""
-        return FrequencyTarget(self.frequency[groups], self.runs[groups])
-
 
 class Grid(NamedTuple):
     """Cells of the posterior: shapes along the first axis, noise and model error along the second.
@@ -236,7 +232,7 @@ def noise_share(runs: FloatArray) -> FloatArray:
     return SHARED_NOISE + (1 - SHARED_NOISE) / runs
 
 
-def nearest_step(frequency: FloatArray, target: FloatArray) -> float:
+def nearest_step(frequency: FloatArray, target: FloatArray | float) -> float:
     """Measured frequency that is nearest to the target, on the logarithmic scale."""
     return float(frequency[np.argmin(np.abs(np.log(frequency / target)))])
 
@@ -264,11 +260,11 @@ class _Design(NamedTuple):
 
 
 def _solve_design(
-    frequency: FloatArray, runs: FloatArray, target: FrequencyTarget, grid: Grid
+    frequency: FloatArray, runs: FloatArray, target: float, target_runs: FloatArray, grid: Grid
 ) -> _Design:
-    """Solve the Gaussian part for the steps of one design and its one target."""
-    anchor = nearest_step(frequency, target.frequency)
-    u, ut = np.log(frequency / anchor), np.log(target.frequency / anchor)
+    """Solve the Gaussian part for the steps of one design and its one target (Hz)."""
+    anchor = nearest_step(frequency, target)
+    u, ut = np.log(frequency / anchor), np.log(target / anchor)
     root = 1 / np.sqrt(noise_share(runs))
     kernel = integrated_wiener(u[:, None], u) * root[:, None] * root
     eigenvalue, basis = np.linalg.eigh(kernel)
@@ -280,10 +276,10 @@ def _solve_design(
     s11 = (one**2 * weight).sum(axis=0)
     s1k = (one * cross * weight).sum(axis=0)
     # Above the highest step, the anchor, what is added is independent of all the points.
-    above = bool(target.frequency[0] > frequency[-1])
-    at_target = integrated_wiener(ut, ut)[0] + (grid.beyond**2 * ut[0] if above else 0.0)
+    above = grid.beyond**2 * ut if target > frequency[-1] else 0.0
+    at_target = integrated_wiener(ut, ut) + above
     form = drift2 * (at_target - drift2 * (cross**2 * weight).sum(axis=0))
-    new = np.broadcast_to(noise2 * noise_share(target.runs), form.shape)
+    new = np.broadcast_to(noise2 * noise_share(target_runs), form.shape)
     to_level = (1 - drift2 * s1k) / s11
     return _Design(
         whiten=basis.T * root,
@@ -312,7 +308,8 @@ def evidence(
     )
     design = design.reshape(-1)
     solved = [
-        _solve_design(sweep.frequency[i], sweep.runs[i], target.take([i]), grid) for i in first
+        _solve_design(sweep.frequency[i], sweep.runs[i], target.frequency[i], target.runs[i], grid)
+        for i in first
     ]
     shape = law.log_shape(np.column_stack([sweep.frequency, target.frequency]), groups)
     # The level has a flat prior, so it may be taken off first; its digits are not lost then.
@@ -330,8 +327,8 @@ def evidence(
     quadratic -= quadratic.min(axis=(1, 2), keepdims=True)
     quadratic *= -0.5
     likelihood = np.exp(quadratic, out=quadratic)
-    parts = (np.stack(part) for part in zip(*(d.at_target for d in solved), strict=True))
-    return Evidence(likelihood, mean, design, *parts)
+    at_target = zip(*(d.at_target for d in solved), strict=True)
+    return Evidence(likelihood, mean, design, *map(np.stack, at_target))
 
 
 def _fill_cells(

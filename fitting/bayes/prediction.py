@@ -6,19 +6,18 @@ And the interval that the misses of other groups call for in its place.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from fitting.bayes.pooling import posterior_cells
 from fitting.errors import FittingError
+from fitting.regression.lines import FloatArray, IntArray
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from fitting.bayes.pooling import CellPosteriors, Curve, Neighbours
     from fitting.bayes.posterior import Evidence, FrequencyTarget, MeasuredSteps
-    from fitting.regression.lines import FloatArray, IntArray
 
 # A quantile is found to about this share of the mixture's standard deviation.
 _PRECISION = 5e-4

@@ -19,18 +19,13 @@ Harris, *CMOS VLSI Design*, ch. 5.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fitting.bayes.posterior import Grid
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from fitting.regression.lines import FloatArray, IntArray
-
+from fitting.regression.lines import FloatArray, IntArray
 
 STALLED_NOISE_RANGE = (0.0005, 0.2)
 DYNAMIC_NOISE_RANGE = (0.004, 0.15)

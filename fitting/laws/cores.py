@@ -21,6 +21,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.optimize import least_squares, nnls
 from scipy.special import stdtrit
 from sklearn.utils.validation import check_is_fitted
@@ -28,12 +29,10 @@ from sklearn.utils.validation import check_is_fitted
 from fitting.errors import FittingError, OutOfRangeError
 from fitting.laws.data_size import ExtentLine, UsualMiss, fit_extents
 from fitting.laws.estimators import PositiveRegressor
+from fitting.regression.lines import BoolArray, FloatArray, IntArray
 
 if TYPE_CHECKING:
-    from numpy.typing import ArrayLike
-
     from fitting.bayes.posterior import MeasuredSteps
-    from fitting.regression.lines import BoolArray, FloatArray, IntArray
 
 # Set on programs of four machines of 4 to 48 cores (Loghin & Teo), whose median miss it is.
 USUAL_MISS = UsualMiss(0.05, 3)

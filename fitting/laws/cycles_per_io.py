@@ -11,20 +11,16 @@ I/O-Intensive Applications on Future Multicore Servers", MASCOTS 2012.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from fitting.errors import FittingError
 from fitting.laws.cycles_per_io_scaling import fit_scaling
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from numpy.typing import ArrayLike
-
-    from fitting.regression.lines import BoolArray, FloatArray
+from fitting.regression.lines import BoolArray, FloatArray
 
 IO_BYTES = 512
 

@@ -13,15 +13,13 @@ is the scatter about the line: it has in it how badly a line fits.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from fitting.errors import FittingError
 from fitting.regression import lines
-
-if TYPE_CHECKING:
-    from fitting.regression.lines import BoolArray, FloatArray, IntArray
+from fitting.regression.lines import BoolArray, FloatArray, IntArray
 
 # A first line may be near nothing at few cores; no run weighs more than a hundredfold for it.
 _LEAST_EXPECTED = 0.1

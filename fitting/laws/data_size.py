@@ -24,11 +24,18 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from fitting.regression.lines import LineFit, fit_groups, student_quantile, variance_of_mean
+from fitting.regression.lines import (
+    FloatArray,
+    IntArray,
+    LineFit,
+    Number,
+    fit_groups,
+    student_quantile,
+    variance_of_mean,
+)
 
 if TYPE_CHECKING:
     from fitting.bayes.posterior import MeasuredSteps
-    from fitting.regression.lines import FloatArray, IntArray, Number
 
 
 class UsualMiss(NamedTuple):

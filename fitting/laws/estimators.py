@@ -7,9 +7,11 @@ there. They take X as a column ``(points, 1)`` or, because there is only one col
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -17,14 +19,7 @@ from fitting.errors import FittingError, OutOfRangeError
 from fitting.laws import frequency, power
 from fitting.laws.execution_time import LogCores, positive_up_to
 from fitting.regression import lines
-from fitting.regression.lines import LineModel, ModelFit, fit
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from numpy.typing import ArrayLike
-
-    from fitting.regression.lines import BoolArray, FloatArray
+from fitting.regression.lines import BoolArray, FloatArray, LineModel, ModelFit, fit
 
 Metric = Literal["time", "cpi", "throughput"]
 
@@ -150,6 +145,8 @@ class LineRegressor(PositiveRegressor):
 
     def _learn(self, fitted: ModelFit) -> None:
         self.model_fit_ = fitted
+        # What intervals are of.
+        self._curve: ModelFit | power.FreeExponent = fitted
         self.n_features_in_ = 1
         known = {name: (float(v[0]), float(e[0])) for name, (v, e) in fitted.parameters().items()}
         self.parameters_ = {name: value for name, (value, _) in known.items()}
@@ -177,8 +174,7 @@ class LineRegressor(PositiveRegressor):
         ``repeats=numpy.inf`` gives the confidence interval of the curve. NaN where no degree of
         freedom is left: two points determine the line and leave nothing to judge it by.
         """
-        x = self._points(X)
-        return self.model_fit_.interval(x, level=level, repeats=repeats)
+        return self._curve.interval(self._points(X), level=level, repeats=repeats)
 
     def statsmodels_results(self) -> Any:
         """Fit the same line by `statsmodels.api.OLS`, for its robust and influence inference.
@@ -326,22 +322,14 @@ class CmosPower(LineRegressor):
     def _learn(self, fitted: ModelFit) -> None:
         super()._learn(fitted)
         self.exponent_ = getattr(fitted.model, "exponent", None)
-        self.exponent_error_, self._free = np.nan, None
+        self.exponent_error_ = np.nan
         if self.exponent is None and self.voltages is None:
-            self._free = power.FreeExponent.of(fitted, self._x)
-            self.model_fit_ = self._free.fit
-            self.degrees_of_freedom_ = int(self._free.fit.line.degrees_of_freedom[0])
-            *errors, of_exponent = self._free.standard_errors()
+            self._curve = free = power.FreeExponent.of(fitted, self._x)
+            self.model_fit_ = free.fit
+            self.degrees_of_freedom_ = int(free.fit.line.degrees_of_freedom[0])
+            *errors, of_exponent = free.standard_errors()
             self.standard_errors_ = dict(zip(self.parameters_, errors, strict=True))
             self.exponent_error_ = of_exponent if self.exponent_ not in (1.0, 5.0) else np.nan
-
-    def predict_interval(
-        self, X: ArrayLike, *, level: float = 0.90, repeats: float = 1
-    ) -> tuple[FloatArray, FloatArray]:
-        """Prediction interval for the mean of ``repeats`` new runs at X; see `LineRegressor`."""
-        x = self._points(X)
-        curve = self.model_fit_ if self._free is None else self._free
-        return curve.interval(x, level=level, repeats=repeats)
 
 
 class LogPathLength(LineRegressor):

@@ -6,15 +6,11 @@ Source: Issa & Figueira (2012), eq. 2, https://doi.org/10.1186/2192-113X-1-10.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fitting.errors import FittingError
-from fitting.regression.lines import Asymptote, LineModel, Parameter
-
-if TYPE_CHECKING:
-    from fitting.regression.lines import FloatArray, LineFit, Number
+from fitting.regression.lines import Asymptote, FloatArray, LineFit, LineModel, Number, Parameter
 
 
 def execution_time(

@@ -13,14 +13,10 @@ core, where turbo or throttling sets another frequency than asked for, and acros
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fitting.regression.lines import Asymptote, LineModel, Parameter
-
-if TYPE_CHECKING:
-    from fitting.regression.lines import FloatArray, LineFit
+from fitting.regression.lines import Asymptote, FloatArray, LineFit, LineModel, Parameter
 
 
 @dataclass(frozen=True)

@@ -6,19 +6,15 @@ more than 1. A projected power that is not positive is no answer and comes out N
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from fitting.errors import FittingError, OutOfRangeError
 from fitting.regression import lines
-from fitting.regression.lines import student_quantile, variance_of_mean
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from fitting.regression.lines import FloatArray, LineFit
+from fitting.regression.lines import FloatArray, LineFit, student_quantile, variance_of_mean
 
 
 @dataclass(frozen=True)

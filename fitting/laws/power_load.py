@@ -22,15 +22,12 @@ years that took no part.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from fitting.errors import FittingError
-from fitting.regression.lines import student_quantile
-
-if TYPE_CHECKING:
-    from fitting.regression.lines import BoolArray, FloatArray
+from fitting.regression.lines import BoolArray, FloatArray, student_quantile
 
 
 class Covariance(NamedTuple):

@@ -12,15 +12,13 @@ Mandel's moment equation and widens every interval.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from fitting.errors import FittingError, OutOfRangeError
 from fitting.regression.lines import BoolArray, FloatArray, IntArray, student_quantile
-
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
 
 FEWEST_LEVELS = 3
 
@@ -161,18 +159,15 @@ class _Points(NamedTuple):
     def _iterate(self, slope: float) -> float:
         """Slope that York's equation leads to; NaN where it settles on none."""
         for _ in range(_ITERATIONS):
-            before, slope = slope, self._next_slope(slope)
+            before, weight = slope, self.weight(slope)
+            total = weight.sum()
+            dx, dy = self.x - weight @ self.x / total, self.y - weight @ self.y / total
+            pull = weight * self.adjustment(slope, weight, dx, dy)
+            with np.errstate(divide="ignore", invalid="ignore"):
+                slope = float((pull @ dy) / (pull @ dx))
             if abs(slope - before) <= _PRECISION * abs(slope):
                 return slope
         return np.nan
-
-    def _next_slope(self, slope: float) -> float:
-        weight = self.weight(slope)
-        total = weight.sum()
-        dx, dy = self.x - weight @ self.x / total, self.y - weight @ self.y / total
-        pull = weight * self.adjustment(slope, weight, dx, dy)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            return float((pull @ dy) / (pull @ dx))
 
     def _search(self, start: float, scale: float, angles: tuple[float, float]) -> float:
         from scipy.optimize import minimize_scalar
@@ -356,25 +351,21 @@ def _levels(
 
 
 def _refuse_too_few(levels: LevelMeans, resolution: float) -> None:
+    """Raise `FittingError` where the sensor tells fewer levels apart than a calibration takes."""
     order = np.argsort(levels.sensor)
-    at = levels.sensor[order]
-    count = _count_distinct(at, levels.var_sensor[order], resolution)
+    at, variance = levels.sensor[order], levels.var_sensor[order]
+    count, last = 1, 0
+    for i in range(1, len(at)):
+        # A mean counts that is clearly above the one counted before.
+        error = np.sqrt(variance[i] + variance[last])
+        if at[i] - at[last] > max(resolution, _APART * error):
+            count, last = count + 1, i
     if count < FEWEST_LEVELS:
         raise FittingError(
             f"{count} level{'s' * (count != 1)} that the sensor tells apart (it read {at[0]:.4g} "
             f"to {at[-1]:.4g}): a calibration takes {FEWEST_LEVELS} or more (idle, half load, "
             "full load)"
         )
-
-
-def _count_distinct(ascending: FloatArray, variance: FloatArray, resolution: float) -> int:
-    """Count the means that are each clearly above the one counted before."""
-    count, last = 1, 0
-    for i in range(1, len(ascending)):
-        error = np.sqrt(variance[i] + variance[last])
-        if ascending[i] - ascending[last] > max(resolution, _APART * error):
-            count, last = count + 1, i
-    return count
 
 
 def _with_scatter(levels: LevelMeans) -> tuple[float, YorkLine]:

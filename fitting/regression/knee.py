@@ -21,16 +21,13 @@ doi:10.1093/biomet/56.3.495
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple, get_args
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from fitting.errors import FittingError
-
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike
-
-    from fitting.regression.lines import BoolArray, FloatArray, IntArray
+from fitting.regression.lines import BoolArray, FloatArray, IntArray
 
 Scale = Literal["linear", "log"]
 # Each line needs two levels, and the knee must lie between them.

@@ -12,8 +12,7 @@ from fitting.bayes.posterior import SAME_STEP
 from measurements.table.units import parse_quantity
 from ppw.decision import objectives as obj
 from ppw.errors import PpwError
-from ppw.projection.answers import POWER, Answers
-from ppw.projection.curve_draws import CurveDraws
+from ppw.projection.answers import POWER, Answers, CurveDraws
 from ppw.projection.options import FitOptions
 from ppw.projection.runs import nothing_to_fit, unfitted_groups
 from ppw.results import caveats as cv

@@ -12,8 +12,7 @@ from measurements import identity_columns
 from ppw.decision import ratios
 from ppw.decision.objectives import Rates
 from ppw.errors import PpwError
-from ppw.projection.answers import Answers
-from ppw.projection.curve_draws import CurveDraws
+from ppw.projection.answers import Answers, CurveDraws
 from ppw.projection.options import FitOptions
 from ppw.results import axes as drawing
 from ppw.results import caveats as cv

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from fitting.regression.lines import FloatArray
-    from ppw.projection.curve_draws import CurveDraws
+    from ppw.projection.answers import CurveDraws
     from ppw.runs.prepare import Prepared
 
     # ln(seconds per unit of work) by name of the fit and ln(power in W) as POWER: (draws, …) each.

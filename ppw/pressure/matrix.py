@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from fitting.demand.phases import change_points
-from fitting.demand.utilisation import grade, summarise, worst
+from fitting.demand.utilisation import change_points, grade, summarise, worst
 from ppw.errors import PpwError
 from ppw.pressure import capacity as cap
 from ppw.pressure.demand import amount, as_recordings, as_series, demand_of

@@ -12,8 +12,7 @@ from measurements import identity_columns, read_runs
 from measurements.table.headers import nearest
 from ppw.decision.compare import scope_of
 from ppw.errors import PpwError
-from ppw.projection.answers import POWER, Answers, TargetCells
-from ppw.projection.curve_draws import CurveDraws
+from ppw.projection.answers import POWER, Answers, CurveDraws, TargetCells
 from ppw.projection.options import FitOptions
 from ppw.results import caveats as cv
 from ppw.results.result import frame_digest

@@ -17,7 +17,7 @@ from ppw.procurement.candidates import Candidates, gather
 from ppw.procurement.cost_model import FIGURES, PARTS, Basis, Model
 from ppw.procurement.result import Procurement
 from ppw.procurement.scenario import read_scenario, scenario_of
-from ppw.projection.curve_draws import FEWEST_DRAWS
+from ppw.projection.answers import FEWEST_DRAWS
 from ppw.results import caveats as cv
 from ppw.results.arguments import as_share
 from ppw.results.result import numbers_digest

@@ -12,8 +12,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from fitting.bayes import draws as bd
 from fitting.bayes import pooling, posterior, prediction, priors
 from fitting.regression import lines
+from fitting.regression.lines import FloatArray, IntArray
+from ppw.errors import PpwError
 from ppw.projection import caveats as cv
 from ppw.projection.options import FitOptions, VoltageTable
 from ppw.results.arguments import as_share
@@ -23,7 +26,6 @@ from ppw.runs.metrics import METRICS, PERFORMANCE, Metric, values
 if TYPE_CHECKING:
     import pandas as pd
 
-    from fitting.regression.lines import FloatArray, IntArray
     from ppw.results.caveats import Caveat, Mask
     from ppw.runs.prepare import Prepared
 
@@ -31,6 +33,7 @@ POWER = "power"
 # Metrics that both forms answer.
 WITH_OTHER_FORM = ("time", "cpi", "throughput")
 POOLED_OVER = ("cores", "threads")
+FEWEST_DRAWS = 100
 # How ln(time-like) follows from ln y: sign of ln y, and the exponent of the frequency taken out
 # first. CPI over frequency is seconds per instruction; the reciprocal of a rate is seconds per unit
 # of work.
@@ -61,11 +64,6 @@ class TargetCells(NamedTuple):
     group: IntArray
     frequency: FloatArray
     runs: FloatArray
-
-    @classmethod
-    def all_groups(cls, groups: int, frequency: float) -> TargetCells:
-        """Every group once, at one frequency."""
-        return cls(np.arange(groups), np.full(groups, float(frequency)), np.ones(groups))
 
     @classmethod
     def of_table(cls, cells: pd.DataFrame) -> TargetCells:
@@ -543,3 +541,96 @@ def least_squares(
         # 0·inf, the quantile of an exact fit, is no spread at all.
         half = np.where(variance == 0, 0.0, stdtrit(freedom, (1 + level) / 2) * np.sqrt(variance))
         return value, value * np.exp(-half), value * np.exp(half)
+
+
+# Draws of the curves: what depends on several frequencies at once is counted.
+
+
+@dataclass(frozen=True)
+class CurveDraws:
+    """Posterior curves of all groups, ready to be drawn.
+
+    Attributes
+    ----------
+    known : mapping of str to mapping of int to CurvePosterior
+        By what is fitted ("time", "throughput", "performance", "power") and group.
+    draws, seed : int
+        The same group has the same draws whenever it is asked for the same frequencies.
+    """
+
+    known: Mapping[str, Mapping[int, bd.CurvePosterior]]
+    draws: int
+    seed: int
+
+    @classmethod
+    def of(
+        cls,
+        answers: Answers,
+        lowest: FloatArray,
+        highest: FloatArray,
+        *,
+        draws: int,
+        seed: int,
+    ) -> CurveDraws:
+        """Prepare all that was fitted.
+
+        Parameters
+        ----------
+        answers : Answers
+        lowest, highest : (groups,) float array
+            Range of frequencies (Hz) that each group will be asked for; NaN for a group that will
+            not be asked.
+        draws : int
+            Curves a group, 100 or more.
+        seed : int
+        """
+        if draws < FEWEST_DRAWS:
+            raise PpwError(f"{draws} draws are too few to count: ask for {FEWEST_DRAWS} or more")
+        known = answers.posteriors
+        made: dict[str, dict[int, bd.CurvePosterior]] = {}
+        for name, steps in known.steps.items():
+            several = steps.count > 1
+            laws = known.laws(name, lowest, highest)
+            chosen = [(curve, np.flatnonzero(mask & several)) for curve, mask in laws]
+            # A host without frequency scaling has one step: nothing of it informs the others.
+            alone = known.power if name == POWER else known.time
+            chosen += [(alone, np.array([g])) for g in np.flatnonzero(steps.count == 1)]
+            made[name] = {}
+            for curve, groups in chosen:
+                made[name] |= bd.curve_posteriors(curve, steps, known.neighbours, groups)
+        return cls(made, draws, seed)
+
+    def has(self, name: str, group: int) -> bool:
+        """Tell whether a group can be drawn."""
+        return group in self.known[name]
+
+    def is_curve(self, name: str, group: int) -> bool:
+        """Tell whether a group has two steps or more, and so more than its one frequency."""
+        return self.has(name, group) and self.steps(name, group).size > 1
+
+    def steps(self, name: str, group: int) -> FloatArray:
+        """Measured frequencies (Hz) of a group, rising."""
+        measured: FloatArray = self.known[name][group].sweep.frequency[0]
+        return measured
+
+    def log_time(self, name: str, group: int, frequencies: FloatArray) -> FloatArray:
+        """Draw ln(seconds per unit of work), the reciprocal of a rate: (draws, frequencies)."""
+        return self._draw(name, group, frequencies, 0)
+
+    def log_power(self, group: int, frequencies: FloatArray) -> FloatArray:
+        """Draw ln(power in W): (draws, frequencies)."""
+        return self._draw(POWER, group, frequencies, 1)
+
+    def _draw(self, name: str, group: int, frequencies: FloatArray, stream: int) -> FloatArray:
+        known = self.known[name][group]
+        asked = np.asarray(frequencies, dtype=float)
+        if len(measured := known.sweep.frequency[0]) == 1:
+            far = np.abs(asked / measured - 1)
+            if (far > posterior.SAME_STEP).any():
+                raise PpwError(
+                    f"measured at {measured[0] / 1e9:.4g} GHz only: no curve leads to "
+                    f"{asked[np.argmax(far)] / 1e9:.4g} GHz; measure at a second frequency"
+                )
+            asked = np.full_like(asked, measured[0])
+        # One stream for all that is a time, so that a rate and its reciprocal are one curve.
+        return known.draw(asked, self.draws, np.random.default_rng((self.seed, group, stream)))

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fitting.laws.frequency import ReciprocalCpi
-from fitting.regression.lines import INTERCEPT_AT_ZERO, SLOPE_AT_ZERO
+from fitting.regression.lines import (
+    INTERCEPT_AT_ZERO,
+    SLOPE_AT_ZERO,
+    FloatArray,
+    IntArray,
+    ModelFit,
+    Prediction,
+)
 from ppw.results.caveats import Caveat
 from ppw.results.text import shown
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from fitting.bayes.posterior import LackOfFit
-    from fitting.regression.lines import FloatArray, IntArray, ModelFit, Prediction
     from ppw.results.caveats import Mask
 
 # From two points at 1.2 and 1.8 GHz to 2.4 GHz the gain is 2.6; from 1.2 and 1.3 GHz it is 16.

@@ -7,27 +7,19 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypedDict
 
 import numpy as np
+from numpy.typing import NDArray
 
-from fitting.laws.frequency import (
-    AmdahlCpi,
-    AmdahlEfficiency,
-    AmdahlRate,
-    AmdahlTime,
-    ReciprocalCpi,
-    ReciprocalRate,
-    ReciprocalTime,
-)
+from fitting.laws import frequency as laws
 from fitting.laws.power import CmosExponent, CmosVoltage, PowerLine
+from fitting.regression.lines import FloatArray, IntArray, LineModel
 from ppw.errors import PpwError
 from ppw.results.arguments import check_choice
 from ppw.runs.metrics import FORMS, POWER_FORMS
 
 if TYPE_CHECKING:
     import pandas as pd
-    from numpy.typing import NDArray
 
     from fitting.bayes.posterior import MeasuredSteps
-    from fitting.regression.lines import FloatArray, IntArray, LineModel
     from ppw.runs.groups import Groups
     from ppw.runs.metrics import Metric
 
@@ -37,8 +29,14 @@ INTERVALS = ("bayes", "conformal", "t", "none")
 # Rounding of a frequency must not put it outside its own table.
 _EDGE = 1e-3
 # Laws of all that is no rate.
-_AMDAHL: dict[str, type[AmdahlTime | AmdahlCpi]] = {"time": AmdahlTime, "cpi": AmdahlCpi}
-_RECIPROCAL: dict[str, type[ReciprocalCpi]] = {"time": ReciprocalTime, "cpi": ReciprocalCpi}
+_AMDAHL: dict[str, type[laws.AmdahlTime | laws.AmdahlCpi]] = {
+    "time": laws.AmdahlTime,
+    "cpi": laws.AmdahlCpi,
+}
+_RECIPROCAL: dict[str, type[laws.ReciprocalCpi]] = {
+    "time": laws.ReciprocalTime,
+    "cpi": laws.ReciprocalCpi,
+}
 
 
 class ModelOptions(TypedDict, total=False):
@@ -148,10 +146,10 @@ class FitOptions:
             exponent = 3.0 if self.exponent is None else self.exponent
             return CmosVoltage(voltages=table) if table else CmosExponent(exponent=exponent)
         if name == "perf_per_watt":
-            return AmdahlEfficiency()
+            return laws.AmdahlEfficiency()
         if self.form == "reciprocal":
-            return _RECIPROCAL.get(name, ReciprocalRate)()
-        return _AMDAHL.get(name, AmdahlRate)(nonnegative=self.form == "amdahl")
+            return _RECIPROCAL.get(name, laws.ReciprocalRate)()
+        return _AMDAHL.get(name, laws.AmdahlRate)(nonnegative=self.form == "amdahl")
 
     def _one_table(self) -> Mapping[float, float] | None:
         """V-f table of all hosts; None where there is none, or one a host."""
@@ -198,7 +196,9 @@ class VoltageTable:
             For a frame without these columns, or values that are not positive.
         """
         if isinstance(given, Mapping):
-            return cls.of_mapping(given, len(groups))
+            table = np.array(sorted(given.items()), dtype=float).reshape(-1, 2).T
+            one = np.zeros(len(groups), dtype=np.int64)
+            return cls((_check_positive(*table),), one) if table.size else cls()
         if given is not None:
             check_columns(given)
         elif "voltage_v" not in runs.columns:
@@ -207,27 +207,18 @@ class VoltageTable:
         known = source[source["voltage_v"].notna() & source["freq_hz"].notna()]
         if not len(known):
             return cls()
-        if "host" not in known.columns or "host" not in groups.by:
-            means = known.groupby("freq_hz", sort=True)["voltage_v"].mean()
-            return cls._one(means.index.to_numpy(float), means.to_numpy(float), len(groups))
+        by_host = "host" in known.columns and "host" in groups.by
         tables: list[tuple[FloatArray, FloatArray]] = []
         number: dict[object, int] = {}
-        for host, part in known.groupby("host", sort=True):
+        for host, part in known.groupby("host", sort=True) if by_host else [(None, known)]:
             means = part.groupby("freq_hz", sort=True)["voltage_v"].mean()
             number[host] = len(tables)
             tables.append(_check_positive(means.index.to_numpy(float), means.to_numpy(float)))
-        of_group = groups.keys["host"].map(number).fillna(-1).to_numpy(dtype=np.int64)
-        return cls(tuple(tables), np.asarray(of_group, dtype=np.int64))
-
-    @classmethod
-    def of_mapping(cls, given: Mapping[float, float], groups: int) -> VoltageTable:
-        """Take one table of Hz to V for all groups; an empty one is none."""
-        table = np.array(sorted(given.items()), dtype=float).reshape(-1, 2)
-        return cls._one(table[:, 0], table[:, 1], groups) if len(table) else cls()
-
-    @classmethod
-    def _one(cls, frequency: FloatArray, voltage: FloatArray, groups: int) -> VoltageTable:
-        return cls((_check_positive(frequency, voltage),), np.zeros(groups, dtype=np.int64))
+        of_group = np.zeros(len(groups), dtype=np.int64)
+        if by_host:
+            numbers = groups.keys["host"].map(number).fillna(-1)
+            of_group = numbers.to_numpy().astype(np.int64)
+        return cls(tuple(tables), of_group)
 
     def covers(self, steps: MeasuredSteps, *asked: FloatArray) -> Mask:
         """Groups whose table holds their lowest and highest step and all frequencies asked."""
@@ -260,6 +251,7 @@ def check_columns(table: pd.DataFrame) -> None:
         )
 
 
+# A voltage of 0 or less, or none at all, would silently make power of nothing.
 def _check_positive(frequency: FloatArray, voltage: FloatArray) -> tuple[FloatArray, FloatArray]:
     if not (np.isfinite(voltage).all() and (voltage > 0).all() and (frequency > 0).all()):
         raise PpwError("the V-f table needs positive frequencies (Hz) and voltages (V)")

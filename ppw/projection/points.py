@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 
 from fitting.bayes.posterior import SAME_STEP
 from fitting.errors import FittingError, OutOfRangeError
 from fitting.laws.execution_time import execution_time
+from fitting.regression.lines import FloatArray, Prediction
 from measurements import check_runs, tidy_runs
 from measurements.table.units import implausible_frequency
 from ppw.errors import PpwError
@@ -30,10 +32,8 @@ from ppw.runs.prepare import Prepared, prepare
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from numpy.typing import ArrayLike
 
     from fitting.laws.estimators import LogPathLength
-    from fitting.regression.lines import FloatArray, Prediction
 
     Points = Sequence[tuple[float, float]] | Mapping[float, float] | ArrayLike | pd.DataFrame
 
@@ -397,7 +397,8 @@ def project(
         instructions = data_bytes * path_length.at(cores, workload=workload)
         errors, outside = _doubts_of_path_length(path_length, cores)
     at = arguments.as_frequency(freq)
-    answers, cells = _fit_points(points, options), TargetCells.all_groups(1, at)
+    answers = _fit_points(points, options)
+    cells = TargetCells(np.arange(1), np.array([at]), np.ones(1))
     products = _products(instructions, cores, efficiency)
     quantities, made = _answer_products(answers, products, cells, level, errors, price)
     findings = [answers.findings(made[name]) for name in ("cpi", "power_w") if name in made]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fitting.regression.lines import FloatArray, IntArray
 from ppw.projection import plots, validation
 from ppw.projection.answers import Answers, TargetCells
 from ppw.projection.runs import WIDTH_FROM, FittedParameters, RunsProjection
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
-    from fitting.regression.lines import FloatArray, IntArray
     from ppw.projection.path_length import PathLengths
     from ppw.projection.time import TimeProjection
     from ppw.results.caveats import Mask

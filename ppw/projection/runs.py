@@ -263,7 +263,9 @@ def _answer_rows(
 ) -> tuple[pd.DataFrame, list[tuple[str, cv.Caveat]]]:
     """Answer one metric at one frequency: a row for each group that was fitted, and caveats."""
     groups = answers.prepared.groups
-    made = answers.at(metric, TargetCells.all_groups(len(groups), frequency), level)
+    count = len(groups)
+    every = TargetCells(np.arange(count), np.full(count, float(frequency)), np.ones(count))
+    made = answers.at(metric, every, level)
     if answers.options.interval == "conformal":
         made = _conformal(answers, made, metric, frequency, level)
     findings, known = answers.findings(made), made.distribution

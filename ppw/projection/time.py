@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from fitting.bayes.posterior import MeasuredSteps, lack_of_fit
 from fitting.laws import cores as by_cores
 from fitting.laws import data_size as by_size
+from fitting.regression.lines import FloatArray, IntArray
 from measurements import check_runs
 from measurements.table.units import parse_quantity
 from ppw.errors import PpwError
@@ -27,11 +29,8 @@ from ppw.runs.groups import canonical, group_runs
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from numpy.typing import NDArray
 
     from fitting.laws.data_size import ExtentLine
-    from fitting.regression.lines import FloatArray, IntArray
-
 
 # Usual scatter of ln(time) from run to run, until repeats have shown their own.
 _USUAL = 0.02

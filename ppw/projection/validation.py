@@ -11,6 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from fitting.bayes.posterior import SAME_STEP, step_starts
+from fitting.regression.lines import FloatArray, Prediction
 from measurements import identity_columns
 from ppw.errors import PpwError
 from ppw.projection import plots
@@ -27,7 +28,6 @@ from ppw.runs.groups import Groups, canonical, run_count
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from fitting.regression.lines import FloatArray, Prediction
     from ppw.results.caveats import Mask
     from ppw.runs.metrics import Metric
 

@@ -8,8 +8,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binom
 
-from fitting.demand.phases import NOISE_FLOOR, _noise, change_points, penalty
-from fitting.demand.utilisation import agreement, grade, load_of, on_clock, summarise, worst
+from fitting.demand.utilisation import (
+    NOISE_FLOOR,
+    _noise,
+    agreement,
+    change_points,
+    grade,
+    load_of,
+    on_clock,
+    penalty,
+    summarise,
+    worst,
+)
 from fitting.errors import FittingError
 
 # Summary of use.

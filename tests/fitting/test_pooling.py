@@ -72,7 +72,8 @@ class Table(NamedTuple):
         rank[groups] = np.arange(len(groups))
         mine = self.rows(rank[self.group] >= 0)
         neighbours = Neighbours(*(part[groups] for part in self.neighbours))
-        return Table(rank[mine.group], *mine[1:3], self.target.take(groups), neighbours)
+        target = FrequencyTarget._make(part[groups] for part in self.target)
+        return Table(rank[mine.group], *mine[1:3], target, neighbours)
 
     def plus(self, log_value):
         return self._replace(log_value=self.log_value + log_value)

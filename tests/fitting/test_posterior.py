@@ -57,7 +57,8 @@ def evidence_of(law, cases, order=None):
     steps = MeasuredSteps.of(group.astype(int), frequency, value, len(cases))
     order = np.arange(len(cases)) if order is None else order
     target = FrequencyTarget(*np.array([(c.target, c.target_runs) for c in cases], dtype=float).T)
-    return evidence(law, steps.sweep(order), target.take(order), order)
+    asked = FrequencyTarget._make(part[order] for part in target)
+    return evidence(law, steps.sweep(order), asked, order)
 
 
 @st.composite

@@ -84,7 +84,8 @@ class TestGroupByGroup:
 
     def test_perf_per_watt_of_a_posterior_is_the_reciprocal_of_its_energy(self):
         runs = RUNS.assign(freq_hz=RUNS["freq_ghz"] * GHZ)
-        groups, asked = group_runs(runs, ["workload"]), TargetCells.all_groups(3, 3e9)
+        groups = group_runs(runs, ["workload"])
+        asked = TargetCells(np.arange(3), np.full(3, 3e9), np.ones(3))
         metrics = [METRICS["energy"], METRICS["perf_per_watt"]]
         posteriors = Posteriors.of(Prepared(runs, groups, metrics), FitOptions())
         energy, ratio = (posteriors.at(FitOptions().fit_powers(m), asked, 0.9) for m in metrics)

@@ -98,7 +98,7 @@ class TestWhereItComesFrom:
 
 
 class TestCoverage:
-    TABLE = VoltageTable.of_mapping({1e9: 0.8, 2e9: 1.2}, 2)
+    TABLE = VoltageTable.of(None, range(2), {1e9: 0.8, 2e9: 1.2})
 
     @pytest.mark.parametrize(
         ("steps", "target", "covered"),
