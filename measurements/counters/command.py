@@ -185,8 +185,7 @@ class _Trial(NamedTuple):
 
     def complaint(self) -> str:
         """Return the first line of perf's message that says something."""
-        default = f"perf ended with status {self.status} and no message"
-        return _first_line(self.message) or default
+        return _first_line(self.message) or f"perf ended with status {self.status} and no message"
 
 
 def _try_out(counters: PerfCounters) -> _Trial:
@@ -240,8 +239,7 @@ def _support(
 def _is_refused(event: str, counted: Counters) -> bool:
     """Check whether no unit counts it; perf has other names for it on each kind of core."""
     term = parse_event(event).term
-    totals = counted.events.items()
-    missing = [t.missing for name, t in totals if parse_event(name).term == term]
+    missing = [t.missing for name, t in counted.events.items() if parse_event(name).term == term]
     return bool(missing) and all(why == "not supported" for why in missing)
 
 

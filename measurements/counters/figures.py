@@ -378,10 +378,12 @@ def total_events(counts: Iterable[Count]) -> dict[str, Total]:
 
 
 def _place_of(count: Count) -> tuple[object, ...]:
+    """Return the unit, part, interval and run that a count belongs to."""
     return parse_event(count.event).pmu, count.part, count.interval_s, count.run
 
 
 def _total(event: str, counts: Sequence[Count], at_work: Collection[object]) -> Total:
+    """Sum one event over all counts; unknown where a part at work lacks it."""
     unit = next((c.unit for c in counts if c.unit), "")
     values = [(c, c.value) for c in counts if c.value is not None]
     if event in TOOL_EVENTS and values:
@@ -484,6 +486,7 @@ def _by_mode(
 
 
 def _add_up(one: Quantity, other: Quantity) -> Quantity:
+    """Add two quantities of one kind, as of user and kernel mode."""
     pmus = {**one.by_pmu, **other.by_pmu}
     return Quantity(
         (one.value or 0.0) + (other.value or 0.0),

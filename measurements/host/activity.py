@@ -99,9 +99,7 @@ def quota_cpus(folder: Path) -> float | None:
         return int(quota) / int(period)
     quota_us = read_number(folder / "cpu.cfs_quota_us")
     period_us = read_number(folder / "cpu.cfs_period_us")
-    if quota_us is None or not period_us or quota_us <= 0:
-        return None
-    return quota_us / period_us
+    return quota_us / period_us if quota_us and period_us and quota_us > 0 else None
 
 
 def group_state(sysfs: Path, procfs: Path, pid: int | None = None) -> dict[str, Value]:

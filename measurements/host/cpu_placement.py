@@ -68,8 +68,7 @@ def placement_state(sysfs: Path, procfs: Path, pid: int | None = None) -> dict[s
 
     Also whether the kernel moves its memory to the nodes on which it runs.
     """
-    process = procfs / ("self" if pid is None else str(pid))
-    status = dict(files.read_pairs(process / "status"))
+    status = dict(files.read_pairs(procfs / ("self" if pid is None else str(pid)) / "status"))
     allowed = status.get("Cpus_allowed_list")
     cpus = files.cpus_in(allowed or "")
     folder = sysfs / "devices/system/node"

@@ -209,6 +209,7 @@ def _choose_cpus(
 
 
 def _array_bytes(cache: LastLevelCache, room: int) -> int:
+    """Choose the size of each array: past the caches, within the free memory."""
     total = cache.total_bytes or _UNKNOWN_CACHE_BYTES
     wanted = min(max(_TIMES_CACHE * total, _LEAST_BYTES), _MOST_ARRAY_BYTES)
     size = min(wanted, room // 3 // 8 * 8)
@@ -219,6 +220,7 @@ def _array_bytes(cache: LastLevelCache, room: int) -> int:
 
 
 def _chase_bytes(cache: LastLevelCache, room: int) -> int:
+    """Choose the size of the chase's buffer: past the caches, within the free memory."""
     largest = cache.largest_bytes or _UNKNOWN_CACHE_BYTES
     wanted = min(max(_TIMES_CACHE * largest, _LEAST_BYTES), _MOST_CHASE_BYTES)
     size = min(wanted, int(room / _CHASE_ROOM))
@@ -270,8 +272,7 @@ def _compile(folder: Path, compilers: Sequence[str]) -> tuple[Path, str]:
 
 def _chase(program: Path, size: int, stride: int, pages: str, cpu: int, budget_s: float) -> Latency:
     """Time loads that follow pointers through a buffer, one load for each line."""
-    share_s = f"{_CHASE_SHARE * budget_s:g}"
-    repeats = _run(program, "latency", size, stride, pages, share_s, cpu)
+    repeats = _run(program, "latency", size, stride, pages, f"{_CHASE_SHARE * budget_s:g}", cpu)
     loads = repeats.seconds["chase"]
     return Latency(min(loads), statistics.median(loads), len(loads), repeats.huge_page_share)
 

@@ -132,8 +132,7 @@ def _read_netrc(file: Path, *, must_exist: bool) -> tuple[dict[str, tuple[str, s
         hosts = netrc_format.netrc(file).hosts
         return {name.lower(): entry for name, entry in hosts.items()}, ""
     except FileNotFoundError:
-        missing = f"is not there: correct {NETRC_VARIABLE} or unset it"
-        return {}, missing if must_exist else ""
+        return {}, f"is not there: correct {NETRC_VARIABLE} or unset it" if must_exist else ""
     except OSError as error:
         return {}, f"cannot be read ({error.strerror}): make it yours and `chmod 600 {file}`"
     except UnicodeDecodeError:

@@ -113,6 +113,7 @@ def unwrap_counter(channel: source.Channel, stream: Stream) -> tuple[FloatArray,
 
 
 def _by_counter(channel: source.Channel, stream: Stream, start_s: float, end_s: float) -> RunEnergy:
+    """Compute a run's energy from a counter, interpolated at both ends of the run."""
     at = stream.at_s
     near = (at >= start_s - AT_ENDS_S) & (at <= end_s + AT_ENDS_S)
     # Also the last reading before and the first after the run, however far away.
@@ -138,6 +139,7 @@ def _by_counter(channel: source.Channel, stream: Stream, start_s: float, end_s: 
 
 
 def _by_windows(channel: source.Channel, stream: Stream, start_s: float, end_s: float) -> RunEnergy:
+    """Compute a run's energy from means over windows that lie inside the run."""
     window, length = channel.window_s, end_s - start_s
     fresh = _is_new(stream, window)
     at, value = stream.at_s[fresh], stream.value[fresh]
@@ -169,6 +171,7 @@ def _is_new(stream: Stream, window: float) -> NDArray[np.bool_]:
 
 
 def _by_moments(channel: source.Channel, stream: Stream, start_s: float, end_s: float) -> RunEnergy:
+    """Integrate momentary power over a run by the trapezoidal rule."""
     # A reading before the run shows an idle host, so nothing is interpolated to it.
     inside = (stream.at_s >= start_s) & (stream.at_s <= end_s)
     at, watts = stream.at_s[inside], stream.value[inside]

@@ -153,6 +153,7 @@ def _log_in(connect: Connect, until_s: float) -> tuple[Bmc, str, IpmiAnswer]:
 
 
 def _log_in_once(connect: Connect, level: str, until_s: float) -> tuple[Bmc, IpmiAnswer]:
+    """Log in with one privilege and ask for the power reading."""
     bmc = connect(level, until_s)
     with source.closed_on_error([bmc]):
         return bmc, _ask_power(bmc, until_s)
@@ -320,11 +321,13 @@ def sensor_channels(sensors: Sequence[PowerSensor]) -> tuple[Channel, ...]:
 
 
 def _domain(sensor: PowerSensor) -> Domain:
+    """Choose what a sensor covers, by its name or else its entity."""
     by_name = (domain for pattern, domain in _NAMES if re.search(pattern, sensor.name.lower()))
     return next(by_name, _ENTITIES.get(sensor.entity, "other"))
 
 
 def _mark_inside(channel: Channel, whole: str) -> Channel:
+    """Mark a channel as part of the one of the whole host."""
     if channel.label == whole or channel.domain == "wall":
         return channel
     note = f"another figure of what {whole} covers" if channel.domain == "host" else ""
@@ -442,6 +445,7 @@ def _login_error(name: str, said: str, remote: Remote | None, privilege: str) ->
 
 
 def _start_session(their_end: socket.socket) -> subprocess.Popen[bytes]:
+    """Start the process that holds a session of pyghmi."""
     return subprocess.Popen(
         # -P: modules beside the program do not hide others of the same name.
         [sys.executable, "-P", "-W", "ignore", str(_SESSION_PROGRAM)],

@@ -134,6 +134,7 @@ def _model(identity: str) -> str:
 
 
 def _own_question(instrument: Instrument, options: Mapping[str, str]) -> _Question:
+    """Make the question that the option ``query`` names."""
     query = options["query"]
     count = len(instrument.ask_numbers(query, binary=False))
     if count > 1 and "item" not in options:
@@ -142,6 +143,7 @@ def _own_question(instrument: Instrument, options: Mapping[str, str]) -> _Questi
 
 
 def _wt_question(instrument: Instrument, options: Mapping[str, str]) -> _Question:
+    """Make the question for the numeric items of a Yokogawa WT."""
     binary = instrument.ask(":NUMERIC:FORMAT?").upper().startswith("FLO")
     wants_energy = options.get("energy") == "yes"
     items = _items(instrument) if wants_energy or "item" not in options else []
@@ -172,6 +174,7 @@ def _items(instrument: Instrument) -> list[str]:
 def _position(
     instrument: Instrument, items: Sequence[str], functions: Sequence[str], otherwise: str
 ) -> int:
+    """Find the one item that has one of these functions."""
     found = [n for n, item in enumerate(items) if item.partition(",")[0].strip() in functions]
     if len(found) == 1:
         return found[0]

@@ -457,6 +457,7 @@ def _find_layout(lines: Sequence[str], wanted: ColumnOptions, quantity: str | No
 def _layout(
     delimiter: str, cells: Sequence[str], wanted: ColumnOptions, quantity: str | None
 ) -> LogLayout:
+    """Make the layout of a log whose header has these cells."""
     time = _time_columns(cells, wanted.time)
     if wanted.value is not None:
         value = _column(cells, wanted.value, "value")
@@ -493,6 +494,7 @@ def _time_columns(cells: Sequence[str], wanted: str | None) -> tuple[int, ...]:
 
 
 def _one_column(cells: Sequence[str], found: Sequence[int], what: str, option: str) -> int:
+    """Return the only column found; raise `SensorError` for none or several."""
     if len(found) == 1:
         return found[0]
     names = list_names([cells[index] for index in found] or cells)
@@ -549,6 +551,7 @@ def _is_number(text: str) -> bool:
 
 
 def _split(line: str, delimiter: str) -> list[str]:
+    """Split a line of CSV into cells without blanks around them."""
     try:
         cells = next(csv.reader([line], delimiter=delimiter, skipinitialspace=True), [])
     except csv.Error:

@@ -233,6 +233,7 @@ def _zone_folders(root: Path) -> dict[_Identity, Path]:
 
 
 def _zone_label(identity: _Identity, found: dict[_Identity, Path]) -> str:
+    """Name a zone by its own name and those of the zones around it."""
     numbers = identity.indices
     lineage = [identity._replace(indices=numbers[: n + 1]) for n in range(len(numbers))]
     parts = [_zone_name(found[zone]) for zone in lineage if zone in found]
@@ -250,6 +251,7 @@ def _zone_name(zone: Path) -> str:
 def _read_zone(
     folder: Path, label: str, parent: RaplZone | None, labels: set[str], is_amd: bool
 ) -> RaplZone:
+    """Read a zone's range, limits and domain into its channel."""
     kind = re.split(r"[-\d]", _zone_name(folder), maxsplit=1)[0]
     domain: Domain = next((domain for domain in _DOMAINS if domain == kind), "other")
     range_uj = max(files.number(folder / "max_energy_range_uj") or 0, 0)

@@ -297,8 +297,7 @@ def _decimal_step(said: Any) -> float:
     """Compute the place value of the last decimal written; 0 without a number above 0."""
     if not number(said) > 0:
         return 0.0
-    exponent = Decimal(repr(said)).as_tuple().exponent
-    return 10.0 ** int(exponent)
+    return 10.0 ** int(Decimal(repr(said)).as_tuple().exponent)
 
 
 @dataclass

@@ -360,8 +360,7 @@ class _Kernel:
                 found[name.strip()] = tuple(int(fields[n]) for n in _NETWORK_FIELDS)
         if found.keys() != self._interface_names:
             self._interface_names = frozenset(found)
-            interfaces = activity.interface_bytes(self._procfs, self._sysfs)
-            self.host_interfaces = frozenset(interfaces)
+            self.host_interfaces = frozenset(activity.interface_bytes(self._procfs, self._sysfs))
             folder = self._sysfs / "class/net"
             rates = {n: files.read_number(folder / n / "speed") for n in self.host_interfaces}
             self.speeds = {

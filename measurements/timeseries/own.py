@@ -133,8 +133,7 @@ class Writer:
         if self._part is not None:
             if self._part.stat().st_size:
                 frame, _ = _parse(self._part.read_bytes())
-                series = schema.TimeSeries(frame, FORMAT, str(self._part))
-                write_time_series(series, self._target)
+                write_time_series(schema.TimeSeries(frame, FORMAT, str(self._part)), self._target)
             self._part.unlink()
 
     def _write_csv(self, row: Mapping[str, Any]) -> None:

@@ -126,8 +126,7 @@ def _add(log: logs.Log, layout: _Layout, rows: bytes, options: logs.Options) -> 
     if extended:
         log.name_host(block.texts[_HOST].unique().to_pylist(), options)
     if layout.cpus is not None and not log.cpus:
-        counts = block.numbers[layout.cpus]
-        log.cpus = next((float(count) for count in counts if count > 0), None)
+        log.cpus = next((float(count) for count in block.numbers[layout.cpus] if count > 0), None)
     # The first row of a log has no rates: it is no interval.
     first = not log.rows and np.isfinite(times_s[0]) and layout.lacks_rates(columns)
     kept = slice(int(first), None)

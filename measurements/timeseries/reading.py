@@ -69,8 +69,7 @@ def read_time_series(
     MeasurementError
         When it is no such log, or one that cannot be read.
     """
-    selected = None if columns is None else tuple(columns)
-    options = logs.Options(selected, cpus, host, timezone)
+    options = logs.Options(None if columns is None else tuple(columns), cpus, host, timezone)
     known = [*FORMATS, own.FORMAT]
     if format is not None and format not in known:
         raise MeasurementError(
@@ -396,6 +395,7 @@ def _limit(column: str, values: logs.Columns, intervals_s: logs.Numbers) -> logs
 def _build_frame(
     log: logs.Log, intervals_s: logs.Numbers, marks: RowMarking, options: logs.Options
 ) -> pd.DataFrame:
+    """Lay out the columns of a log as the table of a series, in time order."""
     rows = len(log.times_s)
 
     def repeat_text(text: str) -> object:
