@@ -33,13 +33,13 @@ from .power.load_curve import PowerLoadCurve as PowerLoadCurve
 from .power.power_loads import PowerLoads as PowerLoads
 from .power.power_loads import power_loads as power_loads
 from .pressure.co_locate import CoLocation as CoLocation
+from .pressure.co_locate import Pairing as Pairing
 from .pressure.co_locate import co_locate as co_locate
+from .pressure.co_locate import pair_workloads as pair_workloads
 from .pressure.find_knees import SweepKnees as SweepKnees
 from .pressure.find_knees import find_knees as find_knees
 from .pressure.matrix import PressureMatrix as PressureMatrix
 from .pressure.matrix import pressure_matrix as pressure_matrix
-from .pressure.pair_workloads import Pairing as Pairing
-from .pressure.pair_workloads import pair_workloads as pair_workloads
 from .pressure.right_size import RightSizing as RightSizing
 from .pressure.right_size import right_size as right_size
 from .procurement.procure import procure as procure

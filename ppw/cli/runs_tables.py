@@ -199,7 +199,7 @@ def best_command(runs: opt.Runs, **options: Any) -> ppw.BestFrequency:
 # `ppw compare`: two sides of a runs table, or the candidates of a procurement scenario.
 def _show_schema(ctx: click.Context, param: click.Parameter, asked: bool) -> None:
     if asked and not ctx.resilient_parsing:
-        from ppw.procurement.scenario_schema import schema_text
+        from ppw.procurement.inputs import schema_text
 
         out.write(schema_text(), "-")
         ctx.exit()

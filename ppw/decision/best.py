@@ -9,14 +9,13 @@ import numpy as np
 import pandas as pd
 
 from fitting.bayes.posterior import SAME_STEP
-from measurements.table.units import parse_quantity
 from ppw.decision import objectives as obj
 from ppw.errors import PpwError
 from ppw.projection.answers import POWER, Answers, CurveDraws
 from ppw.projection.options import FitOptions
 from ppw.projection.runs import nothing_to_fit, unfitted_groups
 from ppw.results import caveats as cv
-from ppw.results.arguments import as_number, as_positive, as_share, check_choice
+from ppw.results.arguments import as_positive, as_share, check_choice
 from ppw.results.axes import new_axes
 from ppw.results.result import PrintedTable, Result, Table, frame_digest, rows_of
 from ppw.results.text import key_texts, plot_label, shown
@@ -153,7 +152,7 @@ class Problem:
             ends[:, group] = frequency[0], frequency[-1]
         curves = CurveDraws.of(self.answers, *ends, draws=draws, seed=seed)
         self.limits.refuse_rates(self.work)
-        made = (self._choice(curves, group, frequency) for group, frequency in steps.items())
+        made = (self._draw_choice(curves, group, frequency) for group, frequency in steps.items())
         return [choice for choice in made if choice is not None]
 
     def _steps(self, asked: FloatArray | None) -> dict[int, FloatArray]:
@@ -166,6 +165,7 @@ class Problem:
         if asked is not None:
             return dict.fromkeys(groups, asked)
         keys = self.prepared.groups.keys
+        # A host that the catalogue knows offers its own steps beside those that were measured.
         hosts = dict(zip(groups, keys["host"].iloc[groups], strict=True)) if "host" in keys else {}
         listed = {host: obj.catalogue_steps(host) for host in dict.fromkeys(hosts.values())}
         return {
@@ -179,7 +179,7 @@ class Problem:
         at = slice(fitted.first[group], fitted.first[group] + fitted.count[group])
         return fitted.frequency[at], fitted.runs[at]
 
-    def _choice(self, curves: CurveDraws, group: int, frequency: FloatArray) -> Choice | None:
+    def _draw_choice(self, curves: CurveDraws, group: int, frequency: FloatArray) -> Choice | None:
         log_time = curves.log_time(self.time, group, frequency)
         has_power = POWER in curves.known and curves.is_curve(POWER, group)
         log_power = curves.log_power(group, frequency) if has_power else None
@@ -195,7 +195,8 @@ class Problem:
                 return None
             frequency, log_time = frequency[kept], log_time[:, kept]
             log_power = None if log_power is None else log_power[:, kept]
-        price, paid = self._price(group), log_power if self.power_is_paid else None
+        # Where power is not paid for, its draws still tell how far perf/W rises.
+        price, paid = self._price_of_group(group), log_power if self.power_is_paid else None
         steps, runs = self._measured_steps(group)
         same = np.abs(steps / frequency[:, None] - 1) <= SAME_STEP
         return Choice(
@@ -204,10 +205,10 @@ class Problem:
             (same @ runs).astype(np.int64),
             obj.log_cost(self.objective, log_time, paid, price, self.rates),
             None if log_power is None else log_time + log_power,
-            self._linear(group, frequency, price),
+            self._best_on_lines(group, frequency, price),
         )
 
-    def _price(self, group: int) -> float:
+    def _price_of_group(self, group: int) -> float:
         if self.objective.times or self.objective is obj.OBJECTIVES["time"]:
             return 1.0
         if self.price is not None:
@@ -226,7 +227,7 @@ class Problem:
         keys = self.prepared.groups.keys.iloc[group]
         return ", ".join(key_texts(self.prepared.groups.by, keys.to_dict())) or "all runs"
 
-    def _linear(self, group: int, frequency: FloatArray, price: float) -> float:
+    def _best_on_lines(self, group: int, frequency: FloatArray, price: float) -> float:
         curves = self.answers.curves
         lines = [curves[name].fit.line for name in (self.time, POWER) if name in curves]
         time, *power = [(float(one.intercept[group]), float(one.slope[group])) for one in lines]
@@ -338,7 +339,7 @@ class BestFrequency(Result):
         groups, steps = super().printed_tables(most)
         return [groups, steps] if most is not None or len(self.table) == 1 else [groups]
 
-    def _words(self) -> str:
+    def _objective_words(self) -> str:
         words = obj.OBJECTIVES[self.objective].words.capitalize()
         return words + obj.Limits(self.deadline_s, self.power_cap_w).words()
 
@@ -346,7 +347,7 @@ class BestFrequency(Result):
         """Say in a sentence where most groups are best."""
         best = self.table["best_hz"]
         sure = int((self.table["p_best"] > SURE).sum())
-        words = self._words()
+        words = self._objective_words()
         if len(best) == 1:
             row = self.table.iloc[0]
             at = shown(row["best_hz"], "Hz")
@@ -369,7 +370,7 @@ class BestFrequency(Result):
         axes.set_xlabel("core frequency (GHz)")
         axes.set_ylabel("probability of being the best step")
         axes.set_ylim(0, 1.02)
-        axes.set_title(self._words())
+        axes.set_title(self._objective_words())
         axes.legend(frameon=False)
         return axes
 
@@ -463,11 +464,11 @@ def best_frequency(
             f"a price or electricity does not change {objective}: ask for "
             "--objective perf_per_dollar"
         )
-    rates = obj.Rates.of(electricity, lifetime_hours, _as_power(idle_power))
+    rates = obj.Rates.of(electricity, lifetime_hours, idle_power)
     limits = obj.Limits.of(deadline, power_cap, level)
     asked = None if steps is None else obj.as_steps(steps)
     prepared = prepare(
-        runs, by=by, metric=_metric(runs, objective, rates, limits), keep_all=keep_all
+        runs, by=by, metric=_choose_metric(runs, objective, rates, limits), keep_all=keep_all
     )
     answers = Answers.of(prepared, FitOptions(voltages=voltages, pool=pool))
     problem = Problem(prepared, answers, obj.OBJECTIVES[objective], rates, price, limits)
@@ -480,8 +481,8 @@ def best_frequency(
         *prepared.caveats(),
         *unfitted_groups(answers.curves, prepared),
         *(f"left out: {group}" for group in problem.missed),
-        *_unsure(table),
-        *_beyond(table, prepared, [choice.group for choice in chosen]),
+        *_unsure_caveat(table),
+        *_beyond_caveat(table, prepared, [choice.group for choice in chosen]),
     ]
     cv.warn(caveats)
     return BestFrequency(
@@ -502,15 +503,6 @@ def best_frequency(
     )
 
 
-def _as_power(power: float | str | None) -> float:
-    if power is None:
-        return 0.0
-    watts = as_number("idle power", parse_quantity(power, "w") if isinstance(power, str) else power)
-    if watts < 0:
-        raise PpwError(f"idle power {power!r} is negative: give 0 W or more")
-    return watts
-
-
 def _none_kept(missed: Sequence[str]) -> str:
     """Say of three groups that none of their steps keeps to the limits; "" where there is none."""
     more = len(missed) - _MOST_MISSED
@@ -518,7 +510,7 @@ def _none_kept(missed: Sequence[str]) -> str:
     return "; ".join([*missed[:_MOST_MISSED], *rest])
 
 
-def _metric(runs: pd.DataFrame, objective: str, rates: obj.Rates, limits: obj.Limits) -> str:
+def _choose_metric(runs: pd.DataFrame, objective: str, rates: obj.Rates, limits: obj.Limits) -> str:
     """Metric whose fits the objective is made of."""
     tidy = canonical(runs)
     if columns_for(METRICS["power"], tidy) is not None:
@@ -532,7 +524,7 @@ def _metric(runs: pd.DataFrame, objective: str, rates: obj.Rates, limits: obj.Li
     return "throughput" if columns_for(METRICS["throughput"], tidy) else "time"
 
 
-def _unsure(table: pd.DataFrame) -> list[str]:
+def _unsure_caveat(table: pd.DataFrame) -> list[str]:
     unsure = int((table["p_best"] <= SURE).sum())
     if not unsure:
         return []
@@ -544,7 +536,7 @@ def _unsure(table: pd.DataFrame) -> list[str]:
     ]
 
 
-def _beyond(table: pd.DataFrame, prepared: Prepared, groups: list[int]) -> list[str]:
+def _beyond_caveat(table: pd.DataFrame, prepared: Prepared, groups: list[int]) -> list[str]:
     """Say where the best step lies outside the measured ones, whether or not they are steps."""
     measured = prepared.runs["freq_hz"].groupby(prepared.groups.codes)
     low, high = measured.min().to_numpy()[groups], measured.max().to_numpy()[groups]

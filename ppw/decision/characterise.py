@@ -17,9 +17,8 @@ from fitting.bayes.posterior import SAME_STEP
 from measurements import check_runs, identity_columns
 from measurements.counters.memory_traffic import llc_misses_per_byte
 from measurements.table.headers import nearest
-from ppw.decision.compare import scope_of
+from ppw.decision.compare import draw_ratio_axes, scopes_of
 from ppw.decision.objectives import per_dollar_ratio, per_watt_ratio
-from ppw.decision.ratios import draw_ratio_axes
 from ppw.errors import PpwError
 from ppw.results import axes as drawing
 from ppw.results import caveats as cv
@@ -148,12 +147,12 @@ class Characterisation(Result):
             # To itself the reference has no ratio.
             hosts = self.hosts[1:] if title == RATIOS else self.hosts
             cells = rows.groupby([*self.by, "measure", "unit"], sort=False, dropna=False)
-            lines = [self._line(key, group, hosts) for key, group in cells]
+            lines = [self._printed_line(key, group, hosts) for key, group in cells]
             header = [*self.by, "measure", "unit", *hosts]
             made.append(PrintedTable(str(title), header, lines, len(self.by) + 2))
         return made
 
-    def _line(self, key: Any, group: pd.DataFrame, hosts: Sequence[str]) -> list[str]:
+    def _printed_line(self, key: Any, group: pd.DataFrame, hosts: Sequence[str]) -> list[str]:
         keys = dict(zip([*self.by, "measure", "unit"], key, strict=True))
         by_host = {row["host"]: row for row in rows_of(group)}
         several = len(set(group["scope"])) > 1
@@ -176,7 +175,7 @@ class Characterisation(Result):
         for host in self.hosts[1:]:
             values = self.table[self.table["host"] == host].groupby("measure")["value"]
             there = [name for name in _RATIO if name in values.groups]
-            parts = [f"{name} {_range(values.get_group(name))}" for name in there]
+            parts = [f"{name} {_range_text(values.get_group(name))}" for name in there]
             sentences.append(f"{host}: {', '.join(parts) or 'nothing to set against it'}.")
         return sentences
 
@@ -188,7 +187,7 @@ class Characterisation(Result):
         colours = (drawing.CURVE, drawing.BEST, drawing.PROJECTED)
         for measure, colour, mark in zip(_DRAWN, colours, "osD", strict=True):
             rows = rows_of(self.table[self.table["measure"] == measure])
-            labels = [_label(self, row) for row in rows]
+            labels = [_line_label(self, row) for row in rows]
             both = zip(rows, labels, strict=True)
             points = [(row["value"], place[label]) for row, label in both if label in place]
             if points:
@@ -205,10 +204,10 @@ class Characterisation(Result):
 def plot_lines(result: Characterisation) -> list[str]:
     """Hosts and workloads that a plot has a line for."""
     rows = rows_of(result.table[result.table["measure"].isin(_DRAWN)])
-    return list(dict.fromkeys(_label(result, row) for row in rows))[:_MOST_DRAWN]
+    return list(dict.fromkeys(_line_label(result, row) for row in rows))[:_MOST_DRAWN]
 
 
-def _label(result: Characterisation, row: Mapping[Any, Any]) -> str:
+def _line_label(result: Characterisation, row: Mapping[Any, Any]) -> str:
     return ", ".join([shown_name(row["host"]), *key_texts(result.by, row)])
 
 
@@ -277,7 +276,7 @@ def characterise(
         raise PpwError(f"no host was measured at {shown(at, 'Hz')}: leave freq out, or measure")
     first = reference or _slowest(by_key, hosts)
     ordered = [first, *(h for h in hosts if h != first)]
-    rows, unlike = _rows(by_key, keys, ordered, mixed_scope)
+    rows, unlike = _table_rows(by_key, keys, ordered, mixed_scope)
     caveats = [*_table_caveats(tidy), *_scope_caveats(unlike, mixed_scope)]
     cv.warn(caveats)
     return Characterisation(
@@ -292,13 +291,13 @@ def characterise(
 
 def _workload_columns(runs: pd.DataFrame) -> list[str]:
     """Identity columns that tell workloads apart, and do not merely describe a host."""
+
+    def describes(column: str) -> bool:
+        values = [set(map(str, rows)) for _, rows in runs.groupby("host")[column]]
+        return all(len(v) == 1 for v in values) and len(set.union(*values)) > 1
+
     columns = [c for c in identity_columns(runs) if c not in ("host", "family")]
-    return [c for c in columns if c == "workload" or not _describes(runs, c)]
-
-
-def _describes(runs: pd.DataFrame, column: str) -> bool:
-    values = [set(map(str, rows)) for _, rows in runs.groupby("host")[column]]
-    return all(len(v) == 1 for v in values) and len(set.union(*values)) > 1
+    return [c for c in columns if c == "workload" or not describes(c)]
 
 
 def _measure_hosts(
@@ -314,8 +313,9 @@ def _measure_hosts(
         rows, at = _at_frequency(rows, freq)
         if len(rows):
             values = measures.loc[rows.index]
-            means = {str(name): _mean(values[name]) for name in values}
-            yield HostFigures(key[:-1], str(key[-1]), at, len(rows), means, _scope(rows))
+            means = {str(name): _finite_mean(values[name]) for name in values}
+            scope = " and ".join(sorted(scopes_of(rows)))
+            yield HostFigures(key[:-1], str(key[-1]), at, len(rows), means, scope)
 
 
 def _measure_runs(runs: pd.DataFrame, prices: Mapping[str, float]) -> pd.DataFrame:
@@ -324,6 +324,7 @@ def _measure_runs(runs: pd.DataFrame, prices: Mapping[str, float]) -> pd.DataFra
     columns += "data_bytes memory_bandwidth_bytes_s memory_latency_s latency_p50_s latency_p99_s"
     have = runs.reindex(columns=columns.split()).astype(np.float64)
     price = runs["host"].astype(str).map(prices).astype(np.float64).fillna(have["price"])
+    # Work per second: operations where they were counted, else one job in its time.
     performance = have["throughput_ops_s"].fillna(1 / have["time_s"])
     power = have["power_w"].fillna(have["energy_j"] / have["time_s"])
     both = zip(have["llc_misses"], have["data_bytes"], strict=True)
@@ -354,17 +355,10 @@ def _at_frequency(rows: pd.DataFrame, freq: float | None) -> tuple[pd.DataFrame,
     return rows[(rows["freq_hz"] / at - 1).abs() <= SAME_STEP], at
 
 
-def _mean(values: pd.Series[float]) -> float:
+def _finite_mean(values: pd.Series[float]) -> float:
     """Mean of the runs that have it; NaN where none has, or what has none cannot be."""
     known = values.to_numpy()[np.isfinite(values)]
     return float(known.mean()) if known.size else float("nan")
-
-
-def _scope(rows: pd.DataFrame) -> str:
-    if "power_source" not in rows:
-        return ""
-    scopes = {scope_of(source) for source in rows["power_source"].dropna().unique()}
-    return " and ".join(sorted(scope for scope in scopes if scope))
 
 
 def _slowest(by_key: _ByKey, hosts: Sequence[str]) -> str:
@@ -385,7 +379,7 @@ def _speed_up(one: HostFigures, other: HostFigures) -> float:
     return other.means["time"] / one.means["time"] if np.isnan(rates) else rates
 
 
-def _rows(
+def _table_rows(
     by_key: _ByKey, keys: Sequence[str], hosts: Sequence[str], mixed: bool
 ) -> tuple[list[dict[str, Any]], list[str]]:
     """Rows of the table by printed table, workload, measure and host, and hosts of unlike scope."""
@@ -395,7 +389,7 @@ def _rows(
         for found in by_key.values():
             there = [found[host] for host in hosts if host in found]
             measures = [measure for measure in MEASURES if measure.table == table]
-            rows += [_row(one, keys, m, one.means[m.name]) for m in measures for one in there]
+            rows += [_table_row(one, keys, m, one.means[m.name]) for m in measures for one in there]
             if table != RATIOS or hosts[0] not in found:
                 continue
             base = there[0]
@@ -406,7 +400,7 @@ def _rows(
                     unlike.append(f"{other.host} {other.scope}, {base.host} {base.scope}")
                 for name, value in _ratios(other, base).items():
                     refused = name in _OF_POWER and not alike and not mixed
-                    rows.append(_row(other, keys, _RATIO[name], np.nan if refused else value))
+                    rows.append(_table_row(other, keys, _RATIO[name], np.nan if refused else value))
     return [row for row in rows if not np.isnan(row["value"])], unlike
 
 
@@ -423,7 +417,7 @@ def _ratios(other: HostFigures, base: HostFigures) -> dict[str, float]:
     }
 
 
-def _row(
+def _table_row(
     cell: HostFigures, keys: Sequence[str], measure: HostMeasure, value: float
 ) -> dict[str, Any]:
     of_power = measure.unit in ("W", "J/run", "1/J") or measure.name in _OF_POWER
@@ -467,7 +461,7 @@ def _table_caveats(runs: pd.DataFrame) -> list[str]:
     return caveats
 
 
-def _range(values: pd.Series[Any]) -> str:
+def _range_text(values: pd.Series[Any]) -> str:
     low, high = float(values.min()), float(values.max())
     if high <= low * (1 + _EPSILON):
         return shown(low)

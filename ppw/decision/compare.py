@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from measurements import identity_columns
+from ppw.decision import objectives as obj
 from ppw.decision import ratios
-from ppw.decision.objectives import Rates
 from ppw.errors import PpwError
-from ppw.projection.answers import Answers, CurveDraws
-from ppw.projection.options import FitOptions
+from ppw.projection import answers, options
 from ppw.results import axes as drawing
 from ppw.results import caveats as cv
 from ppw.results.arguments import as_frequency, as_positive, as_share
@@ -22,15 +21,11 @@ from ppw.results.text import key_texts, plot_label, shown, shown_interval, telli
 from ppw.runs import groups as gr
 from ppw.runs.caveats import is_named_source
 from ppw.runs.metrics import METRICS, answerable, columns_for, parse_metrics
-from ppw.runs.prepare import prepare
+from ppw.runs.prepare import Prepared, prepare
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
     import pandas as pd
     from matplotlib.axes import Axes
-
-    from ppw.runs.prepare import Prepared
 
 
 # What a sensor sees, by how its name begins; the first that fits.
@@ -45,16 +40,10 @@ _SCOPES = (
 )
 
 
-class MatchedGroups(NamedTuple):
-    """Pairs of groups, the columns that they agree in, and what else tells A from B."""
-
-    pairs: list[ratios.Pair]
-    by: list[str]
-    caveats: list[str]
-
-
-def match_groups(groups: gr.Groups, a: Mapping[str, Any], b: Mapping[str, Any]) -> MatchedGroups:
-    """Pair the groups of A with those of B by the columns that neither names.
+def match_groups(
+    groups: gr.Groups, a: Mapping[str, Any], b: Mapping[str, Any]
+) -> tuple[list[ratios.Pair], list[str], list[str]]:
+    """Pair the groups of A with those of B by what neither names: pairs, columns, and caveats.
 
     A column that has one value in A and another in B describes the two and does not count: an Atom
     has two cores and a Xeon six.
@@ -65,13 +54,22 @@ def match_groups(groups: gr.Groups, a: Mapping[str, Any], b: Mapping[str, Any]) 
         c: [list(dict.fromkeys(map(str, groups.keys[c].iloc[s]))) for s in sides] for c in rest
     }
     # What is one thing in all of A and another in all of B tells what they are, not what they did.
-    described = [c for c, (of_a, of_b) in values.items() if _describes(of_a, of_b)]
+    described = [
+        c for c, (of_a, of_b) in values.items() if len(of_a) == len(of_b) == 1 and of_a != of_b
+    ]
     by = [c for c in rest if c not in described]
-    of_a, of_b = ({_key(groups, by, g): int(g) for g in side} for side in sides)
+    of_a, of_b = (
+        {tuple(str(groups.keys[c].iloc[g]) for c in by): int(g) for g in side} for side in sides
+    )
     for side, found, which in zip(sides, (of_a, of_b), "AB", strict=True):
         if len(found) < len(side):
-            raise PpwError(_several(groups, side, which, by))
-    pairs = [ratios.Pair(of_a[key], of_b[key]) for key in of_a if key in of_b]
+            keys = groups.keys.iloc[side]
+            varying = [c for c in groups.by if c not in by and len(set(map(str, keys[c]))) > 1]
+            raise PpwError(
+                f"{which} is several groups of the same {', '.join(by) or 'kind'}, which differ in "
+                f"{', '.join(varying)}: name one of them for {which} as well"
+            )
+    pairs = [(of_a[key], of_b[key]) for key in of_a if key in of_b]
     if not pairs:
         differ = [
             f"{column} is {', '.join(values[column][0][:4])} in A and "
@@ -84,36 +82,18 @@ def match_groups(groups: gr.Groups, a: Mapping[str, Any], b: Mapping[str, Any]) 
             f"no group of A has its like in B: {why}: name the groups, or leave columns out with by"
         )
     caveats = [
-        f"A and B also differ in {column}: {_value(groups, column, sides[0])} against "
-        f"{_value(groups, column, sides[1])}"
+        f"A and B also differ in {column}: {_value_of_side(groups, column, sides[0])} against "
+        f"{_value_of_side(groups, column, sides[1])}"
         for column in described
         if column != "family"
     ]
     alone = [(len(side) - len(pairs), which) for side, which in zip(sides, "AB", strict=True)]
-    if any(count for count, _ in alone):
-        counts = ", ".join(f"{count} of {which}" for count, which in alone if count)
-        caveats.append(f"groups without their like left out: {counts}")
-    return MatchedGroups(pairs, by, caveats)
+    if counts := [f"{count} of {which}" for count, which in alone if count]:
+        caveats.append(f"groups without their like left out: {', '.join(counts)}")
+    return pairs, by, caveats
 
 
-def _describes(of_a: Sequence[str], of_b: Sequence[str]) -> bool:
-    return len(of_a) == len(of_b) == 1 and of_a != of_b
-
-
-def _key(groups: gr.Groups, by: Sequence[str], group: Any) -> tuple[str, ...]:
-    return tuple(str(groups.keys[c].iloc[group]) for c in by)
-
-
-def _several(groups: gr.Groups, side: Any, which: str, by: Sequence[str]) -> str:
-    keys = groups.keys.iloc[side]
-    varying = [c for c in groups.by if c not in by and len(set(map(str, keys[c]))) > 1]
-    return (
-        f"{which} is several groups of the same {', '.join(by) or 'kind'}, which differ in "
-        f"{', '.join(varying)}: name one of them for {which} as well"
-    )
-
-
-def _value(groups: gr.Groups, column: str, side: Any) -> str:
+def _value_of_side(groups: gr.Groups, column: str, side: Any) -> str:
     value = groups.keys[column].iloc[side[0]]
     return shown(float(value)) if isinstance(value, (int, float)) else str(value)
 
@@ -127,16 +107,23 @@ def scope_of(source: object) -> str | None:
     return next((scope for begins, scope in _SCOPES if name.startswith(begins)), None)
 
 
+def scopes_of(runs: pd.DataFrame) -> frozenset[str]:
+    """Find what the power of runs is of: "wall", "package"; empty where no source tells."""
+    if "power_source" not in runs:
+        return frozenset()
+    found = map(scope_of, runs["power_source"].dropna().unique())
+    return frozenset(scope for scope in found if scope is not None)
+
+
 def check_scopes(prepared: Prepared, pairs: Sequence[ratios.Pair], mixed: bool) -> list[str]:
     """Refuse power of different scope, or say so in a caveat where ``mixed`` was asked for."""
     if "power_source" not in prepared.runs:
         return []
-    texts, every = [], set()
+    texts, every = [], set[str]()
     for groups in zip(*pairs, strict=True):
-        rows = np.isin(prepared.groups.codes, groups)
-        sources = set(prepared.runs["power_source"][rows].dropna().astype(str))
-        scopes = {scope_of(source) for source in sources} - {None}
-        texts.append(f"{' and '.join(sorted(map(str, scopes)))} ({', '.join(sorted(sources))})")
+        rows = prepared.runs[np.isin(prepared.groups.codes, groups)]
+        sources, scopes = set(rows["power_source"].dropna().astype(str)), scopes_of(rows)
+        texts.append(f"{' and '.join(sorted(scopes))} ({', '.join(sorted(sources))})")
         every |= scopes
     if len(every) < 2:
         return []
@@ -251,10 +238,10 @@ class Comparison(Result):
         for metric, rows in self.table.groupby("metric", sort=False):
             found = set(rows["better"])
             side = found.pop() if len(found) == 1 else _BY_GROUP
-            better.setdefault(side, []).append(_plain(metric))
-            sentences.append(f"{_plain(metric)}: {self._sentence(str(metric), rows)}.")
+            better.setdefault(side, []).append(_plain_metric(metric))
+            sentences.append(f"{_plain_metric(metric)}: {self._sentence(str(metric), rows)}.")
         parts = [
-            _BETTER[side].format(_list_names(better[side])) for side in _BETTER if side in better
+            _BETTER[side].format(_join_names(better[side])) for side in _BETTER if side in better
         ]
         sides = f"A is {gr.words(self.a)}, B is {gr.words(self.b)}{_at_frequency(self.table)}"
         return [f"{sides}: {'; '.join(parts)}.", *sentences]
@@ -262,7 +249,7 @@ class Comparison(Result):
     def _sentence(self, metric: str, rows: pd.DataFrame) -> str:
         if len(rows) > 1:
             mean = float(np.exp(np.log(rows["ratio"]).mean()))
-            return f"{_count_better(rows)}; {_times(metric, mean)} (geometric mean)"
+            return f"{_count_better(rows)}; {_times_text(metric, mean)} (geometric mean)"
         row = rows.iloc[0]
         if row["better"] == UNDECIDED:
             between = shown_interval(row["ratio"], row["lower"], row["upper"], "1")
@@ -273,11 +260,11 @@ class Comparison(Result):
         ends = row["lower"], row["upper"]
         low, high = ends if row["ratio"] >= 1 else (1 / ends[1], 1 / ends[0])
         between = shown_interval(max(row["ratio"], 1 / row["ratio"]), low, high, "1")
-        return f"{_times(metric, row['ratio'])} ({self.level:.0%} interval {between})"
+        return f"{_times_text(metric, row['ratio'])} ({self.level:.0%} interval {between})"
 
     def undecided(self) -> list[str]:
         """Say what to measure next for each row that is not decided, the first ten."""
-        metrics = self.table.assign(what=self.table["metric"].map(_plain))
+        metrics = self.table.assign(what=self.table["metric"].map(_plain_metric))
         costs = self.break_even.assign(what="equal cost by " + self.break_even["what"])
         rows = [row for table in (metrics, costs) for row in rows_of(table) if row["measure_next"]]
         rows = rows[:_MOST_TO_MEASURE]
@@ -302,13 +289,27 @@ class Comparison(Result):
         axes.plot(rows["ratio"], place, "D", color=drawing.PROJECTED, ms=5)
         keys = telling_keys([*self.by, "metric"], rows_of(rows))
         names = [plot_label(", ".join(key_texts(keys, row))) for row in rows_of(rows)]
-        ratios.draw_ratio_axes(axes, names, rows[["lower", "upper"]].to_numpy())
+        draw_ratio_axes(axes, names, rows[["lower", "upper"]].to_numpy())
         axes.set_xlabel(f"A:B, {self.level:.0%} interval")
         axes.set_ylabel("group and metric")
         return axes
 
 
-def _plain(metric: object) -> str:
+def draw_ratio_axes(axes: Axes, names: Sequence[str], values: obj.FloatArray) -> None:
+    """Name the rows of a plot of ratios, and set their axis: logarithmic, with a line at 1."""
+    from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
+
+    axes.axvline(1.0, color=drawing.MEASURED, lw=0.8)
+    axes.set_yticks(range(len(names)), names)
+    axes.invert_yaxis()
+    axes.set_xscale("log")
+    narrow = np.nanmax(values) < 10 * np.nanmin(values)
+    axes.xaxis.set_major_locator(MaxNLocator(6) if narrow else LogLocator(subs=(1.0, 2.0, 5.0)))
+    axes.xaxis.set_major_formatter("{x:g}")
+    axes.xaxis.set_minor_locator(NullLocator())
+
+
+def _plain_metric(metric: object) -> str:
     return str(metric).replace("_", " ")
 
 
@@ -321,7 +322,7 @@ def _at_frequency(table: pd.DataFrame) -> str:
     return f", both at {a}" if a == b else f", at {a} and {b}"
 
 
-def _list_names(names: list[str]) -> str:
+def _join_names(names: list[str]) -> str:
     return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
 
 
@@ -336,7 +337,7 @@ def _count_better(rows: pd.DataFrame) -> str:
     return f"{', '.join(parts)} of {len(rows)} groups"
 
 
-def _times(metric: str, ratio: float) -> str:
+def _times_text(metric: str, ratio: float) -> str:
     """Say which one needs or has how many times as much; ``ratio`` is A:B."""
     more, less = ("A", "B") if ratio >= 1 else ("B", "A")
     verb = "needs" if metric in _NEEDS else "has"
@@ -426,42 +427,41 @@ def compare(
         raise PpwError("A and B are the same: name another side or another frequency")
     if electricity is None and lifetime_hours is not None:
         as_positive("lifetime (hours)", lifetime_hours)
-    rates = Rates() if electricity is None else Rates.of(electricity, lifetime_hours)
+    rates = obj.Rates() if electricity is None else obj.Rates.of(electricity, lifetime_hours)
     tidy = gr.canonical(runs)
     a, b = (_one_value_each(tidy, side) for side in (a, b))
     prices = [
         np.nan if price is None else as_positive(f"price of {which}", price)
         for which, price in (("A", price_a), ("B", price_b))
     ]
-    metrics = _metrics(tidy, metric, prices, rates)
+    metrics = _choose_metrics(tidy, metric, prices, rates)
     prepared = prepare(
         runs,
         by=_columns_to_group(tidy, by, {**a, **b}),
         metric=_fitted_metrics(tidy, metrics, rates),
         keep_all=keep_all,
     )
-    matched = match_groups(prepared.groups, a, b)
-    caveats = matched.caveats
+    pairs, agreed, caveats = match_groups(prepared.groups, a, b)
     if any(m.name in _OF_POWER for m in prepared.metrics):
-        caveats += check_scopes(prepared, matched.pairs, mixed_scope)
-    answers = Answers.of(prepared, FitOptions(voltages=voltages, pool=pool))
+        caveats += check_scopes(prepared, pairs, mixed_scope)
+    fitted = answers.Answers.of(prepared, options.FitOptions(voltages=voltages, pool=pool))
     # Lowest and highest frequency (Hz) that each group may be asked for.
     measured = prepared.runs["freq_hz"].groupby(prepared.groups.codes)
     given = [f for f in asked if f is not None]
     low = np.minimum(measured.min().to_numpy(), min(given, default=np.inf))
     high = np.maximum(measured.max().to_numpy(), max(given, default=0.0))
-    curves = CurveDraws.of(answers, low, high, draws=draws, seed=seed)
+    curves = answers.CurveDraws.of(fitted, low, high, draws=draws, seed=seed)
     terms = ratios.Terms(rates, lifetime_hours, level)
-    compared = ratios.compare_pairs(curves, prepared, matched.pairs, asked, prices, terms)
+    compared = ratios.compare_pairs(curves, prepared, pairs, asked, prices, terms)
     if "perf_per_dollar" in metrics:
         ratios.refuse_no_price(compared)
-    table, break_even = ratios.comparison_tables(compared, metrics, prepared, matched.by)
+    table, break_even = ratios.comparison_tables(compared, metrics, prepared, agreed)
     caveats = [*prepared.caveats(), *caveats, *ratios.comparison_caveats(table, compared)]
     cv.warn(caveats)
     return Comparison(
         table=table,
         break_even=break_even,
-        by=tuple(matched.by),
+        by=tuple(agreed),
         a=dict(a),
         b=dict(b),
         level=level,
@@ -492,8 +492,8 @@ def _columns_to_group(
     return list(dict.fromkeys([*(identity_columns(runs) if by is None else by), *named]))
 
 
-def _metrics(
-    runs: pd.DataFrame, metric: str | Iterable[str] | None, prices: Sequence[float], rates: Rates
+def _choose_metrics(
+    runs: pd.DataFrame, metric: str | Iterable[str] | None, prices: list[float], rates: obj.Rates
 ) -> list[str]:
     """Metrics to compare: those asked for, or all that the columns and prices answer."""
     if metric is not None:
@@ -513,9 +513,10 @@ def _metrics(
     return names
 
 
-def _fitted_metrics(runs: pd.DataFrame, metrics: Sequence[str], rates: Rates) -> list[str]:
+def _fitted_metrics(runs: pd.DataFrame, metrics: Sequence[str], rates: obj.Rates) -> list[str]:
     """Metrics whose fits answer all that is asked; a price is no part of a fit."""
     needed = [m for m in metrics if m != "perf_per_dollar"]
+    # A price of electricity makes energy a cost, and power alone is no work that is done.
     if rates.electricity is not None:
         needed.append("perf_per_watt")
     if "perf_per_dollar" in metrics or {*needed} <= {"power"}:

@@ -11,6 +11,7 @@ import math
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from measurements.table.units import parse_frequency, parse_quantity
 from ppw.catalogue.hosts import find_host, host_steps
@@ -21,8 +22,9 @@ from ppw.results.text import shown
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from fitting.regression.lines import FloatArray
     from ppw.runs.prepare import Prepared
+
+FloatArray = NDArray[np.float64]
 
 
 # Performance per watt and per dollar, and the frequency at which energy, or EDP, is least.
@@ -30,21 +32,19 @@ if TYPE_CHECKING:
 # perf/W = work/(T·P), perf/$ = work/(T·cost); two machines compare as speed-up over power ratio and
 # speed-up over cost ratio. Source: Issa & Figueira (2012),
 # https://doi.org/10.1186/2192-113X-1-10.
-
-
 def per_watt_ratio(speedup: float, power_ratio: float) -> float:
     """Ratio of the performance per watt of two machines, A to B: speed-up over power ratio."""
-    return speedup / _positive("power ratio", power_ratio)
+    return speedup / as_positive("power ratio", power_ratio)
 
 
 def per_dollar_ratio(speedup: float, cost_ratio: float) -> float:
     """Ratio of the performance per dollar of two machines, A to B: speed-up over cost ratio."""
-    return speedup / _positive("cost ratio", cost_ratio)
+    return speedup / as_positive("cost ratio", cost_ratio)
 
 
 def break_even_price_ratio(speedup: float) -> float:
     """Price ratio A to B at which both give the same performance per dollar: the speed-up."""
-    return _positive("speed-up", speedup)
+    return as_positive("speed-up", speedup)
 
 
 def least_product_frequency(
@@ -83,12 +83,6 @@ def least_product_frequency(
     return inside if p0_w >= 0 else min((lowest_hz, inside), key=product)
 
 
-def _positive(name: str, value: float) -> float:
-    if not value > 0:
-        raise PpwError(f"{name} {value!r} is not positive")
-    return value
-
-
 JOULES_PER_KWH = 3.6e6
 # A power that a draw puts below idle counts as this share of itself: nothing is not logarithmic.
 _LEAST_NET = 1e-6
@@ -125,9 +119,15 @@ class Rates(NamedTuple):
 
     @classmethod
     def of(
-        cls, electricity: float | None, lifetime_hours: float | None, idle_w: float = 0.0
+        cls,
+        electricity: float | None,
+        lifetime_hours: float | None,
+        idle_power: float | str | None = None,
     ) -> Rates:
         """Check the numbers: electricity and lifetime come together, or neither."""
+        idle_w = 0.0 if idle_power is None else _as_quantity("idle power", idle_power, "w")
+        if idle_w < 0:
+            raise PpwError(f"idle power {idle_power!r} is negative: give 0 W or more")
         if (electricity is None) != (lifetime_hours is None):
             raise PpwError(
                 "--electricity (currency per kWh) and --lifetime go together: the one makes energy "
@@ -240,7 +240,7 @@ def as_steps(steps: str | Iterable[float | str], *, fewest: int = 2) -> FloatArr
     if not isinstance(steps, str):
         made = as_frequencies(steps)
     elif ":" in steps:
-        made = _range(steps)
+        made = _expand_range(steps)
     else:
         made = [parse_frequency(part.strip()) for part in steps.split(",")]
     if len(set(made)) < fewest:
@@ -248,7 +248,7 @@ def as_steps(steps: str | Iterable[float | str], *, fewest: int = 2) -> FloatArr
     return np.unique(made)
 
 
-def _range(text: str) -> list[float]:
+def _expand_range(text: str) -> list[float]:
     parts = text.split(":")
     if len(parts) != 3:
         raise PpwError(f"steps {text!r} are not LOWEST:HIGHEST:STEP: 1.2GHz:2.4GHz:0.1GHz")
@@ -292,7 +292,12 @@ class Limits(NamedTuple):
         cls, deadline: float | str | None, power_cap: float | str | None, level: float
     ) -> Limits:
         """Read quantities: "60s", "120W" or numbers in SI units, above 0."""
-        return cls(_read("deadline", deadline, "s"), _read("power cap", power_cap, "w"), level)
+        limits = ("deadline", deadline, "s"), ("power cap", power_cap, "w")
+        deadline_s, power_cap_w = (
+            None if amount is None else as_positive(name, _as_quantity(name, amount, unit))
+            for name, amount, unit in limits
+        )
+        return cls(deadline_s, power_cap_w, level)
 
     def __bool__(self) -> bool:
         """Whether there is one."""
@@ -307,6 +312,7 @@ class Limits(NamedTuple):
 
     def excess(self, log_time: FloatArray, log_power: FloatArray | None) -> FloatArray:
         """Logarithm of what draws use of a limit, the larger of the two: above 0 it is too much."""
+        # In logarithms time and power exceed their limits on one scale.
         excess = np.full(log_time.shape, -np.inf)
         if self.deadline_s is not None:
             excess = log_time - np.log(self.deadline_s)
@@ -328,7 +334,5 @@ class Limits(NamedTuple):
         )
 
 
-def _read(name: str, amount: float | str | None, unit: str) -> float | None:
-    if amount is None:
-        return None
-    return as_positive(name, parse_quantity(amount, unit) if isinstance(amount, str) else amount)
+def _as_quantity(name: str, amount: float | str, unit: str) -> float:
+    return as_number(name, parse_quantity(amount, unit) if isinstance(amount, str) else amount)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -14,8 +14,7 @@ from fitting.bayes.posterior import SAME_STEP, FrequencyTarget
 from ppw.catalogue.hosts import find_host, host_steps
 from ppw.decision.objectives import as_steps
 from ppw.errors import PpwError, UnknownHostError
-from ppw.projection.answers import Posteriors
-from ppw.projection.options import FitOptions
+from ppw.projection import answers, options
 from ppw.results import caveats as cv
 from ppw.results.arguments import as_frequency, as_positive, as_share, as_whole
 from ppw.results.axes import new_axes
@@ -91,6 +90,7 @@ class Question(NamedTuple):
 
     def candidates(self, steps: Sequence[float]) -> list[nm.Candidate]:
         """Measurements to choose from at these steps (Hz), within the budget."""
+        # A machine that stands for another one cannot be measured at the target itself.
         allowed = [f for f in steps if self.at_target or not self.is_target(f)]
         if not allowed:
             raise PpwError(
@@ -121,7 +121,8 @@ class GroupPlan:
     stages: Sequence[nm.Stage]
     # Least half width, and the shares of its variance that model error and noise make up.
     floor: tuple[float, float, float]
-    status: str = ""
+    # Whether hardly any outcome of many runs reaches the goal.
+    hopeless: bool
 
     @classmethod
     def of(
@@ -152,15 +153,16 @@ class GroupPlan:
         best = first.candidates.index(stages[0].candidate) if stages else -1
         # More measurements leave no more than the best of them; what says else is chance.
         floor = (float(min(least.mean(), first.mean_half_width.min())), form, noise)
-        made = cls(group, question, now, first, best, stages, floor)
-        return replace(made, status=made._find_status(hopeless))
+        return cls(group, question, now, first, best, stages, floor, bool(hopeless))
 
-    def _find_status(self, hopeless: bool) -> str:
+    @property
+    def status(self) -> str:
+        """How near the goal is: "there", "reach", "cannot", "budget" or "far"."""
         if self.now <= self.question.goal:
             return "there"
         if self.stages[-1].half_width <= self.question.goal:
             return "reach"
-        if hopeless:
+        if self.hopeless:
             return "cannot"
         return "budget" if len(self.stages) < _MOST_AHEAD else "far"
 
@@ -192,6 +194,7 @@ class GroupPlan:
     def rows(self) -> list[dict[str, Any]]:
         """Rows of ``Plan.table``: the recommended first, then by what is expected."""
         expected, asked = self.outlook.mean_half_width, self.question
+        # The recommended one is first whatever it leaves: it may be the way to a better plan.
         order = np.lexsort((expected, np.arange(len(expected)) != self.best))
         chance = (self.outlook.half_width <= asked.goal).mean(axis=1)
         rows = []
@@ -497,7 +500,7 @@ def plan(
     )
     asked.check()
     prepared = prepare(runs, by=by, metric=[metric], keep_all=keep_all)
-    known, single = _read_groups(prepared, asked, FitOptions(voltages=voltages, pool=pool))
+    known, single = _read_groups(prepared, asked, options.FitOptions(voltages=voltages, pool=pool))
     name, keys = prepared.metrics[0].name, prepared.groups.keys
     if not known:
         raise PpwError(
@@ -506,7 +509,7 @@ def plan(
         )
     offered = _offered_steps(prepared, steps, list(known))
     made = [GroupPlan.of(g, known[g], asked.candidates(offered[g]), asked) for g in sorted(known)]
-    caveats = prepared.caveats() + _left_out(prepared, len(known), single)
+    caveats = prepared.caveats() + _left_out_caveats(prepared, len(known), single)
     cv.warn(caveats)
     every = [(one.group, row) for one in made for row in one.rows()]
     given = asked._asdict()
@@ -523,12 +526,12 @@ def plan(
 
 
 def _read_groups(
-    prepared: Prepared, asked: Question, options: FitOptions
+    prepared: Prepared, asked: Question, fitting: options.FitOptions
 ) -> tuple[dict[int, list[nm.GroupPosterior]], int]:
     """What is known of each group's quantities, and how many groups have one step only."""
     (metric,) = prepared.metrics
-    posteriors = Posteriors.of(prepared, options)
-    names = list(options.fit_powers(metric))
+    posteriors = answers.Posteriors.of(prepared, fitting)
+    names = list(fitting.fit_powers(metric))
     count = np.minimum.reduce([posteriors.steps[name].count for name in names])
     size = len(prepared.groups)
     target = FrequencyTarget(np.full(size, asked.freq_hz), np.full(size, float(asked.target_runs)))
@@ -567,7 +570,7 @@ def _catalogue_steps(name: str) -> tuple[float, ...]:
     return steps
 
 
-def _left_out(prepared: Prepared, known: int, single: int) -> list[str]:
+def _left_out_caveats(prepared: Prepared, known: int, single: int) -> list[str]:
     total, texts = len(prepared.groups), []
     if known < total:
         texts.append(

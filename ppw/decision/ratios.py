@@ -11,22 +11,17 @@ import pandas as pd
 from fitting.bayes.posterior import SAME_STEP
 from ppw.decision import objectives as obj
 from ppw.errors import PpwError
-from ppw.projection.answers import POWER
-from ppw.results.axes import MEASURED
+from ppw.projection.answers import POWER, CurveDraws
 from ppw.results.text import shown
 from ppw.runs.metrics import METRICS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from matplotlib.axes import Axes
-
-    from fitting.regression.lines import FloatArray
-    from ppw.projection.answers import CurveDraws
     from ppw.runs.prepare import Prepared
 
     # ln(seconds per unit of work) by name of the fit and ln(power in W) as POWER: (draws, …) each.
-    Draws = dict[str, FloatArray]
+    Draws = dict[str, obj.FloatArray]
 
 
 # Where two sides tie: the frequency of A, the electricity price and A's own price, in draws.
@@ -35,8 +30,6 @@ if TYPE_CHECKING:
 # and E = P·T. Equal costs give e* = (price_B·T_B − price_A·T_A)/(L·(E_A − E_B)) and price_A* =
 # (price_B·T_B + L·e·(E_B − E_A))/T_A; without electricity price_A*/price_B is the speed-up T_B/T_A
 # (Issa & Figueira 2012, https://doi.org/10.1186/2192-113X-1-10).
-
-
 class Tie(NamedTuple):
     """Where A and B tie: median and interval over the draws that tie, and their share.
 
@@ -52,7 +45,7 @@ class Tie(NamedTuple):
 NO_TIE = Tie(np.nan, np.nan, np.nan, 0.0)
 
 
-def tie_of(draws: FloatArray, level: float) -> Tie:
+def tie_of(draws: obj.FloatArray, level: float) -> Tie:
     """Summarise the ties of the draws; NaN stands for a draw without one."""
     there = draws[~np.isnan(draws)]
     share = len(there) / len(draws)
@@ -62,22 +55,11 @@ def tie_of(draws: FloatArray, level: float) -> Tie:
     return Tie(float(value), float(lower), float(upper), share)
 
 
-def crossing(frequency: FloatArray, apart: FloatArray, near: float) -> FloatArray:
-    """Frequency (Hz) of each draw at which a difference changes its sign.
+def crossing(frequency: obj.FloatArray, apart: obj.FloatArray, near: float) -> obj.FloatArray:
+    """Find the frequency (Hz) of each draw at which a difference changes its sign, else NaN.
 
-    Parameters
-    ----------
-    frequency : (k,) float array
-        Hz, rising.
-    apart : (draws, k) float array
-        Difference of logarithms, taken as straight in ln f between the frequencies.
-    near : float
-        Hz; of several crossings the nearest to it counts.
-
-    Returns
-    -------
-    (draws,) float array
-        NaN where the sign never changes.
+    ``apart`` (draws, k) is a difference of logarithms at ``frequency`` (k,), rising, and is taken
+    as straight in ln f between these. Of several crossings the nearest to ``near`` (Hz) counts.
     """
     x = np.log(frequency)
     left, right = apart[:, :-1], apart[:, 1:]
@@ -90,11 +72,11 @@ def crossing(frequency: FloatArray, apart: FloatArray, near: float) -> FloatArra
 
 
 def electricity_tie(
-    time: Sequence[FloatArray],
-    energy: Sequence[FloatArray],
+    time: Sequence[obj.FloatArray],
+    energy: Sequence[obj.FloatArray],
     price: Sequence[float],
     lifetime_s: float,
-) -> FloatArray:
+) -> obj.FloatArray:
     """Electricity price (currency per J) of each draw at which A and B cost the same; NaN for none.
 
     ``time`` (s), ``energy`` (J) and ``price`` are of A and B; one draw an element.
@@ -106,8 +88,8 @@ def electricity_tie(
 
 
 def price_tie(
-    time: Sequence[FloatArray], energy: Sequence[FloatArray], price_b: float, paid: float
-) -> FloatArray:
+    time: Sequence[obj.FloatArray], energy: Sequence[obj.FloatArray], price_b: float, paid: float
+) -> obj.FloatArray:
     """Price of A of each draw at which A and B cost the same; NaN where not even for nothing.
 
     ``paid`` is what a watt costs over the lifetime, L·e (currency per W); without ``energy`` only
@@ -136,11 +118,8 @@ _EXPONENTS: dict[str, dict[str, int]] = {
 LESS_IS_BETTER = ("time", "power", "energy")
 
 
-class Pair(NamedTuple):
-    """Groups of A and B that did the same work."""
-
-    a: int
-    b: int
+# Groups of A and B that did the same work.
+Pair = tuple[int, int]
 
 
 class Side(NamedTuple):
@@ -165,31 +144,23 @@ class Terms(NamedTuple):
 
 @dataclass(frozen=True)
 class PairwiseComparison:
-    """A pair of groups at their frequencies.
-
-    Attributes
-    ----------
-    a, b : Side
-    grid : (k,) float array
-        Frequencies of A (Hz) from its lowest to its highest step; empty for one without a curve.
-    over : mapping of str to (draws, k) float array
-        Draws of A over ``grid``.
-    terms : Terms
-    """
+    """A pair of groups at their frequencies."""
 
     a: Side
     b: Side
-    grid: FloatArray
+    # Frequencies of A (Hz), (k,), from its lowest to its highest step; empty without a curve.
+    grid: obj.FloatArray
+    # Draws of A over ``grid``: (draws, k) each.
     over: Draws
     terms: Terms
 
-    def log_metric(self, metric: str, draws: Draws, price: float) -> FloatArray:
+    def log_metric(self, metric: str, draws: Draws, price: float) -> obj.FloatArray:
         """Logarithm of a metric in draws."""
         if metric == "perf_per_dollar":
             cost = obj.log_cost(_PER_PRICE, _work(draws), draws.get(POWER), price, self.terms.rates)
             return -cost
         parts = [exponent * draws[name] for name, exponent in _EXPONENTS[metric].items()]
-        total: FloatArray = np.sum(parts, axis=0)
+        total: obj.FloatArray = np.sum(parts, axis=0)
         return total
 
     def ratio(self, metric: str) -> dict[str, Any]:
@@ -206,7 +177,7 @@ class PairwiseComparison:
         priced = metric == "perf_per_dollar"
         return {
             "metric": metric,
-            "unit": unit_of_price(self.terms.rates) if priced else METRICS[metric].unit,
+            "unit": obj.unit_of(_PER_PRICE, self.terms.rates) if priced else METRICS[metric].unit,
             "a_hz": self.a.frequency,
             "b_hz": self.b.frequency,
             "a": float(np.exp(np.median(a))),
@@ -253,18 +224,18 @@ class PairwiseComparison:
         energies, prices = [*map(np.exp, logs)], [side.price for side in sides]
         if np.isnan(prices[1]):
             # The price of A is then told in prices of B.
-            rows = [self._row("price of A", "prices of B", price_tie(times, [], 1.0, 0.0))]
+            rows = [self._tie_row("price of A", "prices of B", price_tie(times, [], 1.0, 0.0))]
         else:
             paid = 3600 * (lifetime or 0.0) * rates.per_joule
             draws = price_tie(times, energies if paid else [], prices[1], paid)
-            rows = [self._row("price of A", "currency", draws)]
+            rows = [self._tie_row("price of A", "currency", draws)]
         if lifetime is not None and energies and not np.isnan(prices).any():
             per_joule = electricity_tie(times, energies, prices, 3600 * lifetime)
             per_kwh = per_joule * obj.JOULES_PER_KWH
-            rows.append(self._row("electricity", "currency per kWh", per_kwh))
+            rows.append(self._tie_row("electricity", "currency per kWh", per_kwh))
         return rows
 
-    def _row(self, what: str, unit: str, draws: FloatArray) -> dict[str, Any]:
+    def _tie_row(self, what: str, unit: str, draws: obj.FloatArray) -> dict[str, Any]:
         tie = tie_of(draws, self.terms.level)
         undecided = UNDECIDED[0] < tie.p_tie < UNDECIDED[1]
         # Whether there is a price that ties is a matter of who does the work for less energy.
@@ -274,7 +245,7 @@ class PairwiseComparison:
         return {"what": what, "unit": unit, **tie._asdict(), "measure_next": following}
 
 
-def _work(draws: Draws) -> FloatArray:
+def _work(draws: Draws) -> obj.FloatArray:
     """ln(seconds per unit of work): that of the first fit that stands for time."""
     return next(of_one for name, of_one in draws.items() if name != POWER)
 
@@ -289,26 +260,33 @@ def compare_pair(
     """Draw a pair of groups at the frequencies of A and B (Hz)."""
     # Each group is asked for the same frequencies whichever side it is on, so that B:A is
     # exactly the reciprocal of A:B; and a group against itself is one curve.
-    grid, one_curve = _grid(curves, pair.a), pair.a == pair.b
-    over = _draw(curves, pair.a, [*grid, *(frequency if one_curve else frequency[:1])])
-    other = over if one_curve else _draw(curves, pair.b, [*_grid(curves, pair.b), frequency[1]])
-    ends = _columns(over, len(grid)), _columns(other, -1)
+    grid, one_curve = _grid(curves, pair[0]), pair[0] == pair[1]
+    over = _draw(curves, pair[0], [*grid, *(frequency if one_curve else frequency[:1])])
+    other = over if one_curve else _draw(curves, pair[1], [*_grid(curves, pair[1]), frequency[1]])
+    ends = _pick_columns(over, len(grid)), _pick_columns(other, -1)
     a, b = (
-        Side(name, group, hz, paid, draws, _is_step(curves, group, hz))
+        Side(
+            name,
+            group,
+            hz,
+            paid,
+            draws,
+            bool((np.abs(_measured_steps(curves, group) / hz - 1) <= SAME_STEP).any()),
+        )
         for name, group, hz, paid, draws in zip("AB", pair, frequency, price, ends, strict=True)
     )
-    return PairwiseComparison(a, b, grid, _columns(over, slice(len(grid))), terms)
+    return PairwiseComparison(a, b, grid, _pick_columns(over, slice(len(grid))), terms)
 
 
-def _grid(curves: CurveDraws, group: int) -> FloatArray:
+def _grid(curves: CurveDraws, group: int) -> obj.FloatArray:
     """Frequencies from the lowest to the highest step; none for a group without curves."""
     if not all(curves.is_curve(name, group) for name in curves.known):
         return np.empty(0)
-    steps = _steps(curves, group)
+    steps = _measured_steps(curves, group)
     return np.geomspace(steps[0], steps[-1], _GRID)
 
 
-def _steps(curves: CurveDraws, group: int) -> FloatArray:
+def _measured_steps(curves: CurveDraws, group: int) -> obj.FloatArray:
     return curves.steps(next(iter(curves.known)), group)
 
 
@@ -319,12 +297,8 @@ def _draw(curves: CurveDraws, group: int, frequency: Sequence[float]) -> Draws:
     return draws | ({POWER: curves.log_power(group, at)} if POWER in curves.known else {})
 
 
-def _columns(draws: Draws, at: int | slice) -> Draws:
+def _pick_columns(draws: Draws, at: int | slice) -> Draws:
     return {name: of_one[:, at] for name, of_one in draws.items()}
-
-
-def _is_step(curves: CurveDraws, group: int, frequency: float) -> bool:
-    return bool((np.abs(_steps(curves, group) / frequency - 1) <= SAME_STEP).any())
 
 
 def compare_pairs(
@@ -344,7 +318,7 @@ def compare_pairs(
         if not all(curves.has(name, group) for name in curves.known for group in pair):
             continue
         at = [
-            float(_steps(curves, group)[-1]) if hz is None else hz
+            float(_measured_steps(curves, group)[-1]) if hz is None else hz
             for group, hz in zip(pair, frequency, strict=True)
         ]
         paid = [
@@ -355,11 +329,6 @@ def compare_pairs(
     if not made:
         raise PpwError("no pair of groups was measured in all that is compared: ask for fewer")
     return made
-
-
-def unit_of_price(rates: obj.Rates) -> str:
-    """Unit of perf_per_dollar."""
-    return obj.unit_of(_PER_PRICE, rates)
 
 
 def refuse_no_price(compared: Sequence[PairwiseComparison]) -> None:
@@ -409,17 +378,3 @@ def comparison_tables(
         ratios += [{**keys, **one.ratio(metric)} for metric in metrics]
         break_evens += [{**keys, **row} for row in one.break_even()]
     return pd.DataFrame(ratios), pd.DataFrame(break_evens)
-
-
-def draw_ratio_axes(axes: Axes, names: Sequence[str], ratios: FloatArray) -> None:
-    """Name the rows of a plot of ratios, and set their axis: logarithmic, with a line at 1."""
-    from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
-
-    axes.axvline(1.0, color=MEASURED, lw=0.8)
-    axes.set_yticks(range(len(names)), names)
-    axes.invert_yaxis()
-    axes.set_xscale("log")
-    narrow = np.nanmax(ratios) < 10 * np.nanmin(ratios)
-    axes.xaxis.set_major_locator(MaxNLocator(6) if narrow else LogLocator(subs=(1.0, 2.0, 5.0)))
-    axes.xaxis.set_major_formatter("{x:g}")
-    axes.xaxis.set_minor_locator(NullLocator())

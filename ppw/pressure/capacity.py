@@ -27,14 +27,15 @@ if TYPE_CHECKING:
 
 NAN = float("nan")
 STATED = "stated by the user"
+# What each figure of `Capacity` is for people, and the option that states it.
 WORDS = {
-    "cores": "number of CPUs",
-    "process_cores": "number of cores that it can use",
-    "memory_bytes": "memory of the host",
-    "memory_bandwidth_bytes_s": "peak memory bandwidth",
-    "disk_bandwidth_bytes_s": "bandwidth of the disks",
-    "disk_iops": "IOPS of the disks",
-    "network_bytes_s_each_way": "line rate",
+    "cores": ("number of CPUs", "--cpus"),
+    "process_cores": ("number of cores that it can use", "--process-cores"),
+    "memory_bytes": ("memory of the host", "--memory"),
+    "memory_bandwidth_bytes_s": ("peak memory bandwidth", "--memory-bandwidth"),
+    "disk_bandwidth_bytes_s": ("bandwidth of the disks", "--disk-bandwidth"),
+    "disk_iops": ("IOPS of the disks", "--disk-iops"),
+    "network_bytes_s_each_way": ("line rate", "--network"),
 }
 
 
@@ -247,7 +248,7 @@ class Thresholds:
         old = self.values[name]
         both = given.get("medium", old.medium), given.get("high", old.high)
         if old.unit == "share":
-            both = _share(both[0], name, source), _share(both[1], name, source)
+            both = _read_share(both[0], name, source), _read_share(both[1], name, source)
         if not all(_is_number(value) for value in both) or not 0 < both[0] <= both[1]:
             raise PpwError(
                 f"{source}: {name}: medium {both[0]!r} and high {both[1]!r} are not two positive "
@@ -272,7 +273,7 @@ def read_thresholds(path: str | Path) -> Thresholds:
     return Thresholds().with_others(document, str(path))
 
 
-def _share(value: Any, name: str, source: str) -> Any:
+def _read_share(value: Any, name: str, source: str) -> Any:
     """Read a share given as a text ("30%"); a value that is no text stays as it is."""
     if isinstance(value, str) and value.rstrip().endswith("%"):
         try:

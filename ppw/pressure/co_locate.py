@@ -1,22 +1,25 @@
-"""`co_locate`: what breaks first when recorded workloads share a host, and how often."""
+"""`co_locate` and `pair_workloads`: what breaks first when recorded workloads share a host."""
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from functools import partial
+from itertools import combinations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from fitting.demand.utilisation import agreement, load_of
-from ppw.errors import PpwError
+from ppw.errors import CaveatWarning, PpwError
 from ppw.pressure import capacity as cap
 from ppw.pressure import demand as dem
 from ppw.results import caveats as cv
+from ppw.results import result as res
 from ppw.results.arguments import check_choice
 from ppw.results.axes import CURVE, PROJECTED, new_axes
-from ppw.results.result import Result, Table, frame_digest, numbers_digest, rows_of
+from ppw.results.result import PrintedTable, Result, Table, rows_of
 from ppw.results.text import plot_label, shown
 
 if TYPE_CHECKING:
@@ -267,9 +270,9 @@ def co_locate(
     caveats = _caveats(recordings, aligned, limits, idle, align)
     cv.warn(caveats)
     return CoLocation(
-        resources=_resources(aligned, limits, ceilings, ceiling, quantile, seed),
-        parts=_parts(aligned, quantile, latency_critical),
-        timeline=_timeline(aligned, dem.capacities(limits)),
+        resources=_resource_table(aligned, limits, ceilings, ceiling, quantile, seed),
+        parts=_part_table(aligned, quantile, latency_critical),
+        timeline=_timeline_table(aligned, dem.capacities(limits)),
         align=align,
         seconds=aligned.demand.shape[1] * aligned.step_s if aligned.in_order else 0.0,
         quantile=float(quantile),
@@ -280,7 +283,7 @@ def co_locate(
 
 def recordings_digest(recordings: Mapping[str, TimeSeries]) -> str:
     """Digest of the content of recordings."""
-    return numbers_digest(*[frame_digest(series.frame) for series in recordings.values()])
+    return res.numbers_digest(*[res.frame_digest(series.frame) for series in recordings.values()])
 
 
 # Moments drawn where workloads may meet at any.
@@ -359,7 +362,7 @@ def _by_day(table: pd.DataFrame, start_s: float, step: float) -> dem.FloatArray:
     return mean
 
 
-def _resources(
+def _resource_table(
     aligned: _AlignedDemand,
     limits: cap.Capacity,
     ceilings: dem.FloatArray,
@@ -379,7 +382,7 @@ def _resources(
     return pd.DataFrame(
         {
             "resource": dem.NAMES,
-            "finding": [_finding(*both) for both in zip(value.high, load.high, strict=True)],
+            "finding": [_judge_load(*both) for both in zip(value.high, load.high, strict=True)],
             "value": value.high,
             "unit": list(dem.UNITS.values()),
             "mean": value.mean,
@@ -395,12 +398,12 @@ def _resources(
             "breaks_at": breaks_at,
             "column": [resource.log for resource in dem.RESOURCES],
             "confidence": [agreement(cells, 1.0, quantile, seed) for cells in recorded],
-            "not_measured": _not_measured(aligned, capacity),
+            "not_measured": _not_measured_texts(aligned, capacity),
         }
     )
 
 
-def _finding(value: float, load: float) -> str:
+def _judge_load(value: float, load: float) -> str:
     if np.isnan(value):
         return dem.NOT_MEASURED
     if np.isnan(load):
@@ -410,7 +413,7 @@ def _finding(value: float, load: float) -> str:
     return dem.TIGHT if load > _TIGHT else dem.FITS
 
 
-def _not_measured(aligned: _AlignedDemand, capacity: dem.FloatArray) -> list[str]:
+def _not_measured_texts(aligned: _AlignedDemand, capacity: dem.FloatArray) -> list[str]:
     lost = np.asarray(np.isnan(aligned.demand).all(axis=1))
     texts = []
     for place, limit in enumerate(capacity):
@@ -420,7 +423,7 @@ def _not_measured(aligned: _AlignedDemand, capacity: dem.FloatArray) -> list[str
     return texts
 
 
-def _parts(
+def _part_table(
     aligned: _AlignedDemand, quantile: float, latency_critical: Sequence[str]
 ) -> pd.DataFrame:
     loads = [load_of(demand, quantile) for demand in aligned.demand]
@@ -436,7 +439,7 @@ def _parts(
     return pd.DataFrame(rows, columns=CoLocation.tables[1].names)
 
 
-def _timeline(aligned: _AlignedDemand, capacity: dem.FloatArray) -> pd.DataFrame:
+def _timeline_table(aligned: _AlignedDemand, capacity: dem.FloatArray) -> pd.DataFrame:
     """Highest share in each of some stretches of time, for drawing."""
     rows: list[tuple[str, float, float]] = []
     if aligned.in_order:
@@ -488,3 +491,178 @@ def _caveats(
             "--align any lets any moment of one meet any of the other"
         )
     return said
+
+
+# Which of several workloads can share a host, two by two.
+_ORDER = {dem.FITS: 0, dem.TIGHT: 1, dem.BREAKS: 2, "": 3}
+_OF_FIRST = (
+    *("value", "unit", "capacity", "share", "threshold", "over", "breaks_at", "column"),
+    "confidence",
+)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Pairing(Result):
+    """Pairs of workloads, the best first.
+
+    Attributes
+    ----------
+    pairs : pandas.DataFrame
+        One row per pair, with the resource that breaks first or is nearest to it.
+    workloads : tuple of str
+    """
+
+    kind = "pairing"
+    tables = (
+        Table(
+            "pairs",
+            """
+            workload     | text  | workload   | one of the pair
+            with         | text  | with       | the other one
+            finding      | text  | finding    | "breaks", "tight", "fits"; "" where none is judged
+            first        | text  | first      | resource that breaks first or is nearest to it
+            column       | text  | column     | columns of the log for it
+            value        | unit  | value      | sum of its demands, as for `co_locate`
+            unit         | text  |            | unit of the amounts
+            capacity     | unit  | capacity   | its capacity
+            share        | share | share      | `value` as a share of the capacity
+            threshold    | share | threshold  | share of the capacity that may be used
+            over         | share | time over  | share of the time above the threshold
+            breaks_at    | 1     |            | times this load that it takes, NaN where unused
+            confidence   | share | confidence | share of resampled recordings with the same finding
+            not_measured | text  | not judged | resources that were not judged
+            """,
+            title="Pairs, best first",
+            most=500,
+            show={name: partial(dem.amount_in, name) for name in ("value", "capacity")},
+        ),
+    )
+
+    pairs: pd.DataFrame
+    workloads: tuple[str, ...]
+
+    def verdict(self) -> list[str]:
+        """Say which pair is the best and which cannot be."""
+        rows = rows_of(self.pairs)
+        best = rows[0]
+        said = [
+            f"{best['workload']} and {best['with']} go together best: {_best_pair_text(best)}"
+            if best["finding"] in (dem.FITS, dem.TIGHT)
+            else "no two of these workloads can share this host"
+        ]
+        broken = [
+            f"{row['workload']} + {row['with']} ({row['first']})"
+            for row in rows
+            if row["finding"] == dem.BREAKS
+        ]
+        return [*said, f"not together: {', '.join(broken)}"] if broken else said
+
+    def printed_tables(self, most: int | None = None) -> list[PrintedTable]:
+        """Return each workload against each other, then the pairs."""
+        note = "What breaks first and its share of the capacity; ! above what may be used."
+        matrix = PrintedTable("Matrix", ["", *self.workloads], self.matrix(), 1, note)
+        return [matrix, *super().printed_tables(most)]
+
+    def matrix(self) -> list[list[str]]:
+        """Share of what breaks first, each workload against each other, as printed."""
+        cells = {}
+        for row in rows_of(self.pairs):
+            mark = "!" if row["finding"] == dem.BREAKS else ""
+            said = f"{row['first']} {res.value_text(row['share'], 'share')}{mark}"
+            cells[row["workload"], row["with"]] = cells[row["with"], row["workload"]] = said
+        return [[a, *(cells.get((a, b), "·") for b in self.workloads)] for a in self.workloads]
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Draw the matrix: the darker, the fuller."""
+        axes = new_axes(ax)
+        names = list(self.workloads)
+        used = np.full((len(names), len(names)), np.nan)
+        for row in rows_of(self.pairs):
+            a, b = names.index(row["workload"]), names.index(row["with"])
+            used[a, b] = used[b, a] = 100 * row["share"] / row["threshold"]
+        axes.imshow(used, cmap="Blues", vmin=0, vmax=150)
+        for (a, b), value in np.ndenumerate(used):
+            if np.isfinite(value):
+                colour = "white" if value > 90 else "black"
+                axes.text(b, a, f"{value:.0f}", ha="center", va="center", color=colour, fontsize=8)
+        labels = list(map(plot_label, names))
+        axes.set_xticks(range(len(names)), labels, rotation=30, ha="right")
+        axes.set_yticks(range(len(names)), labels)
+        axes.set_ylabel("workload")
+        return axes
+
+
+def _best_pair_text(row: Mapping[str, Any]) -> str:
+    return (
+        f"{row['first']} is the fullest, {dem.amount_in('value', row)} of "
+        f"{dem.amount_in('capacity', row)} ({res.value_text(row['share'], 'share')})"
+    )
+
+
+def pair_workloads(recordings: Mapping[str, TimeSeries], **options: Any) -> Pairing:
+    """Compare every two of a set of workloads with a host.
+
+    Parameters
+    ----------
+    recordings : mapping of str to TimeSeries
+    **options
+        As for `co_locate`; ``latency_critical`` names count in the pairs that they are in.
+
+    Returns
+    -------
+    Pairing
+        Pairs of workloads, the best first.
+
+    Raises
+    ------
+    PpwError
+        As for `co_locate`.
+
+    Warns
+    -----
+    CaveatWarning
+        For each entry of ``caveats``.
+    """
+    critical = options.pop("latency_critical", ())
+    dem.check_workloads(recordings, critical, "make pairs")
+    if options.get("capacity") is None and options.get("host") is None:
+        # One host for all pairs: that of the first recording.
+        options["capacity"] = cap.capacity_of(next(iter(recordings.values())))
+    rows, caveats = [], list[str]()
+    for pair in combinations(recordings, 2):
+        both = {name: recordings[name] for name in pair}
+        own = [name for name in critical if name in pair]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", CaveatWarning)
+            found = co_locate(both, latency_critical=own, **options)
+        rows.append(_pair_row(*pair, found))
+        caveats += found.caveats
+    table = pd.DataFrame(rows)
+    table = table.assign(order=table["finding"].map(_ORDER)).sort_values(
+        ["order", "breaks_at", "workload", "with"], ascending=[True, False, True, True]
+    )
+    said = list(dict.fromkeys(caveats))
+    cv.warn(said)
+    return Pairing(
+        pairs=table.drop(columns="order").reset_index(drop=True),
+        workloads=tuple(recordings),
+        caveats=tuple(said),
+        input_digest=recordings_digest(recordings),
+    )
+
+
+def _pair_row(one: str, other: str, found: CoLocation) -> dict[str, Any]:
+    resources = found.resources.set_index("resource")
+    of: Mapping[Any, Any] = dict.fromkeys(_OF_FIRST, np.nan)
+    of = {**of, "finding": "", "unit": "", "column": ""}
+    if found.first:
+        of = resources.loc[found.first].to_dict()
+    unjudged = resources.index[resources["threshold"].isna()]
+    return {
+        "workload": one,
+        "with": other,
+        "finding": of["finding"],
+        "first": found.first,
+        **{name: of[name] for name in _OF_FIRST},
+        "not_measured": ", ".join(unjudged),
+    }

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from fitting.demand.utilisation import on_clock
 from measurements.timeseries.log import physical_disks
@@ -18,11 +19,10 @@ from ppw.results.text import plot_label, shown
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from numpy.typing import NDArray
 
     from ppw.catalogue.hosts import Host
 
-    FloatArray = NDArray[np.float64]
+FloatArray = NDArray[np.float64]
 
 
 # Time of tasks; what else keeps a CPU busy may not have been recorded.
@@ -48,25 +48,13 @@ def demand_of(series: TimeSeries, *, disks: Sequence[str] | None = None) -> pd.D
 
     The queue, wait and busy share are of ``disks``, by default the physical ones.
 
-    Returns
-    -------
-    pandas.DataFrame
-        - ``time_s``, ``interval_s``: end and length of the interval (s);
-        - ``cpu_cores``: busy CPUs, all but idle and iowait;
-        - ``user_share``, ``system_share``, ``iowait_share``, ``steal_share``: of the time of all
-          CPUs; interrupts are system time;
-        - ``run_queue``, ``blocked``: tasks that run or are ready to, and that wait for I/O;
-        - ``context_switches_s``: context switches (1/s);
-        - ``memory_bytes``: used, without the page cache (B);
-        - ``memory_inactive_bytes``: not used of late, most of it page cache (B);
-        - ``memory_bandwidth_bytes_s``: memory reads and writes (B/s);
-        - ``swap_bytes_s``: swapped in and out (B/s); ``swap_used_bytes`` (B);
-        - ``major_faults_s``: page faults that needed I/O (1/s);
-        - ``disk_read_bytes_s``, ``disk_written_bytes_s`` (B/s), ``disk_iops`` (1/s): of all disks;
-        - ``disk_busy_share``, ``disk_queue``: of the busiest disk; ``disk_wait_s``: mean over I/Os;
-        - ``network_rx_bytes_s``, ``network_tx_bytes_s``: of physical interfaces (B/s);
-        - ``loopback_bytes_s``: within the host, which no wire limits (B/s);
-        - ``network_drops_s``, ``network_errors_s`` (1/s).
+    Columns say their unit: ``_s`` behind a quantity is per second, ``_bytes`` B, ``_share`` a share
+    of the time of all CPUs, where interrupts are system time. ``time_s`` and ``interval_s`` are end
+    and length of the interval (s). ``cpu_cores`` are busy CPUs, all but idle and iowait,
+    ``run_queue`` tasks that run or are ready to, ``blocked`` those that wait for I/O, and
+    ``memory_bytes`` is without the page cache. Disk rates are of all disks, ``disk_busy_share`` and
+    ``disk_queue`` of the busiest one, and ``disk_wait_s`` is the mean over I/Os. Network rates are
+    of physical interfaces; ``loopback_bytes_s`` stays within the host, where no wire limits it.
     """
     frame = series.frame
     hosts = frame["host"].dropna().unique().tolist() if "host" in frame else []
@@ -80,8 +68,8 @@ def demand_of(series: TimeSeries, *, disks: Sequence[str] | None = None) -> pd.D
         "time_s": _column(frame, "time_s"),
         "interval_s": _column(frame, "interval_s"),
         "cpu_cores": _busy_cores(frame, cpus),
-        "user_share": _sum(frame, _USER, needed=("user_s",)) / cpus,
-        "system_share": _sum(frame, _KERNEL, needed=("system_s",)) / cpus,
+        "user_share": _sum_rates(frame, _USER, needed=("user_s",)) / cpus,
+        "system_share": _sum_rates(frame, _KERNEL, needed=("system_s",)) / cpus,
         "iowait_share": _rate(frame, "iowait_s") / cpus,
         "steal_share": _rate(frame, "steal_s") / cpus,
         "run_queue": _column(frame, "run_queue"),
@@ -96,8 +84,8 @@ def demand_of(series: TimeSeries, *, disks: Sequence[str] | None = None) -> pd.D
         "disk_read_bytes_s": _rate(frame, "sectors_read") * SECTOR_BYTES,
         "disk_written_bytes_s": _rate(frame, "sectors_written") * SECTOR_BYTES,
         "disk_iops": _rate(frame, "ios"),
-        "disk_busy_share": _largest(frame, "disk_busy_share", chosen),
-        "disk_queue": _largest(frame, "disk_queue", chosen),
+        "disk_busy_share": _largest_of_disks(frame, "disk_busy_share", chosen),
+        "disk_queue": _largest_of_disks(frame, "disk_queue", chosen),
         "disk_wait_s": _mean_wait(frame, chosen),
         "network_rx_bytes_s": _rate(frame, "network_rx_bytes"),
         "network_tx_bytes_s": _rate(frame, "network_tx_bytes"),
@@ -113,7 +101,7 @@ def _busy_cores(frame: pd.DataFrame, cpus: FloatArray) -> FloatArray:
 
     The scheduler's time of a task can have the interrupts in it that are counted beside it.
     """
-    parts = _sum(frame, (*_USER, *_KERNEL, "steal_s"), needed=("user_s", "system_s"))
+    parts = _sum_rates(frame, (*_USER, *_KERNEL, "steal_s"), needed=("user_s", "system_s"))
     busy = np.where(np.isnan(parts), _rate(frame, "scheduled_s"), parts)
     return np.where(np.isnan(busy), np.nan, np.fmin(busy, cpus))
 
@@ -133,7 +121,7 @@ def _used_memory(frame: pd.DataFrame) -> FloatArray:
     return np.maximum(np.where(np.isnan(by_kernel), by_parts, by_kernel), 0.0)
 
 
-def _largest(frame: pd.DataFrame, column: str, disks: Sequence[str]) -> FloatArray:
+def _largest_of_disks(frame: pd.DataFrame, column: str, disks: Sequence[str]) -> FloatArray:
     values = [_column(frame, of_device(column, disk)) for disk in disks]
     largest: FloatArray = np.fmax.reduce([np.full(len(frame), np.nan), *values])
     return largest
@@ -157,10 +145,10 @@ def _column(frame: pd.DataFrame, name: str) -> FloatArray:
 
 def _rate(frame: pd.DataFrame, *names: str) -> FloatArray:
     """Sum of columns by the length of the interval; NaN where one was not recorded."""
-    return _sum(frame, names, needed=names)
+    return _sum_rates(frame, names, needed=names)
 
 
-def _sum(frame: pd.DataFrame, names: Sequence[str], needed: Sequence[str]) -> FloatArray:
+def _sum_rates(frame: pd.DataFrame, names: Sequence[str], needed: Sequence[str]) -> FloatArray:
     """Sum of rates of which only some must have been recorded."""
     total, interval = np.zeros(len(frame)), _column(frame, "interval_s")
     for name in names:
@@ -240,12 +228,12 @@ network out | network_tx_bytes_s | network_bytes_s_each_way | B/s | network_util
 """
 
 
-def _resource(line: str) -> Resource:
+def _parse_resource(line: str) -> Resource:
     name, columns, *others = (part.strip() for part in line.split("|"))
     return Resource(name, tuple(columns.split()), *others)
 
 
-RESOURCES = tuple(map(_resource, _RESOURCES.strip().replace("\n ", " ").splitlines()))
+RESOURCES = tuple(map(_parse_resource, _RESOURCES.strip().replace("\n ", " ").splitlines()))
 NAMES = tuple(resource.name for resource in RESOURCES)
 UNITS = {resource.name: resource.unit for resource in RESOURCES}
 # Findings about a resource.

@@ -17,7 +17,7 @@ from measurements.table.reading import renamed_headers
 from measurements.table.schema import COLUMNS
 from measurements.table.units import split_unit
 from ppw.errors import PpwError, UnknownColumnError
-from ppw.pressure.demand import amount
+from ppw.pressure.demand import FloatArray, amount
 from ppw.results import axes as drawing
 from ppw.results import caveats as cv
 from ppw.results.arguments import as_share, check_choice
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from matplotlib.axes import Axes
-
-    from ppw.pressure.demand import FloatArray
 
     Row = dict[str, Any]
 
@@ -145,7 +143,7 @@ class SweepKnees(Result):
     def noted_levels(self) -> pd.DataFrame:
         """Levels as they print, with a note."""
         best = dict(zip(self.knees["sweep"], self.knees["recommended"], strict=True))
-        notes = [_note(row, best) for row in rows_of(self.levels)]
+        notes = [_level_note(row, best) for row in rows_of(self.levels)]
         return self.levels.assign(value=self.levels["value"].map(self.value), note=notes)
 
     def value(self, number: float) -> str:
@@ -195,9 +193,9 @@ class SweepKnees(Result):
         if row["recommended"] != row["recommended"]:
             return "nothing can be recommended"
         value = self.value(row["recommended_value"])
-        return f"run at {self._x(row['recommended'])}, {value}; {self._next(row)}"
+        return f"run at {self._x(row['recommended'])}, {value}; {self._next_text(row)}"
 
-    def _next(self, row: Row) -> str:
+    def _next_text(self, row: Row) -> str:
         if row["next_step"] != row["next_step"]:
             return "no higher level was measured"
         step = f"the next step, {self._x(row['next_step'])}, "
@@ -233,7 +231,7 @@ class SweepKnees(Result):
             for x in levels.loc[levels["failed"] > 0, "x"]:
                 axes.plot(x, 0.02, "x", color=drawing.PROJECTED, ms=7, transform=bottom)
         if self.scale == "log":
-            _logarithmic(axes, self)
+            _set_log_axes(axes, self)
         axes.set_xlabel(_axis_title(self.over, self.over_unit))
         axes.set_ylabel(_axis_title(self.of, self.of_unit))
         if named:
@@ -241,7 +239,7 @@ class SweepKnees(Result):
         return axes
 
 
-def _note(row: Row, best: Mapping[Any, float]) -> str:
+def _level_note(row: Row, best: Mapping[Any, float]) -> str:
     if row["failed"]:
         return f"{row['failed']:g} failed: {row['failure']}"
     return "run here" if best.get(row["sweep"]) == row["x"] else ""
@@ -262,7 +260,7 @@ def _draw_lines(axes: Axes, row: Row, scale: str) -> None:
     axes.plot(at, line, color=drawing.CURVE, lw=1)
 
 
-def _logarithmic(axes: Axes, result: SweepKnees) -> None:
+def _set_log_axes(axes: Axes, result: SweepKnees) -> None:
     """Logarithmic axes with the levels, and plain numbers, as their ticks."""
     from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocator
 
@@ -334,12 +332,12 @@ def find_knees(
     as_share("level", level)
     check_choice("scale", scale, ("log", "linear"))
     check_choice("goal", goal or "higher", ("higher", "lower"))
-    sweeps = _sweeps(runs, over=over, of=of, by=by)
+    sweeps = _read_sweeps(runs, over=over, of=of, by=by)
     known = higher_is_better(sweeps.of) if goal is None else goal == "higher"
     higher = known is not False
     tables = [_Sweep.of(points) for _, points in sweeps.points.groupby("sweep")]
-    fits = _fits(sweeps, tables, scale, level)
-    knees = _knees(sweeps, tables, fits, higher)
+    fits = _fit_sweeps(sweeps, tables, scale, level)
+    knees = _knee_table(sweeps, tables, fits, higher)
     caveats = _caveats(runs, sweeps, knees, higher)
     if known is None:
         caveats.append(
@@ -392,25 +390,25 @@ class _Sweeps(NamedTuple):
     held_back: int
 
 
-def _sweeps(runs: pd.DataFrame, *, over: str, of: str, by: Sequence[str] | None) -> _Sweeps:
+def _read_sweeps(runs: pd.DataFrame, *, over: str, of: str, by: Sequence[str] | None) -> _Sweeps:
     """Take the points of sweeps from a runs table.
 
     Throughput of runs that have only a time is data by time. Missing values alone are no failure.
     """
     table = check_runs(canonical(runs), by=[])
     source = str(runs.attrs.get("source", "runs"))
-    setting = _column(table, over, _SETTINGS, source)
+    setting = _find_column(table, over, _SETTINGS, source)
     by_time = False
     if _MEASURES.get(of.lower(), of) == _PERFORMANCE and _PERFORMANCE not in table:
         by_time = {"data_bytes", "time_s"} <= set(table.columns)
     if by_time:
         table = table.assign(**{_PERFORMANCE: table["data_bytes"] / table["time_s"]})
-    measure = _column(table, of, _MEASURES, source)
+    measure = _find_column(table, of, _MEASURES, source)
     # Runs that were held at a rate say what was set, not what the level can do.
-    held_back = pd.Series(_numbers(table, "load"), table.index).lt(FULL_LOAD)
+    held_back = pd.Series(_numbers_or_nan(table, "load"), table.index).lt(FULL_LOAD)
     table = table[~held_back]
     table = table[as_numbers(table[setting]).gt(0)]
-    keys = _keys(table, setting) if by is None else list(by)
+    keys = _setup_columns(table, setting) if by is None else list(by)
     y = as_numbers(table[measure]).where(lambda v: v > 0)
     if not y.notna().any():
         raise PpwError(f"{source}: no run has both {setting} above 0 and {measure}")
@@ -422,18 +420,18 @@ def _sweeps(runs: pd.DataFrame, *, over: str, of: str, by: Sequence[str] | None)
     points = pd.DataFrame(
         {
             "sweep": groups.codes,
-            "x": _numbers(table, setting),
+            "x": _numbers_or_nan(table, setting),
             "y": y.to_numpy(),
             "failed": failure.ne("").to_numpy(),
             _FAILURE: failure.to_numpy(),
             "performance": y.to_numpy()
             if measure == _PERFORMANCE
             else _performance(table, setting),
-            "power_w": _numbers(table, "power_w"),
+            "power_w": _numbers_or_nan(table, "power_w"),
         }
     )
     names = [
-        ", ".join(_key_words(c, row[c]) for c in keys if row[c] == row[c]) or "runs"
+        ", ".join(_key_text(c, row[c]) for c in keys if row[c] == row[c]) or "runs"
         for row in rows_of(groups.keys)
     ]
     # One order, so that sums do not depend on that of the rows.
@@ -442,7 +440,7 @@ def _sweeps(runs: pd.DataFrame, *, over: str, of: str, by: Sequence[str] | None)
     return _Sweeps(points, names, groups.keys, setting, measure, unit, int(held_back.sum()))
 
 
-def _column(table: pd.DataFrame, name: str, known: dict[str, str], source: str) -> str:
+def _find_column(table: pd.DataFrame, name: str, known: dict[str, str], source: str) -> str:
     columns, plain = [str(c) for c in table.columns], name.replace("-", "_")
     column = _same_but_for_case((name, plain), columns) or known.get(plain.lower(), plain)
     if column in columns:
@@ -470,7 +468,7 @@ def _same_but_for_case(names: Sequence[str], columns: Sequence[str]) -> str | No
     return None
 
 
-def _keys(table: pd.DataFrame, setting: str) -> list[str]:
+def _setup_columns(table: pd.DataFrame, setting: str) -> list[str]:
     """Columns of set-ups, but for one that is another name for the setting."""
     x = as_numbers(table[setting])
     candidates = dict.fromkeys([*identity_columns(table), *(c for c in _SETUP if c in table)])
@@ -485,27 +483,21 @@ def _keys(table: pd.DataFrame, setting: str) -> list[str]:
 
 def _failures(table: pd.DataFrame, y: pd.Series[float]) -> pd.Series[str]:
     """Why each run failed; "" where it did not."""
-    said = pd.Series("", index=table.index, dtype=object)
-    if _FAILURE in table:
-        said = (
-            table[_FAILURE].astype(object).where(table[_FAILURE].notna(), "").map(str).str.strip()
-        )
-    done = y.notna()
-    for column in ("time_s", _PERFORMANCE):
-        if column in table:
-            done |= table[column].notna()
+    said = table.get(_FAILURE, pd.Series("", index=table.index)).astype(object)
+    said = said.where(said.notna(), "").map(str).str.strip()
+    done = y.notna() | table.reindex(columns=["time_s", _PERFORMANCE]).notna().any(axis=1)
     return said.mask(~done & said.eq(""), "failed")
 
 
 def _performance(table: pd.DataFrame, setting: str) -> FloatArray:
     """Work per second: throughput, or data or one job by time."""
-    rate, time = _numbers(table, _PERFORMANCE), _numbers(table, "time_s")
+    rate, time = _numbers_or_nan(table, _PERFORMANCE), _numbers_or_nan(table, "time_s")
     work = table[setting].to_numpy(dtype=np.float64) if setting == "data_bytes" else 1.0
     performance: FloatArray = np.where(np.isnan(rate), work / time, rate)
     return performance
 
 
-def _numbers(table: pd.DataFrame, column: str) -> FloatArray:
+def _numbers_or_nan(table: pd.DataFrame, column: str) -> FloatArray:
     if column not in table:
         return np.full(len(table), np.nan)
     return np.asarray(as_numbers(table[column]), dtype=np.float64)
@@ -520,7 +512,7 @@ def _column_unit(column: str) -> str:
     return next((unit for end, unit in ends.items() if column.endswith(end)), "")
 
 
-def _key_words(column: str, value: Any) -> str:
+def _key_text(column: str, value: Any) -> str:
     if isinstance(value, str):
         return value
     unit = _column_unit(column)
@@ -609,7 +601,7 @@ class _Sweep(NamedTuple):
         return cls(levels, good, *(end if np.isfinite(end) else np.nan for end in (below, above)))
 
 
-def _fits(
+def _fit_sweeps(
     sweeps: _Sweeps, tables: list[_Sweep], scale: str, level: float
 ) -> dict[Any, dict[Any, float]]:
     """Fit all sweeps at once, each through its usable levels: figures by number of the sweep."""
@@ -636,10 +628,10 @@ _BY_CHANCE = 0.05
 _NEAR_BEST = 0.05
 
 
-def _knees(
+def _knee_table(
     sweeps: _Sweeps, tables: list[_Sweep], fits: Mapping[Any, Row], higher: bool
 ) -> pd.DataFrame:
-    rows = [_row(table, fits.get(place), higher) for place, table in enumerate(tables)]
+    rows = [_knee_row(table, fits.get(place), higher) for place, table in enumerate(tables)]
     declared = SweepKnees.tables[0].columns
     found = pd.DataFrame(rows).assign(sweep=sweeps.names)
     found = found.reindex(columns=[column.name for column in declared])
@@ -648,7 +640,7 @@ def _knees(
     return pd.concat([sweeps.keys, found.astype(dict.fromkeys(numbers, np.float64))], axis=1)
 
 
-def _row(sweep: _Sweep, fit: Row | None, higher: bool) -> Row:
+def _knee_row(sweep: _Sweep, fit: Row | None, higher: bool) -> Row:
     """Findings of one sweep."""
     row: Row = {"levels": len(sweep.good), "next_failure": ""}
     row |= {"failed_below": sweep.below, "failed_above": sweep.above}

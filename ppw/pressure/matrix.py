@@ -14,7 +14,7 @@ import pandas as pd
 from fitting.demand.utilisation import change_points, grade, summarise, worst
 from ppw.errors import PpwError
 from ppw.pressure import capacity as cap
-from ppw.pressure.demand import amount, as_recordings, as_series, demand_of
+from ppw.pressure.demand import FloatArray, amount, as_recordings, as_series, demand_of
 from ppw.results import caveats as cv
 from ppw.results.axes import MEASURED, new_axes
 from ppw.results.result import Result, Table, frame_digest, rows_of
@@ -22,11 +22,10 @@ from ppw.results.text import plot_label, shown
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import ArrayLike
 
     from measurements.timeseries.series import TimeSeries
 
-    FloatArray = NDArray[np.float64]
     Row = dict[str, Any]
 
 
@@ -42,26 +41,26 @@ _UNKNOWN = "#f3f4f6"
 
 
 # Texts of the tables: shares with three digits, as thresholds of a few percent need them.
-def _text(value: float, unit: str) -> str:
+def _value_text(value: float, unit: str) -> str:
     if unit == "share" and value == value:
         return f"{100 * value:.3g} %"
     return shown(value, unit) if unit == "1/s" else amount(value, unit)
 
 
 def _text_of(column: str, row: Mapping[Any, Any]) -> str:
-    return _text(row[column], row["unit"])
+    return _value_text(row[column], row["unit"])
 
 
-def _words(column: str, row: Mapping[Any, Any]) -> str:
+def _plain_words(column: str, row: Mapping[Any, Any]) -> str:
     return str(row[column]).replace("_", " ")
 
 
-def _of_capacity(row: Mapping[Any, Any]) -> str:
+def _capacity_text(row: Mapping[Any, Any]) -> str:
     if row["capacity"] != row["capacity"]:
         return ""
     unit = {"memory_bytes": "B"}.get(row["columns"], "1")
     unit = "B/s" if "bytes_s" in row["columns"] else unit
-    return f"{_text(row['capacity'], unit)} ({row['capacity_source']})"
+    return f"{_value_text(row['capacity'], unit)} ({row['capacity_source']})"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -155,9 +154,9 @@ class PressureMatrix(Result):
             most=0,
             show={
                 "resource": lambda row: cap.RESOURCE_WORDS[row["resource"]],
-                "measure": partial(_words, "measure"),
+                "measure": partial(_plain_words, "measure"),
                 "level": lambda row: str(row["level"] or row["note"]),
-                "capacity": lambda row: _of_capacity(row) or "–",
+                "capacity": lambda row: _capacity_text(row) or "–",
                 **{name: partial(_text_of, name) for name in ("value", "p95", "medium", "high")},
             },
         ),
@@ -173,7 +172,7 @@ class PressureMatrix(Result):
             title="Thresholds",
             most=0,
             show={
-                "measure": partial(_words, "measure"),
+                "measure": partial(_plain_words, "measure"),
                 **{name: partial(_text_of, name) for name in ("medium", "high")},
             },
         ),
@@ -207,7 +206,7 @@ class PressureMatrix(Result):
 
     def verdict(self) -> list[str]:
         """Say of each application which resources press it, in a sentence."""
-        return [_sentence(row) for row in rows_of(self.to_frame()) if row["phase"] == WHOLE]
+        return [_verdict_sentence(row) for row in rows_of(self.to_frame()) if row["phase"] == WHOLE]
 
     def text_parts(self) -> list[str]:
         """Return the matrix, the evidence of each cell, and where the thresholds are from."""
@@ -222,7 +221,7 @@ class PressureMatrix(Result):
         parts = [_evidence_text(row) for row in rows_of(mine) if row["measure"] in names]
         # What was asked of the resource is known; the user can state what it is a share of.
         if not parts and cell["level"] == NO_CAPACITY:
-            option = f" ({_option(cell['resource'])})" * ("not known" in cell["because"])
+            option = f" ({_capacity_option(cell['resource'])})" * ("not known" in cell["because"])
             parts = [f"{cell['because']}{option}", *self._plain_demand(cell, mine)]
         head = f"{cell['application']}: {cap.RESOURCE_WORDS[cell['resource']]} {cell['level']}"
         return f"{head}: {'; '.join(parts)}" if parts else head
@@ -232,7 +231,7 @@ class PressureMatrix(Result):
         if cell["resource"] == "network":
             run = _rows_of_part(self.runs, cell["application"], cell["phase"])
             within = float(run["loopback_bytes_s"].iloc[0])
-            return [] if within != within else [f"loopback {_text(within, 'B/s')}"]
+            return [] if within != within else [f"loopback {_value_text(within, 'B/s')}"]
         used = evidence[evidence["kind"] == "utilisation"]
         return [f"{shown(row['demand'])} in {row['columns']}" for row in rows_of(used)][:1]
 
@@ -252,7 +251,7 @@ class PressureMatrix(Result):
         axes.set_ylim(len(rows), 0)
         names = [words.replace(" ", "\n") for words in cap.RESOURCE_WORDS.values()]
         axes.set_xticks([x + 0.48 for x in range(len(names))], names)
-        axes.set_yticks([y + 0.46 for y in range(len(rows))], [_label(row) for row in rows])
+        axes.set_yticks([y + 0.46 for y in range(len(rows))], [_row_label(row) for row in rows])
         axes.tick_params(length=0, top=False, labeltop=True, bottom=False, labelbottom=False)
         axes.set_ylabel("application")
         for spine in axes.spines.values():
@@ -264,7 +263,7 @@ def _rows_of_part(table: pd.DataFrame, application: str, phase: str) -> pd.DataF
     return table[(table["application"] == application) & (table["phase"] == phase)]
 
 
-def _sentence(row: Row) -> str:
+def _verdict_sentence(row: Row) -> str:
     words = cap.RESOURCE_WORDS.items()
     pressed = [f"{word} ({row[name]})" for name, word in words if row[name] in _PRESSED]
     unknown = [word for name, word in words if row[name] in (NOT_MEASURED, NO_CAPACITY)]
@@ -273,20 +272,20 @@ def _sentence(row: Row) -> str:
     return f"{row['application']} {what}{rest}. Its CPUs are {row['activity']}."
 
 
-def _option(resource: str) -> str:
+def _capacity_option(resource: str) -> str:
     """Option that states the capacity of a resource."""
     option = {"cpu": "cpus", "disk": "disk-bandwidth"}.get(resource, resource.replace("_", "-"))
     return f"--{option}"
 
 
 def _evidence_text(row: Row) -> str:
-    limit = _of_capacity(row)
+    limit = _capacity_text(row)
     value = f"{_text_of('value', row)}{f' of {limit}' if limit else ''}"
     bound = "high" if row["level"] == "high" else "medium"
-    return f"{_words('measure', row)} {value}, {bound} from {_text_of(bound, row)}"
+    return f"{_plain_words('measure', row)} {value}, {bound} from {_text_of(bound, row)}"
 
 
-def _label(row: Row) -> str:
+def _row_label(row: Row) -> str:
     text = plot_label(row["application"])
     return text if row["phase"] == WHOLE else f"{text}, {plot_label(row['phase'])}"
 
@@ -348,15 +347,15 @@ def pressure_matrix(
     limits = thresholds or cap.Thresholds()
     rates = operations_s or {}
     runs = [
-        _run(name, given, capacity, disks, rates.get(name)) for name, given in recordings.items()
+        _as_run(name, given, capacity, disks, rates.get(name)) for name, given in recordings.items()
     ]
-    parts = [part for run in runs for part in _parts(run, shortest if phases else None)]
-    judged = [(part, _evidence(part, limits)) for part in parts]
+    parts = [part for run in runs for part in _divide_run(run, shortest if phases else None)]
+    judged = [(part, _judge_part(part, limits)) for part in parts]
     texts = _caveats(judged, divided=phases)
     cv.warn(texts)
     return PressureMatrix(
         cells=pd.DataFrame([cell for part, rows in judged for cell in _cells(part, rows, limits)]),
-        runs=pd.DataFrame([_facts(part, limits) for part in parts]),
+        runs=pd.DataFrame([_run_facts(part, limits) for part in parts]),
         evidence=pd.DataFrame([row for _, rows in judged for row in rows]),
         thresholds=limits.to_frame(),
         thresholds_source=limits.source,
@@ -375,7 +374,7 @@ class Run(NamedTuple):
     operations_s: float | None
 
 
-def _run(
+def _as_run(
     name: str,
     given: TimeSeries | Sequence[TimeSeries],
     stated: Mapping[str, float] | None,
@@ -433,7 +432,7 @@ class RunPart(NamedTuple):
         return summarise(values, self.demand["interval_s"]).mean
 
 
-def _parts(run: Run, shortest: int | None) -> list[RunPart]:
+def _divide_run(run: Run, shortest: int | None) -> list[RunPart]:
     """The whole recording, then its phases where there are several."""
     found = [] if shortest is None else find_phases(run.demand, shortest=shortest)
     phases = [
@@ -481,7 +480,7 @@ def _signals(demand: pd.DataFrame) -> FloatArray:
     return np.column_stack(shares)
 
 
-def _facts(part: RunPart, thresholds: cap.Thresholds) -> Row:
+def _run_facts(part: RunPart, thresholds: cap.Thresholds) -> Row:
     demand, whole = part.demand, part.run.demand
     shares = ("user_share", "system_share", "iowait_share", "steal_share", "context_switches_s")
     began = demand["time_s"] - np.nan_to_num(demand["interval_s"])
@@ -508,11 +507,11 @@ def _activity(part: RunPart, thresholds: cap.Thresholds) -> str:
     return "waiting" if waiting > busy else "working"
 
 
-def _evidence(part: RunPart, thresholds: cap.Thresholds) -> list[Row]:
+def _judge_part(part: RunPart, thresholds: cap.Thresholds) -> list[Row]:
     """Judge a part by every measure: one row per measure."""
     figures, source = part.run.capacity.figures(), part.run.capacity.source
     rows = [
-        _judge(part, measure, thresholds, figures.get(measure.capacity), source)
+        _judge_measure(part, measure, thresholds, figures.get(measure.capacity), source)
         for measure in cap.MEASURES
     ]
     known = [row for row in rows if row["level"] and row["kind"] == "utilisation"]
@@ -521,11 +520,11 @@ def _evidence(part: RunPart, thresholds: cap.Thresholds) -> list[Row]:
         rows = [row for row in rows if row["measure"] != cap.LAST_RESORT]
     if (rate := part.run.operations_s) is not None:
         stated = "operations per second as stated"
-        rows.append(_judge(part, cap.SWITCHES, thresholds, rate, lambda _: stated))
+        rows.append(_judge_measure(part, cap.SWITCHES, thresholds, rate, lambda _: stated))
     return rows
 
 
-def _judge(
+def _judge_measure(
     part: RunPart,
     measure: cap.Measure,
     thresholds: cap.Thresholds,
@@ -544,7 +543,7 @@ def _judge(
     if np.isnan(mean):
         note = NOT_MEASURED
     elif np.isnan(use.p95):
-        note = f"{cap.WORDS[measure.capacity]} not known"
+        note = f"{cap.WORDS[measure.capacity][0]} not known"
     return {
         **part.key,
         "resource": measure.resource,
@@ -568,14 +567,18 @@ def _judge(
 
 def _cells(part: RunPart, evidence: list[Row], thresholds: cap.Thresholds) -> Iterator[Row]:
     judged = [row for row in evidence if row["kind"] in ("utilisation", "saturation")]
+    within = part.mean(part.demand["loopback_bytes_s"])
+    wires = part.mean(part.demand[["network_rx_bytes_s", "network_tx_bytes_s"]].max(axis=1))
+    # Loopback counts where it is worth saying and carried more than the wires did.
+    inside = within >= max(thresholds["loopback_rate"].medium, np.nan_to_num(wires))
     for resource in cap.RESOURCES:
         mine = [row for row in judged if row["resource"] == resource]
-        loopback = resource == "network" and _over_loopback(part, thresholds)
-        level, because = _level(mine, loopback=loopback)
+        loopback = resource == "network" and bool(inside)
+        level, because = _judge_resource(mine, loopback=loopback)
         yield {**part.key, "resource": resource, "level": level, "because": because}
 
 
-def _level(evidence: list[Row], *, loopback: bool) -> tuple[str, str]:
+def _judge_resource(evidence: list[Row], *, loopback: bool) -> tuple[str, str]:
     """Worst level of utilisation and saturation, and why; low needs a known utilisation."""
     level = worst([row["level"] for row in evidence])
     if level in _PRESSED:
@@ -587,13 +590,6 @@ def _level(evidence: list[Row], *, loopback: bool) -> tuple[str, str]:
         return "low", ", ".join(row["measure"] for row in used if row["level"])
     asked = [row for row in used if not np.isnan(row["demand"])]
     return (NO_CAPACITY, asked[0]["note"]) if asked else (NOT_MEASURED, "")
-
-
-def _over_loopback(part: RunPart, thresholds: cap.Thresholds) -> bool:
-    """Whether what went through loopback is worth saying and more than went through wires."""
-    within = part.mean(part.demand["loopback_bytes_s"])
-    wires = part.mean(part.demand[["network_rx_bytes_s", "network_tx_bytes_s"]].max(axis=1))
-    return bool(within >= max(thresholds["loopback_rate"].medium, np.nan_to_num(wires)))
 
 
 _FEW_INTERVALS = 5
@@ -609,7 +605,7 @@ def _caveats(judged: list[tuple[RunPart, list[Row]]], *, divided: bool) -> list[
     for part, rows in judged:
         if part.phase == WHOLE:
             found = [*_about_the_log(part.run), *_about_measures(rows)]
-            found += [] if divided else _about_phases(rows)
+            found += [] if divided else [*_about_phases(rows)]
             texts += [f"{part.run.name}: {text}" for text in found]
     return list(dict.fromkeys(texts))
 
@@ -655,13 +651,12 @@ def _about_measures(rows: list[Row]) -> Iterator[str]:
         )
 
 
-def _about_phases(rows: list[Row]) -> list[str]:
+def _about_phases(rows: list[Row]) -> Iterator[str]:
     """Say what a mean over the whole run hides."""
     hidden = [
-        f"{_words('measure', row)} in {row['share_high']:.0%}"
+        f"{_plain_words('measure', row)} in {row['share_high']:.0%}"
         for row in rows
         if row["kind"] == "utilisation" and row["level"] != "high" and row["share_high"] > _A_PART
     ]
-    if not hidden:
-        return []
-    return [f"high in a part of the time: {', '.join(hidden)}; divide it by its phases"]
+    if hidden:
+        yield f"high in a part of the time: {', '.join(hidden)}; divide it by its phases"

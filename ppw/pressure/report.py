@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ppw.pressure.matrix import _MOST_DRAWN
 from ppw.results.page import MOST_ROWS, Figure, Page, draw
 from ppw.results.result import PrintedTable
 
 if TYPE_CHECKING:
-    from ppw.pressure import co_locate, find_knees, matrix, pair_workloads, right_size
+    from ppw.pressure import co_locate, find_knees, matrix, right_size
+
+
+def _page(result: Any, title: str, subtitle: str, caption: str, **size: float) -> Page:
+    figure = Figure(draw(result.plot, **size), caption)
+    tables = result.printed_tables(MOST_ROWS)
+    if "capacity_source" in getattr(result, "resources", ()):
+        # Who says each capacity is too wide for a table that has the findings as well.
+        both = result.resources[["resource", "capacity_source"]]
+        rows = [[name, source or "–"] for name, source in both.itertuples(index=False)]
+        tables.append(PrintedTable("Capacities", ["resource", "capacity from"], rows, 2))
+    return Page.of(result, title=title, subtitle=subtitle, figures=[figure], tables=tables)
 
 
 def pressure_page(result: matrix.PressureMatrix) -> Page:
@@ -19,13 +30,9 @@ def pressure_page(result: matrix.PressureMatrix) -> Page:
         "Pressure of each application on each resource; grey was not measured, or has no capacity "
         "to be a share of."
     )
-    return Page.of(
-        result,
-        title="Pressure points",
-        subtitle=f"{result.runs['application'].nunique()} applications · thresholds: "
-        f"{result.thresholds_source}",
-        figures=[Figure(draw(result.plot, width=6.4, height=1.0 + 0.34 * rows), caption)],
-    )
+    count, source = result.runs["application"].nunique(), result.thresholds_source
+    subtitle = f"{count} applications · thresholds: {source}"
+    return _page(result, "Pressure points", subtitle, caption, width=6.4, height=1.0 + 0.34 * rows)
 
 
 def right_sizing_page(result: right_size.RightSizing) -> Page:
@@ -34,13 +41,7 @@ def right_sizing_page(result: right_size.RightSizing) -> Page:
         "Share of each capacity that was enough for most of the time; red: buy more. The lines are "
         "the medium threshold and the share to plan for."
     )
-    return Page.of(
-        result,
-        title="Right-sizing",
-        subtitle=f"{result.source} · {result.seconds:.6g} s",
-        figures=[Figure(draw(result.plot), caption)],
-        tables=[*result.printed_tables(MOST_ROWS), _sources(result)],
-    )
+    return _page(result, "Right-sizing", f"{result.source} · {result.seconds:.6g} s", caption)
 
 
 def co_location_page(result: co_locate.CoLocation) -> Page:
@@ -50,31 +51,15 @@ def co_location_page(result: co_locate.CoLocation) -> Page:
         + (", highest of each stretch of time" if len(result.timeline) else "")
         + "; red: breaks. Dotted: the capacity."
     )
-    return Page.of(
-        result,
-        title="Sharing a host",
-        subtitle=" + ".join(dict.fromkeys(result.parts["workload"])),
-        figures=[Figure(draw(result.plot), caption)],
-        tables=[*result.printed_tables(MOST_ROWS), _sources(result)],
-    )
+    workloads = " + ".join(dict.fromkeys(result.parts["workload"]))
+    return _page(result, "Sharing a host", workloads, caption)
 
 
-def _sources(result: right_size.RightSizing | co_locate.CoLocation) -> PrintedTable:
-    """Who says the capacity of each resource."""
-    both = result.resources[["resource", "capacity_source"]]
-    rows = [[name, source or "–"] for name, source in both.itertuples(index=False)]
-    return PrintedTable("Capacities", ["resource", "capacity from"], rows, 2)
-
-
-def pairing_page(result: pair_workloads.Pairing) -> Page:
+def pairing_page(result: co_locate.Pairing) -> Page:
     """Report of `ppw.pair_workloads`."""
     caption = "Share of the capacity of what breaks first, in percent of what may be used."
-    return Page.of(
-        result,
-        title="Which workloads can share a host",
-        subtitle=f"{len(result.workloads)} workloads",
-        figures=[Figure(draw(result.plot), caption)],
-    )
+    count = f"{len(result.workloads)} workloads"
+    return _page(result, "Which workloads can share a host", count, caption)
 
 
 def sweep_page(result: find_knees.SweepKnees) -> Page:
@@ -83,12 +68,7 @@ def sweep_page(result: find_knees.SweepKnees) -> Page:
         "Points: mean of the runs of a level. Lines: fitted. Band: interval of the knee. "
         "Ring: where to run. Cross: failed."
     )
-    return Page.of(
-        result,
-        title=f"{result.of} over {result.over}",
-        subtitle="knees and operating points",
-        figures=[Figure(draw(result.plot), caption)],
-    )
+    return _page(result, f"{result.of} over {result.over}", "knees and operating points", caption)
 
 
 PAGES = {

@@ -30,15 +30,6 @@ if TYPE_CHECKING:
 BUY, ENOUGH, IDLE = "buy more", "enough", "idle"
 _MOST_HOSTS = 5
 _OF = {resource.name: resource for resource in dem.RESOURCES}
-# Options that state a capacity, by its figure.
-_OPTIONS = {
-    "cores": "--cpus",
-    "memory_bytes": "--memory",
-    "memory_bandwidth_bytes_s": "--memory-bandwidth",
-    "disk_bandwidth_bytes_s": "--disk-bandwidth",
-    "disk_iops": "--disk-iops",
-    "network_bytes_s_each_way": "--network",
-}
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -122,15 +113,15 @@ class RightSizing(Result):
     def verdict(self) -> list[str]:
         """Say what to buy, what is idle and what is not known, in sentences."""
         rows = rows_of(self.resources)
-        texts = [] if self.stresses_the_host else [_no_stress(rows)]
+        texts = [] if self.stresses_the_host else [_no_stress_text(rows)]
         texts += [self._sentence(row) for row in rows if row["finding"] in (BUY, ENOUGH, IDLE)]
         for why in (dem.NOT_MEASURED, dem.NO_CAPACITY):
             names = [row["resource"] for row in rows if row["finding"] == why]
             if names:
-                given = dict.fromkeys(_OPTIONS[_OF[name].capacity] for name in names)
+                given = dict.fromkeys(cap.WORDS[_OF[name].capacity][1] for name in names)
                 tell = f": give {', '.join(given)}" * (why == dem.NO_CAPACITY)
                 texts.append(f"{', '.join(names)}: {why}{tell}")
-        return [*texts, *self._hosts()]
+        return [*texts, *self._hosts_sentence()]
 
     def _sentence(self, row: dict[str, Any]) -> str:
         used = f"{row['resource']}: {dem.use_text(row, self.quantile)}"
@@ -142,7 +133,7 @@ class RightSizing(Result):
             return f"{used}: buy {least}{gap} more{f' of {of}' * (of != row['unit'])}{kept}"
         return f"{used}: {row['finding']}, {gap} to spare{kept}"
 
-    def _hosts(self) -> list[str]:
+    def _hosts_sentence(self) -> list[str]:
         fits = self.candidates.loc[self.candidates["fits"], "host"]
         (need,) = self.resources.loc[self.resources["resource"] == "CPU", "needed"]
         if need != need:
@@ -173,7 +164,7 @@ class RightSizing(Result):
         return axes
 
 
-def _no_stress(rows: list[dict[str, Any]]) -> str:
+def _no_stress_text(rows: list[dict[str, Any]]) -> str:
     known = [row for row in rows if row["share"] == row["share"]]
     if not known:
         return dem.NOTHING_JUDGED
@@ -259,12 +250,12 @@ def right_size(
         threshold = (thresholds or cap.Thresholds())[resource.measure]
         most = threshold.high if headroom is None else 1 - headroom
         shares.append((min(threshold.medium, most), most))
-    table = _resources(demands, evidence, limits, shares, quantile)
+    table = _resource_table(demands, evidence, limits, shares, quantile)
     caveats = [*_caveats(series, table, demands, limits)]
     cv.warn(caveats)
     return RightSizing(
         resources=table,
-        candidates=_candidates(table, hosts),
+        candidates=_candidate_table(table, hosts),
         source=series.source,
         seconds=series.seconds,
         intervals=float(len(series.frame)),
@@ -274,7 +265,7 @@ def right_size(
     )
 
 
-def _resources(
+def _resource_table(
     demands: pd.DataFrame,
     evidence: pd.DataFrame,
     limits: cap.Capacity,
@@ -287,7 +278,7 @@ def _resources(
     rows = []
     for place, (resource, (idle, most)) in enumerate(zip(dem.RESOURCES, shares, strict=True)):
         value, limit = high[place], capacity[place]
-        finding, decided = _finding(value, limit, idle, most)
+        finding, decided = _judge(value, limit, idle, most)
         # A finding between two thresholds is as sure as the nearer of them.
         sure = [agreement(amounts[:, place] / limit, share, quantile) for share in decided]
         rows.append(
@@ -307,14 +298,14 @@ def _resources(
                 "at_least": value / limit >= dem.FULL,
                 "column": resource.log,
                 "confidence": min(sure, default=np.nan),
-                "not_measured": _not_measured(resource.name, value, limit, evidence),
+                "not_measured": _not_measured_text(resource.name, value, limit, evidence),
             }
         )
     return pd.DataFrame(rows)
 
 
-def _finding(value: float, limit: float, idle: float, most: float) -> tuple[str, tuple[float, ...]]:
-    """Caveat, and the shares that decided it, the foremost first."""
+def _judge(value: float, limit: float, idle: float, most: float) -> tuple[str, tuple[float, ...]]:
+    """Judge the use of a resource: the finding, and the shares that decided it."""
     if np.isnan(value):
         return dem.NOT_MEASURED, ()
     if np.isnan(limit):
@@ -324,26 +315,26 @@ def _finding(value: float, limit: float, idle: float, most: float) -> tuple[str,
     return (ENOUGH, (most, idle)) if value / limit >= idle else (IDLE, (idle,))
 
 
-def _not_measured(name: str, value: float, limit: float, evidence: pd.DataFrame) -> str:
+def _not_measured_text(name: str, value: float, limit: float, evidence: pd.DataFrame) -> str:
     missing = [name] if np.isnan(value) else []
     missing += ["capacity"] if np.isnan(limit) else []
     columns = _EVIDENCE.get(name, ())
     return ", ".join([*missing, *(c for c in columns if evidence[c].isna().all())])
 
 
-def _candidates(resources: pd.DataFrame, hosts: Mapping[str, Host] | None) -> pd.DataFrame:
+def _candidate_table(resources: pd.DataFrame, hosts: Mapping[str, Host] | None) -> pd.DataFrame:
     """Compare the cores and memory bandwidth that are needed with hosts, smallest first."""
     from ppw.catalogue.hosts import load_hosts
 
     needed = dict(zip(resources["resource"], resources["needed"], strict=True))
     known = load_hosts() if hosts is None else hosts
-    rows = [_candidate(host, needed["CPU"], needed["memory bandwidth"]) for host in known.values()]
+    rows = [_host_row(host, needed["CPU"], needed["memory bandwidth"]) for host in known.values()]
     table = pd.DataFrame(rows, columns=RightSizing.tables[1].names)
     order = ["fits", "cores", "tdp_w", "host"]
     return table.sort_values(order, ascending=[False, True, True, True], ignore_index=True)
 
 
-def _candidate(host: Host, cores: float, bandwidth: float) -> dict[str, Any]:
+def _host_row(host: Host, cores: float, bandwidth: float) -> dict[str, Any]:
     figures = (host.cores, host.memory_bandwidth_bytes_s, host.tdp_w, host.launch_price_usd)
     known = [np.nan if figure is None else float(figure) for figure in figures]
     has_cores, has_bandwidth, tdp_w, launch_price_usd = known

@@ -7,27 +7,21 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ppw.catalogue.hosts import find_host
+from ppw.catalogue.hosts import Host, find_host
 from ppw.errors import PpwError
 from ppw.procurement import inputs as inp
-from ppw.procurement.measured import Request, measure
-from ppw.procurement.scenario import LoadCurve, Server, StraightLine, share_within
-from ppw.procurement.scenario_schema import node_at
+from ppw.procurement.measured import MeasuredFigures, Request, RunFigures, measure
+from ppw.procurement.scenario import Scenario, Server, share_within
 from ppw.results.arguments import as_frequency
 from ppw.results.text import shown
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from fitting.regression.lines import FloatArray
-    from ppw.catalogue.hosts import Host
-    from ppw.procurement.measured import MeasuredFigures, RunFigures
-    from ppw.procurement.scenario import Scenario
+    from ppw.power.load_curve import PowerLoadCurve
 
 
 # Figures of one candidate: typed in, else measured, else of the catalogue.
-
-
 @dataclass
 class CandidateFigures:
     """One candidate as it is put together: typed figures go first, then those of runs."""
@@ -60,10 +54,20 @@ class CandidateFigures:
         """Processor of the candidate in the catalogue."""
         return find_host(self.entry["catalogue"]) if "catalogue" in self.entry else None
 
-    def add(self, figures: Sequence[inp.Input]) -> None:
-        """Add the figures that are not known yet."""
-        for figure in figures:
-            self.figures.setdefault(figure.key, figure)
+    def add(
+        self, figure: str, value: float, by_whom: tuple[str, str], workload: str = ""
+    ) -> inp.Input:
+        """Add a figure, unless it is there already; its title and unit are those of the schema."""
+        below = ("workload", workload) if workload else ()
+        node = inp.node_at(("candidate", self.number, *below, figure))
+        words = f"{node['title']} of {f'{workload} on ' if workload else ''}{self.name}"
+        unit = node["x-unit"].replace("{currency}", self.scenario.currency)
+        key = self.key(figure, workload)
+        return self.figures.setdefault(key, inp.Input(key, words, unit, value, *by_whom))
+
+    def source_of_runs(self) -> str:
+        """Name the runs of the first workload that has some."""
+        return next(iter(self.found.values())).source
 
     def refuse(self, text: str) -> PpwError:
         """Make an error that names the file and the candidate."""
@@ -77,13 +81,10 @@ def typed_figures(entry: Mapping[str, Any], workload: str) -> Mapping[str, Any]:
 
 
 def gather_figures(scenario: Scenario, number: int, measured: MeasuredFigures) -> CandidateFigures:
-    """Put one candidate together.
+    """Collect all figures of one candidate: typed in, measured, or of the catalogue.
 
-    Raises
-    ------
-    PpwError
-        For a figure that is missing and that no assumption may stand in for, or watts that cannot
-        be of one sensor.
+    Raises `PpwError` for a figure that is missing and that no assumption may stand in for, or power
+    values that cannot be of one sensor.
     """
     entry = scenario.candidates[number]
     name = str(entry["name"])
@@ -91,22 +92,22 @@ def gather_figures(scenario: Scenario, number: int, measured: MeasuredFigures) -
     made = CandidateFigures(entry, number, scenario, found)
     path = ("candidate", number)
     options = {"currency": scenario.currency, "source": scenario.source}
-    made.add(inp.read_figures(entry, path, f"candidate.{name}", of=name, **options))
-    for workload in scenario.workloads:
-        typed, below = typed_figures(entry, workload.name), (*path, "workload", workload.name)
-        prefix, of = f"candidate.{name}.workload.{workload.name}", f"{workload.name} on {name}"
-        made.add(inp.read_figures(typed, below, prefix, of=of, **options))
-        if workload.name in found:
-            made.add(_measured_figures(made, workload.name, found[workload.name]))
-    made.caveats += _of_runs(made)
-    _add_idle(made)
-    _add_full_power(made)
+    figures = inp.read_figures(entry, path, f"candidate.{name}", of=name, **options)
+    made.figures |= {figure.key: figure for figure in figures}
+    for workload in (w.name for w in scenario.workloads):
+        typed, below = typed_figures(entry, workload), (*path, "workload", workload)
+        prefix, of = f"candidate.{name}.workload.{workload}", f"{workload} on {name}"
+        figures = inp.read_figures(typed, below, prefix, of=of, **options)
+        made.figures |= {figure.key: figure for figure in figures}
+        _add_measured(made, workload)
+    made.caveats += _run_caveats(made)
+    _add_power_of_levels(made)
     _add_price(made)
     _refuse_missing(made)
     return made
 
 
-def _of_runs(made: CandidateFigures) -> list[str]:
+def _run_caveats(made: CandidateFigures) -> list[str]:
     """List the caveats of figures that come from runs."""
     caveats = []
     if made.found and made.copies > 1:
@@ -125,64 +126,43 @@ def _of_runs(made: CandidateFigures) -> list[str]:
     return caveats
 
 
-def _measured_figures(made: CandidateFigures, workload: str, found: RunFigures) -> list[inp.Input]:
-    label = inp.PROJECTED if found.projected else inp.MEASURED
-    of = f"{workload} on {made.name}"
-    parts = [("rate", f"rate of {of}", "1/s", found.rate)]
-    if found.power is not None:
-        parts.append(("power", f"full-load power of {of}", "W", found.power))
-    return [
-        inp.Input(
-            made.key(figure, workload),
-            words,
-            unit,
-            made.copies * float(np.median(draws)),
-            label,
-            found.source,
-            draws=made.copies * draws,
-        )
-        for figure, words, unit, draws in parts
-    ]
+def _add_measured(made: CandidateFigures, workload: str) -> None:
+    """Add rate and full-load power that runs measured, with their draws."""
+    if (found := made.found.get(workload)) is None:
+        return
+    by_whom = (inp.PROJECTED if found.projected else inp.MEASURED), found.source
+    for figure, draws in (("rate", found.rate), ("power", found.power)):
+        key = made.key(figure, workload)
+        if draws is not None and key not in made.figures:
+            added = made.add(figure, made.copies * float(np.median(draws)), by_whom, workload)
+            made.figures[key] = replace(added, draws=made.copies * draws)
 
 
-def _add_idle(made: CandidateFigures) -> None:
-    """Add idle power: typed in, the lowest level of the curve, or the mean of the runs' column."""
-    levels = made.entry.get("power_levels")
-    key, words = made.key("idle_power"), f"idle power of {made.name}"
-    if levels and min(levels["load"]) == 0:
-        watts = float(levels["power"][levels["load"].index(0)])
-        made.add([inp.Input(key, words, "W", watts, inp.GIVEN, made.scenario.source)])
+def _add_power_of_levels(made: CandidateFigures) -> None:
+    """Add idle power, from typed levels or the runs' column, and full-load power of levels."""
+    levels, typed_in = made.entry.get("power_levels"), (inp.GIVEN, made.scenario.source)
+    if levels and (lowest := min(levels["load"])) == 0:
+        made.add("idle_power", float(levels["power"][levels["load"].index(lowest)]), typed_in)
     idle = [f.idle_w for f in made.found.values() if f.idle_w == f.idle_w]
     if idle:
-        source = next(iter(made.found.values())).source
-        watts = made.copies * float(np.mean(idle))
-        made.add([inp.Input(key, words, "W", watts, inp.MEASURED, source)])
-
-
-def _add_full_power(made: CandidateFigures) -> None:
-    """Add full-load power of workloads that have none, from the typed curve's highest level."""
-    levels = made.entry.get("power_levels")
-    if not levels or max(levels["load"]) < 1:
-        return
-    watts = float(levels["power"][levels["load"].index(max(levels["load"]))])
-    for workload in made.scenario.workloads:
-        words = f"full-load power of {workload.name} on {made.name}"
-        key = made.key("power", workload.name)
-        made.add([inp.Input(key, words, "W", watts, inp.GIVEN, made.scenario.source)])
+        value = made.copies * float(np.mean(idle))
+        made.add("idle_power", value, (inp.MEASURED, made.source_of_runs()))
+    if levels and (highest := max(levels["load"])) >= 1:
+        watts = float(levels["power"][levels["load"].index(highest)])
+        for workload in made.scenario.workloads:
+            made.add("power", watts, typed_in, workload.name)
 
 
 def _add_price(made: CandidateFigures) -> None:
-    key, words, unit = made.key("price"), f"price of {made.name}", made.scenario.currency
     prices = [f.price for f in made.found.values() if f.price == f.price]
     if prices:
-        source = next(iter(made.found.values())).source
-        made.add([inp.Input(key, words, unit, float(np.mean(prices)), inp.GIVEN, source)])
-    host = made.host
-    if key in made.figures or host is None or host.launch_price_usd is None:
+        made.add("price", float(np.mean(prices)), (inp.GIVEN, made.source_of_runs()))
+    host, unit = made.host, made.scenario.currency
+    if made.key("price") in made.figures or host is None or host.launch_price_usd is None:
         return
     sockets = made.entry.get("sockets", 1)
     source = host.sources[host.figures["launch_price_usd"].source]
-    made.add([inp.Input(key, words, "USD", sockets * host.launch_price_usd, inp.CATALOGUE, source)])
+    made.add("price", sockets * host.launch_price_usd, (inp.CATALOGUE, source))
     made.caveats.append(
         f"{made.name}: its price is the launch price of {sockets} × {host.name} alone, without "
         "the rest of the server: type in what you would pay"
@@ -194,9 +174,9 @@ def _add_price(made: CandidateFigures) -> None:
 def _refuse_missing(made: CandidateFigures) -> None:
     """Refuse a candidate that lacks what no assumption may stand in for."""
     for workload in made.scenario.workloads:
-        _refuse_missing_of(made, workload.name)
+        _refuse_missing_of_workload(made, workload.name)
     if made.key("price") not in made.figures:
-        raise made.refuse(f"no price: give price{_or_column(made, 'price')}")
+        raise made.refuse(f"no price: give price{_or_column_text(made, 'price')}")
     price = made.scenario.inputs["costs.carbon_price"]
     grid = "site.grid_carbon" in made.scenario.inputs
     known = grid and made.key("embodied_carbon") in made.figures
@@ -207,8 +187,8 @@ def _refuse_missing(made: CandidateFigures) -> None:
         )
 
 
-def _refuse_missing_of(made: CandidateFigures, workload: str) -> None:
-    """Refuse one that lacks a figure of a workload, and bound its watts by each other."""
+def _refuse_missing_of_workload(made: CandidateFigures, workload: str) -> None:
+    """Refuse one that lacks a figure of a workload, and bound its power values by each other."""
     for figure, unit in (("rate", "units a second"), ("power", "W at full load")):
         if made.key(figure, workload) not in made.figures:
             tdp = ", which is not the TDP" if figure == "power" and made.host else ""
@@ -223,7 +203,7 @@ def _refuse_missing_of(made: CandidateFigures, workload: str) -> None:
     idle = made.figures.get(made.key("idle_power"))
     if idle is None:
         raise made.refuse(
-            f"no idle power: give idle_power or power_levels{_or_column(made, 'idle_power_w')}"
+            f"no idle power: give idle_power or power_levels{_or_column_text(made, 'idle_power_w')}"
         )
     if idle.value >= full.value:
         raise made.refuse(
@@ -234,7 +214,7 @@ def _refuse_missing_of(made: CandidateFigures, workload: str) -> None:
     made.figures[idle.key] = replace(idle, most=min(idle.most, full.value))
 
 
-def _or_column(made: CandidateFigures, column: str) -> str:
+def _or_column_text(made: CandidateFigures, column: str) -> str:
     return f" or a column {column} in its runs" if made.found else ""
 
 
@@ -256,12 +236,12 @@ class Candidates:
 
 def gather(scenario: Scenario, *, draws: int, seed: int) -> Candidates:
     """Put all candidates together: what is typed in goes before what is measured or catalogued."""
-    measured = measure(_requests(scenario), draws=draws, seed=seed)
+    measured = measure(_run_requests(scenario), draws=draws, seed=seed)
     made = [gather_figures(scenario, i, measured) for i in range(len(scenario.candidates))]
-    servers = [_server(candidate) for candidate in made]
+    servers = [_make_server(candidate) for candidate in made]
     caveats = [*measured.caveats, *(c for candidate in made for c in candidate.caveats)]
-    caveats += _scopes(made, scenario)
-    straight = [s.name for s in servers if isinstance(s.curve, StraightLine)]
+    caveats += _check_power_scopes(made, scenario)
+    straight = [s.name for s in servers if s.curve is None]
     if straight:
         caveats.append(
             f"the power of {', '.join(straight)} is taken as straight between idle and full load, "
@@ -270,22 +250,21 @@ def gather(scenario: Scenario, *, draws: int, seed: int) -> Candidates:
     caveats += [f"{s.name} is left out: {s.excluded}" for s in servers if s.excluded]
     if all(s.excluded for s in servers):
         raise PpwError(f"{scenario.source}: no candidate can serve the demand: {caveats[-1]}")
-    figures = [f for candidate in made for f in candidate.figures.values()]
+    figures = {key: f for candidate in made for key, f in candidate.figures.items()}
     kept = [s for s in servers if not s.excluded]
-    return Candidates(kept, scenario.inputs.with_(figures), caveats, measured.digests)
+    return Candidates(kept, inp.Inputs(scenario.inputs | figures), caveats, measured.digests)
 
 
-def _requests(scenario: Scenario) -> list[Request]:
+def _run_requests(scenario: Scenario) -> list[Request]:
     requests = []
     for entry in scenario.candidates:
-        paths = entry.get("runs", scenario.raw.get("runs") if _from_runs(entry) else None)
-        if paths is None:
-            if _from_runs(entry):
-                raise PpwError(
-                    f"{scenario.source}: candidate {entry['name']!r}: where and freq are of runs, "
-                    "and none are named: give runs"
-                )
+        if not any(key in entry for key in ("runs", "where", "freq")):
             continue
+        if (paths := entry.get("runs", scenario.raw.get("runs"))) is None:
+            raise PpwError(
+                f"{scenario.source}: candidate {entry['name']!r}: where and freq are of runs, "
+                "and none are named: give runs"
+            )
         listed = [paths] if isinstance(paths, str) else paths
         files = tuple(str(scenario.folder / path) for path in listed)
         freq = as_frequency(entry["freq"]) if "freq" in entry else None
@@ -299,25 +278,21 @@ def _requests(scenario: Scenario) -> list[Request]:
     return requests
 
 
-def _from_runs(entry: Mapping[str, Any]) -> bool:
-    return any(key in entry for key in ("runs", "where", "freq"))
-
-
-def _server(made: CandidateFigures) -> Server:
+def _make_server(made: CandidateFigures) -> Server:
     entry, scenario = made.entry, made.scenario
-    share, excluded = _shares(made)
+    share, excluded = _latency_shares(made)
     return Server(
         name=made.name,
         height=entry.get("height", 1),
         ports=entry.get("ports", scenario.ports),
-        cores=_cores(made),
-        curve=_curve(made),
+        cores=_count_cores(made),
+        curve=_load_curve(made),
         share_within_limit=share,
         excluded=excluded,
     )
 
 
-def _cores(made: CandidateFigures) -> int | None:
+def _count_cores(made: CandidateFigures) -> int | None:
     inputs = made.scenario.inputs
     counted = ("costs.licence_per_core", "costs.licence_per_core_per_year")
     host = made.host
@@ -329,8 +304,8 @@ def _cores(made: CandidateFigures) -> int | None:
     return None if cores is None else int(cores)
 
 
-def _curve(made: CandidateFigures) -> LoadCurve:
-    """Choose power against load: typed levels, measured ones, or a line from idle to full."""
+def _load_curve(made: CandidateFigures) -> PowerLoadCurve | None:
+    """Choose power against load: typed levels, else measured ones; None for a straight line."""
     typed = made.entry.get("power_levels")
     idle = made.figures[made.key("idle_power")].value
     if typed:
@@ -342,24 +317,23 @@ def _curve(made: CandidateFigures) -> LoadCurve:
             )
         if load.max() < 1 - _SAME:
             raise made.refuse("power_levels ends below load 1: give the power at full load")
-        return _through(load, watts, idle)
+        return _curve_through(load, watts, idle)
     for found in made.found.values():
         if found.levels is not None:
-            return _through(*found.levels, idle / made.copies)
-    return StraightLine()
+            return _curve_through(*found.levels, idle / made.copies)
+    return None
 
 
-def _through(load: FloatArray, watts: FloatArray, idle: float) -> LoadCurve:
+def _curve_through(load: inp.FloatArray, watts: inp.FloatArray, idle: float) -> PowerLoadCurve:
     from ppw.power.load_curve import PowerLoadCurve
 
     if load.min() > 0:
         load, watts = np.append(load, 0.0), np.append(watts, idle)
     order = np.argsort(load)
-    curve: LoadCurve = PowerLoadCurve.of_levels(load[order], watts[order])
-    return curve
+    return PowerLoadCurve.of_levels(load[order], watts[order])
 
 
-def _shares(made: CandidateFigures) -> tuple[dict[str, float], str]:
+def _latency_shares(made: CandidateFigures) -> tuple[dict[str, float], str]:
     """Find the share of the rate within the latency limits by workload, or why there is none."""
     shares: dict[str, float] = {}
     for workload in made.scenario.workloads:
@@ -384,7 +358,7 @@ def _shares(made: CandidateFigures) -> tuple[dict[str, float], str]:
 
 def _latencies(
     made: CandidateFigures, workload: str
-) -> Mapping[str, tuple[FloatArray, FloatArray]]:
+) -> Mapping[str, tuple[inp.FloatArray, inp.FloatArray]]:
     typed = typed_figures(made.entry, workload).get("latency")
     if typed is None:
         found = made.found.get(workload)
@@ -402,15 +376,15 @@ def _latencies(
                 f"latency of {workload} has {len(share)} rates and {len(typed[name])} values of "
                 f"{name}: give one for each"
             )
-        node = node_at((*path, name, 0))
+        node = inp.node_at((*path, name, 0))
         seconds = [inp.in_si(s, (*path, name), node, made.scenario.source) for s in typed[name]]
         known[f"latency_{name}"] = share, np.array(seconds)
     return known
 
 
-def _scopes(made: Sequence[CandidateFigures], scenario: Scenario) -> list[str]:
-    """Refuse watts of different scope, or say so in a caveat where it was asked for."""
-    scopes = {candidate.name: _scope(candidate) for candidate in made}
+def _check_power_scopes(made: Sequence[CandidateFigures], scenario: Scenario) -> list[str]:
+    """Refuse power of different scope, or say so in a caveat where it was asked for."""
+    scopes = {candidate.name: _power_scope(candidate) for candidate in made}
     known = {name: scope for name, scope in scopes.items() if scope}
     said = ", ".join(f"{name}: {scope}" for name, scope in known.items())
     caveats = []
@@ -434,8 +408,8 @@ def _scopes(made: Sequence[CandidateFigures], scenario: Scenario) -> list[str]:
     return caveats
 
 
-def _scope(made: CandidateFigures) -> str:
-    """Say what the watts of a candidate are of; with the rest of the server, the wall."""
+def _power_scope(made: CandidateFigures) -> str:
+    """Say what the power of a candidate is of; with the rest of the server, the wall."""
     if made.key("beside_power") in made.figures:
         return WALL
     full = {w.name: made.figures[made.key("power", w.name)] for w in made.scenario.workloads}

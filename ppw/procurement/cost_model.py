@@ -10,8 +10,7 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from fitting.regression.lines import FloatArray
-    from ppw.procurement.inputs import CaseValues, Inputs
+    from ppw.procurement.inputs import CaseValues, FloatArray, Inputs
     from ppw.procurement.scenario import Scenario, Server, Workload
 
 
@@ -26,11 +25,6 @@ class RateDemand(NamedTuple):
     rate: FloatArray
     # B in the last year, 0 where none is asked for: (workloads, n).
     memory: FloatArray
-
-    def work(self) -> FloatArray:
-        """Count the units of work of each workload over all years: (workloads, n)."""
-        made: FloatArray = self.rate.mean(axis=3).sum(axis=2) * SECONDS_PER_YEAR
-        return made
 
 
 def demand_of(workloads: Sequence[Workload], years: int, numbers: CaseValues) -> RateDemand:
@@ -106,10 +100,10 @@ def size_pools(
     """Size the pools of one candidate: one for all workloads, or one for each."""
     everything = range(len(scenario.workloads))
     pools = [[i] for i in everything] if scenario.separate_pools else [list(everything)]
-    return [_size(server, scenario, demand, numbers, which) for which in pools]
+    return [_size_pool(server, scenario, demand, numbers, which) for which in pools]
 
 
-def _size(
+def _size_pool(
     server: Server, scenario: Scenario, demand: RateDemand, numbers: CaseValues, which: list[int]
 ) -> Pool:
     names = [scenario.workloads[i].name for i in which]
@@ -117,12 +111,12 @@ def _size(
     within = np.stack([server.rate_within_limit(w, numbers) for w in names])
     needed = (rate[:, :, -1] / within[..., None]).sum(axis=0).max(axis=-1)
     extra = 1 + numbers["demand.headroom"]
-    by_rate = _whole(needed * extra / numbers["demand.max_utilisation"])
+    by_rate = _round_up(needed * extra / numbers["demand.max_utilisation"])
     by_memory = np.zeros(numbers.n)
     if memory.any():
-        by_memory = _whole(memory * extra / numbers[server.key("memory")])
+        by_memory = _round_up(memory * extra / numbers[server.key("memory")])
     least = np.maximum(np.maximum(by_rate, by_memory), 1.0)
-    spare = scenario.spare_servers + _whole(least * numbers["demand.spare_share"])
+    spare = scenario.spare_servers + _round_up(least * numbers["demand.spare_share"])
     servers = least + spare
     full = np.stack([server.rate(w, numbers) for w in names])
     load = rate / (full * servers)[..., None, None]
@@ -137,7 +131,7 @@ def fill_racks(
     by_power = np.floor(numbers.get("site.rack_power", np.inf) / peak + _SLACK)
     per_rack = np.minimum(by_space, by_power)
     # One a rack where none goes in: there is no answer, and `fits` says so.
-    racks = _whole(servers / np.maximum(per_rack, 1.0))
+    racks = _round_up(servers / np.maximum(per_rack, 1.0))
     allowed = np.inf if scenario.max_racks is None else float(scenario.max_racks)
     power = servers * peak
     limit = numbers.get("site.power", np.inf)
@@ -152,13 +146,11 @@ def fill_racks(
     return Racks(per_rack, racks, power, fits.astype(float), reason)
 
 
-def _whole(number: FloatArray) -> FloatArray:
+def _round_up(number: FloatArray) -> FloatArray:
     return np.ceil(number * (1 - _SLACK))
 
 
 # Energy of the servers, the network and the site over the years, in kWh.
-
-
 class Energy(NamedTuple):
     """kWh a year: (n, years) each. ``facility`` is what the site takes beside the other two."""
 
@@ -195,11 +187,6 @@ def energy_of(
 # What is bought at the start counts in full; what is paid in year y, at its end, counts
 # (1 + r)^(−y) with r the discount rate. The parts add up to the total cost of ownership; the
 # residual value is negative.
-
-
-PARTS = (
-    *("servers", "racks", "network", "licences", "support", "energy", "carbon", "residual_value"),
-)
 KG_PER_TONNE = 1000.0
 
 
@@ -210,8 +197,8 @@ def money_of(
     energy: Energy,
     carbon: Carbon,
     numbers: CaseValues,
-) -> dict[str, FloatArray]:
-    """Compute the present value of every part of `PARTS`: (n,) each, in the scenario's currency."""
+) -> tuple[dict[str, FloatArray], FloatArray]:
+    """Compute the present value of every part, and what is paid at the start: (n,) each."""
     years = energy.servers.shape[1]
     worth = (1 + numbers["costs.discount_rate"])[:, None] ** -np.arange(1.0, years + 1)
     each_year = worth.sum(axis=1)
@@ -219,43 +206,28 @@ def money_of(
     once = cores * numbers["costs.licence_per_core"]
     yearly = cores * numbers["costs.licence_per_core_per_year"]
     yearly = yearly + numbers["costs.licence_per_server_per_year"]
+    own = server.key("support_per_year")
+    support = numbers[own] if own in numbers else price * numbers["costs.support_share"]
+    change = 1 + numbers["site.electricity_change_per_year"]
+    electricity = numbers["site.electricity"][:, None] * change[:, None] ** np.arange(years)
     rack = numbers["site.rack_price"] + each_year * numbers["site.rack_rent_per_year"]
     residual = numbers.first(server.key("residual_share"), "costs.residual_share")
-    return {
+    each = price + server.ports * numbers["costs.port_price"] + once
+    at_start = count * each + racks * numbers["site.rack_price"]
+    parts = {
         "servers": count * price,
         "racks": racks * rack,
         "network": count * server.ports * numbers["costs.port_price"],
         "licences": count * (once + each_year * yearly),
-        "support": count * each_year * _support(server, price, numbers),
-        "energy": (worth * energy.site() * _electricity(years, numbers)).sum(axis=1),
-        "carbon": _carbon(carbon, worth, numbers),
+        "support": count * each_year * support,
+        "energy": (worth * energy.site() * electricity).sum(axis=1),
+        "carbon": _price_carbon(carbon, worth, numbers),
         "residual_value": -count * price * residual * worth[:, -1],
     }
+    return parts, at_start
 
 
-def paid_at_start(
-    server: Server, count: FloatArray, racks: FloatArray, numbers: CaseValues
-) -> FloatArray:
-    """Compute the money that is paid before the first year: (n,)."""
-    cores = float(server.cores or 0)
-    each = numbers[server.key("price")] + server.ports * numbers["costs.port_price"]
-    each = each + cores * numbers["costs.licence_per_core"]
-    return count * each + racks * numbers["site.rack_price"]
-
-
-def _support(server: Server, price: FloatArray, numbers: CaseValues) -> FloatArray:
-    """Return the support of one server in a year."""
-    own = server.key("support_per_year")
-    return numbers[own] if own in numbers else price * numbers["costs.support_share"]
-
-
-def _electricity(years: int, numbers: CaseValues) -> FloatArray:
-    """Return the price of a kWh by year: (n, years)."""
-    change = 1 + numbers["site.electricity_change_per_year"]
-    return numbers["site.electricity"][:, None] * change[:, None] ** np.arange(years)
-
-
-def _carbon(carbon: Carbon, worth: FloatArray, numbers: CaseValues) -> FloatArray:
+def _price_carbon(carbon: Carbon, worth: FloatArray, numbers: CaseValues) -> FloatArray:
     """Price carbon: that of making at the start, that of use year by year."""
     price = numbers["costs.carbon_price"] / KG_PER_TONNE
     # Without a price nothing is paid, also for what is not known.
@@ -264,8 +236,6 @@ def _carbon(carbon: Carbon, worth: FloatArray, numbers: CaseValues) -> FloatArra
 
 
 # Carbon of use and of making, in kg CO2e.
-
-
 class Carbon(NamedTuple):
     """kg CO2e: ``use`` by year (n, years), ``embodied`` in all servers (n,); NaN if not known."""
 
@@ -324,15 +294,26 @@ class CandidateOutcome(NamedTuple):
         return made
 
 
-# Whether more of a figure is better.
+class ComparedFigure(NamedTuple):
+    """A figure by which candidates are compared: what it is called, and which way is better."""
+
+    words: str
+    more_is_better: bool
+    # Decimals of a sum of parts; None where four digits tell enough.
+    decimals: int | None = None
+
+
 FIGURES = {
-    "tco": False,
-    "energy": False,
-    "carbon": False,
-    "perf_per_watt": True,
-    "perf_per_dollar": True,
-    "work_per_cost": True,
+    "tco": ComparedFigure("total cost", False, 2),
+    "energy": ComparedFigure("energy", False, 1),
+    "carbon": ComparedFigure("carbon", False, 1),
+    "perf_per_watt": ComparedFigure("performance per watt", True),
+    "perf_per_dollar": ComparedFigure("performance per price", True),
+    "work_per_cost": ComparedFigure("work per total cost", True),
 }
+# What two candidates may be alike in, and the key of the years, which no scenario has as a figure.
+COST, PER_DOLLAR = "total cost", "performance per price"
+YEARS = "demand.years"
 
 
 @dataclass(frozen=True, eq=False)
@@ -361,19 +342,20 @@ class Model:
         racks = fill_racks(server, self.scenario, count, peak + ports, numbers)
         energy = energy_of(server, pools, ports, numbers)
         carbon = carbon_of(server, count, energy, numbers)
-        rate, watts = self._alone(server, demand, numbers)
+        money, at_start = money_of(server, count, racks.racks, energy, carbon, numbers)
+        rate, watts, work = self._one_server_alone(server, demand, numbers)
         return CandidateOutcome(
             pools=pools,
             servers=count,
             racks=racks,
             energy=energy,
             carbon=carbon,
-            money=money_of(server, count, racks.racks, energy, carbon, numbers),
-            at_start=paid_at_start(server, count, racks.racks, numbers),
+            money=money,
+            at_start=at_start,
             rate=rate,
             watts=watts,
             price=numbers[server.key("price")],
-            work=self._work(demand),
+            work=work,
         )
 
     @property
@@ -382,10 +364,13 @@ class Model:
         units = {w.unit for w in self.scenario.workloads}
         return units.pop() if len(units) == 1 else None
 
-    def _alone(
+    def _one_server_alone(
         self, server: Server, demand: RateDemand, numbers: CaseValues
-    ) -> tuple[FloatArray, FloatArray]:
-        """Compute rate and power of one server that does nothing but the day's mix of workloads."""
+    ) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Compute rate and power of one server on the day's mix alone, and the work of all years.
+
+        Work is in years of the first year's demand where units differ.
+        """
         names = [w.name for w in self.scenario.workloads]
         mix = demand.rate[:, :, 0].mean(axis=-1)
         within = np.stack([server.rate_within_limit(w, numbers) for w in names])
@@ -396,14 +381,11 @@ class Model:
         load = (mix * share / full)[..., None]
         watts = server.watts(load, names, numbers)[:, 0]
         total = mix.sum(axis=0) if self.one_unit else 1.0
-        return share * total, watts
-
-    def _work(self, demand: RateDemand) -> FloatArray:
-        # In years of the first year's demand where units differ; growth is alike for all workloads.
-        first = demand.rate[:, :, 0].mean(axis=-1) * SECONDS_PER_YEAR
-        work = demand.work()
-        made: FloatArray = work.sum(axis=0) if self.one_unit else (work / first)[0]
-        return made
+        work = demand.rate.mean(axis=3).sum(axis=2) * SECONDS_PER_YEAR
+        # Growth is alike for all workloads, so that any one of them tells the years.
+        done: FloatArray
+        done = work.sum(axis=0) if self.one_unit else (work / (mix * SECONDS_PER_YEAR))[0]
+        return share * total, watts, done
 
 
 class Basis(NamedTuple):

@@ -6,22 +6,27 @@ any of them can be drawn, moved or solved for without a word of its own in the m
 
 from __future__ import annotations
 
+import json
+import math
 import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from functools import cache
+from importlib import resources
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from measurements.errors import MeasurementError
+from measurements.table.headers import nearest
 from measurements.table.units import parse_quantity
 from ppw.errors import PpwError
-from ppw.procurement.scenario_schema import key_text, node_at
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from jsonschema.exceptions import ValidationError
 
-    from fitting.regression.lines import FloatArray
-
+FloatArray = NDArray[np.float64]
 # Who says so.
 GIVEN, DEFAULT, MEASURED, PROJECTED, CATALOGUE = (
     *("given", "default", "measured", "projected", "catalogue"),
@@ -72,12 +77,6 @@ class Input:
         rng = np.random.default_rng((seed, zlib.crc32(self.key.encode())))
         return rng.triangular(self.low, self.value, self.high, draws)
 
-    def scaled(self, factor: float) -> Input:
-        """Multiply by an exact positive number."""
-        draws = None if self.draws is None else self.draws * factor
-        ends = self.low * factor, self.high * factor
-        return replace(self, value=self.value * factor, low=ends[0], high=ends[1], draws=draws)
-
 
 class CaseValues:
     """Values of all figures in some number of cases: central ones, draws, or steps of one figure.
@@ -112,34 +111,18 @@ class CaseValues:
         return CaseValues({k: np.broadcast_to(v, n) for k, v in self._arrays.items()}, n)
 
 
-class Inputs:
+class Inputs(dict[str, Input]):
     """All figures of a scenario by key."""
-
-    def __init__(self, inputs: Iterable[Input]) -> None:
-        self._by_key = {i.key: i for i in inputs}
-
-    def __getitem__(self, key: str) -> Input:
-        return self._by_key[key]
-
-    def __contains__(self, key: str) -> bool:
-        return key in self._by_key
-
-    def __iter__(self) -> Iterator[Input]:
-        return iter(self._by_key.values())
-
-    def with_(self, more: Iterable[Input]) -> Inputs:
-        """Add figures; a later one of the same key replaces an earlier."""
-        return Inputs([*self, *more])
 
     def central(self) -> CaseValues:
         """Take every figure at its value: one case."""
-        return CaseValues({i.key: np.array([i.value]) for i in self}, 1)
+        return CaseValues({i.key: np.array([i.value]) for i in self.values()}, 1)
 
     def draw(self, draws: int, seed: int, only: str | None = None) -> CaseValues:
         """Draw all figures jointly, or ``only`` one with the others at their values."""
         arrays = {
             i.key: i.draw(draws, seed) if only in (None, i.key) else np.full(draws, i.value)
-            for i in self
+            for i in self.values()
         }
         return CaseValues(arrays, draws)
 
@@ -155,43 +138,29 @@ def read_figures(
 ) -> list[Input]:
     """Read all figures of one table of a scenario: those typed in, and defaults for the others.
 
-    Parameters
-    ----------
-    table : mapping
-    path : sequence of str and int
-        Where it stands in the scenario.
-    prefix : str
-        What keys begin with: "site", "candidate.Atom".
-    of : str
-        Whose figures they are, for people: "Atom".
-    currency, source : str
+    ``path`` is where the table stands in the scenario, ``prefix`` what keys begin with ("site",
+    "candidate.Atom"), ``of`` whose figures they are, for people ("Atom").
     """
     made = []
-    for name, node in _figures_at(path).items():
-        if name not in table and "default" not in node:
+    for name in node_at(path)["properties"]:
+        node = node_at([*path, name])
+        # A figure has a unit; what is neither typed in nor has a default is no figure here.
+        if "x-unit" not in node or (name not in table and "default" not in node):
             continue
-        at = [*path, name]
-        value, low, high = _numbers(table.get(name, node.get("default")), at, node, source)
+        raw = table.get(name, node.get("default"))
+        # A rate may be typed in per minute, hour or day.
+        per_second = 1 / SECONDS_PER[table.get("per", "s")] if name == "rate" else 1.0
+        value, low, high = (n * per_second for n in _read_range(raw, [*path, name], node, source))
         words = f"{node['title']} of {of}" if of else node["title"]
         unit = node["x-unit"].replace("{currency}", currency)
-        label = GIVEN if name in table else DEFAULT
-        least = node.get("minimum", node.get("exclusiveMinimum", 0.0))
-        most = node.get("maximum", np.inf)
-        said = source if label == GIVEN else ""
-        figure = Input(f"{prefix}.{name}", words, unit, value, label, said, low, high)
-        figure = replace(figure, least=float(least), most=float(most))
-        if name == "rate":
-            figure = figure.scaled(1 / SECONDS_PER[table.get("per", "s")])
-        made.append(figure)
+        by_whom = (GIVEN, source) if name in table else (DEFAULT, "")
+        figure = Input(f"{prefix}.{name}", words, unit, value, *by_whom, low, high)
+        least = float(node.get("minimum", node.get("exclusiveMinimum", 0.0)))
+        made.append(replace(figure, least=least, most=float(node.get("maximum", np.inf))))
     return made
 
 
-def _figures_at(path: Sequence[str | int]) -> dict[str, dict[str, Any]]:
-    nodes = {name: node_at([*path, name]) for name in node_at(path)["properties"]}
-    return {name: node for name, node in nodes.items() if "x-unit" in node}
-
-
-def _numbers(
+def _read_range(
     raw: Any, path: Sequence[str | int], node: Mapping[str, Any], source: str
 ) -> tuple[float, float, float]:
     if not isinstance(raw, dict):
@@ -220,3 +189,186 @@ def in_si(raw: Any, path: Sequence[str | int], node: Mapping[str, Any], source: 
         least = "more than 0" if "exclusiveMinimum" in node else "0 or more"
         raise PpwError(f"{source}: {key_text(path)} = {raw!r} must be {least}")
     return number
+
+
+# JSON schema of a scenario, and a line for each thing that it does not allow.
+FILE = "scenario.schema.json"
+_MOST_SHOWN = 5
+# The highest end that the schema has for a share or a rate of change.
+_MOST_OF_SHARES = 5
+
+
+@cache
+def schema_text() -> str:
+    """Return the text of the schema, as it is published."""
+    return (resources.files("ppw.procurement") / FILE).read_text(encoding="utf-8")
+
+
+@cache
+def _schema() -> dict[str, Any]:
+    loaded: dict[str, Any] = json.loads(schema_text())
+    return loaded
+
+
+def resolve_node(node: Mapping[str, Any]) -> dict[str, Any]:
+    """Resolve the reference of a node of the schema; its own words go first."""
+    if "$ref" not in node:
+        return dict(node)
+    target = _schema()["$defs"][node["$ref"].rpartition("/")[2]]
+    return {**resolve_node(target), **{k: v for k, v in node.items() if k != "$ref"}}
+
+
+def node_at(path: Sequence[str | int]) -> dict[str, Any]:
+    """Find the node that describes a path of a scenario, such as ("site", "pue")."""
+    node = resolve_node(_schema())
+    for step in path:
+        node = _child_node(node, step)
+    return node
+
+
+def _child_node(node: Mapping[str, Any], step: str | int) -> dict[str, Any]:
+    if isinstance(step, int):
+        return resolve_node(node.get("items", {}))
+    known = node.get("properties", {})
+    if step in known:
+        return resolve_node(known[step])
+    others = node.get("additionalProperties")
+    return resolve_node(others) if isinstance(others, dict) else {}
+
+
+def check(table: Mapping[str, Any], source: str) -> None:
+    """Check a scenario against the schema.
+
+    Raises
+    ------
+    PpwError
+        With all that is wrong (the first five), each with its key and what to do.
+    """
+    from jsonschema import Draft202012Validator
+
+    wrong = [_sentence(where, "is not a finite number") for where in _not_finite(table, ())]
+    errors = sorted(
+        Draft202012Validator(_schema()).iter_errors(table), key=lambda e: list(map(str, e.path))
+    )
+    wrong += [text for error in errors for text in _violation_texts(error)]
+    if not wrong:
+        return
+    more = f"; and {len(wrong) - _MOST_SHOWN} more" if len(wrong) > _MOST_SHOWN else ""
+    raise PpwError(f"{source}: {'; '.join(wrong[:_MOST_SHOWN])}{more}")
+
+
+class WrittenShare(float):
+    """A share that was written as a text, which messages give back."""
+
+    text: str
+
+    def __repr__(self) -> str:
+        """Say it as it was written."""
+        return repr(self.text)
+
+
+def with_shares(value: Any, path: tuple[str | int, ...] = ()) -> Any:
+    """Read the shares that are texts ("20%") of a scenario, or of what stands at a path of it."""
+    if isinstance(value, dict):
+        return {key: with_shares(below, (*path, key)) for key, below in value.items()}
+    if isinstance(value, list):
+        return [with_shares(below, (*path, place)) for place, below in enumerate(value)]
+    if not isinstance(value, str) or node_at(path).get("x-si") != "share":
+        return value
+    try:
+        share = WrittenShare(parse_quantity(value, "share"))
+    except MeasurementError:
+        return value
+    share.text = value
+    return share
+
+
+def key_text(path: Sequence[str | int]) -> str:
+    """Spell a key as it is written in TOML: site.pue, candidate 2: price.
+
+    >>> key_text(("candidate", 1, "workload", "sort", "rate"))
+    'candidate 2: workload.sort.rate'
+    """
+    if len(path) > 1 and isinstance(path[1], int):
+        return f"{path[0]} {path[1] + 1}" + (f": {key_text(path[2:])}" if path[2:] else "")
+    return ".".join(str(p + 1) if isinstance(p, int) else p for p in path)
+
+
+def _not_finite(value: Any, path: tuple[str | int, ...]) -> Iterator[tuple[str | int, ...]]:
+    if isinstance(value, float) and not math.isfinite(value):
+        yield path
+    if isinstance(value, list):
+        value = dict(enumerate(value))
+    for step, below in value.items() if isinstance(value, dict) else ():
+        yield from _not_finite(below, (*path, step))
+
+
+def _violation_texts(error: ValidationError) -> list[str]:
+    """Say one violation, or several unknown or missing keys."""
+    path = list(error.absolute_path)
+    rule, here = str(error.validator), cast("Any", error.instance)
+    schema: Any = error.schema
+    wanted: Any = error.validator_value
+    if rule == "additionalProperties":
+        known = list(schema["properties"])
+        return [_unknown_key_text(path, key, known) for key in here if key not in known]
+    if rule == "required":
+        missing = [key for key in wanted if key not in here]
+        # jsonschema reports each missing key by itself.
+        return [_missing_key_text(path, key) for key in missing if repr(key) in error.message]
+    return [_sentence(path, _WRONG[rule](wanted, here))]
+
+
+def _unknown_key_text(path: Sequence[str | int], key: str, known: Sequence[str]) -> str:
+    hint = nearest(key, known) or f" (the keys here are {', '.join(known)})"
+    return f"{key_text([*path, key])}: unknown key{hint}"
+
+
+def _missing_key_text(path: Sequence[str | int], key: str) -> str:
+    meaning = node_at([*path, key]).get("description", "")
+    return f"{key_text([*path, key])} is missing: give {meaning or 'it'}"
+
+
+def _sentence(path: Sequence[str | int], wrong: str) -> str:
+    meaning = node_at(path).get("description")
+    return f"{key_text(path) or 'the file'} {wrong}{f' ({meaning})' if meaning else ''}"
+
+
+def _wrong_type_text(names: Any, value: Any) -> str:
+    listed = [names] if isinstance(names, str) else names
+    words = " or ".join(_TYPES[name] for name in listed)
+    return f"= {value!r} must be {words}"
+
+
+_TYPES = {
+    "number": "a number",
+    "integer": "a whole number",
+    "string": "a text",
+    "object": "a table",
+    "array": "a list",
+    "boolean": "true or false",
+}
+_WRONG: dict[str, Callable[[Any, Any], str]] = {
+    "type": _wrong_type_text,
+    "minimum": lambda least, value: f"= {value!r} must be {least:g} or more",
+    "exclusiveMinimum": lambda least, value: f"= {value!r} must be more than {least:g}",
+    "maximum": lambda most, value: f"= {value!r} must be at most {most:g}{_percent(most, value)}",
+    "pattern": lambda _, value: f"= {value!r} is no share: write 20% or 0.2",
+    "enum": lambda known, value: (
+        f"= {value!r} must be one of {', '.join(map(repr, known))}{_nearest_hint(value, known)}"
+    ),
+    "minLength": lambda least, value: "must not be empty",
+    "minItems": lambda least, value: f"must have {least} or more",
+    "minProperties": lambda least, value: "must not be empty",
+}
+
+
+def _percent(most: float, value: float) -> str:
+    """Give a hint for a share that is typed as percent: no other figure ends so low."""
+    if most > _MOST_OF_SHARES or value > 100 or isinstance(value, WrittenShare):
+        return ""
+    return f": write {value:g}% or {value / 100:g}"
+
+
+def _nearest_hint(value: Any, known: Sequence[str]) -> str:
+    return nearest(value, known) if isinstance(value, str) else ""

@@ -10,7 +10,7 @@ import numpy as np
 from fitting.bayes.posterior import SAME_STEP
 from measurements import identity_columns, read_runs
 from measurements.table.headers import nearest
-from ppw.decision.compare import scope_of
+from ppw.decision.compare import scopes_of
 from ppw.errors import PpwError
 from ppw.projection.answers import POWER, Answers, CurveDraws, TargetCells
 from ppw.projection.options import FitOptions
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import NDArray
 
-    from fitting.regression.lines import FloatArray
+    from fitting.regression.lines import FloatArray, IntArray
 
     Mask = NDArray[np.bool_]
 
@@ -102,14 +102,6 @@ def doubts_of(rows: pd.DataFrame, time: str) -> list[str]:
     return doubts
 
 
-def scopes_of(rows: pd.DataFrame) -> frozenset[str]:
-    """Find what the watts are of: "wall" or "package"; empty where not known."""
-    if "power_source" not in rows:
-        return frozenset()
-    found = {scope_of(source) for source in rows["power_source"].dropna().unique()}
-    return frozenset(str(scope) for scope in found if scope is not None)
-
-
 class Request(NamedTuple):
     """Runs of one candidate and workload: which files, which rows, at which frequency (Hz)."""
 
@@ -150,7 +142,7 @@ class MeasuredFigures:
 
 
 def measure(requests: Sequence[Request], *, draws: int, seed: int) -> MeasuredFigures:
-    """Answer all requests.
+    """Take the figures of all requests from their runs tables.
 
     Candidates of one table and workload are fitted together, so that its groups inform each other,
     and those of one group are drawn as one curve.
@@ -167,122 +159,110 @@ def measure(requests: Sequence[Request], *, draws: int, seed: int) -> MeasuredFi
             made.digests.append(frame_digest(runs))
         # Streams of their own: two tables are two measurements.
         own = int(np.random.SeedSequence((seed, number)).generate_state(1)[0])
-        table = _Table.of(read[paths, mapping], workload, asked, draws, own)
-        for request in asked:
-            made.found[request.candidate, workload] = table.answer(request)
-        made.caveats += [c for c in table.caveats() if c not in made.caveats]
+        figures, caveats = _answer_requests(read[paths, mapping], asked, draws, own)
+        made.found |= {(r.candidate, workload): f for r, f in zip(asked, figures, strict=True)}
+        made.caveats += [c for c in caveats if c not in made.caveats]
     return made
 
 
-@dataclass(frozen=True)
-class _Table:
-    """Runs of one workload, fitted and ready to be drawn."""
+class _FittedTable(NamedTuple):
+    """Runs of one workload with their curves, and group and frequency (Hz) of each request."""
 
     rows: pd.DataFrame
     prepared: Prepared
-    answers: Answers
     curves: CurveDraws
-    group: Mapping[str, int]
-    frequency: Mapping[str, float]
-
-    @classmethod
-    def of(
-        cls,
-        runs: pd.DataFrame,
-        workload: str,
-        asked: Sequence[Request],
-        draws: int,
-        seed: int,
-    ) -> _Table:
-        rows = _rows_of(runs, workload)
-        columns = [*identity_columns(rows)]
-        columns += [c for r in asked for c in r.where if c not in columns]
-        by = list(dict.fromkeys(columns))
-        _refuse_unknown(rows, by, asked)
-        full = rows[_at_full_load(rows, by)]
-        full.attrs = dict(rows.attrs)
-        prepared = prepare(full, by=by, metric=_metric(full))
-        group = {r.candidate: _group(prepared, r) for r in asked}
-        answers = Answers.of(prepared, FitOptions())
-        measured = prepared.runs["freq_hz"].groupby(prepared.groups.codes)
-        low, high = (np.array(ends) for ends in (measured.min(), measured.max()))
-        frequency = {r.candidate: r.freq or float(high[group[r.candidate]]) for r in asked}
-        for name, at in frequency.items():
-            low[group[name]] = min(low[group[name]], at)
-            high[group[name]] = max(high[group[name]], at)
-        curves = CurveDraws.of(answers, low, high, draws=draws, seed=seed)
-        return cls(rows, prepared, answers, curves, group, frequency)
-
-    @property
-    def _time(self) -> str:
-        """Name of what stands for time: a throughput, or the time of a run."""
-        return next(name for name in self.curves.known if name != POWER)
-
-    def answer(self, request: Request) -> RunFigures:
-        """Draw one candidate's rate and watts, and collect the rest."""
-        group = self.group[request.candidate]
-        frequency = self.frequency[request.candidate]
-        # All that share the group are drawn at once: their difference is of one curve.
-        alike = [name for name, g in self.group.items() if g == group]
-        at = np.array([self.frequency[name] for name in alike])
-        column = alike.index(request.candidate)
-        for name in self.curves.known:
-            if not self.curves.has(name, group):
-                raise PpwError(
-                    f"candidate {request.candidate!r}: {_source_text(request)}: no {name}"
-                )
-        try:
-            rate = np.exp(-self.curves.log_time(self._time, group, at)[:, column])
-            power = None
-            if POWER in self.curves.known:
-                power = np.exp(self.curves.log_power(group, at)[:, column])
-        except PpwError as error:
-            raise PpwError(f"candidate {request.candidate!r}: {error}") from error
-        steps = self.curves.steps(self._time, group)
-        rows = self.rows[self._of_group(group)]
-        near = float(steps[np.argmin(np.abs(np.log(steps / frequency)))])
-        at_step = rows[(rows["freq_hz"] / near - 1).abs() <= SAME_STEP]
-        return RunFigures(
-            rate=rate,
-            power=power,
-            idle_w=mean_of(rows, "idle_power_w"),
-            price=mean_of(rows, "price"),
-            levels=levels_of(at_step),
-            latency=latencies_of(at_step),
-            scopes=scopes_of(rows),
-            doubts=doubts_of(at_step, self._time),
-            projected=bool(abs(near / frequency - 1) > SAME_STEP),
-            source=f"{_source_text(request)} at {shown(frequency, 'Hz')}",
-        )
-
-    def _of_group(self, group: int) -> Mask:
-        keys = self.prepared.groups.keys.iloc[group]
-        same = [
-            (self.rows[c] == keys[c]) | (self.rows[c].isna() & (keys[c] != keys[c]))
-            for c in self.prepared.groups.by
-        ]
-        mask = np.ones(len(self.rows), dtype=bool)
-        for column in same:
-            mask &= column.to_numpy(dtype=bool)
-        return mask
-
-    def caveats(self) -> list[str]:
-        """List what could mislead in the table, or in the curves that were asked for."""
-        curved = [
-            (self.group[name], at)
-            for name, at in self.frequency.items()
-            if all(self.curves.is_curve(what, self.group[name]) for what in self.curves.known)
-        ]
-        found = self.prepared.caveats()
-        if curved:
-            group, at = (np.array(part) for part in zip(*curved, strict=True))
-            for metric in self.prepared.metrics:
-                asked = self.answers.at(metric, TargetCells(group, at, np.ones(len(at))), 0.9)
-                found += cv.tally(self.answers.findings(asked), "candidates")
-        return found
+    groups: IntArray
+    frequency: FloatArray
 
 
-def _rows_of(runs: pd.DataFrame, workload: str) -> pd.DataFrame:
+def _answer_requests(
+    runs: pd.DataFrame, requests: Sequence[Request], draws: int, seed: int
+) -> tuple[list[RunFigures], list[str]]:
+    """Fit the runs of one workload together: figures of each request, and caveats."""
+    rows = _rows_of_workload(runs, requests[0].workload)
+    by = list(dict.fromkeys([*identity_columns(rows), *(c for r in requests for c in r.where)]))
+    _refuse_unknown(rows, by, requests)
+    full = rows[_at_full_load(rows, by)]
+    full.attrs = dict(rows.attrs)
+    prepared = prepare(full, by=by, metric=_choose_metric(full))
+    groups = np.array([_find_group(prepared, r) for r in requests])
+    answers = Answers.of(prepared, FitOptions())
+    measured = prepared.runs["freq_hz"].groupby(prepared.groups.codes)
+    low, high = (np.array(ends) for ends in (measured.min(), measured.max()))
+    frequency = np.array([r.freq or high[g] for r, g in zip(requests, groups, strict=True)])
+    np.minimum.at(low, groups, frequency)
+    np.maximum.at(high, groups, frequency)
+    curves = CurveDraws.of(answers, low, high, draws=draws, seed=seed)
+    table = _FittedTable(rows, prepared, curves, groups, frequency)
+    figures = [_run_figures(table, place, request) for place, request in enumerate(requests)]
+    return figures, [*prepared.caveats(), *_curve_caveats(table, answers)]
+
+
+def _run_figures(table: _FittedTable, place: int, request: Request) -> RunFigures:
+    """Draw one candidate's rate and power, and collect the rest of what its runs say."""
+    group, frequency = int(table.groups[place]), float(table.frequency[place])
+    time = next(name for name in table.curves.known if name != POWER)
+    rate, power = _draw_rate_and_power(table, place, request, time)
+    steps = table.curves.steps(time, group)
+    near = float(steps[np.argmin(np.abs(np.log(steps / frequency)))])
+    rows = table.rows[_rows_of_group(table, group)]
+    at_step = rows[(rows["freq_hz"] / near - 1).abs() <= SAME_STEP]
+    return RunFigures(
+        rate=rate,
+        power=power,
+        idle_w=mean_of(rows, "idle_power_w"),
+        price=mean_of(rows, "price"),
+        levels=levels_of(at_step),
+        latency=latencies_of(at_step),
+        scopes=scopes_of(rows),
+        doubts=doubts_of(at_step, time),
+        projected=bool(abs(near / frequency - 1) > SAME_STEP),
+        source=f"{_source_text(request)} at {shown(frequency, 'Hz')}",
+    )
+
+
+def _draw_rate_and_power(
+    table: _FittedTable, place: int, request: Request, time: str
+) -> tuple[FloatArray, FloatArray | None]:
+    """Draw rate (1/s) and power (W, None where not measured) of one request."""
+    curves, group, who = table.curves, int(table.groups[place]), f"candidate {request.candidate!r}"
+    for name in curves.known:
+        if not curves.has(name, group):
+            raise PpwError(f"{who}: {_source_text(request)}: no {name}")
+    # All that share the group are drawn at once: their difference is of one curve.
+    alike = np.flatnonzero(table.groups == group)
+    at, column = table.frequency[alike], alike.tolist().index(place)
+    try:
+        rate = np.exp(-curves.log_time(time, group, at)[:, column])
+        has_power = POWER in curves.known
+        return rate, np.exp(curves.log_power(group, at)[:, column]) if has_power else None
+    except PpwError as error:
+        raise PpwError(f"{who}: {error}") from error
+
+
+def _rows_of_group(table: _FittedTable, group: int) -> Mask:
+    """Mark the rows of a group, at any load; a missing key is a key."""
+    keys, mask = table.prepared.groups.keys.iloc[group], np.ones(len(table.rows), dtype=bool)
+    for name in table.prepared.groups.by:
+        column = table.rows[name]
+        same = (column == keys[name]) | (column.isna() & (keys[name] != keys[name]))
+        mask &= same.to_numpy(dtype=bool)
+    return mask
+
+
+def _curve_caveats(table: _FittedTable, answers: Answers) -> list[str]:
+    """List what could mislead in the curves, at the frequencies that were asked for."""
+    known, caveats = table.curves.known, list[str]()
+    able = np.array([all(table.curves.is_curve(n, int(g)) for n in known) for g in table.groups])
+    if able.any():
+        targets = TargetCells(table.groups[able], table.frequency[able], np.ones(able.sum()))
+        for metric in table.prepared.metrics:
+            findings = answers.findings(answers.at(metric, targets, 0.9))
+            caveats += cv.tally(findings, "candidates")
+    return caveats
+
+
+def _rows_of_workload(runs: pd.DataFrame, workload: str) -> pd.DataFrame:
     if "workload" not in runs:
         return runs
     names = runs["workload"].astype(str)
@@ -307,7 +287,7 @@ def _at_full_load(rows: pd.DataFrame, by: list[str]) -> Mask:
     return full
 
 
-def _metric(runs: pd.DataFrame) -> str:
+def _choose_metric(runs: pd.DataFrame) -> str:
     if columns_for(METRICS["perf_per_watt"], runs) is not None:
         return "perf_per_watt"
     return "throughput" if columns_for(METRICS["throughput"], runs) else "time"
@@ -323,7 +303,7 @@ def _refuse_unknown(rows: pd.DataFrame, columns: Sequence[str], asked: Sequence[
             )
 
 
-def _group(prepared: Prepared, request: Request) -> int:
+def _find_group(prepared: Prepared, request: Request) -> int:
     groups = prepared.groups
     try:
         chosen = np.flatnonzero(rows_where(groups.keys, request.where))

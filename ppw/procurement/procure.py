@@ -2,47 +2,294 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
-from ppw.decision.ratios import UNDECIDED
+from ppw.decision.ratios import NO_TIE, UNDECIDED, Tie, tie_of
 from ppw.errors import PpwError
-from ppw.procurement import decision
-from ppw.procurement.candidates import Candidates, gather
-from ppw.procurement.cost_model import FIGURES, PARTS, Basis, Model
+from ppw.procurement import cost_model as cm
+from ppw.procurement.candidates import gather
+from ppw.procurement.cost_model import COST, FIGURES, PER_DOLLAR, YEARS, CandidateOutcome, Model
+from ppw.procurement.inputs import GIVEN, CaseValues, FloatArray, Input, Inputs
 from ppw.procurement.result import Procurement
-from ppw.procurement.scenario import read_scenario, scenario_of
+from ppw.procurement.scenario import SCALE, read_scenario, scenario_of
 from ppw.projection.answers import FEWEST_DRAWS
 from ppw.results import caveats as cv
 from ppw.results.arguments import as_share
 from ppw.results.result import numbers_digest
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+Mask = NDArray[np.bool_]
 
-    from numpy.typing import NDArray
 
-    from fitting.regression.lines import FloatArray
-    from ppw.procurement.cost_model import CandidateOutcome
-    from ppw.procurement.inputs import CaseValues, Input, Inputs
+def share_best(values: FloatArray, fits: Mask, more_is_better: bool) -> FloatArray:
+    """Count the share of the draws in which each candidate is the best: (candidates,).
 
-    Mask = NDArray[np.bool_]
+    ``values`` and ``fits`` are (candidates, draws). Who does not fit is never the best, and those
+    that tie share their draw. A draw with an unknown value (NaN) of one that fits tells nothing;
+    NaN for all where no draw tells.
+    """
+    cost = -values if more_is_better else values
+    known = ~(np.isnan(cost) & fits).any(axis=0) & fits.any(axis=0)
+    if not known.any():
+        return np.full(len(values), np.nan)
+    cost = np.where(fits, cost, np.inf)[:, known]
+    best = cost == cost.min(axis=0)
+    made: FloatArray = (best / best.sum(axis=0)).mean(axis=1)
+    return made
+
+
+def on_front(costs: FloatArray, fits: Mask) -> Mask:
+    """Tell in which draws no other candidate beats each: (candidates, draws).
+
+    One beats another that is as good in all ``costs`` (criteria, candidates, draws), of which less
+    is better, and better in one. ``fits`` (candidates, draws) tells who may be chosen.
+    """
+    one, other = costs[:, :, None], costs[:, None]
+    as_good = (other <= one).all(axis=0)
+    better = (other < one).any(axis=0)
+    beaten = (as_good & better & fits[None]).any(axis=1)
+    return fits & ~beaten
+
+
+# How the answer moves with each figure: what changes who is cheapest, and what to learn next.
+
+
+# How far a figure is moved that has neither draws nor a given range.
+SWING = 0.2
+
+
+def years_figure(years: int) -> Input:
+    """Describe the years that servers are kept as a figure."""
+    return Input(YEARS, "years that servers are kept", "1", float(years), GIVEN)
+
+
+def sensitivity_rows(
+    model: Model, inputs: Inputs, fits: Mask, level: float, best: int, rival: int | None
+) -> list[dict[str, Any]]:
+    """Move one figure after another, with the others at their values: the widest swing comes first.
+
+    Only candidates that ``fits`` tells may be the answer. A drawn figure is moved over its interval
+    at ``level``. The difference is of the candidates ``best`` and ``rival``; without a rival it is
+    the cost of the best. Rows are as `ppw.procurement.result` declares them.
+    """
+    central, years, rows = inputs.central(), model.scenario.years, []
+    for figure in movable(inputs):
+        low, high, kind = ends_of(figure, level)
+        cases = central.repeat(2).with_values({figure.key: np.array([low, high])})
+        place = figure.key, figure.words, figure.unit, figure.value, low, high, kind
+        rows.append((place, model.tco(cases)))
+    ends = max(years - 1, 1), years + 1
+    kept = years_figure(years)
+    place = YEARS, kept.words, "1", kept.value, float(ends[0]), float(ends[1]), "±1"
+    rows.append((place, np.concatenate([model.tco(central, end) for end in ends], axis=1)))
+    made = [_sensitivity(model, fits, best, rival, *row) for row in rows]
+    # What moves nothing is no finding; the years always stand there.
+    moves = [
+        row
+        for row in made
+        if row["changes"] or row["apart_at_low"] != row["apart_at_high"] or row["key"] == YEARS
+    ]
+    return sorted(moves, key=lambda row: -abs(row["apart_at_high"] - row["apart_at_low"]))
+
+
+def _sensitivity(
+    model: Model, fits: Mask, best: int, rival: int | None, place: Sequence[Any], costs: FloatArray
+) -> dict[str, Any]:
+    """Say who is cheapest at the two ends of one figure, and how far apart the two are."""
+    names = [server.name for server in model.servers]
+    cheapest = [names[int(i)] for i in np.argmin(np.where(fits[:, None], costs, np.inf), axis=0)]
+    apart = costs[best] if rival is None else costs[rival] - costs[best]
+    columns = "key", "what", "unit", "value", "low", "high", "range"
+    return {
+        **dict(zip(columns, place, strict=True)),
+        "cheapest_at_low": cheapest[0],
+        "cheapest_at_high": cheapest[1],
+        "changes": set(cheapest) != {names[best]},
+        "apart_at_low": float(apart[0]),
+        "apart_at_high": float(apart[1]),
+    }
+
+
+def movable(inputs: Inputs) -> list[Input]:
+    """Choose the figures that can be moved: those that are not 0, or have a range.
+
+    The demand as a whole is one of them where it is not one figure already; a workload's share in
+    it is not, because the others would have to give way.
+    """
+    rates = [key for key in inputs if re.fullmatch(r"demand\.rate|workload\..*\.rate", key, re.S)]
+    left_out = {SCALE.key} if len(rates) == 1 else set()
+    return [
+        f
+        for f in inputs.values()
+        if (f.value != 0 or f.uncertain)
+        and f.key not in left_out
+        and not re.fullmatch(r"workload\..*\.share", f.key, re.S)
+    ]
+
+
+def ends_of(figure: Input, level: float) -> tuple[float, float, str]:
+    """Choose the ends that a figure is moved between, and say what they are."""
+    if figure.draws is not None:
+        low, high = np.quantile(figure.draws, [0.5 - level / 2, 0.5 + level / 2])
+        if low < high:
+            return float(low), float(high), "drawn"
+    if figure.low < figure.high:
+        return figure.low, figure.high, "given"
+    ends = sorted((figure.value * (1 - SWING), figure.value * (1 + SWING)))
+    low, high = (float(np.clip(end, figure.least, figure.most)) for end in ends)
+    return low, high, f"±{SWING:.0%}"
+
+
+def learn_next(
+    model: Model, inputs: Inputs, best: int, rival: int, *, draws: int, seed: int
+) -> list[tuple[str, float]]:
+    """Rank figures by their share of the variance of the cost difference.
+
+    One figure is drawn at a time, the others at their values; shares are of the sum.
+    """
+    parts = {}
+    for figure in inputs.values():
+        if figure.uncertain:
+            costs = model.tco(inputs.draw(draws, seed, only=figure.key))
+            parts[figure.words] = float(np.var(costs[rival] - costs[best]))
+    total = sum(parts.values())
+    if not total > 0:
+        return []
+    ordered = sorted(parts.items(), key=lambda part: -part[1])
+    return [(words, part / total) for words, part in ordered if part > 0]
+
+
+# Where the answer turns: the value of one figure at which two candidates cost the same.
+#
+# Most figures enter the cost as a straight line (a price, the PUE): two evaluations give the
+# difference d(x) = d₀ + s·x, so that every draw has its own tie x* = −d₀/s. The demand, the years
+# and what else makes whole servers come and go do not; there the sign of the difference is followed
+# along a range, with all else at its value.
+
+
+# How far from its value a figure is looked at.
+_FACTOR = 10.0
+_STEPS = 121
+_ZOOMS = 4
+_MOST_YEARS = 15
+# Where a line is held against the cost: wide enough for whole servers to come and go.
+_PROBES = np.array([0.01, 0.3, 1.0, 30.0])
+_STRAIGHT = 1e-9
+
+
+@dataclass(frozen=True, eq=False)
+class Crossovers:
+    """Ties of the cheapest candidate with one rival."""
+
+    # Of these two candidates, the cheapest first.
+    model: Model
+    inputs: Inputs
+    # Joint draws of all figures.
+    draws: CaseValues
+    level: float
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Find the tie of each figure that has one, the nearest to its value first.
+
+        ``lower`` and ``upper`` are NaN where the range was followed at the values alone, or where
+        nothing else is uncertain; ``p_tie`` is NaN where it was followed.
+        """
+        first, rival = (server.name for server in self.model.servers)
+        ties = [(COST, f, self._cost_tie(f), rival) for f in movable(self.inputs)]
+        ties.append((COST, years_figure(self.model.scenario.years), self._years_tie(), rival))
+        price, tie = self.inputs[self.model.servers[0].key("price")], self._price_tie()
+        # Dearer than at the tie, the cheapest gives less for its price.
+        ties.append((PER_DOLLAR, price, tie, rival if tie.value > price.value else first))
+        rows = []
+        for criterion, figure, tie, beyond in ties:
+            if np.isclose(tie.lower, tie.upper, rtol=_STRAIGHT, atol=0):
+                # Nothing else in it is uncertain.
+                tie = tie._replace(lower=np.nan, upper=np.nan)
+            row: dict[str, Any] = {"rival": rival, "criterion": criterion, "key": figure.key}
+            row |= {"what": figure.words, "unit": figure.unit, "now": figure.value}
+            rows.append({**row, **tie._asdict(), "beyond": beyond})
+        found = [row for row in rows if not np.isnan(row["value"])]
+        return sorted(found, key=lambda row: abs(row["value"] / row["now"] - 1))
+
+    def _cost_tie(self, figure: Input) -> Tie:
+        line = self._straight_line(figure)
+        if line is None:
+            return self._follow_range(figure)
+        return tie_of(_reachable_ties(figure, -line[0] / line[1]), self.level)
+
+    def _straight_line(self, figure: Input) -> tuple[FloatArray, FloatArray] | None:
+        """Find start and slope of the cost difference in every draw; None for no straight line."""
+        at = figure.value * _PROBES
+        central = self.inputs.central().repeat(len(at)).with_values({figure.key: at})
+        costs = self.model.tco(central)
+        apart = costs[1] - costs[0]
+        slope = (apart[2] - apart[0]) / (at[2] - at[0]) if at[2] else 0.0
+        off = np.abs(apart - apart[0] - slope * (at - at[0])).max()
+        if slope == 0 or not off <= _STRAIGHT * np.abs(costs).max():
+            return None
+        start, end = (self._apart(self.draws.with_values({figure.key: x})) for x in (at[0], at[2]))
+        slopes = (end - start) / (at[2] - at[0])
+        slopes = np.where(slopes == 0, np.nan, slopes)
+        return start - slopes * at[0], slopes
+
+    def _follow_range(self, figure: Input) -> Tie:
+        """Find the nearest change of sign along a range of the figure."""
+        if figure.value <= 0:
+            return NO_TIE
+        grid = figure.value * np.geomspace(1 / _FACTOR, _FACTOR, _STEPS)
+        grid = grid[(grid >= figure.least) & (grid <= figure.most)]
+        near = figure.value
+        for _ in range(_ZOOMS):
+            central = self.inputs.central().repeat(len(grid))
+            sign = np.sign(self._apart(central.with_values({figure.key: grid})))
+            turns = np.flatnonzero(sign[1:] != sign[:-1])
+            if not len(turns):
+                return NO_TIE
+            nearest = turns[np.argmin(np.abs(np.log(grid[turns] / near)))]
+            near = grid[nearest]
+            grid = np.geomspace(near, grid[nearest + 1], _STEPS)
+        return Tie(float(np.sqrt(grid[0] * grid[-1])), np.nan, np.nan, np.nan)
+
+    def _years_tie(self) -> Tie:
+        """Find the nearest number of whole years at which the rival is the cheaper one."""
+        central, now = self.inputs.central(), self.model.scenario.years
+        every = sorted(range(1, _MOST_YEARS + 1), key=lambda years: abs(years - now))
+        cheaper = (float(years) for years in every if self._apart(central, years)[0] < 0)
+        return Tie(next(cheaper, np.nan), np.nan, np.nan, np.nan)
+
+    def _price_tie(self) -> Tie:
+        """Find the price of the cheapest at which both give the same rate for their price."""
+        one, other = self.model.outcomes(self.draws)
+        return tie_of(other.price * one.rate / other.rate, self.level)
+
+    def _apart(self, numbers: CaseValues, years: int | None = None) -> FloatArray:
+        """Subtract the cost of the cheapest from that of the rival, in each case."""
+        costs = self.model.tco(numbers, years)
+        made: FloatArray = costs[1] - costs[0]
+        return made
+
+
+def _reachable_ties(figure: Input, ties: FloatArray) -> FloatArray:
+    """Keep the ties that the figure could be at, not too far from its value; NaN for the others."""
+    with np.errstate(invalid="ignore", divide="ignore"):
+        times = ties / figure.value
+        possible = (ties >= figure.least) & (ties <= figure.most)
+        possible &= (times >= 1 / _FACTOR) & (times <= _FACTOR)
+    return np.where(possible, ties, np.nan)
 
 
 # The tables of the answer: parts that add up, and figures with their interval and probability.
 #
 # Money is rounded to the cent, energy and carbon to a tenth of a kWh and of a kg, part by part; a
 # total is the sum of the rounded parts, so that every printed column adds up.
-
-
-ENERGY_PARTS = ("servers_kwh", "network_kwh", "facility_kwh")
-CARBON_PARTS = ("use_kg", "embodied_kg")
-_DECIMALS = {"tco": 2, "total_kwh": 1, "total_kg": 1}
 _TOTALS = {"tco": "tco", "energy": "total_kwh", "carbon": "total_kg"}
 
 
@@ -51,9 +298,19 @@ class Evaluation:
     """All candidates at the values of all figures, and in joint draws of them."""
 
     model: Model
-    central: Sequence[CandidateOutcome]
-    draws: Sequence[CandidateOutcome]
+    inputs: Inputs
+    drawn: CaseValues
     level: float
+
+    @cached_property
+    def central(self) -> list[CandidateOutcome]:
+        """Outcome of each candidate at the values of all figures."""
+        return self.model.outcomes(self.inputs.central())
+
+    @cached_property
+    def draws(self) -> list[CandidateOutcome]:
+        """Outcome of each candidate in the joint draws of the figures."""
+        return self.model.outcomes(self.drawn)
 
     @property
     def names(self) -> list[str]:
@@ -70,55 +327,45 @@ class Evaluation:
         fits = self.fits()
         return sorted(range(len(costs)), key=lambda i: (not fits[i], costs[i]))
 
-    def costs(self) -> pd.DataFrame:
-        """Tabulate the present value of every part of the cost, and ``tco``."""
-        parts = [{p: o.money[p][0] for p in PARTS} for o in self.central]
-        return self._adding_up(parts, "tco")
+    @cached_property
+    def parts(self) -> dict[str, pd.DataFrame]:
+        """Tables of cost, energy and carbon: a row a candidate, parts that add up to a total."""
+        rows = {
+            "tco": [{name: part[0] for name, part in o.money.items()} for o in self.central],
+            "energy": [
+                {f"{name}_kwh": part.sum() for name, part in o.energy._asdict().items()}
+                for o in self.central
+            ],
+            "carbon": [
+                {"use_kg": o.carbon.use.sum(), "embodied_kg": o.carbon.embodied[0]}
+                for o in self.central
+            ],
+        }
+        return {figure: self._adding_up(of_one, figure) for figure, of_one in rows.items()}
 
-    def energy(self) -> pd.DataFrame:
-        """Tabulate the kWh of servers, network and the rest of the site, and ``total_kwh``."""
-        parts = [
-            dict(zip(ENERGY_PARTS, (part.sum() for part in o.energy), strict=True))
-            for o in self.central
-        ]
-        return self._adding_up(parts, "total_kwh")
-
-    def carbon(self) -> pd.DataFrame:
-        """Tabulate the kg CO2e of use and of making, and ``total_kg``; NaN where not known."""
-        parts = [
-            dict(zip(CARBON_PARTS, (o.carbon.use.sum(), o.carbon.embodied[0]), strict=True))
-            for o in self.central
-        ]
-        return self._adding_up(parts, "total_kg")
-
-    def _adding_up(self, rows: Sequence[Mapping[str, float]], total: str) -> pd.DataFrame:
-        parts = pd.DataFrame(rows).astype(float).round(_DECIMALS[total])
+    def _adding_up(self, rows: Sequence[Mapping[str, float]], figure: str) -> pd.DataFrame:
+        decimals = FIGURES[figure].decimals or 0
         # What is 0 less a share of nothing is 0.
-        parts = parts + 0.0
-        sums = parts.sum(axis=1, skipna=False).round(_DECIMALS[total])
-        table = parts.assign(**{total: sums})
+        parts = pd.DataFrame(rows).astype(float).round(decimals) + 0.0
+        sums = parts.sum(axis=1, skipna=False).round(decimals)
+        table = parts.assign(**{_TOTALS[figure]: sums})
         table.insert(0, "candidate", self.names)
         return table
 
     def figures(self, units: Mapping[str, str]) -> pd.DataFrame:
         """Tabulate one row a candidate and figure, as `ppw.procurement.result` declares it."""
-        totals = {
-            figure: table[column].to_numpy()
-            for (figure, column), table in zip(
-                _TOTALS.items(), (self.costs(), self.energy(), self.carbon()), strict=True
-            )
-        }
+        totals = {f: self.parts[f][column].to_numpy() for f, column in _TOTALS.items()}
         fits = self._fits_by_draw()
         central, drawn = ([o.figures() for o in some] for some in (self.central, self.draws))
         rows = []
-        for figure, more in FIGURES.items():
+        for figure, compared in FIGURES.items():
             draws = np.stack([d[figure] for d in drawn])
             if np.isnan(draws).all():
                 continue
-            shares = decision.share_best(draws, fits, more)
+            shares = share_best(draws, fits, compared.more_is_better)
             for i, name in enumerate(self.names):
                 value = totals[figure][i] if figure in totals else central[i][figure][0]
-                lower, upper = self._interval(draws[i])
+                lower, upper = self._interval_if_uncertain(draws[i])
                 rows.append((name, figure, units[figure], value, lower, upper, shares[i]))
         columns = ["candidate", "figure", "unit", "value", "lower", "upper", "p_best"]
         return pd.DataFrame(rows, columns=columns)
@@ -126,12 +373,12 @@ class Evaluation:
     def candidates(self) -> pd.DataFrame:
         """Tabulate servers, racks and power: one row a candidate."""
         front = self._front().mean(axis=1)
-        rows = [self._candidate(i) | {"p_on_front": share} for i, share in enumerate(front)]
+        rows = [self._candidate_row(i) | {"p_on_front": share} for i, share in enumerate(front)]
         return pd.DataFrame(rows)
 
-    def _candidate(self, i: int) -> dict[str, Any]:
+    def _candidate_row(self, i: int) -> dict[str, Any]:
         one, many = self.central[i], self.draws[i]
-        servers, racks = self._ends(many.servers), self._ends(many.racks.racks)
+        servers, racks = self._interval_ends(many.servers), self._interval_ends(many.racks.racks)
         of_pools = ("by_rate", "by_memory", "spare")
         return {
             "candidate": self.names[i],
@@ -153,44 +400,33 @@ class Evaluation:
 
     def _front(self) -> Mask:
         """Mark who is beaten by nobody in cost and carbon, or energy where carbon is not known."""
-        second = "carbon" if self.has_carbon() else "energy"
+        second = "carbon" if self.parts["carbon"]["total_kg"].notna().all() else "energy"
         drawn = [o.figures() for o in self.draws]
         costs = np.stack([[d[figure] for d in drawn] for figure in ("tco", second)])
-        return decision.on_front(costs, self._fits_by_draw())
-
-    def has_carbon(self) -> bool:
-        """Tell whether the carbon of every candidate is known."""
-        return bool(self.carbon()["total_kg"].notna().all())
+        return on_front(costs, self._fits_by_draw())
 
     def _fits_by_draw(self) -> Mask:
         return np.stack([o.racks.fits for o in self.draws]) > 0
 
-    def _interval(self, draws: FloatArray) -> tuple[float, float]:
+    def _interval_if_uncertain(self, draws: FloatArray) -> tuple[float, float]:
         """Find the interval of a figure; none where nothing in it is uncertain."""
-        return self._ends(draws) if np.ptp(draws) > 0 else (np.nan, np.nan)
+        return self._interval_ends(draws) if np.ptp(draws) > 0 else (np.nan, np.nan)
 
-    def _ends(self, draws: FloatArray) -> tuple[float, float]:
+    def _interval_ends(self, draws: FloatArray) -> tuple[float, float]:
         lower, upper = np.quantile(draws, [0.5 - self.level / 2, 0.5 + self.level / 2])
         return float(lower), float(upper)
 
 
 def inputs_table(inputs: Inputs, level: float) -> pd.DataFrame:
     """Tabulate every figure: who says so, and between what it is drawn."""
-    return pd.DataFrame([_input_row(figure, *decision.ends_of(figure, level)) for figure in inputs])
-
-
-def _input_row(figure: Input, low: float, high: float, kind: str) -> dict[str, Any]:
-    has_range = kind in ("drawn", "given")
-    return {
-        "key": figure.key,
-        "what": figure.words,
-        "unit": figure.unit,
-        "value": figure.value,
-        "low": low if has_range else np.nan,
-        "high": high if has_range else np.nan,
-        "label": figure.label,
-        "source": figure.source,
-    }
+    rows = []
+    for figure in inputs.values():
+        *ends, kind = ends_of(figure, level)
+        ends = ends if kind in ("drawn", "given") else [np.nan, np.nan]
+        place = figure.key, figure.words, figure.unit, figure.value
+        rows.append((*place, *ends, figure.label, figure.source))
+    columns = ["key", "what", "unit", "value", "low", "high", "label", "source"]
+    return pd.DataFrame(rows, columns=columns)
 
 
 _NAMED = 2
@@ -244,21 +480,25 @@ def procure(
         asked = scenario_of(scenario, source="scenario", folder=Path())
     else:
         asked = read_scenario(scenario)
-    candidates = gather(asked, draws=draws, seed=seed)
-    model = Model(asked, candidates.servers)
-    drawn = candidates.inputs.draw(draws, seed)
-    central = model.outcomes(candidates.inputs.central())
-    evaluated = Evaluation(model, central, model.outcomes(drawn), level)
+    gathered = gather(asked, draws=draws, seed=seed)
+    model, inputs = Model(asked, gathered.servers), gathered.inputs
+    evaluated = Evaluation(model, inputs, inputs.draw(draws, seed), level)
     figures = evaluated.figures(_units(model))
     first, *others = evaluated.cheapest()
     fits = evaluated.fits()
     allowed = fits if fits.any() else np.ones_like(fits)
     rivals = [i for i in others if allowed[i]]
     runner_up = rivals[0] if rivals else None
-    moves = decision.sensitivity_rows(model, candidates.inputs, allowed, level, first, runner_up)
-    learn = _learn(evaluated, figures, candidates, first, rivals, draws, seed)
-    caveats = [*candidates.caveats, *_caveats(evaluated, figures, first)]
-    if not any(figure.uncertain for figure in candidates.inputs):
+    moves = sensitivity_rows(model, inputs, allowed, level, first, runner_up)
+    of_first = figures[figures["candidate"] == evaluated.names[first]].set_index("figure")
+    undecided = bool(of_first["p_best"].to_dict()["tco"] < UNDECIDED[1])
+    # What to learn next is asked where two candidates may each be the cheapest.
+    variances = []
+    if undecided and rivals:
+        variances = learn_next(model, inputs, first, rivals[0], draws=draws, seed=seed)
+    learn = [f"{words} ({share:.0%} of the variance)" for words, share in variances[:_NAMED]]
+    caveats = [*gathered.caveats, *_answer_caveats(evaluated, undecided)]
+    if not any(figure.uncertain for figure in inputs.values()):
         caveats.append(
             "nothing is uncertain here: every figure is one number, so that the probabilities say "
             "nothing; give ranges as { value = …, low = …, high = … }, or runs"
@@ -273,19 +513,19 @@ def procure(
         any_fits=bool(fits.any()),
         figures=figures,
         candidates=evaluated.candidates(),
-        costs=evaluated.costs(),
-        energy=evaluated.energy(),
-        carbon=evaluated.carbon(),
+        costs=evaluated.parts["tco"],
+        energy=evaluated.parts["energy"],
+        carbon=evaluated.parts["carbon"],
         sensitivities=pd.DataFrame(moves),
-        crossovers=_crossovers(evaluated, candidates, drawn, first, rivals),
-        inputs=inputs_table(candidates.inputs, level),
-        learn_next=learn,
+        crossovers=_crossover_table(evaluated, first, rivals),
+        inputs=inputs_table(inputs, level),
+        learn_next=tuple(learn),
         level=level,
         draws=draws,
         seed=seed,
         caveats=tuple(caveats),
-        input_digest=numbers_digest(asked.raw, candidates.digests),
-        basis=Basis(model, candidates.inputs),
+        input_digest=numbers_digest(asked.raw, gathered.digests),
+        basis=cm.Basis(model, inputs),
     )
 
 
@@ -303,56 +543,28 @@ def _units(model: Model) -> dict[str, str]:
     }
 
 
-def _crossovers(
-    evaluated: Evaluation,
-    candidates: Candidates,
-    drawn: CaseValues,
-    first: int,
-    rivals: list[int],
-) -> pd.DataFrame:
-    servers = candidates.servers
-    rows = []
+def _crossover_table(evaluated: Evaluation, first: int, rivals: list[int]) -> pd.DataFrame:
+    rows, model = [], evaluated.model
     for rival in rivals:
-        pair = Model(evaluated.model.scenario, [servers[first], servers[rival]])
-        rows += decision.Crossovers(pair, candidates.inputs, drawn, evaluated.level).rows()
+        pair = Model(model.scenario, [model.servers[first], model.servers[rival]])
+        ties = Crossovers(pair, evaluated.inputs, evaluated.drawn, evaluated.level)
+        rows += ties.rows()
     columns = ["rival", "criterion", "key", "what", "unit", "now"]
     columns += ["value", "lower", "upper", "p_tie", "beyond"]
     return pd.DataFrame(rows, columns=columns)
 
 
-def _learn(
-    evaluated: Evaluation,
-    figures: pd.DataFrame,
-    candidates: Candidates,
-    first: int,
-    rivals: list[int],
-    draws: int,
-    seed: int,
-) -> tuple[str, ...]:
-    """Name the figures that would tell most about who is cheapest, where that is undecided."""
-    if not rivals or not _is_undecided(figures, evaluated.names[first]):
-        return ()
-    pair = first, rivals[0]
-    found = decision.learn_next(evaluated.model, candidates.inputs, *pair, draws=draws, seed=seed)
-    return tuple(f"{words} ({share:.0%} of the variance)" for words, share in found[:_NAMED])
-
-
-def _is_undecided(figures: pd.DataFrame, name: str) -> bool:
-    row = figures[(figures["candidate"] == name) & (figures["figure"] == "tco")].iloc[0]
-    return bool(row["p_best"] < UNDECIDED[1])
-
-
-def _caveats(evaluated: Evaluation, figures: pd.DataFrame, first: int) -> list[str]:
+def _answer_caveats(evaluated: Evaluation, undecided: bool) -> list[str]:
     said = []
     for name, outcome in zip(evaluated.names, evaluated.central, strict=True):
         if outcome.racks.reason:
             said.append(f"{name} does not fit the site: {outcome.racks.reason}")
-    if _is_undecided(figures, evaluated.names[first]) and len(evaluated.names) > 1:
+    if undecided and len(evaluated.names) > 1:
         said.append(
             "undecided: no candidate costs least with 95 % probability; the verdict says "
             "what to learn next"
         )
-    totals = evaluated.carbon()
+    totals = evaluated.parts["carbon"]
     if totals["use_kg"].notna().any() and totals["total_kg"].isna().any():
         unknown = ", ".join(totals.loc[totals["embodied_kg"].isna(), "candidate"])
         said.append(

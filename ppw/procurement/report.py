@@ -6,13 +6,14 @@ import base64
 import json
 import textwrap
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ppw.procurement.decision import YEARS, YEARS_WORDS, ends_of
-from ppw.procurement.result import FIGURE_WORDS, axis_scale
-from ppw.procurement.scenario import SCALE
+from ppw.procurement.cost_model import FIGURES, Basis, Model
+from ppw.procurement.procure import ends_of, years_figure
+from ppw.procurement.result import Procurement, axis_scale
+from ppw.procurement.scenario import SCALE, Server
 from ppw.results.axes import BAND, BEST, CURVE, MEASURED, PROJECTED, label_lines, new_axes
 from ppw.results.page import Figure, Page, Sliders, draw, nearest, stops
 from ppw.results.result import PrintedTable
@@ -23,19 +24,13 @@ if TYPE_CHECKING:
 
     from matplotlib.axes import Axes
 
-    from fitting.regression.lines import FloatArray
-    from ppw.procurement.cost_model import Basis, Model
-    from ppw.procurement.inputs import Input, Inputs
-    from ppw.procurement.result import Procurement
-    from ppw.procurement.scenario import Server
+    from ppw.procurement.inputs import FloatArray, Input
 
 
 # Sliders of a procurement report: every figure that its script needs to cost the candidates anew.
 #
 # The script is the model of `ppw.procurement.cost_model` again, draw by draw. A figure that is
 # moved is taken as known, as `CaseValues.with_values` does; all others keep their draws.
-
-
 MOST_PRICES = 6
 MOST_YEARS = 10
 # Drawn numbers that a page carries, of all figures together: about a megabyte.
@@ -43,42 +38,43 @@ _MOST_NUMBERS = 100_000
 _FEWEST_DRAWS = 200
 
 
-class _Way(NamedTuple):
-    """How far a figure is moved: shares of its value, inside its own bounds and these."""
-
-    low: float
-    high: float
-    least: float = 0.0
-    most: float = np.inf
-
-
+# How far a figure is moved: shares of its value, and ends that it stays inside.
 _WAYS = {
-    "site.electricity": _Way(0.0, 3.0),
-    "site.pue": _Way(0.0, 2.0, 1.0),
-    "demand.max_utilisation": _Way(0.0, np.inf, 0.05, 1.0),
-    SCALE.key: _Way(0.25, 4.0),
+    "site.electricity": (0.0, 3.0, 0.0, np.inf),
+    "site.pue": (0.0, 2.0, 1.0, np.inf),
+    "demand.max_utilisation": (0.0, np.inf, 0.05, 1.0),
+    SCALE.key: (0.25, 4.0, 0.0, np.inf),
 }
-_PRICE = _Way(0.2, 3.0)
+_PRICE = (0.2, 3.0, 0.0, np.inf)
 
 
 def procurement_sliders(result: Procurement) -> Sliders | None:
     """Make the sliders of a page; None where the answer was read from JSON, without its model."""
     if result.basis is None:
         return None
-    kept = _kept_draws(result.basis.inputs, result.draws)
+    model, inputs = result.basis
+    uncertain = sum(figure.uncertain for figure in inputs.values())
+    kept = min(result.draws, max(_FEWEST_DRAWS, _MOST_NUMBERS // max(uncertain, 1)))
+    workloads = model.scenario.workloads
+    of_scenario = ("separate_pools", "spare_servers", "rack_units", "max_racks")
     data = {
         "level": result.level,
         "currency": result.currency,
         "years": result.years,
         "draws": kept,
-        **_scenario(result.basis.model),
-        "servers": [_server(server, result.basis.model) for server in result.basis.model.servers],
-        "figures": _figures(result.basis.inputs, result.draws, result.seed, kept),
-        "sliders": [*_sliders(result.basis, result.level), _years(result.years)],
+        "workloads": [{"name": w.name, "profile": w.profile.tolist()} for w in workloads],
+        **{name: getattr(model.scenario, name) for name in of_scenario},
+        "servers": [_server_data(server, model) for server in model.servers],
+        # Key, value and draws of every figure: draws as base64 of little-endian doubles.
+        "figures": [
+            [f.key, f.value, _encode_draws(f.draw(result.draws, result.seed)[:kept], f.uncertain)]
+            for f in inputs.values()
+        ],
+        "sliders": [*_sliders(result.basis, result.level)],
     }
     return Sliders(
         title="Other prices and sites",
-        note=_note(result, kept),
+        note=_slider_note(result, kept),
         header=[
             *("candidate", "servers", "racks", "energy (kWh)", f"total cost ({result.currency})"),
             *(f"{result.level:.0%} interval", "P(least cost)"),
@@ -88,12 +84,11 @@ def procurement_sliders(result: Procurement) -> Sliders | None:
     )
 
 
-def _kept_draws(inputs: Inputs, draws: int) -> int:
-    uncertain = sum(figure.uncertain for figure in inputs)
-    return min(draws, max(_FEWEST_DRAWS, _MOST_NUMBERS // max(uncertain, 1)))
+def _encode_draws(draws: FloatArray, uncertain: bool) -> str | None:
+    return base64.b64encode(draws.astype("<f8").tobytes()).decode() if uncertain else None
 
 
-def _note(result: Procurement, kept: int) -> str:
+def _slider_note(result: Procurement, kept: int) -> str:
     said = (
         "A figure that is moved is taken as known; the others keep their draws, and all else on "
         "this page stays as the scenario has it."
@@ -106,18 +101,7 @@ def _note(result: Procurement, kept: int) -> str:
     return said
 
 
-def _scenario(model: Model) -> dict[str, Any]:
-    scenario = model.scenario
-    return {
-        "workloads": [{"name": w.name, "profile": w.profile.tolist()} for w in scenario.workloads],
-        "separate_pools": scenario.separate_pools,
-        "spare_servers": scenario.spare_servers,
-        "rack_units": scenario.rack_units,
-        "max_racks": scenario.max_racks,
-    }
-
-
-def _server(server: Server, model: Model) -> dict[str, Any]:
+def _server_data(server: Server, model: Model) -> dict[str, Any]:
     within = server.share_within_limit
     return {
         "key": server.name,
@@ -125,19 +109,17 @@ def _server(server: Server, model: Model) -> dict[str, Any]:
         "height": server.height,
         "ports": server.ports,
         "cores": server.cores or 0,
-        "curve": _pieces(server),
+        "curve": _cubic_pieces(server),
         "share_within_limit": [within.get(w.name, 1.0) for w in model.scenario.workloads],
     }
 
 
-def _pieces(server: Server) -> list[list[float]]:
+def _cubic_pieces(server: Server) -> list[list[float]]:
     """Cut the shape of power against load into cubic pieces: start and coefficients of each."""
     from scipy.interpolate import PchipInterpolator
 
-    from ppw.power.load_curve import PowerLoadCurve
-
     curve = server.curve
-    if not isinstance(curve, PowerLoadCurve):
+    if curve is None:
         return [[0.0, 0.0, 0.0, 1.0, 0.0]]
     idle, full = curve.watts(np.array([0.0, 1.0]))
     # The curve's own interpolation, of its shape in place of its watts.
@@ -148,52 +130,28 @@ def _pieces(server: Server) -> list[list[float]]:
     ]
 
 
-def _figures(inputs: Inputs, draws: int, seed: int, kept: int) -> list[list[Any]]:
-    """List key, value and draws of every figure: draws as base64 of little-endian doubles."""
-    return [
-        [f.key, f.value, _encode_draws(f.draw(draws, seed)[:kept]) if f.uncertain else None]
-        for f in inputs
-    ]
-
-
-def _encode_draws(draws: FloatArray) -> str:
-    return base64.b64encode(draws.astype("<f8").tobytes()).decode()
-
-
 def _sliders(basis: Basis, level: float) -> Iterator[dict[str, Any]]:
+    """Describe the slider of each figure that can be moved, then that of the years."""
     servers = basis.model.servers[:MOST_PRICES]
     ways = _WAYS | {server.key("price"): _PRICE for server in servers}
-    for key, way in ways.items():
+    for key, (lowest, highest, least, most) in ways.items():
         figure = basis.inputs[key]
-        low, high = _ends(figure, way)
-        at = stops(low, high, [figure.value])
+        low = max(figure.value * lowest, least, figure.least)
+        high = min(figure.value * highest if figure.value else 1.0, most, figure.most)
+        # A slider holds the value of its figure whatever it is.
+        ends = min(low, figure.value), max(high, figure.value)
         given = ends_of(figure, level)[:2] if figure.uncertain else None
-        yield _slider(key, figure.words, figure.unit, at, figure.value, given)
-
-
-def _ends(figure: Input, way: _Way) -> tuple[float, float]:
-    """Choose the ends of a slider; they hold the value whatever it is."""
-    low = max(figure.value * way.low, way.least, figure.least)
-    high = min(figure.value * way.high if figure.value else 1.0, way.most, figure.most)
-    return min(low, figure.value), max(high, figure.value)
-
-
-def _years(years: int) -> dict[str, Any]:
+        yield _slider_data(figure, stops(*ends, [figure.value]), given)
+    years = basis.model.scenario.years
     at = [float(year) for year in range(1, max(MOST_YEARS, years) + 1)]
-    return _slider(YEARS, YEARS_WORDS, "1", at, float(years), None)
+    yield _slider_data(years_figure(years), at, None)
 
 
-def _slider(
-    key: str, label: str, unit: str, at: list[float], start: float, given: Any
-) -> dict[str, Any]:
-    named = label if unit == "1" else f"{label} ({unit})"
-    return {
-        "key": key,
-        "label": printable(named),
-        "stops": at,
-        "start": nearest(at, start),
-        "range": given,
-    }
+def _slider_data(figure: Input, at: list[float], given: Any) -> dict[str, Any]:
+    label = figure.words if figure.unit == "1" else f"{figure.words} ({figure.unit})"
+    start = nearest(at, figure.value)
+    place = {"key": figure.key, "label": printable(label)}
+    return {**place, "stops": at, "start": start, "range": given}
 
 
 # Pixels of a page of paper, and on it of a character in a table and of the gap between columns.
@@ -216,7 +174,7 @@ def procurement_page(result: Procurement) -> Page:
         "the table."
     )
     front = (
-        f"Total cost against {FIGURE_WORDS[second_figure(result)]}, with intervals; to the joined "
+        f"Total cost against {FIGURES[second_figure(result)].words}, with intervals; to the joined "
         "ones there is no better in both."
     )
     figures = [Figure(draw(result.plot, height=1.6 + 0.45 * count), costs)]
@@ -229,7 +187,7 @@ def procurement_page(result: Procurement) -> Page:
         title=result.title,
         subtitle=result.scope(),
         figures=[*figures, Figure(drawn, moved)],
-        tables=[*_tables(result)],
+        tables=[*_page_tables(result)],
         sliders=procurement_sliders(result),
     )
 
@@ -254,7 +212,7 @@ def plot_front(result: Procurement, ax: Axes | None = None) -> Axes:
         axes.plot(x[name], y[name], "o", label=label_lines(name))
     axes.legend(frameon=False, ncols=2, loc="lower right", bbox_to_anchor=(1.0, 1.0))
     axes.set_xlabel(plot_label(f"total cost ({unit}{result.currency})"))
-    axes.set_ylabel(f"{FIGURE_WORDS[second]} ({other_unit}{other['unit'].iloc[0]})")
+    axes.set_ylabel(f"{FIGURES[second].words} ({other_unit}{other['unit'].iloc[0]})")
     return axes
 
 
@@ -286,7 +244,7 @@ def second_figure(result: Procurement) -> str:
     return "carbon" if known else "energy"
 
 
-def _tables(result: Procurement) -> Iterator[PrintedTable]:
+def _page_tables(result: Procurement) -> Iterator[PrintedTable]:
     for table in result.printed_tables(_MOST_ROWS):
         # What has a column a candidate has no other names.
         yield from _side_by_side(table) if table.keys == 1 else [table]

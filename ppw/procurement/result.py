@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from ppw.procurement.decision import COST, YEARS
+from ppw.procurement.cost_model import COST, FIGURES, YEARS, Basis
 from ppw.results.axes import MEASURED, label_lines, new_axes
 from ppw.results.result import SHARE, PrintedTable, Result, Row, Table, rows_of, value_text
 from ppw.results.text import plot_label, shown, shown_interval
@@ -19,29 +19,17 @@ if TYPE_CHECKING:
 
     from matplotlib.axes import Axes
 
-    from ppw.procurement.cost_model import Basis
-
 
 # The answer in words: the verdict's sentences and the cells of its tables.
-
-
-FIGURE_WORDS = {
-    "tco": "total cost",
-    "energy": "energy",
-    "carbon": "carbon",
-    "perf_per_watt": "performance per watt",
-    "perf_per_dollar": "performance per price",
-    "work_per_cost": "work per total cost",
-}
 _MOST_TURNS = 2
 
 
-def _nobody_fits(result: Procurement) -> str:
+def _nobody_fits_sentence(result: Procurement) -> str:
     why = "; ".join(f"{row['candidate']}: {row['why_not']}" for row in rows_of(result.candidates))
     return f"No candidate fits the site ({why}); what follows is as if there were room."
 
 
-def _cheapest(result: Procurement) -> str:
+def _cheapest_sentence(result: Procurement) -> str:
     row = result.figure(result.cheapest, "tco")
     ends = f"{_decimal_text(row['lower'])} … {_decimal_text(row['upper'])}"
     ends = "" if np.isnan(row["lower"]) else f" ({result.level:.0%}: {ends})"
@@ -49,19 +37,19 @@ def _cheapest(result: Procurement) -> str:
     over = f"Over {span} {result.cheapest} costs"
     if len(result.candidates) == 1:
         return f"{over} {_decimal_text(row['value'])} {result.currency}{ends}."
+    cost = f"{_decimal_text(row['value'])} {result.currency}"
     known = not np.isnan([row["lower"], row["p_best"]]).any()
     sure = f", with probability {row['p_best']:.0%}" if known else ""
-    cost = f"{_decimal_text(row['value'])} {result.currency}"
     return f"{over} least: {cost}{ends}{sure}."
 
 
-def _servers(result: Procurement) -> str:
+def _servers_sentence(result: Procurement) -> str:
     (row,) = rows_of(result.candidates[result.candidates["candidate"] == result.cheapest])
     by = "memory" if row["by_memory"] > row["by_rate"] else "rate"
     spare = f", {row['spare']:.0f} of them to spare" if row["spare"] else ""
-    bought = f"{_count(row['servers'], 'server')} (as many as the {by} asks for{spare})"
+    bought = f"{_count_text(row['servers'], 'server')} (as many as the {by} asks for{spare})"
     start = f"{_decimal_text(row['at_start'])} {result.currency} at the start"
-    text = f"It takes {bought} in {_count(row['racks'], 'rack')} and {start}"
+    text = f"It takes {bought} in {_count_text(row['racks'], 'rack')} and {start}"
     if result.runner_up is None:
         return f"{text}."
     costs = dict(zip(result.costs["candidate"], result.costs["tco"], strict=True))
@@ -71,7 +59,7 @@ def _servers(result: Procurement) -> str:
     )
 
 
-def _others(result: Procurement) -> list[str]:
+def _best_by_others(result: Procurement) -> list[str]:
     """Say who is best by each of the other figures."""
     parts = []
     for figure in ("perf_per_watt", "perf_per_dollar", "carbon"):
@@ -79,7 +67,7 @@ def _others(result: Procurement) -> list[str]:
         if rows["p_best"].isna().all():
             continue
         best = max(rows_of(rows), key=lambda row: row["p_best"])
-        parts.append(f"{FIGURE_WORDS[figure]}: {best['candidate']} ({best['p_best']:.0%})")
+        parts.append(f"{FIGURES[figure].words}: {best['candidate']} ({best['p_best']:.0%})")
     return [f"Best by the other figures: {', '.join(parts)}."] if parts else []
 
 
@@ -112,7 +100,7 @@ def turn(row: Mapping[Any, Any]) -> str:
     return f"{when}, where {row['beyond']} costs less"
 
 
-def _count(number: float, what: str) -> str:
+def _count_text(number: float, what: str) -> str:
     return f"{number:.0f} {what}{'' if number == 1 else 's'}"
 
 
@@ -124,8 +112,6 @@ def _decimal_text(value: float, decimals: int = 2) -> str:
 # The printed tables of the answer, for the terminal and the page alike.
 
 
-# Decimals of figures that add up; of the others four digits tell enough.
-_ADDING_UP = {"tco": 2, "energy": 1, "carbon": 1}
 # These carry their unit, with a prefix; of all others it stands in the name.
 _WITH_PREFIX = ("W", "B")
 _SIZES = ((1e9, "10⁹ "), (1e6, "million "), (1e5, "thousand "))
@@ -138,20 +124,20 @@ def _figure_name(row: Row) -> str:
     return str(row["what"]) if bare else f"{row['what']} ({row['unit']})"
 
 
-def _number(column: str) -> Callable[[Row], str]:
+def _number_in_unit(column: str) -> Callable[[Row], str]:
     """Write a column in the unit of the row, without the units that stand in the name."""
     return lambda row: shown(row[column], row["unit"] if row["unit"] in _WITH_PREFIX else "1")
 
 
-def _range(row: Row) -> str:
+def _range_text(row: Row) -> str:
     return shown_interval(row["value"], row["low"], row["high"], row["unit"])
 
 
-def _cheapest_then(row: Row) -> str:
+def _cheapest_at_ends(row: Row) -> str:
     return " … ".join(dict.fromkeys((row["cheapest_at_low"], row["cheapest_at_high"])))
 
 
-def _lead(row: Row) -> str:
+def _lead_text(row: Row) -> str:
     return shown_interval(row["apart_at_low"], row["apart_at_low"], row["apart_at_high"], "1")
 
 
@@ -251,10 +237,10 @@ _SENSITIVITIES = Table(
     title="What moves the answer",
     show={
         "what": _figure_name,
-        "cheapest_at_low": _cheapest_then,
-        "low": _number("low"),
-        "high": _number("high"),
-        "apart_at_low": _lead,
+        "cheapest_at_low": _cheapest_at_ends,
+        "low": _number_in_unit("low"),
+        "high": _number_in_unit("high"),
+        "apart_at_low": _lead_text,
     },
 )
 _CROSSOVERS = Table(
@@ -277,8 +263,8 @@ _CROSSOVERS = Table(
         "what": _figure_name,
         "criterion": lambda row: f"{row['criterion']}, {row['rival']}",
         "beyond": _rival_better,
-        "now": _number("now"),
-        "value": _number("value"),
+        "now": _number_in_unit("now"),
+        "value": _number_in_unit("value"),
     },
 )
 _INPUTS = Table(
@@ -297,8 +283,8 @@ _INPUTS = Table(
     show={
         "what": _figure_name,
         "source": itemgetter("source"),
-        "value": _number("value"),
-        "low": _range,
+        "value": _number_in_unit("value"),
+        "low": _range_text,
     },
 )
 # Dark for what is bought, light for what is paid by the year.
@@ -396,13 +382,13 @@ class Procurement(Result):
     def scope(self) -> str:
         """Say how many candidates are compared, and over what time."""
         years = f"{self.years} years" if self.years > 1 else "one year"
-        return f"{_count(len(self.candidates), 'candidate')} over {years}"
+        return f"{_count_text(len(self.candidates), 'candidate')} over {years}"
 
     def verdict(self) -> list[str]:
         """Say what to buy, how sure that is, and what would change it."""
-        said = [] if self.any_fits else [_nobody_fits(self)]
-        said += [_cheapest(self), _servers(self)]
-        said += _others(self) if len(self.candidates) > 1 else []
+        said = [] if self.any_fits else [_nobody_fits_sentence(self)]
+        said += [_cheapest_sentence(self), _servers_sentence(self)]
+        said += _best_by_others(self) if len(self.candidates) > 1 else []
         said += _turn_lines(self)
         if self.learn_next:
             said.append(f"What to learn next: {', then '.join(self.learn_next)}.")
@@ -422,7 +408,7 @@ class Procurement(Result):
     def sections(self, most: int | None = None) -> list[PrintedTable]:
         """Return the printed tables: what to buy, the parts, what moves it, where it turns."""
         header = ["figure", *self.candidates["candidate"]]
-        parts = [PrintedTable("What to buy", header, _figure_rows(self), 1), *_parts(self)]
+        parts = [PrintedTable("What to buy", header, _figure_rows(self), 1), *_part_tables(self)]
         return [*parts, _moves(self, most), *([_turns(self, most)] if len(self.crossovers) else [])]
 
     @classmethod
@@ -465,7 +451,7 @@ def axis_scale(values: np.ndarray) -> tuple[float, str]:
     return (1e6, "million ") if most >= 2e6 else (1e3, "thousand ") if most >= 2e3 else (1.0, "")
 
 
-def _parts(result: Procurement) -> Iterator[PrintedTable]:
+def _part_tables(result: Procurement) -> Iterator[PrintedTable]:
     """Lay out money, energy and carbon: a row a part, a column a candidate; they add up."""
     for title, table, unit, decimals in (
         ("Money, present value", result.costs, result.currency, 2),
@@ -484,19 +470,19 @@ def _moves(result: Procurement, most: int | None) -> PrintedTable:
         note = f"Lead: what {result.runner_up} costs more than {result.cheapest}, at either end."
         lead = "lead"
     header = [*moves.header[:-1], f"{lead} ({result.currency})"]
-    return moves._replace(header=header, note=note + _rows_left(moves), left_out=0)
+    return moves._replace(header=header, note=note + _rows_left_text(moves), left_out=0)
 
 
 def _turns(result: Procurement, most: int | None) -> PrintedTable:
     turns = _CROSSOVERS.print_rows(result, most)
     note = (
         f"Where {result.cheapest} and a rival are alike; without an interval all else is at its "
-        f"value.{_rows_left(turns)}"
+        f"value.{_rows_left_text(turns)}"
     )
     return turns._replace(note=note, left_out=0)
 
 
-def _rows_left(table: PrintedTable) -> str:
+def _rows_left_text(table: PrintedTable) -> str:
     return f" {table.left_out} more rows are in the JSON." if table.left_out else ""
 
 
@@ -505,7 +491,7 @@ def _figure_rows(result: Procurement) -> list[list[str]]:
     table, level = rows_of(result.candidates), f"  {result.level:.0%} interval"
     rows = [
         ["servers", *(f"{r['servers']:.0f}" for r in table)],
-        [level, *map(_whole_servers, table)],
+        [level, *map(_servers_interval, table)],
         ["racks", *(f"{r['racks']:.0f}" for r in table)],
         ["fits the site", *("yes" if r["fits"] else "no" for r in table)],
         ["peak power (kW)", *(shown(r["peak_power_w"] / 1000) for r in table)],
@@ -519,12 +505,12 @@ def _figure_rows(result: Procurement) -> list[list[str]]:
     return rows
 
 
-def _whole_servers(row: Row) -> str:
+def _servers_interval(row: Row) -> str:
     return f"{np.floor(row['servers_lower']):.0f} … {np.ceil(row['servers_upper']):.0f}"
 
 
 def _rows_of_figure(figure: str, group: pd.DataFrame, level: str) -> list[list[str]]:
-    decimals, size, times = _ADDING_UP.get(figure), 1.0, ""
+    decimals, size, times = FIGURES[figure].decimals, 1.0, ""
     if decimals is None:
         # Large values are divided by a number whose word the name then has.
         most = float(group["value"].max())
@@ -536,7 +522,7 @@ def _rows_of_figure(figure: str, group: pd.DataFrame, level: str) -> list[list[s
         for r in cells
     ]
     rows = [
-        [f"{FIGURE_WORDS[figure]} ({times}{cells[0]['unit']})", *values],
+        [f"{FIGURES[figure].words} ({times}{cells[0]['unit']})", *values],
         [level, *(shown_interval(r["value"], r["lower"], r["upper"], "1") for r in cells)],
     ]
     if len(cells) > 1:

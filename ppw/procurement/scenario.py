@@ -5,36 +5,19 @@ from __future__ import annotations
 import tomllib
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from measurements.table.headers import nearest
 from ppw.errors import PpwError
-from ppw.procurement.inputs import Input, Inputs, figure_key, in_si, read_figures
-from ppw.procurement.scenario_schema import check, node_at, with_shares
+from ppw.procurement import inputs as inp
+from ppw.procurement.inputs import CaseValues, FloatArray, Input, Inputs
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from fitting.regression.lines import FloatArray
-    from ppw.procurement.inputs import CaseValues
-
-
-class LoadCurve(Protocol):
-    """Watts of a server against its load, from 0 to 1."""
-
-    def watts(self, load: FloatArray) -> FloatArray:
-        """Return the power (W) at each load."""
-        ...
-
-
-class StraightLine:
-    """Power that rises from idle to full load in proportion to the load."""
-
-    def watts(self, load: FloatArray) -> FloatArray:
-        """Return the share of the way from idle to full."""
-        return load
+    from ppw.power.load_curve import PowerLoadCurve
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,8 +30,8 @@ class Server:
     ports: int
     # None where nothing counts them.
     cores: int | None
-    # Its shape is used; idle and full power are figures of their own.
-    curve: LoadCurve = field(default_factory=StraightLine)
+    # Its shape is used; idle and full power are figures of their own. None is a straight line.
+    curve: PowerLoadCurve | None = None
     # By workload, the share of its rate at which its latency is at the limit.
     share_within_limit: Mapping[str, float] = field(default_factory=dict)
     # Why it cannot serve the demand at all; empty where it can.
@@ -56,7 +39,7 @@ class Server:
 
     def key(self, figure: str, workload: str | None = None) -> str:
         """Spell the key of one of its figures."""
-        return figure_key(self.name, figure, workload)
+        return inp.figure_key(self.name, figure, workload)
 
     def rate(self, workload: str, numbers: CaseValues) -> FloatArray:
         """Return the rate (1/s) at full load: (n,)."""
@@ -67,21 +50,12 @@ class Server:
         return self.share_within_limit.get(workload, 1.0) * self.rate(workload, numbers)
 
     def watts(self, load: FloatArray, workloads: list[str], numbers: CaseValues) -> FloatArray:
-        """Compute the power of one server.
+        """Compute the power of one server in n cases: (n, …).
 
-        Parameters
-        ----------
-        load : (workloads, n, …) float array
-            Part of the server's time that each workload takes; together at most 1.
-        workloads : list of str
-        numbers : CaseValues
-            Of n cases.
-
-        Returns
-        -------
-        (n, …) float array
-            idle + s(u)·(full − idle) with u the load of all, s the shape of the curve (0 to 1) and
-            full the mean of the workloads' full-load watts by their load; and what is drawn beside.
+        ``load`` (workloads, n, …) is the part of the server's time that each workload takes,
+        together at most 1. Power is idle + s(u)·(full − idle) with u the load of all, s the shape
+        of the curve (0 to 1) and full the mean of the workloads' full-load power by their load; and
+        what is drawn beside.
         """
         axes = (...,) + (None,) * (load.ndim - 2)
         full = np.stack([numbers[self.key("power", w)][axes] for w in workloads])
@@ -89,7 +63,7 @@ class Server:
         with np.errstate(invalid="ignore", divide="ignore"):
             mean = np.where(total > 0, (load * full).sum(axis=0) / total, full.mean(axis=0))
         idle = numbers[self.key("idle_power")][axes]
-        made: FloatArray = idle + self._shape(total) * (mean - idle)
+        made: FloatArray = idle + self._shape_of_power(total) * (mean - idle)
         return made + self.beside(numbers)[axes]
 
     def full_power(self, workloads: list[str], numbers: CaseValues) -> FloatArray:
@@ -99,37 +73,28 @@ class Server:
         return made
 
     def beside(self, numbers: CaseValues) -> FloatArray:
-        """Return the watts drawn all the time beside what the others are of: (n,)."""
+        """Return the power (W) drawn all the time beside what the others are of: (n,)."""
         return numbers.get(self.key("beside_power"), 0.0)
 
-    def _shape(self, load: FloatArray) -> FloatArray:
+    def _shape_of_power(self, load: FloatArray) -> FloatArray:
+        load = np.clip(load, 0.0, 1.0)
+        if self.curve is None:
+            return load
         idle, full = self.curve.watts(np.array([0.0, 1.0]))
-        at = self.curve.watts(np.clip(load, 0.0, 1.0).ravel()).reshape(load.shape)
-        made: FloatArray = (at - idle) / (full - idle)
+        made: FloatArray = (self.curve.watts(load.ravel()).reshape(load.shape) - idle) / (
+            full - idle
+        )
         return made
 
 
 # How much of its rate a server may be given before its latency passes a limit.
-
-
 def share_within(share: FloatArray, latency: FloatArray, limit: float) -> float:
-    """Find the largest share of the full rate at which latency keeps a limit.
+    """Find the largest share of the full rate at which latency keeps a limit (s), else 0.
 
-    Parameters
-    ----------
-    share : (k,) float array
-        Rates at which latency was measured, over the full rate; in any order.
-    latency : (k,) float array
-        Seconds at each. Where it falls as the rate rises, the higher one of before counts.
-    limit : float
-        Seconds.
-
-    Returns
-    -------
-    float
-        Between a point that keeps the limit and the next, which does not, ln(latency) is taken as
-        straight in the rate. Never more than the highest rate measured, nor than 1; 0 where no
-        point keeps the limit.
+    ``latency`` (s) was measured at each ``share`` of the full rate, in any order; where it falls as
+    the rate rises, the higher one of before counts. Between a point that keeps the limit and the
+    next one ln(latency) is taken as straight in the rate. Never more than the highest rate
+    measured, nor 1.
     """
     order = np.argsort(share)
     share, worst = share[order], np.maximum.accumulate(latency[order])
@@ -142,9 +107,6 @@ def share_within(share: FloatArray, latency: FloatArray, limit: float) -> float:
     # Latencies may differ where their logarithms do not.
     part = (np.log(limit) - left) / (right - left) if right > left else 0.0
     return float(min(share[kept - 1] + part * (share[kept] - share[kept - 1]), 1.0))
-
-
-# The published JSON schema of a scenario, and a line for each thing that it does not allow.
 
 
 LATENCIES = ("latency_p50", "latency_p99")
@@ -216,36 +178,36 @@ def read_scenario(path: str | Path) -> Scenario:
 
 def scenario_of(table: Mapping[str, Any], *, source: str, folder: Path) -> Scenario:
     """Make a scenario of a table that was read elsewhere; raises as `read_scenario`."""
-    table = with_shares(table)
-    check(table, source)
+    table = inp.with_shares(table)
+    inp.check(table, source)
     _refuse_names_twice(table, source)
     _refuse_unknown_workloads(table, source)
     demand, site, costs = table["demand"], table["site"], table.get("costs", {})
     currency = table.get("currency", "USD")
     inputs = [SCALE]
     for name, part in (("demand", demand), ("site", site), ("costs", costs)):
-        inputs += read_figures(part, [name], name, currency=currency, source=source)
+        inputs += inp.read_figures(part, [name], name, currency=currency, source=source)
     return Scenario(
-        title=table.get("title", _default("title")),
+        title=table.get("title", _schema_default("title")),
         currency=currency,
         years=demand["years"],
-        workloads=_workloads(table, source),
+        workloads=_read_workloads(table, source),
         separate_pools=demand.get("pools") == "separate",
         spare_servers=demand.get("spare_servers", 0),
-        rack_units=site.get("rack_units", _default("site", "rack_units")),
+        rack_units=site.get("rack_units", _schema_default("site", "rack_units")),
         max_racks=site.get("max_racks"),
-        ports=costs.get("ports", _default("costs", "ports")),
+        ports=costs.get("ports", _schema_default("costs", "ports")),
         mixed_scope=table.get("mixed_scope", False),
         candidates=tuple(table["candidate"]),
-        inputs=Inputs([*inputs, *_rates(table, inputs, currency, source)]),
+        inputs=Inputs({i.key: i for i in [*inputs, *_read_rates(table, inputs, currency, source)]}),
         source=source,
         folder=folder,
         raw=table,
     )
 
 
-def _default(*path: str) -> Any:
-    return node_at(path)["default"]
+def _schema_default(*path: str | int) -> Any:
+    return inp.node_at(path)["default"]
 
 
 def _refuse_names_twice(table: Mapping[str, Any], source: str) -> None:
@@ -268,17 +230,22 @@ def _refuse_unknown_workloads(table: Mapping[str, Any], source: str) -> None:
                 )
 
 
-def _workloads(table: Mapping[str, Any], source: str) -> tuple[Workload, ...]:
+def _read_workloads(table: Mapping[str, Any], source: str) -> tuple[Workload, ...]:
     made = []
     for i, entry in enumerate(table["workload"]):
         profile = entry.get("profile", table["demand"].get("profile", [1.0]))
-        limits = {
-            name: in_si(entry[name], ["workload", i, name], node_at(["workload", i, name]), source)
-            for name in LATENCIES
-            if name in entry
-        }
-        unit = entry.get("unit", _default("workload", 0, "unit"))  # type: ignore[arg-type]
-        made.append(Workload(entry["name"], unit, _shares(profile, entry["name"], source), limits))
+        limits = {}
+        for name in LATENCIES:
+            path = ("workload", i, name)
+            if name in entry:
+                limits[name] = inp.in_si(entry[name], path, inp.node_at(path), source)
+        load = np.asarray(profile, dtype=float)
+        unit = entry.get("unit", _schema_default("workload", 0, "unit"))
+        if not load.max() > 0:
+            raise PpwError(
+                f"{source}: the profile of workload {entry['name']!r} is 0 all day: give its load"
+            )
+        made.append(Workload(entry["name"], unit, load / load.max(), limits))
     parts = {len(w.profile) for w in made} - {1}
     if len(parts) > 1:
         raise PpwError(
@@ -288,15 +255,7 @@ def _workloads(table: Mapping[str, Any], source: str) -> tuple[Workload, ...]:
     return tuple(made)
 
 
-def _shares(profile: Sequence[float], name: str, source: str) -> FloatArray:
-    load = np.asarray(profile, dtype=float)
-    if not load.max() > 0:
-        raise PpwError(f"{source}: the profile of workload {name!r} is 0 all day: give its load")
-    made: FloatArray = load / load.max()
-    return made
-
-
-def _rates(
+def _read_rates(
     table: Mapping[str, Any], inputs: Sequence[Input], currency: str, source: str
 ) -> list[Input]:
     """Read peak rate and memory of every workload, by its own figures or its weight."""
@@ -311,7 +270,7 @@ def _rates(
                 f"{'not both' if 'rate' in entry else 'it has neither'}"
             )
         options = {"of": name, "currency": currency, "source": source}
-        made += read_figures(entry, ["workload", i], f"workload.{name}", **options)
+        made += inp.read_figures(entry, ["workload", i], f"workload.{name}", **options)
         if "weight" in entry:
             if shared is None:
                 raise PpwError(
@@ -319,16 +278,8 @@ def _rates(
                     "share: give it"
                 )
             # The rate itself is drawn once, for all that share it.
-            made.append(
-                Input(
-                    f"workload.{name}.share",
-                    f"share of {name} in the demand",
-                    "1",
-                    entry["weight"] / weights,
-                    "given",
-                    source,
-                )
-            )
+            key, words = f"workload.{name}.share", f"share of {name} in the demand"
+            made.append(Input(key, words, "1", entry["weight"] / weights, "given", source))
     if shared is not None and not weights:
         raise PpwError(f"{source}: demand.rate is shared by weight, and no workload has one")
     return made

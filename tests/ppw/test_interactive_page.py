@@ -21,7 +21,7 @@ from procurement_scenarios import asked, scenario, server
 from slider_pages import RUNS, SCENARIOS, cored, page_of, projected
 
 from ppw.decision.objectives import OBJECTIVES, Rates, log_cost
-from ppw.procurement.decision import share_best
+from ppw.procurement.procure import share_best
 from ppw.results.page import nearest
 from ppw.results.text import shown as written_by_python
 

@@ -17,12 +17,7 @@ from scipy.optimize import minimize_scalar
 import ppw
 from measurements.table.schema import COLUMNS
 from ppw.cli.types import METRIC_NAMES
-from ppw.decision.objectives import (
-    break_even_price_ratio,
-    least_product_frequency,
-    per_dollar_ratio,
-    per_watt_ratio,
-)
+from ppw.decision import objectives as obj
 from ppw.errors import PpwError, UnknownColumnError
 from ppw.projection.options import FitOptions
 from ppw.projection.plots import _LABELS
@@ -210,27 +205,27 @@ def product(f, delays, *, t_fixed_s, work_cycles, p0_w, slope_w_per_hz):
 class TestEfficiency:
     def test_published_comparison(self):
         # Westmere to Atom: 14.79 times the work on 5.9 times the power.
-        assert per_watt_ratio(14.79, 5.9) == pytest.approx(2.5068, abs=1e-4)
-        assert per_dollar_ratio(14.79, 10) == pytest.approx(1.479)
-        assert per_dollar_ratio(14.79, break_even_price_ratio(14.79)) == 1
+        assert obj.per_watt_ratio(14.79, 5.9) == pytest.approx(2.5068, abs=1e-4)
+        assert obj.per_dollar_ratio(14.79, 10) == pytest.approx(1.479)
+        assert obj.per_dollar_ratio(14.79, obj.break_even_price_ratio(14.79)) == 1
 
     def test_ratios_must_be_positive(self):
-        with pytest.raises(PpwError, match="power ratio 0 is not positive"):
-            per_watt_ratio(2, 0)
-        with pytest.raises(PpwError, match="cost ratio -1 is not positive"):
-            per_dollar_ratio(2, -1)
-        with pytest.raises(PpwError, match="speed-up nan is not positive"):
-            break_even_price_ratio(math.nan)
+        with pytest.raises(PpwError, match="power ratio 0 must be greater than 0"):
+            obj.per_watt_ratio(2, 0)
+        with pytest.raises(PpwError, match="cost ratio -1 must be greater than 0"):
+            obj.per_dollar_ratio(2, -1)
+        with pytest.raises(PpwError, match="speed-up nan is not a finite number"):
+            obj.break_even_price_ratio(math.nan)
 
     def test_worked_by_hand(self):
         # w·s = 300, s·t·w·P0 = 90000: sqrt(20·30/(10·15)), (300 + sqrt(90000 + 8·90000))/300 and
         # (300 + sqrt(4·90000))/150.
         wide = {"lowest_hz": 1e8, "highest_hz": 1e10}
-        found = [least_product_frequency(delays, **CURVE, **wide) for delays in range(3)]
+        found = [obj.least_product_frequency(delays, **CURVE, **wide) for delays in range(3)]
         assert found == pytest.approx([2e9, 4e9, 6e9], rel=1e-12)
         # P = s·f: EDP is s·f·(t + w/f)², least at w/t; ED²P at 2·w/t.
         bare = CURVE | {"p0_w": 0, "work_cycles": 12e9}
-        found = [least_product_frequency(delays, **bare, **STEPS) for delays in range(3)]
+        found = [obj.least_product_frequency(delays, **bare, **STEPS) for delays in range(3)]
         assert found == pytest.approx([0.8e9, 1.2e9, 2.4e9])
 
     @pytest.mark.parametrize(
@@ -244,12 +239,12 @@ class TestEfficiency:
         ],
     )
     def test_least_energy_at_an_end(self, changed, best):
-        assert least_product_frequency(0, **(CURVE | changed), **STEPS) == best
+        assert obj.least_product_frequency(0, **(CURVE | changed), **STEPS) == best
 
     @every_product
     def test_the_products_fall_all_the_way_up(self, delays):
         for changed in ({"t_fixed_s": 0}, {"slope_w_per_hz": 0}, {"t_fixed_s": -1}):
-            assert least_product_frequency(delays, **(CURVE | changed), **STEPS) == 3.0e9
+            assert obj.least_product_frequency(delays, **(CURVE | changed), **STEPS) == 3.0e9
 
     @every_product
     @given(st.floats(0.1, 100), st.floats(1e9, 1e11), st.floats(0, 200), st.floats(1e-9, 1e-7))
@@ -261,7 +256,7 @@ class TestEfficiency:
             method="bounded",
             options={"xatol": 1e-10},
         )
-        best = least_product_frequency(delays, **curve, **STEPS)
+        best = obj.least_product_frequency(delays, **curve, **STEPS)
         assert product(best, delays, **curve) <= np.exp(found.fun) * (1 + 1e-9)
         if 0.801e9 < np.exp(found.x) < 2.999e9:
             assert best == pytest.approx(np.exp(found.x), rel=1e-3)
@@ -271,7 +266,7 @@ class TestEfficiency:
     def test_any_static_power_against_a_fine_grid(self, delays, p0, fixed, work):
         curve = {"t_fixed_s": fixed, "work_cycles": work, "p0_w": p0, "slope_w_per_hz": 40e-9}
         f = np.linspace(*STEPS.values(), 4001)
-        value = product(least_product_frequency(delays, **curve, **STEPS), delays, **curve)
+        value = product(obj.least_product_frequency(delays, **curve, **STEPS), delays, **curve)
         least = product(f, delays, **curve).min()
         assert value <= least + 1e-6 * abs(least)
 

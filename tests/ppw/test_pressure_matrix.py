@@ -19,14 +19,8 @@ from measurements.timeseries import write_time_series
 from measurements.timeseries.series import COLUMNS, TimeSeries
 from ppw.cli.pressure import pressure_command
 from ppw.errors import CaveatWarning, PpwError
-from ppw.pressure.capacity import (
-    DEFAULTS,
-    RESOURCES,
-    Capacity,
-    Thresholds,
-    capacity_of,
-    read_thresholds,
-)
+from ppw.pressure import capacity as cap
+from ppw.pressure.capacity import DEFAULTS, RESOURCES
 from ppw.pressure.demand import LOG_COLUMNS, demand_of
 from ppw.pressure.matrix import find_phases, pressure_matrix
 
@@ -109,23 +103,23 @@ class TestDemand:
 
 class TestCapacity:
     def test_of_the_log_and_the_user(self):
-        capacity = capacity_of(host(), {"cores": 64, "disk_iops": 1000.0})
+        capacity = cap.capacity_of(host(), {"cores": 64, "disk_iops": 1000.0})
         assert capacity.cores == 64
         assert capacity.memory_bytes == MEMORY
         assert capacity.network_bytes_s_each_way == 1.25e9
         assert capacity.source("cores") == "stated by the user"
-        assert capacity_of(host(cpus=1.0)).cores == 1
+        assert cap.capacity_of(host(cpus=1.0)).cores == 1
         assert capacity.source("memory_bytes") == "the log"
         assert capacity.source("memory_bandwidth_bytes_s") == ""
         # An interface may be without a speed.
-        assert np.isnan(capacity_of(host(network_rx_bytes__eth1=5.0)).network_bytes_s_each_way)
+        assert np.isnan(cap.capacity_of(host(network_rx_bytes__eth1=5.0)).network_bytes_s_each_way)
 
     def test_refused(self):
         with pytest.raises(PpwError, match="no capacity is called 'coers'"):
-            capacity_of(host(), {"coers": 4})
+            cap.capacity_of(host(), {"coers": 4})
         for value in (0.0, -1.0, float("inf")):
             with pytest.raises(PpwError, match="positive"):
-                Capacity(cores=value)
+                cap.Capacity(cores=value)
 
 
 class TestCells:
@@ -334,7 +328,7 @@ class TestThresholds:
             "[cpu_utilisation]\nmedium = 0.1\nhigh = 0.2\n[disk_busy]\nhigh = 0.9\n"
             "[iowait]\nmedium = '7%'\nhigh = '25 %'\n[run_queue]\nhigh = 50"
         )
-        thresholds = read_thresholds(path)
+        thresholds = cap.read_thresholds(path)
         assert thresholds["disk_busy"][:2] == (0.3, 0.9)
         assert thresholds["iowait"][:2] == (0.07, 0.25)
         assert thresholds["run_queue"].high == 50
@@ -365,7 +359,7 @@ class TestThresholds:
         path = tmp_path / "own.toml"
         path.write_text(text)
         with pytest.raises(PpwError, match=what) as error:
-            read_thresholds(path)
+            cap.read_thresholds(path)
         assert "\n" not in str(error.value)
 
     def test_the_docs_table_is_the_thresholds(self):
@@ -480,7 +474,7 @@ def test_figures_and_words_give_the_published_points():
 def test_no_figure_is_near_a_threshold(factor):
     """Thresholds a tenth off either way give the same levels: they were not fitted."""
     moved = {n: {"medium": t.medium * factor, "high": t.high * factor} for n, t in DEFAULTS.items()}
-    table = published_matrix(Thresholds().with_others(moved, "moved"))
+    table = published_matrix(cap.Thresholds().with_others(moved, "moved"))
     assert list(table["level"]) == list(published_matrix()["level"])
 
 

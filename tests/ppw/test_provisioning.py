@@ -20,8 +20,7 @@ from ppw.catalogue.hosts import find_host
 from ppw.cli.pressure import colocate_command
 from ppw.errors import PpwError
 from ppw.pressure.capacity import Thresholds
-from ppw.pressure.co_locate import co_locate
-from ppw.pressure.pair_workloads import pair_workloads
+from ppw.pressure.co_locate import co_locate, pair_workloads
 from ppw.pressure.right_size import right_size
 
 DISK = {"disk_bandwidth_bytes_s": 500e6}
