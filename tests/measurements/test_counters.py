@@ -23,12 +23,7 @@ from peers.hadoop import program
 from peers.sysfs_host import bare_machine, xeon
 
 from measurements import MeasurementError
-from measurements.counters.command import (
-    EVENTS,
-    PerfCounters,
-    check_perf,
-    read_counters,
-)
+from measurements.counters.command import EVENTS, PerfCounters, check_perf, read_counters
 from measurements.counters.figures import Count, parse_event, parse_output, summarize
 
 DATA = Path(__file__).resolve().parent / "data/perf"
@@ -609,10 +604,7 @@ def test_user_mode_alone_is_told_with_its_remedy(tmp_path):
 def test_a_machine_without_counters_is_told_apart_from_a_virtual_one(tmp_path):
     wanted = PerfCounters(program=printing(tmp_path, of("vm-6.1-unsupported")))
     host = xeon(tmp_path / "host")
-    for flags, said in (
-        ("fpu", "no driver for this proces"),
-        ("fpu hypervisor", "its virtual PMU"),
-    ):
+    for flags, said in (("fpu", "no driver for this pro"), ("fpu hypervisor", "its virtual PMU")):
         host.put("proc/cpuinfo", f"flags\t: {flags}")
         (reason,) = check_perf(wanted, sysfs=host.sysfs, procfs=host.procfs).reasons
         assert said in reason

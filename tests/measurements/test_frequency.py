@@ -514,9 +514,7 @@ def test_cpupower_reads_what_was_set_and_put_back_and_is_noticed(tmp_path, opene
             said, policies = cpupower("frequency-info")
             assert policies == [("1.86", "2.13", "userspace")] * 2
             # It lists the mark of turbo too.
-            steps = ", ".join(
-                f"{khz / 1e6:.2f} GHz" for khz in (2395000, *hosts.WESTMERE_STEPS[::-1])
-            )
+            steps = ", ".join(f"{f / 1e6:.2f} GHz" for f in (2395000, *hosts.WESTMERE_STEPS[::-1]))
             assert re.findall(r"frequency steps:\s+(.*)", said) == [steps] * 2
             assert said.count("driver: acpi-cpufreq") == 2
             said, _ = cpupower("frequency-info", "-f")

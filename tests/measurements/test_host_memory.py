@@ -477,5 +477,4 @@ def test_misses_a_byte_are_in_the_row(data_bytes, found):
     plan["channels"] = []
     times = {"start_s": 1.0, "end_s": 3.0, "executions": 1, "facts": {"llc_misses": 3e6}}
     run = {"freq_hz": 2e9, "cores": 1, "repeat": 0, "failures": {}, "started_at": "now"}
-    row = row_of(SimpleNamespace(plan=plan), times | run, {})
-    assert row.get("llc_misses_per_byte") == found
+    assert row_of(SimpleNamespace(plan=plan), times | run, {}).get("llc_misses_per_byte") == found

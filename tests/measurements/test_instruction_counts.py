@@ -61,8 +61,7 @@ def built(tmp_path_factory):
 class TestEmulators:
     @pytest.mark.parametrize("method", ["callgrind", "qemu"])
     def test_a_loop_counted_by_hand(self, built, method):
-        loop = built["loop"]
-        found, again = (count_instructions([loop], method=method) for _ in range(2))
+        found, again = (count_instructions([built["loop"]], method=method) for _ in range(2))
         assert abs(found.instructions - BY_HAND) <= A_FEW_HUNDRED
         assert (found.method, found.label, found.modes) == (method, "emulated", "user")
         assert found.time_s > 0

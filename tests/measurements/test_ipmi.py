@@ -243,8 +243,7 @@ def test_the_whole_reply_is_that_of_independent_clients_and_follows_the_watts(bm
         assert (channel.resolution, channel.window_s, source.period_s) == (1.0, 5.0, 5.0)
         assert reading == ("ipmi:dcmi", reading.at_s, 137.0, 1.7e9)
         figures = {"current_w": 137, "minimum_w": 91, "maximum_w": 305, "average_w": 142}
-        rest = {"stamp_s": 1_700_000_000, "period_s": 5.0, "active": True}
-        assert reply == figures | rest
+        assert reply == figures | {"stamp_s": 1_700_000_000, "period_s": 5.0, "active": True}
         if isinstance(bmc, IpmiBmc):
             assert numbers(ipmitool(bmc, "dcmi", "power", "reading")) == [137, 91, 305, 142]
             free = freeipmi("ipmi-dcmi", bmc, "--get-system-power-statistics")
@@ -320,8 +319,7 @@ def test_a_stamp_that_stands_still_while_watts_change_is_left_out():
     clock = BmcClock()
     # Several changes within a second of the stamp are what a working clock shows.
     assert [stamp(100 + i, 7, 0.5 * i) for i in range(4)] == [7.0] * 4
-    found = [stamp(103, 7, 60.0), stamp(104, 7, 61.0), stamp(104, 8, 62.0)]
-    assert found == [7.0, None, None]
+    assert [stamp(103, 7, 60.0), stamp(104, 7, 61.0), stamp(104, 8, 62.0)] == [7.0, None, None]
     clock = BmcClock()
     # One that jumps back is another reading.
     assert [stamp(100, s, i) for i, s in enumerate((9, 10, 3))] == [9.0, 10.0, 3.0]
@@ -407,10 +405,7 @@ def test_what_a_tool_complains_of_is_explained(play, tool):
     bmc = play()
     for bmc.says, reason in (
         ("Invalid role", "gives user 'ppw' too little privilege: let it have USER for IPMI over L"),
-        (
-            "Activate Session command failed",
-            "does not open a session for user 'ppw': correct PPW",
-        ),
+        ("Activate Session command failed", "does not open a session for user 'ppw': correct PPW"),
         ("no matching cipher suite", "refuses cipher suite"),
         ("Insufficient resources for session", "the BMC has no free session: close others or wait"),
         ("Address lookup for bmc failed", "this host name has no address: correct it, or give"),

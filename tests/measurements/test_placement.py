@@ -91,8 +91,7 @@ class TestTopology:
         for kind, cpus in (("cpu_core", "2-5"), ("cpu_atom", "0-1")):
             (tree.root / "sys/devices" / kind).mkdir()
             (tree.root / "sys/devices" / kind / "cpus").write_text(f"{cpus}\n")
-        found = topology(tree)
-        assert found_cpus(found) == [(2, 3), (4, 5), (0,), (1,)]
+        assert found_cpus(topology(tree)) == [(2, 3), (4, 5), (0,), (1,)]
         # One of big and little cores has capacities.
         tree = TopologyTree(tmp_path / "arm", PLAIN)
         for cpu, capacity in enumerate((446, 446, 1024, 1024)):

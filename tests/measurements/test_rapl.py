@@ -189,9 +189,8 @@ def test_counters_agree_with_what_was_drawn_and_are_timed_one_after_the_other(ho
         host.time.sleep(0.01)
     first, second = source.read()
     for reading, zone in ((first, package), (second, dram)):
-        assert reading.value - before[reading.label] == pytest.approx(
-            counters.joules[zone], abs=1e-6
-        )
+        moved = reading.value - before[reading.label]
+        assert moved == pytest.approx(counters.joules[zone], abs=1e-6)
         assert reading.at_s == host.time.now
         assert reading.source_at_s is None
     assert counters.joules[package] == pytest.approx(12.0, rel=0.01)
@@ -227,8 +226,7 @@ def test_zones_that_go_and_come_back(host):
     assert "sudo modprobe intel_rapl_msr" in str(error.value)
     for zone in reversed(zones):
         host.tree.restore(zone)
-    found = values(source)["rapl:package-0"]
-    assert found == pytest.approx(counters.joules[package], abs=1e-6)
+    assert values(source)["rapl:package-0"] == pytest.approx(counters.joules[package], abs=1e-6)
     for zone in zones:
         zone.energy.write_text("-1\n")
     with pytest.raises(SensorError, match="intel-rapl:0: its figure is out of range"):

@@ -122,9 +122,7 @@ def marks(series):
 
 class TestEveryFormat:
     @pytest.mark.parametrize("format_", LOGS)
-    def test_packed_and_in_pieces_of_any_size_and_from_standard_input(
-        self, format_, read, monkeypatch
-    ):
+    def test_packed_and_in_pieces_of_any_size_and_from_stdin(self, format_, read, monkeypatch):
         plain = read(LOGS[format_], cpus=4)
         assert plain.format == format_.partition(" ")[0]
         assert len(plain.frame) >= 2
@@ -282,8 +280,7 @@ class TestCollectl:
             "[MEM]Tot [MEM]Free [MEM]SwapIn [NET]RxKBTot [DSK]ReadTot [DSK]ReadKBTot "
             "[DSK]WriteKBTot [CPU]Ctx/sec"
         )
-        log = plot_log([("15:06:40", "1000 400 8192 3 7 100 50 11")], header)
-        row = read(log).frame.iloc[0]
+        row = read(plot_log([("15:06:40", "1000 400 8192 3 7 100 50 11")], header)).frame.iloc[0]
         assert row[["memory_total_bytes", "memory_free_bytes"]].tolist() == [1024_000, 400 * 1024]
         assert row[["swap_in_bytes", "network_rx_bytes"]].tolist() == [8192, 3 * 1024]
         assert row[["ios_read", "sectors_read", "sectors_written"]].tolist() == [7, 200, 100]

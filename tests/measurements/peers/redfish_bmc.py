@@ -201,8 +201,7 @@ class RedfishBmc:
             self.put(f"{base}/Power", {"Id": "Power"})
         self.put(base, {"Id": name, "Name": name, "ChassisType": "RackMount"} | links | properties)
         self.set_watts(watts, name)
-        members = self.document(CHASSIS)["Members"]
-        self.change(CHASSIS, Members=[*members, linked(base)])
+        self.change(CHASSIS, Members=[*self.document(CHASSIS)["Members"], linked(base)])
 
     def drop_connections(self):
         """Hang up on everybody who keeps a connection open."""

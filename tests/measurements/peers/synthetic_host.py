@@ -54,8 +54,7 @@ class SyntheticHost:
         self.done.touch()
         self.kernel = EmulatedKernel(self.sysfs, spec or zen(), log=root / "writes.jsonl")
         self.tree = PowercapTree(self.sysfs)
-        follow = {self.tree.package(): lambda _: self.watts()}
-        self._writer = CounterWriter(follow, period_s=0.02)
+        self._writer = CounterWriter({self.tree.package(): lambda _: self.watts()}, period_s=0.02)
         # A kernel does not wait for its turn.
         with suppress(PermissionError):
             os.setpriority(os.PRIO_PROCESS, self.kernel.process.pid, -20)

@@ -143,8 +143,7 @@ def xeon(root):
     shares = {"min_perf_pct": 22, "max_perf_pct": 100}
     driver = {"status": "active", "no_turbo": 0, "hwp_dynamic_boost": 0, **shares}
     host.put_all(f"{CPU}/intel_pstate", driver)
-    idle = {"current_driver": "intel_idle", "current_governor": "menu"}
-    host.put_all(f"{CPU}/cpuidle", idle)
+    host.put_all(f"{CPU}/cpuidle", {"current_driver": "intel_idle", "current_governor": "menu"})
     host.idle_states(cpus, [("POLL", 0, 0), ("C1", 2, 0), ("C1E", 10, 0), ("C6", 133, 1)])
     host.throttling(dict.fromkeys(cpus, (2, 30, 5, 70)))
     host.hwmon(0, "nvme", {"temp1": ("Composite", 81_000)})
