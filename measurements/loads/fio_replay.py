@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from measurements.errors import MeasurementError
-from measurements.loads.fio_jobs import check_target
+from measurements.loads.job_files import check_target
 from measurements.processes.programs import ask, find_program
 from measurements.traces.requests import BLOCK_BYTES, Op
 

@@ -207,8 +207,7 @@ def _write_jobs(
     duration_s: float | None,
     **options: Any,
 ) -> Iterable[str]:
-    from measurements.loads.diskspd import write_diskspd
-    from measurements.loads.fio_jobs import write_fio_jobs
+    from measurements.loads.job_files import write_diskspd, write_fio_jobs
     from ppw.storage.load_jobs import jobs_of
 
     model = read_model(source)

@@ -9,7 +9,7 @@ import pandas as pd
 
 from fitting.storage.interarrival import CONSTANT
 from fitting.storage.survey import BLOCK
-from measurements.loads.fio_jobs import AddressZone, LoadJob
+from measurements.loads.job_files import AddressZone, LoadJob
 from ppw.errors import PpwError
 from ppw.results.arguments import check_choice
 

@@ -11,21 +11,20 @@ import pyarrow as pa
 import pytest
 
 from measurements.errors import MeasurementError
-from measurements.loads.diskspd import write_diskspd
-from measurements.loads.fio_jobs import AddressZone as Zone
-from measurements.loads.fio_jobs import LoadJob as Job
-from measurements.loads.fio_jobs import percent_loss, whole_percents, write_fio_jobs
+from measurements.loads import job_files
 from measurements.loads.fio_replay import make_scratch, replay_iolog, write_iolog
+from measurements.loads.job_files import write_diskspd, write_fio_jobs
 from measurements.traces import read_trace
 from measurements.traces.requests import SCHEMA
 
 MIB = 1 << 20
+Zone = job_files.AddressZone
 
 
 def job(name="a", **given):
     known = {"rate": 200.0, "share": 1.0, "read_share": 1.0, "random_share": 1.0}
     known |= {"sizes": ((4096, 1.0),), "zones": (Zone(0, 8 * MIB, 1.0),), "alignment_bytes": 4096}
-    return Job(name, **{**known, **given})
+    return job_files.LoadJob(name, **{**known, **given})
 
 
 MIXED = job(
@@ -58,11 +57,11 @@ def test_whole_percents_sum_to_a_hundred_and_stay_within_one():
     rng = np.random.default_rng(4)
     for n in (1, 2, 3, 17, 99):
         shares = rng.dirichlet(np.ones(n)).tolist()
-        whole = whole_percents(shares)
+        whole = job_files.whole_percents(shares)
         assert sum(whole) == 100
         assert max(abs(100 * s - w) for s, w in zip(shares, whole, strict=True)) < 1
     # The loss is the share that moves.
-    assert percent_loss([0.333, 0.667], [33, 67]) == pytest.approx(0.003)
+    assert job_files.percent_loss([0.333, 0.667], [33, 67]) == pytest.approx(0.003)
 
 
 class TestFioJobs:

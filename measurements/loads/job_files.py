@@ -1,4 +1,4 @@
-"""LoadJob files of fio.
+"""Files of jobs for load generators: job files of fio, and XML profiles of DiskSpd.
 
 What fio cannot say, and what is done instead:
 
@@ -11,15 +11,24 @@ What fio cannot say, and what is done instead:
   jobs have equal gaps.
 - Weights (``flow``) are whole numbers up to 1000.
 - More than 4096 jobs are refused, and the kernel keeps 65536 requests in flight by default.
+
+A target of a profile (``diskspd -X FILE``) has one request size and is either sequential or
+random; each is uniform over its range. Two ways to pace them:
+
+- open loop: ``Throughput`` of each target, in whole bytes a millisecond; below a hundred of
+  those, one request and a ``ThinkTime`` in whole milliseconds;
+- closed loop: ``ThreadCount`` and ``RequestCount`` of the time span, and a ``Weight`` for each
+  target, which holds the shares of the requests.
 """
 
 from __future__ import annotations
 
 import math
 import stat
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from xml.etree import ElementTree
 
 from measurements.errors import MeasurementError
 from measurements.table.writing import replace_whole
@@ -79,7 +88,7 @@ def write_fio_jobs(
     engine: str = "libaio",
     allow_device: bool = False,
 ) -> tuple[str, ...]:
-    """Write a job file; return what it cannot say of the jobs, in sentences.
+    """Write a job file of fio; return what it cannot say of the jobs, in sentences.
 
     The jobs share ``target``, a scratch file that fio makes, and run ``duration_s`` (s), rounded
     up to whole seconds. A job with a rate has at most ``depth`` requests in flight. With
@@ -96,10 +105,10 @@ def write_fio_jobs(
             "transition"
         )
     named = check_target(target, allow_device)
-    losses = _Losses()
+    losses = _FioLosses()
     # The kernel refuses more requests in flight than it has room for, of all jobs together.
     flying = max(1, min(outstanding or depth, _MOST_IN_FLIGHT // len(jobs)))
-    weights = _weights(jobs, losses) if outstanding is not None else [None] * len(jobs)
+    weights = _fio_weights(jobs, losses) if outstanding is not None else [None] * len(jobs)
     pairs = zip(jobs, weights, strict=True)
     sections = [_section(job, weight, flying, losses) for job, weight in pairs]
     sentences = losses.sentences(outstanding is not None)
@@ -115,7 +124,7 @@ def write_fio_jobs(
     return sentences
 
 
-class _Losses:
+class _FioLosses:
     """Shares lost by rounding, summed over jobs by their share of the requests."""
 
     def __init__(self) -> None:
@@ -145,7 +154,7 @@ class _Losses:
         return tuple(sentences)
 
 
-def _weights(jobs: Sequence[LoadJob], losses: _Losses) -> Sequence[int | None]:
+def _fio_weights(jobs: Sequence[LoadJob], losses: _FioLosses) -> Sequence[int | None]:
     # The largest weight is that of the largest share, so that small shares lose least.
     largest = max(job.share for job in jobs)
     weights = [max(1, round(_MOST_WEIGHT * job.share / largest)) for job in jobs]
@@ -155,7 +164,7 @@ def _weights(jobs: Sequence[LoadJob], losses: _Losses) -> Sequence[int | None]:
     return weights
 
 
-def _section(job: LoadJob, weight: int | None, depth: int, losses: _Losses) -> str:
+def _section(job: LoadJob, weight: int | None, depth: int, losses: _FioLosses) -> str:
     first, end = job.space
     lines = [
         *(f"[{job.name.replace(']', ')')}]", *_operations(job, losses), *_sizes(job, losses)),
@@ -166,7 +175,7 @@ def _section(job: LoadJob, weight: int | None, depth: int, losses: _Losses) -> s
     return "\n".join(lines) + "\n"
 
 
-def _operations(job: LoadJob, losses: _Losses) -> list[str]:
+def _operations(job: LoadJob, losses: _FioLosses) -> list[str]:
     random = "rand" if job.random_share > 0 else ""
     reads = _reads(job)
     losses.add("reads", job, abs(job.read_share - reads / 100))
@@ -186,7 +195,7 @@ def _reads(job: LoadJob) -> int:
     return whole_percents([job.read_share, 1 - job.read_share])[0]
 
 
-def _sizes(job: LoadJob, losses: _Losses) -> list[str]:
+def _sizes(job: LoadJob, losses: _FioLosses) -> list[str]:
     kept = _kept_sizes(job)
     shares = dict(job.sizes)
     losses.add("sizes", job, sum(max(0.0, s - kept.get(k, 0) / 100) for k, s in shares.items()))
@@ -202,7 +211,7 @@ def _kept_sizes(job: LoadJob) -> dict[int, int]:
     return {size: percent for (size, _), percent in zip(common, whole, strict=True) if percent}
 
 
-def _zones(job: LoadJob, losses: _Losses) -> list[str]:
+def _zones(job: LoadJob, losses: _FioLosses) -> list[str]:
     if len(job.zones) == 1 or job.random_share == 0:
         return []
     joined = _join_zones(job.zones)
@@ -233,7 +242,7 @@ def _join_zones(zones: Sequence[AddressZone]) -> list[AddressZone]:
     return kept
 
 
-def _rate(job: LoadJob, losses: _Losses) -> list[str]:
+def _rate(job: LoadJob, losses: _FioLosses) -> list[str]:
     # fio holds reads and writes to a rate each, and waits for the one that is behind.
     reads, kept = _reads(job) / 100, _kept_sizes(job)
     rates = [job.rate * share for share in (reads, 1 - reads) if share]
@@ -278,3 +287,118 @@ def percent_loss(shares: list[float], whole: list[int]) -> float:
     total = sum(shares)
     off = [abs(s / total - w / 100) for s, w in zip(shares, whole, strict=True)]
     return sum(off) / 2
+
+
+# Weights of all targets of a profile together.
+_DISKSPD_WEIGHTS = 1_000_000
+# A slower target cannot be paced by whole bytes per millisecond.
+_LEAST_BYTES_MS = 100.0
+_LONGEST_MS = 2**32 - 1
+
+
+def write_diskspd(
+    jobs: Sequence[LoadJob],
+    path: str | Path,
+    *,
+    target: str,
+    duration_s: float,
+    outstanding: int | None = None,
+    depth: int = 32,
+    seed: int = 0,
+    allow_device: bool = False,
+) -> tuple[str, ...]:
+    """Write a profile of DiskSpd; return what it cannot say of the jobs, also in its comment.
+
+    Each job has one size, one zone and one kind of request: one a transition. The targets share
+    the scratch file ``target``; the run lasts ``duration_s`` (s), rounded up. A target with a rate
+    has ``depth`` requests in flight. With ``outstanding`` the loop is closed: so many requests in
+    flight in all, shared out by weight. ``allow_device`` lets the target be a device, whose
+    content is lost.
+
+    Raises MeasurementError for no jobs, mixed ones, a device that is not allowed, or a file that
+    cannot be written.
+    """
+    named = check_target(target, allow_device)
+    if not jobs:
+        raise MeasurementError("no jobs: a profile needs one at least")
+    for job in jobs:
+        is_pure = job.read_share in (0.0, 1.0) and job.random_share in (0.0, 1.0)
+        if len(job.sizes) > 1 or len(job.zones) > 1 or not is_pure:
+            raise MeasurementError(
+                f"job {job.name!r} mixes sizes, zones or kinds of request, which a target of "
+                "DiskSpd cannot: make one a transition"
+            )
+    losses = tuple(_diskspd_losses(jobs, closed=outstanding is not None))
+    profile = ElementTree.Element("Profile")
+    # A comment of XML must not have two hyphens together.
+    profile.append(ElementTree.Comment(f" {'; '.join(losses)} ".replace("--", "- -")))
+    span = ElementTree.SubElement(ElementTree.SubElement(profile, "TimeSpans"), "TimeSpan")
+    _add(span, Duration=max(1, math.ceil(duration_s)), Warmup=0, Cooldown=0, RandSeed=seed)
+    _add(span, MeasureLatency="true")
+    if outstanding is not None:
+        _add(span, ThreadCount=1, RequestCount=outstanding)
+    # All targets share one file, as long as the furthest of them reaches.
+    targets = ElementTree.SubElement(span, "Targets")
+    size = max(job.space[1] for job in jobs)
+    for job in jobs:
+        one = ElementTree.SubElement(targets, "Target")
+        _add(one, Path=named, FileSize=size, **_diskspd_elements(job))
+        if outstanding is None:
+            _add(one, ThreadsPerFile=1, **_diskspd_rate(job, depth))
+        else:
+            _add(one, Weight=_diskspd_weight(job))
+    ElementTree.indent(profile)
+    with replace_whole(Path(path)) as scratch:
+        text = ElementTree.tostring(profile, encoding="unicode")
+        scratch.write_text(text + "\n", encoding="utf-8")
+    return losses
+
+
+def _diskspd_elements(job: LoadJob) -> dict[str, object]:
+    first, end = job.space
+    size = job.sizes[0][0]
+    place = {"BlockSize": size, "BaseFileOffset": first, "MaxFileSize": max(end, first + size)}
+    # Caches of the system would answer in place of the device.
+    caches = {"DisableOSCache": "true", "WriteThrough": "true"}
+    order = {"Random": job.alignment_bytes} if job.random_share else {"StrideSize": size}
+    return {**place, "WriteRatio": 0 if job.read_share else 100, **caches, **order}
+
+
+def _diskspd_weight(job: LoadJob) -> int:
+    return max(1, round(_DISKSPD_WEIGHTS * job.share))
+
+
+def _diskspd_rate(job: LoadJob, depth: int) -> dict[str, int]:
+    """Elements that pace a target: a throughput, or a time to think."""
+    # Throughput is in whole bytes per millisecond: too coarse for a slow target.
+    bytes_ms = job.rate * job.mean_size / 1000
+    if bytes_ms >= _LEAST_BYTES_MS:
+        return {"RequestCount": depth, "Throughput": round(bytes_ms)}
+    think = min(_LONGEST_MS, max(1, round(1000 / job.rate)))
+    return {"RequestCount": 1, "BurstSize": 1, "ThinkTime": think}
+
+
+def _add(parent: ElementTree.Element, **children: object) -> None:
+    for name, value in children.items():
+        ElementTree.SubElement(parent, name).text = str(value)
+
+
+def _diskspd_losses(jobs: Sequence[LoadJob], *, closed: bool) -> Iterator[str]:
+    if closed:
+        total = sum(map(_diskspd_weight, jobs))
+        # A request that is too many here is one too few there.
+        misplaced = sum(abs(_diskspd_weight(job) / total - job.share) for job in jobs) / 2
+        yield f"whole weights misplace {misplaced:.2%} of the requests"
+        yield "closed loop: a request follows a completion, and inter-arrival times are lost"
+    else:
+        options, misplaced = [_diskspd_rate(job, 1) for job in jobs], 0.0
+        for job, option in zip(jobs, options, strict=True):
+            thinks_s = option.get("ThinkTime", 0) / 1000
+            rate = 1 / thinks_s if thinks_s else 1000 * option["Throughput"] / job.mean_size
+            misplaced += abs(rate - job.rate)
+        share = misplaced / sum(job.rate for job in jobs)
+        yield f"whole bytes and milliseconds misplace {share:.2%} of the requests"
+        if any("ThinkTime" in option for option in options):
+            yield "a thinking target waits for its request too, and so is a little slower"
+        yield "rates are constant over the run: bursts are lost"
+    yield "places inside a range are uniform: reuse is lost, and so is what a cache does"
