@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from measurements.errors import MeasurementError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 # Without the site packages and the caller's folder: it starts in a third of the time, and nothing
 # that lies about is imported by what may run as root.
@@ -34,11 +34,13 @@ _IGNORED = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGTSTP", "SIGUSR1", "SIG
 class HelperProcess:
     """A process in a session of its own, which no signal meant for ppw reaches.
 
-    It runs the ``main`` of a module; ``called`` is its name in error messages. Raises
-    `MeasurementError` when it cannot be started.
+    It runs the ``main`` of a module, by the program ``through`` where one is named; ``called`` is
+    its name in error messages. Raises `MeasurementError` when it cannot be started.
     """
 
-    def __init__(self, module: str, called: str, *arguments: str) -> None:
+    def __init__(
+        self, module: str, called: str, *arguments: str, through: Sequence[str] = ()
+    ) -> None:
         root = str(Path(__file__).resolve().parents[2])
         self._connection, its = socket.socketpair()
         self._rest = b""
@@ -46,7 +48,7 @@ class HelperProcess:
         with its:
             try:
                 self.process = subprocess.Popen(
-                    [*start, root, str(its.fileno()), str(os.getpid()), *arguments],
+                    [*through, *start, root, str(its.fileno()), str(os.getpid()), *arguments],
                     # A pipe that ppw's output goes to must not wait for it.
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import shutil
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -19,14 +17,12 @@ import numpy as np
 
 from measurements.errors import MeasurementError
 from measurements.host.cpu_placement import end_group
-from measurements.traces import blktrace, read_trace, write_trace
+from measurements.processes.helper_process import HelperProcess
+from measurements.traces import blktrace, read_trace, recording_process, write_trace
 
 METHODS = ("auto", "blktrace", "blk tracer")
-_START = (
-    "import sys; sys.path.append(sys.argv.pop(1)); "
-    "from measurements.traces.recording_process import main; main()"
-)
-_ANSWER_S = 60.0
+# The process may have much to write before it answers, and little to put back.
+_ANSWER_S, _END_S = 600.0, 60.0
 _COMMAND_BYTES = 16
 # Records in this machine's byte order, as the kernel writes them.
 _RECORD = blktrace.LITTLE.newbyteorder("=")
@@ -105,20 +101,11 @@ class _Session:
     """The recording process: from when it records until it has put everything back."""
 
     def __init__(self, device: Path, folder: Path, method: str) -> None:
-        root = str(Path(__file__).resolve().parents[2])
-        recorder = [sys.executable, "-I", "-S", "-c", _START, root, str(device), str(folder)]
         if os.geteuid() != 0:
             raise MeasurementError("only root may record a block trace: run ppw with sudo")
-        try:
-            self._process = subprocess.Popen(
-                ["unshare", "--mount", *recorder, method],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                text=True,
-                start_new_session=True,
-            )
-        except OSError as error:
-            raise MeasurementError(f"unshare: {error.strerror}: install util-linux") from error
+        module, called = recording_process.__name__, "unshare (install util-linux)"
+        arguments, through = (str(device), str(folder), method), ("unshare", "--mount")
+        self._process = HelperProcess(module, called, *arguments, through=through)
         try:
             self.started = self._answer()
         except BaseException:
@@ -127,33 +114,20 @@ class _Session:
 
     def end(self) -> dict[str, Any]:
         """Stop recording; returns what the process says of it."""
-        self._close_input()
-        return self._answer()
+        return self._answer(end=True)
 
     def close(self) -> None:
-        """Wait until the process has put everything back."""
-        self._close_input()
+        """Wait until the process has put everything back; its guard does if it hangs."""
+        self._process.end(_END_S)
+
+    def _answer(self, **message: Any) -> dict[str, Any]:
+        process = self._process
         try:
-            self._process.wait(_ANSWER_S)
-        except subprocess.TimeoutExpired:
-            # Its guard puts things back.
-            self._process.kill()
-            self._process.wait()
-        if self._process.stdout:
-            self._process.stdout.close()
-
-    def _close_input(self) -> None:
-        if self._process.stdin:
-            with contextlib.suppress(OSError):
-                self._process.stdin.close()
-
-    def _answer(self) -> dict[str, Any]:
-        line = self._process.stdout.readline() if self._process.stdout else ""
-        if not line:
+            answer = process.ask(_ANSWER_S, **message) if message else process.answer(_ANSWER_S)
+        except OSError as error:
             raise MeasurementError(
                 "the recording process was lost; what it had set is put back: try again"
-            )
-        answer: dict[str, Any] = json.loads(line)
+            ) from error
         if "error" in answer:
             raise MeasurementError(f"cannot record: {answer['error']}")
         return answer

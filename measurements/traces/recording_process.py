@@ -4,17 +4,17 @@ blktrace records where the kernel lets it. Under lockdown it does not, and the k
 tracer, read through tracefs, gives the same records. Whatever is set is put back when the
 connection to ppw ends, however it ends; see `measurements.processes.settings_guard`.
 
-It says one JSON line when it records and one when it has ended. Nothing but the standard library
-here, so that it starts at once.
+It answers when it records and when it has ended. Nothing but the standard library here, so that
+it starts at once.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import select
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from measurements.errors import MeasurementError
+from measurements.processes.helper_process import send
 from measurements.processes.settings_guard import Guard, read_setting
 
 TRACEFS = Path("/sys/kernel/tracing")
@@ -40,8 +41,9 @@ _NOW = re.compile(r"^now ts: +(\d+)\.(\d{6})", re.MULTILINE)
 
 
 def main() -> None:
-    """Record: arguments are the device's folder in sysfs, the folder of files, and the method."""
-    device, folder, method = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
+    """Record: arguments are those of `HelperProcess`, the device in sysfs, a folder, the method."""
+    connection = socket.socket(fileno=int(sys.argv[1]))
+    device, folder, method = Path(sys.argv[3]), Path(sys.argv[4]), sys.argv[5]
     try:
         _mount()
         with ExitStack() as stack:
@@ -50,16 +52,16 @@ def main() -> None:
             # Buffers that are emptied late overflow.
             os.setpriority(os.PRIO_PROCESS, 0, _PRIORITY)
             restored = [str(setting.path) for setting in guard.restored]
-            _say(method=recorder.method, refused=refused, restored=restored)
-            # The input ends when ppw says so, or is gone.
-            while not select.select([sys.stdin], [], [], _POLL_S)[0]:
+            send(connection, method=recorder.method, refused=refused, restored=restored)
+            # Until ppw sends a message, or is gone.
+            while not select.select([connection], [], [], _POLL_S)[0]:
                 recorder.poll()
             result = recorder.stop()
-        _say(ended=True, **result)
+        send(connection, ended=True, **result)
     except MeasurementError as error:
-        _say(error=str(error))
+        send(connection, error=str(error))
     except OSError as error:
-        _say(error=f"{error.filename or 'tracing'}: {error.strerror}")
+        send(connection, error=f"{error.filename or 'tracing'}: {error.strerror}")
 
 
 def _mount() -> None:
@@ -217,14 +219,3 @@ class BlktraceProgram:
     def _first_line(self) -> str:
         lines = self._output.read_text(errors="replace").split("\n")
         return lines[0] or "it ended without a word"
-
-
-def _say(**what: Any) -> None:
-    try:
-        sys.stdout.write(json.dumps(what) + "\n")
-        sys.stdout.flush()
-    except BrokenPipeError:
-        # ppw was killed. What is left in the buffer would be tried again at the end.
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, sys.stdout.fileno())
-        os.close(nowhere)

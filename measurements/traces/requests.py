@@ -155,8 +155,8 @@ class _Summary(NamedTuple):
 
 def _summarise(reader: TraceReader, order: InOrder) -> _Summary:
     # Where a format records no streams or devices, all requests belong to one.
-    default = {} if reader.numbered else {"stream": ("all",), "device": ("all",)}
-    names = {name: reader.names[name].all() or default.get(name, ()) for name in NAMED}
+    whole: tuple[str, ...] = () if reader.numbered else ("stream", "device")
+    names = {name: reader.names[name].all() or ("all",) * (name in whole) for name in NAMED}
     findings = [*reader.doubts(), *(note.format(n=n) for note, n in reader.notes.items() if n)]
     if order.late:
         by = order.latest / reader.ticks_per_s
