@@ -38,6 +38,8 @@ IntArray = npt.NDArray[np.int64]
 WordArray = npt.NDArray[np.uint64]
 ShortArray = npt.NDArray[np.int32]
 TinyArray = npt.NDArray[np.int8]
+# Arrays of several types, or tuples of them, which a compiled function takes apart.
+Columns = tuple[Any, ...]
 RealFunction = Callable[[float], float]
 
 # Layout of a float64, and bytes in a line of a cache.

@@ -12,9 +12,10 @@ import numpy as np
 
 from fitting.compiled.loops import Array, FloatArray, IntArray, jit_inline, jit_uncounted
 from fitting.compiled.random import Randomness, uniform
-from fitting.storage import last_access, run_lengths
+from fitting.storage import last_access
 from fitting.storage.diagram import KINDS
-from fitting.storage.reuse_distance import AGAIN, CLASSES, FRESH, age_bounds
+from fitting.storage.reuse_distance import AGAIN, AGE_BOUNDS, CLASSES, FRESH
+from fitting.storage.run_lengths import Runs, start_alignments
 from fitting.storage.stratified import DrawBatches, draw
 from fitting.storage.survey import BLOCK
 from fitting.storage.transitions import TransitionCounts
@@ -81,9 +82,7 @@ class Pending(NamedTuple):
     order: IntArray  # heap of the streams by ``due``
 
 
-def _state_ranges(
-    counts: TransitionCounts, runs: run_lengths.Runs, addresses: Addresses
-) -> StateRanges:
+def _state_ranges(counts: TransitionCounts, runs: Runs, addresses: Addresses) -> StateRanges:
     """Lay out the accessed states of a trace."""
     diagram, devices = counts.diagram, addresses.devices
     group = devices[counts.stream_of_state] * KINDS + counts.state_origin % KINDS
@@ -95,7 +94,7 @@ def _state_ranges(
     none = runs.lowest < 0
     return StateRanges(
         *(diagram.first_lbn, addresses.end_lbn, diagram.state_blocks, diagram.levels),
-        *run_lengths.start_alignments(runs, group, aligned, addresses.piece),
+        *start_alignments(runs, group, aligned, addresses.piece),
         np.searchsorted(counts.state_origin, np.arange(len(devices) * KINDS + 1)),
         *(counts.state, devices),
         *(_list_of_state(counts, devices, 1), _list_of_state(counts, devices, KINDS)),
@@ -151,15 +150,10 @@ class AddressMemory(NamedTuple):
     met: FloatArray  # by device, what their share is to be
     law: ReuseLaw
     draws: DrawBatches
-    ages: IntArray
 
 
 def new_memory(
-    counts: TransitionCounts,
-    runs: run_lengths.Runs,
-    addresses: Addresses,
-    expected: float,
-    draws: DrawBatches,
+    counts: TransitionCounts, runs: Runs, addresses: Addresses, expected: float, draws: DrawBatches
 ) -> AddressMemory:
     """Make empty memories of streams, with room for the requests to come."""
     # Classes that have no chance are left out.
@@ -181,7 +175,6 @@ def new_memory(
         addresses.met,
         law,
         draws,
-        age_bounds(),
     )
 
 
@@ -214,8 +207,8 @@ def _reused_address(m: AddressMemory, p: Pending, s: int, rng: Randomness) -> in
     if class_ == FRESH:
         return -1
     age = class_ - AGAIN if class_ >= AGAIN else class_
-    span = m.ages[age + 1] - m.ages[age]
-    wanted = m.clock[g] - m.ages[age] - int(uniform(rng) * span)
+    span = AGE_BOUNDS[age + 1] - AGE_BOUNDS[age]
+    wanted = m.clock[g] - AGE_BOUNDS[age] - int(uniform(rng) * span)
     if wanted < 1:
         return -1
     if class_ >= AGAIN:

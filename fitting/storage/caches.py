@@ -24,12 +24,12 @@ F. J. Corbató: A paging experiment with the Multics system. MIT Project MAC, 19
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from fitting.compiled.hashing import EMPTY, HashTable, find, new_table, remove, resize
-from fitting.compiled.loops import ArrayLike, BoolArray, IntArray, jit_uncounted
+from fitting.compiled.loops import ArrayLike, BoolArray, Columns, IntArray, jit_uncounted
 from fitting.errors import FittingError
 
 POLICIES = ("lru", "fifo", "clock", "lfu")
@@ -112,9 +112,7 @@ class Cache:
 
 
 @jit_uncounted
-def _access(
-    start: int, columns: tuple[Any, ...], capacity: int, rules: tuple[int, bool, bool], t: _Tables
-) -> int:
+def _access(start: int, columns: Columns, capacity: int, rules: Columns, t: _Tables) -> int:
     """Take accesses until there is no slot for a new block; return where to go on."""
     # One loop for all policies: they differ in whom they evict and in what a use changes.
     policy, allocates, writes_back = rules

@@ -18,7 +18,7 @@ import numpy as np
 
 from fitting.compiled.loops import FloatArray, IntArray, jit
 from fitting.errors import FittingError
-from fitting.storage.diagram import KINDS
+from fitting.storage.diagram import KINDS, Pairs
 from fitting.storage.transitions import TransitionCounts
 
 ENTRIES = ("arrivals", "occupancy")
@@ -53,8 +53,13 @@ def make_chain(counts: TransitionCounts, kinds: IntArray, entry: str = "arrivals
         raise FittingError(f"no way of entry {entry!r}: give {' or '.join(ENTRIES)}")
     levels, pairs = counts.diagram.levels, counts.diagram.pairs(counts.pair)
     low, high = _state_range(counts, counts.stream * KINDS + kinds, pairs.level, pairs.target)
-    departures, arrivals = _random_moves(counts, pairs.level, pairs.source, low, high)
-    order, first, node, follows = _nodes(counts, pairs.level, pairs.source)
+    # A run leaves from the last part of a coarse state and comes into the first part of the next.
+    departures, arrivals = counts.departures.copy(), counts.arrivals.copy()
+    on = np.flatnonzero(counts.sequential == 1)
+    source = _state_range(counts, counts.origin[on], pairs.level[on], pairs.source[on])
+    _subtract(departures, pairs.level[on], counts.count[on], *source, -1)
+    _subtract(arrivals, pairs.level[on], counts.count[on], low[on], high[on], 1)
+    order, first, node, follows = _nodes(counts, pairs)
     weight = counts.count[order]
     keep, other = np.empty(len(weight)), np.empty(len(weight), dtype=np.int64)
     _alias(first, weight.astype(np.float64), keep, other)
@@ -75,11 +80,9 @@ def make_chain(counts: TransitionCounts, kinds: IntArray, entry: str = "arrivals
     )
 
 
-def _nodes(
-    counts: TransitionCounts, level: IntArray, source: IntArray
-) -> tuple[IntArray, IntArray, IntArray, IntArray]:
+def _nodes(counts: TransitionCounts, pairs: Pairs) -> tuple[IntArray, ...]:
     """Gather transitions to nodes: their order and first rows, and the nodes of every state."""
-    keys = np.stack([counts.origin, level, source, counts.sequential])
+    keys = np.stack([counts.origin, pairs.level, pairs.source, counts.sequential])
     order = np.lexsort(keys[::-1])
     keys = keys[:, order]
     new = np.r_[True, np.any(np.diff(keys, axis=1) != 0, axis=0)]
@@ -105,20 +108,6 @@ def _find_nodes(counts: TransitionCounts, nodes: IntArray, level: int, sequentia
     wanted = counts.state_origin * states + coarse
     at = np.minimum(np.searchsorted(held, wanted), len(held) - 1)
     return np.where(held[at] == wanted, here[at], -1)
-
-
-def _random_moves(
-    counts: TransitionCounts, level: IntArray, source: IntArray, low: IntArray, high: IntArray
-) -> tuple[IntArray, IntArray]:
-    """Random transitions out of and into every accessed state, by level."""
-    # A run leaves from the last part of a coarse state and comes into the first part of the next.
-    departures, arrivals = counts.departures.copy(), counts.arrivals.copy()
-    on = np.flatnonzero(counts.sequential == 1)
-    number = counts.count[on]
-    ranges = _state_range(counts, counts.origin[on], level[on], source[on])
-    _subtract(departures, level[on], number, *ranges, -1)
-    _subtract(arrivals, level[on], number, low[on], high[on], 1)
-    return departures, arrivals
 
 
 @jit

@@ -44,7 +44,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fitting.compiled.loops import Array, ArrayLike, BoolArray, FloatArray, IntArray, jit
+from fitting.compiled.loops import Array, ArrayLike, BoolArray, Columns, FloatArray, IntArray, jit
 from fitting.errors import FittingError
 from fitting.storage.reuse_distance import accessed_blocks
 
@@ -179,11 +179,7 @@ def _check_positive(device: Disk | SolidState) -> None:
 
 @jit
 def _serve(
-    time_s: FloatArray,
-    device: IntArray,
-    service_s: FloatArray,
-    state: tuple[FloatArray, FloatArray, FloatArray],
-    latency: FloatArray,
+    time_s: FloatArray, device: IntArray, service_s: FloatArray, state: Columns, latency: FloatArray
 ) -> float:
     """Start each request at the unit of its device that is free first."""
     free, busy, flying = state

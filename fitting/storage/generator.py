@@ -126,7 +126,11 @@ class Generator:
         share = expected if stratified else 0.0
         self._random, self._op = random.randomness(rng), counts.op.astype(np.uint8)
         self._tables = _interleave(_tables(learnt, expected, share, rng))
-        self._share = _shares(counts, streams, share)
+        # Requests that each stream makes before those that are done begin again.
+        self._share = np.full(streams, np.iinfo(np.int64).max)
+        if share > 0:
+            made = np.bincount(counts.stream_of_state, counts.occupancy, streams)
+            self._share = np.maximum(np.round(made * min(1.0, share)), 1).astype(np.int64)
         self._tables.pending.left[:] = self._share
         begins = _start(self._tables, counts.occupancy, rng)
         _generate(self._tables, _empty_columns(streams), begins, self._random)
@@ -242,14 +246,6 @@ def _pending(counts: TransitionCounts, streams: int) -> addresses.Pending:
     whole["first"][counts.stream_of_state[begun]] = begun
     times = {"due": np.full(streams, np.nan), "resumes": np.full(streams, np.inf)}
     return addresses.Pending(**{**whole, **times, "gap": np.zeros(streams)})
-
-
-def _shares(counts: TransitionCounts, streams: int, expected: float) -> IntArray:
-    """Requests that each stream makes before those that are done begin again."""
-    if expected == 0:
-        return np.full(streams, np.iinfo(np.int64).max)
-    made = np.bincount(counts.stream_of_state, counts.occupancy, streams)
-    return np.maximum(np.round(made * min(1.0, expected)), 1).astype(np.int64)
 
 
 def _features(learnt: Learnt) -> stratified.Features:

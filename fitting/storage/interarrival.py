@@ -25,8 +25,9 @@ import numpy as np
 
 from fitting.compiled.loops import Array, BoolArray, CountArray, FloatArray, IntArray, jit
 from fitting.errors import FittingError
-from fitting.storage.transitions import interarrival_classes
+from fitting.storage.transitions import INTERARRIVAL_BOUNDS
 
+Rng = np.random.Generator
 LAWS = ("constant", "exponential", "poisson", "normal", "gamma", "lognormal", "empirical")
 CONSTANT, EXPONENTIAL, POISSON, NORMAL, GAMMA, LOGNORMAL, EMPIRICAL = range(7)
 PUBLISHED = ("constant", "exponential", "poisson", "normal", "gamma")
@@ -51,7 +52,7 @@ class GapLaws:
     shape: FloatArray  # as the table of this module says; NaN for laws without one
     quantiles: FloatArray  # of gaps over their mean, at `KNOTS`: a row an empirical law
 
-    def draw(self, which: Array, rng: np.random.Generator) -> FloatArray:
+    def draw(self, which: Array, rng: Rng) -> FloatArray:
         """Draw a gap (s) from each law named by its index."""
         index = np.asarray(which, dtype=np.int64)
         law, shape, mean = self.law[index], self.shape[index], self.mean_s[index]
@@ -61,18 +62,15 @@ class GapLaws:
             relative[members] = self._draw_relative(code, shape[members], mean[members], rng)
         return relative * mean
 
-    def _draw_relative(
-        self, law: int, shape: FloatArray, mean: FloatArray, rng: np.random.Generator
-    ) -> FloatArray:
+    def _draw_relative(self, law: int, shape: FloatArray, mean: FloatArray, rng: Rng) -> FloatArray:
         """Draw gaps over their mean."""
-        n = len(shape)
         if law == POISSON:
             return rng.poisson(mean / shape) * shape / mean
         if law == EXPONENTIAL:
-            return rng.standard_exponential(n)
+            return rng.standard_exponential(len(shape))
         if law == GAMMA:
             return rng.standard_gamma(shape) / shape
-        z = rng.random(n) if law == EMPIRICAL else rng.standard_normal(n)
+        z = rng.random(len(shape)) if law == EMPIRICAL else rng.standard_normal(len(shape))
         if law == NORMAL:
             return np.maximum(0.0, 1 + shape * z)
         if law == LOGNORMAL:
@@ -123,7 +121,7 @@ def fit_interarrivals(
     # No histogram has more gaps than there were, and most transitions have few.
     kept = np.flatnonzero(n >= _EMPIRICAL_FROM)
     kept = kept[histogram[kept].sum(axis=1) >= _EMPIRICAL_FROM]
-    quantiles = _quantiles(histogram, kept, np.log(interarrival_classes()), KNOTS)
+    quantiles = _quantiles(histogram, kept, np.log(INTERARRIVAL_BOUNDS), KNOTS)
     # Quantiles are over the mean of the law that is linear between them.
     quantiles /= (((quantiles[:, 1:] + quantiles[:, :-1]) / 2) @ np.diff(KNOTS))[:, None]
     shapes = _shapes(sums, tick_s, n >= (_LEAST_GAPS if len(allowed) > 1 else 1))
@@ -133,7 +131,7 @@ def fit_interarrivals(
         chosen[np.isnan(shapes[chosen, np.arange(len(n))]) & (chosen > EXPONENTIAL)] = EXPONENTIAL
     else:
         empirical = np.full(len(n), -np.inf)
-        empirical[kept] = n[kept] * _mean_logs(histogram, kept, np.diff(interarrival_classes()))
+        empirical[kept] = n[kept] * _mean_logs(histogram, kept, np.diff(INTERARRIVAL_BOUNDS))
         scores = _scores(sums, empirical, shapes, tick_s)
         scores[[LAWS.index(name) for name in LAWS if name not in allowed]] = -np.inf
         chosen = np.argmax(scores, axis=0)
@@ -265,21 +263,16 @@ def fit_chain(gaps_s: FloatArray) -> FloatArray:
     return np.asarray(np.cumsum(counts, axis=1) / counts.sum(axis=1, keepdims=True))
 
 
-def draw_chained(chain: FloatArray, number: int, rng: np.random.Generator) -> FloatArray:
-    """Probabilities, of the law of all gaps, that follow each other as the gaps did."""
-    at = rng.random(number)
-    if number:
-        _follow(chain, rng.random(number), at)
-    return at
-
-
 @jit
-def _follow(chain: FloatArray, chance: FloatArray, at: FloatArray) -> None:
-    """Move probabilities into the eighth that the one before leads to."""
-    eighth = int(chance[0] * CLASSES)
-    for k in range(len(at)):
-        if k:
+def draw_chained(chain: FloatArray, number: int, rng: Rng) -> FloatArray:
+    """Draw probabilities of the law of gaps, each in the eighth that the last one leads to."""
+    at, chance, eighth = rng.random(number), rng.random(number), 0
+    for k in range(number):
+        if k == 0:
+            eighth = int(chance[0] * CLASSES)
+        else:
             row, eighth = chain[eighth], 0
             while eighth < CLASSES - 1 and chance[k] >= row[eighth]:
                 eighth += 1
         at[k] = (eighth + at[k]) / CLASSES
+    return at

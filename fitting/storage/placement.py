@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fitting.compiled.loops import Array, FloatArray, IntArray, TinyArray, jit, log2_bin
+from fitting.compiled.loops import Array, Columns, FloatArray, IntArray, jit, log2_bin
 
 Rng = np.random.Generator
 # Inter-arrival times (gaps) before arrivals, where in them windows begin, and arrival times.
@@ -207,9 +207,7 @@ def _context(n: int, left: int, right: int) -> int:
 
 
 @jit
-def _count_halves(
-    halves: IntArray, n: IntArray, found: FloatArray, split: tuple[TinyArray, TinyArray, FloatArray]
-) -> None:
+def _count_halves(halves: IntArray, n: IntArray, found: FloatArray, split: Columns) -> None:
     """Note how each sum splits, the half towards the busier neighbour first."""
     context, log2, share = split
     held, last = 0, len(n) - 1

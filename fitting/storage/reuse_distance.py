@@ -37,12 +37,16 @@ import numpy as np
 
 from fitting.compiled import hashing, loops
 from fitting.compiled.hashing import EMPTY, HashTable, find, scramble
-from fitting.compiled.loops import Array, ArrayLike, BoolArray, FloatArray, IntArray, jit
+from fitting.compiled.loops import ArrayLike, BoolArray, Columns, FloatArray, IntArray, jit
 from fitting.errors import FittingError
 from fitting.storage.transitions import Seen
 
 # Classes of ages: two an octave, and the last for requests to where none was before.
 AGE_CLASSES = 96
+# First age (requests of the device) of each class, and the end of the last. The upper half of
+# octave 0 holds no whole number.
+_OCTAVE, _ODD = np.divmod(np.minimum(np.arange(AGE_CLASSES + 1), 122), 2)
+AGE_BOUNDS = np.where(_ODD == 1, -(-3 * 2**_OCTAVE // 2), 2**_OCTAVE)
 # Classes of a law: ages of runs that go on, ages of pieces that are accessed again, fresh ones.
 AGAIN, FRESH = AGE_CLASSES, 2 * AGE_CLASSES
 CLASSES = 2 * AGE_CLASSES + 1
@@ -57,14 +61,6 @@ _MOST_KEPT = 2**22
 _SECTOR = 512
 
 
-def age_bounds() -> IntArray:
-    """First age (requests of the device) of each class, and the end of the last."""
-    half = np.arange(AGE_CLASSES + 1)
-    octave, odd = np.divmod(np.minimum(half, 122), 2)
-    # The upper half of octave 0 holds no whole number.
-    return np.where(odd == 1, -(-3 * 2**octave // 2), 2**octave).astype(np.int64)
-
-
 def reuse_law(counts: IntArray, requests: ArrayLike) -> FloatArray:
     """Cumulated chances of the classes, to be fresh where an age reaches before the start.
 
@@ -76,7 +72,7 @@ def reuse_law(counts: IntArray, requests: ArrayLike) -> FloatArray:
     the number of requests of its device.
     """
     counts = counts[:, :CLASSES]
-    bounds = age_bounds().astype(np.float64)
+    bounds = AGE_BOUNDS.astype(np.float64)
     reached = (bounds[1:] + bounds[:-1] - 1) / 2
     length = np.asarray(requests, dtype=np.float64)[:, None]
     able = np.clip(1 - reached / length, 1 / np.maximum(length, 4), 1)
@@ -196,9 +192,7 @@ def _pieces(lbn: int, size_bytes: int, piece: int) -> int:
 
 
 @jit
-def _count_ages(
-    start: int, requests: tuple[Array, ...], seen: Seen, piece: int, ages: _Ages
-) -> int:
+def _count_ages(start: int, requests: Columns, seen: Seen, piece: int, ages: _Ages) -> int:
     """Take requests until a table is half full; return where to go on."""
     devices, lbn, size_bytes, again = requests
     stream, row, sequential = seen

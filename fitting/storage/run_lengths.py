@@ -23,6 +23,8 @@ from fitting.storage.transitions import Seen
 
 # Classes of lengths: four a log2 bin; the last has all that are longer.
 CLASSES = 4 * 25
+# Shortest length of each class; some classes of short runs hold none.
+LOWS = -(-((np.arange(CLASSES) % 4 + 4) << np.arange(CLASSES) // 4) // 4)
 # Columns: runs by class, and by class the requests that they have beyond the shortest of it; the
 # same for runs that start where the device was accessed before.
 COLUMNS = 4 * CLASSES
@@ -31,15 +33,6 @@ _NONE = -1
 _CLASSES_FROM = 2
 # Places that tell an alignment.
 _LEAST_STARTS = 16
-
-
-def class_lows() -> IntArray:
-    """Shortest length of each class; some classes of short runs hold none."""
-    log2, quarter = np.divmod(np.arange(CLASSES), 4)
-    return np.asarray(-(-((quarter + 4) << log2) // 4), dtype=np.int64)
-
-
-_LOWS = class_lows()
 
 
 @dataclass(frozen=True)
@@ -126,7 +119,7 @@ def run_lengths(runs: Runs, origin: IntArray) -> RunLengths:
     number, beyond = counts.reshape(-1, 2, CLASSES).swapaxes(0, 1)
     used = number > 0
     share = np.cumsum(number, axis=1) / np.maximum(number.sum(axis=1, keepdims=True), 1)
-    mean = _LOWS + beyond / np.maximum(number, 1)
+    mean = LOWS + beyond / np.maximum(number, 1)
     start = np.append(0, np.cumsum(np.count_nonzero(used, axis=1)))
     return RunLengths(start, share[used], mean[used])
 
@@ -187,4 +180,4 @@ def _count(rows: IntArray, row: int, first: int, length: int) -> None:
         class_ = min(loops.log2_bin(length, 2), CLASSES - 1)
         at = _CLASSES_FROM + first + 2 * class_
         rows[row, at] += 1
-        rows[row, at + 1] += length - _LOWS[class_]
+        rows[row, at + 1] += length - LOWS[class_]

@@ -12,12 +12,20 @@ under way at once.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from fitting.compiled import hashing, loops
-from fitting.compiled.loops import Array, BoolArray, CountArray, FloatArray, IntArray, ShortArray
+from fitting.compiled.loops import (
+    Array,
+    BoolArray,
+    Columns,
+    CountArray,
+    FloatArray,
+    IntArray,
+    ShortArray,
+)
 from fitting.storage.diagram import KINDS, Diagram, kind, pair_code
 from fitting.storage.survey import BLOCK, SizeClasses, Survey
 
@@ -29,6 +37,8 @@ SUMS = 8
 PER_OCTAVE = 4
 LOWEST_OCTAVE, _OCTAVES = -30, 50
 HISTOGRAM_CLASSES = PER_OCTAVE * _OCTAVES
+# Bounds (s) of the classes.
+INTERARRIVAL_BOUNDS = np.exp2(np.arange(HISTOGRAM_CLASSES + 1) / PER_OCTAVE + LOWEST_OCTAVE)
 # A transition's gaps are kept in classes from here on, and those of so many transitions at most.
 _HISTOGRAM_FROM = 32
 _MOST_HISTOGRAMS = 65_536
@@ -112,11 +122,6 @@ class TransitionCounts:
         )
 
 
-def interarrival_classes() -> FloatArray:
-    """Bounds (s) of the classes that gaps are counted in."""
-    return np.exp2(np.arange(HISTOGRAM_CLASSES + 1) / PER_OCTAVE + LOWEST_OCTAVE)
-
-
 def _groups(*keys: IntArray) -> tuple[IntArray, IntArray]:
     """Number rows by their keys, in order; and the first row of each group."""
     order = np.lexsort(keys[::-1])
@@ -174,6 +179,7 @@ class _Tally(NamedTuple):
     sums: FloatArray  # by transition, over its gaps
     row: ShortArray  # by transition, row of its histogram; row 0 is that of all others
     histogram: CountArray
+    used: IntArray  # one number: rows of the histograms in use
 
 
 class TransitionCounter:
@@ -202,12 +208,10 @@ class TransitionCounter:
         # By accessed state: first requests of streams, how far its ends are from the far ends of
         # any space, partings by level out and in.
         self._accessed = np.zeros((0, 3 + 2 * levels), dtype=np.int64)
-        histogram = np.zeros((1, HISTOGRAM_CLASSES), dtype=np.uint32)
-        self._tally = _Tally(np.zeros((0, SUMS)), np.zeros(0, dtype=np.int32), histogram)
-        self._histograms = np.ones(1, dtype=np.int64)
-        state, origin, feature, before, level = np.zeros((5, _PART), np.int32)
-        code, gap = np.zeros(_PART, np.int64), np.zeros(_PART)
-        self._steps = _Steps(state, origin, feature, before, level, code, gap)
+        histogram, used = np.zeros((1, HISTOGRAM_CLASSES), np.uint32), np.ones(1, np.int64)
+        self._tally = _Tally(np.zeros((0, SUMS)), np.zeros(0, np.int32), histogram, used)
+        five = np.zeros((5, _PART), np.int32)
+        self._steps = _Steps(*five, np.zeros(_PART, np.int64), np.zeros(_PART))
 
     def add(self, *columns: Array) -> Seen:
         """Take requests in columns: time (s), stream, device, block, size (bytes) and operation."""
@@ -229,20 +233,19 @@ class TransitionCounter:
         transition = np.empty(found, dtype=np.int64)
         _number(steps.code, self._transitions, transition)
         logs = np.log(np.maximum(steps.gap[:found], self._least_gap))
-        _add_up(transition, steps.gap, logs, self._tally, self._histograms)
+        _add_up(transition, steps.gap, logs, self._tally)
         _count_classes(transition, logs, self._tally.histogram)
 
     def _make_room(self, more: int) -> None:
         """Have room for so many requests, whatever they are."""
         self._states = hashing.with_room(self._states, more)
         self._transitions = hashing.with_room(self._transitions, more)
-        states, transitions = int(self._states.used[0]), int(self._transitions.used[0])
-        histograms = int(self._histograms[0])
-        more_histograms = min(more, 1 + _MOST_HISTOGRAMS - histograms)
-        self._accessed = hashing.longer(self._accessed, states, more)
-        sums, row = (hashing.longer(of, transitions, more) for of in self._tally[:2])
-        histogram = hashing.longer(self._tally.histogram, histograms, more_histograms)
-        self._tally = _Tally(sums, row, histogram)
+        self._accessed = hashing.longer(self._accessed, int(self._states.used[0]), more)
+        transitions, (*columns, histogram, used) = int(self._transitions.used[0]), self._tally
+        sums, row = (hashing.longer(column, transitions, more) for column in columns)
+        most = min(more, 1 + _MOST_HISTOGRAMS - int(used[0]))
+        histogram = hashing.longer(histogram, int(used[0]), most)
+        self._tally = _Tally(sums, row, histogram, used)
 
     def rows(self) -> IntArray:
         """Rows of the accessed states, as `Seen` has them, in the order of the counts."""
@@ -284,9 +287,7 @@ def _classes_and_kinds(survey: Survey, classes: SizeClasses, unit: int) -> hashi
 
 
 @loops.jit_uncounted
-def _locate(
-    columns: tuple[Any, ...], space: _Space, codes: tuple[Any, ...], seen: Seen, steps: _Steps
-) -> None:
+def _locate(columns: Columns, space: _Space, codes: Columns, seen: Seen, steps: _Steps) -> None:
     """Find stream, state and kind of every request."""
     stream, device, lbn, size_bytes, op = columns
     streams, sizes, states = codes  # index by stream and device, class and kind by size, rows
@@ -310,9 +311,7 @@ def _locate(
 
 
 @loops.jit_uncounted
-def _follow(
-    columns: tuple[Any, ...], space: _Space, seen: Seen, steps: _Steps, last: tuple[Any, ...]
-) -> int:
+def _follow(columns: Columns, space: _Space, seen: Seen, steps: _Steps, last: Columns) -> int:
     """Find the transition of every request but a stream's first; return how many there are."""
     time_s, lbn, size_bytes = columns
     last_request, last_s = last
@@ -362,9 +361,7 @@ def _number(code: IntArray, transitions: hashing.HashTable, transition: IntArray
 
 
 @loops.jit_uncounted
-def _add_up(
-    transition: IntArray, gap: FloatArray, logs: FloatArray, tally: _Tally, histograms: IntArray
-) -> None:
+def _add_up(transition: IntArray, gap: FloatArray, logs: FloatArray, tally: _Tally) -> None:
     """Add the gaps to their transitions, and put in the place of these their histograms' rows."""
     for i in range(len(logs)):
         at, g, log = np.uint64(transition[i]), gap[i], logs[i]
@@ -379,9 +376,9 @@ def _add_up(
         total[G_LOGS] += g * log
         total[SMALLEST] = min(total[SMALLEST], g)
         total[LARGEST] = max(total[LARGEST], g)
-        if total[GAPS] == _HISTOGRAM_FROM and histograms[0] <= _MOST_HISTOGRAMS:
-            tally.row[at] = histograms[0]
-            histograms[0] += 1
+        if total[GAPS] == _HISTOGRAM_FROM and tally.used[0] <= _MOST_HISTOGRAMS:
+            tally.row[at] = tally.used[0]
+            tally.used[0] += 1
         transition[i] = tally.row[at]
 
 

@@ -349,14 +349,13 @@ def runs_of(
     found = arrays(groups.agg(n=runs.count(), lowest=runs.lbn.min(), highest=runs.lbn.max()))
     touched = counts.state_origin * counts.diagram.states + counts.state
     row, number = np.searchsorted(touched, found["touched"]), found["n"]
-    lows = rl.class_lows()
     # Classes of short runs that hold no length have the shortest length of the next one.
-    used = np.append(lows[1:] > lows[:-1], True)
-    class_ = np.flatnonzero(used)[np.searchsorted(lows[used], found["length"], side="right") - 1]
+    used = np.append(rl.LOWS[1:] > rl.LOWS[:-1], True)
+    class_ = np.flatnonzero(used)[np.searchsorted(rl.LOWS[used], found["length"], side="right") - 1]
     table = np.zeros((len(touched), rl.COLUMNS), dtype=np.int64)
     column = class_ + 2 * rl.CLASSES * found["again"]
     np.add.at(table, (row, column), number)
-    np.add.at(table, (row, column + rl.CLASSES), number * (found["length"] - lows[class_]))
+    np.add.at(table, (row, column + rl.CLASSES), number * (found["length"] - rl.LOWS[class_]))
     lowest = np.full(len(touched), np.iinfo(np.int64).max)
     highest = np.full(len(touched), -1)
     np.minimum.at(lowest, row, found["lowest"])

@@ -19,7 +19,7 @@ from fitting.compiled import random as numbers
 from fitting.compiled.random import randomness, uniform
 from fitting.storage import interarrival as laws
 from fitting.storage.diagram import KINDS, kind, piece_blocks
-from fitting.storage.reuse_distance import AGAIN, CLASSES, FRESH, age_bounds
+from fitting.storage.reuse_distance import AGAIN, AGE_BOUNDS, CLASSES, FRESH
 from fitting.storage.stratified import poisson
 
 WHOLE, FIBONACCI = 2**64, 0x9E3779B97F4A7C15
@@ -655,7 +655,7 @@ class Reference:
     def _known_address(self, p, g):
         if p.reuse == FRESH:
             return None
-        bounds, age = age_bounds().tolist(), p.reuse - AGAIN if p.reuse >= AGAIN else p.reuse
+        bounds, age = AGE_BOUNDS.tolist(), p.reuse - AGAIN if p.reuse >= AGAIN else p.reuse
         ago = bounds[age] + int(uniform(self.r) * (bounds[age + 1] - bounds[age]))
         wanted = self.memory.clock[g] - ago
         if wanted < 1:

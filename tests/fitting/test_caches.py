@@ -14,6 +14,7 @@ from fitting.storage import reuse_distance
 from fitting.storage.caches import POLICIES, WRITES, Cache
 from fitting.storage.reuse_distance import (
     AGAIN,
+    AGE_BOUNDS,
     COLUMNS,
     FRESH,
     MET,
@@ -22,7 +23,6 @@ from fitting.storage.reuse_distance import (
     ReuseCounter,
     ReuseSample,
     accessed_blocks,
-    age_bounds,
     hit_ratio_curve,
     reuse_distances,
     reuse_law,
@@ -250,7 +250,7 @@ def counted(lbn, blocks, sequential, stream=None, devices=(0,)):
 
 
 def age_column(age):
-    return int(np.searchsorted(age_bounds(), age, side="right")) - 1
+    return int(np.searchsorted(AGE_BOUNDS, age, side="right")) - 1
 
 
 @given(
@@ -297,7 +297,7 @@ def test_ages_are_those_of_dictionaries_of_pieces_and_ends(requests, devices):
 
 
 def test_classes_are_half_octaves():
-    bounds = age_bounds()
+    bounds = AGE_BOUNDS
     assert bounds[[0, 2, 3, 4, 5, 6, 7, 8]].tolist() == [1, 2, 3, 4, 6, 8, 12, 16]
     for age in [1, 2, 3, 4, 5, 6, 7, 8, 11, 12, 100, 1000, 10**6]:
         class_ = reuse_distance.age_class(age)

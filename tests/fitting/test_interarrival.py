@@ -15,7 +15,7 @@ from fitting.compiled.random import randomness
 from fitting.errors import FittingError
 from fitting.storage.interarrival import LAWS, PUBLISHED, GapLaws, fit_interarrivals
 from fitting.storage.stratified import Features, between, draw_interarrival
-from fitting.storage.transitions import interarrival_classes
+from fitting.storage.transitions import INTERARRIVAL_BOUNDS
 
 CONSTANT, EXPONENTIAL, POISSON, NORMAL, GAMMA, LOGNORMAL, EMPIRICAL = range(7)
 TICK = 1e-6
@@ -44,7 +44,7 @@ def sums_of(*samples):
         logs = np.log(np.maximum(g, TICK / 2))
         rows.append([len(g), g.sum(), (g**2).sum(), logs.sum(), (logs**2).sum()])
         rows[-1] += [(g * logs).sum(), g.min(), g.max()]
-    histograms = [np.histogram(g, interarrival_classes())[0] for g in samples]
+    histograms = [np.histogram(g, INTERARRIVAL_BOUNDS)[0] for g in samples]
     return np.array(rows), np.array(histograms, dtype=np.uint32)
 
 

@@ -26,10 +26,10 @@ from fitting.storage.run_lengths import (
 from fitting.storage.run_lengths import draw_length as drawn
 from fitting.storage.survey import Surveyor, alignment_of
 from fitting.storage.transitions import (
+    INTERARRIVAL_BOUNDS,
     Seen,
     TransitionCounter,
     TransitionCounts,
-    interarrival_classes,
     log_likelihood,
 )
 
@@ -215,7 +215,7 @@ def test_gaps_outside_the_histogram_are_in_its_outermost_classes(gap_s, class_):
     trace = columns(np.zeros(100), time_s=gap_s * np.arange(100))
     histogram = counted(trace).counts.histogram.sum(axis=0)
     assert np.flatnonzero(histogram).tolist() == [range(len(histogram))[class_]]
-    classes = np.log2(interarrival_classes())
+    classes = np.log2(INTERARRIVAL_BOUNDS)
     assert np.diff(classes) == pytest.approx(np.full(len(histogram), 0.25))
     assert classes[0] == pytest.approx(-30)
 
