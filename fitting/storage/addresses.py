@@ -164,7 +164,8 @@ def new_memory(
     # Without a law nothing is remembered.
     least, requests = (_LEAST_ROOM, max(expected, 1.0)) if len(law.chance) else (0, 0.0)
     wanted, space = counts.occupancy * requests, _state_ranges(counts, runs, addresses)
-    accessed, stopped = (least + 2.0 * np.bincount(of, wanted) for of in (space.place, space.stop))
+    numbers = (np.bincount(of, wanted).astype(np.float64) for of in (space.place, space.stop))
+    accessed, stopped = (least + 2 * number for number in numbers)
     devices = int(addresses.devices.max()) + 1
     return AddressMemory(
         space,

@@ -111,7 +111,7 @@ def run_lengths(runs: Runs, origin: IntArray) -> RunLengths:
     # States are in the order of their origins.
     _, first, of_state = np.unique(origin, return_index=True, return_inverse=True)
     pooled = np.add.reduceat(counts, first)
-    some = pooled[:, :, 0].any(axis=-1)
+    some = pooled[:, :, 0].sum(axis=-1) > 0
     pooled = np.where(some[:, :, None, None], pooled, counts.sum(axis=(0, 1)))
     state, sort = np.nonzero(~counts[:, :, 0].any(axis=-1))
     counts = counts.copy()

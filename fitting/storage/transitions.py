@@ -210,8 +210,9 @@ class TransitionCounter:
         self._accessed = np.zeros((0, 3 + 2 * levels), dtype=np.int64)
         histogram, used = np.zeros((1, HISTOGRAM_CLASSES), np.uint32), np.ones(1, np.int64)
         self._tally = _Tally(np.zeros((0, SUMS)), np.zeros(0, np.int32), histogram, used)
-        five = np.zeros((5, _PART), np.int32)
-        self._steps = _Steps(*five, np.zeros(_PART, np.int64), np.zeros(_PART))
+        state, origin, feature, before, level = np.zeros((5, _PART), np.int32)
+        code, gap = np.zeros(_PART, np.int64), np.zeros(_PART)
+        self._steps = _Steps(state, origin, feature, before, level, code, gap)
 
     def add(self, *columns: Array) -> Seen:
         """Take requests in columns: time (s), stream, device, block, size (bytes) and operation."""
@@ -241,8 +242,8 @@ class TransitionCounter:
         self._states = hashing.with_room(self._states, more)
         self._transitions = hashing.with_room(self._transitions, more)
         self._accessed = hashing.longer(self._accessed, int(self._states.used[0]), more)
-        transitions, (*columns, histogram, used) = int(self._transitions.used[0]), self._tally
-        sums, row = (hashing.longer(column, transitions, more) for column in columns)
+        transitions, (histogram, used) = int(self._transitions.used[0]), self._tally[2:]
+        sums, row = (hashing.longer(column, transitions, more) for column in self._tally[:2])
         most = min(more, 1 + _MOST_HISTOGRAMS - int(used[0]))
         histogram = hashing.longer(histogram, int(used[0]), most)
         self._tally = _Tally(sums, row, histogram, used)

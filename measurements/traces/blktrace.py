@@ -564,7 +564,7 @@ def _sizes(row: Array, column: dict[str, pa.Array]) -> Array:
 def _text_operations(rwbs: pa.Array, size: Array) -> Array:
     index, words = base.encode(rwbs)
     # A leading F asks for a flush before the data, which the next letter names.
-    kinds = [re.sub("^F(?=[WDR])", "", word)[:1] for word in words]
-    op: Array = np.asarray([_LETTERS.get(kind, Op.OTHER) for kind in kinds] or [0], np.uint8)[index]
+    codes = [_LETTERS.get(re.sub("^F(?=[WDR])", "", word)[:1], Op.OTHER) for word in words]
+    op: Array = np.asarray(codes or [Op.OTHER], np.uint8)[index]
     op[(op == Op.WRITE) & (size == 0)] = Op.FLUSH
     return op
