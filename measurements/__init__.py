@@ -41,7 +41,9 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name in _HOME:
-        return getattr(importlib.import_module(_HOME[name]), name)
+        # Kept, so that only the first use of a name comes here.
+        globals()[name] = getattr(importlib.import_module(_HOME[name]), name)
+        return globals()[name]
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -66,11 +66,13 @@ def check_runs(
     source = str(runs.attrs.get("source", "runs"))
     refuse_absent(runs, needed, source)
     runs = runs.copy(deep=False)
-    numbers = [c for c in schema.COLUMNS if c in runs.columns and schema.is_number(c)]
+    numbers = [c for c in schema.COLUMNS if c in runs.columns and c in schema.NUMERIC]
     groups = [c for c in by or identity_columns(runs) if c in runs.columns]
     problems = [_NO_PROBLEMS, *(_to_numbers(runs, column) for column in numbers)]
     for column in numbers:
-        problems += _impossible(runs, column, column in needed)
+        values, rules = runs[column].to_numpy(), value_rules(column, needed=column in needed)
+        broken = [(rule.broken(values), rule.reason) for rule in rules]
+        problems += [_problems(column, runs[column], *pair) for pair in broken]
     problems += [
         _missing_values(runs, column, groups) for column in dict.fromkeys((*needed, *complete))
     ]
@@ -200,13 +202,6 @@ def value_rules(column: str, *, needed: bool = True) -> list[ValueRule]:
         )
         rules.append(ValueRule(lambda v: v > schema.HIGHEST_SHARE, reason))
     return [*rules, *(_FREQUENCIES if column in ("freq_hz", "freq_achieved_hz") else ())]
-
-
-def _impossible(runs: pd.DataFrame, column: str, needed: bool) -> list[pd.DataFrame]:
-    values = runs[column]
-    numbers = values.to_numpy(dtype=np.float64)
-    rules = value_rules(column, needed=needed)
-    return [_problems(column, values, rule.broken(numbers), rule.reason) for rule in rules]
 
 
 def _in_files(bad: pd.DataFrame, runs: pd.DataFrame, source: str) -> pd.DataFrame:

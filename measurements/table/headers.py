@@ -87,11 +87,13 @@ def mapped_factor(
 
 
 def _of(text: str, si: str) -> Unit | None:
+    """Look a unit up that measures a quantity."""
     unit = named_unit(text)
     return unit if unit and unit.si == si else None
 
 
 def _of_word(word: str, si: str) -> Unit | None:
+    """Find the unit that a word is, or ends in."""
     if unit := _of(word, si):
         return unit
     for at in _boundaries(word):
@@ -146,12 +148,15 @@ def rename_headers(
     `MeasurementError` for a header twice, a canonical column given twice, a mapped header that is
     not there, or far more columns than a runs table has.
     """
-    _refuse_bad_headers(headers, source)
-    _refuse_mapped_twice(mapping, source)
-    mapped = {_find(target, header, headers, source): target for target, header in mapping.items()}
-    renamings = {h: _rename_mapped(target, h, source) for h, target in mapped.items()}
+    _refuse_bad_headers(headers, mapping, source)
+    renamings = {}
+    for target, header in mapping.items():
+        # A canonical column that stays itself needs no look at its name.
+        stays = target == header and target in COLUMNS and target in headers
+        known = Renaming(target) if stays else _rename_mapped(target, header, headers, source)
+        renamings[header] = known
     chosen = {r.canonical for r in renamings.values()}
-    direct = {h: r for h in headers if h not in mapped and (r := _by_name(h))}
+    direct = {h: r for h in headers if h not in renamings and (r := _by_name(h))}
     # What --map chose stands, and its rivals are columns of the user's own.
     renamings |= {h: r for h, r in direct.items() if r.canonical not in chosen}
     taken = {r.canonical for r in renamings.values()}
@@ -192,7 +197,8 @@ def list_names(names: Sequence[str], most: int = 12) -> str:
     return listed if len(names) <= most else f"{listed} and {len(names) - most} more"
 
 
-def _refuse_bad_headers(headers: Sequence[str], source: str) -> None:
+def _refuse_bad_headers(headers: Sequence[str], mapping: Mapping[str, str], source: str) -> None:
+    """Refuse far too many columns, a header that is there twice, and one that is mapped twice."""
     if len(headers) > MOST_COLUMNS:
         raise MeasurementError(
             f"{source}: the header has {len(headers)} columns, a runs table has fewer than "
@@ -203,9 +209,6 @@ def _refuse_bad_headers(headers: Sequence[str], source: str) -> None:
         raise MeasurementError(
             f"{source}: the header names {list_names(twice)} more than once: rename one of them"
         )
-
-
-def _refuse_mapped_twice(mapping: Mapping[str, str], source: str) -> None:
     twice = [h for h, n in Counter(mapping.values()).items() if n > 1]
     if twice:
         targets = [target for target, header in mapping.items() if header == twice[0]]
@@ -214,9 +217,10 @@ def _refuse_mapped_twice(mapping: Mapping[str, str], source: str) -> None:
         )
 
 
-def _find(target: str, header: str, headers: Sequence[str], source: str) -> str:
+def _refuse_absent(target: str, header: str, headers: Sequence[str], source: str) -> None:
+    """Refuse a header that --map names and that is not there."""
     if header in headers:
-        return header
+        return
     if target in headers and _by_name(header):
         hint = f": the header comes second, --map {header}={target}"
     elif "=" in header:
@@ -226,7 +230,9 @@ def _find(target: str, header: str, headers: Sequence[str], source: str) -> str:
     raise MeasurementError(f"{source}: --map names column {header!r}, which is not there{hint}")
 
 
-def _rename_mapped(target: str, header: str, source: str) -> Renaming:
+def _rename_mapped(target: str, header: str, headers: Sequence[str], source: str) -> Renaming:
+    """Decide what a header becomes by --map: a column of ppw's, or one of the user's own."""
+    _refuse_absent(target, header, headers, source)
     asked = _by_name(target)
     if asked is None:
         if target.lower() == header.strip().lower() or target in _SETTINGS:
@@ -241,6 +247,7 @@ def _rename_mapped(target: str, header: str, source: str) -> Renaming:
 
 
 def _mapped_factor(target: str, header: str, asked: Renaming, source: str) -> float:
+    """Factor of a mapped header by its own unit, wherever that stands, and the target's."""
     plain = split_unit(header.strip())[1]
     own = _with_unit(asked.canonical.rpartition("_")[0], plain) if plain else None
     if own is None or own.canonical != asked.canonical:
@@ -269,6 +276,7 @@ def _by_name(header: str) -> Renaming | None:
 
 
 def _by_synonym(header: str) -> Renaming | None:
+    """Find the column that a header of another program stands for."""
     base, unit = split_unit(header.strip())
     name = "".join(c for c in base.lower() if c not in " -_.#")
     # A bare "user" or "data" may be anything; with a unit it is the column of that name.
@@ -284,6 +292,7 @@ def _by_synonym(header: str) -> Renaming | None:
 
 
 def _with_unit(base: str, unit: Unit) -> Renaming | None:
+    """Find the canonical column of a base name and the SI unit of a unit."""
     canonical = f"{base.strip()}_{unit.si}"
     if canonical not in COLUMNS:
         return None
@@ -319,6 +328,7 @@ _WITH_UNIT = SYNONYMS_WITH_UNIT | {n.rpartition("_")[0]: n for n in COLUMNS if u
 
 
 def _refuse_twice(headers: Sequence[str], renamings: Mapping[str, Renaming], source: str) -> None:
+    """Refuse two headers that would become one column."""
     named = {h: renamings[h].canonical if h in renamings else h for h in headers}
     for canonical in (c for c, n in Counter(named.values()).items() if n > 1):
         both = [h for h, name in named.items() if name == canonical]

@@ -27,12 +27,28 @@ import pandas as pd
 from measurements.errors import MeasurementError, first_line
 from measurements.table.checks import as_numbers, check_runs
 from measurements.table.headers import Renaming, rename_headers, unit_in_cells
-from measurements.table.schema import COLUMNS, DOUBTS, FILE_COLUMN, HEADERS, MISSING, is_number
+from measurements.table.schema import COLUMNS, DOUBTS, FILE_COLUMN, HEADERS, MISSING, NUMERIC
 from measurements.table.units import has_unit, parse_quantity
-from measurements.table.writing import may_be_guarded, unguard_table, unguard_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+
+
+# Signs that begin a formula of a spreadsheet; see `measurements.table.writing.guard_text`. Those of
+# full width count where Japanese is written; white space before a sign is passed over.
+FORMULA_SIGNS = r"[=+\-@＝＋－＠\t\r\n]"
+_GUARDED = re.compile(rf"'+{FORMULA_SIGNS}")
+_GUARDED_BYTES = re.compile(rb"'([=+\-@\t\r\n]|\xef\xbc)")
+
+
+def unguard_text(text: str) -> str:
+    """Take off the apostrophe that `measurements.table.writing.guard_text` put before a text."""
+    return text[1:] if _GUARDED.match(text) else text
+
+
+def is_text_column(column: pd.Series[Any]) -> bool:
+    """Tell whether the cells of a column may be texts."""
+    return column.dtype.kind not in "iufbmMc"
 
 
 # Cells of a runs table that hold more than a plain number: units, and decimal commas.
@@ -50,7 +66,7 @@ _LEAST_MHZ, _LEAST_KHZ, _LEAST_HZ = 50.0, 3e4, 3e7
 
 def has_decimal_commas(table: pd.DataFrame, columns: Iterable[str]) -> bool:
     """Tell whether one of the columns has a cell such as ``1,8`` or ``1,8GHz``."""
-    texts = (table[c] for c in columns if table[c].dtype.kind not in "iufbmMc")
+    texts = (table[c] for c in columns if is_text_column(table[c]))
     return any(WITH_COMMA.fullmatch(cell) for text in texts for cell in text if _is_text(cell))
 
 
@@ -198,15 +214,16 @@ def read_runs(
     if not sources:
         raise MeasurementError("no runs table was named")
     digest = hashlib.sha256()
-    tables = [_read_one(str(s), columns or {}, digest) for s in sources]
+    names = ["standard input" if str(s) == "-" else str(s) for s in sources]
+    contents = (_content(str(s), name, digest) for s, name in zip(sources, names, strict=True))
+    tables = [_parse(c, n, columns or {}) for c, n in zip(contents, names, strict=True)]
     doubts = [doubt for table in tables for doubt in table.attrs.get(DOUBTS, ())]
     runs = tables[0]
     if len(tables) > 1:
-        names = [_name(str(s)) for s in sources]
         named = [t.assign(**{FILE_COLUMN: n}) for n, t in zip(names, tables, strict=True)]
         runs = pd.concat(named, ignore_index=True)
     runs.attrs = {
-        "source": " ".join(_name(str(s)) for s in sources),
+        "source": " ".join(names),
         "digest": f"sha256:{digest.hexdigest()}",
         HEADERS: {h: r for table in tables for h, r in table.attrs.get(HEADERS, {}).items()},
     }
@@ -230,80 +247,72 @@ def renamed_headers(runs: pd.DataFrame) -> dict[str, Renaming]:
     return {header: Renaming(*became) for header, became in runs.attrs.get(HEADERS, {}).items()}
 
 
-def _name(source: str) -> str:
-    return "standard input" if source == "-" else source
-
-
-def _read_one(source: str, mapping: Mapping[str, str], digest: hashlib._Hash) -> pd.DataFrame:
-    content = _content(source, digest)
+def _content(path: str, source: str, digest: hashlib._Hash) -> bytes:
+    """Read and unpack a file ("-" is standard input), in UTF-8 without a byte order mark."""
     try:
-        table = _parse(content, source, mapping)
-    except UnicodeDecodeError:
-        raise MeasurementError(_not_text(content, source)) from None
-    if table.empty:
-        raise MeasurementError(f"{_name(source)}: holds no runs, only a header")
-    return table
-
-
-def _content(source: str, digest: hashlib._Hash) -> bytes:
-    try:
-        content = sys.stdin.buffer.read() if source == "-" else Path(source).read_bytes()
+        content = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
         digest.update(content)
         if content[:2] == b"\x1f\x8b":
             content = gzip.decompress(content)
     except (gzip.BadGzipFile, zlib.error, EOFError) as error:
-        raise MeasurementError(f"{_name(source)}: broken gzip: {first_line(error)}") from error
+        raise MeasurementError(f"{source}: broken gzip: {first_line(error)}") from error
     except OSError as error:
         reason = error.strerror or str(error)
-        raise MeasurementError(f"{_name(source)}: cannot be read: {reason}") from error
-    return _in_utf8(content)
-
-
-def _in_utf8(content: bytes) -> bytes:
-    """Without a byte order mark; what a spreadsheet calls Unicode text is UTF-16."""
+        raise MeasurementError(f"{source}: cannot be read: {reason}") from error
+    # What a spreadsheet calls Unicode text is UTF-16.
     if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         with suppress(UnicodeDecodeError):
             return content.decode("utf-16").encode()
     return content.removeprefix(codecs.BOM_UTF8)
 
 
+def _parse(content: bytes, source: str, mapping: Mapping[str, str]) -> pd.DataFrame:
+    """Read a table by the first bytes of its file, and bring it to canonical columns."""
+    start = content[:4096]
+    in_parquet, in_json = start[:4] == b"PAR1", start.lstrip()[:1] == b"{"
+    if not start.strip():
+        raise MeasurementError(f"{source}: is empty")
+    if _JSON_ARRAY.match(start):
+        raise MeasurementError(
+            f"{source}: is a JSON array: give JSON lines, one object a line (jq -c '.[]')"
+        )
+    if b"\0" in start and not (in_parquet or in_json):
+        raise MeasurementError(
+            f"{source}: is binary (zero byte at offset {start.index(0)}): "
+            "give CSV in UTF-8, Parquet or JSON lines"
+        )
+    try:
+        if in_parquet:
+            table = _convert(_read_parquet(content, source), source, mapping)
+        elif in_json:
+            table = _convert(_read_json_lines(content.decode(), source), source, mapping)
+        else:
+            table = _read_csv(content, source, mapping)
+    except UnicodeDecodeError:
+        raise MeasurementError(_not_text(content, source)) from None
+    if table.empty:
+        raise MeasurementError(f"{source}: holds no runs, only a header")
+    return table
+
+
 def _not_text(content: bytes, source: str) -> str:
+    """Say where a file is no text in UTF-8."""
     try:
         content.decode()
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         return (
-            f"{_name(source)}: line {line} is not text in UTF-8 "
+            f"{source}: line {line} is not text in UTF-8 "
             f"(byte {content[error.start]:#04x}): give CSV in UTF-8, Parquet or JSON lines"
         )
-    return f"{_name(source)}: is not text in UTF-8"
-
-
-def _parse(content: bytes, source: str, mapping: Mapping[str, str]) -> pd.DataFrame:
-    start = content[:4096]
-    if not start.strip():
-        raise MeasurementError(f"{_name(source)}: is empty")
-    if start[:4] == b"PAR1":
-        return _convert(_read_parquet(content, source), source, mapping)
-    if start.lstrip()[:1] == b"{":
-        return _convert(_read_json_lines(content.decode(), source), source, mapping)
-    if _JSON_ARRAY.match(start):
-        raise MeasurementError(
-            f"{_name(source)}: is a JSON array: give JSON lines, one object a line (jq -c '.[]')"
-        )
-    if b"\0" in start:
-        raise MeasurementError(
-            f"{_name(source)}: is binary (zero byte at offset {start.index(0)}): "
-            "give CSV in UTF-8, Parquet or JSON lines"
-        )
-    return _read_csv(content, source, mapping)
+    return f"{source}: is not text in UTF-8"
 
 
 def _read_parquet(content: bytes, source: str) -> pd.DataFrame:
     try:
         return pd.read_parquet(io.BytesIO(content))
     except Exception as error:  # damaged metadata end in anything, a KeyError in pandas included
-        raise MeasurementError(f"{_name(source)}: broken Parquet: {first_line(error)}") from error
+        raise MeasurementError(f"{source}: broken Parquet: {first_line(error)}") from error
 
 
 def _read_json_lines(text: str, source: str) -> pd.DataFrame:
@@ -316,26 +325,25 @@ def _read_json_lines(text: str, source: str) -> pd.DataFrame:
         except (ValueError, RecursionError) as error:
             reason = getattr(error, "msg", "too large or too deep")
             raise MeasurementError(
-                f"{_name(source)}: line {number} is not a JSON object: {reason}"
+                f"{source}: line {number} is not a JSON object: {reason}"
             ) from error
         if not isinstance(record, dict):
-            raise MeasurementError(f"{_name(source)}: line {number} is not a JSON object")
+            raise MeasurementError(f"{source}: line {number} is not a JSON object")
         records.append(record)
     try:
         return pd.DataFrame.from_records(records)
     except UnicodeEncodeError as error:
         raise MeasurementError(
-            f"{_name(source)}: {error.object[:40]!r} is no text (it holds half of a character): "
-            "correct it"
+            f"{source}: {error.object[:40]!r} is no text (it holds half of a character): correct it"
         ) from error
 
 
 def _read_csv(content: bytes, source: str, mapping: Mapping[str, str]) -> pd.DataFrame:
     content = _without_comments(content)
     headers, delimiter = read_header(content, source)
-    renamings = rename_headers(headers, mapping, _name(source))
+    renamings = rename_headers(headers, mapping, source)
     names = [h or f"unnamed {i}" for i, h in enumerate(headers)]
-    known = {h: not is_number(r.canonical) for h, r in renamings.items() if r.canonical in COLUMNS}
+    known = {h: r.canonical not in NUMERIC for h, r in renamings.items() if r.canonical in COLUMNS}
     text, numbers = {h for h in known if known[h]}, [h for h in known if not known[h]]
     try:
         table = _read_rows(content, delimiter, names, text)
@@ -347,17 +355,18 @@ def _read_csv(content: bytes, source: str, mapping: Mapping[str, str]) -> pd.Dat
             table = _read_rows(content, delimiter, beyond, text)[names]
         else:
             raise MeasurementError(
-                f"{_name(source)}: not a table of {len(names)} columns: "
-                f"{where or first_line(error)}"
+                f"{source}: not a table of {len(names)} columns: {where or first_line(error)}"
             ) from error
     if delimiter != "," and has_decimal_commas(table, numbers):
         table = _read_rows(content, delimiter, names, text | set(numbers))
-        table = with_points(table, numbers, _name(source))
+        table = with_points(table, numbers, source)
     elif delimiter != "," and _POINT_OF_THREE.search(content):
         as_text = _read_rows(content, delimiter, names, text | set(numbers))
         table.attrs[DOUBTS] = may_be_thousands(as_text, numbers)
-    if may_be_guarded(content):
-        table = unguard_table(table)
+    # Most files hold no guarded text, and need not be gone through.
+    for column in table if _GUARDED_BYTES.search(content) else ():
+        if is_text_column(table[column]):
+            table[column] = table[column].map(unguard_text, na_action="ignore")
     unnamed = [n for n, h in zip(names, headers, strict=True) if not h and table[n].isna().all()]
     return _rename(table.drop(columns=unnamed), renamings, source)
 
@@ -395,24 +404,20 @@ def _without_comments(content: bytes) -> bytes:
     return rest
 
 
-def _lines(content: bytes) -> io.TextIOWrapper:
-    return io.TextIOWrapper(io.BytesIO(content), encoding="utf-8", newline="")
-
-
 def read_header(content: bytes, source: str) -> tuple[list[str], str]:
     """Read the first line that is not blank, and the delimiter that it uses most.
 
     ``content`` is the beginning of a CSV file, its header whole; ``source`` names it in messages.
     """
-    lines = _lines(content)
+    lines = io.TextIOWrapper(io.BytesIO(content), encoding="utf-8", newline="")
     first = next((line for line in lines if line.strip()), None)
     if first is None:
-        raise MeasurementError(f"{_name(source)}: is empty")
+        raise MeasurementError(f"{source}: is empty")
     delimiter = max(",;\t", key=first.count)
     try:
         cells = next(csv.reader(chain([first], lines), delimiter=delimiter))
     except csv.Error as error:
-        raise MeasurementError(f"{_name(source)}: no header: {first_line(error)}") from error
+        raise MeasurementError(f"{source}: no header: {first_line(error)}") from error
     return [unguard_text(" ".join(cell.split())) for cell in cells], delimiter
 
 
@@ -421,7 +426,8 @@ def _too_long_row(content: bytes, delimiter: str, width: int) -> str | None:
 
     None where each has one more, and that one is empty.
     """
-    rows = csv.reader(_lines(content), delimiter=delimiter)
+    lines = io.TextIOWrapper(io.BytesIO(content), encoding="utf-8", newline="")
+    rows = csv.reader(lines, delimiter=delimiter)
     ends_in_delimiter = True
     try:
         for number, row in enumerate(r for r in rows if r):
@@ -434,21 +440,17 @@ def _too_long_row(content: bytes, delimiter: str, width: int) -> str | None:
 
 
 def _convert(table: pd.DataFrame, source: str, mapping: Mapping[str, str]) -> pd.DataFrame:
-    table = _without_index(table)
-    table.columns = pd.Index([str(c) for c in table.columns])
-    return _rename(table, rename_headers(list(table.columns), mapping, _name(source)), source)
-
-
-def _without_index(table: pd.DataFrame) -> pd.DataFrame:
-    """Make columns of the index levels that have a name: a workload may be there; a new frame."""
+    """Bring a table to canonical columns; a new frame, with the named index levels as columns."""
     named = [n for n in table.index.names if n is not None and n not in table.columns]
-    return (table.reset_index(named) if named else table).reset_index(drop=True)
+    table = (table.reset_index(named) if named else table).reset_index(drop=True)
+    table.columns = pd.Index([str(c) for c in table.columns])
+    return _rename(table, rename_headers(list(table.columns), mapping, source), source)
 
 
 def _rename(table: pd.DataFrame, renamings: Mapping[str, Renaming], source: str) -> pd.DataFrame:
-    refuse_unitless(table, renamings, _name(source))
+    refuse_unitless(table, renamings, source)
     for header, renaming in renamings.items():
-        if is_number(renaming.canonical):
+        if renaming.canonical in NUMERIC:
             table[header] = convert_numbers(table[header], renaming)
     known = table.attrs.get(HEADERS, {})
     table = table.rename(columns={h: r.canonical for h, r in renamings.items()})

@@ -79,10 +79,8 @@ COLUMNS: dict[str, RunsColumn] = {
 }
 
 
-def is_number(column: str) -> bool:
-    """Tell whether a column is one of the schema, and of numbers."""
-    return column in COLUMNS and COLUMNS[column].kind != "text"
-
+# Columns of numbers; the others are texts.
+NUMERIC = frozenset(name for name, column in COLUMNS.items() if column.kind != "text")
 
 # What was measured may be above the whole; beyond this, percent are meant.
 HIGHEST_SHARE = 1.5

@@ -6,14 +6,25 @@ import importlib
 import io
 import logging
 import os
+import signal
 import sys
-from typing import ClassVar
+import threading
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, ClassVar
 
 import click
+from click import shell_completion as shells
 
+from measurements.errors import MeasurementError
 from measurements.table.headers import nearest
+from ppw.cli import options as opt
 from ppw.cli import output as out
+from ppw.errors import PpwError
 from ppw.results.text import package_version, printable_lines
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import FrameType
 
 
 class NamedCommands(click.Group):
@@ -67,7 +78,7 @@ COMMANDS = {
     "check": "runs_tables",
     "colocate": "pressure",
     "compare": "runs_tables",
-    "cpio": "cpio",
+    "cpio": "pressure",
     "datasets": "catalogue",
     "demo": "catalogue",
     "fit": "runs_tables",
@@ -84,7 +95,7 @@ COMMANDS = {
     "run": "run",
     "sample": "measuring",
     "sensors": "measuring",
-    "size": "cpio",
+    "size": "pressure",
     "trace": "trace",
     "validate": "runs_tables",
 }
@@ -107,13 +118,57 @@ class Commands(NamedCommands):
         return command if isinstance(command, click.Command) else None
 
 
+# Tab completion: the scripts that shells load, and file names where ppw knows nothing better.
+VARIABLE = "_PPW_COMPLETE"
+
+
+class _OrFiles(shells.ShellComplete):
+    def get_completions(self, args: list[str], incomplete: str) -> list[shells.CompletionItem[str]]:
+        """Complete as click does; where that finds nothing, after a command, files."""
+        found = super().get_completions(args, incomplete)
+        if found or not args or incomplete.startswith("-"):
+            return found
+        return [shells.CompletionItem(incomplete, type="file")]
+
+
+SHELLS: dict[str, type[shells.ShellComplete]] = {
+    shell.name: type(shell.__name__, (_OrFiles, shell), {})
+    for shell in (shells.BashComplete, shells.ZshComplete, shells.FishComplete)
+}
+
+
+def answer_shells() -> None:
+    """Have click answer the scripts' questions by these classes."""
+    for name, shell in SHELLS.items():
+        shells.add_completion_class(shell, name)
+
+
+def _print_script(ctx: click.Context, param: click.Parameter, shell: str | None) -> None:
+    if shell is None or ctx.resilient_parsing:
+        return
+    click.echo(SHELLS[shell](ctx.command, {}, "ppw", VARIABLE).source())
+    ctx.exit()
+
+
+# Option that prints the script of a shell and does nothing else.
+completion_option = click.option(
+    "--completion",
+    type=opt.OneOf(list(SHELLS)),
+    expose_value=False,
+    is_eager=True,
+    callback=_print_script,
+    help='Print tab completion for a shell; in its start-up file: eval "$(ppw --completion '
+    'bash)", or zsh; for fish: ppw --completion fish | source.',
+)
+
+
 @click.group(
     cls=Commands,
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="Example: ppw demo --runs runs.csv; ppw project runs.csv --freq 3.0GHz",
 )
 @click.version_option(package_version(), prog_name="ppw")
-@out.completion_option
+@completion_option
 def main() -> None:
     """From a few measured runs to the time, watts and dollars at another frequency.
 
@@ -124,17 +179,17 @@ def main() -> None:
 
 def console() -> None:
     """Run the command line and exit: 0 done, 1 bad data, 2 wrong usage, 3 a check failed."""
-    out.open_closed_streams()
-    out.answer_shells()
+    open_closed_streams()
+    answer_shells()
     # It tells where it keeps its cache on a machine whose home cannot be written to.
     logging.getLogger("matplotlib").setLevel(logging.ERROR)
     for stream in (sys.stdout, sys.stderr):
         # What a terminal's encoding lacks is spelt out: no result is lost to a dash.
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
-    out.say_why_it_waits()
+    say_why_it_waits()
     try:
-        with out.closing_first():
+        with closing_first():
             # click's own handling would end the process before what is open is closed.
             code = main(prog_name="ppw", standalone_mode=False)
     except click.exceptions.Abort:
@@ -149,7 +204,7 @@ def console() -> None:
         sys.stderr.close()
         sys.exit(1)
     except Exception as error:
-        if not out.report_error(error):
+        if not report_error(error):
             raise
         _drop_unwritten()
         sys.exit(1)
@@ -162,3 +217,96 @@ def _drop_unwritten() -> None:
         sys.stdout.flush()
     except OSError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+class _SayHandler(logging.Handler):
+    def emit(self, record: logging.LogRecord) -> None:
+        out.say(record.getMessage())
+
+
+def say_why_it_waits() -> None:
+    """Tell on a terminal that loops are compiled first: nothing else is seen of a first start."""
+    compiling = logging.getLogger("fitting.compiled.loops")
+    if sys.stderr.isatty() and not compiling.handlers:
+        compiling.addHandler(_SayHandler())
+        compiling.setLevel(logging.INFO)
+
+
+def open_closed_streams() -> None:
+    """Give standard streams that were closed at the start an end: empty, or taking nothing.
+
+    Python has none for them, and the next file that is opened would get their number.
+    """
+    for name, flags, mode in (
+        ("stdin", os.O_RDONLY, "r"),
+        # What is written to a stream without an end is an error, as with `>&-` in a shell.
+        ("stdout", os.O_RDONLY, "w"),
+        ("stderr", os.O_WRONLY, "w"),
+    ):
+        if getattr(sys, name) is None:
+            number = os.open(os.devnull, flags)
+            stream = open(number, mode, encoding="utf-8", closefd=False)  # noqa: SIM115
+            setattr(sys, name, stream)
+
+
+def report_error(error: Exception) -> bool:
+    """Print an error of ours in one line; False for any other, which is a defect."""
+    from fitting.errors import FittingError
+
+    if not isinstance(error, (MeasurementError, FittingError, PpwError, OSError)):
+        return False
+    reason = str(error)
+    if isinstance(error, OSError):
+        named = f"{error.filename}: " if error.filename else ""
+        reason = f"{named}{error.strerror or error}"
+    out.say(f"error: {reason}")
+    return True
+
+
+# SIGTERM and SIGHUP as ways out on which everything is closed, and only then the process ends.
+#
+# By default either ends Python at once: a command that is being measured would run on by itself.
+
+
+_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
+
+
+class TerminationSignal(BaseException):
+    """A signal to end has come; no `Exception`, so that nothing but closing stands in its way."""
+
+
+@contextmanager
+def closing_first() -> Iterator[None]:
+    """Let a signal to end unwind what runs inside, then end by that signal as if nothing were.
+
+    A signal that is ignored, as under nohup, stays so. A second one changes nothing: what is being
+    put back is put back. A copy of this process ends at once, as ever.
+    """
+    # Elsewhere Python takes no handlers.
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    owner, came = os.getpid(), list[int]()
+
+    def terminate(number: int, frame: FrameType | None) -> None:
+        if os.getpid() != owner:
+            _end_by(number)
+        came.append(number)
+        if len(came) == 1:
+            raise TerminationSignal
+
+    taken = [number for number in _SIGNALS if signal.getsignal(number) is signal.SIG_DFL]
+    for number in taken:
+        signal.signal(number, terminate)
+    try:
+        yield
+    except TerminationSignal:
+        _end_by(came[0])
+    finally:
+        for number in taken:
+            signal.signal(number, signal.SIG_DFL)
+
+
+def _end_by(number: int) -> None:
+    signal.signal(number, signal.SIG_DFL)
+    os.kill(os.getpid(), number)

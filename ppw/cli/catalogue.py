@@ -12,7 +12,6 @@ import click
 import ppw
 from ppw.cli import options as opt
 from ppw.cli import output as out
-from ppw.cli import types
 from ppw.results.text import shown, summary_text, text_table
 
 if TYPE_CHECKING:
@@ -53,7 +52,7 @@ _HOST_COLUMNS = {
     "hosts",
     "The catalogue of machines, every figure with its source.",
     "ppw hosts 'Xeon X5670'",
-    click.argument("name", required=False, shell_complete=types.complete_host),
+    click.argument("name", required=False, shell_complete=opt.complete_host),
     opt.options("""
     --catalogue FOLDER several times: Folder of your own TOML files. Default: PPW_HOSTS_DIR.
     """),
@@ -64,6 +63,7 @@ def hosts_command(name: str | None, catalogue: tuple[str, ...]) -> Listing:
     if name is not None:
         host = ppw.find_host(name, *catalogue)
         return Listing(host.summary, host.to_json, host.to_frame)
+    # Text needs no pandas, which takes longer to load than all the rest: tables are made late.
     hosts = ppw.load_hosts(*catalogue).values()
     rows = [{figure: getattr(host, figure) for figure in _HOST_COLUMNS} for host in hosts]
     return Listing(
@@ -104,7 +104,7 @@ def _figure_text(value: object, unit: str) -> str:
     "datasets",
     "Public data sets: what there is, its licence, and how to get and read it.",
     "ppw datasets c3o --fetch; ppw datasets --folder data",
-    click.argument("name", required=False, shell_complete=types.complete_dataset),
+    click.argument("name", required=False, shell_complete=opt.complete_dataset),
     opt.options("""
     --fetch: Download the files of NAME from their origin.
     --folder FOLDER: Folder of data sets, for checks and downloads. Default: PPW_DATA_DIR, or the
@@ -144,6 +144,7 @@ def _fetch(dataset: Dataset, folder: str | None) -> Path:
         if file.sha256 is None:
             out.say("caveat: its checksum is not known, so what comes is not checked")
 
+    # Each file is told before it comes: some are gigabytes.
     fetch_dataset(dataset, where, each=tell)
     return where
 
@@ -206,7 +207,7 @@ def demo_command(report: str, runs: str | None, **written: Any) -> None:
     """
     if runs is not None:
         from ppw.catalogue.datasets import simulated_sweep
-        from ppw.runs.caveats import SIMULATED
+        from ppw.runs.prepare import SIMULATED
 
         ppw.write_runs(simulated_sweep(), runs)
         out.say_caveats([SIMULATED])

@@ -85,6 +85,7 @@ def fleet_question(
                 found = _ask(function, columns=mapping, **options)
                 result, failure = found if isinstance(found, tuple) else (found, None)
                 _write(result, format_, output)
+            # One line a fault, since each file needs its own mending.
             for fault in result.faults:
                 out.say(f"fault: {fault}")
             if result.faults and not keep_going:
@@ -117,6 +118,7 @@ def _write(answer: FleetAnswer[Any], format_: str, output: str) -> None:
         out.say_caveats(answer.caveats)
         answer.write(output)
         return
+    # A person who reads the text sees the messages beside it: there they would stand twice.
     aside = format_ == "text" and output == "-"
     out.emit(replace(answer, faults=()) if aside else answer, format_, output)
 
@@ -220,6 +222,7 @@ def fleet_update_command(
     are taken in, and the exit code is 1.
     """
     done = ppw.fleet.update_state(state, new, by=by, columns=mapping, **engine)
+    # A file of which some runs were taken is named too, as its other runs are lost.
     faults = (*done.faults, *done.partly)
     for fault in faults:
         out.say(f"fault: {fault}")

@@ -6,7 +6,9 @@ import json
 import os
 import signal
 import sys
+import time
 from dataclasses import asdict
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,13 +21,160 @@ from ppw.cli import output as out
 from ppw.results.text import shown, text_table
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from types import FrameType
 
     import pandas as pd
+    from rich.live import Live
 
-    from measurements.sweep.loop import SweepOptions
-    from measurements.sweep.measure import HostOptions, HostSensor
+    from measurements.sweep import loop, measure
     from measurements.timeseries.live import CommandEnd, LiveSampler
+
+
+# Options of the commands that measure this host.
+
+WORKLOAD = opt.options("--workload NAME: Name of the workload. Default: that of the command.")
+DATA = opt.options("--data SIZE as data_bytes: Input size: 10GB.")
+HOST = opt.options("--host NAME: Name of this host in the table. Default: its own.")
+FAMILY = opt.options("--family NAME: Microarchitecture family: Westmere.")
+KERNEL = opt.options("""
+    --sysfs FOLDER (/sys):
+    --procfs FOLDER (/proc):
+""")
+POWER = opt.options("""
+    --power SOURCE[,…]: Source of power readings: rapl, ipmi@HOST, redfish@URL, meter@RESOURCE,
+        log@FILE, …, or none; see ppw sensors. Default: what this host has.
+""")
+FREQUENCY = opt.options("""
+    --freq was --freqs FREQUENCY[,…] as freqs: Core frequencies to fix: 1.2GHz,1.8GHz.
+    --clock FREQUENCY: Core frequency, if it is left as found and the host cannot tell it.
+    --turbo [on|off]: Turbo state to set. Default: unchanged.
+""")
+ROW = opt.all_of(HOST, FAMILY, opt.options("--price PRICE>0: Price of this host."))
+PACE = opt.all_of(
+    opt.options("""
+    --idle TIME as idle_s (10s): Idle time that is measured first, where power can be read.
+    --settle TIME as settle_s (2s): Wait after each change of the core frequency.
+    --every was --interval TIME (0.1s): Time between readings of a power source that is quick
+        enough.
+    --timeout TIME as timeout_s (10s): Time for a BMC or meter to answer.
+    """),
+    opt.SEED,
+    opt.options("--resume: Continue an interrupted sweep."),
+)
+
+
+def repeats_option(default: int) -> opt.Decorator:
+    """Make --repeats."""
+    return opt.options(f"--repeats N>=1 ({default}): Number of runs of each set-up.")
+
+
+def metrics_option(choices: Sequence[str], default: str) -> opt.Decorator:
+    """Make --metric: what has to be measured, of ``choices``."""
+    return opt.options(
+        f"--metric [{'|'.join(choices)}][,…] as metrics: Metrics that must be measured: "
+        f"{', '.join(choices)}. Others are measured if possible. Default: {default}."
+    )
+
+
+def table_option(*, required: bool) -> opt.Decorator:
+    """Make --output of the commands that write a runs table run by run."""
+    return opt.options(
+        f"-o, --output FILE{' (required)' * required}: Runs table to write: .parquet, .csv or "
+        ".jsonl. Raw readings are stored beside it."
+    )
+
+
+def refuse_two_frequencies(given: opt.Given) -> None:
+    """Refuse --clock beside --freq."""
+    if given["freqs"] and given["clock"]:
+        raise click.UsageError("--clock says what the clock is as found; with --freq it is set")
+
+
+def refuse_standard_output(output: str) -> None:
+    """Refuse -o -, for a table that grows."""
+    if output == "-":
+        raise click.UsageError("-o takes a file: the table is written anew after every run")
+
+
+def measured_host_options(
+    given: opt.Given, metrics: Sequence[str], *, as_found: bool
+) -> measure.HostOptions:
+    """Options of `measurements.sweep.measure` for sensors and frequencies, from those given."""
+    from measurements.sweep import measure
+
+    return opt.pick_fields(
+        measure.HostOptions,
+        given,
+        metrics=tuple(metrics),
+        as_found=as_found,
+        turbo={"on": True, "off": False, None: None}[given["turbo"]],
+        interval_s=given["every"],
+    )
+
+
+# Progress of a sweep: a bar with the last runs on a terminal; elsewhere only what it says.
+_ROWS = 8
+_SHOWN = {"time_s": "s", "power_w": "W", "cpi": "1", "temperature_c": "°C"}
+
+
+class Progress:
+    """Live table of the last runs and the time that is left, on standard error."""
+
+    def __init__(self) -> None:
+        self._live: Live | None = None
+        self._rows: list[dict[str, Any]] = []
+        self._started = 0.0
+        self._done = self._all = 0
+
+    def __enter__(self) -> Progress:
+        """Begin; without a terminal nothing is drawn."""
+        if sys.stderr.isatty():
+            from rich import console, live
+
+            errors = console.Console(stderr=True)
+            self._live = live.Live(console=errors, refresh_per_second=4, transient=True)
+            self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Leave the terminal as it was."""
+        if self._live is not None:
+            self._live.stop()
+
+    def tell(self, text: str) -> None:
+        """Say a line that stays."""
+        if self._live is not None:
+            self._live.console.print(out.message_line(text), markup=False, highlight=False)
+        else:
+            out.say(text)
+
+    def expect(self, runs: int) -> None:
+        """Learn how much there is to do."""
+        self._started, self._all = time.monotonic(), runs
+
+    def show(self, row: dict[str, Any]) -> None:
+        """Add a run that has ended."""
+        self._done += 1
+        self._rows = [*self._rows[-_ROWS + 1 :], row]
+        if self._live is not None:
+            self._live.update(self._picture())
+
+    def _picture(self) -> Any:
+        from rich import console, progress_bar, table
+
+        runs = table.Table(box=None, pad_edge=False)
+        columns = [c for c in _SHOWN if any(c in row for row in self._rows)]
+        for name in ("clock", "cores", "repeat", *(c.rpartition("_")[0] or c for c in columns)):
+            runs.add_column(name, justify="right")
+        for row in self._rows:
+            cells = [frequency_text(row["freq_hz"]), str(row.get("cores", "–")), str(row["repeat"])]
+            runs.add_row(*cells, *(shown(row.get(c), _SHOWN[c]) for c in columns))
+        each = (time.monotonic() - self._started) / max(self._done, 1)
+        left = timedelta(seconds=round(each * (self._all - self._done)))
+        said = f" {self._done} of {self._all} runs, {left} left"
+        bar = progress_bar.ProgressBar(total=self._all, completed=self._done, width=40)
+        return console.Group(runs, bar, said)
 
 
 @opt.command(
@@ -34,23 +183,23 @@ if TYPE_CHECKING:
     "ppw measure --freq 1.2GHz,1.8GHz --power rapl,ipmi@bmc-7 -o runs.parquet -- "
     "sort --parallel=4 big.txt",
     click.argument("command", nargs=-1),
-    opt.FREQUENCY,
+    FREQUENCY,
     opt.options("""
     --as-found: Leave the core frequency as it is.
     --cores N[,…]: Numbers of physical cores to use. Default: all.
     """),
-    opt.repeats_option(5),
+    repeats_option(5),
     opt.options("""
     --warm-ups N>=0 (1): Number of executions before the first run; they are not recorded.
     --at-least TIME as at_least_s (0): Time that a run lasts; a shorter command is executed several
         times.
     """),
-    opt.POWER,
-    opt.metrics_option(("time", "cpi", "power"), "all"),
-    opt.WORKLOAD,
-    opt.DATA,
-    opt.ROW,
-    opt.PACE,
+    POWER,
+    metrics_option(("time", "cpi", "power"), "all"),
+    WORKLOAD,
+    DATA,
+    ROW,
+    PACE,
     opt.options(
         """
     --probe-memory: Measure memory bandwidth and latency first.
@@ -63,8 +212,8 @@ if TYPE_CHECKING:
     """,
         FOLDER=click.Path(path_type=Path, file_okay=False),
     ),
-    opt.KERNEL,
-    opt.table_option(required=False),
+    KERNEL,
+    table_option(required=False),
     context_settings={"ignore_unknown_options": False},
 )
 @click.pass_context
@@ -74,6 +223,7 @@ def measure_command(ctx: click.Context, /, **given: Any) -> int:
     Whatever is changed on the host is put back on every way out. Each run is in the table's file
     before the next begins.
     """
+    # These three change nothing on this host, so what it would need is not asked for.
     if given["simulate"]:
         return measure_simulated(ctx, given)
     if given["ssh"]:
@@ -88,7 +238,7 @@ def measure_command(ctx: click.Context, /, **given: Any) -> int:
         raise click.UsageError("say which clocks: --freq 1.2GHz,1.8GHz, or --as-found")
     if given["freqs"] and given["as_found"]:
         raise click.UsageError("--freq sets the clock and --as-found leaves it: give one")
-    opt.refuse_two_frequencies(given)
+    refuse_two_frequencies(given)
     return _measure(given)
 
 
@@ -97,14 +247,14 @@ def _measure(given: opt.Given) -> int:
 
     options = _sweep_options(given)
     metrics = given["metrics"] or measure.METRICS
-    host = opt.measured_host_options(given, metrics, as_found=given["as_found"])
+    host = measured_host_options(given, metrics, as_found=given["as_found"])
     if given["dry_run"]:
         for line in measure.dry_run(options, host):
             click.echo(line)
         return 0
     if not given["output"]:
         raise click.UsageError("no -o FILE: where is the table to go?")
-    opt.refuse_standard_output(given["output"])
+    refuse_standard_output(given["output"])
     # Behind --stream is another host's ppw: when its connection ends, so does the sweep.
     if given["stream"]:
         from measurements.sweep.measure import end_with_input
@@ -116,14 +266,14 @@ def _measure(given: opt.Given) -> int:
     return 0
 
 
-def _sweep_options(given: opt.Given) -> SweepOptions:
+def _sweep_options(given: opt.Given) -> loop.SweepOptions:
     import socket
 
-    from measurements.sweep.loop import SweepOptions
+    from measurements.sweep import loop
 
     program = given["command"]
     return opt.pick_fields(
-        SweepOptions,
+        loop.SweepOptions,
         given,
         workload=given["workload"] or (Path(program[0]).name if program else ""),
         host=given["host"] or socket.gethostname(),
@@ -132,13 +282,15 @@ def _sweep_options(given: opt.Given) -> SweepOptions:
     )
 
 
-def _run_sweep(options: SweepOptions, host: HostOptions, given: opt.Given) -> pd.DataFrame:
+def _run_sweep(
+    options: loop.SweepOptions, host: measure.HostOptions, given: opt.Given
+) -> pd.DataFrame:
     """Measure; with --stream each row is a line of JSON as soon as it is there."""
-    from measurements.sweep.measure import set_up
+    from measurements.sweep import measure
 
     stream = given["stream"]
-    with out.Progress() as progress:
-        with set_up(
+    with Progress() as progress:
+        with measure.set_up(
             options,
             host,
             Path(given["output"]),
@@ -147,6 +299,7 @@ def _run_sweep(options: SweepOptions, host: HostOptions, given: opt.Given) -> pd
             tell=progress.tell,
         ) as sweep:
             progress.expect(sweep.left())
+            # Whoever reads the stream wants the whole table, rows before an interruption too.
             for row in sweep.earlier() if stream else ():
                 click.echo(json.dumps(row))
             for row in sweep.rows():
@@ -211,7 +364,7 @@ def _simulate(given: opt.Given) -> None:
     import pandas as pd
 
     from measurements.workloads.simulated import WHOLE, simulate_sweep
-    from ppw.runs.caveats import SIMULATED
+    from ppw.runs.prepare import SIMULATED
 
     programs, cores, clocks = given["command"], given["simulate"], given["freqs"]
     count = len(programs) * len(cores) * len(clocks)
@@ -250,7 +403,7 @@ def _simulate(given: opt.Given) -> None:
         ones.
     --host NAME: Name of this host in the series. Default: its own.
     """),
-    opt.KERNEL,
+    KERNEL,
     opt.options("--root FOLDER (/):"),
 )
 def sample_command(
@@ -297,6 +450,7 @@ def _record(
             for row in sampler.rows(running.wait):
                 writer.write(row)
         finally:
+            # Ctrl-C ends the recording; the command must not outlive it.
             ended = running.end()
         return ended
 
@@ -330,19 +484,20 @@ def _exit_code_of(name: str, ended: CommandEnd) -> int:
     "List what this host can measure, and why not the rest.",
     "ppw sensors --format json",
     opt.output_options_of("text", "json"),
-    opt.KERNEL,
+    KERNEL,
 )
 def sensors_command(format_: str, sysfs: str, procfs: str, output: str) -> None:
     """Try every source of power, the counters and the clock of this host; nothing is changed."""
-    from measurements.sweep.measure import find_sensors
+    from measurements.sweep import measure
 
-    found = find_sensors(Path(sysfs), Path(procfs))
+    found = measure.find_sensors(Path(sysfs), Path(procfs))
     in_json = json.dumps([asdict(s) for s in found], indent=1, ensure_ascii=False)
     out.write((in_json if format_ == "json" else _sensors_text(found)) + "\n", output)
 
 
-def _sensors_text(sensors: list[HostSensor]) -> str:
+def _sensors_text(sensors: list[measure.HostSensor]) -> str:
     """Table of what there is, then the reasons for what there is not."""
+    # A BMC or a meter on the network is there only once its address is named.
     words = {True: "yes", False: "no", None: "by address"}
     there = [[s.name, words[s.available], s.detail] for s in sensors if s.available is not False]
     lines: list[str] = [text_table(["sensor", "here", "what"], there)]

@@ -14,9 +14,9 @@ import click
 import ppw
 from measurements.workloads.hadoop import jobs
 from ppw.cli import NamedCommands
+from ppw.cli import measuring as ms
 from ppw.cli import options as opt
 from ppw.cli import output as out
-from ppw.cli.types import NameList
 from ppw.results.text import printable, shown
 
 if TYPE_CHECKING:
@@ -53,18 +53,18 @@ def run_command() -> None:
 # What the workloads share.
 
 _SHARED = (
-    opt.repeats_option(3),
-    opt.FREQUENCY,
-    opt.POWER,
-    opt.metrics_option(("cpi", "power"), "none of them"),
-    opt.ROW,
-    opt.PACE,
-    opt.KERNEL,
+    ms.repeats_option(3),
+    ms.FREQUENCY,
+    ms.POWER,
+    ms.metrics_option(("cpi", "power"), "none of them"),
+    ms.ROW,
+    ms.PACE,
+    ms.KERNEL,
 )
 # A job ends by itself, so it has no window.
-JOB = opt.all_of(opt.table_option(required=False), *_SHARED)
+JOB = opt.all_of(ms.table_option(required=False), *_SHARED)
 RUN = opt.all_of(
-    opt.table_option(required=True),
+    ms.table_option(required=True),
     opt.options("--window TIME>0 (2s): Length of the steady load that is measured in each run."),
     *_SHARED,
 )
@@ -74,8 +74,8 @@ def service_options(given: opt.Given, host: str = "") -> ServiceOptions:
     """Options of `measurements.workloads.service`, from those given; ``host`` where none is."""
     from measurements.workloads.service import ServiceOptions
 
-    opt.refuse_two_frequencies(given)
-    opt.refuse_standard_output(given["output"])
+    ms.refuse_two_frequencies(given)
+    ms.refuse_standard_output(given["output"])
     return opt.pick_fields(
         ServiceOptions,
         given,
@@ -89,7 +89,7 @@ def service_options(given: opt.Given, host: str = "") -> ServiceOptions:
 def sensor_options(given: opt.Given) -> HostOptions:
     """Options of `measurements.sweep.measure` for sensors and frequencies, from those given."""
     metrics = ("time", *(given["metrics"] or ()))
-    return opt.measured_host_options(given, metrics, as_found=not given["freqs"])
+    return ms.measured_host_options(given, metrics, as_found=not given["freqs"])
 
 
 def running_on(
@@ -129,10 +129,10 @@ def show_progress(done: int, steps: int, what: str) -> None:
     --cpi NUMBER>0: Cycles per instruction, for the method cpu-time.
     --cores N>=1: Number of physical cores to use. Default: all.
     """),
-    opt.DATA,
-    opt.WORKLOAD,
-    opt.HOST,
-    opt.FAMILY,
+    ms.DATA,
+    ms.WORKLOAD,
+    ms.HOST,
+    ms.FAMILY,
     opt.options("-o, --output FILE: Runs table to add the row to, .csv, .parquet or .jsonl."),
     group=run_command,
 )
@@ -204,8 +204,8 @@ def _add_row(row: dict[str, Any], output: str) -> None:
     --depth N>=1 (16): Number of requests in flight per fio job; there is one job per logical CPU.
     --prepare SHELL: Command that fills the fresh folder of each run of COMMAND beforehand.
     """),
-    opt.WORKLOAD,
-    opt.DATA,
+    ms.WORKLOAD,
+    ms.DATA,
     RUN,
     group=run_command,
 )
@@ -441,7 +441,7 @@ def _refuse_mismatches(options: jobs.HadoopOptions, given: dict[str, Any]) -> No
         return
     unknown = [name for name in options.workloads if name not in jobs.WORKLOADS]
     if unknown:
-        NameList(jobs.WORKLOADS).convert(",".join(unknown), None, None)
+        opt.NameList(jobs.WORKLOADS).convert(",".join(unknown), None, None)
     for name in options.compressions:
         if not on_cluster and name not in jobs.SELF_CONTAINED_COMPRESSIONS:
             raise ppw.PpwError(
@@ -555,20 +555,18 @@ def run_memcached_command(**given: Any) -> int:
     Throughput is what the server counts in a window of steady load. Each set-up ends with a run
     with more client: where that raises the throughput, its rows say client_limited.
     """
-    from measurements.workloads.memcached.load_run import link_to
-    from measurements.workloads.memcached.load_sweep import find_programs, open_runs, table
-    from measurements.workloads.memcached.servers import Address
+    from measurements.workloads.memcached import load_run, load_sweep, servers
 
     options = _memcached_options(given)
     options.check()
     # Before the sensors have their say.
-    find_programs(options)
-    named = [Address.parse(text) for text in options.servers]
-    is_local = all(link_to(address).is_loopback for address in named)
+    load_sweep.find_programs(options)
+    named = [servers.Address.parse(text) for text in options.servers]
+    is_local = all(load_run.link_to(address).is_loopback for address in named)
     host, workload = "" if is_local else str(named[0].host), {"memcached": asdict(options)}
     with running_on(given, workload, host=host, is_local=is_local) as opened:
-        runs = open_runs(options, opened.runs)
-        found = opened.take(runs.run(), runs.runs_in_table, table, show_progress)
+        runs = load_sweep.open_runs(options, opened.runs)
+        found = opened.take(runs.run(), runs.runs_in_table, load_sweep.table, show_progress)
     click.echo(memcached_summary(found))
     return 0
 

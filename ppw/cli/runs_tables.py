@@ -11,7 +11,6 @@ import click
 import ppw
 from ppw.cli import options as opt
 from ppw.cli import output as out
-from ppw.cli import types
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -254,6 +253,7 @@ def compare_command(
     for side in ("a", "b"):
         if not options[side]:
             raise click.UsageError(f"Missing option '--{side}'.", ctx)
+    # --freq holds for the side that names no frequency of its own.
     freq = options.pop("freq")
     options |= {side: options[side] or freq for side in ("freq_a", "freq_b")}
     return ppw.compare(opt.read_table(runs, options), **options)
@@ -312,6 +312,7 @@ def plan_command(
 
     One metric at a time, perf_per_watt by default.
     """
+    # A plan is for one metric at one frequency: two would ask for different runs.
     metrics = metric or [_METRIC]
     for what, given in (("--freq", freq), ("--metric", metrics)):
         if len(given) != 1:
@@ -325,7 +326,7 @@ def _read_prices(
     ctx: click.Context, param: click.Parameter, texts: tuple[str, ...]
 ) -> dict[str, float]:
     prices = opt.pairs("HOST=PRICE, like atom=450")(ctx, param, texts)
-    price = types.kind("PRICE>0")
+    price = opt.kind("PRICE>0")
     return {host: price.convert(text, param, ctx) for host, text in prices.items()}
 
 
@@ -457,6 +458,7 @@ def powerload_command(runs: opt.Runs, **options: Any) -> ppw.PowerLoads:
 def _read_loads(paths: opt.Runs, given: opt.Given) -> pd.DataFrame | list[SpecPowerResult]:
     from measurements.table.specpower import is_specpower, read_specpower
 
+    # Published results name their own columns, so --map and --where do not apply to them.
     published = [path for path in paths if path != "-" and is_specpower(path)]
     if not published:
         return opt.read_table(paths, given)

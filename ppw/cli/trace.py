@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from json import JSONDecodeError
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import ppw
+from measurements import traces
 from ppw.cli import NamedCommands
 from ppw.cli import options as opt
 from ppw.cli import output as out
@@ -18,9 +18,7 @@ from ppw.results.text import shown
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from measurements.traces import Trace
     from measurements.traces.trace_files import NamedRequests
-    from ppw.storage.trace_model import TraceModel
 
 
 @click.group(
@@ -54,15 +52,13 @@ def device_option(meaning: str, default: str = "") -> opt.Decorator:
 _FIT = "make one with: ppw trace fit TRACE --format json -o MODEL"
 
 
-def read_requests(path: str, trace_format: str | None, mapping: dict[str, str]) -> Trace:
+def read_requests(path: str, trace_format: str | None, mapping: dict[str, str]) -> traces.Trace:
     """Open a trace that was named."""
-    from measurements.traces import read_trace
-
     if trace_format is None and is_model(path):
         raise ppw.PpwError(
             f"{path}: is a model, no trace: make one of it with ppw trace generate {path} -o TRACE"
         )
-    return read_trace(path, format=trace_format, mapping=mapping or None)
+    return traces.read_trace(path, format=trace_format, mapping=mapping or None)
 
 
 def is_model(path: str) -> bool:
@@ -74,10 +70,8 @@ def is_model(path: str) -> bool:
         return file.read(4096).lstrip().startswith(b"{")
 
 
-def read_model(path: str) -> TraceModel:
+def read_model(path: str) -> ppw.TraceModel:
     """Read a fitted model. Raises `PpwError` where there is none, with how to make one."""
-    from ppw.storage.trace_model import TraceModel
-
     try:
         text = Path(path).read_text(encoding="utf-8")
     except OSError as error:
@@ -87,7 +81,7 @@ def read_model(path: str) -> TraceModel:
     if not text.lstrip().startswith("{"):
         raise ppw.PpwError(f"{path} is no model: {_FIT}")
     try:
-        return TraceModel.from_json(text)
+        return ppw.TraceModel.from_json(text)
     except ppw.PpwError as error:
         reason = error.__cause__ if isinstance(error.__cause__, JSONDecodeError) else error
         raise ppw.PpwError(f"{path} is no model: {reason}; {_FIT}") from error
@@ -95,10 +89,8 @@ def read_model(path: str) -> TraceModel:
 
 def write_requests(trace: NamedRequests, output: str) -> None:
     """Write requests as Parquet or CSV, by the output's ending, and say how many there were."""
-    from measurements.traces import write_trace
-
     out.refuse_an_input(output)
-    requests, last_s = write_trace(trace, output)
+    requests, last_s = traces.write_trace(trace, output)
     # In a closed loop they have no times of their own.
     within = f" in {shown(last_s, 's')}" if last_s == last_s else ""
     out.say(f"{requests} requests{within} written to {output}")
@@ -180,7 +172,7 @@ def _kind_by_ending(output: str) -> str:
     return _KINDS[ending]
 
 
-def _write_iolog(trace: Trace, output: str, options: opt.Given) -> Iterable[str]:
+def _write_iolog(trace: traces.Trace, output: str, options: opt.Given) -> Iterable[str]:
     from measurements.loads.fio_replay import write_iolog
 
     size = options["size_bytes"]
@@ -207,13 +199,13 @@ def _write_jobs(
     duration_s: float | None,
     **options: Any,
 ) -> Iterable[str]:
-    from measurements.loads.job_files import write_diskspd, write_fio_jobs
+    from measurements.loads import job_files
     from ppw.storage.load_jobs import jobs_of
 
     model = read_model(source)
     by = by or ("transition" if kind == "diskspd" else "stream")
     jobs, notes = jobs_of(model, by=by, space_bytes=size_bytes)
-    write = write_diskspd if kind == "diskspd" else write_fio_jobs
+    write = job_files.write_diskspd if kind == "diskspd" else job_files.write_fio_jobs
     seconds = duration_s or model.survey.duration_s
     return (*notes, *write(jobs, output, duration_s=seconds, **options))
 
@@ -419,7 +411,7 @@ def trace_show_command(
             out.emit(ppw.time_scales(fitted, device=device), **written)
             return
         source = read_requests(original, trace_format, mapping) if original else None
-        out.emit(fitted, **written, page=partial(trace_page, original=source))
+        out.emit(fitted, **written, page=lambda model: trace_page(model, original=source))
 
 
 @opt.question(
@@ -505,21 +497,22 @@ def trace_whatif_command(
 ) -> ppw.TraceWhatIf:
     """Say what caches of several sizes and policies are worth for SOURCE, a trace or a model."""
     seed = options["seed"]
-    traces: Any
+    made: Any
     # No trace is JSON.
     if is_model(source) or source.lower().endswith(".json"):
         model = read_model(source)
-        traces = [ppw.generate_trace(model, seed=seed + k) for k in range(options["repeats"])]
+        made = [ppw.generate_trace(model, seed=seed + k) for k in range(options["repeats"])]
     else:
-        traces = read_requests(source, trace_format, mapping)
+        made = read_requests(source, trace_format, mapping)
     if no_locality:
-        traces = _without_locality(traces, seed)
-    return ppw.trace_what_if(traces, block_bytes=int(block_bytes), **options)
+        made = _without_locality(made, seed)
+    return ppw.trace_what_if(made, block_bytes=int(block_bytes), **options)
 
 
-def _without_locality(traces: Any, seed: int) -> Any:
+def _without_locality(made: Any, seed: int) -> Any:
+    """Give the requests of one trace, or of several, uniform addresses."""
     from ppw.storage.trace_source import WithoutLocality, survey
 
-    if isinstance(traces, list):
-        return [WithoutLocality(one, survey(one).survey, seed + k) for k, one in enumerate(traces)]
-    return WithoutLocality(traces, survey(traces).survey, seed)
+    if isinstance(made, list):
+        return [WithoutLocality(one, survey(one).survey, seed + k) for k, one in enumerate(made)]
+    return WithoutLocality(made, survey(made).survey, seed)

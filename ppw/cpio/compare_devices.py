@@ -14,9 +14,8 @@ from ppw.cpio.cycles import cycles_per_io, rise_sentence
 from ppw.cpio.io_runs import column
 from ppw.cpio.result import EVERY_ROW, MOST_DRAWN, IoResult, label_rows
 from ppw.errors import CaveatWarning, PpwError
-from ppw.results import caveats as cv
 from ppw.results.axes import CURVE, MEASURED, new_axes
-from ppw.results.result import Table, frame_digest, rows_of
+from ppw.results.result import Table, frame_digest, rows_of, warn_caveats
 from ppw.results.text import key_texts, shown
 from ppw.runs.groups import canonical
 
@@ -155,7 +154,7 @@ def compare_devices(
         instance_gain=_instance_gain(table, keys),
     )
     caveats = [*found.caveats, *_caveats(table, keys, roof)]
-    cv.warn(caveats)
+    warn_caveats(caveats)
     columns = (
         *("runs", "cpio", "lower", "upper", "utilisation", "iops", "roof_iops", "of_roof"),
         *("cpio_ratio", "iops_ratio", "instance_gain"),

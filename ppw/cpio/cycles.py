@@ -13,10 +13,9 @@ from ppw.cpio import caveats as found_in
 from ppw.cpio import io_runs as io
 from ppw.cpio.result import EVERY_ROW, MARKS, MOST_DRAWN, IoResult, logarithmic, shown_gigabytes
 from ppw.errors import PpwError, UnknownColumnError
-from ppw.results import caveats as cv
 from ppw.results.arguments import as_share
 from ppw.results.axes import new_axes
-from ppw.results.result import PrintedTable, Table, frame_digest, rows_of
+from ppw.results.result import PrintedTable, Table, frame_digest, rows_of, warn_caveats
 from ppw.results.text import plot_label, shown
 
 if TYPE_CHECKING:
@@ -323,7 +322,7 @@ def cycles_per_io(
         *found_in.run_caveats(prepared.table),
         *found_in.study_caveats(points, prepared.table, keys),
     ]
-    cv.warn(caveats)
+    warn_caveats(caveats)
     return CyclesPerIO(
         points=points,
         threads=thread_worths(points, keys),

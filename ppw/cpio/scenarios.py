@@ -23,10 +23,9 @@ from ppw.cpio.result import (
     shown_gigabytes,
 )
 from ppw.errors import PpwError
-from ppw.results import caveats as cv
 from ppw.results.arguments import as_frequency, as_positive, as_share
 from ppw.results.axes import MEASURED, new_axes
-from ppw.results.result import Table, frame_digest, rows_of
+from ppw.results.result import Table, frame_digest, rows_of, warn_caveats
 from ppw.results.text import key_texts, shown
 from ppw.runs.groups import Groups, group_runs
 
@@ -533,7 +532,7 @@ def project_cpio(
     found = project_scenarios(
         runs, spec, by=by, floor=floor, network_share=network_share, draws=draws, seed=seed
     )
-    cv.warn(found.caveats)
+    warn_caveats(found.caveats)
     return CpioProjection(
         scenarios=by_group([found.frame(u, c, level) for u in UTILISATION for c in CPIO]),
         laws=found.laws(level),

@@ -18,10 +18,9 @@ from fitting.laws.cycles_per_io import IO_BYTES, mean_power, servers_to_sweep
 from ppw.cpio import scenarios as sc
 from ppw.cpio.result import COLOURS, EVERY_ROW, IoResult, label_rows, logarithmic
 from ppw.errors import PpwError
-from ppw.results import caveats as cv
+from ppw.results import result as rs
 from ppw.results.arguments import as_frequency, as_positive, as_share
 from ppw.results.axes import CURVE, MEASURED, new_axes
-from ppw.results.result import PrintedTable, Table, frame_digest, numbers_digest, rows_of
 from ppw.results.text import shown
 
 if TYPE_CHECKING:
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from fitting.regression.lines import FloatArray
+    from ppw.results.result import PrintedTable
 
 # Energy, money and carbon of a sweep by scenario, its mean over applications, and the levers.
 
@@ -254,7 +254,7 @@ class ServerSizing(IoResult):
 
     kind = "server_sizing"
     tables = (
-        Table(
+        rs.Table(
             "applications",
             """
             utilisation_scenario | text | utilisation | "measured", "projected", "full", "typed"
@@ -275,7 +275,7 @@ class ServerSizing(IoResult):
             most=EVERY_ROW,
             show={"servers": lambda row: count(row["servers"])},
         ),
-        Table(
+        rs.Table(
             "levers",
             """
             lever   | text      | lever   | name of the change
@@ -319,7 +319,7 @@ class ServerSizing(IoResult):
         # The last lever is all of them.
         rest = self.levers.iloc[1:-1]
         rest = rest[rest["saved"] > 0].sort_values("saved", ascending=False, kind="stable")
-        said += [f"{row['lever']} would save {row['saved']:.0%}" for row in rows_of(rest)[:1]]
+        said += [f"{row['lever']} would save {row['saved']:.0%}" for row in rs.rows_of(rest)[:1]]
         return said
 
     def printed_tables(self, most: int | None = None) -> list[PrintedTable]:
@@ -474,9 +474,9 @@ def size_servers(
     if not np.isfinite(found.rate(*base)).all():
         caveats.append("nothing is projected to the cores asked for: levers start from today's")
         base = ("measured", "today")
-    cv.warn(caveats)
+    rs.warn_caveats(caveats)
     asked = (*sweep[:-1], found.cores, found.freq_hz)
-    typed = numbers_digest(asked, found.cpio, found.utilisation) if runs is None else None
+    typed = rs.numbers_digest(asked, found.cpio, found.utilisation) if runs is None else None
     return ServerSizing(
         applications=energy_table(found, sweep),
         total=mean_table(found, sweep),
@@ -487,7 +487,7 @@ def size_servers(
         by=tuple(found.by),
         currency=currency,
         caveats=tuple(caveats),
-        input_digest=typed if runs is None else frame_digest(runs),
+        input_digest=typed if runs is None else rs.frame_digest(runs),
     )
 
 

@@ -14,10 +14,9 @@ from ppw.errors import PpwError
 from ppw.projection.answers import POWER, Answers, CurveDraws
 from ppw.projection.options import FitOptions
 from ppw.projection.runs import nothing_to_fit, unfitted_groups
-from ppw.results import caveats as cv
 from ppw.results.arguments import as_positive, as_share, check_choice
 from ppw.results.axes import new_axes
-from ppw.results.result import PrintedTable, Result, Table, frame_digest, rows_of
+from ppw.results.result import PrintedTable, Result, Table, frame_digest, rows_of, warn_caveats
 from ppw.results.text import key_texts, plot_label, shown
 from ppw.runs.groups import canonical
 from ppw.runs.metrics import METRICS, PERFORMANCE, columns_for, values
@@ -484,7 +483,7 @@ def best_frequency(
         *_unsure_caveat(table),
         *_beyond_caveat(table, prepared, [choice.group for choice in chosen]),
     ]
-    cv.warn(caveats)
+    warn_caveats(caveats)
     return BestFrequency(
         table=table,
         steps=by_step,

@@ -21,13 +21,11 @@ from ppw.decision.compare import draw_ratio_axes, scopes_of
 from ppw.decision.objectives import per_dollar_ratio, per_watt_ratio
 from ppw.errors import PpwError
 from ppw.results import axes as drawing
-from ppw.results import caveats as cv
 from ppw.results.arguments import as_frequency, as_positive
-from ppw.results.result import PrintedTable, Result, Table, frame_digest, rows_of
+from ppw.results.result import PrintedTable, Result, Table, frame_digest, rows_of, warn_caveats
 from ppw.results.text import key_texts, plot_label, shown, shown_name
-from ppw.runs.caveats import UNKNOWN_WATTS, all_sources_named
 from ppw.runs.groups import canonical
-from ppw.runs.prepare import at_full_load
+from ppw.runs.prepare import UNKNOWN_WATTS, all_sources_named, at_full_load
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -278,7 +276,7 @@ def characterise(
     ordered = [first, *(h for h in hosts if h != first)]
     rows, unlike = _table_rows(by_key, keys, ordered, mixed_scope)
     caveats = [*_table_caveats(tidy), *_scope_caveats(unlike, mixed_scope)]
-    cv.warn(caveats)
+    warn_caveats(caveats)
     return Characterisation(
         table=pd.DataFrame(rows),
         by=tuple(keys),

@@ -14,14 +14,12 @@ from ppw.decision import ratios
 from ppw.errors import PpwError
 from ppw.projection import answers, options
 from ppw.results import axes as drawing
-from ppw.results import caveats as cv
 from ppw.results.arguments import as_frequency, as_positive, as_share
-from ppw.results.result import Result, Table, frame_digest, rows_of
+from ppw.results.result import Result, Table, frame_digest, rows_of, warn_caveats
 from ppw.results.text import key_texts, plot_label, shown, shown_interval, telling_keys
 from ppw.runs import groups as gr
-from ppw.runs.caveats import is_named_source
 from ppw.runs.metrics import METRICS, answerable, columns_for, parse_metrics
-from ppw.runs.prepare import Prepared, prepare
+from ppw.runs.prepare import Prepared, is_named_source, prepare
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -457,7 +455,7 @@ def compare(
         ratios.refuse_no_price(compared)
     table, break_even = ratios.comparison_tables(compared, metrics, prepared, agreed)
     caveats = [*prepared.caveats(), *caveats, *ratios.comparison_caveats(table, compared)]
-    cv.warn(caveats)
+    warn_caveats(caveats)
     return Comparison(
         table=table,
         break_even=break_even,

@@ -15,10 +15,9 @@ from ppw.catalogue.hosts import find_host, host_steps
 from ppw.decision.objectives import as_steps
 from ppw.errors import PpwError, UnknownHostError
 from ppw.projection import answers, options
-from ppw.results import caveats as cv
 from ppw.results.arguments import as_frequency, as_positive, as_share, as_whole
 from ppw.results.axes import new_axes
-from ppw.results.result import Result, Table, frame_digest, rows_of
+from ppw.results.result import Result, Table, frame_digest, rows_of, warn_caveats
 from ppw.results.text import key_texts, plot_label, shown
 from ppw.runs.prepare import Prepared, prepare
 
@@ -510,7 +509,7 @@ def plan(
     offered = _offered_steps(prepared, steps, list(known))
     made = [GroupPlan.of(g, known[g], asked.candidates(offered[g]), asked) for g in sorted(known)]
     caveats = prepared.caveats() + _left_out_caveats(prepared, len(known), single)
-    cv.warn(caveats)
+    warn_caveats(caveats)
     every = [(one.group, row) for one in made for row in one.rows()]
     given = asked._asdict()
     del given["repeats"], given["at_target"]

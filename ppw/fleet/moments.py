@@ -11,7 +11,7 @@ import pandas as pd
 
 from fitting.bayes.posterior import SAME_STEP
 from measurements.table.checks import refuse_absent, value_rules
-from measurements.table.schema import FILE_COLUMN, IDENTITY, is_number
+from measurements.table.schema import FILE_COLUMN, IDENTITY, NUMERIC
 from ppw.errors import PpwError
 from ppw.fleet import engine as eng
 from ppw.fleet import run_files as rf
@@ -19,18 +19,15 @@ from ppw.fleet.engine import ibis
 from ppw.projection.answers import WITH_OTHER_FORM
 from ppw.results.arguments import as_names
 from ppw.results.text import key_texts
+from ppw.runs import checks as ck
 from ppw.runs import groups as gr
 from ppw.runs import metrics as mt
-from ppw.runs import prepare, quality
-from ppw.runs.caveats import PROPERTIES
-from ppw.runs.checks import FLAGS, NO_WATTS, OF_WATTS, UNUSABLE, digit_step, readings, repeats
-from ppw.runs.expressions import any_of
+from ppw.runs import prepare
 
 if TYPE_CHECKING:
     import ibis.expr.types as ir
 
     from ppw.projection.options import FitOptions
-    from ppw.runs.checks import Mask
 
 
 T = TypeVar("T")
@@ -139,7 +136,7 @@ def layout_of(
     refuse_absent(known, needed, str(known.attrs.get("source", "runs")))
     groups = gr.group_runs(known, None if by is None else as_names(by))
     present = [c for c in known.columns if known[c].notna().any()]
-    watts = bool(OF_WATTS & {m.name for m in metrics})
+    watts = bool(ck.OF_WATTS & {m.name for m in metrics})
     shades = [c for c in _SHADES if c in present and (watts or c not in _OF_WATTS)]
     split = dict.fromkeys((*(c for c in IDENTITY if c in present), *shades, *(settings or ())))
     quantities = _quantities(metrics, options, lines_only=lines_only)
@@ -149,10 +146,11 @@ def layout_of(
     if settings is not None:
         quantities |= dict.fromkeys(finest, _COORDINATES)
         quantities |= {c: (gr.VALUE,) for c in _FIGURES if c in present}
-    tallies = [name for name, (needs, _) in PROPERTIES.items() if needs <= {*present, FREQUENCY}]
+    there, properties = {*present, FREQUENCY}, prepare.PROPERTIES
+    tallies = [name for name, (needs, _) in properties.items() if needs <= there]
     return Layout(
         by=tuple(groups.by),
-        shades=(*(c for c in split if c not in groups.by), FLAGS),
+        shades=(*(c for c in split if c not in groups.by), gr.FLAGS),
         metrics=tuple(m.name for m in metrics),
         quantities=dict(sorted(quantities.items())),
         tallies=tuple(name for name in tallies if watts or name != "energy_off"),
@@ -194,17 +192,17 @@ def runs_for(
     table: ir.Table, layout: Layout, known: pd.DataFrame, *, keep: Sequence[str] = ()
 ) -> ir.Table:
     """Keys, flags and quantities of each run: what `moments` condenses; ``keep`` as they are."""
-    table = table.mutate(**{FLAGS: _flags(table, layout, known)})
+    table = table.mutate(**{gr.FLAGS: _flags(table, layout, known)})
     table = _with_decades(table, layout.finest)
     columns: dict[str, Any] = {name: table[name] for name in keep}
     columns |= {name: _key_column(table, name, layout.settings) for name in layout.keys}
     columns |= {name: _quantity_column(table, name, known) for name in layout.quantities}
     for name in layout.tallies:
-        found = PROPERTIES[name][1](table)
+        found = prepare.PROPERTIES[name][1](table)
         columns[gr.tally_column(name)] = found.fill_null(False).cast("int64")
     for name in layout.finest:
         mantissa, decade = table[f"{name}__mantissa"], table[f"{name}__decade"]
-        columns[gr.finest_column(name)] = digit_step(mantissa, decade)
+        columns[gr.finest_column(name)] = gr.digit_step(mantissa, decade)
         columns[gr.least_column(name)] = table[name]
     return table.select(**columns)
 
@@ -227,14 +225,14 @@ def columns_read(layout: Layout, known: pd.DataFrame) -> list[str]:
         metric = metric_of(name)
         names |= dict.fromkeys([name] if metric is None else mt.source_columns(metric, known))
     for name in layout.tallies:
-        names |= dict.fromkeys(sorted(PROPERTIES[name][0]))
-    return [name for name in names if is_number(name)]
+        names |= dict.fromkeys(sorted(prepare.PROPERTIES[name][0]))
+    return [name for name in names if name in NUMERIC]
 
 
 def is_impossible(table: ir.Table, column: str) -> ir.BooleanValue:
     """Tell where a value is none that a runs table may have; NULL where it is missing."""
     # In an engine NaN is above every number, and so is refused with infinity.
-    return any_of(rule.broken(table[column]) for rule in value_rules(column))
+    return gr.any_of(rule.broken(table[column]) for rule in value_rules(column))
 
 
 def _flags(table: ir.Table, layout: Layout, known: pd.DataFrame) -> ir.IntegerValue:
@@ -245,10 +243,10 @@ def _flags(table: ir.Table, layout: Layout, known: pd.DataFrame) -> ir.IntegerVa
         # Watts of zero or less are no error of the checks, which name them.
         hopeless = (table.power_w <= 0).fill_null(False)
         bad |= {c: bad[c] & ~hopeless for c in ("power_w", "energy_j") if c in bad}
-    unusable = any_of([table[FREQUENCY].isnull(), *bad.values()])  # noqa: PD003 — no pandas
-    flags = unusable.fill_null(False).ifelse(UNUSABLE, 0)
+    unusable = gr.any_of([table[FREQUENCY].isnull(), *bad.values()])  # noqa: PD003 — no pandas
+    flags = unusable.fill_null(False).ifelse(gr.UNUSABLE, 0)
     values = {c: table[c] for c in table.columns} if layout.finest else {}
-    for bit, (needs, contradict) in readings.CONTRADICTIONS.items():
+    for bit, (needs, contradict) in ck.readings.CONTRADICTIONS.items():
         if needs <= values.keys():
             flags = flags + contradict(values).fill_null(False).ifelse(bit, 0)
     return flags.cast("int16")
@@ -266,7 +264,7 @@ def _quantity_column(table: ir.Table, name: str, known: pd.DataFrame) -> ir.Nume
     """A quantity of usable runs; a metric is above zero, or none."""
     metric = metric_of(name)
     # An odd number has the first bit, UNUSABLE.
-    usable = table[FLAGS] % 2 == 0
+    usable = table[gr.FLAGS] % 2 == 0
     if metric is None:
         return usable.ifelse(table[name], None).cast("float64")
     value = mt.quantity(metric, {c: table[c] for c in mt.source_columns(metric, known)})
@@ -353,10 +351,10 @@ def with_single_runs(
     overlapping = _overlapping(cells, layout)
     if overlapping is None:
         return cells
-    kept = dict.fromkeys((*layout.finest, *repeats.MEASURED))
+    kept = dict.fromkeys((*layout.finest, *ck.repeats.MEASURED))
     kept_columns = [c for c in kept if c in known and known[c].notna().any()]
     rows = runs_for(runs.table, layout, known, keep=kept_columns)
-    rows = rows.filter(rows[FLAGS] % 2 == 0)
+    rows = rows.filter(rows[gr.FLAGS] % 2 == 0)
     time, *rate = (rows[c] for c in _RECORDED if c in rows.columns)
     rows = rows.mutate(**{_MARK: time.coalesce(*rate)})
     groups = _of_groups(rows, overlapping, runs) if len(overlapping) else rows
@@ -435,7 +433,7 @@ def _replace_groups(cells: pd.DataFrame, alone: pd.DataFrame, layout: Layout) ->
     kept = np.zeros(len(groups), dtype=bool)
     kept[groups.codes[of_run]] = True
     made = together[of_run | unusable_mask(together) | ~kept[groups.codes]]
-    more = [c for c in repeats.MEASURED if c in alone and c not in cells]
+    more = [c for c in ck.repeats.MEASURED if c in alone and c not in cells]
     columns = [*layout.columns, gr.SINGLE, *more]
     made = made[columns].assign(**{gr.SINGLE: of_run[made.index]})
     made = made.sort_values(list(layout.keys), kind="stable", ignore_index=True)
@@ -459,15 +457,15 @@ class PreparedCells:
 
 def cells_frame(cells: pd.DataFrame, layout: Layout, source: str) -> pd.DataFrame:
     """Give a moment table one order and one type of counts, whatever the engine's."""
-    cells = cells.astype(dict.fromkeys([*layout.counts, FLAGS], np.int64))
+    cells = cells.astype(dict.fromkeys([*layout.counts, gr.FLAGS], np.int64))
     cells = cells.sort_values(list(layout.keys), ignore_index=True)
     cells.attrs["source"] = source
     return cells
 
 
-def unusable_mask(cells: pd.DataFrame) -> Mask:
+def unusable_mask(cells: pd.DataFrame) -> gr.Mask:
     """Tell the cells whose runs cannot be used."""
-    mask: Mask = (cells[FLAGS].to_numpy() & UNUSABLE) > 0
+    mask: gr.Mask = (cells[gr.FLAGS].to_numpy() & gr.UNUSABLE) > 0
     return mask
 
 
@@ -509,10 +507,10 @@ def prepare_cells(
 
 def _flagged_cells(cells: pd.DataFrame, groups: gr.Groups, layout: Layout) -> pd.DataFrame:
     """Cells whose runs cannot be right, with the evidence."""
-    found = quality.find_flagged_rows(cells, groups, metric=layout.metrics)
+    found = ck.find_flagged_rows(cells, groups, [mt.METRICS[name] for name in layout.metrics])
     if not found:
         return pd.DataFrame({"position": np.zeros(0, dtype=np.int64)})
-    return quality.evidence_table(found, cells, groups)
+    return ck.evidence_table(found, cells, groups)
 
 
 def _missing(
@@ -520,7 +518,7 @@ def _missing(
 ) -> Iterator[eng.Fault]:
     """Name the quantities that some runs of a group lack; a group that lacks one has none."""
     # Watts below nothing are not missing, but suspect.
-    there = np.where(cells[FLAGS].to_numpy() & NO_WATTS, 0, cells[gr.RUNS])
+    there = np.where(cells[gr.FLAGS].to_numpy() & gr.NO_WATTS, 0, cells[gr.RUNS])
     runs = np.bincount(groups.codes, there, len(groups))
     for name in layout.metrics:
         known = np.bincount(groups.codes, gr.counts(cells, name), len(groups))

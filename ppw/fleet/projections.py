@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypedDict, TypeVar, Unpack, cast
 
 from measurements import identity_columns, write_runs
-from measurements.table.schema import is_number
+from measurements.table.schema import NUMERIC
 from ppw.errors import PpwError
 from ppw.fleet import moments as mo
 from ppw.fleet import run_files as rf
@@ -24,10 +24,9 @@ from ppw.projection import path_length as pl
 from ppw.projection import validation
 from ppw.projection.options import FitOptions, FittingOptions, ModelOptions
 from ppw.projection.runs import FittedParameters, RunsProjection, fit_prepared, project_prepared
-from ppw.results import caveats as cv
 from ppw.results import result as rs
 from ppw.results.arguments import as_frequencies, as_names
-from ppw.runs import expressions, groups
+from ppw.runs import groups
 from ppw.runs.quality import Quality, check_prepared
 
 if TYPE_CHECKING:
@@ -469,7 +468,7 @@ def _fleet_answer(
 ) -> FleetAnswer[Any]:
     """Join an answer with its origin and faults, and warn of its caveats."""
     faults = (*read.faults, *faults)
-    cv.warn([*answer.caveats, *map(str, faults)])
+    rs.warn_caveats([*answer.caveats, *map(str, faults)])
     origin = Origin(read.connection.name, len(read.files), runs, cells, unusable)
     return FleetAnswer(answer=answer, origin=origin, faults=faults, connection=read.connection)
 
@@ -549,10 +548,10 @@ def _read_path_lengths(
 ) -> _PathLengthCells:
     known = rf.filled_columns(runs)
     present = [str(c) for c in known if known[c].notna().any()]
-    read = [c for c in _READ if c in present and is_number(c)]
+    read = [c for c in _READ if c in present and c in NUMERIC]
     if "data_bytes" not in read:
         raise PpwError(f"{runs.name}: {pl.NOTHING_COUNTED}")
-    bad = expressions.any_of(mo.is_impossible(runs.table, c) for c in read).fill_null(False)
+    bad = groups.any_of(mo.is_impossible(runs.table, c) for c in read).fill_null(False)
     usable = runs.table.filter(~bad)
     with report_progress(runs.connection, progress):
         cells = runs.connection.to_pyarrow(_moments(usable, present)).to_pandas()

@@ -24,7 +24,6 @@ from measurements.table.reading import WITH_COMMA, read_header
 from ppw.errors import PpwError
 from ppw.fleet.engine import Fault, UnusableFilesError, connect, first_line, ibis, is_spark
 from ppw.runs import groups as gr
-from ppw.runs.expressions import any_of
 
 if TYPE_CHECKING:
     from ibis.backends import BaseBackend
@@ -144,7 +143,7 @@ def _decimal_comma(content: bytes, names: list[str], delimiter: str) -> str | No
     """Find the first cell such as 1,8 in a column of numbers, of the first rows."""
     known = headers.rename_headers(names, {}, "")
     numbers = [
-        at for at, h in enumerate(names) if h in known and schema.is_number(known[h].canonical)
+        at for at, h in enumerate(names) if h in known and known[h].canonical in schema.NUMERIC
     ]
     rows = csv.reader(content.decode(errors="replace").splitlines()[:_ROWS], delimiter=delimiter)
     cells = (row[at] for row in rows for at in numbers if at < len(row))
@@ -246,7 +245,7 @@ def canonical(
 def _canonical_column(column: ibis.Value, renaming: headers.Renaming) -> ibis.Value:
     if column.type().is_floating():
         column = column.isnan().ifelse(None, column)
-    if not schema.is_number(renaming.canonical):
+    if renaming.canonical not in schema.NUMERIC:
         return column
     if column.type().is_string():
         column = column.strip()
@@ -284,9 +283,9 @@ def _parse_quantities(text: ibis.Value, unit: str) -> ibis.Value:
 
 
 def _is_one_of(column: ibis.Value, values: list[Any]) -> Any:
-    if not schema.is_number(column.get_name()) and not column.type().is_numeric():
+    if column.get_name() not in schema.NUMERIC and not column.type().is_numeric():
         return column.cast("string").isin([str(value) for value in values])
-    return any_of(gr.is_same(column, gr.as_number(value)) for value in values).fill_null(False)
+    return gr.any_of(gr.is_same(column, gr.as_number(value)) for value in values).fill_null(False)
 
 
 def seconds(column: Any) -> Any:

@@ -31,13 +31,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from measurements.errors import DAMAGE
-from measurements.table.schema import FILE_COLUMN, IDENTITY, is_number
+from measurements.table.schema import FILE_COLUMN, IDENTITY, NUMERIC
 from ppw.errors import PpwError
 from ppw.fleet import moments as mo
 from ppw.fleet import run_files as rf
 from ppw.fleet.engine import Fault, UnusableFilesError, connect, ibis, is_spark
 from ppw.runs import groups, metrics
-from ppw.runs.checks import FLAGS, UNUSABLE
 
 if TYPE_CHECKING:
     from ibis.backends import BaseBackend
@@ -174,9 +173,11 @@ class FleetState:
         """How many of its runs have values that cannot be, and take no part."""
         if not self.generation:
             return 0
-        cells = pq.read_table(self.folder / self.generation / _CELLS, columns=[FLAGS, groups.RUNS])
-        flags, runs = (cells[name].to_numpy() for name in (FLAGS, groups.RUNS))
-        return int(runs[(flags & UNUSABLE) > 0].sum())
+        cells = pq.read_table(
+            self.folder / self.generation / _CELLS, columns=[groups.FLAGS, groups.RUNS]
+        )
+        flags, runs = (cells[name].to_numpy() for name in (groups.FLAGS, groups.RUNS))
+        return int(runs[(flags & groups.UNUSABLE) > 0].sum())
 
     def digests(self) -> set[str]:
         """Digests of the contents of all files taken in."""
@@ -340,11 +341,13 @@ def joint(before: Layout, new: Layout) -> Layout:
             "make it again from its runs"
         )
     keys = dict.fromkeys((*before.by, *before.shades, *new.by, *new.shades))
-    shades = [name for name in keys if name not in before.by and name not in (mo.FREQUENCY, FLAGS)]
+    shades = [
+        name for name in keys if name not in before.by and name not in (mo.FREQUENCY, groups.FLAGS)
+    ]
     known = {*before.metrics, *new.metrics}
     return replace(
         before,
-        shades=(*shades, FLAGS),
+        shades=(*shades, groups.FLAGS),
         metrics=tuple(name for name in metrics.METRICS if name in known),
         quantities=dict(sorted({**before.quantities, **new.quantities}.items())),
         tallies=tuple(sorted({*before.tallies, *new.tallies})),
@@ -359,7 +362,7 @@ def widen_table(table: ibis.Table, own: Layout, wanted: Layout) -> ibis.Table:
     def nothing(name: str) -> Any:
         if name in wanted.counts:
             return ibis.literal(0, "int64")
-        return ibis.null("string" if name in wanted.keys and not is_number(name) else "float64")
+        return ibis.null("string" if name in wanted.keys and name not in NUMERIC else "float64")
 
     columns = {n: table[n] if n in own.columns else nothing(n) for n in wanted.columns}
     # Sums of counts are of wider types in some engines, which Parquet has not.

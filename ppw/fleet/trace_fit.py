@@ -24,8 +24,8 @@ from ppw.errors import PpwError
 from ppw.fleet.engine import connect
 from ppw.fleet.run_files import register_table
 from ppw.fleet.trace_survey import PLACE, EngineTrace, arrays, hold, open_requests, survey_of
-from ppw.results import caveats as cv
 from ppw.results.arguments import as_positive
+from ppw.results.result import warn_caveats
 from ppw.storage.fit import caveats_of, diagram_of
 from ppw.storage.trace_model import TraceModel
 
@@ -120,7 +120,7 @@ def fit_trace_in(
     times = source.without_flushes().select("time_s").order_by("time_s").limit(_GAPS_KEPT + 1)
     gaps = np.diff(np.sort(arrays(times)["time_s"]))
     caveats = caveats_of(found, ())
-    cv.warn(caveats)
+    warn_caveats(caveats)
     return TraceModel(
         survey=known,
         classes=classes,

@@ -20,12 +20,11 @@ import pandas as pd
 from measurements import check_runs
 from measurements.table.headers import list_names
 from ppw.errors import PpwError
-from ppw.power.calibration import Calibration
+from ppw.power.calibration import Calibration, source_power
 from ppw.power.load_curve import float_column
-from ppw.results import caveats as cv
-from ppw.results.result import read_document, write_document
-from ppw.runs import groups, prepare
-from ppw.runs.caveats import MEASURED
+from ppw.results.result import read_document, warn_caveats, write_document
+from ppw.runs import groups
+from ppw.runs.prepare import MEASURED
 
 if TYPE_CHECKING:
     from fitting.regression.errors_in_both import CalibratedReadings
@@ -76,13 +75,13 @@ def apply_calibration(
     table = checked.copy()
     table.attrs = dict(runs.attrs)
     asked, caveats = _choose_rows(table, calibration)
-    watts = np.where(asked, prepare.source_power(table, calibration.sensor).watts, np.nan)
+    watts = np.where(asked, source_power(table, calibration.sensor).watts, np.nan)
     made = calibration.line.predict(watts, level=calibration.level, extrapolate=extrapolate)
     # A line that falls below zero has no power to give; such rows keep what they had.
     with np.errstate(invalid="ignore"):
         done = made.value > 0
     idle_lost = _write_power(table, calibration, watts, made, done)
-    cv.warn(caveats + _caveats(calibration, asked, watts, made, done, idle_lost))
+    warn_caveats(caveats + _caveats(calibration, asked, watts, made, done, idle_lost))
     if "digest" in table.attrs:
         # The content is no longer the files'.
         both = f"{table.attrs['digest']} {calibration.to_json()}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -11,17 +12,21 @@ import pandas as pd
 
 from fitting.regression.errors_in_both import CalibrationLine, SensorCalibration, calibrate_sensor
 from measurements import check_runs, identity_columns
+from measurements.errors import MeasurementError
+from measurements.power.energy import POWER_SUFFIX, column_stem, power_column
 from measurements.table import headers, schema
-from ppw.errors import PpwError
-from ppw.results import caveats as cv
+from measurements.table.checks import as_numbers
+from ppw.errors import PpwError, UnknownColumnError
 from ppw.results.arguments import as_names
 from ppw.results.axes import BAND, CURVE, MEASURED, PROJECTED, new_axes
-from ppw.results.result import PrintedTable, Result, Table, frame_digest, rows_of
+from ppw.results.result import PrintedTable, Result, Table, frame_digest, rows_of, warn_caveats
 from ppw.results.text import key_texts, plot_label, shown
-from ppw.runs import groups, prepare
+from ppw.runs import groups
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+    from fitting.regression.lines import FloatArray
 
 
 # P-value below which a bend is said; one good calibration in a hundred is called bent.
@@ -108,6 +113,110 @@ def _physical(line: CalibrationLine, sensor: str, reference: str, level: float) 
     return found
 
 
+# The power of a source in a runs table, found by the source's label.
+
+# What a processor draws: its packages and, where it counts them, the memory modules. Cores are
+# inside the packages and the platform domain is around them: neither is added.
+_PROCESSOR = {"rapl": ("rapl:package", "rapl:dram")}
+
+
+class SourcePower(NamedTuple):
+    """Power of one source, or of several added."""
+
+    # Labels of the parts, joined by "+".
+    label: str
+    # Columns that were added.
+    columns: tuple[str, ...]
+    # W a run; NaN where a part is missing or the sum is not above 0.
+    watts: FloatArray
+
+
+def source_power(runs: pd.DataFrame, asked: str) -> SourcePower:
+    """Find the mean power of every run as a source saw it.
+
+    ``asked`` is a label ("rapl:package", "meter:wt310e"), its beginning where only one source
+    begins so ("meter"), or several joined by "+"; "rapl" is the packages and, where counted, the
+    memory modules. Channels that are numbered ("rapl:package-0") are added. Raises
+    `UnknownColumnError` when no column holds it, or several may, and `MeasurementError` for text
+    where watts should be.
+    """
+    parts = [part.strip() for part in asked.split("+")]
+    found = [source for part in parts for source in _part(runs, part)]
+    columns = tuple(dict.fromkeys(column for source in found for column in source.columns))
+    if len(columns) < sum(len(source.columns) for source in found):
+        raise UnknownColumnError(f"{asked!r} adds a column to itself: name each source once")
+    total = np.sum([source.watts for source in found], axis=0)
+    total[~(np.isfinite(total) & (total > 0))] = np.nan
+    return SourcePower("+".join(source.label for source in found), columns, total)
+
+
+def _part(runs: pd.DataFrame, label: str) -> list[SourcePower]:
+    if label in _PROCESSOR:
+        first, *others = (_power_of(runs, part) for part in _PROCESSOR[label])
+        if first is not None:
+            # A domain that this processor does not count may still have its column.
+            counted = [o for o in others if o is not None and np.isfinite(o.watts).any()]
+            return [first, *counted]
+    exact = _power_of(runs, label)
+    if exact is not None:
+        return [exact]
+    begins = [name for name in _labels(runs) if column_stem(name).startswith(column_stem(label))]
+    if len(begins) == 1 and label and (only := _power_of(runs, begins[0])) is not None:
+        return [only]
+    source = runs.attrs.get("source", "runs")
+    if begins and label:
+        raise UnknownColumnError(
+            f"{source}: {label!r} may be {headers.list_names(begins)}: name one, or several "
+            "joined by +"
+        )
+    there = headers.list_names(_labels(runs)) or "none"
+    raise UnknownColumnError(
+        f"{source}: no power of {label!r}, which would be in column {power_column(label)}; the "
+        f"sources are {there}: measure with both (ppw measure --power …), or rename a column"
+    )
+
+
+def _power_of(runs: pd.DataFrame, label: str) -> SourcePower | None:
+    """Watts by the label's own column, by its numbered channels, or by ``power_w``."""
+    own = power_column(label)
+    numbered = re.compile(rf"{re.escape(column_stem(label))}(_(die_)?\d+)+{POWER_SUFFIX}")
+    columns = [own] if own in runs else [str(c) for c in runs if numbered.fullmatch(str(c))]
+    if columns:
+        total = np.sum([_numbers(runs, column) for column in columns], axis=0)
+        return SourcePower(label, tuple(columns), total)
+    if {"power_w", "power_source"} <= set(runs.columns):
+        of_label = (runs["power_source"].astype(object) == label).to_numpy(dtype=bool)
+        if of_label.any():
+            watts = np.where(of_label, _numbers(runs, "power_w"), np.nan)
+            return SourcePower(label, ("power_w",), watts)
+    return None
+
+
+def _labels(runs: pd.DataFrame) -> list[str]:
+    """Labels of the sources that a table holds, as far as column names tell them."""
+    stems = [str(c).removesuffix(POWER_SUFFIX) for c in runs if str(c).endswith(POWER_SUFFIX)]
+    # The first underscore of a column stands for the colon after the kind of source.
+    columns = [stem.replace("_", ":", 1) for stem in stems if stem != "idle"]
+    if "power_source" not in runs:
+        return columns
+    named = [str(s) for s in runs["power_source"].dropna().unique()]
+    stands = {column_stem(name) for name in named}
+    return [*named, *(c for c in columns if column_stem(c) not in stands)]
+
+
+def _numbers(runs: pd.DataFrame, column: str) -> FloatArray:
+    numbers = as_numbers(runs[column])
+    wrong = (numbers.isna() & runs[column].notna()).to_numpy()
+    if wrong.any():
+        row = int(np.flatnonzero(wrong)[0])
+        cell: Any = runs[column].iloc[row]
+        raise MeasurementError(
+            f"{runs.attrs.get('source', 'runs')}: row {row + 1}, column {column}: {cell!r} is not "
+            "a power in W: correct it or leave the cell empty"
+        )
+    return np.asarray(numbers, dtype=np.float64)
+
+
 # Columns of a calibration's table beside the keys of its levels.
 LEVEL_COLUMNS = ("runs", "sensor_w", "reference_w", "fitted_w", "residual_w", "outlier")
 # What else than a group's identity changes the load.
@@ -118,8 +227,8 @@ class PairedRuns(NamedTuple):
     """Runs of one host that have power of both sources, with a figure of each for every row."""
 
     runs: pd.DataFrame
-    sensor: prepare.SourcePower
-    reference: prepare.SourcePower
+    sensor: SourcePower
+    reference: SourcePower
     host: str | None
     # Runs of the host that lack power of either source.
     left_out: int
@@ -127,7 +236,7 @@ class PairedRuns(NamedTuple):
 
 def pair_runs(runs: pd.DataFrame, sensor: str, reference: str, host: str | None) -> PairedRuns:
     """Find the runs that both sources saw. Raises `PpwError` where there are none."""
-    x, y = (prepare.source_power(runs, asked) for asked in (sensor, reference))
+    x, y = (source_power(runs, asked) for asked in (sensor, reference))
     if set(x.columns) & set(y.columns) - {"power_w"} or x.label == y.label:
         raise PpwError(f"{sensor!r} and {reference!r} are the same power: name two sources")
     name, rows = _of_host(runs, host)
@@ -476,7 +585,7 @@ def calibrate(
             f"{x.label} or of {y.label}"
         )
         caveats.insert(0, first)
-    cv.warn(caveats)
+    warn_caveats(caveats)
     return Calibration(
         table=table,
         by=tuple(levels.by),

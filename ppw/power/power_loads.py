@@ -13,10 +13,9 @@ import pandas as pd
 from measurements import check_runs
 from ppw.errors import PpwError
 from ppw.power.load_curve import EXTRAPOLATED, PowerLoadCurve, setup_columns
-from ppw.results import caveats as cv
 from ppw.results.arguments import as_share
 from ppw.results.axes import CURVE, MEASURED, new_axes
-from ppw.results.result import PrintedTable, Result, Table, frame_digest, rows_of
+from ppw.results.result import PrintedTable, Result, Table, frame_digest, rows_of, warn_caveats
 from ppw.results.text import plot_label, shown, shown_interval
 from ppw.runs.groups import canonical
 
@@ -236,7 +235,7 @@ def power_loads(
     forecasts = pd.concat([c.forecast(asked, level=level) for c in curves], ignore_index=True)
     forecasts.insert(0, "server", np.repeat([c.name for c in curves], len(asked)))
     caveats += _curve_caveats(curves, forecasts)
-    cv.warn(caveats)
+    warn_caveats(caveats)
     measured = pd.concat([_level_table(curve) for curve in curves], ignore_index=True)
     return PowerLoads(
         levels=measured,

@@ -15,11 +15,10 @@ from fitting.demand.utilisation import agreement, load_of
 from ppw.errors import CaveatWarning, PpwError
 from ppw.pressure import capacity as cap
 from ppw.pressure import demand as dem
-from ppw.results import caveats as cv
 from ppw.results import result as res
 from ppw.results.arguments import check_choice
 from ppw.results.axes import CURVE, PROJECTED, new_axes
-from ppw.results.result import PrintedTable, Result, Table, rows_of
+from ppw.results.result import PrintedTable, Result, Table, rows_of, warn_caveats
 from ppw.results.text import plot_label, shown
 
 if TYPE_CHECKING:
@@ -268,7 +267,7 @@ def co_locate(
             queues = can_queue & (load_of(used).mean > _USED)
             ceilings = np.where(queues, np.minimum(ceilings, latency_ceiling), ceilings)
     caveats = _caveats(recordings, aligned, limits, idle, align)
-    cv.warn(caveats)
+    warn_caveats(caveats)
     return CoLocation(
         resources=_resource_table(aligned, limits, ceilings, ceiling, quantile, seed),
         parts=_part_table(aligned, quantile, latency_critical),
@@ -642,7 +641,7 @@ def pair_workloads(recordings: Mapping[str, TimeSeries], **options: Any) -> Pair
         ["order", "breaks_at", "workload", "with"], ascending=[True, False, True, True]
     )
     said = list(dict.fromkeys(caveats))
-    cv.warn(said)
+    warn_caveats(said)
     return Pairing(
         pairs=table.drop(columns="order").reset_index(drop=True),
         workloads=tuple(recordings),

@@ -19,9 +19,8 @@ from measurements.table.units import split_unit
 from ppw.errors import PpwError, UnknownColumnError
 from ppw.pressure.demand import FloatArray, amount
 from ppw.results import axes as drawing
-from ppw.results import caveats as cv
 from ppw.results.arguments import as_share, check_choice
-from ppw.results.result import TEXT, Result, Table, frame_digest, rows_of
+from ppw.results.result import TEXT, Result, Table, frame_digest, rows_of, warn_caveats
 from ppw.results.text import plot_label, shown, shown_interval
 from ppw.runs.groups import canonical, group_runs
 from ppw.runs.prepare import FULL_LOAD
@@ -344,7 +343,7 @@ def find_knees(
             f"the name {sweeps.of} does not say which way is better: higher is taken as better; "
             "--goal lower (goal='lower') turns it"
         )
-    cv.warn(caveats)
+    warn_caveats(caveats)
     named = [table.levels.assign(sweep=sweeps.names[i]) for i, table in enumerate(tables)]
     return SweepKnees(
         knees=knees,

@@ -15,9 +15,8 @@ from fitting.demand.utilisation import change_points, grade, summarise, worst
 from ppw.errors import PpwError
 from ppw.pressure import capacity as cap
 from ppw.pressure.demand import FloatArray, amount, as_recordings, as_series, demand_of
-from ppw.results import caveats as cv
 from ppw.results.axes import MEASURED, new_axes
-from ppw.results.result import Result, Table, frame_digest, rows_of
+from ppw.results.result import Result, Table, frame_digest, rows_of, warn_caveats
 from ppw.results.text import plot_label, shown
 
 if TYPE_CHECKING:
@@ -352,7 +351,7 @@ def pressure_matrix(
     parts = [part for run in runs for part in _divide_run(run, shortest if phases else None)]
     judged = [(part, _judge_part(part, limits)) for part in parts]
     texts = _caveats(judged, divided=phases)
-    cv.warn(texts)
+    warn_caveats(texts)
     return PressureMatrix(
         cells=pd.DataFrame([cell for part, rows in judged for cell in _cells(part, rows, limits)]),
         runs=pd.DataFrame([_run_facts(part, limits) for part in parts]),

@@ -13,9 +13,8 @@ from fitting.demand.utilisation import agreement, load_of
 from ppw.errors import PpwError
 from ppw.pressure import capacity as cap
 from ppw.pressure import demand as dem
-from ppw.results import caveats as cv
 from ppw.results.axes import CURVE, PROJECTED
-from ppw.results.result import Result, Table, frame_digest, rows_of
+from ppw.results.result import Result, Table, frame_digest, rows_of, warn_caveats
 from ppw.results.text import shown
 
 if TYPE_CHECKING:
@@ -252,7 +251,7 @@ def right_size(
         shares.append((min(threshold.medium, most), most))
     table = _resource_table(demands, evidence, limits, shares, quantile)
     caveats = [*_caveats(series, table, demands, limits)]
-    cv.warn(caveats)
+    warn_caveats(caveats)
     return RightSizing(
         resources=table,
         candidates=_candidate_table(table, hosts),

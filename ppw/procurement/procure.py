@@ -22,9 +22,8 @@ from ppw.procurement.inputs import GIVEN, CaseValues, FloatArray, Input, Inputs
 from ppw.procurement.result import Procurement
 from ppw.procurement.scenario import SCALE, read_scenario, scenario_of
 from ppw.projection.answers import FEWEST_DRAWS
-from ppw.results import caveats as cv
 from ppw.results.arguments import as_share
-from ppw.results.result import numbers_digest
+from ppw.results.result import numbers_digest, warn_caveats
 
 Mask = NDArray[np.bool_]
 
@@ -503,7 +502,7 @@ def procure(
             "nothing is uncertain here: every figure is one number, so that the probabilities say "
             "nothing; give ranges as { value = …, low = …, high = … }, or runs"
         )
-    cv.warn(caveats)
+    warn_caveats(caveats)
     return Procurement(
         title=asked.title,
         currency=asked.currency,

@@ -26,7 +26,7 @@ from ppw.runs.metrics import METRICS, PERFORMANCE, Metric, values
 if TYPE_CHECKING:
     import pandas as pd
 
-    from ppw.results.caveats import Caveat, Mask
+    from ppw.runs.groups import Mask
     from ppw.runs.prepare import Prepared
 
 POWER = "power"
@@ -477,11 +477,11 @@ class Answers:
         curves = fit_curves(prepared, options, faster[prepared.groups.codes])
         return replace(self, options=options, curves=curves)
 
-    def findings(self, answer: CellAnswers) -> list[tuple[str, Caveat]]:
+    def findings(self, answer: CellAnswers) -> list[tuple[str, cv.Caveat]]:
         """Find the caveats of the fits and intervals of an answer, each with its fit's name."""
         factors, frequency = answer.factors, answer.cells.frequency
         has_posterior = answer.distribution is not None
-        found: list[tuple[str, Caveat]] = []
+        found: list[tuple[str, cv.Caveat]] = []
         for f in factors:
             found += [(f.name, x) for x in cv.fit_findings(f.name, f.fit, frequency, has_posterior)]
         for f in factors:

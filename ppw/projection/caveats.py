@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -16,12 +16,57 @@ from fitting.regression.lines import (
     ModelFit,
     Prediction,
 )
-from ppw.results.caveats import Caveat
 from ppw.results.text import shown
 
 if TYPE_CHECKING:
     from fitting.bayes.posterior import LackOfFit
-    from ppw.results.caveats import Mask
+    from ppw.runs.groups import Mask
+
+
+class Caveat(NamedTuple):
+    """A caveat that some groups have: its short name, its sentence, which groups, and how bad."""
+
+    name: str
+    text: str
+    groups: Mask
+    size: float = 0.0
+
+    def join(self, other: Caveat) -> Caveat:
+        """Join with the same finding at another frequency: the worse sentence, all its groups."""
+        worse = max(self, other, key=lambda f: f.size)
+        return worse._replace(groups=self.groups | other.groups)
+
+
+def over_frequencies(findings: Iterable[tuple[str, Caveat]]) -> list[tuple[str, Caveat]]:
+    """Join what the same groups show at several frequencies, so that each group counts once."""
+    joined: dict[tuple[str, str], Caveat] = {}
+    for metric, finding in findings:
+        key = (metric, finding.name)
+        joined[key] = finding.join(joined[key]) if key in joined else finding
+    return [(metric, finding) for (metric, _), finding in joined.items()]
+
+
+def tally(findings: Iterable[tuple[str, Caveat]], what: str = "groups") -> list[str]:
+    """Say each finding once, with the fits that have it and how many of their groups."""
+    counts: dict[tuple[str, str], tuple[str, int, int]] = {}
+    sizes: dict[tuple[str, str], float] = {}
+    for metric, finding in findings:
+        key, more = (metric, finding.name), int(finding.groups.sum())
+        text, count, total = counts.get(key, ("", 0, 0))
+        # Folds differ in how bad it is: the worst speaks for all.
+        if more and finding.size >= sizes.get(key, 0.0):
+            text, sizes[key] = finding.text, finding.size
+        counts[key] = (text, count + more, total + finding.groups.size)
+    # The same curve under two names, time and its performance, is one sentence.
+    metrics: dict[tuple[str, int, int], list[str]] = {}
+    for (metric, _), found in counts.items():
+        if found[1]:
+            metrics.setdefault(found, []).append(metric)
+    return [
+        f"{', '.join(names)}{'' if total == 1 else f' ({count} of {total} {what})'}: {text}"
+        for (text, count, total), names in metrics.items()
+    ]
+
 
 # From two points at 1.2 and 1.8 GHz to 2.4 GHz the gain is 2.6; from 1.2 and 1.3 GHz it is 16.
 _LONG_LEVER = 4.0

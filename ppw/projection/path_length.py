@@ -21,11 +21,9 @@ from fitting.regression import lines
 from measurements import check_runs, identity_columns
 from ppw.errors import PpwError
 from ppw.results import arguments, axes
-from ppw.results import caveats as cv
-from ppw.results.result import Result, Table, frame_digest, rows_of
+from ppw.results.result import Result, Table, frame_digest, rows_of, warn_caveats
 from ppw.results.text import key_texts, plot_label, shown
-from ppw.runs.expressions import Values, first_given
-from ppw.runs.groups import canonical
+from ppw.runs import groups as gr
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -71,19 +69,19 @@ def with_instructions(runs: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def executed_instructions(column: Callable[[str], Values]) -> Values:
+def executed_instructions(column: Callable[[str], gr.Values]) -> gr.Values:
     """Compute instructions of each run, or of each operation of a service, where none are counted.
 
     ``column`` gives an array or an engine's column by name, of missing values where there is none.
     """
-    seconds = first_given(
+    seconds = gr.first_given(
         column("command_user_s") + column("command_system_s"),
         column("task_clock_s"),
         column("server_user_s") + column("server_system_s"),
     )
-    frequency = first_given(column("freq_achieved_hz"), column("freq_hz"))
-    operations = first_given(column("throughput_ops_s") * column("window_s"), 1.0)
-    return first_given(column("instructions"), seconds * frequency / column("cpi")) / operations
+    frequency = gr.first_given(column("freq_achieved_hz"), column("freq_hz"))
+    operations = gr.first_given(column("throughput_ops_s") * column("window_s"), 1.0)
+    return gr.first_given(column("instructions"), seconds * frequency / column("cpi")) / operations
 
 
 def fit_cells(cells: pd.DataFrame) -> dict[str, pd.DataFrame]:
@@ -387,7 +385,7 @@ def path_lengths(
         For each entry of ``caveats``.
     """
     check_options(level, tolerance)
-    table = check_runs(canonical(runs), by=[])
+    table = check_runs(gr.canonical(runs), by=[])
     counted = with_instructions(table)
     if counted.empty:
         raise PpwError(f"{runs.attrs.get('source', 'runs')}: {NOTHING_COUNTED}")
@@ -396,7 +394,7 @@ def path_lengths(
     for name in ("per_byte", "instructions"):
         cells[f"{name}__mean"] = counted[name]
     result = answer_cells(cells, table, len(table), level, tolerance, frame_digest(runs))
-    cv.warn(result.caveats)
+    warn_caveats(result.caveats)
     return result
 
 

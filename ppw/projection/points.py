@@ -18,17 +18,15 @@ from fitting.regression.lines import FloatArray, Prediction
 from measurements import check_runs, tidy_runs
 from measurements.table.units import implausible_frequency
 from ppw.errors import PpwError
+from ppw.projection import caveats as cv
 from ppw.projection import plots
 from ppw.projection.answers import Answers, CellAnswers, TargetCells
 from ppw.projection.options import FitOptions
 from ppw.results import arguments, axes
-from ppw.results import caveats as cv
-from ppw.results.result import Estimate, PrintedTable, Result, numbers_digest
+from ppw.results.result import Estimate, PrintedTable, Result, numbers_digest, warn_caveats
 from ppw.results.text import printable, printable_lines, shown, shown_interval
-from ppw.runs import metrics
-from ppw.runs.caveats import FAMILY_MISMATCH, UNKNOWN_WATTS, all_sources_named, is_named_source
+from ppw.runs import metrics, prepare
 from ppw.runs.groups import group_runs
-from ppw.runs.prepare import Prepared, prepare
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -60,11 +58,11 @@ class MeasuredPoints(NamedTuple):
         caveats = []
         if power_pts is not None:
             power, power_runs = _points(power_pts, "power")
-            known = is_named_source(source)
-            if power_runs is not None and all_sources_named(power_runs):
+            known = prepare.is_named_source(source)
+            if power_runs is not None and prepare.all_sources_named(power_runs):
                 known, sources = known or source is None, power_runs["power_source"].unique()
                 source = source or (str(sources[0]) if len(sources) == 1 else None)
-            caveats = [] if known else [UNKNOWN_WATTS]
+            caveats = [] if known else [prepare.UNKNOWN_WATTS]
         tables = [runs for runs in (cpi_runs, power_runs) if runs is not None]
         if tables:
             caveats += _family_caveats(tables, family)
@@ -123,7 +121,7 @@ def _family_caveats(tables: list[pd.DataFrame], family: str | None) -> list[str]
             f"family mismatch: points of {', '.join(sorted(families))} projected onto {family}; a "
             "baseline holds within one microarchitecture family"
         ]
-    return [FAMILY_MISMATCH] if len(families) > 1 else []
+    return [prepare.FAMILY_MISMATCH] if len(families) > 1 else []
 
 
 QUANTITIES = (
@@ -281,7 +279,7 @@ class Projection(Result):
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw the measured CPI, the fitted curve with its interval, and the projection."""
         runs = pd.DataFrame(self.cpi_points, columns=["freq_hz", "cpi"])
-        prepared = prepare(runs, by=[], metric="cpi")
+        prepared = prepare.prepare(runs, by=[], metric="cpi")
         options, at = FitOptions(form=self.form, interval=self.interval), self.freq_hz
         points, curve = plots.group_curves(prepared, options, _CPI, [0], at, self.level)[0]
         drawn = plots.plot_curve(axes.new_axes(ax), _CPI, points, curve, at)
@@ -403,7 +401,7 @@ def project(
     quantities, made = _answer_products(answers, products, cells, level, errors, price)
     findings = [answers.findings(made[name]) for name in ("cpi", "power_w") if name in made]
     caveats = [*points.caveats, *cv.tally(chain(*findings)), *outside]
-    cv.warn(caveats)
+    warn_caveats(caveats)
     other = answers.other_form(_CPI)
     other_cpi = _estimate(other.at(_CPI, cells, level).prediction, "1") if other else None
     fits = [pair for c in answers.curves.values() for pair in c.fit.parameters().items()]
@@ -440,7 +438,9 @@ def _fit_points(points: MeasuredPoints, options: FitOptions) -> Answers:
     runs = pd.concat(frames, ignore_index=True)
     if points.power_source is not None:
         runs["power_source"] = points.power_source
-    return Answers.of(Prepared(runs, group_runs(runs, []), [_CPI, _POWER][: len(frames)]), options)
+    return Answers.of(
+        prepare.Prepared(runs, group_runs(runs, []), [_CPI, _POWER][: len(frames)]), options
+    )
 
 
 def _answer_products(

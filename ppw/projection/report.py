@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from ppw.projection.path_length import PathLengths
     from ppw.projection.time import TimeProjection
-    from ppw.results.caveats import Mask
+    from ppw.runs.groups import Mask
     from ppw.runs.prepare import Prepared
 
 # Groups whose curves are drawn, and groups in the sliders.

@@ -17,12 +17,12 @@ from fitting.bayes.prediction import fewest_scores
 from fitting.regression import lines
 from measurements.table.schema import HEADERS
 from ppw.errors import PpwError
+from ppw.projection import caveats as cv
 from ppw.projection import plots
 from ppw.projection.answers import Answers, CellAnswers, CurveFit, TargetCells, fit_curves
 from ppw.projection.options import FitOptions, FittingOptions, ModelOptions
 from ppw.results import arguments, axes
-from ppw.results import caveats as cv
-from ppw.results.result import Result, Table, frame_digest
+from ppw.results.result import Result, Table, frame_digest, warn_caveats
 from ppw.results.text import plot_label, shown
 from ppw.runs.prepare import Prepared, measured_cells, prepare
 
@@ -221,7 +221,7 @@ def project_runs(
     options = FitOptions(**fitting)
     prepared = prepare(runs, by=by, metric=metric, keep_all=keep_all)
     projection = project_prepared(prepared, frequencies, options, level)
-    cv.warn(projection.caveats)
+    warn_caveats(projection.caveats)
     return projection
 
 
@@ -431,7 +431,7 @@ def fit_runs(
     """
     options = FitOptions(**fitting)
     fitted = fit_prepared(prepare(runs, by=by, metric=metric), options)
-    cv.warn(fitted.caveats)
+    warn_caveats(fitted.caveats)
     return fitted
 
 

@@ -22,8 +22,7 @@ from measurements import check_runs
 from measurements.table.units import parse_quantity
 from ppw.errors import PpwError
 from ppw.results import arguments, axes
-from ppw.results import caveats as cv
-from ppw.results.result import Result, Row, Table, frame_digest, numbers_digest, rows_of
+from ppw.results import result as rs
 from ppw.results.text import key_texts, plot_label, shown
 from ppw.runs.groups import canonical, group_runs
 
@@ -61,14 +60,16 @@ _ANSWERS = """
 """
 
 
-def time_table(target: str, found: str) -> tuple[Table, ...]:
+def time_table(target: str, found: str) -> tuple[rs.Table, ...]:
     """Declare the table of a projection of times: the target, the answers, and what was found."""
     columns = f"{target.strip()}\n{_ANSWERS.strip()}\n{found.strip()}"
     show = {"error_pct": _error_text}
-    return (Table("table", columns, title="Projected times", key="groups", most=10**9, show=show),)
+    return (
+        rs.Table("table", columns, title="Projected times", key="groups", most=10**9, show=show),
+    )
 
 
-def _error_text(row: Row) -> str:
+def _error_text(row: rs.Row) -> str:
     error = row["error_pct"]
     return "–" if error != error else f"{error:+.1f} %"
 
@@ -85,7 +86,7 @@ class Doubt(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class TimeProjection(Result):
+class TimeProjection(rs.Result):
     """Times projected to one target, a row a group.
 
     Attributes
@@ -138,7 +139,7 @@ class TimeProjection(Result):
     def verdict(self) -> list[str]:
         """Say the fits in sentences."""
         keys, said = self.printed_keys(), []
-        for row in rows_of(self.table):
+        for row in rs.rows_of(self.table):
             name = " ".join(key_texts(keys, row)) if len(self.table) > 1 else "the job"
             said.append(f"{name}: {self.law(row)}")
         if self.coverage is not None:
@@ -206,7 +207,7 @@ class TimeProjection(Result):
         """Draw each group's curve, its interval at the target and what was measured there."""
         ax = axes.new_axes(ax)
         label, unit = self.axis()
-        for row in rows_of(self.table):
+        for row in rs.rows_of(self.table):
             x, y = self.curve(row)
             (line,) = ax.plot(x / unit, y)
             line.set_label(plot_label(" ".join(key_texts(self.printed_keys(), row))))
@@ -263,7 +264,7 @@ def project_time(
     caveats = list(kind.caveats_of(rows))
     if left := int((~answered).sum()):
         caveats.insert(0, f"{left} groups have runs at less than two {kind.few} and are left out")
-    cv.warn(caveats)
+    rs.warn_caveats(caveats)
     keys = groups.keys[answered.to_numpy()].reset_index(drop=True)
     table = rows.drop(columns="lack_of_fit").reset_index(drop=True)
     return kind(
@@ -271,7 +272,7 @@ def project_time(
         by=tuple(names),
         level=float(level),
         caveats=tuple(caveats),
-        input_digest=numbers_digest(frame_digest(runs), target, level),
+        input_digest=rs.numbers_digest(rs.frame_digest(runs), target, level),
     )
 
 

@@ -14,13 +14,13 @@ from fitting.bayes.posterior import SAME_STEP, step_starts
 from fitting.regression.lines import FloatArray, Prediction
 from measurements import identity_columns
 from ppw.errors import PpwError
+from ppw.projection import caveats as cv
 from ppw.projection import plots
 from ppw.projection.answers import Answers, TargetCells
 from ppw.projection.options import FitOptions, FittingOptions
 from ppw.projection.runs import unfitted_groups
 from ppw.results import arguments, axes
-from ppw.results import caveats as cv
-from ppw.results.result import PrintedTable, Result, Row, Table, plain
+from ppw.results.result import PrintedTable, Result, Row, Table, plain, warn_caveats
 from ppw.results.text import shown, shown_interval
 from ppw.runs import prepare as pr
 from ppw.runs.groups import Groups, canonical, run_count
@@ -28,7 +28,7 @@ from ppw.runs.groups import Groups, canonical, run_count
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from ppw.results.caveats import Mask
+    from ppw.runs.groups import Mask
     from ppw.runs.metrics import Metric
 
 # Validation schemes: which runs a projection may learn from, and which it is compared with.
@@ -369,7 +369,7 @@ def validate(
     prepared = pr.prepare(runs, by=by, metric=metric, keep_all=keep_all, drop=False)
     plan = HoldOutPlan(at_train, at_test, scheme or "highest", train_host, test_host)
     validation = validate_prepared(prepared, plan, options, level, keep_all=keep_all)
-    cv.warn(validation.caveats)
+    warn_caveats(validation.caveats)
     return replace(validation, input_digest=runs)
 
 

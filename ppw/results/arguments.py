@@ -37,6 +37,7 @@ def as_frequencies(freq: float | str | Iterable[float | str]) -> list[float]:
 
 def as_number(name: str, value: Any) -> float:
     """Read a finite number."""
+    # A numpy number is a Real too; a text with digits is none, as its unit is not known.
     if not isinstance(value, Real) or not np.isfinite(float(value)):
         raise PpwError(f"{name} {value!r} is not a finite number")
     return float(value)
@@ -59,6 +60,7 @@ def as_share(name: str, value: float) -> float:
 
 def as_whole(name: str, value: Any, least: int = 1) -> int:
     """Check a whole number of at least ``least``. Raises `PpwError`."""
+    # True is an int to Python, and never a count to a caller.
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
         raise PpwError(f"{name} {value!r} is not a whole number of at least {least}")
     return int(value)

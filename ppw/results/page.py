@@ -12,17 +12,13 @@ from dataclasses import dataclass
 from importlib import resources
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
-
-from ppw.results.result import PrintedTable
+from ppw.results.result import PrintedTable, Result
 from ppw.results.text import package_version, printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from matplotlib.axes import Axes
-
-    from ppw.results.result import Result
 
 
 # Rows of a table that a page shows; its JSON has all.
@@ -136,6 +132,7 @@ def _printable_cell(value: object) -> object:
 
 
 def _file(name: str) -> str:
+    """Read a file of the folder assets: a template, style or script."""
     return (resources.files("ppw.results") / "assets" / name).read_text(encoding="utf-8")
 
 
@@ -184,14 +181,8 @@ def draw(plot: Callable[[Axes], object], *, width: float = 4.6, height: float = 
         sink = io.StringIO()
         canvas.savefig(sink, format="svg", metadata={"Date": None, "Creator": None})
     # The XML prologue names an address; inside HTML it is neither needed nor allowed.
-    return re.sub(r"\s*<metadata>.*?</metadata>", "", _element(sink.getvalue()), flags=re.S)
-
-
-def _element(svg: str) -> str:
-    return svg[svg.index("<svg") :]
-
-
-# Reports: one self-contained HTML page, verdict first, then evidence, caveats and the JSON.
+    svg = sink.getvalue()
+    return re.sub(r"\s*<metadata>.*?</metadata>", "", svg[svg.index("<svg") :], flags=re.S)
 
 
 # Where a slider stops: round numbers along its way, and the values that must be met exactly.
@@ -217,10 +208,11 @@ def stops(low: float, high: float, exact: Iterable[float] = (), *, most: int = 1
 
 
 def _round_step(least: float) -> float:
+    """Least step of 1, 2 or 5 times a power of ten that is not below a length."""
     size = 10.0 ** math.floor(math.log10(least))
     return float(next(m * size for m in (1, 2, 5, 10) if m * size >= least * (1 - 1e-9)))
 
 
 def nearest(values: list[float], wanted: float) -> int:
     """Place of the value nearest to a wanted one."""
-    return int(np.argmin(np.abs(np.asarray(values) - wanted)))
+    return min(range(len(values)), key=lambda place: abs(values[place] - wanted))

@@ -5,30 +5,20 @@ from __future__ import annotations
 import hashlib
 import inspect
 import json
-import math
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields
 from functools import cached_property, wraps
 from html import escape
 from importlib import import_module
-from itertools import takewhile
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeVar
 
 import numpy as np
 
 from measurements.errors import DAMAGE
-from ppw.errors import PpwError
-from ppw.results.text import (
-    key_texts,
-    package_version,
-    printable,
-    shown,
-    shown_interval,
-    shown_name,
-    summary_text,
-    text_table,
-)
+from ppw.errors import CaveatWarning, PpwError
+from ppw.results import text as tx
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -45,7 +35,7 @@ def write_document(
     head = {
         "schema_version": version,
         "kind": kind,
-        "ppw_version": package_version(),
+        "ppw_version": tx.package_version(),
         "input_digest": digest,
     }
     text = json.dumps(plain({**head, **body}), indent=1, ensure_ascii=False, allow_nan=False)
@@ -200,7 +190,7 @@ class Estimate(float):
         self.unit = unit
         given = {"lower": lower, "upper": upper, "limit": limit, "limit_share": limit_share}
         for name, number in given.items():
-            setattr(self, name, None if number is None or math.isnan(number) else float(number))
+            setattr(self, name, None if number is None or np.isnan(number) else float(number))
         return self
 
     def __getnewargs_ex__(self) -> tuple[tuple[float, str], dict[str, float | None]]:
@@ -223,7 +213,7 @@ class Estimate(float):
         """Build an estimate from `to_dict`."""
         rest = dict(values)
         if rest["lower"] is not None and rest["upper"] is None:
-            rest["upper"] = math.inf
+            rest["upper"] = np.inf
         return cls(rest.pop("value"), rest.pop("unit"), **rest)
 
     def scaled(self, factor: float, unit: str) -> Estimate:
@@ -305,19 +295,17 @@ class Column(NamedTuple):
 
     def texts(self, row: Row, result: object, text: str | None = None) -> list[str]:
         """Return ``text``, or the value of a row as it prints, and its interval."""
-        value, unit = row[self.name], self._unit(row, result)
+        value = row[self.name]
+        unit = row["unit"] if self.unit == ROW_UNIT else self.unit
+        # The unit of the whole column stands in an attribute of the result.
+        unit = str(getattr(result, unit[1:]) if unit.startswith("@") else unit)
         if text is None and self.form:
             text = "–" if value != value else format(value, self.form)
         texts = [value_text(value, unit) if text is None else text]
         if self.ends:
             lower, upper = (row[end] for end in self.ends)
-            texts.append(shown_interval(value, lower, upper, unit))
+            texts.append(tx.shown_interval(value, lower, upper, unit))
         return texts
-
-    def _unit(self, row: Row, result: object) -> str:
-        if self.unit.startswith("@"):
-            return str(getattr(result, self.unit[1:]))
-        return str(row["unit"]) if self.unit == ROW_UNIT else self.unit
 
 
 def value_text(value: Any, unit: str) -> str:
@@ -334,7 +322,7 @@ def value_text(value: Any, unit: str) -> str:
         return "yes" if value else "no"
     if unit == COUNT:
         return f"{value:.0f}"
-    return f"{value:.0%}" if unit == SHARE else shown(value, unit)
+    return f"{value:.0%}" if unit == SHARE else tx.shown(value, unit)
 
 
 @dataclass(frozen=True)
@@ -397,20 +385,21 @@ class Table:
         columns = [c for c in self.columns if c.title and c.name in frame]
         columns = [c for c in columns if not c.if_any or frame[c.name].notna().any()]
         columns = [c for c in columns if page or not c.on_pages]
-        rows = [
-            [*key_texts(by, row), *(text for c in columns for text in self._texts(c, row, result))]
-            for row in rows_of(frame if most is None else frame.head(most))
-        ]
-        names = len(by) + len([*takewhile(lambda c: c.unit == TEXT, columns)])
+        rows = []
+        for row in rows_of(frame if most is None else frame.head(most)):
+            cells = tx.key_texts(by, row)
+            for column in columns:
+                text = self.show[column.name](row) if column.name in self.show else None
+                cells += column.texts(row, result, text)
+            rows.append(cells)
+        # Names are the keys, and the texts before the first number.
+        texts = next((i for i, c in enumerate(columns) if c.unit != TEXT), len(columns))
         header = [*by, *(title for c in columns for title in c.titles(result))]
+        # Say where the rows are that are left out: CSV has the first table alone.
         in_csv = self is result.tables[0] and type(result).to_frame is Result.to_frame
         whole = "--format csv or to_frame()" if in_csv else f"--format json or .{self.name}"
         left_out = len(frame) - len(rows)
-        return PrintedTable(self.title, header, rows, names, self.note, left_out, whole)
-
-    def _texts(self, column: Column, row: Row, result: object) -> list[str]:
-        shown_by = self.show.get(column.name)
-        return column.texts(row, result, shown_by(row) if shown_by else None)
+        return PrintedTable(self.title, header, rows, len(by) + texts, self.note, left_out, whole)
 
 
 class PrintedTable(NamedTuple):
@@ -428,7 +417,7 @@ class PrintedTable(NamedTuple):
     def lines(self) -> list[str]:
         """Return the table as text, and say how many rows it lacks."""
         more = f"… {self.left_out} more rows: use {self.whole}"
-        return [text_table(self.header, self.rows), *([more] if self.left_out else [])]
+        return [tx.text_table(self.header, self.rows), *([more] if self.left_out else [])]
 
 
 class Digest:
@@ -521,7 +510,7 @@ class Result:
 
     def summary(self) -> str:
         """Write the answer, its tables and the caveats as text."""
-        return summary_text(self.text_parts(), self.caveats)
+        return tx.summary_text(self.text_parts(), self.caveats)
 
     def to_html(self) -> str:
         """Write the report: one HTML page with everything inside.
@@ -531,15 +520,16 @@ class Result:
         PpwError
             For a result that has no page.
         """
+        # Questions import no pages: the page stands in the room of the result.
         room = type(self).__module__.rpartition(".")[0]
         pages = import_module(f"{room}.report").PAGES
         return str(pages[self.kind](self).render())
 
     def _repr_html_(self) -> str:
         """Sentences, tables and caveats for a notebook."""
-        parts = [f"<p>{escape(printable(text))}</p>" for text in self.sentences()]
+        parts = [f"<p>{escape(tx.printable(text))}</p>" for text in self.sentences()]
         parts += [_html_table(table) for table in self.printed_tables()]
-        parts += [f"<p><b>Caveat:</b> {escape(printable(text))}</p>" for text in self.caveats]
+        parts += [f"<p><b>Caveat:</b> {escape(tx.printable(text))}</p>" for text in self.caveats]
         return "\n".join(parts)
 
     def to_json(self) -> str:
@@ -609,9 +599,9 @@ def _columns_section(table: Table) -> str:
 
 
 def _html_table(table: PrintedTable) -> str:
-    head = "".join(f"<th>{escape(printable(title))}</th>" for title in table.header)
+    head = "".join(f"<th>{escape(tx.printable(title))}</th>" for title in table.header)
     rows = (
-        "<tr>" + "".join(f"<td>{escape(shown_name(text, 160))}</td>" for text in row) + "</tr>"
+        "<tr>" + "".join(f"<td>{escape(tx.shown_name(text, 160))}</td>" for text in row) + "</tr>"
         for row in table.rows
     )
     return f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
@@ -661,3 +651,9 @@ def _read_table(
 
 _KINDS = {TEXT: "text", FLAG: "text", ROW_UNIT: "number"}
 _DTYPES: dict[str, type[Any]] = {"count": np.int64, "number": np.float64, "flag": np.bool_}
+
+
+def warn_caveats(caveats: Iterable[str]) -> None:
+    """Raise each caveat as a `CaveatWarning` at the caller's caller."""
+    for caveat in caveats:
+        warnings.warn(tx.printable(caveat), CaveatWarning, stacklevel=3)

@@ -20,7 +20,10 @@ def printable(text: object) -> str:
     '\\x1b[2Jrack1\\n'
     """
     line = str(text)
-    return line if line.isprintable() else "".join(map(_spelt, line))
+    if line.isprintable():
+        return line
+    spelt = (c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in line)
+    return "".join(spelt)
 
 
 def printable_lines(text: str) -> str:
@@ -30,30 +33,14 @@ def printable_lines(text: str) -> str:
 
 def shown_name(name: object, most: int = _MOST) -> str:
     """Write a name for people: every character prints, and of a long one the middle is left out."""
-    return _shorten(printable(name), most)
+    text, end = printable(name), most // 3
+    return text if len(text) <= most else f"{text[: most - end - 1]}…{text[-end:]}"
 
 
 def plot_label(name: object, most: int = _MOST_IN_PLOTS) -> str:
     """Write a name for a plot: there dollar signs are mathematics, and a first underscore hides."""
-    label = _shorten(printable(name), most).replace("$", r"\$")
+    label = shown_name(name, most).replace("$", r"\$")
     return f" {label}" if label.startswith("_") else label
-
-
-def _shorten(text: str, most: int) -> str:
-    end = most // 3
-    return text if len(text) <= most else f"{text[: most - end - 1]}…{text[-end:]}"
-
-
-def _spelt(character: str) -> str:
-    if character.isprintable():
-        return character
-    return character.encode("unicode_escape").decode("ascii")
-
-
-def _key_text(value: object) -> str:
-    if value is None or value != value:
-        return "–"
-    return shown(value) if isinstance(value, float) else shown_name(value)
 
 
 def shown_interval(value: float, lower: float | None, upper: float | None, unit: str) -> str:
@@ -64,11 +51,13 @@ def shown_interval(value: float, lower: float | None, upper: float | None, unit:
     """
     if lower is None or upper is None or math.isnan(lower):
         return "–"
+    # Ends in another prefix than the value would look far from it.
     size = _prefix(value)[1] if unit in _PREFIXED and value else 1.0
     return f"{shown(lower / size)} … {shown(upper / size)}"
 
 
 def _prefix(value: float) -> tuple[str, float]:
+    """Prefix of a unit in which a value reads well, and its size."""
     return next((p for p in _PREFIXES if abs(value) >= p[1]), ("", 1.0))
 
 
@@ -91,19 +80,22 @@ def shown(value: float | None, unit: str = "") -> str:
     if unit in _PREFIXED and value:
         prefix, size = _prefix(value)
         return f"{value / size:.4g} {prefix}{unit}"
+    # Numbers with five digits and more before the point are read by their thousands.
     number = f"{value:,.0f}" if 9999.5 <= abs(value) < 1e12 else f"{value:.4g}"
     return f"{number} {unit}".strip() if unit != "1" else number
 
 
 def key_texts(by: Iterable[str], row: Mapping[Any, Any]) -> list[str]:
     """Write the keys of a table's row for people; "–" for one that is missing."""
-    return [_key_text(row[name]) for name in by]
+    keys = [row[name] if row[name] == row[name] else None for name in by]
+    return [shown(k) if k is None or isinstance(k, float) else shown_name(k) for k in keys]
 
 
 def telling_keys(by: Iterable[str], rows: Sequence[Mapping[Any, Any]]) -> list[str]:
     """Choose the fewest of the leading keys that still tell all rows apart that all keys do."""
     by = list(by)
 
+    # Rows that all keys together do not tell apart no choice of keys can.
     def count_distinct(names: Sequence[str]) -> int:
         return len({tuple(key_texts(names, row)) for row in rows})
 
@@ -129,10 +121,12 @@ def text_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> TextTabl
     """Lay cells out in columns, numbers to the right; of a long cell the middle is left out."""
     titles = [shown_name(cell, _MOST_IN_CELLS) for cell in header]
     cells = [[shown_name(cell, _MOST_IN_CELLS) for cell in row] for row in rows]
-    widths = [max(map(len, column)) for column in zip(titles, *cells, strict=True)]
-    numeric = [bool(cells) and all(_is_number(r[i]) for r in cells) for i in range(len(titles))]
-    lines = [_line(titles, widths, numeric), "  ".join("-" * w for w in widths)]
-    return TextTable("\n".join(lines + [_line(row, widths, numeric) for row in cells]))
+    columns = []
+    for title, *texts in zip(titles, *cells, strict=True):
+        width = max(map(len, (title, *texts)))
+        pad = str.rjust if texts and all(map(_is_number, texts)) else str.ljust
+        columns.append([pad(title, width), "-" * width, *(pad(text, width) for text in texts)])
+    return TextTable("\n".join("  ".join(line).rstrip() for line in zip(*columns, strict=True)))
 
 
 def summary_text(parts: Iterable[str], caveats: Iterable[str]) -> str:
@@ -141,12 +135,8 @@ def summary_text(parts: Iterable[str], caveats: Iterable[str]) -> str:
     return "\n".join(one if isinstance(one, TextTable) else printable(one) for one in said)
 
 
-def _line(cells: Sequence[str], widths: Sequence[int], numeric: Sequence[bool]) -> str:
-    padded = zip(cells, widths, numeric, strict=True)
-    return "  ".join(c.rjust(w) if right else c.ljust(w) for c, w, right in padded).rstrip()
-
-
 def _is_number(cell: str) -> bool:
+    """Tell whether a cell begins as a number does, or is a yes or no."""
     return cell[:1].isdigit() or cell[:1] in "-–∞+" or cell in ("yes", "no")
 
 

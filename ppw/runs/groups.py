@@ -15,14 +15,13 @@ from measurements.errors import MeasurementError
 from measurements.table import headers as hd
 from measurements.table.checks import as_numbers, row_numbers
 from measurements.table.reading import renamed_headers
-from measurements.table.schema import COLUMNS, IDENTITY, ROW_COLUMN, is_number
+from measurements.table.schema import COLUMNS, IDENTITY, NUMERIC, ROW_COLUMN
 from measurements.table.units import parse_quantity
 from ppw.errors import PpwError, UnknownColumnError
 from ppw.results.text import shown as amount
-from ppw.runs.expressions import Values, absolute
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -97,22 +96,18 @@ def _combine(codes: list[IntArray], sizes: list[int]) -> tuple[IntArray, list[In
     combined, count = codes[0].astype(np.int64), sizes[0]
     members: list[IntArray] = [np.arange(count)]
     for more, size in zip(codes[1:], sizes[1:], strict=True):
-        present, combined = _compact(combined * size + more, count * size)
+        sparse, possible = combined * size + more, count * size
+        # Renumbered without holes; counting beats sorting while most possible codes are there.
+        if possible > 4 * len(sparse) + 1024:
+            present, combined = np.unique(sparse, return_inverse=True)
+        else:
+            there = np.zeros(possible, dtype=bool)
+            there[sparse] = True
+            present, combined = np.flatnonzero(there), (np.cumsum(there) - 1)[sparse]
         before, last = np.divmod(present, size)
         members = [*(m[before] for m in members), last]
         count = len(present)
     return combined, members
-
-
-def _compact(codes: IntArray, possible: int) -> tuple[IntArray, IntArray]:
-    """Renumber sparse codes without holes: the codes present, and the new code of each row."""
-    if possible > 4 * len(codes) + 1024:
-        present, compact = np.unique(codes, return_inverse=True)
-        return present, compact
-    # Counting beats sorting while the possible codes are not many more than the rows.
-    there = np.zeros(possible, dtype=bool)
-    there[codes] = True
-    return np.flatnonzero(there), (np.cumsum(there) - 1)[codes]
 
 
 def varying_identity(runs: pd.DataFrame, groups: Groups) -> list[str]:
@@ -231,7 +226,7 @@ def _several(value: Any) -> Sequence[Any]:
 
 def _in_unit(value: Any, meant: hd.Renaming) -> Any:
     """Value in the unit of the column: a plain number is in that of the name it was asked by."""
-    if not is_number(meant.canonical):
+    if meant.canonical not in NUMERIC:
         return value
     number = as_number(value)
     unit = hd.unit_in_cells(meant.canonical)
@@ -246,7 +241,7 @@ def _in_unit(value: Any, meant: hd.Renaming) -> Any:
 def _matching_rows(column: pd.Series[Any], value: Any) -> Mask:
     """Rows that hold a value. Raises `PpwError` where none does, with those that there are."""
     name = str(column.name)
-    if is_number(name) or pd.api.types.is_numeric_dtype(column):
+    if name in NUMERIC or pd.api.types.is_numeric_dtype(column):
         numbers = as_numbers(column).to_numpy()
         same: Mask = is_same(numbers, as_number(value))
     else:
@@ -266,7 +261,7 @@ def _matching_rows(column: pd.Series[Any], value: Any) -> Mask:
 
 def _value_text(column: str, value: object) -> str:
     """Value for people, in a unit that reads well."""
-    if isinstance(value, (float, np.floating)) and is_number(column):
+    if isinstance(value, (float, np.floating)) and column in NUMERIC:
         return amount(float(value), COLUMNS[column].unit)
     return str(value)
 
@@ -310,6 +305,12 @@ def mean_column(quantity: str, coordinate: str = VALUE) -> str:
 def squares_column(quantity: str, coordinate: str = VALUE) -> str:
     """Column of the centred second moment of a quantity in a co-ordinate."""
     return f"{quantity}__{coordinate}m2"
+
+
+# What an engine found wrong with each run of a cell by itself, as bits of the column `FLAGS`; all
+# but the first are `ppw.runs.checks.readings.CONTRADICTIONS`.
+FLAGS = "flags"
+UNUSABLE, ENERGY, ACHIEVED, NO_WATTS, BELOW_IDLE, KNOWN_IDLE = (1 << i for i in range(6))
 
 
 def key_columns(runs: pd.DataFrame) -> list[str]:
@@ -358,6 +359,107 @@ def merge_means(codes: IntArray, repeats: Repeats, groups: int) -> tuple[IntArra
     known = np.nan_to_num(repeats.mean)
     with np.errstate(invalid="ignore"):
         return count.astype(np.int64), np.bincount(codes, repeats.runs * known, groups) / count
+
+
+def has(runs: pd.DataFrame, column: str) -> bool:
+    """Tell whether a column is there and not empty."""
+    if is_aggregated(runs, column):
+        return bool(counts(runs, column).any())
+    return column in runs.columns and bool(runs[column].notna().any())
+
+
+def numbers(runs: pd.DataFrame, column: str) -> FloatArray:
+    """Values of a column, or its means in a condensed table; NaN where it is not there."""
+    if is_aggregated(runs, column):
+        column = mean_column(column)
+    if column not in runs.columns:
+        return np.full(len(runs), np.nan)
+    return runs[column].to_numpy(dtype=np.float64)
+
+
+def lacking(runs: pd.DataFrame, column: str) -> IntArray:
+    """How many runs of each row have no value of a column."""
+    if is_aggregated(runs, column):
+        return run_counts(runs) - counts(runs, column)
+    return run_counts(runs) * np.isnan(numbers(runs, column))
+
+
+def host_codes(runs: pd.DataFrame) -> IntArray:
+    """Number of each row's host; one host where none is named."""
+    if "host" not in runs.columns:
+        return np.zeros(len(runs), dtype=np.int64)
+    return pd.factorize(runs["host"], use_na_sentinel=False)[0].astype(np.int64)
+
+
+# Rules of the runs table are written once, for numpy arrays and for columns of an engine alike:
+# both overload the operators, so that memory evaluates a rule and an engine compiles it to SQL.
+# Here is what the two spell differently.
+
+# An array, or an ibis column: no common type has the operators of both.
+Values = Any
+
+
+def choose(condition: Values, yes: Values, no: Values) -> Values:
+    """Take one value where a condition holds and another where it does not."""
+    in_memory = isinstance(condition, np.ndarray)
+    return np.where(condition, yes, no) if in_memory else condition.ifelse(yes, no)
+
+
+def absolute(values: Values) -> Values:
+    """Take the absolute value."""
+    return np.abs(values) if isinstance(values, np.ndarray) else values.abs()
+
+
+def first_given(values: Values, *others: Values) -> Values:
+    """Take the first of several values that is not missing."""
+    for other in others:
+        in_memory = isinstance(values, np.ndarray)
+        values = choose(np.isnan(values), other, values) if in_memory else values.coalesce(other)
+    return values
+
+
+def any_of(conditions: Iterable[Values]) -> Values:
+    """Tell where one of several conditions holds."""
+    first, *others = conditions
+    for other in others:
+        first = first | other
+    return first
+
+
+# To how many digits a number was recorded.
+
+
+MOST_DIGITS = 12
+# Reading a decimal and converting its unit costs a few units of the last binary place.
+BINARY = 4e-15
+
+
+def recorded_step(values: FloatArray) -> FloatArray:
+    """Step of the last decimal digit that each number is written with, in the number's unit.
+
+    237.788 has a step of 0.001, and 3.4e9 one of 1e8: zeros at the end do not count, since nobody
+    can tell whether they were measured. Beyond twelve digits a number counts as having twelve.
+
+    >>> recorded_step(np.array([237.788, 3.4e9])).tolist()
+    [0.001, 100000000.0]
+    """
+    size = np.where(values == 0, 1.0, np.abs(values))
+    decade = np.floor(np.log10(size))
+    step: FloatArray = digit_step(size / 10.0**decade, decade)
+    return step
+
+
+def digit_step(mantissa: Values, decade: Values) -> Values:
+    """Step of the last decimal digit of mantissa times 10 to the decade, of arrays or columns.
+
+    The powers, which cost most, are computed twice a number and not for each of its digits.
+    """
+    digits: Values = MOST_DIGITS
+    for fewer in range(MOST_DIGITS - 1, 0, -1):
+        scaled = mantissa * 10.0 ** (fewer - 1)
+        whole = absolute(scaled - scaled.round()) <= BINARY * scaled
+        digits = choose(whole, fewer, digits)
+    return 10.0 ** (decade - (digits - 1))
 
 
 def canonical(runs: pd.DataFrame) -> pd.DataFrame:

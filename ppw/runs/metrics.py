@@ -11,7 +11,6 @@ from measurements.table.schema import COLUMNS
 from ppw.errors import PpwError, UnknownColumnError
 from ppw.results.arguments import as_names
 from ppw.runs import groups as gr
-from ppw.runs.expressions import Values, first_given
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -156,7 +155,7 @@ def values(metric: Metric, runs: pd.DataFrame) -> FloatArray:
     return computed
 
 
-def quantity(metric: Metric, columns: Mapping[str, Values]) -> Values:
+def quantity(metric: Metric, columns: Mapping[str, gr.Values]) -> gr.Values:
     """Compute a metric from its columns, arrays or an engine's, as `source_columns` lists them."""
     performance = _performance(columns) if metric.name in _OF_PERFORMANCE else None
     if metric.name not in _VALUES:
@@ -172,21 +171,21 @@ def source_columns(metric: Metric, runs: pd.DataFrame) -> list[str]:
     return list(dict.fromkeys(columns))
 
 
-def _performance(c: Mapping[str, Values]) -> Values:
+def _performance(c: Mapping[str, gr.Values]) -> gr.Values:
     """Throughput, or runs per second for the rows that have none."""
     if "time_s" not in c:
         return c["throughput_ops_s"]
     per_run = 1 / c["time_s"]
-    return first_given(c["throughput_ops_s"], per_run) if "throughput_ops_s" in c else per_run
+    return gr.first_given(c["throughput_ops_s"], per_run) if "throughput_ops_s" in c else per_run
 
 
-def _power(c: Mapping[str, Values], _: Values = None) -> Values:
+def _power(c: Mapping[str, gr.Values], _: gr.Values = None) -> gr.Values:
     return c["power_w"] if "power_w" in c else c["energy_j"] / c["time_s"]
 
 
 _OF_PERFORMANCE = frozenset({"performance", "perf_per_watt", "perf_per_dollar"})
 # By metric its value, of its columns and of the performance; others are their only column.
-_VALUES: dict[str, Callable[[Mapping[str, Values], Values], Values]] = {
+_VALUES: dict[str, Callable[[Mapping[str, gr.Values], gr.Values], gr.Values]] = {
     "cpi": lambda c, _: c["cpi"] if "cpi" in c else c["cycles"] / c["instructions"],
     "power": _power,
     "energy": lambda c, _: c["energy_j"] if "energy_j" in c else c["power_w"] * c["time_s"],

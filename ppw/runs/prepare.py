@@ -1,8 +1,7 @@
-"""From a runs table as given to checked, grouped runs and the metrics asked of them."""
+"""From a runs table as given to checked, grouped runs, their metrics, and what could mislead."""
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -10,34 +9,26 @@ import numpy as np
 import pandas as pd
 
 from measurements import check_runs
-from measurements.errors import MeasurementError
-from measurements.power.energy import POWER_SUFFIX, column_stem, power_column
 from measurements.table.checks import as_numbers
 from measurements.table.headers import list_names
-from measurements.table.schema import DOUBTS
-from ppw.errors import PpwError, UnknownColumnError
+from measurements.table.schema import COLUMNS, DOUBTS, FILE_COLUMN, ROW_COLUMN
+from ppw.errors import PpwError
 from ppw.results.arguments import as_names
 from ppw.runs import checks as ck
 from ppw.runs import groups as gr
 from ppw.runs import metrics as mt
-from ppw.runs import quality
-from ppw.runs.caveats import table_caveats
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from fitting.regression.lines import FloatArray, IntArray
-    from ppw.runs.checks import Mask
-
-
-# Which runs show what a host can do: some were held at a share of the load that it can take.
 
 
 # Share of the highest throughput from which a run is at full load.
 FULL_LOAD = 0.995
 
 
-def at_full_load(runs: pd.DataFrame, group: IntArray | None = None) -> Mask:
+def at_full_load(runs: pd.DataFrame, group: IntArray | None = None) -> gr.Mask:
     """Tell the runs at full load, by the number of each run's group; all are one by default.
 
     Where the column ``load`` says that some runs of a group are at full load, only these are:
@@ -50,7 +41,7 @@ def at_full_load(runs: pd.DataFrame, group: IntArray | None = None) -> Mask:
     group = np.zeros(len(runs), dtype=np.int64) if group is None else group
     full = load >= FULL_LOAD
     some = np.bincount(group, full) > 0
-    found: Mask = np.where(some[group], full, np.isnan(load))
+    found: gr.Mask = np.where(some[group], full, np.isnan(load))
     return found
 
 
@@ -73,15 +64,21 @@ class Prepared:
     # Whether the rows left out could be used if they were kept.
     keepable: bool = True
 
-    def caveats(self, learnt: Mask | None = None) -> list[str]:
+    def caveats(self, learnt: gr.Mask | None = None) -> list[str]:
         """Caveats of the table and its grouping; of hosts only where curves are ``learnt``."""
         found = table_caveats(self.runs, self.groups, self.metrics, learnt)
         found = [*self.runs.attrs.get(DOUBTS, ()), *found]
         return self.left_out_texts() + found
 
     def left_out_texts(self) -> list[str]:
-        """Say which rows take no part, and why."""
-        found = left_out_caveats(self.left_out, self.keepable)
+        """Say by check how many rows take no part, with the evidence of the first of them."""
+        by_check = () if self.left_out.empty else self.left_out.groupby("check", sort=True)
+        found = [
+            f"{_how_many(rows)} rows left out ({str(name).replace('_', ' ')}); the first, "
+            f"{_place(rows.iloc[0])}: {rows['evidence'].iloc[0]}; "
+            f"{remedy_of_left_out(self.keepable)}"
+            for name, rows in by_check
+        ]
         if self.below_full_load:
             found.append(
                 f"{self.below_full_load} runs below full load (column load) take no part: curves "
@@ -89,20 +86,18 @@ class Prepared:
             )
         return found
 
-    def flagged_rows(self, rows: Mask, *, but: Collection[str] = ()) -> Mask:
+    def flagged_rows(self, rows: gr.Mask, *, but: Collection[str] = ()) -> gr.Mask:
         """Rows that cannot be right, judged by the chosen rows alone; others are False.
 
         ``but`` names checks that are not made.
         """
         where = np.flatnonzero(rows)
         groups = replace(self.groups, codes=self.groups.codes[where])
-        names = [m.name for m in self.metrics]
-        found = quality.find_flagged_rows(self.runs.take(where), groups, metric=names)
-        suspect = np.zeros(len(rows), dtype=bool)
-        for suspects in found:
-            if suspects.check.name not in but:
-                suspect[where[suspects.rows]] = True
-        return suspect
+        flagged = ck.find_flagged_rows(self.runs.take(where), groups, self.metrics)
+        mask = np.zeros(len(rows), dtype=bool)
+        for name, found in flagged.items():
+            mask[where[found.index]] |= name not in but
+        return mask
 
     def measured_means(self) -> pd.DataFrame:
         """Mean of each metric by group and frequency, with the number of runs."""
@@ -138,72 +133,61 @@ def prepare(
     by = None if by is None else as_names(by)
     metrics = mt.answerable(tidy) if metric is None else mt.parse_metrics(metric)
     needed = mt.needed_columns(metrics, tidy)
+    # Power that cannot be used is no error where the rows that have it are left out.
     hopeless = without_power(tidy)
     ignored = {} if keep_all else dict.fromkeys(("power_w", "energy_j"), hopeless)
     checked = check_runs(tidy, needed=needed, by=by, ignore=ignored)
-    groups = gr.group_runs(checked, by)
-    left_out = pd.DataFrame()
-    kept = np.ones(len(checked), dtype=bool)
+    prepared = Prepared(checked, gr.group_runs(checked, by), metrics)
     if not keep_all:
-        kept = ~below_full_load(checked, groups)
-    held = int((~kept).sum())
-    if not keep_all and drop:
-        left_out = _rows_to_leave_out(checked, groups, metrics)
-    keepable = True
-    if len(left_out):
+        prepared = _leave_out_rows(prepared, by, hopeless, drop)
+    runs, groups = prepared.runs, prepared.groups
+    if len(runs) > _ORDERED_ROWS:
+        return prepared
+    order = np.lexsort([*(runs[c].to_numpy() for c in needed), groups.codes])
+    groups = replace(groups, codes=groups.codes[order])
+    return replace(prepared, runs=runs.take(order), groups=groups)
+
+
+def _leave_out_rows(
+    prepared: Prepared, by: Sequence[str] | None, hopeless: gr.Mask, drop: bool
+) -> Prepared:
+    """Leave out runs below full load and, with ``drop``, rows that cannot be right."""
+    runs, groups, metrics = prepared.runs, prepared.groups, prepared.metrics
+    out, left_out, keepable = below_full_load(runs, groups), pd.DataFrame(), True
+    held = int(out.sum())
+    flagged = ck.find_flagged_rows(runs, groups, metrics) if drop else {}
+    if any(map(len, flagged.values())):
+        left_out = ck.evidence_table(flagged, runs, groups)
         position = left_out["position"].to_numpy()
-        kept[position] = False
+        out[position] = True
         keepable = not hopeless[position].any()
-    if not kept.all():
-        if not kept.any():
-            raise PpwError(
-                f"{runs.attrs.get('source', 'runs')}: every row is flagged, so nothing is left to "
-                f"learn from: see ppw check{', or keep them with --keep-all' * keepable}"
-            )
-        checked = checked[kept]
-        groups = gr.group_runs(checked, by)
-    if len(checked) <= _ORDERED_ROWS:
-        order = np.lexsort([*(checked[c].to_numpy() for c in needed), groups.codes])
-        checked, groups = checked.take(order), replace(groups, codes=groups.codes[order])
-    return Prepared(checked, groups, metrics, left_out, held, keepable)
+    if out.all():
+        raise PpwError(
+            f"{runs.attrs.get('source', 'runs')}: every row is flagged, so nothing is left to "
+            f"learn from: see ppw check{', or keep them with --keep-all' * keepable}"
+        )
+    if out.any():
+        runs = runs[~out]
+        groups = gr.group_runs(runs, by)
+    return Prepared(runs, groups, metrics, left_out, held, keepable)
 
 
-def below_full_load(runs: pd.DataFrame, groups: gr.Groups) -> Mask:
+def below_full_load(runs: pd.DataFrame, groups: gr.Groups) -> gr.Mask:
     """Runs held below what their host can do, of groups that have others too."""
     full = at_full_load(runs, groups.codes)
     some = np.bincount(groups.codes, full) > 0
-    below: Mask = ~full & some[groups.codes]
+    below: gr.Mask = ~full & some[groups.codes]
     return below
 
 
-def without_power(runs: pd.DataFrame) -> Mask:
-    """Rows whose watts cannot be a host's, as of a sensor that subtracts too much; or cells."""
-    none: Mask = np.zeros(len(runs), dtype=bool)
-    if ck.FLAGS in runs.columns:
-        none = (runs[ck.FLAGS].to_numpy() & ck.NO_WATTS) > 0
+def without_power(runs: pd.DataFrame) -> gr.Mask:
+    """Tell the rows, or cells, whose power is 0 or less, as of a sensor that subtracts too much."""
+    none: gr.Mask = np.zeros(len(runs), dtype=bool)
+    if gr.FLAGS in runs.columns:
+        none = (runs[gr.FLAGS].to_numpy() & gr.NO_WATTS) > 0
     elif "power_w" in runs.columns:
         none = as_numbers(runs["power_w"]).to_numpy() <= 0
     return none
-
-
-def _rows_to_leave_out(
-    runs: pd.DataFrame, groups: gr.Groups, metrics: Sequence[mt.Metric]
-) -> pd.DataFrame:
-    found = quality.find_flagged_rows(runs, groups, metric=[m.name for m in metrics])
-    if not any(len(s.rows) for s in found):
-        return pd.DataFrame()
-    return quality.evidence_table(found, runs, groups)
-
-
-def left_out_caveats(left_out: pd.DataFrame, keepable: bool) -> list[str]:
-    """Say by check how many rows take no part, with the evidence of the first of them."""
-    if left_out.empty:
-        return []
-    return [
-        f"{_how_many(rows)} rows left out ({str(name).replace('_', ' ')}); the first, "
-        f"{_place(rows.iloc[0])}: {rows['evidence'].iloc[0]}; {remedy_of_left_out(keepable)}"
-        for name, rows in left_out.groupby("check", sort=True)
-    ]
 
 
 def remedy_of_left_out(keepable: bool) -> str:
@@ -223,7 +207,7 @@ def _place(row: pd.Series[Any]) -> str:
     return "one" if row["runs"] == 1 else f"{row['runs']} of one group and frequency"
 
 
-def measured_cells(prepared: Prepared, metric: mt.Metric, rows: Mask) -> pd.DataFrame:
+def measured_cells(prepared: Prepared, metric: mt.Metric, rows: gr.Mask) -> pd.DataFrame:
     """Mean of a metric and number of runs by ``group`` and ``freq_hz``, of the chosen rows."""
     runs = prepared.runs
     frame = pd.DataFrame(
@@ -250,105 +234,285 @@ def _merge_cells(cells: pd.DataFrame) -> pd.DataFrame:
     return merged.assign(measured=merged["measured"] / merged["runs"]).reset_index()
 
 
-# Which columns of a runs table hold a power source's watts, found by the source's label.
+# What a table or its grouping shows that could mislead: mixtures, repeats, power of unknown scope.
+
+# More values than this name runs, not kinds of runs.
+_MOST_VALUES = 20
+_MOST_ROWS = 200_000
+# Of what is left of the runs after the clock: the share that the column has to explain, how far
+# apart it sets its values, and how improbable that is by chance.
+_LEAST_SHARE, _LEAST_RATIO, _CHANCE = 0.5, 1.03, 1e-3
 
 
-# What a processor draws: its packages and, where it counts them, the memory modules. Cores are
-# inside the packages and the platform domain is around them: neither is added.
-_PROCESSOR = {"rapl": ("rapl:package", "rapl:dram")}
+class ConfoundingColumn(NamedTuple):
+    """A column by which runs of one group differ."""
+
+    column: str
+    # The metric that differs most by it, and the largest ratio between its values.
+    metric: str
+    ratio: float
 
 
-class SourcePower(NamedTuple):
-    """Power of one source, or of several added."""
+def confounding_columns(
+    runs: pd.DataFrame, groups: gr.Groups, metrics: Sequence[mt.Metric], rows: gr.Mask | None = None
+) -> list[ConfoundingColumn]:
+    """Find columns that are neither ppw's nor in ``groups``, and by which one group's runs differ.
 
-    # Labels of the parts, joined by "+".
-    label: str
-    # Columns that were added.
-    columns: tuple[str, ...]
-    # W a run; NaN where a part is missing or the sum is not above 0.
-    watts: FloatArray
-
-
-def source_power(runs: pd.DataFrame, asked: str) -> SourcePower:
-    """Find the mean power of every run as a source saw it.
-
-    ``asked`` is a label ("rapl:package", "meter:wt310e"), its beginning where only one source
-    begins so ("meter"), or several joined by "+"; "rapl" is the packages and, where counted, the
-    memory modules. Channels that are numbered ("rapl:package-0") are added. Raises
-    `UnknownColumnError` when no column holds it, or several may, and `MeasurementError` for text
-    where watts should be.
+    What counts is what a straight line through logarithms of metric and frequency leaves: a column
+    counts where its values were each measured at several frequencies and explain most of the rest.
     """
-    parts = [part.strip() for part in asked.split("+")]
-    found = [source for part in parts for source in _part(runs, part)]
-    columns = tuple(dict.fromkeys(column for source in found for column in source.columns))
-    if len(columns) < sum(len(source.columns) for source in found):
-        raise UnknownColumnError(f"{asked!r} adds a column to itself: name each source once")
-    total = np.sum([source.watts for source in found], axis=0)
-    total[~(np.isfinite(total) & (total > 0))] = np.nan
-    return SourcePower("+".join(source.label for source in found), columns, total)
+    if len(runs) > _MOST_ROWS or gr.is_cell_table(runs) or "freq_hz" not in runs:
+        return []
+    taken = slice(None) if rows is None else rows
+    runs, codes = runs[taken], groups.codes[taken]
+    known = {*COLUMNS, *groups.by, FILE_COLUMN, ROW_COLUMN}
+    others = [c for c in map(str, runs.columns) if c not in known and _is_kind(runs[c])]
+    if not others:
+        return []
+    left = {m.name: _residuals(runs, codes, m) for m in metrics if not m.factors}
+    every = ([*_ratios_by(runs, codes, column, left)] for column in others)
+    return [max(found, key=lambda f: f.ratio) for found in every if found]
 
 
-def _part(runs: pd.DataFrame, label: str) -> list[SourcePower]:
-    if label in _PROCESSOR:
-        first, *others = (_power_of(runs, part) for part in _PROCESSOR[label])
-        if first is not None:
-            # A domain that this processor does not count may still have its column.
-            counted = [o for o in others if o is not None and np.isfinite(o.watts).any()]
-            return [first, *counted]
-    exact = _power_of(runs, label)
-    if exact is not None:
-        return [exact]
-    begins = [name for name in _labels(runs) if column_stem(name).startswith(column_stem(label))]
-    if len(begins) == 1 and label and (only := _power_of(runs, begins[0])) is not None:
-        return [only]
-    source = runs.attrs.get("source", "runs")
-    if begins and label:
-        raise UnknownColumnError(
-            f"{source}: {label!r} may be {list_names(begins)}: name one, or several joined by +"
+def _is_kind(column: pd.Series[Any]) -> bool:
+    """Whether a column may name kinds of runs: texts or whole numbers, few of them."""
+    if column.dtype.kind in "fcmM":
+        return False
+    try:
+        return 2 <= column.nunique() <= _MOST_VALUES
+    except TypeError:
+        return False
+
+
+def _residuals(runs: pd.DataFrame, codes: IntArray, metric: mt.Metric) -> FloatArray:
+    """Logarithm of a metric less the group's line against that of frequency; NaN without one."""
+    amount = np.asarray(mt.values(metric, runs), dtype=np.float64)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        y = np.where(amount > 0, np.log(amount), np.nan)
+    x = np.log(runs["freq_hz"].to_numpy(dtype=np.float64))
+    x = np.where(np.isnan(y), np.nan, x)
+    x, y = x - _means(codes, x)[codes], y - _means(codes, y)[codes]
+    spread = _sums(codes, x * x)
+    slope = np.divide(_sums(codes, x * y), spread, out=np.zeros_like(spread), where=spread > 0)
+    made: FloatArray = y - slope[codes] * x
+    return made
+
+
+def _sums(codes: IntArray, amounts: FloatArray) -> FloatArray:
+    return np.bincount(codes, np.nan_to_num(amounts)).astype(np.float64)
+
+
+def _means(codes: IntArray, amounts: FloatArray) -> FloatArray:
+    count = _sums(codes, (~np.isnan(amounts)).astype(np.float64))
+    made: FloatArray = _sums(codes, amounts) / np.maximum(count, 1)
+    return made
+
+
+def _ratios_by(
+    runs: pd.DataFrame, codes: IntArray, column: str, left: dict[str, FloatArray]
+) -> Iterator[ConfoundingColumn]:
+    import pandas as pd
+
+    frame = pd.DataFrame({"group": codes, "hz": runs["freq_hz"].to_numpy()})
+    frame["value"] = pd.factorize(runs[column])[0]
+    for name, residual in left.items():
+        known = frame.assign(left=residual)[(frame["value"] >= 0).to_numpy() & ~np.isnan(residual)]
+        cells = known.groupby(["group", "value"])
+        swept = cells["hz"].transform("nunique") > 1
+        several = known[swept].groupby("group")["value"].transform("nunique") > 1
+        if (ratio := _ratio(known[swept][several])) > _LEAST_RATIO:
+            yield ConfoundingColumn(column, name, ratio)
+
+
+def _ratio(rows: pd.DataFrame) -> float:
+    """Largest ratio between values of a column within a group; 1 where chance may have made it."""
+    from scipy.special import fdtrc
+
+    if rows.empty:
+        return 1.0
+    cells = rows.groupby(["group", "value"])["left"]
+    means = cells.mean()
+    groups = rows["group"].nunique()
+    whole = float((rows["left"] ** 2).sum())
+    within = float(((rows["left"] - cells.transform("mean")) ** 2).sum())
+    more, rest = len(means) - groups, len(rows) - len(means) - groups
+    if rest < 1 or whole - within < _LEAST_SHARE * whole:
+        return 1.0
+    f = (whole - within) / more / max(within / rest, np.finfo(float).tiny)
+    if fdtrc(more, rest, f) > _CHANCE:
+        return 1.0
+    apart = means.groupby("group").agg(np.ptp)
+    return float(np.exp(apart.max()))
+
+
+_ACHIEVED_OFF = 0.02
+_ENERGY_OFF = 0.02
+# Looking for rows that repeat costs more than the fits of a larger table.
+_COMPARED_ROWS = 200_000
+
+# What the column ``power_label`` says of watts that a sensor showed, and not a calibration.
+MEASURED = "measured"
+SIMULATED = (
+    "simulated, not hardware: how these figures change with the clock says more than their size, "
+    "and power is not simulated"
+)
+UNKNOWN_WATTS = (
+    "power of unknown source: package, node and wall power are not comparable; say which in "
+    "power_source"
+)
+FAMILY_MISMATCH = (
+    "family mismatch: a baseline holds within one microarchitecture family, and these runs are of "
+    "several"
+)
+
+
+def table_caveats(
+    runs: pd.DataFrame,
+    groups: gr.Groups,
+    metrics: Sequence[mt.Metric],
+    learnt: gr.Mask | None = None,
+) -> list[str]:
+    """Find what in a table, or in its grouping, could mislead.
+
+    ``learnt`` are the rows that curves go through, where that is not all of them.
+    """
+    caveats = [
+        f"runs of one group differ in {column}, which is not in --by: their curve is a mixture"
+        for column in gr.varying_identity(runs, groups)
+        if column != "host"
+    ]
+    caveats += [
+        f"runs of one group differ in {column!r}, which ppw does not know, and by up to "
+        f"{ratio - 1:.0%} in {metric}: their curve is a mixture; add it to --by, or say with --map "
+        "what it is"
+        for column, metric, ratio in confounding_columns(runs, groups, metrics, learnt)
+    ]
+    if "host" in runs.columns and "host" not in groups.by:
+        rows = slice(None) if learnt is None else learnt
+        caveats += _across_hosts(runs[rows], replace(groups, codes=groups.codes[rows]))
+        if "family" in runs.columns and gr.varies(runs["family"], groups).any():
+            caveats.append(FAMILY_MISMATCH)
+    if any({"power", "energy", "perf_per_watt"} & {m.name} for m in metrics):
+        caveats += _power_caveats(runs, groups)
+    return caveats + _row_caveats(runs) + _one_group(runs, groups)
+
+
+def _row_caveats(runs: pd.DataFrame) -> list[str]:
+    """Say how many rows are simulated, off the frequency asked for, or repeat another row."""
+    caveats, simulated, total = [], 0, gr.run_count(runs)
+    if "simulator" in runs.columns:
+        simulated = gr.run_count(runs, runs["simulator"].notna().to_numpy())
+    if 0 < simulated < total:
+        caveats.append(
+            f"{simulated} of {total} runs are {SIMULATED}; the others are not simulated: a "
+            "difference between the two kinds is no difference between machines"
         )
-    there = list_names(_labels(runs)) or "none"
-    raise UnknownColumnError(
-        f"{source}: no power of {label!r}, which would be in column {power_column(label)}; the "
-        f"sources are {there}: measure with both (ppw measure --power …), or rename a column"
-    )
-
-
-def _power_of(runs: pd.DataFrame, label: str) -> SourcePower | None:
-    """Watts by the label's own column, by its numbered channels, or by ``power_w``."""
-    own = power_column(label)
-    numbered = re.compile(rf"{re.escape(column_stem(label))}(_(die_)?\d+)+{POWER_SUFFIX}")
-    columns = [own] if own in runs else [str(c) for c in runs if numbered.fullmatch(str(c))]
-    if columns:
-        total = np.sum([_numbers(runs, column) for column in columns], axis=0)
-        return SourcePower(label, tuple(columns), total)
-    if {"power_w", "power_source"} <= set(runs.columns):
-        of_label = (runs["power_source"].astype(object) == label).to_numpy(dtype=bool)
-        if of_label.any():
-            watts = np.where(of_label, _numbers(runs, "power_w"), np.nan)
-            return SourcePower(label, ("power_w",), watts)
-    return None
-
-
-def _labels(runs: pd.DataFrame) -> list[str]:
-    """Labels of the sources that a table holds, as far as column names tell them."""
-    stems = [str(c).removesuffix(POWER_SUFFIX) for c in runs if str(c).endswith(POWER_SUFFIX)]
-    # The first underscore of a column stands for the colon after the kind of source.
-    columns = [stem.replace("_", ":", 1) for stem in stems if stem != "idle"]
-    if "power_source" not in runs:
-        return columns
-    named = [str(s) for s in runs["power_source"].dropna().unique()]
-    stands = {column_stem(name) for name in named}
-    return [*named, *(c for c in columns if column_stem(c) not in stands)]
-
-
-def _numbers(runs: pd.DataFrame, column: str) -> FloatArray:
-    numbers = as_numbers(runs[column])
-    wrong = (numbers.isna() & runs[column].notna()).to_numpy()
-    if wrong.any():
-        row = int(np.flatnonzero(wrong)[0])
-        cell: Any = runs[column].iloc[row]
-        raise MeasurementError(
-            f"{runs.attrs.get('source', 'runs')}: row {row + 1}, column {column}: {cell!r} is not "
-            "a power in W: correct it or leave the cell empty"
+    elif simulated:
+        caveats.append(f"all runs are {SIMULATED}")
+    if off := _having(runs, "achieved_off"):
+        caveats.append(
+            f"the achieved frequency is more than {_ACHIEVED_OFF:.0%} off the one asked for in "
+            f"{off} of {total} rows; the fit uses the one asked for"
         )
-    return np.asarray(numbers, dtype=np.float64)
+    compared = len(runs) <= _COMPARED_ROWS and not gr.is_cell_table(runs)
+    others = runs.drop(columns=ROW_COLUMN, errors="ignore")
+    if compared and (count := int(others.duplicated().sum())):
+        caveats.append(
+            f"{count} of {len(runs)} rows repeat another one in every column: a run that is "
+            "counted twice makes intervals too short"
+        )
+    return caveats
+
+
+def _one_group(runs: pd.DataFrame, groups: gr.Groups) -> list[str]:
+    if groups.by or len(runs.columns) <= 2:
+        return []
+    own = gr.key_columns(runs) if gr.is_cell_table(runs) else runs.columns
+    unused = [c for c in own if c not in (*COLUMNS, FILE_COLUMN, ROW_COLUMN, gr.FLAGS)]
+    rest = f"; not used: {list_names(unused)}" if unused else ""
+    return [f"no host or workload is named: all rows are one group{rest}; see --by and --map"]
+
+
+def _across_hosts(runs: pd.DataFrame, groups: gr.Groups) -> list[str]:
+    several = gr.varies(runs["host"], groups) & gr.varies(runs["freq_hz"], groups)
+    if not several.any():
+        return []
+    steps = runs["freq_hz"].groupby([groups.codes, runs["host"]], dropna=False).nunique()
+    swept = np.zeros(len(groups), dtype=bool)
+    swept[steps.index.get_level_values(0)[steps > 1]] = True
+    caveats = []
+    if (several & ~swept).any():
+        caveats.append(
+            "host and frequency are confounded: no host was measured at two frequencies, so a "
+            "difference between the hosts looks like an effect of the clock"
+        )
+    if (several & swept).any():
+        caveats.append("one baseline goes through several hosts: their difference is in the curve")
+    return caveats
+
+
+def all_sources_named(runs: pd.DataFrame) -> bool:
+    """Tell whether every row says which sensor its watts come from."""
+    if "power_source" not in runs.columns:
+        return False
+    return all(map(is_named_source, runs["power_source"].unique()))
+
+
+def is_named_source(source: object) -> bool:
+    """Tell whether a power source is named; "unknown" names none."""
+    return isinstance(source, str) and source.strip().lower() not in ("", "unknown")
+
+
+def _power_caveats(runs: pd.DataFrame, groups: gr.Groups) -> list[str]:
+    caveats = []
+    if not all_sources_named(runs):
+        caveats.append(UNKNOWN_WATTS)
+    if "power_source" in runs.columns and gr.varies(runs["power_source"], groups).any():
+        caveats.append(
+            "the power of one group comes from several sources, which may differ in scope"
+        )
+    if "power_label" in runs.columns:
+        labels = runs["power_label"]
+        total = gr.run_count(runs)
+        said = [
+            f"{gr.run_count(runs, (labels == label).to_numpy())} of {total} are {label}"
+            for label in labels.dropna().unique()
+            if label != MEASURED
+        ]
+        if said:
+            caveats.append(
+                f"not all power is measured: {' and '.join(sorted(said))}, by another sensor's "
+                "calibration, whose error is not in the interval"
+            )
+    if off := _having(runs, "energy_off"):
+        caveats.append(
+            f"energy_j and power_w·time_s differ by more than {_ENERGY_OFF:.0%} in "
+            f"{off} of {gr.run_count(runs)} rows: energy is taken from energy_j as measured "
+            "and projected from power and time"
+        )
+    return caveats
+
+
+# By property: the columns that it takes, and the rule, of arrays or of an engine's columns.
+PROPERTIES: dict[str, tuple[set[str], Callable[[Mapping[str, gr.Values]], gr.Values]]] = {
+    "energy_off": (
+        {"energy_j", "power_w", "time_s"},
+        lambda c: gr.absolute(c["energy_j"] / (c["power_w"] * c["time_s"]) - 1) > _ENERGY_OFF,
+    ),
+    "achieved_off": (
+        {"freq_hz", "freq_achieved_hz"},
+        lambda c: gr.absolute(c["freq_achieved_hz"] / c["freq_hz"] - 1) > _ACHIEVED_OFF,
+    ),
+}
+
+
+def _having(runs: pd.DataFrame, property_: str) -> int:
+    """How many runs have a property: counted, or as the cells of a condensed table say."""
+    if gr.is_cell_table(runs):
+        column = gr.tally_column(property_)
+        return int(runs[column].sum()) if column in runs.columns else 0
+    columns, rule = PROPERTIES[property_]
+    if not columns <= set(runs.columns):
+        return 0
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return int(rule({c: runs[c].to_numpy(dtype=np.float64) for c in columns}).sum())

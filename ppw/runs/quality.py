@@ -8,19 +8,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from measurements import check_runs
-from measurements.table.checks import row_numbers
 from measurements.table.headers import list_names
 from measurements.table.schema import FILE_COLUMN
 from ppw.errors import PpwError, UnknownColumnError
-from ppw.results import caveats as cv
 from ppw.results.arguments import as_names
-from ppw.results.result import PrintedTable, Result, Table, frame_digest, rows_of
+from ppw.results.result import PrintedTable, Result, Table, frame_digest, rows_of, warn_caveats
+from ppw.runs import checks as ck
 from ppw.runs import groups as gr
 from ppw.runs import metrics as mt
-from ppw.runs.checks.inversions import SLOWER_WHEN_FASTER
-from ppw.runs.checks.readings import ACHIEVED_OFF, AT_OR_BELOW_IDLE, ENERGY_OFF, scope_caveats
-from ppw.runs.checks.repeats import EXACT_MULTIPLE, FREQUENCY_NOT_APPLIED
-from ppw.runs.checks.wrong_units import SLIP_OF_A_UNIT, TIME_OF_ANOTHER_UNIT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -28,46 +23,8 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
-    from fitting.regression.lines import IntArray
-    from ppw.runs.checks import Check, Findings, Mask
-
-CHECKS: dict[str, Check] = {
-    check.name: check
-    for check in (
-        FREQUENCY_NOT_APPLIED,
-        SLOWER_WHEN_FASTER,
-        EXACT_MULTIPLE,
-        ENERGY_OFF,
-        SLIP_OF_A_UNIT,
-        TIME_OF_ANOTHER_UNIT,
-        AT_OR_BELOW_IDLE,
-        ACHIEVED_OFF,
-    )
-}
-# Columns of the result; one of these names as a key would be overwritten.
-_PLACES = ("file", "row", "position")
-_ANSWERS = ("freq_hz", "check", "evidence", *_PLACES)
-
-
-@dataclass(frozen=True)
-class FlaggedRows:
-    """Rows that one check names."""
-
-    check: Check
-    found: Findings
-
-    @property
-    def rows(self) -> IntArray:
-        """Positions in the table, from 0, ascending."""
-        return self.found.rows
-
-    def evidence(self) -> list[str]:
-        """Say for each row what speaks against it."""
-        names = list(self.found.figures)
-        return [
-            self.check.say(**dict(zip(names, values, strict=True)))
-            for values in zip(*(v.tolist() for v in self.found.figures.values()), strict=True)
-        ]
+# Columns that say where a row stands.
+_PLACES = ("file", "row", "position", "runs")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -114,7 +71,7 @@ class Quality(Result):
     by: tuple[str, ...]
 
     @property
-    def passed(self) -> Mask:
+    def passed(self) -> gr.Mask:
         """True for the rows that no check names, in the order of the input."""
         if "runs" in self.table:
             raise PpwError(
@@ -160,7 +117,7 @@ class Quality(Result):
 
     def remedies(self) -> list[str]:
         """Say what to do about each check that names rows."""
-        return [f"{name}: {CHECKS[name].remedy}" for name, count in self.counts.items() if count]
+        return [f"{name}: {ck.CHECKS[name].remedy}" for name, count in self.counts.items() if count]
 
     def text_parts(self) -> list[str]:
         """Return the verdict, the checks with what to do, and the suspect rows."""
@@ -176,7 +133,7 @@ class Quality(Result):
 
     def _body(self) -> dict[str, Any]:
         """Fields of the document, and which of its columns say where a row stands."""
-        return {**super()._body(), "places": [c for c in self.table if c in (*_PLACES, "runs")]}
+        return {**super()._body(), "places": [c for c in self.table if c in _PLACES]}
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw how many rows each check names."""
@@ -237,7 +194,7 @@ def check_quality(
     checked = check_runs(tidy, needed=["freq_hz"], by=by, complete=complete)
     groups = gr.group_runs(checked, by)
     quality = check_prepared(checked, groups, metric)
-    cv.warn(quality.caveats)
+    warn_caveats(quality.caveats)
     return quality
 
 
@@ -245,49 +202,29 @@ def check_prepared(
     checked: pd.DataFrame, groups: gr.Groups, metric: str | Iterable[str] | None
 ) -> Quality:
     """Make the checks of canonical runs or of their cells, as `check_quality`; no warnings."""
-    _refuse_answers(groups)
-    wanted = _checks_for(metric)
-    not_made = {c.name: lacks for c in wanted if (lacks := c.lacks(checked))}
-    if len(not_made) == len(wanted):
-        raise UnknownColumnError(_nothing_to_check(checked))
-    suspects = find_flagged_rows(checked, groups, metric=metric)
-    watts = any(s.check is AT_OR_BELOW_IDLE for s in suspects)
-    caveats = tuple(scope_caveats(checked) if watts else ())
-    return Quality(
-        table=evidence_table(suspects, checked, groups),
-        counts={s.check.name: int(gr.run_counts(checked)[s.rows].sum()) for s in suspects},
-        not_made=not_made,
-        rows=gr.run_count(checked),
-        by=tuple(groups.by),
-        caveats=caveats,
-        input_digest=frame_digest(checked),
-    )
-
-
-def find_flagged_rows(
-    runs: pd.DataFrame, groups: gr.Groups, *, metric: str | Iterable[str] | None = None
-) -> list[FlaggedRows]:
-    """Make every check that the columns allow; one entry a check, also where it names no row.
-
-    ``runs`` are checked by `measurements.check_runs`; with ``metric`` only the checks are made
-    whose rows are no good for one of these metrics.
-    """
-    made = [check for check in _checks_for(metric) if not check.lacks(runs)]
-    with np.errstate(all="ignore"):
-        return [FlaggedRows(check, check.find(runs, groups)) for check in made]
-
-
-def _checks_for(metric: str | Iterable[str] | None) -> list[Check]:
-    names = set(mt.METRICS) if metric is None else {m.name for m in mt.parse_metrics(metric)}
-    return [check for check in CHECKS.values() if check.spoils & names]
-
-
-def _refuse_answers(groups: gr.Groups) -> None:
     for column in groups.by:
-        if column in _ANSWERS:
+        # A key of one of these names would be overwritten by the answer.
+        if column in ("freq_hz", "check", "evidence", "file", "row", "position"):
             raise UnknownColumnError(
                 f"cannot group by {column!r}: results have a column of that name; rename it"
             )
+    metrics = [*mt.METRICS.values()] if metric is None else mt.parse_metrics(metric)
+    flagged = ck.find_flagged_rows(checked, groups, metrics)
+    if not flagged:
+        raise UnknownColumnError(_nothing_to_check(checked))
+    names = {metric.name for metric in metrics}
+    others = {n: c for n, c in ck.CHECKS.items() if c.spoils & names and n not in flagged}
+    idle = "power_at_or_below_idle" in flagged
+    each = gr.run_counts(checked)
+    return Quality(
+        table=ck.evidence_table(flagged, checked, groups),
+        counts={name: int(each[found.index].sum()) for name, found in flagged.items()},
+        not_made={name: check.lacks(checked) for name, check in others.items()},
+        rows=gr.run_count(checked),
+        by=tuple(groups.by),
+        caveats=tuple(ck.readings.scope_caveats(checked) if idle else ()),
+        input_digest=frame_digest(checked),
+    )
 
 
 def _nothing_to_check(runs: pd.DataFrame) -> str:
@@ -296,34 +233,3 @@ def _nothing_to_check(runs: pd.DataFrame) -> str:
         "power_w, energy_j or freq_achieved_hz among the columns "
         f"{list_names(list(runs.columns))}: name one so, or use --map time_s=COLUMN"
     )
-
-
-def evidence_table(
-    suspects: Sequence[FlaggedRows], runs: pd.DataFrame, groups: gr.Groups
-) -> pd.DataFrame:
-    """One row a suspect row and check, in the order of the input."""
-    position = np.concatenate([s.rows for s in suspects])
-    keys = groups.keys.take(groups.codes[position]).reset_index(drop=True)
-    table = keys.assign(
-        freq_hz=runs["freq_hz"].to_numpy()[position],
-        check=_text_column(s.check.name for s in suspects for _ in s.rows),
-        evidence=_text_column(words for s in suspects for words in s.evidence()),
-        **_places(runs, position),
-        position=position,
-    )
-    return table.sort_values("position", kind="stable", ignore_index=True)
-
-
-def _text_column(texts: Iterable[str]) -> np.ndarray[Any, np.dtype[np.object_]]:
-    """Texts as a column, which is one of text also where it is empty."""
-    return np.array([*texts], dtype=object)
-
-
-def _places(runs: pd.DataFrame, position: IntArray) -> Mapping[str, Any]:
-    """File of each row and its number there, counted below the header as errors count it."""
-    if gr.is_cell_table(runs):
-        return {"runs": gr.run_counts(runs)[position]}
-    numbers = row_numbers(runs)[position]
-    if FILE_COLUMN not in runs.columns:
-        return {"file": str(runs.attrs.get("source", "runs")), "row": numbers}
-    return {"file": runs[FILE_COLUMN].to_numpy()[position], "row": numbers}

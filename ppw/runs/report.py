@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ppw.results.page import Figure, Page, draw
-from ppw.runs.quality import CHECKS
+from ppw.runs.checks import CHECKS
 
 if TYPE_CHECKING:
     from ppw.runs.quality import Quality

@@ -17,9 +17,9 @@ import numpy as np
 import pandas as pd
 
 from ppw.errors import PpwError
-from ppw.results import axes, caveats
+from ppw.results import axes
 from ppw.results.arguments import as_positive
-from ppw.results.result import Result, Table
+from ppw.results.result import Result, Table, warn_caveats
 from ppw.results.text import plot_label, shown
 from ppw.storage.features import CACHES, Space, TraceFeatures, distance, features
 from ppw.storage.fit import MOST_SIMULATED, fit_trace
@@ -299,7 +299,7 @@ def time_scales(
         drive.caveat,
         "open loop: where the device is always busy its queue, and latency, only grow",
     )
-    caveats.warn(remarks)
+    warn_caveats(remarks)
     return TimeScales(
         table=pd.DataFrame(rows),
         device=drive.text,

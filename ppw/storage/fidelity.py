@@ -12,10 +12,9 @@ import pandas as pd
 from fitting.storage.cascade import dispersion_band, index_of_dispersion
 from measurements.table.units import size_text
 from ppw.errors import PpwError
-from ppw.results import caveats as cv
 from ppw.results.arguments import as_positive
 from ppw.results.axes import CURVE, MEASURED, PROJECTED, new_axes
-from ppw.results.result import Table, numbers_digest, rows_of
+from ppw.results.result import Table, numbers_digest, rows_of, warn_caveats
 from ppw.results.text import shown
 from ppw.storage.features import CACHES, OCTANTS, Space, TraceFeatures, distance, features
 from ppw.storage.fitted_devices import parse_device, time_text
@@ -471,7 +470,7 @@ def validate_trace(
         *both.ablation(ablated),
     ]
     caveats = tuple(_caveats(both, drive.caveat))
-    cv.warn(caveats)
+    warn_caveats(caveats)
     return TraceFidelity(
         table=pd.DataFrame(rows, columns=_Figure._fields),
         streams=_merge_streams(ours.streams, theirs[0].streams),

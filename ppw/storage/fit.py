@@ -20,9 +20,8 @@ from fitting.storage import cascade, interarrival, reuse_distance, run_lengths, 
 from fitting.storage.diagram import Diagram
 from ppw.errors import CaveatWarning, PpwError
 from ppw.results import axes
-from ppw.results import caveats as cv
 from ppw.results.arguments import as_positive
-from ppw.results.result import Result, Table
+from ppw.results.result import Result, Table, warn_caveats
 from ppw.storage.fitted_devices import completed_iops, parse_device
 from ppw.storage.generate import generate_trace
 from ppw.storage.trace_model import TraceModel
@@ -125,7 +124,7 @@ def fit_trace(
     if not len(counts.pair):
         raise PpwError("no stream of the trace has two requests: there is nothing to learn")
     caveats = caveats_of(found, source.findings)
-    cv.warn(caveats)
+    warn_caveats(caveats)
     return TraceModel(
         survey=known,
         classes=classes,
@@ -313,7 +312,7 @@ def choose_level(
             states = deepest.diagram.states
             flat_iops = complete(fit_trace(source, levels=1, fan_out=states, **options))
     # The fit has warned of its own.
-    cv.warn(caveats)
+    warn_caveats(caveats)
     return LevelChoice(
         table=table,
         by_iops=int(steady.iloc[0]) if len(steady) else levels,

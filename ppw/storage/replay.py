@@ -14,10 +14,9 @@ import pyarrow.compute as pc
 
 from measurements.loads.fio_replay import make_scratch, replay_iolog, write_iolog
 from ppw.errors import PpwError
-from ppw.results import caveats as cv
 from ppw.results.arguments import as_positive
 from ppw.results.axes import BAND, new_axes
-from ppw.results.result import Table, numbers_digest, rows_of
+from ppw.results.result import Table, numbers_digest, rows_of, warn_caveats
 from ppw.results.text import plot_label, shown
 from ppw.storage.fitted_devices import Storage, parse_device, time_cells
 from ppw.storage.trace_source import FLUSH, TraceResult, columns, open_trace, survey
@@ -187,7 +186,7 @@ def replay_trace(
     if device is not None:
         rows.append(_model_stage(source, device, written.requests, scale))
     caveats = tuple(_caveats(written, calibration, played, direct))
-    cv.warn(caveats)
+    warn_caveats(caveats)
     return TraceReplay(
         table=pd.DataFrame(rows),
         target=target,

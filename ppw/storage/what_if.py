@@ -14,10 +14,9 @@ from fitting.storage.devices import ORDERS, FilePages, SolidState
 from fitting.storage.reuse_distance import ReuseSample, accessed_blocks
 from fitting.storage.survey import BLOCK
 from ppw.errors import PpwError
-from ppw.results import caveats as cv
 from ppw.results.arguments import as_positive, check_choice
 from ppw.results.axes import CURVE, PROJECTED, new_axes
-from ppw.results.result import Table, numbers_digest, rows_of
+from ppw.results.result import Table, numbers_digest, rows_of, warn_caveats
 from ppw.results.text import shown
 from ppw.storage.fitted_devices import LastEnds, Latencies, Storage, parse_device, time_cells
 from ppw.storage.trace_source import TraceResult, columns, is_one_trace, open_traces, survey
@@ -400,7 +399,7 @@ def trace_what_if(
         added = table["drives"] * (np.nan if each is None else float(each))
         table[column] = added.where(table["drives"] > 0, 0.0)
     caveats = tuple(_caveats(table, behind, writes))
-    cv.warn(caveats)
+    warn_caveats(caveats)
     largest = max(2.0, size * max([1, *caches]) / block_bytes, float(curve.footprint))
     blocks = np.unique(np.geomspace(1, largest, _CURVE_POINTS).astype(np.int64))
     sizes = {"cache_bytes": blocks * float(block_bytes), "hit_ratio": curve.hit_ratio(blocks)}

@@ -24,7 +24,7 @@ from measurements import MeasurementError
 from ppw.cli import main
 from ppw.errors import CaveatWarning, PpwError, UnknownColumnError
 from ppw.power.calibrated_runs import calibration_file, power_labels
-from ppw.runs.prepare import source_power
+from ppw.power.calibration import source_power
 
 OFFSET, SLOPE = 38.0, 1.14
 METER, DRAM = "meter_wt310e_power_w", "rapl_dram_power_w"

@@ -35,9 +35,9 @@ from walked_commands import COMMANDS, GROUPS, examples
 import ppw
 import ppw.cli
 from measurements.traces import write_trace
-from ppw.cli import main
+from ppw.cli import main, report_error
 from ppw.cli.options import output_options
-from ppw.cli.output import refuse_an_input, report_error
+from ppw.cli.output import refuse_an_input
 
 EXAMPLES = ROOT / "examples"
 

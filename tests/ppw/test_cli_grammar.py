@@ -10,10 +10,9 @@ from made_up import sweep
 from processes import ppw_inside, refused
 from walked_commands import COMMANDS, GROUPS, examples, options
 
-from ppw.cli import main
-from ppw.cli.cpio import RunsOrCommand
-from ppw.cli.output import SHELLS
-from ppw.cli.types import NameList, Number, OneOf, Whole
+from ppw.cli import SHELLS, main
+from ppw.cli.options import NameList, Number, OneOf, Whole
+from ppw.cli.pressure import RunsOrCommand
 
 OPTIONS = [(words, option) for words, command in COMMANDS.items() for option in options(command)]
 every_command = pytest.mark.parametrize("words", COMMANDS, ids=" ".join)

@@ -22,7 +22,7 @@ from timeseries_logs import CPU_HEADER, plot_log, written
 
 from measurements.errors import MeasurementError
 from ppw.cli import main
-from ppw.cli.types import kind
+from ppw.cli.options import kind
 from ppw.cpio.compare_devices import compare_devices
 from ppw.cpio.cycles import cycles_per_io
 from ppw.cpio.io_runs import runs_of_series

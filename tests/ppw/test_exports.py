@@ -21,7 +21,8 @@ from test_hostile_names import SIGNS, acting, hostile_texts
 import fitting
 import measurements
 import ppw
-from measurements.table.writing import csv_text, guard_text, unguard_text
+from measurements.table.reading import unguard_text
+from measurements.table.writing import csv_text, guard_text
 from ppw import fleet
 
 HEAVY = ["pandas", "sklearn", "matplotlib", "scipy", "statsmodels", "jinja2", "click"]

@@ -21,7 +21,7 @@ from ppw.errors import PpwError
 from ppw.fleet import projections as over_fleet
 from ppw.fleet.moments import Layout, layout_of, merge, moments, runs_for
 from ppw.fleet.run_files import filled_columns, open_runs, register_table
-from ppw.runs.checks import recorded_step
+from ppw.runs.groups import recorded_step
 
 pytestmark = OTHERS_WARNINGS
 

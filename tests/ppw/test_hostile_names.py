@@ -10,7 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import ppw
-from measurements.table.writing import csv_text, guard_text, unguard_text
+from measurements.table.reading import unguard_text
+from measurements.table.writing import csv_text, guard_text
 from ppw.results.text import plot_label, printable, printable_lines, shown_name
 
 SIGNS = "=+-@\t\r\n＝＋－＠"

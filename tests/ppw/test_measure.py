@@ -30,8 +30,9 @@ from measurements.host.cpu_placement import Execution
 from measurements.sweep.loop import SweepOptions, order_of
 from measurements.sweep.measure import HostOptions, set_up
 from ppw.catalogue.datasets import simulated_sweep
+from ppw.cli import say_why_it_waits
 from ppw.cli.fleet import progress_bar
-from ppw.cli.output import Progress, say_why_it_waits
+from ppw.cli.measuring import Progress
 from ppw.cli.run import show_progress
 
 BRIEF = ("--warm-ups", "0", "--idle", "0")

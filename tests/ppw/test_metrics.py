@@ -16,7 +16,7 @@ from scipy.optimize import minimize_scalar
 
 import ppw
 from measurements.table.schema import COLUMNS
-from ppw.cli.types import METRIC_NAMES
+from ppw.cli.options import METRIC_NAMES
 from ppw.decision import objectives as obj
 from ppw.errors import PpwError, UnknownColumnError
 from ppw.projection.options import FitOptions

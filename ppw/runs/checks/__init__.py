@@ -1,159 +1,176 @@
-"""Looks for rows of a runs table that cannot be right: one file a way of being wrong.
+"""Checks of a runs table: what each looks for, and the rows that cannot be right.
 
-`ppw.runs.quality` runs them all.
+Each module here is one way of being wrong. A function that looks takes runs and their groups and
+gives a frame: a row for each row of the table that it names, indexed by position, and the figures
+against it as columns, which the function that says so takes as keywords.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 
+from measurements.table.checks import row_numbers
+from measurements.table.schema import FILE_COLUMN
 from ppw.runs import groups as gr
-from ppw.runs.expressions import Values, absolute, choose
-from ppw.runs.metrics import METRICS
+from ppw.runs import metrics as mt
+from ppw.runs.checks import readings, repeats, sweeps
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
-    from numpy.typing import NDArray
+    import pandas as pd
 
-    from fitting.regression.lines import FloatArray, IntArray
+    from fitting.regression.lines import IntArray
 
-    Mask = NDArray[np.bool_]
-
-
-# What every check is: its name, what it needs, what it finds and how it says so.
-
-
-ALL_METRICS = frozenset(METRICS)
+ALL_METRICS = frozenset(mt.METRICS)
 OF_WATTS = frozenset({"power", "energy", "perf_per_watt"})
 
 
-# What an engine found wrong with each run of a cell by itself, as bits of the column `FLAGS`; all
-# but the first are `ppw.runs.checks.readings.CONTRADICTIONS`.
-FLAGS = "flags"
-UNUSABLE, ENERGY, ACHIEVED, NO_WATTS, BELOW_IDLE, KNOWN_IDLE = (1 << i for i in range(6))
-
-
-class Findings(NamedTuple):
-    """Rows by position, and by name the figures against them, one a row."""
-
-    rows: IntArray
-    figures: Mapping[str, NDArray[Any]]
-
-
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Check:
     """One way in which a row cannot be right."""
 
-    # As tables and JSON write it.
-    name: str
-    # What is wrong, and what to do about it, in one line each.
-    meaning: str
-    remedy: str
     # Columns that it looks at: one of each tuple must be there.
     needs: tuple[tuple[str, ...], ...]
     # Metrics that such a row is no good for.
     spoils: frozenset[str]
-    find: Callable[[pd.DataFrame, gr.Groups], Findings]
-    # From the figures of one row, as keywords, to the evidence in words.
+    find: Callable[[pd.DataFrame, gr.Groups], pd.DataFrame]
     say: Callable[..., str]
+    # What is wrong, and what to do about it, in one line each.
+    meaning: str
+    remedy: str
 
     def lacks(self, runs: pd.DataFrame) -> str:
         """Columns that the check would need and the table has not, or an empty one; else ""."""
-        absent = [n for n in self.needs if not any(has(runs, c) for c in n)]
+        absent = [n for n in self.needs if not any(gr.has(runs, c) for c in n)]
         return " and ".join("/".join(columns) for columns in absent)
 
 
-def has(runs: pd.DataFrame, column: str) -> bool:
-    """Tell whether a column is there and not empty."""
-    if gr.is_aggregated(runs, column):
-        return bool(gr.counts(runs, column).any())
-    return column in runs.columns and bool(runs[column].notna().any())
+# By name, as tables and JSON write it.
+CHECKS = {
+    "frequency_not_applied": Check(
+        (("time_s", "throughput_ops_s"),),
+        ALL_METRICS,
+        repeats.find_unapplied,
+        repeats.say_unapplied,
+        meaning="runs at different frequencies agree in time and power to every digit, so that one "
+        "was not made at its frequency, or not at all; nobody knows which",
+        remedy="measure these steps again and record what the counters say (freq_achieved_hz)",
+    ),
+    "slower_when_faster": Check(
+        (("time_s", "throughput_ops_s"),),
+        ALL_METRICS,
+        sweeps.find_inversions,
+        sweeps.say_inversion,
+        meaning="the work takes longer at a higher frequency than at a lower one, beyond noise, "
+        "and this step fits the rest of the sweep least",
+        remedy="repeat the step; look for throttling, other load on the host, or a row of another "
+        "run",
+    ),
+    "exact_multiple": Check(
+        (("workload",), ("time_s", "throughput_ops_s")),
+        ALL_METRICS,
+        repeats.find_copies,
+        repeats.say_copy,
+        meaning="the times of a workload are an exact multiple of another's on the same host: one "
+        "measurement under two names",
+        remedy="leave one of the two workloads out, or measure it",
+    ),
+    "energy_is_not_power_times_time": Check(
+        (("energy_j",), ("power_w",), ("time_s",)),
+        OF_WATTS,
+        readings.find_energy_off,
+        readings.say_energy_off,
+        meaning=f"energy_j and power_w·time_s differ more than {readings.ENERGY_FACTOR:g}-fold, "
+        "more than the window of a sensor explains",
+        remedy="check the units of energy_j, power_w and time_s and what each meter covers; leave "
+        "out the column that is wrong",
+    ),
+    "slip_of_a_unit": Check(
+        (("power_w", "energy_j"),),
+        OF_WATTS,
+        sweeps.find_slips,
+        sweeps.say_slip,
+        meaning="power_w or energy_j is near 1000 or 1,000,000 times the other runs' of the "
+        "sweep, or such a part of them",
+        remedy="look up the unit that the meter of these runs logs in, and convert; where both "
+        "sides are named, only their records tell which one is right",
+    ),
+    "time_of_another_unit": Check(
+        (("time_s",),),
+        ALL_METRICS,
+        sweeps.find_time_slips,
+        sweeps.say_time_slip,
+        meaning="time_s is near 60, 1000, 3600 or 1,000,000 times the other runs' of the sweep, "
+        "or such a part of them",
+        remedy="look up the unit that these runs were timed in, and convert; or see what held "
+        "them up",
+    ),
+    "power_at_or_below_idle": Check(
+        (("power_w",),),
+        OF_WATTS,
+        readings.find_below_idle,
+        readings.say_below_idle,
+        meaning="power_w is not above zero, or is below what the machine draws when idle",
+        remedy="look at the sensor and at what was taken off; run longer, or read a meter that "
+        "sees the difference",
+    ),
+    "achieved_off": Check(
+        (("freq_achieved_hz",),),
+        ALL_METRICS,
+        readings.find_achieved_off,
+        readings.say_achieved_off,
+        meaning=f"freq_achieved_hz is more than {readings.ACHIEVED_SHARE:.0%} off freq_hz",
+        remedy="pin the frequency (no boost, no throttling) and measure again; or map the achieved "
+        "frequency to freq_hz",
+    ),
+}
 
 
-def numbers(runs: pd.DataFrame, column: str) -> FloatArray:
-    """Values of a column, or its means in a condensed table; NaN where it is not there."""
-    if gr.is_aggregated(runs, column):
-        column = gr.mean_column(column)
-    if column not in runs.columns:
-        return np.full(len(runs), np.nan)
-    return runs[column].to_numpy(dtype=np.float64)
+def find_flagged_rows(
+    runs: pd.DataFrame, groups: gr.Groups, metrics: Iterable[mt.Metric]
+) -> dict[str, pd.DataFrame]:
+    """Make every check that the columns allow; by its name what it found, also where no row is.
 
-
-def lacking(runs: pd.DataFrame, column: str) -> IntArray:
-    """How many runs of each row have no value of a column."""
-    if gr.is_aggregated(runs, column):
-        return gr.run_counts(runs) - gr.counts(runs, column)
-    return gr.run_counts(runs) * np.isnan(numbers(runs, column))
-
-
-def host_codes(runs: pd.DataFrame) -> IntArray:
-    """Number of each row's host; one host where none is named."""
-    if "host" not in runs.columns:
-        return np.zeros(len(runs), dtype=np.int64)
-    return pd.factorize(runs["host"], use_na_sentinel=False)[0].astype(np.int64)
-
-
-def found_where(rows: Mask, **figures: FloatArray) -> Findings:
-    """Find the rows of a mask; ``figures`` have a value for every row of the table."""
-    return Findings(np.flatnonzero(rows), {name: values[rows] for name, values in figures.items()})
-
-
-def in_order(rows: IntArray, figures: Mapping[str, NDArray[Any]]) -> Findings:
-    """Find rows in any order, with their figures."""
-    order = np.argsort(rows)
-    return Findings(rows[order], {name: values[order] for name, values in figures.items()})
-
-
-def nothing() -> Findings:
-    """Find no row."""
-    return Findings(np.zeros(0, dtype=np.int64), {})
-
-
-# To how many digits a number was recorded.
-
-
-MOST_DIGITS = 12
-# Reading a decimal and converting its unit costs a few units of the last binary place.
-BINARY = 4e-15
-
-
-def recorded_step(values: FloatArray) -> FloatArray:
-    """Step of the last decimal digit that each number is written with, in the number's unit.
-
-    237.788 has a step of 0.001, and 3.4e9 one of 1e8: zeros at the end do not count, since nobody
-    can tell whether they were measured. Beyond twelve digits a number counts as having twelve.
-
-    >>> recorded_step(np.array([237.788, 3.4e9])).tolist()
-    [0.001, 100000000.0]
+    ``runs`` are checked by `measurements.check_runs`; only the checks are made whose rows are no
+    good for one of the metrics.
     """
-    size = np.where(values == 0, 1.0, np.abs(values))
-    decade = np.floor(np.log10(size))
-    step: FloatArray = digit_step(size / 10.0**decade, decade)
-    return step
+    names = {metric.name for metric in metrics}
+    made = {n: c for n, c in CHECKS.items() if c.spoils & names and not c.lacks(runs)}
+    with np.errstate(all="ignore"):
+        return {name: check.find(runs, groups) for name, check in made.items()}
 
 
-def digit_step(mantissa: Values, decade: Values) -> Values:
-    """Step of the last decimal digit of mantissa times 10 to the decade, of arrays or columns.
+def evidence_table(
+    flagged: Mapping[str, pd.DataFrame], runs: pd.DataFrame, groups: gr.Groups
+) -> pd.DataFrame:
+    """One row a flagged row and check, in the order of the input, with what speaks against it."""
+    position = np.concatenate([found.index.to_numpy(np.int64) for found in flagged.values()])
+    keys = groups.keys.take(groups.codes[position]).reset_index(drop=True)
+    evidence = [
+        CHECKS[name].say(**{str(k): v for k, v in figures.items()})
+        for name, found in flagged.items()
+        for figures in found.to_dict("records")
+    ]
+    table = keys.assign(
+        freq_hz=runs["freq_hz"].to_numpy()[position],
+        # Columns of text also where they are empty.
+        check=np.repeat(np.array([*flagged], dtype=object), [*map(len, flagged.values())]),
+        evidence=np.array(evidence, dtype=object),
+        **_places(runs, position),
+        position=position,
+    )
+    return table.sort_values("position", kind="stable", ignore_index=True)
 
-    The powers, which cost most, are computed twice a number and not for each of its digits.
-    """
-    digits: Values = MOST_DIGITS
-    for fewer in range(MOST_DIGITS - 1, 0, -1):
-        scaled = mantissa * 10.0 ** (fewer - 1)
-        whole = absolute(scaled - scaled.round()) <= BINARY * scaled
-        digits = choose(whole, fewer, digits)
-    return 10.0 ** (decade - (digits - 1))
 
-
-def all_digits(value: float) -> str:
-    """Write a number with the digits that it was recorded with, twelve at most.
-
-    >>> all_digits(237.788)
-    '237.788'
-    """
-    return f"{value:.12g}"
+def _places(runs: pd.DataFrame, position: IntArray) -> Mapping[str, Any]:
+    """File of each row and its number there, counted below the header as errors count it."""
+    if gr.is_cell_table(runs):
+        return {"runs": gr.run_counts(runs)[position]}
+    numbers = row_numbers(runs)[position]
+    if FILE_COLUMN not in runs.columns:
+        return {"file": str(runs.attrs.get("source", "runs")), "row": numbers}
+    return {"file": runs[FILE_COLUMN].to_numpy()[position], "row": numbers}

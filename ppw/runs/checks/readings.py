@@ -6,16 +6,13 @@ import math
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 
 from ppw.results.text import shown
-from ppw.runs import checks as ck
 from ppw.runs import groups as gr
-from ppw.runs.expressions import Values, absolute, first_given
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-
-    import pandas as pd
 
 
 # Meters that count 360 J at a time, or whose window is wider than the run, are up to 2.5 times
@@ -31,12 +28,12 @@ _SLIPS = {60.0: "s and min", 3600.0: "J and Wh", 3.6e6: "J and kWh"}
 _NEAR = 1.25
 
 
-def _energy_contradicts(c: Mapping[str, Values]) -> Values:
+def _energy_contradicts(c: Mapping[str, gr.Values]) -> gr.Values:
     """Energy many times power by time, whether or not one has the idle power taken off."""
     energy, power, time = c["energy_j"], c["power_w"], c["time_s"]
     products = [power * time]
     if "idle_power_w" in c:
-        idle = first_given(c["idle_power_w"], 0.0)
+        idle = gr.first_given(c["idle_power_w"], 0.0)
         products += [(power + idle) * time, (power - idle) * time]
     # Without a product above zero there is no reason to doubt.
     contradicts = (products[0] > 0) & (products[0] < math.inf)
@@ -48,15 +45,15 @@ def _energy_contradicts(c: Mapping[str, Values]) -> Values:
 
 # By flag: the columns that must be there, and what is wrong with a run by itself. Arrays or an
 # engine's columns; where one of them is missing, nothing is.
-CONTRADICTIONS: dict[int, tuple[set[str], Callable[[Mapping[str, Values]], Values]]] = {
-    ck.ENERGY: ({"energy_j", "power_w", "time_s"}, _energy_contradicts),
-    ck.ACHIEVED: (
+CONTRADICTIONS: dict[int, tuple[set[str], Callable[[Mapping[str, gr.Values]], gr.Values]]] = {
+    gr.ENERGY: ({"energy_j", "power_w", "time_s"}, _energy_contradicts),
+    gr.ACHIEVED: (
         {"freq_hz", "freq_achieved_hz"},
-        lambda c: absolute(c["freq_achieved_hz"] / c["freq_hz"] - 1) > ACHIEVED_SHARE,
+        lambda c: gr.absolute(c["freq_achieved_hz"] / c["freq_hz"] - 1) > ACHIEVED_SHARE,
     ),
-    ck.NO_WATTS: ({"power_w"}, lambda c: c["power_w"] <= 0),
-    ck.KNOWN_IDLE: ({"power_w", "idle_power_w"}, lambda c: c["idle_power_w"] > 0),
-    ck.BELOW_IDLE: (
+    gr.NO_WATTS: ({"power_w"}, lambda c: c["power_w"] <= 0),
+    gr.KNOWN_IDLE: ({"power_w", "idle_power_w"}, lambda c: c["idle_power_w"] > 0),
+    gr.BELOW_IDLE: (
         {"power_w", "idle_power_w"},
         lambda c: (
             (c["idle_power_w"] > 0) & (c["power_w"] <= (1 - IDLE_SCATTER) * c["idle_power_w"])
@@ -66,30 +63,37 @@ CONTRADICTIONS: dict[int, tuple[set[str], Callable[[Mapping[str, Values]], Value
 _READINGS = ("energy_j", "power_w", "time_s", "idle_power_w", "freq_hz", "freq_achieved_hz")
 
 
-def _having(runs: pd.DataFrame, flag: int) -> ck.Mask:
+def _having(runs: pd.DataFrame, flag: int) -> gr.Mask:
     """Rows with a contradiction: cells have the flag that each of their runs was given."""
-    found: ck.Mask = np.zeros(len(runs), dtype=bool)
+    found: gr.Mask = np.zeros(len(runs), dtype=bool)
     if gr.is_cell_table(runs):
-        return (runs[ck.FLAGS].to_numpy() & flag) > 0 if ck.FLAGS in runs.columns else found
+        return (runs[gr.FLAGS].to_numpy() & flag) > 0 if gr.FLAGS in runs.columns else found
     needed, rule = CONTRADICTIONS[flag]
-    columns = {c: ck.numbers(runs, c) for c in _READINGS if c in runs.columns}
+    columns = {c: gr.numbers(runs, c) for c in _READINGS if c in runs.columns}
     return rule(columns) if needed <= columns.keys() else found
 
 
-def _energy_off(runs: pd.DataFrame, groups: gr.Groups) -> ck.Findings:
-    energy, power, time = (ck.numbers(runs, c) for c in ("energy_j", "power_w", "time_s"))
-    return ck.found_where(_having(runs, ck.ENERGY), energy=energy, power=power, time=time)
+def _columns_where(rows: gr.Mask, runs: pd.DataFrame, *columns: str) -> pd.DataFrame:
+    """Take the rows of a mask and the numbers of some columns, or their means in cells."""
+    figures = {column: gr.numbers(runs, column)[rows] for column in columns}
+    return pd.DataFrame(figures, index=np.flatnonzero(rows))
 
 
-def _say_energy(energy: float, power: float, time: float) -> str:
-    product = power * time
-    watts = f"{shown(power, 'W')} over {shown(time, 's')} is {shown(product, 'J')}"
-    if energy <= 0:
-        return f"energy of {shown(energy, 'J')}, but {watts}"
-    more, less = energy / product, product / energy
+def find_energy_off(runs: pd.DataFrame, groups: gr.Groups) -> pd.DataFrame:
+    """Find runs whose energy is many times power by time, or such a part of it."""
+    return _columns_where(_having(runs, gr.ENERGY), runs, "energy_j", "power_w", "time_s")
+
+
+def say_energy_off(energy_j: float, power_w: float, time_s: float) -> str:
+    """Say how many times power by time the energy is, and the slip that would explain it."""
+    product = power_w * time_s
+    watts = f"{shown(power_w, 'W')} over {shown(time_s, 's')} is {shown(product, 'J')}"
+    if energy_j <= 0:
+        return f"energy of {shown(energy_j, 'J')}, but {watts}"
+    more, less = energy_j / product, product / energy_j
     times = f"{shown(more)} times" if more > 1 else f"1/{shown(less)} of"
     slip = _slip(max(more, less))
-    return f"energy of {shown(energy, 'J')} is {times} power·time: {watts}{slip}"
+    return f"energy of {shown(energy_j, 'J')} is {times} power·time: {watts}{slip}"
 
 
 def _slip(factor: float) -> str:
@@ -104,39 +108,26 @@ def _slip(factor: float) -> str:
     return ""
 
 
-ENERGY_OFF = ck.Check(
-    name="energy_is_not_power_times_time",
-    meaning=f"energy_j and power_w·time_s differ more than {ENERGY_FACTOR:g}-fold, more than the "
-    "window of a sensor explains",
-    remedy="check the units of energy_j, power_w and time_s and what each meter covers; leave "
-    "out the column that is wrong",
-    needs=(("energy_j",), ("power_w",), ("time_s",)),
-    spoils=ck.OF_WATTS,
-    find=_energy_off,
-    say=_say_energy,
-)
+def find_below_idle(runs: pd.DataFrame, groups: gr.Groups) -> pd.DataFrame:
+    """Find runs without power, or with less than the idle machine draws."""
+    wrong = _having(runs, gr.NO_WATTS) | (_having(runs, gr.BELOW_IDLE) & ~_other_scope(runs))
+    return _columns_where(wrong, runs, "power_w", "idle_power_w")
 
 
-def _at_or_below_idle(runs: pd.DataFrame, groups: gr.Groups) -> ck.Findings:
-    power, idle = ck.numbers(runs, "power_w"), ck.numbers(runs, "idle_power_w")
-    wrong = _having(runs, ck.NO_WATTS) | (_having(runs, ck.BELOW_IDLE) & ~_other_scope(runs))
-    return ck.found_where(wrong, power=power, idle=idle)
-
-
-def _other_scope(runs: pd.DataFrame) -> ck.Mask:
+def _other_scope(runs: pd.DataFrame) -> gr.Mask:
     """Rows of hosts where work below idle is the habit: net watts, or another sensor's."""
-    host = ck.host_codes(runs)
+    host = gr.host_codes(runs)
     judged, count = (
         np.bincount(host, _having(runs, flag) * gr.run_counts(runs))
-        for flag in (ck.KNOWN_IDLE, ck.BELOW_IDLE)
+        for flag in (gr.KNOWN_IDLE, gr.BELOW_IDLE)
     )
-    habit: ck.Mask = (count > np.maximum(1, _BELOW_IDLE * judged))[host]
+    habit: gr.Mask = (count > np.maximum(1, _BELOW_IDLE * judged))[host]
     return habit
 
 
 def scope_caveats(runs: pd.DataFrame) -> list[str]:
     """Say where watts are below the idle power too often to be mistakes of single rows."""
-    rows = _having(runs, ck.BELOW_IDLE) & _other_scope(runs)
+    rows = _having(runs, gr.BELOW_IDLE) & _other_scope(runs)
     if not rows.any():
         return []
     return [
@@ -146,43 +137,22 @@ def scope_caveats(runs: pd.DataFrame) -> list[str]:
     ]
 
 
-def _say_idle(power: float, idle: float) -> str:
-    if power <= 0:
-        return f"power of {shown(power, 'W')}, which nothing runs on"
-    return f"power of {shown(power, 'W')} while the idle machine draws {shown(idle, 'W')}"
+def say_below_idle(power_w: float, idle_power_w: float) -> str:
+    """Say what a row draws, and what the idle machine does."""
+    if power_w <= 0:
+        return f"power of {shown(power_w, 'W')}, which nothing runs on"
+    idle = shown(idle_power_w, "W")
+    return f"power of {shown(power_w, 'W')} while the idle machine draws {idle}"
 
 
-AT_OR_BELOW_IDLE = ck.Check(
-    name="power_at_or_below_idle",
-    meaning="power_w is not above zero, or is below what the machine draws when idle",
-    remedy="look at the sensor and at what was taken off; run longer, or read a meter that sees "
-    "the difference",
-    needs=(("power_w",),),
-    spoils=ck.OF_WATTS,
-    find=_at_or_below_idle,
-    say=_say_idle,
-)
+def find_achieved_off(runs: pd.DataFrame, groups: gr.Groups) -> pd.DataFrame:
+    """Find runs at another frequency than the one asked for."""
+    return _columns_where(_having(runs, gr.ACHIEVED), runs, "freq_hz", "freq_achieved_hz")
 
 
-def _achieved_off(runs: pd.DataFrame, groups: gr.Groups) -> ck.Findings:
-    asked, achieved = ck.numbers(runs, "freq_hz"), ck.numbers(runs, "freq_achieved_hz")
-    return ck.found_where(_having(runs, ck.ACHIEVED), asked=asked, achieved=achieved)
-
-
-def _say_achieved(asked: float, achieved: float) -> str:
+def say_achieved_off(freq_hz: float, freq_achieved_hz: float) -> str:
+    """Say which frequency was asked for, and which one the counters saw."""
     return (
-        f"asked for {shown(asked, 'Hz')}, achieved {shown(achieved, 'Hz')} "
-        f"({100 * (achieved / asked - 1):+.1f} %)"
+        f"asked for {shown(freq_hz, 'Hz')}, achieved {shown(freq_achieved_hz, 'Hz')} "
+        f"({100 * (freq_achieved_hz / freq_hz - 1):+.1f} %)"
     )
-
-
-ACHIEVED_OFF = ck.Check(
-    name="achieved_off",
-    meaning=f"freq_achieved_hz is more than {ACHIEVED_SHARE:.0%} off freq_hz",
-    remedy="pin the frequency (no boost, no throttling) and measure again; or map the achieved "
-    "frequency to freq_hz",
-    needs=(("freq_achieved_hz",),),
-    spoils=ck.ALL_METRICS,
-    find=_achieved_off,
-    say=_say_achieved,
-)

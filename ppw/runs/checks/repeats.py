@@ -11,7 +11,6 @@ import pandas as pd
 from fitting.bayes.posterior import SAME_STEP
 from measurements import identity_columns
 from ppw.results.text import shown
-from ppw.runs import checks as ck
 from ppw.runs import groups as gr
 
 if TYPE_CHECKING:
@@ -36,7 +35,7 @@ MEASURED = (
 )
 
 
-def find_unapplied(runs: pd.DataFrame, groups: gr.Groups) -> ck.Findings:
+def find_unapplied(runs: pd.DataFrame, groups: gr.Groups) -> pd.DataFrame:
     """Find rows of one group that agree in time and power to every digit at several frequencies.
 
     Coarse records agree by chance, so the digits decide. A program that the clock does not touch
@@ -51,45 +50,40 @@ def find_unapplied(runs: pd.DataFrame, groups: gr.Groups) -> ck.Findings:
     Y. Benjamini and Y. Hochberg, "Controlling the False Discovery Rate", J. R. Statist. Soc. B 57
     (1995), 289-300.
     """
-    varying, compared = _varying(runs), _count_compared(runs)
-    if gr.SINGLE in runs.columns:
+    compared = int(np.count_nonzero(_time_or_rate(runs) > 0))
+    varying, where = _varying(runs), np.arange(len(runs))
+    if gr.is_cell_table(runs):
         # Cells of many runs have no digits; none of theirs are equal, as the engine has found.
-        where = np.flatnonzero(runs[gr.SINGLE].to_numpy(dtype=bool))
-        single = replace(groups, codes=groups.codes[where])
-        found = _find_unapplied(runs.iloc[where], single, varying[where], compared)
-        return ck.Findings(where[found.rows], found.figures)
-    return (
-        ck.nothing() if gr.is_cell_table(runs) else _find_unapplied(runs, groups, varying, compared)
-    )
-
-
-def _find_unapplied(
-    runs: pd.DataFrame, groups: gr.Groups, varying: ck.Mask, compared: int
-) -> ck.Findings:
+        single = runs.get(gr.SINGLE, pd.Series(False, runs.index)).to_numpy(dtype=bool)
+        paced = [gr.run_counts(runs) - gr.lacking(runs, c) for c in ("time_s", "throughput_ops_s")]
+        compared, where = int(np.maximum(*paced).sum()), np.flatnonzero(single)
+        runs, groups = runs.iloc[where], replace(groups, codes=groups.codes[where])
     rows, run = _equal_rows(runs, groups.codes)
     if not rows.size:
-        return ck.nothing()
+        return pd.DataFrame()
     first = np.flatnonzero(np.diff(run, prepend=-1))
-    chance = _chance(runs, groups, rows[first], varying)
+    chance = _chance(runs, groups, rows[first], varying[where])
     chance[_differ_elsewhere(runs, rows, first)] = 1.0
     named = _beyond_chance(chance, np.bincount(run) - 1, compared)[run]
     rows, run = rows[named], run[named]
-    return _described_unapplied(runs, rows, run)
+    return _described_unapplied(runs, rows, run).set_axis(where[rows]).sort_index()
 
 
 def _time_or_rate(runs: pd.DataFrame) -> FloatArray:
     """Recorded time, or throughput where no time was."""
-    time = ck.numbers(runs, "time_s")
-    return np.where(np.isnan(time), ck.numbers(runs, "throughput_ops_s"), time)
+    time = gr.numbers(runs, "time_s")
+    return np.where(np.isnan(time), gr.numbers(runs, "throughput_ops_s"), time)
 
 
 def _equal_rows(runs: pd.DataFrame, codes: IntArray) -> tuple[IntArray, IntArray]:
     """Rows that equal another in pace and watts at another frequency; and in which set they are."""
-    pace, frequency = _time_or_rate(runs), ck.numbers(runs, "freq_hz")
+    pace, frequency = _time_or_rate(runs), gr.numbers(runs, "freq_hz")
     # Not recorded is equal to not recorded.
-    power = np.nan_to_num(ck.numbers(runs, "power_w"), nan=-np.inf)
+    power = np.nan_to_num(gr.numbers(runs, "power_w"), nan=-np.inf)
     order = np.lexsort((frequency, power, pace, codes))
     order = order[pace[order] > 0]
+    if not order.size:
+        return order, order
     new = np.logical_or.reduce([np.diff(v[order], prepend=np.nan) != 0 for v in (codes, pace)])
     new |= np.append(True, power[order][1:] != power[order][:-1])
     starts, run = np.flatnonzero(new), np.cumsum(new) - 1
@@ -101,27 +95,19 @@ def _equal_rows(runs: pd.DataFrame, codes: IntArray) -> tuple[IntArray, IntArray
     return order[chosen], renumbered[run[chosen]]
 
 
-def _count_compared(runs: pd.DataFrame) -> int:
-    """How many runs have a pace."""
-    if not gr.is_cell_table(runs):
-        return int(np.count_nonzero(_time_or_rate(runs) > 0))
-    known = [gr.run_counts(runs) - ck.lacking(runs, c) for c in ("time_s", "throughput_ops_s")]
-    return int(np.maximum(*known).sum())
-
-
-def _varying(runs: pd.DataFrame) -> ck.Mask:
+def _varying(runs: pd.DataFrame) -> gr.Mask:
     """Rows of hosts whose watts vary."""
-    ends = [ck.numbers(runs, "power_w")] * 2
+    ends = [gr.numbers(runs, "power_w")] * 2
     if gr.is_cell_table(runs):
-        ends = [ck.numbers(runs, column("power_w")) for column in (gr.least_column, gr.most_column)]
-    least, most = (pd.Series(end).groupby(ck.host_codes(runs)) for end in ends)
-    varies: ck.Mask = (least.transform("min") < most.transform("max")).to_numpy()
+        ends = [gr.numbers(runs, column("power_w")) for column in (gr.least_column, gr.most_column)]
+    least, most = (pd.Series(end).groupby(gr.host_codes(runs)) for end in ends)
+    varies: gr.Mask = (least.transform("min") < most.transform("max")).to_numpy()
     return varies
 
 
-def _chance(runs: pd.DataFrame, groups: gr.Groups, rows: IntArray, varying: ck.Mask) -> FloatArray:
+def _chance(runs: pd.DataFrame, groups: gr.Groups, rows: IntArray, varying: gr.Mask) -> FloatArray:
     """How likely two runs that the clock does not touch are recorded as equal to these rows."""
-    pace, power = _time_or_rate(runs), ck.numbers(runs, "power_w")
+    pace, power = _time_or_rate(runs), gr.numbers(runs, "power_w")
     times = _values_within(_TIME_SCATTER, pace[rows])
     watts = _values_within(_POWER_SCATTER, power[rows])
     # Watts that were measured vary on the host, and in the group go with one time.
@@ -135,10 +121,10 @@ def _chance(runs: pd.DataFrame, groups: gr.Groups, rows: IntArray, varying: ck.M
 def _values_within(share: float, values: FloatArray) -> FloatArray:
     """Recorded values that fit into a share of a value; 0 where there is no value."""
     known = np.nan_to_num(np.abs(values))
-    return np.minimum(share * known / ck.recorded_step(known), _MOST_VALUES)
+    return np.minimum(share * known / gr.recorded_step(known), _MOST_VALUES)
 
 
-def _alone(values: FloatArray, others: FloatArray, groups: gr.Groups) -> ck.Mask:
+def _alone(values: FloatArray, others: FloatArray, groups: gr.Groups) -> gr.Mask:
     """Rows whose value goes with one of the others only, in all their group."""
     order = np.lexsort((others, values, groups.codes))
     code, value, other = groups.codes[order], values[order], others[order]
@@ -152,16 +138,16 @@ def _alone(values: FloatArray, others: FloatArray, groups: gr.Groups) -> ck.Mask
     return alone
 
 
-def _differ_elsewhere(runs: pd.DataFrame, rows: IntArray, first: IntArray) -> ck.Mask:
+def _differ_elsewhere(runs: pd.DataFrame, rows: IntArray, first: IntArray) -> gr.Mask:
     """Sets of rows that are several runs, because another measured column tells them apart."""
     differ = np.zeros(len(first), dtype=bool)
     for column in MEASURED:
-        values = ck.numbers(runs, column)[rows]
+        values = gr.numbers(runs, column)[rows]
         differ |= np.fmax.reduceat(values, first) > np.fmin.reduceat(values, first)
     return differ
 
 
-def _beyond_chance(chance: FloatArray, coincidences: IntArray, compared: int) -> ck.Mask:
+def _beyond_chance(chance: FloatArray, coincidences: IntArray, compared: int) -> gr.Mask:
     """Sets of equal rows that chance does not explain; Benjamini and Hochberg's procedure."""
     order = np.argsort(chance, kind="stable")
     allowed = _FALSE_DISCOVERIES * np.cumsum(coincidences[order]) / compared
@@ -171,41 +157,30 @@ def _beyond_chance(chance: FloatArray, coincidences: IntArray, compared: int) ->
     return beyond
 
 
-def _described_unapplied(runs: pd.DataFrame, rows: IntArray, run: IntArray) -> ck.Findings:
-    frequency = ck.numbers(runs, "freq_hz")[rows]
-    steps = pd.Series(frequency).groupby(run)
-    figures = {
-        "time": ck.numbers(runs, "time_s")[rows],
-        "throughput": ck.numbers(runs, "throughput_ops_s")[rows],
-        "power": ck.numbers(runs, "power_w")[rows],
-        "lowest": steps.transform("min").to_numpy(),
-        "highest": steps.transform("max").to_numpy(),
-        "steps": steps.transform("nunique").to_numpy(),
-    }
-    return ck.in_order(rows, figures)
+def _described_unapplied(runs: pd.DataFrame, rows: IntArray, run: IntArray) -> pd.DataFrame:
+    """Figures against equal rows: what is equal, and at how many steps between which."""
+    steps = pd.Series(gr.numbers(runs, "freq_hz")[rows]).groupby(run)
+    return pd.DataFrame(
+        {
+            "time": gr.numbers(runs, "time_s")[rows],
+            "throughput": gr.numbers(runs, "throughput_ops_s")[rows],
+            "power": gr.numbers(runs, "power_w")[rows],
+            "lowest": steps.transform("min"),
+            "highest": steps.transform("max"),
+            "steps": steps.transform("nunique"),
+        }
+    )
 
 
-def _say_unapplied(
+def say_unapplied(
     time: float, throughput: float, power: float, lowest: float, highest: float, steps: int
 ) -> str:
-    timed = not np.isnan(time)
-    same = f"{ck.all_digits(time)} s" if timed else f"{ck.all_digits(throughput)} operations/s"
-    same += "" if np.isnan(power) else f" and {ck.all_digits(power)} W"
+    """Say what is equal to every digit, at most twelve of them, and at which frequencies."""
+    same = f"{throughput:.12g} operations/s" if np.isnan(time) else f"{time:.12g} s"
+    same += "" if np.isnan(power) else f" and {power:.12g} W"
     ends = f"{shown(lowest, 'Hz')} and {shown(highest, 'Hz')}"
     where = f"at {ends}" if steps == 2 else f"at {steps} frequencies between {ends}"
     return f"the same {same}, to every digit, {where}"
-
-
-FREQUENCY_NOT_APPLIED = ck.Check(
-    name="frequency_not_applied",
-    meaning="runs at different frequencies agree in time and power to every digit, so that one "
-    "was not made at its frequency, or not at all; nobody knows which",
-    remedy="measure these steps again and record what the counters say (freq_achieved_hz)",
-    needs=(("time_s", "throughput_ops_s"),),
-    spoils=ck.ALL_METRICS,
-    find=find_unapplied,
-    say=_say_unapplied,
-)
 
 
 # Workloads that are another one's runs, multiplied.
@@ -223,7 +198,7 @@ _BINARY = 1e-9
 _WORTH = 3
 
 
-def find_copies(runs: pd.DataFrame, groups: gr.Groups) -> ck.Findings:
+def find_copies(runs: pd.DataFrame, groups: gr.Groups) -> pd.DataFrame:
     """Find workloads whose times are an exact multiple of another's on the same host.
 
     Two workloads are held against each other over the settings that both have (cores, threads,
@@ -233,19 +208,14 @@ def find_copies(runs: pd.DataFrame, groups: gr.Groups) -> ck.Findings:
     be recorded to a thousandth or finer; without watts the times must be to a millionth. The
     workload with the larger time is named, at a ratio of 1 the one whose name comes last.
     """
-    if runs["workload"].nunique(dropna=False) < 2:
-        return ck.nothing()
-    rows = _rows(runs, groups)
-    if rows.empty:
-        return ck.nothing()
+    if runs["workload"].nunique(dropna=False) < 2 or (rows := _series_rows(runs, groups)).empty:
+        return pd.DataFrame()
     cells = _cells(rows)
     pairs = _candidates(cells)
-    if pairs.empty:
-        return ck.nothing()
-    return _described_copies(_copies(pairs, cells), rows)
+    return pairs if pairs.empty else _described_copies(_copies(pairs, cells), rows)
 
 
-def _rows(runs: pd.DataFrame, groups: gr.Groups) -> pd.DataFrame:
+def _series_rows(runs: pd.DataFrame, groups: gr.Groups) -> pd.DataFrame:
     """Rows of series long enough, a series being a workload on a host; with their position."""
     whose = [c for c in ("host", "family") if c in runs.columns]
     each = pd.Series(gr.run_counts(runs), index=runs.index)
@@ -255,9 +225,10 @@ def _rows(runs: pd.DataFrame, groups: gr.Groups) -> pd.DataFrame:
         return pd.DataFrame()
     runs = runs.iloc[position]
     series = gr.group_runs(runs, [*whose, "workload"]).codes
-    identity = dict.fromkeys([*_identity(runs), *groups.by, "freq_hz"])
+    keys = runs[gr.key_columns(runs)] if gr.is_cell_table(runs) else runs
+    identity = dict.fromkeys([*identity_columns(keys), *groups.by, "freq_hz"])
     setting = gr.group_runs(runs, [c for c in identity if c not in (*whose, "workload")]).codes
-    time, rate = ck.numbers(runs, "time_s"), ck.numbers(runs, "throughput_ops_s")
+    time, rate = gr.numbers(runs, "time_s"), gr.numbers(runs, "throughput_ops_s")
     frame = pd.DataFrame(
         {
             "position": position,
@@ -266,7 +237,7 @@ def _rows(runs: pd.DataFrame, groups: gr.Groups) -> pd.DataFrame:
             "series": series,
             "setting": setting,
             "time": np.where(np.isnan(time), 1 / rate, time),
-            "power": ck.numbers(runs, "power_w"),
+            "power": gr.numbers(runs, "power_w"),
             "runs": gr.run_counts(runs),
         }
     )
@@ -276,15 +247,11 @@ def _rows(runs: pd.DataFrame, groups: gr.Groups) -> pd.DataFrame:
     return frame[frame["time"].notna()]
 
 
-def _identity(runs: pd.DataFrame) -> list[str]:
-    return identity_columns(runs[gr.key_columns(runs)] if gr.is_cell_table(runs) else runs)
-
-
 def _finest(runs: pd.DataFrame, column: str) -> FloatArray:
     """Decimal step that each row's values are recorded to."""
     if gr.is_aggregated(runs, column):
-        return ck.numbers(runs, gr.finest_column(column))
-    return ck.recorded_step(np.nan_to_num(ck.numbers(runs, column)))
+        return gr.numbers(runs, gr.finest_column(column))
+    return gr.recorded_step(np.nan_to_num(gr.numbers(runs, column)))
 
 
 def _cells(rows: pd.DataFrame) -> pd.DataFrame:
@@ -360,34 +327,18 @@ def _same_power(both: pd.DataFrame) -> pd.Series[bool]:
     return same & (both["power_step"] <= _FINE * power.abs())
 
 
-def _described_copies(copies: pd.DataFrame, rows: pd.DataFrame) -> ck.Findings:
+def _described_copies(copies: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
+    """Figures against the rows of copies: whose times they have, and at how many settings."""
     columns = ["series", "setting", "base", "workload_base", "ratio", "watts"]
     named = rows.drop(columns="workload").merge(copies[columns], on=["series", "setting"])
-    named = named.sort_values("position")
-    settings = named.groupby(["series", "base"])["setting"].transform("nunique")
-    figures = {
-        "workload": named["workload_base"].to_numpy(),
-        "ratio": named["ratio"].to_numpy(),
-        "settings": settings.to_numpy(),
-        "watts": named["watts"].to_numpy(),
-    }
-    return ck.Findings(named["position"].to_numpy(dtype=np.int64), figures)
+    named["settings"] = named.groupby(["series", "base"])["setting"].transform("nunique")
+    named = named.set_index("position").rename(columns={"workload_base": "workload"})
+    return named[["workload", "ratio", "settings", "watts"]].sort_index()
 
 
-def _say_copy(workload: str, ratio: float, settings: int, watts: bool) -> str:
+def say_copy(workload: str, ratio: float, settings: int, watts: bool) -> str:
+    """Say whose times a row has, how many times, and at how many settings."""
     times = "the same times as" if abs(ratio - 1) < _FINE else f"exactly {ratio:.6g} times"
     with_watts = ", with the same power" if watts else ""
     those = workload if times.startswith("the same") else f"those of {workload}"
     return f"{times} {those} at all {settings} settings that both have{with_watts}"
-
-
-EXACT_MULTIPLE = ck.Check(
-    name="exact_multiple",
-    meaning="the times of a workload are an exact multiple of another's on the same host: one "
-    "measurement under two names",
-    remedy="leave one of the two workloads out, or measure it",
-    needs=(("workload",), ("time_s", "throughput_ops_s")),
-    spoils=ck.ALL_METRICS,
-    find=find_copies,
-    say=_say_copy,
-)
