@@ -458,13 +458,9 @@ def _find_column(table: pd.DataFrame, name: str, known: dict[str, str], source: 
 
 def _same_but_for_case(names: Sequence[str], columns: Sequence[str]) -> str | None:
     """Column of one of the names, in the case as it is typed where there are several."""
-    for name in names:
-        if name in columns:
-            return name
-    for name in names:
-        if len(same := [c for c in columns if c.lower() == name.lower()]) == 1:
-            return same[0]
-    return None
+    exact = [name for name in names if name in columns]
+    alike = [[c for c in columns if c.lower() == name.lower()] for name in names]
+    return next(iter([*exact, *(same[0] for same in alike if len(same) == 1)]), None)
 
 
 def _setup_columns(table: pd.DataFrame, setting: str) -> list[str]:

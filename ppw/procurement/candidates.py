@@ -141,6 +141,11 @@ def _add_measured(made: CandidateFigures, workload: str) -> None:
 def _add_power_of_levels(made: CandidateFigures) -> None:
     """Add idle power, from typed levels or the runs' column, and full-load power of levels."""
     levels, typed_in = made.entry.get("power_levels"), (inp.GIVEN, made.scenario.source)
+    loads, powers = (len(levels[name]) if levels else 0 for name in ("load", "power"))
+    if loads != powers:
+        raise made.refuse(
+            f"power_levels has {loads} loads and {powers} power values: give one for each"
+        )
     if levels and (lowest := min(levels["load"])) == 0:
         made.add("idle_power", float(levels["power"][levels["load"].index(lowest)]), typed_in)
     idle = [f.idle_w for f in made.found.values() if f.idle_w == f.idle_w]
@@ -310,11 +315,6 @@ def _load_curve(made: CandidateFigures) -> PowerLoadCurve | None:
     idle = made.figures[made.key("idle_power")].value
     if typed:
         load, watts = (np.asarray(typed[name], dtype=float) for name in ("load", "power"))
-        if len(load) != len(watts):
-            raise made.refuse(
-                f"power_levels has {len(load)} loads and {len(watts)} power values: give one "
-                "for each"
-            )
         if load.max() < 1 - _SAME:
             raise made.refuse("power_levels ends below load 1: give the power at full load")
         return _curve_through(load, watts, idle)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
@@ -534,11 +535,6 @@ def _part_rows(table: pd.DataFrame, decimals: int) -> list[list[str]]:
     """Lay out a row a part and a column a candidate, without parts that are 0 everywhere."""
     *parts, total = (str(column) for column in table if column != "candidate")
     kept = [part for part in parts if not (table[part] == 0).all()]
-    return [
-        [_part_name(p), *(_decimal_text(v, decimals) for v in table[p])] for p in (*kept, total)
-    ]
-
-
-def _part_name(part: str) -> str:
-    plain = part.removesuffix("_kwh").removesuffix("_kg").replace("_", " ")
-    return {"tco": "total cost", "facility": "cooling and supply"}.get(plain, plain)
+    plain = {p: re.sub(r"_kwh$|_kg$", "", p).replace("_", " ") for p in (*kept, total)}
+    plain |= {"tco": "total cost", "facility_kwh": "cooling and supply"}
+    return [[plain[p], *(_decimal_text(v, decimals) for v in table[p])] for p in (*kept, total)]

@@ -648,6 +648,11 @@ UNLIKE, LIMIT = {"rate": [1, 2], "p99": ["1ms"]}, {"workload": {"latency_p99": 1
         ({"idle": 250.0}, {}, "its idle power 250 W is not below its full-load power 200 W"),
         ({"where": {"host": "a"}}, {}, "where and freq are of runs, and none are named"),
         ({"power_levels": SHORT}, {}, "power_levels has 2 loads and 3 power values"),
+        (
+            {"power_levels": SHORT | {"load": [0, 0.4, 0.6, 1]}},
+            {},
+            "has 4 loads and 3 power values",
+        ),
         ({"power_levels": ENDS_EARLY}, {}, "power_levels ends below load 1"),
         ({"latency": UNLIKE}, LIMIT, "latency of work has 2 rates and 1 values of p99"),
     ],
