@@ -168,6 +168,7 @@ def _oldest(t: _Tables) -> int:
 
 @jit_uncounted
 def _unlink(t: _Tables, slot: int) -> None:
+    """Take a slot out of the queue."""
     before, after = t.slots[1], t.slots[2]
     if before[slot] == EMPTY:
         t.numbers[_HEAD] = after[slot]
@@ -181,6 +182,7 @@ def _unlink(t: _Tables, slot: int) -> None:
 
 @jit_uncounted
 def _to_head(t: _Tables, slot: int) -> None:
+    """Put a slot at the head of the queue."""
     before, after = t.slots[1], t.slots[2]
     before[slot], after[slot] = EMPTY, t.numbers[_HEAD]
     if t.numbers[_HEAD] == EMPTY:
@@ -219,6 +221,7 @@ def _sooner(slots: IntArray, a: int, b: int) -> bool:
 
 @jit_uncounted
 def _swap(t: _Tables, a: int, b: int) -> None:
+    """Exchange two slots of the heap."""
     for row in range(4):
         t.slots[row, a], t.slots[row, b] = t.slots[row, b], t.slots[row, a]
     t.held.values[find(t.held.keys, t.slots[0, a])] = a

@@ -241,6 +241,7 @@ def _is_periodic(counts: IntArray) -> bool:
 
 
 def _trial(cascade: Cascade, gaps_s: FloatArray) -> FloatArray:
+    """Character of arrivals that a cascade places, in as many windows as a trial takes."""
     rng = np.random.default_rng(0)
     reached = np.cumsum(cascade.counts)
     most = max(1, int(np.searchsorted(reached, _TRIAL)))
@@ -357,6 +358,7 @@ class _Band(NamedTuple):
 
 
 def _bands(counts: IntArray, width_s: float) -> list[_Band]:
+    """Bounds of the index of dispersion at each length of windows that is compared."""
     shortest = max(1.0, _LEAST_COUNT * len(counts) / int(counts.sum())) * width_s
     longest = len(counts) / (_LEAST_WINDOWS + 1) * width_s
     found = []
@@ -390,6 +392,7 @@ def _variation(counts: IntArray) -> float:
 
 
 def _is_alike(profiles: IntArray, bands: list[_Band], variation: float) -> bool:
+    """Whether load profiles vary as the original does, within the bounds."""
     found = np.mean([_variation(profile) for profile in profiles])
     # The coefficient of variation goes with the root.
     if abs(found / variation - 1) > 2 * _OF_VARIATION:

@@ -171,6 +171,7 @@ def previous_ends(
 
 
 def _check_positive(device: Disk | SolidState) -> None:
+    """Refuse a property of a device that is not greater than 0."""
     for one in fields(device):
         value = getattr(device, one.name)
         if not (np.isfinite(value) and value > 0):
@@ -263,14 +264,11 @@ class PageLayout:
         """Find the new places of requests that the layout was made from."""
         last_block = lbn + _whole_blocks(size_bytes) // _SECTOR - 1
         first, last = lbn // PAGE_BLOCKS, last_block // PAGE_BLOCKS
-        start, stop = (self._place(device, page) for page in (first, last))
+        keys = (device.astype(np.int64) << _DEVICE_SHIFT | page for page in (first, last))
+        start, stop = (self.page[np.searchsorted(self.key, key)] for key in keys)
         moved = start * PAGE_BLOCKS + lbn % PAGE_BLOCKS
         end = stop * PAGE_BLOCKS + last_block % PAGE_BLOCKS + 1
         return MovedRequests(moved, end, stop - start != last - first)
-
-    def _place(self, device: IntArray, page: IntArray) -> IntArray:
-        key = device.astype(np.int64) << _DEVICE_SHIFT | page
-        return np.asarray(self.page[np.searchsorted(self.key, key)])
 
 
 def _whole_blocks(size_bytes: IntArray) -> IntArray:

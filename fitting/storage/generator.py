@@ -215,6 +215,7 @@ def _interleave(c: Tables) -> Tables:
 
 
 def _moves(learnt: Learnt) -> Moves:
+    """Lay out what each transition makes, and the mean size of what goes on from each state."""
     counts, chain, classes = learnt.counts, learnt.chain, learnt.classes
     only = np.where(np.diff(chain.first) == 1, chain.order[chain.first[:-1]], -1)
     pairs = zip(classes.sizes, classes.counts, strict=True)
@@ -230,6 +231,7 @@ def _moves(learnt: Learnt) -> Moves:
 def _quotas(
     counts: TransitionCounts, chain: Chain, runs: IntArray, streams: int, *, closed: bool
 ) -> Quotas:
+    """Lay out the transitions and runs that are left at the start: all that were counted."""
     starts = np.bincount(counts.stream_of_state, chain.departures, streams).astype(np.int64)
     sequential = counts.departures.sum(axis=1) - chain.departures
     sequential[chain.follows < 0] = 0
@@ -239,6 +241,7 @@ def _quotas(
 
 
 def _pending(counts: TransitionCounts, streams: int) -> addresses.Pending:
+    """Lay out the streams ahead of their first request."""
     whole = {name: np.full(streams, -1, dtype=np.int64) for name in addresses.Pending._fields}
     # The state that a stream began in was left once more than entered.
     surplus = counts.departures.sum(axis=1) - counts.arrivals.sum(axis=1)
@@ -249,6 +252,7 @@ def _pending(counts: TransitionCounts, streams: int) -> addresses.Pending:
 
 
 def _features(learnt: Learnt) -> stratified.Features:
+    """Lay out request sizes and inter-arrival laws as arrays."""
     laws, classes = learnt.laws, learnt.classes
     number = np.array([len(s) for s in classes.sizes])
     shares = [np.cumsum(c) / c.sum() for c in classes.counts]

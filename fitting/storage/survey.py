@@ -181,6 +181,7 @@ def _survey(
 
 @jit_uncounted
 def _count_key(table: HashTable, key: int) -> None:
+    """Count one more of a key in a hash table."""
     slot = find(table.keys, key)
     table.used[0] += table.keys[slot] == EMPTY
     table.keys[slot] = key

@@ -357,6 +357,7 @@ def _note_states(
 
 @loops.jit_uncounted
 def _number(code: IntArray, transitions: hashing.HashTable, transition: IntArray) -> None:
+    """Give each transition its integer code."""
     for i in range(len(transition)):
         transition[i] = hashing.code_of(transitions, code[i])
 
@@ -385,6 +386,7 @@ def _add_up(transition: IntArray, gap: FloatArray, logs: FloatArray, tally: _Tal
 
 @loops.jit_uncounted
 def _count_classes(row: IntArray, logs: FloatArray, histogram: CountArray) -> None:
+    """Count gaps in the classes of their histograms."""
     for i in range(len(logs)):
         log2 = (logs[i] * _PER_NATURAL - LOWEST_OCTAVE) * PER_OCTAVE
         class_ = np.uint64(min(max(log2, 0), HISTOGRAM_CLASSES - 1))

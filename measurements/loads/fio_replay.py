@@ -115,6 +115,7 @@ def make_scratch(path: str | Path, size_bytes: int) -> None:
 
 
 def _run(command: list[str], folder: str, expected_s: float) -> Mapping[str, Any]:
+    """Run fio and return its report."""
     try:
         done = ask(command, timeout_s=2 * expected_s + _PATIENCE_S, folder=Path(folder))
     except subprocess.TimeoutExpired as error:
@@ -137,6 +138,7 @@ def _run(command: list[str], folder: str, expected_s: float) -> Mapping[str, Any
 
 
 def _read(document: Mapping[str, Any], engine: str) -> ReplayReport:
+    """Take the figures of a replay from the report of fio."""
     try:
         job = document["jobs"][0]
         if code := job["error"]:

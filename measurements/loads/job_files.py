@@ -165,6 +165,7 @@ def _fio_weights(jobs: Sequence[LoadJob], losses: _FioLosses) -> Sequence[int | 
 
 
 def _section(job: LoadJob, weight: int | None, depth: int, losses: _FioLosses) -> str:
+    """Section of a job in a job file of fio."""
     first, end = job.space
     lines = [
         *(f"[{job.name.replace(']', ')')}]", *_operations(job, losses), *_sizes(job, losses)),
@@ -212,6 +213,7 @@ def _kept_sizes(job: LoadJob) -> dict[int, int]:
 
 
 def _zones(job: LoadJob, losses: _FioLosses) -> list[str]:
+    """Option of fio for the zones that random requests go to."""
     if len(job.zones) == 1 or job.random_share == 0:
         return []
     joined = _join_zones(job.zones)
@@ -243,6 +245,7 @@ def _join_zones(zones: Sequence[AddressZone]) -> list[AddressZone]:
 
 
 def _rate(job: LoadJob, losses: _FioLosses) -> list[str]:
+    """Options of fio for the rate of a job."""
     # fio holds reads and writes to a rate each, and waits for the one that is behind.
     reads, kept = _reads(job) / 100, _kept_sizes(job)
     rates = [job.rate * share for share in (reads, 1 - reads) if share]
@@ -384,6 +387,7 @@ def _add(parent: ElementTree.Element, **children: object) -> None:
 
 
 def _diskspd_losses(jobs: Sequence[LoadJob], *, closed: bool) -> Iterator[str]:
+    """Yield what a profile cannot say of its jobs."""
     if closed:
         total = sum(map(_diskspd_weight, jobs))
         # A request that is too many here is one too few there.

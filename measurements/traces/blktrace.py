@@ -56,6 +56,7 @@ class _EventReader(base.TraceReader):
         raise NotImplementedError
 
     def _note_missing(self, requests: Requests) -> Requests:
+        """Count the requests whose completion is not in the trace."""
         missing = np.isnan(requests.latency_s) & (requests.op != Op.FLUSH)
         self.note("{n} requests have no completion in the trace: their latency is missing", missing)
         return requests
@@ -110,6 +111,7 @@ def _search(reached: Array, at: Array, target: Array, time: Array) -> Array:
 
 
 def _blocks(size_bytes: Array) -> Array:
+    """Size of requests in blocks, at least one."""
     count: Array = -(-size_bytes.astype(np.int64) // base.BLOCK_BYTES)
     return np.maximum(count, 1)
 
@@ -199,6 +201,7 @@ class Blktrace(_EventReader):
             yield self._transfers(records)
 
     def _take_note(self, note: _Note) -> None:
+        """Take the name of a process, or the wall clock, from a note."""
         if note.kind == PROCESS_NOTE:
             name = note.payload.split(b"\0")[0].decode(errors="replace")
             self._commands.setdefault(note.pid, name)
@@ -266,6 +269,7 @@ def per_cpu_files(path: Path) -> list[Path]:
 
 
 def _base(path: Path) -> str:
+    """Part of a file name ahead of its CPU; empty for other files."""
     match = _PER_CPU.fullmatch(path.name)
     return match[1] if match else ""
 
@@ -311,6 +315,7 @@ def _headers(data: bytes, starts: Array, layout: np.dtype[np.void]) -> Array:
 
 
 def _notes(header: Array, starts: Array, data: bytes, word: np.dtype[np.void]) -> list[_Note]:
+    """Read the notes among the records."""
     notes = []
     for at in np.flatnonzero(header["action"] & NOTIFY):
         action, pid, time, size = header[["action", "pid", "time", "payload"]][at].item()
@@ -541,6 +546,7 @@ def _common_layout(begin: bytes) -> str | None:
 
 
 def _is_default(begin: bytes) -> bool:
+    """Whether the first line has the default layout of blkparse."""
     line = begin.lstrip(b"\n").partition(b"\n")[0].decode(errors="replace")
     return re.match(_ANY, line) is not None
 
@@ -562,6 +568,7 @@ def _sizes(row: Array, column: dict[str, pa.Array]) -> Array:
 
 
 def _text_operations(rwbs: pa.Array, size: Array) -> Array:
+    """Operation of each RWBS word."""
     index, words = base.encode(rwbs)
     # A leading F asks for a flush before the data, which the next letter names.
     codes = [_LETTERS.get(re.sub("^F(?=[WDR])", "", word)[:1], Op.OTHER) for word in words]

@@ -85,14 +85,9 @@ class Spc(text.FieldReader):
     form = text.form("ASU, LBA:whole, Size:whole, Opcode, Timestamp:number")
 
     def _requests(self, row: Array, table: pa.Table) -> Requests:
-        return Requests.of(
-            row,
-            table["Timestamp"].to_numpy(),
-            table["LBA"].to_numpy(),
-            table["Size"].to_numpy(),
-            text.read_or_write(table["Opcode"], row, {"r": Op.READ, "w": Op.WRITE}, "Opcode"),
-            device=self.names["device"].codes(table["ASU"]),
-        )
+        columns = (table[name].to_numpy() for name in ("Timestamp", "LBA", "Size"))
+        op = text.read_or_write(table["Opcode"], row, {"r": Op.READ, "w": Op.WRITE}, "Opcode")
+        return Requests.of(row, *columns, op, device=self.names["device"].codes(table["ASU"]))
 
 
 class MqSim(text.FieldReader):
@@ -109,18 +104,13 @@ class MqSim(text.FieldReader):
     ticks_per_s = 10**9
 
     def _requests(self, row: Array, table: pa.Table) -> Requests:
-        sectors = table["sectors"].to_numpy()
-        base.refuse_first(
-            sectors >= 2**54, row, lambda at: f"{sectors[at]} sectors are beyond 2^63 bytes"
-        )
-        return Requests.of(
-            row,
-            table["arrival (ns)"].to_numpy(),
-            table["start LBA"].to_numpy(),
-            sectors * base.BLOCK_BYTES,
-            text.read_or_write(table["type"], row, {"1": Op.READ, "0": Op.WRITE}, "type"),
-            device=self.names["device"].codes(table["device"]),
-        )
+        columns = (table[name].to_numpy() for name in ("arrival (ns)", "start LBA", "sectors"))
+        time, lbn, sectors = columns
+        far = "{} sectors are beyond 2^63 bytes"
+        base.refuse_first(sectors >= 2**54, row, lambda at: far.format(sectors[at]))
+        op = text.read_or_write(table["type"], row, {"1": Op.READ, "0": Op.WRITE}, "type")
+        device = self.names["device"].codes(table["device"])
+        return Requests.of(row, time, lbn, sectors * base.BLOCK_BYTES, op, device=device)
 
 
 # Of the actions, only a wait is no operation.
@@ -257,6 +247,7 @@ class Etw(base.TraceReader):
         return _pattern("Read|Write", names), _pattern("Flush", flush_names)
 
     def _block(self, lines: text.TextLines, transfer: str, flush: str) -> Requests:
+        """Parse the disk events of a block of lines."""
         lines.refuse_first(~lines.matches(_ETW_EVENT), "no event of a dumper")
         # The header's own lines name their columns.
         events = lines.take(

@@ -154,6 +154,7 @@ class _Summary(NamedTuple):
 
 
 def _summarise(reader: TraceReader, order: InOrder) -> _Summary:
+    """Names, findings and start of a trace that was read to its end."""
     # Where a format records no streams or devices, all requests belong to one.
     whole: tuple[str, ...] = () if reader.numbered else ("stream", "device")
     names = {name: reader.names[name].all() or ("all",) * (name in whole) for name in NAMED}
@@ -388,6 +389,7 @@ def _extremes_are_possible(requests: Requests) -> bool:
 
 
 def _refuse_impossible(requests: Requests) -> None:
+    """Name the first request that cannot be, and why."""
     time, lbn, size, op = requests.time, requests.lbn, requests.size_bytes, requests.op
     # A flush moves nothing.
     empty = (size < 0) | ((size == 0) & (op != Op.FLUSH))

@@ -354,6 +354,7 @@ def _target(named: str, header: str, source: str) -> str:
 
 
 def _by_name(header: str) -> str | None:
+    """Column of a trace that a header names, in whatever unit; None for others."""
     name = header.strip().lower()
     if name in TARGETS or name in _SYNONYMS:
         return _SYNONYMS.get(name, name)
@@ -364,6 +365,7 @@ def _by_name(header: str) -> str | None:
 
 
 def _operation_codes(given: str, headers: Sequence[str], source: str) -> tuple[str, dict[str, int]]:
+    """Split ``COLUMN:READ/WRITE`` of --map into the column and its codes."""
     header, colon, codes = given.rpartition(":")
     if not colon or given in headers:
         return given, {}

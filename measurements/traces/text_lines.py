@@ -154,6 +154,7 @@ def _options(
 
 
 def _single_spaces(block: bytes) -> bytes:
+    """Make each run of spaces and tabs one space, and none at the ends of lines."""
     block = block.replace(b"\t", b" ").replace(b"\r\n", b"\n")
     while b"  " in block:
         block = block.replace(b"  ", b" ")
@@ -181,6 +182,7 @@ def _complain(path: Path, form: Form, done: int, otherwise: str) -> None:
 
 
 def _fault_of_line(line: str, form: Form) -> str | None:
+    """Say what is wrong with a line; None where nothing is."""
     quoting: Literal[0, 3] = plain.QUOTE_MINIMAL if form.quoted else plain.QUOTE_NONE
     try:
         values = next(plain.reader([line], delimiter=form.delimiter, quoting=quoting))

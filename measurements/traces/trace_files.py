@@ -87,6 +87,7 @@ def read_trace(
 def _reader_of(
     path: Path, format: str | None, mapping: Mapping[str, str] | None
 ) -> type[TraceReader]:
+    """Choose the reader by the format that is asked for, the mapping, or the content."""
     if format is not None:
         name = "blkparse" if format.startswith(_LAYOUT) else format
         if name not in FORMATS:
@@ -103,6 +104,7 @@ def _reader_of(
 
 
 def _recognise(path: Path) -> type[TraceReader]:
+    """Choose the reader by the first bytes of a file."""
     files = blktrace.per_cpu_files(path)
     # A CPU that saw nothing leaves an empty file.
     first = next((file for file in files if base.head(file, 1)), files[0])
