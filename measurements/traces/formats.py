@@ -85,9 +85,10 @@ class Spc(text.FieldReader):
     form = text.form("ASU, LBA:whole, Size:whole, Opcode, Timestamp:number")
 
     def _requests(self, row: Array, table: pa.Table) -> Requests:
-        columns = (table[name].to_numpy() for name in ("Timestamp", "LBA", "Size"))
+        time, lbn, size = (table[name].to_numpy() for name in ("Timestamp", "LBA", "Size"))
         op = text.read_or_write(table["Opcode"], row, {"r": Op.READ, "w": Op.WRITE}, "Opcode")
-        return Requests.of(row, *columns, op, device=self.names["device"].codes(table["ASU"]))
+        device = self.names["device"].codes(table["ASU"])
+        return Requests.of(row, time, lbn, size, op, device=device)
 
 
 class MqSim(text.FieldReader):
