@@ -56,7 +56,8 @@ class Dataset:
     name: str
     title: str
     what: str
-    kind: str  # "runs", "block trace", "log" or "power levels"
+    # "runs", "block trace", "log" or "power levels".
+    kind: str
     origin: str
     licence: str
     terms: str | None  # what the licence asks for, or whose it is

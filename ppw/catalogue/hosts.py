@@ -218,6 +218,7 @@ def _readable(figure: HostFigure) -> str:
 
 
 def _quantity(number: float, unit: str) -> str:
+    # The largest unit that the number reaches; 1 MB of cache is 2**20 bytes to its maker.
     for scale, word in _SHOWN.get(unit, ()):
         if number >= scale:
             return f"{number / scale:.7g} {word}"
@@ -342,6 +343,7 @@ class _Reader:
             raise self._fail(key, f"{number} Hz is below 1 MHz", remedy)
 
     def _refuse_inconsistent(self, host: Host) -> None:
+        # Two sources may contradict each other: said here, before an answer rests on them.
         for low, high in (("cores", "threads"), ("min_hz", "base_hz"), ("base_hz", "turbo_hz")):
             small, large = getattr(host, low), getattr(host, high)
             if small is not None and large is not None and small > large:

@@ -9,7 +9,6 @@ for a single run (`measurements.power.energy`): what a sensor did not see is mis
 from __future__ import annotations
 
 import math
-import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -23,6 +22,7 @@ import pyarrow.parquet as pq
 
 from fitting.compiled.loops import jit
 from measurements.power.energy import AT_ENDS_S, MOST_W, OUTSIDE_SHARE
+from measurements.table.writing import replace_whole
 from ppw.errors import PpwError
 from ppw.fleet.engine import Fault, engine_errors, first_line, ibis, is_spark
 from ppw.fleet.run_files import FileKind, by_kind, find_files, register_table, scan, seconds
@@ -660,18 +660,11 @@ def write_runs(runs: ibis.Table, path: Path) -> str:
     engine = runs.get_backend()
     if is_spark(engine) and path.exists():
         raise PpwError(f"{path}: is there already: Spark writes a folder: give another name")
-    # Spark's own folder is where it was started.
-    beside = path.absolute().with_name(f".{path.name}.part")
     try:
-        runs.to_parquet(beside)
-        watts = pq.read_table(beside, columns=["power_w"])["power_w"]
-        beside.replace(path)
-    except OSError as error:
-        raise PpwError(f"{path}: cannot be written: {error.strerror or error}") from error
+        # Spark's own folder is where it was started, which need not be that of a relative path.
+        with replace_whole(path.absolute()) as beside:
+            runs.to_parquet(beside)
+            watts = pq.read_table(beside, columns=["power_w"])["power_w"]
     except engine_errors(engine) as error:
         raise PpwError(f"{path}: the engine failed: {first_line(error)}") from error
-    finally:
-        if beside.is_dir():
-            shutil.rmtree(beside)
-        beside.unlink(missing_ok=True)
     return f"{path}: {len(watts) - watts.null_count} of {len(watts)} runs have power"

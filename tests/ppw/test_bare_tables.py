@@ -12,8 +12,6 @@ from recordings import recording
 import ppw
 from measurements.errors import BadRunsError
 from ppw.decision.report import best_page, plan_page
-from ppw.fleet.engine import Fault
-from ppw.fleet.projections import FleetAnswer, Origin
 from ppw.results.text import shown
 
 ONE = sweep(workloads=("grep",), noise=0.02)
@@ -248,13 +246,3 @@ class TestLongAnswers:
         lines = replace(results(kind), **{table: rows}).summary().splitlines()
         assert said in lines
         assert len(lines) < 130
-
-    def test_a_fleet_names_twenty_of_its_faults(self):
-        origin = Origin(engine="duckdb", files=25, runs=8, cells=4, unusable=0)
-        faults = tuple(Fault(f"{k}.csv", "cannot be read") for k in range(25))
-        answer = FleetAnswer(answer=answered(ppw.fit_runs, ONE), origin=origin, faults=faults)
-        lines = answer.summary().splitlines()
-        assert sum(line.startswith("fault: ") for line in lines) == 20
-        assert lines[-1] == "… 5 more faults: use --format json"
-        with pytest.raises(ppw.PpwError, match="read from JSON and has no engine: use to_frame"):
-            answer.to_table()

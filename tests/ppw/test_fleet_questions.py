@@ -424,7 +424,9 @@ class TestEngine:
         with pytest.raises(ppw.PpwError, match="this fleet document holds a 'sonnet'"):
             fleet.FleetAnswer.from_json(other)
         few, many = (replace(answer, faults=(Fault("a", "torn"),) * n).summary() for n in (20, 21))
-        assert many == f"{few}\n… 1 more faults: use --format json"
+        assert (few.count("fault: "), many) == (20, f"{few}\n… 1 more faults: use --format json")
+        with pytest.raises(PpwError, match="read from JSON and has no engine: use to_frame"):
+            FleetAnswer.from_json(answer.to_json()).to_table()
         answer = quiet(fleet.check, RUNS, engine=engine("duckdb"))
         with pytest.raises(ppw.PpwError, match="a fleet's flagged rows are named by cell"):
             _ = answer.answer.passed

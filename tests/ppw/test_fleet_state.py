@@ -61,6 +61,11 @@ def check_same_answers(state, whole, connection, by=None):
         pd.testing.assert_frame_equal(found, wanted, rtol=1e-9, check_dtype=False)
 
 
+def update(folder, files):
+    """Take files into a state, by an engine that all tests share."""
+    return update_state(folder, files, engine=engine("duckdb"))
+
+
 def ask(*arguments):
     return CliRunner().invoke(
         fleet_update_command, list(map(str, arguments)), standalone_mode=False
@@ -74,13 +79,13 @@ class TestUpdates:
         state = tmp_path / "state"
         order = np.random.default_rng(seed).permutation(len(files))
         for one in order:
-            update_state(state, files[one], engine=engine("duckdb"))
+            update(state, files[one])
         # Again, under another name, and all at once.
         twin = tmp_path / "twin.parquet"
         twin.write_bytes(files[0].read_bytes())
         before = {p: p.read_bytes() for p in state.rglob("*") if p.is_file()}
-        update_state(state, [files[0], files[0]], engine=engine("duckdb"))
-        again = update_state(state, [twin, tmp_path / "runs"], engine=engine("duckdb"))
+        update(state, [files[0], files[0]])
+        again = update(state, [twin, tmp_path / "runs"])
         assert {p: p.read_bytes() for p in state.rglob("*") if p.is_file()} == before
         assert (len(again.known), again.added, again.runs) == (len(files) + 1, (), 0)
         assert again.state.runs == 200
@@ -109,7 +114,7 @@ class TestUpdates:
         days = [old, new, whole[200:].drop(columns="power_w")]
         files = [saved(f, tmp_path / "runs" / f"{k}.parquet") for k, f in enumerate(days)]
         for file in files:
-            update_state(tmp_path / "s", file, engine=engine("duckdb"))
+            update(tmp_path / "s", file)
         check_same_answers(FleetState.open(tmp_path / "s"), tmp_path / "runs", engine("duckdb"))
 
     def test_files_at_fault_are_named_and_the_rest_is_done(self, tmp_path):
@@ -124,7 +129,7 @@ class TestUpdates:
         ahead = made(4, 5).assign(started_at="2126-03-01T12:00:00Z")
         saved(ahead, tmp_path / "runs" / "ahead.parquet")
         (tmp_path / "runs" / "none.csv").write_text("")
-        done = update_state(tmp_path / "s", tmp_path / "runs", engine=engine("duckdb"))
+        done = update(tmp_path / "s", tmp_path / "runs")
         assert set(done.added) == good
         assert done.state.runs == 200
         told = {Path(fault.file).name.partition(".")[0]: fault.what for fault in done.faults}
@@ -133,7 +138,7 @@ class TestUpdates:
         assert "broken Parquet" in told["torn"]
         # Repaired, it is taken in.
         saved(ahead.assign(started_at="2026-03-02"), tmp_path / "runs" / "ahead.parquet")
-        again = update_state(tmp_path / "s", tmp_path / "runs", engine=engine("duckdb"))
+        again = update(tmp_path / "s", tmp_path / "runs")
         assert (again.runs, len(again.known), len(again.faults)) == (5, len(good), 4)
 
     def test_bad_files_that_are_offered_daily_are_faults_each_time(self, tmp_path):
@@ -142,10 +147,10 @@ class TestUpdates:
         torn = tmp_path / "torn.parquet"
         torn.write_bytes(good.read_bytes()[:-20])
         with pytest.raises(PpwError, match="none of 2 files can be used; the first"):
-            update_state(tmp_path / "s", [other, torn], engine=engine("duckdb"))
-        update_state(tmp_path / "s", [good, other, torn], engine=engine("duckdb"))
+            update(tmp_path / "s", [other, torn])
+        update(tmp_path / "s", [good, other, torn])
         for offered in ([good, other, torn], [good, other], [torn]):
-            again = update_state(tmp_path / "s", offered, engine=engine("duckdb"))
+            again = update(tmp_path / "s", offered)
             assert {fault.file for fault in again.faults} == {str(f) for f in offered} - {str(good)}
             assert (again.added, again.state.runs) == ((), 200)
 
@@ -154,22 +159,22 @@ class TestUpdates:
         odd = made(3, 40)
         odd.loc[:1, "time_s"] = [-1.0, np.inf]
         files.append(saved(odd, tmp_path / "3.parquet"))
-        first = update_state(tmp_path / "s", files[:2], engine=engine("duckdb"))
+        first = update(tmp_path / "s", files[:2])
         assert (first.partly, first.state.unusable_runs()) == ((), 0)
-        done = update_state(tmp_path / "s", files, engine=engine("duckdb"))
+        done = update(tmp_path / "s", files)
         assert (done.faults, done.runs, done.state.unusable_runs()) == ((), 78, 2)
         (fault,) = done.partly
         what = "time_s that cannot be in 2 runs: left out; correct or drop them"
         assert (fault.file, fault.what) == (str(files[3]), what)
         assert str(fault) in done.summary()
         # What is in the state already is told once.
-        assert not update_state(tmp_path / "s", files, engine=engine("duckdb")).partly
+        assert not update(tmp_path / "s", files).partly
 
 
 class TestRefusals:
     def test_what_a_state_cannot_answer(self, tmp_path):
         file = saved(made(1), tmp_path / "a.parquet")
-        update_state(tmp_path / "s", file, engine=engine("duckdb"))
+        update(tmp_path / "s", file)
         with pytest.raises(PpwError, match="s: a saved state has no single runs, and the checks"):
             fleet.check(tmp_path / "s", engine=engine("duckdb"))
         with pytest.raises(PpwError, match="s: is a saved state, which answers alone"):
@@ -205,8 +210,8 @@ class TestRefusals:
             lock.write("4711")
             lock.flush()
             with pytest.raises(PpwError, match="is being updated by process 4711: wait"):
-                update_state(tmp_path / "s", file, engine=engine("duckdb"))
-        state = update_state(tmp_path / "s", file, engine=engine("duckdb")).state
+                update(tmp_path / "s", file)
+        state = update(tmp_path / "s", file).state
         manifest = tmp_path / "s" / "manifest.json"
         said = json.loads(manifest.read_text())
         for wrong in ({"generation": "../runs-1"}, {"previous": "../runs-1"}):
@@ -216,17 +221,13 @@ class TestRefusals:
         manifest.write_text(json.dumps(said))
         (state.folder / state.generation / "cells.parquet").write_bytes(b"PAR1")
         with pytest.raises(PpwError, match="the state is damaged"):
-            update_state(
-                tmp_path / "s", saved(made(2), tmp_path / "b.parquet"), engine=engine("duckdb")
-            )
+            update(tmp_path / "s", saved(made(2), tmp_path / "b.parquet"))
 
     def test_a_file_that_changes_while_read_is_not_taken_in(self, tmp_path, monkeypatch):
         from ppw.fleet import run_files
 
         file = saved(made(1), tmp_path / "a.parquet")
-        update_state(
-            tmp_path / "s", saved(made(2), tmp_path / "b.parquet"), engine=engine("duckdb")
-        )
+        update(tmp_path / "s", saved(made(2), tmp_path / "b.parquet"))
         opened = run_files.open_runs
 
         def written_to(*arguments, **options):
@@ -235,7 +236,7 @@ class TestRefusals:
 
         monkeypatch.setattr(run_files, "open_runs", written_to)
         with pytest.raises(PpwError, match=r"a\.parquet: was written to while it was read"):
-            update_state(tmp_path / "s", file, engine=engine("duckdb"))
+            update(tmp_path / "s", file)
         assert FleetState.open(tmp_path / "s").runs == 200
 
     @pytest.mark.parametrize("content", ["{", '{"schema_version": 99}', "[]"])
@@ -244,9 +245,9 @@ class TestRefusals:
         (tmp_path / "s").mkdir()
         (tmp_path / "s" / "manifest.json").write_text(content)
         with pytest.raises(PpwError, match="manifest"):
-            update_state(tmp_path / "s", file, engine=engine("duckdb"))
+            update(tmp_path / "s", file)
         with pytest.raises(PpwError, match=r"holds no state of a fleet, but a\.parquet"):
-            update_state(tmp_path, file, engine=engine("duckdb"))
+            update(tmp_path, file)
 
 
 def found_cells(state):
