@@ -82,13 +82,10 @@ class Dataset:
 @cache
 def datasets_by_name() -> dict[str, Dataset]:
     """Read the descriptions of all sets, in the order of their names."""
-    entries = files("ppw.catalogue").joinpath("data", "sets").iterdir()
-    texts = {
-        entry.name.removesuffix(".toml"): entry.read_text(encoding="utf-8")
-        for entry in entries
-        if entry.name.endswith(".toml")
-    }
-    return {name: _parse_dataset(name, texts[name]) for name in sorted(texts)}
+    folder = files("ppw.catalogue").joinpath("data", "sets")
+    toml = sorted((e for e in folder.iterdir() if e.name.endswith(".toml")), key=lambda e: e.name)
+    named = ((entry.name.removesuffix(".toml"), entry) for entry in toml)
+    return {name: _parse_dataset(name, entry.read_text(encoding="utf-8")) for name, entry in named}
 
 
 def find_dataset(name: str) -> Dataset:
@@ -239,13 +236,8 @@ def _read_table(dataset: Dataset, file: DataFile, path: Path) -> pd.DataFrame:
 
 SIMULATED_SWEEP = "simulated_sweep.csv"
 RECORDED_TRACES = (
-    "uniform_fixed",
-    "uniform_poisson",
-    "zoned_80_20",
-    "sequential",
-    "mixed_70_30",
-    "terasort",
-    "terasort_repeat",
+    *("uniform_fixed", "uniform_poisson", "zoned_80_20", "sequential", "mixed_70_30"),
+    *("terasort", "terasort_repeat"),
 )
 
 

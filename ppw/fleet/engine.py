@@ -64,12 +64,12 @@ def connect(
             )
         return engine
     check_choice("engine", engine, ENGINES)
-    size = None if memory_limit is None else _bytes(memory_limit)
-    folder = None if temporary is None else _folder(temporary)
+    size = None if memory_limit is None else _parse_memory_limit(memory_limit)
+    folder = None if temporary is None else _check_folder(temporary)
     try:
         # A module that loads late does not tell its name where it is missing.
         import_module("ibis")
-        return (_duckdb if engine == "duckdb" else _spark)(size, folder, threads)
+        return (_connect_duckdb if engine == "duckdb" else _connect_spark)(size, folder, threads)
     except ImportError as error:
         extra = "fleet" if engine == "duckdb" else "spark"
         raise PpwError(
@@ -83,7 +83,7 @@ def is_spark(connection: BaseBackend) -> bool:
     return str(connection.name) == "pyspark"
 
 
-def _duckdb(size: int | None, folder: str | None, threads: int | None) -> BaseBackend:
+def _connect_duckdb(size: int | None, folder: str | None, threads: int | None) -> BaseBackend:
     options = {
         "preserve_insertion_order": False,
         "memory_limit": None if size is None else f"{size}B",
@@ -93,7 +93,7 @@ def _duckdb(size: int | None, folder: str | None, threads: int | None) -> BaseBa
     return ibis.duckdb.connect(**{k: v for k, v in options.items() if v is not None})
 
 
-def _spark(size: int | None, folder: str | None, threads: int | None) -> BaseBackend:
+def _connect_spark(size: int | None, folder: str | None, threads: int | None) -> BaseBackend:
     from pyspark.sql import SparkSession
 
     session = SparkSession.getActiveSession()
@@ -128,14 +128,14 @@ def _local_session(builder: Any, size: int | None, folder: str | None, threads: 
     return session
 
 
-def _bytes(text: str) -> int:
+def _parse_memory_limit(text: str) -> int:
     size = int(parse_quantity(text, "bytes"))
     if size < 1 << 20:
         raise PpwError(f"memory limit {text!r} is less than a MiB: write 4GiB")
     return size
 
 
-def _folder(path: str | Path) -> str:
+def _check_folder(path: str | Path) -> str:
     folder = Path(path)
     if not folder.is_dir():
         raise PpwError(f"temporary folder {folder}: is no folder: make it first")

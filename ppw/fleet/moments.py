@@ -357,11 +357,11 @@ def with_single_runs(
     rows = rows.filter(rows[gr.FLAGS] % 2 == 0)
     time, *rate = (rows[c] for c in _RECORDED if c in rows.columns)
     rows = rows.mutate(**{_MARK: time.coalesce(*rate)})
-    groups = _of_groups(rows, overlapping, runs) if len(overlapping) else rows
-    found = runs.connection.to_pyarrow(_agreeing(groups, layout))
+    groups = _rows_of_groups(rows, overlapping, runs) if len(overlapping) else rows
+    found = runs.connection.to_pyarrow(_agreeing_groups(groups, layout))
     if not found.num_rows:
         return cells
-    single = _of_groups(rows, found.to_pandas(), runs)
+    single = _rows_of_groups(rows, found.to_pandas(), runs)
     count = runs.connection.to_pyarrow(single.aggregate(n=single.count())).to_pylist()[0]["n"]
     if count > _MOST_RUNS:
         raise PpwError(
@@ -390,7 +390,7 @@ def _overlapping(cells: pd.DataFrame, layout: Layout) -> pd.DataFrame | None:
     return groups.keys.iloc[:0] if both.all() else groups.keys[both]
 
 
-def _of_groups(rows: ir.Table, keys: pd.DataFrame, runs: rf.FleetRuns) -> ir.Table:
+def _rows_of_groups(rows: ir.Table, keys: pd.DataFrame, runs: rf.FleetRuns) -> ir.Table:
     """Rows of the groups with these keys."""
     if not len(keys.columns):
         return rows
@@ -398,7 +398,7 @@ def _of_groups(rows: ir.Table, keys: pd.DataFrame, runs: rf.FleetRuns) -> ir.Tab
     return rows.semi_join(wanted, [rows[c].identical_to(wanted[c]) for c in keys.columns])
 
 
-def _agreeing(rows: ir.Table, layout: Layout) -> ir.Table:
+def _agreeing_groups(rows: ir.Table, layout: Layout) -> ir.Table:
     """Keys of the groups in which runs of two frequencies agree in time and watts."""
     by = [*layout.by, _MARK, *(c for c in rows.columns if c == "power_w")]
     frequency = rows[FREQUENCY]
@@ -502,7 +502,9 @@ def prepare_cells(
     usable = _with_voltage(usable, layout)
     metrics = [mt.METRICS[name] for name in layout.metrics]
     prepared = prepare.Prepared(usable, groups, metrics, left_out, held, keepable)
-    return PreparedCells(prepared, unusable, tuple(_missing(usable, groups, layout, source)))
+    return PreparedCells(
+        prepared, unusable, tuple(_lacking_quantities(usable, groups, layout, source))
+    )
 
 
 def _flagged_cells(cells: pd.DataFrame, groups: gr.Groups, layout: Layout) -> pd.DataFrame:
@@ -513,7 +515,7 @@ def _flagged_cells(cells: pd.DataFrame, groups: gr.Groups, layout: Layout) -> pd
     return ck.evidence_table(found, cells, groups)
 
 
-def _missing(
+def _lacking_quantities(
     cells: pd.DataFrame, groups: gr.Groups, layout: Layout, source: str
 ) -> Iterator[eng.Fault]:
     """Name the quantities that some runs of a group lack; a group that lacks one has none."""
@@ -616,7 +618,7 @@ def without_broken(runs: rf.FleetRuns, read: Callable[[rf.FleetRuns], T]) -> T:
         if not runs.files:
             raise PpwError(f"{runs.name}: the engine failed: {why}") from error
         one = [_read_fault(file, error) for file in runs.files[:1]]
-        faults = _broken(runs, runs.files, read, failures) if len(runs.files) > 1 else one
+        faults = _find_broken(runs, runs.files, read, failures) if len(runs.files) > 1 else one
         if len(faults) == len(runs.files):
             raise eng.UnusableFilesError(runs.name, (*runs.faults, *faults)) from error
         # Without a file to blame it was a worker's failure, which a second attempt may not have.
@@ -628,7 +630,7 @@ def without_broken(runs: rf.FleetRuns, read: Callable[[rf.FleetRuns], T]) -> T:
         raise PpwError(f"{runs.name}: the engine failed twice: {why}") from error
 
 
-def _broken(
+def _find_broken(
     runs: rf.FleetRuns,
     files: Sequence[str],
     read: Callable[[rf.FleetRuns], object],
@@ -642,7 +644,7 @@ def _broken(
             return [_read_fault(files[0], error)]
         middle = len(files) // 2
         halves = (files[:middle], files[middle:])
-        return [fault for half in halves for fault in _broken(runs, half, read, failures)]
+        return [fault for half in halves for fault in _find_broken(runs, half, read, failures)]
     except PpwError:
         # Readable, though it has no answer of its own.
         return []

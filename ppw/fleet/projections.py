@@ -191,7 +191,7 @@ class FleetOptions(FittingOptions, Opening, total=False):
     """Keywords of `project` and `validate`: how the fleet is opened, and how curves are fitted."""
 
 
-def _split(keywords: Mapping[str, Any]) -> tuple[Opening, FitOptions]:
+def _split_keywords(keywords: Mapping[str, Any]) -> tuple[Opening, FitOptions]:
     """Part keywords into those that open the fleet and those that fit its curves."""
     opening = {name: value for name, value in keywords.items() if name in Opening.__annotations__}
     fitting = {name: value for name, value in keywords.items() if name not in opening}
@@ -228,8 +228,8 @@ def fit(
     CaveatWarning
         For each caveat, and each fault.
     """
-    opening, options = _split(keywords)
-    read = _read(source, opening, by, metric, options, lines_only=True)
+    opening, options = _split_keywords(keywords)
+    read = _read_cells(source, opening, by, metric, options, lines_only=True)
     return _answer_from(read, lambda prepared: fit_prepared(prepared, options))
 
 
@@ -265,8 +265,8 @@ def project(
         For each caveat, and each fault.
     """
     frequencies = as_frequencies(freq)
-    opening, options = _split(keywords)
-    read = _read(source, opening, by, metric, options, checked=not keep_all)
+    opening, options = _split_keywords(keywords)
+    read = _read_cells(source, opening, by, metric, options, checked=not keep_all)
     return _answer_from(
         read,
         lambda prepared: project_prepared(prepared, frequencies, options, level),
@@ -310,9 +310,9 @@ def validate(
     at_train, at_test = validation.several(train), validation.several(test)
     validation.refuse_contradiction(bool(at_train or at_test), scheme, train_host, test_host)
     plan = validation.HoldOutPlan(at_train, at_test, scheme or "highest", train_host, test_host)
-    opening, options = _split(keywords)
+    opening, options = _split_keywords(keywords)
     across = scheme == "host" or train_host is not None
-    read = _read(source, opening, by, metric, options, checked=not keep_all, but_host=across)
+    read = _read_cells(source, opening, by, metric, options, checked=not keep_all, but_host=across)
     return _answer_from(
         read,
         lambda prepared: validation.validate_prepared(
@@ -352,16 +352,16 @@ def check(
     CaveatWarning
         For each caveat, and each fault.
     """
-    if (state := _state(source)) is not None:
+    if (state := _open_state(source)) is not None:
         raise PpwError(
             f"{state.folder}: a saved state has no single runs, and the checks look at these: name "
             "the files that it was made of"
         )
-    read = _read(source, opening, by, metric, FitOptions(), checked=True, lines_only=True)
+    read = _read_cells(source, opening, by, metric, FitOptions(), checked=True, lines_only=True)
     return _answer_from(read, lambda p: check_prepared(p.runs, p.groups, metric))
 
 
-def _read(
+def _read_cells(
     source: object,
     opening: Opening,
     by: Sequence[str] | None,
@@ -374,7 +374,7 @@ def _read(
 ) -> mo.FleetCells:
     limits: dict[str, Any] = {**opening}
     progress = limits.pop("progress", None)
-    if (state := _state(source)) is not None:
+    if (state := _open_state(source)) is not None:
         return _read_state(state, limits, by, metric, but_host=but_host)
     runs = rf.open_runs(source, **limits)
     if but_host:
@@ -391,7 +391,7 @@ def _read(
     )
 
 
-def _state(source: object) -> FleetState | None:
+def _open_state(source: object) -> FleetState | None:
     """The saved state that a source is, alone; None for runs."""
     if isinstance(source, (list, tuple)):
         if len(source) > 1 and (states := [s for s in source if FleetState.is_at(s)]):
@@ -431,7 +431,7 @@ def _read_state(
     return state_cells(state, connection, by=by, metric=metric)
 
 
-def _unusable(read: mo.FleetCells, runs: int) -> list[Fault]:
+def _unusable_faults(read: mo.FleetCells, runs: int) -> list[Fault]:
     """Name the runs with values that cannot be; of a saved state, which has no runs, how many."""
     if not runs:
         return []
@@ -449,7 +449,7 @@ def _answer_from(
         answer = ask(ready.prepared)
     except PpwError as error:
         unusable = groups.run_count(read.frame, mo.unusable_mask(read.frame))
-        for fault in (*read.runs.faults, *_unusable(read, unusable)):
+        for fault in (*read.runs.faults, *_unusable_faults(read, unusable)):
             error.add_note(f"fault: {fault}")
         raise
     if not keep_all and FleetState.is_at(read.runs.name):
@@ -458,7 +458,7 @@ def _answer_from(
             "were not left out: ppw fleet check of the files names them"
         )
         answer = replace(answer, caveats=(*answer.caveats, caveat))
-    faults = [*_unusable(read, ready.unusable), *ready.missing]
+    faults = [*_unusable_faults(read, ready.unusable), *ready.missing]
     rows = (groups.run_count(read.frame), len(read.frame), ready.unusable)
     return _fleet_answer(answer, read.runs, faults, *rows)
 
@@ -554,8 +554,8 @@ def _read_path_lengths(
     bad = groups.any_of(mo.is_impossible(runs.table, c) for c in read).fill_null(False)
     usable = runs.table.filter(~bad)
     with report_progress(runs.connection, progress):
-        cells = runs.connection.to_pyarrow(_moments(usable, present)).to_pandas()
-        rates = runs.connection.to_pyarrow(_rates(usable, present, identity_columns(known)))
+        cells = runs.connection.to_pyarrow(_path_length_moments(usable, present)).to_pandas()
+        rates = runs.connection.to_pyarrow(_mean_rates(usable, present, identity_columns(known)))
     counted = runs.table.aggregate(rows=runs.table.count(), bad=bad.cast("int64").sum())
     (row,) = runs.connection.to_pyarrow(counted).to_pylist()
     order = [*_KEYS, *(c for c in _HOW if c in cells)]
@@ -564,7 +564,7 @@ def _read_path_lengths(
     return _PathLengthCells(cells, rates.to_pandas(), row["rows"] - unusable, unusable, runs, read)
 
 
-def _column(table: ir.Table, name: str, present: Sequence[str]) -> Any:
+def _typed_column(table: ir.Table, name: str, present: Sequence[str]) -> Any:
     """A column as text or as float64, NULL where it is missing or not there."""
     text = name in _TEXTS
     if name not in present:
@@ -576,11 +576,11 @@ def _column(table: ir.Table, name: str, present: Sequence[str]) -> Any:
     return number.isnan().ifelse(None, number)
 
 
-def _moments(table: ir.Table, present: Sequence[str]) -> ir.Table:
+def _path_length_moments(table: ir.Table, present: Sequence[str]) -> ir.Table:
     """One row a workload, core count, data size and way of counting."""
 
     def column(name: str) -> Any:
-        return _column(table, name, present)
+        return _typed_column(table, name, present)
 
     label = column("instructions_label").fill_null(pl.COUNTED)
     told = table.select(
@@ -601,11 +601,11 @@ def _moments(table: ir.Table, present: Sequence[str]) -> ir.Table:
     return told.group_by(keys).aggregate(**made)
 
 
-def _rates(table: ir.Table, present: Sequence[str], by: Sequence[str]) -> ir.Table:
+def _mean_rates(table: ir.Table, present: Sequence[str], by: Sequence[str]) -> ir.Table:
     """Mean throughput of each group and data size at full load, as `path_lengths` takes runs."""
-    rate = _column(table, "throughput_ops_s", present)
-    load = _column(table, "load", present)
-    size = _column(table, "data_bytes", present)
+    rate = _typed_column(table, "throughput_ops_s", present)
+    load = _typed_column(table, "load", present)
+    size = _typed_column(table, "data_bytes", present)
     service = ~rate.isnull()  # noqa: PD003 — no pandas
     unmarked = load.isnull() & ~service if "load" in present else load.isnull()  # noqa: PD003
     full = unmarked | ((load - 1.0).abs() <= 1e-9).fill_null(False)
@@ -614,7 +614,7 @@ def _rates(table: ir.Table, present: Sequence[str], by: Sequence[str]) -> ir.Tab
         *keys,
         data_bytes=size,
         service=service,
-        rate=rate.coalesce(size / _column(table, "time_s", present)),
+        rate=rate.coalesce(size / _typed_column(table, "time_s", present)),
         full=full,
     )
     points = points.filter(points.full & (points.rate > 0) & (points.data_bytes > 0))

@@ -252,10 +252,10 @@ def _canonical_column(column: ibis.Value, renaming: headers.Renaming) -> ibis.Va
         return _parse_numbers(column.isin(schema.MISSING).ifelse(None, column), renaming)
     if column.type().is_boolean() or not column.type().is_numeric():
         return column.isnull().ifelse(None, _NO_NUMBER).cast("float64")  # noqa: PD003 — no pandas
-    return _scale(column.cast("float64"), renaming)
+    return _to_si(column.cast("float64"), renaming)
 
 
-def _scale(number: ibis.Value, renaming: headers.Renaming) -> ibis.Value:
+def _to_si(number: ibis.Value, renaming: headers.Renaming) -> ibis.Value:
     return number if renaming.factor == 1.0 else renaming.scaled(number)
 
 
@@ -264,7 +264,7 @@ def _parse_numbers(text: ibis.Value, renaming: headers.Renaming) -> ibis.Value:
     unit = headers.unit_in_cells(renaming.canonical)
     value = _parse_quantities(text, unit) if unit else ibis.null("float64")
     if not renaming.unit_in_cells:
-        value = _scale(text.try_cast("float64"), renaming).coalesce(value)
+        value = _to_si(text.try_cast("float64"), renaming).coalesce(value)
     value = value.coalesce(_NO_NUMBER).cast("float64")
     return text.isnull().ifelse(None, value)  # noqa: PD003 — no pandas
 
@@ -282,7 +282,7 @@ def _parse_quantities(text: ibis.Value, unit: str) -> ibis.Value:
     return number * (written.cases(*mega.items(), else_=factor) if mega else factor)
 
 
-def _is_one_of(column: ibis.Value, values: list[Any]) -> Any:
+def _holds_one_of(column: ibis.Value, values: list[Any]) -> Any:
     if column.get_name() not in schema.NUMERIC and not column.type().is_numeric():
         return column.cast("string").isin([str(value) for value in values])
     return gr.any_of(gr.is_same(column, gr.as_number(value)) for value in values).fill_null(False)
@@ -346,7 +346,7 @@ class FleetRuns:
         table, source = self.table, f"{self.name}: "
         mapped = headers.rename_headers([*self.columns.values()], self.columns, self.name)
         asked = gr.values_by_column(where, table.columns, mapped, source, "to choose runs by")
-        chosen = reduce(and_, (_is_one_of(table[c], values) for c, values in asked.items()))
+        chosen = reduce(and_, (_holds_one_of(table[c], values) for c, values in asked.items()))
         return replace(self, table=table.filter(chosen), where=asked)
 
     def only(self, files: Sequence[str]) -> FleetRuns:

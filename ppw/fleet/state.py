@@ -215,7 +215,7 @@ class FleetState:
         write_cells(target / _CELLS)
         pq.write_table(files, target / _FILES, compression="zstd")
         for path in (target / _CELLS, target / _FILES, target, self.folder):
-            _sync(path)
+            _sync_to_disk(path)
         runs = pq.read_table(target / _CELLS, columns=[groups.RUNS])[groups.RUNS].to_numpy().sum()
         return FleetState(self.folder, name, self.generation, layout, by, int(runs), files.num_rows)
 
@@ -227,9 +227,9 @@ class FleetState:
         manifest = {"schema_version": SCHEMA_VERSION, **parts, "layout": layout}
         beside = self.folder / f".{_MANIFEST}"
         beside.write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
-        _sync(beside)
+        _sync_to_disk(beside)
         beside.replace(self.folder / _MANIFEST)
-        _sync(self.folder)
+        _sync_to_disk(self.folder)
         self.tidy()
 
     def tidy(self) -> None:
@@ -274,7 +274,7 @@ def _is_generation(name: str) -> bool:
     return bool(dash) and number.isdigit() and len(number) == 8 and rest.isalnum()
 
 
-def _sync(path: Path) -> None:
+def _sync_to_disk(path: Path) -> None:
     """Write a file or folder through to the disk."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
@@ -508,8 +508,8 @@ class _Update:
     def _write_generation(self, digests: Mapping[str, _Content]) -> tuple[FleetState, rf.FleetRuns]:
         """Next generation, not published, and the runs that it holds more."""
         runs = rf.open_runs(list(digests), engine=self.connection, columns=self.columns)
-        runs = _without(runs, mo.lacking_faults(runs, None))
-        runs = _without(runs, _lacking(runs, self.by or ()))
+        runs = _leave_out(runs, mo.lacking_faults(runs, None))
+        runs = _leave_out(runs, _lacking(runs, self.by or ()))
         return mo.without_broken(runs, lambda part: self._write_moments(part, digests))
 
     def _unseen_contents(self, files: Sequence[str]) -> dict[str, _Content]:
@@ -518,7 +518,7 @@ class _Update:
         new: dict[str, _Content] = {}
         for file in dict.fromkeys(files):
             try:
-                content = _content(file)
+                content = _read_content(file)
             except OSError as error:
                 self.faults.append(Fault(file, f"cannot be read: {error.strerror}"))
                 continue
@@ -533,7 +533,7 @@ class _Update:
         self, runs: rf.FleetRuns, digests: Mapping[str, _Content]
     ) -> tuple[FleetState, rf.FleetRuns]:
         """Write the moments of the state and of new runs together, and which files they are of."""
-        runs = _without(runs, _clock_faults(runs))
+        runs = _leave_out(runs, _clock_faults(runs))
         known, layout = self._layout_for(runs)
         table = mo.moments(mo.runs_for(runs.table, layout, known), layout)
         before = self.state.layout
@@ -587,7 +587,7 @@ def _agreed_columns(state: FleetState, by: Sequence[str] | None) -> tuple[str, .
     return state.by
 
 
-def _content(file: str) -> _Content:
+def _read_content(file: str) -> _Content:
     stamp = _stamp(file)
     with Path(file).open("rb") as content:
         return _Content(f"sha256:{hashlib.file_digest(content, 'sha256').hexdigest()}", stamp)
@@ -599,7 +599,7 @@ def _stamp(file: str) -> tuple[int, int]:
     return status.st_size, status.st_mtime_ns
 
 
-def _without(runs: rf.FleetRuns, faults: Sequence[Fault]) -> rf.FleetRuns:
+def _leave_out(runs: rf.FleetRuns, faults: Sequence[Fault]) -> rf.FleetRuns:
     if not faults:
         return runs
     if len({fault.file for fault in faults}) == len(runs.files):

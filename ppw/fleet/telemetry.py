@@ -151,10 +151,14 @@ def of_windows(
     intervals: ibis.Table, samples: ibis.Table, width: float, window_s: float
 ) -> ibis.Table:
     """Average means over a window, each once, that lie inside the interval."""
-    fresh = _fresh_by_clock(samples) if "own_s" in samples.columns else _fresh(samples, window_s)
+    fresh = (
+        _fresh_by_clock(samples)
+        if "own_s" in samples.columns
+        else _fresh_by_figure(samples, window_s)
+    )
     low = intervals.start_s + (1 - OUTSIDE_SHARE) * window_s
     inside = points_in(intervals, fresh, low, intervals.end_s, width)
-    found = _everywhere(intervals, samples, _means(inside, window_s))
+    found = _everywhere(intervals, samples, _mean_of_windows(inside, window_s))
     length = found.end_s - found.start_s
     none = found.readings == 0
     covered = ibis.least(found.readings * window_s / length, 1.0)
@@ -168,7 +172,7 @@ def of_windows(
     )
 
 
-def _means(inside: ibis.Table, window_s: float) -> ibis.Table:
+def _mean_of_windows(inside: ibis.Table, window_s: float) -> ibis.Table:
     """Mean of the windows of an interval, and the longest part of it that none covers."""
     order = ibis.window(group_by=KEYS, order_by=["at_s", "value"])
     inside = inside.mutate(apart=inside.at_s - inside.at_s.lag().over(order))
@@ -286,7 +290,7 @@ def _fresh_by_clock(samples: ibis.Table) -> ibis.Table:
     return told.filter(told.told_s.isnull() | (told.own_s != told.told_s)).drop("told_s", "own_s")
 
 
-def _fresh(samples: ibis.Table, window_s: float) -> ibis.Table:
+def _fresh_by_figure(samples: ibis.Table, window_s: float) -> ibis.Table:
     """Readings that are no repetition: another figure, or a window later than the one kept last.
 
     Which of equal figures is kept depends on the one kept before it, which no window function
@@ -611,7 +615,7 @@ def open_samples(
     names = {name: name for name in _COLUMNS} | dict(columns or {})
     if unknown := sorted(set(names) - set(_COLUMNS)):
         raise PpwError(f"samples have no column {unknown[0]}: map {', '.join(_COLUMNS)}")
-    kinds, faults = _usable(str(source), names)
+    kinds, faults = _usable_files(str(source), names)
     if not kinds:
         raise PpwError(f"{source}: none of its files can be used; the first: {faults[0]}")
     there = {name for kind in kinds for name, _ in kind.columns or ()}
@@ -623,7 +627,9 @@ def open_samples(
     return reduce(lambda table, part: table.union(part), parts), faults
 
 
-def _usable(source: str, names: Mapping[str, str]) -> tuple[dict[FileKind, list[str]], list[Fault]]:
+def _usable_files(
+    source: str, names: Mapping[str, str]
+) -> tuple[dict[FileKind, list[str]], list[Fault]]:
     """Files by their format and columns; and those that are of no use."""
     kinds, faults = by_kind(find_files(source))
     for kind in [kind for kind in kinds if kind.columns]:

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
 
 CALIBRATED, ESTIMATED = "calibrated", "estimated"
-POWER_LABELS = (MEASURED, CALIBRATED, ESTIMATED)
 
 
 def apply_calibration(
