@@ -33,32 +33,38 @@ _READINGS = 3
 
 
 @dataclass(frozen=True, kw_only=True)
-class SweepOptions:
-    """What a sweep measures."""
+class RunOptions:
+    """What all runs of a sweep share."""
 
-    command: tuple[str, ...]
-    workload: str
     host: str
     family: str | None = None
-    # Hz; empty for the frequency as it is found.
+    # Core frequencies (Hz); empty for the frequency as it is found.
     frequencies: tuple[float, ...] = ()
     # The frequency where it is measured as found and nothing here can tell (Hz).
     clock_hz: float | None = None
-    # Physical cores to use; empty for as many as the process may.
-    cores: tuple[int, ...] = ()
     repeats: int = 5
-    warm_ups: int = 1
     # Idling that is measured before the sweep, and time waited for after each change (s).
     idle_s: float = 10.0
     settle_s: float = 2.0
+    # Of the order of runs, and of the choices of a load.
+    seed: int = 0
+    price: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class SweepOptions(RunOptions):
+    """What a sweep of a command measures."""
+
+    command: tuple[str, ...]
+    workload: str
+    # Physical cores to use; empty for as many as the process may.
+    cores: tuple[int, ...] = ()
+    warm_ups: int = 1
     # What a run is to last (s); the command is executed several times for it.
     at_least_s: float = 0.0
-    # Of the order.
-    seed: int = 0
     # Whether perf counts instructions and cycles.
     counters: bool = True
     data_bytes: float | None = None
-    price: float | None = None
 
 
 class RunSetup(NamedTuple):

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from measurements.counters.command import PerfCounters, check_perf
 from measurements.counters.memory_traffic import MemoryTraffic
 from measurements.errors import MeasurementError
-from measurements.host import conditions
-from measurements.host.activity import Snapshot
+from measurements.host import activity, conditions
 from measurements.host.cpu_placement import Execution, Placement, Topology, place, read_topology
 from measurements.host.files import read_pairs
 from measurements.host.frequency_control import FrequencyControl, current_frequencies
@@ -72,7 +71,7 @@ def instabilities(rows: Sequence[Mapping[str, object]], at: str) -> dict[str, st
 class Before(NamedTuple):
     """The host just before a run."""
 
-    snapshot: Snapshot
+    snapshot: activity.Snapshot
     state: dict[str, Any]
 
 
@@ -185,12 +184,12 @@ class Machine:
         if self.traffic is not None and traffic is not None:
             self.traffic.start(traffic)
         state = conditions.read_state(self.sysfs, self.procfs)
-        return Before(Snapshot.take(self.procfs, self.sysfs), state)
+        return Before(activity.Snapshot.take(self.procfs, self.sysfs), state)
 
     def after_run(self, before: Before, made: Execution, executions: int) -> dict[str, Any]:
         """Make columns of what the host did and of its state during a run."""
         moved = {} if self.traffic is None else self.traffic.stop()
-        did = before.snapshot.until(Snapshot.take(self.procfs, self.sysfs))
+        did = before.snapshot.until(activity.Snapshot.take(self.procfs, self.sysfs))
         state = conditions.read_state(self.sysfs, self.procfs)
         return {
             **{name: value / executions for name, value in did.items()},

@@ -22,14 +22,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pandas as pd
 
 from measurements.errors import DAMAGE, MeasurementError
-from measurements.processes.programs import ask, complaint, find_program
+from measurements.host.files import read_lines
+from measurements.processes import cleanup_process, programs
 from measurements.table.units import parse_quantity, size_text
 from measurements.workloads import clients, service
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from measurements.processes.cleanup_process import CleanupProcess
     from measurements.sweep.session import Session
 
 _NS = 1e-9
@@ -269,7 +269,7 @@ class FioLoad(service.Load):
 def open_runs(options: FioOptions, runs: service.ServiceRuns) -> FioRuns:
     """Find fio and lay the file out. Raises `MeasurementError` when one of them fails."""
     options.check()
-    program = find_program("fio")
+    program = programs.find_program("fio")
     path = runs.reaper.folder(Path(options.folder)) / "data"
     engine = _engine(program)
     if engine not in _ENGINES:
@@ -334,16 +334,16 @@ def _ms(seconds: float) -> str:
     return f"{round(1000 * seconds)}ms"
 
 
-def _lay_out(target: Target, size_bytes: int, reaper: CleanupProcess) -> None:
+def _lay_out(target: Target, size_bytes: int, reaper: cleanup_process.CleanupProcess) -> None:
     """Write the file once, since blocks that were never written are read without the disk."""
     # A read job makes fio fill the file, and not only reserve it.
     command = [*_base(target, size_bytes), "--rw=read", "--bs=1M", "--create_only=1"]
     try:
-        done = ask(command, timeout_s=_LAYOUT_S, environment=reaper.environment())
+        done = programs.ask(command, timeout_s=_LAYOUT_S, environment=reaper.environment())
     except (OSError, subprocess.TimeoutExpired) as error:
         raise MeasurementError(f"{target.path}: fio cannot lay it out: {error}") from error
     if done.returncode or not target.path.exists():
-        reason = complaint(done.stderr or done.stdout)
+        reason = programs.complaint(done.stderr or done.stdout)
         raise MeasurementError(f"{target.path}: fio cannot lay it out: {reason}")
     with target.path.open("rb") as file:
         os.fsync(file.fileno())
@@ -358,7 +358,7 @@ def _takes_direct(path: Path) -> bool:
 
 
 def _engine(program: str) -> str:
-    done = ask([program, "--enghelp"])
+    done = programs.ask([program, "--enghelp"])
     there = {line.strip() for line in done.stdout.splitlines()}
     return next((engine for engine in _ENGINES if engine in there), "psync")
 
@@ -368,3 +368,14 @@ def device_folder(folder: Path, sysfs: Path = Path("/sys")) -> Path | None:
     number = folder.stat().st_dev
     link = sysfs / "dev/block" / f"{os.major(number)}:{os.minor(number)}"
     return link.resolve() if link.exists() else None
+
+
+def file_system_of(folder: Path, procfs: Path = Path("/proc")) -> str | None:
+    """Kind of the file system that a folder is on; None where it cannot be told."""
+    device = folder.stat().st_dev
+    wanted = f"{os.major(device)}:{os.minor(device)}"
+    for line in read_lines(procfs / "self/mountinfo"):
+        fields = line.split()
+        if fields[2] == wanted and "-" in fields:
+            return fields[fields.index("-") + 1]
+    return None

@@ -18,9 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from measurements.errors import MeasurementError
-from measurements.host.activity import Snapshot
-from measurements.host.conditions import Cooling
-from measurements.host.cpu_placement import Execution
+from measurements.host import activity, conditions, cpu_placement
 from measurements.processes.cleanup_process import CleanupProcess
 from measurements.sweep import loop, measure
 from measurements.sweep.machine import Machine
@@ -48,19 +46,11 @@ _COUNTED = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class ServiceOptions:
+class ServiceOptions(loop.RunOptions):
     """What all runs of a service share."""
 
-    host: str
-    family: str | None = None
-    frequencies: tuple[float, ...] = ()  # core frequencies (Hz); empty for the one as found
-    clock_hz: float | None = None  # the frequency as found, where the host cannot tell
     repeats: int = 3
     seconds: float = 2.0  # length of the window
-    idle_s: float = 10.0  # idling measured before the first run
-    settle_s: float = 2.0  # wait after a change of frequency
-    seed: int = 0  # of the order of runs and of the clients' choices
-    price: float | None = None
 
 
 class ServiceStep(NamedTuple):
@@ -125,7 +115,7 @@ class ServiceRuns(loop.Recorder):
     options: ServiceOptions
     reaper: CleanupProcess  # ends processes and removes files if this process dies
     _done: dict[str, dict[str, Any]] = field(default_factory=dict, init=False)
-    _cooling: Cooling | None = field(default=None, init=False)
+    _cooling: conditions.Cooling | None = field(default=None, init=False)
 
     def begin(self) -> None:
         """Load earlier runs of the session, and measure the idle host."""
@@ -134,7 +124,7 @@ class ServiceRuns(loop.Recorder):
                 self._idle = run_energy(self.session, record)
             else:
                 self._done[record["key"]] = _service_row(self.session, record, self._idle)
-        self._cooling = Cooling(self.machine.temperature_c)
+        self._cooling = conditions.Cooling(self.machine.temperature_c)
         if self.sampling.channels and self.options.idle_s > 0 and not self._idle:
             self.measure_idle(self.options.idle_s)
 
@@ -175,12 +165,12 @@ class ServiceRuns(loop.Recorder):
             load.wait_steady()
             counting = _Counting(self, record["run"], load.pids)
             seen = [load.observe()]
-            snapshot = Snapshot.take(self.machine.procfs, self.machine.sysfs)
+            snapshot = activity.Snapshot.take(self.machine.procfs, self.machine.sysfs)
             before = before._replace(snapshot=snapshot)
             start_s = self.clock()
             seen += self._watch(load, start_s)
             end_s = self.clock()
-            window = Execution(start_s, end_s, 0, 0.0, 0.0)
+            window = cpu_placement.Execution(start_s, end_s, 0, 0.0, 0.0)
             host = self.machine.after_run(before, window, 1) if load.is_local else {}
             facts = counting.stop(end_s - start_s)
             load.finish()
@@ -201,7 +191,7 @@ class ServiceRuns(loop.Recorder):
             yield load.observe()
 
     def _end(
-        self, record: dict[str, Any], window: Execution, facts: dict[str, Any]
+        self, record: dict[str, Any], window: cpu_placement.Execution, facts: dict[str, Any]
     ) -> dict[str, Any]:
         stated = self.options.clock_hz if record["asked_hz"] is None else record["asked_hz"]
         freq_hz = facts.pop("freq_hz", stated)

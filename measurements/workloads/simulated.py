@@ -29,8 +29,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pandas as pd
 
 from measurements.errors import MeasurementError
-from measurements.processes.cleanup_process import CleanupProcess
-from measurements.processes.programs import ask, complaint
+from measurements.processes import cleanup_process, programs
 from measurements.table import headers, units, writing
 
 if TYPE_CHECKING:
@@ -276,15 +275,15 @@ def compile_kernel(kernel: str, folder: Path) -> tuple[Path, str]:
 def _ask_compiler(*command: str) -> str:
     """Output of a command of the compiler."""
     try:
-        done = ask(command, timeout_s=_TIMEOUT_S)
+        done = programs.ask(command, timeout_s=_TIMEOUT_S)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise MeasurementError(
             f"{command[0]} does not run ({error}): apt install --reinstall gcc-riscv64-unknown-elf"
         ) from error
     if done.returncode:
         raise MeasurementError(
-            f"{command[0]} cannot compile the kernels: {complaint(done.stderr)}: apt install "
-            "--reinstall gcc-riscv64-unknown-elf"
+            f"{command[0]} cannot compile the kernels: {programs.complaint(done.stderr)}: apt "
+            "install --reinstall gcc-riscv64-unknown-elf"
         )
     return done.stdout
 
@@ -393,7 +392,7 @@ def simulate_sweep(
         _whole_mhz(cell.freq_hz)
     _refuse_namesakes(programs)
     rvsim()
-    with CleanupProcess() as reaper:
+    with cleanup_process.CleanupProcess() as reaper:
         folder = reaper.folder()
         ready = {asked: program_of(asked, folder, data_bytes) for asked in programs}
         yield from _in_processes(cells, ready, processes)
@@ -476,20 +475,22 @@ def main(arguments: list[str] | None = None) -> int:
     """Simulate a sweep, write its runs table and say how long it took."""
     asked = _parser().parse_args(arguments)
     start = time.monotonic()
+    rows: list[dict[str, Any]] = []
+    kernels, cores, freqs = (
+        [word.strip() for word in text.split(",")]
+        for text in (asked.kernels, asked.cores, asked.freqs)
+    )
     try:
-        frequencies = [units.parse_frequency(text) for text in _split_list(asked.freqs)]
-        kernels, cores = _split_list(asked.kernels), _split_list(asked.cores)
+        frequencies = [units.parse_frequency(text) for text in freqs]
         count = len(kernels) * len(cores) * len(frequencies)
-        rows = []
         for cell, row in simulate_sweep(kernels, cores, frequencies, processes=asked.processes):
             rows.append(row)
-            _say(
-                f"{len(rows)} of {count}, {time.monotonic() - start:.0f} s: {cell.program} on "
-                f"{cell.core} at {units.frequency_text(cell.freq_hz)}: CPI {row['cpi']:.4g}"
-            )
+            at = f"{cell.program} on {cell.core} at {units.frequency_text(cell.freq_hz)}"
+            took = f"{len(rows)} of {count}, {time.monotonic() - start:.0f} s"
+            print(f"{took}: {at}: CPI {row['cpi']:.4g}", file=sys.stderr, flush=True)
         writing.write_runs(pd.DataFrame(rows), asked.output)
     except MeasurementError as error:
-        _say(str(error))
+        print(error, file=sys.stderr, flush=True)
         return 1
     return 0
 
@@ -505,14 +506,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--freqs", default=frequencies, help="default: %(default)s")
     parser.add_argument("--processes", type=int, default=2, help="default: %(default)s")
     return parser
-
-
-def _split_list(text: str) -> list[str]:
-    return [word.strip() for word in text.split(",")]
-
-
-def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

@@ -22,39 +22,13 @@ from measurements.errors import MeasurementError
 from measurements.host.cpu_placement import execute
 from measurements.processes import private_network
 from measurements.processes.cleanup_process import MARK, CleanupProcess
-from measurements.workloads.hadoop import install
+from measurements.workloads.hadoop import engines, install, jobs
+from measurements.workloads.hadoop import history as histories
 from measurements.workloads.hadoop.cluster import cluster_row, read_nodes
-from measurements.workloads.hadoop.engines import (
-    Local,
-    OneMachine,
-    OwnHadoop,
-    cluster_properties,
-    first_complaint,
-    free_ports,
-    in_memory,
-    local_properties,
-    write_configuration,
-)
-from measurements.workloads.hadoop.history import (
-    CPU_MS,
-    GC_MS,
-    Counter,
-    parse_history,
-    printed_counters,
-    read_history,
-    read_local_log,
-)
-from measurements.workloads.hadoop.install import find_java, find_maven
+from measurements.workloads.hadoop.engines import Local, OneMachine, OwnHadoop
+from measurements.workloads.hadoop.history import Counter
 from measurements.workloads.hadoop.job_sweep import job_columns, node_columns, write_tasks
-from measurements.workloads.hadoop.jobs import (
-    HadoopOptions,
-    Setting,
-    job_properties,
-    make_texts,
-    room_needed,
-    settings,
-    write_text,
-)
+from measurements.workloads.hadoop.jobs import HadoopOptions, Setting, job_properties, settings
 
 MB = 1_000_000
 DATA = Path(__file__).parent / "data" / "hadoop"
@@ -66,7 +40,7 @@ def own(tmp_path, monkeypatch):
     # Jobs as short as these end before better machine code is worth its making.
     monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
     with CleanupProcess() as reaper:
-        known = {"java": find_java(), "jars": install.set_up(), "reaper": reaper}
+        known = {"java": install.find_java(), "jars": install.set_up(), "reaper": reaper}
         yield OwnHadoop(options=HadoopOptions(), scratch=reaper.folder(tmp_path), **known)
 
 
@@ -112,7 +86,10 @@ class TestLocalJobs:
 class TestOneMachineCluster:
     def test_wordcount_with_its_history_and_nobody_else_can_connect(self, own, tmp_path):
         ours = listening()
-        setting, engine = Setting("wordcount", 16 * MB, 1, 1, 2**29, "snappy"), OneMachine(own)
+        setting, engine = (
+            Setting("wordcount", 16 * MB, 1, 1, 2**29, "snappy"),
+            OneMachine(own),
+        )
         job = run_job(engine, setting, tmp_path)
         columns = job_columns(job)
         assert (job.status, columns["map_tasks"], columns["reduce_tasks"]) == ("SUCCEEDED", 1, 1)
@@ -179,7 +156,7 @@ class TestText:
     @given(size=st.integers(0, 40_000), seed=st.integers(0, 3))
     def test_any_size_is_exact_and_a_line_ends_it(self, tmp_path_factory, size, seed):
         path = tmp_path_factory.getbasetemp() / "text"
-        write_text(path, size, seed=seed)
+        jobs.write_text(path, size, seed=seed)
         content = path.read_bytes()
         assert len(content) == size
         assert content[-1:] == b"\n"[:size]
@@ -187,19 +164,19 @@ class TestText:
     def test_the_same_seed_gives_the_same_text_everywhere(self, tmp_path):
         digest = "00aa927c8830d30996a9e5c89fa57495a86b97a722fcead61c66838afdb6c666"
         for seed in (0, 1):
-            write_text(tmp_path / "text", MB, seed=seed)
+            jobs.write_text(tmp_path / "text", MB, seed=seed)
             found = hashlib.sha256((tmp_path / "text").read_bytes()).hexdigest()
             assert (found == digest) == (seed == 0)
 
     def test_smaller_texts_are_the_beginning_of_the_largest(self, tmp_path):
-        paths = make_texts(tmp_path, [700_000, 30_000], seed=5)
+        paths = jobs.make_texts(tmp_path, [700_000, 30_000], seed=5)
         alone = tmp_path / "alone"
-        write_text(alone, 30_000, seed=5)
+        jobs.write_text(alone, 30_000, seed=5)
         assert paths[30_000].read_bytes() == alone.read_bytes()
         assert paths[700_000].read_bytes()[:29_999] == alone.read_bytes()[:-1]
 
     def test_words_are_as_uneven_as_zipfs_law_says(self, tmp_path):
-        write_text(tmp_path / "text", 2 * MB)
+        jobs.write_text(tmp_path / "text", 2 * MB)
         words = (tmp_path / "text").read_bytes().split()
         ranked = [n for _, n in Tally(words).most_common()]
         assert len(ranked) <= 50_000
@@ -243,19 +220,18 @@ class TestJobs:
         assert "-Dmapreduce.map.output.compress=false" in options
         assert options[-1] == "-Dmy.own=a b"
 
-    def test_inputs_and_the_largest_job_need_room(self, tmp_path):
+    def test_inputs_and_the_largest_job_need_room(self):
         sizes = {"wordcount": 10, "sort": 10, "terasort": 100, "teragen": 50}
         asked = [Setting(name, size, 1, 1, None, None) for name, size in sizes.items()]
-        assert room_needed(asked) == 10 + 100 + 400
-        mounts = f"/dev/sda / ext4 rw 0 0\ntmpfs {tmp_path}/a\\040b tmpfs rw 0 0\n"
-        assert in_memory(tmp_path / "a b" / "c", mounts)
-        assert not in_memory(tmp_path / "other", mounts)
+        assert jobs.room_needed(asked) == 10 + 100 + 400
 
 
 class TestConfiguration:
     def test_every_address_is_of_the_loopback(self, tmp_path):
-        folders, ports = (tmp_path, tmp_path / "conf", tmp_path / "jars"), free_ports()
-        files = cluster_properties(*folders, ports, memory_mb=4096, cpus=3, variables={"A": "1"})
+        folders, ports = (tmp_path, tmp_path / "conf", tmp_path / "jars"), engines.free_ports()
+        files = engines.cluster_properties(
+            *folders, ports, memory_mb=4096, cpus=3, variables={"A": "1"}
+        )
         every = {name: value for part in files.values() for name, value in part.items()}
         ends = ("address", "bind-host", "hostname")
         addresses = [value for name, value in every.items() if name.endswith(ends)]
@@ -264,14 +240,14 @@ class TestConfiguration:
         assert len(set(ports)) == len(ports)
 
     def test_all_folders_are_inside_the_scratch_folder(self, tmp_path):
-        every = [v for part in local_properties(tmp_path).values() for v in part.values()]
+        every = [v for part in engines.local_properties(tmp_path).values() for v in part.values()]
         folders = [value for value in every if value.startswith("/")]
         assert len(folders) == 3
         assert all(Path(folder).is_relative_to(tmp_path) for folder in folders)
 
     def test_any_text_survives_the_xml(self, tmp_path):
         value = "a <b> & 'c' \"d\" é"
-        write_configuration(tmp_path / "conf", {"core-site.xml": {"x.y": value}})
+        engines.write_configuration(tmp_path / "conf", {"core-site.xml": {"x.y": value}})
         root = ElementTree.parse(tmp_path / "conf" / "core-site.xml").getroot()
         assert [(p.findtext("name"), p.findtext("value")) for p in root] == [("x.y", value)]
         hosts = (tmp_path / "conf" / "hosts").read_text().splitlines()
@@ -282,7 +258,7 @@ class TestJava:
     def test_versions_that_run_hadoop(self, tmp_path):
         for vendor, version in (("openjdk", "17.0.15"), ("java", "21"), ("openjdk", "11.0.22")):
             program(tmp_path / "bin", "java", f"echo '{vendor} version \"{version}\" 2025' >&2")
-            java = find_java({"JAVA_HOME": str(tmp_path)})
+            java = install.find_java({"JAVA_HOME": str(tmp_path)})
             assert (java.home, java.version) == (tmp_path, version)
 
     def test_versions_that_do_not_and_none_at_all(self, tmp_path):
@@ -293,12 +269,12 @@ class TestJava:
         }.items():
             program(tmp_path / "bin", "java", f"echo '{said}' >&2")
             with pytest.raises(MeasurementError, match=refusal):
-                find_java({"PATH": str(tmp_path / "bin")})
+                install.find_java({"PATH": str(tmp_path / "bin")})
         for where in ({"PATH": "/none"}, {"JAVA_HOME": "/none", "PATH": "/bin"}):
             with pytest.raises(MeasurementError, match="apt install default-jdk-headless maven"):
-                find_java(where)
+                install.find_java(where)
         with pytest.raises(MeasurementError, match="mvn is not on the path: apt install"):
-            find_maven({"PATH": "/none"})
+            install.find_maven({"PATH": "/none"})
 
 
 class TestJars:
@@ -403,7 +379,7 @@ class TestNodes:
 @pytest.fixture(scope="module")
 def pi():
     """Hadoop's own estimator of π, two maps and one reduce, on a one-machine cluster."""
-    return read_history(DATA / "pi.jhist")
+    return histories.read_history(DATA / "pi.jhist")
 
 
 class TestRecordedHistory:
@@ -421,8 +397,8 @@ class TestRecordedHistory:
 
     def test_tasks_add_up_to_what_hadoop_says_of_the_job(self, pi):
         done = [*pi.done("MAP"), *pi.done("REDUCE")]
-        assert sum(a.cpu_s for a in done) == pytest.approx(1e-3 * pi.counters[CPU_MS])
-        assert sum(a.gc_s for a in done) == pytest.approx(1e-3 * pi.counters[GC_MS])
+        assert sum(a.cpu_s for a in done) == pytest.approx(1e-3 * pi.counters[histories.CPU_MS])
+        assert sum(a.gc_s for a in done) == pytest.approx(1e-3 * pi.counters[histories.GC_MS])
         for kind, name in (("MAP", "MILLIS_MAPS"), ("REDUCE", "MILLIS_REDUCES")):
             took = sum(a.elapsed_s for a in pi.done(kind))
             assert took == pytest.approx(1e-3 * pi.counters[Counter("JobCounter", name)])
@@ -454,7 +430,7 @@ class TestRecordedHistory:
 def made_up(*attempts, more=(), **how):
     """Job of a history with such attempts: each is a kind, a task, a number, and more."""
     lines = [line for *words, rest in attempts for line in attempt(*words, **rest)]
-    return parse_history(history([*lines, *more], **how), "here")
+    return histories.parse_history(history([*lines, *more], **how), "here")
 
 
 def at(node, start_s, end_s, **more):
@@ -502,7 +478,7 @@ class TestMadeUpHistory:
         end = event("JOB_FAILED", "JobUnsuccessfulCompletion", jobid=JOB, **ended)
         again = event("AM_STARTED", "AMStarted", nodeManagerHost="node3")
         lines = history([again]).splitlines()
-        job = parse_history("\n".join([*lines[:-1], end]), "here")
+        job = histories.parse_history("\n".join([*lines[:-1], end]), "here")
         assert (job.status, job.reason) == ("FAILED", "Task failed task_1_m_0")
         assert job.elapsed_s == pytest.approx(9.0)
         assert job.master == "node3"
@@ -510,11 +486,11 @@ class TestMadeUpHistory:
     def test_what_is_not_known_is_not_zero(self):
         whole = history(attempt("MAP", 0, **at("a", 1, 2)))
         # One that breaks off has no end.
-        job = parse_history(whole[: whole.index('"JOB_FINISHED"') + 40], "here")
+        job = histories.parse_history(whole[: whole.index('"JOB_FINISHED"') + 40], "here")
         assert (job.status, job.elapsed_s, len(job.done("MAP"))) == (None, None, 1)
         assert "job_s" not in job_columns(job)
         lines = whole.replace('"finishTime": 1700000002000', '"finishTime": -1')
-        columns = job_columns(parse_history(lines, "here"))
+        columns = job_columns(histories.parse_history(lines, "here"))
         assert "map_task_s" not in columns
         assert columns["map_tasks"] == 1
 
@@ -531,7 +507,7 @@ class TestMadeUpHistory:
             if text is not None:
                 path.write_bytes(text.encode("latin-1"))
             with pytest.raises(MeasurementError, match=f"{path}.*{said}"):
-                read_history(path)
+                histories.read_history(path)
 
     @given(
         st.lists(
@@ -565,7 +541,7 @@ class TestPrintedCounters:
         for name in ("wordcount", "terasort"):
             lines = (DATA / f"{name}.log").read_text().splitlines()
             (said,) = [int(line.rpartition(" ")[2]) for line in lines if "Job: Counters: " in line]
-            found = printed_counters(lines)
+            found = histories.printed_counters(lines)
             assert len(found) == said == 55
         # Known ones have the names of a history.
         assert found[Counter("JobCounter", "DATA_LOCAL_MAPS")] == 2
@@ -578,9 +554,9 @@ class TestPrintedCounters:
         of_task = ["INFO Task: Final Counters for attempt_1: Counters: 1", "\tMap-Reduce Framework"]
         of_job = ["INFO Job: Counters: 1", "\tMap-Reduce Framework", "\t\tSpilled Records=12"]
         rest = ["done", "\t\tSpilled Records=99"]
-        found = printed_counters([*of_task, "\t\tSpilled Records=7", *of_job, *rest])
+        found = histories.printed_counters([*of_task, "\t\tSpilled Records=7", *of_job, *rest])
         assert found == {Counter("TaskCounter", "SPILLED_RECORDS"): 12}
-        assert printed_counters(["INFO Job: Running job: job_1"]) == {}
+        assert histories.printed_counters(["INFO Job: Running job: job_1"]) == {}
 
 
 LOCAL_LOG = """\
@@ -616,7 +592,7 @@ class TestLocalLog:
     def test_reduces_side_by_side_are_told_apart_by_their_threads(self, tmp_path):
         log = tmp_path / "0000.txt"
         log.write_text(LOCAL_LOG)
-        job = read_local_log(log, slots=2)
+        job = histories.read_local_log(log, slots=2)
         phases = [(r.shuffle_s, r.sort_s, r.reduce_s) for r in job.done("REDUCE")]
         assert phases == [pytest.approx((1.0, 0.0, 1.0)), pytest.approx((0.6, 0.5, 1.8))]
         columns = job_columns(job)
@@ -627,7 +603,7 @@ class TestLocalLog:
         # What one process counts twice is left out.
         assert not {"gc_s", "input_bytes", "file_read_bytes", "task_cpu_s"} & set(columns)
         # With one slot that is the moved bytes alone.
-        columns = job_columns(read_local_log(log, slots=1))
+        columns = job_columns(histories.read_local_log(log, slots=1))
         assert columns["gc_s"] == pytest.approx(0.07)
         assert columns["input_bytes"] == 70341070
         assert "file_read_bytes" not in columns
@@ -635,14 +611,14 @@ class TestLocalLog:
     def test_a_log_without_a_job_is_refused_and_the_first_complaint_is_found(self, tmp_path):
         path = tmp_path / "0000.txt"
         with pytest.raises(MeasurementError, match="cannot be read"):
-            read_local_log(path)
-        assert first_complaint(path) == ""
+            histories.read_local_log(path)
+        assert engines.first_complaint(path) == ""
         path.write_text("Usage: wordcount <in> [<in>...] <out>\n")
         with pytest.raises(MeasurementError, match="no job was submitted"):
-            read_local_log(path)
+            histories.read_local_log(path)
         for text, complaint in (
             ("all is well\n", ""),
             ("WARN x\njava.io.IOException: no\n\tat a.b\nCaused: X\n", "java.io.IOException: no"),
         ):
             path.write_text(text)
-            assert first_complaint(path) == complaint
+            assert engines.first_complaint(path) == complaint

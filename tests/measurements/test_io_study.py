@@ -20,25 +20,10 @@ from measurements.timeseries import LiveSampler
 from measurements.workloads import fio
 from measurements.workloads.clients import has_moved
 from measurements.workloads.fio import FioOptions, Pattern, read_report
+from measurements.workloads.io_study import cpu_accounting as accounts
+from measurements.workloads.io_study import study
 from measurements.workloads.io_study.bandwidth import BandwidthAntagonist
-from measurements.workloads.io_study.cpu_accounting import (
-    ControlGroup,
-    KernelThreads,
-    KernelWorkers,
-    accounts_apart,
-    cpu_mask,
-    findings,
-    process_cpu_s,
-    tick_shortfall,
-)
 from measurements.workloads.io_study.loads import Instances, LostCountError, window_columns
-from measurements.workloads.io_study.study import (
-    StudyOptions,
-    block_device,
-    file_system_of,
-    fill_folder,
-    make_memory_device,
-)
 from measurements.workloads.service import CutShortError
 
 with_fio = pytest.mark.peer("fio")
@@ -145,6 +130,7 @@ class TestFioRuns:
         numbers = subprocess.run(["stat", "-c", "%Hd:%Ld", "/"], capture_output=True, text=True)
         link = Path("/sys/dev/block") / numbers.stdout.strip()
         assert fio.device_folder(Path("/")) == (link.resolve() if link.exists() else None)
+        assert fio.file_system_of(Path("/dev/shm")) == "tmpfs"
         monkeypatch.setenv("PATH", str(tmp_path))
         with pytest.raises(MeasurementError, match="the program fio is not there: apt install fio"):
             find_program("fio")
@@ -277,7 +263,7 @@ class TestCpuTime:
     def test_control_group_rusage_and_clock_agree_within_2_percent(self, tmp_path, version):
         trees = groups_of(version, tmp_path / "trees")
         with CleanupProcess() as reaper:
-            group = ControlGroup.make(reaper, "a", trees, trees)
+            group = accounts.ControlGroup.make(reaper, "a", trees, trees)
             assert group is not None
             assert group.version == version
             before_s = group.cpu_s()
@@ -288,7 +274,7 @@ class TestCpuTime:
             instances.release()
             clocks = 0.0
             while not instances.wait(0.05):
-                clocks = max(clocks, sum(map(process_cpu_s, instances.pids)))
+                clocks = max(clocks, sum(map(accounts.process_cpu_s, instances.pids)))
             used_s = group.cpu_s() - before_s
             user, system = group.user_and_system()
         assert instances.rusage_s > 0.75
@@ -301,14 +287,14 @@ class TestCpuTime:
     def test_where_none_may_be_made_is_no_group_and_an_end_has_no_clock(self, reaper, tmp_path):
         (tmp_path / "self").mkdir()
         (tmp_path / "self/cgroup").write_text("0::/\n")
-        assert ControlGroup.make(reaper, "a", tmp_path, tmp_path) is None
+        assert accounts.ControlGroup.make(reaper, "a", tmp_path, tmp_path) is None
         process = subprocess.Popen(["true"])
         process.wait()
-        assert process_cpu_s(process.pid) == 0.0
+        assert accounts.process_cpu_s(process.pid) == 0.0
 
     @with_fio
     def test_threads_of_the_kernel_write_back(self, tmp_path):
-        threads = KernelThreads()
+        threads = accounts.KernelThreads()
         (tmp_path / "data").write_bytes(os.urandom(32 << 20))
         subprocess.run(["sync", "-f", str(tmp_path)], check=True)
         assert threads.used_s() > 0
@@ -363,18 +349,18 @@ class TestMemoryDevice:
     @with_fio
     def test_its_sectors_are_counted_and_nothing_is_left_of_it(self):
         with CleanupProcess() as reaper:
-            folder, kind = make_memory_device(reaper, 8 << 20, "ext4")
-            assert kind == file_system_of(folder) == "ext4"
-            sampler = LiveSampler(disks=[block_device(folder)])
+            folder, kind = study.make_memory_device(reaper, 8 << 20, "ext4")
+            assert kind == fio.file_system_of(folder) == "ext4"
+            sampler = LiveSampler(disks=[study.block_device(folder)])
             (folder / "data").write_bytes(os.urandom(4 << 20))
             subprocess.run(["sync", "-f", str(folder)], check=True)
             # The data, and little beside.
             assert 1 <= sampler.row()["sectors_written"] / ((4 << 20) / 512) < 1.2
-            block = block_device(folder)
+            block = study.block_device(folder)
             image = Path(Path(f"/sys/block/{block}/loop/backing_file").read_text().strip())
             assert attached(image)
             # A file system that cannot be made is ext4.
-            assert make_memory_device(reaper, 1 << 20, "overlay")[1] == "ext4"
+            assert study.make_memory_device(reaper, 1 << 20, "overlay")[1] == "ext4"
         assert not folder.exists()
         assert not image.parent.exists()
         wait_for(lambda: not attached(image))
@@ -383,13 +369,13 @@ class TestMemoryDevice:
     def test_what_is_missing_is_one_line(self, reaper, tmp_path, monkeypatch):
         monkeypatch.setenv("PATH", str(tmp_path))
         with pytest.raises(MeasurementError, match=r"mkfs\.ext4 is not there: apt install e2fsp"):
-            make_memory_device(reaper, 1 << 20, None)
+            study.make_memory_device(reaper, 1 << 20, None)
         for name in ("mount", "mkfs.ext4", "losetup", "umount"):
             program(tmp_path, name, "echo 'mount: only root can do that' >&2; exit 1")
         with pytest.raises(MeasurementError, match="needs root and loop devices: mount: only"):
-            make_memory_device(reaper, 1 << 20, None)
+            study.make_memory_device(reaper, 1 << 20, None)
         with pytest.raises(MeasurementError, match=r"in memory is too much where .* MB are free"):
-            make_memory_device(reaper, 1 << 50, None)
+            study.make_memory_device(reaper, 1 << 50, None)
 
 
 @pytest.mark.peer("memory")
@@ -426,7 +412,7 @@ class TestKernelWorkers:
         mask = tmp_path / "devices/virtual/workqueue/cpumask"
         mask.parent.mkdir(parents=True)
         mask.write_text("ff\n")
-        with KernelWorkers(tmp_path) as workers:
+        with accounts.KernelWorkers(tmp_path) as workers:
             for cpus, written in (([0, 2], "5"), ([1], "2")):
                 workers.confine(cpus)
                 assert mask.read_text().strip() == written
@@ -434,9 +420,9 @@ class TestKernelWorkers:
 
     def test_a_kernel_without_it_and_masks(self, tmp_path):
         with pytest.raises(MeasurementError, match="leave --confine-kernel out"):
-            KernelWorkers(tmp_path)
+            accounts.KernelWorkers(tmp_path)
         for cpus, mask in (([0, 1, 33], "2,00000003"), ([31], "80000000"), ([32], "1,00000000")):
-            assert cpu_mask(cpus) == mask
+            assert accounts.cpu_mask(cpus) == mask
 
 
 class TestFindings:
@@ -446,36 +432,36 @@ class TestFindings:
 
     def test_by_hand(self):
         table = self.table()
-        assert tick_shortfall(table) == (0.25, 0.25)
+        assert accounts.tick_shortfall(table) == (0.25, 0.25)
         # 3.9 of 4.5 s; half of a second is too short to tell.
         more = pd.concat([table, self.table(tick_busy_s=0.9), self.table(scheduled_s=0.5)])
-        assert tick_shortfall(more) == pytest.approx((1 - 3.9 / 4.5, 0.55))
-        assert accounts_apart(table) == pytest.approx(0.01 / 1.01)
-        assert list(findings(table)) == [
+        assert accounts.tick_shortfall(more) == pytest.approx((1 - 3.9 / 4.5, 0.55))
+        assert accounts.accounts_apart(table) == pytest.approx(0.01 / 1.01)
+        assert list(accounts.findings(table)) == [
             "warning: the clock tick missed 25.0% of the scheduler's CPU time",
             "control group and rusage of the programs agree within 1.0%",
         ]
         ticks = table.drop(columns=["scheduled_s", "group_s", "other_programs_s"])
-        assert tick_shortfall(ticks) is None
-        assert "CPU time is by clock ticks" in next(findings(ticks))
+        assert accounts.tick_shortfall(ticks) is None
+        assert "CPU time is by clock ticks" in next(accounts.findings(ticks))
 
     def test_each_warns_beyond_its_threshold_only(self):
-        fine = list(findings(self.table(tick_busy_s=1.92)))
+        fine = list(accounts.findings(self.table(tick_busy_s=1.92)))
         assert fine[0] == "the clock tick missed 4.0% of the scheduler's CPU time"
-        bad = list(findings(self.table(rusage_s=1.1, other_programs_s=0.5)))
+        bad = list(accounts.findings(self.table(rusage_s=1.1, other_programs_s=0.5)))
         assert bad[1].startswith("warning: control group and rusage")
         assert "other programs took up to 25%" in bad[2]
-        assert len(list(findings(self.table(other_programs_s=0.5, scope="own")))) == 2
+        assert len(list(accounts.findings(self.table(other_programs_s=0.5, scope="own")))) == 2
         moved = {"sectors_read": 80.0, "sectors_written": 20.0, "direct": True}
-        assert len(list(findings(self.table(process_sectors=96.0, **moved)))) == 2
-        said = list(findings(self.table(process_sectors=60.0, **moved)))
+        assert len(list(accounts.findings(self.table(process_sectors=96.0, **moved)))) == 2
+        said = list(accounts.findings(self.table(process_sectors=60.0, **moved)))
         assert "up to 40% of the sectors were not fio's" in said[2]
 
 
 class TestOptions:
     def test_what_stands_for_what(self):
         command = ("x", "{folder}/a{instance}", "-j{threads}")
-        options = StudyOptions(folder=".", cores=(1,), patterns=(), command=command)
+        options = study.StudyOptions(folder=".", cores=(1,), patterns=(), command=command)
         assert options.command_in(Path("/d"), 4, 1) == ["x", "/d/a1", "-j4"]
         assert options.name(None) == "x"
         assert options.name(Pattern.parse("write:128KiB")) == "fio write 128 KiB"
@@ -487,16 +473,16 @@ class TestOptions:
             ({"size_bytes": 131072, "cores": (2,)}, "no part of 131072 B for each of 2 jobs"),
         ):
             with pytest.raises(MeasurementError, match=said):
-                StudyOptions(folder="/", **{"cores": (1,), **options}).check()
+                study.StudyOptions(folder="/", **{"cores": (1,), **options}).check()
 
     @with_fio
     def test_what_was_prepared_is_not_cached(self, reaper):
         folder = reaper.folder(Path.cwd())
-        fresh = fill_folder(folder, "head -c 8M /dev/urandom > in", reaper)
+        fresh = study.fill_folder(folder, "head -c 8M /dev/urandom > in", reaper)
         sampler = LiveSampler()
         assert len((fresh / "in").read_bytes()) == 8 << 20
         assert sampler.row()["sectors_read"] >= (8 << 20) / 512
         (fresh / "more").touch()
-        assert list(fill_folder(folder, None, reaper).iterdir()) == []
+        assert list(study.fill_folder(folder, None, reaper).iterdir()) == []
         with pytest.raises(MeasurementError, match="--prepare ended with 2: ls"):
-            fill_folder(folder, "ls /nowhere", reaper)
+            study.fill_folder(folder, "ls /nowhere", reaper)

@@ -20,16 +20,10 @@ from measurements.errors import MeasurementError
 from measurements.host.cpu_placement import PhysicalCore, Topology
 from measurements.processes.cleanup_process import CleanupProcess
 from measurements.workloads.clients import Client, Histogram, merge_histograms, power_of_two_cells
-from measurements.workloads.memcached import load_generators
+from measurements.workloads.memcached import load_generators, load_sweep
 from measurements.workloads.memcached.limits import judge_runs
 from measurements.workloads.memcached.load_generators import Work, find_loader
 from measurements.workloads.memcached.load_run import Demand, line_rate, link_to, works
-from measurements.workloads.memcached.load_sweep import (
-    MemcachedOptions,
-    setups,
-    sides,
-    workload_name,
-)
 from measurements.workloads.memcached.servers import Address, Control, Servers, needed_memory
 
 with_memcached = pytest.mark.peer("memcached")
@@ -451,7 +445,7 @@ class TestSides:
         made = [
             PhysicalCore(tuple(range(c, cores * threads, cores)), c // 4, 0) for c in range(cores)
         ]
-        return sides(MemcachedOptions(**options), Topology(tuple(made)))
+        return load_sweep.sides(load_sweep.MemcachedOptions(**options), Topology(tuple(made)))
 
     def test_by_default_each_has_half_of_the_cores(self):
         for cores, threads, server, client in (
@@ -488,13 +482,15 @@ class TestOptions:
             ({"servers": ("a:1",), "threads": (2,)}, "of named servers are what they are"),
         ):
             with pytest.raises(MeasurementError, match=said):
-                MemcachedOptions(**options).check()
+                load_sweep.MemcachedOptions(**options).check()
 
     def test_set_ups_are_the_product(self):
-        options = MemcachedOptions(threads=(1, 2), partitions=(1, 2), object_bytes=(64, 1024))
-        assert len({s.text() for s in setups(options, ())}) == 8
-        assert len(setups(options, (1e9, 2e9))) == 16
-        assert workload_name(0.0, 1, 1) == "memcached set"
+        options = load_sweep.MemcachedOptions(
+            threads=(1, 2), partitions=(1, 2), object_bytes=(64, 1024)
+        )
+        assert len({s.text() for s in load_sweep.setups(options, ())}) == 8
+        assert len(load_sweep.setups(options, (1e9, 2e9))) == 16
+        assert load_sweep.workload_name(0.0, 1, 1) == "memcached set"
 
 
 def run(rate, connections=16, cpu=0.5, client=0.5, **more):

@@ -21,14 +21,8 @@ from measurements.power.sampler import Sampling
 from measurements.processes.cleanup_process import CleanupProcess
 from measurements.sweep.machine import Machine
 from measurements.sweep.session import Session
+from measurements.workloads import service
 from measurements.workloads.memcached.servers import Servers, free_ports
-from measurements.workloads.service import (
-    MARGINS_S,
-    CutShortError,
-    ServiceOptions,
-    ServiceRuns,
-    ServiceStep,
-)
 
 QUICK = ["--window", "1s", "--repeats", "1", "--idle", "0", "--settle", "0.1s"]
 PACED = ("memcached", "--client", "paced", "--objects", "500", "-o", "runs.csv")
@@ -457,21 +451,21 @@ class Load:
 
 
 class TestServiceRuns:
-    STEP = ServiceStep("run", {"b": 1, "a": 2.0}, None, 0)
+    STEP = service.ServiceStep("run", {"b": 1, "a": 2.0}, None, 0)
 
     @pytest.fixture
     def made(self, tmp_path):
         """Make runs of the session, which is taken up where it is there."""
         plan = {"host": "here", "family": None, "workload": None, "data_bytes": None}
         Session.create(tmp_path / "runs.samples", plan | {"price": None, "channels": []})
-        options = ServiceOptions(host="here", seconds=0.8, idle_s=0.0, clock_hz=2e9)
+        options = service.ServiceOptions(host="here", seconds=0.8, idle_s=0.0, clock_hz=2e9)
         sampling, clock = Sampling.open([]), FakeClock()
         with CleanupProcess() as reaper:
 
             def made(**more):
                 session = Session.open(tmp_path / "runs.samples")
                 parts = (session, Machine.open(counters=False), sampling, print, options, reaper)
-                runs = ServiceRuns(*parts, **{"clock": clock, "wait": clock.wait, **more})
+                runs = service.ServiceRuns(*parts, **{"clock": clock, "wait": clock.wait, **more})
                 runs.begin()
                 return runs
 
@@ -491,7 +485,7 @@ class TestServiceRuns:
         again = made()
         assert again.done(self.STEP._replace(setup={"a": 2.0, "b": 1})) == row
         assert again.done(self.STEP._replace(repeat=1)) is None
-        key = ServiceStep("run", {"b": 1, "a": (1, 2)}, None, 0).key
+        key = service.ServiceStep("run", {"b": 1, "a": (1, 2)}, None, 0).key
         assert json.loads(key) == ["run", {"a": [1, 2], "b": 1}, None, 0]
 
     def test_a_load_that_fails_is_ended_and_no_record(self, made):
@@ -508,14 +502,16 @@ class TestServiceRuns:
 
         def make(margin_s):
             asked.append(margin_s)
-            return Load(runs.clock, [CutShortError("client")] if len(asked) <= short else [])
+            return Load(
+                runs.clock, [service.CutShortError("client")] if len(asked) <= short else []
+            )
 
         if short == 3:
-            with pytest.raises(CutShortError):
+            with pytest.raises(service.CutShortError):
                 runs.measure(self.STEP, make, workload="spin")
         else:
             assert runs.measure(self.STEP, make, workload="spin")["slices"] == 8
-        assert asked == list(MARGINS_S)
+        assert asked == list(service.MARGINS_S)
         assert len(runs.session.records()) == (short == 2)
 
     @pytest.mark.peer("perf")

@@ -14,9 +14,7 @@ from xml.etree import ElementTree
 
 from measurements.errors import MeasurementError
 from measurements.host.cpu_placement import execute
-from measurements.processes import private_network
-from measurements.processes.cleanup_process import MARK
-from measurements.processes.programs import ask
+from measurements.processes import cleanup_process, private_network, programs
 from measurements.workloads import clients
 from measurements.workloads.hadoop import jobs
 from measurements.workloads.hadoop.history import Job, parse_history, read_local_log
@@ -27,7 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
-    from measurements.processes.cleanup_process import CleanupProcess
 
 _RUNNING = re.compile(r"Running job: (job_\d+_\d+)")
 # Variables of the user's own Hadoop, whose configuration must not be read.
@@ -39,7 +36,9 @@ class Engine(abc.ABC):
 
     mode: ClassVar[str]  # as in the column ``mode``
 
-    def __init__(self, folder: str, scratch: Path, owner: OwnHadoop | CleanupProcess) -> None:
+    def __init__(
+        self, folder: str, scratch: Path, owner: OwnHadoop | cleanup_process.CleanupProcess
+    ) -> None:
         self._folder, self._scratch, self._owner = folder, scratch, owner
         self._sources: dict[tuple[str, int | None], str] = {}
 
@@ -122,7 +121,8 @@ class ClusterEngine(Engine):
         failures = []
         for folder in folders:
             pattern = f"{folder}/{job}-*.jhist"
-            done = ask(self._client(self.shell, "-cat", pattern), environment=self.environment())
+            command = self._client(self.shell, "-cat", pattern)
+            done = programs.ask(command, environment=self.environment())
             if not done.returncode:
                 return parse_history(done.stdout, pattern)
             said = (done.stderr.strip().splitlines() or ["it gave no reason"])[-1][:300]
@@ -145,7 +145,7 @@ class OwnHadoop:
     options: jobs.HadoopOptions
     java: Java
     jars: Path
-    reaper: CleanupProcess
+    reaper: cleanup_process.CleanupProcess
     scratch: Path  # folder of the reaper's
     seed: int = 0  # of the text
 
@@ -202,17 +202,6 @@ def check_room(folder: Path, needed: float) -> None:
             f"{folder}: {free / 1e9:.1f} GB free, and inputs, spills and outputs take "
             f"{needed / 1e9:.1f} GB: name a folder on a larger disk by --scratch"
         )
-
-
-def in_memory(folder: Path, mounts: str) -> bool:
-    """Whether a folder is on a file system in memory, by the text of ``/proc/self/mounts``."""
-    kinds = {}
-    for line in mounts.splitlines():
-        _, point, kind, *_ = line.split(" ")
-        kinds[point.replace("\\040", " ")] = kind
-    where = folder.resolve()
-    nearest = next((p for p in (where, *where.parents) if str(p) in kinds), None)
-    return nearest is not None and kinds[str(nearest)] in ("tmpfs", "ramfs")
 
 
 # Hadoop's configuration keeps everything inside one scratch folder and on the loopback address.
@@ -500,7 +489,7 @@ class OneMachine(ClusterEngine):
             memory_mb=memory_mb,
             cpus=slots + 1,
             # By which the reaper knows what is to be ended.
-            variables={MARK: self.environment()[MARK]},
+            variables={cleanup_process.MARK: self.environment()[cleanup_process.MARK]},
         )
         write_configuration(self._own.conf, files)
 

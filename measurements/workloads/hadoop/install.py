@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from measurements.errors import MeasurementError
-from measurements.processes.cleanup_process import CleanupProcess
-from measurements.processes.programs import ask
+from measurements.processes import cleanup_process, programs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -49,7 +48,7 @@ def find_java(environment: Mapping[str, str] = os.environ) -> Java:
     if program is None or not os.access(program, os.X_OK):
         where = f"JAVA_HOME is {home}, which has no bin/java" if home else "java is not on the path"
         raise MeasurementError(f"{where}: {INSTALL}")
-    done = ask([program, NO_PERF_DATA, "-version"])
+    done = programs.ask([program, NO_PERF_DATA, "-version"])
     match = _VERSION.search(done.stderr + done.stdout)
     if match is None:
         raise MeasurementError(f"{program} -version does not say its version: {INSTALL}")
@@ -128,7 +127,7 @@ def set_up(
         ) from error
     if tell is not None:
         tell(f"bringing Hadoop {VERSION} ({_DOWNLOAD}): a minute or some, as the network is")
-    with CleanupProcess() as reaper:
+    with cleanup_process.CleanupProcess() as reaper:
         scratch = reaper.folder(folder.parent)
         brought = _bring(maven, scratch, {**reaper.environment(), **environment})
         # What is there is not whole.
@@ -153,7 +152,7 @@ def _bring(maven: str, scratch: Path, environment: Mapping[str, str]) -> Path:
         *(goal, f"-DoutputDirectory={target}"),
     ]
     options = f"{environment.get('MAVEN_OPTS', '')} {NO_PERF_DATA}"
-    done = ask(command, environment={**environment, "MAVEN_OPTS": options}, folder=scratch)
+    done = programs.ask(command, environment={**environment, "MAVEN_OPTS": options}, folder=scratch)
     jars = sorted(target.glob("*.jar"))
     wanted = [name for _, name, _ in _DEPENDENCIES]
     missing = [n for n in wanted if not any(jar.name.startswith(f"{n}-") for jar in jars)]

@@ -28,6 +28,7 @@ from measurements.power import energy, sampler
 from measurements.sweep import loop
 from measurements.sweep.session import Session, check_space, row_of, run_energy
 from measurements.table.units import frequency_text
+from measurements.workloads import fio
 from measurements.workloads.hadoop import cluster, engines, history, install
 from measurements.workloads.hadoop.jobs import HadoopOptions, Setting
 from measurements.workloads.service import ServiceOptions, ServiceRuns, running
@@ -126,7 +127,7 @@ def _engine(
     options: HadoopOptions, runs: ServiceRuns, scratch: Path, *, open_ports: bool
 ) -> engines.Engine:
     folder = runs.reaper.folder(scratch)
-    if engines.in_memory(folder, Path("/proc/self/mounts").read_text(encoding="utf-8")):
+    if fio.file_system_of(folder) in ("tmpfs", "ramfs"):
         runs.tell(f"{scratch} is kept in memory: no byte of these jobs reaches a disk")
     if options.mode == "cluster":
         return cluster.UserCluster(options, runs, folder)

@@ -9,16 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from measurements.errors import MeasurementError
-from measurements.host.activity import available_memory, last_level_cache
-from measurements.host.memory_probe import probe_memory
-from measurements.processes.programs import COMPILERS, compile_c
+from measurements.host import activity, memory_probe
+from measurements.processes import cleanup_process, programs
 from measurements.workloads.clients import last_line, start_process
 from measurements.workloads.io_study.cpu_accounting import process_cpu_s
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from measurements.processes.cleanup_process import CleanupProcess
 
 SOURCE = "bandwidth_load.c"
 _FLAGS = (("-O3", "-march=native", "-pthread"), ("-O3", "-pthread"))
@@ -43,7 +41,9 @@ class BandwidthLoad:
     Raises `MeasurementError` when it cannot be started or does not begin to work.
     """
 
-    def __init__(self, command: Sequence[str], output: Path, reaper: CleanupProcess) -> None:
+    def __init__(
+        self, command: Sequence[str], output: Path, reaper: cleanup_process.CleanupProcess
+    ) -> None:
         self._output = output
         with output.open("wb") as file:
             self._process = start_process(command, file, reaper.environment())
@@ -101,7 +101,7 @@ class BandwidthAntagonist:
     """Starts loads that take memory bandwidth at some rate. Made by `open`."""
 
     command: tuple[str, ...]
-    reaper: CleanupProcess
+    reaper: cleanup_process.CleanupProcess
     folder: Path
     how: str  # "C" or "numpy"
     sysfs: Path = Path("/sys")
@@ -109,9 +109,9 @@ class BandwidthAntagonist:
     @classmethod
     def open(
         cls,
-        reaper: CleanupProcess,
+        reaper: cleanup_process.CleanupProcess,
         *,
-        compilers: Sequence[str] = COMPILERS,
+        compilers: Sequence[str] = programs.COMPILERS,
         sysfs: Path = Path("/sys"),
     ) -> tuple[BandwidthAntagonist, str | None]:
         """Compile the load; where that cannot be, numpy does it, and the second item says why."""
@@ -121,7 +121,7 @@ class BandwidthAntagonist:
         why: MeasurementError | None = None
         for flags in _FLAGS:
             try:
-                compile_c(package, SOURCE, program, flags=flags, compilers=compilers)
+                programs.compile_c(package, SOURCE, program, flags=flags, compilers=compilers)
             except MeasurementError as error:
                 why = error
             else:
@@ -150,7 +150,7 @@ class BandwidthAntagonist:
     def left_to_each(self, cores: int, used: Sequence[int], load: BandwidthLoad | None) -> float:
         """Bandwidth (B/s) of STREAM's triad on each of the cores used, beside the load."""
         # The latencies that the probe measures too are not asked for: a small buffer will do.
-        probe = probe_memory(
+        probe = memory_probe.probe_memory(
             cpus=used, chase_bytes=_SMALL_BYTES, budget_s=_PROBE_S, sysfs=self.sysfs
         )
         if load is not None:
@@ -159,7 +159,7 @@ class BandwidthAntagonist:
 
     def _array_bytes(self, cpus: Sequence[int]) -> int:
         """Size of each of the three arrays of each CPU (B)."""
-        cache = last_level_cache(self.sysfs, cpus).total_bytes or _UNKNOWN_CACHE_BYTES
-        room = _SHARE_OF_MEMORY * available_memory(Path("/proc"), self.sysfs)
+        cache = activity.last_level_cache(self.sysfs, cpus).total_bytes or _UNKNOWN_CACHE_BYTES
+        room = _SHARE_OF_MEMORY * activity.available_memory(Path("/proc"), self.sysfs)
         wanted = max(_TIMES_CACHE * cache, _LEAST_BYTES)
         return int(min(wanted, room) / 3 / len(cpus))

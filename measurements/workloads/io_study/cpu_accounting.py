@@ -11,15 +11,13 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 from measurements.errors import MeasurementError
 from measurements.host.activity import control_groups
 from measurements.host.files import read_lines, read_number, read_text
-from measurements.processes.settings_guard import Guard, not_restored
+from measurements.processes import cleanup_process, settings_guard
 from measurements.workloads.clients import io_counts
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
 
     import pandas as pd
-
-    from measurements.processes.cleanup_process import CleanupProcess
 
 
 # Field of /proc/PID/stat with the flags, counted behind the name; and the flag of kernel threads.
@@ -65,7 +63,7 @@ class ControlGroup(NamedTuple):
 
     @classmethod
     def make(
-        cls, reaper: CleanupProcess, name: str, sysfs: Path, procfs: Path
+        cls, reaper: cleanup_process.CleanupProcess, name: str, sysfs: Path, procfs: Path
     ) -> ControlGroup | None:
         """Make one below that of this process; None where that is not allowed."""
         for parent, version in _parents(sysfs, procfs):
@@ -197,7 +195,7 @@ class KernelWorkers:
                 f"{self._mask}: cannot be read: this kernel's workers cannot be kept on some "
                 "cores: leave --confine-kernel out"
             )
-        self._guard = Guard(lock=self._mask.parent)
+        self._guard = settings_guard.Guard(lock=self._mask.parent)
         self._guard.learn([(self._mask, was)])
 
     def confine(self, cpus: Collection[int]) -> None:
@@ -207,7 +205,7 @@ class KernelWorkers:
     def close(self) -> None:
         """Put the mask back. Raises `MeasurementError` where it could not be."""
         if unrestored := self._guard.release():
-            raise MeasurementError(not_restored(unrestored))
+            raise MeasurementError(settings_guard.not_restored(unrestored))
 
     def __enter__(self) -> Self:
         return self

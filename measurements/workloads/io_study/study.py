@@ -19,10 +19,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 import pandas as pd
 
 from measurements.errors import MeasurementError
-from measurements.host.activity import available_memory
+from measurements.host import activity, files
 from measurements.host.cpu_placement import Placement, place
-from measurements.host.files import read_field, read_lines
-from measurements.processes.programs import ask, complaint, find_program
+from measurements.processes import cleanup_process, programs
 from measurements.workloads import fio, service
 from measurements.workloads.io_study import loads
 from measurements.workloads.io_study.bandwidth import BandwidthAntagonist, BandwidthLoad
@@ -31,7 +30,6 @@ from measurements.workloads.io_study.cpu_accounting import ControlGroup, KernelW
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from measurements.processes.cleanup_process import CleanupProcess
     from measurements.sweep.session import Session
 
 _COMMAND_INTERVAL_S = 0.5
@@ -347,7 +345,7 @@ class IoStudy(service.ServiceSweep):
     def _columns(self, cell: StudyCell) -> dict[str, Any]:
         """Columns of what is set up, the same for all runs of a cell."""
         asked, pattern = self.options, cell.pattern
-        meminfo = read_field(self.runs.machine.procfs / "meminfo")
+        meminfo = files.read_field(self.runs.machine.procfs / "meminfo")
         total = re.search(r"^MemTotal:\s+(\d+)", meminfo, re.MULTILINE)
         columns: dict[str, Any] = {
             "device": cell.device.name,
@@ -432,7 +430,7 @@ def open_devices(options: StudyOptions, runs: service.ServiceRuns) -> tuple[Devi
     Raises `MeasurementError` where there is no room, right or program for it.
     """
     folder = Path(options.folder)
-    disk = _device(options, runs, folder, "disk", file_system_of(folder))
+    disk = _device(options, runs, folder, "disk", fio.file_system_of(folder))
     if not options.without_device:
         return (disk,)
     size = options.size_bytes * max(options.instances)
@@ -473,7 +471,7 @@ def _device(
 
 
 def make_memory_device(
-    reaper: CleanupProcess, size_bytes: int, file_system: str | None
+    reaper: cleanup_process.CleanupProcess, size_bytes: int, file_system: str | None
 ) -> tuple[Path, str]:
     """Mount a file system on a loop device over a file in memory; the reaper takes it away.
 
@@ -492,7 +490,7 @@ def make_memory_device(
     if make is None:
         raise MeasurementError(f"the program mkfs.{kind} is not there: apt install e2fsprogs")
     whole = int(size_bytes * _OVERHEAD) + _LEAST_FREE_BYTES
-    free = available_memory(Path("/proc"), Path("/sys"))
+    free = activity.available_memory(Path("/proc"), Path("/sys"))
     if whole > _SHARE_OF_MEMORY * free:
         raise MeasurementError(
             f"a device of {whole / 1e6:.0f} MB in memory is too much where {free / 1e6:.0f} "
@@ -519,33 +517,22 @@ def _mount_options(kind: str, kernel: str) -> str:
     return f"loop{quiet}"
 
 
-def file_system_of(folder: Path, procfs: Path = Path("/proc")) -> str | None:
-    """Kind of the file system that a folder is on; None where it cannot be told."""
-    device = folder.stat().st_dev
-    wanted = f"{os.major(device)}:{os.minor(device)}"
-    for line in read_lines(procfs / "self/mountinfo"):
-        fields = line.split()
-        if fields[2] == wanted and "-" in fields:
-            return fields[fields.index("-") + 1]
-    return None
-
-
-def _mount(reaper: CleanupProcess, arguments: list[str], folder: Path) -> None:
+def _mount(reaper: cleanup_process.CleanupProcess, arguments: list[str], folder: Path) -> None:
     reaper.will_mount(folder)
-    command = [find_program("mount"), *arguments, str(folder)]
+    command = [programs.find_program("mount"), *arguments, str(folder)]
     _run_or_refuse(
         command, "nothing can be mounted: --without-device needs root and loop devices", reaper
     )
 
 
-def _run_or_refuse(command: list[str], wrong: str, reaper: CleanupProcess) -> None:
+def _run_or_refuse(command: list[str], wrong: str, reaper: cleanup_process.CleanupProcess) -> None:
     """Run a command to its end; ``wrong`` begins the error where it fails."""
-    done = ask(command, environment=reaper.environment())
+    done = programs.ask(command, environment=reaper.environment())
     if done.returncode:
-        raise MeasurementError(f"{wrong}: {complaint(done.stderr or done.stdout)}")
+        raise MeasurementError(f"{wrong}: {programs.complaint(done.stderr or done.stdout)}")
 
 
-def fill_folder(folder: Path, prepare: str | None, reaper: CleanupProcess) -> Path:
+def fill_folder(folder: Path, prepare: str | None, reaper: cleanup_process.CleanupProcess) -> Path:
     """Make a fresh folder inside that of an instance, and fill it; nothing of it stays cached.
 
     Raises `MeasurementError` when the shell command ``prepare`` fails.
@@ -555,7 +542,7 @@ def fill_folder(folder: Path, prepare: str | None, reaper: CleanupProcess) -> Pa
     fresh.mkdir()
     if prepare is None:
         return fresh
-    done = ask(["sh", "-c", prepare], environment=reaper.environment(), folder=fresh)
+    done = programs.ask(["sh", "-c", prepare], environment=reaper.environment(), folder=fresh)
     if done.returncode:
         said = (done.stderr or done.stdout).strip().splitlines() or ["it says nothing"]
         raise MeasurementError(f"--prepare ended with {done.returncode}: {said[-1][:160]}")
