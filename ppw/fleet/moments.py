@@ -246,7 +246,7 @@ def _flags(table: ir.Table, layout: Layout, known: pd.DataFrame) -> ir.IntegerVa
     unusable = gr.any_of([table[FREQUENCY].isnull(), *bad.values()])  # noqa: PD003 — no pandas
     flags = unusable.fill_null(False).ifelse(gr.UNUSABLE, 0)
     values = {c: table[c] for c in table.columns} if layout.finest else {}
-    for bit, (needs, contradict) in ck.readings.CONTRADICTIONS.items():
+    for bit, (needs, contradict) in ck.CONTRADICTIONS.items():
         if needs <= values.keys():
             flags = flags + contradict(values).fill_null(False).ifelse(bit, 0)
     return flags.cast("int16")

@@ -308,7 +308,7 @@ def squares_column(quantity: str, coordinate: str = VALUE) -> str:
 
 
 # What an engine found wrong with each run of a cell by itself, as bits of the column `FLAGS`; all
-# but the first are `ppw.runs.checks.readings.CONTRADICTIONS`.
+# but the first are `ppw.runs.checks.CONTRADICTIONS`.
 FLAGS = "flags"
 UNUSABLE, ENERGY, ACHIEVED, NO_WATTS, BELOW_IDLE, KNOWN_IDLE = (1 << i for i in range(6))
 

@@ -222,7 +222,7 @@ def check_prepared(
         not_made={name: check.lacks(checked) for name, check in others.items()},
         rows=gr.run_count(checked),
         by=tuple(groups.by),
-        caveats=tuple(ck.readings.scope_caveats(checked) if idle else ()),
+        caveats=tuple(ck.scope_caveats(checked) if idle else ()),
         input_digest=frame_digest(checked),
     )
 
