@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -15,8 +15,8 @@ from ppw.runs import groups as gr
 if TYPE_CHECKING:
     from fitting.regression.lines import FloatArray, IntArray
 
-# Rows or steps, one entry each, with their columns as attributes.
-Records = np.recarray
+# Rows or steps as numpy.recarray, one entry each; types know nothing of columns as attributes.
+Records = Any
 
 # Columns of the schema that set how a run was made; others of it are what was measured.
 _SETTING_COLUMNS = (*IDENTITY, "load", "sockets")
@@ -124,7 +124,9 @@ def _recorded_rows(runs: pd.DataFrame, groups: gr.Groups) -> Records:
     names = "position,rated,sweep,frequency,log_time,squares,runs,finest,inverse,step"
     sweep, frequency = sweep[order], frequency[order]
     new = (np.diff(sweep) != 0) | (frequency[1:] > (1 + SAME_STEP) * frequency[:-1])
-    return np.rec.fromarrays([*columns, np.cumsum(np.append(0, new))], names=names)
+    # numpy's own types take names with formats alone.
+    steps = np.cumsum(np.append(0, new))
+    return np.rec.fromarrays([*columns, steps], names=names)  # type: ignore[call-overload]
 
 
 def _record_of_cells(runs: pd.DataFrame, rated: gr.Mask) -> list[FloatArray]:
@@ -169,7 +171,7 @@ def _steps_with_noise(rows: Records) -> Records:
     digit = finest[sweep] * np.bincount(rows.step, rows.runs * rows.inverse) / runs
     columns = [sweep, frequency, log_time, runs, *(x[sweep] for x in (floor, scatter, deviation))]
     names = "sweep,frequency,log_time,repeats,floor,scatter,deviation,digit"
-    return np.rec.fromarrays([*columns, digit], names=names)
+    return np.rec.fromarrays([*columns, digit], names=names)  # type: ignore[call-overload]
 
 
 def _scatter(sweep: IntArray, frequency: FloatArray, log_time: FloatArray) -> FloatArray:
@@ -331,7 +333,8 @@ def find_slips(runs: pd.DataFrame, groups: gr.Groups) -> pd.DataFrame:
         "decades": decades,
         "joules": joules,
     }
-    return pd.DataFrame(figures)[decades != 0]
+    found: pd.DataFrame = pd.DataFrame(figures)[decades != 0]
+    return found
 
 
 def _slips(values: FloatArray, watts: FloatArray, sweep: IntArray, runs: FloatArray) -> FloatArray:
@@ -392,7 +395,7 @@ def say_slip(
     ends = dict.fromkeys((_plain(least), _plain(most)))
     return (
         f"{_plain(value)} {unit} at {_plain(frequency / 1e9)} GHz, {' to '.join(ends)} {unit} "
-        f"around it: {_PREFIXES[decades]}{name}?"
+        f"around it: {_PREFIXES[round(decades)]}{name}?"
     )
 
 
