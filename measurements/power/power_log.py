@@ -1,7 +1,7 @@
 """A CSV log of power or energy that another program writes, followed as it grows.
 
 Times of the log become `time.monotonic` by the difference of this host's two clocks at the moment
-of opening. The log of another host needs ``offset``; with ``auto``, `measurements.sweep.rows`
+of opening. The log of another host needs ``offset``; with ``auto``, `measurements.sweep.session`
 estimates it from the runs that the log shows.
 """
 

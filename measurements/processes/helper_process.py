@@ -101,6 +101,7 @@ def begin_helper() -> tuple[socket.socket, int, list[str]]:
     """
     for name in _IGNORED:
         signal.signal(getattr(signal, name), signal.SIG_IGN)
+    # As `HelperProcess` passes them; what follows is for the module itself.
     descriptor, parent, *arguments = sys.argv[1:]
     return socket.socket(fileno=int(descriptor)), int(parent), arguments
 
