@@ -155,8 +155,14 @@ def judge_candidates(
     of them, and each has its own ``chances``.
     """
     answers, points = [], []
+    frequency = list(dict.fromkeys(c.frequency for c in candidates))
     for known, numbers in zip(quantities, chances, strict=True):
-        made = _outcomes(known, candidates, numbers)
+        cell = posterior.pick_cells(known.weight, numbers.cell)
+        predictive = _Predictive.of(known, known.sweep, frequency, cell)
+        made = [
+            _simulate(known.sweep, c, predictive, frequency.index(c.frequency), numbers)
+            for c in candidates
+        ]
         points.append(made)
         answers.append(_answers(known, made, _FEW_ALONE if len(quantities) == 1 else _FEW))
     widths = half_width(answers, level).reshape(len(candidates), -1)
@@ -264,20 +270,6 @@ def half_width(answers: Sequence[Mixture], level: float) -> FloatArray:
     lower, upper = total.quantiles((0.5 - level / 2, 0.5 + level / 2))
     half: FloatArray = (upper - lower) / 2
     return half
-
-
-def _outcomes(
-    known: GroupPosterior, candidates: Sequence[Candidate], chances: CommonNumbers
-) -> list[SweepSteps]:
-    """Points in the simulated outcomes of each candidate."""
-    frequency = list(dict.fromkeys(c.frequency for c in candidates))
-    predictive = _Predictive.of(
-        known, known.sweep, frequency, posterior.pick_cells(known.weight, chances.cell)
-    )
-    return [
-        _simulate(known.sweep, c, predictive, frequency.index(c.frequency), chances)
-        for c in candidates
-    ]
 
 
 def _answers(known: GroupPosterior, points: Sequence[SweepSteps], components: int) -> Mixture:

@@ -137,12 +137,14 @@ class _ScalingModel(PositiveRegressor):
         raise NotImplementedError
 
     def _mean(self, table: FloatArray) -> FloatArray:
+        # A law that is linear in its parameters is their sum over the derivatives.
         return self._jacobian(table) @ self.theta_
 
     def _jacobian(self, table: FloatArray) -> FloatArray:
         raise NotImplementedError
 
     def _infer(self, table: FloatArray, observed: FloatArray, free: BoolArray) -> None:
+        """Set rank, covariance, standard errors and what stands on a bound."""
         jacobian = self._jacobian(table)
         # Columns differ in size by many digits: of unit length, the tolerance is the same for all.
         self.rank_ = int(np.linalg.matrix_rank(jacobian / _sizes(jacobian), tol=1e-13))
@@ -157,6 +159,7 @@ class _ScalingModel(PositiveRegressor):
         self.bound_ = ", ".join(held) or None
 
     def _positive_mean(self, table: FloatArray) -> FloatArray:
+        """Fitted mean; raises `OutOfRangeError` where it is not positive."""
         mean = self._mean(table)
         if not np.all(mean > 0.0):
             row = int(np.argmin(mean > 0.0))
@@ -306,6 +309,7 @@ class UniversalScalability(_ScalingModel):
 
 
 def _sizes(matrix: FloatArray) -> FloatArray:
+    """Lengths of the columns, 1 in place of 0."""
     sizes = np.linalg.norm(matrix, axis=0)
     return np.where(sizes > 0, sizes, 1.0)
 

@@ -189,6 +189,7 @@ def score_laws(runs: IoRuns, laws: Mapping[str, RateLaw], *, floor: float) -> di
 
 
 def _aicc(rate: FloatArray, law: RateLaw, cores: FloatArray) -> float:
+    """Akaike's criterion of a law with the correction for few runs; NaN for too few."""
     n, k = len(rate), law.parameters + 1
     # Normal errors of ln(rate) about each law as fitted by its own least squares: the criterion is
     # a little too large for a law that is fitted otherwise.
@@ -200,6 +201,7 @@ def _aicc(rate: FloatArray, law: RateLaw, cores: FloatArray) -> float:
 
 
 def _held_out(runs: IoRuns, rate: FloatArray, floor: float, frequency: float) -> dict[str, float]:
+    """Errors, as shares, of the laws of fewer cores at the most cores."""
     # A law is for core counts beyond the measured ones: it is judged by the most cores, unseen.
     last = runs.cores == runs.cores.max()
     if last.all():
@@ -211,6 +213,7 @@ def _held_out(runs: IoRuns, rate: FloatArray, floor: float, frequency: float) ->
 
 
 def _linear_cpio(runs: IoRuns, floor: float, frequency: float) -> RateLaw:
+    """Fit lines of cycles per I/O and of utilisation against cores."""
     if len(np.unique(runs.cores)) < 2:
         raise FittingError("a line of cycles per I/O needs two core counts")
     codes = np.zeros(len(runs.cores), dtype=np.int64)
@@ -225,6 +228,7 @@ def _linear_cpio(runs: IoRuns, floor: float, frequency: float) -> RateLaw:
 
 
 def _amdahl(cores: FloatArray, rate: FloatArray) -> RateLaw:
+    """Fit Amdahl's law to the time per I/O."""
     from fitting.laws.cores import AmdahlScaling
 
     model = AmdahlScaling().fit(cores, 1.0 / rate)
@@ -239,6 +243,7 @@ def _amdahl(cores: FloatArray, rate: FloatArray) -> RateLaw:
 
 
 def _gunther(cores: FloatArray, rate: FloatArray) -> RateLaw:
+    """Fit Gunther's law to the I/O rate."""
     from fitting.laws.cores import UniversalScalability
 
     model = UniversalScalability().fit(cores, rate)

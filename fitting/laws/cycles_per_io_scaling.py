@@ -176,6 +176,7 @@ def _weighted_moments(
     def sums(values: FloatArray) -> FloatArray:
         return np.bincount(codes, weight * values, groups).astype(np.float64, copy=False)
 
+    # About the means, because plain sums of squares lose digits.
     points = np.bincount(codes, minlength=groups)
     mean_x, mean_y = sums(x) / points, sums(y) / points
     dx, dy = x - mean_x[codes], y - mean_y[codes]
@@ -183,6 +184,7 @@ def _weighted_moments(
 
 
 def _correlation(codes: IntArray, a: FloatArray, b: FloatArray, groups: int) -> FloatArray:
+    """Correlation of two residuals in each group; 0 where it cannot be known."""
     aa, bb, ab = (np.bincount(codes, part, groups) for part in (a * a, b * b, a * b))
     with np.errstate(divide="ignore", invalid="ignore"):
         rho = ab / np.sqrt(aa * bb)

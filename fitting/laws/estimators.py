@@ -23,16 +23,6 @@ from fitting.regression.lines import BoolArray, FloatArray, LineModel, ModelFit,
 
 Metric = Literal["time", "cpi", "throughput"]
 
-_AMDAHL: dict[str, type[frequency.AmdahlTime | frequency.AmdahlCpi]] = {
-    "time": frequency.AmdahlTime,
-    "cpi": frequency.AmdahlCpi,
-    "throughput": frequency.AmdahlRate,
-}
-_RECIPROCAL: dict[str, type[frequency.ReciprocalCpi]] = {
-    "time": frequency.ReciprocalTime,
-    "cpi": frequency.ReciprocalCpi,
-    "throughput": frequency.ReciprocalRate,
-}
 FASTER_THAN_CLOCK = (
     "faster than 1/f: this curve speeds up by more than the clock does, which a core alone cannot"
 )
@@ -56,6 +46,7 @@ class PositiveRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]  #
         return self._check_table(self._validate(X, reset=False))
 
     def _read_runs(self, X: ArrayLike, y: ArrayLike) -> tuple[FloatArray, FloatArray]:
+        """Check predictors and measurements, two rows or more."""
         table, response = self._validate(X, y=y, y_numeric=True, ensure_min_samples=2)
         table, observed = self._check_table(table), np.asarray(response, dtype=np.float64)
         self._check_cells(f"y ({self._response})", observed, observed > 0, "above 0")
@@ -88,6 +79,7 @@ class PositiveRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]  #
         return table
 
     def _check_cells(self, label: str, values: FloatArray, in_range: BoolArray, rule: str) -> None:
+        """Raise `FittingError` for values out of range or not finite."""
         bad = np.flatnonzero(~(in_range & np.isfinite(values)))
         if bad.size:
             raise FittingError(
@@ -144,6 +136,7 @@ class LineRegressor(PositiveRegressor):
         return self
 
     def _learn(self, fitted: ModelFit) -> None:
+        """Set the attributes that a fit, or published coefficients, tell."""
         self.model_fit_ = fitted
         # What intervals are of.
         self._curve: ModelFit | power.FreeExponent = fitted
@@ -152,7 +145,7 @@ class LineRegressor(PositiveRegressor):
         self.parameters_ = {name: value for name, (value, _) in known.items()}
         self.standard_errors_ = {name: error for name, (_, error) in known.items()}
         self.degrees_of_freedom_ = int(fitted.line.degrees_of_freedom[0])
-        intercept, slope = (parameter.name for parameter in fitted.model.parameters)
+        intercept, slope = fitted.model.parameters
         held = {lines.INTERCEPT_AT_ZERO: intercept, lines.SLOPE_AT_ZERO: slope}
         self.bound_ = held.get(int(fitted.line.bound[0]))
         self.limit_ = float(fitted.limit()[0])
@@ -197,8 +190,8 @@ class LineRegressor(PositiveRegressor):
         abscissa = model.abscissa(self._x)
         # Columns with the signs of the parameters: the slope of 1/CPI = c − k/f is −k.
         columns = (np.ones_like(abscissa), model.slope_sign * abscissa)
-        names = [p.name for p in model.parameters]
-        design = DataFrame(dict(zip(names, columns, strict=True))).drop(columns=self.bound_ or [])
+        named = dict(zip(model.parameters, columns, strict=True))
+        design = DataFrame(named).drop(columns=self.bound_ or [])
         return OLS(model.ordinate(self._y, self._x), design).fit()
 
     def _points(self, X: ArrayLike) -> FloatArray:
@@ -206,6 +199,7 @@ class LineRegressor(PositiveRegressor):
         return self._read_points(X)[:, 0]
 
     def _refusal(self, x: float) -> str:
+        """Say that the law has no answer at a predictor, and what to do."""
         return (
             f"{type(self).__name__} ({self.model_fit_.model.equation}) has no positive answer at "
             f"{x:g}: measure nearer to it or use another form"
@@ -229,7 +223,7 @@ class AmdahlRegression(LineRegressor):
         self.bounded = bounded
 
     def _model(self, x: FloatArray, metric: FloatArray) -> LineModel:
-        return _AMDAHL[_check_metric(self.metric)](nonnegative=self.bounded)
+        return frequency.AMDAHL[_check_metric(self.metric)](nonnegative=self.bounded)
 
 
 class ReciprocalRegression(LineRegressor):
@@ -252,7 +246,7 @@ class ReciprocalRegression(LineRegressor):
         self.metric = metric
 
     def _model(self, x: FloatArray, metric: FloatArray) -> LineModel:
-        return _RECIPROCAL[_check_metric(self.metric)]()
+        return frequency.RECIPROCAL[_check_metric(self.metric)]()
 
     def _learn(self, fitted: ModelFit) -> None:
         super()._learn(fitted)
@@ -391,8 +385,9 @@ class LogPathLength(LineRegressor):
 
 
 def _check_metric(metric: str) -> str:
-    if metric not in _AMDAHL:
-        raise FittingError(f"metric {metric!r} is not one of {', '.join(_AMDAHL)}")
+    """Return the metric; raises `FittingError` for one that has no law."""
+    if metric not in frequency.AMDAHL:
+        raise FittingError(f"metric {metric!r} is not one of {', '.join(frequency.AMDAHL)}")
     return metric
 
 

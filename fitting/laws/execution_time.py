@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fitting.errors import FittingError
-from fitting.regression.lines import Asymptote, FloatArray, LineFit, LineModel, Number, Parameter
+from fitting.regression.lines import Asymptote, FloatArray, LineFit, LineModel, Number
 
 
 def execution_time(
@@ -63,7 +63,7 @@ class LogCores(LineModel):
     """
 
     equation = "PL(n) = a·ln(n) + b"
-    parameters = (Parameter("b", "1"), Parameter("a", "1"))
+    parameters = ("b", "a")
 
     def abscissa(self, predictor: FloatArray) -> FloatArray:
         """ln(n)."""

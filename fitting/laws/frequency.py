@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fitting.regression.lines import Asymptote, FloatArray, LineFit, LineModel, Parameter
+from fitting.regression.lines import Asymptote, FloatArray, LineFit, LineModel
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class AmdahlTime(LineModel):
     """T(f) = t_fixed + w/f: elapsed time (s) against core frequency f (Hz)."""
 
     equation = "T(f) = t_fixed + w/f"
-    parameters = (Parameter("t_fixed_s", "s"), Parameter("work_cycles", "cycles"))
+    parameters = ("t_fixed_s", "work_cycles")
     nonnegative: bool = True
 
     def abscissa(self, predictor: FloatArray) -> FloatArray:
@@ -60,7 +60,7 @@ class AmdahlEfficiency(AmdahlRate):
     """
 
     equation = "1/perf_per_watt(f) = e_fixed + e_clock/f"
-    parameters = (Parameter("e_fixed_j", "J"), Parameter("e_clock_j_hz", "J·Hz"))
+    parameters = ("e_fixed_j", "e_clock_j_hz")
     nonnegative: bool = False
 
 
@@ -73,7 +73,7 @@ class AmdahlCpi(LineModel):
     """
 
     equation = "CPI(f) = cpi_core + m·f"
-    parameters = (Parameter("cpi_core", "1"), Parameter("stall_s_per_instruction", "s"))
+    parameters = ("cpi_core", "stall_s_per_instruction")
     nonnegative: bool = True
 
 
@@ -89,7 +89,7 @@ class ReciprocalCpi(LineModel):
     """
 
     equation = "1/CPI(f) = c − k/f"
-    parameters = (Parameter("c", "1"), Parameter("k_hz", "Hz"))
+    parameters = ("c", "k_hz")
     reciprocal = True
     slope_sign = -1
 
@@ -116,7 +116,7 @@ class ReciprocalRate(ReciprocalCpi):
     """X(f) = c·f − k: throughput (1/s) by the same curve, X/f = c − k/f."""
 
     equation = "X(f) = c·f − k"
-    parameters = (Parameter("c_per_cycle", "1"), Parameter("k_per_s", "1/s"))
+    parameters = ("c_per_cycle", "k_per_s")
     reciprocal = False
 
     def ordinate(self, metric: FloatArray, predictor: FloatArray) -> FloatArray:
@@ -152,3 +152,16 @@ class ReciprocalTime(ReciprocalRate):
         """1/(c·f): the time falls without bound."""
         rate = super().asymptote(line)
         return Asymptote(1 / rate.coefficient, -rate.exponent)
+
+
+# Laws by metric. A rate of any kind follows the law of the throughput.
+AMDAHL: dict[str, type[AmdahlTime | AmdahlCpi]] = {
+    "time": AmdahlTime,
+    "cpi": AmdahlCpi,
+    "throughput": AmdahlRate,
+}
+RECIPROCAL: dict[str, type[ReciprocalCpi]] = {
+    "time": ReciprocalTime,
+    "cpi": ReciprocalCpi,
+    "throughput": ReciprocalRate,
+}

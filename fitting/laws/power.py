@@ -27,7 +27,7 @@ class PowerLine(lines.LineModel):
     """
 
     equation = "P(f) = P0 + s·f"
-    parameters = (lines.Parameter("p0_w", "W"), lines.Parameter("slope_w_per_hz", "W/Hz"))
+    parameters = ("p0_w", "slope_w_per_hz")
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class CmosExponent(PowerLine):
 
     exponent: float = 3.0
     equation = "P(f) = P0 + c·(f/GHz)^γ"
-    parameters = (lines.Parameter("p0_w", "W"), lines.Parameter("c_w_per_ghz_to_gamma", "W"))
+    parameters = ("p0_w", "c_w_per_ghz_to_gamma")
 
     def __post_init__(self) -> None:
         if not 1 <= self.exponent <= 5:
@@ -90,6 +90,7 @@ class FreeExponent(NamedTuple):
         with np.errstate(divide="ignore", invalid="ignore"):
             variance = np.where(df > 0, line.variance * line.degrees_of_freedom / df, np.nan)
         paid = fitted._replace(line=line._replace(degrees_of_freedom=df, variance=variance))
+        # Linearised at the optimum, the curve has the gradient of its three parameters.
         gradient = cls(paid, np.empty((3, 0))).gradient(frequency)
         # Columns differ in size by many digits, which a pseudo-inverse would mistake for rank.
         size = np.linalg.norm(gradient, axis=0)
@@ -128,7 +129,7 @@ class CmosVoltage(PowerLine):
 
     voltages: Mapping[float, float] = field(default_factory=dict)
     equation = "P(f) = P0 + c·(f/GHz)·V(f)²"
-    parameters = (lines.Parameter("p0_w", "W"), lines.Parameter("c_w_per_ghz_v2", "W/(GHz·V²)"))
+    parameters = ("p0_w", "c_w_per_ghz_v2")
 
     def __post_init__(self) -> None:
         table = np.array([*self.voltages.items()], dtype=float)

@@ -150,6 +150,7 @@ def _check_levels(
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     power = np.asarray(power, dtype=np.float64)
     load, asked = np.asarray(load, dtype=np.float64), np.asarray(asked, dtype=np.float64)
+    # One row of loads may serve all servers.
     fits = power.ndim == 2 and load.shape in (power.shape, power.shape[1:])
     if not fits or asked.ndim not in (1, 2) or (asked.ndim == 2 and len(asked) != len(power)):
         raise FittingError(
@@ -243,11 +244,13 @@ def covariance(first: FloatArray, second: FloatArray, of: Covariance) -> FloatAr
 
 
 def _variance(load: FloatArray, of: Covariance) -> FloatArray:
+    """Variance of the departures at (servers, n) loads: the diagonal of `covariance`."""
     quadratic, bend = (of.quadratic * load**2) ** 2, of.bend**2 * load**3 / 3
     return quadratic + bend + of.rough**2 + of.asleep**2 * (load < _SAME_LOAD)
 
 
 def _drift(load: FloatArray) -> FloatArray:
+    """Terms of a straight line at (servers, n) loads: 1 and the load."""
     return np.stack([np.ones_like(load), load], axis=2)
 
 

@@ -325,6 +325,7 @@ def _first_line(
 
 
 def _lack_of_fit(levels: _Levels, left: FloatArray) -> FloatArray:
+    """P-value of the two lines against the scatter of repeats; NaN without repeats."""
     from scipy.special import fdtrc
 
     free, repeated = levels.size - _PARAMETERS, levels.points - levels.size

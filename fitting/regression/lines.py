@@ -222,11 +222,13 @@ def fit_moments(moments: Moments, *, nonnegative: bool = False) -> LineFit:
 
 
 def _sums(codes: IntArray, values: FloatArray, groups: int) -> FloatArray:
+    """Sum up values by group."""
     # Without a row numpy counts in integers.
     return np.bincount(codes, values, groups).astype(np.float64, copy=False)
 
 
 def _fit_block(x: FloatArray, y: FloatArray, nonnegative: bool) -> LineFit:
+    """Fit one line a row of arrays that fit a core's cache."""
     # Points first: numpy sums over a long last axis many times faster than over a short one.
     x, y = x.T.copy(), y.T.copy()
     points, groups = x.shape
@@ -272,13 +274,6 @@ def _with_squares(line: LineFit, squares: FloatArray) -> LineFit:
 # Laws that are a line once transformed.
 
 
-class Parameter(NamedTuple):
-    """Name (with its unit) and unit of one coefficient of a law."""
-
-    name: str
-    unit: str
-
-
 class Asymptote(NamedTuple):
     """A metric far out, coefficient·x^exponent; NaN where the law ends. One element per group."""
 
@@ -302,7 +297,7 @@ class LineModel:
     """
 
     equation: ClassVar[str]  # as printed to users
-    parameters: ClassVar[tuple[Parameter, Parameter]]  # meaning of intercept and slope
+    parameters: ClassVar[tuple[str, str]]  # names of intercept and slope, with their units
     nonnegative: bool = False  # hold both at or above zero
     reciprocal: ClassVar[bool] = False  # ordinate in proportion to the metric's reciprocal
     slope_sign: ClassVar[int] = 1  # of the second parameter, beside the line's slope
@@ -407,7 +402,7 @@ class ModelFit(NamedTuple):
         """
         values = self.line.intercept, self.model.slope_sign * self.line.slope
         both = zip(values, self.line.standard_errors(), strict=True)
-        return {p.name: pair for p, pair in zip(self.model.parameters, both, strict=True)}
+        return dict(zip(self.model.parameters, both, strict=True))
 
 
 def fit(

@@ -118,8 +118,8 @@ def fit_findings(
     """
     texts = _CPI_AT_BOUNDS if name == "cpi" else _AT_BOUNDS
     bounds = (INTERCEPT_AT_ZERO, SLOPE_AT_ZERO)
-    for parameter, text, bound in zip(fit.model.parameters, texts, bounds, strict=True):
-        yield Caveat(f"{parameter.name}=0", text, fit.line.bound == bound)
+    for name_of_parameter, text, bound in zip(fit.model.parameters, texts, bounds, strict=True):
+        yield Caveat(f"{name_of_parameter}=0", text, fit.line.bound == bound)
     fitted = ~np.isnan(fit.line.slope)
     answered = fitted if posterior else fitted & ~np.isnan(fit.predict(frequency))
     if not posterior:
@@ -148,6 +148,7 @@ def fit_findings(
 
 
 def _long_lever(fit: ModelFit, frequency: FloatArray, answered: Mask) -> Caveat:
+    """Find the groups in which noise of the points becomes several times as large."""
     gain = fit.noise_gain(frequency)
     far = answered & (gain > _LONG_LEVER)
     worst = float(np.max(gain[far])) if far.any() else 0.0
@@ -162,6 +163,7 @@ def _long_lever(fit: ModelFit, frequency: FloatArray, answered: Mask) -> Caveat:
 
 
 def _poor_fit(fit: ModelFit, fitted: Mask) -> Caveat:
+    """Find the groups whose points scatter widely about their curve."""
     with np.errstate(invalid="ignore"):
         miss = np.sqrt(fit.line.variance) / fit.line.moments.mean_y
         poor = fitted & (miss > _POOR_FIT)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypedDict
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,15 +28,6 @@ if TYPE_CHECKING:
 INTERVALS = ("bayes", "conformal", "t", "none")
 # Rounding of a frequency must not put it outside its own table.
 _EDGE = 1e-3
-# Laws of all that is no rate.
-_AMDAHL: dict[str, type[laws.AmdahlTime | laws.AmdahlCpi]] = {
-    "time": laws.AmdahlTime,
-    "cpi": laws.AmdahlCpi,
-}
-_RECIPROCAL: dict[str, type[laws.ReciprocalCpi]] = {
-    "time": laws.ReciprocalTime,
-    "cpi": laws.ReciprocalCpi,
-}
 
 
 class ModelOptions(TypedDict, total=False):
@@ -120,6 +111,16 @@ class FitOptions:
                 "ask for --interval bayes, or one host at a time"
             )
 
+    def fields_of_results(self) -> dict[str, Any]:
+        """Options that results tell, by the names of their fields."""
+        names = ("form", "power_form", "via", "interval", "pool")
+        return {name: getattr(self, name) for name in names}
+
+    def for_curves(self) -> FitOptions:
+        """Take the posterior's own intervals in place of calibrated ones, for whole curves."""
+        # Misses to be calibrated with are known at the frequency asked for only.
+        return replace(self, interval="bayes") if self.interval == "conformal" else self
+
     def fit_powers(self, metric: Metric) -> dict[str, int]:
         """Names of the fits that a metric is made of, each with its power in the product."""
         if metric.factors is None or (metric.name == "perf_per_watt" and self.via == "ratio"):
@@ -148,8 +149,8 @@ class FitOptions:
         if name == "perf_per_watt":
             return laws.AmdahlEfficiency()
         if self.form == "reciprocal":
-            return _RECIPROCAL.get(name, laws.ReciprocalRate)()
-        return _AMDAHL.get(name, laws.AmdahlRate)(nonnegative=self.form == "amdahl")
+            return laws.RECIPROCAL.get(name, laws.ReciprocalRate)()
+        return laws.AMDAHL.get(name, laws.AmdahlRate)(nonnegative=self.form == "amdahl")
 
     def _one_table(self) -> Mapping[float, float] | None:
         """V-f table of all hosts; None where there is none, or one a host."""

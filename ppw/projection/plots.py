@@ -78,8 +78,7 @@ def group_curves(
     level: float,
 ) -> dict[int, tuple[pd.DataFrame, pd.DataFrame]]:
     """Measured points and curve of some groups, each over its frequencies and ``to_hz``."""
-    # Misses to be calibrated with are known at the frequency asked for only.
-    drawn = replace(options, interval="bayes") if options.interval == "conformal" else options
+    drawn = options.for_curves()
     answers = Answers.of(replace(prepared, metrics=[metric]), drawn)
     steps = _CURVE_STEPS if drawn.has_posterior(drawn.fit_powers(metric)) else _STEPS
     frequency, measured = prepared.runs["freq_hz"].to_numpy(), values(metric, prepared.runs)

@@ -171,6 +171,7 @@ def _products(instructions: float | None, cores: float, efficiency: float) -> di
 
 
 def _estimate(prediction: Prediction, unit: str) -> Estimate:
+    """Estimate of the one group of a prediction."""
     parts = {name: float(np.ravel(v)[0]) for name, v in prediction._asdict().items()}
     return Estimate(parts.pop("value"), unit, **parts)
 
@@ -258,6 +259,7 @@ class Projection(Result):
         return printable_lines("\n".join(lines))
 
     def _estimates(self) -> dict[str, Estimate]:
+        """Quantities that are known, in the order of print, and the CPI by the other form."""
         other = "bounded" if self.form == "reciprocal" else "reciprocal"
         found = {name: getattr(self, name) for name in QUANTITIES}
         found[f"cpi, {other}"] = self.other_form_cpi
@@ -497,6 +499,7 @@ def _doubts_of_path_length(
 
 
 def _quantity_text(q: Estimate, level: float) -> str:
+    """Write an estimate with its interval and its limit for people."""
     text = shown(float(q), q.unit)
     if q.lower is not None:
         text += f"  [{shown_interval(q, q.lower, q.upper, q.unit)}] at {level:.0%}"

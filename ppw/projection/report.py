@@ -62,6 +62,7 @@ def parameters_page(result: FittedParameters) -> Page:
 
 
 def _validation_verdict(result: validation.Validation) -> list[str]:
+    """Say the errors and the coverage of each metric in sentences."""
     sentences = []
     for name, s in result.summary_by_metric.items():
         if not s["n"]:
@@ -119,6 +120,7 @@ def _projection_verdict(result: RunsProjection) -> list[str]:
 
 
 def _headline(result: RunsProjection, rows: pd.DataFrame, last: pd.DataFrame) -> str:
+    """Say by how much the metrics change from the highest measured frequency to one asked for."""
     changes = []
     for metric in dict.fromkeys(rows["metric"]):
         both = _beside(rows[rows["metric"] == metric], last, result.by)
@@ -143,6 +145,7 @@ def _metric_verdict(
     at, unit = float(rows["freq_hz"].iloc[0]), METRICS[metric].unit
     words = metric.replace("_", " ")
     both = _beside(rows, last, result.by)
+    # One group has its figures said, many their distribution.
     if len(both) == 1:
         row = both.iloc[0]
         ends = shown_interval(row["projected"], row["lower"], row["upper"], unit)
@@ -217,6 +220,7 @@ def _best_hz(curve: pd.DataFrame) -> float:
     return float(curve["freq_hz"].iloc[int(np.nanargmax(curve["value"].to_numpy()))])
 
 
+# Where measurements contradict the curve, no frequency is called the best.
 def _best_sentence(label: str, points: pd.DataFrame, curve: pd.DataFrame) -> str:
     best = _best_hz(curve)
     measured_best = _contradicting_best(points, curve)
@@ -274,11 +278,7 @@ def projection_sliders(result: RunsProjection) -> Sliders | None:
     """Sliders for the first groups; None where the runs behind the answers are not known."""
     if result.prepared is None or not (groups := _slider_groups(result, result.prepared)):
         return None
-    data = {
-        "level": result.level,
-        "sliders": _sliders(),
-        "groups": groups,
-    }
+    data = {"level": result.level, "sliders": _sliders(), "groups": groups}
     return Sliders(
         title="Other frequencies and costs",
         note=" ".join(_notes(result, groups, len(result.prepared.groups))),
@@ -289,10 +289,12 @@ def projection_sliders(result: RunsProjection) -> Sliders | None:
 
 
 def _plain(values: Iterable[float], digits: int) -> list[float | None]:
+    """Round to some digits for JSON, which has no NaN."""
     return [float(f"{x:.{digits}g}") if np.isfinite(x) else None for x in values]
 
 
 def _slider(at: list[float], start: float) -> dict[str, Any]:
+    """Stops of a slider, and the number of the one where it starts."""
     return {"stops": at, "start": nearest(at, start)}
 
 
@@ -387,10 +389,7 @@ def _answers_of_sliders(result: RunsProjection, prepared: Prepared) -> Answers:
     metrics = [m for m in prepared.metrics if m.name != "perf_per_dollar"]
     metrics += [PERFORMANCE] if names & _WORK else []
     metrics += [METRICS["power"]] if names & _WATTS and "power" not in names else []
-    # Misses to be calibrated with are known at the frequency asked for only.
-    conformal = result.options.interval == "conformal"
-    options = replace(result.options, interval="bayes") if conformal else result.options
-    return Answers.of(replace(prepared, metrics=metrics), options)
+    return Answers.of(replace(prepared, metrics=metrics), result.options.for_curves())
 
 
 def _grid(measured: pd.Series[float], asked: FloatArray, most: int) -> list[float]:

@@ -70,6 +70,7 @@ def time_table(target: str, found: str) -> tuple[rs.Table, ...]:
 
 
 def _error_text(row: rs.Row) -> str:
+    """Write the error of a row with its sign, in percent."""
     error = row["error_pct"]
     return "–" if error != error else f"{error:+.1f} %"
 
@@ -229,27 +230,7 @@ P = TypeVar("P", bound=TimeProjection)
 def project_time(
     kind: type[P], runs: pd.DataFrame, target: float, by: Sequence[str] | None, level: float
 ) -> P:
-    """Project the time of every group of runs to a target of one kind.
-
-    Parameters
-    ----------
-    kind : subclass of TimeProjection
-    runs : pandas.DataFrame
-        With the column of the target and ``time_s``.
-    target : float
-        Above 0, in the column's unit.
-    by : sequence of str or None
-        Columns that tell groups apart; None for the usual ones of this kind.
-    level : float
-        Of the intervals, inside (0, 1).
-
-    Raises
-    ------
-    MeasurementError
-        For values that cannot be.
-    PpwError
-        When no group can be projected.
-    """
+    """Project the time of every group of runs to a target of one kind, in its column's unit."""
     arguments.as_share("level", level)
     tidy = canonical(runs)
     names = kind.usual_keys(tidy) if by is None else arguments.as_names(by)
@@ -281,6 +262,7 @@ def _fit_table(
 ) -> pd.DataFrame:
     """Columns of the table, one row a group; NaN where it cannot be projected."""
     at = np.isclose(rows.value, target, rtol=1e-9, atol=0.0)
+    # Runs at the target are compared with the projection, and not fitted.
     learns = kind.learns(rows.value, target) & ~at
     codes, values, times, groups = rows
     steps, found = kind.fit(JobRuns(codes[learns], values[learns], times[learns], groups), target)

@@ -161,6 +161,7 @@ def _step_in_group(frequency: FloatArray, groups: Groups) -> NDArray[np.int64]:
 
 
 def _hosts(runs: pd.DataFrame) -> NDArray[np.object_]:
+    """Name of the host of each row. Raises `PpwError` without that column."""
     if "host" not in runs.columns:
         raise PpwError("the table has no column host: name it so, or use --map host=COLUMN")
     return runs["host"].fillna("").to_numpy(dtype=object)
@@ -406,11 +407,7 @@ def validate_prepared(
         by=tuple(prepared.groups.by),
         scheme=plan.describe(),
         level=level,
-        form=options.form,
-        power_form=options.power_form,
-        via=options.via,
-        interval=options.interval,
-        pool=options.pool,
+        **options.fields_of_results(),
         caveats=tuple(dict.fromkeys(caveats)),
         input_digest=prepared.runs,
     )
@@ -425,6 +422,7 @@ def several(frequencies: float | str | Iterable[float | str]) -> list[float]:
 
 
 def _across_hosts(runs: pd.DataFrame, by: Sequence[str] | None) -> list[str]:
+    """Columns that tell groups apart where hosts are compared: all but the host."""
     columns = identity_columns(canonical(runs)) if by is None else arguments.as_names(by)
     return [c for c in columns if c != "host"]
 
@@ -523,6 +521,7 @@ _OWN_FREQUENCIES = (
 
 
 def _nothing_to_test(prepared: pr.Prepared, plan: HoldOutPlan) -> str:
+    """Say that no run can be compared with a projection, and what to ask for instead."""
     source = prepared.runs.attrs.get("source", "runs")
     found = (
         f"{source}: nothing to test ({plan.describe()}): no group by "
