@@ -326,8 +326,10 @@ def _covariance(
     drift: FloatArray,
 ) -> FloatArray:
     """Covariance of the steps' means and of long-run means: (draws, all, all)."""
-    steps = len(sweep.frequency[0])
-    u = np.log(every / posterior.nearest_step(sweep.frequency[0], known.target.frequency))
+    frequency, steps = sweep.frequency[0], len(sweep.frequency[0])
+    # As in `evidence`: the step nearest to the target is the anchor.
+    anchor = frequency[np.argmin(np.abs(np.log(frequency / known.target.frequency)))]
+    u = np.log(every / anchor)
     # Runs at one step share a part of their noise, those to come with those that are there.
     alike = posterior.SHARED_NOISE * (np.abs(every[:, None] / every - 1) < SAME_STEP)
     at = np.arange(steps)

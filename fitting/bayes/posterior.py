@@ -232,11 +232,6 @@ def noise_share(runs: FloatArray) -> FloatArray:
     return SHARED_NOISE + (1 - SHARED_NOISE) / runs
 
 
-def nearest_step(frequency: FloatArray, target: FloatArray | float) -> float:
-    """Measured frequency that is nearest to the target, on the logarithmic scale."""
-    return float(frequency[np.argmin(np.abs(np.log(frequency / target)))])
-
-
 def pick_cells(weight: FloatArray, share: FloatArray) -> IntArray:
     """Number the cells at shares of the total weight, each share inside (0, 1)."""
     total = np.cumsum(weight)
@@ -263,7 +258,8 @@ def _solve_design(
     frequency: FloatArray, runs: FloatArray, target: float, target_runs: FloatArray, grid: Grid
 ) -> _Design:
     """Solve the Gaussian part for the steps of one design and its one target (Hz)."""
-    anchor = nearest_step(frequency, target)
+    # The step nearest to the target by ratio is where the model error is zero and flat.
+    anchor = frequency[np.argmin(np.abs(np.log(frequency / target)))]
     u, ut = np.log(frequency / anchor), np.log(target / anchor)
     root = 1 / np.sqrt(noise_share(runs))
     kernel = integrated_wiener(u[:, None], u) * root[:, None] * root

@@ -47,15 +47,6 @@ class Mixture(NamedTuple):
         apart = (self.mean - middle[:, None]) ** 2
         return middle, np.einsum("gc,gc->g", self.weight, self.variance + apart)
 
-    def cdf(self, x: FloatArray | float) -> FloatArray:
-        """P(value ≤ x), one x a group or one for all."""
-        from scipy.special import ndtr
-
-        at = np.broadcast_to(x, self.mean.shape[:1])[:, None]
-        below = ndtr((at - self.mean) / np.sqrt(self.variance))
-        probability: FloatArray = np.einsum("gc,gc->g", self.weight, below)
-        return probability
-
     def scaled(self, factor: float, shift: FloatArray | float = 0.0) -> Mixture:
         """Distribution of ``factor`` times the value, plus a constant, one a group or one."""
         mean = self.mean * factor + np.reshape(shift, (-1, 1))
@@ -144,15 +135,17 @@ def project_curve(
 
 def _quantile(p: float, mixture: Mixture, middle: FloatArray, scale: FloatArray) -> FloatArray:
     """Illinois regula falsi in a bracket that Cantelli's inequality gives, all groups at once."""
-    from scipy.special import ndtri
+    from scipy.special import ndtr, ndtri
 
+    deviation = np.sqrt(mixture.variance)
     # All but a share p of a distribution lies within sqrt(1/p − 1) deviations of its mean.
     low = middle - scale * np.sqrt(1 / p - 1)
     high = middle + scale * np.sqrt(1 / (1 - p) - 1)
     at_low, at_high = np.full_like(low, -p), np.full_like(high, 1 - p)
     x = np.clip(middle + scale * ndtri(p), low, high)
     for step in range(_MOST_STEPS):
-        excess = mixture.cdf(x) - p
+        below = ndtr((x[:, None] - mixture.mean) / deviation)
+        excess = np.einsum("gc,gc->g", mixture.weight, below) - p
         above = excess > 0
         # An end that stays is believed half as much, so that it cannot stay for long.
         at_high = np.where(above, excess, at_high / 2 if step else at_high)

@@ -190,7 +190,9 @@ def fit_repeats(
     # The scatter of the repeats and the misses of their means add up, so that no digits are lost
     # where the points lie very close to the line.
     residual = y.mean - line.intercept[codes] - line.slope[codes] * x
-    return _with_squares(line, _sums(codes, y.runs * residual * residual + y.squares, groups))
+    squares = _sums(codes, y.runs * residual * residual + y.squares, groups)
+    df = line.degrees_of_freedom
+    return line._replace(variance=np.divide(squares, df, out=line.variance, where=df > 0))
 
 
 def fit_points(x: FloatArray, y: FloatArray, *, nonnegative: bool = False) -> LineFit:
@@ -218,7 +220,8 @@ def fit_moments(moments: Moments, *, nonnegative: bool = False) -> LineFit:
     line, m = _solve(moments, nonnegative), moments
     miss = m.mean_y - line.intercept - line.slope * m.mean_x
     squares = m.syy - line.slope * (2 * m.sxy - line.slope * m.sxx) + m.points * miss**2
-    return _with_squares(line, np.maximum(squares, 0))
+    squares, df = np.maximum(squares, 0), line.degrees_of_freedom
+    return line._replace(variance=np.divide(squares, df, out=line.variance, where=df > 0))
 
 
 def _sums(codes: IntArray, values: FloatArray, groups: int) -> FloatArray:
@@ -239,11 +242,12 @@ def _fit_block(x: FloatArray, y: FloatArray, nonnegative: bool) -> LineFit:
     sums = (np.einsum("ij,ij->j", a, b) for a, b in ((dx, dx), (dx, dy), (dy, dy)))
     line = _solve(Moments(count, mean_x, mean_y, *sums), nonnegative)
     residual = y - line.intercept - line.slope * x
-    return _with_squares(line, np.einsum("ij,ij->j", residual, residual))
+    squares, df = np.einsum("ij,ij->j", residual, residual), line.degrees_of_freedom
+    return line._replace(variance=np.divide(squares, df, out=line.variance, where=df > 0))
 
 
 def _solve(m: Moments, nonnegative: bool) -> LineFit:
-    """Fit lines whose residual variance is not known yet."""
+    """Fit lines whose residual variance is not known yet: NaN."""
     # A line takes at least two different x.
     two = m.sxx > m.points * (_SAME_ABSCISSA * m.mean_x) ** 2
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -262,13 +266,6 @@ def _solve(m: Moments, nonnegative: bool) -> LineFit:
     free = np.where(bound == FREE, 2, 1)
     df = np.where(np.isnan(slope), 0, np.maximum(m.points - free, 0))
     return LineFit(m, intercept, slope, bound, df, np.full_like(slope, np.nan))
-
-
-def _with_squares(line: LineFit, squares: FloatArray) -> LineFit:
-    """Take the residual variance from the sum of squared residuals."""
-    df = line.degrees_of_freedom
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return line._replace(variance=np.where(df > 0, squares / df, np.nan))
 
 
 # Laws that are a line once transformed.

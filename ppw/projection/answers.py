@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 
 from fitting.bayes import draws as bd
 from fitting.bayes import pooling, posterior, prediction, priors
@@ -24,8 +25,6 @@ from ppw.runs import groups as gr
 from ppw.runs.metrics import METRICS, PERFORMANCE, Metric, values
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from ppw.runs.groups import Mask
     from ppw.runs.prepare import Prepared
 
@@ -264,32 +263,10 @@ class Posteriors:
 
     def at(self, powers: Mapping[str, int], cells: TargetCells, level: float) -> Distribution:
         """Distribution of a product of fitted quantities at each cell."""
+        if np.bincount(cells.group).max(initial=0) > 1:
+            return self._in_passes(powers, cells, level)
         ends = (0.5 - level / 2, 0.5, 0.5 + level / 2)
-        if np.bincount(cells.group).max(initial=0) <= 1:
-            return self._at_one_each(powers, cells, ends)
-        # The cells of one group are answered one after another.
-        order = np.argsort(cells.group, kind="stable")
-        start = np.flatnonzero(np.diff(cells.group[order], prepend=-1) != 0)
-        before = np.repeat(start, np.diff(np.append(start, len(order))))
-        nth = np.empty(len(order), dtype=np.int64)
-        nth[order] = np.arange(len(order)) - before
-        passes = [np.flatnonzero(nth == n) for n in range(int(nth.max()) + 1)]
-        made = [self._at_one_each(powers, cells.take(chosen), ends) for chosen in passes]
-        values, lowers, uppers, mixtures, budgets, pulled = zip(*made, strict=True)
-        whole = Distribution(
-            np.concatenate(values),
-            np.concatenate(lowers),
-            np.concatenate(uppers),
-            prediction.Mixture(*map(np.concatenate, zip(*mixtures, strict=True))),
-            {name: np.concatenate([b[name] for b in budgets]) for name in budgets[0]},
-            np.concatenate(pulled),
-        )
-        return whole.take(np.argsort(np.concatenate(passes)))
-
-    def _at_one_each(
-        self, powers: Mapping[str, int], cells: TargetCells, ends: Sequence[float]
-    ) -> Distribution:
-        """Distribution at one cell of each group asked for; the others inform their neighbours."""
+        # Groups that are not asked for inform their neighbours.
         groups = len(self.neighbours.cluster)
         frequency, runs = np.full(groups, np.median(cells.frequency)), np.ones(groups)
         frequency[cells.group], runs[cells.group] = cells.frequency, cells.runs
@@ -305,6 +282,22 @@ class Posteriors:
             product = product._replace(mixture=mixture.trim(kept))
         every_group = np.array_equal(cells.group, np.arange(groups))
         return product if every_group else product.take(cells.group)
+
+    def _in_passes(
+        self, powers: Mapping[str, int], cells: TargetCells, level: float
+    ) -> Distribution:
+        """Answer the cells of one group one after another."""
+        nth = pd.Series(cells.group).groupby(cells.group).cumcount().to_numpy()
+        passes = [np.flatnonzero(nth == n) for n in range(int(nth.max()) + 1)]
+        made = [self.at(powers, cells.take(chosen), level) for chosen in passes]
+        *ends, mixtures, budgets, pulled = zip(*made, strict=True)
+        whole = Distribution(
+            *map(np.concatenate, ends),
+            prediction.Mixture(*map(np.concatenate, zip(*mixtures, strict=True))),
+            {name: np.concatenate([b[name] for b in budgets]) for name in budgets[0]},
+            np.concatenate(pulled),
+        )
+        return whole.take(np.argsort(np.concatenate(passes)))
 
     def _factor(
         self, name: str, power: int, target: posterior.FrequencyTarget, ends: Sequence[float]

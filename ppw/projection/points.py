@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from fitting.bayes.posterior import SAME_STEP
 from fitting.errors import FittingError, OutOfRangeError
 from fitting.laws.execution_time import execution_time
-from fitting.regression.lines import FloatArray, Prediction
+from fitting.regression.lines import FloatArray
 from measurements import check_runs, tidy_runs
 from measurements.table.units import implausible_frequency
 from ppw.errors import PpwError
@@ -136,6 +136,7 @@ QUANTITIES = (
 )
 # Quantities into which the instructions of a run do not enter.
 _WITHOUT_WORK = ("cpi", "instructions_per_s", "power_w")
+_OF_POWER = ("power_w", "perf_per_watt", "energy_j")
 # Quantities whose width is reported by where it comes from.
 _BUDGETS = ("cpi", "time_s", "power_w", "energy_j", "perf_per_watt", "perf_per_dollar")
 
@@ -168,12 +169,6 @@ def _products(instructions: float | None, cores: float, efficiency: float) -> di
         made["time_s"] = _Product("s", {"cpi": 1}, seconds, -1)
         made["energy_j"] = _Product("J/run", {"cpi": 1, "power": 1}, 1 / speed, -1)
     return made
-
-
-def _estimate(prediction: Prediction, unit: str) -> Estimate:
-    """Estimate of the one group of a prediction."""
-    parts = {name: float(np.ravel(v)[0]) for name, v in prediction._asdict().items()}
-    return Estimate(parts.pop("value"), unit, **parts)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -404,8 +399,6 @@ def project(
     findings = [answers.findings(made[name]) for name in ("cpi", "power_w") if name in made]
     caveats = [*points.caveats, *cv.tally(chain(*findings)), *outside]
     warn_caveats(caveats)
-    other = answers.other_form(_CPI)
-    other_cpi = _estimate(other.at(_CPI, cells, level).prediction, "1") if other else None
     fits = [pair for c in answers.curves.values() for pair in c.fit.parameters().items()]
     widths = {name: made[name].distribution for name in _BUDGETS if quantities[name] is not None}
     return Projection(
@@ -421,7 +414,6 @@ def project(
             for name, width in widths.items()
             if width
         },
-        other_form_cpi=None if other_cpi is None or np.isnan(other_cpi) else other_cpi,
         parameters={name: float(value[0]) for name, (value, _) in fits},
         standard_errors={
             name: None if np.isnan(error[0]) else float(error[0]) for name, (_, error) in fits
@@ -453,25 +445,30 @@ def _answer_products(
     errors: Mapping[str, float],
     price: float | None,
 ) -> tuple[dict[str, Any], dict[str, CellAnswers]]:
-    """Answer each quantity whose fits are there; None for the others."""
+    """Answer each quantity whose fits are there, and the CPI by the other form; else None."""
     made: dict[str, CellAnswers] = {}
-    quantities: dict[str, Any] = dict.fromkeys(QUANTITIES)
     for name, product in products.items():
-        unit, powers, constant, clock_power = product
-        if powers.keys() <= answers.curves.keys():
+        if product.powers.keys() <= answers.curves.keys():
             # The error of a path length enters what is per run, and nothing else.
             of_work = None if name in _WITHOUT_WORK else errors
-            factors = constant, clock_power
-            made[name] = answers.product(powers, cells, level, *factors, errors=of_work)
-            quantities[name] = _estimate(made[name].prediction, unit)
-    if np.isnan(quantities["cpi"]):
+            made[name] = answers.product(product.powers, cells, level, *product[2:], errors=of_work)
+    if np.isnan(made["cpi"].prediction.value[0]):
         _refuse_unanswered(answers, float(cells.frequency[0]))
+    if other := answers.other_form(_CPI):
+        made["other_form_cpi"] = other.at(_CPI, cells, level)
+    quantities: dict[str, Any] = dict.fromkeys((*QUANTITIES, "other_form_cpi"))
+    for name, answer in made.items():
+        parts = {p: float(np.ravel(v)[0]) for p, v in answer.prediction._asdict().items()}
+        unit = products[name].unit if name in products else "1"
+        quantities[name] = Estimate(parts.pop("value"), unit, **parts)
     if price is not None:
         rate = quantities["performance"]
         quantities["perf_per_dollar"] = rate.scaled(1 / price, f"{rate.unit} per price")
         made["perf_per_dollar"] = made["performance"]
-    if "power_w" in made and np.isnan(quantities["power_w"]):
-        quantities |= dict.fromkeys(("power_w", "perf_per_watt", "energy_j"))
+    # What has no positive answer is no quantity, nor is what it is a factor of.
+    for name, without in (("power_w", _OF_POWER), ("other_form_cpi", ("other_form_cpi",))):
+        if name in made and np.isnan(quantities[name]):
+            quantities |= dict.fromkeys(without)
     return quantities, made
 
 

@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 from hypothesis import strategies as st
+from scipy.stats import norm
 
 from fitting.bayes.posterior import Grid
 from fitting.bayes.priors import DynamicSharePrior, StalledSharePrior
@@ -44,6 +45,13 @@ POWER_PRIOR = DynamicSharePrior(
     wander_weight=(0.7, 0.3),
     beyond=0.5,
 )
+
+
+def cdf(mixture, x):
+    """P(value ≤ x) of each mixture of normals, one x a group or one for all, by scipy."""
+    x = np.broadcast_to(x, mixture.mean.shape[:1])[:, None]
+    below = norm.cdf(x, mixture.mean, np.sqrt(mixture.variance))
+    return (mixture.weight * below).sum(axis=1)
 
 
 def prior_of(grid):

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import ndtr
 from scipy.stats import binomtest, chisquare, kstest
-from strategies import GHZ, POWER_PRIOR, TIME_PRIOR, prior_of
+from strategies import GHZ, POWER_PRIOR, TIME_PRIOR, cdf, prior_of
 
 from fitting.bayes import pooling
 from fitting.bayes.pooling import (
@@ -240,7 +240,7 @@ def test_ranks_of_the_truth_are_uniform_and_kept_by_a_projection(kind):
     made = project_curve(alone(kind), *table.asked(), levels)
     for level, quantile in zip(levels, made.quantiles, strict=True):
         assert binomtest(int((truth <= quantile).sum()), DRAWS, level).pvalue > LEAST
-    assert np.sqrt(((made.mixture.cdf(truth) - rank) ** 2).mean()) < 0.01
+    assert np.sqrt(((cdf(made.mixture, truth) - rank) ** 2).mean()) < 0.01
     middle, variance = made.mixture.moments()
     np.testing.assert_allclose(made.fit + made.form + made.noise, variance, rtol=1e-9)
     squares = (truth - middle) ** 2 / variance
