@@ -109,8 +109,8 @@ def fit_arrays(frequency: FloatArray, elapsed: FloatArray) -> Answers:
     from fitting.laws.frequency import AmdahlTime
     from fitting.regression.lines import fit_table
 
-    prediction = fit_table(AmdahlTime(), frequency, elapsed).prediction(ASKED_HZ, level=LEVEL)
-    return Answers(prediction.value, prediction.lower, prediction.upper)
+    fitted = fit_table(AmdahlTime(), frequency, elapsed)
+    return Answers(fitted.predict(ASKED_HZ), *fitted.interval(ASKED_HZ, level=LEVEL))
 
 
 def loop_sklearn(frequency: FloatArray, elapsed: FloatArray) -> FloatArray:

@@ -85,16 +85,16 @@ class MeasuredSteps:
 
         ``values`` are ln y of each run, or of several runs at each point; none is NaN.
         """
-        log_value = Repeats.single(values) if isinstance(values, np.ndarray) else values
-        order = np.lexsort((log_value.mean, frequency, codes))
-        codes, frequency, log_value = codes[order], frequency[order], log_value.take(order)
+        each = Repeats.single(values) if isinstance(values, np.ndarray) else values
+        order = np.lexsort((each.mean, frequency, codes))
+        weight, log_value, scatter = (part[order] for part in each)
+        codes, frequency, weight = codes[order], frequency[order], weight.astype(np.float64)
         begin = np.flatnonzero(step_starts(codes, frequency))
-        weight = log_value.runs.astype(np.float64)
         runs = np.add.reduceat(weight, begin)
-        mean = np.add.reduceat(weight * log_value.mean, begin) / runs
-        apart = log_value.mean - np.repeat(mean, np.diff(np.append(begin, len(codes))))
+        mean = np.add.reduceat(weight * log_value, begin) / runs
+        apart = log_value - np.repeat(mean, np.diff(np.append(begin, len(codes))))
         count = np.bincount(codes[begin], minlength=groups)
-        squares = np.bincount(codes, weight * apart**2 + log_value.squares, groups)
+        squares = np.bincount(codes, weight * apart**2 + scatter, groups)
         return cls(
             first=np.cumsum(count) - count,
             count=count,

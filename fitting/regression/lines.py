@@ -377,14 +377,6 @@ class ModelFit(NamedTuple):
         columns: tuple[Any, ...] = self.line[1:]
         return self._replace(line=LineFit(moments, *(part[groups] for part in columns)))
 
-    def prediction(
-        self, predictor: Number, *, level: float = 0.90, repeats: Number = 1
-    ) -> Prediction:
-        """Value, interval, limit and share of the limit at ``predictor``."""
-        value, limit = self.predict(predictor), self.limit()
-        lower, upper = self.interval(predictor, level=level, repeats=repeats)
-        return Prediction(value, lower, upper, limit, share_of_limit(value, limit))
-
     def noise_gain(self, predictor: Number) -> FloatArray:
         """Percent of error at ``predictor`` for each percent of noise in the points."""
         x = self.model.abscissa(np.asarray(predictor, dtype=float))

@@ -290,9 +290,11 @@ class Posteriors:
         nth = pd.Series(cells.group).groupby(cells.group).cumcount().to_numpy()
         passes = [np.flatnonzero(nth == n) for n in range(int(nth.max()) + 1)]
         made = [self.at(powers, cells.take(chosen), level) for chosen in passes]
-        *ends, mixtures, budgets, pulled = zip(*made, strict=True)
+        values, lowers, uppers, mixtures, budgets, pulled = zip(*made, strict=True)
         whole = Distribution(
-            *map(np.concatenate, ends),
+            np.concatenate(values),
+            np.concatenate(lowers),
+            np.concatenate(uppers),
             prediction.Mixture(*map(np.concatenate, zip(*mixtures, strict=True))),
             {name: np.concatenate([b[name] for b in budgets]) for name in budgets[0]},
             np.concatenate(pulled),

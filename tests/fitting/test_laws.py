@@ -111,18 +111,6 @@ class TestEveryLaw:
         taken = table.take(np.array([2]))
         np.testing.assert_array_equal(taken.predict(3e9), table.predict(3e9)[2:])
 
-    def test_prediction_gathers_what_the_single_questions_answer(self, model):
-        fitted = noisy(model)
-        answer = fitted.prediction(3.9e9, level=0.8, repeats=2)
-        np.testing.assert_array_equal(answer.value, fitted.predict(3.9e9))
-        np.testing.assert_array_equal(answer[1:3], fitted.interval(3.9e9, level=0.8, repeats=2))
-        np.testing.assert_array_equal(fitted.prediction(3.9e9)[1:3], fitted.interval(3.9e9))
-        np.testing.assert_array_equal(answer.limit, fitted.limit())
-        np.testing.assert_array_equal(
-            answer.limit_share, share_of_limit(answer.value, answer.limit)
-        )
-        assert answer.lower[0] < answer.value[0] < answer.upper[0]
-
     def test_parameters_and_errors_share_their_names_and_reproduce_the_law(self, model):
         fitted = noisy(model)
         assert (*fitted.parameters(),) == model.parameters
