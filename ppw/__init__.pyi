@@ -5,9 +5,9 @@ from .catalogue.datasets import list_datasets as list_datasets
 from .catalogue.datasets import load_dataset as load_dataset
 from .catalogue.hosts import find_host as find_host
 from .catalogue.hosts import load_hosts as load_hosts
-from .cpio.compare_devices import DeviceComparison as DeviceComparison
-from .cpio.compare_devices import compare_devices as compare_devices
 from .cpio.cycles import CyclesPerIO as CyclesPerIO
+from .cpio.cycles import DeviceComparison as DeviceComparison
+from .cpio.cycles import compare_devices as compare_devices
 from .cpio.cycles import cycles_per_io as cycles_per_io
 from .cpio.scenarios import CpioProjection as CpioProjection
 from .cpio.scenarios import project_cpio as project_cpio
@@ -61,11 +61,9 @@ from .projection.validation import validate as validate
 from .results.result import Estimate as Estimate
 from .runs.quality import Quality as Quality
 from .runs.quality import check_quality as check_quality
-from .storage.drift import HalfDrift as HalfDrift
-from .storage.drift import TimeScales as TimeScales
-from .storage.drift import half_drift as half_drift
-from .storage.drift import time_scales as time_scales
+from .storage.fidelity import HalfDrift as HalfDrift
 from .storage.fidelity import TraceFidelity as TraceFidelity
+from .storage.fidelity import half_drift as half_drift
 from .storage.fidelity import validate_trace as validate_trace
 from .storage.fit import LevelChoice as LevelChoice
 from .storage.fit import choose_level as choose_level
@@ -75,7 +73,9 @@ from .storage.generate import generate_trace as generate_trace
 from .storage.replay import TraceReplay as TraceReplay
 from .storage.replay import replay_trace as replay_trace
 from .storage.trace_model import TraceModel as TraceModel
+from .storage.what_if import TimeScales as TimeScales
 from .storage.what_if import TraceWhatIf as TraceWhatIf
+from .storage.what_if import time_scales as time_scales
 from .storage.what_if import trace_what_if as trace_what_if
 
 FittingError = fitting.FittingError

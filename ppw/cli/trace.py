@@ -200,7 +200,7 @@ def _write_jobs(
     **options: Any,
 ) -> Iterable[str]:
     from measurements.loads import job_files
-    from ppw.storage.load_jobs import jobs_of
+    from ppw.storage.generate import jobs_of
 
     model = read_model(source)
     by = by or ("transition" if kind == "diskspd" else "stream")
@@ -511,8 +511,8 @@ def trace_whatif_command(
 
 def _without_locality(made: Any, seed: int) -> Any:
     """Give the requests of one trace, or of several, uniform addresses."""
-    from ppw.storage.trace_source import WithoutLocality, survey
+    from ppw.storage.trace_source import survey, without_locality
 
     if isinstance(made, list):
-        return [WithoutLocality(one, survey(one).survey, seed + k) for k, one in enumerate(made)]
-    return WithoutLocality(made, survey(made).survey, seed)
+        return [without_locality(one, survey(one).survey, seed + k) for k, one in enumerate(made)]
+    return without_locality(made, survey(made).survey, seed)

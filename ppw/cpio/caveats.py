@@ -16,12 +16,14 @@ if TYPE_CHECKING:
 
 # CPU time that does not add up to time × CPUs by more than this is of other CPUs.
 _OTHER_CPUS = 0.10
-_STOLEN = 0.01
-_LOST = 0.05
+# Shares of the CPU time that a hypervisor stole, and that the clock tick missed.
+_STOLEN, _LOST = 0.01, 0.05
+# Devices that moved less than this share of the data: a cache served the rest.
 _HIDDEN = 0.90
-_ALL_USER = 0.90
-_SPINNING_UTILISATION = 0.95
-_SPINNING_GAIN = 1.05
+# Cycles in user mode beyond this share are no cost of I/O alone. Cores that are busy for the first
+# share and bring less than the second gain in I/O rate spin.
+_ALL_USER, _SPINNING_UTILISATION, _SPINNING_GAIN = 0.90, 0.95, 1.05
+# I/O for the same work may differ by this share between hosts and devices.
 _UNLIKE = 0.10
 
 NO_IO = "no I/O"
@@ -90,6 +92,7 @@ def _accounting_caveats(table: pd.DataFrame) -> Iterator[str]:
             f"CPU time of {ticks} of {len(table)} runs is that of the clock tick, which loses up "
             "to a third of it under I/O; count by the scheduler (cgroup cpu.stat) to be sure"
         )
+    # What the scheduler counted, where it was read; else the kernel's own sums of task times.
     tasks = column(table, "user_s") + column(table, "nice_s").fillna(0.0) + table["system_s"]
     tasks = column(table, "scheduled_s").fillna(tasks)
     lost = 1.0 - column(table, "tick_busy_s") / tasks.where(tasks > 0)
@@ -143,7 +146,7 @@ def _unlike_caveats(table: pd.DataFrame, keys: Sequence[str]) -> Iterator[str]:
     apart = [k for k in ("host", "device") if k in keys]
     if "workload" not in keys or not apart or len(table[apart].drop_duplicates()) < 2:
         return
-    work = _work(table)
+    work = _work_of_runs(table)
     per_work = (table["ios"] / work).groupby(
         [table["workload"], table["data_bytes"] if "data_bytes" in table else table["workload"]],
         dropna=False,
@@ -159,7 +162,7 @@ def _unlike_caveats(table: pd.DataFrame, keys: Sequence[str]) -> Iterator[str]:
         )
 
 
-def _work(table: pd.DataFrame) -> pd.Series[Any]:
+def _work_of_runs(table: pd.DataFrame) -> pd.Series[Any]:
     """Count the work of each run: operations, else bytes of input; NaN where neither is known."""
     operations = column(table, "throughput_ops_s") * table["time_s"]
     data = column(table, "data_bytes")

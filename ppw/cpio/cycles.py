@@ -1,22 +1,27 @@
-"""`cycles_per_io`: what an I/O costs in cycles, against cores, threads and memory bandwidth."""
+"""`cycles_per_io`: what an I/O costs in cycles, against cores, threads and memory bandwidth.
+
+`compare_devices`: one workload over devices, hosts and instances, under each device's roof.
+"""
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
-from fitting.laws.cycles_per_io import bandwidth_at_rise, thread_worth
+from fitting.laws.cycles_per_io import IO_BYTES, bandwidth_at_rise, thread_worth
 from ppw.cpio import caveats as found_in
 from ppw.cpio import io_runs as io
-from ppw.cpio.result import EVERY_ROW, MARKS, MOST_DRAWN, IoResult, logarithmic, shown_gigabytes
-from ppw.errors import PpwError, UnknownColumnError
+from ppw.cpio.result import EVERY_ROW, MARKS, MOST_DRAWN, IoResult, label_rows, logarithmic
+from ppw.errors import CaveatWarning, PpwError, UnknownColumnError
+from ppw.results import axes
 from ppw.results.arguments import as_share
-from ppw.results.axes import new_axes
 from ppw.results.result import PrintedTable, Table, frame_digest, rows_of, warn_caveats
-from ppw.results.text import plot_label, shown
+from ppw.results.text import key_texts, plot_label, shown
+from ppw.runs.groups import canonical
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -26,7 +31,6 @@ if TYPE_CHECKING:
     from fitting.regression.lines import FloatArray
 
 # What a scaling study tells: ratios to one core, hardware threads, memory bandwidth, devices.
-
 
 RISES = (0.10, 0.25)
 _MEASURES = ("cpio", "utilisation", "iops")
@@ -39,7 +43,8 @@ def to_one_core(points: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
     """Add the ratios of each point to the fewest cores of its group, with all their bandwidth."""
     full = full_bandwidth(points, keys)
     plain = full & (points["hardware_threads"] == points["cores"]) & points["cpio"].notna()
-    code = _codes(points, keys)
+    code = _group_codes(points, keys)
+    # Groups need not have been measured on one core: their fewest cores stand for it.
     first = points[plain].assign(code=code[plain]).sort_values("cores", kind="stable")
     base = first.drop_duplicates("code").set_index("code")
     ratios = {f"{m}_to_one": points[m] / code.map(base[m]) for m in _MEASURES}
@@ -55,22 +60,15 @@ def full_bandwidth(points: pd.DataFrame, keys: Sequence[str]) -> pd.Series[bool]
 
 
 def thread_worths(points: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
-    """Compare hardware threads to full cores wherever both were measured.
-
-    Returns
-    -------
-    pandas.DataFrame
-        ``by``, ``cores``, ``hardware_threads``, ``iops_to_cores``, ``cpio_to_cores`` (ratios to as
-        many full cores) and ``worth`` (of a thread, in full cores).
-    """
+    """Compare hardware threads to full cores wherever both were measured: `CyclesPerIO.threads`."""
     plain = points[full_bandwidth(points, keys) & points["cpio"].notna()]
-    plain = plain.assign(group=_codes(points, keys)[plain.index])
+    plain = plain.assign(group=_group_codes(points, keys)[plain.index])
     # Runs with and without a known bandwidth are two points of one setting: the first counts.
     alone = plain[plain["hardware_threads"] == plain["cores"]]
     alone = alone.drop_duplicates(["group", "cores"]).set_index(["group", "cores"])
     threaded = plain[plain["hardware_threads"] > plain["cores"]]
-    as_cores = _at(alone, threaded, "hardware_threads")
-    without = _at(alone, threaded, "cores")
+    as_cores = _measures_at(alone, threaded, "hardware_threads")
+    without = _measures_at(alone, threaded, "cores")
     table = threaded[[*keys, "cores", "hardware_threads"]].assign(
         iops_to_cores=threaded["iops"].to_numpy() / as_cores["iops"],
         cpio_to_cores=threaded["cpio"].to_numpy() / as_cores["cpio"],
@@ -88,13 +86,17 @@ def bandwidth_rises(
     NaN without repeated runs, or where a draw in twenty does not rise so far.
     """
     rows = []
-    for key, levels in _bandwidth_groups(table, keys):
+    for key, levels in _costs_by_bandwidth(table, keys):
         at, mean, error, df = levels
         rng = np.random.default_rng(seed)
         drawn = mean * (1.0 + error * rng.standard_t(max(df, 1), (_DRAWS, len(mean))))
         for rise in RISES:
             value = float(bandwidth_at_rise(at, mean[None, :], rise)[0])
-            lower, upper = _ends(bandwidth_at_rise(at, drawn, rise), level) if df else (np.nan,) * 2
+            lower, upper = (
+                _interval_of_draws(bandwidth_at_rise(at, drawn, rise), level)
+                if df
+                else (np.nan,) * 2
+            )
             if np.isnan(value):
                 lower = upper = np.nan
             rows.append((*key, rise, value, lower, upper, at.min(), at.max()))
@@ -110,26 +112,28 @@ def device_ratios(points: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
     rest = [k for k in keys if k not in ("device", "device_kind")]
     on = [*rest, "cores", "hardware_threads"]
     plain = points[full_bandwidth(points, keys) & points["cpio"].notna()]
+    # On memory the same requests wait for no device: the ratio is the cost that is the software's.
     memory = plain["device_kind"] == MEMORY_KIND
     pairs = plain[memory].merge(plain[~memory], on=on, suffixes=("", "_from"))
     ratios = {f"{m}_ratio": pairs[m] / pairs[f"{m}_from"] for m in _MEASURES}
     return pairs[[*keys, "cores", "device_from"]].assign(**ratios)
 
 
-def _codes(points: pd.DataFrame, keys: Sequence[str]) -> pd.Series[int]:
+def _group_codes(points: pd.DataFrame, keys: Sequence[str]) -> pd.Series[int]:
+    """Number the groups of points."""
     if not keys:
         return pd.Series(0, index=points.index)
     return points.groupby([*keys], sort=True, dropna=False).ngroup()
 
 
-def _at(alone: pd.DataFrame, threaded: pd.DataFrame, count: str) -> dict[str, FloatArray]:
+def _measures_at(alone: pd.DataFrame, threaded: pd.DataFrame, count: str) -> dict[str, FloatArray]:
     """Look up the measures of as many cores without threads; NaN where not measured."""
     wanted = pd.MultiIndex.from_arrays([threaded["group"], threaded[count]])
     found = alone[[*_MEASURES]].reindex(wanted)
     return {m: found[m].to_numpy() for m in _MEASURES}
 
 
-def _bandwidth_groups(
+def _costs_by_bandwidth(
     table: pd.DataFrame, keys: Sequence[str]
 ) -> Iterator[tuple[tuple[object, ...], tuple[FloatArray, FloatArray, FloatArray, int]]]:
     table = table.assign(**{_BANDWIDTH: io.column(table, _BANDWIDTH)})
@@ -139,13 +143,14 @@ def _bandwidth_groups(
         mean, runs = cells.mean(), cells.size()
         if len(mean) < 2:
             continue
+        # Scatter is pooled over the levels, relative to their means: few runs repeat each level.
         df = int(len(part) - len(mean))
         squares = float(((part["cpio"] / cells.transform("mean") - 1.0) ** 2).sum())
         error = np.sqrt(squares / max(df, 1) / runs.to_numpy())
         yield key, (mean.index.to_numpy(np.float64), mean.to_numpy(), error, df)
 
 
-def _ends(draws: FloatArray, level: float) -> tuple[float, float]:
+def _interval_of_draws(draws: FloatArray, level: float) -> tuple[float, float]:
     if np.isnan(draws).mean() > (1.0 - level) / 2:
         return float("nan"), float("nan")
     ends = np.nanquantile(draws, [0.5 - level / 2, 0.5 + level / 2])
@@ -153,6 +158,7 @@ def _ends(draws: FloatArray, level: float) -> tuple[float, float]:
 
 
 SETTING = ("cores", "hardware_threads", "bandwidth_per_core_bytes_s")
+# Groups of which a sentence speaks, and groups whose names go above a plot.
 _MOST_SAID, _FEW = 10, 6
 
 
@@ -260,10 +266,10 @@ class CyclesPerIO(IoResult):
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw cycles per I/O of each application against cores."""
-        axes = plot_against_cores(self, "cpio", ax)
-        axes.set_ylabel("cycles per I/O")
-        logarithmic(axes, "y")
-        return axes
+        ax = plot_against_cores(self, "cpio", ax)
+        ax.set_ylabel("cycles per I/O")
+        logarithmic(ax, "y")
+        return ax
 
 
 def cycles_per_io(
@@ -310,19 +316,18 @@ def cycles_per_io(
     as_share("level", level)
     prepared = io.with_cpio(runs, freq=freq)
     keys = group_columns(prepared.table, by)
-    points = _points(prepared, keys, level)
+    points = _pool_points(prepared, keys, level)
     if points["cpio"].isna().all():
         raise PpwError(
             f"{runs.attrs.get('source', 'runs')}: no run read or wrote a sector: measure one whose "
             "data do not fit into memory, or with direct I/O"
         )
-    caveats = [
+    remarks = [
         *(str(c) for c in runs.attrs.get("caveats", ())),
-        *prepared.caveats,
-        *found_in.run_caveats(prepared.table),
+        *(*prepared.caveats, *found_in.run_caveats(prepared.table)),
         *found_in.study_caveats(points, prepared.table, keys),
     ]
-    warn_caveats(caveats)
+    warn_caveats(remarks)
     return CyclesPerIO(
         points=points,
         threads=thread_worths(points, keys),
@@ -330,19 +335,13 @@ def cycles_per_io(
         devices=device_ratios(points, keys),
         by=tuple(keys),
         level=float(level),
-        caveats=tuple(caveats),
+        caveats=tuple(remarks),
         input_digest=frame_digest(runs),
     )
 
 
 def group_columns(table: pd.DataFrame, by: Sequence[str] | None) -> list[str]:
-    """Choose the columns that tell applications apart.
-
-    Raises
-    ------
-    UnknownColumnError
-        For one that is not there.
-    """
+    """Choose the columns that tell applications apart; `UnknownColumnError` for one not there."""
     if by is None:
         return [c for c in io.GROUP_COLUMNS if c in table and table[c].notna().any()]
     for name in by:
@@ -353,7 +352,7 @@ def group_columns(table: pd.DataFrame, by: Sequence[str] | None) -> list[str]:
     return [*by]
 
 
-def _points(prepared: io.PreparedIo, keys: list[str], level: float) -> pd.DataFrame:
+def _pool_points(prepared: io.PreparedIo, keys: list[str], level: float) -> pd.DataFrame:
     table = prepared.table
     table = table.assign(
         hardware_threads=io.column(table, "hardware_threads").fillna(table["cores"]),
@@ -363,9 +362,10 @@ def _points(prepared: io.PreparedIo, keys: list[str], level: float) -> pd.DataFr
     cells = table.groupby([*keys, *SETTING], sort=True, dropna=False)
     points = io.pooled_rates(table, cells)
     points.insert(0, "runs", cells.size().astype(np.float64))
-    points["why_not"] = cells["why_not"].agg(_reasons)
-    points["clock"] = cells["clock"].agg(_reasons)
+    points["why_not"] = cells["why_not"].agg(_join_distinct)
+    points["clock"] = cells["clock"].agg(_join_distinct)
     points = points.reset_index()
+    # Costs are positive and their errors relative: the interval is symmetric in the logarithm.
     spread = io.log_half_widths(table, points, cells.ngroup().to_numpy(), keys, level)
     # Runs that agree in nothing bound the mean by nothing.
     with np.errstate(over="ignore"):
@@ -373,7 +373,7 @@ def _points(prepared: io.PreparedIo, keys: list[str], level: float) -> pd.DataFr
     return to_one_core(points.assign(lower=ends[0], upper=ends[1]), keys)
 
 
-def _reasons(found: pd.Series[Any]) -> str:
+def _join_distinct(found: pd.Series[Any]) -> str:
     return ", ".join(sorted({str(f) for f in found} - {""}))
 
 
@@ -404,28 +404,230 @@ def _thread_sentence(row: Mapping[str, Any]) -> str:
 
 def rise_sentence(row: Mapping[str, Any]) -> str:
     """Say at which memory bandwidth cycles per I/O have risen by a share, or that they have not."""
-    rise = f"{row['rise']:.0%}"
+    names = ("value", "lower", "upper", "lowest")
+    rise, (value, lower, upper, lowest) = f"{row['rise']:.0%}", (shown(row[n] / 1e9) for n in names)
     if row["value"] != row["value"]:
-        return f"cpio has not risen by {rise} down to {shown_gigabytes(row['lowest'])} GB/s a core"
-    said = f"cpio has risen by {rise} at {shown_gigabytes(row['value'])} GB/s a core"
-    if row["lower"] == row["lower"]:
-        said += f" ({shown_gigabytes(row['lower'])} to {shown_gigabytes(row['upper'])})"
-    return said
+        return f"cpio has not risen by {rise} down to {lowest} GB/s a core"
+    interval = f" ({lower} to {upper})" if row["lower"] == row["lower"] else ""
+    return f"cpio has risen by {rise} at {value} GB/s a core{interval}"
 
 
 def plot_against_cores(result: CyclesPerIO, column: str, ax: Axes | None = None) -> Axes:
     """Draw a column of the points of each application against cores."""
     from matplotlib.ticker import MaxNLocator
 
-    axes, groups = new_axes(ax), result.groups()[:MOST_DRAWN]
+    ax, groups = axes.new_axes(ax), result.groups()[:MOST_DRAWN]
     for place, (name, part) in enumerate(groups):
         plain = part[(part["hardware_threads"] == part["cores"]) & part["cpio"].notna()]
         rows = plain.sort_values("cores", kind="stable").drop_duplicates("cores", keep="last")
         mark = MARKS[place % len(MARKS)]
-        axes.plot(rows["cores"], rows[column], f"{mark}-", ms=5, label=plot_label(name))
-    axes.set_xlabel("cores")
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        ax.plot(rows["cores"], rows[column], f"{mark}-", ms=5, label=plot_label(name))
+    ax.set_xlabel("cores")
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     # A few names go above the lines, and more would leave them no room.
     corner: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (0.0, 1.0)}
-    axes.legend(frameon=False, fontsize="small", **corner if len(groups) <= _FEW else {})
-    return axes
+    ax.legend(frameon=False, fontsize="small", **corner if len(groups) <= _FEW else {})
+    return ax
+
+
+# Shares of a roof: from the first on the device limits a row, above the second it is no roof.
+_AT_ROOF, _BEYOND = 0.90, 1.05
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class DeviceComparison(IoResult):
+    """Cycles per I/O and I/O rate over devices, hosts and instances.
+
+    Attributes
+    ----------
+    table : pandas.DataFrame
+        One row a group (columns ``by``) and core count; ``lower`` and ``upper`` are the interval of
+        the mean ``cpio``. Ratios are to the first row of the same workload.
+    bandwidth : pandas.DataFrame
+        As that of `ppw.cycles_per_io`: GB/s a core at which cpio has risen by 10 and by 25 %.
+    by : tuple of str
+    level : float
+        Level of the intervals.
+    """
+
+    kind = "device_comparison"
+    tables = (
+        Table(
+            "table",
+            """
+            cores         | 1     | cores      | cores that the runs used
+            cpio          | 1 [lower, upper] | cpio | cycles per I/O of 512 B
+            cpio_ratio    | 1     | cpio ratio | ratio of the cycles per I/O
+            utilisation   | 1     | µ          | busy share of the CPU time
+            iops          | 1     | 512 B IOPS | 512-byte I/Os per second
+            iops_ratio    | 1     | IOPS ratio | ratio of the I/O rate
+            roof_iops     | 1     | roof IOPS  | most that the device did by itself
+            of_roof       | share | of roof    | share of it that the runs reached
+            instance_gain | 1     | of one instance | I/O rate over that of one instance
+            runs          | 1     |            | number of runs
+            """,
+            title="Runs",
+            most=EVERY_ROW,
+        ),
+    )
+
+    table: pd.DataFrame
+    bandwidth: pd.DataFrame
+    by: tuple[str, ...]
+    level: float
+
+    def label(self, row: dict[Any, Any]) -> str:
+        """Name a row by what tells the rows apart."""
+        names = [*self.by, "cores"]
+        telling = [n for n in names if len(self.table[n].drop_duplicates()) > 1]
+        texts = dict(zip(names, key_texts(names, row), strict=True))
+        said = [f"{texts[n]} {_counting_word(n, row)}".strip() for n in telling or self.by]
+        return ", ".join(said) or "all runs"
+
+    def verdict(self) -> list[str]:
+        """Say each row, the first ten, and what memory bandwidth they need."""
+        rows = [self._row_sentence(row) for row in rows_of(self.table.head(_MOST_SAID))]
+        needs = [f"{self.label(row)}: {rise_sentence(row)}" for row in rows_of(self.bandwidth)]
+        return [*rows, *needs]
+
+    def _row_sentence(self, row: dict[str, Any]) -> str:
+        cost, rate = shown(row["cpio"]), shown(row["iops"])
+        said = f"{self.label(row)}: {cost} cycles per I/O, {rate} I/Os a second"
+        if row["of_roof"] == row["of_roof"]:
+            said += f", {row['of_roof']:.0%} of what the device can do"
+        return said
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Draw each rate as a share of its device's own maximum, or else the rate itself."""
+        ax, table = axes.new_axes(ax), self.table.head(MOST_DRAWN)
+        has_roof = bool(table["of_roof"].notna().any())
+        lengths = 100 * table["of_roof"] if has_roof else table["iops"]
+        ax.barh(np.arange(len(table)), lengths.fillna(0.0), color=axes.CURVE, height=0.65)
+        if has_roof:
+            ax.axvline(100.0, color=axes.MEASURED, lw=0.8)
+        label_rows(ax, [self.label(row) for row in rows_of(table)], "host and device")
+        what = "I/O rate, % of the device's own maximum" if has_roof else "I/Os a second (512 B)"
+        ax.set_xlabel(what)
+        return ax
+
+
+def compare_devices(
+    runs: pd.DataFrame,
+    *,
+    roof: pd.DataFrame | None = None,
+    by: Sequence[str] | None = None,
+    freq: float | None = None,
+    level: float = 0.90,
+) -> DeviceComparison:
+    """Compare one or more workloads over devices, hosts and instances.
+
+    Parameters
+    ----------
+    runs : pandas.DataFrame
+        As for `ppw.cycles_per_io`.
+    roof : pandas.DataFrame, optional
+        Runs of fio on the same devices, as ``ppw run fio`` writes them: ``bandwidth_bytes_s``
+        and, where runs have them, ``host`` and ``device``. The most of them is the roof.
+    by, freq, level
+        As for `ppw.cycles_per_io`.
+
+    Returns
+    -------
+    DeviceComparison
+        Cycles per I/O and I/O rate over devices, hosts and instances.
+
+    Raises
+    ------
+    MeasurementError, PpwError
+        As `ppw.cycles_per_io`; and for a roof without bandwidths.
+
+    Warns
+    -----
+    CaveatWarning
+        For each entry of ``caveats``.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", CaveatWarning)
+        found = cycles_per_io(runs, by=by, freq=freq, level=level)
+    points, keys = found.points, [*found.by]
+    # Threads share their core's execution units, so only full cores can be compared.
+    full_cores = points["hardware_threads"] == points["cores"]
+    table = points[points["cpio_to_one"].notna() & full_cores].reset_index(drop=True)
+    table["roof_iops"] = _roofs(table, roof)
+    table["of_roof"] = table["iops"] / table["roof_iops"]
+    table = table.assign(**_first_ratios(table, keys), instance_gain=_instance_gain(table, keys))
+    remarks = [*found.caveats, *_roof_caveats(table, roof)]
+    warn_caveats(remarks)
+    columns = (
+        *("runs", "cpio", "lower", "upper", "utilisation", "iops", "roof_iops", "of_roof"),
+        *("cpio_ratio", "iops_ratio", "instance_gain"),
+    )
+    return DeviceComparison(
+        table=table[[*keys, "cores", *columns]],
+        bandwidth=found.bandwidth,
+        by=found.by,
+        level=found.level,
+        caveats=tuple(remarks),
+        input_digest=found.input_digest,
+    )
+
+
+def _roofs(points: pd.DataFrame, roof: pd.DataFrame | None) -> pd.Series[Any]:
+    """Find the most 512-byte I/Os per second that the device of each row did by itself."""
+    if roof is None:
+        return pd.Series(np.nan, index=points.index)
+    table = canonical(roof)
+    rate = io.column(table, "bandwidth_bytes_s") / IO_BYTES
+    if rate.notna().sum() == 0:
+        raise PpwError(
+            f"{roof.attrs.get('source', 'roof')}: no bandwidth_bytes_s: give runs of fio on the "
+            "same device, as ppw run fio writes them"
+        )
+    on = [c for c in ("host", "device") if c in table and c in points]
+    if not on:
+        return pd.Series(float(rate.max()), index=points.index)
+    most = rate.groupby([table[c] for c in on]).max().rename("roof_iops").reset_index()
+    return points[on].merge(most, on=on, how="left")["roof_iops"].set_axis(points.index)
+
+
+def _first_ratios(table: pd.DataFrame, keys: list[str]) -> dict[str, pd.Series[Any]]:
+    """Compute ratios to the first host, device and instance count of a workload and core count."""
+    # What tells the work apart; all other keys are what is compared.
+    same = [k for k in keys if k in ("workload", "data_bytes", "load")] + ["cores"]
+    first = table.groupby(same, dropna=False)[["cpio", "iops"]].transform("first")
+    return {f"{name}_ratio": table[name] / first[name] for name in ("cpio", "iops")}
+
+
+def _instance_gain(table: pd.DataFrame, keys: list[str]) -> pd.Series[Any]:
+    """Compute the I/O rate over that of one instance with all else equal."""
+    if "instances" not in keys:
+        return pd.Series(np.nan, index=table.index)
+    rest = [k for k in keys if k != "instances"] + ["cores"]
+    one = table[table["instances"] == 1][[*rest, "iops"]].rename(columns={"iops": "one"})
+    merged = table[rest].merge(one, on=rest, how="left")["one"].set_axis(table.index)
+    return table["iops"] / merged
+
+
+def _roof_caveats(table: pd.DataFrame, roof: pd.DataFrame | None) -> Iterator[str]:
+    if roof is None:
+        yield (
+            "the devices' own maximum is not known: run fio on them (ppw run fio) and give it as "
+            "the roof, to see which runs the device limits"
+        )
+    elif table["roof_iops"].isna().any():
+        yield "some hosts or devices have no run of fio, and so no roof"
+    if limited := int(table["of_roof"].between(_AT_ROOF, _BEYOND).sum()):
+        yield (
+            f"{limited} of {len(table)} rows reach {_AT_ROOF:.0%} of what their device can do: "
+            "there more cores bring idle time, not I/O"
+        )
+    if table["of_roof"].gt(_BEYOND).any():
+        yield (
+            "some rows do more I/O than fio did on their device: other patterns or request sizes, "
+            "or a cache below; such a roof is none"
+        )
+
+
+def _counting_word(name: str, row: dict[Any, Any]) -> str:
+    """Choose the word after the number of a column that counts; none for others."""
+    return name[: -1 if row[name] == 1 else None] if name in ("cores", "instances") else ""

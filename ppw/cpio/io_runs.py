@@ -15,12 +15,9 @@ from ppw.results.text import shown
 from ppw.runs.groups import canonical
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
-    from numpy.typing import NDArray
-    from pandas.core.groupby import DataFrameGroupBy
-
-    from fitting.regression.lines import FloatArray
+    from fitting.regression.lines import BoolArray, FloatArray, IntArray
     from measurements.timeseries import TimeSeries
 
 
@@ -41,14 +38,11 @@ _PLAUSIBLE_CLOCK = (0.3, 2.5)
 
 
 class PreparedIo(NamedTuple):
-    """Runs with their derived columns, and what is to be said of them.
+    """Runs with their derived columns, and what is to be said of them."""
 
-    ``table`` has the canonical columns and ``user_cycles``, ``system_cycles``, ``idle_cycles``
-    (idle and iowait), ``ios`` (512 B), ``cpio``, ``user_cpio``, ``system_cpio``,
-    ``cpio_with_idle``, ``utilisation``, ``iops``, ``busy_s``, ``cpus``, ``clock_hz`` and
-    ``clock``, its label.
-    """
-
+    # The canonical columns and ``user_cycles``, ``system_cycles``, ``idle_cycles`` (idle and
+    # iowait), ``ios`` (512 B), ``cpio``, ``user_cpio``, ``system_cpio``, ``cpio_with_idle``,
+    # ``utilisation``, ``iops``, ``busy_s``, ``cpus``, ``clock_hz`` and ``clock``, its label.
     table: pd.DataFrame
     caveats: list[str]
 
@@ -56,21 +50,11 @@ class PreparedIo(NamedTuple):
 def with_cpio(runs: pd.DataFrame, *, freq: float | None = None) -> PreparedIo:
     """Derive cycles, I/Os and utilisation of each run.
 
-    Parameters
-    ----------
-    runs : pandas.DataFrame
-        With the columns `NEEDED` and a clock: ``cycles``, ``freq_achieved_hz``, ``freq_hz``, or
-        ``freq``. CPU time is of the whole system. Times that a kernel may count apart (nice, irq,
-        softirq, iowait, steal) count where the table has them.
-    freq : float, optional
-        Hz, for runs that tell no frequency.
-
-    Raises
-    ------
-    MeasurementError
-        For columns that are missing and values that cannot be, such as a counter's negative step.
-    PpwError
-        Where no run tells its frequency.
+    Runs have the columns `NEEDED` and a core frequency: ``cycles``, ``freq_achieved_hz``,
+    ``freq_hz``, or else ``freq`` (Hz). CPU time is of the whole system. Times that a kernel may
+    count apart (nice, irq, softirq, iowait, steal) count where the table has them. Raises
+    `MeasurementError` for columns that are missing and values that cannot be, as a counter's
+    negative step, and `PpwError` where no run tells its frequency.
     """
     table = check_runs(canonical(runs), needed=NEEDED, by=[])
     source = str(runs.attrs.get("source", "runs"))
@@ -79,10 +63,10 @@ def with_cpio(runs: pd.DataFrame, *, freq: float | None = None) -> PreparedIo:
             f"{source}: no cycles, freq_achieved_hz or freq_hz: cycles are CPU seconds times a "
             "clock, so name the clock with --clock"
         )
-    user, system = _sum(table, _PARTS_USER), _sum(table, _PARTS_SYSTEM)
-    unused, busy = _sum(table, _PARTS_UNUSED), user + system
+    user, system = _sum_times(table, _PARTS_USER), _sum_times(table, _PARTS_SYSTEM)
+    unused, busy = _sum_times(table, _PARTS_UNUSED), user + system
     table = table.assign(all_user_s=user, all_system_s=system, busy_s=busy, unused_s=unused)
-    return _with_rates(*_with_cycles(table, freq))
+    return _add_rates(*_add_cycles(table, freq))
 
 
 def column(table: pd.DataFrame, name: str) -> pd.Series[Any]:
@@ -92,30 +76,27 @@ def column(table: pd.DataFrame, name: str) -> pd.Series[Any]:
     return pd.to_numeric(table[name], errors="coerce").astype(np.float64)
 
 
-def _sum(table: pd.DataFrame, names: Sequence[str]) -> pd.Series[Any]:
+def _sum_times(table: pd.DataFrame, names: Sequence[str]) -> pd.Series[Any]:
     """Add times; one that a kernel does not count apart is in the others."""
     parts = [column(table, name).fillna(0.0) for name in names]
     return sum(parts[1:], start=parts[0])
 
 
-def _with_cycles(table: pd.DataFrame, freq: float | None) -> tuple[pd.DataFrame, list[str]]:
+def _add_cycles(table: pd.DataFrame, freq: float | None) -> tuple[pd.DataFrame, list[str]]:
     """Find the core frequency of each run by its best source, and its CPU times in cycles."""
     nominal = column(table, "freq_hz")
     given = nominal.isna() & (freq is not None)
     nominal = nominal.fillna(np.nan if freq is None else freq)
     achieved = column(table, "freq_achieved_hz")
-    with np.errstate(divide="ignore", invalid="ignore"):
-        counted = column(table, "cycles") / table["busy_s"].where(table["busy_s"] > 0)
-    expected = achieved.where(achieved.notna(), nominal)
+    counted = column(table, "cycles") / table["busy_s"].where(table["busy_s"] > 0)
+    expected = achieved.fillna(nominal)
+    # Cycles of one process, or of part of the CPUs, give a core frequency that no core has.
     share = counted / expected
     odd = (share < _PLAUSIBLE_CLOCK[0]) | (share > _PLAUSIBLE_CLOCK[1])
     counted = counted.mask(odd)
-    label = np.select(
-        [counted.notna(), achieved.notna(), given, nominal.notna()],
-        [COUNTED, ACHIEVED, GIVEN, NOMINAL],
-        "",
-    )
-    clock = counted.where(counted.notna(), expected)
+    sources = {COUNTED: counted.notna(), ACHIEVED: achieved.notna(), GIVEN: given}
+    sources[NOMINAL] = nominal.notna()
+    label, clock = np.select([*sources.values()], [*sources], ""), counted.fillna(expected)
     table = table.assign(
         clock_hz=clock,
         clock=label,
@@ -123,46 +104,52 @@ def _with_cycles(table: pd.DataFrame, freq: float | None) -> tuple[pd.DataFrame,
         system_cycles=table["all_system_s"] * clock,
         idle_cycles=table["unused_s"] * clock,
     )
-    return table, _clock_caveats(table, odd.to_numpy(), share)
+    return table, [*_clock_caveats(table, odd.to_numpy(), share)]
 
 
-def _with_rates(table: pd.DataFrame, caveats: list[str]) -> PreparedIo:
-    ios = table["sectors_read"] + table["sectors_written"]
-    busy = table["user_cycles"] + table["system_cycles"]
-    seconds = table["busy_s"] + table["unused_s"]
+def _add_rates(table: pd.DataFrame, caveats: list[str]) -> PreparedIo:
+    """Add the I/Os of each run, what they cost and how fast they come, and the CPUs used."""
+    table = table.assign(ios=table["sectors_read"] + table["sectors_written"])
     # Logical CPUs that the CPU time is of; cores where neither they nor threads are told.
-    cpus = (seconds + _sum(table, ("steal_s",))) / table["time_s"]
+    seconds = table["busy_s"] + table["unused_s"] + _sum_times(table, ("steal_s",))
+    cpus = seconds / table["time_s"]
     cores = column(table, "cores").fillna(column(table, "hardware_threads"))
     table = table.assign(
-        ios=ios,
-        cpio=cycles_per_io(busy, ios),
-        user_cpio=cycles_per_io(table["user_cycles"], ios),
-        system_cpio=cycles_per_io(table["system_cycles"], ios),
-        cpio_with_idle=cycles_per_io(busy + table["idle_cycles"], ios),
-        utilisation=(table["busy_s"] / seconds.where(seconds > 0)).to_numpy(),
-        iops=ios / table["time_s"],
-        storage_bytes=ios * IO_BYTES,
+        **_io_rates(table),
+        storage_bytes=table["ios"] * IO_BYTES,
         cpus=cpus,
         cores=cores.fillna(cpus.round().clip(lower=1.0)),
     )
     return PreparedIo(table, caveats)
 
 
-def _clock_caveats(table: pd.DataFrame, odd: NDArray[np.bool_], share: pd.Series[Any]) -> list[str]:
-    caveats = []
-    label = table["clock"].astype(str)
-    if rows := int(label.isin([NOMINAL, GIVEN]).sum()):
-        caveats.append(
+def _io_rates(sums: pd.DataFrame) -> dict[str, Any]:
+    """Compute cycles per I/O, utilisation and I/O rate of times, cycles and I/Os."""
+    busy, ios = sums["user_cycles"] + sums["system_cycles"], sums["ios"]
+    seconds = sums["busy_s"] + sums["unused_s"]
+    return {
+        "cpio": cycles_per_io(busy, ios),
+        "user_cpio": cycles_per_io(sums["user_cycles"], ios),
+        "system_cpio": cycles_per_io(sums["system_cycles"], ios),
+        "cpio_with_idle": cycles_per_io(busy + sums["idle_cycles"], ios),
+        "utilisation": sums["busy_s"] / seconds.where(seconds > 0),
+        "iops": ios / sums["time_s"],
+    }
+
+
+def _clock_caveats(table: pd.DataFrame, odd: BoolArray, share: pd.Series[Any]) -> Iterator[str]:
+    """Say where a core frequency is not the one that the cycles were counted at."""
+    if rows := int(table["clock"].astype(str).isin([NOMINAL, GIVEN]).sum()):
+        yield (
             f"the clock of {rows} of {len(table)} runs is nominal, not counted: turbo or a lower "
             "clock changes their cycles as much; measure with perf"
         )
     if odd.any():
-        caveats.append(
+        yield (
             f"cycles of {int(odd.sum())} runs are {shown(float(share[odd].iloc[0]))} times their "
             "CPU time at the clock, so they were counted of something else than the whole system, "
             "and the clock was used"
         )
-    return caveats
 
 
 # From a host's time series to rows of a runs table, one a window, for cycles per I/O.
@@ -213,29 +200,24 @@ def runs_of_series(
     good = frame[~(back | unknown)]
     if good.empty:
         raise PpwError(f"{source}: no interval has both CPU times and sectors: record both")
-    made = _windows(good, sums, window_s).assign(freq_hz=float(freq))
-    made.attrs.update(
-        source=source, caveats=[*findings, *_caveats(frame, sums, back, unknown, source)]
-    )
+    made = _sum_windows(good, sums, window_s).assign(freq_hz=float(freq))
+    remarks = [*findings, *_caveats(frame, sums, back, unknown, source)]
+    made.attrs.update(source=source, caveats=remarks)
     if "digest" in frame.attrs:
         made.attrs["digest"] = frame.attrs["digest"]
     return made
 
 
-def _windows(good: pd.DataFrame, sums: list[str], window_s: float | None) -> pd.DataFrame:
+def _sum_windows(good: pd.DataFrame, sums: list[str], window_s: float | None) -> pd.DataFrame:
+    # An interval is stamped at its end, and belongs to the window that it starts in.
     starts = good["time_s"] - good["interval_s"]
     hosts = good["host"] if "host" in good else pd.Series("host", index=good.index)
     first = starts.groupby(hosts, dropna=False).transform("min")
     # A log's stamps are rounded, so a start may lie just before its window.
     at = 0 if window_s is None else np.floor((starts - first) / window_s + 1e-6)
     quiet = (good["sectors_read"] + good["sectors_written"]) == 0
-    parts = good.assign(
-        host=hosts,
-        window=at,
-        started_s=starts,
-        intervals=1.0,
-        intervals_without_io=quiet.astype(np.float64),
-    )
+    parts = good.assign(host=hosts, window=at, started_s=starts, intervals=1.0)
+    parts["intervals_without_io"] = quiet.astype(np.float64)
     grouped = parts.groupby(["host", "window"], sort=True, dropna=False)
     totals = grouped[[*sums, "interval_s", "intervals", "intervals_without_io"]].sum(min_count=1)
     facts = {"cores": ("cpus", "max"), "started_s": ("started_s", "min")}
@@ -248,37 +230,34 @@ def _windows(good: pd.DataFrame, sums: list[str], window_s: float | None) -> pd.
 
 
 def _caveats(
-    frame: pd.DataFrame,
-    sums: list[str],
-    back: pd.Series[Any],
-    unknown: pd.Series[Any],
-    source: str,
-) -> list[str]:
-    caveats = []
+    frame: pd.DataFrame, sums: list[str], back: pd.Series[Any], unknown: pd.Series[Any], source: str
+) -> Iterator[str]:
+    """Say which intervals cannot be used."""
     for name in sums:
         below = frame[name] < 0
         if below.any():
             when = shown(float(frame.loc[below, "time_s"].iloc[0]))
-            caveats.append(
+            yield (
                 f"{source}: {name} went backwards in {int(below.sum())} intervals, first in that "
                 f"which ends at {when} s: a counter that was reset, or a device that went; these "
                 "intervals are left out"
             )
     if only := int((unknown & ~back).sum()):
-        caveats.append(f"{source}: {only} intervals lack CPU times or sectors, and are left out")
-    return caveats
+        yield f"{source}: {only} intervals lack CPU times or sectors, and are left out"
 
 
 # Rates of several runs together: ratios of their sums, and how sure the cycles per I/O are.
 
 
 _SUMMED = (
-    *("time_s", "busy_s", "unused_s", "all_user_s", "all_system_s", "waited_s", "ios"),
+    *("time_s", "busy_s", "unused_s", "all_user_s", "all_system_s", "iowait_s", "ios"),
     *("user_cycles", "system_cycles", "idle_cycles", "sectors_read", "sectors_written"),
 )
 
 
-def pooled_rates(table: pd.DataFrame, cells: DataFrameGroupBy[Any, Any]) -> pd.DataFrame:
+def pooled_rates(
+    table: pd.DataFrame, cells: pd.api.typing.DataFrameGroupBy[Any, Any]
+) -> pd.DataFrame:
     """Compute ratios of the sums over the runs of each cell.
 
     A mean of ratios would let a run, or a window of a log, that did next to no I/O decide the
@@ -287,42 +266,30 @@ def pooled_rates(table: pd.DataFrame, cells: DataFrameGroupBy[Any, Any]) -> pd.D
     """
     by, good = cells.ngroup(), _has_io(table)
     kept = good | ~good.groupby(by).transform("any")
-    sums = table.assign(waited_s=column(table, "iowait_s").fillna(0.0))[[*_SUMMED]].where(kept)
+    sums = table.assign(iowait_s=column(table, "iowait_s").fillna(0.0))[[*_SUMMED]].where(kept)
     total = sums.groupby(by).sum(min_count=1).set_axis(cells.size().index)
-    busy = total["user_cycles"] + total["system_cycles"]
-    ios, seconds = total["ios"], (total["busy_s"] + total["unused_s"]).where(lambda s: s > 0)
-    idle_s = total["unused_s"] - total["waited_s"]
+    total = total.rename(columns={"all_user_s": "user_s", "all_system_s": "system_s"})
+    total["idle_s"] = total["unused_s"] - total["iowait_s"]
+    seconds, parts = total["busy_s"] + total["unused_s"], ("user", "system", "idle", "iowait")
+    # Where nothing was busy, the mean of the runs' core frequencies.
     clocks = table["clock_hz"].groupby(by).mean().set_axis(total.index)
-    return pd.DataFrame(
+    busy_hz = (total["user_cycles"] + total["system_cycles"]) / total["busy_s"]
+    rates = pd.DataFrame(
         {
-            "cpio": cycles_per_io(busy, ios),
-            "user_cpio": cycles_per_io(total["user_cycles"], ios),
-            "system_cpio": cycles_per_io(total["system_cycles"], ios),
-            "cpio_with_idle": cycles_per_io(busy + total["idle_cycles"], ios),
-            "utilisation": total["busy_s"] / seconds,
-            "iops": ios / total["time_s"],
-            # Where nothing was busy, the mean of the runs' clocks.
-            "clock_hz": (busy / total["busy_s"].where(total["busy_s"] > 0)).fillna(clocks),
-            "user_share": total["all_user_s"] / seconds,
-            "system_share": total["all_system_s"] / seconds,
-            "idle_share": idle_s / seconds,
-            "iowait_share": total["waited_s"] / seconds,
-            "time_s": total["time_s"],
-            "user_s": total["all_user_s"],
-            "system_s": total["all_system_s"],
-            "idle_s": idle_s,
-            "iowait_s": total["waited_s"],
-            "sectors_read": total["sectors_read"],
-            "sectors_written": total["sectors_written"],
+            **_io_rates(total),
+            "clock_hz": busy_hz.where(total["busy_s"] > 0).fillna(clocks),
+            **{f"{p}_share": total[f"{p}_s"] / seconds.where(seconds > 0) for p in parts},
         },
         index=total.index,
     )
+    times = ["time_s", *(f"{p}_s" for p in parts)]
+    return rates.join(total[[*times, "sectors_read", "sectors_written"]])
 
 
 def log_half_widths(
     table: pd.DataFrame,
     points: pd.DataFrame,
-    codes: NDArray[np.integer[Any]],
+    codes: IntArray,
     keys: Sequence[str],
     level: float,
 ) -> FloatArray:

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
-from ppw.cpio.cycles import plot_against_cores
+from ppw.cpio.cycles import CyclesPerIO, DeviceComparison, plot_against_cores
 from ppw.cpio.result import MOST_DRAWN, label_rows, logarithmic
-from ppw.results.axes import CURVE, MEASURED, PROJECTED, new_axes
+from ppw.results import axes
 from ppw.results.page import Figure, Page, draw
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from ppw.cpio.compare_devices import DeviceComparison
-    from ppw.cpio.cycles import CyclesPerIO
     from ppw.cpio.scenarios import CpioProjection
     from ppw.cpio.sizing import ServerSizing
 
@@ -33,38 +31,37 @@ _TIME = {
 
 def plot_breakdown(result: CyclesPerIO, ax: Axes | None = None) -> Axes:
     """Draw how the CPU time of each application is divided, on its most cores."""
-    axes, (names, table) = new_axes(ax), most_cores(result)
+    ax, (names, table) = axes.new_axes(ax), most_cores(result)
     place, start = np.arange(len(names)), np.zeros(len(names))
     for column, (label, colour) in _TIME.items():
         share = 100 * table[column].to_numpy()
-        axes.barh(place, share, left=start, color=colour, height=0.65, label=label)
+        ax.barh(place, share, left=start, color=colour, height=0.65, label=label)
         start = start + share
-    label_rows(axes, names)
-    axes.set_xlabel("share of the CPU time (%)")
-    axes.legend(frameon=False, ncols=4, loc="lower right", bbox_to_anchor=(1.0, 1.0))
-    return axes
+    label_rows(ax, names)
+    ax.set_xlabel("share of the CPU time (%)")
+    ax.legend(frameon=False, ncols=4, loc="lower right", bbox_to_anchor=(1.0, 1.0))
+    return ax
 
 
 def plot_cpio_by_application(result: CyclesPerIO, ax: Axes | None = None) -> Axes:
     """Draw cycles per I/O of each application on its most cores, and their user part."""
-    axes, (names, table) = new_axes(ax), most_cores(result)
-    place, total = np.arange(len(names)), table["cpio"].to_numpy()
-    axes.barh(place, total, color=CURVE, height=0.65, label="cycles per I/O")
-    axes.hlines(place, table["lower"], table["upper"], color=MEASURED, lw=1.5)
-    axes.plot(table["cpio_with_idle"], place, "D", color=PROJECTED, ms=4, label="with idle, iowait")
-    logarithmic(axes, "x", from_decade=True)
-    label_rows(axes, names)
-    axes.set_xlabel("cycles per 512-byte I/O")
-    axes.legend(frameon=False, ncols=2, loc="lower right", bbox_to_anchor=(1.0, 1.0))
-    return axes
+    ax, (names, table) = axes.new_axes(ax), most_cores(result)
+    place, label = np.arange(len(names)), "with idle, iowait"
+    ax.barh(place, table["cpio"].to_numpy(), color=axes.CURVE, height=0.65, label="cycles per I/O")
+    ax.hlines(place, table["lower"], table["upper"], color=axes.MEASURED, lw=1.5)
+    ax.plot(table["cpio_with_idle"], place, "D", color=axes.PROJECTED, ms=4, label=label)
+    logarithmic(ax, "x", from_decade=True)
+    label_rows(ax, names)
+    ax.set_xlabel("cycles per 512-byte I/O")
+    ax.legend(frameon=False, ncols=2, loc="lower right", bbox_to_anchor=(1.0, 1.0))
+    return ax
 
 
 def plot_utilisation_against_cores(result: CyclesPerIO, ax: Axes | None = None) -> Axes:
     """Draw the utilisation of each application against cores."""
-    axes = plot_against_cores(result, "utilisation", ax)
-    axes.set_ylabel("utilisation µ")
-    axes.set_ylim(0, 1.05)
-    return axes
+    ax = plot_against_cores(result, "utilisation", ax)
+    ax.set(ylabel="utilisation µ", ylim=(0, 1.05))
+    return ax
 
 
 def most_cores(result: CyclesPerIO) -> tuple[list[str], pd.DataFrame]:
@@ -80,7 +77,7 @@ def most_cores(result: CyclesPerIO) -> tuple[list[str], pd.DataFrame]:
 
 def cpio_page(result: CyclesPerIO) -> Page:
     """Make the page of `ppw.cycles_per_io`."""
-    height = _height(min(len(result.groups()), MOST_DRAWN))
+    height = _bars_height(min(len(result.groups()), MOST_DRAWN))
     caption = f"Cycles per I/O on most cores, with the {result.level:.0%} interval of the mean."
     breakdown = draw(partial(plot_breakdown, result), height=height)
     figures = [
@@ -101,38 +98,30 @@ def cpio_projection_page(result: CpioProjection) -> Page:
         "utilisation, shape the cycles per I/O."
     )
     height = 1.6 + 0.9 * min(len(result.applications()), MOST_DRAWN)
-    return Page.of(
-        result,
-        title=f"I/O on {result.cores:g} cores",
-        subtitle=_SUBTITLE,
-        figures=[Figure(draw(result.plot, height=height), caption)],
-    )
+    return _plot_page(result, f"I/O on {result.cores:g} cores", caption, height)
 
 
 def sizing_page(result: ServerSizing) -> Page:
     """Make the page of `ppw.size_servers`."""
     caption = f"Energy by scenario, mean over the applications, with {result.level:.0%} intervals."
-    return Page.of(
-        result,
-        title="Servers and energy of a sweep",
-        subtitle=_SUBTITLE,
-        figures=[Figure(draw(result.plot, height=_height(len(result.total))), caption)],
-    )
+    height = _bars_height(len(result.total))
+    return _plot_page(result, "Servers and energy of a sweep", caption, height)
 
 
 def devices_page(result: DeviceComparison) -> Page:
     """Make the page of `ppw.compare_devices`."""
     caption = "What each run asks of its device, beside what the device gives by itself."
-    height = _height(min(len(result.table), MOST_DRAWN))
-    return Page.of(
-        result,
-        title="Devices and hosts",
-        subtitle=_SUBTITLE,
-        figures=[Figure(draw(result.plot, height=height), caption)],
-    )
+    height = _bars_height(min(len(result.table), MOST_DRAWN))
+    return _plot_page(result, "Devices and hosts", caption, height)
 
 
-def _height(rows: int) -> float:
+def _plot_page(result: Any, title: str, caption: str, height: float) -> Page:
+    """Make the page of a result with one plot."""
+    figures = [Figure(draw(result.plot, height=height), caption)]
+    return Page.of(result, title=title, subtitle=_SUBTITLE, figures=figures)
+
+
+def _bars_height(rows: int) -> float:
     return 1.3 + 0.35 * max(rows, 1)
 
 

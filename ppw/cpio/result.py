@@ -19,6 +19,7 @@ EVERY_ROW = 10**9
 MOST_DRAWN = 20
 COLOURS = {"measured": CURVE, "projected": PROJECTED, "full": BEST}
 MARKS = "osD^vP*X"
+# Characters of a line beside a bar.
 _LABEL = 26
 
 

@@ -10,21 +10,13 @@ import pandas as pd
 
 from fitting.laws import cycles_per_io as io_laws
 from fitting.laws.cycles_per_io_scaling import IoScaling, fit_scaling, student_draws
+from ppw.cpio import result as io
 from ppw.cpio.caveats import run_caveats
 from ppw.cpio.cycles import group_columns
 from ppw.cpio.io_runs import column, with_cpio
-from ppw.cpio.result import (
-    COLOURS,
-    EVERY_ROW,
-    MOST_DRAWN,
-    IoResult,
-    label_rows,
-    logarithmic,
-    shown_gigabytes,
-)
 from ppw.errors import PpwError
+from ppw.results import axes
 from ppw.results.arguments import as_frequency, as_positive, as_share
-from ppw.results.axes import MEASURED, new_axes
 from ppw.results.result import Table, frame_digest, rows_of, warn_caveats
 from ppw.results.text import key_texts, shown
 from ppw.runs.groups import Groups, group_runs
@@ -40,7 +32,8 @@ if TYPE_CHECKING:
 UTILISATION = ("measured", "projected", "full")
 CPIO = ("desired", "today", "projected")
 
-# Criteria nearer than this are a draw; the error at the most cores decides.
+# Criteria nearer than this do not tell two laws apart (K. P. Burnham and D. R. Anderson, "Model
+# Selection and Multimodel Inference", 2002): the error at the most cores decides.
 _CLEAR = 2.0
 
 
@@ -124,20 +117,12 @@ class Scenarios:
         for name in (law for law in io_laws.LAWS if law in fitted):
             lower, upper = fitted[name].interval(self.cores, level)
             if name == io_laws.LINEAR_CPIO:
+                # This law is the projected scenario, so it has the interval of its draws.
                 draws = self.rate_draws("projected", "projected")[group : group + 1]
                 lower, upper = (float(end[0]) for end in interval_of(draws, level))
             rate = float(fitted[name].rate(np.array([self.cores]))[0])
-            preferred = name == best
-            yield (
-                *key,
-                name,
-                *scores[name],
-                rate,
-                lower,
-                upper,
-                preferred,
-                why if preferred else "",
-            )
+            reason = (True, why) if name == best else (False, "")
+            yield (*key, name, *scores[name], rate, lower, upper, *reason)
 
 
 def project_scenarios(
@@ -152,30 +137,26 @@ def project_scenarios(
 ) -> Scenarios:
     """Fit the lines of every application and draw its scenarios.
 
-    Raises
-    ------
-    MeasurementError, PpwError
-        For runs that tell no cycles per I/O.
+    Raises `MeasurementError` or `PpwError` for runs that tell no cycles per I/O.
     """
     prepared = with_cpio(runs, freq=spec.freq_hz)
     keys = group_columns(prepared.table, by)
-    table = _usable(prepared.table, keys, str(runs.attrs.get("source", "runs")))
+    table = _usable_runs(prepared.table, keys, str(runs.attrs.get("source", "runs")))
     groups = group_runs(table, keys)
     codes, count = groups.codes, len(groups)
-    measured, cpio, busy = (
-        table[name].to_numpy(np.float64) for name in ("cpus_used", "cpio", "utilisation")
-    )
+    names = ("cpus_used", "cpio", "utilisation")
+    measured, cpio, busy = (table[name].to_numpy(np.float64) for name in names)
     scaling = fit_scaling(codes, measured, cpio, busy, count)
     freq_hz = spec.freq_hz or float(table["clock_hz"].median())
-    values, drawn = _scenario_values(scaling, spec.cores, floor, draws, seed)
+    values = _scenario_values(scaling, spec.cores, floor, draws, seed)
     at_most = measured == scaling.most[codes]
-    network, network_said = _network(table, groups, network_share)
-    caveats = [
+    network, assumed = _network_bytes(table, groups, network_share)
+    in_memory = column(table, "memory_read_bytes_s") + column(table, "memory_write_bytes_s")
+    in_memory *= table["time_s"]
+    remarks = [
         *(str(c) for c in runs.attrs.get("caveats", ())),
-        *prepared.caveats,
-        *run_caveats(prepared.table),
-        *network_said,
-        *_scaling_caveats(scaling, groups, spec.cores, values, floor),
+        *(*prepared.caveats, *run_caveats(prepared.table), *assumed),
+        *_scaling_caveats(scaling, groups, spec.cores, values["utilisation"]["projected"], floor),
     ]
     return Scenarios(
         by=groups.by,
@@ -185,14 +166,11 @@ def project_scenarios(
         cores=spec.cores,
         freq_hz=freq_hz,
         floor=floor,
-        utilisation=values[0],
-        cpio=values[1],
-        utilisation_draws=drawn[0],
-        cpio_draws=drawn[1],
-        today_iops=_means(table["iops"].to_numpy()[at_most], codes[at_most], count),
+        **values,
+        today_iops=_group_means(table["iops"].where(at_most), groups),
         network=network,
-        memory=_memory(table, groups),
-        caveats=caveats,
+        memory=_group_means(in_memory / table["storage_bytes"], groups),
+        caveats=remarks,
     )
 
 
@@ -222,11 +200,12 @@ def preferred_law(scores: dict[str, io_laws.LawScore]) -> tuple[str, str]:
     return name, "the runs are too few to tell; it has the fewest parameters"
 
 
-def _usable(table: pd.DataFrame, keys: Sequence[str], source: str) -> pd.DataFrame:
+def _usable_runs(table: pd.DataFrame, keys: Sequence[str], source: str) -> pd.DataFrame:
     """Keep runs that did I/O with one hardware thread a core and all their memory bandwidth."""
     bandwidth = column(table, "bandwidth_per_core_bytes_s")
     cpus = column(table, "hardware_threads").fillna(table["cores"])
     same = [table[name] for name in (*keys, "cores")]
+    # Runs whose memory bandwidth was taken, and cores shared by threads, scale by other lines.
     most = bandwidth.groupby(same, dropna=False).transform("max")
     kept = (bandwidth.isna() | (bandwidth >= most)) & (cpus == table["cores"])
     kept &= table["cpio"].gt(0) & table["utilisation"].gt(0)
@@ -240,84 +219,82 @@ def _usable(table: pd.DataFrame, keys: Sequence[str], source: str) -> pd.DataFra
 
 def _scenario_values(
     scaling: IoScaling, cores: float, floor: float, draws: int, seed: int
-) -> tuple[tuple[dict[str, FloatArray], ...], tuple[dict[str, FloatArray], ...]]:
+) -> dict[str, dict[str, FloatArray]]:
     """Compute values and draws of utilisation and cycles per I/O by scenario."""
     groups = len(scaling.most)
     cost_normals, busy_normals = scaling.normals(draws, seed)
     busy, cost = scaling.utilisation_centres(cores), scaling.cpio_centres(cores)
     utilisation = {n: np.clip(c.value, floor, 1.0) for n, c in busy.items()}
     busy_draws = {n: np.clip(student_draws(c, busy_normals), floor, 1.0) for n, c in busy.items()}
-    utilisation["full"] = np.ones(groups)
-    busy_draws["full"] = np.ones((groups, draws))
-    cpio = {n: c.value for n, c in cost.items()}
-    cpio_draws = {n: student_draws(c, cost_normals) for n, c in cost.items()}
-    return (utilisation, cpio), (busy_draws, cpio_draws)
+    return {
+        "utilisation": {**utilisation, "full": np.ones(groups)},
+        "cpio": {n: c.value for n, c in cost.items()},
+        "utilisation_draws": {**busy_draws, "full": np.ones((groups, draws))},
+        "cpio_draws": {n: student_draws(c, cost_normals) for n, c in cost.items()},
+    }
 
 
-def _means(values: FloatArray, codes: np.ndarray[Any, Any], groups: int) -> FloatArray:
-    with np.errstate(invalid="ignore"):
-        return np.bincount(codes, values, groups) / np.bincount(codes, minlength=groups)
-
-
-def _network(
+def _network_bytes(
     table: pd.DataFrame, groups: Groups, share: float | None
 ) -> tuple[FloatArray, list[str]]:
+    """Find the bytes that cross the network for each byte stored, and say what is assumed."""
     if share is not None:
         return np.full(len(groups), float(share)), []
     moved = column(table, "network_rx_bytes") + column(table, "network_tx_bytes")
-    measured = _group_means((moved / table["storage_bytes"]).to_numpy(), groups)
+    measured = _group_means(moved / table["storage_bytes"], groups)
     if np.isfinite(measured).all():
         return measured, []
-    said = "no run counted network bytes: each byte read or written is assumed to cross it once"
-    return np.where(np.isfinite(measured), measured, 1.0), [said]
+    assumed = "no run counted network bytes: each byte read or written is assumed to cross it once"
+    return np.where(np.isfinite(measured), measured, 1.0), [assumed]
 
 
-def _memory(table: pd.DataFrame, groups: Groups) -> FloatArray:
-    moved = column(table, "memory_read_bytes_s") + column(table, "memory_write_bytes_s")
-    return _group_means((moved * table["time_s"] / table["storage_bytes"]).to_numpy(), groups)
-
-
-def _group_means(values: FloatArray, groups: Groups) -> FloatArray:
-    known = np.isfinite(values)
-    return _means(values[known], groups.codes[known], len(groups))
+def _group_means(values: pd.Series[Any], groups: Groups) -> FloatArray:
+    """Compute the mean of each group over the runs that have a value; NaN where none has."""
+    known = np.isfinite(values.to_numpy())
+    codes, count = groups.codes[known], len(groups)
+    with np.errstate(invalid="ignore"):
+        return np.bincount(codes, values[known], count) / np.bincount(codes, minlength=count)
 
 
 def _scaling_caveats(
-    scaling: IoScaling,
-    groups: Groups,
-    cores: float,
-    values: tuple[dict[str, FloatArray], ...],
-    floor: float,
+    scaling: IoScaling, groups: Groups, cores: float, projected: FloatArray, floor: float
 ) -> Iterator[str]:
+    """Say which applications their lines tell little of; ``projected`` is the utilisation."""
     names = [", ".join(key_texts(groups.by, row)) or "all runs" for row in rows_of(groups.keys)]
-
-    def of(chosen: Any) -> str:
-        return "; ".join(n for n, is_it in zip(names, chosen, strict=True) if is_it)
-
-    if (alone := scaling.fewest == scaling.most).any():
-        yield f"{of(alone)}: measured on one core count, so nothing can be projected to another"
-    if (later := scaling.fewest > 1).any():
-        yield (
-            f"{of(later)}: not measured on one core, so desired cycles per I/O are those of the "
-            "fewest cores measured"
-        )
-    if scaling.falls.any():
-        yield (
-            f"{of(scaling.falls)}: cycles per I/O fall with cores; their line is held level, "
-            "since it would reach zero"
-        )
-    low, high = values[0]["projected"] <= floor, values[0]["projected"] >= 1.0
-    if low.any():
-        yield f"{of(low)}: projected utilisation falls to the floor of {floor:g} and stays there"
-    if high.any():
-        yield f"{of(high)}: projected utilisation reaches 1 and stays there"
-    if (far := cores > 4 * scaling.most).any():
-        yield (
-            f"{of(far)}: {shown(cores)} cores are over four times the most measured "
-            f"({shown(float(scaling.most[far].min()))}): the intervals hold only if the lines do"
-        )
-    if (few := scaling.cpio.degrees_of_freedom < 1).any():
-        yield f"{of(few)}: too few runs for an interval; three or more tell how far to trust it"
+    far = cores > 4 * scaling.most
+    least = shown(float(scaling.most[far].min())) if far.any() else ""
+    findings = (
+        (
+            scaling.fewest == scaling.most,
+            "measured on one core count, so nothing can be projected to another",
+        ),
+        (
+            scaling.fewest > 1,
+            "not measured on one core, so desired cycles per I/O are those of the fewest cores "
+            "measured",
+        ),
+        (
+            scaling.falls,
+            "cycles per I/O fall with cores; their line is held level, since it would reach zero",
+        ),
+        (
+            projected <= floor,
+            f"projected utilisation falls to the floor of {floor:g} and stays there",
+        ),
+        (projected >= 1.0, "projected utilisation reaches 1 and stays there"),
+        (
+            far,
+            f"{shown(cores)} cores are over four times the most measured ({least}): the intervals "
+            "hold only if the lines do",
+        ),
+        (
+            scaling.cpio.degrees_of_freedom < 1,
+            "too few runs for an interval; three or more tell how far to trust it",
+        ),
+    )
+    for chosen, text in findings:
+        if chosen.any():
+            yield f"{'; '.join(np.array(names, dtype=object)[chosen])}: {text}"
 
 
 # `project_cpio`: the I/O rate of a server with more cores, scenario by scenario, and what it asks.
@@ -329,7 +306,7 @@ def _scaling_caveats(
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class CpioProjection(IoResult):
+class CpioProjection(io.IoResult):
     """I/O rates of a server that was not measured.
 
     Attributes
@@ -363,9 +340,9 @@ class CpioProjection(IoResult):
             memory_bytes_s  | B/s  | memory GB/s  | bytes that cross the memory bus
             """,
             title="Scenarios",
-            most=EVERY_ROW,
+            most=io.EVERY_ROW,
             show={
-                name: lambda row, name=name: shown_gigabytes(row[name])  # type: ignore[misc]
+                name: lambda row, name=name: io.shown_gigabytes(row[name])  # type: ignore[misc]
                 for name in ("storage_bytes_s", "network_bytes_s", "memory_bytes_s")
             },
         ),
@@ -382,7 +359,7 @@ class CpioProjection(IoResult):
             why        | text      |            | reason to prefer it
             """,
             title="Laws",
-            most=EVERY_ROW,
+            most=io.EVERY_ROW,
         ),
         Table(
             "growth",
@@ -393,7 +370,7 @@ class CpioProjection(IoResult):
             iops            | 1     | I/Os a second then | 512-byte I/Os per second then
             """,
             title="Growth of the market",
-            most=EVERY_ROW,
+            most=io.EVERY_ROW,
         ),
     )
 
@@ -406,7 +383,7 @@ class CpioProjection(IoResult):
     level: float
     floor: float
 
-    applications = IoResult._groups
+    applications = io.IoResult._groups
 
     def value(self, utilisation: str, cpio: str, **key: Any) -> float:
         """Return the 512-byte I/Os per second of one application and scenario.
@@ -453,18 +430,18 @@ class CpioProjection(IoResult):
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw the I/O rate of each application in every scenario, with intervals."""
-        axes, parts = new_axes(ax), self.applications()[:MOST_DRAWN]
+        ax, parts = axes.new_axes(ax), self.applications()[: io.MOST_DRAWN]
         for row, (_, part) in enumerate(parts):
-            _draw_scenarios(axes, row, part)
-        logarithmic(axes, "x")
-        label_rows(axes, [name for name, _ in parts])
-        axes.set_xlabel(f"I/Os a second (512 B) on {self.cores:g} cores")
-        for what, colour in COLOURS.items():
-            axes.plot([], [], "o", color=colour, label=f"µ {what}")
+            _draw_scenarios(ax, row, part)
+        io.logarithmic(ax, "x")
+        io.label_rows(ax, [name for name, _ in parts])
+        ax.set_xlabel(f"I/Os a second (512 B) on {self.cores:g} cores")
+        for what, colour in io.COLOURS.items():
+            ax.plot([], [], "o", color=colour, label=f"µ {what}")
         for what, mark in _CPIO_MARKS.items():
-            axes.plot([], [], mark, color=MEASURED, label=f"cpio {what}")
-        axes.legend(frameon=False, ncols=2, loc="lower right", bbox_to_anchor=(1.0, 1.0))
-        return axes
+            ax.plot([], [], mark, color=axes.MEASURED, label=f"cpio {what}")
+        ax.legend(frameon=False, ncols=2, loc="lower right", bbox_to_anchor=(1.0, 1.0))
+        return ax
 
 
 def project_cpio(
@@ -536,7 +513,7 @@ def project_cpio(
     return CpioProjection(
         scenarios=by_group([found.frame(u, c, level) for u in UTILISATION for c in CPIO]),
         laws=found.laws(level),
-        growth=_growth(found, growth, years, base_iops),
+        growth=_growth_table(found, growth, years, base_iops),
         cores=spec.cores,
         freq_hz=found.freq_hz,
         by=tuple(found.by),
@@ -563,28 +540,24 @@ def by_group(scenarios: list[pd.DataFrame]) -> pd.DataFrame:
     return table.sort_index(level=["group", "scenario"], kind="stable").reset_index(drop=True)
 
 
-def _growth(
+def _growth_table(
     found: Scenarios, growth: Sequence[float], years: float, base_iops: float | None
 ) -> pd.DataFrame:
-    base = float(np.mean(found.today_iops)) if base_iops is None else base_iops
+    """Tabulate what a market that grows asks after some years: one row a rate of growth."""
+    base = float(np.mean(found.today_iops)) if base_iops is None else float(base_iops)
     rates = np.asarray([*growth], dtype=np.float64)
-    return pd.DataFrame(
-        {
-            "base_iops": np.full(len(rates), float(base)),
-            "growth_per_year": rates,
-            "years": np.full(len(rates), float(years)),
-            "iops": io_laws.grow(base, rates, years),
-        }
-    )
+    table = pd.DataFrame({"base_iops": base, "growth_per_year": rates, "years": float(years)})
+    return table.assign(iops=io_laws.grow(base, rates, years))
 
 
 _CPIO_MARKS = {"desired": "^", "today": "o", "projected": "s"}
 
 
-def _draw_scenarios(axes: Axes, row: int, part: pd.DataFrame) -> None:
+def _draw_scenarios(ax: Axes, row: int, part: pd.DataFrame) -> None:
+    """Draw the scenarios of one application beside each other in its row."""
     for number, scenario in enumerate(rows_of(part)):
         y = row + (number - (len(part) - 1) / 2) * 0.08
-        colour = COLOURS[scenario["utilisation_scenario"]]
+        colour = io.COLOURS[scenario["utilisation_scenario"]]
         if np.isfinite(scenario["upper"]):
-            axes.hlines(y, scenario["lower"], scenario["upper"], color=colour, lw=1.5)
-        axes.plot(scenario["iops"], y, _CPIO_MARKS[scenario["cpio_scenario"]], color=colour, ms=5)
+            ax.hlines(y, scenario["lower"], scenario["upper"], color=colour, lw=1.5)
+        ax.plot(scenario["iops"], y, _CPIO_MARKS[scenario["cpio_scenario"]], color=colour, ms=5)

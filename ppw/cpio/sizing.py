@@ -15,12 +15,12 @@ import numpy as np
 import pandas as pd
 
 from fitting.laws.cycles_per_io import IO_BYTES, mean_power, servers_to_sweep
+from ppw.cpio import result as io
 from ppw.cpio import scenarios as sc
-from ppw.cpio.result import COLOURS, EVERY_ROW, IoResult, label_rows, logarithmic
 from ppw.errors import PpwError
+from ppw.results import axes
 from ppw.results import result as rs
 from ppw.results.arguments import as_frequency, as_positive, as_share
-from ppw.results.axes import CURVE, MEASURED, new_axes
 from ppw.results.text import shown
 
 if TYPE_CHECKING:
@@ -30,9 +30,6 @@ if TYPE_CHECKING:
 
     from fitting.regression.lines import FloatArray
     from ppw.results.result import PrintedTable
-
-# Energy, money and carbon of a sweep by scenario, its mean over applications, and the levers.
-
 
 # Scenario of figures that no run measured.
 TYPED = "typed"
@@ -75,6 +72,7 @@ class DataSweep(NamedTuple):
 
     def kwh(self, servers: FloatArray, utilisation: FloatArray) -> FloatArray:
         """Compute the energy of the site (kWh)."""
+        # All servers work for the whole time, at the utilisation that their rate is for.
         watts = mean_power(self.server_w, utilisation, self.idle_share)
         energy: FloatArray = servers * watts * self.seconds * self.pue / _J_PER_KWH
         return energy
@@ -87,42 +85,98 @@ class DataSweep(NamedTuple):
         )
 
 
-def energy_table(found: sc.Scenarios, sweep: DataSweep) -> pd.DataFrame:
-    """Tabulate the sweep: one row an application and scenario."""
-    return sc.by_group([_frame(found, sweep, *names) for names in _scenarios(found)])
+class SweepScenarios(NamedTuple):
+    """The scenarios of a server, and the sweep that is asked of it."""
 
+    found: sc.Scenarios
+    sweep: DataSweep
 
-def mean_table(found: sc.Scenarios, sweep: DataSweep) -> pd.DataFrame:
-    """Tabulate means over the applications, of servers and energy and all else, by scenario."""
-    rows: list[dict[str, Any]] = []
-    for utilisation, cpio in _scenarios(found):
-        scenario = {"utilisation_scenario": utilisation, "cpio_scenario": cpio}
-        part = _frame(found, sweep, utilisation, cpio)
-        # A mean over applications one of which is not known is not known.
-        means = part.drop(columns=[*found.by, *scenario]).mean(skipna=False)
-        for name, draws in zip(("", "kwh_"), _draws(found, sweep, utilisation, cpio), strict=True):
-            lower, upper = sc.interval_of(draws.mean(axis=0)[None, :], sweep.level)
-            means[f"{name}lower"], means[f"{name}upper"] = lower[0], upper[0]
-        rows.append({**scenario, **{str(k): v for k, v in means.items()}})
-    return pd.DataFrame(rows)
+    def names(self) -> list[tuple[str, str]]:
+        """List the pairs of a utilisation and a cycles per I/O."""
+        return [*itertools.product(self.found.utilisation, self.found.cpio)]
 
+    def draws(self, utilisation: str, cpio: str) -> tuple[FloatArray, FloatArray]:
+        """Compute draws of servers and kWh: (applications, draws)."""
+        servers = self.sweep.servers(self.found.rate_draws(utilisation, cpio))
+        return servers, self.sweep.kwh(servers, self.found.utilisation_draws[utilisation])
 
-def lever_table(
-    found: sc.Scenarios, sweep: DataSweep, base: tuple[str, str], less_w: float | None
-) -> pd.DataFrame:
-    """Tabulate what each change to a scenario saves, alone, and all of them together."""
-    rows = []
-    start = _total(found, sweep, base)
-    for lever, scenario, changed in _levers(found, sweep, base, less_w):
-        servers, kwh, draws = _total(found, changed, scenario)
-        saved, drawn = 1.0 - kwh / start[1], 1.0 - draws / start[2]
-        lower, upper = (float(e[0]) for e in sc.interval_of(drawn[None, :], sweep.level))
-        if not np.ptp(drawn) > 1e-9:
-            # A lever that saves one share whatever the runs are is as sure as the model.
-            lower = upper = np.nan
-        rows.append((lever, servers, kwh, saved, lower, upper))
-    names = ["lever", "servers", "kwh", "saved", "lower", "upper"]
-    return pd.DataFrame(rows, columns=names)
+    def frame(self, utilisation: str, cpio: str) -> pd.DataFrame:
+        """Tabulate the sweep in one scenario: one row an application."""
+        found, sweep = self
+        table, busy = found.frame(utilisation, cpio, sweep.level), found.utilisation[utilisation]
+        servers = sweep.servers(found.rate(utilisation, cpio))
+        kwh = sweep.kwh(servers, busy)
+        (lower, upper), (kwh_lower, kwh_upper) = (
+            sc.interval_of(draws, sweep.level) for draws in self.draws(utilisation, cpio)
+        )
+        return table.assign(
+            servers=servers,
+            lower=lower,
+            upper=upper,
+            watts=mean_power(sweep.server_w, busy, sweep.idle_share),
+            kwh=kwh,
+            kwh_lower=kwh_lower,
+            kwh_upper=kwh_upper,
+            cost=kwh * sweep.price_per_kwh,
+            carbon_kg=kwh * sweep.carbon_kg_per_kwh,
+            j_per_io=kwh * _J_PER_KWH / (sweep.data_bytes / IO_BYTES),
+            devices=np.ceil(table["storage_bytes_s"] / sweep.device_bytes_s),
+            network_ports=np.ceil(table["network_bytes_s"] / sweep.port_bytes_s),
+        )
+
+    def means(self) -> pd.DataFrame:
+        """Tabulate means over the applications, of servers and energy and all else, by scenario."""
+        rows: list[dict[str, Any]] = []
+        for names in self.names():
+            scenario = dict(zip(("utilisation_scenario", "cpio_scenario"), names, strict=True))
+            # A mean over applications one of which is not known is not known.
+            part = self.frame(*names).drop(columns=[*self.found.by, *scenario])
+            means = {str(k): v for k, v in part.mean(skipna=False).items()}
+            for prefix, draws in zip(("", "kwh_"), self.draws(*names), strict=True):
+                ends = sc.interval_of(draws.mean(axis=0)[None, :], self.sweep.level)
+                means |= {f"{prefix}lower": ends[0][0], f"{prefix}upper": ends[1][0]}
+            rows.append(scenario | means)
+        return pd.DataFrame(rows)
+
+    def total(self, utilisation: str, cpio: str) -> tuple[float, float, FloatArray]:
+        """Compute mean servers and kWh over the applications, and draws (draws,) of the kWh."""
+        servers = self.sweep.servers(self.found.rate(utilisation, cpio))
+        kwh = self.sweep.kwh(servers, self.found.utilisation[utilisation])
+        _, drawn = self.draws(utilisation, cpio)
+        return float(servers.mean()), float(kwh.mean()), drawn.mean(axis=0)
+
+    def levers(self, base: tuple[str, str], less_w: float | None) -> pd.DataFrame:
+        """Tabulate what each change to a scenario saves, alone, and all of them together."""
+        rows = []
+        _, start_kwh, start_draws = self.total(*base)
+        for lever, scenario, changed in self._changes(base, less_w):
+            servers, kwh, draws = self._replace(sweep=changed).total(*scenario)
+            saved, drawn = 1.0 - kwh / start_kwh, 1.0 - draws / start_draws
+            lower, upper = (float(e[0]) for e in sc.interval_of(drawn[None, :], self.sweep.level))
+            if not np.ptp(drawn) > 1e-9:
+                # A lever that saves one share whatever the runs are is as sure as the model.
+                lower = upper = np.nan
+            rows.append((lever, servers, kwh, saved, lower, upper))
+        return pd.DataFrame(rows, columns=ServerSizing.tables[1].names)
+
+    def _changes(
+        self, base: tuple[str, str], less_w: float | None
+    ) -> Iterator[tuple[str, tuple[str, str], DataSweep]]:
+        """Yield each lever with its scenario and sweep; the first changes nothing."""
+        (utilisation, cpio), sweep, names = base, self.sweep, [*self.found.cpio]
+        without_idle = best = sweep._replace(idle_share=0.0)
+        same = f"as {cpio}" if utilisation == cpio else f"as {utilisation} and {cpio}"
+        yield same, base, sweep
+        for better in names[: names.index(cpio)][::-1]:
+            yield f"cycles per I/O as {better}", (utilisation, better), sweep
+        yield "idle power to zero", base, without_idle
+        if utilisation != "full":
+            yield "utilisation to 100 %", ("full", cpio), sweep
+        if less_w is not None:
+            less = as_positive("other power (W)", less_w)
+            yield f"{less_w:g} W a server", base, sweep._replace(server_w=less)
+            best = without_idle._replace(server_w=less)
+        yield "all of these", ("full", names[0]), best
 
 
 def typed_scenarios(
@@ -138,6 +192,7 @@ def typed_scenarios(
     share = 1.0 if utilisation is None else as_positive("utilisation", utilisation)
     if share > 1:
         raise PpwError(f"utilisation {utilisation!r} is a share of the time, above 0 and up to 1")
+    # One application whose figures are exact: draws that nobody made are missing.
     one = np.ones(1)
     cost, busy = as_positive("cpio", cpio) * one, share * one
     unknown = np.full((1, draws), np.nan)
@@ -163,74 +218,8 @@ def typed_scenarios(
     )
 
 
-def _scenarios(found: sc.Scenarios) -> list[tuple[str, str]]:
-    return [*itertools.product(found.utilisation, found.cpio)]
-
-
-def _frame(found: sc.Scenarios, sweep: DataSweep, utilisation: str, cpio: str) -> pd.DataFrame:
-    table, busy = found.frame(utilisation, cpio, sweep.level), found.utilisation[utilisation]
-    servers = sweep.servers(found.rate(utilisation, cpio))
-    kwh = sweep.kwh(servers, busy)
-    (lower, upper), (kwh_lower, kwh_upper) = (
-        sc.interval_of(draws, sweep.level) for draws in _draws(found, sweep, utilisation, cpio)
-    )
-    return table.assign(
-        servers=servers,
-        lower=lower,
-        upper=upper,
-        watts=mean_power(sweep.server_w, busy, sweep.idle_share),
-        kwh=kwh,
-        kwh_lower=kwh_lower,
-        kwh_upper=kwh_upper,
-        cost=kwh * sweep.price_per_kwh,
-        carbon_kg=kwh * sweep.carbon_kg_per_kwh,
-        j_per_io=kwh * _J_PER_KWH / (sweep.data_bytes / IO_BYTES),
-        devices=np.ceil(table["storage_bytes_s"] / sweep.device_bytes_s),
-        network_ports=np.ceil(table["network_bytes_s"] / sweep.port_bytes_s),
-    )
-
-
-def _draws(
-    found: sc.Scenarios, sweep: DataSweep, utilisation: str, cpio: str
-) -> tuple[FloatArray, FloatArray]:
-    """Compute draws of servers and kWh: (applications, draws)."""
-    servers = sweep.servers(found.rate_draws(utilisation, cpio))
-    return servers, sweep.kwh(servers, found.utilisation_draws[utilisation])
-
-
-def _total(
-    found: sc.Scenarios, sweep: DataSweep, scenario: tuple[str, str]
-) -> tuple[float, float, FloatArray]:
-    """Compute mean servers and kWh over the applications, and draws (draws,) of the kWh."""
-    servers = sweep.servers(found.rate(*scenario))
-    kwh = sweep.kwh(servers, found.utilisation[scenario[0]])
-    _, drawn = _draws(found, sweep, *scenario)
-    return float(servers.mean()), float(kwh.mean()), drawn.mean(axis=0)
-
-
-def _levers(
-    found: sc.Scenarios, sweep: DataSweep, base: tuple[str, str], less_w: float | None
-) -> Iterator[tuple[str, tuple[str, str], DataSweep]]:
-    utilisation, cpio = base
-    without_idle = sweep._replace(idle_share=0.0)
-    same = f"as {cpio}" if utilisation == cpio else f"as {utilisation} and {cpio}"
-    yield same, base, sweep
-    names = [*found.cpio]
-    for better in names[: names.index(cpio)][::-1]:
-        yield f"cycles per I/O as {better}", (utilisation, better), sweep
-    yield "idle power to zero", base, without_idle
-    if utilisation != "full":
-        yield "utilisation to 100 %", ("full", cpio), sweep
-    best: Any = without_idle
-    if less_w is not None:
-        less = as_positive("other power (W)", less_w)
-        yield f"{less_w:g} W a server", base, sweep._replace(server_w=less)
-        best = without_idle._replace(server_w=float(less_w))
-    yield "all of these", ("full", names[0]), best
-
-
 @dataclass(frozen=True, kw_only=True, eq=False)
-class ServerSizing(IoResult):
+class ServerSizing(io.IoResult):
     """Servers and energy of a sweep through a data set.
 
     Attributes
@@ -272,7 +261,7 @@ class ServerSizing(IoResult):
             watts         | W        |                   | mean power of one server without PUE
             """,
             title="Energy",
-            most=EVERY_ROW,
+            most=io.EVERY_ROW,
             show={"servers": lambda row: count(row["servers"])},
         ),
         rs.Table(
@@ -286,10 +275,10 @@ class ServerSizing(IoResult):
             upper   | share     |         | upper end of its interval
             """,
             title="What would save",
-            most=EVERY_ROW,
+            most=io.EVERY_ROW,
             show={
                 "servers": lambda row: count(row["servers"]),
-                "lower": lambda row: _ends_text(row),
+                "lower": lambda row: _interval_text(row),
             },
         ),
     )
@@ -330,10 +319,8 @@ class ServerSizing(IoResult):
             blank = dict.fromkeys(self.by, "")
             means = self.total.assign(**{**blank, self.by[0]: "mean"})
             rows = pd.concat([rows.astype(dict.fromkeys(self.by, object)), means])
-        return [
-            table.print_rows(self, table.most if most is None else most, rows),
-            levers.print_rows(self),
-        ]
+        first = table.print_rows(self, table.most if most is None else most, rows)
+        return [first, levers.print_rows(self)]
 
     def lever_header(self) -> list[str]:
         """Name the columns of `lever_cells`."""
@@ -353,20 +340,19 @@ class ServerSizing(IoResult):
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw the energy of a sweep by scenario, the mean over the applications."""
-        axes, table = new_axes(ax), self.total
-        place = np.arange(len(table))
-        colours = [COLOURS.get(name, CURVE) for name in table["utilisation_scenario"]]
-        axes.barh(place, table["kwh"], color=colours, height=0.65)
+        ax, table, place = axes.new_axes(ax), self.total, np.arange(len(self.total))
+        colours = [io.COLOURS.get(name, axes.CURVE) for name in table["utilisation_scenario"]]
+        ax.barh(place, table["kwh"], color=colours, height=0.65)
         upper = table["kwh_upper"].where(np.isfinite(table["kwh_upper"]))
-        axes.hlines(place, table["kwh_lower"], upper, color=MEASURED, lw=1.5)
-        logarithmic(axes, "x", from_decade=True)
+        ax.hlines(place, table["kwh_lower"], upper, color=axes.MEASURED, lw=1.5)
+        io.logarithmic(ax, "x", from_decade=True)
         names = (table["utilisation_scenario"] + ", " + table["cpio_scenario"]).tolist()
-        label_rows(axes, names, "utilisation, cycles per I/O")
-        axes.set_xlabel("energy of one sweep (kWh)")
-        return axes
+        io.label_rows(ax, names, "utilisation, cycles per I/O")
+        ax.set_xlabel("energy of one sweep (kWh)")
+        return ax
 
 
-def _ends_text(row: Mapping[Any, Any]) -> str:
+def _interval_text(row: Mapping[Any, Any]) -> str:
     return "–" if row["lower"] != row["lower"] else f"{row['lower']:.1%} … {row['upper']:.1%}"
 
 
@@ -449,7 +435,7 @@ def size_servers(
     sweep = DataSweep.of(
         data_bytes=data_bytes,
         seconds=time_s,
-        server_w=_server_w(cores, power_per_core_w, server_power_w),
+        server_w=_server_power_w(cores, power_per_core_w, server_power_w),
         idle_share=idle_share,
         pue=pue,
         price_per_kwh=electricity,
@@ -470,23 +456,25 @@ def size_servers(
         found = sc.project_scenarios(
             runs, spec, by=by, floor=floor, network_share=network_share, draws=draws, seed=seed
         )
-    caveats = [*found.caveats, *sweep.caveats()]
+    remarks = [*found.caveats, *sweep.caveats()]
     if not np.isfinite(found.rate(*base)).all():
-        caveats.append("nothing is projected to the cores asked for: levers start from today's")
+        remarks.append("nothing is projected to the cores asked for: levers start from today's")
         base = ("measured", "today")
-    rs.warn_caveats(caveats)
+    rs.warn_caveats(remarks)
     asked = (*sweep[:-1], found.cores, found.freq_hz)
+    # Without runs the answer rests on the typed figures alone, and so does its digest.
     typed = rs.numbers_digest(asked, found.cpio, found.utilisation) if runs is None else None
+    scenarios = SweepScenarios(found, sweep)
     return ServerSizing(
-        applications=energy_table(found, sweep),
-        total=mean_table(found, sweep),
-        levers=lever_table(found, sweep, base, other_power_w),
+        applications=sc.by_group([scenarios.frame(*names) for names in scenarios.names()]),
+        total=scenarios.means(),
+        levers=scenarios.levers(base, other_power_w),
         **{n: getattr(sweep, n) for n in _OF_SWEEP},
         cores=found.cores,
         freq_hz=found.freq_hz,
         by=tuple(found.by),
         currency=currency,
-        caveats=tuple(caveats),
+        caveats=tuple(remarks),
         input_digest=typed if runs is None else rs.frame_digest(runs),
     )
 
@@ -529,7 +517,7 @@ def span(seconds: float) -> str:
     return shown(seconds, "s")
 
 
-def _server_w(cores: float, watts_per_core: float | None, server_w: float | None) -> float:
+def _server_power_w(cores: float, watts_per_core: float | None, server_w: float | None) -> float:
     if (watts_per_core is None) == (server_w is None):
         raise PpwError("power of a server: give --power-per-core or --server-power, one of the two")
     if server_w is not None:

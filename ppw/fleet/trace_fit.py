@@ -8,37 +8,53 @@ inter-arrival times, bursts and reuse are fitted to them by the code that fits a
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import hashlib
+from contextlib import contextmanager
+from functools import reduce
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+import lazy_loader
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 
-from fitting.storage import diagram as dg
 from fitting.storage import reuse_distance as rd
 from fitting.storage import run_lengths as rl
 from fitting.storage import transitions as tr
 from fitting.storage.cascade import Windows, fit_cascade
-from fitting.storage.interarrival import fit_interarrivals
-from fitting.storage.survey import BLOCK
+from fitting.storage.diagram import KINDS, Diagram, kind
+from fitting.storage.survey import BLOCK, SizeClasses, Survey, alignment_of
+from measurements.errors import MeasurementError
+from measurements.traces.requests import has_columns
+from measurements.traces.tables import own_metadata
 from ppw.errors import PpwError
-from ppw.fleet.engine import connect
+from ppw.fleet.engine import connect, is_spark
 from ppw.fleet.run_files import register_table
-from ppw.fleet.trace_survey import PLACE, EngineTrace, arrays, hold, open_requests, survey_of
 from ppw.results.arguments import as_positive
-from ppw.results.result import warn_caveats
-from ppw.storage.fit import caveats_of, diagram_of
-from ppw.storage.trace_model import TraceModel
+from ppw.storage import fit, trace_source
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from os import PathLike
+    from collections.abc import Iterator, Sequence
 
     import ibis
     from ibis.backends import BaseBackend
 
     from fitting.compiled.loops import IntArray
-    from fitting.storage.survey import SizeClasses, Survey
+    from ppw.storage.trace_model import TraceModel
+else:
+    # Engines come with an extra; what stands here can be named and described without it.
+    ibis = lazy_loader.load("ibis")
 
+# Where a request stands among those of one time: its file, and its row there.
+PLACE = ("file_name", "file_row")
+_COLUMNS = ("time_s", "stream", "device", "lbn", "size_bytes", "op")
+_CODED = ("stream", "device")
+_RESIDUES = 256
+_LAST = 2**63 // BLOCK
+# Requests that are sorted together to find the resolution of the clock.
+_TOGETHER = 100_000
 # As `ppw.fit_trace` has it: inter-arrival times that the cascade's last depth is chosen by.
 _GAPS_KEPT = 200_000
 # As the counter in memory has it: gaps of a transition are in classes from here on, of so many.
@@ -105,33 +121,26 @@ def fit_trace_in(
     source = open_requests(trace, connection)
     found = survey_of(source)
     known, classes = found.survey, found.survey.size_classes()
-    diagram = diagram_of(known, levels, fan_out, space_bytes)
+    diagram = fit.diagram_of(known, levels, fan_out, space_bytes)
     windows = Windows.of(known.duration_s, known.requests, as_positive("window (s)", window_s))
     # Sorting is most of the work: once, for all that is counted of it.
     with hold(locate_requests(source, known, classes, diagram), connection) as requests:
         counts = counts_of(requests, known, classes, diagram)
-        if not len(counts.pair):
-            raise PpwError("no stream of the trace has two requests: there is nothing to learn")
+        fit.check_transitions(counts)
         arrivals = _arrivals(requests, known, windows)
-        if reuse:
-            reused, runs = reuse_of(requests, known.piece, counts)
-        else:
-            reused, runs = None, runs_of(requests, counts)
+        reused, runs = (
+            reuse_of(requests, known.piece, counts) if reuse else (None, runs_of(requests, counts))
+        )
     times = source.without_flushes().select("time_s").order_by("time_s").limit(_GAPS_KEPT + 1)
     gaps = np.diff(np.sort(arrays(times)["time_s"]))
-    caveats = caveats_of(found, ())
-    warn_caveats(caveats)
-    return TraceModel(
-        survey=known,
-        classes=classes,
-        counts=counts,
-        laws=fit_interarrivals(counts.sums, counts.histogram, known.tick_s, laws),
+    return fit.assemble_model(
+        found,
+        counts,
+        laws,
         cascade=fit_cascade(windows, arrivals, gaps),
         runs=runs,
         reuse=reused,
         names=source.names,
-        caveats=caveats,
-        input_digest=found.digest,
     )
 
 
@@ -146,7 +155,7 @@ def _arrivals(requests: ibis.Table, survey: Survey, windows: Windows) -> Any:
 
 
 def locate_requests(
-    source: EngineTrace, survey: Survey, classes: SizeClasses, diagram: dg.Diagram
+    source: EngineTrace, survey: Survey, classes: SizeClasses, diagram: Diagram
 ) -> ibis.Table:
     """Set every request beside the one before it in its stream.
 
@@ -156,18 +165,16 @@ def locate_requests(
     requests that go on it is in, from 1); and of the one before, null for the first: ``before_s``,
     ``before_touched``, ``goes_on`` (whether it starts where that one ended).
     """
-    import ibis
-
     table = _add_stream_numbers(source.without_flushes(), survey)
     # Class and kind of every size.
     size = np.concatenate(classes.sizes)
     numbers = np.repeat(np.arange(len(classes)), [len(s) for s in classes.sizes])
-    kinds = np.array([dg.kind(0, int(s), survey.piece) for s in size])
+    kinds = np.array([kind(0, int(s), survey.piece) for s in size])
     sizes = pa.table({"size_bytes": size, "size_class": numbers, "size_kind": kinds})
     table = table.join(register_table(table.get_backend(), sizes), "size_bytes")
     state = (table.lbn - diagram.first_lbn) // diagram.state_blocks
     state = ibis.greatest(ibis.least(state, diagram.states - 1), 0)
-    origin = table.s * dg.KINDS + table.size_kind + (table["op"] > 0).ifelse(3, 0)
+    origin = table.s * KINDS + table.size_kind + (table["op"] > 0).ifelse(3, 0)
     table = table.select(
         *("time_s", *PLACE, "s", "g", "lbn", "op", "size_class"),
         end=table.lbn + table.size_bytes // BLOCK,
@@ -187,8 +194,6 @@ def locate_requests(
 
 def _add_stream_numbers(table: ibis.Table, survey: Survey) -> ibis.Table:
     """Number the streams and devices as the survey has them."""
-    import ibis
-
     if len(survey.streams) == 1:
         return table.mutate(s=ibis.literal(0, "int64"), g=ibis.literal(0, "int64"))
     streams = pa.table(
@@ -203,11 +208,11 @@ def _add_stream_numbers(table: ibis.Table, survey: Survey) -> ibis.Table:
 
 
 def counts_of(
-    requests: ibis.Table, survey: Survey, classes: SizeClasses, diagram: dg.Diagram
+    requests: ibis.Table, survey: Survey, classes: SizeClasses, diagram: Diagram
 ) -> tr.TransitionCounts:
     """Count the transitions of located requests."""
     steps = _transitions(requests, survey, len(classes), diagram)
-    key, sums, histogram = _tally(steps, survey.tick_s / 2)
+    key, sums, histogram = _sum_transitions(steps, survey.tick_s / 2)
     rest, size_class = np.divmod(key, len(classes))
     rest, sequential = np.divmod(rest, 2)
     rest, op = np.divmod(rest, tr.OPERATIONS)
@@ -229,14 +234,12 @@ def counts_of(
 
 
 def _transitions(
-    requests: ibis.Table, survey: Survey, classes: int, diagram: dg.Diagram
+    requests: ibis.Table, survey: Survey, classes: int, diagram: Diagram
 ) -> ibis.Table:
     """Key, level and gap of every transition."""
-    import ibis
-
     steps = requests.filter(requests.before_s.notnull())
     before_origin = steps.before_touched // diagram.states
-    pair, level = _pair(
+    pair, level = _pair_codes(
         steps.before_touched % diagram.states, steps.touched % diagram.states, diagram
     )
     code = (before_origin * diagram.pair_codes + pair) * tr.OPERATIONS + steps["op"].cast("int64")
@@ -251,10 +254,8 @@ def _transitions(
     )
 
 
-def _pair(before: Any, after: Any, diagram: dg.Diagram) -> tuple[Any, Any]:
+def _pair_codes(before: Any, after: Any, diagram: Diagram) -> tuple[Any, Any]:
     """Code and level of a transition, as `fitting.storage.diagram.pair_code` has them."""
-    import ibis
-
     k, levels = diagram.fan_out, diagram.levels
     codes, numbers = [], []
     for level in range(levels, 0, -1):
@@ -266,10 +267,8 @@ def _pair(before: Any, after: Any, diagram: dg.Diagram) -> tuple[Any, Any]:
     return ibis.cases(*codes), ibis.cases(*numbers)
 
 
-def _tally(steps: ibis.Table, least_gap: float) -> tuple[IntArray, Any, Any]:
+def _sum_transitions(steps: ibis.Table, least_gap: float) -> tuple[IntArray, Any, Any]:
     """Sums and histograms of the gaps of each transition, in the order of their keys."""
-    import ibis
-
     order = ibis.window(group_by="key", order_by=["time_s", *PLACE])
     ranked = steps.mutate(
         rank=ibis.row_number().over(order),
@@ -336,8 +335,6 @@ def runs_of(
     ``again`` says by stream ``s`` and ``run`` whether it starts where its device was accessed
     before.
     """
-    import ibis
-
     runs = requests.group_by("s", "run").agg(length=requests.count())
     starts = requests.filter(~requests.goes_on).select("s", "run", "touched", "lbn")
     runs = runs.join(starts, ["s", "run"])
@@ -375,10 +372,10 @@ def reuse_of(
     """
     touched = counts.state_origin * counts.diagram.states + counts.state
     table = np.zeros((len(touched), rd.COLUMNS), dtype=np.int64)
-    pieces = _pieces(requests, piece)
-    with hold(_starts(requests, pieces), requests.get_backend()) as starts:
+    pieces = _accessed_pieces(requests, piece)
+    with hold(_run_starts(requests, pieces), requests.get_backend()) as starts:
         classes = arrays(starts.group_by("touched", "reuse_class").agg(n=starts.count()))
-        further = arrays(_further(pieces, starts))
+        further = arrays(_further_pieces(pieces, starts))
         again = starts.reuse_class.between(rd.AGAIN, rd.FRESH - 1)
         runs = runs_of(requests, counts, starts.select("s", "run", again=again))
     table[np.searchsorted(touched, classes["touched"]), classes["reuse_class"]] = classes["n"]
@@ -387,10 +384,8 @@ def reuse_of(
     return table, runs
 
 
-def _starts(requests: ibis.Table, pieces: ibis.Table) -> ibis.Table:
+def _run_starts(requests: ibis.Table, pieces: ibis.Table) -> ibis.Table:
     """Requests that do not go on at once: stream, run that they begin, state, class of reuse."""
-    import ibis
-
     firsts = pieces.filter(~pieces.goes_on, pieces.piece == pieces.first_piece)
     both = _since_end(requests).join(firsts.select("g", "clock", "since_touched"), ["g", "clock"])
     # Where the request that stopped here was the last to touch the piece, it is gone on from.
@@ -409,8 +404,6 @@ def _starts(requests: ibis.Table, pieces: ibis.Table) -> ibis.Table:
 
 def _since_end(requests: ibis.Table) -> ibis.Table:
     """Requests that do not go on at once, and how long ago one ended where they start, if last."""
-    import ibis
-
     shared = ("s", "g", "clock", "run", "touched", "goes_on")
     begins = requests.select(*shared, block=requests.lbn, what=ibis.literal(_BEGINS))
     ends = requests.select(*shared, block=requests.end, what=ibis.literal(_ENDS))
@@ -424,10 +417,8 @@ def _since_end(requests: ibis.Table) -> ibis.Table:
     return chosen.select("s", "g", "clock", "run", "touched", since_end=ended)
 
 
-def _pieces(requests: ibis.Table, piece: int) -> ibis.Table:
+def _accessed_pieces(requests: ibis.Table, piece: int) -> ibis.Table:
     """Pieces that each request touches, and how many requests ago that was done before, if ever."""
-    import ibis
-
     first = requests.lbn // piece
     # The last block of a request without length is the one before its start.
     last = ibis.greatest((requests.end - 1) // piece, first)
@@ -441,7 +432,7 @@ def _pieces(requests: ibis.Table, piece: int) -> ibis.Table:
     return pieces.mutate(since_touched=pieces.clock - pieces.clock.lag().over(order))
 
 
-def _further(pieces: ibis.Table, starts: ibis.Table) -> ibis.Table:
+def _further_pieces(pieces: ibis.Table, starts: ibis.Table) -> ibis.Table:
     """Pieces that runs from fresh places went on to, by state, and those touched before."""
     entered = (pieces.piece != pieces.first_piece) | (pieces.goes_on & pieces.aligned)
     fresh = starts.filter(starts.reuse_class == rd.FRESH).select("s", "run")
@@ -451,8 +442,6 @@ def _further(pieces: ibis.Table, starts: ibis.Table) -> ibis.Table:
 
 def _age_class(age: Any) -> Any:
     """Class of an age, as `fitting.storage.reuse_distance.age_class` has it; null for none."""
-    import ibis
-
     one = ibis.literal(1, "int64")
     # The logarithm may be off by a digit at powers of two.
     near = (age.cast("float64").ln() / float(np.log(2))).floor().cast("int64")
@@ -461,3 +450,235 @@ def _age_class(age: Any) -> Any:
     class_ = ibis.least(2 * octave + upper, rd.AGE_CLASSES - 1)
     # The least of null and a number is the number.
     return age.isnull().ifelse(ibis.null("int64"), class_)
+
+
+# The trace as a table of an engine, and a first pass over it. The survey is what
+# `fitting.storage.survey` finds, from grouped sums.
+
+
+class EngineTrace(NamedTuple):
+    """Requests as `_COLUMNS` and `PLACE`, and the names of streams and devices by code."""
+
+    requests: ibis.Table
+    names: dict[str, tuple[str, ...]]
+
+    def without_flushes(self) -> ibis.Table:
+        """Return the requests without the flushes, which have no address."""
+        return self.requests.filter(self.requests["op"] != trace_source.FLUSH)
+
+
+class _Notes(NamedTuple):
+    """Metadata that ppw wrote beside the columns of a file."""
+
+    names: tuple[tuple[str, ...], ...]  # by `_CODED` and code
+    start_unix_ns: int | None
+
+
+def open_requests(
+    trace: str | PathLike[str] | Sequence[str | PathLike[str]], connection: BaseBackend
+) -> EngineTrace:
+    """Open files that ppw wrote; codes and times get one meaning in all of them.
+
+    Raises `MeasurementError` for a file that is no trace of ppw's, and names it.
+    """
+    groups: dict[_Notes, list[str]] = {}
+    for file in _trace_files(trace):
+        groups.setdefault(_read_notes(file), []).append(str(file))
+    names = tuple(
+        tuple(dict.fromkeys(name for notes in groups for name in notes.names[i]))
+        for i in range(len(_CODED))
+    )
+    starts = [notes.start_unix_ns for notes in groups]
+    present = [start for start in starts if start is not None]
+    # Files that do not all say when they began are on one clock already.
+    first = min(present) if len(present) == len(starts) else None
+    parts = [
+        _renumber(_read(connection, files), notes, names, first) for notes, files in groups.items()
+    ]
+    requests = reduce(lambda table, part: table.union(part), parts)
+    return EngineTrace(requests, dict(zip(_CODED, names, strict=True)))
+
+
+def _trace_files(trace: str | PathLike[str] | Sequence[str | PathLike[str]]) -> list[Path]:
+    paths = [Path(one) for one in ([trace] if isinstance(trace, (str, PathLike)) else trace)]
+    files = [
+        file
+        for path in paths
+        for file in (sorted(path.glob("*.parquet")) if path.is_dir() else [path])
+    ]
+    if not files:
+        raise PpwError(f"{' '.join(map(str, paths))}: no Parquet file is there: name the trace")
+    return files
+
+
+def _read_notes(path: Path) -> _Notes:
+    try:
+        with pq.ParquetFile(path) as file:
+            metadata = own_metadata(file) if has_columns(file.schema_arrow) else None
+    except (OSError, pa.ArrowException) as error:
+        first = " ".join(str(error).split())[:120]
+        raise MeasurementError(f"{path}: cannot be read as Parquet: {first}") from error
+    if metadata is None:
+        raise MeasurementError(
+            f"{path}: is no trace that ppw wrote, which engines read: make one of it with "
+            "`ppw trace convert`"
+        )
+    start = metadata.get("start_unix_ns")
+    names = tuple(tuple(metadata["names"].get(what, ())) for what in _CODED)
+    return _Notes(names, None if start is None else int(start))
+
+
+def _read(connection: BaseBackend, files: list[str]) -> ibis.Table:
+    """Columns of files, with the place of each row."""
+    if is_spark(connection):
+        from pyspark.sql import SparkSession
+
+        session = SparkSession.getActiveSession()
+        assert session is not None
+        frame = session.read.parquet(*files).selectExpr(
+            *_COLUMNS, "_metadata.file_path AS filename", "_metadata.row_index AS file_row_number"
+        )
+        view = ibis.util.gen_name("ppw_trace")
+        frame.createOrReplaceTempView(view)
+        table = connection.table(view)
+    else:
+        table = connection.read_parquet(files, filename=True, file_row_number=True)
+    # The name of a single file is not worth its bytes in every row.
+    name = table.filename if len(files) > 1 else ibis.literal("")
+    return table.select(*_COLUMNS, file_name=name, file_row=table.file_row_number)
+
+
+def _renumber(
+    table: ibis.Table, notes: _Notes, names: tuple[tuple[str, ...], ...], first: int | None
+) -> ibis.Table:
+    """Give codes and times the meaning that they have in all files together."""
+    changed = {}
+    for what, own, common in zip(_CODED, notes.names, names, strict=True):
+        if own and own != common[: len(own)]:
+            numbers = [common.index(name) for name in own]
+            changed[what] = table[what].cases(*enumerate(numbers), else_=-1).cast("int32")
+    if first is not None and notes.start_unix_ns is not None and notes.start_unix_ns > first:
+        changed["time_s"] = table.time_s + (notes.start_unix_ns - first) / 1e9
+    return table.mutate(**changed) if changed else table
+
+
+@contextmanager
+def hold(table: ibis.Table, connection: BaseBackend) -> Iterator[ibis.Table]:
+    """Compute a table once, for all that is asked of it, and let go of it."""
+    if is_spark(connection):
+        with table.cache() as cached:
+            yield cached
+        return
+    name = ibis.util.gen_name("ppw")
+    try:
+        yield connection.create_table(name, table, temp=True)
+    finally:
+        connection.raw_sql(f'DROP TABLE IF EXISTS "{name}"')
+
+
+def arrays(table: ibis.Table) -> dict[str, Any]:
+    """Compute a table; return its columns as arrays."""
+    found = table.to_pyarrow()
+    return {name: found[name].to_numpy() for name in found.column_names}
+
+
+def survey_of(source: EngineTrace) -> trace_source.TraceSurvey:
+    """Survey a trace without its flushes; latencies and files are not looked at.
+
+    Raises `PpwError` for requests that cannot be, or too few of them.
+    """
+    kept = source.without_flushes()
+    extent = _measure_extent(source.requests)
+    flushes = extent.pop("flushes")
+    _refuse_bad(extent, extent.pop("bad"))
+    streams = kept.group_by("stream", "device").agg(n=kept.count()).order_by("stream", "device")
+    by_stream = arrays(streams)
+    sizes = arrays(kept.group_by("size_bytes").agg(n=kept.count()))
+    order = np.lexsort((sizes["size_bytes"], -sizes["n"]))
+    residues = arrays(kept.group_by(residue=kept.lbn % _RESIDUES).agg(n=kept.count()))
+    by_residue = np.zeros(_RESIDUES, dtype=np.int64)
+    by_residue[residues["residue"]] = residues["n"]
+    alignment, offset = alignment_of(by_residue)
+    survey = Survey(
+        **extent,
+        streams=by_stream["stream"].astype(np.int64),
+        devices=by_stream["device"].astype(np.int64),
+        stream_counts=by_stream["n"],
+        sizes=sizes["size_bytes"][order],
+        size_counts=sizes["n"][order],
+        alignment=alignment,
+        alignment_offset=offset,
+        tick_s=_clock_resolution(kept, extent),
+    )
+    # The digest is of what the survey found, which no order of rows changes.
+    digest = hashlib.sha256()
+    for value in vars(survey).values():
+        digest.update(np.ascontiguousarray(value).tobytes())
+    return trace_source.TraceSurvey(survey, flushes, False, f"sha256:{digest.hexdigest()}", None)
+
+
+def _measure_extent(table: ibis.Table) -> dict[str, Any]:
+    """Extent of all but the flushes, and the number of requests that cannot be."""
+    kept = table["op"] != trace_source.FLUSH
+    end = table.lbn + ibis.greatest(table.size_bytes // BLOCK, 1)
+    found = table.agg(
+        requests=kept.cast("int64").sum(),
+        flushes=(~kept).cast("int64").sum(),
+        first_s=table.time_s.min(where=kept),
+        last_s=table.time_s.max(where=kept),
+        low_lbn=table.lbn.min(where=kept),
+        high_lbn=end.max(where=kept),
+        bad=_impossible_mask(table).cast("int64").sum(),
+    )
+    row: dict[str, Any] = found.to_pyarrow().to_pylist()[0]
+    return row
+
+
+def _impossible_mask(table: ibis.Table) -> Any:
+    """Requests that `measurements.traces.requests` refuses, and those with a number missing."""
+    time, lbn, size = table.time_s, table.lbn, table.size_bytes
+    bad = time.isnull() | time.isnan() | time.isinf() | (time < 0) | (lbn < 0)
+    bad = (
+        bad
+        | (size < 0)
+        | ((size == 0) & (table["op"] != trace_source.FLUSH))
+        | (lbn > _LAST - size // BLOCK)
+    )
+    bad = bad | (table.stream < 0) | (table.device < 0)
+    for name in ("stream", "device", "lbn", "size_bytes", "op"):
+        bad = bad | table[name].isnull()
+    return bad.fill_null(True)
+
+
+def _refuse_bad(extent: dict[str, Any], impossible: int) -> None:
+    n = extent["requests"] or 0
+    if impossible:
+        raise PpwError(
+            f"{impossible} requests cannot be (a number is missing or negative, no size, or "
+            "an end beyond 2^63 bytes): leave them out"
+        )
+    if n < 2 or extent["last_s"] <= extent["first_s"]:
+        span = extent["last_s"] - extent["first_s"] if n else 0.0
+        raise PpwError(
+            f"{n} request{'s' * (n != 1)} within {span:g} s make no model: give a trace of "
+            "at least two requests at different times"
+        )
+
+
+def _clock_resolution(kept: ibis.Table, extent: dict[str, Any]) -> float:
+    """Smallest time between two arrivals that are apart: in stretches of time, and between them."""
+    parts = max(1, extent["requests"] // _TOGETHER)
+    rate = parts / (extent["last_s"] - extent["first_s"])
+    stretch = ((kept.time_s - extent["first_s"]) * rate).floor().cast("int64")
+    times = kept.select("time_s", stretch=stretch)
+    order = ibis.window(group_by="stretch", order_by="time_s")
+    times = times.mutate(apart=times.time_s - times.time_s.lag().over(order))
+    by_stretch = times.group_by("stretch").agg(
+        least=times.apart.min(where=times.apart > 0),
+        low=times.time_s.min(),
+        high=times.time_s.max(),
+    )
+    found = by_stretch.order_by("stretch").to_pyarrow()
+    between = found["low"].to_numpy()[1:] - found["high"].to_numpy()[:-1]
+    within = found["least"].drop_null().to_numpy()
+    return float(np.concatenate([within, between[between > 0]]).min())

@@ -25,7 +25,7 @@ from ppw.results.result import Result, Table, warn_caveats
 from ppw.storage.fitted_devices import completed_iops, parse_device
 from ppw.storage.generate import generate_trace
 from ppw.storage.trace_model import TraceModel
-from ppw.storage.trace_source import columns, open_trace, survey
+from ppw.storage.trace_source import Batches, TraceSurvey, columns, open_trace, survey
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,15 +35,16 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from fitting.storage.survey import Survey
-    from ppw.storage.trace_source import Batches, TraceSurvey
 
 # A trace of so many requests is kept in memory (a third of a gigabyte) and not read again.
 _MOST_KEPT = 10_000_000
 # Arrivals whose inter-arrival times the cascade's last depth is chosen by.
 _ARRIVALS_KEPT = 200_001
+# A trace of fewer requests tells little of single transitions.
 _FEW = 1000
 # Levels whose IOPS differ by less are alike.
 STEADY = 0.02
+# Requests generated to find the IOPS of a level, or of a time scale.
 MOST_SIMULATED = 200_000
 
 
@@ -121,31 +122,51 @@ def fit_trace(
         if (missing := _ARRIVALS_KEPT - sum(map(len, arrivals))) > 0:
             arrivals.append(batch.time_s[:missing].copy())
     counts, touched = counter.counts(), counter.rows()
-    if not len(counts.pair):
-        raise PpwError("no stream of the trace has two requests: there is nothing to learn")
-    caveats = caveats_of(found, source.findings)
-    warn_caveats(caveats)
-    return TraceModel(
-        survey=known,
-        classes=classes,
-        counts=counts,
-        laws=interarrival.fit_interarrivals(counts.sums, counts.histogram, known.tick_s, laws),
+    check_transitions(counts)
+    return assemble_model(
+        found,
+        counts,
+        laws,
         cascade=cascade.fit_cascade(windows, in_windows, np.diff(np.concatenate(arrivals))),
         runs=runs.by_state(touched),
         reuse=None if ages is None else ages.by_state(touched),
         names={k: v for k, v in source.names.items() if k in ("stream", "device")},
-        caveats=caveats,
+        findings=source.findings,
+    )
+
+
+def check_transitions(counts: transitions.TransitionCounts) -> None:
+    """Refuse a trace in which no stream has two requests."""
+    if not len(counts.pair):
+        raise PpwError("no stream of the trace has two requests: there is nothing to learn")
+
+
+def assemble_model(
+    found: TraceSurvey,
+    counts: transitions.TransitionCounts,
+    laws: str,
+    *,
+    findings: tuple[str, ...] = (),
+    **parts: Any,
+) -> TraceModel:
+    """Build a model of what was counted, and warn of its caveats; ``parts`` are other fields."""
+    known, remarks = found.survey, caveats_of(found, findings)
+    warn_caveats(remarks)
+    return TraceModel(
+        survey=known,
+        classes=known.size_classes(),
+        counts=counts,
+        laws=interarrival.fit_interarrivals(counts.sums, counts.histogram, known.tick_s, laws),
+        caveats=remarks,
         input_digest=found.digest,
+        **parts,
     )
 
 
 def diagram_of(survey: Survey, levels: int, fan_out: int, space_bytes: float | None) -> Diagram:
-    """Diagram over the provisioned space (B), or over what was touched where none is given.
+    """Make the diagram over the provisioned space (B), or over what was touched if none is given.
 
-    Raises
-    ------
-    PpwError
-        Where the space does not hold what was touched.
+    Raises `PpwError` where the space does not hold what was touched.
     """
     if space_bytes is None:
         return Diagram.over(survey.low_lbn, survey.high_lbn, levels, fan_out)
@@ -159,19 +180,18 @@ def diagram_of(survey: Survey, levels: int, fan_out: int, space_bytes: float | N
 
 
 def caveats_of(found: TraceSurvey, findings: tuple[str, ...]) -> tuple[str, ...]:
-    """What a buyer should know of a trace before its model is used, its findings first."""
-    caveats, known = list(findings), found.survey
-    if found.flushes:
-        caveats.append(f"{found.flushes} flushes have no address and are left out")
-    if known.requests < _FEW:
-        caveats.append(
-            f"{known.requests} requests are few: rates and shares of single transitions are "
-            "little more than guesses"
-        )
-    single = int((known.stream_counts < 2).sum())
-    if single:
-        caveats.append(f"{single} streams have a single request, which tells no transition")
-    return tuple(caveats)
+    """Say what could mislead in a model of a trace, the findings of the trace first."""
+    requests, single = found.survey.requests, int((found.survey.stream_counts < 2).sum())
+    few = (
+        f"{requests} requests are few: rates and shares of single transitions are little more "
+        "than guesses"
+    )
+    texts = {
+        f"{found.flushes} flushes have no address and are left out": found.flushes,
+        few: requests < _FEW,
+        f"{single} streams have a single request, which tells no transition": single,
+    }
+    return (*findings, *(text for text, applies in texts.items() if applies))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -231,8 +251,7 @@ second half of the trace under the first
         """Draw IOPS and held-out likelihood by level."""
         ax, level = axes.new_axes(ax), self.table["level"]
         ax.plot(level, self.table["iops"], "o-", color=axes.CURVE, label="IOPS")
-        ax.set_xlabel("levels")
-        ax.set_ylabel("IOPS (1/s)")
+        ax.set(xlabel="levels", ylabel="IOPS (1/s)")
         other = ax.twinx()
         other.plot(level, self.table["log_likelihood"], "s--", color=axes.PROJECTED)
         other.set_ylabel("held-out log-likelihood (nats a request)", color=axes.PROJECTED)
@@ -285,25 +304,23 @@ def choose_level(
         device, assumed = partial(completed_iops, device=drive.model), [drive.caveat]
     complete = partial(_generated_iops, device, seed)
     halves = _count_halves(source, model)
-    rows: list[dict[str, float]] = []
+    rows = []
+    # From the deepest level up: a coarser diagram sums the counts of the finer one.
     for level in range(levels, 0, -1):
-        rows.append(
-            {
-                "level": float(level),
-                "transitions": float(model.diagram.transitions),
-                "occurring": float(len(np.unique(model.counts.pair))),
-                "iops": complete(model),
-                "log_likelihood": transitions.log_likelihood(*halves),
-            }
+        occurring, likelihood = (
+            len(np.unique(model.counts.pair)),
+            transitions.log_likelihood(*halves),
         )
+        rows.append((level, model.diagram.transitions, occurring, complete(model), likelihood))
         if level > 1:
             model = model.coarser()
             halves = halves[0].coarser(), halves[1].coarser()
-    table = pd.DataFrame(rows[::-1])
+    names = ["level", "transitions", "occurring", "iops", "log_likelihood"]
+    table = pd.DataFrame(rows[::-1], columns=names, dtype=np.float64)
     table.insert(4, "iops_change", table["iops"].pct_change())
     steady = table["level"][table["iops_change"].abs() < STEADY]
-    caveats = [] if len(steady) else [f"IOPS still change at level {levels}: try more levels"]
-    caveats += assumed
+    remarks = [] if len(steady) else [f"IOPS still change at level {levels}: try more levels"]
+    remarks += assumed
     flat_iops = None
     if flat:
         with warnings.catch_warnings():
@@ -312,18 +329,19 @@ def choose_level(
             states = deepest.diagram.states
             flat_iops = complete(fit_trace(source, levels=1, fan_out=states, **options))
     # The fit has warned of its own.
-    warn_caveats(caveats)
+    warn_caveats(remarks)
     return LevelChoice(
         table=table,
         by_iops=int(steady.iloc[0]) if len(steady) else levels,
         by_likelihood=int(table["level"].iloc[int(table["log_likelihood"].argmax())]),
         flat_iops=flat_iops,
-        caveats=(*deepest.caveats, *caveats),
+        caveats=(*deepest.caveats, *remarks),
         input_digest=deepest.input_digest,
     )
 
 
 def _generated_iops(complete: Callable[[pa.Table], float], seed: int, model: TraceModel) -> float:
+    """Measure the requests per second completed of what a model generates."""
     count = min(MOST_SIMULATED, model.survey.requests)
     return complete(generate_trace(model, count=count, seed=seed).to_table())
 
@@ -332,9 +350,8 @@ def _count_halves(
     source: Batches, model: TraceModel
 ) -> tuple[transitions.TransitionCounts, transitions.TransitionCounts]:
     """Transitions of the first and of the second half of the requests."""
-    counters = [
-        transitions.TransitionCounter(model.diagram, model.survey, model.classes) for _ in range(2)
-    ]
+    parts = (model.diagram, model.survey, model.classes)
+    counters = [transitions.TransitionCounter(*parts) for _ in range(2)]
     left = model.survey.requests // 2
     for batch in columns(source):
         for counter, rows in zip(counters, (slice(left), slice(left, None)), strict=True):

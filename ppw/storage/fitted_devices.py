@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields, replace
-from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from fitting.compiled.loops import FloatArray, IntArray
 from fitting.errors import FittingError
 from fitting.storage.devices import Disk, Queue, SolidState, previous_ends
 from fitting.storage.survey import BLOCK
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from fitting.compiled.loops import FloatArray, IntArray
     from ppw.results.result import Row
 
 Device = Disk | SolidState
 DEVICES: dict[str, Device] = {"disk": Disk(), "ssd": SolidState()}
+# Parameters that are numbers without a unit, and what they stay below.
 _PLAIN, _MOST = ("units", "cylinders", "revolutions_s"), 1e15
 # Latencies are counted in classes of a thirty-second of a log2 bin, from a nanosecond on.
 _PARTS, _SMALLEST_S, _CLASSES = 32, 1e-9, 32 * 64
@@ -69,12 +69,8 @@ def parse_device(text: str) -> NamedDevice:
     """Read a device: ``disk``, or ``ssd,units=16,read=70us``.
 
     Parameters are those of `fitting.storage.devices.Disk` and ``SolidState``, with or without the
-    unit at the end of their names.
-
-    Raises
-    ------
-    PpwError
-        For an unknown device or parameter, or a value that cannot be.
+    unit at the end of their names. Raises `PpwError` for an unknown device or parameter, or a value
+    that cannot be.
     """
     name, *given = text.split(",")
     if name not in DEVICES:
@@ -111,11 +107,7 @@ def time_text(seconds: float) -> str:
 
 def time_cells(*columns: str) -> dict[str, Callable[[Row], str]]:
     """Texts of the times (s) in columns, as `ppw.results.result.Table` takes them."""
-
-    def cell(row: Row, column: str) -> str:
-        return time_text(row[column])
-
-    return {column: partial(cell, column=column) for column in columns}
+    return {name: lambda row, name=name: time_text(row[name]) for name in columns}  # type: ignore[misc]
 
 
 def _parameter_text(name: str, value: float) -> str:
@@ -148,12 +140,10 @@ class Latencies:
     counts: IntArray = field(default_factory=lambda: np.zeros(_CLASSES, dtype=np.int64))
 
     def add(self, latency_s: FloatArray) -> None:
-        """Take some; missing ones are passed over."""
+        """Count latencies (s); missing ones are passed over."""
         present = latency_s[~np.isnan(latency_s)]
-        class_ = np.log2(np.maximum(present, _SMALLEST_S) / _SMALLEST_S) * _PARTS
-        self.counts += np.bincount(
-            np.minimum(class_.astype(np.int64), _CLASSES - 1), minlength=_CLASSES
-        )
+        class_ = (np.log2(np.maximum(present, _SMALLEST_S) / _SMALLEST_S) * _PARTS).astype(np.int64)
+        self.counts += np.bincount(np.minimum(class_, _CLASSES - 1), minlength=_CLASSES)
         self.total_s += float(present.sum())
         self.requests += len(present)
 
@@ -166,21 +156,17 @@ class Latencies:
         """Latency (s) that so large a share stays below, to 2 %."""
         if not self.requests:
             return float("nan")
+        # The middle of a class in the logarithm: a class is 2.2 % wide.
         class_ = int(np.searchsorted(np.cumsum(self.counts), share * self.requests))
         return float(_SMALLEST_S * 2 ** ((class_ + 0.5) / _PARTS))
 
 
 class LastEnds:
-    """Block at which the last request of each device ended, from batch to batch.
-
-    Attributes
-    ----------
-    requests, sequential : int
-        Number of requests, and of those that begin where the last one of their device ended.
-    """
+    """Block at which the last request of each device ended, from batch to batch."""
 
     def __init__(self) -> None:
         self._ends = np.full(1, -1, dtype=np.int64)
+        # All requests, and those that begin where the last one of their device ended.
         self.requests = self.sequential = 0
 
     def before(self, device: IntArray, lbn: IntArray, size_bytes: IntArray) -> IntArray:
@@ -200,22 +186,11 @@ class LastEnds:
 
 
 class Storage:
-    """A device of one kind for each device of a trace, taking requests batch by batch.
-
-    Parameters
-    ----------
-    device : Disk or SolidState
-    seed : int, optional
-        Random seed of the angle at which a disk's platter is found; by default it is half a turn
-        off, the mean.
-
-    Attributes
-    ----------
-    ends : LastEnds
-    latencies : Latencies
-    """
+    """A device of one kind for each device of a trace, taking requests batch by batch."""
 
     def __init__(self, device: Device, seed: int | None = None) -> None:
+        # The seed is that of the angle at which a disk's platter is found; without one it is half
+        # a turn off, the mean.
         self.device, self.ends, self.latencies = device, LastEnds(), Latencies()
         self._queue = Queue(device.units)
         self._rng = None if seed is None else np.random.default_rng(seed)

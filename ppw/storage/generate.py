@@ -16,21 +16,26 @@ Arrival times:
     The same, with the counts of the coarse windows as they were, in their order.
 ``laws``
     The published way: the inter-arrival law of each transition and nothing else.
+
+`jobs_of`: the same load as jobs of a load generator, one a transition, or one a stream.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 
 from fitting.storage import generator, reuse_distance
 from fitting.storage.addresses import Addresses
 from fitting.storage.chain import make_chain
 from fitting.storage.diagram import KINDS, kind
+from fitting.storage.interarrival import CONSTANT
 from fitting.storage.survey import BLOCK
+from measurements.loads.job_files import AddressZone, LoadJob
 from measurements.traces.requests import SCHEMA
 from ppw.errors import PpwError
 from ppw.results.arguments import as_positive, check_choice
@@ -70,16 +75,14 @@ class RoundRobin:
 
     def take(self, number: int) -> generator.GeneratedRequests:
         """Return the next requests."""
-        counts = self._model.counts
-        transition = self._order(number)
+        counts, transition = self._model.counts, self._order(number)
         size = self._sizes(transition)
         lbn = self._addresses(transition, size)
         due = self._due + np.cumsum(self._inter_arrival_times(transition))
         self._due = float(due[-1])
-        stream, op = counts.stream[transition], counts.op[transition]
-        return generator.GeneratedRequests(
-            due, stream.astype(np.int32), transition, lbn, size, op.astype(np.uint8)
-        )
+        stream = counts.stream[transition].astype(np.int32)
+        op = counts.op[transition].astype(np.uint8)
+        return generator.GeneratedRequests(due, stream, transition, lbn, size, op)
 
     def _order(self, number: int) -> IntArray:
         """Threads of the next requests: those whose turns come first."""
@@ -107,19 +110,18 @@ class RoundRobin:
         return np.asarray(gaps * model.paces()[stream] * model.weights[stream])
 
     def _sizes(self, transition: IntArray) -> IntArray:
-        classes = self._model.classes
-        class_ = self._model.counts.size_class[transition]
+        """Draw a size (B) of the class of each transition."""
+        classes, class_ = self._model.classes, self._model.counts.size_class[transition]
         sizes = np.empty(len(transition), dtype=np.int64)
         for c in np.unique(class_):
-            here = np.flatnonzero(class_ == c)
-            share = classes.counts[c] / classes.counts[c].sum()
-            sizes[here] = self._rng.choice(classes.sizes[c], len(here), p=share)
+            here, counts = class_ == c, classes.counts[c]
+            sizes[here] = self._rng.choice(classes.sizes[c], here.sum(), p=counts / counts.sum())
         return sizes
 
     def _addresses(self, transition: IntArray, size: IntArray) -> IntArray:
         """Addresses: sequential threads go on from their last end, thread by thread."""
         survey, order = self._model.survey, np.argsort(transition, kind="stable")
-        lbn = self._random_addresses(transition)[order]
+        lbn, found = self._random_addresses(transition)[order], np.empty_like(transition)
         # Sorted by thread, the blocks before a request in its batch are one running sum.
         thread, blocks = transition[order], size[order] // BLOCK
         starts = np.flatnonzero(np.r_[True, thread[1:] != thread[:-1]])
@@ -132,7 +134,6 @@ class RoundRobin:
         placed = np.where(self._model.counts.sequential[thread] == 1, run, lbn)
         ends = starts + number - 1
         self._end[thread[ends]] = placed[ends] + blocks[ends]
-        found = np.empty_like(lbn)
         found[order] = placed
         return found
 
@@ -199,7 +200,7 @@ class GeneratedTrace:
                 slot = places.integers(slots, size=len(time_s))
                 requests = requests._replace(lbn=survey.low_lbn + slot * survey.alignment)
             if fits:
-                yield self._batch(requests, time_s, fits)
+                yield self._record_batch(requests, time_s, fits)
             left -= fits
             if left <= 0 or fits < len(time_s):
                 return
@@ -215,7 +216,7 @@ class GeneratedTrace:
             counts += np.bincount(batch.column("stream").to_numpy(), minlength=len(counts))
         return np.asarray(counts / counts.sum())
 
-    def _batch(
+    def _record_batch(
         self, requests: generator.GeneratedRequests, time_s: FloatArray, n: int
     ) -> pa.RecordBatch:
         survey, stream = self.model.survey, requests.stream[:n]
@@ -293,14 +294,13 @@ def generate_trace(
     if count is not None and count < 1:
         raise PpwError(f"count {count} is no number of requests")
     end = np.inf if duration_s is None else as_positive("duration (s)", duration_s) / scale
-    number = count if count is not None else model.survey.requests
-    if count is None and duration_s is not None:
-        number = 2**62
+    # A duration alone sets no bound on the number of requests.
+    most = model.survey.requests if duration_s is None else 2**62
     return GeneratedTrace(
         model=model,
         mode=mode,
         seed=int(seed),
-        count=int(number),
+        count=most if count is None else int(count),
         duration_s=float(end),
         time_scale=scale,
         arrivals=arrivals,
@@ -308,11 +308,11 @@ def generate_trace(
         locality=locality,
         stratified=draws == "stratified",
         entry=entry,
-        caveats=tuple(_caveats(model, locality, scale, outstanding)),
+        caveats=tuple(_generation_caveats(model, locality, scale, outstanding)),
     )
 
 
-def _caveats(
+def _generation_caveats(
     model: TraceModel, locality: bool, scale: float, outstanding: int | None
 ) -> Iterator[str]:
     if outstanding is not None:
@@ -336,29 +336,19 @@ def _source(trace: GeneratedTrace) -> generator.Generator | RoundRobin:
     model, rng = trace.model, np.random.default_rng([trace.seed, 0])
     counts, survey = model.counts, model.survey
     # Kind of the request of every transition: by operation and size class.
-    kinds = np.array(
-        [[kind(op, int(s[0]), survey.piece) for s in model.classes.sizes] for op in (0, 1)]
-    )[np.minimum(counts.op, 1), counts.size_class]
+    sizes = [int(size[0]) for size in model.classes.sizes]
+    by_op = np.array([[kind(op, size, survey.piece) for size in sizes] for op in (0, 1)])
+    kinds = by_op[np.minimum(counts.op, 1), counts.size_class]
     if trace.mode == "round_robin":
         return RoundRobin(model, kinds, rng)
-    learnt = generator.Learnt(
-        counts=counts,
-        kinds=kinds,
-        chain=make_chain(counts, kinds, trace.entry),
-        runs=model.runs,
-        laws=model.laws,
-        classes=model.classes,
-        addresses=Addresses(
-            survey.alignment,
-            survey.alignment_offset,
-            survey.high_lbn,
-            _reuse_law(model) if trace.locality else None,
-            survey.piece,
-            survey.device_of_stream,
-            _accessed_share(model),
-        ),
-        pace=model.paces(),
+    addresses = Addresses(
+        *(survey.alignment, survey.alignment_offset, survey.high_lbn),
+        _reuse_law(model) if trace.locality else None,
+        *(survey.piece, survey.device_of_stream, _accessed_share(model)),
     )
+    chain = make_chain(counts, kinds, trace.entry)
+    parts = (model.runs, model.laws, model.classes, addresses, model.paces())
+    learnt = generator.Learnt(counts, kinds, chain, *parts)
     expected = float(min(trace.count, trace.duration_s * model.rate)) / survey.requests
     return generator.Generator(learnt, expected=expected, rng=rng, stratified=trace.stratified)
 
@@ -394,45 +384,207 @@ def _accessed_share(model: TraceModel) -> FloatArray:
 def _times_by_law(
     trace: GeneratedTrace, source: generator.Generator | RoundRobin, rng: np.random.Generator
 ) -> Iterator[tuple[generator.GeneratedRequests, FloatArray]]:
-    left, first = trace.count, None
-    while left > 0:
+    """Yield requests at the times of the laws of their transitions."""
+    first = None
+    for left in range(trace.count, 0, -_AT_ONCE):
         requests = source.take(min(left, _AT_ONCE))
         first = requests.due_s[0] if first is None else first
         yield requests, requests.due_s - first
-        left -= len(requests.due_s)
 
 
 def _times_by_windows(
     trace: GeneratedTrace, source: generator.Generator | RoundRobin, rng: np.random.Generator
 ) -> Iterator[tuple[generator.GeneratedRequests, FloatArray]]:
+    """Yield requests at times within windows whose counts the cascade draws."""
     cascade, alone = trace.model.cascade, len(trace.model.survey.streams) == 1
     duration, due, first = cascade.windows.duration_s, 0.0, None
     in_order = trace.arrivals == "windows"
     while True:
-        course = cascade.load_profile(rng, in_order=in_order)
-        # Whole windows are placed together, as many as make a batch of requests.
-        ends, width = np.cumsum(cascade.counts[course]), duration / len(course)
-        start = 0
-        while start < len(course):
-            before = ends[start - 1] if start else 0
-            stop = max(start + 1, int(np.searchsorted(ends, before + _AT_ONCE, side="right")))
-            number = int(ends[stop - 1] - before)
-            if number:
-                requests = source.take(number)
-                if alone:
-                    gaps = cascade.ordered_interarrivals(np.diff(requests.due_s, prepend=due), rng)
-                    due = float(requests.due_s[-1])
-                else:
-                    # Streams that walk alone do not make room for each other as they did.
-                    gaps = cascade.draw_interarrivals(number, rng)
-                windows = course[start:stop]
-                times = cascade.place(windows, start * width, gaps, rng, in_order=in_order)
-                first = times[0] if first is None else first
-                times = times - first
-                if trace.model.survey.tick_s >= 10.0**-_DIGITS:
-                    # Errors of rounding would put a time at a window's edge into the one before.
-                    times = np.round(times, _DIGITS)
-                yield requests, times
-            start = stop
+        profile = cascade.load_profile(rng, in_order=in_order)
+        ends, width = np.cumsum(cascade.counts[profile]), duration / len(profile)
+        for start, stop, number in _window_batches(ends):
+            requests = source.take(number)
+            if alone:
+                gaps = cascade.ordered_interarrivals(np.diff(requests.due_s, prepend=due), rng)
+                due = float(requests.due_s[-1])
+            else:
+                # Streams that walk alone do not make room for each other as they did.
+                gaps = cascade.draw_interarrivals(number, rng)
+            windows = profile[start:stop]
+            times = cascade.place(windows, start * width, gaps, rng, in_order=in_order)
+            first = times[0] if first is None else first
+            times = times - first
+            if trace.model.survey.tick_s >= 10.0**-_DIGITS:
+                # Errors of rounding would put a time at a window's edge into the one before.
+                times = np.round(times, _DIGITS)
+            yield requests, times
         # The next day is like this one.
         first = (first or 0.0) - duration
+
+
+def _window_batches(ends: IntArray) -> Iterator[tuple[int, int, int]]:
+    """Yield first window, end and requests of batches of whole windows, by requests so far."""
+    start, before = 0, 0
+    while start < len(ends):
+        stop = max(start + 1, int(np.searchsorted(ends, before + _AT_ONCE, side="right")))
+        if number := int(ends[stop - 1] - before):
+            yield start, stop, number
+        start, before = stop, int(ends[stop - 1])
+
+
+# Jobs of a load generator.
+
+BY = ("transition", "stream")
+_OPS = {0: "read", 1: "write"}
+_LAYOUT = ["stream", "op", "sequential", "size_class", "level", "target"]
+
+
+def jobs_of(
+    model: TraceModel, *, by: str = "stream", space_bytes: float | None = None
+) -> tuple[tuple[LoadJob, ...], tuple[str, ...]]:
+    """Turn a model into jobs.
+
+    Parameters
+    ----------
+    model : TraceModel
+    by : {"stream", "transition"}
+        One job a stream, with mixed sizes and zones; or one for each range, operation, size class
+        and order of a stream. Transitions from several states to the same end are one job: a
+        generator thread knows no state before.
+    space_bytes : float, optional
+        Length of the target (B): the modelled space is shrunk to it in proportion. Default: as
+        long as the modelled space, whose first block is the target's.
+
+    Returns the jobs, the busiest first, and what they leave out, in sentences. Raises `PpwError`
+    for a model without reads and writes, or a space that is too short.
+    """
+    check_choice("by", by, BY)
+    counts, pairs = model.counts, model.diagram.pairs(model.counts.pair)
+    columns = {name: getattr(counts, name) for name in ("stream", "op", "sequential", "size_class")}
+    numbers = {"level": pairs.level, "target": pairs.target, "count": counts.count}
+    rows = pd.DataFrame({**columns, **numbers, "law": model.laws.law})
+    moves = rows["op"].isin(list(_OPS))
+    left = float(rows.loc[~moves, "count"].sum() / rows["count"].sum())
+    if not moves.any():
+        raise PpwError("the model has no reads and writes: there is no load to make")
+    largest = int(model.survey.sizes.max())
+    if space_bytes is not None and space_bytes < 2 * largest:
+        raise PpwError(f"a space of {space_bytes:g} B is too short for requests of {largest} B")
+    # A target that is longer than the modelled space is used from its start on.
+    reach = model.diagram.blocks * BLOCK
+    scale = 1.0 if space_bytes is None else min(1.0, space_bytes / reach)
+    notes = [f"discards, {left:.2%} of the requests, are left out"] if left else []
+    if scale < 1:
+        notes.append(
+            f"the space is {1 / scale:.3g} times smaller than the trace's: requests are nearer to "
+            "each other than they were"
+        )
+    maker = _JobMaker(model, rows[moves], scale)
+    jobs = maker.by_transition() if by == "transition" else maker.by_stream()
+    return tuple(sorted(jobs, key=lambda job: (-job.share, job.name))), tuple(notes)
+
+
+@dataclass(frozen=True)
+class _JobMaker:
+    """Transitions of reads and writes, and the factor by which the space is shrunk."""
+
+    model: TraceModel
+    rows: pd.DataFrame
+    scale: float
+
+    def by_transition(self) -> Iterator[LoadJob]:
+        """Yield a job for each range, operation, size class and order of a stream."""
+        for key, members in self.rows.groupby(_LAYOUT, sort=True):
+            stream, op, sequential, size_class, level, target = map(int, key)  # type: ignore[arg-type]
+            size = self._size(size_class)
+            constant = members.loc[members["law"] == CONSTANT, "count"].sum()
+            yield self._make_job(
+                f"s{stream} {_OPS[op]} {'seq' if sequential else 'rand'} {size} L{level} S{target}",
+                members,
+                sizes=((size, 1.0),),
+                zones=(self._zone(level, target, size),),
+                arrivals="constant" if constant > members["count"].sum() / 2 else "poisson",
+            )
+
+    def by_stream(self) -> Iterator[LoadJob]:
+        """Yield a job for each stream, with mixed sizes and zones."""
+        for stream, members in self.rows.groupby("stream", sort=True):
+            yield self._make_job(
+                f"stream {stream}",
+                members,
+                sizes=self._sizes(members),
+                zones=self._zones(int(str(stream))),
+                arrivals="poisson",
+            )
+
+    def _make_job(self, name: str, members: pd.DataFrame, **given: Any) -> LoadJob:
+        weight = members["count"].to_numpy(dtype=float)
+        count = float(weight.sum())
+        return LoadJob(
+            name=name,
+            rate=self.model.rate * count / float(self.model.counts.count.sum()),
+            share=count / float(self.rows["count"].sum()),
+            read_share=float(weight[members["op"] == 0].sum() / count),
+            random_share=float(weight[members["sequential"] == 0].sum() / count),
+            alignment_bytes=self._alignment_bytes,
+            **given,
+        )
+
+    def _sizes(self, members: pd.DataFrame) -> tuple[tuple[int, float], ...]:
+        """Sizes with their shares; classes of one size are joined."""
+        shares = members.groupby("size_class")["count"].sum()
+        shares = shares / shares.sum()
+        joined: dict[int, float] = {}
+        for class_, share in shares.items():
+            size = self._size(int(str(class_)))
+            joined[size] = joined.get(size, 0.0) + float(share)
+        return tuple(sorted(joined.items()))
+
+    def _size(self, class_: int) -> int:
+        """Size that stands for a class: its mean, in whole blocks."""
+        sizes, counts = self.model.classes.sizes[class_], self.model.classes.counts[class_]
+        if len(sizes) == 1:
+            return max(BLOCK, int(sizes[0]))
+        return max(1, round(float(sizes @ counts) / float(counts.sum()) / BLOCK)) * BLOCK
+
+    def _zones(self, stream: int) -> tuple[AddressZone, ...]:
+        """Finest states that a stream accesses, by their share of its requests."""
+        counts, levels = self.model.counts, self.model.diagram.levels
+        mine = counts.stream_of_state == stream
+        arrivals = pd.Series(counts.occupancy[mine].astype(float))
+        table = arrivals.groupby(counts.state[mine]).sum()
+        zones = [
+            self._zone(levels, int(str(state)), 0, float(number / table.sum()))
+            for state, number in table.items()
+        ]
+        return _join_short(zones, int(self.model.survey.sizes.max()))
+
+    def _zone(self, level: int, state: int, least: int, share: float = 1.0) -> AddressZone:
+        """Bytes of a state, in the space of the target."""
+        diagram, step = self.model.diagram, self._alignment_bytes
+        width = diagram.state_blocks * diagram.fan_out ** (diagram.levels - level)
+        first = state * width
+        end = max(min(first + width, diagram.blocks), first + 1)
+        start, stop = (int(at * BLOCK * self.scale) // step * step for at in (first, end))
+        return AddressZone(start, max(stop, start + max(step, least)), share)
+
+    @property
+    def _alignment_bytes(self) -> int:
+        """Requests begin at multiples of this (B); an offset of their grid is left out."""
+        return int(self.model.survey.alignment) * BLOCK
+
+
+def _join_short(zones: list[AddressZone], largest: int) -> tuple[AddressZone, ...]:
+    """Zones in order, joined where they would be shorter than a request."""
+    joined: list[AddressZone] = []
+    for zone in zones:
+        last = joined[-1] if joined else None
+        # A generator cannot place a request in a zone that is shorter.
+        if last and (last.end_byte - last.first_byte < largest or zone.first_byte < last.end_byte):
+            end = max(last.end_byte, zone.end_byte)
+            joined[-1] = AddressZone(last.first_byte, end, last.share + zone.share)
+        else:
+            joined.append(zone)
+    tail = joined[-1]
+    end = max(tail.end_byte, tail.first_byte + largest)
+    return (*joined[:-1], AddressZone(tail.first_byte, end, tail.share))

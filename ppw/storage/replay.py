@@ -12,14 +12,14 @@ import numpy as np
 import pandas as pd
 import pyarrow.compute as pc
 
-from measurements.loads.fio_replay import make_scratch, replay_iolog, write_iolog
+from measurements.loads import fio_replay as fio
 from ppw.errors import PpwError
+from ppw.results import axes
 from ppw.results.arguments import as_positive
-from ppw.results.axes import BAND, new_axes
 from ppw.results.result import Table, numbers_digest, rows_of, warn_caveats
 from ppw.results.text import plot_label, shown
+from ppw.storage import trace_source as ts
 from ppw.storage.fitted_devices import Storage, parse_device, time_cells
-from ppw.storage.trace_source import FLUSH, TraceResult, columns, open_trace, survey
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from matplotlib.axes import Axes
 
-    from measurements.loads.fio_replay import IologContent, ReplayReport
     from ppw.storage.trace_source import Batches
 
 # Places do not matter in memory; a short file does not use it up.
@@ -38,7 +37,7 @@ _REPLAYER_OFF = 0.01
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class TraceReplay(TraceResult):
+class TraceReplay(ts.TraceResult):
     """A trace as it was asked for, as fio played it in memory, and on the target.
 
     Attributes
@@ -86,12 +85,11 @@ on a file in memory; replay; and model, where one was named
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw requests per second by stage."""
-        axes, place = new_axes(ax), np.arange(len(self.table))[::-1]
-        axes.barh(place, self.table["iops"], color=BAND)
-        axes.set_yticks(place, [plot_label(s.partition(",")[0]) for s in self.table["stage"]])
-        axes.set_xlabel("requests a second")
-        axes.set_ylabel("stage")
-        return axes
+        ax, place = axes.new_axes(ax), np.arange(len(self.table))[::-1]
+        ax.barh(place, self.table["iops"], color=axes.BAND)
+        ax.set_yticks(place, [plot_label(s.partition(",")[0]) for s in self.table["stage"]])
+        ax.set(xlabel="requests a second", ylabel="stage")
+        return ax
 
 
 def replay_trace(
@@ -155,13 +153,13 @@ def replay_trace(
     scale = as_positive("time scale", time_scale)
     if count is not None and count < 2:
         raise PpwError(f"count {count}: a replay takes two requests at least")
-    source = open_trace(trace)
-    known = survey(source)
+    source = ts.open_trace(trace)
+    known = ts.survey(source)
     size = None if size_bytes is None else int(as_positive("size", size_bytes))
     # The log is written for this target first: it tells how long the target has to be.
     with tempfile.TemporaryDirectory(prefix="ppw-replay-") as folder:
         log = str(Path(folder, "trace.log"))
-        written = write_iolog(
+        written = fio.write_iolog(
             _drop_flushes(source),
             log,
             target=str(Path(target).absolute()),
@@ -172,46 +170,45 @@ def replay_trace(
             allow_device=allow_device,
         )
         if not Path(target).is_block_device():
-            make_scratch(target, size or written.extent_bytes)
+            fio.make_scratch(target, size or written.extent_bytes)
         options: dict[str, Any] = {
             "engine": ioengine,
             "depth": depth,
             "expected_s": written.duration_s,
         }
-        largest = int(known.survey.sizes.max())
-        calibration = _calibrate(source, largest, folder, written, scale, options)
-        played = replay_iolog(log, direct=direct, allow_device=allow_device, **options)
+        length = max(_MEMORY_BYTES, 2 * int(known.survey.sizes.max()))
+        calibration = _calibrate(source, length, folder, written, scale, options)
+        played = fio.replay_iolog(log, direct=direct, allow_device=allow_device, **options)
     # Each stage answers for what it lacks against the one before it.
     rows = list(_stages(written, calibration, played, original, scale))
     if device is not None:
         rows.append(_model_stage(source, device, written.requests, scale))
-    caveats = tuple(_caveats(written, calibration, played, direct))
-    warn_caveats(caveats)
+    remarks = tuple(_replay_caveats(written, calibration, played, direct))
+    warn_caveats(remarks)
     return TraceReplay(
-        table=pd.DataFrame(rows),
+        table=_table(rows),
         target=target,
         engine=ioengine,
         fio_version=played.fio_version,
-        caveats=caveats,
+        caveats=remarks,
         input_digest=numbers_digest(known.digest, count, scale),
     )
 
 
 def _calibrate(
     source: Batches,
-    largest: int,
+    length: int,
     folder: str,
-    written: IologContent,
+    written: fio.IologContent,
     scale: float,
     options: dict[str, Any],
-) -> ReplayReport:
-    """Replay the same requests at the same times on a short file in memory."""
-    length = max(_MEMORY_BYTES, 2 * largest)
+) -> fio.ReplayReport:
+    """Replay the same requests at the same times on a file in memory of so many bytes."""
     log = str(Path(folder, "calibration.log"))
     # Without a file system in memory, the usual folder has to do.
     memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
     with tempfile.NamedTemporaryFile(dir=memory, prefix="ppw-calibration-") as file:
-        write_iolog(
+        fio.write_iolog(
             _drop_flushes(source),
             log,
             target=file.name,
@@ -220,67 +217,57 @@ def _calibrate(
             most=written.requests,
             allow_device=True,
         )
-        make_scratch(file.name, length)
-        return replay_iolog(log, direct=False, allow_device=True, **options)
+        fio.make_scratch(file.name, length)
+        return fio.replay_iolog(log, direct=False, allow_device=True, **options)
 
 
 def _drop_flushes(source: Batches) -> Iterator[pa.RecordBatch]:
     """Requests that move something: fio waits at a flush until all before it are done."""
     for batch in source.batches():
-        yield batch.filter(pc.not_equal(batch.column("op"), FLUSH))
+        yield batch.filter(pc.not_equal(batch.column("op"), ts.FLUSH))
 
 
 def _stages(
-    written: IologContent,
-    calibration: ReplayReport,
-    played: ReplayReport,
+    written: fio.IologContent,
+    calibration: fio.ReplayReport,
+    played: fio.ReplayReport,
     original: Any,
     scale: float,
-) -> Iterator[dict[str, Any]]:
-    """Rows of the stages, each compared with the one before it."""
-    asked, off, due_to = written.requests / written.duration_s, np.nan, ""
+) -> Iterator[tuple[Any, ...]]:
+    """Yield the stages as `_table` takes them, each compared with the one before it."""
+    iops, nothing = written.requests / written.duration_s, (np.nan, np.nan)
+    answer: tuple[float, str] = (np.nan, "")
     if original is not None:
-        known = survey(open_trace(original)).survey
-        moved = float(known.sizes @ known.size_counts)
-        yield _stage("original", known.requests, known.duration_s, moved)
-        off, due_to = asked * scale / (known.requests / known.duration_s) - 1, "the generator"
-    yield _stage("trace", written.requests, written.duration_s, written.bytes_, off, due_to)
+        known = ts.survey(ts.open_trace(original)).survey
+        moved = known.sizes @ known.size_counts
+        yield ("original", known.requests, known.duration_s, moved, *nothing, *answer)
+        answer = iops * scale / (known.requests / known.duration_s) - 1, "the generator"
+    yield ("trace", written.requests, written.duration_s, written.bytes_, *nothing, *answer)
     for stage, done, before, due_to in (
-        ("calibration", calibration, asked, "the replayer"),
+        ("calibration", calibration, iops, "the replayer"),
         ("replay", played, calibration.iops, "the device"),
     ):
-        row = _stage(
-            stage, done.requests, done.duration_s, done.bytes_, done.iops / before - 1, due_to
-        )
-        yield {**row, "latency_mean_s": done.latency_mean_s, "latency_p99_s": done.latency_p99_s}
+        latencies = done.latency_mean_s, done.latency_p99_s
+        off = done.iops / before - 1
+        yield (stage, done.requests, done.duration_s, done.bytes_, *latencies, off, due_to)
 
 
-def _stage(
-    stage: str,
-    requests: int,
-    duration_s: float,
-    moved: float,
-    off: float = np.nan,
-    due_to: str = "",
-) -> dict[str, Any]:
-    return {
-        "stage": stage,
-        "requests": float(requests),
-        "duration_s": duration_s,
-        "iops": requests / duration_s,
-        "bytes_s": moved / duration_s,
-        "latency_mean_s": np.nan,
-        "latency_p99_s": np.nan,
-        "off": off,
-        "due_to": due_to,
-    }
+def _table(stages: list[tuple[Any, ...]]) -> pd.DataFrame:
+    """Tabulate the stages, with their rates of requests and of bytes."""
+    figures = ["requests", "duration_s", "moved", "latency_mean_s", "latency_p99_s", "off"]
+    table = pd.DataFrame(stages, columns=["stage", *figures, "due_to"])
+    table = table.astype(dict.fromkeys(figures, np.float64))
+    table["iops"] = table["requests"] / table["duration_s"]
+    table["bytes_s"] = table["moved"] / table["duration_s"]
+    return table[TraceReplay.tables[0].names]
 
 
-def _model_stage(source: Batches, device: str, requests: int, scale: float) -> dict[str, Any]:
+def _model_stage(source: Batches, device: str, requests: int, scale: float) -> tuple[Any, ...]:
     """Serve the first requests by a model of the device."""
     drive = parse_device(device)
+    # As many requests as fio played, at the times that it was asked for.
     storage, left, moved = Storage(drive.model), requests, 0.0
-    for batch in columns(source):
+    for batch in ts.columns(source):
         part = batch.pick(slice(left))
         # One target serves all devices of the trace.
         storage.take(part._replace(device=np.zeros_like(part.device), time_s=part.time_s * scale))
@@ -288,17 +275,16 @@ def _model_stage(source: Batches, device: str, requests: int, scale: float) -> d
         left -= len(part.time_s)
         if left <= 0:
             break
-    latencies = storage.latencies
-    duration_s = latencies.requests / storage.iops
-    return {
-        **_stage(f"model: {drive.name}, {drive.parameters}", requests, duration_s, moved),
-        "latency_mean_s": latencies.mean_s,
-        "latency_p99_s": latencies.quantile_s(0.99),
-    }
+    latencies, name = storage.latencies, f"model: {drive.name}, {drive.parameters}"
+    delays = latencies.mean_s, latencies.quantile_s(0.99)
+    return (name, requests, latencies.requests / storage.iops, moved, *delays, np.nan, "")
 
 
-def _caveats(
-    written: IologContent, calibration: ReplayReport, played: ReplayReport, direct: bool
+def _replay_caveats(
+    written: fio.IologContent,
+    calibration: fio.ReplayReport,
+    played: fio.ReplayReport,
+    direct: bool,
 ) -> Iterator[str]:
     if written.folded:
         share = written.folded / written.requests

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fitting.storage.interarrival import KNOTS
-from ppw.results.axes import BAND, BEST, CURVE, MEASURED, PROJECTED, new_axes
+from ppw.results import axes
 from ppw.results.page import Figure, Page, draw
 from ppw.results.result import PrintedTable
 from ppw.results.text import plot_label
@@ -16,20 +16,19 @@ from ppw.storage.generate import generate_trace
 from ppw.storage.trace_source import columns
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from matplotlib.axes import Axes
 
-    from ppw.storage.drift import HalfDrift, TimeScales
-    from ppw.storage.fidelity import TraceFidelity
-    from ppw.storage.fit import LevelChoice
-    from ppw.storage.replay import TraceReplay
+    from ppw.storage import fidelity, what_if
     from ppw.storage.trace_model import TraceModel
     from ppw.storage.trace_source import Batches
-    from ppw.storage.what_if import TraceWhatIf
 
+# Pairs of states of a table.
 _MOST_ROWS = 200
 # Requests of a heat map.
 _MOST_PLOTTED = 100_000
-_COLORS = {"pass": BEST, "fail": PROJECTED, "–": MEASURED}
+_COLORS = {"pass": axes.BEST, "fail": axes.PROJECTED, "–": axes.MEASURED}
 
 
 def trace_page(model: TraceModel, original: Batches | None = None) -> Page:
@@ -63,36 +62,19 @@ def trace_page(model: TraceModel, original: Batches | None = None) -> Page:
     )
 
 
-def levels_page(result: LevelChoice) -> Page:
-    """Report of `ppw.choose_level`."""
-    caption = "IOPS as a device completes them; held-out likelihood."
-    return Page.of(
-        result,
-        title="Levels of a storage workload model",
-        figures=[Figure(draw(result.plot), caption)],
-    )
+def plot_page(
+    result: Any,
+    title: str,
+    caption: str,
+    subtitle: str = "",
+    verdict: Sequence[str] | None = None,
+) -> Page:
+    """Make the page of a result with one plot."""
+    figures = [Figure(draw(result.plot), caption)]
+    return Page.of(result, title=title, subtitle=subtitle, verdict=verdict, figures=figures)
 
 
-def drift_page(result: HalfDrift) -> Page:
-    """Report of `ppw.half_drift`."""
-    return Page.of(
-        result,
-        title="A workload's halves",
-        verdict=result.text_parts()[:1],
-        figures=[Figure(draw(result.plot), "Computed, not measured.")],
-    )
-
-
-def scales_page(result: TimeScales) -> Page:
-    """Report of `ppw.time_scales`."""
-    return Page.of(
-        result,
-        title="Throughput against time scale",
-        figures=[Figure(draw(result.plot), "Computed, not measured.")],
-    )
-
-
-def trace_fidelity_page(result: TraceFidelity) -> Page:
+def trace_fidelity_page(result: fidelity.TraceFidelity) -> Page:
     """Report of `ppw.validate_trace`."""
     judged = int(result.table["tolerance"].notna().sum())
     offsets = draw(partial(plot_offsets, result), height=1.2 + 0.17 * judged)
@@ -109,26 +91,14 @@ def trace_fidelity_page(result: TraceFidelity) -> Page:
     )
 
 
-def trace_replay_page(result: TraceReplay) -> Page:
-    """Report of `ppw.replay_trace`."""
-    return Page.of(
-        result,
-        title="Replayed trace",
-        subtitle=f"{result.fio_version}, {result.engine}",
-        figures=[Figure(draw(result.plot), "Requests a second, stage by stage.")],
-    )
-
-
-def trace_whatif_page(result: TraceWhatIf) -> Page:
+def trace_whatif_page(result: what_if.TraceWhatIf) -> Page:
     """Report of `ppw.trace_what_if`."""
     speed_ups = draw(partial(plot_speed_ups, result), height=1.2 + 0.3 * len(result.table))
-    figures = [
-        Figure(
-            speed_ups,
-            "Speed-up of each option against the storage as it is; whiskers are the smallest and "
-            "largest of the runs.",
-        )
-    ]
+    caption = (
+        "Speed-up of each option against the storage as it is; whiskers are the smallest and "
+        "largest of the runs."
+    )
+    figures = [Figure(speed_ups, caption)]
     if (result.table["kind"] == "cache").any():
         caption = "Hits of an LRU cache by its size (line), and of the caches asked for (points)."
         figures.insert(0, Figure(draw(result.plot), caption))
@@ -138,17 +108,6 @@ def trace_whatif_page(result: TraceWhatIf) -> Page:
         subtitle=f"{result.runs:g} runs · writes {result.writes}",
         figures=figures,
     )
-
-
-PAGES = {
-    "trace_model": trace_page,
-    "trace_levels": levels_page,
-    "trace_half_drift": drift_page,
-    "trace_time_scales": scales_page,
-    "trace_fidelity": trace_fidelity_page,
-    "trace_replay": trace_replay_page,
-    "trace_what_if": trace_whatif_page,
-}
 
 
 def plot_places(model: TraceModel, trace: Batches, ax: Axes | None = None) -> Axes:
@@ -163,63 +122,82 @@ def plot_places(model: TraceModel, trace: Batches, ax: Axes | None = None) -> Ax
     time_s = np.concatenate(times)
     span = (float(time_s[0]), float(max(time_s[-1], time_s[0] + 1e-9)))
     space = (model.survey.low_lbn * 512 / 1e9, model.survey.high_lbn * 512 / 1e9)
-    counts = np.histogram2d(time_s, np.concatenate(addresses), bins=(120, 80), range=[span, space])[
-        0
-    ]
+    at = np.concatenate(addresses)
+    counts, *_ = np.histogram2d(time_s, at, bins=(120, 80), range=[span, space])
     shades = np.where(counts > 0, np.log1p(counts), np.nan).T
-    ax = new_axes(ax)
+    ax = axes.new_axes(ax)
     ax.imshow(shades, origin="lower", aspect="auto", cmap="Blues", extent=(*span, *space))
-    ax.set_xlabel("time (s)")
-    ax.set_ylabel("address (GB)")
+    ax.set(xlabel="time (s)", ylabel="address (GB)")
     return ax
 
 
 def plot_inter_arrival_times(model: TraceModel, ax: Axes | None = None) -> Axes:
     """Draw the distribution of inter-arrival times within streams."""
-    ax, rng = new_axes(ax), np.random.default_rng(0)
+    ax, rng = axes.new_axes(ax), np.random.default_rng(0)
     count = model.counts.count
     which = rng.choice(len(count), _MOST_PLOTTED // 4, p=count / count.sum())
     gaps = np.sort(model.laws.draw(which, rng))
-    ax.plot(np.maximum(gaps, model.survey.tick_s), np.linspace(0, 1, len(gaps)), color=CURVE)
-    ax.set_xscale("log")
-    ax.set_xlabel("inter-arrival time (s)")
-    ax.set_ylabel("share of gaps below")
+    ax.plot(np.maximum(gaps, model.survey.tick_s), np.linspace(0, 1, len(gaps)), color=axes.CURVE)
+    ax.set(xscale="log", xlabel="inter-arrival time (s)", ylabel="share of gaps below")
     return ax
 
 
 def plot_windows(model: TraceModel, ax: Axes | None = None) -> Axes:
     """Draw the rate of requests over time, by the windows whose counts are kept."""
-    ax, counts = new_axes(ax), model.cascade.counts
+    ax, counts = axes.new_axes(ax), model.cascade.counts
     width = model.cascade.windows.duration_s / len(counts)
-    ax.step(np.arange(len(counts)) * width, counts / width, where="post", color=MEASURED, lw=0.8)
-    ax.set_xlabel("time (s)")
-    ax.set_ylabel(f"requests a second, by {width:.3g} s")
+    start_s = np.arange(len(counts)) * width
+    ax.step(start_s, counts / width, where="post", color=axes.MEASURED, lw=0.8)
+    ax.set(xlabel="time (s)", ylabel=f"requests a second, by {width:.3g} s")
     return ax
 
 
-def plot_offsets(result: TraceFidelity, ax: Axes | None = None) -> Axes:
+def plot_offsets(result: fidelity.TraceFidelity, ax: Axes | None = None) -> Axes:
     """Draw each figure's offset as a share of its tolerance."""
-    axes = new_axes(ax)
+    ax = axes.new_axes(ax)
     rows = result.table[result.table["tolerance"].notna()]
     taken = (rows["off"].abs() / rows["tolerance"]).to_numpy()
     place = np.arange(len(rows))[::-1]
-    axes.barh(place, np.minimum(taken, 2), color=[_COLORS[v] for v in rows["verdict"]])
-    axes.axvline(1, color=MEASURED, lw=1)
-    axes.set_yticks(place, [plot_label(name) for name in rows["figure"]], fontsize=6)
-    axes.set_xlim(0, 2)
-    axes.set_xlabel("offset over tolerance, cut at 2")
-    return axes
+    ax.barh(place, np.minimum(taken, 2), color=[_COLORS[v] for v in rows["verdict"]])
+    ax.axvline(1, color=axes.MEASURED, lw=1)
+    ax.set_yticks(place, [plot_label(name) for name in rows["figure"]], fontsize=6)
+    ax.set(xlim=(0, 2), xlabel="offset over tolerance, cut at 2")
+    return ax
 
 
-def plot_speed_ups(result: TraceWhatIf, ax: Axes | None = None) -> Axes:
+def plot_speed_ups(result: what_if.TraceWhatIf, ax: Axes | None = None) -> Axes:
     """Draw the speed-up of every option, with its range over the runs."""
-    axes, table = new_axes(ax), result.table
+    ax, table = axes.new_axes(ax), result.table
     place, value = np.arange(len(table))[::-1], table["speed_up"]
     reach = np.maximum([value - table["lower"], table["upper"] - value], 0)
     labels = [plot_label(name, most=80).replace(", ", ",\n", 1) for name in table["option"]]
-    axes.barh(place, value, color=BAND)
-    axes.errorbar(value, place, xerr=reach, fmt="none", color=MEASURED, capsize=3)
-    axes.axvline(1, color=MEASURED, lw=0.8)
-    axes.set_yticks(place, labels)
-    axes.set_xlabel("speed-up (times)")
-    return axes
+    ax.barh(place, value, color=axes.BAND)
+    ax.errorbar(value, place, xerr=reach, fmt="none", color=axes.MEASURED, capsize=3)
+    ax.axvline(1, color=axes.MEASURED, lw=0.8)
+    ax.set_yticks(place, labels)
+    ax.set_xlabel("speed-up (times)")
+    return ax
+
+
+PAGES: dict[str, Callable[..., Page]] = {
+    "trace_model": trace_page,
+    "trace_levels": lambda result: plot_page(
+        result,
+        "Levels of a storage workload model",
+        "IOPS as a device completes them; held-out likelihood.",
+    ),
+    "trace_half_drift": lambda result: plot_page(
+        result, "A workload's halves", "Computed, not measured.", verdict=result.text_parts()[:1]
+    ),
+    "trace_time_scales": lambda result: plot_page(
+        result, "Throughput against time scale", "Computed, not measured."
+    ),
+    "trace_fidelity": trace_fidelity_page,
+    "trace_replay": lambda result: plot_page(
+        result,
+        "Replayed trace",
+        "Requests a second, stage by stage.",
+        f"{result.fio_version}, {result.engine}",
+    ),
+    "trace_what_if": trace_whatif_page,
+}

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from fitting.storage import reuse_distance, run_lengths
+from fitting.storage import placement, reuse_distance, run_lengths
 from fitting.storage.cascade import Cascade, Windows
 from fitting.storage.diagram import KINDS, Diagram
 from fitting.storage.interarrival import KNOTS, LAWS, GapLaws, fit_interarrivals
-from fitting.storage.placement import LARGE_SHAPE, SMALL_SHAPE, Halves, Lateness
 from fitting.storage.run_lengths import Runs
 from fitting.storage.survey import BLOCK, SizeClasses, Survey
 from fitting.storage.transitions import GAPS, HISTOGRAM_CLASSES, SUM, SUMS, TransitionCounts
@@ -115,13 +114,15 @@ class TraceModel:
 
     def read_share(self) -> float:
         """Share of the requests that read."""
-        count = self.counts.count
-        return float(count[self.counts.op == 0].sum() / count.sum())
+        return self._share(self.counts.op == 0)
 
     def random_share(self) -> float:
         """Share of the requests that do not go on where the stream's last one ended."""
-        count = self.counts.count
-        return float(count[self.counts.sequential == 0].sum() / count.sum())
+        return self._share(self.counts.sequential == 0)
+
+    def _share(self, chosen: Any) -> float:
+        """Share of the requests that a mask of transitions has."""
+        return float(self.counts.count[chosen].sum() / self.counts.count.sum())
 
     def to_frame(self) -> pd.DataFrame:
         """Transitions, one a row.
@@ -165,35 +166,30 @@ class TraceModel:
         # Transitions out of each state of each level, at whatever level they part.
         counts, levels, k = self.counts, self.diagram.levels, self.diagram.fan_out
         stream = counts.state_origin // KINDS
-        left = pd.DataFrame(
-            {
-                "stream": self.survey.streams[stream],
-                "device": self.survey.devices[stream],
-                "left": counts.departures.sum(axis=1),
-            }
-        )
+        names = {"stream": self.survey.streams[stream], "device": self.survey.devices[stream]}
+        left = pd.DataFrame({**names, "left": counts.departures.sum(axis=1)})
         made = pd.concat(
             left.assign(level=level, from_state=counts.state // k ** (levels - level))
             for level in range(1, levels + 1)
         )
         made_in = made.groupby(keys[:-1])["left"].sum()
-        place = pd.MultiIndex.from_frame(pairs[keys[:-1]])
-        pairs["probability"] = pairs["count"] / made_in.reindex(place).to_numpy()
+        state = pd.MultiIndex.from_frame(pairs[keys[:-1]])
+        pairs["probability"] = pairs["count"] / made_in.reindex(state).to_numpy()
         pairs["joint"] = pairs["count"] / pairs["count"].sum()
         return pairs
 
     def summary(self) -> str:
         """The model as text."""
-        survey, diagram, count = self.survey, self.diagram, self.counts.count
+        survey, diagram = self.survey, self.diagram
         sizes = [
             [size_text(int(size)), f"{number / survey.requests:.1%}"]
             for size, number in zip(survey.sizes[:5], survey.size_counts[:5], strict=True)
         ]
-        laws = []
-        for code in np.unique(self.laws.law):
-            of_law = self.laws.law == code
-            share = count[of_law].sum() / count.sum()
-            laws.append([LAWS[code], str(int(of_law.sum())), f"{share:.1%}"])
+        law = self.laws.law
+        laws = [
+            [LAWS[code], str(int((law == code).sum())), f"{self._share(law == code):.1%}"]
+            for code in np.unique(law)
+        ]
         parts = [
             f"{survey.requests} requests in {shown(survey.duration_s, 's')}, "
             f"{shown(self.rate)} a second; {len(survey.streams)} streams",
@@ -220,15 +216,12 @@ class TraceModel:
             raise PpwError("a model can be made coarser where it was fitted, down to one level")
         counts = self.counts.coarser()
         laws = fit_interarrivals(counts.sums, counts.histogram, self.survey.tick_s)
-        stretch = self.counts.state_origin * 2**32 + self.counts.state // self.diagram.fan_out
-        group = np.unique(stretch, return_inverse=True)[1]
-        reuse = None
-        if self.reuse is not None:
-            reuse = np.zeros((len(counts.state), self.reuse.shape[1]), dtype=np.int64)
-            np.add.at(reuse, group, self.reuse)
-        return replace(
-            self, counts=counts, laws=laws, runs=self.runs.group_runs(group), reuse=reuse
-        )
+        # States of one origin and one coarser state become one, in the order of both.
+        state = self.counts.state_origin * 2**32 + self.counts.state // self.diagram.fan_out
+        _, first, group = np.unique(state, return_index=True, return_inverse=True)
+        reuse = None if self.reuse is None else np.add.reduceat(self.reuse, first)
+        runs = self.runs.group_runs(group)
+        return replace(self, counts=counts, laws=laws, runs=runs, reuse=reuse)
 
     def to_json(self) -> str:
         """JSON document on one line; numbers that are not whole with six digits, laws with four."""
@@ -250,21 +243,16 @@ class TraceModel:
         pairs = self.diagram.pairs(counts.pair)
         states, shares = k**level, np.zeros((k**level, k**level))
         for at in range(1, self.diagram.levels + 1):
-            here = pairs.level == at
-            count = counts.count[here].astype(np.float64)
-            if at >= level:
-                part = k ** (at - level)
-                np.add.at(shares, (pairs.source[here] // part, pairs.target[here] // part), count)
-                continue
-            # Recorded above this level: anywhere in the coarse states, alike.
-            part = k ** (level - at)
-            coarse = np.zeros((k**at, k**at))
-            np.add.at(coarse, (pairs.source[here], pairs.target[here]), count)
-            shares += np.kron(coarse, np.full((part, part), 1 / part**2))
+            here, depth = pairs.level == at, min(at, level)
+            part, width = k ** (at - depth), k ** (level - depth)
+            coarse = np.zeros((k**depth, k**depth))
+            ends = pairs.source[here] // part, pairs.target[here] // part
+            np.add.at(coarse, ends, counts.count[here].astype(np.float64))
+            # What is recorded above the drawn level is anywhere in the coarse states, alike.
+            shares += np.kron(coarse, np.full((width, width), 1 / width**2))
         logs = np.log10(shares / shares.sum() + 1e-6)
         ax.imshow(logs, origin="lower", cmap="Blues", aspect="auto")
-        ax.set_xlabel(f"to state ({states} of level {level})")
-        ax.set_ylabel("from state")
+        ax.set(xlabel=f"to state ({states} of level {level})", ylabel="from state")
         return ax
 
 
@@ -289,11 +277,11 @@ def _body(model: TraceModel) -> dict[str, Any]:
         "states": {name: getattr(counts, name) for name in _STATES},
         # Where runs started, within what was touched of their state.
         "runs": {
-            **_sparse(runs.counts),
+            **_pack_counts(runs.counts),
             "after_lowest": np.where(started, runs.lowest - counts.lowest, 0),
             "before_highest": np.where(started, counts.highest - runs.highest, 0),
         },
-        "reuse": None if model.reuse is None else _sparse(model.reuse),
+        "reuse": None if model.reuse is None else _pack_counts(model.reuse),
         "windows": asdict(cascade.windows),
         "cascade": {
             **{name: getattr(cascade, name) for name in _CASCADE},
@@ -343,9 +331,9 @@ def _parts(document: Mapping[str, Any]) -> dict[str, Any]:
         "classes": SizeClasses(*(tuple(map(_ints, classes[k])) for k in ("sizes", "counts"))),
         "counts": counts,
         "laws": laws,
-        "cascade": _cascade(Windows(**document["windows"]), document["cascade"]),
-        "runs": _runs(document["runs"], counts),
-        "reuse": None if reuse is None else _dense(reuse, reuse_distance.COLUMNS),
+        "cascade": _read_cascade(Windows(**document["windows"]), document["cascade"]),
+        "runs": _read_runs(document["runs"], counts),
+        "reuse": None if reuse is None else _unpack_counts(reuse, reuse_distance.COLUMNS),
         "names": {k: tuple(v) for k, v in document["names"].items()},
         "caveats": tuple(document["caveats"]),
     }
@@ -358,31 +346,31 @@ def _check_lengths(what: str, columns: Mapping[str, Any]) -> None:
         raise ValueError(f"columns of {what} have {' and '.join(map(str, sorted(lengths)))} rows")
 
 
-def _runs(document: Mapping[str, Any], counts: TransitionCounts) -> Runs:
-    numbers = _dense(document, run_lengths.COLUMNS)
+def _read_runs(document: Mapping[str, Any], counts: TransitionCounts) -> Runs:
+    numbers = _unpack_counts(document, run_lengths.COLUMNS)
     started = numbers.any(axis=1)
     lowest = counts.lowest + _ints(document["after_lowest"])
     highest = counts.highest - _ints(document["before_highest"])
     return Runs(numbers, np.where(started, lowest, -1), np.where(started, highest, -1))
 
 
-def _cascade(windows: Windows, parts: Mapping[str, Any]) -> Cascade:
+def _read_cascade(windows: Windows, parts: Mapping[str, Any]) -> Cascade:
     depths, halves, late = windows.depth - windows.kept, parts["halves"], parts["lateness"]
-    large = np.zeros((0, *LARGE_SHAPE))
+    large = np.zeros((0, *placement.LARGE_SHAPE))
     if depths:
         large = _floats(parts["large"]["rows"])[_ints(parts["large"]["row"])]
     return Cascade(
         windows,
         counts=_ints(parts["counts"]),
         loose=np.array(parts["loose"], dtype=np.bool_),
-        halves=Halves(halves["least"], _ints(halves["first"])),
-        small=_floats(parts["small"]).reshape(depths, *SMALL_SHAPE),
-        large=large.reshape(depths, *LARGE_SHAPE),
+        halves=placement.Halves(halves["least"], _ints(halves["first"])),
+        small=_floats(parts["small"]).reshape(depths, *placement.SMALL_SHAPE),
+        large=large.reshape(depths, *placement.LARGE_SHAPE),
         stop=parts["stop"],
         placement=parts["placement"],
         gaps=_floats(parts["gaps"]),
         chain=_floats(parts["chain"]),
-        lateness=Lateness(
+        lateness=placement.Lateness(
             _floats(late["cycle"]), _floats(late["quantiles"]), late["correlation"], late["drift"]
         ),
         tick_s=parts["tick_s"],
@@ -398,14 +386,14 @@ def _round(values: Any, digits: int = _DIGITS) -> Any:
     return np.where(np.isfinite(near), near, array)
 
 
-def _sparse(counts: IntArray) -> dict[str, IntArray]:
+def _pack_counts(counts: IntArray) -> dict[str, IntArray]:
     """Counts that are not 0, row by row: how many in each, their classes, the counts."""
     row, class_ = np.nonzero(counts)
     in_row = np.bincount(row, minlength=len(counts))
     return {"in_row": in_row, "class": class_, "count": counts[row, class_]}
 
 
-def _dense(sparse: Mapping[str, Any], columns: int) -> IntArray:
+def _unpack_counts(sparse: Mapping[str, Any], columns: int) -> IntArray:
     number = _ints(sparse["in_row"])
     counts = np.zeros((len(number), columns), dtype=np.int64)
     row = np.repeat(np.arange(len(number)), number)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -15,10 +14,11 @@ from ppw.errors import PpwError
 from ppw.results.result import Result
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from fitting.storage.survey import Survey
 
+# Code of the operation that has no address (`measurements.traces.requests.Op.FLUSH`).
 FLUSH = 3
 # The digest is of one request in so many.
 _HASHED = 64
@@ -97,14 +97,10 @@ def _drop_flushes(batch: RequestColumns) -> RequestColumns:
 
 
 def survey(trace: Batches, *, most_kept: int = 0) -> TraceSurvey:
-    """Pass over a trace once, and keep it where it has so many requests at most.
+    """Pass over a trace once, and keep it where it has ``most_kept`` requests or fewer.
 
-    Raises
-    ------
-    PpwError
-        For a trace without times: its requests were generated closed loop.
-    FittingError
-        For one of fewer than two requests, or all at one time.
+    Raises `PpwError` for a trace without times, whose requests were generated closed loop, and
+    `FittingError` for one of fewer than two requests, or all at one time.
     """
     surveyor, digest = Surveyor(), _Digest()
     requests, files = 0, False
@@ -163,37 +159,45 @@ def name_of(names: dict[str, tuple[str, ...]], what: str, code: int) -> str:
     return own[code] if 0 <= code < len(own) else str(code)
 
 
-@dataclass(frozen=True)
-class WithoutLocality:
-    """A trace whose requests are anywhere in the space that it touched: an ablation.
+class DerivedTrace(NamedTuple):
+    """A trace made of another one; every call of ``batches`` begins anew."""
+
+    batches: Callable[[], Iterator[pa.RecordBatch]]
+    names: dict[str, tuple[str, ...]]
+    findings: tuple[str, ...] = ()
+
+
+def part_of(trace: Batches, first: int, end: int) -> DerivedTrace:
+    """Return the rows of a trace from a first one to an end; findings are of the whole."""
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        at = 0
+        for batch in trace.batches():
+            low, high = max(first - at, 0), min(end - at, batch.num_rows)
+            if low < high:
+                yield batch.slice(low, high - low)
+            at += batch.num_rows
+
+    return DerivedTrace(batches, trace.names)
+
+
+def without_locality(trace: Batches, space: Survey, seed: int = 0) -> DerivedTrace:
+    """Return a trace whose requests are anywhere in the space that it touched: an ablation.
 
     Times, streams, operations and sizes stay; places are uniform and keep their alignment.
     """
 
-    trace: Batches
-    survey: Survey
-    seed: int = 0
-
-    @property
-    def names(self) -> dict[str, tuple[str, ...]]:
-        """Names of the original."""
-        return self.trace.names
-
-    @property
-    def findings(self) -> tuple[str, ...]:
-        """Findings of the original."""
-        return self.trace.findings
-
-    def batches(self) -> Iterator[pa.RecordBatch]:
-        """Yield the requests in order of arrival; every call gives the same ones."""
-        rng, space = np.random.default_rng(self.seed), self.survey
-        step = space.alignment
-        for batch in self.trace.batches():
+    def batches() -> Iterator[pa.RecordBatch]:
+        rng, step = np.random.default_rng(seed), space.alignment
+        for batch in trace.batches():
             blocks = batch.column("size_bytes").to_numpy() // BLOCK
+            # A request of any size ends within the space.
             slots = np.maximum((space.high_lbn - space.low_lbn - blocks) // step + 1, 1)
             place = space.low_lbn + (rng.random(batch.num_rows) * slots).astype(np.int64) * step
             at = batch.schema.get_field_index("lbn")
             yield batch.set_column(at, batch.schema.field(at), pa.array(place))
+
+    return DerivedTrace(batches, trace.names, trace.findings)
 
 
 class TraceResult(Result):

@@ -1,4 +1,9 @@
-"""`trace_what_if`: what a cache or another layout of the files would do for a traced load."""
+"""`trace_what_if`: what a cache or another layout of the files would do for a traced load.
+
+`time_scales`: what a modelled device completes of a load that is made faster and slower. The model
+is open loop, so the rate at which requests arrive follows the scale alone; what is completed levels
+off where the device is always busy.
+"""
 
 from __future__ import annotations
 
@@ -8,37 +13,41 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import numpy as np
 import pandas as pd
 
+from fitting.compiled.loops import BoolArray
 from fitting.errors import FittingError
 from fitting.storage.caches import POLICIES, WRITES, Cache
-from fitting.storage.devices import ORDERS, FilePages, SolidState
-from fitting.storage.reuse_distance import ReuseSample, accessed_blocks
+from fitting.storage.devices import ORDERS, FilePages, PageLayout, SolidState
+from fitting.storage.reuse_distance import HitRatioCurve, ReuseSample, accessed_blocks
 from fitting.storage.survey import BLOCK
 from ppw.errors import PpwError
+from ppw.results import axes
 from ppw.results.arguments import as_positive, check_choice
-from ppw.results.axes import CURVE, PROJECTED, new_axes
-from ppw.results.result import Table, numbers_digest, rows_of, warn_caveats
+from ppw.results.result import Result, Table, numbers_digest, rows_of, warn_caveats
 from ppw.results.text import shown
-from ppw.storage.fitted_devices import LastEnds, Latencies, Storage, parse_device, time_cells
-from ppw.storage.trace_source import TraceResult, columns, is_one_trace, open_traces, survey
+from ppw.storage import fitted_devices as fd
+from ppw.storage import trace_source as ts
+from ppw.storage.fit import MOST_SIMULATED
+from ppw.storage.generate import generate_trace
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from os import PathLike
 
     from matplotlib.axes import Axes
 
-    from fitting.compiled.loops import BoolArray
-    from fitting.storage.devices import PageLayout
-    from fitting.storage.reuse_distance import HitRatioCurve
-    from ppw.storage.fitted_devices import Device, NamedDevice
-    from ppw.storage.trace_source import Batches, RequestColumns
+    from ppw.storage.trace_model import TraceModel
+    from ppw.storage.trace_source import Batches
 
 _WRITE = 1
+# Blocks of all devices are numbered together: the device stands above so many bits of the block.
 _DEVICE_SHIFT = 44
 _LAYOUTS = {"address": "order of address kept", "first_use": "order of first use"}
 # A device that is busy for more of the time than this has a queue that only grows.
 _BUSY = 0.99
 _CURVE_POINTS = 40
+SCALES = (4.0, 2.0, 1.0, 0.5, 0.2, 0.1, 0.05, 0.02, 0.01)
+# A device that completes less than this share of what is offered has fallen behind.
+_KEEPS_UP = 0.95
 
 
 class CacheDrives(NamedTuple):
@@ -50,40 +59,28 @@ class CacheDrives(NamedTuple):
     writes: str  # one of `fitting.storage.caches.WRITES`
 
 
-class OptionOutcome(NamedTuple):
-    """What an option makes of a trace; names and units are those of `TraceWhatIf.table`."""
-
-    device_s: float
-    latency_s: float
-    latency_p99_s: float
-    utilisation: float
-    hit_ratio: float
-    sequential_share: float
-    broken_share: float
-
-
 class StorageOption:
     """The storage without a change, which takes a trace batch by batch."""
 
-    def __init__(self, device: Device, seed: int) -> None:
-        self.storage = Storage(device, seed)
+    def __init__(self, device: fd.Device, seed: int) -> None:
+        self.storage = fd.Storage(device, seed)
 
-    def take(self, batch: RequestColumns) -> None:
+    def take(self, batch: ts.RequestColumns) -> None:
         """Take the next requests."""
         self.storage.take(batch)
 
-    def outcome(self) -> OptionOutcome:
-        """Say what came of it."""
+    def outcome(self) -> dict[str, float]:
+        """Return the columns of `TraceWhatIf.table` that the requests decide."""
         storage, latencies = self.storage, self.storage.latencies
-        return OptionOutcome(
-            device_s=storage.busy_s / max(1, latencies.requests),
-            latency_s=latencies.mean_s,
-            latency_p99_s=latencies.quantile_s(0.99),
-            utilisation=storage.utilisation,
-            hit_ratio=np.nan,
-            sequential_share=storage.ends.sequential_share,
-            broken_share=0.0,
-        )
+        return {
+            "device_s": storage.busy_s / max(1, latencies.requests),
+            "latency_s": latencies.mean_s,
+            "latency_p99_s": latencies.quantile_s(0.99),
+            "utilisation": storage.utilisation,
+            "hit_ratio": np.nan,
+            "sequential_share": storage.ends.sequential_share,
+            "broken_share": 0.0,
+        }
 
 
 class CachedStorage(StorageOption):
@@ -95,7 +92,7 @@ class CachedStorage(StorageOption):
     """
 
     def __init__(
-        self, device: Device, drives: CacheDrives, number: int, policy: str, seed: int
+        self, device: fd.Device, drives: CacheDrives, number: int, policy: str, seed: int
     ) -> None:
         super().__init__(device, seed)
         try:
@@ -104,11 +101,12 @@ class CachedStorage(StorageOption):
         except FittingError as error:
             raise PpwError(str(error)) from error
         self._block = drives.block_bytes
+        # Drives are striped: the cache serves as many more requests at a time.
         striped = replace(drives.drive, units=number * drives.drive.units)
-        self._front, self._latencies = Storage(striped), Latencies()
+        self._front, self._latencies = fd.Storage(striped), fd.Latencies()
         self._hits = self._accesses = 0
 
-    def take(self, batch: RequestColumns) -> None:
+    def take(self, batch: ts.RequestColumns) -> None:
         """Take the next requests."""
         # The storage sees the misses alone, in their order, and its queue with them.
         served = self._serve(batch)
@@ -117,7 +115,7 @@ class CachedStorage(StorageOption):
         # One cache serves all devices.
         self._latencies.add(self._front.take(front._replace(device=np.zeros_like(front.device))))
 
-    def _serve(self, batch: RequestColumns) -> BoolArray:
+    def _serve(self, batch: ts.RequestColumns) -> BoolArray:
         """Access the cache; return the mask of the requests that it answers."""
         kept = np.flatnonzero(batch.op <= _WRITE)
         blocks, request = accessed_blocks(batch.lbn[kept], batch.size_bytes[kept], self._block)
@@ -126,39 +124,36 @@ class CachedStorage(StorageOption):
         hits = self._cache.access(device << _DEVICE_SHIFT | blocks, writes[request])
         self._hits += int(hits.sum())
         self._accesses += len(hits)
+        # A read that misses one of its blocks goes to the storage as a whole.
         missed = np.bincount(request, ~hits, minlength=len(kept))
         served = np.zeros(len(batch.op), dtype=np.bool_)
         served[kept] = np.where(writes, self._cache.writes == "back", missed == 0)
         return served
 
-    def outcome(self) -> OptionOutcome:
-        """Say what came of it."""
+    def outcome(self) -> dict[str, float]:
+        """Return the outcome behind the cache, with the time that dirty blocks cost in the end."""
         # Each dirty block is a write to the storage, at the mean distance of two places: a third.
         device, dirty = self.storage.device, self._cache.written_back + self._cache.dirty
         third = int(getattr(device, "capacity_bytes", BLOCK) / BLOCK) // 3
         one = (np.array([value]) for value in (_WRITE, third, self._block, 0))
         cleaning_s = dirty * float(device.service_s(*one)[0])
         total_s = self.storage.busy_s + self._front.busy_s + cleaning_s
-        return (
-            super()
-            .outcome()
-            ._replace(
-                device_s=total_s / self._latencies.requests,
-                latency_s=self._latencies.mean_s,
-                latency_p99_s=self._latencies.quantile_s(0.99),
-                hit_ratio=self._hits / self._accesses if self._accesses else np.nan,
-            )
-        )
+        return super().outcome() | {
+            "device_s": total_s / self._latencies.requests,
+            "latency_s": self._latencies.mean_s,
+            "latency_p99_s": self._latencies.quantile_s(0.99),
+            "hit_ratio": self._hits / self._accesses if self._accesses else np.nan,
+        }
 
 
 class DefragmentedStorage(StorageOption):
     """The storage with every file in one piece."""
 
-    def __init__(self, device: Device, layout: PageLayout, seed: int) -> None:
+    def __init__(self, device: fd.Device, layout: PageLayout, seed: int) -> None:
         super().__init__(device, seed)
-        self._layout, self._ends, self._broken = layout, LastEnds(), 0
+        self._layout, self._ends, self._broken = layout, fd.LastEnds(), 0
 
-    def take(self, batch: RequestColumns) -> None:
+    def take(self, batch: ts.RequestColumns) -> None:
         """Take the next requests."""
         moved = self._layout.move(batch.device, batch.lbn, batch.size_bytes)
         self._broken += int(moved.broken.sum())
@@ -166,16 +161,12 @@ class DefragmentedStorage(StorageOption):
         # A request that is taken apart ends elsewhere; its next one then has to move.
         self.storage.take(batch._replace(lbn=moved.lbn))
 
-    def outcome(self) -> OptionOutcome:
-        """Say what came of it."""
-        return (
-            super()
-            .outcome()
-            ._replace(
-                sequential_share=self._ends.sequential_share,
-                broken_share=self._broken / self.storage.latencies.requests,
-            )
-        )
+    def outcome(self) -> dict[str, float]:
+        """Return the outcome, with the share of the requests that the layout takes apart."""
+        return super().outcome() | {
+            "sequential_share": self._ends.sequential_share,
+            "broken_share": self._broken / self.storage.latencies.requests,
+        }
 
 
 class _Plan(NamedTuple):
@@ -202,7 +193,7 @@ def _plans(caches: Sequence[int], policies: Sequence[str], defragment: bool) -> 
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class TraceWhatIf(TraceResult):
+class TraceWhatIf(ts.TraceResult):
     """What changes of a storage system are worth for a load.
 
     Attributes
@@ -251,7 +242,7 @@ class TraceWhatIf(TraceResult):
             note="Speed-up: time of device and cache for a request, one at a time, against the "
             "storage as it is. Latency: at the arrivals of the trace, with queues.",
             most=1000,
-            show=time_cells("device_s", "latency_s"),
+            show=fd.time_cells("device_s", "latency_s"),
         ),
     )
 
@@ -276,38 +267,31 @@ class TraceWhatIf(TraceResult):
             said.append(f"{row['option']}: {row['speed_up']:.2f} times as fast{spread}, {why}.")
         for row in rows_of(options[options["kind"] == "cache"].head(1)):
             size = row["cache_bytes"] / row["drives"]
-            share = size / self.touched_bytes
-            times = f"{shown(float(f'{share:.3g}'))} times"
-            said.append(
-                f"A cache drive has {shown(size, 'B')}, "
-                f"{times if share >= 1 else f'{100 * share:.3g}% of'} the "
-                f"{shown(self.touched_bytes, 'B')} that the trace touches."
+            share, touched = size / self.touched_bytes, shown(self.touched_bytes, "B")
+            part = (
+                f"{shown(float(f'{share:.3g}'))} times" if share >= 1 else f"{100 * share:.3g}% of"
             )
+            lead = f"A cache drive has {shown(size, 'B')}"
+            said.append(f"{lead}, {part} the {touched} that the trace touches.")
         return said
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw hit ratio over cache size, with the caches that were asked for."""
-        axes, curve = new_axes(ax), self.curve
-        label = "LRU, writes bring blocks in"
-        axes.plot(curve["cache_bytes"] / 1e9, 100 * curve["hit_ratio"], color=CURVE, label=label)
+        ax, label = axes.new_axes(ax), "LRU, writes bring blocks in"
+        ax.plot(*_hit_points(self.curve), color=axes.CURVE, label=label)
         caches = self.table[self.table["kind"] == "cache"]
         for policy, marker in zip(caches["policy"].unique(), "osD^vP", strict=False):
-            rows = caches[caches["policy"] == policy]
-            axes.plot(
-                rows["cache_bytes"] / 1e9,
-                100 * rows["hit_ratio"],
-                marker,
-                color=PROJECTED,
-                ms=5,
-                mfc="none",
-                label=policy.upper(),
-            )
-        axes.set_xscale("log")
-        axes.set_xlabel("cache (GB)")
-        axes.set_ylabel("hits (% of blocks)")
-        axes.set_ylim(bottom=0)
-        axes.legend(frameon=False)
-        return axes
+            style = {"color": axes.PROJECTED, "ms": 5, "mfc": "none", "label": policy.upper()}
+            ax.plot(*_hit_points(caches[caches["policy"] == policy]), marker, **style)
+        ax.set(xscale="log", xlabel="cache (GB)", ylabel="hits (% of blocks)")
+        ax.set_ylim(bottom=0)
+        ax.legend(frameon=False)
+        return ax
+
+
+def _hit_points(table: pd.DataFrame) -> tuple[Any, Any]:
+    """Cache sizes (GB) and hit ratios (%) of a table."""
+    return table["cache_bytes"] / 1e9, 100 * table["hit_ratio"]
 
 
 def trace_what_if(
@@ -374,12 +358,12 @@ def trace_what_if(
     check_choice("writes", writes, WRITES)
     for policy in policies:
         check_choice("policy", policy, POLICIES)
-    behind, cache_drive = parse_device(device), parse_device(cache_device)
+    behind, cache_drive = fd.parse_device(device), fd.parse_device(cache_device)
     if not isinstance(cache_drive.model, SolidState):
         raise PpwError("a cache is a solid state drive: give --cache-device ssd,…")
     # Space, footprint and files are those of the first trace; others are runs of the same load.
-    sources = _sources(traces, repeats)
-    found = survey(sources[0])
+    sources = _open_runs(traces, repeats)
+    found = ts.survey(sources[0])
     behind = behind.reaching(found.survey.high_lbn)
     if defragment and not found.has_files:
         raise PpwError(
@@ -398,8 +382,9 @@ def trace_what_if(
     for column, each in (("added_cost", cache_price), ("added_w", cache_power_w)):
         added = table["drives"] * (np.nan if each is None else float(each))
         table[column] = added.where(table["drives"] > 0, 0.0)
-    caveats = tuple(_caveats(table, behind, writes))
-    warn_caveats(caveats)
+    remarks = tuple(_caveats(table, behind, writes))
+    warn_caveats(remarks)
+    # The curve reaches to the largest cache and to all that the trace touches.
     largest = max(2.0, size * max([1, *caches]) / block_bytes, float(curve.footprint))
     blocks = np.unique(np.geomspace(1, largest, _CURVE_POINTS).astype(np.int64))
     sizes = {"cache_bytes": blocks * float(block_bytes), "hit_ratio": curve.hit_ratio(blocks)}
@@ -412,22 +397,24 @@ def trace_what_if(
         device=behind.text,
         cache_device=cache_drive.text,
         touched_bytes=touched,
-        caveats=caveats,
+        caveats=remarks,
         input_digest=numbers_digest(found.digest, len(sources)),
     )
 
 
-def _sources(traces: Any, repeats: int) -> list[Batches]:
-    alone = is_one_trace(traces)
+def _open_runs(traces: Any, repeats: int) -> list[Batches]:
+    """Open a trace for each run: several traces, or one as often as it is repeated."""
+    alone = ts.is_one_trace(traces)
     if alone and repeats < 1:
         raise PpwError(f"{repeats} repeats: at least 1 is needed")
-    sources = open_traces(traces) * (repeats if alone else 1)
+    sources = ts.open_traces(traces) * (repeats if alone else 1)
     if not sources:
         raise PpwError("no trace was given")
     return sources
 
 
 def _drive_bytes(cache_bytes: float | None, touched: float, block: int) -> float:
+    """Check the size of a cache drive (B); by default it is a tenth of what the trace touches."""
     if cache_bytes is None:
         return max(float(block), 0.1 * touched)
     size = as_positive("cache size (bytes)", cache_bytes)
@@ -439,53 +426,51 @@ def _drive_bytes(cache_bytes: float | None, touched: float, block: int) -> float
 
 
 def _hit_ratios(source: Batches, block: int) -> HitRatioCurve:
-    """Hit ratio curve of all devices together."""
+    """Measure the hit ratio curve of an LRU cache of all devices together."""
     sample = ReuseSample()
-    for batch in columns(source):
+    for batch in ts.columns(source):
         blocks, request = accessed_blocks(batch.lbn, batch.size_bytes, block)
         sample.add(batch.device.astype(np.int64)[request] << _DEVICE_SHIFT | blocks)
     return sample.curve()
 
 
 def _outcomes(
-    source: Batches, plans: Sequence[_Plan], device: Device, drives: CacheDrives, seed: int
-) -> list[OptionOutcome]:
+    source: Batches, plans: Sequence[_Plan], device: fd.Device, drives: CacheDrives, seed: int
+) -> list[dict[str, float]]:
     """Put a trace through every option at once."""
     layouts = _layouts(source) if any(plan.order for plan in plans) else {}
-
-    def option(plan: _Plan) -> StorageOption:
-        if plan.kind == "layout":
-            return DefragmentedStorage(device, layouts[plan.order], seed)
-        if plan.kind == "cache":
-            return CachedStorage(device, drives, plan.drives, plan.policy, seed)
-        return StorageOption(device, seed)
-
-    options = [option(plan) for plan in plans]
-    for batch in columns(source):
+    makers: dict[str, Callable[[_Plan], StorageOption]] = {
+        "base": lambda plan: StorageOption(device, seed),
+        "cache": lambda plan: CachedStorage(device, drives, plan.drives, plan.policy, seed),
+        "layout": lambda plan: DefragmentedStorage(device, layouts[plan.order], seed),
+    }
+    options = [makers[plan.kind](plan) for plan in plans]
+    for batch in ts.columns(source):
         for one in options:
             one.take(batch)
     return [one.outcome() for one in options]
 
 
 def _layouts(source: Batches) -> dict[str, PageLayout]:
+    """Lay the files of a trace out in one piece each, by every order."""
     pages = FilePages()
-    for batch in columns(source):
+    for batch in ts.columns(source):
         pages.add(batch.device, batch.file, batch.lbn, batch.size_bytes)
     return {order: pages.layout(order) for order in ORDERS}
 
 
 def _table(
-    plans: Sequence[_Plan], outcomes: Sequence[Sequence[OptionOutcome]], size: float
+    plans: Sequence[_Plan], outcomes: Sequence[Sequence[dict[str, float]]], size: float
 ) -> pd.DataFrame:
     """Mean outcome of each option over the runs, and its speed-up against the first one."""
     # Runs by options by figures. Ratios are taken run by run, so what runs share cancels out.
-    figures = np.array(outcomes)
-    device_s = figures[:, :, OptionOutcome._fields.index("device_s")]
-    speed_up, runs = device_s[:, :1] / device_s, len(outcomes)
-    mean = pd.DataFrame(figures.mean(axis=0), columns=OptionOutcome._fields)
+    figures = np.array([[[*one.values()] for one in run] for run in outcomes])
+    names, runs = [*outcomes[0][0]], len(outcomes)
+    device_s = figures[:, :, names.index("device_s")]
+    speed_up, mean = device_s[:, :1] / device_s, figures.mean(axis=0)
     table = pd.DataFrame(plans)[["option", "kind", "drives", "policy"]].astype({"drives": float})
     table.insert(3, "cache_bytes", table["drives"] * size)
-    return table.join(mean).assign(
+    return table.join(pd.DataFrame(mean, columns=names)).assign(
         speed_up=speed_up.mean(axis=0),
         lower=speed_up.min(axis=0),
         upper=speed_up.max(axis=0),
@@ -493,7 +478,8 @@ def _table(
     )
 
 
-def _caveats(table: pd.DataFrame, device: NamedDevice, writes: str) -> Iterator[str]:
+def _caveats(table: pd.DataFrame, device: fd.NamedDevice, writes: str) -> Iterator[str]:
+    """Say what could mislead in the options."""
     yield device.caveat
     has_caches, has_layouts = ((table["kind"] == kind).any() for kind in ("cache", "layout"))
     if table["utilisation"].max() > _BUSY:
@@ -514,3 +500,118 @@ def _caveats(table: pd.DataFrame, device: NamedDevice, writes: str) -> Iterator[
         )
     if has_caches:
         yield "caches start empty: over a short trace, hits are fewer than later on"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class TimeScales(Result):
+    """Throughput and latency of a device against the time scale of a load.
+
+    Attributes
+    ----------
+    table : pandas.DataFrame
+        One row a scale, slowest first.
+    device : str
+        Model that all of it is computed by.
+    """
+
+    kind: ClassVar[str] = "trace_time_scales"
+    tables: ClassVar[tuple[Table, ...]] = (
+        Table(
+            "table",
+            """
+            time_scale    | 1 .6g     | time scale   | factor of all times: 2 is twice as slow
+            offered       | 1         | offered/s    | requests that arrive per second
+            completed     | 1         | completed/s  | requests completed per second
+            utilisation   | share .1% | busy         | busy share of the busiest device
+            latency_s     | s         | mean latency | mean latency
+            latency_p99_s | s         | 99th         | 99th percentile of the latency
+            """,
+            "Figures",
+        ),
+    )
+
+    table: pd.DataFrame
+    device: str
+
+    def verdict(self) -> str:
+        """Say where throughput levels off."""
+        behind = self.table[self.table["completed"] < _KEEPS_UP * self.table["offered"]]
+        most = shown(float(self.table["completed"].max()))
+        if behind.empty:
+            return f"The device keeps up at every scale, with up to {most} requests a second."
+        return (
+            f"From a time scale of {behind['time_scale'].max():g} on the device falls behind; "
+            f"it completes {most} requests a second at most."
+        )
+
+    def text_parts(self) -> list[str]:
+        """Sentences and tables of the summary, in their order."""
+        verdict, *lines = super().text_parts()
+        return [verdict, "", *lines, "", f"device: {self.device}"]
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Draw requests completed against requests offered."""
+        ax, offered = axes.new_axes(ax), self.table["offered"]
+        ax.plot(offered, offered, ":", color=axes.MEASURED, label="offered")
+        ax.plot(offered, self.table["completed"], "o-", color=axes.CURVE, label="completed")
+        ax.set(xscale="log", xlabel="requests offered a second")
+        ax.set(yscale="log", ylabel="requests a second")
+        ax.legend()
+        return ax
+
+
+def time_scales(
+    model: TraceModel,
+    *,
+    scales: Sequence[float] = SCALES,
+    device: str = "disk",
+    seed: int = 0,
+) -> TimeScales:
+    """Serve the load of a model at several time scales by a device model.
+
+    Parameters
+    ----------
+    model : TraceModel
+    scales : sequence of float
+        Factors of all times: 2 is twice as slow.
+    device : str
+        ``disk`` or ``ssd``, with parameters if need be (`ppw.storage.fitted_devices.parse_device`).
+    seed : int
+        Random seed of the requests generated, the same at every scale; two hundred thousand at
+        most.
+
+    Returns
+    -------
+    TimeScales
+        Throughput and latency of a device against the time scale of a load.
+
+    Raises
+    ------
+    PpwError
+        For no scale, one that is not positive, or an unknown device.
+    """
+    if not len(scales):
+        raise PpwError("no time scale was given")
+    drive = fd.parse_device(device).reaching(model.survey.high_lbn)
+    count = min(MOST_SIMULATED, model.survey.requests)
+    rows = []
+    # The same requests at every scale, so that the scale alone makes the difference.
+    for scale in sorted((as_positive("time scale", s) for s in scales), reverse=True):
+        storage = fd.Storage(drive.model)
+        for batch in ts.columns(generate_trace(model, count=count, seed=seed, time_scale=scale)):
+            storage.take(batch)
+        rows.append(
+            {
+                "time_scale": scale,
+                "offered": model.rate / scale,
+                "completed": storage.iops,
+                "utilisation": storage.utilisation,
+                "latency_s": storage.latencies.mean_s,
+                "latency_p99_s": storage.latencies.quantile_s(0.99),
+            }
+        )
+    growing = "open loop: where the device is always busy its queue, and latency, only grow"
+    remarks = (drive.caveat, growing)
+    warn_caveats(remarks)
+    table, digest = pd.DataFrame(rows), model.input_digest
+    return TimeScales(table=table, device=drive.text, caveats=remarks, input_digest=digest)

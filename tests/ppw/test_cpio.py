@@ -23,34 +23,17 @@ from timeseries_logs import CPU_HEADER, plot_log, written
 from measurements.errors import MeasurementError
 from ppw.cli import main
 from ppw.cli.options import kind
-from ppw.cpio.compare_devices import compare_devices
-from ppw.cpio.cycles import cycles_per_io
+from ppw.cpio import report
+from ppw.cpio.cycles import compare_devices, cycles_per_io
 from ppw.cpio.io_runs import runs_of_series
-from ppw.cpio.report import (
-    cpio_page,
-    cpio_projection_page,
-    devices_page,
-    plot_breakdown,
-    plot_cpio_by_application,
-    sizing_page,
-)
 from ppw.cpio.scenarios import project_cpio
 from ppw.cpio.sizing import size_servers
 from ppw.errors import PpwError, UnknownColumnError
 
 # 24 s user, 12 s system and 4 s soft interrupts at 2 GHz; 15 s idle, 5 s iowait; 4 million I/Os.
-BY_HAND = {
-    "time_s": 60.0,
-    "cores": 1,
-    "freq_hz": CLOCK,
-    "user_s": 24.0,
-    "system_s": 12.0,
-    "softirq_s": 4.0,
-    "idle_s": 15.0,
-    "iowait_s": 5.0,
-    "sectors_read": 3e6,
-    "sectors_written": 1e6,
-}
+BY_HAND = {"user_s": 24.0, "system_s": 12.0, "softirq_s": 4.0, "idle_s": 15.0, "iowait_s": 5.0}
+BY_HAND |= {"time_s": 60.0, "cores": 1, "freq_hz": CLOCK}
+BY_HAND |= {"sectors_read": 3e6, "sectors_written": 1e6}
 
 
 def table(*rows, **more):
@@ -341,20 +324,11 @@ class TestStudy:
 
 def series(count=10, **more):
     """Intervals of 1 s of a host with 2 CPUs: busy for 0.8 s of 2, and a thousand sectors."""
-    return pd.DataFrame(
-        {
-            "time_s": 1e9 + 1.0 + np.arange(count),
-            "interval_s": 1.0,
-            "host": "node",
-            "cpus": 2,
-            "user_s": 0.5,
-            "system_s": 0.3,
-            "idle_s": 1.2,
-            "sectors_read": 1000.0,
-            "sectors_written": 0.0,
-            "cpu_accounting": "scheduler",
-        }
-    ).assign(**more)
+    host = {"interval_s": 1.0, "host": "node", "cpus": 2, "cpu_accounting": "scheduler"}
+    busy = {"user_s": 0.5, "system_s": 0.3, "idle_s": 1.2}
+    sectors = {"sectors_read": 1000.0, "sectors_written": 0.0}
+    times = pd.DataFrame({"time_s": 1e9 + 1.0 + np.arange(count)})
+    return times.assign(**host, **busy, **sectors).assign(**more)
 
 
 class TestTimeSeries:
@@ -541,26 +515,28 @@ def results():
     fio = pd.DataFrame({"bandwidth_bytes_s": [900e6]})
     work = {"data_bytes": 2e16, "time_s": 3e6, "cores": 16, "idle_share": 0.6}
     return {
-        cpio_page: answered(cycles_per_io, runs),
-        cpio_projection_page: answered(project_cpio, runs, cores=16, growth=[0.7], years=5),
-        devices_page: answered(compare_devices, runs, roof=fio),
-        sizing_page: answered(size_servers, runs, **work, server_power_w=400.0),
+        report.cpio_page: answered(cycles_per_io, runs),
+        report.cpio_projection_page: answered(project_cpio, runs, cores=16, growth=[0.7], years=5),
+        report.devices_page: answered(compare_devices, runs, roof=fio),
+        report.sizing_page: answered(size_servers, runs, **work, server_power_w=400.0),
     }
 
 
 def test_the_papers_figures_are_on_the_page():
-    assert len(cpio_page(results()[cpio_page]).figures) == 4
-    tables = cpio_projection_page(results()[cpio_projection_page]).tables
-    assert [table.title for table in tables] == ["Scenarios", "Laws", "Growth of the market"]
-    assert sizing_page(results()[sizing_page]).tables[0].title == "Energy"
+    cpio, projection, _, sizing = (page(result) for page, result in results().items())
+    assert len(cpio.figures) == 4
+    titles = [table.title for table in projection.tables]
+    assert titles == ["Scenarios", "Laws", "Growth of the market"]
+    assert sizing.tables[0].title == "Energy"
 
 
 def test_bars_of_cpio_stand_on_a_decade():
-    axes = plot_cpio_by_application(results()[cpio_page], Figure().add_subplot())
+    axes = report.plot_cpio_by_application(results()[report.cpio_page], Figure().add_subplot())
     assert axes.get_xscale() == "log"
     assert axes.get_xlim()[0] == pytest.approx(1e4)
     ends = {}
-    for bar in plot_breakdown(results()[cpio_page], Figure().add_subplot()).patches:
+    breakdown = report.plot_breakdown(results()[report.cpio_page], Figure().add_subplot())
+    for bar in breakdown.patches:
         ends[bar.get_y()] = ends.get(bar.get_y(), 0.0) + bar.get_width()
     assert list(ends.values()) == pytest.approx([100.0, 100.0])
 

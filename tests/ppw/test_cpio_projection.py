@@ -15,22 +15,10 @@ import pytest
 from cpio_studies import APPLICATIONS, CLOCK, run, study
 from made_up import answered, only
 
-from fitting.laws.cycles_per_io import (
-    IO_BYTES,
-    LawScore,
-    cycles_per_io,
-    grow,
-    io_rate,
-)
-from ppw.cpio.compare_devices import compare_devices
-from ppw.cpio.scenarios import (
-    CPIO,
-    UTILISATION,
-    ServerSpec,
-    preferred_law,
-    project_cpio,
-    project_scenarios,
-)
+from fitting.laws.cycles_per_io import IO_BYTES, LawScore, cycles_per_io, grow, io_rate
+from ppw.cpio import scenarios
+from ppw.cpio.cycles import compare_devices
+from ppw.cpio.scenarios import CPIO, UTILISATION, preferred_law, project_cpio
 from ppw.cpio.sizing import amount, count, size_servers, span
 from ppw.errors import PpwError
 
@@ -128,7 +116,7 @@ class TestHowSure:
         learnt = study(noise=0.03, applications=many)
         fresh = study(noise=0.03, applications=many, cores=(24,), repeats=1, seed=99)
         options = {"by": None, "floor": 0.01, "network_share": 1.0, "draws": 1000, "seed": 0}
-        found = project_scenarios(learnt, ServerSpec(24, None), **options)
+        found = scenarios.project_scenarios(learnt, scenarios.ServerSpec(24, None), **options)
         chosen = found.frame("projected", "projected", 0.90).set_index("workload")
         sectors = fresh["sectors_read"] + fresh["sectors_written"]
         truth = (sectors / fresh["time_s"]).set_axis(fresh["workload"])
@@ -287,12 +275,9 @@ def test_amounts_spans_and_counts_in_words():
     assert (count(3.01), count(3.0), count(np.nan)) == ("4", "3", "–")
 
 
+PLACES = ((10e3, "a", "nvme", 0.8), (14e3, "a", "sda", 0.2), (12e3, "b", "nvme", 0.6))
 DEVICES = pd.DataFrame(
-    [
-        run(10e3, host="a", device="nvme", utilisation=0.8, cores=2),
-        run(14e3, host="a", device="sda", utilisation=0.2, cores=2),
-        run(12e3, host="b", device="nvme", utilisation=0.6, cores=2),
-    ]
+    [run(cpio, host=h, device=d, utilisation=busy, cores=2) for cpio, h, d, busy in PLACES]
 )
 # Roofs: 512 kB/s to a sector each; the largest of a device is its roof.
 FIO = pd.DataFrame({"host": [*"aaab"], "device": ["nvme", "nvme", "sda", "nvme"]})
@@ -351,12 +336,8 @@ class TestDevices:
 
 
 # A second of a year does not matter: energy of a sweep does not depend on its time.
-YEAR = {
-    "data_bytes": paper.DATA_BYTES,
-    "time_s": 365 * 86400.0,
-    "cores": paper.CORES,
-    "freq": paper.FREQUENCY_HZ,
-}
+YEAR = {"data_bytes": paper.DATA_BYTES, "time_s": 365 * 86400.0}
+YEAR |= {"cores": paper.CORES, "freq": paper.FREQUENCY_HZ}
 
 
 def sized(cpio, watts, *, utilisation=None, idle_share=0.0):

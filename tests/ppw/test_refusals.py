@@ -20,7 +20,7 @@ from recordings import recording
 import ppw
 from measurements.traces import write_trace
 from ppw.cli.options import kind
-from ppw.storage.load_jobs import jobs_of
+from ppw.storage.generate import jobs_of
 
 POINTS = [(1.6e9, 6.5), (1.8e9, 6.0)]
 WATTS = [(1.6e9, 9.0), (1.8e9, 10.0)]

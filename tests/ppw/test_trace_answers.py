@@ -8,12 +8,11 @@ from fitting.storage.caches import Cache
 from fitting.storage.devices import Disk, SolidState
 from fitting.storage.reuse_distance import accessed_blocks
 from ppw.errors import CaveatWarning, PpwError
-from ppw.storage import fitted_devices
-from ppw.storage.drift import half_drift, time_scales
-from ppw.storage.fidelity import validate_trace
+from ppw.storage import fitted_devices as fd
+from ppw.storage.fidelity import half_drift, validate_trace
 from ppw.storage.fit import fit_trace
-from ppw.storage.trace_source import WithoutLocality, columns, survey
-from ppw.storage.what_if import trace_what_if
+from ppw.storage.trace_source import columns, survey, without_locality
+from ppw.storage.what_if import time_scales, trace_what_if
 
 pytestmark = pytest.mark.filterwarnings("ignore::ppw.errors.CaveatWarning")
 
@@ -117,9 +116,8 @@ class TestVerdicts:
         slower = changed(made, latency_s=np.where(np.arange(4000) % 50, 0.002, 0.003))
         result = validate_trace(late, slower)
         (_, said) = result.verdict()
-        assert said.startswith(
-            "Not judged: requests of another size (0.00%); 99th percentile of latency (+"
-        )
+        lead = "Not judged: requests of another size (0.00%); 99th percentile of latency (+"
+        assert said.startswith(lead)
         percentile = figure(result, "99th percentile")["off"]
         assert percentile == pytest.approx(0.5, abs=0.05)
         assert f"latency ({percentile:+.2%})" in said
@@ -138,7 +136,7 @@ class TestVerdicts:
 
     def test_locality_that_is_lost_fails_and_is_shown(self):
         made = busy()
-        without = WithoutLocality(made, survey(made).survey, seed=3)
+        without = without_locality(made, survey(made).survey, seed=3)
         result = validate_trace(made, without, no_locality=True)
         row = figure(result, "LRU hits, cache of 5%")
         assert row["verdict"] == "fail"
@@ -416,18 +414,18 @@ class TestParsing:
     def test_parameters_with_units_and_with_or_without_their_endings(self):
         given = "disk,average_seek=9ms,full_seek_s=0.02,capacity=4000GB,revolutions=90,cylinders=5"
         disk = Disk(4e12, 90.0, average_seek_s=9 * 1e-3, full_seek_s=0.02, cylinders=5)
-        assert fitted_devices.parse_device(given) == ("disk", disk)
+        assert fd.parse_device(given) == ("disk", disk)
         drive = SolidState(read_s=70e-6, unit_bytes_s=500e6, units=16)
-        assert fitted_devices.parse_device("ssd,units=16,read=70us,unit=500MB") == ("ssd", drive)
+        assert fd.parse_device("ssd,units=16,read=70us,unit=500MB") == ("ssd", drive)
 
-    @pytest.mark.parametrize("name", fitted_devices.DEVICES)
+    @pytest.mark.parametrize("name", fd.DEVICES)
     def test_every_parameter_is_said(self, name):
-        said = fitted_devices.parse_device(name).parameters
+        said = fd.parse_device(name).parameters
         for pair in said.split(", "):
             key, value, *unit = pair.removesuffix("/s").split()
-            again = fitted_devices.parse_device(f"{name},{key}={value}{''.join(unit)}")
+            again = fd.parse_device(f"{name},{key}={value}{''.join(unit)}")
             assert again.parameters == said
-        assert said.count(",") + 1 == len(fitted_devices.DEVICES[name].__dataclass_fields__)
+        assert said.count(",") + 1 == len(fd.DEVICES[name].__dataclass_fields__)
 
     @pytest.mark.parametrize(
         "text",
@@ -435,11 +433,11 @@ class TestParsing:
     )
     def test_what_is_no_device_is_refused(self, text):
         with pytest.raises(PpwError):
-            fitted_devices.parse_device(text)
+            fd.parse_device(text)
 
 
 def test_a_disk_grows_to_the_trace_and_a_drive_has_no_places():
-    disk, drive = map(fitted_devices.parse_device, ("disk", "ssd"))
+    disk, drive = map(fd.parse_device, ("disk", "ssd"))
     assert disk.reaching(2**40).model.capacity_bytes == 2**49
     assert (disk.reaching(8), drive.reaching(2**40)) == (disk, drive)
 
@@ -449,12 +447,12 @@ def test_a_disk_grows_to_the_trace_and_a_drive_has_no_places():
     [(0, "0 s"), (3e-9, "3 ns"), (8.5e-5, "85 µs"), (0.0015, "1.5 ms"), (61.5, "61.5 s")],
 )
 def test_times_have_the_unit_that_suits(seconds, text):
-    assert fitted_devices.time_text(seconds) == text
+    assert fd.time_text(seconds) == text
 
 
 def test_quantiles_of_latencies_are_those_of_all_to_two_percent():
     found = np.random.default_rng(8).lognormal(-7, 1, 20_000)
-    latencies = fitted_devices.Latencies()
+    latencies = fd.Latencies()
     for part in np.array_split(np.append(found, np.nan), 3):
         latencies.add(part)
     assert latencies.requests == 20_000
@@ -462,7 +460,7 @@ def test_quantiles_of_latencies_are_those_of_all_to_two_percent():
     for share in (0.1, 0.5, 0.99):
         assert latencies.quantile_s(share) == pytest.approx(np.quantile(found, share), rel=0.022)
 
-    none = fitted_devices.Latencies()
+    none = fd.Latencies()
     none.add(np.array([np.nan, np.nan]))
     assert none.requests == 0
     assert np.isnan([none.mean_s, none.quantile_s(0.99)]).all()
@@ -475,7 +473,7 @@ class TestStorage:
     def test_latency_and_throughput_by_hand(self):
         # Five at once on one device: two, two, one; another device has one.
         made = trace(time_s=np.full(6, 7), device=[0, 0, 0, 0, 0, 1], lbn=np.arange(6) * 80)
-        storage = fitted_devices.Storage(self.DRIVE)
+        storage = fd.Storage(self.DRIVE)
         (batch,) = columns(made)
         assert storage.take(batch) == pytest.approx([2e-3, 2e-3, 4e-3, 4e-3, 6e-3, 2e-3])
         assert storage.iops == pytest.approx(6 / 6e-3)
@@ -485,17 +483,12 @@ class TestStorage:
 
     def test_angles_are_the_seeds(self):
         (batch,) = columns(trace(lbn=np.arange(50) * 800))
-        first, again, other = (
-            fitted_devices.Storage(fitted_devices.DEVICES["disk"], seed=s).take(batch)
-            for s in (1, 1, 2)
-        )
+        first, again, other = (fd.Storage(fd.DEVICES["disk"], s).take(batch) for s in (1, 1, 2))
         np.testing.assert_array_equal(first, again)
         assert (first != other).any()
 
     def test_completed_requests_do_not_depend_on_when_they_came(self):
         made = busy(n=500)
         table, later = made.table, changed(made, time_s=np.arange(500.0) * 9).table
-        assert fitted_devices.completed_iops(table) == fitted_devices.completed_iops(later)
-        assert fitted_devices.completed_iops(table) < fitted_devices.completed_iops(
-            table, fitted_devices.DEVICES["ssd"]
-        )
+        assert fd.completed_iops(table) == fd.completed_iops(later)
+        assert fd.completed_iops(table) < fd.completed_iops(table, fd.DEVICES["ssd"])

@@ -21,8 +21,7 @@ from measurements.traces import read_trace, write_trace
 from ppw.cli.output import caveats_in_result
 from ppw.storage import replay
 from ppw.storage.fit import fit_trace
-from ppw.storage.generate import generate_trace
-from ppw.storage.load_jobs import jobs_of
+from ppw.storage.generate import generate_trace, jobs_of
 from ppw.storage.trace_model import TraceModel
 
 GOLDEN = Path(__file__).with_name("golden")
@@ -306,7 +305,7 @@ class TestReplay:
     def test_stages_are_held_against_each_other(self, tmp_path, monkeypatch):
         """The calibration takes as long as the trace, and the target twice as long."""
         done = [ReplayReport("", 100, 409600, s, 1e-3, 2e-3, "fio-3") for s in (199.0, 99.5)]
-        monkeypatch.setattr(replay, "replay_iolog", lambda *_, **__: done.pop())
+        monkeypatch.setattr(replay.fio, "replay_iolog", lambda *_, **__: done.pop())
         load = trace(lbn=8 * np.arange(100))
         with caveats_in_result():
             result = replay.replay_trace(load, str(tmp_path / "f"), original=load)

@@ -13,7 +13,7 @@ import ppw
 from measurements.traces import write_trace
 from ppw.errors import PpwError
 from ppw.storage import report
-from ppw.storage.load_jobs import jobs_of
+from ppw.storage.generate import jobs_of
 from ppw.storage.trace_model import TraceModel
 
 pytestmark = OTHERS_WARNINGS

@@ -217,10 +217,8 @@ class TestMeasuredTraces:
     @pytest.mark.parametrize("measured", ["cloudphysics"], indirect=True)
     def test_caches_are_hit_as_by_the_original(self, measured):
         wanted, footprint = hit_ratios(measured.columns)
-        found = np.mean(
-            [hit_ratios(measured.walk(seed), footprint)[0] for seed in range(5)], axis=0
-        )
-        assert np.abs(found - wanted).max() < 0.03
+        ratios = [hit_ratios(measured.walk(seed), footprint)[0] for seed in range(5)]
+        assert np.abs(np.mean(ratios, axis=0) - wanted).max() < 0.03
 
 
 def test_the_model_of_a_generated_trace_is_the_generating_one():
@@ -231,12 +229,9 @@ def test_the_model_of_a_generated_trace_is_the_generating_one():
     keys = [*left, "to_state", "op", "sequential", "size_bytes"]
     chances = []
     for seed in range(10):
-        again = fit_trace(
-            generate_trace(model, seed=seed, draws="independent"), levels=2, space_bytes=space
-        )
-        both = model.to_frame().merge(
-            again.to_frame(), on=keys, how="left", suffixes=("", "_again")
-        )
+        load = generate_trace(model, seed=seed, draws="independent")
+        again = fit_trace(load, levels=2, space_bytes=space).to_frame()
+        both = model.to_frame().merge(again, on=keys, how="left", suffixes=("", "_again"))
         made_again = both["count_again"].fillna(0)
         from_state = [both[key] for key in left]
         expected = both["probability"] * made_again.groupby(from_state).transform("sum")
