@@ -575,7 +575,7 @@ def read_cells(
     """Read what a question needs of a fleet, in one pass over its rows.
 
     With ``lines_only`` the cells have no logarithms, which only posteriors need; with ``checked``
-    they are fine enough for the checks of `ppw.runs.quality` too. A file that the engine cannot
+    they are fine enough for the checks of `ppw.runs.checks` too. A file that the engine cannot
     read is looked for, left out and named; so is one whose columns cannot answer. Raises as
     `ppw.project_runs`, and where the engine fails for a reason that is in no file.
     """
