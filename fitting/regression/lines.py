@@ -418,10 +418,3 @@ def fit_table(model: LineModel, predictor: FloatArray, metric: FloatArray) -> Mo
     """Fit ``model`` to each row of ``(groups, points)`` arrays; one predictor row may serve all."""
     x, y = model.abscissa(predictor), model.ordinate(metric, predictor)
     return ModelFit(model, fit_points(x, y, nonnegative=model.nonnegative))
-
-
-def share_of_limit(value: FloatArray, limit: FloatArray) -> FloatArray:
-    """Share of the limit reached, 0 to 1; NaN where the metric has no finite limit."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        share = np.minimum(value / limit, limit / value)
-    return np.where(np.isfinite(limit), share, np.nan)

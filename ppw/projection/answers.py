@@ -443,8 +443,9 @@ class Answers:
         scale = constant * cells.frequency**clock_power
         value, lower, upper = (end * scale for end in ends)
         # A perf/W that falls to nothing has reached no share of it; a time that falls to 0 has.
-        aimed_at = np.where((limit == 0) & (len(factors) > 1), np.nan, limit)
-        share = lines.share_of_limit(value, aimed_at)
+        reached = np.isfinite(limit) & ((limit != 0) | (len(factors) == 1))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            share = np.where(reached, np.minimum(value / limit, limit / value), np.nan)
         return CellAnswers(
             cells, factors, lines.Prediction(value, lower, upper, limit, share), known
         )

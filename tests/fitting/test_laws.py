@@ -30,7 +30,6 @@ from fitting.regression.lines import (
     Moments,
     fit,
     fit_table,
-    share_of_limit,
 )
 
 TABLE = {f * GHZ: 0.6 + 0.15 * f for f in (0.5, 1.0, 2.0, 3.0, 4.0, 5.0)}
@@ -249,12 +248,9 @@ def test_limits_by_the_signs_of_the_coefficients_and_asymptotes_far_out(
         np.testing.assert_allclose(curve.predict(far), expected, rtol=1e-12)
 
 
-def test_limits_and_shares_by_hand():
+def test_limits_by_hand():
     asymptote = Asymptote(np.array([3.0, 3.0, 3.0, np.nan]), np.array([0.0, 2.0, -1.0, 1.0]))
     np.testing.assert_array_equal(asymptote.limit(), [3, np.inf, 0, np.nan])
-    value = np.array([50.0, 50.0, 7.0, 7.0, 7.0])
-    limit = np.array([40.0, 100.0, 0.0, np.inf, np.nan])
-    np.testing.assert_array_equal(share_of_limit(value, limit), [0.8, 0.5, 0, np.nan, np.nan])
 
 
 # Amdahl's law in frequency.
