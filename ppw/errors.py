@@ -23,4 +23,7 @@ class UnknownHostError(PpwError):
 
 
 class CaveatWarning(UserWarning):
-    """A physical or statistical reason to read a number with care."""
+    """A physical or statistical reason to read a number with care.
+
+    Every question warns with each entry of its result's ``caveats``.
+    """

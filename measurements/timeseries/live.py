@@ -132,10 +132,6 @@ def sample(
     interval_s, disks, host
         As of `LiveSampler`.
 
-    Returns
-    -------
-    TimeSeries
-
     Raises
     ------
     MeasurementError

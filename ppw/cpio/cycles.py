@@ -307,11 +307,6 @@ def cycles_per_io(
         For columns that are missing and values that cannot be.
     PpwError
         When no run tells its clock, or none did any I/O.
-
-    Warns
-    -----
-    CaveatWarning
-        For each entry of ``caveats``.
     """
     as_share("level", level)
     prepared = io.with_cpio(runs, freq=freq)
@@ -540,11 +535,6 @@ def compare_devices(
     ------
     MeasurementError, PpwError
         As `ppw.cycles_per_io`; and for a roof without bandwidths.
-
-    Warns
-    -----
-    CaveatWarning
-        For each entry of ``caveats``.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CaveatWarning)

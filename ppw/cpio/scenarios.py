@@ -498,11 +498,6 @@ def project_cpio(
     ------
     MeasurementError, PpwError
         As `ppw.cycles_per_io`; and for settings that cannot be.
-
-    Warns
-    -----
-    CaveatWarning
-        For each entry of ``caveats``.
     """
     spec = ServerSpec(as_positive("cores", cores), None if freq is None else as_frequency(freq))
     _refuse_bad(level, floor, growth, draws)

@@ -426,11 +426,6 @@ def size_servers(
     ------
     MeasurementError, PpwError
         For runs that tell no cycles per I/O, and settings that cannot be.
-
-    Warns
-    -----
-    CaveatWarning
-        For each entry of ``caveats``.
     """
     sweep = DataSweep.of(
         data_bytes=data_bytes,

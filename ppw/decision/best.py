@@ -448,11 +448,6 @@ def best_frequency(
     PpwError
         For an objective, step or price that is not there, an idle power above a measured one, or
         when no group has two frequencies.
-
-    Warns
-    -----
-    CaveatWarning
-        For each entry of ``caveats``.
     """
     check_choice("objective", objective, tuple(obj.OBJECTIVES))
     as_share("interval level", level)

@@ -248,11 +248,6 @@ def characterise(
         For values that cannot be, all of them at once.
     PpwError
         For fewer than two hosts, or a host that is not there.
-
-    Warns
-    -----
-    CaveatWarning
-        For each entry of ``caveats``.
     """
     tidy = check_runs(canonical(runs), needed=["host"])
     hosts = list(dict.fromkeys(tidy["host"].astype(str)))

@@ -410,11 +410,6 @@ def compare(
     PpwError
         For sides that no run has or that have no work in common, a frequency to which no curve
         leads, or watts of different scope.
-
-    Warns
-    -----
-    CaveatWarning
-        For each entry of ``caveats``.
     """
     as_share("interval level", level)
     for name, side in (("a", a), ("b", b)):

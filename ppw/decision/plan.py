@@ -480,11 +480,6 @@ def plan(
         For values that cannot be, all of them at once.
     PpwError
         For arguments that cannot be, a host whose steps are not known, or when no group has runs.
-
-    Warns
-    -----
-    CaveatWarning
-        For each entry of ``caveats``.
     """
     asked = Question(
         as_frequency(freq),

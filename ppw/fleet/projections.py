@@ -512,10 +512,6 @@ def path_lengths(
     level, tolerance
         As for `ppw.path_lengths`.
 
-    Returns
-    -------
-    FleetAnswer of PathLengths
-
     Raises
     ------
     MeasurementError, PpwError

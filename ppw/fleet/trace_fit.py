@@ -110,11 +110,6 @@ def fit_trace_in(
         Where a file is no trace that ppw wrote.
     PpwError
         For requests that cannot be, a trace too short, or a space that does not hold it.
-
-    Warns
-    -----
-    CaveatWarning
-        For each entry of ``caveats``.
     """
     folder = None if temporary is None else str(temporary)
     connection = connect(engine, memory_limit=memory_limit, temporary=folder)

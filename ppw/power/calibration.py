@@ -560,11 +560,6 @@ def calibrate(
         with the sensor.
     FittingError
         With fewer than three levels that the sensor tells apart.
-
-    Warns
-    -----
-    CaveatWarning
-        For each entry of ``caveats``.
     """
     paired = pair_runs(check_runs(groups.canonical(runs)), sensor, reference, host)
     seen, x, y = paired.runs, paired.sensor, paired.reference

@@ -218,11 +218,6 @@ def power_loads(
     ------
     PpwError
         For loads that cannot be, or where nothing has two levels.
-
-    Warns
-    -----
-    CaveatWarning
-        For each entry of ``caveats``.
     """
     as_share("level", level)
     asked = sorted({float(x) for x in at})

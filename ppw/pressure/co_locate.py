@@ -244,11 +244,6 @@ def co_locate(
     PpwError
         For fewer than two workloads, what is no time series, names that are none, shares that
         cannot be, or recordings that never met on the clock.
-
-    Warns
-    -----
-    CaveatWarning
-        For each entry of ``caveats``.
     """
     dem.check_workloads(recordings, latency_critical, "share a host")
     if idle is not None:
@@ -616,11 +611,6 @@ def pair_workloads(recordings: Mapping[str, TimeSeries], **options: Any) -> Pair
     ------
     PpwError
         As for `co_locate`.
-
-    Warns
-    -----
-    CaveatWarning
-        For each entry of ``caveats``.
     """
     critical = options.pop("latency_critical", ())
     dem.check_workloads(recordings, critical, "make pairs")

@@ -322,11 +322,6 @@ def find_knees(
         For values that cannot be.
     PpwError
         Where a column is not there, or nothing was measured.
-
-    Warns
-    -----
-    CaveatWarning
-        For each entry of ``caveats``.
     """
     as_share("level", level)
     check_choice("scale", scale, ("log", "linear"))

@@ -319,20 +319,11 @@ def pressure_matrix(
     disks : sequence of str, optional
         Disks that count; by default the physical ones.
 
-    Returns
-    -------
-    PressureMatrix
-
     Raises
     ------
     PpwError
         When there is no recording, what is no time series, or one without an interval of known
         length.
-
-    Warns
-    -----
-    CaveatWarning
-        For each entry of ``caveats``.
 
     References
     ----------

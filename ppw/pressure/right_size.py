@@ -229,11 +229,6 @@ def right_size(
     ------
     PpwError
         For shares that cannot be, what is no time series, or one without an interval.
-
-    Warns
-    -----
-    CaveatWarning
-        For each entry of ``caveats``.
     """
     if headroom is not None and not 0 < headroom < 1:
         raise PpwError(f"headroom {headroom!r} is not a share between 0 and 1; try 0.3")

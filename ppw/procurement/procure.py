@@ -466,11 +466,6 @@ def procure(
     PpwError
         For a scenario that says what the schema does not allow, figures that are missing, or watts
         of different scope.
-
-    Warns
-    -----
-    CaveatWarning
-        For each entry of ``caveats``.
     """
     as_share("interval level", level)
     if draws < FEWEST_DRAWS:

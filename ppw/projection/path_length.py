@@ -378,11 +378,6 @@ def path_lengths(
         For values that cannot be.
     PpwError
         When no run tells its instructions and its data size.
-
-    Warns
-    -----
-    CaveatWarning
-        For each entry of ``caveats``.
     """
     check_options(level, tolerance)
     table = check_runs(gr.canonical(runs), by=[])

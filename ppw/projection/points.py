@@ -350,10 +350,6 @@ def project(
     power_source : str, optional
         Sensor and domain of the watts, such as "rapl:package".
 
-    Returns
-    -------
-    Projection
-
     Raises
     ------
     FittingError
@@ -361,11 +357,6 @@ def project(
         another workload or past its range.
     PpwError, MeasurementError
         For contradictory arguments and for runs tables that cannot be read.
-
-    Warns
-    -----
-    CaveatWarning
-        For each entry of the result's ``caveats``.
 
     Notes
     -----

@@ -211,11 +211,6 @@ def project_runs(
         For values that cannot be, all of them at once.
     PpwError
         For a frequency, metric or column that is not there, or when no group has two frequencies.
-
-    Warns
-    -----
-    CaveatWarning
-        For each entry of ``caveats``.
     """
     frequencies = arguments.as_frequencies(freq)
     options = FitOptions(**fitting)
@@ -419,11 +414,6 @@ def fit_runs(
     ------
     MeasurementError, PpwError
         As `ppw.project_runs`.
-
-    Warns
-    -----
-    CaveatWarning
-        For each entry of ``caveats``.
     """
     options = FitOptions(**fitting)
     fitted = fit_prepared(prepare(runs, by=by, metric=metric), options)

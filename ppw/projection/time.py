@@ -424,21 +424,12 @@ def project_core_count(
     level : float
         Of the intervals, inside (0, 1).
 
-    Returns
-    -------
-    CoreCountProjection
-
     Raises
     ------
     MeasurementError
         For values that cannot be.
     PpwError
         When no group has runs on two other core counts.
-
-    Warns
-    -----
-    CaveatWarning
-        For each entry of ``caveats``.
     """
     return project_time(CoreCountProjection, runs, arguments.as_positive("cores", cores), by, level)
 
@@ -553,21 +544,12 @@ def project_data_size(
     level : float
         Of the intervals, inside (0, 1).
 
-    Returns
-    -------
-    DataSizeProjection
-
     Raises
     ------
     MeasurementError
         For values that cannot be.
     PpwError
         When no group has runs at two smaller sizes.
-
-    Warns
-    -----
-    CaveatWarning
-        For each entry of ``caveats``.
     """
     size = parse_quantity(data_bytes, "bytes") if isinstance(data_bytes, str) else data_bytes
     target = arguments.as_positive("data size (bytes)", size)

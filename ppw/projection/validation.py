@@ -356,11 +356,6 @@ def validate(
     ------
     MeasurementError, PpwError
         For bad values, unknown columns, frequencies or hosts, and when nothing can be tested.
-
-    Warns
-    -----
-    CaveatWarning
-        For each entry of ``caveats``.
     """
     at_train, at_test = several(train), several(test)
     refuse_contradiction(bool(at_train or at_test), scheme, train_host, test_host)

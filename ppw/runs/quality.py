@@ -179,11 +179,6 @@ def check_quality(
         or less are no error here but are named.
     PpwError
         For a metric or column that is not there, or when no check has its columns.
-
-    Warns
-    -----
-    CaveatWarning
-        For each entry of ``caveats``.
     """
     tidy = gr.canonical(runs)
     by = None if by is None else as_names(by)

@@ -653,21 +653,12 @@ def validate_trace(
     seed : int
         Random seed of the ablation and of the resamples that bands rest on.
 
-    Returns
-    -------
-    TraceFidelity
-
     Raises
     ------
     MeasurementError
         Where a trace cannot be read.
     PpwError
         For a trace without arrival times, or tolerances that cannot be.
-
-    Warns
-    -----
-    CaveatWarning
-        For each entry of ``caveats``.
     """
     for_features = as_positive("tolerance of features", features_tolerance)
     for_performance = as_positive("tolerance of performance", performance_tolerance)

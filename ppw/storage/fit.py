@@ -82,10 +82,6 @@ def fit_trace(
     reuse : bool
         Whether to count how soon addresses are used again.
 
-    Returns
-    -------
-    TraceModel
-
     Raises
     ------
     MeasurementError
@@ -94,11 +90,6 @@ def fit_trace(
         Where it holds too few requests, or any ahead of the one before it.
     PpwError
         Where the space does not hold what was touched.
-
-    Warns
-    -----
-    CaveatWarning
-        For each entry of ``caveats``.
     """
     source = open_trace(trace)
     found = survey(source, most_kept=_MOST_KEPT)
@@ -284,10 +275,6 @@ def choose_level(
         Random seed of the requests generated.
     **options
         Of `ppw.fit_trace`: ``space_bytes``, ``window_s``, ``laws``, ``reuse``.
-
-    Returns
-    -------
-    LevelChoice
 
     Raises
     ------

@@ -134,21 +134,12 @@ def replay_trace(
     allow_device : bool
         Whether the target may be a device, whose content is lost.
 
-    Returns
-    -------
-    TraceReplay
-
     Raises
     ------
     MeasurementError
         Where the trace cannot be read, fio fails, or the target cannot be made.
     PpwError
         For arguments that cannot be.
-
-    Warns
-    -----
-    CaveatWarning
-        For each entry of ``caveats``.
     """
     scale = as_positive("time scale", time_scale)
     if count is not None and count < 2:

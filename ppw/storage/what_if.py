@@ -339,21 +339,12 @@ def trace_what_if(
     seed : int
         Random seed of the angles.
 
-    Returns
-    -------
-    TraceWhatIf
-
     Raises
     ------
     MeasurementError
         Where a trace cannot be read.
     PpwError
         For a trace without files or times, or arguments that cannot be.
-
-    Warns
-    -----
-    CaveatWarning
-        For each entry of ``caveats``.
     """
     check_choice("writes", writes, WRITES)
     for policy in policies:
