@@ -49,15 +49,15 @@ _CPU = {
     "iowait_s": "CPU time, idle while an I/O was outstanding",
     # The columns above add up to the capacity; those below repeat parts of it.
     "guest_s": "CPU time, guests: part of user_s",
-    "scheduled_s": "CPU time of tasks by the scheduler: user, nice and system",
-    "tick_busy_s": "CPU time of tasks by ticks, for comparison",
+    "scheduled_s": "CPU time of tasks, counted by the scheduler: user, nice and system",
+    "tick_busy_s": "CPU time of tasks, counted by ticks, for comparison",
 }
 _MEMORY = {
     "memory_free_bytes": "unused memory",
     "memory_available_bytes": "memory that programs can get without swapping",
     "memory_cached_bytes": "page cache",
     "memory_buffers_bytes": "buffers",
-    "memory_inactive_bytes": "memory not used of late",
+    "memory_inactive_bytes": "memory not used recently",
 }
 _SPEED = "network_speed_bytes_s"
 _NETWORK = {
@@ -82,18 +82,18 @@ COLUMNS: dict[str, TimeColumn] = {
     "interval_s": TimeColumn("s", "fact", "length of the interval"),
     "host": TimeColumn("", "text", "machine"),
     "cpus": TimeColumn("1", "fact", "logical CPUs of the host"),
-    "hz": TimeColumn("1/s", "fact", "clock ticks a second, where CPU time was counted in them"),
+    "hz": TimeColumn("1/s", "fact", "clock ticks per second, if CPU time was counted in ticks"),
     "cpu_accounting": TimeColumn(
-        "", "text", "how task time was counted: by `tick` or by the `scheduler`"
+        "", "text", "how CPU time of tasks was counted: by `tick` or by the `scheduler`"
     ),
     **{name: TimeColumn("s", "amount", meaning, "cpus") for name, meaning in _CPU.items()},
     "context_switches": TimeColumn("1", "amount", "context switches"),
-    "run_queue": TimeColumn("1", "level", "tasks that run or are ready to"),
+    "run_queue": TimeColumn("1", "level", "tasks that run or are ready to run"),
     "blocked": TimeColumn("1", "level", "tasks that wait for I/O"),
     "memory_total_bytes": TimeColumn("B", "level", "memory"),
     **{name: TimeColumn("B", "level", m, "memory_total_bytes") for name, m in _MEMORY.items()},
-    "memory_read_bytes": TimeColumn("B", "amount", "read from memory, by its controllers"),
-    "memory_written_bytes": TimeColumn("B", "amount", "written to memory, by its controllers"),
+    "memory_read_bytes": TimeColumn("B", "amount", "bytes that the memory controllers read"),
+    "memory_written_bytes": TimeColumn("B", "amount", "bytes that the memory controllers wrote"),
     "swap_used_bytes": TimeColumn("B", "level", "swap in use"),
     "swap_in_bytes": TimeColumn("B", "amount", "swapped in"),
     "swap_out_bytes": TimeColumn("B", "amount", "swapped out"),
@@ -118,7 +118,7 @@ COLUMNS: dict[str, TimeColumn] = {
         for name, (unit, m, limit) in _NETWORK.items()
     },
     _SPEED: TimeColumn("B/s", "fact", "line rate, each way", per_device="interface"),
-    "marks": TimeColumn("", "text", "what is odd about the row; several are separated by `; `"),
+    "marks": TimeColumn("", "text", "names of what is unusual in the row, separated by `; `"),
 }
 
 # Columns that every series has, whichever the caller selects.
@@ -134,17 +134,17 @@ DISK_TOTALS = {
 }
 
 MARKS = {
-    "gap": "the interval is over one and a half times the usual one",
-    "restart": "the first interval after the host or the recording started anew",
-    "clock back": "the clock went back: amounts are not known unless the log gives the interval",
-    "time repeats": "the same time as the row before: amounts are not known",
-    "over capacity": "a value is above what the host can do",
-    "counter back": "a counter went back: what it counted is not known",
+    "gap": "the interval is more than 1.5 times as long as usual",
+    "restart": "the first interval after a restart of the host or the recording",
+    "clock back": "the clock went back: amounts are missing unless the log gives the interval",
+    "time repeats": "the same time as the row before: amounts are missing",
+    "over capacity": "a value is above the capacity of the host",
+    "counter back": "a counter went back: its amount is missing",
     "negative": "a value below 0 was left out",
-    "not a number": "a field that is no number, or one that no counter can show, was left out",
+    "not a number": "a field that is not a number, or impossible for a counter, was left out",
     "device new": "a disk or interface appeared",
     "device gone": "a disk or interface disappeared",
-    "container": "recorded in a container that sees the host's counters",
+    "container": "recorded in a container that sees the counters of its host",
 }
 
 # Caveats that the readers of several formats share.
