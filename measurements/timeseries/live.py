@@ -132,6 +132,10 @@ def sample(
     interval_s, disks, host
         As of `LiveSampler`.
 
+    Returns
+    -------
+    TimeSeries
+
     Raises
     ------
     MeasurementError

@@ -60,6 +60,10 @@ def read_time_series(
         Disks whose transfers are the host's. By default the physical ones: no partition, loop,
         RAM disk, dm or md.
 
+    Returns
+    -------
+    TimeSeries
+
     Raises
     ------
     MeasurementError

@@ -151,6 +151,10 @@ def write_trace(trace: NamedRequests | Iterable[pa.RecordBatch], path: str | Pat
     path : path
         Ends in .parquet, .csv or .csv.gz.
 
+    Returns
+    -------
+    WrittenTrace
+
     Raises
     ------
     MeasurementError

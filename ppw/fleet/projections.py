@@ -512,6 +512,10 @@ def path_lengths(
     level, tolerance
         As for `ppw.path_lengths`.
 
+    Returns
+    -------
+    FleetAnswer of PathLengths
+
     Raises
     ------
     MeasurementError, PpwError

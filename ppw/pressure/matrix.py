@@ -319,6 +319,10 @@ def pressure_matrix(
     disks : sequence of str, optional
         Disks that count; by default the physical ones.
 
+    Returns
+    -------
+    PressureMatrix
+
     Raises
     ------
     PpwError

@@ -350,6 +350,10 @@ def project(
     power_source : str, optional
         Sensor and domain of the watts, such as "rapl:package".
 
+    Returns
+    -------
+    Projection
+
     Raises
     ------
     FittingError

@@ -424,6 +424,10 @@ def project_core_count(
     level : float
         Of the intervals, inside (0, 1).
 
+    Returns
+    -------
+    CoreCountProjection
+
     Raises
     ------
     MeasurementError
@@ -543,6 +547,10 @@ def project_data_size(
         a job is set up, with the clock where it was set.
     level : float
         Of the intervals, inside (0, 1).
+
+    Returns
+    -------
+    DataSizeProjection
 
     Raises
     ------

@@ -653,6 +653,10 @@ def validate_trace(
     seed : int
         Random seed of the ablation and of the resamples that bands rest on.
 
+    Returns
+    -------
+    TraceFidelity
+
     Raises
     ------
     MeasurementError

@@ -82,6 +82,10 @@ def fit_trace(
     reuse : bool
         Whether to count how soon addresses are used again.
 
+    Returns
+    -------
+    TraceModel
+
     Raises
     ------
     MeasurementError
@@ -275,6 +279,10 @@ def choose_level(
         Random seed of the requests generated.
     **options
         Of `ppw.fit_trace`: ``space_bytes``, ``window_s``, ``laws``, ``reuse``.
+
+    Returns
+    -------
+    LevelChoice
 
     Raises
     ------

@@ -273,6 +273,10 @@ def generate_trace(
     entry : {"arrivals", "occupancy"}
         How a coarse state is entered; see `fitting.storage.chain`.
 
+    Returns
+    -------
+    GeneratedTrace
+
     Raises
     ------
     PpwError

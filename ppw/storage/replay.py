@@ -134,6 +134,10 @@ def replay_trace(
     allow_device : bool
         Whether the target may be a device, whose content is lost.
 
+    Returns
+    -------
+    TraceReplay
+
     Raises
     ------
     MeasurementError

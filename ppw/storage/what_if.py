@@ -339,6 +339,10 @@ def trace_what_if(
     seed : int
         Random seed of the angles.
 
+    Returns
+    -------
+    TraceWhatIf
+
     Raises
     ------
     MeasurementError
