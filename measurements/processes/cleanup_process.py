@@ -18,15 +18,13 @@ import shutil
 import signal
 import tempfile
 import time
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from measurements.errors import MeasurementError
 from measurements.processes.helper_process import HelperProcess, begin_helper, messages, send
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 MARK = "PPW_WORKLOAD"
 _ANSWER_S = 60.0

@@ -14,14 +14,12 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from measurements.errors import MeasurementError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
 
 # Without the site packages and the caller's folder: it starts in a third of the time, and nothing
 # that lies about is imported by what may run as root.

@@ -5,14 +5,11 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+from collections.abc import Mapping, Sequence
 from importlib import resources
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from measurements.errors import MeasurementError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
 
 COMPILERS = ("cc", "gcc", "clang")
 # Debian's package of a program, where its name is another.

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 from measurements.counters.command import PerfCounters, check_perf
 from measurements.counters.memory_traffic import MemoryTraffic
@@ -16,10 +17,6 @@ from measurements.host.files import read_pairs
 from measurements.host.frequency_control import FrequencyControl, current_frequencies
 from measurements.processes.settings_guard import HostSetting, not_restored
 from measurements.table.units import frequency_text
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
 
 # Repeats further apart than this, highest to lowest as a share of their median, are not one value.
 _MOST_SPREAD = 0.03

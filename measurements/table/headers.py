@@ -5,15 +5,12 @@ from __future__ import annotations
 import difflib
 import re
 from collections import Counter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from measurements.errors import MeasurementError
 from measurements.table.schema import COLUMNS, SYNONYMS, SYNONYMS_WITH_UNIT, UNIT_IN_NAME
 from measurements.table.units import Unit, named_unit, split_unit
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
-
 
 # The unit of a column that the user names by hand, looked for wherever people write it.
 #

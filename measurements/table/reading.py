@@ -16,10 +16,11 @@ import re
 import sys
 import warnings
 import zlib
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -29,10 +30,6 @@ from measurements.table.checks import as_numbers, check_runs
 from measurements.table.headers import Renaming, rename_headers, unit_in_cells
 from measurements.table.schema import COLUMNS, DOUBTS, FILE_COLUMN, HEADERS, MISSING, NUMERIC
 from measurements.table.units import has_unit, parse_quantity
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
 
 # Signs that begin a formula of a spreadsheet; see `measurements.table.writing.guard_text`. Those of
 # full width count where Japanese is written; white space before a sign is passed over.

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -10,9 +11,6 @@ import pandas as pd
 from fitting.laws.cycles_per_io import IO_BYTES
 from ppw.cpio.io_runs import column
 from ppw.results.text import key_texts, shown
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
 
 # CPU time that does not add up to time × CPUs by more than this is of other CPUs.
 _OTHER_CPUS = 0.10

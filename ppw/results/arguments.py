@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from numbers import Real
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from measurements.table.units import implausible_frequency, parse_frequency
 from ppw.errors import PpwError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 
 def as_frequency(freq: float | str) -> float:

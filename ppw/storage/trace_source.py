@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable, Iterator
 from os import PathLike, fspath
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import pyarrow as pa
 
-from fitting.storage.survey import BLOCK, Surveyor
+from fitting.storage.survey import BLOCK, Survey, Surveyor
 from ppw.errors import PpwError
 from ppw.results.result import Result
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from fitting.storage.survey import Survey
 
 # Code of the operation that has no address (`measurements.traces.requests.Op.FLUSH`).
 FLUSH = 3

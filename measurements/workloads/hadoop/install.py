@@ -5,15 +5,12 @@ from __future__ import annotations
 import os
 import re
 import shutil
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from measurements.errors import MeasurementError
 from measurements.processes import cleanup_process, programs
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
 
 INSTALL = "apt install default-jdk-headless maven, or their like"
 # Older ones do not know options of this module; newer ones lack Subject.getSubject of Hadoop 3.4.

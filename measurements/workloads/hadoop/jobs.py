@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import product
-from typing import TYPE_CHECKING, Any, NamedTuple
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-    from pathlib import Path
-
+from pathlib import Path
+from typing import Any, NamedTuple
 
 # Text for Wordcount and Sort has words of a made-up language, as unevenly frequent as real ones:
 # their frequencies follow Zipf's law with Mandelbrot's offset, p(rank) ~ 1/(rank + 2.7), over

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from measurements.errors import MeasurementError
 from measurements.host import activity, memory_probe
 from measurements.processes import cleanup_process, programs
 from measurements.workloads.clients import last_line, start_process
 from measurements.workloads.io_study.cpu_accounting import process_cpu_s
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
 
 SOURCE = "bandwidth_load.c"
 _FLAGS = (("-O3", "-march=native", "-pthread"), ("-O3", "-pthread"))
