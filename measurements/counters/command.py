@@ -45,6 +45,7 @@ class PerfCounters:
     json: bool = True
 
     def __post_init__(self) -> None:
+        """Refuse settings without an event."""
         if not self.events:
             raise MeasurementError("perf has nothing to count: name at least one event")
 
@@ -55,19 +56,19 @@ class PerfCounters:
         and the command sees to that, whose start adds some 100,000 instructions. With status 129
         or 255 and no counts perf itself failed, and said why on stderr.
         """
-        return [*self._stat_command(into), "--", *_TELL_SIGNALS, *command]
+        return [*self._perf_stat_prefix(into), "--", *_TELL_SIGNALS, *command]
 
     def attach(self, pid: int, into: Path) -> list[str]:
-        """Count a process that is already there, and all that it starts, until it ends."""
+        """Make the command of perf that counts a process already running, and all it starts."""
         if self.system_wide:
             raise MeasurementError("perf counts either whole CPUs or a process: choose one")
-        return [*self._stat_command(into), "-p", str(pid)]
+        return [*self._perf_stat_prefix(into), "-p", str(pid)]
 
     def read(self, *paths: Path) -> Counters:
         """Read what perf wrote for these settings; see `read_counters`."""
         return read_counters(*paths, whole_machine=self.system_wide)
 
-    def _stat_command(self, into: Path) -> list[str]:
+    def _perf_stat_prefix(self, into: Path) -> list[str]:
         form = "-j" if self.json else "-x;"
         where = ["-a"] if self.system_wide else []
         output = ["-o", str(into), "-e", ",".join(self.events)]
@@ -81,14 +82,15 @@ def read_counters(*paths: Path, whole_machine: bool = False) -> Counters:
     are several executions, which are added up. ``whole_machine`` says that they were counted with
     ``-a`` or ``-C``: the task clock has idle time in it.
     """
-    outputs = [_read_one(path) for path in paths]
+    outputs = [_read_perf_file(path) for path in paths]
     counts = [c._replace(run=run) for run, o in enumerate(outputs) for c in o.counts]
     strange = [line for output in outputs for line in output.strange]
     output = figures.PerfOutput(tuple(counts), tuple(strange))
     return figures.summarize(output, whole_machine=whole_machine)
 
 
-def _read_one(path: Path) -> figures.PerfOutput:
+def _read_perf_file(path: Path) -> figures.PerfOutput:
+    """Read one output file of perf. Raises `MeasurementError` where it holds no count."""
     try:
         text = path.read_text(encoding="utf-8", errors="replace")
     except OSError as error:
@@ -145,7 +147,7 @@ def check_perf(
     wanted = PerfCounters() if wanted is None else wanted
     program = shutil.which(wanted.program)
     if program is None:
-        return _nothing(
+        return _no_support(
             f"the program {wanted.program} is not there: apt install linux-perf (Debian), "
             "linux-tools-$(uname -r) (Ubuntu) or perf (Fedora, Red Hat, SUSE)"
         )
@@ -153,27 +155,27 @@ def check_perf(
     # Versions that can write JSON have the option in their usage, on either stream.
     usage = output + message
     if "perf stat" not in usage:
-        line = _first_line(usage) or "it says nothing"
-        return _nothing(
+        line = _telling_line(usage) or "it says nothing"
+        return _no_support(
             f"{program} does not work: {line}; on Ubuntu, apt install linux-tools-$(uname -r), "
             "elsewhere install perf anew"
         )
     counters = replace(wanted, program=program, json="--json-output" in usage)
-    trial = _try_out(counters)
+    trial = _try_perf(counters)
     reasons = []
     # One event that perf does not know keeps it from counting the others.
     if trial.status == _USAGE:
-        trials = {event: _try_out(replace(counters, events=(event,))) for event in wanted.events}
+        trials = {event: _try_perf(replace(counters, events=(event,))) for event in wanted.events}
         unknown = [event for event, alone in trials.items() if alone.status == _USAGE]
         known = tuple(event for event in wanted.events if event not in unknown)
         if not known:
-            return _nothing(f"perf knows none of {', '.join(unknown)}: {trial.complaint()}")
+            return _no_support(f"perf knows none of {', '.join(unknown)}: {trial.complaint()}")
         reasons = [f"perf does not know here: {', '.join(unknown)}"] if unknown else []
         counters = replace(counters, events=known)
-        trial = _try_out(counters)
+        trial = _try_perf(counters)
     if trial.counters is None:
-        return _nothing(_why_refused(trial, counters, procfs))
-    return _support(counters, trial.counters, reasons, sysfs, procfs)
+        return _no_support(_why_refused(trial, counters, procfs))
+    return _support_of_counted_events(counters, trial.counters, reasons, sysfs, procfs)
 
 
 class _Trial(NamedTuple):
@@ -185,10 +187,10 @@ class _Trial(NamedTuple):
 
     def complaint(self) -> str:
         """Return the first line of perf's message that says something."""
-        return _first_line(self.message) or f"perf ended with status {self.status} and no message"
+        return _telling_line(self.message) or f"perf ended with status {self.status} and no message"
 
 
-def _try_out(counters: PerfCounters) -> _Trial:
+def _try_perf(counters: PerfCounters) -> _Trial:
     with tempfile.TemporaryDirectory(prefix="ppw-perf-") as folder:
         into = Path(folder) / "counts"
         status, _, message = _ask(counters.wrap(["true"], into))
@@ -207,16 +209,16 @@ def _ask(command: Sequence[str]) -> tuple[int, str, str]:
     return done.returncode, done.stdout, done.stderr
 
 
-def _first_line(text: str) -> str:
+def _telling_line(text: str) -> str:
     lines = (line.strip() for line in text.splitlines())
     return next((line[:160] for line in lines if line not in ("", "Error:")), "")
 
 
-def _nothing(reason: str) -> PerfSupport:
+def _no_support(reason: str) -> PerfSupport:
     return PerfSupport(None, False, (f"{reason}; {_TIME_ALONE}",))
 
 
-def _support(
+def _support_of_counted_events(
     counters: PerfCounters, counted: Counters, reasons: list[str], sysfs: Path, procfs: Path
 ) -> PerfSupport:
     refused = [event for event in counters.events if _is_refused(event, counted)]
@@ -228,9 +230,9 @@ def _support(
     # perf goes back to user mode by itself where it may not count the kernel.
     if hardware and _has_user_mode(counted.events) and not _has_user_mode(counters.events):
         reasons.append(
-            f"only user mode is counted, since kernel.perf_event_paranoid is {_paranoid(procfs)}: "
-            f"as root, sysctl kernel.perf_event_paranoid={_PARANOID_KERNEL}, or give perf "
-            "CAP_PERFMON"
+            "only user mode is counted, since kernel.perf_event_paranoid is "
+            f"{_paranoid_level(procfs)}: as root, sysctl "
+            f"kernel.perf_event_paranoid={_PARANOID_KERNEL}, or give perf CAP_PERFMON"
         )
     found = replace(counters, events=taken) if taken else None
     return PerfSupport(found, hardware, tuple(reasons))
@@ -247,12 +249,12 @@ def _has_user_mode(events: Iterable[str]) -> bool:
     return any(parse_event(event).mode == "user" for event in events)
 
 
-def _paranoid(procfs: Path) -> str | None:
+def _paranoid_level(procfs: Path) -> str | None:
     return read_text(procfs / "sys/kernel/perf_event_paranoid")
 
 
 def _why_refused(trial: _Trial, counters: PerfCounters, procfs: Path) -> str:
-    paranoid = _paranoid(procfs)
+    paranoid = _paranoid_level(procfs)
     if paranoid is None:
         return "this kernel was built without perf events (CONFIG_PERF_EVENTS)"
     status = dict(read_pairs(procfs / "self/status"))

@@ -81,7 +81,7 @@ def parse_output(text: str) -> PerfOutput:
 
 
 def parse_number(text: str) -> float | None:
-    """Read a finite number whose decimal sign is a point or, in some locales, a comma."""
+    """Read a finite number with a decimal point or, as in some locales, a comma; else None."""
     if not _NUMBER.fullmatch(text.strip()):
         return None
     number = float(text.replace(",", "."))
@@ -197,7 +197,7 @@ class EventName(NamedTuple):
 
 
 def parse_event(name: str) -> EventName:
-    """Take an event's name apart."""
+    """Split an event's name into its unit ("" where perf chooses), term and mode."""
     match = _ON_PMU.match(name) or _PLAIN.match(name)
     if match is None:
         return EventName("", name.lower(), "both")
@@ -284,13 +284,13 @@ class Counters:
 
     @property
     def cpi(self) -> float | None:
-        """Cycles per retired instruction."""
-        return _ratio(self.cycles, self.instructions)
+        """Cycles per retired instruction; None where either was not counted."""
+        return _ratio_or_none(self.cycles, self.instructions)
 
     @property
     def llc_mpki(self) -> float | None:
         """Misses of the last-level cache per thousand instructions."""
-        per_instruction = _ratio(self.llc_misses, self.instructions)
+        per_instruction = _ratio_or_none(self.llc_misses, self.instructions)
         return None if per_instruction is None else 1000.0 * per_instruction
 
     def columns(self) -> dict[str, float | str]:
@@ -323,7 +323,7 @@ def summarize(output: PerfOutput, *, whole_machine: bool = False) -> Counters:
     # CPUs that idle count no cycles: only a command's own CPU time gives their frequency.
     by_cycles_hz = None
     if modes == "user+kernel" and not whole_machine:
-        by_cycles_hz = _ratio(used["cycles"].value, task_clock_s)
+        by_cycles_hz = _ratio_or_none(used["cycles"].value, task_clock_s)
     candidates = (by_cycles_hz, _unhalted_frequency(totals, task_clock_s))
     usable = [hz for hz in candidates if hz and LOWEST_FREQUENCY_HZ <= hz <= HIGHEST_FREQUENCY_HZ]
     frequency_hz = usable[0] if usable else None
@@ -349,7 +349,7 @@ def summarize(output: PerfOutput, *, whole_machine: bool = False) -> Counters:
         cycles_user=cycles["user"].value,
         cycles_kernel=cycles["kernel"].value,
         by_core_type=by_core_type,
-        running=_least(q.running for q in used.values() if q.value is not None),
+        running=_least_known(q.running for q in used.values() if q.value is not None),
         events=totals,
         caveats=tuple(caveats),
     )
@@ -449,35 +449,37 @@ def add_cores(
     working = {named[event].pmu for event, total in totals.items() if total.value is not None}
     for event, total in totals.items():
         if named[event].pmu in times and total.value is not None:
-            times[named[event].pmu] = max(times[named[event].pmu], _time(total))
+            times[named[event].pmu] = max(times[named[event].pmu], _time_or_share(total))
     uncounted = tuple(pmu for pmu in found if pmu in working and pmu not in counted)
     whole = sum(times.values()) or 1.0
     shares = {pmu: 1.0 if whole_machine else time / whole for pmu, time in times.items()}
     by_pmu = {pmu: (total.value or 0.0) * shares[pmu] for pmu, total in counted.items()}
-    on_counter = sum(map(_time, counted.values())) / whole
+    on_counter = sum(map(_time_or_share, counted.values())) / whole
     return Quantity(
         None if uncounted else sum(by_pmu.values()),
         by_pmu,
         uncounted,
-        _least(t.running for t in counted.values()) if whole_machine else min(on_counter, 1.0),
+        _least_known(t.running for t in counted.values())
+        if whole_machine
+        else min(on_counter, 1.0),
     )
 
 
-def _time(total: Total) -> float:
+def _time_or_share(total: Total) -> float:
     """Return the time on a counter, or the share of time where perf printed no time."""
     if total.runtime_s is not None:
         return total.runtime_s
     return 1.0 if total.running is None else total.running
 
 
-def _least(shares: Iterable[float | None]) -> float | None:
+def _least_known(shares: Iterable[float | None]) -> float | None:
     return min((share for share in shares if share is not None), default=None)
 
 
 def _by_mode(
     totals: Mapping[str, Total], terms: Collection[str], whole_machine: bool
 ) -> dict[Modes, Quantity]:
-    """Read a quantity in every mode."""
+    """Add up a quantity for each mode; both modes may be the sum of user and kernel."""
     found = {modes: add_cores(totals, terms, mode, whole_machine) for modes, mode in _MODES.items()}
     user, kernel = found["user"], found["kernel"]
     if found["user+kernel"].value is None and None not in (user.value, kernel.value):
@@ -491,7 +493,7 @@ def _add_up(one: Quantity, other: Quantity) -> Quantity:
     return Quantity(
         (one.value or 0.0) + (other.value or 0.0),
         {pmu: one.by_pmu.get(pmu, 0.0) + other.by_pmu.get(pmu, 0.0) for pmu in pmus},
-        running=_least((one.running, other.running)),
+        running=_least_known((one.running, other.running)),
     )
 
 
@@ -541,7 +543,7 @@ def _unhalted_frequency(totals: Mapping[str, Total], task_clock_s: float | None)
     tsc, aperf, mperf = (
         totals.get(f"msr/{term}/", Total(None)).value for term in ("tsc", "aperf", "mperf")
     )
-    rate, speed = _ratio(tsc, task_clock_s), _ratio(aperf, mperf)
+    rate, speed = _ratio_or_none(tsc, task_clock_s), _ratio_or_none(aperf, mperf)
     return None if rate is None or speed is None else rate * speed
 
 
@@ -555,7 +557,7 @@ def _seconds(totals: Mapping[str, Total], terms: Sequence[str]) -> float | None:
     return None
 
 
-def _ratio(above: float | None, below: float | None) -> float | None:
+def _ratio_or_none(above: float | None, below: float | None) -> float | None:
     return None if above is None or not below else above / below
 
 

@@ -91,10 +91,10 @@ def count_instructions(
     if not command:
         raise MeasurementError("no command to count the instructions of")
     by_method: dict[Method, Callable[[_Trial], InstructionCount]] = {
-        "perf": _by_perf,
-        "callgrind": _by_callgrind,
-        "qemu": _by_qemu,
-        "cpu-time": lambda trial: _by_cpu_time(trial, clock_hz, cpi),
+        "perf": _count_by_perf,
+        "callgrind": _count_by_callgrind,
+        "qemu": _count_by_qemu,
+        "cpu-time": lambda trial: _estimate_count(trial, clock_hz, cpi),
     }
     reasons = []
     for name in METHODS if method is None else (method,):
@@ -133,15 +133,15 @@ class _Trial(NamedTuple):
 def _raise_if_failed(made: Execution, command: Sequence[str], printed: str) -> None:
     if code := made.exit_code:
         how = f"exit code {code}" if code > 0 else f"signal {-code}"
-        raise MeasurementError(f"{command[0]} ended with {how}: {_last_line(printed)}")
+        raise MeasurementError(f"{command[0]} ended with {how}: {_last_line_or_remark(printed)}")
 
 
-def _last_line(printed: str) -> str:
+def _last_line_or_remark(printed: str) -> str:
     lines = [line.strip() for line in printed.splitlines() if line.strip()]
     return lines[-1][:160] if lines else "it printed nothing"
 
 
-def _instruction_count(
+def _make_instruction_count(
     instructions: float,
     method: Method,
     made: Execution,
@@ -154,7 +154,7 @@ def _instruction_count(
     return InstructionCount(instructions, method, _LABELS[method], modes, *usage, caveats)
 
 
-def _by_perf(trial: _Trial) -> InstructionCount:
+def _count_by_perf(trial: _Trial) -> InstructionCount:
     support = check_perf()
     if support.counters is None or not support.hardware:
         raise _CannotCountError("; ".join(support.reasons))
@@ -163,7 +163,7 @@ def _by_perf(trial: _Trial) -> InstructionCount:
     counters = support.counters.read(counts)
     if counters.instructions is None:
         raise _CannotCountError("perf counted no instructions")
-    return _instruction_count(
+    return _make_instruction_count(
         counters.instructions,
         "perf",
         made,
@@ -173,7 +173,7 @@ def _by_perf(trial: _Trial) -> InstructionCount:
     )
 
 
-def _by_callgrind(trial: _Trial) -> InstructionCount:
+def _count_by_callgrind(trial: _Trial) -> InstructionCount:
     program = shutil.which("valgrind")
     if program is None:
         raise _CannotCountError("the program valgrind is not there: apt install valgrind")
@@ -190,7 +190,7 @@ def _by_callgrind(trial: _Trial) -> InstructionCount:
         for command, times in Counter(commands).items()
         if times > 1
     )
-    return _instruction_count(float(total), "callgrind", native, modes="user", caveats=caveats)
+    return _make_instruction_count(float(total), "callgrind", native, modes="user", caveats=caveats)
 
 
 def read_callgrind(paths: Sequence[Path]) -> tuple[int, list[str]]:
@@ -209,7 +209,7 @@ def read_callgrind(paths: Sequence[Path]) -> tuple[int, list[str]]:
     return total, commands
 
 
-def _by_qemu(trial: _Trial) -> InstructionCount:
+def _count_by_qemu(trial: _Trial) -> InstructionCount:
     command = trial.command
     machine = platform.machine()
     name = f"qemu-{_QEMU_NAMES.get(machine, machine)}"
@@ -224,14 +224,14 @@ def _by_qemu(trial: _Trial) -> InstructionCount:
     counts = trial.folder / "qemu"
     version = _FIRST_API
     for _ in range(_MOST_TRIES):
-        load = ["-plugin", f"{_plugin(trial.folder, version)},out={counts}"]
+        load = ["-plugin", f"{_compile_qemu_plugin(trial.folder, version)},out={counts}"]
         made, printed = trial.execute([program, *load, executable, *command[1:]])
         refused = _SUPPORTED.search(printed) if made.exit_code and not counts.exists() else None
         if refused is None or int(refused["version"]) == version:
             break
         version = int(refused["version"])
     if not counts.exists():
-        raise _CannotCountError(f"{name} did not count: {_last_line(printed)}")
+        raise _CannotCountError(f"{name} did not count: {_last_line_or_remark(printed)}")
     _raise_if_failed(made, command, printed)
     total, followed = read_qemu(counts)
     if not followed:
@@ -239,10 +239,10 @@ def _by_qemu(trial: _Trial) -> InstructionCount:
             f"{command[0]} starts other programs, into which QEMU's user mode does not follow: "
             "count them one by one, or install valgrind"
         )
-    return _instruction_count(float(total), "qemu", native, modes="user")
+    return _make_instruction_count(float(total), "qemu", native, modes="user")
 
 
-def _plugin(folder: Path, version: int) -> Path:
+def _compile_qemu_plugin(folder: Path, version: int) -> Path:
     source, made = "instruction_count.c", folder / f"count-{version}.so"
     flags = ("-shared", "-fPIC", f"-DAPI_VERSION={version}")
     try:
@@ -269,7 +269,7 @@ def read_qemu(path: Path) -> tuple[int, bool]:
     return total, bool(last) and "exec" not in last.values()
 
 
-def _by_cpu_time(trial: _Trial, clock_hz: float | None, cpi: float | None) -> InstructionCount:
+def _estimate_count(trial: _Trial, clock_hz: float | None, cpi: float | None) -> InstructionCount:
     if clock_hz is None or cpi is None:
         raise _CannotCountError("needs the clock and the CPI: --clock 2.4GHz --cpi 1.1")
     if not (clock_hz > 0 and cpi > 0):
@@ -280,7 +280,7 @@ def _by_cpu_time(trial: _Trial, clock_hz: float | None, cpi: float | None) -> In
         name = trial.command[0]
         raise MeasurementError(f"{name} took no CPU time that could be seen: let it do more")
     caveat = f"CPU seconds × {clock_hz / 1e9:.4g} GHz / {cpi:.4g}, as good as that CPI is"
-    return _instruction_count(instructions, "cpu-time", made, caveats=(caveat,))
+    return _make_instruction_count(instructions, "cpu-time", made, caveats=(caveat,))
 
 
 def estimated_instructions(cpu_s: float, clock_hz: float, cpi: float) -> float:

@@ -40,7 +40,7 @@ class MemoryEvent:
 
     def bytes_of(self, value: float, unit: str) -> float:
         """Turn what perf printed into bytes; without a unit it is a bare count."""
-        return value * (_bytes_per(unit, self.name) if unit else self.bytes_per_count)
+        return value * (_bytes_per_unit(unit, self.name) if unit else self.bytes_per_count)
 
 
 def memory_events(sysfs: Path) -> tuple[MemoryEvent, ...] | None:
@@ -53,14 +53,14 @@ def memory_events(sysfs: Path) -> tuple[MemoryEvent, ...] | None:
     folders = (sysfs / "bus/event_source/devices").glob("uncore_imc*")
     # By length first, so that uncore_imc_10 comes after uncore_imc_9.
     devices = sorted(folders, key=lambda device: (len(device.name), device.name))
-    found = {device.name: _device_events(device) for device in devices}
+    found = {device.name: _read_device_events(device) for device in devices}
     # Both kinds count the same bytes.
     programmable = {name: events for name, events in found.items() if "free_running" not in name}
     chosen = programmable if any(programmable.values()) else found
     return tuple(event for events in chosen.values() for event in events) or None
 
 
-def _device_events(device: Path) -> list[MemoryEvent]:
+def _read_device_events(device: Path) -> list[MemoryEvent]:
     found = []
     for path in sorted((device / "events").glob("*")):
         match = _EVENT.match(path.name)
@@ -72,7 +72,7 @@ def _device_events(device: Path) -> list[MemoryEvent]:
         scale = read_field(path.with_name(f"{path.name}.scale"))
         unit = read_field(path.with_name(f"{path.name}.unit"))
         if scale and unit:
-            size = _read_scale(scale, path) * _bytes_per(unit, name)
+            size = _parse_scale(scale, path) * _bytes_per_unit(unit, name)
             found.append(MemoryEvent(name, direction, size))
         elif match["cas"]:
             # Older kernels give no scale; a strobe moves a cache line.
@@ -80,7 +80,7 @@ def _device_events(device: Path) -> list[MemoryEvent]:
     return found
 
 
-def _read_scale(text: str, path: Path) -> float:
+def _parse_scale(text: str, path: Path) -> float:
     try:
         return float(text)
     except ValueError:
@@ -89,7 +89,7 @@ def _read_scale(text: str, path: Path) -> float:
         ) from None
 
 
-def _bytes_per(unit: str, name: str) -> float:
+def _bytes_per_unit(unit: str, name: str) -> float:
     known = UNITS.get(unit.lower())
     if known is None or known.si != "bytes":
         raise MeasurementError(

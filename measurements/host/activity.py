@@ -44,7 +44,7 @@ def host_cpu_s(procfs: Path, ticks_per_s: float | None = None) -> dict[str, floa
 
 
 def scheduled_s(procfs: Path, sysfs: Path) -> float | None:
-    """Read the time that tasks ran since the host's start (s), as the scheduler counts it.
+    """Read the time that tasks ran since the host's start (s) by the scheduler, else None.
 
     From the root control group (version 1) or /proc/schedstat; None where the kernel keeps
     neither. The root group of version 2 shows the ticks of /proc/stat, so it is not used.
@@ -54,10 +54,10 @@ def scheduled_s(procfs: Path, sysfs: Path) -> float | None:
         # In a container the folder is the container's own group, which has no such file.
         if (folder / "release_agent").exists():
             return read_number(folder / "cpuacct.usage", 1e-9)
-    return _scheduled_by_schedstat(procfs)
+    return _scheduled_s_by_schedstat(procfs)
 
 
-def _scheduled_by_schedstat(procfs: Path) -> float | None:
+def _scheduled_s_by_schedstat(procfs: Path) -> float | None:
     version, *lines = read_lines(procfs / "schedstat") or [""]
     number = version.removeprefix("version ")
     if not number.isdecimal() or int(number) < _SCHEDSTAT_IN_NS:
@@ -108,12 +108,13 @@ def group_state(sysfs: Path, procfs: Path, pid: int | None = None) -> dict[str, 
     state: dict[str, Value] = {}
     if quotas := [q for folder in folders if (q := quota_cpus(folder)) is not None]:
         state["cpu_quota_cpus"] = min(quotas)
-    if waits := [wait for folder in folders if (wait := _throttled_s(folder)) is not None]:
+    if waits := [wait for folder in folders if (wait := _read_throttled_s(folder)) is not None]:
         state["quota_throttled_s"] = max(waits)
     return state
 
 
-def _throttled_s(folder: Path) -> float | None:
+def _read_throttled_s(folder: Path) -> float | None:
+    """Read how long a quota held a control group back so far (s); None where not told."""
     pairs = (line.split() for line in read_lines(folder / "cpu.stat"))
     figures = {pair[0]: pair[1] for pair in pairs if len(pair) == 2 and pair[1].isdecimal()}
     for name, scale in (("throttled_usec", 1e-6), ("throttled_time", 1e-9)):
@@ -205,12 +206,13 @@ class Snapshot:
         ran_s = (later.scheduled_s or 0.0) - (self.scheduled_s or 0.0)
         if self.scheduled_s is not None and later.scheduled_s is not None and ran_s >= 0:
             columns["scheduled_s"] = ran_s
-        columns |= _count_growth(("sectors_read", "sectors_written"), self.sectors, later.sectors)
+        columns |= _sum_growth(("sectors_read", "sectors_written"), self.sectors, later.sectors)
         names = ("network_rx_bytes", "network_tx_bytes")
-        return columns | _count_growth(names, self.bytes_moved, later.bytes_moved)
+        return columns | _sum_growth(names, self.bytes_moved, later.bytes_moved)
 
 
-def _count_growth(names: tuple[str, str], before: Pairs, after: Pairs) -> dict[str, float]:
+def _sum_growth(names: tuple[str, str], before: Pairs, after: Pairs) -> dict[str, float]:
+    """Sum two counts' growth over devices; {} where a device went, no count that fell."""
     if not before or not before.keys() <= after.keys():
         return {}
     # A new device did all its transfers since the first snapshot.
@@ -246,7 +248,7 @@ def last_level_cache(sysfs: Path, cpus: Collection[int]) -> LastLevelCache:
     found: dict[tuple[int, str], tuple[int, int]] = {}
     for cpu in cpus:
         for index in sorted((sysfs / f"devices/system/cpu/cpu{cpu}/cache").glob("index*")):
-            size = _parse_size(read_field(index / "size"))
+            size = _cache_bytes_or_0(read_field(index / "size"))
             if read_field(index / "type") in ("Data", "Unified") and size:
                 level = int(read_field(index / "level") or 0)
                 # Without the list of sharers each CPU's cache is taken for its own.
@@ -260,7 +262,7 @@ def last_level_cache(sysfs: Path, cpus: Collection[int]) -> LastLevelCache:
     return LastLevelCache(sum(sizes), max(sizes), max(lines) or _LINE_BYTES)
 
 
-def _parse_size(text: str) -> int:
+def _cache_bytes_or_0(text: str) -> int:
     match = _SIZE.match(text)
     return int(match[1]) * _FACTOR[match[2]] if match else 0
 
@@ -277,10 +279,10 @@ def available_memory(procfs: Path, sysfs: Path) -> int:
         raise MeasurementError(
             f"{path}: no line MemAvailable: is procfs mounted there? Mount it, or name its folder"
         )
-    return min([1024 * int(match[1]), *_left_by_control_groups(procfs, sysfs)])
+    return min([1024 * int(match[1]), *_bytes_left_by_memory_limits(procfs, sysfs)])
 
 
-def _left_by_control_groups(procfs: Path, sysfs: Path) -> Iterator[int]:
+def _bytes_left_by_memory_limits(procfs: Path, sysfs: Path) -> Iterator[int]:
     for folder in control_groups(sysfs, procfs, "memory"):
         for limit, used, cached in (
             ("memory.max", "memory.current", "inactive_file"),

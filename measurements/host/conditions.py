@@ -116,7 +116,7 @@ def package_temperature_c(sysfs: Path) -> float | None:
         return max(known)
     zones = (sysfs / "class/thermal").glob("thermal_zone*")
     named = (zone for zone in zones if _ZONES.search(files.read_field(zone / "type")))
-    return max(_temperatures(zone / "temp" for zone in named), default=None)
+    return max(_plausible_c(zone / "temp" for zone in named), default=None)
 
 
 def _hottest(folder: Path) -> float | None:
@@ -125,12 +125,12 @@ def _hottest(folder: Path) -> float | None:
     labels = {p: files.read_field(p.with_name(p.name.replace("_input", "_label"))) for p in inputs}
     # Tctl has an offset on some AMD processors, for the fans' sake.
     for wanted in ("Package", "Tdie", "Tccd"):
-        if found := _temperatures(p for p, label in labels.items() if label.startswith(wanted)):
+        if found := _plausible_c(p for p, label in labels.items() if label.startswith(wanted)):
             return max(found)
-    return max(_temperatures(inputs), default=None)
+    return max(_plausible_c(inputs), default=None)
 
 
-def _temperatures(paths: Iterable[Path]) -> list[float]:
+def _plausible_c(paths: Iterable[Path]) -> list[float]:
     return [c for c in files.read_numbers(paths, 1e-3) if _LEAST_C < c < _MOST_C]
 
 
@@ -201,7 +201,7 @@ def system_state(sysfs: Path, procfs: Path, root: Path) -> dict[str, files.Value
         "clocksource": files.read_text(clocksource),
         "platform_profile": files.read_text(sysfs / "firmware/acpi/platform_profile"),
         "nmi_watchdog": files.read_flag(procfs / "sys/kernel/nmi_watchdog"),
-        "on_battery": _on_battery(sysfs),
+        "on_battery": _runs_on_battery(sysfs),
         "memory_bytes": int(memory[1]) * 1024.0 if memory else None,
         "load_average_1min": float(load) if re.fullmatch(r"\d+(\.\d+)?", load) else None,
     }
@@ -213,7 +213,7 @@ def system_state(sysfs: Path, procfs: Path, root: Path) -> dict[str, files.Value
     return files.without_missing(found)
 
 
-def _on_battery(sysfs: Path) -> bool | None:
+def _runs_on_battery(sysfs: Path) -> bool | None:
     supplies = (sysfs / "class/power_supply").glob("*")
     mains = files.read_numbers(
         supply / "online" for supply in supplies if files.read_text(supply / "type") == "Mains"

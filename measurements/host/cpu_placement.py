@@ -103,7 +103,7 @@ def read_topology(
     usable = online & (os.sched_getaffinity(0) if allowed is None else set(allowed))
     if not usable:
         raise MeasurementError(f"{folder}: none of the CPUs that may be used here is online")
-    nodes, kinds = _nodes(sysfs), _kinds(sysfs, online)
+    nodes, kinds = _read_numa_nodes(sysfs), _read_core_kinds(sysfs, online)
     cores = {}
     for cpu in sorted(usable):
         topology = folder / f"cpu{cpu}/topology"
@@ -125,7 +125,7 @@ def _threads(topology: Path, cpu: int) -> set[int]:
     return {cpu}
 
 
-def _nodes(sysfs: Path) -> Mapping[int, int]:
+def _read_numa_nodes(sysfs: Path) -> Mapping[int, int]:
     """Read the NUMA node of each logical CPU."""
     return {
         cpu: int(folder.name[4:])
@@ -134,7 +134,7 @@ def _nodes(sysfs: Path) -> Mapping[int, int]:
     }
 
 
-def _kinds(sysfs: Path, online: Iterable[int]) -> Mapping[int, str]:
+def _read_core_kinds(sysfs: Path, online: Iterable[int]) -> Mapping[int, str]:
     """Read the kind of core of each logical CPU, of hybrid processors only."""
     found = {
         cpu: kind
@@ -167,7 +167,7 @@ def place(
     """
     if cores is None:
         cores, threads_per_core = len(topology.cores), None
-    _refuse_missing(topology, cores)
+    _refuse_unavailable_core_count(topology, cores)
     taken = topology.cores[:cores]
     if threads_per_core is not None:
         fewest = min(len(core.cpus) for core in taken)
@@ -183,7 +183,7 @@ def place(
     )
 
 
-def _refuse_missing(topology: Topology, cores: int) -> None:
+def _refuse_unavailable_core_count(topology: Topology, cores: int) -> None:
     there, withheld = len(topology.cores), ""
     if 1 <= cores <= there:
         return
@@ -213,17 +213,17 @@ def run_on(cpus: Collection[int]) -> Iterator[None]:
     try:
         os.sched_setaffinity(0, cpus)
     except (OSError, ValueError, OverflowError) as error:
-        raise MeasurementError(_not_allowed(cpus, before)) from error
+        raise MeasurementError(_not_allowed_text(cpus, before)) from error
     try:
         # The kernel leaves out without a word those that a cpuset does not allow.
         if os.sched_getaffinity(0) != set(cpus):
-            raise MeasurementError(_not_allowed(cpus, before))
+            raise MeasurementError(_not_allowed_text(cpus, before))
         yield
     finally:
         os.sched_setaffinity(0, before)
 
 
-def _not_allowed(cpus: Collection[int], before: Collection[int]) -> str:
+def _not_allowed_text(cpus: Collection[int], before: Collection[int]) -> str:
     missing = files.cpu_list_text(set(cpus) - set(before))
     why = f": {missing} is offline or not allowed to this process" if missing else ""
     return (
@@ -263,7 +263,7 @@ def execute(
     with output.open("wb") as file, nullcontext() if cpus is None else run_on(cpus):
         start_s = time.monotonic()
         for command in commands:
-            code, user, system = _run(command, file, environment)
+            code, user, system = _run_command(command, file, environment)
             user_s, system_s = user_s + user, system_s + system
             if code:
                 break
@@ -271,7 +271,7 @@ def execute(
     return Execution(start_s, end_s, code, user_s, system_s)
 
 
-def _run(
+def _run_command(
     command: Sequence[str], output: IO[bytes], environment: Mapping[str, str] | None
 ) -> tuple[int, float, float]:
     """Run a command to its end; return its exit code and its CPU time, user and system (s)."""

@@ -90,7 +90,7 @@ def read_numbers(paths: Iterable[Path], scale: float = 1.0) -> list[float]:
 
 
 def number(path: Path) -> int | None:
-    """Read an integer; None where the driver has no figure."""
+    """Read an integer; None where the file is unreadable or holds none."""
     try:
         return int(read_field(path))
     except ValueError:
@@ -154,9 +154,9 @@ class NumberFile:
                 return int(os.pread(self._descriptor, _LONGEST_NUMBER, 0))
             except (OSError, ValueError):
                 self.close()
-        return self._reopen()
+        return self._reopen_and_read()
 
-    def _reopen(self) -> int | None:
+    def _reopen_and_read(self) -> int | None:
         self.problem, self.denied = "", False
         try:
             self._descriptor = os.open(self.path, os.O_RDONLY)

@@ -61,11 +61,11 @@ def clock_state(sysfs: Path) -> dict[str, files.Value]:
         name: files.shared_text(policy / name for policy in policies) for name in texts
     }
     for name, widest in (("scaling_min_freq", min), ("scaling_max_freq", max)):
-        state[f"{name}_hz"] = _extreme(widest, (policy / name for policy in policies))
+        state[f"{name}_hz"] = _extreme_hz(widest, (policy / name for policy in policies))
     state["energy_performance_bias"] = files.shared_text(
         cpu.glob("cpu[0-9]*/power/energy_perf_bias")
     )
-    state["turbo"] = _read_turbo(cpu, policies)
+    state["turbo"] = _read_turbo_state(cpu, policies)
     # The drivers that choose the frequency themselves.
     for driver in ("intel_pstate", "amd_pstate"):
         if mode := files.read_text(cpu / driver / "status"):
@@ -75,16 +75,17 @@ def clock_state(sysfs: Path) -> dict[str, files.Value]:
     state["pstate_max_share"] = files.read_number(intel / "max_perf_pct", 0.01)
     state["hwp_dynamic_boost"] = files.read_flag(intel / "hwp_dynamic_boost")
     for column, (name, widest) in _UNCORE.items():
-        state[column] = _extreme(widest, (cpu / "intel_uncore_frequency").glob(f"*/{name}"))
+        state[column] = _extreme_hz(widest, (cpu / "intel_uncore_frequency").glob(f"*/{name}"))
     return files.without_missing(state)
 
 
-def _extreme(choose: Callable[[list[float]], float], paths: Iterable[Path]) -> float | None:
+def _extreme_hz(choose: Callable[[list[float]], float], paths: Iterable[Path]) -> float | None:
+    """Choose among the numbers in files of kHz, without zeros (Hz); None without any."""
     khz = [number for number in files.read_numbers(paths) if number]
     return choose(khz) * _HZ_PER_KHZ if khz else None
 
 
-def _read_turbo(cpu: Path, policies: Iterable[Path]) -> bool | None:
+def _read_turbo_state(cpu: Path, policies: Iterable[Path]) -> bool | None:
     if (no_turbo := files.read_flag(cpu / "intel_pstate/no_turbo")) is not None:
         return not no_turbo
     boost = files.read_flag(cpu / "cpufreq/boost")
@@ -191,7 +192,7 @@ def read_policies(
     read = (policy for folder in folders if (policy := _read_policy(folder)).cpus)
     policies = sorted(read, key=lambda policy: policy.cpus)
     if not policies:
-        raise MeasurementError(_why_absent(sysfs, procfs))
+        raise MeasurementError(_why_no_frequency_control(sysfs, procfs))
     return tuple(policies)
 
 
@@ -224,7 +225,7 @@ def _read_policy(folder: Path) -> Policy:
     )
 
 
-def _why_absent(sysfs: Path, procfs: Path) -> str:
+def _why_no_frequency_control(sysfs: Path, procfs: Path) -> str:
     where = f"no frequency control under {cpu_folder(sysfs)}"
     if not os.access(cpu_folder(sysfs), os.R_OK | os.X_OK):
         return f"{where}: there is no such folder, or it cannot be read"
@@ -356,10 +357,10 @@ class FrequencyControl:
     @property
     def turbo(self) -> bool | None:
         """Whether turbo is on; None where the kernel does not tell, or it is for some CPUs only."""
-        switch = self._turbo_switch()
+        switch = self._find_host_turbo_switch()
         if switch is None:
             return None
-        values = {self._read(path) for path in switch.paths}
+        values = {self._read_or_imagine(path) for path in switch.paths}
         if values == {switch.on}:
             return True
         return False if values == {switch.off} else None
@@ -378,10 +379,10 @@ class FrequencyControl:
             raise MeasurementError(f"a clock cannot be fixed there: {reason}")
         refusals: dict[str, list[Policy]] = {}
         for policy in self.policies:
-            if why := policy.refusal(freq_hz) or self._outside_shares(policy, freq_hz):
+            if why := policy.refusal(freq_hz) or self._why_outside_shares(policy, freq_hz):
                 refusals.setdefault(why, []).append(policy)
         wanted = frequency_text(freq_hz)
-        if reasons := [f"{_policy_names(of)}: {wanted} {why}" for why, of in refusals.items()]:
+        if reasons := [f"{_policy_names_text(of)}: {wanted} {why}" for why, of in refusals.items()]:
             raise MeasurementError("; ".join(reasons))
 
     def fix(self, freq_hz: float, *, method: Method = "auto") -> None:
@@ -393,8 +394,8 @@ class FrequencyControl:
         No policy is written unless all can be.
         """
         self.refuse_step(freq_hz)
-        methods = {policy.folder: self._method(policy, method) for policy in self.policies}
-        self._learn(path for policy in self.policies for path in _policy_files(policy))
+        methods = {policy.folder: self._choose_fix(policy, method) for policy in self.policies}
+        self._tell_guard(path for policy in self.policies for path in _policy_files(policy))
         self._expected = {p: v for p, v in self._expected.items() if p.name not in _POLICY_FILES}
         for policy in self.policies:
             methods[policy.folder](policy, in_khz(freq_hz))
@@ -404,7 +405,7 @@ class FrequencyControl:
 
         Raises `MeasurementError` when the kernel has no switch, or refuses.
         """
-        switch = self._turbo_switch()
+        switch = self._find_host_turbo_switch()
         if switch is None:
             raise MeasurementError(
                 f"{self.policies[0].driver} under {cpu_folder(self._sysfs)} has no switch "
@@ -412,10 +413,10 @@ class FrequencyControl:
             )
         value = switch.on if on else switch.off
         if self.turbo is not on:
-            self._learn([*switch.paths, *self._original])
+            self._tell_guard([*switch.paths, *self._original])
             for path in switch.paths:
-                self._write(path, value)
-                if self._read(path) != value:
+                self._write_or_imagine(path, value)
+                if self._read_or_imagine(path) != value:
                     raise MeasurementError(refused_write(path, value, OSError(errno.EPERM, "")))
         self._expected = dict.fromkeys(switch.paths, value)
         self.policies = self._read_policies()
@@ -429,7 +430,7 @@ class FrequencyControl:
         if self._guard is not None:
             self._guard.check()
         for path, value in self._expected.items():
-            if (now := self._read(path)) != value:
+            if (now := self._read_or_imagine(path)) != value:
                 raise MeasurementError(
                     f"{path} was set to {value} and is {now}, by something else: {_RIVALS}"
                 )
@@ -448,7 +449,7 @@ class FrequencyControl:
     def _read_policies(self) -> tuple[Policy, ...]:
         return read_policies(self._sysfs, procfs=self._procfs)
 
-    def _turbo_switch(self) -> TurboSwitch | None:
+    def _find_host_turbo_switch(self) -> TurboSwitch | None:
         return find_turbo(self._sysfs, self.policies, each=False)
 
     def _settings(self) -> Iterator[Path]:
@@ -456,20 +457,20 @@ class FrequencyControl:
         for each in (False, True):
             if switch := find_turbo(self._sysfs, self.policies, each=each):
                 yield from switch.paths
-        if self._shares_hold():
+        if self._intel_pstate_is_active():
             yield from (self._intel_pstate / name for name in _SHARES)
         for policy in self.policies:
             userspace = settings_guard.setting_or_none(policy.folder / GOVERNOR) == _USERSPACE
             # Under other governors there is no speed to put back.
             yield from (p for p in _policy_files(policy) if userspace or p.name != SPEED)
 
-    def _shares_hold(self) -> bool:
+    def _intel_pstate_is_active(self) -> bool:
         return settings_guard.setting_or_none(self._intel_pstate / "status") == "active"
 
-    def _read(self, path: Path) -> str | None:
+    def _read_or_imagine(self, path: Path) -> str | None:
         return self._imagined.get(path) or settings_guard.setting_or_none(path)
 
-    def _write(self, path: Path, value: str, *, goes_with: Path | None = None) -> None:
+    def _write_or_imagine(self, path: Path, value: str, *, goes_with: Path | None = None) -> None:
         self.writes.append(settings_guard.HostSetting(path, value))
         if self._guard is None:
             self._imagined[path] = value
@@ -479,13 +480,13 @@ class FrequencyControl:
         except OSError as error:
             raise MeasurementError(refused_write(path, value, error)) from error
 
-    def _learn(self, paths: Iterable[Path]) -> None:
+    def _tell_guard(self, paths: Iterable[Path]) -> None:
         known = {path: self._original[path] for path in paths if path in self._original}
         if self._guard is not None:
             self._guard.learn(known.items())
 
-    def _outside_shares(self, policy: Policy, freq_hz: float) -> str | None:
-        if not self._shares_hold():
+    def _why_outside_shares(self, policy: Policy, freq_hz: float) -> str | None:
+        if not self._intel_pstate_is_active():
             return None
         for name, sign, remedy in zip(_SHARES, (-1, 1), (0, 100), strict=True):
             path = self._intel_pstate / name
@@ -494,8 +495,8 @@ class FrequencyControl:
                 return f"is kept from the processor by {path}: write {remedy} there first"
         return None
 
-    def _method(self, policy: Policy, method: Method) -> Callable[[Policy, int], None]:
-        in_charge = self._read(policy.folder / GOVERNOR) == _USERSPACE
+    def _choose_fix(self, policy: Policy, method: Method) -> Callable[[Policy, int], None]:
+        in_charge = self._read_or_imagine(policy.folder / GOVERNOR) == _USERSPACE
         if method == "limits" or (method == "auto" and not in_charge):
             return self._fix_limits
         if not in_charge and _USERSPACE not in policy.governors:
@@ -506,35 +507,35 @@ class FrequencyControl:
         return self._fix_speed
 
     def _fix_limits(self, policy: Policy, khz: int) -> None:
-        now = self._read(policy.folder / UPPER_LIMIT)
+        now = self._read_or_imagine(policy.folder / UPPER_LIMIT)
         limits = settings_guard.limits_in_order(policy.folder, str(khz), str(khz), now)
         for path, value in limits:
-            self._write(path, value)
-        self._expect(policy, dict(limits))
+            self._write_or_imagine(path, value)
+        self._verify_and_expect(policy, dict(limits))
 
     def _fix_speed(self, policy: Policy, khz: int) -> None:
         governor, speed = policy.folder / GOVERNOR, policy.folder / SPEED
-        if self._read(governor) != _USERSPACE:
-            self._write(governor, _USERSPACE)
+        if self._read_or_imagine(governor) != _USERSPACE:
+            self._write_or_imagine(governor, _USERSPACE)
         # It takes no speed outside the limits.
         for name, sign in ((LOWER_LIMIT, -1), (UPPER_LIMIT, 1)):
-            limit = self._read(policy.folder / name) or ""
+            limit = self._read_or_imagine(policy.folder / name) or ""
             if limit.isdecimal() and sign * (khz - int(limit)) > 0:
-                self._write(policy.folder / name, str(khz))
+                self._write_or_imagine(policy.folder / name, str(khz))
         # The speed is forgotten with the governor, so that putting that back is enough.
-        self._write(speed, str(khz), goes_with=governor)
-        self._expect(policy, {governor: _USERSPACE, speed: str(khz)})
+        self._write_or_imagine(speed, str(khz), goes_with=governor)
+        self._verify_and_expect(policy, {governor: _USERSPACE, speed: str(khz)})
 
-    def _expect(self, policy: Policy, values: dict[Path, str]) -> None:
+    def _verify_and_expect(self, policy: Policy, values: dict[Path, str]) -> None:
         for path, value in values.items():
-            if (now := self._read(path)) != value:
+            if (now := self._read_or_imagine(path)) != value:
                 raise MeasurementError(
                     f"{policy.name} (CPUs {files.cpu_list_text(policy.cpus)}) has {path.name} "
-                    f"{now} after {value} was written: {self._why_other(policy, value)}"
+                    f"{now} after {value} was written: {self._why_value_differs(policy, value)}"
                 )
         self._expected |= values
 
-    def _why_other(self, policy: Policy, value: str) -> str:
+    def _why_value_differs(self, policy: Policy, value: str) -> str:
         limit = read_hz(policy.folder / "bios_limit")
         if value.isdecimal() and limit is not None and in_khz(limit) < int(value):
             return f"the firmware allows no more than {frequency_text(limit)} (bios_limit)"
@@ -570,7 +571,7 @@ def _policy_files(policy: Policy) -> list[Path]:
     return [policy.folder / name for name in _POLICY_FILES]
 
 
-def _policy_names(policies: list[Policy]) -> str:
+def _policy_names_text(policies: list[Policy]) -> str:
     names = [policy.name for policy in policies]
     if len(names) > 3:
         names = [names[0], "…", names[-1]]

@@ -156,7 +156,9 @@ def probe_memory(
         try:
             program, how = _compile(Path(folder), compilers)
             listed = ",".join(map(str, chosen))
-            arrays = _run(program, "bandwidth", array, f"{_BANDWIDTH_SHARE * budget_s:g}", listed)
+            arrays = _run_probe(
+                program, "bandwidth", array, f"{_BANDWIDTH_SHARE * budget_s:g}", listed
+            )
             base, huge = (
                 _chase(program, chase, cache.line_bytes, pages, chosen[0], budget_s)
                 for pages in ("base", "huge")
@@ -171,9 +173,9 @@ def probe_memory(
         median = moved / statistics.median(seconds)
         bandwidth[name] = Bandwidth(moved / min(seconds), median, len(seconds))
     if huge and not huge.huge_page_share >= _HUGE:
-        notes.append(_no_huge_pages(huge.huge_page_share, sysfs))
+        notes.append(_no_huge_pages_note(huge.huge_page_share, sysfs))
         huge = None
-    notes += _unsteady(bandwidth.values(), [latency for latency in (base, huge) if latency])
+    notes += _unsteady_notes(bandwidth.values(), [latency for latency in (base, huge) if latency])
     return MemoryProbe(
         bandwidth=bandwidth,
         latency=base,
@@ -215,7 +217,7 @@ def _array_bytes(cache: LastLevelCache, room: int) -> int:
     size = min(wanted, room // 3 // 8 * 8)
     # All three together must leave little of themselves in the caches.
     if 3 * size < _TIMES_CACHE * total:
-        raise _too_little(room, _TIMES_CACHE * total, "three arrays")
+        raise _too_little_memory_error(room, _TIMES_CACHE * total, "three arrays")
     return size
 
 
@@ -225,11 +227,11 @@ def _chase_bytes(cache: LastLevelCache, room: int) -> int:
     wanted = min(max(_TIMES_CACHE * largest, _LEAST_BYTES), _MOST_CHASE_BYTES)
     size = min(wanted, int(room / _CHASE_ROOM))
     if size < 2 * largest:
-        raise _too_little(room, int(2 * largest * _CHASE_ROOM), "a buffer")
+        raise _too_little_memory_error(room, int(2 * largest * _CHASE_ROOM), "a buffer")
     return size
 
 
-def _too_little(room: int, needed: int, what: str) -> MeasurementError:
+def _too_little_memory_error(room: int, needed: int, what: str) -> MeasurementError:
     free = room / _SHARE_OF_MEMORY
     return MeasurementError(
         f"memory probe: {free / _MIB:.4g} MiB of memory are free, half of which may be used, and "
@@ -271,13 +273,15 @@ def _compile(folder: Path, compilers: Sequence[str]) -> tuple[Path, str]:
 
 
 def _chase(program: Path, size: int, stride: int, pages: str, cpu: int, budget_s: float) -> Latency:
-    """Time loads that follow pointers through a buffer, one load for each line."""
-    repeats = _run(program, "latency", size, stride, pages, f"{_CHASE_SHARE * budget_s:g}", cpu)
+    """Time loads that follow pointers through a buffer, one load for each cache line (s)."""
+    repeats = _run_probe(
+        program, "latency", size, stride, pages, f"{_CHASE_SHARE * budget_s:g}", cpu
+    )
     loads = repeats.seconds["chase"]
     return Latency(min(loads), statistics.median(loads), len(loads), repeats.huge_page_share)
 
 
-def _run(program: Path, *arguments: object) -> _Repeats:
+def _run_probe(program: Path, *arguments: object) -> _Repeats:
     try:
         done = programs.ask([str(program), *map(str, arguments)], timeout_s=_TIMEOUT_S)
     except PermissionError as error:
@@ -333,7 +337,7 @@ class _Team:
         self.going = True
 
     def run(self, thread: int, cpu: int, elements: int) -> None:
-        """Take part until the time is up."""
+        """Run the kernels on one CPU in step with the other threads, until the time is up."""
         try:
             # Of this thread alone; the pool's threads end with the measurement.
             os.sched_setaffinity(0, {cpu})
@@ -343,7 +347,7 @@ class _Team:
             until = time.perf_counter() + self.budget_s
             while self.going:
                 for name, kernel in kernels.items():
-                    self._time(thread, name, kernel)
+                    self._time_kernel(thread, name, kernel)
                 if thread == 0:
                     rounds = len(self.seconds["triad"])
                     late = time.perf_counter() > until and rounds >= _LEAST_ROUNDS
@@ -355,7 +359,7 @@ class _Team:
             self.barrier.abort()
             raise
 
-    def _time(self, thread: int, name: str, kernel: Callable[[], object]) -> None:
+    def _time_kernel(self, thread: int, name: str, kernel: Callable[[], object]) -> None:
         self.barrier.wait()
         start = time.perf_counter()
         kernel()
@@ -382,7 +386,7 @@ def _numpy_kernels(a: FloatArray, b: FloatArray, c: FloatArray) -> dict[str, Cal
     }
 
 
-def _no_huge_pages(share: float, sysfs: Path) -> str:
+def _no_huge_pages_note(share: float, sysfs: Path) -> str:
     setting = read_field(sysfs / "kernel/mm/transparent_hugepage/enabled")
     backed = f"they backed {share:.0%} of the buffer" if share >= 0 else "it does not say how many"
     return (
@@ -391,7 +395,7 @@ def _no_huge_pages(share: float, sysfs: Path) -> str:
     )
 
 
-def _unsteady(rates: Collection[Bandwidth], latencies: Collection[Latency]) -> list[str]:
+def _unsteady_notes(rates: Collection[Bandwidth], latencies: Collection[Latency]) -> list[str]:
     off = [1 - rate.median_bytes_s / rate.best_bytes_s for rate in rates]
     off += [latency.median_s / latency.best_s - 1 for latency in latencies]
     if max(off) <= _UNSTEADY:

@@ -84,8 +84,8 @@ def replay_iolog(
         *([] if allow_device else ["--allow_mounted_write=0"]),
     ]
     with tempfile.TemporaryDirectory(prefix="ppw-replay-") as folder:
-        report = _run([*command, f"--output={folder}/report.json"], folder, expected_s)
-    return _read(report, engine)
+        report = _run_fio([*command, f"--output={folder}/report.json"], folder, expected_s)
+    return _parse_report(report, engine)
 
 
 def make_scratch(path: str | Path, size_bytes: int) -> None:
@@ -114,7 +114,7 @@ def make_scratch(path: str | Path, size_bytes: int) -> None:
         raise MeasurementError(f"{target}: cannot be made: {error.strerror or error}") from error
 
 
-def _run(command: list[str], folder: str, expected_s: float) -> Mapping[str, Any]:
+def _run_fio(command: list[str], folder: str, expected_s: float) -> Mapping[str, Any]:
     """Run fio and return its report."""
     try:
         done = ask(command, timeout_s=2 * expected_s + _PATIENCE_S, folder=Path(folder))
@@ -137,7 +137,7 @@ def _run(command: list[str], folder: str, expected_s: float) -> Mapping[str, Any
     return dict(document)
 
 
-def _read(document: Mapping[str, Any], engine: str) -> ReplayReport:
+def _parse_report(document: Mapping[str, Any], engine: str) -> ReplayReport:
     """Take the figures of a replay from the report of fio."""
     try:
         job = document["jobs"][0]
@@ -201,7 +201,7 @@ def write_iolog(
             last = 1
             for batch in batches:
                 here = batch if most is None else batch.slice(0, most - total.requests)
-                last = _write(file, here, named, total, time_scale)
+                last = _write_batch(file, here, named, total, time_scale)
                 if total.requests == most:
                     break
             file.write(f"{last} {named} close\n".encode())
@@ -219,8 +219,8 @@ class _Totals:
         self.requests = self.bytes_ = self.extent = self.folded = 0
         self.first_s = self.last_s = float("nan")
 
-    def place(self, lbn: Any, size: Any) -> Any:
-        """Offsets inside the target."""
+    def _offsets_in_target(self, lbn: Any, size: Any) -> Any:
+        """Convert blocks to offsets in the target (bytes); those beyond it are folded into it."""
         offset = lbn * BLOCK_BYTES - self.first_byte
         end = offset + size
         if self.size is not None:
@@ -240,10 +240,10 @@ class _Totals:
         return offset
 
 
-def _write(
+def _write_batch(
     file: IO[bytes], batch: pa.RecordBatch, target: str, total: _Totals, scale: float
 ) -> int:
-    """Write a batch; return the last time (µs)."""
+    """Write a batch as lines of an iolog; return the last time (µs)."""
     time, lbn, size, op = (
         batch.column(name).to_numpy(zero_copy_only=False)
         for name in ("time_s", "lbn", "size_bytes", "op")
@@ -261,7 +261,7 @@ def _write(
     # fio drops the gap after a time of 0, so times begin at 1 µs.
     at = 1 + np.rint((time - total.first_s) * scale * 1e6).astype(np.int64)
     offset = np.zeros_like(lbn)
-    offset[moves] = total.place(lbn[moves], size[moves])
+    offset[moves] = total._offsets_in_target(lbn[moves], size[moves])
     words = pa.array(_WORDS).take(pa.array(op.astype(np.int32)))
     at_text, offset, size = (pa.array(column).cast(pa.string()) for column in (at, offset, size))
     extent = pc.binary_join_element_wise(words, offset, size, " ")

@@ -108,9 +108,9 @@ def write_fio_jobs(
     losses = _FioLosses()
     # The kernel refuses more requests in flight than it has room for, of all jobs together.
     flying = max(1, min(outstanding or depth, _MOST_IN_FLIGHT // len(jobs)))
-    weights = _fio_weights(jobs, losses) if outstanding is not None else [None] * len(jobs)
+    weights = _proportional_weights(jobs, losses) if outstanding is not None else [None] * len(jobs)
     pairs = zip(jobs, weights, strict=True)
-    sections = [_section(job, weight, flying, losses) for job, weight in pairs]
+    sections = [_job_section(job, weight, flying, losses) for job, weight in pairs]
     sentences = losses.sentences(outstanding is not None)
     lines = [
         *(*(f"# {text}" for text in sentences), "[global]"),
@@ -136,6 +136,7 @@ class _FioLosses:
         self.moved[what] += job.share * share
 
     def sentences(self, closed: bool) -> tuple[str, ...]:
+        """Say what is lost, where it is enough to matter; ``closed`` means a closed loop."""
         sentences = [
             f"whole {'weights' if what == 'jobs' else 'percents'} of {what} misplace {share:.2%} "
             "of the requests"
@@ -154,7 +155,7 @@ class _FioLosses:
         return tuple(sentences)
 
 
-def _fio_weights(jobs: Sequence[LoadJob], losses: _FioLosses) -> Sequence[int | None]:
+def _proportional_weights(jobs: Sequence[LoadJob], losses: _FioLosses) -> Sequence[int | None]:
     # The largest weight is that of the largest share, so that small shares lose least.
     largest = max(job.share for job in jobs)
     weights = [max(1, round(_MOST_WEIGHT * job.share / largest)) for job in jobs]
@@ -164,21 +165,25 @@ def _fio_weights(jobs: Sequence[LoadJob], losses: _FioLosses) -> Sequence[int | 
     return weights
 
 
-def _section(job: LoadJob, weight: int | None, depth: int, losses: _FioLosses) -> str:
+def _job_section(job: LoadJob, weight: int | None, depth: int, losses: _FioLosses) -> str:
     """Section of a job in a job file of fio."""
     first, end = job.space
     lines = [
-        *(f"[{job.name.replace(']', ')')}]", *_operations(job, losses), *_sizes(job, losses)),
+        *(
+            f"[{job.name.replace(']', ')')}]",
+            *_operation_options(job, losses),
+            *_size_options(job, losses),
+        ),
         *(f"blockalign={job.alignment_bytes}", f"offset={first}", f"size={end - first}"),
-        *(*_zones(job, losses), f"iodepth={depth}"),
-        *(_rate(job, losses) if weight is None else [f"flow={weight}", "flow_id=1"]),
+        *(*_zone_options(job, losses), f"iodepth={depth}"),
+        *(_rate_options(job, losses) if weight is None else [f"flow={weight}", "flow_id=1"]),
     ]
     return "\n".join(lines) + "\n"
 
 
-def _operations(job: LoadJob, losses: _FioLosses) -> list[str]:
+def _operation_options(job: LoadJob, losses: _FioLosses) -> list[str]:
     random = "rand" if job.random_share > 0 else ""
-    reads = _reads(job)
+    reads = _read_percent(job)
     losses.add("reads", job, abs(job.read_share - reads / 100))
     if reads in (0, 100):
         lines = [f"rw={random}{'read' if reads else 'write'}"]
@@ -191,12 +196,12 @@ def _operations(job: LoadJob, losses: _FioLosses) -> list[str]:
     return lines
 
 
-def _reads(job: LoadJob) -> int:
+def _read_percent(job: LoadJob) -> int:
     """Whole percent of reads."""
     return whole_percents([job.read_share, 1 - job.read_share])[0]
 
 
-def _sizes(job: LoadJob, losses: _FioLosses) -> list[str]:
+def _size_options(job: LoadJob, losses: _FioLosses) -> list[str]:
     kept = _kept_sizes(job)
     shares = dict(job.sizes)
     losses.add("sizes", job, sum(max(0.0, s - kept.get(k, 0) / 100) for k, s in shares.items()))
@@ -206,13 +211,13 @@ def _sizes(job: LoadJob, losses: _FioLosses) -> list[str]:
 
 
 def _kept_sizes(job: LoadJob) -> dict[int, int]:
-    """Sizes that have a percent of the requests at least, with their whole percents."""
+    """Sizes with at least 1 % of the requests, with their whole percents."""
     common = sorted(job.sizes, key=lambda one: (-one[1], one[0]))[:_MOST_SIZES]
     whole = whole_percents([share for _, share in common])
     return {size: percent for (size, _), percent in zip(common, whole, strict=True) if percent}
 
 
-def _zones(job: LoadJob, losses: _FioLosses) -> list[str]:
+def _zone_options(job: LoadJob, losses: _FioLosses) -> list[str]:
     """Option of fio for the zones that random requests go to."""
     if len(job.zones) == 1 or job.random_share == 0:
         return []
@@ -225,7 +230,7 @@ def _zones(job: LoadJob, losses: _FioLosses) -> list[str]:
 
 
 def _join_zones(zones: Sequence[AddressZone]) -> list[AddressZone]:
-    """Join neighbours until each zone has a percent, and the gaps between them to zones of none."""
+    """Join neighbours until each zone has 1 % of the requests; zones of 0 % fill the gaps."""
     total = sum(zone.share for zone in zones)
     joined: list[AddressZone] = []
     for zone in zones:
@@ -244,10 +249,10 @@ def _join_zones(zones: Sequence[AddressZone]) -> list[AddressZone]:
     return kept
 
 
-def _rate(job: LoadJob, losses: _FioLosses) -> list[str]:
+def _rate_options(job: LoadJob, losses: _FioLosses) -> list[str]:
     """Options of fio for the rate of a job."""
     # fio holds reads and writes to a rate each, and waits for the one that is behind.
-    reads, kept = _reads(job) / 100, _kept_sizes(job)
+    reads, kept = _read_percent(job) / 100, _kept_sizes(job)
     rates = [job.rate * share for share in (reads, 1 - reads) if share]
     if job.arrivals == "poisson" and min(rates) >= _LEAST_POISSON:
         # fio takes the rate over the smallest size for the requests per second.
@@ -336,20 +341,20 @@ def write_diskspd(
     # A comment of XML must not have two hyphens together.
     profile.append(ElementTree.Comment(f" {'; '.join(losses)} ".replace("--", "- -")))
     span = ElementTree.SubElement(ElementTree.SubElement(profile, "TimeSpans"), "TimeSpan")
-    _add(span, Duration=max(1, math.ceil(duration_s)), Warmup=0, Cooldown=0, RandSeed=seed)
-    _add(span, MeasureLatency="true")
+    _add_children(span, Duration=max(1, math.ceil(duration_s)), Warmup=0, Cooldown=0, RandSeed=seed)
+    _add_children(span, MeasureLatency="true")
     if outstanding is not None:
-        _add(span, ThreadCount=1, RequestCount=outstanding)
+        _add_children(span, ThreadCount=1, RequestCount=outstanding)
     # All targets share one file, as long as the furthest of them reaches.
     targets = ElementTree.SubElement(span, "Targets")
     size = max(job.space[1] for job in jobs)
     for job in jobs:
         one = ElementTree.SubElement(targets, "Target")
-        _add(one, Path=named, FileSize=size, **_diskspd_elements(job))
+        _add_children(one, Path=named, FileSize=size, **_diskspd_target_elements(job))
         if outstanding is None:
-            _add(one, ThreadsPerFile=1, **_diskspd_rate(job, depth))
+            _add_children(one, ThreadsPerFile=1, **_diskspd_rate(job, depth))
         else:
-            _add(one, Weight=_diskspd_weight(job))
+            _add_children(one, Weight=_diskspd_weight(job))
     ElementTree.indent(profile)
     with replace_whole(Path(path)) as scratch:
         text = ElementTree.tostring(profile, encoding="unicode")
@@ -357,7 +362,7 @@ def write_diskspd(
     return losses
 
 
-def _diskspd_elements(job: LoadJob) -> dict[str, object]:
+def _diskspd_target_elements(job: LoadJob) -> dict[str, object]:
     first, end = job.space
     size = job.sizes[0][0]
     place = {"BlockSize": size, "BaseFileOffset": first, "MaxFileSize": max(end, first + size)}
@@ -381,7 +386,7 @@ def _diskspd_rate(job: LoadJob, depth: int) -> dict[str, int]:
     return {"RequestCount": 1, "BurstSize": 1, "ThinkTime": think}
 
 
-def _add(parent: ElementTree.Element, **children: object) -> None:
+def _add_children(parent: ElementTree.Element, **children: object) -> None:
     for name, value in children.items():
         ElementTree.SubElement(parent, name).text = str(value)
 

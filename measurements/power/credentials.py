@@ -73,7 +73,7 @@ def find_login(
         raise SensorError(f"{there} is set and {missing} is not: set both or neither")
     named = environ.get(NETRC_VARIABLE)
     file = netrc or Path(named or Path(environ.get("HOME") or "/", ".netrc"))
-    if login := _from_netrc(file, host, must_exist=bool(netrc or named)):
+    if login := _find_login_in_netrc(file, host, must_exist=bool(netrc or named)):
         return login
     if prompt is not None:
         return prompt(kind, host)
@@ -104,7 +104,7 @@ def _ask_at_terminal(kind: str, host: str) -> Login:
     return Login(user, password)
 
 
-def _from_netrc(file: Path, address: str, *, must_exist: bool) -> Login | None:
+def _find_login_in_netrc(file: Path, address: str, *, must_exist: bool) -> Login | None:
     # Raised outside of any `except`: the parser's errors repeat what they read.
     entries, problem = _read_netrc(file, must_exist=must_exist)
     if problem:

@@ -279,7 +279,7 @@ def estimate_clock_offset(
     between them. Offsets up to ``reach_s`` (s) are tried, to both sides. Raises `MeasurementError`
     when there are too few rows, or runs draw more than pauses at no offset.
     """
-    times, power = _usable_rows(times_s, watts)
+    times, power = _finite_rows(times_s, watts)
     starts, ends = np.array(sorted(runs), dtype=np.float64).reshape(-1, 2).T
     if not len(starts):
         raise MeasurementError("clock offset: no runs: give (start, end) of each")
@@ -308,7 +308,7 @@ def estimate_clock_offset(
     return ClockOffset(middle, max(half, period / 2), best)
 
 
-def _usable_rows(times_s: ArrayLike, watts: ArrayLike) -> tuple[FloatArray, FloatArray]:
+def _finite_rows(times_s: ArrayLike, watts: ArrayLike) -> tuple[FloatArray, FloatArray]:
     times = np.asarray(times_s, dtype=np.float64)
     power = np.asarray(watts, dtype=np.float64)
     if times.shape != power.shape or times.ndim != 1:

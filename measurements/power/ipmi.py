@@ -86,7 +86,7 @@ def open_power(name: str, connect: Connect, timeout_s: float) -> IpmiPower:
     try:
         bmc, level, answer = _log_in(connect, now + timeout_s)
         with source.closed_on_error([bmc]):
-            figures = _find_figures(name, bmc, answer)
+            figures = _choose_dcmi_or_sensors(name, bmc, answer)
     except ipmi_protocol.NoAnswerError:
         raise ipmi_protocol.silent(name, time.monotonic() - now) from None
     return IpmiPower(name, bmc, partial(connect, level), figures, timeout_s)
@@ -121,15 +121,15 @@ class IpmiPower:
                 self._bmc = self._bmc or self._connect(until_s)
                 return self.figures.read(self._bmc, until_s)
             except ipmi_protocol.NoAnswerError:
-                self._hang_up()
+                self._end_session()
         raise ipmi_protocol.silent(self._name, time.monotonic() - now)
 
     def close(self) -> None:
         """Log out."""
         self._is_closed = True
-        self._hang_up()
+        self._end_session()
 
-    def _hang_up(self) -> None:
+    def _end_session(self) -> None:
         if self._bmc is not None:
             self._bmc.close()
             self._bmc = None
@@ -159,7 +159,7 @@ def _log_in_once(connect: Connect, level: str, until_s: float) -> tuple[Bmc, Ipm
         return bmc, _ask_power(bmc, until_s)
 
 
-def _find_figures(name: str, bmc: Bmc, answer: IpmiAnswer) -> DcmiFigures | SensorFigures:
+def _choose_dcmi_or_sensors(name: str, bmc: Bmc, answer: IpmiAnswer) -> DcmiFigures | SensorFigures:
     reading, problem = _judge(answer)
     if reading is not None and not problem:
         return DcmiFigures(reading)
@@ -279,7 +279,7 @@ class BmcClock:
         self._stuck = False
 
     def stamp(self, reading: PowerReading, at_s: float) -> float | None:
-        """Return the BMC's time of a reading that was read at ``at_s`` (s)."""
+        """Return the BMC's time of a reading read at ``at_s`` (s); None if its clock stops."""
         last, self._last = self._last, reading
         if reading.stamp_s is None:
             return None
@@ -301,7 +301,7 @@ def _ask_power(bmc: Bmc, until_s: float) -> IpmiAnswer:
 
 
 def _judge(answer: IpmiAnswer) -> tuple[PowerReading | None, str]:
-    """Parse a power reading; the text says why it has no figure, if so."""
+    """Parse a power reading; the text says why its power is no figure, "" if it is one."""
     if answer.code:
         return None, ipmi_protocol.meaning(answer.code)
     reading = parse_power_reading(answer.data)
@@ -365,16 +365,16 @@ class PyghmiBmc:
         with theirs:
             self._process = _start_session(theirs)
         with source.closed_on_error([self]):
-            answer = self._ask({"connect": _arguments(remote, privilege)}, until_s)
+            answer = self._ask_session_process({"connect": _arguments(remote, privilege)}, until_s)
             if "error" in answer:
                 raise _login_error(name, answer["error"], remote, privilege)
 
     def raw(
         self, netfn: int, command: int, data: bytes, until_s: float, *, lun: int = 0
     ) -> ipmi_protocol.IpmiAnswer:
-        """Send a request."""
+        """Send a request; return the BMC's answer."""
         request = {"raw": [netfn, command, lun, data.hex()]}
-        answer, at_s = source.time_call(lambda: self._ask(request, until_s))
+        answer, at_s = source.time_call(lambda: self._ask_session_process(request, until_s))
         if "error" in answer:
             # The session is lost, so there is nothing to log out from.
             self._process.kill()
@@ -394,7 +394,8 @@ class PyghmiBmc:
             self._process.kill()
             self._process.wait()
 
-    def _ask(self, request: dict[str, Any], until_s: float) -> dict[str, Any]:
+    def _ask_session_process(self, request: dict[str, Any], until_s: float) -> dict[str, Any]:
+        """Send a request to the session's process; return its answer, {"error": …} if it ended."""
         line = b""
         try:
             # So few bytes never wait.
@@ -515,13 +516,13 @@ class IpmitoolBmc:
     def raw(
         self, netfn: int, command: int, data: bytes, until_s: float, *, lun: int = 0
     ) -> ipmi_protocol.IpmiAnswer:
-        """Send a request."""
+        """Send a request; return the BMC's answer."""
         request = [f"0x{byte:02x}" for byte in (netfn, command, *data)]
         said, at_s = source.time_call(lambda: self._run(["-l", str(lun), "raw", *request], until_s))
         if code := _CODE.search(said.stderr):
             return ipmi_protocol.IpmiAnswer(int(code[1], 16), b"", at_s)
         if said.returncode:
-            raise self._explain(said.stderr)
+            raise self._explain_failure(said.stderr)
         data = bytes.fromhex("".join(_BYTES.findall(said.stdout)))
         return ipmi_protocol.IpmiAnswer(0, data, at_s)
 
@@ -563,7 +564,7 @@ class IpmitoolBmc:
         self._suites = self._suites[1:]
         return self._run(words, until_s)
 
-    def _explain(self, said: str) -> SensorError:
+    def _explain_failure(self, said: str) -> SensorError:
         user = self._login.user if self._login else ""
         suites = " or ".join(self._suites)
         known = ipmi_protocol.explain(

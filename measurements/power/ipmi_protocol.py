@@ -68,7 +68,7 @@ class Bmc(Protocol):
     def raw(
         self, netfn: int, command: int, data: bytes, until_s: float, *, lun: int = 0
     ) -> IpmiAnswer:
-        """Send a request; raise `NoAnswerError` if no answer comes in time."""
+        """Send a request and return the answer; raise `NoAnswerError` if none comes in time."""
 
     def records(self, until_s: float) -> Iterable[bytes]:
         """Fetch the sensor data records."""
@@ -149,12 +149,12 @@ def meaning(code: int) -> str:
 
 
 def late(name: str) -> NoAnswerError:
-    """Describe an answer that did not come before its limit."""
+    """Make the error for an answer that did not come before its limit."""
     return NoAnswerError(f"{name}: the BMC does not answer in time")
 
 
 def silent(name: str, waited_s: float) -> NoAnswerError:
-    """Describe a BMC that did not answer in time, by the name of its source."""
+    """Make the error for a BMC that did not answer in time, by the name of its source."""
     remedy = (
         "check the address, that the BMC is up with IPMI over LAN enabled, and that no firewall "
         "drops its UDP port"
@@ -214,7 +214,7 @@ _NO_ADDRESS = (
 
 
 def explain(name: str, said: str, *, user: str, privilege: str, suites: str) -> SensorError | None:
-    """Explain what a tool said of a failed login, without repeating it; None if unknown."""
+    """Make the error for what a tool said of a failed login; None if its words are unknown."""
     for phrases, kind, text in _COMPLAINTS:
         if any(phrase in said.lower() for phrase in phrases):
             reason = text.format(user=user, privilege=privilege.upper(), suites=suites)
@@ -299,7 +299,7 @@ class PowerSensor(NamedTuple):
 def power_sensors(records: Iterable[bytes]) -> list[PowerSensor]:
     """Find the power sensors of the BMC itself, in the order of their records."""
     whole = (record for record in records if len(record) >= _UP_TO_NAME)
-    return [_power_sensor(record) for record in whole if _is_power_sensor(record)]
+    return [_parse_power_sensor(record) for record in whole if _is_power_sensor(record)]
 
 
 def split_records(dump: bytes) -> Iterator[bytes]:
@@ -319,7 +319,7 @@ class SensorRecords:
 
     def __init__(self, bmc: Bmc, until_s: float) -> None:
         self._bmc, self._until_s = bmc, until_s
-        said = self._ask(_APPLICATION, _GET_DEVICE_ID).data
+        said = self._ask_bmc(_APPLICATION, _GET_DEVICE_ID).data
         keeps_one = len(said) <= _DEVICE_SUPPORT or bool(said[_DEVICE_SUPPORT] & _KEEPS_RECORDS)
         self._netfn, self._get = (_STORAGE, 0x23) if keeps_one else (_SENSOR_EVENT, 0x21)
         self._lost, self._next, self._chunk = 0, 0, _CHUNKS[0]
@@ -327,31 +327,31 @@ class SensorRecords:
 
     def __iter__(self) -> Iterator[bytes]:
         """Fetch the records one by one."""
-        self._reserve()
+        self._reserve_repository()
         seen = set[int]()
         while self._next != _LAST_RECORD and self._next not in seen:
             number = self._next
             seen.add(number)
-            record = self._bytes(number, 0, _HEADER)
+            record = self._fetch_record_bytes(number, 0, _HEADER)
             if len(record) < _HEADER:
                 return
             length = _HEADER + record[4]
             if record[3] == _FULL_SENSOR and length >= _UP_TO_NAME:
-                record += self._bytes(number, _HEADER, _UP_TO_UNITS)
+                record += self._fetch_record_bytes(number, _HEADER, _UP_TO_UNITS)
                 if _is_power_sensor(record):
-                    record += self._bytes(number, _UP_TO_UNITS, length)
+                    record += self._fetch_record_bytes(number, _UP_TO_UNITS, length)
             yield record
 
-    def _bytes(self, number: int, start: int, end: int) -> bytes:
+    def _fetch_record_bytes(self, number: int, start: int, end: int) -> bytes:
         """Fetch bytes of a record; fewer than asked for if the BMC refuses them."""
         record = b""
         while start + len(record) < end:
             offset = start + len(record)
             where = number.to_bytes(2, "little") + bytes([offset, min(self._chunk, end - offset)])
-            answer = self._ask(self._netfn, self._get, self._reservation + where)
+            answer = self._ask_bmc(self._netfn, self._get, self._reservation + where)
             if answer.code == _RESERVATION_LOST and self._lost < _MOST_LOST:
                 self._lost += 1
-                self._reserve()
+                self._reserve_repository()
             elif answer.code in _TOO_MUCH and self._chunk > _CHUNKS[-1]:
                 self._chunk = _CHUNKS[_CHUNKS.index(self._chunk) + 1]
             elif answer.code or len(answer.data) <= 2:
@@ -361,11 +361,11 @@ class SensorRecords:
                 record += answer.data[2:]
         return record
 
-    def _reserve(self) -> None:
-        answer = self._ask(self._netfn, _RESERVE)
+    def _reserve_repository(self) -> None:
+        answer = self._ask_bmc(self._netfn, _RESERVE)
         self._reservation = bytes(2) if answer.code else answer.data[:2]
 
-    def _ask(self, netfn: int, command: int, data: bytes = b"") -> IpmiAnswer:
+    def _ask_bmc(self, netfn: int, command: int, data: bytes = b"") -> IpmiAnswer:
         until_s = min(time.monotonic() + _REQUEST_S, self._until_s)
         return self._bmc.raw(netfn, command, data, until_s)
 
@@ -380,12 +380,12 @@ def _is_power_sensor(record: bytes) -> bool:
     return is_analog and is_plain and base == _WATTS and known and record[13] == _THRESHOLD
 
 
-def _power_sensor(record: bytes) -> PowerSensor:
+def _parse_power_sensor(record: bytes) -> PowerSensor:
     m, tolerance, b, accuracy = record[24:28]
     exponents = record[29]
     scale, b_scale = (10.0 ** _twos_complement(e, 4) for e in (exponents >> 4, exponents & 0xF))
     return PowerSensor(
-        name=_text(record[47], record[_UP_TO_NAME:]),
+        name=_decode_id_string(record[47], record[_UP_TO_NAME:]),
         number=record[7],
         lun=record[6] & 0x03,
         entity=record[8],
@@ -400,7 +400,7 @@ def _twos_complement(value: int, bits: int) -> int:
     return value - (1 << bits) if value >> (bits - 1) else value
 
 
-def _text(kind_and_length: int, data: bytes) -> str:
+def _decode_id_string(kind_and_length: int, data: bytes) -> str:
     """Decode an ID string (section 43.15)."""
     kind, data = kind_and_length >> 6, data[: kind_and_length & 0x1F]
     if kind == 1:

@@ -44,9 +44,9 @@ class BmcSession:
         """Carry out a request."""
         try:
             if "connect" in request:
-                return self._connect(request["connect"])
+                return self._log_in(request["connect"])
             netfn, command, lun, data = request["raw"]
-            said = self._raw(netfn=netfn, command=command, data=bytes.fromhex(data), rslun=lun)
+            said = self._send_raw(netfn=netfn, command=command, data=bytes.fromhex(data), rslun=lun)
             if said["code"] > _HIGHEST_CODE:
                 return {"error": said.get("error", "no answer")}
             return {"code": said["code"], "data": bytes(said["data"]).hex()}
@@ -64,7 +64,7 @@ class BmcSession:
         if self._is_remote:
             self._command.ipmi_session.logout()
 
-    def _raw(self, **request: Any) -> dict[str, Any]:
+    def _send_raw(self, **request: Any) -> dict[str, Any]:
         if not self._is_remote:
             local: dict[str, Any] = self._command.raw_command(**request)
             return local
@@ -79,7 +79,7 @@ class BmcSession:
         session.incommand = False
         return answers[0]
 
-    def _connect(self, arguments: dict[str, Any]) -> dict[str, Any]:
+    def _log_in(self, arguments: dict[str, Any]) -> dict[str, Any]:
         from pyghmi.ipmi.command import Command
 
         self._command = Command(**arguments)

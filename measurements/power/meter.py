@@ -36,7 +36,7 @@ def open_source(where: str | None, settings: source.SourceSettings) -> MeterSour
     ``@py`` by default).
     """
     options = settings.options
-    _check_options(options)
+    _check_meter_options(options)
     if not where:
         raise source.SensorError("meter needs a VISA name: meter@TCPIP0::HOST::5025::SOCKET")
     instrument = Instrument(where, options.get("backend", "@py"), settings.timeout_s)
@@ -44,7 +44,7 @@ def open_source(where: str | None, settings: source.SourceSettings) -> MeterSour
         return MeterSource(instrument, options)
 
 
-def _check_options(options: Mapping[str, str]) -> None:
+def _check_meter_options(options: Mapping[str, str]) -> None:
     source.check_options("meter", options, OPTIONS, yes_or_no=("energy",))
     item, query = options.get("item", "1"), options.get("query", VALUES)
     if not (item.isascii() and item.isdigit() and 1 <= int(item) <= MOST_ITEMS):
@@ -87,7 +87,7 @@ class MeterSource:
             counter = source.Channel(f"{label}-energy", "energy", "wall")
             self.channels = (replace(power, inside=counter.label), counter)
         instrument.hurry(QUICK_S + question.window_s)
-        watts = self._ask()[0][question.power]
+        watts = self._ask_figures()[0][question.power]
         if watts < 0:
             raise instrument.error(
                 f"reads {watts:g} W: swap its two current leads, or its two voltage leads"
@@ -96,10 +96,10 @@ class MeterSource:
     def read(self) -> list[source.Reading]:
         """Ask for all figures at once, over a new connection if the first one fails."""
         try:
-            figures, at_s = self._ask()
+            figures, at_s = self._ask_figures()
         except source.SensorError:
             self._instrument.reopen()
-            figures, at_s = self._ask()
+            figures, at_s = self._ask_figures()
         watts = figures[self._question.power]
         # A running host draws power: 0 or less means that the meter's input is elsewhere.
         values = [watts if watts > 0 else math.nan]
@@ -114,7 +114,7 @@ class MeterSource:
         """Release the meter; a second call does nothing."""
         self._instrument.close()
 
-    def _ask(self) -> tuple[list[float], float]:
+    def _ask_figures(self) -> tuple[list[float], float]:
         query, binary, power, energy, _ = self._question
         figures, at_s = source.time_call(lambda: self._instrument.ask_numbers(query, binary))
         wanted = max(power, energy or 0) + 1
@@ -174,7 +174,7 @@ def _items(instrument: Instrument) -> list[str]:
 def _position(
     instrument: Instrument, items: Sequence[str], functions: Sequence[str], otherwise: str
 ) -> int:
-    """Find the one item that has one of these functions."""
+    """Find the one item with one of these functions; else an error that advises ``otherwise``."""
     found = [n for n, item in enumerate(items) if item.partition(",")[0].strip() in functions]
     if len(found) == 1:
         return found[0]
@@ -208,12 +208,12 @@ class Instrument:
             self._manager = pyvisa.ResourceManager(backend)
         except Exception as error:
             raise source.SensorError(
-                f"meter: PyVISA has no back-end {backend!r}: {_reason(error)}: pip install "
+                f"meter: PyVISA has no back-end {backend!r}: {_one_line(error)}: pip install "
                 f"'perf-per-watt[measure]' for @py, or name another with backend=..."
             ) from None
         self._device: Any = None
         with source.closed_on_error([self]):
-            self._open()
+            self._open_device()
 
     def error(self, reason: str) -> source.SensorError:
         """Make the error of this resource."""
@@ -221,19 +221,19 @@ class Instrument:
 
     def ask(self, query: str) -> str:
         """Ask a question; return the answer without its header and blanks."""
-        answer = self._call(lambda device: device.query(query), query)
+        answer = self._call_device(lambda device: device.query(query), query)
         # A meter may repeat the question, as in ":RATE 500.0E-03".
         text: str = re.sub(r"^:[\w:]+ +", "", answer.strip())
         if not text:
             raise self.error(f"answers nothing to {query}: check its name and cable")
         if not text.isprintable():
-            raise self._no_text(query)
+            raise self._no_text_error(query)
         return text
 
     def ask_numbers(self, query: str, binary: bool) -> list[float]:
         """Ask for numbers; NaN for those that the meter does not have."""
         if binary:
-            numbers = self._call(
+            numbers = self._call_device(
                 lambda device: device.query_binary_values(query, datatype="f", is_big_endian=True),
                 query,
             )
@@ -257,7 +257,7 @@ class Instrument:
     def reopen(self) -> None:
         """Connect again, so that no late answer passes for the next one."""
         self._close_device()
-        self._open()
+        self._open_device()
         # Some buses keep old answers, and not every one can be cleared.
         with contextlib.suppress(self._visa.Error, OSError, NotImplementedError):
             if self._device:
@@ -271,7 +271,7 @@ class Instrument:
             self._manager.close()
         self._manager = None
 
-    def _open(self) -> None:
+    def _open_device(self) -> None:
         if self._manager is None:
             raise self.error("is closed")
         if self._backend.endswith("@py"):
@@ -287,7 +287,7 @@ class Instrument:
         # PyVISA-py lets through whatever its transports raise, even a bare Exception.
         except Exception as error:
             raise self.error(
-                f"cannot be opened: {_reason(error)}: check that the name is as the "
+                f"cannot be opened: {_one_line(error)}: check that the name is as the "
                 f"meter shows it, that its interface is on and that nobody else uses it"
             ) from None
         self._device = device
@@ -303,21 +303,21 @@ class Instrument:
             except (OSError, UnicodeError):
                 raise self.error(f"no host is called {host}: check the name") from None
 
-    def _call(self, ask: Callable[[Any], Any], query: str) -> Any:
+    def _call_device(self, ask: Callable[[Any], Any], query: str) -> Any:
         if self._device is None:
             raise self.error("is closed")
         try:
             return ask(self._device)
         except UnicodeDecodeError:
-            raise self._no_text(query) from None
+            raise self._no_text_error(query) from None
         except Exception as error:
             is_late = getattr(error, "error_code", None) == self._visa.constants.VI_ERROR_TMO
-            reason = f"no answer within {self._timeout_s:g} s" if is_late else _reason(error)
+            reason = f"no answer within {self._timeout_s:g} s" if is_late else _one_line(error)
             raise self.error(
                 f"{reason} to {query}: check its cable and network, and that it is on"
             ) from None
 
-    def _no_text(self, query: str) -> source.SensorError:
+    def _no_text_error(self, query: str) -> source.SensorError:
         return self.error(
             f"answers {query} with bytes that are no text: check the baud rate or the port"
         )
@@ -330,7 +330,7 @@ class Instrument:
                 device.close()
 
 
-def _reason(error: Exception) -> str:
+def _one_line(error: Exception) -> str:
     """Reduce an error to one line."""
     lines = str(getattr(error, "strerror", None) or error).strip().splitlines()
     return lines[0].rstrip(".: ") if lines else type(error).__name__

@@ -39,12 +39,12 @@ class NvmlSource:
 
     def read(self) -> list[Reading]:
         """Read every processor (J or W), reconnecting once; raise if none answers."""
-        readings = self._read_all()
+        readings = self._read_all_processors()
         if all(math.isnan(reading.value) for reading in readings):
             self._connect()
             for processor in self._processors:
                 processor.reconnect()
-            readings = self._read_all()
+            readings = self._read_all_processors()
         if all(math.isnan(reading.value) for reading in readings):
             why = "; ".join(f"{p.channel.label}: {p.problem}" for p in self._processors)
             raise SensorError(f"nvml: no graphics processor answers ({why}): see nvidia-smi")
@@ -56,7 +56,7 @@ class NvmlSource:
             self._is_open = False
             _why_refused(self._library, self._library.nvmlShutdown)
 
-    def _read_all(self) -> list[Reading]:
+    def _read_all_processors(self) -> list[Reading]:
         answers = [(p.channel.label, time_call(p.read)) for p in self._processors]
         return [Reading(label, at_s, value) for label, (value, at_s) in answers]
 
@@ -106,7 +106,7 @@ class _Processor:
             "energy" if has_counter else "power",
             "gpu",
             resolution=_MILLI,
-            window_s=0.0 if has_counter else self._window_s(),
+            window_s=0.0 if has_counter else self._averaging_window_s(),
             note=f"{name}: {self.problem}" if self.problem else name,
         )
 
@@ -127,7 +127,7 @@ class _Processor:
         self.problem = ""
         return value
 
-    def _window_s(self) -> float:
+    def _averaging_window_s(self) -> float:
         try:
             generation = self._library.nvmlDeviceGetArchitecture(self._handle)
         except self._library.NVMLError:

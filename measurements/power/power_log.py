@@ -51,7 +51,7 @@ def open_source(where: str | None, settings: source.SourceSettings) -> PowerLog:
     shows), ``past`` (``yes`` gives the rows from before the opening, too), ``domain`` (what the log
     covers, such as ``wall``), ``name`` (for the label instead of the file's).
     """
-    options = _check_options(settings.options)
+    options = _check_log_options(settings.options)
     if not where:
         raise SensorError("log needs a file: log@FILE")
     tail = Tail(Path(where).expanduser())
@@ -79,13 +79,13 @@ class PowerLog:
         self._layout = find_layout(head, self._wanted, where)
         self._times = TimeReader(self._offset_s, self._layout.is_universal)
         if options.get("past") == "yes":
-            known = self._parse(FileLines(head, first=True), most_bad=1)
+            known = self._parse_rows(FileLines(head, first=True), most_bad=1)
         else:
             tail.skip(but_bytes=RECENT_BYTES)
-            known = [row for lines in tail.poll() for row in self._parse(lines, most_bad=1)]
-        self._check_counter(known)
+            known = [row for lines in tail.poll() for row in self._parse_rows(lines, most_bad=1)]
+        self._refuse_falling_counter(known)
         self.period_s = _period_s(known)
-        self.channels: Sequence[Channel] = (self._channel(options),)
+        self.channels: Sequence[Channel] = (self._make_channel(options),)
 
     def read(self) -> list[Reading]:
         """Return all new rows in the order of the log; NaN for those without a figure."""
@@ -94,14 +94,14 @@ class PowerLog:
         return [
             Reading(label, row.source_at_s + shift_s, row.value, row.source_at_s)
             for lines in self._tail.poll()
-            for row in self._parse(lines)
+            for row in self._parse_rows(lines)
         ]
 
     def close(self) -> None:
         """Close the file; a second call does nothing."""
         self._tail.close()
 
-    def _parse(self, lines: FileLines, most_bad: int = MOST_BAD_ROWS) -> list[_Row]:
+    def _parse_rows(self, lines: FileLines, most_bad: int = MOST_BAD_ROWS) -> list[_Row]:
         rows = []
         bad = None
         for cells in filter(None, map(self._layout.cells, self._below_header(lines))):
@@ -152,7 +152,7 @@ class PowerLog:
             return False
         return bool(cells)
 
-    def _check_counter(self, rows: Sequence[_Row]) -> None:
+    def _refuse_falling_counter(self, rows: Sequence[_Row]) -> None:
         if self._layout.quantity != "energy":
             return
         falls = sum(later.value < row.value for row, later in pairwise(rows))
@@ -162,7 +162,7 @@ class PowerLog:
                 f"no counter: choose a column of power, or of energy since the start"
             )
 
-    def _channel(self, options: Mapping[str, str]) -> Channel:
+    def _make_channel(self, options: Mapping[str, str]) -> Channel:
         quantity = self._layout.quantity
         note = source.join_notes(
             "times without a zone are taken for local time" if self._times.local else "",
@@ -179,7 +179,7 @@ class PowerLog:
         )
 
 
-def _check_options(options: Mapping[str, str]) -> Mapping[str, str]:
+def _check_log_options(options: Mapping[str, str]) -> Mapping[str, str]:
     source.check_options("log", options, OPTIONS, yes_or_no=("past",))
     if options.get("domain", "other") not in get_args(source.Domain):
         raise SensorError(
@@ -218,8 +218,8 @@ class Tail:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._file = _open_file(path)
-        self._begin()
+        self._file = _open_regular_file(path)
+        self._reset_position()
 
     def head(self) -> list[str]:
         """Return the whole lines at the beginning, without consuming them."""
@@ -238,7 +238,7 @@ class Tail:
         # From the byte before, to keep a line that begins exactly here.
         end = os.pread(self._file, MOST_LINE_BYTES, start - 1).find(b"\n")
         if end < 0:
-            raise self._no_lines()
+            raise self._too_long_line_error()
         self._position = start + end
         marked = min(MARK_BYTES, self._position)
         self._mark = os.pread(self._file, marked, self._position - marked)
@@ -249,15 +249,15 @@ class Tail:
         # A file that was truncated or rewritten has other bytes before the position.
         seen = os.pread(self._file, len(self._mark), self._position - len(self._mark))
         if os.fstat(self._file).st_size < self._position or seen != self._mark:
-            self._begin()
-        found = [self._new_lines()]
+            self._reset_position()
+        found = [self._read_new_lines()]
         if self._was_replaced():
             # Lines that came between the look at the file and the look at its name.
-            found.append(self._new_lines())
+            found.append(self._read_new_lines())
             self.close()
-            self._file = _open_file(self._path)
-            self._begin()
-            found.append(self._new_lines())
+            self._file = _open_regular_file(self._path)
+            self._reset_position()
+            found.append(self._read_new_lines())
         return [lines for lines in found if lines.lines]
 
     def close(self) -> None:
@@ -266,7 +266,7 @@ class Tail:
             os.close(self._file)
             self._file = -1
 
-    def _begin(self) -> None:
+    def _reset_position(self) -> None:
         self._position = 0
         self._mark = self._rest = b""
         self._first = True
@@ -280,7 +280,7 @@ class Tail:
             return False
         return (own.st_dev, own.st_ino) != (named.st_dev, named.st_ino) and named.st_size > 0
 
-    def _new_lines(self) -> FileLines:
+    def _read_new_lines(self) -> FileLines:
         lines: list[str] = []
         first = self._first
         while block := os.pread(self._file, BLOCK_BYTES, self._position):
@@ -290,16 +290,16 @@ class Tail:
             lines += _decode_lines(whole, self._first)
             self._first &= not whole
             if len(self._rest) > MOST_LINE_BYTES:
-                raise self._no_lines()
+                raise self._too_long_line_error()
         return FileLines(lines, first)
 
-    def _no_lines(self) -> SensorError:
+    def _too_long_line_error(self) -> SensorError:
         return SensorError(
             f"{self._path}: has a line of more than {MOST_LINE_BYTES >> 10} KiB: is it a CSV file?"
         )
 
 
-def _open_file(path: Path) -> int:
+def _open_regular_file(path: Path) -> int:
     try:
         # Without waiting for the other end of a pipe.
         file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
@@ -374,13 +374,15 @@ class LogLayout:
 
     def is_header(self, line: str) -> bool:
         """Check whether a line is the header, which some loggers repeat."""
-        return self.header is not None and _split(line.lstrip("# "), self.delimiter) == self.header
+        return (
+            self.header is not None and _split_csv(line.lstrip("# "), self.delimiter) == self.header
+        )
 
     def cells(self, line: str) -> list[str]:
         """Split a line into cells; none for an empty line, a comment or a repeated header."""
         if line.lstrip().startswith("#") or self.is_header(line):
             return []
-        cells = _split(line, self.delimiter)
+        cells = _split_csv(line, self.delimiter)
         return cells if any(cells) else []
 
     def time_of(self, cells: Sequence[str]) -> str:
@@ -411,12 +413,12 @@ def find_layout(lines: Sequence[str], wanted: ColumnOptions, source: str) -> Log
     or its unit unknown.
     """
     try:
-        return _find_layout(lines, wanted, _wanted_quantity(wanted))
+        return _first_layout(lines, wanted, _quantity_asked_for(wanted))
     except SensorError as error:
         raise SensorError(f"{source}: {error}") from None
 
 
-def _wanted_quantity(wanted: ColumnOptions) -> str | None:
+def _quantity_asked_for(wanted: ColumnOptions) -> str | None:
     if wanted.unit not in (None, *UNIT_NAMES):
         raise SensorError(f"unit={wanted.unit}: write one of {', '.join(UNIT_NAMES)}")
     if wanted.quantity not in (None, *_QUANTITIES.values()):
@@ -432,12 +434,12 @@ def _wanted_quantity(wanted: ColumnOptions) -> str | None:
     return quantity
 
 
-def _find_layout(lines: Sequence[str], wanted: ColumnOptions, quantity: str | None) -> LogLayout:
+def _first_layout(lines: Sequence[str], wanted: ColumnOptions, quantity: str | None) -> LogLayout:
     rows = [
         (delimiter, cells)
         for line in lines[:MOST_LINES_BEFORE]
         for delimiter in DELIMITERS
-        if len(cells := _split(line.lstrip("# "), delimiter)) > 1
+        if len(cells := _split_csv(line.lstrip("# "), delimiter)) > 1
     ]
     if not rows:
         raise SensorError(
@@ -448,25 +450,25 @@ def _find_layout(lines: Sequence[str], wanted: ColumnOptions, quantity: str | No
     refusals = []
     for delimiter, cells in rows:
         try:
-            return _layout(delimiter, cells, wanted, quantity)
+            return _make_layout(delimiter, cells, wanted, quantity)
         except SensorError as error:
             refusals.append(error)
     raise refusals[0]
 
 
-def _layout(
+def _make_layout(
     delimiter: str, cells: Sequence[str], wanted: ColumnOptions, quantity: str | None
 ) -> LogLayout:
     """Make the layout of a log whose header has these cells."""
-    time = _time_columns(cells, wanted.time)
+    time = _find_time_columns(cells, wanted.time)
     if wanted.value is not None:
-        value = _column(cells, wanted.value, "value")
+        value = _find_column(cells, wanted.value, "value")
     else:
         others = ((index, cell) for index, cell in enumerate(cells) if index not in time)
-        found = [n for n, cell in others if (q := _quantity_of(cell)) and quantity in (None, q)]
-        value = _one_column(cells, found, quantity or "power or energy", "value")
+        found = [n for n, cell in others if (q := _quantity_in(cell)) and quantity in (None, q)]
+        value = _only_column(cells, found, quantity or "power or energy", "value")
     header = None if _is_number(cells[value]) else cells
-    unit = units.UNITS[wanted.unit.lower()] if wanted.unit else _unit_of(cells[value])
+    unit = units.UNITS[wanted.unit.lower()] if wanted.unit else _unit_in_header(cells[value])
     if unit is None:
         raise SensorError(
             f"column {cells[value]!r} names no unit: write unit=W, or another of "
@@ -481,19 +483,19 @@ def _layout(
     return layout
 
 
-def _time_columns(cells: Sequence[str], wanted: str | None) -> tuple[int, ...]:
+def _find_time_columns(cells: Sequence[str], wanted: str | None) -> tuple[int, ...]:
     if wanted is not None:
         names = [wanted] if wanted in cells else wanted.split("+")
-        return tuple(_column(cells, name, "time") for name in names)
-    plain = [_plain(units.split_unit(cell)[0]) for cell in cells]
+        return tuple(_find_column(cells, name, "time") for name in names)
+    plain = [_plain_letters(units.split_unit(cell)[0]) for cell in cells]
     found = [index for index, name in enumerate(plain) if name in _TIMES]
     dates = [index for index, name in enumerate(plain) if name == "date"]
     if len(dates) == 1 and len(found) <= 1:
         return (*dates, *found)
-    return (_one_column(cells, found, "the time", "time"),)
+    return (_only_column(cells, found, "the time", "time"),)
 
 
-def _one_column(cells: Sequence[str], found: Sequence[int], what: str, option: str) -> int:
+def _only_column(cells: Sequence[str], found: Sequence[int], what: str, option: str) -> int:
     """Return the only column found; raise `SensorError` for none or several."""
     if len(found) == 1:
         return found[0]
@@ -504,7 +506,7 @@ def _one_column(cells: Sequence[str], found: Sequence[int], what: str, option: s
     )
 
 
-def _column(cells: Sequence[str], name: str, option: str) -> int:
+def _find_column(cells: Sequence[str], name: str, option: str) -> int:
     """Find a column by its name, in any case, or by its number from 1."""
     for fits in (str, str.lower):
         found = [index for index, cell in enumerate(cells) if fits(cell) == fits(name.strip())]
@@ -523,20 +525,20 @@ def _column(cells: Sequence[str], name: str, option: str) -> int:
     )
 
 
-def _quantity_of(name: str) -> Quantity | None:
-    unit = _unit_of(name)
-    return _QUANTITIES[unit.si] if unit else _OPEN_WORDS.get(_plain(name))
+def _quantity_in(name: str) -> Quantity | None:
+    unit = _unit_in_header(name)
+    return _QUANTITIES[unit.si] if unit else _OPEN_WORDS.get(_plain_letters(name))
 
 
-def _unit_of(name: str) -> units.Unit | None:
+def _unit_in_header(name: str) -> units.Unit | None:
     unit = units.split_unit(name)[1]
     if unit and unit.si in _QUANTITIES:
         return unit
-    word = _plain(name)
+    word = _plain_letters(name)
     return units.named_unit(word) if word in _UNIT_WORDS else None
 
 
-def _plain(name: str) -> str:
+def _plain_letters(name: str) -> str:
     """Reduce a name to letters and digits, without brackets and without a time zone."""
     bare = _ZONE.sub("", _BRACKETS.sub("", name.replace("_", " ")))
     return "".join(c for c in bare.lower() if c.isalnum())
@@ -550,7 +552,7 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def _split(line: str, delimiter: str) -> list[str]:
+def _split_csv(line: str, delimiter: str) -> list[str]:
     """Split a line of CSV into cells without blanks around them."""
     try:
         cells = next(csv.reader([line], delimiter=delimiter, skipinitialspace=True), [])
@@ -594,7 +596,7 @@ class TimeReader:
         try:
             number = float(text)
         except ValueError:
-            return self._date(text)
+            return self._parse_date(text)
         for scale in self._scales:
             if EARLIEST_S <= number * scale + self._offset_s < LATEST_S:
                 self._scales = (scale,)
@@ -604,7 +606,7 @@ class TimeReader:
             f"8601, or give offset=SECONDS of the log's start since 1970 if it counts from there"
         )
 
-    def _date(self, text: str) -> float:
+    def _parse_date(self, text: str) -> float:
         if _CLOCK_TIME.fullmatch(text):
             raise BadTimeError(
                 f"{text!r} has no date: name the column of the date too (time=Date+Time), "
@@ -616,7 +618,7 @@ class TimeReader:
             moment = datetime.fromisoformat(iso)
         except ValueError:
             moment = None
-        if moment is None or _is_whole_day(iso):
+        if moment is None or _is_date_without_time(iso):
             raise BadTimeError(
                 f"{text!r} is no time: let the logger write ISO 8601 "
                 f"(2026-03-01T12:00:00+01:00) or seconds since 1970"
@@ -627,7 +629,7 @@ class TimeReader:
         return moment.timestamp()
 
 
-def _is_whole_day(iso: str) -> bool:
+def _is_date_without_time(iso: str) -> bool:
     try:
         date.fromisoformat(iso)
     except ValueError:

@@ -75,7 +75,7 @@ class RaplSource:
         self._files = [files.NumberFile(zone.path / "energy_uj") for zone in zones]
         self._ranges = [math.inf if z.range_uj is None else z.range_uj for z in zones]
         with source.closed_on_error([self]):
-            first = self._read_counters()
+            first = self._read_counters_or_raise()
         self._channels = [
             replace(zone.channel, note=source.join_notes(zone.channel.note, file.remedy))
             for zone, file in zip(zones, self._files, strict=True)
@@ -95,7 +95,7 @@ class RaplSource:
 
     def read(self) -> list[Reading]:
         """Read every counter (J, not unwrapped); raise `SensorError` if none answers."""
-        counters = self._read_counters()
+        counters = self._read_counters_or_raise()
         if self._mirrors.undecided:
             self._mark_mirrors(counters)
         return [
@@ -108,7 +108,7 @@ class RaplSource:
         for file in self._files:
             file.close()
 
-    def _read_counters(self) -> list[tuple[float, int | None]]:
+    def _read_counters_or_raise(self) -> list[tuple[float, int | None]]:
         counters = self._query_counters()
         if all(value is None for _, value in counters):
             raise SensorError(self._why_unreadable())
@@ -268,7 +268,7 @@ def _read_zone(
         notes.append("the kernel does not report its range: energy is lost when it wraps")
     if files.number(folder / "enabled") == 0:
         notes.append("its power limits are off")
-    most_w = _most_w(folder)
+    most_w = _read_power_limit_w(folder)
     if math.isnan(most_w) and whole:
         most_w = whole.most_w
     channel = Channel(
@@ -284,7 +284,7 @@ def _read_zone(
     return RaplZone(folder, range_uj or None, channel)
 
 
-def _most_w(zone: Path) -> float:
+def _read_power_limit_w(zone: Path) -> float:
     """Read the power that the limits in force allow, with room for peaks (W); NaN without any."""
     if files.number(zone / "enabled") == 0:
         return math.nan
@@ -305,10 +305,10 @@ def not_permitted(counter: Path, root: Path) -> str:
 def why_absent(settings: SourceSettings) -> str:
     """Explain that there is no powercap zone with an energy counter, and the remedy."""
     root, cpu = powercap(settings), _cpuinfo(settings)
-    return f"{root}: no RAPL counter: {_absence_reason(root, cpu)}"
+    return f"{root}: no RAPL counter: {_why_no_zones(root, cpu)}"
 
 
-def _absence_reason(root: Path, cpu: dict[str, str]) -> str:
+def _why_no_zones(root: Path, cpu: dict[str, str]) -> str:
     name, vendor = cpu.get("model name", "this processor"), cpu.get("vendor_id", "")
     family, model = (
         int(text) if (text := cpu.get(key, "")).isdigit() else 0 for key in ("cpu family", "model")
@@ -373,7 +373,7 @@ class PyRaplSource:
         self._sensor: Any = None
         # Two figures per socket: its package, then its DRAM; -1 if there is none.
         self._positions: dict[str, int] = {}
-        for position, energy in enumerate(self._connect()):
+        for position, energy in enumerate(self._reconnect_and_read()):
             label = f"rapl:{('package', 'dram')[position % 2]}-{position // 2}"
             if energy >= 0 and label in known:
                 self._positions[label] = position
@@ -400,9 +400,9 @@ class PyRaplSource:
         if self._sensor:
             with suppress(OSError, ValueError):
                 return list(self._sensor.energy())
-        return self._connect()
+        return self._reconnect_and_read()
 
-    def _connect(self) -> list[float]:
+    def _reconnect_and_read(self) -> list[float]:
         self.close()
         # pyRAPL's open files end with its exceptions, which must not outlive this block.
         with _quietly():

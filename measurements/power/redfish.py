@@ -93,9 +93,9 @@ class RedfishSource:
     def read(self) -> list[source.Reading]:
         """Read every figure, each resource once; NaN for a figure that is gone."""
         paths = dict.fromkeys(path for _, figure in self._figures for path in figure.paths)
-        answers = {path: self._get_or_none(path) for path in paths}
+        answers = {path: self._get_unless_gone(path) for path in paths}
         return [
-            _reading(channel.label, figure, [answers[path] for path in figure.paths])
+            _make_reading(channel.label, figure, [answers[path] for path in figure.paths])
             for channel, figure in self._figures
         ]
 
@@ -103,7 +103,7 @@ class RedfishSource:
         """Log out and hang up; a second call does nothing."""
         self._client.close()
 
-    def _get_or_none(self, path: str) -> http.RedfishAnswer | None:
+    def _get_unless_gone(self, path: str) -> http.RedfishAnswer | None:
         try:
             return self._client.get(path)
         except http.StatusError as error:
@@ -112,7 +112,7 @@ class RedfishSource:
             raise
 
 
-def _reading(
+def _make_reading(
     label: str, figure: ChassisFigure, answers: Sequence[http.RedfishAnswer | None]
 ) -> source.Reading:
     times = [answer.at_s for answer in answers if answer] or [time.monotonic()]
@@ -143,7 +143,7 @@ class ChassisFigure:
 def best_power(chassis: Document, look: Look) -> ChassisFigure | None:
     """Choose the first power figure that says something, else the first that exists."""
     silent: ChassisFigure | None = None
-    for find in (_environment, _supplies, _older_power):
+    for find in (_environment_figures, _supplies_figure, _older_power_figures):
         for figure in find(chassis, look):
             if not math.isnan(figure.now(look)):
                 return figure
@@ -199,7 +199,7 @@ def seconds(duration: Any) -> float:
     return total if math.isfinite(total) else 0.0
 
 
-def _epoch(moment: Any) -> float | None:
+def _unix_time_s(moment: Any) -> float | None:
     """Parse an ISO 8601 time as seconds since 1970; None for none."""
     try:
         return datetime.fromisoformat(moment).timestamp()
@@ -210,11 +210,11 @@ def _epoch(moment: Any) -> float | None:
 def _entry(
     *keys: str | int, convert: Callable[[Any], float] = watts
 ) -> Callable[[Sequence[Document]], Value]:
-    """Compute a figure from one entry of one document."""
+    """Make a function that converts one entry of the first document (W or J by ``convert``)."""
     return lambda documents: (convert(dig(documents[0], *keys)), None)
 
 
-def _environment(chassis: Document, look: Look) -> Iterator[ChassisFigure]:
+def _environment_figures(chassis: Document, look: Look) -> Iterator[ChassisFigure]:
     """Find the power of ``EnvironmentMetrics``."""
     path, metrics = _follow_link(chassis, look, "EnvironmentMetrics")
     if dig(metrics, "PowerWatts") is None:
@@ -231,10 +231,10 @@ def _environment(chassis: Document, look: Look) -> Iterator[ChassisFigure]:
 
 
 def _sensor_value(documents: Sequence[Document]) -> Value:
-    return watts(documents[0].get("Reading")), _epoch(documents[0].get("ReadingTime"))
+    return watts(documents[0].get("Reading")), _unix_time_s(documents[0].get("ReadingTime"))
 
 
-def _supplies(chassis: Document, look: Look) -> Iterator[ChassisFigure]:
+def _supplies_figure(chassis: Document, look: Look) -> Iterator[ChassisFigure]:
     """Sum all supplies, or none: a sum that lacks one would look like a frugal host."""
     _, subsystem = _follow_link(chassis, look, "PowerSubsystem")
     _, supplies = _follow_link(subsystem, look, "PowerSupplies")
@@ -248,16 +248,16 @@ def _supplies(chassis: Document, look: Look) -> Iterator[ChassisFigure]:
             return
         paths.append(path)
     if paths:
-        yield ChassisFigure("supplies", tuple(paths), _supplies_value)
+        yield ChassisFigure("supplies", tuple(paths), _sum_supplies_value)
 
 
-def _supplies_value(documents: Sequence[Document]) -> Value:
+def _sum_supplies_value(documents: Sequence[Document]) -> Value:
     delivering = (d for d in documents if dig(d, "Status", "State") not in _IDLE_STATES)
     # One supply in cold redundancy may take 0 W, but not all of them together.
     return watts(sum(number(dig(d, "InputPowerWatts", "Reading")) for d in delivering)), None
 
 
-def _older_power(chassis: Document, look: Look) -> Iterator[ChassisFigure]:
+def _older_power_figures(chassis: Document, look: Look) -> Iterator[ChassisFigure]:
     """Find the momentary power of the older ``Power``, and its mean over an interval."""
     path, power = _follow_link(chassis, look, "Power")
     index, note = _whole_entry(power)
@@ -343,7 +343,7 @@ def _find_figures(
         one.power = best_power(one.document, look)
         one.energy = energy_counter(one.document, look) if one.power else None
     if told := [one for one in chassis if one.power]:
-        return _with_channels(told, look, is_verified=options.get("verify") != "no")
+        return _make_channels(told, look, is_verified=options.get("verify") != "no")
     if forbidden:
         raise forbidden[-1]
     raise client.origin.error(
@@ -372,7 +372,7 @@ def _ids(chassis: Sequence[_Chassis]) -> str:
     return ", ".join(one.name for one in chassis) or "none"
 
 
-def _with_channels(
+def _make_channels(
     told: Sequence[_Chassis], look: Look, *, is_verified: bool
 ) -> list[tuple[source.Channel, ChassisFigure]]:
     """Make the channels of all chassis that tell their power."""

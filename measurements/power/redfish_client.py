@@ -148,8 +148,8 @@ class RedfishClient:
         self._login: Login | None = None
         self._is_rejected = False
         self._sessions, self._own_session = SESSIONS, ""
-        self._pin = _fingerprint(origin, _trust(origin, settings.options), self._timeout_s)
-        self._http = _http_session(requests, self._pin)
+        self._pin = _fingerprint(origin, _make_tls_rules(origin, settings.options), self._timeout_s)
+        self._http = _make_http_session(requests, self._pin)
 
     def root(self) -> dict[str, Any]:
         """Read the service root, which also says where to log in."""
@@ -166,11 +166,11 @@ class RedfishClient:
             self._log_in()
             answer = self._get_patiently(path)
             if answer.status == UNAUTHORIZED:
-                self._reject()
+                self._raise_rejected()
         if answer.status == FORBIDDEN:
             raise StatusError(
                 answer,
-                f"{self._who()} may not read {path}: give the account a role that may: ReadOnly",
+                f"{self._user()} may not read {path}: give the account a role that may: ReadOnly",
             )
         if answer.status != OK:
             again = "restart the BMC's Redfish service if it goes on"
@@ -183,13 +183,13 @@ class RedfishClient:
         if path:
             # A session that cannot be ended expires by itself.
             with contextlib.suppress(SensorError):
-                self._exchange("DELETE", path)
+                self._request("DELETE", path)
         self._forget_login()
         self._http.close()
 
     def _get_patiently(self, path: str) -> RedfishAnswer:
         """Ask a busy or failing service once again."""
-        answer = self._follow_redirects(path)
+        answer = self._get_following_redirects(path)
         if answer.status not in BUSY:
             return answer
         wait_s = _retry_after(answer.headers.get("Retry-After"))
@@ -197,21 +197,21 @@ class RedfishClient:
             asks = f"asks to wait {wait_s:.0f} s: try again then"
             raise StatusError(answer, f"{path} answers {answer.status} and {asks}")
         time.sleep(wait_s)
-        return self._follow_redirects(path)
+        return self._get_following_redirects(path)
 
-    def _follow_redirects(self, path: str) -> RedfishAnswer:
+    def _get_following_redirects(self, path: str) -> RedfishAnswer:
         for _ in range(MOST_REDIRECTS):
             try:
-                answer = self._exchange("GET", path)
+                answer = self._request("GET", path)
             except _BrokenError:
                 # Once more, over a new connection.
-                answer = self._exchange("GET", path)
+                answer = self._request("GET", path)
             if answer.status not in REDIRECTS:
                 return answer
             path = self._own_path(answer.headers.get("Location", ""))
         raise self.origin.error(f"{path} is redirected in a circle")
 
-    def _exchange(self, method: str, path: str, payload: Any = None) -> RedfishAnswer:
+    def _request(self, method: str, path: str, payload: Any = None) -> RedfishAnswer:
         asked_s = time.monotonic()
         until_s = asked_s + self._timeout_s
         errors = self._requests.exceptions
@@ -231,7 +231,7 @@ class RedfishClient:
             # requests does not call a stalled body a timeout.
             if isinstance(error, errors.Timeout) or time.monotonic() >= until_s:
                 raise self.origin.no_answer(self._timeout_s) from None
-            self._explain(isinstance(error, errors.SSLError))
+            self._raise_if_certificate_changed(isinstance(error, errors.SSLError))
             raise _BrokenError(
                 f"{self.origin.name}: breaks the connection off instead of answering {path}: "
                 f"restart the BMC's Redfish service if it goes on"
@@ -251,9 +251,9 @@ class RedfishClient:
                 raise self.origin.error(f"sends more than {MOST_BYTES >> 20} MiB: is it a BMC?")
         return bytes(body)
 
-    def _explain(self, by_tls: bool) -> None:
-        """Raise if nobody answers any more, or somebody else does."""
-        shown = _fingerprint(self.origin, _trust_any(), self._timeout_s)
+    def _raise_if_certificate_changed(self, by_tls: bool) -> None:
+        """Raise if nobody answers any more, or with another certificate after a TLS error."""
+        shown = _fingerprint(self.origin, _trust_any_certificate(), self._timeout_s)
         if by_tls and shown != self._pin:
             raise self.origin.error(
                 f"shows another certificate than when it was opened (SHA-256 "
@@ -276,7 +276,7 @@ class RedfishClient:
     def _log_in(self) -> None:
         """Open a session, or use basic authentication where there are none."""
         if self._is_rejected:
-            self._reject()
+            self._raise_rejected()
         if self.origin.scheme == "http" and not self.origin.is_loopback:
             raise self.origin.error(
                 "wants a login, which http:// would send in the clear: use https://"
@@ -284,9 +284,9 @@ class RedfishClient:
         self._forget_login()
         self._login = self._login or self._ask_login("redfish", self.origin.host)
         user, password = self._login
-        answer = self._exchange("POST", self._sessions, {"UserName": user, "Password": password})
+        answer = self._request("POST", self._sessions, {"UserName": user, "Password": password})
         if answer.status in (UNAUTHORIZED, FORBIDDEN):
-            self._reject()
+            self._raise_rejected()
         if token := answer.headers.get("X-Auth-Token"):
             self._http.headers["X-Auth-Token"] = token
             with contextlib.suppress(SensorError):
@@ -301,14 +301,15 @@ class RedfishClient:
         self._own_session, self._http.auth = "", None
         self._http.headers.pop("X-Auth-Token", None)
 
-    def _reject(self) -> NoReturn:
+    def _raise_rejected(self) -> NoReturn:
         # Repeated attempts would lock the account.
         self._is_rejected = True
         raise self.origin.error(
-            f"rejects {self._who()} or the password: check both, and that the account is not locked"
+            f"rejects {self._user()} or the password: check both, and that the account is not "
+            "locked"
         )
 
-    def _who(self) -> str:
+    def _user(self) -> str:
         return f"user {self._login.user!r}" if self._login else "one who has not logged in"
 
 
@@ -329,7 +330,7 @@ def member_paths(collection: Any) -> list[str]:
     return [path.rstrip("/") for path in paths if isinstance(path, str)]
 
 
-def _http_session(library: Any, pin: str) -> Any:
+def _make_http_session(library: Any, pin: str) -> Any:
     session = library.Session()
     session.trust_env = False
     session.headers.update({"Accept": "application/json", "OData-Version": "4.0"})
@@ -352,12 +353,12 @@ def _retry_after(header: str | None) -> float:
     return BUSY_WAIT_S
 
 
-def _trust(origin: ServiceOrigin, options: Mapping[str, str]) -> ssl.SSLContext:
+def _make_tls_rules(origin: ServiceOrigin, options: Mapping[str, str]) -> ssl.SSLContext:
     """Make the rules for trusting a certificate at first sight, by the options ca and verify."""
     ca = options.get("ca")
     # Without TLS there is nothing to trust, and the system's authorities load slowly.
     if options.get("verify") == "no" or (origin.scheme == "http" and ca is None):
-        return _trust_any()
+        return _trust_any_certificate()
     try:
         context = ssl.create_default_context(cafile=ca)
     except OSError as error:
@@ -372,7 +373,7 @@ def _trust(origin: ServiceOrigin, options: Mapping[str, str]) -> ssl.SSLContext:
     return context
 
 
-def _trust_any() -> ssl.SSLContext:
+def _trust_any_certificate() -> ssl.SSLContext:
     """Make rules that accept any certificate, to look at it."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False

@@ -71,7 +71,7 @@ class Sampling:
         )
         sampling = cls(process)
         with sources.closed_on_error([sampling]):
-            answer = sampling._ask(
+            answer = sampling._send_order(
                 "open",
                 sources=[list(spec) for spec in specs],
                 interval_s=interval_s,
@@ -88,11 +88,11 @@ class Sampling:
 
     def start(self, file: Path) -> None:
         """Read every source now, and keep reading into the file until `stop`."""
-        self.failures = self._ask("start", file=str(file))["failures"]
+        self.failures = self._send_order("start", file=str(file))["failures"]
 
     def stop(self) -> None:
         """Read every source once more and finish the file."""
-        self.failures = self._ask("stop")["failures"]
+        self.failures = self._send_order("stop")["failures"]
 
     def close(self) -> None:
         """End the process; a second call does nothing."""
@@ -107,7 +107,7 @@ class Sampling:
             self.process.kill()
             self.process.wait()
 
-    def _ask(self, order: str, **rest: object) -> dict[str, Any]:
+    def _send_order(self, order: str, **rest: object) -> dict[str, Any]:
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         try:
@@ -242,7 +242,7 @@ class SourceReader(threading.Thread):
                     break
                 answered = self._answered if self._asked else None
                 self._asked = False
-            pause = self._interval_s if self._read() else max(self._interval_s, _RETRY_S)
+            pause = self._interval_s if self._try_reading() else max(self._interval_s, _RETRY_S)
             now = time.monotonic()
             # After a late reading the schedule begins anew, so that readings do not bunch up.
             due = due + pause if answered is None and due + pause > now else now + pause
@@ -250,7 +250,7 @@ class SourceReader(threading.Thread):
                 answered.set()
         self._source.close()
 
-    def _read(self) -> bool:
+    def _try_reading(self) -> bool:
         try:
             self._writer.write(self._source.read())
         except (MeasurementError, OSError) as error:
@@ -304,12 +304,12 @@ class Sampler:
     def start(self, order: dict[str, Any]) -> dict[str, Any]:
         """Begin a file with a reading of every source."""
         self._writer.open(Path(order["file"]))
-        self._read_all(running=True)
+        self._read_all_sources(running=True)
         return {"failures": self._writer.failures}
 
     def stop(self, order: dict[str, Any]) -> dict[str, Any]:
         """End the file with a reading of every source."""
-        self._read_all(running=False)
+        self._read_all_sources(running=False)
         self._writer.close()
         return {"failures": self._writer.failures}
 
@@ -319,7 +319,7 @@ class Sampler:
             reader.end()
         self._writer.close()
 
-    def _read_all(self, *, running: bool) -> None:
+    def _read_all_sources(self, *, running: bool) -> None:
         answers = [(r, r.read_now(running=running)) for r in self._readers]
         until = time.monotonic() + self._limit_s
         for reader, answered in answers:

@@ -116,9 +116,9 @@ class HwmonSource:
 
     def __init__(self, root: Path, sensors: Sequence[_Sensor]) -> None:
         self._root = root
-        labels = _channel_labels(sensors)
+        labels = _make_channel_labels(sensors)
         self.channels = tuple(
-            _channel(sensor, label, _container(sensor, sensors, labels))
+            _make_channel(sensor, label, _container(sensor, sensors, labels))
             for sensor, label in zip(sensors, labels, strict=True)
         )
         self.period_s = min(channel.window_s for channel in self.channels)
@@ -136,7 +136,7 @@ class HwmonSource:
         if all(value is None for value, _ in answers):
             raise source.SensorError(self._why_unreadable())
         return [
-            source.Reading(channel.label, at_s, _figure(channel, value))
+            source.Reading(channel.label, at_s, _convert_figure(channel, value))
             for channel, (value, at_s) in zip(self.channels, answers, strict=True)
         ]
 
@@ -156,7 +156,7 @@ class HwmonSource:
         )
 
 
-def _figure(channel: source.Channel, value: int | None) -> float:
+def _convert_figure(channel: source.Channel, value: int | None) -> float:
     """Convert to energy (J) or power (W); NaN where the sensor has no credible figure."""
     if value is None:
         return math.nan
@@ -198,7 +198,7 @@ def _sensors_of(device: _Device) -> list[_Sensor]:
     return [found[key] for key in sorted(found)]
 
 
-def _channel_labels(sensors: Sequence[_Sensor]) -> list[str]:
+def _make_channel_labels(sensors: Sequence[_Sensor]) -> list[str]:
     devices = list(dict.fromkeys(sensor.device for sensor in sensors))
     forms = [(d.driver, f"{d.driver}-{d.address}", f"{d.driver}-{d.folder.name}") for d in devices]
     names = dict(zip(devices, _unique_names(forms), strict=True))
@@ -230,7 +230,7 @@ def _container(sensor: _Sensor, sensors: Sequence[_Sensor], labels: Sequence[str
     return wholes[0] if is_part and len(wholes) == 1 else None
 
 
-def _channel(sensor: _Sensor, label: str, inside: str | None) -> source.Channel:
+def _make_channel(sensor: _Sensor, label: str, inside: str | None) -> source.Channel:
     device = sensor.device
     domains = _DOMAINS.get(device.driver, (("", "other"),))
     domain = next(domain for start, domain in domains if sensor.label.startswith(start))
@@ -252,14 +252,14 @@ def _channel(sensor: _Sensor, label: str, inside: str | None) -> source.Channel:
 def open_batteries(where: str | None, settings: source.SourceSettings) -> BatterySource:
     """Open the batteries that feed this host, or the one called ``where``, such as "BAT0"."""
     root = settings.sysfs / "class" / "power_supply"
-    folders = [f for f in _battery_folders(root) if where in (None, f.name)]
+    folders = [f for f in _host_battery_folders(root) if where in (None, f.name)]
     if not folders:
         name = "battery" if where is None else f"battery {where}"
         raise source.SensorError(
             f"{root}: no {name} feeds this host: use rapl, ipmi, redfish or a meter, or measure "
             "time alone"
         )
-    batteries = [_Battery(folder, names) for folder in folders if (names := _power_files(folder))]
+    batteries = [_Battery(folder, names) for folder in folders if (names := _power_names(folder))]
     if not batteries:
         raise source.SensorError(
             f"{folders[0]}: it tells neither power_now nor current_now with voltage_now: use "
@@ -320,6 +320,7 @@ class _Battery:
         return self.state
 
     def read_power(self) -> float:
+        """Read the power delivered (W); 0 where no current flows, NaN while charging."""
         figures = [file.read() for file in self.factors]
         if None in figures:
             return math.nan
@@ -330,7 +331,7 @@ class _Battery:
         return math.nan if watts else 0.0
 
 
-def _battery_folders(root: Path) -> list[Path]:
+def _host_battery_folders(root: Path) -> list[Path]:
     # The batteries of mice and keyboards have the scope "Device".
     return [
         folder
@@ -340,7 +341,7 @@ def _battery_folders(root: Path) -> list[Path]:
     ]
 
 
-def _power_files(folder: Path) -> tuple[str, ...]:
+def _power_names(folder: Path) -> tuple[str, ...]:
     for names in (("power_now",), ("current_now", "voltage_now")):
         if all((folder / name).exists() for name in names):
             return names

@@ -96,7 +96,7 @@ class CleanupProcess:
             return
         self._closed = True
         try:
-            left = self._ask(reap=True)["left"]
+            left = self._ask_helper(reap=True)["left"]
         except MeasurementError:
             self._helper.end(_ANSWER_S)
             left = reap(f"{MARK}={self._mark}".encode(), self._made)
@@ -114,11 +114,11 @@ class CleanupProcess:
         self.close()
 
     def _announce(self, kind: str, path: Path) -> Path:
-        self._ask(**{kind: str(path)})
+        self._ask_helper(**{kind: str(path)})
         self._made.append((kind, str(path)))
         return path
 
-    def _ask(self, **message: Any) -> dict[str, Any]:
+    def _ask_helper(self, **message: Any) -> dict[str, Any]:
         try:
             return self._helper.ask(_ANSWER_S, **message)
         except OSError as error:
@@ -149,7 +149,7 @@ def reap(mark: bytes, made: list[tuple[str, str]]) -> list[int]:
     until = quiet_since + _PATIENCE_S
     left: list[int] = []
     while time.monotonic() < until:
-        left = list(_find_marked(mark))
+        left = list(_find_marked_processes(mark))
         for pid in left:
             with suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
@@ -160,7 +160,7 @@ def reap(mark: bytes, made: list[tuple[str, str]]) -> list[int]:
         time.sleep(_LOOK_S)
     for kind, path in reversed(made):
         if kind == "group":
-            _remove_group(Path(path))
+            _remove_control_group(Path(path))
         elif kind == "mount":
             _unmount(path)
         else:
@@ -168,7 +168,7 @@ def reap(mark: bytes, made: list[tuple[str, str]]) -> list[int]:
     return left
 
 
-def _find_marked(mark: bytes) -> Iterator[int]:
+def _find_marked_processes(mark: bytes) -> Iterator[int]:
     for entry in os.listdir("/proc"):  # noqa: PTH208  # a Path a process costs as much as reading it
         if entry.isdecimal():
             try:
@@ -180,7 +180,7 @@ def _find_marked(mark: bytes) -> Iterator[int]:
                 yield int(entry)
 
 
-def _remove_group(folder: Path) -> None:
+def _remove_control_group(folder: Path) -> None:
     until = time.monotonic() + _PATIENCE_S
     while folder.is_dir() and time.monotonic() < until:
         try:

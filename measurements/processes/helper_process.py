@@ -62,7 +62,7 @@ class HelperProcess:
         """Send a message and wait for its answer. Raises OSError where none comes."""
         try:
             self._connection.settimeout(timeout_s)
-            self._connection.sendall(_line(message))
+            self._connection.sendall(_encode_line(message))
             return self.answer(timeout_s)
         except BaseException:
             # An answer that comes late, as after Ctrl-C, must not be taken for that to the next
@@ -135,8 +135,8 @@ def messages(connection: socket.socket, parent: int) -> Iterator[dict[str, Any]]
 def send(connection: socket.socket, **answer: Any) -> None:
     """Answer; a parent that is gone hears nothing, which `messages` will tell."""
     with suppress(OSError):
-        connection.sendall(_line(answer))
+        connection.sendall(_encode_line(answer))
 
 
-def _line(message: dict[str, Any]) -> bytes:
+def _encode_line(message: dict[str, Any]) -> bytes:
     return json.dumps(message, default=str).encode() + b"\n"

@@ -44,21 +44,21 @@ def main() -> None:
     where, *command = sys.argv[1:]
     try:
         if where == "new":
-            _make()
+            _make_network()
         else:
-            _enter(Path("/proc", where, "ns"))
+            _enter_network(Path("/proc", where, "ns"))
     except OSError as error:
         sys.exit(f"the kernel allows no network of one's own: {error.strerror}")
     os.execvp(command[0], command)
 
 
-def _make() -> None:
+def _make_network() -> None:
     uid, gid = os.getuid(), os.getgid()
     try:
-        _call("unshare", _NEW_NETWORK)
+        _call_libc("unshare", _NEW_NETWORK)
     except PermissionError:
         # A user namespace gives the right to it.
-        _call("unshare", _NEW_USER | _NEW_NETWORK)
+        _call_libc("unshare", _NEW_USER | _NEW_NETWORK)
         Path("/proc/self/setgroups").write_text("deny")
         Path("/proc/self/uid_map").write_text(f"{uid} {uid} 1")
         Path("/proc/self/gid_map").write_text(f"{gid} {gid} 1")
@@ -66,7 +66,7 @@ def _make() -> None:
         fcntl.ioctl(any_socket, _SET_FLAGS, struct.pack("16sh22x", b"lo", _UP))
 
 
-def _enter(spaces: Path) -> None:
+def _enter_network(spaces: Path) -> None:
     for name, kind in (("user", _NEW_USER), ("net", _NEW_NETWORK)):
         own = Path("/proc/self/ns", name)
         # One's own user namespace cannot be entered again.
@@ -74,12 +74,12 @@ def _enter(spaces: Path) -> None:
             continue
         descriptor = os.open(spaces / name, os.O_RDONLY | os.O_CLOEXEC)
         try:
-            _call("setns", descriptor, kind)
+            _call_libc("setns", descriptor, kind)
         finally:
             os.close(descriptor)
 
 
-def _call(name: str, *arguments: int) -> None:
+def _call_libc(name: str, *arguments: int) -> None:
     library = ctypes.CDLL(None, use_errno=True)
     if getattr(library, name)(*arguments):
         number = ctypes.get_errno()

@@ -93,7 +93,7 @@ class Guard:
         self._helper = HelperProcess("measurements.processes.settings_guard", "the guard", *folders)
         try:
             answer = self._helper.answer(_ANSWER_S)
-            _refuse(answer, lock)
+            _raise_refusal(answer, lock)
         except BaseException:
             self._helper.end(_ANSWER_S)
             raise
@@ -206,13 +206,13 @@ def state_folder() -> Path:
     runtime = os.environ.get("XDG_RUNTIME_DIR", "")
     user = os.geteuid()
     if user == 0 and os.access("/run", os.W_OK):
-        return _own(Path("/run/ppw"))
+        return _make_private_folder(Path("/run/ppw"))
     if runtime and os.access(runtime, os.W_OK):
-        return _own(Path(runtime, "ppw"))
-    return _own(Path(tempfile.gettempdir(), f"ppw-{user}"))
+        return _make_private_folder(Path(runtime, "ppw"))
+    return _make_private_folder(Path(tempfile.gettempdir(), f"ppw-{user}"))
 
 
-def _own(folder: Path) -> Path:
+def _make_private_folder(folder: Path) -> Path:
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         status = folder.lstat()
@@ -226,7 +226,7 @@ def _own(folder: Path) -> Path:
     return folder
 
 
-def _refuse(answer: dict[str, Any], lock: Path) -> None:
+def _raise_refusal(answer: dict[str, Any], lock: Path) -> None:
     """Raise what the guard said instead of starting."""
     if "busy" in answer:
         whose = f"process {answer['busy']}" if answer["busy"] else "another process"
@@ -260,19 +260,19 @@ def restore(settings: Iterable[HostSetting]) -> list[RestoreFailure]:
     then the governor; then the limits, the lower one never above the upper; then the speed, which
     only one governor takes and only within the limits.
     """
-    ordered = sorted(settings, key=lambda setting: _rank(setting.path))
+    ordered = sorted(settings, key=lambda setting: _restore_rank(setting.path))
     left: list[RestoreFailure] = []
     for attempt in range(_ATTEMPTS):
         if attempt:
             time.sleep(_PAUSE_S)
         errors = _write_all(ordered)
-        left = [found for setting in ordered if (found := _difference(setting, errors))]
+        left = [found for setting in ordered if (found := _compare_with_file(setting, errors))]
         if not left:
             break
     return left
 
 
-def _rank(path: Path) -> int:
+def _restore_rank(path: Path) -> int:
     if path.name in _TURBO:
         # A switch for all CPUs sets those of the policies too, so theirs come after it.
         return 1 if path.parent.name.startswith("policy") else 0
@@ -294,7 +294,7 @@ def _write_all(ordered: Sequence[HostSetting]) -> dict[Path, str]:
         for one in due:
             if one.path not in done:
                 done.add(one.path)
-                _write(one, errors)
+                _try_writing(one, errors)
     return errors
 
 
@@ -310,7 +310,7 @@ def limits_in_order(
     return (high, low) if rises else (low, high)
 
 
-def _write(setting: HostSetting, errors: dict[Path, str]) -> None:
+def _try_writing(setting: HostSetting, errors: dict[Path, str]) -> None:
     try:
         always = setting.path.name in _ALWAYS_WRITTEN
         if always or read_setting(setting.path) != setting.value:
@@ -319,7 +319,7 @@ def _write(setting: HostSetting, errors: dict[Path, str]) -> None:
         errors[setting.path] = error.strerror or str(error)
 
 
-def _difference(setting: HostSetting, errors: dict[Path, str]) -> RestoreFailure | None:
+def _compare_with_file(setting: HostSetting, errors: dict[Path, str]) -> RestoreFailure | None:
     try:
         now = read_setting(setting.path)
     except OSError as error:
@@ -401,7 +401,7 @@ class Journal:
         self.path = folder / f"{_PREFIX}{pid}-{started}{_SUFFIX}"
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
         self._descriptor = os.open(self.path, flags, 0o600)
-        self._append([owners._asdict()])
+        self._append_lines([owners._asdict()])
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             os.fsync(descriptor)
@@ -410,18 +410,18 @@ class Journal:
 
     def add(self, settings: Iterable[HostSetting]) -> None:
         """Write settings to the disk. Raises OSError."""
-        self._append([setting._asdict() for setting in settings])
+        self._append_lines([setting._asdict() for setting in settings])
 
     def fail(self, reasons: Iterable[str]) -> None:
         """Note what could not be put back, for the reader of the file. Raises OSError."""
-        self._append([{"unrestored": reason} for reason in reasons])
+        self._append_lines([{"unrestored": reason} for reason in reasons])
 
     def delete(self) -> None:
         """Delete it: all is restored."""
         os.close(self._descriptor)
         self.path.unlink(missing_ok=True)
 
-    def _append(self, lines: Iterable[dict[str, Any]]) -> None:
+    def _append_lines(self, lines: Iterable[dict[str, Any]]) -> None:
         data = "".join(json.dumps(line, default=str) + "\n" for line in lines).encode()
         length = os.fstat(self._descriptor).st_size
         try:
@@ -455,14 +455,14 @@ def journals(folder: Path) -> Iterator[LeftJournal]:
     """
     boot = boot_id()
     for path in sorted(folder.glob(f"{_PREFIX}*{_SUFFIX}")):
-        found = _read(path)
+        found = _read_journal(path)
         if found and found.owners.boot == boot:
             yield found
         elif found or _begun_by_the_dead(path):
             path.unlink(missing_ok=True)
 
 
-def _read(path: Path) -> LeftJournal | None:
+def _read_journal(path: Path) -> LeftJournal | None:
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     except OSError:
@@ -479,10 +479,12 @@ def _read(path: Path) -> LeftJournal | None:
         owners = Owners(said["boot"], guard, parent, Path(said["lock"]))
     except (ValueError, KeyError, TypeError):
         return None
-    return LeftJournal(path, owners, [setting for line in rest[:-1] if (setting := _setting(line))])
+    return LeftJournal(
+        path, owners, [setting for line in rest[:-1] if (setting := _to_setting(line))]
+    )
 
 
-def _setting(line: str) -> HostSetting | None:
+def _to_setting(line: str) -> HostSetting | None:
     try:
         said = json.loads(line)
         return HostSetting(Path(said["path"]), said["value"])
@@ -517,14 +519,14 @@ def main() -> None:
     with suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("-1000")
     try:
-        _guard(connection, parent, Path(folder), Path(lock))
+        _guard_until_released(connection, parent, Path(folder), Path(lock))
     except RefusalError as refusal:
         send(connection, **refusal.answer)
     except OSError as error:
         send(connection, error=f"{error.filename or folder}: {error.strerror}")
 
 
-def _guard(connection: socket.socket, parent: int, folder: Path, lock: Path) -> None:
+def _guard_until_released(connection: socket.socket, parent: int, folder: Path, lock: Path) -> None:
     own, watched = Process.of(os.getpid()), Process.of(parent)
     if own is None or watched is None or os.getppid() != parent:
         return
@@ -538,7 +540,7 @@ def _guard(connection: socket.socket, parent: int, folder: Path, lock: Path) -> 
         for message in messages(connection, parent):
             if "release" in message:
                 break
-            _learn(connection, journal, settings, message["learn"])
+            _learn_settings(connection, journal, settings, message["learn"])
     finally:
         unrestored = restore(settings.values())
         if unrestored:
@@ -549,7 +551,7 @@ def _guard(connection: socket.socket, parent: int, folder: Path, lock: Path) -> 
         send(connection, released=unrestored)
 
 
-def _learn(
+def _learn_settings(
     connection: socket.socket,
     journal: Journal,
     settings: dict[Path, HostSetting],
@@ -574,7 +576,7 @@ def take(lock: Path, folder: Path, parent: Process) -> int:
     descriptor = os.open(lock, os.O_RDONLY | os.O_CLOEXEC)
     until = time.monotonic() + _LOCK_WAIT_S
     while True:
-        user = _user(folder, lock)
+        user = _find_living_owners(folder, lock)
         if user and user.parent.lives() and (user.parent != parent or user.guard.lives()):
             raise RefusalError(busy=user.parent.pid)
         try:
@@ -587,7 +589,7 @@ def take(lock: Path, folder: Path, parent: Process) -> int:
             return descriptor
 
 
-def _user(folder: Path, lock: Path) -> Owners | None:
+def _find_living_owners(folder: Path, lock: Path) -> Owners | None:
     """Find the owners of a journal of this lock, one of whom still lives."""
     for found in journals(folder):
         owners = found.owners

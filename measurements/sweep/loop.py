@@ -183,7 +183,7 @@ class MeasuredSweep(Recorder):
 
         Raises `MeasurementError` when the command fails, a setting is refused or the disk is full.
         """
-        done = self._resume()
+        done = self._load_measured_setups()
         todo = [step for step in order_of(self.options) if step not in done]
         if not todo:
             return
@@ -195,9 +195,9 @@ class MeasuredSweep(Recorder):
                 self._measure_settled_idle()
             self._warm_up(todo)
             for step in todo:
-                yield self._measure(step, cooling)
+                yield self._measure_run(step, cooling)
 
-    def _resume(self) -> set[RunSetup]:
+    def _load_measured_setups(self) -> set[RunSetup]:
         done = set()
         for record in self.earlier_records():
             if record["kind"] == "idle":
@@ -220,11 +220,11 @@ class MeasuredSweep(Recorder):
         quickest = max(todo, key=lambda s: (s.freq_hz or 0.0, s.cores or 0))
         took = 0.0
         for _ in range(self.options.warm_ups):
-            self._set_up(quickest)
-            record = self._begin("warm-up", quickest)
+            self._set_up_and_settle(quickest)
+            record = self._begin_run_record("warm-up", quickest)
             made = self._execute(record, [list(self.options.command)])
             took = made.end_s - made.start_s
-            self._end(record, made, {})
+            self._end_run(record, made, {})
         slowest = self.sampling.slowest_s
         needed = max(self.options.at_least_s, _READINGS * slowest)
         if took and needed > took:
@@ -235,11 +235,11 @@ class MeasuredSweep(Recorder):
                 + f": it is executed {self._executions} times a run, and its mean is reported"
             )
 
-    def _measure(self, step: RunSetup, cooling: Cooling) -> dict[str, Any]:
+    def _measure_run(self, step: RunSetup, cooling: Cooling) -> dict[str, Any]:
         check_space(self.session.folder)
-        self._set_up(step)
+        self._set_up_and_settle(step)
         cooling.wait()
-        record = self._begin("run", step, executions=self._executions)
+        record = self._begin_run_record("run", step, executions=self._executions)
         number = record["run"]
         counts = [self.session.counts(number, n) for n in range(self._executions)]
         commands = self.machine.commands(self.options.command, counts)
@@ -253,16 +253,16 @@ class MeasuredSweep(Recorder):
             facts |= self.machine.counter_columns(counts)
             if step.freq_hz is None:
                 facts |= clock_found(self.machine, self.options.clock_hz, facts)
-        self._end(record, made, facts)
+        self._end_run(record, made, facts)
         row = row_of(self.session, record, self._idle)
         self.advise(step[:2], step.text(), row)
         return row
 
-    def _set_up(self, step: RunSetup) -> None:
+    def _set_up_and_settle(self, step: RunSetup) -> None:
         if self.machine.set_up(step.freq_hz, step.cores):
             self.wait(self.options.settle_s)
 
-    def _begin(self, kind: str, step: RunSetup, **more: Any) -> dict[str, Any]:
+    def _begin_run_record(self, kind: str, step: RunSetup, **more: Any) -> dict[str, Any]:
         asked = {"asked_hz": step.freq_hz, "asked_cores": step.cores, "repeat": step.repeat}
         return self.begin_record(kind, **asked, **more)
 
@@ -270,7 +270,7 @@ class MeasuredSweep(Recorder):
         output, cpus = self.session.output(record["run"]), self.machine.cpus()
         return execute(commands, output=output, cpus=cpus, environment=self._environment)
 
-    def _end(self, record: dict[str, Any], made: Execution, facts: dict[str, Any]) -> None:
+    def _end_run(self, record: dict[str, Any], made: Execution, facts: dict[str, Any]) -> None:
         """Keep a record; a command that failed ends the sweep."""
         freq_hz = facts.pop("freq_hz", record["asked_hz"])
         failures = self.sampling.failures if record["kind"] == "run" else {}

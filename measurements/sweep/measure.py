@@ -108,7 +108,7 @@ def set_up(
     """
     folder, session = folder_and_session(output, resume=resume)
     if session is not None:
-        options, host = _as_planned(session, options, host)
+        options, host = _options_as_planned(session, options, host)
     missing: list[str] = []
     with ExitStack() as stack:
         machine = _open_machine(options, host)
@@ -189,20 +189,20 @@ def open_sampling(host: HostOptions, missing: list[str]) -> sampler.Sampling:
         if "power" in host.metrics:
             raise MeasurementError("--power none measures no power: leave it out of --metric")
         missing.append("power: none was asked for")
-        return _sampling(host, [])
+        return _start_sampling(host, [])
     if host.power is not None:
-        return _sampling(host, source.parse_specs(host.power))
+        return _start_sampling(host, source.parse_specs(host.power))
     reasons = []
     for text in _LOCAL_POWER:
         try:
-            return _sampling(host, source.parse_specs(text))
+            return _start_sampling(host, source.parse_specs(text))
         except source.SensorError as error:
             reasons.append(f"{text}: {error}")
     refuse_or_note("power", "; ".join(reasons), host, missing)
-    return _sampling(host, [])
+    return _start_sampling(host, [])
 
 
-def _sampling(host: HostOptions, specs: Sequence[source.Spec]) -> sampler.Sampling:
+def _start_sampling(host: HostOptions, specs: Sequence[source.Spec]) -> sampler.Sampling:
     return sampler.Sampling.open(
         specs,
         interval_s=host.interval_s,
@@ -242,12 +242,12 @@ def sampled_channels(sampling: sampler.Sampling) -> list[dict[str, Any]]:
     return [sampler.channel_as_json(channel) for channel in sampling.channels]
 
 
-def _as_planned(
+def _options_as_planned(
     session: Session, options: loop.SweepOptions, host: HostOptions
 ) -> tuple[loop.SweepOptions, HostOptions]:
     """Return the options of the sweep that goes on; those given must be its own."""
-    planned = _options_from(loop.SweepOptions, session.plan["options"])
-    planned_host = _options_from(HostOptions, session.plan["host_options"])
+    planned = _rebuild_options(loop.SweepOptions, session.plan["options"])
+    planned_host = _rebuild_options(HostOptions, session.plan["host_options"])
     if not options.command:
         return planned, planned_host
     for given, known in ((options, planned), (host, planned_host)):
@@ -261,7 +261,7 @@ def _as_planned(
     return options, host
 
 
-def _options_from(kind: type[Any], values: dict[str, Any]) -> Any:
+def _rebuild_options(kind: type[Any], values: dict[str, Any]) -> Any:
     return kind(**{k: tuple(v) if isinstance(v, list) else v for k, v in values.items()})
 
 
@@ -301,14 +301,14 @@ def find_sensors(sysfs: Path = Path("/sys"), procfs: Path = Path("/proc")) -> li
     """Try everything that this host may have; nothing is changed."""
     settings = source.SourceSettings(sysfs=sysfs, procfs=procfs)
     return [
-        *(_power(name, kind, settings) for name, kind in source.KINDS.items()),
-        _counters(sysfs, procfs),
-        _clock(sysfs, procfs),
-        _temperature(sysfs),
+        *(_try_power(name, kind, settings) for name, kind in source.KINDS.items()),
+        _try_counters(sysfs, procfs),
+        _try_frequency_control(sysfs, procfs),
+        _try_temperature_sensor(sysfs),
     ]
 
 
-def _power(name: str, kind: source.Driver, settings: source.SourceSettings) -> HostSensor:
+def _try_power(name: str, kind: source.Driver, settings: source.SourceSettings) -> HostSensor:
     if kind.needs_address:
         return HostSensor(name, None, f"{name}@ADDRESS: {kind.meaning}")
     try:
@@ -322,7 +322,7 @@ def _power(name: str, kind: source.Driver, settings: source.SourceSettings) -> H
         opened.close()
 
 
-def _counters(sysfs: Path, procfs: Path) -> HostSensor:
+def _try_counters(sysfs: Path, procfs: Path) -> HostSensor:
     support = check_perf(sysfs=sysfs, procfs=procfs)
     if support.counters is not None and support.hardware:
         reasons = "".join(f"; not {reason}" for reason in support.reasons)
@@ -330,7 +330,7 @@ def _counters(sysfs: Path, procfs: Path) -> HostSensor:
     return HostSensor("counters", False, "; ".join(support.reasons))
 
 
-def _clock(sysfs: Path, procfs: Path) -> HostSensor:
+def _try_frequency_control(sysfs: Path, procfs: Path) -> HostSensor:
     try:
         with FrequencyControl.open(sysfs=sysfs, procfs=procfs, dry_run=True) as control:
             steps = control.steps()
@@ -344,7 +344,7 @@ def _clock(sysfs: Path, procfs: Path) -> HostSensor:
     return HostSensor("clock", True, f"{drivers}: {text}")
 
 
-def _temperature(sysfs: Path) -> HostSensor:
+def _try_temperature_sensor(sysfs: Path) -> HostSensor:
     now_c = conditions.package_temperature_c(sysfs)
     if now_c is None:
         return HostSensor("temperature", False, "no sensor of the processor's temperature is there")
@@ -379,7 +379,7 @@ def measure_on(host: str, arguments: Sequence[str], output: str | None) -> int:
         raise MeasurementError(f"ssh {host}: no connection, or it was lost: go on with --resume")
     if code == 127:
         raise MeasurementError(f"{host} has no ppw: install it there (pip install perf-per-watt)")
-    _fetch(host, folder, target)
+    _fetch_readings(host, folder, target)
     if code == 0:
         subprocess.run(["ssh", "-T", host, f"rm -r {folder}"], check=False)
     return code
@@ -411,7 +411,7 @@ def _keep_rows(remote: subprocess.Popen[bytes], target: Path) -> int:
     return remote.wait()
 
 
-def _fetch(host: str, folder: str, target: Path) -> None:
+def _fetch_readings(host: str, folder: str, target: Path) -> None:
     """Bring the raw readings here."""
     here = loop.default_folder(target)
     command = ["ssh", "-T", host, f"tar -C {folder} -cf - runs.samples"]

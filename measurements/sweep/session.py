@@ -212,7 +212,7 @@ def run_energy(session: Session, record: Mapping[str, Any]) -> dict[str, energy.
     parts = energy.totals(channels)
     found, offsets = _on_our_clock(session, channels, found)
     totals = {}
-    for label in _in_order(parts, by_label):
+    for label in _order_labels(parts, by_label):
         drawn = energy.total_energy(parts[label], by_label, found, start_s, end_s)
         said = [offsets[part] for part in parts[label] if part in offsets]
         totals[label] = drawn._replace(reason=source.join_notes(*said, drawn.reason))
@@ -268,7 +268,7 @@ def _estimated_offset(folder: Path, known: int, label: str, quantity: str) -> tu
     return found.offset_s, said
 
 
-def _in_order(
+def _order_labels(
     parts: Mapping[str, Sequence[str]], channels: Mapping[str, source.Channel]
 ) -> list[str]:
     """Order totals: sources as they were asked for, the most telling domain of each first."""

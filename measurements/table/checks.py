@@ -65,21 +65,21 @@ def check_runs(
     runs = runs.copy(deep=False)
     numbers = [c for c in schema.COLUMNS if c in runs.columns and c in schema.NUMERIC]
     groups = [c for c in by or identity_columns(runs) if c in runs.columns]
-    problems = [_NO_PROBLEMS, *(_to_numbers(runs, column) for column in numbers)]
+    problems = [_NO_PROBLEMS, *(_convert_and_report(runs, column) for column in numbers)]
     for column in numbers:
         values, rules = runs[column].to_numpy(), value_rules(column, needed=column in needed)
         broken = [(rule.broken(values), rule.reason) for rule in rules]
-        problems += [_problems(column, runs[column], *pair) for pair in broken]
+        problems += [_list_problems(column, runs[column], *pair) for pair in broken]
     problems += [
-        _missing_values(runs, column, groups) for column in dict.fromkeys((*needed, *complete))
+        _report_missing(runs, column, groups) for column in dict.fromkeys((*needed, *complete))
     ]
     bad = pd.concat(problems, ignore_index=True)
     for column, rows in (ignore or {}).items():
         bad = bad[~((bad["column"] == column).to_numpy() & rows[bad["row"].to_numpy() - 1])]
     if len(bad):
         bad = bad.drop_duplicates(["row", "column"]).sort_values(["row", "column"])
-        bad = _in_files(bad, runs, source).reset_index(drop=True)
-        raise BadRunsError(_message(bad, runs.attrs.get(schema.HEADERS, {})), bad)
+        bad = _number_by_file(bad, runs, source).reset_index(drop=True)
+        raise BadRunsError(_problems_text(bad, runs.attrs.get(schema.HEADERS, {})), bad)
     return runs
 
 
@@ -101,10 +101,10 @@ def as_numbers(values: pd.Series[Any]) -> pd.Series[float]:
     try:
         return pd.to_numeric(values, errors="coerce").astype(np.float64)
     except (OverflowError, TypeError):
-        return values.map(_number).astype(np.float64)
+        return values.map(_float_or_nan).astype(np.float64)
 
 
-def _number(value: object) -> float:
+def _float_or_nan(value: object) -> float:
     try:
         return float(value)  # type: ignore[arg-type]
     except (OverflowError, TypeError, ValueError):
@@ -124,7 +124,8 @@ def refuse_absent(runs: pd.DataFrame, needed: Collection[str], source: str) -> N
             )
 
 
-def _to_numbers(runs: pd.DataFrame, column: str) -> pd.DataFrame:
+def _convert_and_report(runs: pd.DataFrame, column: str) -> pd.DataFrame:
+    """Convert a column to numbers in place; report the cells that are none, but for blanks."""
     values = runs[column]
     if values.dtype == np.float64:
         return _NO_PROBLEMS
@@ -137,22 +138,23 @@ def _to_numbers(runs: pd.DataFrame, column: str) -> pd.DataFrame:
     parted[wrong] = [isinstance(v, str) and bool(_THOUSANDS.fullmatch(v)) for v in values[wrong]]
     return pd.concat(
         [
-            _problems(column, values, wrong & ~parted, _NOT_A_NUMBER),
-            _problems(column, values, parted, _PARTED),
+            _list_problems(column, values, wrong & ~parted, _NOT_A_NUMBER),
+            _list_problems(column, values, parted, _PARTED),
         ]
     )
 
 
-def _missing_values(runs: pd.DataFrame, column: str, groups: list[str]) -> pd.DataFrame:
+def _report_missing(runs: pd.DataFrame, column: str, groups: list[str]) -> pd.DataFrame:
+    """Report missing cells, unless a whole group lacks them and others do not."""
     missing = runs[column].isna()
     if not missing.any():
         return _NO_PROBLEMS
     if column != "freq_hz" and groups and not missing.all():
         missing &= ~missing.groupby([runs[g] for g in groups], dropna=False).transform("all")
-    return _problems(column, runs[column], missing.to_numpy(), _ABSENT)
+    return _list_problems(column, runs[column], missing.to_numpy(), _ABSENT)
 
 
-def _problems(
+def _list_problems(
     column: str, values: pd.Series[Any], wrong: np.ndarray[Any, np.dtype[np.bool_]], reason: str
 ) -> pd.DataFrame:
     rows = np.flatnonzero(wrong)
@@ -201,7 +203,7 @@ def value_rules(column: str, *, needed: bool = True) -> list[ValueRule]:
     return [*rules, *(_FREQUENCIES if column in ("freq_hz", "freq_achieved_hz") else ())]
 
 
-def _in_files(bad: pd.DataFrame, runs: pd.DataFrame, source: str) -> pd.DataFrame:
+def _number_by_file(bad: pd.DataFrame, runs: pd.DataFrame, source: str) -> pd.DataFrame:
     """Name each bad row by its own file, counted from that file's first row."""
     rows = bad["row"].to_numpy() - 1
     numbers = row_numbers(runs)[rows]
@@ -221,7 +223,7 @@ def row_numbers(runs: pd.DataFrame) -> NDArray[np.int64]:
     return np.asarray(within.to_numpy() + 1, dtype=np.int64)
 
 
-def _message(bad: pd.DataFrame, headers: Mapping[str, tuple[str, float, bool]]) -> str:
+def _problems_text(bad: pd.DataFrame, headers: Mapping[str, tuple[str, float, bool]]) -> str:
     # By the names and in the units of the file.
     own = {became: (header, factor) for header, (became, factor, _) in headers.items()}
     kinds = bad.groupby(["file", "column", "reason"], sort=False)
@@ -234,7 +236,7 @@ def _message(bad: pd.DataFrame, headers: Mapping[str, tuple[str, float, bool]]) 
         if reason == _PARTED:
             plain = re.sub(r"[^\d.+-]", "", str(cases["value"].iloc[0]))
             reason = f"{reason}: write {plain}"
-        where = f"{file}: {rows} {_ranges(cases['row'].to_numpy())}, column {header}"
+        where = f"{file}: {rows} {_row_ranges_text(cases['row'].to_numpy())}, column {header}"
         parts.append(f"{where}: {value}{reason}")
     if kinds.ngroups > _MOST_SHOWN:
         parts.append(f"and {kinds.ngroups - _MOST_SHOWN} more")
@@ -247,7 +249,7 @@ def _shown_value(value: object, factor: float) -> str:
     return f"{value / factor:g}" if isinstance(value, float) else repr(value)[:60]
 
 
-def _ranges(rows: np.ndarray[Any, np.dtype[np.int64]]) -> str:
+def _row_ranges_text(rows: np.ndarray[Any, np.dtype[np.int64]]) -> str:
     """Write 3, 5, 6, 7 as "3, 5-7"."""
     runs = np.split(rows, np.flatnonzero(np.diff(rows) != 1) + 1)
     ranges = [f"{r[0]}" if len(r) == 1 else f"{r[0]}-{r[-1]}" for r in runs[:_MOST_SHOWN]]

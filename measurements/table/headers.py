@@ -58,8 +58,8 @@ def unit_in_words(header: str, si: str) -> Unit | None:
     # A header of one letter names nothing: h need not be hours.
     if not words or len("".join(words)) == 1:
         return None
-    last = _of_word(words[-1], si)
-    remarks = (_of(remark.strip(), si) for remark in _REMARKS.findall(cased))
+    last = _unit_ending_word(words[-1], si)
+    remarks = (_named_unit_of(remark.strip(), si) for remark in _REMARKS.findall(cased))
     return last or next((unit for unit in remarks if unit), None)
 
 
@@ -83,25 +83,25 @@ def mapped_factor(
     return asked if own is None else own
 
 
-def _of(text: str, si: str) -> Unit | None:
-    """Look a unit up that measures a quantity."""
+def _named_unit_of(text: str, si: str) -> Unit | None:
+    """Find the unit of this name that measures in the SI unit ``si``; else None."""
     unit = named_unit(text)
     return unit if unit and unit.si == si else None
 
 
-def _of_word(word: str, si: str) -> Unit | None:
+def _unit_ending_word(word: str, si: str) -> Unit | None:
     """Find the unit that a word is, or ends in."""
-    if unit := _of(word, si):
+    if unit := _named_unit_of(word, si):
         return unit
-    for at in _boundaries(word):
-        if unit := _of(word[at:], si):
-            longer = _of(word[at - 1 :], si)
+    for at in _word_boundaries(word):
+        if unit := _named_unit_of(word[at:], si):
+            longer = _named_unit_of(word[at - 1 :], si)
             return longer if longer and not _LIKE_PREFIX.search(word[:at]) else unit
     ends = (at for at in range(1, len(word)) if word[:at].lower() in _NAMES)
-    return next((unit for at in ends if (unit := _of(word[at:], si))), None)
+    return next((unit for at in ends if (unit := _named_unit_of(word[at:], si))), None)
 
 
-def _boundaries(word: str) -> Iterator[int]:
+def _word_boundaries(word: str) -> Iterator[int]:
     """Where a word of several begins another one: SizeKB, CPUms, p99ms."""
     for at in range(1, len(word)):
         before, here, after = word[at - 1], word[at], word[at + 1 : at + 2]
@@ -153,12 +153,12 @@ def rename_headers(
         known = Renaming(target) if stays else _rename_mapped(target, header, headers, source)
         renamings[header] = known
     chosen = {r.canonical for r in renamings.values()}
-    direct = {h: r for h in headers if h not in renamings and (r := _by_name(h))}
+    direct = {h: r for h in headers if h not in renamings and (r := _renaming_by_name(h))}
     # What --map chose stands, and its rivals are columns of the user's own.
     renamings |= {h: r for h, r in direct.items() if r.canonical not in chosen}
     taken = {r.canonical for r in renamings.values()}
     for header in headers:
-        synonym = _by_synonym(header) if header not in renamings else None
+        synonym = _renaming_by_synonym(header) if header not in renamings else None
         # A synonym beside the real thing is a column of the user's own.
         if synonym and synonym.canonical not in taken:
             renamings[header] = synonym
@@ -176,7 +176,7 @@ def column_meant(
     """
     if name in columns:
         return Renaming(name)
-    meant = headers.get(name) or _by_name(name) or _by_synonym(name)
+    meant = headers.get(name) or _renaming_by_name(name) or _renaming_by_synonym(name)
     return meant if meant and meant.canonical in columns else None
 
 
@@ -218,7 +218,7 @@ def _refuse_absent(target: str, header: str, headers: Sequence[str], source: str
     """Refuse a header that --map names and that is not there."""
     if header in headers:
         return
-    if target in headers and _by_name(header):
+    if target in headers and _renaming_by_name(header):
         hint = f": the header comes second, --map {header}={target}"
     elif "=" in header:
         hint = ": give --map again for each column"
@@ -230,7 +230,7 @@ def _refuse_absent(target: str, header: str, headers: Sequence[str], source: str
 def _rename_mapped(target: str, header: str, headers: Sequence[str], source: str) -> Renaming:
     """Decide what a header becomes by --map: a column of ppw's, or one of the user's own."""
     _refuse_absent(target, header, headers, source)
-    asked = _by_name(target)
+    asked = _renaming_by_name(target)
     if asked is None:
         if target.lower() == header.strip().lower() or target in _SETTINGS:
             return Renaming(target)
@@ -246,10 +246,10 @@ def _rename_mapped(target: str, header: str, headers: Sequence[str], source: str
 def _mapped_factor(target: str, header: str, asked: Renaming, source: str) -> float:
     """Factor of a mapped header by its own unit, wherever that stands, and the target's."""
     plain = split_unit(header.strip())[1]
-    own = _with_unit(asked.canonical.rpartition("_")[0], plain) if plain else None
+    own = _renaming_by_base(asked.canonical.rpartition("_")[0], plain) if plain else None
     if own is None or own.canonical != asked.canonical:
         words = unit_in_words(header, unit_of(asked.canonical) or _rate_unit(asked.canonical))
-        own = _with_unit(asked.canonical.rpartition("_")[0], words) if words else None
+        own = _renaming_by_base(asked.canonical.rpartition("_")[0], words) if words else None
     # "t_c" need not be in °C, but "t (°C)" is.
     if plain and own is None and header.rstrip().endswith((")", "]")) and unit_of(asked.canonical):
         raise MeasurementError(
@@ -260,7 +260,7 @@ def _mapped_factor(target: str, header: str, asked: Renaming, source: str) -> fl
     return mapped_factor(target, header, asked.factor, factor, asked.canonical, source)
 
 
-def _by_name(header: str) -> Renaming | None:
+def _renaming_by_name(header: str) -> Renaming | None:
     """Canonical name, or the same base with another unit: freq_mhz, "Power_W", time_ms."""
     name = header.strip()
     if name.lower() in COLUMNS:
@@ -269,10 +269,10 @@ def _by_name(header: str) -> Renaming | None:
         share = percent["base"].lower()
         return Renaming(share, 0.01) if is_share(share) else None
     base, unit = split_unit(name)
-    return _with_unit(base.lower(), unit) if unit else None
+    return _renaming_by_base(base.lower(), unit) if unit else None
 
 
-def _by_synonym(header: str) -> Renaming | None:
+def _renaming_by_synonym(header: str) -> Renaming | None:
     """Find the column that a header of another program stands for."""
     base, unit = split_unit(header.strip())
     name = "".join(c for c in base.lower() if c not in " -_.#")
@@ -288,7 +288,7 @@ def _by_synonym(header: str) -> Renaming | None:
     return Renaming(canonical, unit.factor) if unit.si == needs else None
 
 
-def _with_unit(base: str, unit: Unit) -> Renaming | None:
+def _renaming_by_base(base: str, unit: Unit) -> Renaming | None:
     """Find the canonical column of a base name and the SI unit of a unit."""
     canonical = f"{base.strip()}_{unit.si}"
     if canonical not in COLUMNS:

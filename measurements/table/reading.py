@@ -64,14 +64,14 @@ _LEAST_MHZ, _LEAST_KHZ, _LEAST_HZ = 50.0, 3e4, 3e7
 def has_decimal_commas(table: pd.DataFrame, columns: Iterable[str]) -> bool:
     """Tell whether one of the columns has a cell such as ``1,8`` or ``1,8GHz``."""
     texts = (table[c] for c in columns if is_text_column(table[c]))
-    return any(WITH_COMMA.fullmatch(cell) for text in texts for cell in text if _is_text(cell))
+    return any(WITH_COMMA.fullmatch(cell) for text in texts for cell in text if _is_string(cell))
 
 
 def may_be_thousands(table: pd.DataFrame, columns: Iterable[str]) -> list[str]:
     """Say of which columns, still text, every point may part thousands: 1.100 beside 770."""
     found = []
     for name in columns:
-        cells = [cell.strip() for cell in table[name] if _is_text(cell)]
+        cells = [cell.strip() for cell in table[name] if _is_string(cell)]
         pointed = [cell for cell in cells if "." in cell]
         if pointed and len(pointed) < len(cells) and all(map(_PARTED.fullmatch, pointed)):
             cell = pointed[0]
@@ -90,7 +90,7 @@ def with_points(table: pd.DataFrame, columns: Iterable[str], source: str) -> pd.
     """
     for name in columns:
         if mixed := next(
-            (c for c in table[name] if _is_text(c) and _WITH_POINT.fullmatch(c)), None
+            (c for c in table[name] if _is_string(c) and _WITH_POINT.fullmatch(c)), None
         ):
             raise MeasurementError(
                 f"{source}: column {name!r} has {mixed!r}, and other numbers of the file have a "
@@ -98,13 +98,13 @@ def with_points(table: pd.DataFrame, columns: Iterable[str], source: str) -> pd.
                 "with a point"
             )
         table[name] = table[name].map(
-            lambda c: c.replace(",", ".", 1) if _is_text(c) and WITH_COMMA.fullmatch(c) else c,
+            lambda c: c.replace(",", ".", 1) if _is_string(c) and WITH_COMMA.fullmatch(c) else c,
             na_action="ignore",
         )
     return table
 
 
-def _is_text(cell: object) -> bool:
+def _is_string(cell: object) -> bool:
     return isinstance(cell, str)
 
 
@@ -121,12 +121,12 @@ def convert_numbers(column: pd.Series[Any], renaming: Renaming) -> pd.Series[Any
     if not wrong.any():
         return scaled
     unit = unit_in_cells(renaming.canonical)
-    known = {c: _quantity(c, unit) for c in {c for c in column[wrong] if isinstance(c, str)}}
-    cells = column[wrong].map(lambda cell: known.get(cell, cell) if _is_text(cell) else cell)
+    known = {c: _convert_or_keep(c, unit) for c in {c for c in column[wrong] if isinstance(c, str)}}
+    cells = column[wrong].map(lambda cell: known.get(cell, cell) if _is_string(cell) else cell)
     return scaled.astype(object).where(~wrong, cells.reindex(column.index))
 
 
-def _quantity(cell: str, unit: str) -> float | str:
+def _convert_or_keep(cell: str, unit: str) -> float | str:
     if not unit or not has_unit(cell):
         return cell
     try:
@@ -143,9 +143,9 @@ def refuse_unitless(table: pd.DataFrame, renamings: Mapping[str, Renaming], sour
         return
     first = next(iter(bare))
     row = int(np.flatnonzero(as_numbers(table[first]).notna())[0]) + 1
-    named = {header: _guess(canonical, table[header]) for header, canonical in bare.items()}
+    named = {header: _guess_column(canonical, table[header]) for header, canonical in bare.items()}
     several = len(bare) > 1
-    maps = " ".join(f"--map {name}={_shell_word(header)}" for header, name in named.items())
+    maps = " ".join(f"--map {name}={_quote_header(header)}" for header, name in named.items())
     raise MeasurementError(
         f"{source}: column{'s' if several else ''} {', '.join(map(repr, bare))} "
         f"{'have' if several else 'has'} no unit (row {row}): "
@@ -154,7 +154,7 @@ def refuse_unitless(table: pd.DataFrame, renamings: Mapping[str, Renaming], sour
     )
 
 
-def _guess(canonical: str, column: pd.Series[Any]) -> str:
+def _guess_column(canonical: str, column: pd.Series[Any]) -> str:
     """Name of the column with a unit that its numbers may be in."""
     base, _, unit = canonical.rpartition("_")
     if unit != "hz":
@@ -164,7 +164,7 @@ def _guess(canonical: str, column: pd.Series[Any]) -> str:
     return f"{base}_{next((u for least, u in ends.items() if typical >= least), 'ghz')}"
 
 
-def _shell_word(header: str) -> str:
+def _quote_header(header: str) -> str:
     return f"'{header}'" if not header.isalnum() else header
 
 
@@ -212,8 +212,10 @@ def read_runs(
         raise MeasurementError("no runs table was named")
     digest = hashlib.sha256()
     names = ["standard input" if str(s) == "-" else str(s) for s in sources]
-    contents = (_content(str(s), name, digest) for s, name in zip(sources, names, strict=True))
-    tables = [_parse(c, n, columns or {}) for c, n in zip(contents, names, strict=True)]
+    contents = (
+        _read_unpacked(str(s), name, digest) for s, name in zip(sources, names, strict=True)
+    )
+    tables = [_parse_and_tidy(c, n, columns or {}) for c, n in zip(contents, names, strict=True)]
     doubts = [doubt for table in tables for doubt in table.attrs.get(DOUBTS, ())]
     runs = tables[0]
     if len(tables) > 1:
@@ -236,7 +238,7 @@ def tidy_runs(frame: pd.DataFrame, *, columns: Mapping[str, str] | None = None) 
         raise MeasurementError(f"{source}: holds no runs")
     # What `read_runs` decided, --map included, stands against the columns it left alone.
     settled = {c: c for c in frame.columns if c in COLUMNS} if "digest" in frame.attrs else {}
-    return _convert(frame, source, {**settled, **(columns or {})})
+    return _tidy_table(frame, source, {**settled, **(columns or {})})
 
 
 def renamed_headers(runs: pd.DataFrame) -> dict[str, Renaming]:
@@ -244,7 +246,7 @@ def renamed_headers(runs: pd.DataFrame) -> dict[str, Renaming]:
     return {header: Renaming(*became) for header, became in runs.attrs.get(HEADERS, {}).items()}
 
 
-def _content(path: str, source: str, digest: hashlib._Hash) -> bytes:
+def _read_unpacked(path: str, source: str, digest: hashlib._Hash) -> bytes:
     """Read and unpack a file ("-" is standard input), in UTF-8 without a byte order mark."""
     try:
         content = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
@@ -263,7 +265,7 @@ def _content(path: str, source: str, digest: hashlib._Hash) -> bytes:
     return content.removeprefix(codecs.BOM_UTF8)
 
 
-def _parse(content: bytes, source: str, mapping: Mapping[str, str]) -> pd.DataFrame:
+def _parse_and_tidy(content: bytes, source: str, mapping: Mapping[str, str]) -> pd.DataFrame:
     """Read a table by the first bytes of its file, and bring it to canonical columns."""
     start = content[:4096]
     in_parquet, in_json = start[:4] == b"PAR1", start.lstrip()[:1] == b"{"
@@ -280,19 +282,19 @@ def _parse(content: bytes, source: str, mapping: Mapping[str, str]) -> pd.DataFr
         )
     try:
         if in_parquet:
-            table = _convert(_read_parquet(content, source), source, mapping)
+            table = _tidy_table(_read_parquet(content, source), source, mapping)
         elif in_json:
-            table = _convert(_read_json_lines(content.decode(), source), source, mapping)
+            table = _tidy_table(_read_json_lines(content.decode(), source), source, mapping)
         else:
             table = _read_csv(content, source, mapping)
     except UnicodeDecodeError:
-        raise MeasurementError(_not_text(content, source)) from None
+        raise MeasurementError(_not_text_reason(content, source)) from None
     if table.empty:
         raise MeasurementError(f"{source}: holds no runs, only a header")
     return table
 
 
-def _not_text(content: bytes, source: str) -> str:
+def _not_text_reason(content: bytes, source: str) -> str:
     """Say where a file is no text in UTF-8."""
     try:
         content.decode()
@@ -343,32 +345,32 @@ def _read_csv(content: bytes, source: str, mapping: Mapping[str, str]) -> pd.Dat
     known = {h: r.canonical not in NUMERIC for h, r in renamings.items() if r.canonical in COLUMNS}
     text, numbers = {h for h in known if known[h]}, [h for h in known if not known[h]]
     try:
-        table = _read_rows(content, delimiter, names, text)
+        table = _parse_rows(content, delimiter, names, text)
     except (pd.errors.ParserError, pd.errors.ParserWarning) as error:
-        where = _too_long_row(content, delimiter, len(names))
+        where = _find_too_long_row(content, delimiter, len(names))
         if where is None and isinstance(error, pd.errors.ParserWarning):
             # Every row ends in a delimiter, and the header does not.
             beyond = [*names, "beyond the header"]
-            table = _read_rows(content, delimiter, beyond, text)[names]
+            table = _parse_rows(content, delimiter, beyond, text)[names]
         else:
             raise MeasurementError(
                 f"{source}: not a table of {len(names)} columns: {where or first_line(error)}"
             ) from error
     if delimiter != "," and has_decimal_commas(table, numbers):
-        table = _read_rows(content, delimiter, names, text | set(numbers))
+        table = _parse_rows(content, delimiter, names, text | set(numbers))
         table = with_points(table, numbers, source)
     elif delimiter != "," and _POINT_OF_THREE.search(content):
-        as_text = _read_rows(content, delimiter, names, text | set(numbers))
+        as_text = _parse_rows(content, delimiter, names, text | set(numbers))
         table.attrs[DOUBTS] = may_be_thousands(as_text, numbers)
     # Most files hold no guarded text, and need not be gone through.
     for column in table if _GUARDED_BYTES.search(content) else ():
         if is_text_column(table[column]):
             table[column] = table[column].map(unguard_text, na_action="ignore")
     unnamed = [n for n, h in zip(names, headers, strict=True) if not h and table[n].isna().all()]
-    return _rename(table.drop(columns=unnamed), renamings, source)
+    return _rename_and_convert(table.drop(columns=unnamed), renamings, source)
 
 
-def _read_rows(content: bytes, delimiter: str, names: list[str], text: set[str]) -> pd.DataFrame:
+def _parse_rows(content: bytes, delimiter: str, names: list[str], text: set[str]) -> pd.DataFrame:
     with warnings.catch_warnings():
         # Longer rows than the header are an error here, not a warning.
         warnings.simplefilter("error", pd.errors.ParserWarning)
@@ -418,7 +420,7 @@ def read_header(content: bytes, source: str) -> tuple[list[str], str]:
     return [unguard_text(" ".join(cell.split())) for cell in cells], delimiter
 
 
-def _too_long_row(content: bytes, delimiter: str, width: int) -> str | None:
+def _find_too_long_row(content: bytes, delimiter: str, width: int) -> str | None:
     """Find the first row with more than the header has, which pandas does not always name.
 
     None where each has one more, and that one is empty.
@@ -436,15 +438,17 @@ def _too_long_row(content: bytes, delimiter: str, width: int) -> str | None:
     return None if ends_in_delimiter else ""
 
 
-def _convert(table: pd.DataFrame, source: str, mapping: Mapping[str, str]) -> pd.DataFrame:
+def _tidy_table(table: pd.DataFrame, source: str, mapping: Mapping[str, str]) -> pd.DataFrame:
     """Bring a table to canonical columns; a new frame, with the named index levels as columns."""
     named = [n for n in table.index.names if n is not None and n not in table.columns]
     table = (table.reset_index(named) if named else table).reset_index(drop=True)
     table.columns = pd.Index([str(c) for c in table.columns])
-    return _rename(table, rename_headers(list(table.columns), mapping, source), source)
+    return _rename_and_convert(table, rename_headers(list(table.columns), mapping, source), source)
 
 
-def _rename(table: pd.DataFrame, renamings: Mapping[str, Renaming], source: str) -> pd.DataFrame:
+def _rename_and_convert(
+    table: pd.DataFrame, renamings: Mapping[str, Renaming], source: str
+) -> pd.DataFrame:
     refuse_unitless(table, renamings, source)
     for header, renaming in renamings.items():
         if renaming.canonical in NUMERIC:

@@ -155,11 +155,11 @@ def csv_results(text: str, name: str) -> list[ParsedResult]:
     rows = csv.reader(io.StringIO(text, newline=""))
     try:
         headers = [tidy(cell) for cell in next(rows, [])]
-        columns = [_level_column(header) for header in headers]
+        columns = [_match_level_column(header) for header in headers]
         if sum(column is not None and column[1] == "watts" for column in columns) < 2:
             return []
         return [
-            _row(f"{name}, row {at}", headers, cells)
+            _parse_row(f"{name}, row {at}", headers, cells)
             for at, cells in enumerate(rows, start=1)
             if any(cell.strip() for cell in cells)
         ]
@@ -167,7 +167,7 @@ def csv_results(text: str, name: str) -> list[ParsedResult]:
         return []
 
 
-def _level_column(header: str) -> tuple[int, str] | None:
+def _match_level_column(header: str) -> tuple[int, str] | None:
     if _IDLE_COLUMN.fullmatch(header):
         return 0, "watts"
     for column, pattern in _LEVEL_COLUMNS:
@@ -176,9 +176,9 @@ def _level_column(header: str) -> tuple[int, str] | None:
     return None
 
 
-def _row(source: str, headers: Sequence[str], cells: Sequence[str]) -> ParsedResult:
+def _parse_row(source: str, headers: Sequence[str], cells: Sequence[str]) -> ParsedResult:
     found = ParsedResult(source)
-    columns = map(_level_column, headers)
+    columns = map(_match_level_column, headers)
     for header, column, cell in zip(headers, columns, cells, strict=False):
         if column is not None:
             found.put_number(*column, cell)
@@ -374,7 +374,7 @@ def read_specpower(source: str | Path | Sequence[str | Path]) -> list[SpecPowerR
         levels.
     """
     sources = [source] if isinstance(source, (str, Path)) else list(source)
-    results = [made for each in sources for made in _read_one(Path(each))]
+    results = [made for each in sources for made in _read_results(Path(each))]
     if not results:
         raise MeasurementError("no file of SPECpower results was named")
     return results
@@ -383,7 +383,7 @@ def read_specpower(source: str | Path | Sequence[str | Path]) -> list[SpecPowerR
 def is_specpower(path: str | Path) -> bool:
     """Tell whether a file looks like results of SPECpower_ssj2008; False for what is not text."""
     try:
-        return bool(_parse(_text(Path(path)), Path(path).name))
+        return bool(_parse_by_form(_read_page_text(Path(path)), Path(path).name))
     except MeasurementError:
         return False
 
@@ -432,8 +432,8 @@ _COLUMNS = [
 ]
 
 
-def _read_one(path: Path) -> list[SpecPowerResult]:
-    made = [_result(found) for found in _parse(_text(path), path.name)]
+def _read_results(path: Path) -> list[SpecPowerResult]:
+    made = [_make_result(found) for found in _parse_by_form(_read_page_text(path), path.name)]
     if not made:
         raise MeasurementError(
             f"{path.name}: is no SPECpower_ssj2008 result: give the .html or .txt of a result, or "
@@ -446,7 +446,7 @@ def _read_one(path: Path) -> list[SpecPowerResult]:
     return known
 
 
-def _text(path: Path) -> str:
+def _read_page_text(path: Path) -> str:
     try:
         content = path.read_bytes()
     except OSError as error:
@@ -460,7 +460,7 @@ def _text(path: Path) -> str:
         return content.decode("latin-1")
 
 
-def _parse(text: str, name: str) -> list[ParsedResult]:
+def _parse_by_form(text: str, name: str) -> list[ParsedResult]:
     if re.search(r"<(html|table)\b", text, re.IGNORECASE):
         return html_result(text, name)
     if re.search(r"Benchmark Results Summary", text):
@@ -468,7 +468,7 @@ def _parse(text: str, name: str) -> list[ParsedResult]:
     return csv_results(text, name)
 
 
-def _result(found: ParsedResult) -> SpecPowerResult:
+def _make_result(found: ParsedResult) -> SpecPowerResult:
     levels = tuple(
         LoadLevel(
             target / 100,

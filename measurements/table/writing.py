@@ -48,20 +48,20 @@ def csv_text(frame: pd.DataFrame) -> str:
 
 def write_csv(frame: pd.DataFrame, target: TextIO) -> None:
     """Write `csv_text`."""
-    safe = frame.apply(_guard_column).set_axis([guard_text(str(c)) for c in frame], axis=1)
+    safe = frame.apply(_guard_texts).set_axis([guard_text(str(c)) for c in frame], axis=1)
     # A carriage return of its own ends a row for many readers, and is quoted only if all text is.
-    returns = any(_holds_return(safe[c]) for c in safe if is_text_column(safe[c]))
+    returns = any(_holds_carriage_return(safe[c]) for c in safe if is_text_column(safe[c]))
     quoting: Literal[0, 2] = csv.QUOTE_NONNUMERIC if returns else csv.QUOTE_MINIMAL
     safe.to_csv(target, index=False, quoting=quoting, lineterminator="\n")
 
 
-def _guard_column(column: pd.Series[Any]) -> pd.Series[Any]:
+def _guard_texts(column: pd.Series[Any]) -> pd.Series[Any]:
     if not is_text_column(column):
         return column
     return column.map(lambda cell: guard_text(cell) if isinstance(cell, str) else cell)
 
 
-def _holds_return(column: pd.Series[Any]) -> bool:
+def _holds_carriage_return(column: pd.Series[Any]) -> bool:
     # By hand: a mapped categorical column stays one, and has no any().
     return any(isinstance(cell, str) and "\r" in cell for cell in column)
 
@@ -92,7 +92,7 @@ def write_runs(runs: pd.DataFrame, target: str | Path) -> None:
         _write_standard_output(runs)
         return
     try:
-        _write_whole(runs, Path(target))
+        _write_whole_file(runs, Path(target))
     except OSError as error:
         reason = error.strerror or str(error)
         raise MeasurementError(f"{target}: cannot be written: {reason}") from error
@@ -112,13 +112,13 @@ def _write_standard_output(runs: pd.DataFrame) -> None:
         raise MeasurementError(f"standard output: {error.strerror or error}") from error
 
 
-def _write_whole(runs: pd.DataFrame, path: Path) -> None:
+def _write_whole_file(runs: pd.DataFrame, path: Path) -> None:
     if path.exists() and not path.is_file():
         # A device or a pipe is written to; a file in its place would be something else.
-        _write(runs, path, path.name)
+        _write_by_ending(runs, path, path.name)
         return
     with replace_whole(path) as scratch:
-        _write(runs, scratch, path.name)
+        _write_by_ending(runs, scratch, path.name)
 
 
 @contextmanager
@@ -137,7 +137,7 @@ def replace_whole(path: Path) -> Iterator[Path]:
         raise MeasurementError(f"{path}: cannot be written: {error.strerror or error}") from error
 
 
-def _write(runs: pd.DataFrame, path: Path, name: str) -> None:
+def _write_by_ending(runs: pd.DataFrame, path: Path, name: str) -> None:
     plain = name.lower().removesuffix(".gz")
     if plain.endswith(".parquet"):
         runs.to_parquet(path, index=False)
@@ -155,12 +155,12 @@ def _write_json_lines(runs: pd.DataFrame, file: io.TextIOBase) -> None:
     """Write each number with all its digits, which `pandas.DataFrame.to_json` does not."""
     names = [str(c) for c in runs.columns]
     values = (column.astype(object).where(column.notna(), None) for _, column in runs.items())
-    encoder = json.JSONEncoder(ensure_ascii=False, default=_as_json)
+    encoder = json.JSONEncoder(ensure_ascii=False, default=_as_json_value)
     for row in zip(*(v.tolist() for v in values), strict=True):
         file.write(encoder.encode(dict(zip(names, row, strict=True))) + "\n")
 
 
-def _as_json(value: object) -> object:
+def _as_json_value(value: object) -> object:
     if isinstance(value, (np.generic, np.ndarray)):
         return value.tolist()
     if isinstance(value, (date, time)):

@@ -166,12 +166,12 @@ class _Reader:
         matches = {name: pattern.search(comments) for name, pattern in _FACTS.items()}
         self._facts = {name: match[1].strip() for name, match in matches.items() if match}
         self._log.name_host([self._facts.get("host")], self._options)
-        self._log.cpus = self._fact_number("cpus")
-        self._log.hz = self._fact_number("hz")
-        self._log.usual_s = self._fact_number("interval")
+        self._log.cpus = self._positive_fact("cpus")
+        self._log.hz = self._positive_fact("hz")
+        self._log.usual_s = self._positive_fact("interval")
         self._log.restarts.append(self._log.rows)
 
-    def _fact_number(self, fact: str) -> float | None:
+    def _positive_fact(self, fact: str) -> float | None:
         number = float(self._facts.get(fact, 0))
         return number if number > 0 else None
 

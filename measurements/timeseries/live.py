@@ -204,7 +204,7 @@ class Command:
             finally:
                 with suppress(OSError):
                     os.close(descriptor)
-            self._reap(os.WNOHANG)
+            self._wait_for_exit(os.WNOHANG)
         return self.ended is not None
 
     def end(self) -> CommandEnd:
@@ -213,9 +213,9 @@ class Command:
             if self.ended is None:
                 stop()
                 self.wait(_END_S)
-        return self.ended or self._reap(0)
+        return self.ended or self._wait_for_exit(0)
 
-    def _reap(self, options: int) -> CommandEnd:
+    def _wait_for_exit(self, options: int) -> CommandEnd:
         pid, status, usage = os.wait4(self._process.pid, options)
         found = CommandEnd(os.waitstatus_to_exitcode(status), usage.ru_utime, usage.ru_stime)
         if pid:
@@ -284,7 +284,7 @@ class _Kernel:
         self._disk_names: frozenset[str] = frozenset()
         self._disks: frozenset[str] = frozenset()
         self._interface_names: frozenset[str] = frozenset()
-        known = [row[2] for row in self._disk_rows()]
+        known = [row[2] for row in self._read_diskstats_rows()]
         if missing := sorted((self._wanted_disks or frozenset()) - set(known)):
             raise MeasurementError(
                 f"{procfs / 'diskstats'}: has no disk {list_names(missing)}; its disks are "
@@ -294,13 +294,13 @@ class _Kernel:
     def read(self) -> _Counts:
         """Read all now; refuse a host without /proc/stat of Linux."""
         at_s, time_s = self._clock(), time.time()
-        ticks, numbers, cpus = self._read_stat()
-        memory = self._read_memory()
+        ticks, numbers, cpus = self._read_ticks_numbers_cpus()
+        memory = self._read_memory_bytes()
         scheduled_s = activity.scheduled_s(self._procfs, self._sysfs)
-        devices = self._read_disks(), self._read_interfaces()
+        devices = self._read_disk_counts(), self._read_interface_counts()
         return _Counts(at_s, time_s, ticks, numbers, memory, scheduled_s, *devices, cpus)
 
-    def _read_stat(self) -> tuple[dict[str, int], dict[str, int], int]:
+    def _read_ticks_numbers_cpus(self) -> tuple[dict[str, int], dict[str, int], int]:
         ticks: dict[str, int] = {}
         numbers = {}
         cpus = 0
@@ -325,7 +325,7 @@ class _Kernel:
                 numbers[name] = int(figures)
         return ticks, numbers, cpus
 
-    def _read_memory(self) -> dict[str, float]:
+    def _read_memory_bytes(self) -> dict[str, float]:
         sizes = {}
         for name, rest in files.read_pairs(self._procfs / "meminfo"):
             if name in _MEMORY or name.startswith("Swap"):
@@ -335,12 +335,12 @@ class _Kernel:
             found["swap_used_bytes"] = sizes["SwapTotal"] - sizes["SwapFree"]
         return found
 
-    def _disk_rows(self) -> list[list[str]]:
+    def _read_diskstats_rows(self) -> list[list[str]]:
         rows = [line.split() for line in files.read_lines(self._procfs / "diskstats")]
         return [row for row in rows if len(row) > _DISK_FIELDS[-1]]
 
-    def _read_disks(self) -> dict[str, tuple[int, ...]]:
-        rows = self._disk_rows()
+    def _read_disk_counts(self) -> dict[str, tuple[int, ...]]:
+        rows = self._read_diskstats_rows()
         names = frozenset(row[2] for row in rows)
         # Which of them are physical is looked up as they come and go only.
         if names != self._disk_names and self._wanted_disks is None:
@@ -351,7 +351,7 @@ class _Kernel:
         kept = self._disks if self._wanted_disks is None else self._wanted_disks
         return {row[2]: tuple(int(row[n]) for n in _DISK_FIELDS) for row in rows if row[2] in kept}
 
-    def _read_interfaces(self) -> dict[str, tuple[int, ...]]:
+    def _read_interface_counts(self) -> dict[str, tuple[int, ...]]:
         found = {}
         for line in files.read_lines(self._procfs / "net/dev")[2:]:
             name, _, figures = line.rpartition(":")
@@ -392,11 +392,11 @@ class _Interval:
             "host": host,
             "cpus": self._after.cpus,
             "hz": self._kernel.ticks_per_s,
-            **self._cpu(),
-            **self._numbers(),
+            **self._cpu_columns(),
+            **self._system_columns(),
             **self._after.memory,
-            **self._disks(),
-            **self._interfaces(),
+            **self._all_disk_columns(),
+            **self._interface_columns(),
         }
 
     def _growth(self, before: Any, after: Any) -> Any:
@@ -408,7 +408,7 @@ class _Interval:
             return None
         return after - before
 
-    def _cpu(self) -> Row:
+    def _cpu_columns(self) -> Row:
         before, after = self._before, self._after
         row: Row = {}
         for column in (*series.CPU_COLUMNS, "guest_s"):
@@ -421,7 +421,7 @@ class _Interval:
             row |= _by_scheduler(row, scheduled_s, tick_busy_s, after.cpus * self.seconds)
         return row | {"scheduled_s": scheduled_s, "tick_busy_s": tick_busy_s}
 
-    def _numbers(self) -> Row:
+    def _system_columns(self) -> Row:
         row: Row = {}
         for name, column in {"ctxt": "context_switches", **_VMSTAT}.items():
             grown = self._growth(self._before.numbers.get(name), self._after.numbers.get(name))
@@ -433,7 +433,7 @@ class _Interval:
         row["blocked"] = self._after.numbers.get("procs_blocked")
         return row
 
-    def _disks(self) -> Row:
+    def _all_disk_columns(self) -> Row:
         grown = self._device_growth(self._before.disks, self._after.disks)
         each = {
             series.of_device(column, disk): value
@@ -446,7 +446,7 @@ class _Interval:
         }
         return totals | each
 
-    def _interfaces(self) -> Row:
+    def _interface_columns(self) -> Row:
         grown = self._device_growth(self._before.interfaces, self._after.interfaces)
         each = {
             series.of_device(column, name): _scaled_sum([counts[n] for n in fields], 1.0)

@@ -44,7 +44,7 @@ class Source:
         self.name = name
         self.truncated = False
         self._stream = stream
-        self.head = self._read(_HEAD_BYTES)
+        self.head = self._read_unpacked(_HEAD_BYTES)
         self._given = False
 
     def pieces(self, size: int = PIECE_BYTES) -> Iterator[bytes]:
@@ -52,10 +52,10 @@ class Source:
         if self._given:
             raise MeasurementError(f"{self.name}: can be read only once")
         self._given = True
-        piece = self.head + self._read(max(0, size - len(self.head)))
+        piece = self.head + self._read_unpacked(max(0, size - len(self.head)))
         while piece:
             yield piece
-            piece = self._read(size)
+            piece = self._read_unpacked(size)
 
     def lines(self) -> Iterator[bytes]:
         """Yield all whole lines in large pieces; a last line without an end is left out."""
@@ -71,7 +71,7 @@ class Source:
                 raise MeasurementError(f"{self.name}: has a line of over {size} MiB: no log")
         self.truncated |= bool(rest)
 
-    def _read(self, size: int) -> bytes:
+    def _read_unpacked(self, size: int) -> bytes:
         parts, missing = [], size
         while missing > 0 and not self.truncated:
             try:
@@ -93,16 +93,16 @@ class Source:
 def open_source(path: str | Path) -> Iterator[Source]:
     """Open a log; ``-`` is standard input, and gzip is known by its first bytes."""
     if str(path) == "-":
-        yield _source("standard input", sys.stdin.buffer)
+        yield _open_stream("standard input", sys.stdin.buffer)
         return
     try:
         with Path(path).open("rb") as file:
-            yield _source(str(path), file)
+            yield _open_stream(str(path), file)
     except OSError as error:
         raise MeasurementError(f"{path}: cannot be read: {error.strerror or error}") from error
 
 
-def _source(name: str, stream: IO[bytes]) -> Source:
+def _open_stream(name: str, stream: IO[bytes]) -> Source:
     # Standard input may be of a kind that cannot be looked at ahead.
     buffered = stream if isinstance(stream, io.BufferedReader) else io.BufferedReader(stream)  # type: ignore[type-var]
     zipped = buffered.peek(2)[:2] == _GZIP
@@ -284,7 +284,7 @@ class Block(NamedTuple):
 def read_block(
     data: bytes, separator: str, width: int, texts: Collection[int], numbers: Collection[int]
 ) -> Block:
-    """Read whole lines of ``width`` fields, without a header.
+    """Read whole lines of ``width`` fields, without a header; count lines of another width.
 
     Only the fields at the positions of ``texts`` and ``numbers`` are read, as one or the other.
     """
@@ -294,22 +294,22 @@ def read_block(
     floats = {str(position): pa.float64() for position in numbers}
     strings = dict.fromkeys(floats, pa.string())
     try:
-        table, skipped = _parse_block(data, separator, width, types | floats)
+        table, skipped = _parse_and_count_skipped(data, separator, width, types | floats)
     except pa.ArrowException:
         # One field that is no number refuses the whole block; as text all can be read.
         try:
-            table, skipped = _parse_block(data, separator, width, types | strings)
+            table, skipped = _parse_and_count_skipped(data, separator, width, types | strings)
         except pa.ArrowException:
             return Block({}, {}, np.zeros(0, bool), data.count(b"\n"))
     odd = np.zeros(table.num_rows, bool)
     found = {}
     for position in numbers:
-        found[position], bad = _numbers(table.column(str(position)))
+        found[position], bad = _floats_and_odd(table.column(str(position)))
         odd |= bad
     return Block({p: table.column(str(p)) for p in texts}, found, odd, skipped)
 
 
-def _parse_block(
+def _parse_and_count_skipped(
     data: bytes, separator: str, width: int, types: dict[str, pa.DataType]
 ) -> tuple[pa.Table, int]:
     # pyarrow refuses a table without rows.
@@ -334,8 +334,8 @@ def _parse_block(
     return table, len(skipped)
 
 
-def _numbers(column: pa.ChunkedArray) -> tuple[Numbers, Flags]:
-    """Numbers of a column, and where it has something else."""
+def _floats_and_odd(column: pa.ChunkedArray) -> tuple[Numbers, Flags]:
+    """Numbers of a column, NaN for other text, and a mask of where that is."""
     if str(column.type) != "string":
         found = np.array(column.to_numpy(), dtype=float)
         # "nan" and "inf" are numbers to the parser.

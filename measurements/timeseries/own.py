@@ -37,7 +37,7 @@ def read(source: Source, options: Options) -> schema.TimeSeries:
     """Read a series that was written by `Writer` or `write_time_series`."""
     data = b"".join(source.pieces())
     try:
-        frame, cut = _parse(data)
+        frame, cut = _parse_frame(data)
         names = [name for name in frame.columns if schema.is_column(str(name))]
         unknown = len(frame.columns) - len(names)
         frame = _convert_types(frame[[name for name in names if options.keeps(str(name))]])
@@ -48,7 +48,7 @@ def read(source: Source, options: Options) -> schema.TimeSeries:
     caveats = schema.reading_caveats(0, cut or source.truncated)
     if unknown:
         caveats.append(f"{unknown} columns are not ppw's and are left out")
-    findings = (*_mark_findings(frame), *schema.log_findings(caveats))
+    findings = (*_findings_of_marks(frame), *schema.log_findings(caveats))
     return schema.TimeSeries(frame, FORMAT, source.name, findings)
 
 
@@ -59,7 +59,7 @@ def series_of(
     if not rows:
         raise MeasurementError(f"{source}: ended before the first interval")
     frame = _convert_types(list(rows))
-    findings = (*schema.log_findings(caveats), *_mark_findings(frame))
+    findings = (*schema.log_findings(caveats), *_findings_of_marks(frame))
     return schema.TimeSeries(frame, "live", source, findings)
 
 
@@ -71,7 +71,7 @@ def write_time_series(series: schema.TimeSeries, path: str | Path) -> None:
     MeasurementError
         For another ending, or a file that cannot be written.
     """
-    target = _target_path(path)
+    target = _check_ending(path)
     # A reader never sees half a file.
     with replace_whole(target) as scratch:
         if target.suffix == ".parquet":
@@ -92,7 +92,7 @@ class Writer:
 
     def __init__(self, path: str | Path) -> None:
         self._columns: list[str] = []
-        self._target = None if str(path) == "-" else _target_path(path)
+        self._target = None if str(path) == "-" else _check_ending(path)
         # Rows of Parquet go to another file first.
         self._part: Path | None = None
         self._file: IO[str] = sys.stdout
@@ -104,7 +104,7 @@ class Writer:
         try:
             self._file = rows.open("w", encoding="utf-8", newline="")
         except OSError as error:
-            raise _not_written(rows, error) from error
+            raise _not_written_error(rows, error) from error
 
     def __enter__(self) -> Self:
         return self
@@ -116,14 +116,14 @@ class Writer:
         """Write one row through to the file; raise `MeasurementError` where it has no room."""
         try:
             if self._target is None or self._target.suffix == ".csv":
-                self._write_csv(row)
+                self._write_csv_row(row)
             else:
                 self._file.write(json.dumps(dict(row), allow_nan=False) + "\n")
             self._file.flush()
         except BrokenPipeError:
             raise
         except OSError as error:
-            raise _not_written(self._target or "standard output", error) from error
+            raise _not_written_error(self._target or "standard output", error) from error
 
     def close(self) -> None:
         """Finish the file."""
@@ -132,11 +132,11 @@ class Writer:
         self._file.close()
         if self._part is not None:
             if self._part.stat().st_size:
-                frame, _ = _parse(self._part.read_bytes())
+                frame, _ = _parse_frame(self._part.read_bytes())
                 write_time_series(schema.TimeSeries(frame, FORMAT, str(self._part)), self._target)
             self._part.unlink()
 
-    def _write_csv(self, row: Mapping[str, Any]) -> None:
+    def _write_csv_row(self, row: Mapping[str, Any]) -> None:
         writer = csv.writer(self._file, lineterminator="\n")
         if not self._columns:
             self._columns = list(row)
@@ -144,7 +144,7 @@ class Writer:
         writer.writerow([row.get(column, "") for column in self._columns])
 
 
-def _target_path(path: str | Path) -> Path:
+def _check_ending(path: str | Path) -> Path:
     target = Path(path)
     if target.suffix not in _ENDINGS:
         raise MeasurementError(
@@ -153,11 +153,11 @@ def _target_path(path: str | Path) -> Path:
     return target
 
 
-def _not_written(path: str | Path, error: OSError) -> MeasurementError:
+def _not_written_error(path: str | Path, error: OSError) -> MeasurementError:
     return MeasurementError(f"{path}: cannot be written: {error.strerror or error}")
 
 
-def _parse(data: bytes) -> tuple[pd.DataFrame, bool]:
+def _parse_frame(data: bytes) -> tuple[pd.DataFrame, bool]:
     """Read bytes as a frame, and whether its last line was cut off."""
     import pandas as pd
 
@@ -195,7 +195,7 @@ def _convert_types(table: pd.DataFrame | list[Mapping[str, Any]]) -> pd.DataFram
     return typed
 
 
-def _mark_findings(frame: pd.DataFrame) -> list[schema.Finding]:
+def _findings_of_marks(frame: pd.DataFrame) -> list[schema.Finding]:
     if "marks" not in frame:
         return []
     counts = frame["marks"].str.split("; ").explode().value_counts()

@@ -64,7 +64,7 @@ def read(source: logs.Source, options: logs.Options) -> logs.Log:
     starts = [match.start() for match in _HEADER.finditer(data)]
     for start, end in itertools.pairwise([*starts, len(data)]):
         header, _, rows = data[start:end].partition(b"\n")
-        _add(log, _Layout(header, options), rows, options)
+        _add_rows(log, _Layout(header, options), rows, options)
     if not log.rows:
         raise MeasurementError(f"{log.source}: holds no interval ({FORMAT})")
     return log.finish()
@@ -110,7 +110,7 @@ class _Layout:
 _RATES = {field.column for field in _COUNTERS.values()}
 
 
-def _add(log: logs.Log, layout: _Layout, rows: bytes, options: logs.Options) -> None:
+def _add_rows(log: logs.Log, layout: _Layout, rows: bytes, options: logs.Options) -> None:
     """Add the rows below a header."""
     extended = layout.time == _EXTENDED_TIME
     texts = [layout.time, *([_HOST] if extended else [])]

@@ -46,10 +46,10 @@ def read(source: Source, options: Options) -> Log:
     """Read what ``perf stat -j -I`` wrote; refuse a log without an event of use."""
     text = b"".join(source.lines()).decode("utf-8", errors="replace")
     lines = [line for line in text.splitlines() if line.strip() and not line.startswith("#")]
-    counts = [count for line in lines if (count := _count(line)) is not None]
+    counts = [count for line in lines if (count := _parse_count(line)) is not None]
     readings: dict[str, list[tuple[float, float]]] = {}
     for count in counts:
-        column, amount = _amount(count)
+        column, amount = _column_and_amount(count)
         if column:
             readings.setdefault(column, []).append((count["interval"], amount))
     if not readings:
@@ -58,17 +58,17 @@ def read(source: Source, options: Options) -> Log:
             "controllers (-e unc_m_cas_count.rd,unc_m_cas_count.wr) or context-switches"
         )
     times = np.unique([count["interval"] for count in counts])
-    start_s, caveats = _start(text, options)
+    start_s, caveats = _start_time(text, options)
     if readings.keys() & set(_COUNTS.values()):
         caveats.append(UNKNOWN_SCOPE)
     log = Log(source.name, FORMAT, options.host or "", per_interval=True, caveats=caveats)
     log.skipped = len(lines) - len(counts)
-    columns = {c: _sum(found, times) for c, found in readings.items() if options.needs(c)}
+    columns = {c: _sum_at_times(found, times) for c, found in readings.items() if options.needs(c)}
     log.add(start_s + times, columns, intervals_s=np.diff(times, prepend=0.0))
     return log.finish()
 
 
-def _count(line: str) -> dict[str, Any] | None:
+def _parse_count(line: str) -> dict[str, Any] | None:
     """One line as an object with a time; None for any other."""
     try:
         found = json.loads(line)
@@ -78,7 +78,7 @@ def _count(line: str) -> dict[str, Any] | None:
     return found if 0 < found["interval"] < 1e12 else None
 
 
-def _amount(count: dict[str, Any]) -> tuple[str, float]:
+def _column_and_amount(count: dict[str, Any]) -> tuple[str, float]:
     """Column and amount of a count; ("", NaN) where it is of no use or was not counted."""
     event = str(count.get("event", ""))
     try:
@@ -93,7 +93,7 @@ def _amount(count: dict[str, Any]) -> tuple[str, float]:
     return _COUNTS.get(event.partition(":")[0], ""), value
 
 
-def _sum(readings: list[tuple[float, float]], times: Numbers) -> Numbers:
+def _sum_at_times(readings: list[tuple[float, float]], times: Numbers) -> Numbers:
     """Sum over the lines of CPUs, sockets and controllers at each time."""
     ends, amounts = np.array(readings).T
     rows = np.searchsorted(times, ends)
@@ -102,7 +102,7 @@ def _sum(readings: list[tuple[float, float]], times: Numbers) -> Numbers:
     return summed
 
 
-def _start(text: str, options: Options) -> tuple[float, list[str]]:
+def _start_time(text: str, options: Options) -> tuple[float, list[str]]:
     """When perf was started (s since 1970 UTC), and a caveat where the log does not say."""
     match = _STARTED.search(text[:1000])
     try:

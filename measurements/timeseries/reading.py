@@ -128,18 +128,18 @@ def is_log(path: str | Path) -> bool:
     """
     try:
         with logs.open_source(path) as source:
-            return source.head.startswith(own.CSV_START) or _foreign_format(source.head) is not None
+            return source.head.startswith(own.CSV_START) or _format_by_head(source.head) is not None
     except MeasurementError:
         return False
 
 
-def _foreign_format(head: bytes) -> str | None:
+def _format_by_head(head: bytes) -> str | None:
     return next((name for name, reader in FORMATS.items() if reader.recognises(head)), None)
 
 
 def _recognise_format(source: logs.Source) -> str:
     head = source.head
-    if found := own.FORMAT if own.recognises(head) else _foreign_format(head):
+    if found := own.FORMAT if own.recognises(head) else _format_by_head(head):
         return found
     what = next((text for start, text in _OTHER_KINDS if head.startswith(start)), None)
     if what is None and b"\nRECORD" not in head and head.startswith(b"##") and b">>> " in head:
@@ -163,7 +163,7 @@ def join(parts: Sequence[logs.Log]) -> logs.Log:
     """Join logs by their times, in place; of a column that several have, the first one is kept."""
     first = parts[0]
     for log in parts[1:]:
-        _refuse_others(first, log)
+        _refuse_other_host_or_kind(first, log)
         if not np.array_equal(first.times_s, log.times_s):
             times_s = np.union1d(first.times_s, log.times_s)
             _align_rows(first, times_s)
@@ -177,7 +177,7 @@ def join(parts: Sequence[logs.Log]) -> logs.Log:
     return first
 
 
-def _refuse_others(first: logs.Log, log: logs.Log) -> None:
+def _refuse_other_host_or_kind(first: logs.Log, log: logs.Log) -> None:
     if first.host and log.host and first.host != log.host:
         raise MeasurementError(
             f"{log.source}: is of host {log.host!r} and {first.source} of {first.host!r}: "
@@ -306,7 +306,7 @@ def _add_totals(log: logs.Log, disks: Sequence[str] | None) -> None:
     known = _device_names(values, "disk")
     for disk in known:
         names = ("disk_ios", "disk_ios_read", "disk_ios_written")
-        _add_ios(values, *(series.of_device(name, disk) for name in names))
+        _add_reads_and_writes(values, *(series.of_device(name, disk) for name in names))
     if disks is not None and (missing := [disk for disk in disks if disk not in known]):
         raise MeasurementError(
             f"{log.source}: has no disk {list_names(missing)}; its disks are "
@@ -318,7 +318,7 @@ def _add_totals(log: logs.Log, disks: Sequence[str] | None) -> None:
     interfaces = logs.physical_interfaces(_device_names(values, "interface"))
     for column in series.NETWORK_COLUMNS:
         _add_sum(values, column, column, interfaces, 1.0)
-    _add_ios(values, "ios", "ios_read", "ios_written")
+    _add_reads_and_writes(values, "ios", "ios_read", "ios_written")
     if known and not chosen and "sectors_read" not in values:
         log.caveats.append(
             f"no disk of the log is known to be a physical one ({list_names(known)}), so that the "
@@ -335,7 +335,7 @@ def _device_names(values: logs.Columns, kind: str) -> list[str]:
     return list(found)
 
 
-def _add_ios(values: logs.Columns, total: str, reads: str, writes: str) -> None:
+def _add_reads_and_writes(values: logs.Columns, total: str, reads: str, writes: str) -> None:
     if total not in values and {reads, writes} <= values.keys():
         values[total] = values[reads] + values[writes]
 
@@ -366,7 +366,7 @@ def _mark_values(log: logs.Log, intervals_s: logs.Numbers, marks: RowMarking) ->
         marks.add("over capacity", np.nansum(cpu_s, axis=0) > limit_s, "CPU time")
     present: dict[str, logs.Flags] = {}
     for column, numbers in values.items():
-        limit = _limit(column, values, intervals_s)
+        limit = _bound(column, values, intervals_s)
         if limit is not None:
             marks.add("over capacity", numbers > limit * _ROUNDING, column)
         base, device = series.split_device(column)
@@ -380,7 +380,7 @@ def _mark_values(log: logs.Log, intervals_s: logs.Numbers, marks: RowMarking) ->
             marks.add("device gone", numbered == rows[-1] + 1, device)
 
 
-def _limit(column: str, values: logs.Columns, intervals_s: logs.Numbers) -> logs.Numbers | None:
+def _bound(column: str, values: logs.Columns, intervals_s: logs.Numbers) -> logs.Numbers | None:
     """Upper bound of a column; None where it has none or that is not known."""
     base, device = series.split_device(column)
     about = series.COLUMNS[base]
@@ -411,7 +411,7 @@ def _build_frame(
     if any(name in log.columns for name in series.CPU_COLUMNS) and options.needs("cpu_accounting"):
         columns["cpu_accounting"] = repeat_text("tick")
     kept = filter(options.keeps, log.columns)
-    columns |= {name: log.columns[name] for name in sorted(kept, key=_column_rank)}
+    columns |= {name: log.columns[name] for name in sorted(kept, key=_column_order_key)}
     columns["marks"] = pd.Series(marks.texts(), dtype="str")
     # Without a copy, the columns are not laid side by side anew.
     frame = pd.DataFrame(columns, copy=False)
@@ -423,6 +423,6 @@ def _build_frame(
 _ORDER = {name: position for position, name in enumerate(series.COLUMNS)}
 
 
-def _column_rank(column: str) -> tuple[bool, int, str]:
+def _column_order_key(column: str) -> tuple[bool, int, str]:
     base, device = series.split_device(column)
     return bool(device), _ORDER[base], device

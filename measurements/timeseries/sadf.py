@@ -76,16 +76,16 @@ _RENAMED = {
 }
 
 
-def _csv_names(*tables: Mapping[str, logs.Field]) -> dict[str, logs.Field]:
+def _fields_by_csv_name(*tables: Mapping[str, logs.Field]) -> dict[str, logs.Field]:
     return {_RENAMED.get(name, name): field for table in tables for name, field in table.items()}
 
 
 _BY_ITEM = {
-    "CPU": _csv_names(CPU),
-    "DEV": _csv_names(DISK, DISK_BEFORE),
-    "IFACE": _csv_names(INTERFACE, INTERFACE_ERRORS),
+    "CPU": _fields_by_csv_name(CPU),
+    "DEV": _fields_by_csv_name(DISK, DISK_BEFORE),
+    "IFACE": _fields_by_csv_name(INTERFACE, INTERFACE_ERRORS),
 }
-_OF_HOST = _csv_names(*HOST.values())
+_OF_HOST = _fields_by_csv_name(*HOST.values())
 
 
 def recognises(head: bytes) -> bool:
@@ -112,7 +112,7 @@ class _Reader:
             line, _, rows = block.partition(b"\n")
             header = line.decode("utf-8", errors="replace").strip()
             if _HEADER.match(header):
-                self._add(header.lstrip("# ").split(_SEPARATOR), rows)
+                self._add_activity(header.lstrip("# ").split(_SEPARATOR), rows)
         if not self._times:
             raise MeasurementError(f"{self._log.source}: holds no interval ({FORMAT})")
         # Each activity has a line for each sample: the rows of the log are the times of all.
@@ -130,7 +130,7 @@ class _Reader:
         self._log.add(times_s, columns, intervals_s=np.concatenate(self._lengths)[first])
         return self._log.finish()
 
-    def _add(self, header: list[str], rows: bytes) -> None:
+    def _add_activity(self, header: list[str], rows: bytes) -> None:
         """Read one activity."""
         item = header[_ITEM] if len(header) > _ITEM and header[_ITEM] in _BY_ITEM else ""
         fields = _BY_ITEM.get(item, _OF_HOST)
@@ -150,7 +150,7 @@ class _Reader:
         self._log.skipped += int((~known).sum())
         self._times.append(times_s[known])
         self._lengths.append(block.numbers[_INTERVAL][known])
-        parts = list(self._parts(block, item, known)) if wanted else []
+        parts = list(self._rows_and_factors(block, item, known)) if wanted else []
         for position, field in wanted.items():
             numbers = block.numbers[position] * field.factor
             for device, part, factor in parts:
@@ -174,7 +174,7 @@ class _Reader:
             self._caveats[series.LOCAL_TIMES] = None
         return logs.to_utc(clock, self._options.timezone)
 
-    def _parts(
+    def _rows_and_factors(
         self, block: logs.Block, item: str, known: logs.Flags
     ) -> Iterator[tuple[str | None, logs.Flags, float]]:
         """Yield the rows of the host or of each device, and what to multiply them by."""

@@ -49,7 +49,7 @@ class _Reader:
 
     def __init__(self, source: logs.Source, options: logs.Options) -> None:
         self._source, self._options = source, options
-        self._schema = _schema(options)
+        self._schema = _wanted_schema(options)
         self._log = logs.Log(source.name, FORMAT)
         # What stands before the samples, such as ``nodename``, and behind them, such as restarts.
         self._host: dict[str, Any] = {}
@@ -58,11 +58,11 @@ class _Reader:
         self._with_interrupts = False
 
     def read(self) -> logs.Log:
-        for lines in self._samples():
-            self._add(lines)
+        for lines in self._sample_blocks():
+            self._add_samples(lines)
         log = self._log.finish()
         log.host = self._options.host or str(self._host.get("nodename") or "")
-        log.cpus = self._cpus()
+        log.cpus = self._cpu_count()
         log.restarts = _rows_after_boots(log.times_s, self._after)
         cpus = self._options.cpus
         if log.cpus is None and cpus and log.columns.keys() & set(series.CPU_COLUMNS):
@@ -71,11 +71,11 @@ class _Reader:
         log.caveats += [sadf.INTERRUPTS_IN_SYSTEM] if self._with_interrupts else []
         return log
 
-    def _cpus(self) -> float | None:
+    def _cpu_count(self) -> float | None:
         number = self._host.get("number-of-cpus")
         return float(number) if isinstance(number, int) and number > 0 else None
 
-    def _samples(self) -> Iterator[bytes]:
+    def _sample_blocks(self) -> Iterator[bytes]:
         """Yield samples, one a line, some megabytes at a time."""
         rest, begun = b"", False
         for piece in self._source.pieces():
@@ -96,7 +96,7 @@ class _Reader:
                 )
         if not begun:
             self._host = self._read_host(rest)
-        elif last := self._last(rest):
+        elif last := self._split_last_sample(rest):
             yield last
 
     def _read_host(self, head: bytes) -> dict[str, Any]:
@@ -111,7 +111,7 @@ class _Reader:
             ) from error
         return found if isinstance(found, dict) else {}
 
-    def _last(self, rest: bytes) -> bytes:
+    def _split_last_sample(self, rest: bytes) -> bytes:
         """Return the last sample, and keep what is behind it aside."""
         text = rest.decode("utf-8", errors="replace")
         try:
@@ -123,21 +123,21 @@ class _Reader:
         self._source.truncated |= not self._after.rstrip().endswith("}")
         return text[:end].encode()
 
-    def _add(self, lines: bytes) -> None:
-        table = self._parse(lines)
-        stamp = _fields(table.column("timestamp"))
+    def _add_samples(self, lines: bytes) -> None:
+        table = self._parse_samples(lines)
+        stamp = _struct_fields(table.column("timestamp"))
         times_s = self._utc_seconds(stamp)
         # What overflows is left out below.
         with np.errstate(over="ignore", invalid="ignore"):
-            columns = self._columns(table)
+            columns = self._make_columns(table)
         odd = np.zeros(len(times_s), bool)
         for numbers in columns.values():
             odd |= logs.drop_absurd(numbers)
-        intervals_s = _floats(stamp["interval"])
+        intervals_s = _to_floats(stamp["interval"])
         logs.drop_absurd(intervals_s)
         self._log.add(times_s, columns, odd, intervals_s)
 
-    def _parse(self, lines: bytes) -> pa.Table:
+    def _parse_samples(self, lines: bytes) -> pa.Table:
         if not lines.isascii():
             lines = lines.decode("utf-8", errors="replace").encode()
         # A sample must lie within two blocks.
@@ -159,37 +159,37 @@ class _Reader:
     def _utc_seconds(self, stamp: dict[str, pa.Array]) -> logs.Numbers:
         text = pc.binary_join_element_wise(stamp["date"], stamp["time"], " ")
         clock = logs.stamps(text, "%Y-%m-%d %H:%M:%S")
-        local = _floats(stamp["utc"]) == 0
+        local = _to_floats(stamp["utc"]) == 0
         if not local.any():
             return clock
         zone = self._options.timezone
         self._is_local |= zone is None and self._host.get("timezone") != "UTC"
         return np.where(local, logs.to_utc(clock, zone), clock)
 
-    def _columns(self, table: pa.Table) -> logs.Columns:
+    def _make_columns(self, table: pa.Table) -> logs.Columns:
         found: logs.Columns = {}
         parts = {name: table.column(name) for name in table.column_names}
         if "cpu-load" in parts:
-            cpus = self._cpus() or self._options.cpus
+            cpus = self._cpu_count() or self._options.cpus
             self._with_interrupts |= _add_cpu_times(found, parts["cpu-load"], cpus)
         for group, known in sadf.HOST.items():
             if group in parts:
                 found |= _scale_fields(parts[group], known)
         if "memory" in parts:
-            found |= _memory_total(_fields(parts["memory"]))
+            found |= _memory_total(_struct_fields(parts["memory"]))
         page_bytes = _PAGE_BYTES.get(str(self._host.get("machine")))
         if "swap-pages" in parts and page_bytes:
             columns = {"pswpin": "swap_in_bytes", "pswpout": "swap_out_bytes"}
             pages = {name: logs.Field(column, page_bytes) for name, column in columns.items()}
             found |= _scale_fields(parts["swap-pages"], pages)
         if "io" in parts:
-            for group, part in _fields(parts["io"]).items():
+            for group, part in _struct_fields(parts["io"]).items():
                 found |= _scale_fields(part, sadf.IO[group])
         if "disk" in parts:
             found |= _device_columns(parts["disk"], "disk-device", sadf.DISK_BEFORE)
             found |= _device_columns(parts["disk"], "disk-device", sadf.DISK)
         if "network" in parts:
-            lists = _fields(parts["network"])
+            lists = _struct_fields(parts["network"])
             found |= _device_columns(lists["net-dev"], "iface", sadf.INTERFACE)
             found |= _device_columns(lists["net-edev"], "iface", sadf.INTERFACE_ERRORS)
         return {
@@ -216,7 +216,7 @@ def _rows_after_boots(times_s: logs.Numbers, after: str) -> list[int]:
     return [int(row) for row in np.searchsorted(times_s, ends_s[np.isfinite(ends_s)])]
 
 
-def _schema(options: logs.Options) -> pa.Schema:
+def _wanted_schema(options: logs.Options) -> pa.Schema:
     """Fields of a sample to read; the rest is passed over."""
     number, text = pa.float64(), pa.string()
 
@@ -246,30 +246,30 @@ def _schema(options: logs.Options) -> pa.Schema:
     return pa.schema(list(parts.items()))
 
 
-def _floats(column: pa.Array | pa.ChunkedArray) -> logs.Numbers:
+def _to_floats(column: pa.Array | pa.ChunkedArray) -> logs.Numbers:
     return np.array(column.to_numpy(zero_copy_only=False), dtype=float)
 
 
-def _fields(structs: pa.Array | pa.ChunkedArray) -> dict[str, pa.Array]:
+def _struct_fields(structs: pa.Array | pa.ChunkedArray) -> dict[str, pa.Array]:
     """Fields of structs, each as long as these."""
     whole = structs.combine_chunks() if isinstance(structs, pa.ChunkedArray) else structs
     return {field.name: part for field, part in zip(whole.type, whole.flatten(), strict=True)}
 
 
 def _scale_fields(structs: pa.Array, known: Mapping[str, logs.Field]) -> logs.Columns:
-    fields = {name: part for name, part in _fields(structs).items() if name in known}
-    return {known[n].column: _floats(part) * known[n].factor for n, part in fields.items()}
+    fields = {name: part for name, part in _struct_fields(structs).items() if name in known}
+    return {known[n].column: _to_floats(part) * known[n].factor for n, part in fields.items()}
 
 
-def _entries(lists: pa.Array | pa.ChunkedArray, key: str) -> tuple[Any, Any, logs.Columns]:
+def _flatten_entries(lists: pa.Array | pa.ChunkedArray, key: str) -> tuple[Any, Any, logs.Columns]:
     """Entries of all lists below each other: their rows, their texts of ``key``, their numbers."""
     whole = lists.combine_chunks() if isinstance(lists, pa.ChunkedArray) else lists
     rows = np.asarray(pc.list_parent_indices(whole), dtype=np.int64)
-    numbers = _fields(pc.list_flatten(whole))
+    numbers = _struct_fields(pc.list_flatten(whole))
     coded = numbers.pop(key).dictionary_encode()
     words = np.array([*coded.dictionary.to_pylist(), ""], dtype=object)
     codes = np.array(coded.indices.fill_null(len(words) - 1), dtype=np.int64)
-    return rows, words[codes], {name: _floats(part) for name, part in numbers.items()}
+    return rows, words[codes], {name: _to_floats(part) for name, part in numbers.items()}
 
 
 def _add_cpu_times(found: logs.Columns, lists: pa.ChunkedArray, cpus: float | None) -> bool:
@@ -277,7 +277,7 @@ def _add_cpu_times(found: logs.Columns, lists: pa.ChunkedArray, cpus: float | No
 
     From the row of all CPUs together; where a sample has none, from the CPUs one by one.
     """
-    rows, names, shares = _entries(lists, "cpu")
+    rows, names, shares = _flatten_entries(lists, "cpu")
     size = len(lists)
     together = names == "all"
     single = ~together & ~np.isin(rows, rows[together])
@@ -303,7 +303,7 @@ def _device_columns(
     lists: pa.Array | pa.ChunkedArray, key: str, known: Mapping[str, logs.Field]
 ) -> logs.Columns:
     """Make the columns of each device of a list of devices in each row."""
-    rows, names, numbers = _entries(lists, key)
+    rows, names, numbers = _flatten_entries(lists, key)
     found: logs.Columns = {}
     labels, codes = np.unique(names.astype(str), return_inverse=True)
     for code, device in enumerate(labels):
@@ -324,7 +324,7 @@ def _memory_total(memory: Mapping[str, pa.Array]) -> logs.Columns:
     Used memory is all but the free in sysstat 11, and all but free, buffers, cached and slab in
     sysstat 12; the share that is written beside it tells which.
     """
-    part = {name: _floats(column) for name, column in memory.items()}
+    part = {name: _to_floats(column) for name, column in memory.items()}
     used, share = part["memused"], part["memused-percent"] / 100
     before = part["memfree"] + used
     for total in (before, before + part["buffers"] + part["cached"] + part["slab"]):

@@ -41,18 +41,18 @@ class _EventReader(base.TraceReader):
     def __iter__(self) -> Iterator[Requests]:
         """Yield the arrivals; a completion is looked for in the arrival's chunk and the next."""
         waiting, count = None, 0
-        for events, is_arrival in self._events():
+        for events, is_arrival in self._read_events():
             arrivals, completions = events.take(is_arrival), events.take(~is_arrival)
             if waiting is not None:
-                yield self._note_missing(_complete(waiting, completions))
-            waiting = _complete(arrivals, completions)
+                yield self._note_missing(_fill_latencies(waiting, completions))
+            waiting = _fill_latencies(arrivals, completions)
             count += arrivals.rows()
         if waiting is not None:
             yield self._note_missing(waiting)
         if not count:
             raise MeasurementError(f"{self.path}: {self.no_arrival}")
 
-    def _events(self) -> Iterator[Events]:
+    def _read_events(self) -> Iterator[Events]:
         raise NotImplementedError
 
     def _note_missing(self, requests: Requests) -> Requests:
@@ -62,7 +62,7 @@ class _EventReader(base.TraceReader):
         return requests
 
 
-def _complete(requests: Requests, completions: Requests) -> Requests:
+def _fill_latencies(requests: Requests, completions: Requests) -> Requests:
     """Fill in the latency of those that the completions end."""
     if not requests.rows() or not completions.rows():
         return requests
@@ -79,18 +79,18 @@ def _complete(requests: Requests, completions: Requests) -> Requests:
 
 def _seconds_to_end(requests: Requests, completions: Requests) -> Array:
     """Seconds to the first completion, not before the arrival, that holds its last block."""
-    last = requests.lbn.astype(np.int64) + _blocks(requests.size_bytes) - 1
+    last = requests.lbn.astype(np.int64) + _sizes_in_blocks(requests.size_bytes) - 1
     targets, target = np.unique(last, return_inverse=True)
     begin = completions.lbn.astype(np.int64)
     low = np.searchsorted(targets, begin)
-    held = np.searchsorted(targets, begin + _blocks(completions.size_bytes)) - low
+    held = np.searchsorted(targets, begin + _sizes_in_blocks(completions.size_bytes)) - low
     # One row for each completion and target that it holds, in order of target, then time.
     which = np.repeat(np.arange(len(begin)), held)
     within = np.arange(len(which)) - np.repeat(np.cumsum(held) - held, held)
     reached = low[which] + within
     order = np.lexsort((completions.time[which], reached))
     reached, at = reached[order], completions.time[which][order]
-    found = _search(reached, at, target, requests.time)
+    found = _search_pairs(reached, at, target, requests.time)
     inside = np.flatnonzero(found < len(at))
     answered = inside[reached[found[inside]] == target[inside]]
     seconds = np.full(len(last), np.nan)
@@ -98,7 +98,7 @@ def _seconds_to_end(requests: Requests, completions: Requests) -> Array:
     return seconds
 
 
-def _search(reached: Array, at: Array, target: Array, time: Array) -> Array:
+def _search_pairs(reached: Array, at: Array, target: Array, time: Array) -> Array:
     """Place of each (target, time) in the pairs (reached, at), which are sorted."""
     # Both together in order; of equal ones the arrival comes first.
     number = np.concatenate([target, reached])
@@ -110,7 +110,7 @@ def _search(reached: Array, at: Array, target: Array, time: Array) -> Array:
     return place[: len(target)]
 
 
-def _blocks(size_bytes: Array) -> Array:
+def _sizes_in_blocks(size_bytes: Array) -> Array:
     """Size of requests in blocks, at least one."""
     count: Array = -(-size_bytes.astype(np.int64) // base.BLOCK_BYTES)
     return np.maximum(count, 1)
@@ -191,14 +191,14 @@ class Blktrace(_EventReader):
         name = f" of {self._files[file].name}" if len(self._files) > 1 else ""
         return f"record {record}{name}"
 
-    def _events(self) -> Iterator[Events]:
+    def _read_events(self) -> Iterator[Events]:
         if len(self._files) > 1 and _PER_CPU.fullmatch(self.path.name):
             self.note("{n} files, one a CPU, are merged: all of its base name", len(self._files))
-        files = [_records(file, k << _RECORD_BITS) for k, file in enumerate(self._files)]
-        for records in _merge(files):
+        files = [_read_records(file, k << _RECORD_BITS) for k, file in enumerate(self._files)]
+        for records in _merge_by_time(files):
             for note in records.notes:
                 self._take_note(note)
-            yield self._transfers(records)
+            yield self._select_transfers(records)
 
     def _take_note(self, note: _Note) -> None:
         """Take the name of a process, or the wall clock, from a note."""
@@ -209,7 +209,7 @@ class Blktrace(_EventReader):
             seconds, nanoseconds = np.frombuffer(note.payload[:8], note.word)
             self.epoch_ns = int(seconds) * 10**9 + int(nanoseconds) - note.time
 
-    def _transfers(self, records: _Records) -> Events:
+    def _select_transfers(self, records: _Records) -> Events:
         action = records.header["action"]
         is_arrival = action & _ACTION == _QUEUE
         kept = (is_arrival | (action & _ACTION == _COMPLETE)) & (action & NOTIFY == 0)
@@ -225,12 +225,12 @@ class Blktrace(_EventReader):
             header["sector"].astype(np.uint64),
             header["bytes"].astype(np.int64),
             op[kept],
-            stream=self._streams(header["pid"], is_arrival),
+            stream=self._process_numbers(header["pid"], is_arrival),
             device=self.names["device"].codes_at(device, names),
         )
         return events, is_arrival
 
-    def _streams(self, pid: Array, is_arrival: Array) -> Array:
+    def _process_numbers(self, pid: Array, is_arrival: Array) -> Array:
         """Number processes by their arrivals; completions run in anybody's name."""
         codes = np.zeros(len(pid), np.int32)
         pids = pa.array(pid[is_arrival]).dictionary_encode()
@@ -255,26 +255,26 @@ def _operations(action: Array, size: Array) -> Array:
 def per_cpu_files(path: Path) -> list[Path]:
     """Files of a trace: the one named, those of its other CPUs, or all of a folder or base name."""
     if match := _PER_CPU.fullmatch(path.name):
-        found = [p for p in path.parent.glob("*") if _base(p) == match[1]]
+        found = [p for p in path.parent.glob("*") if _base_name(p) == match[1]]
     elif path.is_dir():
-        found = [p for p in path.iterdir() if _base(p)]
-        if len(bases := {_base(p) for p in found}) > 1:
+        found = [p for p in path.iterdir() if _base_name(p)]
+        if len(bases := {_base_name(p) for p in found}) > 1:
             names = ", ".join(sorted(name.removesuffix(".blktrace.") for name in bases))
             raise MeasurementError(f"{path}: holds traces of {names}: name one, as {path}/NAME")
     elif path.exists():
         return [path]
     else:
-        found = [p for p in path.parent.glob("*") if _base(p) == f"{path.name}.blktrace."]
+        found = [p for p in path.parent.glob("*") if _base_name(p) == f"{path.name}.blktrace."]
     return sorted(found) or [path]
 
 
-def _base(path: Path) -> str:
+def _base_name(path: Path) -> str:
     """Part of a file name ahead of its CPU; empty for other files."""
     match = _PER_CPU.fullmatch(path.name)
     return match[1] if match else ""
 
 
-def _records(path: Path, number: int) -> Iterator[_Records]:
+def _read_records(path: Path, number: int) -> Iterator[_Records]:
     """Yield the records of a file, many at a time; they are numbered after a first number."""
     begin = base.head(path, HEADER_BYTES)
     if not begin:
@@ -292,10 +292,10 @@ def _records(path: Path, number: int) -> Iterator[_Records]:
         done, rest = 0, b""
         while block := file.read(_AT_ONCE):
             data = rest + block
-            starts, used = _boundaries(data, layout, number + done)
-            header = _headers(data, starts, layout)
+            starts, used = _record_boundaries(data, layout, number + done)
+            header = _copy_headers(data, starts, layout)
             row = number + done + 1 + np.arange(len(starts))
-            yield _Records(header, row, _notes(header, starts, data, layout["magic"]))
+            yield _Records(header, row, _read_notes(header, starts, data, layout["magic"]))
             done, rest = done + len(starts), data[used:]
         if rest:
             raise MeasurementError(
@@ -304,7 +304,7 @@ def _records(path: Path, number: int) -> Iterator[_Records]:
             )
 
 
-def _headers(data: bytes, starts: Array, layout: np.dtype[np.void]) -> Array:
+def _copy_headers(data: bytes, starts: Array, layout: np.dtype[np.void]) -> Array:
     """Copy the headers out, in this machine's byte order."""
     raw = np.frombuffer(data, np.uint8)
     if len(starts) and len(data) == len(starts) * HEADER_BYTES:
@@ -314,7 +314,7 @@ def _headers(data: bytes, starts: Array, layout: np.dtype[np.void]) -> Array:
     return header.astype(LITTLE, copy=False)
 
 
-def _notes(header: Array, starts: Array, data: bytes, word: np.dtype[np.void]) -> list[_Note]:
+def _read_notes(header: Array, starts: Array, data: bytes, word: np.dtype[np.void]) -> list[_Note]:
     """Read the notes among the records."""
     notes = []
     for at in np.flatnonzero(header["action"] & NOTIFY):
@@ -324,7 +324,7 @@ def _notes(header: Array, starts: Array, data: bytes, word: np.dtype[np.void]) -
     return notes
 
 
-def _boundaries(data: bytes, layout: np.dtype[np.void], done: int) -> tuple[Array, int]:
+def _record_boundaries(data: bytes, layout: np.dtype[np.void], done: int) -> tuple[Array, int]:
     """Find the starts of whole records, and the end of the last."""
     # Every place with the magic number is a candidate; one inside a payload is none.
     places = [np.zeros(0, np.int64)]
@@ -354,7 +354,7 @@ def _boundaries(data: bytes, layout: np.dtype[np.void], done: int) -> tuple[Arra
     return starts, expected
 
 
-def _merge(sources: list[Iterator[_Records]]) -> Iterator[_Records]:
+def _merge_by_time(sources: list[Iterator[_Records]]) -> Iterator[_Records]:
     """Merge the files in order of time, each of which is in order but for a few."""
     held = [next(source, None) for source in sources]
     while parts := [part for part in held if part is not None]:
@@ -438,7 +438,7 @@ class Blkparse(_EventReader):
         """Whether the first line is of the default layout, or of a common one."""
         return _is_default(head) or _common_layout(head) is not None
 
-    def _events(self) -> Iterator[Events]:
+    def _read_events(self) -> Iterator[Events]:
         if self._layout is not None:
             self.notes[f"read as blkparse -f {self._layout!r}"] += 1
         for lines in text.filled_lines(self.path):
@@ -446,11 +446,11 @@ class Blkparse(_EventReader):
             # The summary is the end.
             events = lines.take(np.cumsum(summary) == 0)
             if len(events.row):
-                yield self._transfers(events)
+                yield self._select_transfers(events)
             if summary.any():
                 return
 
-    def _transfers(self, lines: text.TextLines) -> Events:
+    def _select_transfers(self, lines: text.TextLines) -> Events:
         matched, parts = lines.extract(self._pattern)
         if not matched.all():
             self._refuse_junk(lines.take(~matched))
@@ -461,16 +461,16 @@ class Blkparse(_EventReader):
             row = row[wanted]
             column = {name: values.filter(pa.array(wanted)) for name, values in column.items()}
         is_arrival = pc.equal(column["action"], "Q").to_numpy(zero_copy_only=False)
-        size = _sizes(row, column)
-        op = _text_operations(column["rwbs"], size)
+        size = _sizes_bytes(row, column)
+        op = _rwbs_operations(column["rwbs"], size)
         events = Requests.of(
             row,
-            _times(row, column),
+            _times_ns(row, column),
             text.whole(column["sector"], row, "sector"),
             size,
             op,
-            stream=self._text_streams(column, is_arrival),
-            device=self._devices(column),
+            stream=self._named_processes(column, is_arrival),
+            device=self._device_numbers(column),
         )
         other = op == Op.OTHER
         self.note(_OTHERS, other & is_arrival)
@@ -484,7 +484,7 @@ class Blkparse(_EventReader):
             known = other | rest.matches(_PAYLOAD)
         rest.refuse_first(~known, "no event as blkparse prints it")
 
-    def _text_streams(self, column: dict[str, pa.Array], is_arrival: Array) -> Array | None:
+    def _named_processes(self, column: dict[str, pa.Array], is_arrival: Array) -> Array | None:
         """Number processes by their arrivals; completions run in anybody's name."""
         if "pid" not in column or not is_arrival.any():
             return None
@@ -501,7 +501,7 @@ class Blkparse(_EventReader):
         codes[is_arrival] = self.names["stream"].codes_at(index, names)
         return codes
 
-    def _devices(self, column: dict[str, pa.Array]) -> Array | None:
+    def _device_numbers(self, column: dict[str, pa.Array]) -> Array | None:
         """Number devices by the names "major,minor"; None where the lines tell none."""
         if "major" in column and "minor" in column:
             name = pc.binary_join_element_wise(column["major"], column["minor"], ",")
@@ -551,14 +551,14 @@ def _is_default(begin: bytes) -> bool:
     return re.match(_ANY, line) is not None
 
 
-def _times(row: Array, column: dict[str, pa.Array]) -> Array:
+def _times_ns(row: Array, column: dict[str, pa.Array]) -> Array:
     seconds = text.whole(column["seconds"], row, "seconds")
     far = seconds > 2**63 // 10**9 - 1
     base.refuse_first(far, row, lambda _: "its time is beyond 2^63 ns")
     return seconds * 10**9 + text.whole(column["nanoseconds"], row, "nanoseconds")
 
 
-def _sizes(row: Array, column: dict[str, pa.Array]) -> Array:
+def _sizes_bytes(row: Array, column: dict[str, pa.Array]) -> Array:
     if "bytes" in column:
         return text.whole(column["bytes"], row, "bytes")
     sectors = text.whole(column["sectors"], row, "blocks")
@@ -567,7 +567,7 @@ def _sizes(row: Array, column: dict[str, pa.Array]) -> Array:
     return sectors * base.BLOCK_BYTES
 
 
-def _text_operations(rwbs: pa.Array, size: Array) -> Array:
+def _rwbs_operations(rwbs: pa.Array, size: Array) -> Array:
     """Operation of each RWBS word."""
     index, words = base.encode(rwbs)
     # A leading F asks for a flush before the data, which the next letter names.

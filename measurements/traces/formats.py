@@ -46,7 +46,7 @@ class Msr(text.FieldReader):
             self.form = self.form._replace(header_lines=1)
         yield from super().__iter__()
 
-    def _requests(self, row: Array, table: pa.Table) -> Requests:
+    def _make_requests(self, row: Array, table: pa.Table) -> Requests:
         hosts = base.encode(table["Hostname"])
         return Requests.of(
             row,
@@ -55,11 +55,11 @@ class Msr(text.FieldReader):
             table["Size"].to_numpy(),
             text.read_or_write(table["Type"], row, {"read": Op.READ, "write": Op.WRITE}, "Type"),
             stream=self.names["stream"].codes_at(*hosts),
-            device=self._devices(hosts, base.encode(table["DiskNumber"])),
+            device=self._disk_codes(hosts, base.encode(table["DiskNumber"])),
             latency_s=table["ResponseTime"].to_numpy() / self.ticks_per_s,
         )
 
-    def _devices(self, hosts: tuple[Array, list[str]], disks: tuple[Array, list[str]]) -> Array:
+    def _disk_codes(self, hosts: tuple[Array, list[str]], disks: tuple[Array, list[str]]) -> Array:
         """Name each disk of a host as the traces' files are called: hm_0."""
         (host, host_names), (disk, disk_names) = hosts, disks
         width = len(disk_names)
@@ -84,7 +84,7 @@ class Spc(text.FieldReader):
     begins = re.compile(rb"\s*\d+,\s*\d+,\s*\d+,\s*[rw],\s*[\d.]+(?:e[-+]?\d+)?\s*$", re.I | re.M)
     form = text.form("ASU, LBA:whole, Size:whole, Opcode, Timestamp:number")
 
-    def _requests(self, row: Array, table: pa.Table) -> Requests:
+    def _make_requests(self, row: Array, table: pa.Table) -> Requests:
         time, lbn, size = (table[name].to_numpy() for name in ("Timestamp", "LBA", "Size"))
         op = text.read_or_write(table["Opcode"], row, {"r": Op.READ, "w": Op.WRITE}, "Opcode")
         device = self.names["device"].codes(table["ASU"])
@@ -104,7 +104,7 @@ class MqSim(text.FieldReader):
     form = text.form("arrival (ns):whole, device, start LBA:whole, sectors:whole, type", " ")
     ticks_per_s = 10**9
 
-    def _requests(self, row: Array, table: pa.Table) -> Requests:
+    def _make_requests(self, row: Array, table: pa.Table) -> Requests:
         columns = (table[name].to_numpy() for name in ("arrival (ns)", "start LBA", "sectors"))
         time, lbn, sectors = columns
         far = "{} sectors are beyond 2^63 bytes"
@@ -151,19 +151,19 @@ class Iolog2(base.TraceReader):
             matched, parts = kept.extract(self.prefix + _IOLOG_LINE)
             kept.refuse_first(~matched, f"no line of a {self.described}")
             if len(kept.row):
-                yield self._requests(kept.row, parts)
+                yield self._make_requests(kept.row, parts)
 
-    def _requests(self, row: Array, parts: pa.StructArray) -> Requests:
+    def _make_requests(self, row: Array, parts: pa.StructArray) -> Requests:
         op = base.operations(parts.field("action"), _IOLOG_OPERATIONS)
         offset = text.whole(parts.field("offset"), row, "offset")
         length = text.whole(parts.field("length"), row, "length")
-        time = self._times(parts, row, offset, op)
+        time = self._request_times(parts, row, offset, op)
         name = self.names["file"].codes(parts.field("file"))
         self.names["device"] = self.names["file"]
         found = Requests.of(row, time, self.blocks(offset), length, op, device=name, file=name)
         return found.drop_others()
 
-    def _times(self, parts: pa.StructArray, row: Array, offset: Array, op: Array) -> Array:
+    def _request_times(self, parts: pa.StructArray, row: Array, offset: Array, op: Array) -> Array:
         """Time of each request: the longest wait before it, since fio waits until then."""
         until = np.where(op == Op.OTHER, offset, 0)
         until[0] = max(until[0], self._waited)
@@ -182,7 +182,7 @@ class Iolog3(Iolog2):
     prefix = r"(?P<time>\d+)[ \t]+"
     ticks_per_s = 10**6
 
-    def _times(self, parts: pa.StructArray, row: Array, offset: Array, op: Array) -> Array:
+    def _request_times(self, parts: pa.StructArray, row: Array, offset: Array, op: Array) -> Array:
         mixed = "version 3 has no wait lines: are two logs mixed?"
         base.refuse_first(op == Op.OTHER, row, lambda _: mixed)
         return text.whole(parts.field("time"), row, "time")
@@ -221,13 +221,13 @@ class Etw(base.TraceReader):
 
     def __iter__(self) -> Iterator[Requests]:
         begin = base.head(self.path)
-        transfer, flush = self._patterns(begin)
+        transfer, flush = self._event_patterns(begin)
         end = _ETW_END.search(begin)
         skipped = begin.count(b"\n", 0, end.end()) if end else 0
         for lines in text.filled_lines(self.path):
-            yield self._block(lines.take(lines.row > skipped), transfer, flush)
+            yield self._parse_block(lines.take(lines.row > skipped), transfer, flush)
 
-    def _patterns(self, begin: bytes) -> tuple[str, str]:
+    def _event_patterns(self, begin: bytes) -> tuple[str, str]:
         """Patterns of a transfer and of a flush, by the header's names of their fields."""
         headers = self.begins.match(begin), _ETW_FLUSH_HEADER.search(begin)
         lines = (
@@ -245,9 +245,9 @@ class Etw(base.TraceReader):
                     f"{self.path}: its header names {twice[0]} twice: keep one of them, and dump "
                     "the trace again"
                 )
-        return _pattern("Read|Write", names), _pattern("Flush", flush_names)
+        return _etw_pattern("Read|Write", names), _etw_pattern("Flush", flush_names)
 
-    def _block(self, lines: text.TextLines, transfer: str, flush: str) -> Requests:
+    def _parse_block(self, lines: text.TextLines, transfer: str, flush: str) -> Requests:
         """Parse the disk events of a block of lines."""
         lines.refuse_first(~lines.matches(_ETW_EVENT), "no event of a dumper")
         # The header's own lines name their columns.
@@ -259,42 +259,42 @@ class Etw(base.TraceReader):
         is_flush, flushes = events.extract(flush)
         events.refuse_first(~(is_transfer | is_flush), "its fields are not those of the header")
         rows = events.row[is_transfer], events.row[is_flush & ~is_transfer]
-        both = base.concatenate([*map(self._requests, rows, (transfers, flushes))])
+        both = base.concatenate([*map(self._make_requests, rows, (transfers, flushes))])
         return both.take(np.argsort(both.row, kind="stable"))
 
-    def _requests(self, row: Array, parts: pa.StructArray) -> Requests:
+    def _make_requests(self, row: Array, parts: pa.StructArray) -> Requests:
         column = {field.name: parts.field(field.name) for field in parts.type}
         # Of a flush, the header may name fewer fields.
         zeros = pa.array(["0"] * len(row), pa.string())
         elapsed = text.whole(column.get("elapsed", zeros), row, "ElapsedTime")
         arrival = text.whole(column.get("time", zeros), row, "TimeStamp") - elapsed
         self.note("{n} requests began before the trace; taken as its start", arrival < 0)
-        offset = _hexadecimal(column.get("offset", zeros), row, "ByteOffset")
+        offset = _parse_hexadecimal(column.get("offset", zeros), row, "ByteOffset")
         return Requests.of(
             row,
             np.maximum(arrival, 0),
             self.blocks(offset),
-            _hexadecimal(column.get("size", zeros), row, "IOSize"),
+            _parse_hexadecimal(column.get("size", zeros), row, "IOSize"),
             base.operations(column["kind"], _ETW_OPERATIONS),
-            stream=self._codes("stream", column.get("process")),
-            device=self._codes("device", column.get("disk")),
+            stream=self._name_codes("stream", column.get("process")),
+            device=self._name_codes("device", column.get("disk")),
             latency_s=elapsed / 1e6,
-            file=self._codes("file", column.get("file")),
+            file=self._name_codes("file", column.get("file")),
         )
 
-    def _codes(self, name: str, column: pa.Array | None) -> Array | None:
+    def _name_codes(self, name: str, column: pa.Array | None) -> Array | None:
         if column is None:
             return None
         trimmed = pc.utf8_trim(column, ' "')
         return self.names[name].codes(pc.replace_substring_regex(trimmed, r"\s+\(\s*", " ("))
 
 
-def _pattern(kinds: str, names: list[str]) -> str:
+def _etw_pattern(kinds: str, names: list[str]) -> str:
     fields = [_ETW_FIELDS.get(name, r"[^,]*?") for name in names]
     return rf"\s*Disk(?P<kind>{kinds})," + ",".join(rf"\s*{field}\s*" for field in fields)
 
 
-def _hexadecimal(column: pa.Array, row: Array, name: str) -> Array:
+def _parse_hexadecimal(column: pa.Array, row: Array, name: str) -> Array:
     try:
         # Arrow reads 0x and up to 16 digits.
         numbers = column.cast(pa.uint64()).to_numpy(zero_copy_only=False)
@@ -316,7 +316,7 @@ _RECORDS_AT_ONCE = 1 << 19
 _RECORDS_TO_RECOGNISE = 16
 
 
-def _record(**sizes: int) -> np.dtype[np.void]:
+def _record_layout(**sizes: int) -> np.dtype[np.void]:
     """Layout of a record of little-endian whole numbers, by their sizes (bytes)."""
     return np.dtype([(name, f"<u{size}") for name, size in sizes.items()])
 
@@ -333,7 +333,7 @@ class Vscsi1(base.TraceReader):
     unit = "record"
     ticks_per_s = 10**6
     version: ClassVar[int] = 1
-    record: ClassVar[np.dtype[np.void]] = _record(
+    record: ClassVar[np.dtype[np.void]] = _record_layout(
         serial=4, length=4, segments=4, command=2, version=2, lbn=8, time_us=8
     )
 
@@ -355,10 +355,10 @@ class Vscsi1(base.TraceReader):
                         f"{cut} of {size} bytes: copy the file again, or cut it to whole records"
                     )
                 records = np.frombuffer(block, self.record)
-                yield self._requests(records, np.arange(done + 1, done + 1 + len(records)))
+                yield self._make_requests(records, np.arange(done + 1, done + 1 + len(records)))
                 done += len(records)
 
-    def _requests(self, records: Array, row: Array) -> Requests:
+    def _make_requests(self, records: Array, row: Array) -> Requests:
         version, time = records["version"] >> 8, records["time_us"]
         expected = f"not {self.version}: is the file whole, and of one format?"
         mixed = version != self.version
@@ -378,6 +378,6 @@ class Vscsi2(Vscsi1):
     name = "vscsi-2"
     described = "vscsi version 2, 40-byte records"
     version = 2
-    record = _record(
+    record = _record_layout(
         command=2, version=2, serial=4, length=4, segments=4, lbn=8, time_us=8, response_us=8
     )

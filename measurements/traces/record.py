@@ -67,11 +67,11 @@ def record(
     with tempfile.TemporaryDirectory(prefix="ppw-trace-") as scratch:
         folder = Path(scratch)
         with contextlib.closing(_Session(sysfs, folder, method)) as session:
-            elapsed_s, code = _run(command)
+            elapsed_s, code = _run_command(command)
             ended = session.end()
         files = sorted(folder.glob("trace.blktrace.*"))
         _add_notes(files, ended)
-        kept = _keep(files, Path(raw)) if raw is not None else ()
+        kept = _copy_records(files, Path(raw)) if raw is not None else ()
         if not any(file.stat().st_size for file in files):
             raise MeasurementError(
                 "no request reached the device: was it this one, and not all answered from memory?"
@@ -107,20 +107,20 @@ class _Session:
         arguments, through = (str(device), str(folder), method), ("unshare", "--mount")
         self._process = HelperProcess(module, called, *arguments, through=through)
         try:
-            self.started = self._answer()
+            self.started = self._ask_recorder()
         except BaseException:
             self.close()
             raise
 
     def end(self) -> dict[str, Any]:
         """Stop recording; returns what the process says of it."""
-        return self._answer(end=True)
+        return self._ask_recorder(end=True)
 
     def close(self) -> None:
         """Wait until the process has put everything back; its guard does if it hangs."""
         self._process.end(_END_S)
 
-    def _answer(self, **message: Any) -> dict[str, Any]:
+    def _ask_recorder(self, **message: Any) -> dict[str, Any]:
         process = self._process
         try:
             answer = process.ask(_ANSWER_S, **message) if message else process.answer(_ANSWER_S)
@@ -133,7 +133,7 @@ class _Session:
         return answer
 
 
-def _run(command: Sequence[str]) -> tuple[float, int]:
+def _run_command(command: Sequence[str]) -> tuple[float, int]:
     """Run the command; returns its wall-clock time (s) and its exit code."""
     start = time.monotonic()
     try:
@@ -156,8 +156,8 @@ def _add_notes(files: Sequence[Path], ended: dict[str, Any]) -> None:
     filled = [file for file in files if file.stat().st_size >= blktrace.HEADER_BYTES]
     if not filled or "commands" not in ended:
         return
-    first = min(filled, key=_first_time)
-    notes = _notes(_first_time(first), int(first.suffix.removeprefix(".")), ended)
+    first = min(filled, key=_first_time_ns)
+    notes = _note_records(_first_time_ns(first), int(first.suffix.removeprefix(".")), ended)
     joined = first.with_name("joined")
     with joined.open("wb") as target, first.open("rb") as source:
         target.write(notes)
@@ -165,11 +165,11 @@ def _add_notes(files: Sequence[Path], ended: dict[str, Any]) -> None:
     joined.replace(first)
 
 
-def _first_time(file: Path) -> int:
+def _first_time_ns(file: Path) -> int:
     return int(np.fromfile(file, _RECORD, 1)["time"][0])
 
 
-def _notes(time_ns: int, cpu: int, ended: dict[str, Any]) -> bytes:
+def _note_records(time_ns: int, cpu: int, ended: dict[str, Any]) -> bytes:
     """Records of notes: the wall clock, and names of processes."""
     notes = []
     if ended["clock_unix_ns"] is not None:
@@ -189,7 +189,7 @@ def _notes(time_ns: int, cpu: int, ended: dict[str, Any]) -> bytes:
     return b"".join(parts)
 
 
-def _keep(files: Sequence[Path], base: Path) -> tuple[Path, ...]:
+def _copy_records(files: Sequence[Path], base: Path) -> tuple[Path, ...]:
     """Copy the records out of the scratch folder, under the user's base name."""
     kept = [base.parent / file.name.replace("trace", base.name, 1) for file in files]
     try:

@@ -45,10 +45,10 @@ def main() -> None:
     connection = socket.socket(fileno=int(sys.argv[1]))
     device, folder, method = Path(sys.argv[3]), Path(sys.argv[4]), sys.argv[5]
     try:
-        _mount()
+        _mount_tracefs_and_debugfs()
         with ExitStack() as stack:
             guard = stack.enter_context(Guard(lock=TRACEFS))
-            recorder, refused = _start(device, folder, method, guard)
+            recorder, refused = _start_recorder(device, folder, method, guard)
             # Buffers that are emptied late overflow.
             os.setpriority(os.PRIO_PROCESS, 0, _PRIORITY)
             restored = [str(setting.path) for setting in guard.restored]
@@ -64,7 +64,7 @@ def main() -> None:
         send(connection, error=f"{error.filename or 'tracing'}: {error.strerror}")
 
 
-def _mount() -> None:
+def _mount_tracefs_and_debugfs() -> None:
     for kind, where, there in (
         ("tracefs", TRACEFS, TRACEFS / "current_tracer"),
         ("debugfs", DEBUGFS, DEBUGFS / "block"),
@@ -80,7 +80,7 @@ def _mount() -> None:
         )
 
 
-def _start(
+def _start_recorder(
     device: Path, folder: Path, method: str, guard: Guard
 ) -> tuple[BlkTracer | BlktraceProgram, str | None]:
     """Start a recorder; returns it, and why blktrace was not taken."""
@@ -110,7 +110,7 @@ class BlkTracer:
         self._guard = guard
         self._enable = device / "trace" / "enable"
         self._pipes: list[tuple[int, Any]] = []
-        _refuse_used()
+        _refuse_if_tracing()
         # They are put back in this order.
         before = [(TRACEFS / name, read_setting(TRACEFS / name)) for name in _SETTINGS]
         guard.learn([(self._enable, "0"), *before])
@@ -154,7 +154,7 @@ class BlkTracer:
         return {"lost": lost, "clock_unix_ns": clock, "commands": names}
 
 
-def _refuse_used() -> None:
+def _refuse_if_tracing() -> None:
     """Refuse where somebody else is tracing: their settings are not ours to change."""
     if "blk" not in read_setting(TRACEFS / "available_tracers").split():
         raise MeasurementError("this kernel has no blk tracer: it needs CONFIG_BLK_DEV_IO_TRACE")
@@ -192,23 +192,23 @@ class BlktraceProgram:
         until = time.monotonic() + _STARTED_S
         while read_setting(enable) != "1":
             if self._process.poll() is not None or time.monotonic() > until:
-                self._end()
-                raise MeasurementError(f"blktrace: {self._first_line()}")
+                self._end_or_kill()
+                raise MeasurementError(f"blktrace: {self._first_output_line()}")
             time.sleep(_POLL_S)
         time.sleep(5 * _POLL_S)
         if self._process.poll() is not None:
-            raise MeasurementError(f"blktrace: {self._first_line()}")
+            raise MeasurementError(f"blktrace: {self._first_output_line()}")
 
     def poll(self) -> None:
         """Do nothing: blktrace saves by itself."""
 
     def stop(self) -> dict[str, Any]:
         """End blktrace; it prints what it lost."""
-        self._end()
-        found = re.search(r"\((\d+)\s*dropped|dropped events[: ]+(\d+)", self._first_line())
+        self._end_or_kill()
+        found = re.search(r"\((\d+)\s*dropped|dropped events[: ]+(\d+)", self._first_output_line())
         return {"lost": int(found[1] or found[2]) if found else 0}
 
-    def _end(self) -> None:
+    def _end_or_kill(self) -> None:
         self._process.send_signal(signal.SIGINT)
         try:
             self._process.wait(_STARTED_S)
@@ -216,6 +216,6 @@ class BlktraceProgram:
             self._process.kill()
             self._process.wait()
 
-    def _first_line(self) -> str:
+    def _first_output_line(self) -> str:
         lines = self._output.read_text(errors="replace").split("\n")
         return lines[0] or "it ended without a word"

@@ -442,14 +442,14 @@ class InOrder:
                 held = deque([both.take(np.argsort(both.time, kind="stable"))])
             while count - held[0].rows() >= self._window:
                 count -= held[0].rows()
-                yield self._release(held.popleft())
+                yield self._release_in_order(held.popleft())
             if count >= 2 * self._window:
                 # Sorting has made one chunk that is longer than the window.
                 ready = count - self._window
-                yield self._release(held[0].take(slice(0, ready)))
+                yield self._release_in_order(held[0].take(slice(0, ready)))
                 held[0] = held[0].take(slice(ready, None))
                 count = self._window
-        yield from map(self._release, held)
+        yield from map(self._release_in_order, held)
 
     def _count_late(self, time: Array, last: float | None) -> int:
         """Count the requests that are earlier than one before them."""
@@ -462,7 +462,7 @@ class InOrder:
         self.latest = max(self.latest, (highest - time).max())
         return late
 
-    def _release(self, ready: Requests) -> Requests:
+    def _release_in_order(self, ready: Requests) -> Requests:
         start = ready.time[0]
         if self._last_yielded is not None and start < self._last_yielded:
             raise BadRequestError(
@@ -516,7 +516,7 @@ def line_blocks(path: Path) -> Iterator[LineBlock]:
             if not end:
                 rest += block
             else:
-                text = _utf8(b"".join((rest, memoryview(block)[:end])))
+                text = _valid_utf8(b"".join((rest, memoryview(block)[:end])))
                 # bytes.count stops at every line end: slower.
                 lines = int(np.count_nonzero(np.frombuffer(text, np.uint8) == ord("\n")))
                 yield LineBlock(first, lines, text)
@@ -526,8 +526,8 @@ def line_blocks(path: Path) -> Iterator[LineBlock]:
                     f"{path}: line {first} is longer than {_LONGEST_LINE} bytes: is this a trace?"
                 )
         if rest:
-            yield LineBlock(first, 1, _utf8(rest))
+            yield LineBlock(first, 1, _valid_utf8(rest))
 
 
-def _utf8(block: bytes) -> bytes:
+def _valid_utf8(block: bytes) -> bytes:
     return block if block.isascii() else block.decode(errors="replace").encode()

@@ -85,24 +85,24 @@ class _Table(base.TraceReader):
     _rows = 0
     _odd_sizes = 0
 
-    def _requests(self, row: Array, table: pa.Table) -> base.Requests:
+    def _make_requests(self, row: Array, table: pa.Table) -> base.Requests:
         column = {name: table[one.header].combine_chunks() for name, one in self.columns.items()}
-        sizes = self._bytes("blocks" if "blocks" in column else "size_bytes", column, row)
+        sizes = self._bytes_of_column("blocks" if "blocks" in column else "size_bytes", column, row)
         place = "offset_bytes" if "offset_bytes" in column else "lbn"
         latency = None
         if chosen := self.columns.get("latency_s"):
-            latency = _numbers(column["latency_s"], row, chosen.header, missing=True)
+            latency = _as_numbers(column["latency_s"], row, chosen.header, missing=True)
             latency = latency * chosen.factor
         self._rows += len(row)
         self._odd_sizes += int(np.count_nonzero(sizes & (BLOCK_BYTES - 1)))
         return base.Requests.of(
             row,
-            self._time(column["time_s"], row),
-            self.blocks(self._bytes(place, column, row)),
+            self._times_in_ticks(column["time_s"], row),
+            self.blocks(self._bytes_of_column(place, column, row)),
             sizes,
-            self._operations(column["op"], row),
+            self._operations_of_words(column["op"], row),
             latency_s=latency,
-            **{name: self._codes(name, column[name]) for name in base.NAMED if name in column},
+            **{name: self._name_codes(name, column[name]) for name in base.NAMED if name in column},
         )
 
     def doubts(self) -> Iterator[str]:
@@ -117,20 +117,20 @@ class _Table(base.TraceReader):
                 f"size_kib={size.header!r}"
             )
 
-    def _choose(self, headers: Sequence[str]) -> None:
+    def _choose_columns(self, headers: Sequence[str]) -> None:
         self.columns, self.operation_codes = choose(headers, self.mapping, str(self.path))
         factor = self.columns["time_s"].factor
         self.ticks_per_s = round(1 / factor) if factor < 1 else 1
 
-    def _time(self, values: pa.Array, row: Array) -> Array:
+    def _times_in_ticks(self, values: pa.Array, row: Array) -> Array:
         chosen = self.columns["time_s"]
-        time = _numbers(values, row, chosen.header)
+        time = _as_numbers(values, row, chosen.header)
         return time * chosen.factor if chosen.factor > 1 else time
 
-    def _bytes(self, target: str, column: Mapping[str, pa.Array], row: Array) -> Array:
+    def _bytes_of_column(self, target: str, column: Mapping[str, pa.Array], row: Array) -> Array:
         chosen = self.columns[target]
         header, factor = chosen.header, chosen.bytes_per_unit
-        values = _numbers(column[target], row, header)
+        values = _as_numbers(column[target], row, header)
         if values.dtype.kind == "f" or not float(factor).is_integer():
             # -1 stands for an offset that int64 cannot hold.
             scaled = np.rint(values * factor)
@@ -143,10 +143,10 @@ class _Table(base.TraceReader):
         base.refuse_first(values < 0, row, lambda at: f"{header} {values[at]} is negative")
         return found
 
-    def _operations(self, values: pa.Array, row: Array) -> Array:
+    def _operations_of_words(self, values: pa.Array, row: Array) -> Array:
         header = self.columns["op"].header
         _refuse_missing(values, row, f"{header} is empty")
-        words = _as_words(values)
+        words = _cells_as_words(values)
 
         def reason(at: int) -> str:
             word = words[at].as_py()
@@ -160,8 +160,8 @@ class _Table(base.TraceReader):
         base.refuse_first(op == Op.OTHER, row, reason)
         return op
 
-    def _codes(self, name: str, column: pa.Array) -> Array:
-        words = _as_words(column)
+    def _name_codes(self, name: str, column: pa.Array) -> Array:
+        words = _cells_as_words(column)
         return self.names[name].codes(pc.fill_null(words, "") if words.null_count else words)
 
 
@@ -176,15 +176,15 @@ class CsvTable(_Table, text.FieldReader):
         """Whether the first of several lines has three names or more, and none is a number."""
         first, _, rest = head.removeprefix(_BOM).partition(b"\n")
         try:
-            names, _ = _split(first.decode())
+            names, _ = _split_header(first.decode())
         except UnicodeDecodeError:
             return False
         return bool(rest) and len(names) > 2 and not any(_is_number(name) for name in names)
 
     def __iter__(self) -> Iterator[base.Requests]:
         begin = base.head(self.path).removeprefix(_BOM).decode(errors="replace")
-        headers, delimiter = _split(begin.partition("\n")[0])
-        self._choose(headers)
+        headers, delimiter = _split_header(begin.partition("\n")[0])
+        self._choose_columns(headers)
         self.form = text.Form(
             *(headers, [text.TEXT] * len(headers), delimiter),
             quoted=True,
@@ -204,9 +204,9 @@ class ParquetTable(_Table):
 
     def __iter__(self) -> Iterator[base.Requests]:
         with _open_parquet(self.path) as file:
-            self._choose(file.schema_arrow.names)
+            self._choose_columns(file.schema_arrow.names)
             for row, batch in _batches(file, [chosen.header for chosen in self.columns.values()]):
-                yield self._requests(row, pa.Table.from_batches([batch]))
+                yield self._make_requests(row, pa.Table.from_batches([batch]))
 
 
 class OwnParquet(base.TraceReader):
@@ -314,7 +314,7 @@ def choose(
     codes: dict[str, int] = dict(_OPERATION_WORDS)
     found: dict[str, TraceColumn] = {}
     for named, header in mapping.items():
-        target = _target(named, header, source)
+        target = _mapped_target(named, header, source)
         if target in found:
             raise MeasurementError(f"{source}: --map names two columns for {target}: choose one")
         if target == "op":
@@ -329,10 +329,10 @@ def choose(
         found[target] = _map_column(named, header, target, source)
     # A column by its own name comes before one that is often called so.
     for header in sorted(headers, key=lambda h: h.strip().lower() not in TARGETS):
-        known = _by_name(header)
+        known = _target_of_header(header)
         same = {known, *(name for group in _NEEDED if known in group for name in group)}
         if known and not same & set(found):
-            found[known] = TraceColumn(header, known, _factor(header, known) or 1.0)
+            found[known] = TraceColumn(header, known, _unit_factor(header, known) or 1.0)
     if lacking := [names for names in _NEEDED if not any(target in found for target in names)]:
         wanted = ", ".join(" or ".join(names) for names in lacking)
         options = " ".join(f"--map {names[0]}=COLUMN" for names in lacking)
@@ -343,9 +343,9 @@ def choose(
     return found, codes
 
 
-def _target(named: str, header: str, source: str) -> str:
+def _mapped_target(named: str, header: str, source: str) -> str:
     """Column that --map names, in whatever unit: time_ms is time_s."""
-    target = _by_name(named)
+    target = _target_of_header(named)
     if target is None:
         choices = f": choose among {', '.join(TARGETS)}"
         hint = table_headers.nearest(named, list(TARGETS)) or choices
@@ -353,7 +353,7 @@ def _target(named: str, header: str, source: str) -> str:
     return target
 
 
-def _by_name(header: str) -> str | None:
+def _target_of_header(header: str) -> str | None:
     """Column of a trace that a header names, in whatever unit; None for others."""
     name = header.strip().lower()
     if name in TARGETS or name in _SYNONYMS:
@@ -380,18 +380,18 @@ def _operation_codes(given: str, headers: Sequence[str], source: str) -> tuple[s
 
 def _map_column(named: str, header: str, target: str, source: str) -> TraceColumn:
     wanted = TARGETS[target]
-    own = _factor(header, target, mapped=True)
+    own = _unit_factor(header, target, mapped=True)
     in_brackets = header.rstrip().endswith((")", "]")) and split_unit(header.strip())[1]
     if own is None and in_brackets and wanted:
         raise MeasurementError(
             f"{source}: --map {named}={header}: the column is not in {wanted}, by its header"
         )
-    asked = _factor(named, target) or 1.0
+    asked = _unit_factor(named, target) or 1.0
     factor = table_headers.mapped_factor(named, header, asked, own, target, source)
     return TraceColumn(header, target, factor)
 
 
-def _factor(header: str, target: str, *, mapped: bool = False) -> float | None:
+def _unit_factor(header: str, target: str, *, mapped: bool = False) -> float | None:
     """Factor from the unit in a header to the target's own; None where it has none of the kind."""
     wanted = TARGETS[target]
     if not wanted:
@@ -407,7 +407,7 @@ def _factor(header: str, target: str, *, mapped: bool = False) -> float | None:
     return unit.factor / BLOCK_BYTES if wanted == "block" else unit.factor
 
 
-def _as_words(values: pa.Array) -> pa.Array:
+def _cells_as_words(values: pa.Array) -> pa.Array:
     """Read a column as words; of whole numbers, only the different ones become words."""
     if pa.types.is_integer(values.type):
         values = values.dictionary_encode()
@@ -417,7 +417,7 @@ def _as_words(values: pa.Array) -> pa.Array:
     return pa.DictionaryArray.from_arrays(values.indices, words)
 
 
-def _numbers(values: pa.Array, row: Array, header: str, *, missing: bool = False) -> Array:
+def _as_numbers(values: pa.Array, row: Array, header: str, *, missing: bool = False) -> Array:
     """Read a column as int64 where all are whole, else as float64.
 
     Raises BadRequestError for the first that is no number, or is missing where that must not be.
@@ -443,7 +443,7 @@ def _refuse_missing(values: pa.Array, row: Array, reason: str) -> None:
         base.refuse_first(values.is_null().to_numpy(zero_copy_only=False), row, lambda _: reason)
 
 
-def _split(line: str) -> tuple[list[str], str]:
+def _split_header(line: str) -> tuple[list[str], str]:
     """Names of a header line, and what is between them."""
     delimiter = max(_DELIMITERS, key=line.count)
     try:

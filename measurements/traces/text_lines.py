@@ -58,21 +58,21 @@ class FieldReader(base.TraceReader):
 
     def where(self, row: int) -> str:
         """Say on which line a row is."""
-        found = (number for at, number, _ in _rows(self.path, self.form) if at == row)
+        found = (number for at, number, _ in _filled_rows(self.path, self.form) if at == row)
         return f"line {next(found, row)}"
 
-    def _requests(self, row: Array, table: pa.Table) -> base.Requests:
+    def _make_requests(self, row: Array, table: pa.Table) -> base.Requests:
         """Convert parsed lines; rows count the lines that are not blank."""
         raise NotImplementedError
 
     def __iter__(self) -> Iterator[base.Requests]:
         done = 0
         try:
-            for table in _tables(self.path, self.form):
-                yield self._requests(np.arange(done + 1, done + 1 + table.num_rows), table)
+            for table in _parse_tables(self.path, self.form):
+                yield self._make_requests(np.arange(done + 1, done + 1 + table.num_rows), table)
                 done += table.num_rows
         except pa.ArrowInvalid as error:
-            _complain(self.path, self.form, done, str(error))
+            _raise_first_fault(self.path, self.form, done, str(error))
 
 
 def read_or_write(column: pa.ChunkedArray, row: Array, codes: dict[str, int], name: str) -> Array:
@@ -103,7 +103,7 @@ def _two_words(column: pa.ChunkedArray, codes: dict[str, int]) -> Array | None:
     return None
 
 
-def _tables(path: Path, form: Form) -> Iterator[pa.Table]:
+def _parse_tables(path: Path, form: Form) -> Iterator[pa.Table]:
     # Arrow takes one character between fields, so runs of spaces become one.
     if form.delimiter == " ":
         for block in base.line_blocks(path):
@@ -122,7 +122,7 @@ def _tables(path: Path, form: Form) -> Iterator[pa.Table]:
     with base.open_unpacked(path) as file, ThreadPoolExecutor(1) as pool:
         packed = isinstance(file, gzip.GzipFile)
         stream = pa.PythonFile(file, mode="r") if packed else pa.OSFile(str(path))
-        reader = csv.open_csv(stream, *_options(form, _AT_ONCE))
+        reader = csv.open_csv(stream, *_arrow_options(form, _AT_ONCE))
         # Arrow parses without the interpreter's lock: the next block while the last one is used.
         ahead = pool.submit(next, reader, None)
         while (batch := ahead.result()) is not None:
@@ -135,10 +135,10 @@ def _is_worth_compiling(path: Path) -> bool:
 
 
 def _parse_by_arrow(text: bytes, form: Form) -> pa.Table:
-    return csv.read_csv(pa.BufferReader(text), *_options(form, len(text) + 1))
+    return csv.read_csv(pa.BufferReader(text), *_arrow_options(form, len(text) + 1))
 
 
-def _options(
+def _arrow_options(
     form: Form, block_size: int
 ) -> tuple[csv.ReadOptions, csv.ParseOptions, csv.ConvertOptions]:
     size = {"block_size": block_size, "use_threads": False}
@@ -161,7 +161,7 @@ def _single_spaces(block: bytes) -> bytes:
     return block.replace(b"\n ", b"\n").replace(b" \n", b"\n").removeprefix(b" ").rstrip(b" ")
 
 
-def _rows(path: Path, form: Form) -> Iterator[tuple[int, int, str]]:
+def _filled_rows(path: Path, form: Form) -> Iterator[tuple[int, int, str]]:
     """Yield the lines that are not blank: number among them, number of the line, and text."""
     row = 0
     for block in base.line_blocks(path):
@@ -172,9 +172,9 @@ def _rows(path: Path, form: Form) -> Iterator[tuple[int, int, str]]:
                 yield row, number, filled
 
 
-def _complain(path: Path, form: Form, done: int, otherwise: str) -> None:
+def _raise_first_fault(path: Path, form: Form, done: int, otherwise: str) -> None:
     """Raise what is wrong with the first line that the parser refused."""
-    for row, _, line in _rows(path, form):
+    for row, _, line in _filled_rows(path, form):
         if row > done and (reason := _fault_of_line(line, form)):
             raise BadRequestError(row, reason)
     if not otherwise.startswith("Empty CSV file"):
@@ -189,10 +189,10 @@ def _fault_of_line(line: str, form: Form) -> str | None:
     except plain.Error as error:
         return str(error)
     if "\N{REPLACEMENT CHARACTER}" in line and form.quoted:
-        return f"it is no UTF-8: {_shorten(line)}"
+        return f"it is no UTF-8: {_quote_short(line)}"
     if len(values) != len(form.names):
         names = ",".join(form.names)
-        return f"{len(values)} fields, not the {len(form.names)} of {names}: {_shorten(line)}"
+        return f"{len(values)} fields, not the {len(form.names)} of {names}: {_quote_short(line)}"
     faults = map(_fault_of_value, form.names, form.kinds, values)
     return next((fault for fault in faults if fault), None)
 
@@ -204,15 +204,15 @@ def _fault_of_value(name: str, kind: pa.DataType, value: str) -> str | None:
         number = float(value) if kind == NUMBER else int(value)
     except ValueError:
         expected = "number" if kind == NUMBER else "whole number"
-        return f"{name} is {_shorten(value)}, no {expected}"
+        return f"{name} is {_quote_short(value)}, no {expected}"
     if kind == WHOLE and not -_LARGEST <= number < _LARGEST:
         return f"{name} {value.strip()} is beyond 2^63"
     if not math.isfinite(number) or not value.strip(" \t").isascii() or "_" in value:
-        return f"{name} is {_shorten(value)}, no number"
+        return f"{name} is {_quote_short(value)}, no number"
     return None
 
 
-def _shorten(text: str, most: int = 60) -> str:
+def _quote_short(text: str, most: int = 60) -> str:
     return repr(text if len(text) <= most else f"{text[: most - 3]}…")
 
 
@@ -245,17 +245,17 @@ class PlainLines:
         codes = np.empty((len(self._number), number), np.int32)
         text = np.frombuffer(lines if lines.endswith(b"\n") else lines + b"\n", np.uint8)
         vocabulary = self._number, self._length, self._text
-        rows = _parse(text, self._whole, numbers, codes, vocabulary)
+        rows = _parse_compiled(text, self._whole, numbers, codes, vocabulary)
         if rows < 0:
             return None
         whole, words = iter(numbers), enumerate(codes)
         arrays = [
-            pa.array(next(whole)[:rows]) if is_whole else self._as_words(*next(words), rows)
+            pa.array(next(whole)[:rows]) if is_whole else self._words_of_codes(*next(words), rows)
             for is_whole in self._whole
         ]
         return pa.Table.from_arrays(arrays, names=self._names)
 
-    def _as_words(self, column: int, codes: Array, rows: int) -> pa.DictionaryArray:
+    def _words_of_codes(self, column: int, codes: Array, rows: int) -> pa.DictionaryArray:
         words = [
             self._text[column, k, : self._length[column, k]].tobytes().decode(errors="replace")
             for k in range(self._number[column])
@@ -263,7 +263,7 @@ class PlainLines:
         return pa.DictionaryArray.from_arrays(pa.array(codes[:rows]), pa.array(words), safe=False)
 
 
-def _compile(**options: Any) -> Callable[[Function], Function]:
+def _compile_at_first_call(**options: Any) -> Callable[[Function], Function]:
     """Compile a function when it is first called; kept on disk where there is a place for it."""
 
     def decorate(function: Function) -> Function:
@@ -275,7 +275,7 @@ def _compile(**options: Any) -> Callable[[Function], Function]:
     return decorate
 
 
-@_compile(inline="always")
+@_compile_at_first_call(inline="always")
 def _find_word(text: Array, at: int, likely: int, number: int, lengths: Array, known: Array) -> int:
     """Code of the word that begins at a byte, the likely one first; −1 for a new one."""
     for k in range(-1 if number else 0, number):
@@ -290,7 +290,7 @@ def _find_word(text: Array, at: int, likely: int, number: int, lengths: Array, k
     return -1
 
 
-@_compile()
+@_compile_at_first_call()
 def _add_word(text: Array, at: int, column: int, words: Array, lengths: Array, known: Array) -> int:
     """Keep the word that begins at a byte; −1 where there is no room for it."""
     code, size = words[column], 0
@@ -304,8 +304,8 @@ def _add_word(text: Array, at: int, column: int, words: Array, lengths: Array, k
     return int(code)
 
 
-@_compile()
-def _parse(
+@_compile_at_first_call()
+def _parse_compiled(
     text: Array, whole: Array, numbers: Array, codes: Array, vocabulary: tuple[Array, ...]
 ) -> int:
     """Parse lines that end in a newline; returns their number, −1 where one is not plain."""
@@ -374,7 +374,7 @@ class TextLines(NamedTuple):
         base.refuse_first(
             bad,
             self.row,
-            lambda at: f"{reason}: {_shorten(str(self.text[at].as_py()).strip(), 70)}",
+            lambda at: f"{reason}: {_quote_short(str(self.text[at].as_py()).strip(), 70)}",
         )
 
 

@@ -179,9 +179,9 @@ def _write_parquet(trace: NamedRequests | Iterable[pa.RecordBatch], path: Path) 
     with pq.ParquetWriter(
         path, base.STORED, compression=compression, use_dictionary=others
     ) as writer:
-        written = _write_batches(trace, lambda batch: writer.write_table(_as_stored(batch)))
+        written = _write_batches(trace, lambda batch: writer.write_table(_check_and_store(batch)))
         # All names are known after the last request.
-        metadata = json.dumps({"schema_version": 1, "names": dict(_names(trace))}).encode()
+        metadata = json.dumps({"schema_version": 1, "names": dict(_names_if_any(trace))}).encode()
         if isinstance(trace, Trace):
             metadata = trace.metadata()
         writer.add_key_value_metadata({base.METADATA: metadata})
@@ -190,8 +190,8 @@ def _write_parquet(trace: NamedRequests | Iterable[pa.RecordBatch], path: Path) 
 
 def _write_csv(trace: NamedRequests | Iterable[pa.RecordBatch], path: Path) -> WrittenTrace:
     # A first pass finds the names.
-    names = _names(trace)
-    schema = _as_words(SCHEMA.empty_table(), names).schema
+    names = _names_if_any(trace)
+    schema = _replace_all_codes(SCHEMA.empty_table(), names).schema
     packed = path.name.lower().endswith(".gz")
     options = csv.WriteOptions(quoting_style="needed")
     with (
@@ -200,12 +200,12 @@ def _write_csv(trace: NamedRequests | Iterable[pa.RecordBatch], path: Path) -> W
     ):
 
         def write(batch: pa.RecordBatch) -> None:
-            writer.write_table(_as_words(pa.Table.from_batches([batch]), names))
+            writer.write_table(_replace_all_codes(pa.Table.from_batches([batch]), names))
 
         return _write_batches(trace, write)
 
 
-def _names(trace: NamedRequests | Iterable[pa.RecordBatch]) -> Mapping[str, tuple[str, ...]]:
+def _names_if_any(trace: NamedRequests | Iterable[pa.RecordBatch]) -> Mapping[str, tuple[str, ...]]:
     return {} if isinstance(trace, Iterable) else trace.names
 
 
@@ -221,7 +221,7 @@ def _write_batches(
     return WrittenTrace(requests, last_s)
 
 
-def _as_stored(batch: pa.RecordBatch) -> pa.Table:
+def _check_and_store(batch: pa.RecordBatch) -> pa.Table:
     """Refuse requests that lack something: missing latencies are NaN, missing files -1."""
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
         if column.null_count:
@@ -232,7 +232,7 @@ def _as_stored(batch: pa.RecordBatch) -> pa.Table:
     return pa.Table.from_batches([batch], SCHEMA).cast(base.STORED)
 
 
-def _as_words(table: pa.Table, names: Mapping[str, tuple[str, ...]]) -> pa.Table:
+def _replace_all_codes(table: pa.Table, names: Mapping[str, tuple[str, ...]]) -> pa.Table:
     """Replace numbers by words, and a missing latency or file by nothing."""
     columns = {name: table[name] for name in SCHEMA.names}
     columns["op"] = pa.array(base.OPERATIONS).take(table["op"].cast(pa.int32()))

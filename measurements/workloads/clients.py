@@ -65,7 +65,7 @@ class Client:
                 path = output.with_name(f"{output.stem}-{number}{output.suffix}")
                 self.outputs.append(path)
                 with path.open("wb") as file:
-                    self.processes.append(self._start(command, file))
+                    self.processes.append(self._start_client(command, file))
 
     def wait_until(self, flows: Callable[[], bool], seconds: float, complaint: str) -> None:
         """Wait until requests flow. Raises `MeasurementError` when they do not or a client ends."""
@@ -129,7 +129,7 @@ class Client:
                 process.kill()
                 process.wait()
 
-    def _start(self, command: Sequence[str], file: IO[bytes]) -> subprocess.Popen[bytes]:
+    def _start_client(self, command: Sequence[str], file: IO[bytes]) -> subprocess.Popen[bytes]:
         try:
             return start_process(command, file, self.reaper.environment())
         except OSError as error:
@@ -232,12 +232,12 @@ class Histogram(NamedTuple):
                 # A NaN as the second argument leaves the end of the cell.
                 low, high = max(cell.over_s, self.least_s), min(cell.upto_s, self.most_s)
                 inside = (rank - below) / cell.requests
-                return Percentile(_interpolate(low, high, inside), low, high)
+                return Percentile(_interpolate_geometrically(low, high, inside), low, high)
             below += cell.requests
         raise MeasurementError("no latency was counted, so there is no percentile of them")
 
 
-def _interpolate(low: float, high: float, share: float) -> float:
+def _interpolate_geometrically(low: float, high: float, share: float) -> float:
     if low <= 0 or high <= low:
         return low + (high - low) * share
     return float(low * (high / low) ** share)

@@ -53,14 +53,14 @@ def read_report(path: Path, direction: str) -> dict[str, Any]:
             raise MeasurementError(f"{path}: fio moved nothing: error {job['error']}")
         latency = part["lat_ns"]
         percentiles = latency.get("percentile") or part["clat_ns"].get("percentile", {})
-        return _finite(
+        return _refuse_not_finite(
             {
                 "throughput_ops_s": float(part["iops"]),
                 "bandwidth_bytes_s": float(part["bw_bytes"]),
-                "throughput_noise": _noise(part),
+                "throughput_noise": _throughput_noise(part),
                 "latency_mean_s": latency["mean"] * _NS,
-                "latency_p50_s": _percentile(percentiles, 50),
-                "latency_p99_s": _percentile(percentiles, 99),
+                "latency_p50_s": _percentile_s(percentiles, 50),
+                "latency_p99_s": _percentile_s(percentiles, 99),
                 "latency_max_s": latency["max"] * _NS,
                 # fio's histogram has 64 cells for each power of two.
                 "latency_resolution": "1.6 %",
@@ -76,7 +76,7 @@ def read_report(path: Path, direction: str) -> dict[str, Any]:
         raise MeasurementError(f"{path}: no report of fio: {said}") from error
 
 
-def _finite(columns: dict[str, Any]) -> dict[str, Any]:
+def _refuse_not_finite(columns: dict[str, Any]) -> dict[str, Any]:
     """Refuse figures that are no finite numbers; raises ValueError or TypeError."""
     for name, value in columns.items():
         if value is not None and not isinstance(value, str) and not math.isfinite(value):
@@ -84,12 +84,12 @@ def _finite(columns: dict[str, Any]) -> dict[str, Any]:
     return columns
 
 
-def _percentile(percentiles: Mapping[str, float], share: float) -> float | None:
+def _percentile_s(percentiles: Mapping[str, float], share: float) -> float | None:
     value = percentiles.get(f"{share:.6f}")
     return None if value is None else value * _NS
 
 
-def _noise(part: Mapping[str, Any]) -> float | None:
+def _throughput_noise(part: Mapping[str, Any]) -> float | None:
     """Standard error of the throughput, as a share of it, from fio's own samples."""
     samples, mean = float(part.get("iops_samples", 0)), float(part.get("iops_mean", 0.0))
     if samples < 2 or mean <= 0:
@@ -205,7 +205,7 @@ class FioRuns(service.ServiceSweep):
         """Measure one run; returns its row."""
         (pattern, depth), machine, size = setup, self.runs.machine, self.options.size_bytes
 
-        def make(margin_s: float) -> FioLoad:
+        def make_load(margin_s: float) -> FioLoad:
             seconds = _RAMP_S + self.runs.options.seconds + margin_s
             times: dict[str, Any] = {"seconds": seconds, "ramp_s": _RAMP_S}
             seed = self.runs.options.seed
@@ -215,7 +215,7 @@ class FioRuns(service.ServiceSweep):
                 client, pattern, depth, self.target, size, machine.cores, seconds, machine.procfs
             )
 
-        return self.runs.measure(step, make, workload=f"{pattern.name} depth {depth}")
+        return self.runs.measure(step, make_load, workload=f"{pattern.name} depth {depth}")
 
 
 @dataclass
@@ -271,13 +271,13 @@ def open_runs(options: FioOptions, runs: service.ServiceRuns) -> FioRuns:
     options.check()
     program = programs.find_program("fio")
     path = runs.reaper.folder(Path(options.folder)) / "data"
-    engine = _engine(program)
+    engine = _best_engine(program)
     if engine not in _ENGINES:
         runs.tell_once(f"fio has no engine of {', '.join(_ENGINES)} here: depths above 1 have none")
     device = device_folder(Path(options.folder))
     target = Target(path, program, engine, False, device.name if device else None)
     _lay_out(target, options.size_bytes, runs.reaper)
-    target = target._replace(direct=_takes_direct(path))
+    target = target._replace(direct=_takes_direct_io(path))
     if not target.direct:
         runs.tell_once(
             f"{options.folder}: its file system takes no direct I/O: the page cache is measured too"
@@ -287,10 +287,10 @@ def open_runs(options: FioOptions, runs: service.ServiceRuns) -> FioRuns:
 
 def table(session: Session) -> pd.DataFrame:
     """Runs table of all runs so far, with requests and bytes per second and watt."""
-    return pd.DataFrame([_per_watt(row) for row in service.service_rows(session)])
+    return pd.DataFrame([_add_per_watt(row) for row in service.service_rows(session)])
 
 
-def _per_watt(row: dict[str, Any]) -> dict[str, Any]:
+def _add_per_watt(row: dict[str, Any]) -> dict[str, Any]:
     power_w = row.get("power_w")
     if not power_w or power_w <= 0 or "throughput_ops_s" not in row:
         return row
@@ -313,15 +313,15 @@ def job_command(
 ) -> list[str]:
     """Command of one fio job that reads or writes a file for so many seconds after the ramp."""
     return [
-        *_base(target, size_bytes),
+        *_common_arguments(target, size_bytes),
         *(f"--rw={pattern.rw}", f"--bs={pattern.block_bytes}", f"--iodepth={depth}"),
-        *("--time_based", f"--runtime={_ms(seconds)}", f"--ramp_time={_ms(ramp_s)}"),
+        *("--time_based", f"--runtime={_ms_text(seconds)}", f"--ramp_time={_ms_text(ramp_s)}"),
         *("--allow_file_create=0", f"--randseed={seed + 1}"),
         *("--lat_percentiles=1", "--clat_percentiles=0", "--percentile_list=50:99"),
     ]
 
 
-def _base(target: Target, size_bytes: int) -> list[str]:
+def _common_arguments(target: Target, size_bytes: int) -> list[str]:
     return [
         *(target.program, "--name=ppw", f"--filename={target.path}", f"--size={size_bytes}"),
         *(f"--ioengine={target.engine}", f"--direct={int(target.direct)}", "--thread"),
@@ -329,7 +329,7 @@ def _base(target: Target, size_bytes: int) -> list[str]:
     ]
 
 
-def _ms(seconds: float) -> str:
+def _ms_text(seconds: float) -> str:
     # fio cuts plain numbers down to whole seconds.
     return f"{round(1000 * seconds)}ms"
 
@@ -337,7 +337,7 @@ def _ms(seconds: float) -> str:
 def _lay_out(target: Target, size_bytes: int, reaper: cleanup_process.CleanupProcess) -> None:
     """Write the file once, since blocks that were never written are read without the disk."""
     # A read job makes fio fill the file, and not only reserve it.
-    command = [*_base(target, size_bytes), "--rw=read", "--bs=1M", "--create_only=1"]
+    command = [*_common_arguments(target, size_bytes), "--rw=read", "--bs=1M", "--create_only=1"]
     try:
         done = programs.ask(command, timeout_s=_LAYOUT_S, environment=reaper.environment())
     except (OSError, subprocess.TimeoutExpired) as error:
@@ -349,7 +349,7 @@ def _lay_out(target: Target, size_bytes: int, reaper: cleanup_process.CleanupPro
         os.fsync(file.fileno())
 
 
-def _takes_direct(path: Path) -> bool:
+def _takes_direct_io(path: Path) -> bool:
     try:
         os.close(os.open(path, os.O_RDWR | os.O_DIRECT))
     except OSError:
@@ -357,7 +357,7 @@ def _takes_direct(path: Path) -> bool:
     return True
 
 
-def _engine(program: str) -> str:
+def _best_engine(program: str) -> str:
     done = programs.ask([program, "--enghelp"])
     there = {line.strip() for line in done.stdout.splitlines()}
     return next((engine for engine in _ENGINES if engine in there), "psync")

@@ -145,10 +145,10 @@ class ServiceRuns(loop.Recorder):
         *margins, longest = MARGINS_S
         for margin_s in margins:
             with suppress(CutShortError):
-                return self._measure(step, make(margin_s), workload)
-        return self._measure(step, make(longest), workload)
+                return self._measure_window(step, make(margin_s), workload)
+        return self._measure_window(step, make(longest), workload)
 
-    def _measure(self, step: ServiceStep, load: Load, workload: str) -> dict[str, Any]:
+    def _measure_window(self, step: ServiceStep, load: Load, workload: str) -> dict[str, Any]:
         check_space(self.session.folder)
         if self.machine.set_up(step.freq_hz, None):
             self.wait(self.options.settle_s)
@@ -168,7 +168,7 @@ class ServiceRuns(loop.Recorder):
             snapshot = activity.Snapshot.take(self.machine.procfs, self.machine.sysfs)
             before = before._replace(snapshot=snapshot)
             start_s = self.clock()
-            seen += self._watch(load, start_s)
+            seen += self._watch_load(load, start_s)
             end_s = self.clock()
             window = cpu_placement.Execution(start_s, end_s, 0, 0.0, 0.0)
             host = self.machine.after_run(before, window, 1) if load.is_local else {}
@@ -182,15 +182,15 @@ class ServiceRuns(loop.Recorder):
         facts = {"workload": workload, **host, **facts, **load.columns(seen)}
         if step.freq_hz is None and load.is_local:
             facts |= loop.clock_found(self.machine, self.options.clock_hz, facts)
-        return self._end(record, window, facts)
+        return self._end_run(record, window, facts)
 
-    def _watch(self, load: Load, start_s: float) -> Iterator[Any]:
+    def _watch_load(self, load: Load, start_s: float) -> Iterator[Any]:
         for part in range(1, SLICES + 1):
             left = start_s + part * self.options.seconds / SLICES - self.clock()
             self.wait(max(left, 0.0))
             yield load.observe()
 
-    def _end(
+    def _end_run(
         self, record: dict[str, Any], window: cpu_placement.Execution, facts: dict[str, Any]
     ) -> dict[str, Any]:
         stated = self.options.clock_hz if record["asked_hz"] is None else record["asked_hz"]
@@ -347,7 +347,7 @@ def running(
     the table exists already, or a resumed sweep is another one.
     """
     folder, session = measure.folder_and_session(output, resume=resume)
-    if session is not None and session.plan.get("asked") != _plain(workload):
+    if session is not None and session.plan.get("asked") != _through_json(workload):
         raise MeasurementError(
             f"{folder}: another workload was asked for: give the same, or another -o"
         )
@@ -364,12 +364,12 @@ def running(
         if machine.no_counters is not None:
             reason = machine.no_counters if is_local else f"{_ELSEWHERE}: count there"
             measure.refuse_or_note("cpi", reason, host, missing)
-        sampling = _sampling(host, is_local, missing)
+        sampling = _open_sampling(host, is_local, missing)
         stack.callback(sampling.close)
         try:
             if session is None:
                 plan = measure.session_plan(options, host, sampling)
-                session = Session.create(folder, plan | {"asked": _plain(workload)})
+                session = Session.create(folder, plan | {"asked": _through_json(workload)})
             for text in missing:
                 tell(f"not measured here: {text}")
             with CleanupProcess() as reaper:
@@ -382,13 +382,15 @@ def running(
             raise
 
 
-def _sampling(host: measure.HostOptions, is_local: bool, missing: list[str]) -> sampler.Sampling:
+def _open_sampling(
+    host: measure.HostOptions, is_local: bool, missing: list[str]
+) -> sampler.Sampling:
     if not is_local and host.power is None:
         missing.append(_REMOTE_POWER)
         return measure.open_sampling(replace(host, power="none"), [])
     return measure.open_sampling(host, missing)
 
 
-def _plain(workload: dict[str, Any]) -> dict[str, Any]:
+def _through_json(workload: dict[str, Any]) -> dict[str, Any]:
     # As JSON gives it back from the plan.
     return dict(json.loads(json.dumps(workload)))

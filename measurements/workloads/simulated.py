@@ -73,7 +73,7 @@ def rvsim() -> ModuleType:
     return rvsim
 
 
-def _core(clock_mhz: int, *, l1i_ways: int, **rest: Any) -> Config:
+def _core_config(clock_mhz: int, *, l1i_ways: int, **rest: Any) -> Config:
     rv = rvsim()
     following = rv.Prefetcher.NextLine(degree=1)
     config: Config = rv.Config(
@@ -93,9 +93,9 @@ def _core(clock_mhz: int, *, l1i_ways: int, **rest: Any) -> Config:
 # programs run on the bare machine, without operating system or address translation.
 
 
-def _in_order(clock_mhz: int) -> Config:
+def _in_order_config(clock_mhz: int) -> Config:
     rv = rvsim()
-    return _core(
+    return _core_config(
         clock_mhz,
         width=2,
         backend=rv.Backend.InOrder(),
@@ -108,11 +108,11 @@ def _in_order(clock_mhz: int) -> Config:
     )
 
 
-def _out_of_order(clock_mhz: int) -> Config:
+def _out_of_order_config(clock_mhz: int) -> Config:
     rv = rvsim()
     stride = rv.Prefetcher.Stride(degree=2, table_size=64)
     stream = rv.Prefetcher.Stream(degree=2)
-    return _core(
+    return _core_config(
         clock_mhz,
         width=4,
         backend=rv.Backend.OutOfOrder(
@@ -136,8 +136,8 @@ def _out_of_order(clock_mhz: int) -> Config:
 CORES = {
     core.name: core
     for core in (
-        Core("inorder", "rvsim in-order", "core0.cache.l2", _in_order),
-        Core("o3", "rvsim out-of-order", "llc", _out_of_order),
+        Core("inorder", "rvsim in-order", "core0.cache.l2", _in_order_config),
+        Core("o3", "rvsim out-of-order", "llc", _out_of_order_config),
     )
 }
 
@@ -395,7 +395,7 @@ def simulate_sweep(
     with cleanup_process.CleanupProcess() as reaper:
         folder = reaper.folder()
         ready = {asked: program_of(asked, folder, data_bytes) for asked in programs}
-        yield from _in_processes(cells, ready, processes)
+        yield from _simulate_in_processes(cells, ready, processes)
 
 
 def _refuse_namesakes(programs: Sequence[str]) -> None:
@@ -410,7 +410,7 @@ def _refuse_namesakes(programs: Sequence[str]) -> None:
         asked_by_name[name] = asked
 
 
-def _in_processes(
+def _simulate_in_processes(
     cells: Sequence[SimulatedRun], programs: Mapping[str, Program], processes: int
 ) -> Iterator[tuple[SimulatedRun, dict[str, Any]]]:
     # Spawned, so that they hold nothing of this process; rvsim keeps the interpreter's lock.
@@ -473,7 +473,7 @@ def _whole_mhz(freq_hz: float) -> int:
 
 def main(arguments: list[str] | None = None) -> int:
     """Simulate a sweep, write its runs table and say how long it took."""
-    asked = _parser().parse_args(arguments)
+    asked = _make_parser().parse_args(arguments)
     start = time.monotonic()
     rows: list[dict[str, Any]] = []
     kernels, cores, freqs = (
@@ -495,7 +495,7 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
-def _parser() -> argparse.ArgumentParser:
+def _make_parser() -> argparse.ArgumentParser:
     frequencies = ",".join(f"{hertz / 1e9:g}GHz" for hertz in FREQUENCIES_HZ)
     parser = argparse.ArgumentParser(
         prog="python -m measurements.workloads.simulated", description=__doc__

@@ -320,7 +320,7 @@ class TestOneAtATime:
         with pytest.raises(RefusalError) as refused:
             take(host.folder, host.state, me)
         with pytest.raises(MeasurementError, match=r"already \(another process"):
-            guard_module._refuse(refused.value.answer, host.folder)
+            guard_module._raise_refusal(refused.value.answer, host.folder)
         assert clock.now_s == pytest.approx(1003, abs=0.03)
 
         def release(seconds):
@@ -409,7 +409,7 @@ class TestStateFolder:
         assert (tmp_path / "ppw").stat().st_mode & 0o777 == 0o700
         monkeypatch.delenv("XDG_RUNTIME_DIR")
         assert state_folder() == tmp_path / "temp" / f"ppw-{os.geteuid()}"
-        monkeypatch.setattr(guard_module, "_own", lambda folder: folder)
+        monkeypatch.setattr(guard_module, "_make_private_folder", lambda folder: folder)
         monkeypatch.setattr(guard_module.os, "geteuid", lambda: 0)
         monkeypatch.setattr(guard_module.os, "access", lambda path, how: path == "/run")
         assert state_folder() == Path("/run/ppw")
@@ -556,7 +556,7 @@ class TestCleanup:
         ):
             clock, killed = FakeClock(), mock.Mock()
             find = mock.Mock(side_effect=itertools.chain(seen, itertools.repeat(seen[-1])))
-            monkeypatch.setattr(cleanup_process, "_find_marked", find)
+            monkeypatch.setattr(cleanup_process, "_find_marked_processes", find)
             monkeypatch.setattr(cleanup_process.os, "kill", killed)
             clock.stand_in(monkeypatch, cleanup_process)
             assert cleanup_process.reap(b"mark", []) == left

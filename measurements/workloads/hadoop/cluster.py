@@ -62,30 +62,30 @@ class UserCluster(ClusterEngine):
         """Bring the inputs into the cluster's file system."""
         sizes = jobs.input_sizes(settings, jobs.TEXT_READERS)
         if self._options.command:
-            sizes = self._own_sizes(settings)
+            sizes = self._sizes_of_own_inputs(settings)
         check_room(self._scratch, float(sum(sizes)))
         own = {s.workload for s in settings if s.workload not in jobs.WORKLOADS}
         self._put_texts(sizes, self._runs.options.seed, (*jobs.TEXT_READERS, *own))
         for size in jobs.input_sizes(settings, jobs.ROW_READERS):
             # The watch ends this job, too, where ppw is killed meanwhile.
-            self._announce(str(self._scratch / "client.log"))
+            self._announce_output(str(self._scratch / "client.log"))
             self._make_rows(size, maps=None)
-            self._announce(None)
+            self._announce_output(None)
 
     def command(self, setting: jobs.Setting) -> list[str]:
         """Command of one job."""
-        target, source = self._next_output(), self._source(setting)
+        target, source = self._next_output_folder(), self._input_path(setting)
         if self._options.command:
-            return self._client(*self._fill_command(setting, source, target))
-        return self._example(setting, source, target)
+            return self._client_command(*self._fill_command(setting, source, target))
+        return self._example_command(setting, source, target)
 
     def starts(self, output: Path) -> None:
         """Tell the watch where the job's number will be."""
-        self._announce(str(output))
+        self._announce_output(str(output))
 
     def job(self, setting: jobs.Setting, output: Path) -> Job | None:
         """What the last job did, from its history or else from what its client printed."""
-        self._announce(None)
+        self._announce_output(None)
         name = submitted_job(output)
         if name is None:
             self._runs.tell_once(f"{output} names no job: only its time is known", "history")
@@ -104,7 +104,7 @@ class UserCluster(ClusterEngine):
         """Let the watch remove what is on the cluster, and wait for it."""
         self._watch.end(_END_S)
 
-    def _announce(self, output: str | None) -> None:
+    def _announce_output(self, output: str | None) -> None:
         try:
             self._watch.ask(_ANSWER_S, output=output)
         except OSError as error:
@@ -113,7 +113,7 @@ class UserCluster(ClusterEngine):
                 "with hadoop fs -rm -r"
             ) from error
 
-    def _own_sizes(self, settings: Sequence[jobs.Setting]) -> list[int]:
+    def _sizes_of_own_inputs(self, settings: Sequence[jobs.Setting]) -> list[int]:
         if not any(_INPUT in argument for argument in self._options.command):
             return []
         return sorted({s.data_bytes for s in settings if s.data_bytes}, reverse=True)
@@ -131,16 +131,16 @@ class UserCluster(ClusterEngine):
             filled.append(argument)
         return filled
 
-    def _client(self, *arguments: str) -> list[str]:
+    def _client_command(self, *arguments: str) -> list[str]:
         return [self._hadoop, *arguments]
 
-    def _example(self, setting: jobs.Setting, source: str, target: str) -> list[str]:
-        jar = self._options.examples or _examples(self._hadoop)
+    def _example_command(self, setting: jobs.Setting, source: str, target: str) -> list[str]:
+        jar = self._options.examples or _find_examples_jar(self._hadoop)
         arguments = jobs.example_arguments(setting, self._options, source, target, local=False)
-        return self._client("jar", jar, *arguments)
+        return self._client_command("jar", jar, *arguments)
 
 
-def _examples(hadoop: str) -> str:
+def _find_examples_jar(hadoop: str) -> str:
     """Jar of the examples of the Hadoop that a program belongs to."""
     homes = [Path(os.environ[n]) for n in ("HADOOP_HOME", "HADOOP_MAPRED_HOME") if n in os.environ]
     homes.append(Path(hadoop).resolve().parent.parent)
@@ -199,7 +199,7 @@ def read_nodes(path: Path) -> list[Node]:
             )
     if "host" not in header:
         raise MeasurementError(f"{path}: has no column host, which names each node")
-    nodes = [_node(row, f"{path}: line {n}") for n, row in enumerate(rows, start=2)]
+    nodes = [_parse_node(row, f"{path}: line {n}") for n, row in enumerate(rows, start=2)]
     names = [node.host for node in nodes]
     twice = [name for name in dict.fromkeys(names) if names.count(name) > 1]
     if twice or not nodes:
@@ -229,7 +229,7 @@ def open_nodes(
             )
             # Told of at once, so that it is closed whatever comes next.
             opened.append(NodeMeter(node, session, sampling))
-            opened[-1] = NodeMeter(node, _part(session, node, sampling), sampling)
+            opened[-1] = NodeMeter(node, _node_part(session, node, sampling), sampling)
     except BaseException:
         close_nodes(opened)
         raise
@@ -242,7 +242,7 @@ def close_nodes(meters: Iterable[NodeMeter]) -> None:
         meter.sampling.close()
 
 
-def _part(session: Session, node: Node, sampling: sampler.Sampling) -> Session:
+def _node_part(session: Session, node: Node, sampling: sampler.Sampling) -> Session:
     """Part of a sweep's folder that is this node's; made where it is not there."""
     folder = session.folder / NODES / node.host
     channels = [sampler.channel_as_json(channel) for channel in sampling.channels]
@@ -258,7 +258,7 @@ def _part(session: Session, node: Node, sampling: sampler.Sampling) -> Session:
     return part
 
 
-def _node(row: Mapping[str | None, Any], where: str) -> Node:
+def _parse_node(row: Mapping[str | None, Any], where: str) -> Node:
     if None in row or None in row.values():
         raise MeasurementError(f"{where}: has not as many cells as the header")
     cells = {name: value.strip() for name, value in row.items() if name and value.strip()}
@@ -266,7 +266,7 @@ def _node(row: Mapping[str | None, Any], where: str) -> Node:
         raise MeasurementError(f"{where}: has no host")
     if "/" in cells["host"]:
         raise MeasurementError(f"{where}: {cells['host']!r} is no name of a host")
-    price, cores = (_number(cells.get(name), name, where) for name in ("price", "cores"))
+    price, cores = (_parse_positive(cells.get(name), name, where) for name in ("price", "cores"))
     if cores is not None and cores % 1:
         raise MeasurementError(f"{where}: cores is {cells['cores']!r}, which is no whole number")
     numbers = {"price": price, "cores": None if cores is None else int(cores)}
@@ -274,7 +274,7 @@ def _node(row: Mapping[str | None, Any], where: str) -> Node:
     return Node(**{**cells, **numbers})
 
 
-def _number(text: str | None, name: str, where: str) -> float | None:
+def _parse_positive(text: str | None, name: str, where: str) -> float | None:
     if text is None:
         return None
     try:
@@ -340,7 +340,7 @@ def _add_power(
         return f"no power of the cluster, for that of its nodes is of different scope ({said})"
     row["power_w"] = math.fsum(node["power_w"] for node in known)
     row["energy_j"] = row["power_w"] * row["time_s"]
-    row["power_source"] = _source({str(node["power_source"]) for node in known}, scopes[0])
+    row["power_source"] = _source_label({str(node["power_source"]) for node in known}, scopes[0])
     row["power_label"] = "measured"
     idle = [node["idle_power_w"] for node in known if "idle_power_w" in node]
     if len(idle) == len(known):
@@ -348,7 +348,7 @@ def _add_power(
     return ""
 
 
-def _source(labels: set[str], domain: str) -> str:
+def _source_label(labels: set[str], domain: str) -> str:
     """Label that all nodes share, or else the kinds of their sources and what these cover."""
     if len(labels) == 1:
         return labels.pop()

@@ -27,12 +27,12 @@ def main() -> None:
     for message in messages(connection, parent):
         output = message["output"]
         send(connection)
-    if output is not None and (job := _job(Path(output))):
-        _do(hadoop, "job", "-kill", job)
-    _do(hadoop, "fs", "-rm", "-r", "-f", "-skipTrash", folder)
+    if output is not None and (job := _find_job(Path(output))):
+        _run_ignoring_failure(hadoop, "job", "-kill", job)
+    _run_ignoring_failure(hadoop, "fs", "-rm", "-r", "-f", "-skipTrash", folder)
 
 
-def _job(output: Path) -> str | None:
+def _find_job(output: Path) -> str | None:
     """Find the name of the job in its client's output, with a short wait for its submission."""
     for _ in range(10):
         text = output.read_text(errors="replace") if output.exists() else ""
@@ -42,7 +42,7 @@ def _job(output: Path) -> str | None:
     return None
 
 
-def _do(*command: str) -> None:
+def _run_ignoring_failure(*command: str) -> None:
     # Nobody is left to hear of a failure, and what comes after is done in any case.
     with suppress(subprocess.TimeoutExpired, OSError):
         subprocess.run(command, input=b"", capture_output=True, timeout=_PATIENCE_S, check=False)

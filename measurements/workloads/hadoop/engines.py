@@ -65,20 +65,20 @@ class Engine(abc.ABC):
         """Remove what it has made; a second call does nothing."""
 
     @abc.abstractmethod
-    def _example(self, setting: jobs.Setting, source: str, target: str) -> list[str]:
+    def _example_command(self, setting: jobs.Setting, source: str, target: str) -> list[str]:
         """Command of a job of Hadoop's examples."""
 
-    def _source(self, setting: jobs.Setting) -> str:
+    def _input_path(self, setting: jobs.Setting) -> str:
         return self._sources.get((setting.workload, setting.data_bytes), "")
 
     def _make_rows(self, size: int, maps: int | None) -> None:
         """Let teragen make the input of Terasort."""
         target = f"{self._folder}/rows-{size}"
         setting = jobs.Setting("teragen", size, maps, None, None, None)
-        self._do("making rows with teragen", self._example(setting, "", target))
+        self._run_or_raise("making rows with teragen", self._example_command(setting, "", target))
         self._sources["terasort", size] = target
 
-    def _do(self, what: str, command: Sequence[str]) -> None:
+    def _run_or_raise(self, what: str, command: Sequence[str]) -> None:
         """Run something that is not measured. Raises `MeasurementError` when it fails."""
         log = self._scratch / "client.log"
         made = execute([command], output=log, environment=self.environment())
@@ -103,7 +103,7 @@ class ClusterEngine(Engine):
             self._ask_shell("bringing the text", "-moveFromLocal", local, target)
             self._sources |= {(name, size): target for name in workloads}
 
-    def _next_output(self) -> str:
+    def _next_output_folder(self) -> str:
         """Folder of the next output; that of the job before is removed."""
         if self._outputs:
             last = f"{self._folder}/output-{self._outputs}"
@@ -121,7 +121,7 @@ class ClusterEngine(Engine):
         failures = []
         for folder in folders:
             pattern = f"{folder}/{job}-*.jhist"
-            command = self._client(self.shell, "-cat", pattern)
+            command = self._client_command(self.shell, "-cat", pattern)
             done = programs.ask(command, environment=self.environment())
             if not done.returncode:
                 return parse_history(done.stdout, pattern)
@@ -131,10 +131,10 @@ class ClusterEngine(Engine):
 
     def _ask_shell(self, what: str, *arguments: str) -> None:
         """Let the cluster's client change something in its file system."""
-        self._do(what, self._client(self.shell, *arguments))
+        self._run_or_raise(what, self._client_command(self.shell, *arguments))
 
     @abc.abstractmethod
-    def _client(self, *arguments: str) -> list[str]:
+    def _client_command(self, *arguments: str) -> list[str]:
         """Command of the cluster's client."""
 
 
@@ -169,7 +169,7 @@ class OwnHadoop:
         # Hadoop's scripts, which are not here, would be in its home.
         return {**kept, "JAVA_HOME": str(self.java.home), "HADOOP_HOME": str(self.scratch)}
 
-    def run_java(self, heap_mb: int, *arguments: str) -> list[str]:
+    def java_command(self, heap_mb: int, *arguments: str) -> list[str]:
         """Command of a JVM with Hadoop's jars: options of the JVM, a class and its arguments."""
         jvm = (self.java.program, *java_options(self.conf), f"-Xmx{heap_mb}m")
         classes = ("-cp", f"{self.conf}:{self.jars}/*")
@@ -386,27 +386,29 @@ class Local(Engine):
         """Command of one job, in fresh folders."""
         for folder in ("output", "local", "staging", "tmp"):
             shutil.rmtree(self._own.scratch / folder, ignore_errors=True)
-        return self._example(setting, self._source(setting), str(self._own.scratch / "output"))
+        return self._example_command(
+            setting, self._input_path(setting), str(self._own.scratch / "output")
+        )
 
     def job(self, setting: jobs.Setting, output: Path) -> Job:
         """What the last job did, from its log."""
-        return read_local_log(output, slots=_slots(setting))
+        return read_local_log(output, slots=_task_slots(setting))
 
-    def _example(self, setting: jobs.Setting, source: str, target: str) -> list[str]:
+    def _example_command(self, setting: jobs.Setting, source: str, target: str) -> list[str]:
         own = self._own
         arguments = jobs.example_arguments(setting, own.options, source, target, local=True)
         # The native part of snappy is unpacked in the folder of temporary files.
         temporary = f"-Djava.io.tmpdir={own.work}"
-        return own.run_java(_heap_mb(setting), temporary, EXAMPLES, *arguments)
+        return own.java_command(_heap_mb(setting), temporary, EXAMPLES, *arguments)
 
 
-def _slots(setting: jobs.Setting) -> int:
+def _task_slots(setting: jobs.Setting) -> int:
     return max(setting.map_slots or 1, setting.reduce_slots or 1)
 
 
 def _heap_mb(setting: jobs.Setting) -> int:
     task = setting.task_memory_bytes or _DEFAULT_TASK_BYTES
-    return int(_HEAP_SHARE * task * _slots(setting) + _OWN_BYTES) // _MIB
+    return int(_HEAP_SHARE * task * _task_slots(setting) + _OWN_BYTES) // _MIB
 
 
 _MANAGER = "org.apache.hadoop.mapreduce.MiniHadoopClusterManager"
@@ -444,8 +446,8 @@ class OneMachine(ClusterEngine):
         """Start the cluster and bring the inputs into its file system."""
         own = self._own
         check_room(own.scratch, jobs.room_needed(settings, copies=2))
-        self._configure(settings)
-        self._start()
+        self._write_cluster_configuration(settings)
+        self._start_cluster()
         self._put_texts(jobs.input_sizes(settings, jobs.TEXT_READERS), own.seed, jobs.TEXT_READERS)
         for size in jobs.input_sizes(settings, jobs.ROW_READERS):
             self._make_rows(size, maps=2)
@@ -454,7 +456,7 @@ class OneMachine(ClusterEngine):
         """Command of one job."""
         if self._cluster is None or self._cluster.poll() is not None:
             raise MeasurementError(f"the cluster has ended: {first_complaint(self._log)}")
-        return self._example(setting, self._source(setting), self._next_output())
+        return self._example_command(setting, self._input_path(setting), self._next_output_folder())
 
     def job(self, setting: jobs.Setting, output: Path) -> Job:
         """What the last job did, from its history file."""
@@ -470,7 +472,7 @@ class OneMachine(ClusterEngine):
             self._cluster.wait()
             self._cluster = None
 
-    def _configure(self, settings: Sequence[jobs.Setting]) -> None:
+    def _write_cluster_configuration(self, settings: Sequence[jobs.Setting]) -> None:
         task_mb = max(-(-(s.task_memory_bytes or _DEFAULT_TASK_BYTES) // _MIB) for s in settings)
         slots = max((s.map_slots or 1) + (s.reduce_slots or 1) for s in settings)
         memory_mb = _MASTER_MB + slots * task_mb
@@ -493,7 +495,7 @@ class OneMachine(ClusterEngine):
         )
         write_configuration(self._own.conf, files)
 
-    def _start(self) -> None:
+    def _start_cluster(self) -> None:
         own, ports = self._own, self._ports
         details = own.scratch / "details.json"
         for folder in (own.work, own.scratch / "tmp"):
@@ -505,7 +507,7 @@ class OneMachine(ClusterEngine):
         ]
         network = private_network.inside_new() if self._private else []
         with self._log.open("wb") as log:
-            inside = [*network, *self._java(1024, _MANAGER, *arguments)]
+            inside = [*network, *self._java_command(1024, _MANAGER, *arguments)]
             self._cluster = clients.start_process(inside, log, own.environment())
         until = time.monotonic() + _START_S
         while not (details.exists() and details.stat().st_size):
@@ -514,18 +516,18 @@ class OneMachine(ClusterEngine):
                 raise MeasurementError(f"the one-machine cluster did not start: {said}")
             time.sleep(0.1)
 
-    def _client(self, *arguments: str) -> list[str]:
+    def _client_command(self, *arguments: str) -> list[str]:
         network: list[str] = []
         if self._private and self._cluster is not None:
             network = private_network.inside_of(self._cluster.pid)
-        return [*network, *self._java(512, *arguments)]
+        return [*network, *self._java_command(512, *arguments)]
 
-    def _java(self, heap_mb: int, *arguments: str) -> list[str]:
+    def _java_command(self, heap_mb: int, *arguments: str) -> list[str]:
         scratch = self._own.scratch
         folders = (f"-Djava.io.tmpdir={scratch}/tmp", f"-Dtest.build.data={scratch}/data")
-        return self._own.run_java(heap_mb, *folders, *arguments)
+        return self._own.java_command(heap_mb, *folders, *arguments)
 
-    def _example(self, setting: jobs.Setting, source: str, target: str) -> list[str]:
+    def _example_command(self, setting: jobs.Setting, source: str, target: str) -> list[str]:
         options = self._own.options
         arguments = jobs.example_arguments(setting, options, source, target, local=False)
-        return self._client(EXAMPLES, *arguments)
+        return self._client_command(EXAMPLES, *arguments)

@@ -76,7 +76,7 @@ def printed_counters(lines: Iterable[str]) -> dict[Counter, int]:
         if _HEAD.search(line):
             found, inside = {}, True
         elif inside and (match := _VALUE.match(line)):
-            found[_counter_of(group, match[1])] = int(match[2])
+            found[_counter_of_printed(group, match[1])] = int(match[2])
         elif inside and line.startswith("\t"):
             group = line.strip()
         else:
@@ -84,7 +84,7 @@ def printed_counters(lines: Iterable[str]) -> dict[Counter, int]:
     return found
 
 
-def _counter_of(group: str, printed: str) -> Counter:
+def _counter_of_printed(group: str, printed: str) -> Counter:
     if system := _FILE_SYSTEM.fullmatch(printed):
         return Counter(FILE_SYSTEMS, f"{system[1]}_BYTES_{system[2].upper()}")
     known = _PRINTED_IN_GROUP.get((group, printed)) or _PRINTED.get(printed)
@@ -132,22 +132,22 @@ class TaskAttempt:
     @property
     def elapsed_s(self) -> float | None:
         """Time from start to end (s)."""
-        return _between(self.start_s, self.end_s)
+        return _seconds_between(self.start_s, self.end_s)
 
     @property
     def shuffle_s(self) -> float | None:
         """Time to fetch the output of maps, with the wait for them (s)."""
-        return _between(self.start_s, self.shuffle_end_s)
+        return _seconds_between(self.start_s, self.shuffle_end_s)
 
     @property
     def sort_s(self) -> float | None:
         """Time of all merges but the last, which the reduce function reads (s)."""
-        return _between(self.shuffle_end_s, self.sort_end_s)
+        return _seconds_between(self.shuffle_end_s, self.sort_end_s)
 
     @property
     def reduce_s(self) -> float | None:
         """Time of the reduce function and of writing its output (s)."""
-        return _between(self.sort_end_s, self.end_s)
+        return _seconds_between(self.sort_end_s, self.end_s)
 
     @property
     def cpu_s(self) -> float | None:
@@ -182,7 +182,7 @@ class Job:
     @property
     def elapsed_s(self) -> float | None:
         """Time from submission to end (s)."""
-        return _between(self.submitted_s, self.finished_s)
+        return _seconds_between(self.submitted_s, self.finished_s)
 
     def done(self, kind: str) -> list[TaskAttempt]:
         """Attempts of one kind that count: for each task the one whose output was used."""
@@ -219,7 +219,7 @@ def parse_history(text: str, source: str) -> Job:
             f"{source}: no job history: its first line is {head[:40]!r}, not {_JSON!r}"
         )
     reader = _HistoryReader()
-    for number, kind, event in _events(rest, source):
+    for number, kind, event in _read_events(rest, source):
         try:
             reader.take(kind, event)
         except DAMAGE as error:
@@ -232,14 +232,14 @@ def parse_history(text: str, source: str) -> Job:
     return reader.result()
 
 
-def _events(text: str, source: str) -> Iterator[tuple[int, str, dict[str, Any]]]:
+def _read_events(text: str, source: str) -> Iterator[tuple[int, str, dict[str, Any]]]:
     lines = [(n, line) for n, line in enumerate(text.split("\n"), start=2) if line.strip()]
     # The first is the schema.
     for number, line in lines[1:]:
         try:
             event = json.loads(line)
             (body,) = event["event"].values()
-            yield number, str(event["type"]), {k: _plain(v) for k, v in body.items()}
+            yield number, str(event["type"]), {k: _unwrap_union(v) for k, v in body.items()}
         except DAMAGE as error:
             if number == lines[-1][0]:
                 return
@@ -248,7 +248,7 @@ def _events(text: str, source: str) -> Iterator[tuple[int, str, dict[str, Any]]]
             ) from error
 
 
-def _plain(value: Any) -> Any:
+def _unwrap_union(value: Any) -> Any:
     # Avro's union {"string": "x"} is "x".
     if isinstance(value, dict) and len(value) == 1:
         (kind, inner), *_ = value.items()
@@ -268,14 +268,14 @@ class _HistoryReader:
     def take(self, kind: str, event: dict[str, Any]) -> None:
         """Learn from one event; many say nothing that is needed here."""
         if "jobid" in event:
-            self.job = replace(self.job, job_id=_name(event, "jobid"))
+            self.job = replace(self.job, job_id=_nonempty(event, "jobid"))
         if kind.endswith("_ATTEMPT_STARTED"):
-            self._take_start(event)
+            self._take_attempt_start(event)
         elif "_ATTEMPT_" in kind:
-            self._take_end(event)
+            self._take_attempt_end(event)
         elif kind == "TASK_FINISHED":
-            attempt = _text(event.get("successfulAttemptId"))
-            self._succeeded[_name(event, "taskid")] = attempt or ""
+            attempt = _text_or_none(event.get("successfulAttemptId"))
+            self._succeeded[_nonempty(event, "taskid")] = attempt or ""
         elif kind in _JOB_EVENTS:
             self.job = replace(self.job, **_JOB_EVENTS[kind](event))
 
@@ -288,62 +288,62 @@ class _HistoryReader:
         found = {a.attempt for a in attempts if a.task in unnamed and a.status == _SUCCEEDED}
         return replace(self.job, attempts=attempts, succeeded=frozenset(named | found))
 
-    def _take_start(self, event: dict[str, Any]) -> None:
-        attempt = _name(event, "attemptId")
+    def _take_attempt_start(self, event: dict[str, Any]) -> None:
+        attempt = _nonempty(event, "attemptId")
         self._attempts[attempt] = TaskAttempt(
-            task=_name(event, "taskid"),
+            task=_nonempty(event, "taskid"),
             attempt=attempt,
-            kind=_name(event, "taskType"),
-            node=_text(event.get("trackerName")),
-            locality=_text(event.get("locality")),
-            start_s=_time(event.get("startTime")),
+            kind=_nonempty(event, "taskType"),
+            node=_text_or_none(event.get("trackerName")),
+            locality=_text_or_none(event.get("locality")),
+            start_s=_unix_time_s(event.get("startTime")),
         )
 
-    def _take_end(self, event: dict[str, Any]) -> None:
-        attempt = _name(event, "attemptId")
+    def _take_attempt_end(self, event: dict[str, Any]) -> None:
+        attempt = _nonempty(event, "attemptId")
         known = self._attempts.get(attempt)
         if known is None:
-            known = TaskAttempt(_name(event, "taskid"), attempt, _name(event, "taskType"))
+            known = TaskAttempt(_nonempty(event, "taskid"), attempt, _nonempty(event, "taskType"))
         self._attempts[attempt] = replace(
             known,
-            status=_text(event.get("taskStatus") or event.get("status")),
-            node=_text(event.get("hostname")) or known.node,
-            end_s=_time(event.get("finishTime")),
-            shuffle_end_s=_time(event.get("shuffleFinishTime")),
-            sort_end_s=_time(event.get("sortFinishTime")),
-            counters=_counters(event.get("counters")),
+            status=_text_or_none(event.get("taskStatus") or event.get("status")),
+            node=_text_or_none(event.get("hostname")) or known.node,
+            end_s=_unix_time_s(event.get("finishTime")),
+            shuffle_end_s=_unix_time_s(event.get("shuffleFinishTime")),
+            sort_end_s=_unix_time_s(event.get("sortFinishTime")),
+            counters=_parse_counters(event.get("counters")),
         )
 
 
-def _job_end(event: dict[str, Any]) -> dict[str, Any]:
+def _job_end_fields(event: dict[str, Any]) -> dict[str, Any]:
     return {
-        "status": _text(event.get("jobStatus")),
-        "finished_s": _time(event.get("finishTime")),
-        "reason": _text(event.get("diagnostics")) or "",
+        "status": _text_or_none(event.get("jobStatus")),
+        "finished_s": _unix_time_s(event.get("finishTime")),
+        "reason": _text_or_none(event.get("diagnostics")) or "",
     }
 
 
 # What each kind of event says of the job.
 _JOB_EVENTS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
-    "AM_STARTED": lambda event: {"master": _text(event.get("nodeManagerHost"))},
+    "AM_STARTED": lambda event: {"master": _text_or_none(event.get("nodeManagerHost"))},
     "JOB_SUBMITTED": lambda event: {
-        "submitted_s": _time(event["submitTime"]),
-        "name": _text(event.get("jobName")) or "",
-        "user": _text(event.get("userName")) or "",
+        "submitted_s": _unix_time_s(event["submitTime"]),
+        "name": _text_or_none(event.get("jobName")) or "",
+        "user": _text_or_none(event.get("userName")) or "",
     },
-    "JOB_INITED": lambda event: {"launched_s": _time(event.get("launchTime"))},
+    "JOB_INITED": lambda event: {"launched_s": _unix_time_s(event.get("launchTime"))},
     "JOB_FINISHED": lambda event: {
         "status": _SUCCEEDED,
-        "finished_s": _time(event["finishTime"]),
-        "counters": _counters(event.get("totalCounters")),
-        "map_counters": _counters(event.get("mapCounters")),
-        "reduce_counters": _counters(event.get("reduceCounters")),
+        "finished_s": _unix_time_s(event["finishTime"]),
+        "counters": _parse_counters(event.get("totalCounters")),
+        "map_counters": _parse_counters(event.get("mapCounters")),
+        "reduce_counters": _parse_counters(event.get("reduceCounters")),
     },
-    **dict.fromkeys(("JOB_FAILED", "JOB_KILLED", "JOB_ERROR"), _job_end),
+    **dict.fromkeys(("JOB_FAILED", "JOB_KILLED", "JOB_ERROR"), _job_end_fields),
 }
 
 
-def _counters(value: dict[str, Any] | None) -> dict[Counter, int]:
+def _parse_counters(value: dict[str, Any] | None) -> dict[Counter, int]:
     if not value:
         return {}
     return {
@@ -353,22 +353,22 @@ def _counters(value: dict[str, Any] | None) -> dict[Counter, int]:
     }
 
 
-def _time(milliseconds: int | None) -> float | None:
+def _unix_time_s(milliseconds: int | None) -> float | None:
     # Hadoop writes 0 or -1 for what it does not know.
     if milliseconds is None or milliseconds <= 0:
         return None
     return int(milliseconds) * _S_PER_MS
 
 
-def _text(value: object) -> str | None:
+def _text_or_none(value: object) -> str | None:
     """Text, or None where it is missing or empty. Raises TypeError for anything else."""
     if value is None or isinstance(value, str):
         return value or None
     raise TypeError(f"{str(value)[:40]} is no text")
 
 
-def _name(event: dict[str, Any], key: str) -> str:
-    name = _text(event[key])
+def _nonempty(event: dict[str, Any], key: str) -> str:
+    name = _text_or_none(event[key])
     if name is None:
         raise ValueError(f"{key} is empty")
     return name
@@ -379,7 +379,7 @@ def seconds(milliseconds: int | None) -> float | None:
     return None if milliseconds is None else milliseconds * _S_PER_MS
 
 
-def _between(start_s: float | None, end_s: float | None) -> float | None:
+def _seconds_between(start_s: float | None, end_s: float | None) -> float | None:
     # What is known to the millisecond has no more digits.
     return None if start_s is None or end_s is None else round(end_s - start_s, 3)
 
@@ -423,7 +423,7 @@ def read_local_log(path: Path, *, slots: int = 1) -> Job:
     except OSError as error:
         raise MeasurementError(f"{path}: cannot be read: {error.strerror}") from error
     reader = _LocalLogReader()
-    for entry in _entries(text):
+    for entry in _read_entries(text):
         reader.take(entry)
     if not reader.job.job_id:
         raise MeasurementError(f"{path}: no job was submitted: see what it says instead")
@@ -436,7 +436,7 @@ def read_local_log(path: Path, *, slots: int = 1) -> Job:
     return replace(reader.result(), counters=kept)
 
 
-def _entries(text: str) -> Iterator[_Entry]:
+def _read_entries(text: str) -> Iterator[_Entry]:
     for line in text.splitlines():
         if match := _LINE.match(line):
             try:
@@ -460,11 +460,11 @@ class _LocalLogReader:
         if entry.by == "JobSubmitter" and (match := _SUBMITTING.match(entry.text)):
             self.job = replace(self.job, job_id=match[1], submitted_s=entry.at_s)
         elif entry.by == "LocalJobRunner":
-            self._of_runner(entry)
+            self._take_runner_line(entry)
         elif entry.by == "MergeManagerImpl" and entry.text.startswith("finalMerge called"):
-            self._mark(entry, shuffle=True)
+            self._mark_phase(entry, shuffle=True)
         elif entry.by == "Merger":
-            self._mark(entry, shuffle=False)
+            self._mark_phase(entry, shuffle=False)
         elif entry.by == "Job" and _COMPLETED.match(entry.text):
             # The client asks from time to time: the runner's own last line is the end.
             at_s = self.job.finished_s or entry.at_s
@@ -475,7 +475,7 @@ class _LocalLogReader:
         done = frozenset(a.attempt for a in self._attempts.values() if a.status == "SUCCEEDED")
         return replace(self.job, attempts=tuple(self._attempts.values()), succeeded=done)
 
-    def _of_runner(self, entry: _Entry) -> None:
+    def _take_runner_line(self, entry: _Entry) -> None:
         if match := _STARTING.match(entry.text):
             parts = _ATTEMPT.fullmatch(match[1])
             if parts:
@@ -490,7 +490,7 @@ class _LocalLogReader:
         elif _ALL_DONE.match(entry.text):
             self.job = replace(self.job, finished_s=entry.at_s)
 
-    def _mark(self, entry: _Entry, *, shuffle: bool) -> None:
+    def _mark_phase(self, entry: _Entry, *, shuffle: bool) -> None:
         """Note a phase of a reduce: its last merge begins when shuffling and sorting are done."""
         attempt = self._attempts.get(self._running.get(entry.thread, ""))
         if attempt is None or attempt.kind != "REDUCE":

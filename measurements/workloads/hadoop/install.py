@@ -92,7 +92,7 @@ def cache_folder(environment: Mapping[str, str] = os.environ) -> Path:
 def find_jars(environment: Mapping[str, str] = os.environ) -> Path:
     """Folder with all of Hadoop's jars. Raises `MeasurementError` when some are missing."""
     folder = cache_folder(environment)
-    if not _whole(folder):
+    if not _is_complete(folder):
         raise MeasurementError(
             f"Hadoop {VERSION} is not in {folder}: bring it with ppw run hadoop --setup "
             f"({_DOWNLOAD})"
@@ -112,7 +112,7 @@ def set_up(
     """
     find_java(environment)
     folder = cache_folder(environment)
-    if _whole(folder):
+    if _is_complete(folder):
         return folder
     maven = find_maven(environment)
     try:
@@ -126,22 +126,22 @@ def set_up(
         tell(f"bringing Hadoop {VERSION} ({_DOWNLOAD}): a minute or some, as the network is")
     with cleanup_process.CleanupProcess() as reaper:
         scratch = reaper.folder(folder.parent)
-        brought = _bring(maven, scratch, {**reaper.environment(), **environment})
+        brought = _copy_jars(maven, scratch, {**reaper.environment(), **environment})
         # What is there is not whole.
         shutil.rmtree(folder, ignore_errors=True)
         try:
             brought.rename(folder)
         except OSError:
             # Somebody else has just brought them.
-            if not _whole(folder):
+            if not _is_complete(folder):
                 raise
     return folder
 
 
-def _bring(maven: str, scratch: Path, environment: Mapping[str, str]) -> Path:
+def _copy_jars(maven: str, scratch: Path, environment: Mapping[str, str]) -> Path:
     """Let Maven copy all jars to a folder inside ``scratch``; returns it."""
     target = scratch / "jars"
-    (scratch / "pom.xml").write_text(_project(), encoding="utf-8")
+    (scratch / "pom.xml").write_text(_maven_project_text(), encoding="utf-8")
     goal = f"org.apache.maven.plugins:maven-dependency-plugin:{_PLUGIN}:copy-dependencies"
     command = [
         *(maven, "--batch-mode", "--quiet", "--strict-checksums", "--no-transfer-progress"),
@@ -154,14 +154,14 @@ def _bring(maven: str, scratch: Path, environment: Mapping[str, str]) -> Path:
     wanted = [name for _, name, _ in _DEPENDENCIES]
     missing = [n for n in wanted if not any(jar.name.startswith(f"{n}-") for jar in jars)]
     if done.returncode or missing:
-        said = _complaint(done.stdout + done.stderr, done.returncode, missing)
+        said = _failure_reason(done.stdout + done.stderr, done.returncode, missing)
         raise MeasurementError(f"mvn could not bring Hadoop {VERSION}: {said}")
     listed = "".join(f"{jar.stat().st_size} {jar.name}\n" for jar in jars)
     (target / _LIST).write_text(listed, encoding="utf-8")
     return target
 
 
-def _complaint(log: str, code: int, missing: list[str]) -> str:
+def _failure_reason(log: str, code: int, missing: list[str]) -> str:
     for line in log.splitlines():
         if line.startswith("[ERROR]") and len(line) > len("[ERROR] "):
             return f"{line.removeprefix('[ERROR]').strip()[:400]}: is the network there?"
@@ -170,7 +170,7 @@ def _complaint(log: str, code: int, missing: list[str]) -> str:
     return f"it ended with exit code {code} and gave no reason"
 
 
-def _project() -> str:
+def _maven_project_text() -> str:
     """A Maven project with nothing but the dependencies."""
     dependencies = "\n".join(
         f"<dependency><groupId>{group}</groupId><artifactId>{name}</artifactId>"
@@ -184,7 +184,7 @@ def _project() -> str:
     )
 
 
-def _whole(folder: Path) -> bool:
+def _is_complete(folder: Path) -> bool:
     try:
         lines = (folder / _LIST).read_text(encoding="utf-8").splitlines()
         listed = [line.split(" ", 1) for line in lines]

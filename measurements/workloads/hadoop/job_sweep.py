@@ -94,7 +94,7 @@ def measure_hadoop(
             nodes, runs.session, interval_s=host.interval_s, timeout_s=host.timeout_s
         )
         stack.callback(cluster.close_nodes, meters)
-        engine = _engine(options, runs, scratch, open_ports=open_ports)
+        engine = _make_engine(options, runs, scratch, open_ports=open_ports)
         stack.callback(engine.close)
         java = None if options.mode == "cluster" else install.find_java().version
         sweep = HadoopSweep(options, runs, engine, java, tuple(meters))
@@ -123,7 +123,7 @@ def _with_reasons(tell: Callable[[str], None], options: HadoopOptions) -> Callab
     return tell_reason
 
 
-def _engine(
+def _make_engine(
     options: HadoopOptions, runs: ServiceRuns, scratch: Path, *, open_ports: bool
 ) -> engines.Engine:
     folder = runs.reaper.folder(scratch)
@@ -187,7 +187,7 @@ class HadoopSweep:
 
         Raises `MeasurementError` when a job fails, a setting is refused or a disk is full.
         """
-        done = self._resume()
+        done = self._load_measured_steps()
         todo = [step for step in self.steps if step not in done]
         if not todo:
             return
@@ -198,9 +198,9 @@ class HadoopSweep:
         self._warm_up(todo)
         for step in todo:
             cooling.wait()
-            yield step, self._measure(step)
+            yield step, self._measure_run(step)
 
-    def _resume(self) -> set[Step]:
+    def _load_measured_steps(self) -> set[Step]:
         done = set()
         for record in self.runs.earlier_records():
             if record["kind"] == "idle":
@@ -208,10 +208,10 @@ class HadoopSweep:
             if record["kind"] == "run" and not record["exit_code"]:
                 step = Step(Setting(*record["setting"]), record["asked_hz"], record["repeat"])
                 done.add(step)
-                self.runs.keep_row(step[:2], self._rows(record)[-1])
+                self.runs.keep_row(step[:2], self._rows_of_record(record)[-1])
         return done
 
-    def _rows(self, record: dict[str, Any]) -> list[dict[str, Any]]:
+    def _rows_of_record(self, record: dict[str, Any]) -> list[dict[str, Any]]:
         return rows_of(self.session, self._parts, record, self._idle)
 
     def _samplings(self) -> dict[str, sampler.Sampling]:
@@ -220,7 +220,7 @@ class HadoopSweep:
         return {name: sampling for name, sampling in every.items() if sampling.channels}
 
     def _measure_idle(self) -> None:
-        record = self._begin("idle", None)
+        record = self._begin_record("idle", None)
         with self._reading(record):
             made = self.runs.idle(self.runs.options.idle_s)
         self.runs.end_record(record, made)
@@ -246,34 +246,34 @@ class HadoopSweep:
         """Run the smallest job unmeasured, so that the first measured one finds files cached."""
         smallest = min(todo, key=lambda step: step.setting.data_bytes or 0)
         for _ in range(self.options.warm_ups):
-            self._set(smallest)
-            record = self._begin("warm-up", smallest)
-            made = self._execute(record, smallest, self.engine.command(smallest.setting), [])
+            self._set_up_and_settle(smallest)
+            record = self._begin_record("warm-up", smallest)
+            made = self._execute_job(record, smallest, self.engine.command(smallest.setting), [])
             self.engine.job(smallest.setting, self.session.output(record["run"]))
             self.runs.end_record(record, made)
 
-    def _measure(self, step: Step) -> list[dict[str, Any]]:
+    def _measure_run(self, step: Step) -> list[dict[str, Any]]:
         check_space(self.session.folder)
-        self._set(step)
-        record = self._begin("run", step)
+        self._set_up_and_settle(step)
+        record = self._begin_record("run", step)
         counts = [self.session.counts(record["run"], 0)]
         command = self.engine.command(step.setting)
         before = self.machine.before_run()
         with self._reading(record):
-            made = self._execute(record, step, command, counts)
+            made = self._execute_job(record, step, command, counts)
         # Before the job's history is fetched, which takes a while.
         host = self.machine.after_run(before, made, 1)
-        self._take(record, step, made, host)
+        self._take_facts(record, step, made, host)
         self.runs.end_record(record, made)
-        rows = self._rows(record)
+        rows = self._rows_of_record(record)
         self.runs.advise(step[:2], step.text(), rows[-1])
         return rows
 
-    def _set(self, step: Step) -> None:
+    def _set_up_and_settle(self, step: Step) -> None:
         if self.machine.set_up(step.freq_hz, None):
             self.runs.wait(self.runs.options.settle_s)
 
-    def _begin(self, kind: str, step: Step | None) -> dict[str, Any]:
+    def _begin_record(self, kind: str, step: Step | None) -> dict[str, Any]:
         """Begin the record of a run, or of idling."""
         setting, freq_hz, repeat = step or (None, None, 0)
         record = self.runs.begin_record(
@@ -290,7 +290,7 @@ class HadoopSweep:
             record["cores"] = None
         return record
 
-    def _execute(
+    def _execute_job(
         self, record: dict[str, Any], step: Step, command: list[str], counts: list[Path]
     ) -> Execution:
         output = self.session.output(record["run"])
@@ -308,7 +308,7 @@ class HadoopSweep:
             )
         return made
 
-    def _take(
+    def _take_facts(
         self, record: dict[str, Any], step: Step, made: Execution, host: dict[str, Any]
     ) -> None:
         """Add to a record what the job, this host and its counters tell of a run."""
@@ -316,13 +316,13 @@ class HadoopSweep:
         facts: dict[str, Any] = {"mode": self.engine.mode, **step.setting.columns()}
         if self.engine.mode != "cluster":
             facts |= {"hadoop": install.VERSION, "java": self.java}
-            facts |= self._of_this_host(record, step, host)
+            facts |= self._this_host_facts(record, step, host)
         if job is not None:
             if job.status not in ("SUCCEEDED", None):
                 reason = f": {job.reason}" if job.reason else ""
                 raise MeasurementError(f"run {record['run']}: {job.job_id} is {job.status}{reason}")
             facts |= job_columns(job)
-            facts |= self._start_up(step, job, made)
+            facts |= self._start_up_time(step, job, made)
             folder = self.session.folder / "tasks"
             folder.mkdir(exist_ok=True)
             write_tasks(job, folder / f"{record['run']:04}.csv")
@@ -331,7 +331,7 @@ class HadoopSweep:
         record[cluster.NODES] = {} if job is None else node_columns(job)
         record["master"] = None if job is None else job.master
 
-    def _of_this_host(
+    def _this_host_facts(
         self, record: dict[str, Any], step: Step, host: dict[str, Any]
     ) -> dict[str, Any]:
         facts = dict(host)
@@ -344,7 +344,7 @@ class HadoopSweep:
             facts |= loop.clock_found(self.machine, self.runs.options.clock_hz, facts)
         return facts
 
-    def _start_up(self, step: Step, job: history.Job, made: Execution) -> dict[str, float]:
+    def _start_up_time(self, step: Step, job: history.Job, made: Execution) -> dict[str, float]:
         """Seconds from the start of the client to the job's submission, by this host's clock."""
         if job.submitted_s is None or self.engine.mode == "cluster":
             return {}
@@ -410,7 +410,7 @@ def rows_of(
         rows, parts, master = [own], {own["host"]: session}, own["host"]
     else:
         names = list(dict.fromkeys([*parts, *record[cluster.NODES]]))
-        rows = [_node_row(session, parts.get(name), name, record, idle) for name in names]
+        rows = [_make_node_row(session, parts.get(name), name, record, idle) for name in names]
         masters = (name for name, part in parts.items() if part.plan["role"] == cluster.MASTER)
         master = next(masters, record["master"])
     if not rows:
@@ -426,7 +426,7 @@ def _domain(part: Session, row: Mapping[str, Any]) -> str:
     return next(c.domain for c in channels if c.label == first)
 
 
-def _node_row(
+def _make_node_row(
     session: Session,
     part: Session | None,
     name: str,
@@ -482,7 +482,7 @@ def job_columns(job: history.Job) -> dict[str, float]:
     attempts = [a for a in job.attempts if a.kind in ("MAP", "REDUCE")]
     found: dict[str, float | None] = {
         "job_s": job.elapsed_s,
-        **_task_times(maps, reduces),
+        **_task_time_columns(maps, reduces),
         **_counter_columns(job.counters),
         "map_cpu_s": history.seconds(job.map_counters.get(history.CPU_MS)),
         "reduce_cpu_s": history.seconds(job.reduce_counters.get(history.CPU_MS)),
@@ -503,7 +503,7 @@ def node_columns(job: history.Job) -> dict[str, dict[str, float]]:
     for attempt in job.attempts:
         if attempt.node and attempt.kind in ("MAP", "REDUCE"):
             by_node[attempt.node].append(attempt)
-    return {node: _of_node(job, attempts) for node, attempts in sorted(by_node.items())}
+    return {node: _of_one_node(job, attempts) for node, attempts in sorted(by_node.items())}
 
 
 def data_local_share(counters: Mapping[history.Counter, int]) -> float | None:
@@ -523,21 +523,21 @@ def write_tasks(job: history.Job, path: Path) -> None:
             begun = None if a.start_s is None else a.start_s - origin_s
             times = (begun, a.elapsed_s, a.shuffle_s, a.sort_s, a.reduce_s, a.cpu_s, a.gc_s)
             what = (a.task, a.attempt, a.kind, a.status, a.attempt in job.succeeded)
-            rows.writerow((*what, a.node, a.locality, *map(_time_text, times)))
+            rows.writerow((*what, a.node, a.locality, *map(_seconds_text, times)))
 
 
-def _task_times(
+def _task_time_columns(
     maps: Sequence[history.TaskAttempt], reduces: Sequence[history.TaskAttempt]
 ) -> dict[str, float | None]:
     elapsed = _drop_none(a.elapsed_s for a in maps)
     return {
-        "map_phase_s": _span(maps),
-        "reduce_phase_s": _span(reduces),
-        "map_task_s": _mean(elapsed),
+        "map_phase_s": _span_s(maps),
+        "reduce_phase_s": _span_s(reduces),
+        "map_task_s": _rounded_mean(elapsed),
         "map_task_max_s": max(elapsed, default=None),
-        "shuffle_task_s": _mean(_drop_none(a.shuffle_s for a in reduces)),
-        "sort_task_s": _mean(_drop_none(a.sort_s for a in reduces)),
-        "reduce_task_s": _mean(_drop_none(a.reduce_s for a in reduces)),
+        "shuffle_task_s": _rounded_mean(_drop_none(a.shuffle_s for a in reduces)),
+        "sort_task_s": _rounded_mean(_drop_none(a.sort_s for a in reduces)),
+        "reduce_task_s": _rounded_mean(_drop_none(a.reduce_s for a in reduces)),
     }
 
 
@@ -552,7 +552,7 @@ def _counter_columns(counters: Mapping[history.Counter, int]) -> dict[str, float
     return found
 
 
-def _of_node(job: history.Job, attempts: Sequence[history.TaskAttempt]) -> dict[str, float]:
+def _of_one_node(job: history.Job, attempts: Sequence[history.TaskAttempt]) -> dict[str, float]:
     done = [a for a in attempts if a.attempt in job.succeeded]
     maps, reduces = ([a for a in done if a.kind == kind] for kind in ("MAP", "REDUCE"))
     total: dict[history.Counter, int] = defaultdict(int)
@@ -563,7 +563,7 @@ def _of_node(job: history.Job, attempts: Sequence[history.TaskAttempt]) -> dict[
     placed = [a.locality for a in maps if a.locality]
     found: dict[str, float | None] = {
         "job_s": job.elapsed_s,
-        **_task_times(maps, reduces),
+        **_task_time_columns(maps, reduces),
         **_counter_columns(total),
         "data_local_share": placed.count("NODE_LOCAL") / len(placed) if placed else None,
         "map_tasks": float(len(maps)),
@@ -573,7 +573,7 @@ def _of_node(job: history.Job, attempts: Sequence[history.TaskAttempt]) -> dict[
     return {name: value for name, value in found.items() if value is not None}
 
 
-def _span(attempts: Sequence[history.TaskAttempt]) -> float | None:
+def _span_s(attempts: Sequence[history.TaskAttempt]) -> float | None:
     starts = _drop_none(a.start_s for a in attempts)
     ends = _drop_none(a.end_s for a in attempts)
     return round(max(ends) - min(starts), 3) if starts and ends else None
@@ -583,9 +583,9 @@ def _drop_none(values: Iterable[float | None]) -> list[float]:
     return [value for value in values if value is not None]
 
 
-def _mean(values: Sequence[float]) -> float | None:
+def _rounded_mean(values: Sequence[float]) -> float | None:
     return round(fmean(values), 6) if values else None
 
 
-def _time_text(value: float | None) -> str:
+def _seconds_text(value: float | None) -> str:
     return "" if value is None else f"{value:.3f}"

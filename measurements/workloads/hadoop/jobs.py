@@ -30,7 +30,7 @@ def write_text(path: Path, size: int, *, seed: int = 0) -> None:
     """Write a text of exactly ``size`` bytes that ends with the end of a line."""
     left = size
     with path.open("wb") as file:
-        for block in _blocks(seed):
+        for block in _text_blocks(seed):
             part = block[:left]
             left -= len(part)
             if not left:
@@ -49,7 +49,7 @@ def copy_beginning(source: Path, path: Path, size: int) -> None:
             file.write(part if left else part[:-1] + b"\n")
 
 
-def _blocks(seed: int) -> Iterator[bytes]:
+def _text_blocks(seed: int) -> Iterator[bytes]:
     import numpy as np
 
     # Raw numbers of a bit generator are the same in all versions of NumPy.
@@ -165,10 +165,10 @@ class Setting(NamedTuple):
 def settings(workloads: Sequence[str], *choices: Sequence[Any]) -> list[Setting]:
     """Combine the choices of each field of `Setting`; the rows of Terasort are whole."""
     made = (Setting._make(part) for part in product(workloads, *choices))
-    return list(dict.fromkeys(map(_whole_rows, made)))
+    return list(dict.fromkeys(map(_cut_to_whole_rows, made)))
 
 
-def _whole_rows(setting: Setting) -> Setting:
+def _cut_to_whole_rows(setting: Setting) -> Setting:
     if setting.data_bytes is None or setting.workload not in ("teragen", "terasort"):
         return setting
     return setting._replace(data_bytes=setting.data_bytes // ROW_BYTES * ROW_BYTES)

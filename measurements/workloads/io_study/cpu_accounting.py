@@ -37,16 +37,16 @@ class KernelThreads:
     """CPU time of the kernel's threads, which do part of the I/O for loop devices and the like."""
 
     def __init__(self, procfs: Path = Path("/proc")) -> None:
-        self._before = {pid: process_cpu_s(pid) for pid in _kernel_threads(procfs)}
+        self._before = {pid: process_cpu_s(pid) for pid in _kernel_thread_pids(procfs)}
         self._procfs = procfs
 
     def used_s(self) -> float:
         """CPU time since this was made (s), without that of threads that ended meanwhile."""
-        now = ((pid, process_cpu_s(pid)) for pid in _kernel_threads(self._procfs))
+        now = ((pid, process_cpu_s(pid)) for pid in _kernel_thread_pids(self._procfs))
         return sum(max(used - self._before.get(pid, 0.0), 0.0) for pid, used in now)
 
 
-def _kernel_threads(procfs: Path) -> Iterator[int]:
+def _kernel_thread_pids(procfs: Path) -> Iterator[int]:
     for entry in os.listdir(procfs):  # noqa: PTH208  # a Path a process costs as much as reading it
         if entry.isdecimal():
             with suppress(OSError, ValueError, IndexError):
@@ -66,7 +66,7 @@ class ControlGroup(NamedTuple):
         cls, reaper: cleanup_process.CleanupProcess, name: str, sysfs: Path, procfs: Path
     ) -> ControlGroup | None:
         """Make one below that of this process; None where that is not allowed."""
-        for parent, version in _parents(sysfs, procfs):
+        for parent, version in _counting_groups(sysfs, procfs):
             folder = reaper.will_group(name, parent)
             group = cls(folder, version)
             with suppress(OSError):
@@ -80,21 +80,21 @@ class ControlGroup(NamedTuple):
         """CPU time of all that was in it so far (s); None where not known."""
         if self.version == 1:
             return read_number(self.folder / "cpuacct.usage", 1e-9)
-        usage = self._figures("cpu.stat").get("usage_usec")
+        usage = self._read_figures("cpu.stat").get("usage_usec")
         return None if usage is None else usage * 1e-6
 
     def user_and_system(self) -> tuple[float, float]:
         """CPU time by mode so far, by clock ticks; the unit depends on the version."""
         file, end = ("cpuacct.stat", "") if self.version == 1 else ("cpu.stat", "_usec")
-        figures = self._figures(file)
+        figures = self._read_figures(file)
         return figures.get(f"user{end}", 0), figures.get(f"system{end}", 0)
 
-    def _figures(self, file: str) -> dict[str, int]:
+    def _read_figures(self, file: str) -> dict[str, int]:
         pairs = (line.split() for line in read_lines(self.folder / file))
         return {pair[0]: int(pair[1]) for pair in pairs if len(pair) == 2 and pair[1].isdecimal()}
 
 
-def _parents(sysfs: Path, procfs: Path) -> list[tuple[Path, int]]:
+def _counting_groups(sysfs: Path, procfs: Path) -> list[tuple[Path, int]]:
     """Control groups of this process that count CPU time; version 1, to the ns, comes first."""
     groups = list(control_groups(sysfs, procfs, "cpuacct"))
     files = (("cpuacct.usage", 1), ("cpu.stat", 2))

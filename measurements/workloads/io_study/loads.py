@@ -162,7 +162,7 @@ class CommandLoad(IoLoad):
 
     def wait_steady(self) -> None:
         """Write back what was written before."""
-        self._write_back()
+        self._sync_folders()
 
     def observe(self) -> None:
         """Take a sample; the first call releases the command."""
@@ -175,10 +175,10 @@ class CommandLoad(IoLoad):
         """Whether the command has ended in time and its data are written."""
         if not self.client.wait(seconds):
             return False
-        self._write_back()
+        self._sync_folders()
         return True
 
-    def _write_back(self) -> None:
+    def _sync_folders(self) -> None:
         for folder in self.folders:
             with suppress(OSError):
                 subprocess.run(["sync", "-f", str(folder)], capture_output=True, check=False)
@@ -222,7 +222,7 @@ class Instances(Client):
             if process.stdin is not None:
                 process.stdin.close()
 
-    def _start(self, command: Sequence[str], file: IO[bytes]) -> subprocess.Popen[bytes]:
+    def _start_client(self, command: Sequence[str], file: IO[bytes]) -> subprocess.Popen[bytes]:
         tasks = "" if self.group is None else str(self.group.folder / "cgroup.procs")
         gated = ["sh", "-c", _GATE, "sh", tasks, *command]
         # Unbuffered, so that closing the pipe has nothing left to write.
@@ -288,7 +288,7 @@ def window_columns(
         )
     seconds = sum(row["interval_s"] for row in rows)
     columns: dict[str, Any] = {"sampled_s": seconds}
-    columns |= {name: _sum(rows, name) for name in (*CPU_COLUMNS, *_SECTORS)}
+    columns |= {name: _sum_of_known(rows, name) for name in (*CPU_COLUMNS, *_SECTORS)}
     columns["user_s"] = max(columns["user_s"] - taken_s, 0.0)
     if own is not None:
         columns |= {**own, "nice_s": 0.0}
@@ -298,15 +298,15 @@ def window_columns(
     return columns | {
         "cpu_accounting": "scheduler" if by_scheduler or own is not None else "tick",
         "scope": "host" if own is None else "own",
-        "scheduled_s": _sum(rows, "scheduled_s") if by_scheduler else None,
-        "tick_busy_s": _sum(rows, "tick_busy_s"),
+        "scheduled_s": _sum_of_known(rows, "scheduled_s") if by_scheduler else None,
+        "tick_busy_s": _sum_of_known(rows, "tick_busy_s"),
         "intervals": len(rows),
         "intervals_without_io": quiet,
         "io_notes": "; ".join(_notes(rows, quiet)) or None,
     }
 
 
-def _sum(rows: Iterable[Row], name: str) -> float | None:
+def _sum_of_known(rows: Iterable[Row], name: str) -> float | None:
     """Sum of a column; None where it is not known throughout."""
     values = [row.get(name) for row in rows]
     return None if None in values else float(sum(value for value in values if value is not None))
@@ -357,18 +357,18 @@ class Accounts:
     kernel_s: float = field(init=False)
 
     def __post_init__(self) -> None:
-        self._group_before_s = self._group_s()
+        self._group_before_s = self._group_cpu_s()
 
     def open(self) -> None:
         """Begin the window."""
         self._first_reading = None if self.taking is None else self.taking.last_reading()
         # Finding the kernel's threads takes some ms: before the window, and after it.
         self._kernel = cpu_accounting.KernelThreads(self.procfs)
-        self._before = self._usage()
+        self._before = self._usage_so_far()
 
     def look(self) -> None:
         """Bring the accounts up to now."""
-        self.used = Usage(*(b - a for a, b in zip(self._before, self._usage(), strict=True)))
+        self.used = Usage(*(b - a for a, b in zip(self._before, self._usage_so_far(), strict=True)))
         self.kernel_s = self._kernel.used_s()
 
     def moved_sectors(self) -> dict[str, float]:
@@ -399,20 +399,20 @@ class Accounts:
             known_s = used.processes_s + self.kernel_s + used.taken_s
             columns["other_programs_s"] = max(scheduled_s - known_s, 0.0)
         if self._group_before_s is not None:
-            columns["group_s"] = (self._group_s() or 0.0) - self._group_before_s
+            columns["group_s"] = (self._group_cpu_s() or 0.0) - self._group_before_s
         if self.taking is not None and self._first_reading is not None:
             columns["bandwidth_taken_bytes_s"] = self.taking.rate_since(self._first_reading)
         return columns
 
-    def _usage(self) -> Usage:
+    def _usage_so_far(self) -> Usage:
         group, pids = self.instances.group, self.instances.pids
         # By the control group, which knows their children too, or by each one's clock.
-        used_s = self._group_s()
+        used_s = self._group_cpu_s()
         if used_s is None:
             used_s = sum(map(cpu_accounting.process_cpu_s, pids))
         taken_s = 0.0 if self.taking is None else self.taking.cpu_s()
         modes = (0.0, 0.0) if group is None else group.user_and_system()
         return Usage(used_s, taken_s, *modes, *cpu_accounting.moved_bytes(pids, self.procfs))
 
-    def _group_s(self) -> float | None:
+    def _group_cpu_s(self) -> float | None:
         return None if self.instances.group is None else self.instances.group.cpu_s()

@@ -33,9 +33,10 @@ class _Triad(threading.Thread):
                 part = slice(first, first + _BLOCK)
                 product = np.multiply(c[part], 3.0, out=scratch[: len(c[part])])
                 np.add(b[part], product, out=a[part])
-                due = self._keep_rate(due, 3 * product.nbytes)
+                due = self._wait_until_due(due, 3 * product.nbytes)
 
-    def _keep_rate(self, due: float, moved: int) -> float:
+    def _wait_until_due(self, due: float, moved: int) -> float:
+        """Count moved bytes; sleep until the next block is due (s); return that time."""
         self.moved += moved
         if not self._rate:
             return due

@@ -158,17 +158,17 @@ def open_levels(
         (cores, threads): place(runs.machine.topology, cores, threads_per_core=threads)
         for cores, threads in product(options.cores, options.threads_per_core)
     }
-    beside = {where: _beside(runs, placement) for where, placement in places.items()}
+    beside = {where: _unused_cpus(runs, placement) for where, placement in places.items()}
     rates = {where: antagonist.full_rate(cpus) for where, cpus in beside.items()}
     levels = Levels(antagonist, dict(known), rates, beside)
     left = {}
     for (where, placement), taken in product(places.items(), options.taken):
         level = Level(*where, taken)
-        left[level] = known.get(level) or _left(antagonist, levels.load(level), placement)
+        left[level] = known.get(level) or _bandwidth_left(antagonist, levels.load(level), placement)
     return levels._replace(left=left)
 
 
-def _beside(runs: service.ServiceRuns, placement: Placement) -> tuple[int, ...]:
+def _unused_cpus(runs: service.ServiceRuns, placement: Placement) -> tuple[int, ...]:
     """Logical CPUs, one of each core that the workload does not use."""
     cores, used = runs.machine.topology.cores, set(placement.cpus)
     free = [core.cpus[0] for core in cores if not used & set(core.cpus)]
@@ -181,7 +181,7 @@ def _beside(runs: service.ServiceRuns, placement: Placement) -> tuple[int, ...]:
     return tuple(free)
 
 
-def _left(
+def _bandwidth_left(
     antagonist: BandwidthAntagonist, start: Callable[[], BandwidthLoad] | None, placement: Placement
 ) -> float:
     """Bandwidth left to each core beside a load (B/s)."""
@@ -225,9 +225,9 @@ class StudyCell(NamedTuple):
 class StudyRuns(service.ServiceRuns):
     """Runs of a study; the window of a command lasts until the command ends."""
 
-    def _watch(self, load: service.Load, start_s: float) -> Iterator[Any]:
+    def _watch_load(self, load: service.Load, start_s: float) -> Iterator[Any]:
         if not isinstance(load, loads.CommandLoad):
-            yield from super()._watch(load, start_s)
+            yield from super()._watch_load(load, start_s)
             return
         ended = False
         while not ended:
@@ -257,7 +257,7 @@ class IoStudy(service.ServiceSweep):
     def measure_step(self, step: service.ServiceStep, setup: StudyCell) -> dict[str, Any]:
         """Measure one run; returns its row."""
         name = self.options.name(setup.pattern)
-        row = self.runs.measure(step, partial(self._load, setup), workload=name)
+        row = self.runs.measure(step, partial(self._make_load, setup), workload=name)
         if row.get("io_notes"):
             self.runs.tell_once(str(row["io_notes"]))
         return row
@@ -267,20 +267,20 @@ class IoStudy(service.ServiceSweep):
         shared = self.runs.options
         steps = [
             (service.ServiceStep("run", cell.setup(), freq_hz, repeat), cell)
-            for cell in self._cells()
+            for cell in self._study_cells()
             for freq_hz in shared.frequencies or (None,)
             for repeat in range(shared.repeats)
         ]
         random.Random(shared.seed).shuffle(steps)
         return steps
 
-    def _cells(self) -> Iterator[StudyCell]:
+    def _study_cells(self) -> Iterator[StudyCell]:
         asked = self.options
         levels = map(Level._make, product(asked.cores, asked.threads_per_core, asked.taken))
         for cell in product(self.devices, levels, asked.instances, asked.patterns or (None,)):
             yield StudyCell(*cell)
 
-    def _load(self, cell: StudyCell, margin_s: float) -> loads.IoLoad:
+    def _make_load(self, cell: StudyCell, margin_s: float) -> loads.IoLoad:
         """Make what is run; fio goes on for ``margin_s`` after its window."""
         level, machine = cell.level, self.runs.machine
         placement = place(machine.topology, level.cores, threads_per_core=level.threads_per_core)
@@ -289,18 +289,18 @@ class IoStudy(service.ServiceSweep):
         shared: dict[str, Any] = {
             "placement": placement,
             "disks": cell.device.disks,
-            "setup": self._columns(cell),
+            "setup": self._setup_columns(cell),
             "procfs": machine.procfs,
             "sysfs": machine.sysfs,
             "steal": self.levels.load(level),
             "own": self.options.own,
         }
         if cell.pattern is None:
-            return self._command(cell, placement, shared)
+            return self._make_command_load(cell, placement, shared)
         seconds = 2 * loads.RAMP_S + self.runs.options.seconds + margin_s
-        return self._fio(cell, cell.pattern, seconds, placement, shared)
+        return self._make_fio_load(cell, cell.pattern, seconds, placement, shared)
 
-    def _command(
+    def _make_command_load(
         self, cell: StudyCell, placement: Placement, shared: dict[str, Any]
     ) -> loads.CommandLoad:
         asked, reaper = self.options, self.runs.reaper
@@ -313,7 +313,7 @@ class IoStudy(service.ServiceSweep):
             instances, interval_s=_COMMAND_INTERVAL_S, folders=folders, **shared
         )
 
-    def _fio(
+    def _make_fio_load(
         self,
         cell: StudyCell,
         pattern: fio.Pattern,
@@ -342,7 +342,7 @@ class IoStudy(service.ServiceSweep):
             **shared,
         )
 
-    def _columns(self, cell: StudyCell) -> dict[str, Any]:
+    def _setup_columns(self, cell: StudyCell) -> dict[str, Any]:
         """Columns of what is set up, the same for all runs of a cell."""
         asked, pattern = self.options, cell.pattern
         meminfo = files.read_field(self.runs.machine.procfs / "meminfo")
@@ -430,17 +430,17 @@ def open_devices(options: StudyOptions, runs: service.ServiceRuns) -> tuple[Devi
     Raises `MeasurementError` where there is no room, right or program for it.
     """
     folder = Path(options.folder)
-    disk = _device(options, runs, folder, "disk", fio.file_system_of(folder))
+    disk = _lay_out_device(options, runs, folder, "disk", fio.file_system_of(folder))
     if not options.without_device:
         return (disk,)
     size = options.size_bytes * max(options.instances)
     memory, kind = make_memory_device(runs.reaper, size, disk.file_system)
     if kind != disk.file_system:
         runs.tell_once(f"the device in memory has {kind}, the disk {disk.file_system}")
-    return disk, _device(options, runs, memory, "memory", kind)
+    return disk, _lay_out_device(options, runs, memory, "memory", kind)
 
 
-def _device(
+def _lay_out_device(
     options: StudyOptions,
     runs: service.ServiceRuns,
     folder: Path,

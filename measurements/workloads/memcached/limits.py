@@ -74,15 +74,15 @@ def judge_runs(rows: Sequence[Row], client_steps: Sequence[Row] = ()) -> list[di
     """
     levels = _levels_by_setup([row for row in rows if "asked_ops_s" not in row])
     steps = _levels_by_setup(client_steps)
-    return [_judge(row, levels, steps.get(_key(row, _SETUP), {})) for row in rows]
+    return [_add_verdict(row, levels, steps.get(_values_of(row, _SETUP), {})) for row in rows]
 
 
-def _judge(row: Row, levels: SetupLevels, more: Levels) -> dict[str, Any]:
+def _add_verdict(row: Row, levels: SetupLevels, more: Levels) -> dict[str, Any]:
     at_a_rate = "asked_ops_s" in row
-    here = levels.get(_key(row, _SETUP), {})
+    here = levels.get(_values_of(row, _SETUP), {})
     verdict = _judge_rate(row) if at_a_rate else _judge_full_load(row, {**here, **more}, levels)
     added = {
-        "load": _load(row, here),
+        "load": _load_share(row, here),
         "client_limited": verdict.client_limited,
         "limited_by": verdict.limited_by,
         "limit_evidence": verdict.evidence,
@@ -109,10 +109,10 @@ def _judge_rate(row: Row) -> Verdict:
 def _judge_full_load(row: Row, known: Levels, levels: SetupLevels) -> Verdict:
     """Judge a run at full load; ``known`` are the levels of its set-up by connections."""
     connections = row.get("connections", 0)
-    this = levels[_key(row, _SETUP)][connections]
+    this = levels[_values_of(row, _SETUP)][connections]
     beyond = {count: level for count, level in sorted(known.items()) if count > connections}
     client = _client_limit(row, this, connections, beyond)
-    if (others := _other_programs(row)) is not None:
+    if (others := _other_programs_evidence(row)) is not None:
         return Verdict(None if client is None else True, "others", others)
     if client is not None:
         return Verdict(True, "client", client)
@@ -150,7 +150,7 @@ def _client_limit(row: Row, this: ThroughputLevel, connections: int, beyond: Lev
     return None
 
 
-def _other_programs(row: Row) -> str | None:
+def _other_programs_evidence(row: Row) -> str | None:
     """Evidence that other programs took the rest of the CPU time; None where they did not."""
     seconds = row.get("window_s")
     if not seconds or not all(name in row for name in (*_CPU_TIMES, *_OWN)):
@@ -167,7 +167,7 @@ def _other_programs(row: Row) -> str | None:
 
 def _best_split(row: Row, levels: SetupLevels) -> ThroughputLevel | None:
     """Best level of the same threads on more servers."""
-    *same, partitions = _key(row, _SETUP)
+    *same, partitions = _values_of(row, _SETUP)
     others = [
         level
         for (*setup, count), group in levels.items()
@@ -177,7 +177,7 @@ def _best_split(row: Row, levels: SetupLevels) -> ThroughputLevel | None:
     return max(others, key=lambda level: level.rate, default=None)
 
 
-def _load(row: Row, here: Levels) -> float | None:
+def _load_share(row: Row, here: Levels) -> float | None:
     """Share of the highest throughput of the set-up; 1 for the runs that make it."""
     if not here or "throughput_ops_s" not in row:
         return None
@@ -191,14 +191,14 @@ def _levels_by_setup(rows: Sequence[Row]) -> dict[Key, dict[int, ThroughputLevel
     """Levels of each set-up by number of connections."""
     groups: dict[Key, list[Row]] = defaultdict(list)
     for row in rows:
-        groups[_key(row, (*_SETUP, "connections"))].append(row)
+        groups[_values_of(row, (*_SETUP, "connections"))].append(row)
     levels: dict[Key, dict[int, ThroughputLevel]] = defaultdict(dict)
     for (*setup, connections), group in groups.items():
-        levels[tuple(setup)][connections] = _level(group)
+        levels[tuple(setup)][connections] = _mean_level(group)
     return levels
 
 
-def _level(rows: Sequence[Row]) -> ThroughputLevel:
+def _mean_level(rows: Sequence[Row]) -> ThroughputLevel:
     rates = [row["throughput_ops_s"] for row in rows if "throughput_ops_s" in row] or [0.0]
     # Within a window the throughput wavers less than from run to run.
     within = mean(row.get("throughput_noise", 0.0) for row in rows) * mean(rates)
@@ -208,5 +208,5 @@ def _level(rows: Sequence[Row]) -> ThroughputLevel:
     return ThroughputLevel(mean(rates), error, mean(shares) if shares else math.nan)
 
 
-def _key(row: Row, by: Sequence[str]) -> Key:
+def _values_of(row: Row, by: Sequence[str]) -> Key:
     return tuple(row.get(name) for name in by)

@@ -165,7 +165,7 @@ class Memcaslap(Loader):
 
     def object_count(self, work: Work) -> int:
         """Objects of its windows, whatever number was asked for."""
-        return WINDOW * _windows(work) * _connections(work)
+        return WINDOW * _windows_per_connection(work) * _connections_used(work)
 
     def command(self, address: Address, work: Work, scratch: Path, number: int) -> list[str]:
         """Command line; its settings go to a file in ``scratch``."""
@@ -177,11 +177,18 @@ class Memcaslap(Loader):
         if work.rate_s is not None:
             raise MeasurementError("memcaslap cannot keep to a rate: take --client paced for it")
         settings = scratch / f"memcaslap-{number}.cnf"
-        settings.write_text(_settings(work), encoding="ascii")
+        settings.write_text(_settings_text(work), encoding="ascii")
         seconds = math.ceil(work.seconds)
         command = [
             *(self._program, "-s", str(address), "-F", str(settings), "-t", f"{seconds}s"),
-            *("-T", str(work.threads), "-c", str(_connections(work)), "-w", f"{_windows(work)}k"),
+            *(
+                "-T",
+                str(work.threads),
+                "-c",
+                str(_connections_used(work)),
+                "-w",
+                f"{_windows_per_connection(work)}k",
+            ),
             # Without a period it counts no latencies; a long one prints them once, at the end.
             *("-S", f"{seconds + 3600}s"),
         ]
@@ -213,7 +220,7 @@ def read_memcaslap_totals(path: Path) -> MemcaslapTotals:
     rest = text[section.end() :].partition("\n\n")[0]
     figures = {m["name"]: int(m["value"]) * _US for m in _FIGURE.finditer(rest)}
     try:
-        cells = clients.power_of_two_cells(_cells(rest), _US)
+        cells = clients.power_of_two_cells(_histogram_counts(rest), _US)
     except OverflowError as error:
         raise MeasurementError(f"{path}: memcaslap printed a cell that cannot be") from error
     found = clients.Histogram(cells, figures.get("Min", math.nan), figures.get("Max", math.nan))
@@ -227,13 +234,13 @@ def read_memcaslap_totals(path: Path) -> MemcaslapTotals:
     return MemcaslapTotals(found, figures["Avg"])
 
 
-def _cells(text: str) -> Iterator[tuple[int, int]]:
+def _histogram_counts(text: str) -> Iterator[tuple[int, int]]:
     for row in _ROW.finditer(text):
         for offset, count in enumerate(row["counts"].split()):
             yield int(row["first"]) + offset, int(count)
 
 
-def _settings(work: Work) -> str:
+def _settings_text(work: Work) -> str:
     gets = round(work.get_share, 3)
     lines = [
         *("key", f"{work.key_bytes} {work.key_bytes} 1"),
@@ -243,13 +250,13 @@ def _settings(work: Work) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _connections(work: Work) -> int:
+def _connections_used(work: Work) -> int:
     # It takes multiples of its threads only.
     return work.threads * max(1, -(-work.connections // work.threads))
 
 
-def _windows(work: Work) -> int:
-    return max(1, round(work.keys / _connections(work) / WINDOW))
+def _windows_per_connection(work: Work) -> int:
+    return max(1, round(work.keys / _connections_used(work) / WINDOW))
 
 
 _FIRST_KEY = 10**9
@@ -263,7 +270,7 @@ class Memtier(Loader):
 
     def key(self, number: int, work: Work) -> str:
         """Key of an object, by its number from 0."""
-        return f"{_prefix(work)}{_FIRST_KEY + number}"
+        return f"{_key_prefix(work)}{_FIRST_KEY + number}"
 
     def command(self, address: Address, work: Work, scratch: Path, number: int) -> list[str]:
         """Command line; its report goes to a file in ``scratch``."""
@@ -274,11 +281,11 @@ class Memtier(Loader):
             *("--protocol=memcache_text", "-t", str(work.threads), "-c", str(clients)),
             *(f"--test-time={math.ceil(work.seconds)}", "--key-pattern=R:R"),
             f"--ratio={gets.denominator - gets.numerator}:{gets.numerator}",
-            *(f"--data-size={work.value_bytes}", f"--key-prefix={_prefix(work)}"),
+            *(f"--data-size={work.value_bytes}", f"--key-prefix={_key_prefix(work)}"),
             f"--key-minimum={_FIRST_KEY}",
             f"--key-maximum={_FIRST_KEY + work.keys - 1}",
             *("--print-percentiles=50,99", "--hide-histogram", "--distinct-client-seed"),
-            f"--json-out-file={_json(scratch, number)}",
+            f"--json-out-file={_json_path(scratch, number)}",
         ]
         if work.keys_per_request > 1:
             command.append(f"--multi-key-get={work.keys_per_request}")
@@ -289,12 +296,12 @@ class Memtier(Loader):
 
     def report(self, outputs: Sequence[Path], scratch: Path, works: Sequence[Work]) -> LoadReport:
         """Merge its JSON files."""
-        totals = [read_memtier_totals(_json(scratch, number)) for number in range(len(works))]
+        totals = [read_memtier_totals(_json_path(scratch, number)) for number in range(len(works))]
         counts = [total["requests"] for total in totals]
         means = [t["mean_s"] * n for t, n in zip(totals, counts, strict=True)]
         return LoadReport(
-            median=_merge_percentiles([t["p50_s"] for t in totals], counts),
-            p99=_merge_percentiles([t["p99_s"] for t in totals], counts),
+            median=_weighted_percentile([t["p50_s"] for t in totals], counts),
+            p99=_weighted_percentile([t["p99_s"] for t in totals], counts),
             mean_s=sum(means) / sum(counts),
             max_s=max(t["max_s"] for t in totals),
             # Its histogram keeps three digits; the JSON has microseconds.
@@ -334,17 +341,17 @@ def read_memtier_totals(path: Path) -> dict[str, float]:
         ) from error
 
 
-def _merge_percentiles(values: Sequence[float], weights: Sequence[float]) -> clients.Percentile:
+def _weighted_percentile(values: Sequence[float], weights: Sequence[float]) -> clients.Percentile:
     # The true one of all processes is between the smallest and the largest of theirs.
     mean = sum(v * w for v, w in zip(values, weights, strict=True)) / sum(weights)
     return clients.Percentile(mean, min(values), max(values))
 
 
-def _prefix(work: Work) -> str:
+def _key_prefix(work: Work) -> str:
     return "k" * max(1, work.key_bytes - len(str(_FIRST_KEY)))
 
 
-def _json(scratch: Path, number: int) -> Path:
+def _json_path(scratch: Path, number: int) -> Path:
     return scratch / f"memtier-{number}.json"
 
 

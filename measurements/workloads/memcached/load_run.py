@@ -116,15 +116,15 @@ class MemcachedLoad(Load):
 
     def wait_steady(self) -> None:
         """Return shortly after the first requests that are no preparation."""
-        first = self._progress()
+        first = self._requests_so_far()
         self.client.wait_until(
-            lambda: self._progress() - first >= _FLOWING,
+            lambda: self._requests_so_far() - first >= _FLOWING,
             _LONGEST_START_S,
             f"{self.loader.name} sent next to nothing to {self.servers.addresses[0]}",
         )
         time.sleep(_LEAD_S)
 
-    def _progress(self) -> int:
+    def _requests_so_far(self) -> int:
         # Before the load begins, objects are stored and not read.
         counts = self.servers.counts()
         return counts.gets if self.works[0].get_share > 0 else counts.sets
@@ -144,7 +144,7 @@ class MemcachedLoad(Load):
     def columns(self, seen: Sequence[Moment]) -> dict[str, Any]:
         """Columns of the run."""
         first, last = seen[0], seen[-1]
-        did = _difference(first.counts, last.counts)
+        did = _growth_of_counts(first.counts, last.counts)
         seconds = did["at_s"]
         rate = did["operations"] / seconds
         row: dict[str, Any] = {
@@ -152,7 +152,7 @@ class MemcachedLoad(Load):
             "partitions": len(self.servers.addresses),
             "data_bytes": self.works[0].value_bytes,
             "throughput_ops_s": rate if rate > 0 else None,
-            "throughput_noise": _noise(seen),
+            "throughput_noise": _throughput_noise(seen),
             "asked_ops_s": self.demand.asked_s,
             "hit_rate": did["hits"] / did["gets"] if did["gets"] else None,
             "evictions": did["evictions"],
@@ -220,12 +220,12 @@ class MemcachedLoad(Load):
         }
 
 
-def _difference(first: Counts, last: Counts) -> dict[str, float]:
+def _growth_of_counts(first: Counts, last: Counts) -> dict[str, float]:
     grown = {name: getattr(last, name) - getattr(first, name) for name in first._fields}
     return grown | {"operations": last.operations - first.operations}
 
 
-def _noise(seen: Sequence[Moment]) -> float | None:
+def _throughput_noise(seen: Sequence[Moment]) -> float | None:
     """Standard error of the throughput, as a share of it, from the slices of the window."""
     rates = [
         (b.counts.operations - a.counts.operations) / (b.counts.at_s - a.counts.at_s)

@@ -199,7 +199,7 @@ class MemcachedRuns:
         order = [(c, r) for c in self.options.connections for r in range(repeats)]
         random.Random(f"{seed} {setup}").shuffle(order)
         steps = [
-            (self._step(setup, repeat, connections=c), self._demand(c, threads))
+            (self._make_step(setup, repeat, connections=c), self._demand(c, threads))
             for c, repeat in order
         ]
         # The last step tells whether the client was what limited the runs before it.
@@ -208,30 +208,30 @@ class MemcachedRuns:
         key = setup.key(connections=more, client_threads=more_threads)
         step = service.ServiceStep("client-step", key, setup.freq_hz, 0)
         steps.append((step, self._demand(more, more_threads)))
-        yield from self._measure(setup, self.loader, steps)
+        yield from self._measure_steps(setup, self.loader, steps)
 
     def _measure_rates(self, setup: Setup) -> Iterator[dict[str, Any]]:
         options, repeats = self.options, self.runs.options.repeats
         rates: list[tuple[dict[str, float], float]] = [({"rate": r}, r) for r in options.rates]
         if options.loads:
-            full = self._highest(setup)
+            full = self._highest_throughput(setup)
             rates += [({"load": load}, load * full) for load in options.loads]
         most, threads = max(options.connections), self._client_threads
         steps = [
-            (self._step(setup, repeat, **key), self._demand(most, threads, rate))
+            (self._make_step(setup, repeat, **key), self._demand(most, threads, rate))
             for key, rate in rates
             for repeat in range(repeats)
         ]
         random.Random(f"{self.runs.options.seed} {setup} rates").shuffle(steps)
-        if self._todo(steps):
-            yield from self._measure(setup, self._pacer(), steps)
+        if self._steps_to_do(steps):
+            yield from self._measure_steps(setup, self._pacing_loader(), steps)
 
-    def _highest(self, setup: Setup) -> float:
+    def _highest_throughput(self, setup: Setup) -> float:
         """Highest mean throughput (1/s) of a set-up at full load."""
         found: list[float] = []
         for connections in self.options.connections:
             repeats = range(self.runs.options.repeats)
-            steps = (self._step(setup, repeat, connections=connections) for repeat in repeats)
+            steps = (self._make_step(setup, repeat, connections=connections) for repeat in repeats)
             rows = [row for step in steps if (row := self.runs.done(step)) is not None]
             rates = [row["throughput_ops_s"] for row in rows if "throughput_ops_s" in row]
             found += [mean(rates)] if rates else []
@@ -239,22 +239,22 @@ class MemcachedRuns:
             raise MeasurementError(f"{setup.text()}: no throughput at full load to take a share of")
         return max(found)
 
-    def _step(self, setup: Setup, repeat: int, **key: float) -> service.ServiceStep:
+    def _make_step(self, setup: Setup, repeat: int, **key: float) -> service.ServiceStep:
         return service.ServiceStep("run", setup.key(**key), setup.freq_hz, repeat)
 
     def _demand(self, connections: int, threads: int, rate: float | None = None) -> Demand:
         return Demand(connections, threads, rate, self.runs.options.seconds)
 
-    def _todo(
+    def _steps_to_do(
         self, steps: Sequence[tuple[service.ServiceStep, Demand]]
     ) -> list[tuple[service.ServiceStep, Demand]]:
         return [(step, demand) for step, demand in steps if self.runs.done(step) is None]
 
-    def _measure(
+    def _measure_steps(
         self, setup: Setup, loader: Loader, steps: Sequence[tuple[service.ServiceStep, Demand]]
     ) -> Iterator[dict[str, Any]]:
         """Measure steps on servers that have room for the largest of them."""
-        todo = self._todo(steps)
+        todo = self._steps_to_do(steps)
         if not todo:
             return
         connections = max(demand.connections for _, demand in steps)
@@ -275,14 +275,14 @@ class MemcachedRuns:
     ) -> dict[str, Any]:
         partitions = len(servers.addresses)
 
-        def make(margin_s: float) -> MemcachedLoad:
+        def make_load(margin_s: float) -> MemcachedLoad:
             longer = demand._replace(seconds=demand.seconds + margin_s)
             return MemcachedLoad(
                 servers=servers,
-                placement=self._placement(setup) if servers.processes else None,
+                placement=self._server_placement(setup) if servers.processes else None,
                 link=self.link,
                 loader=loader,
-                works=self._works(setup, loader, longer, partitions),
+                works=self._share_work(setup, loader, longer, partitions),
                 client_cpus=self.sides.client_cpus,
                 demand=longer,
                 reaper=self.runs.reaper,
@@ -291,9 +291,11 @@ class MemcachedRuns:
             )
 
         name = workload_name(self.options.get_share, setup.keys_per_request, partitions)
-        return self.runs.measure(step, make, workload=name)
+        return self.runs.measure(step, make_load, workload=name)
 
-    def _works(self, setup: Setup, loader: Loader, demand: Demand, partitions: int) -> list[Work]:
+    def _share_work(
+        self, setup: Setup, loader: Loader, demand: Demand, partitions: int
+    ) -> list[Work]:
         base = Work(
             get_share=self.options.get_share,
             keys_per_request=setup.keys_per_request,
@@ -308,14 +310,14 @@ class MemcachedRuns:
         )
         return works(base, demand, partitions, one_thread=loader.name == "paced")
 
-    def _placement(self, setup: Setup) -> Placement:
+    def _server_placement(self, setup: Setup) -> Placement:
         return self.sides.server_placement(setup.threads * setup.partitions)
 
     @property
     def _client_threads(self) -> int:
         return self.options.client_threads or len(self.sides.client_cpus)
 
-    def _pacer(self) -> Loader:
+    def _pacing_loader(self) -> Loader:
         if self.loader.paces:
             return self.loader
         if self._pacing is None:
@@ -325,7 +327,7 @@ class MemcachedRuns:
     def _servers(self, setup: Setup, loader: Loader, demand: Demand) -> Servers:
         """Start or connect servers, and fill them with what the loader asks for."""
         named = [Address.parse(text) for text in self.options.servers]
-        shared = self._works(setup, loader, demand, len(named) or setup.partitions)
+        shared = self._share_work(setup, loader, demand, len(named) or setup.partitions)
         if named:
             servers = Servers.connect_to(named)
             self.runs.tell_once(
@@ -335,9 +337,9 @@ class MemcachedRuns:
             servers = Servers.start(
                 partitions=setup.partitions,
                 threads=setup.threads,
-                memory_bytes=self._memory(setup, loader, shared),
+                memory_bytes=self._server_memory_bytes(setup, loader, shared),
                 connections=demand.connections,
-                cpus=self._placement(setup).cpus,
+                cpus=self._server_placement(setup).cpus,
                 reaper=self.runs.reaper,
                 log=self.runs.session.folder / "output" / "memcached.txt",
             )
@@ -346,7 +348,7 @@ class MemcachedRuns:
             servers.fill(lambda n: loader.key(n, work), work.keys, work.value_bytes)
         return servers
 
-    def _memory(self, setup: Setup, loader: Loader, shared: Sequence[Work]) -> int:
+    def _server_memory_bytes(self, setup: Setup, loader: Loader, shared: Sequence[Work]) -> int:
         """Memory (B) of private servers, as asked for or as the objects need."""
         if self.options.memory_bytes is not None:
             return int(self.options.memory_bytes)

@@ -102,7 +102,7 @@ class Control:
     def stats(self) -> dict[str, str]:
         """Answer to ``stats``, by name."""
         self._send(b"stats\r\n")
-        lines = self._answer().decode(errors="replace").splitlines()
+        lines = self._read_answer().decode(errors="replace").splitlines()
         parts = [line.split(" ", 2) for line in lines if line.startswith("STAT ")]
         if not parts:
             raise MeasurementError(f"{self.address} is no memcached: it does not answer to stats")
@@ -159,7 +159,7 @@ class Control:
         except OSError as error:
             raise self._connection_error(error) from error
 
-    def _answer(self) -> bytes:
+    def _read_answer(self) -> bytes:
         got = b""
         while not got.endswith(_END):
             try:
@@ -227,8 +227,8 @@ class Servers:
                 processes.append(start_process(command, output, reaper.environment()))
         servers = cls(tuple(Address(LOOPBACK, port) for port in ports), tuple(processes))
         with servers._stopped_on_failure():
-            servers._wait(log)
-            servers._connect()
+            servers._wait_until_listening(log)
+            servers._connect_all()
         return servers
 
     @classmethod
@@ -236,7 +236,7 @@ class Servers:
         """Connect to servers that are running already, and are left as they are."""
         servers = cls(tuple(addresses))
         with servers._stopped_on_failure():
-            servers._connect()
+            servers._connect_all()
         return servers
 
     @property
@@ -287,14 +287,14 @@ class Servers:
             self.stop()
             raise
 
-    def _connect(self) -> None:
+    def _connect_all(self) -> None:
         for address in self.addresses:
             self._controls.append(Control(address))
         said = [control.stats() for control in self._controls]
         self.version = said[0].get("version", "")
         self.threads = sum(int(one.get("threads", "0")) for one in said)
 
-    def _wait(self, log: Path) -> None:
+    def _wait_until_listening(self, log: Path) -> None:
         until = time.monotonic() + _START_S
         for address, process in zip(self.addresses, self.processes, strict=True):
             while not _listens(address):
