@@ -189,28 +189,28 @@ class Threshold(NamedTuple):
 # times in M/M/1); those of memory bandwidth are lower, as loaded latency rises well before the peak
 # rate.
 _DEFAULTS = """
-cpu_utilisation        | 0.3  | 0.7   | share | busy CPUs of all
-process_utilisation    | 0.3  | 0.7   | share | busy CPUs of those that the workload can use
-run_queue              | 1.25 | 2     | 1     | tasks that run or are ready to, for each CPU
-steal                  | 0.05 | 0.1   | share | CPU time taken by the hypervisor, of all
+cpu_utilisation        | 0.3  | 0.7   | share | busy CPUs, share of all CPUs
+process_utilisation    | 0.3  | 0.7   | share | busy CPUs, share of those that the workload can use
+run_queue              | 1.25 | 2     | 1     | tasks that run or are ready to run, per CPU
+steal                  | 0.05 | 0.1   | share | CPU time taken by the hypervisor, share of all
 memory_utilisation     | 0.5  | 0.8   | share | memory in use without the page cache
-swap_rate              | 1e6  | 10e6  | B/s   | swapped in and out
+swap_rate              | 1e6  | 10e6  | B/s   | bytes swapped in and out
 major_faults           | 100  | 1000  | 1/s   | page faults that needed I/O
-memory_bandwidth       | 0.25 | 0.6   | share | memory reads and writes of the peak rate
-disk_busy              | 0.3  | 0.7   | share | time with an I/O in progress, busiest disk
-disk_bandwidth         | 0.3  | 0.7   | share | bytes read and written of the most
-disk_iops              | 0.3  | 0.7   | share | I/Os of the most
-disk_rate              | 50e6 | 150e6 | B/s   | read and written, where no capacity and no busy \
-time is known
-disk_queue             | 2    | 8     | 1     | I/Os in progress, busiest disk
+memory_bandwidth       | 0.25 | 0.6   | share | memory reads and writes, share of the peak rate
+disk_busy              | 0.3  | 0.7   | share | time with an I/O in progress on the busiest disk
+disk_bandwidth         | 0.3  | 0.7   | share | bytes read and written, share of the disk bandwidth
+disk_iops              | 0.3  | 0.7   | share | I/Os, share of the disk's IOPS
+disk_rate              | 50e6 | 150e6 | B/s   | bytes read and written, if neither capacity \
+nor busy time is known
+disk_queue             | 2    | 8     | 1     | I/Os in progress on the busiest disk
 disk_wait              | 0.02 | 0.1   | s     | mean time from request to end of an I/O
-iowait                 | 0.1  | 0.3   | share | CPU time idle while an I/O was outstanding, of all
-network_utilisation    | 0.3  | 0.7   | share | busier way of the line rate
+iowait                 | 0.1  | 0.3   | share | idle CPU time with an I/O outstanding, share of all
+network_utilisation    | 0.3  | 0.7   | share | busier direction, share of the line rate
 network_drops          | 1    | 100   | 1/s   | packets dropped
 network_errors         | 1    | 100   | 1/s   | packets with errors
-loopback_rate          | 10e6 | 10e6  | B/s   | traffic within the host that is worth saying
-cpu_active             | 0.05 | 0.05  | share | CPU time busy or waiting; idle below
-switches_per_operation | 1    | 4     | 1     | context switches for each operation
+loopback_rate          | 10e6 | 10e6  | B/s   | smallest traffic within the host that is reported
+cpu_active             | 0.05 | 0.05  | share | CPU time busy or waiting; below it the CPUs are idle
+switches_per_operation | 1    | 4     | 1     | context switches per operation
 """
 DEFAULTS = {
     name: Threshold(float(medium), float(high), unit, meaning)
