@@ -191,6 +191,7 @@ class _Trial(NamedTuple):
 
 
 def _try_perf(counters: PerfCounters) -> _Trial:
+    """Let perf count the program true; keep its status, message and counts, if any."""
     with tempfile.TemporaryDirectory(prefix="ppw-perf-") as folder:
         into = Path(folder) / "counts"
         status, _, message = _ask(counters.wrap(["true"], into))
@@ -210,6 +211,7 @@ def _ask(command: Sequence[str]) -> tuple[int, str, str]:
 
 
 def _telling_line(text: str) -> str:
+    """Return the first line but blanks and "Error:", cut to 160 characters; "" for none."""
     lines = (line.strip() for line in text.splitlines())
     return next((line[:160] for line in lines if line not in ("", "Error:")), "")
 
@@ -221,6 +223,7 @@ def _no_support(reason: str) -> PerfSupport:
 def _support_of_counted_events(
     counters: PerfCounters, counted: Counters, reasons: list[str], sysfs: Path, procfs: Path
 ) -> PerfSupport:
+    """Say what perf can count here, without events that no unit counts, and why (``reasons``)."""
     refused = [event for event in counters.events if _is_refused(event, counted)]
     taken = tuple(event for event in counters.events if event not in refused)
     core_terms = figures.INSTRUCTIONS | figures.CYCLES

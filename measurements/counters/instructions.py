@@ -137,6 +137,7 @@ def _raise_if_failed(made: Execution, command: Sequence[str], printed: str) -> N
 
 
 def _last_line_or_remark(printed: str) -> str:
+    """Return the last line with text, cut to 160 characters, or "it printed nothing"."""
     lines = [line.strip() for line in printed.splitlines() if line.strip()]
     return lines[-1][:160] if lines else "it printed nothing"
 

@@ -283,6 +283,7 @@ def available_memory(procfs: Path, sysfs: Path) -> int:
 
 
 def _bytes_left_by_memory_limits(procfs: Path, sysfs: Path) -> Iterator[int]:
+    """Yield the bytes left below each group's memory limit; idle file pages count as free."""
     for folder in control_groups(sysfs, procfs, "memory"):
         for limit, used, cached in (
             ("memory.max", "memory.current", "inactive_file"),

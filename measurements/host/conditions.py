@@ -214,6 +214,7 @@ def system_state(sysfs: Path, procfs: Path, root: Path) -> dict[str, files.Value
 
 
 def _runs_on_battery(sysfs: Path) -> bool | None:
+    """Check whether no mains supply is online; None where the kernel lists none."""
     supplies = (sysfs / "class/power_supply").glob("*")
     mains = files.read_numbers(
         supply / "online" for supply in supplies if files.read_text(supply / "type") == "Mains"

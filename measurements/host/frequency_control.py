@@ -316,7 +316,7 @@ class FrequencyControl:
         self._expected: dict[Path, str] = {}
         self.writes: list[settings_guard.HostSetting] = []
         self.restored = guard.restored if guard else ()
-        self.policies = self._read_policies()
+        self.policies = read_policies(self._sysfs, procfs=self._procfs)
         # Read before anything is changed: turning turbo off moves limits too.
         settings = {path: settings_guard.setting_or_none(path) for path in self._settings()}
         self._original = {path: value for path, value in settings.items() if value is not None}
@@ -357,7 +357,7 @@ class FrequencyControl:
     @property
     def turbo(self) -> bool | None:
         """Whether turbo is on; None where the kernel does not tell, or it is for some CPUs only."""
-        switch = self._find_host_turbo_switch()
+        switch = find_turbo(self._sysfs, self.policies, each=False)
         if switch is None:
             return None
         values = {self._read_or_imagine(path) for path in switch.paths}
@@ -405,7 +405,7 @@ class FrequencyControl:
 
         Raises `MeasurementError` when the kernel has no switch, or refuses.
         """
-        switch = self._find_host_turbo_switch()
+        switch = find_turbo(self._sysfs, self.policies, each=False)
         if switch is None:
             raise MeasurementError(
                 f"{self.policies[0].driver} under {cpu_folder(self._sysfs)} has no switch "
@@ -419,7 +419,7 @@ class FrequencyControl:
                 if self._read_or_imagine(path) != value:
                     raise MeasurementError(refused_write(path, value, OSError(errno.EPERM, "")))
         self._expected = dict.fromkeys(switch.paths, value)
-        self.policies = self._read_policies()
+        self.policies = read_policies(self._sysfs, procfs=self._procfs)
 
     def check(self) -> None:
         """Check that the guard lives and that every setting is still as this control set it.
@@ -446,12 +446,6 @@ class FrequencyControl:
         if unrestored := self.close():
             raise MeasurementError(settings_guard.not_restored(unrestored))
 
-    def _read_policies(self) -> tuple[Policy, ...]:
-        return read_policies(self._sysfs, procfs=self._procfs)
-
-    def _find_host_turbo_switch(self) -> TurboSwitch | None:
-        return find_turbo(self._sysfs, self.policies, each=False)
-
     def _settings(self) -> Iterator[Path]:
         """List the files of all that is changed here, or by the kernel when turbo is switched."""
         for each in (False, True):
@@ -471,6 +465,7 @@ class FrequencyControl:
         return self._imagined.get(path) or settings_guard.setting_or_none(path)
 
     def _write_or_imagine(self, path: Path, value: str, *, goes_with: Path | None = None) -> None:
+        """Write a setting through the guard; in a dry run only remember it."""
         self.writes.append(settings_guard.HostSetting(path, value))
         if self._guard is None:
             self._imagined[path] = value
@@ -481,6 +476,7 @@ class FrequencyControl:
             raise MeasurementError(refused_write(path, value, error)) from error
 
     def _tell_guard(self, paths: Iterable[Path]) -> None:
+        """Tell the guard what stood in these files at first."""
         known = {path: self._original[path] for path in paths if path in self._original}
         if self._guard is not None:
             self._guard.learn(known.items())
@@ -496,6 +492,7 @@ class FrequencyControl:
         return None
 
     def _choose_fix(self, policy: Policy, method: Method) -> Callable[[Policy, int], None]:
+        """Choose how to fix a frequency: by both limits, or by the userspace governor."""
         in_charge = self._read_or_imagine(policy.folder / GOVERNOR) == _USERSPACE
         if method == "limits" or (method == "auto" and not in_charge):
             return self._fix_limits
@@ -527,6 +524,7 @@ class FrequencyControl:
         self._verify_and_expect(policy, {governor: _USERSPACE, speed: str(khz)})
 
     def _verify_and_expect(self, policy: Policy, values: dict[Path, str]) -> None:
+        """Raise unless settings read back as written; remember them for `check`."""
         for path, value in values.items():
             if (now := self._read_or_imagine(path)) != value:
                 raise MeasurementError(

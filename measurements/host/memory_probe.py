@@ -211,7 +211,7 @@ def _choose_cpus(
 
 
 def _array_bytes(cache: LastLevelCache, room: int) -> int:
-    """Choose the size of each array: past the caches, within the free memory."""
+    """Choose the bytes of each array, past the caches; raise where free memory is too small."""
     total = cache.total_bytes or _UNKNOWN_CACHE_BYTES
     wanted = min(max(_TIMES_CACHE * total, _LEAST_BYTES), _MOST_ARRAY_BYTES)
     size = min(wanted, room // 3 // 8 * 8)
@@ -222,7 +222,7 @@ def _array_bytes(cache: LastLevelCache, room: int) -> int:
 
 
 def _chase_bytes(cache: LastLevelCache, room: int) -> int:
-    """Choose the size of the chase's buffer: past the caches, within the free memory."""
+    """Choose the bytes of the chase's buffer, past the caches; raise where memory is too small."""
     largest = cache.largest_bytes or _UNKNOWN_CACHE_BYTES
     wanted = min(max(_TIMES_CACHE * largest, _LEAST_BYTES), _MOST_CHASE_BYTES)
     size = min(wanted, int(room / _CHASE_ROOM))
@@ -360,6 +360,7 @@ class _Team:
             raise
 
     def _time_kernel(self, thread: int, name: str, kernel: Callable[[], object]) -> None:
+        """Run a kernel together with the other threads; thread 0 keeps the time (s)."""
         self.barrier.wait()
         start = time.perf_counter()
         kernel()

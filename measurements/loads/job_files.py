@@ -156,6 +156,7 @@ class _FioLosses:
 
 
 def _proportional_weights(jobs: Sequence[LoadJob], losses: _FioLosses) -> Sequence[int | None]:
+    """Weigh jobs by their shares, at least 1 each; add what rounding misplaces to the losses."""
     # The largest weight is that of the largest share, so that small shares lose least.
     largest = max(job.share for job in jobs)
     weights = [max(1, round(_MOST_WEIGHT * job.share / largest)) for job in jobs]

@@ -160,6 +160,7 @@ def _log_in_once(connect: Connect, level: str, until_s: float) -> tuple[Bmc, Ipm
 
 
 def _choose_dcmi_or_sensors(name: str, bmc: Bmc, answer: IpmiAnswer) -> DcmiFigures | SensorFigures:
+    """Take DCMI where it gives power, else the power sensors; raise where there is neither."""
     reading, problem = _judge(answer)
     if reading is not None and not problem:
         return DcmiFigures(reading)

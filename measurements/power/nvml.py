@@ -128,6 +128,7 @@ class _Processor:
         return value
 
     def _averaging_window_s(self) -> float:
+        """Time that the power is a mean of (s); 0 before Ampere or if unknown."""
         try:
             generation = self._library.nvmlDeviceGetArchitecture(self._handle)
         except self._library.NVMLError:

@@ -115,6 +115,7 @@ class RaplSource:
         return counters
 
     def _query_counters(self) -> list[tuple[float, int | None]]:
+        """Read each counter: time (s) and value (µJ), None if unreadable or out of range."""
         counters = []
         before = time.monotonic()
         for file, most in zip(self._files, self._ranges, strict=True):

@@ -165,6 +165,7 @@ def energy_counter(chassis: Document, look: Look) -> ChassisFigure | None:
 
 
 def _follow_link(document: Document, look: Look, name: str) -> tuple[str, Document]:
+    """Read the resource that an entry links to, with its path; ("", {}) without a link."""
     path = dig(document, name, "@odata.id")
     return (path, look(path) or {}) if isinstance(path, str) else ("", {})
 
@@ -252,6 +253,7 @@ def _supplies_figure(chassis: Document, look: Look) -> Iterator[ChassisFigure]:
 
 
 def _sum_supplies_value(documents: Sequence[Document]) -> Value:
+    """Sum the input power of all but idle supplies (W); NaN where one is unknown or all are 0."""
     delivering = (d for d in documents if dig(d, "Status", "State") not in _IDLE_STATES)
     # One supply in cold redundancy may take 0 W, but not all of them together.
     return watts(sum(number(dig(d, "InputPowerWatts", "Reading")) for d in delivering)), None

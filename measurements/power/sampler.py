@@ -251,6 +251,7 @@ class SourceReader(threading.Thread):
         self._source.close()
 
     def _try_reading(self) -> bool:
+        """Read the source into the file; False where it failed, which is noted there."""
         try:
             self._writer.write(self._source.read())
         except (MeasurementError, OSError) as error:

@@ -311,6 +311,7 @@ def limits_in_order(
 
 
 def _try_writing(setting: HostSetting, errors: dict[Path, str]) -> None:
+    """Write a setting unless it is there already; put an error into ``errors``."""
     try:
         always = setting.path.name in _ALWAYS_WRITTEN
         if always or read_setting(setting.path) != setting.value:
@@ -320,6 +321,7 @@ def _try_writing(setting: HostSetting, errors: dict[Path, str]) -> None:
 
 
 def _compare_with_file(setting: HostSetting, errors: dict[Path, str]) -> RestoreFailure | None:
+    """Return a failure where a file does not hold its setting; None where it does."""
     try:
         now = read_setting(setting.path)
     except OSError as error:

@@ -198,6 +198,7 @@ class MeasuredSweep(Recorder):
                 yield self._measure_run(step, cooling)
 
     def _load_measured_setups(self) -> set[RunSetup]:
+        """Take up earlier records; return the set-ups whose run succeeded."""
         done = set()
         for record in self.earlier_records():
             if record["kind"] == "idle":

@@ -68,7 +68,7 @@ def has_decimal_commas(table: pd.DataFrame, columns: Iterable[str]) -> bool:
 
 
 def may_be_thousands(table: pd.DataFrame, columns: Iterable[str]) -> list[str]:
-    """Say of which columns, still text, every point may part thousands: 1.100 beside 770."""
+    """Warn of each text column where every point may part thousands: 1.100 beside 770."""
     found = []
     for name in columns:
         cells = [cell.strip() for cell in table[name] if _is_string(cell)]
@@ -127,6 +127,7 @@ def convert_numbers(column: pd.Series[Any], renaming: Renaming) -> pd.Series[Any
 
 
 def _convert_or_keep(cell: str, unit: str) -> float | str:
+    """Convert a cell with a unit to the SI unit ``unit``; return other cells as they are."""
     if not unit or not has_unit(cell):
         return cell
     try:
@@ -242,7 +243,7 @@ def tidy_runs(frame: pd.DataFrame, *, columns: Mapping[str, str] | None = None) 
 
 
 def renamed_headers(runs: pd.DataFrame) -> dict[str, Renaming]:
-    """Tell what became of the headers of a table that was read, where another name did."""
+    """Map each header that was renamed when a table was read to its column and factor."""
     return {header: Renaming(*became) for header, became in runs.attrs.get(HEADERS, {}).items()}
 
 

@@ -168,6 +168,7 @@ def csv_results(text: str, name: str) -> list[ParsedResult]:
 
 
 def _match_level_column(header: str) -> tuple[int, str] | None:
+    """Find the target load (%) and the quantity of a column; None for other headers."""
     if _IDLE_COLUMN.fullmatch(header):
         return 0, "watts"
     for column, pattern in _LEVEL_COLUMNS:

@@ -161,6 +161,7 @@ def _write_json_lines(runs: pd.DataFrame, file: io.TextIOBase) -> None:
 
 
 def _as_json_value(value: object) -> object:
+    """Convert NumPy values to Python's, dates and times to ISO text; else TypeError."""
     if isinstance(value, (np.generic, np.ndarray)):
         return value.tolist()
     if isinstance(value, (date, time)):

@@ -216,6 +216,7 @@ class Command:
         return self.ended or self._wait_for_exit(0)
 
     def _wait_for_exit(self, options: int) -> CommandEnd:
+        """Call `os.wait4` with ``options``; keep and return how the command ended, if it has."""
         pid, status, usage = os.wait4(self._process.pid, options)
         found = CommandEnd(os.waitstatus_to_exitcode(status), usage.ru_utime, usage.ru_stime)
         if pid:

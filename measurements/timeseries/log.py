@@ -143,6 +143,7 @@ class Options:
 
     @cached_property
     def _needed_columns(self) -> set[str]:
+        """Columns that were selected, and those that they are computed from."""
         names = {series.split_device(name)[0] for name in self.columns or ()}
         names |= {series.DISK_TOTALS[name][0] for name in names & series.DISK_TOTALS.keys()}
         if "disk_queue" in names:
@@ -257,7 +258,7 @@ _LARGEST = 1e18
 
 
 def drop_absurd(numbers: Numbers) -> Flags:
-    """Make NaN of what no counter can show, in place, and say where it was."""
+    """Replace numbers beyond what a counter can show by NaN, in place; return where that was."""
     absurd: Flags = np.abs(numbers) > _LARGEST
     numbers[absurd] = np.nan
     return absurd

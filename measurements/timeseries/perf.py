@@ -94,7 +94,7 @@ def _column_and_amount(count: dict[str, Any]) -> tuple[str, float]:
 
 
 def _sum_at_times(readings: list[tuple[float, float]], times: Numbers) -> Numbers:
-    """Sum over the lines of CPUs, sockets and controllers at each time."""
+    """Sum the lines of CPUs, sockets and controllers at each time; NaN at times without any."""
     ends, amounts = np.array(readings).T
     rows = np.searchsorted(times, ends)
     summed = np.full(len(times), np.nan)

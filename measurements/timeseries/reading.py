@@ -99,7 +99,7 @@ def read_time_series(
 def _with_logged_cpus(
     paths: Sequence[str | Path], found_logs: Sequence[logs.Log], options: logs.Options
 ) -> Sequence[logs.Log]:
-    """Read again what took the caller's CPUs, where another log of the host says how many."""
+    """Read logs again that took the caller's number of CPUs, where another log tells it."""
     cpus = next((log.cpus for log in found_logs if log.cpus), None)
     if cpus is None or options.cpus in (None, cpus):
         return found_logs

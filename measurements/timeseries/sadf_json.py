@@ -200,7 +200,7 @@ class _Reader:
 
 
 def _without_single_cpus(sample: bytes) -> bytes:
-    """Cut the CPUs one by one out, where they are there together: most of a document is theirs."""
+    """Cut the single CPUs out of a sample where their sum stands before them."""
     together = _ALL_CPUS.search(sample)
     if together is None:
         return sample

@@ -210,6 +210,7 @@ class Blktrace(_EventReader):
             self.epoch_ns = int(seconds) * 10**9 + int(nanoseconds) - note.time
 
     def _select_transfers(self, records: _Records) -> Events:
+        """Keep arrivals and completions of requests, with a mask of the arrivals."""
         action = records.header["action"]
         is_arrival = action & _ACTION == _QUEUE
         kept = (is_arrival | (action & _ACTION == _COMPLETE)) & (action & NOTIFY == 0)
@@ -451,6 +452,7 @@ class Blkparse(_EventReader):
                 return
 
     def _select_transfers(self, lines: text.TextLines) -> Events:
+        """Keep arrivals and completions of requests, with a mask of the arrivals."""
         matched, parts = lines.extract(self._pattern)
         if not matched.all():
             self._refuse_junk(lines.take(~matched))

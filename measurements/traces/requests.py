@@ -307,11 +307,11 @@ class NameCodes:
         self._codes = {name: code for code, name in enumerate(names)}
 
     def codes(self, column: pa.Array | pa.ChunkedArray) -> Array:
-        """Numbers of a column of strings."""
+        """Number each string of a column by its name; new names get the next numbers."""
         return self.codes_at(*encode(column))
 
     def codes_at(self, index: Array, names: Iterable[str]) -> Array:
-        """Numbers of names that an index chooses; names that are new are added."""
+        """Number each entry of ``index`` by the name that it points to; add new names."""
         known = self._codes
         codes = [known.setdefault(name, len(known)) for name in names]
         return np.asarray(codes or [0], np.int32)[index]
@@ -338,7 +338,7 @@ def encode(column: pa.Array | pa.ChunkedArray) -> tuple[Array, list[str]]:
 
 
 def _only_word(column: pa.StringArray) -> str | None:
-    """Find the one word of a constant column, as a host's name is; several times the speed."""
+    """Find the word that fills a whole column; None where words differ or one is missing."""
     if not len(column) or column.null_count:
         return None
     _, ends, data = column.buffers()
@@ -463,6 +463,7 @@ class InOrder:
         return late
 
     def _release_in_order(self, ready: Requests) -> Requests:
+        """Return sorted requests; refuse them where they arrive before the last ones."""
         start = ready.time[0]
         if self._last_yielded is not None and start < self._last_yielded:
             raise BadRequestError(

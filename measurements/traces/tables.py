@@ -123,11 +123,13 @@ class _Table(base.TraceReader):
         self.ticks_per_s = round(1 / factor) if factor < 1 else 1
 
     def _times_in_ticks(self, values: pa.Array, row: Array) -> Array:
+        """Read times in the file's own unit, or in seconds where that is longer."""
         chosen = self.columns["time_s"]
         time = _as_numbers(values, row, chosen.header)
         return time * chosen.factor if chosen.factor > 1 else time
 
     def _bytes_of_column(self, target: str, column: Mapping[str, pa.Array], row: Array) -> Array:
+        """Read sizes or offsets in bytes; refuse those below 0 or beyond 2^63."""
         chosen = self.columns[target]
         header, factor = chosen.header, chosen.bytes_per_unit
         values = _as_numbers(column[target], row, header)

@@ -90,7 +90,7 @@ def read_or_write(column: pa.ChunkedArray, row: Array, codes: dict[str, int], na
 
 
 def _two_words(column: pa.ChunkedArray, codes: dict[str, int]) -> Array | None:
-    """Operations where all words are the first one's or one other, in the same capitals."""
+    """Operations of a column with two words at most, in the same capitals; None for others."""
     first, *others = codes
     if not column.num_chunks or column.null_count or pa.types.is_dictionary(column.type):
         return None

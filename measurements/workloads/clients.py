@@ -238,6 +238,7 @@ class Histogram(NamedTuple):
 
 
 def _interpolate_geometrically(low: float, high: float, share: float) -> float:
+    """Interpolate between two figures on a log scale, or linearly from 0."""
     if low <= 0 or high <= low:
         return low + (high - low) * share
     return float(low * (high / low) ** share)
@@ -257,7 +258,7 @@ def merge_histograms(parts: Sequence[Histogram]) -> Histogram:
 
 
 def power_of_two_cells(counts: Iterable[tuple[int, int]], unit_s: float) -> tuple[LatencyCell, ...]:
-    """Cells over 2^(i−1) up to 2^i units, by their index i; 0 holds those of at most one unit."""
+    """Make cells by index i: latencies over 2^(i−1) up to 2^i units; at most one unit for 0."""
     return tuple(
         LatencyCell(0.0 if i == 0 else 2.0 ** (i - 1) * unit_s, 2.0**i * unit_s, count)
         for i, count in sorted(counts)

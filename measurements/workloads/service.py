@@ -129,7 +129,7 @@ class ServiceRuns(loop.Recorder):
             self.measure_idle(self.options.idle_s)
 
     def done(self, step: ServiceStep) -> dict[str, Any] | None:
-        """Row of a step that is measured already."""
+        """Row of a step that is measured already; None for a step still to do."""
         return self._done.get(step.key)
 
     def measure(
@@ -185,6 +185,7 @@ class ServiceRuns(loop.Recorder):
         return self._end_run(record, window, facts)
 
     def _watch_load(self, load: Load, start_s: float) -> Iterator[Any]:
+        """Observe the load at the end of each slice of the window."""
         for part in range(1, SLICES + 1):
             left = start_s + part * self.options.seconds / SLICES - self.clock()
             self.wait(max(left, 0.0))
@@ -193,6 +194,7 @@ class ServiceRuns(loop.Recorder):
     def _end_run(
         self, record: dict[str, Any], window: cpu_placement.Execution, facts: dict[str, Any]
     ) -> dict[str, Any]:
+        """Keep the record of a run with its frequency and facts; return its row of the table."""
         stated = self.options.clock_hz if record["asked_hz"] is None else record["asked_hz"]
         freq_hz = facts.pop("freq_hz", stated)
         facts = loop.drop_missing(facts)

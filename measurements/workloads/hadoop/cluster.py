@@ -80,7 +80,7 @@ class UserCluster(ClusterEngine):
         return self._example_command(setting, source, target)
 
     def starts(self, output: Path) -> None:
-        """Tell the watch where the job's number will be."""
+        """Tell the cleaning process which output will name the job."""
         self._announce_output(str(output))
 
     def job(self, setting: jobs.Setting, output: Path) -> Job | None:

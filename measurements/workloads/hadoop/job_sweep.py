@@ -201,6 +201,7 @@ class HadoopSweep:
             yield step, self._measure_run(step)
 
     def _load_measured_steps(self) -> set[Step]:
+        """Take up earlier records; return the steps whose run succeeded."""
         done = set()
         for record in self.runs.earlier_records():
             if record["kind"] == "idle":
@@ -334,6 +335,7 @@ class HadoopSweep:
     def _this_host_facts(
         self, record: dict[str, Any], step: Step, host: dict[str, Any]
     ) -> dict[str, Any]:
+        """Add counters to a run's facts where jobs run here, else drop the client's own."""
         facts = dict(host)
         if self.engine.mode != "local":
             for name in _OF_THE_CLIENT:
@@ -553,6 +555,7 @@ def _counter_columns(counters: Mapping[history.Counter, int]) -> dict[str, float
 
 
 def _of_one_node(job: history.Job, attempts: Sequence[history.TaskAttempt]) -> dict[str, float]:
+    """Columns of what the attempts on one node did; what is not known is left out."""
     done = [a for a in attempts if a.attempt in job.succeeded]
     maps, reduces = ([a for a in done if a.kind == kind] for kind in ("MAP", "REDUCE"))
     total: dict[history.Counter, int] = defaultdict(int)
@@ -574,6 +577,7 @@ def _of_one_node(job: history.Job, attempts: Sequence[history.TaskAttempt]) -> d
 
 
 def _span_s(attempts: Sequence[history.TaskAttempt]) -> float | None:
+    """Time from the first start to the last end (s); None where either is unknown."""
     starts = _drop_none(a.start_s for a in attempts)
     ends = _drop_none(a.end_s for a in attempts)
     return round(max(ends) - min(starts), 3) if starts and ends else None

@@ -135,7 +135,7 @@ class BandwidthAntagonist:
         return BandwidthLoad(command, output, self.reaper)
 
     def full_rate(self, cpus: Sequence[int]) -> float:
-        """Rate of a load at full speed (B/s)."""
+        """Measure the rate of a load at full speed (B/s)."""
         load = self.start(0.0, cpus, self.folder / "full.txt")
         try:
             before = load.last_reading()
@@ -145,7 +145,7 @@ class BandwidthAntagonist:
             load.stop()
 
     def left_to_each(self, cores: int, used: Sequence[int], load: BandwidthLoad | None) -> float:
-        """Bandwidth (B/s) of STREAM's triad on each of the cores used, beside the load."""
+        """Measure the bandwidth (B/s) of STREAM's triad on each core used, beside the load."""
         # The latencies that the probe measures too are not asked for: a small buffer will do.
         probe = memory_probe.probe_memory(
             cpus=used, chase_bytes=_SMALL_BYTES, budget_s=_PROBE_S, sysfs=self.sysfs

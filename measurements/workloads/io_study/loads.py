@@ -76,7 +76,7 @@ class IoLoad(Load):
             self._accounts.look()
 
     def finish(self) -> None:
-        """Judge the samples when the programs have ended.
+        """Compute the columns of the run from the samples, when the programs have ended.
 
         Raises `CutShortError` when the programs ended before the window did or counters went back,
         and `MeasurementError` when a program failed.
@@ -132,7 +132,7 @@ class FioStudyLoad(IoLoad):
         self.client.cut_short |= self.client.has_ended()
 
     def finish(self) -> None:
-        """Wait for fio, and judge the samples."""
+        """Wait for fio, and compute the columns of the run."""
         hang = "fio was to end and did not: the device may hang"
         self.client.finish("fio", self.seconds + _LONGEST_START_S, hang=hang)
         super().finish()
@@ -161,7 +161,7 @@ class CommandLoad(IoLoad):
     folders: tuple[Path, ...] = ()
 
     def wait_steady(self) -> None:
-        """Write back what was written before."""
+        """Write dirty pages to disk; a command needs no time to become steady."""
         self._sync_folders()
 
     def observe(self) -> None:
@@ -204,7 +204,7 @@ class Instances(Client):
     rusage_s: float = field(default=0.0, init=False)
 
     def release(self) -> None:
-        """Open the gate."""
+        """Let all waiting programs start, by a line on the pipe that each reads."""
         for process in self.processes:
             assert process.stdin is not None
             # One that has failed already is reported by `check`.
@@ -288,7 +288,7 @@ def window_columns(
         )
     seconds = sum(row["interval_s"] for row in rows)
     columns: dict[str, Any] = {"sampled_s": seconds}
-    columns |= {name: _sum_of_known(rows, name) for name in (*CPU_COLUMNS, *_SECTORS)}
+    columns |= {name: _sum_if_known(rows, name) for name in (*CPU_COLUMNS, *_SECTORS)}
     columns["user_s"] = max(columns["user_s"] - taken_s, 0.0)
     if own is not None:
         columns |= {**own, "nice_s": 0.0}
@@ -298,15 +298,15 @@ def window_columns(
     return columns | {
         "cpu_accounting": "scheduler" if by_scheduler or own is not None else "tick",
         "scope": "host" if own is None else "own",
-        "scheduled_s": _sum_of_known(rows, "scheduled_s") if by_scheduler else None,
-        "tick_busy_s": _sum_of_known(rows, "tick_busy_s"),
+        "scheduled_s": _sum_if_known(rows, "scheduled_s") if by_scheduler else None,
+        "tick_busy_s": _sum_if_known(rows, "tick_busy_s"),
         "intervals": len(rows),
         "intervals_without_io": quiet,
         "io_notes": "; ".join(_notes(rows, quiet)) or None,
     }
 
 
-def _sum_of_known(rows: Iterable[Row], name: str) -> float | None:
+def _sum_if_known(rows: Iterable[Row], name: str) -> float | None:
     """Sum of a column; None where it is not known throughout."""
     values = [row.get(name) for row in rows]
     return None if None in values else float(sum(value for value in values if value is not None))
@@ -367,7 +367,7 @@ class Accounts:
         self._before = self._usage_so_far()
 
     def look(self) -> None:
-        """Bring the accounts up to now."""
+        """Read the CPU time and bytes used since the window began."""
         self.used = Usage(*(b - a for a, b in zip(self._before, self._usage_so_far(), strict=True)))
         self.kernel_s = self._kernel.used_s()
 

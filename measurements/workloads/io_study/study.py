@@ -184,7 +184,7 @@ def _unused_cpus(runs: service.ServiceRuns, placement: Placement) -> tuple[int, 
 def _bandwidth_left(
     antagonist: BandwidthAntagonist, start: Callable[[], BandwidthLoad] | None, placement: Placement
 ) -> float:
-    """Bandwidth left to each core beside a load (B/s)."""
+    """Measure the bandwidth that is left to each core beside a load (B/s)."""
     load = None if start is None else start()
     try:
         return antagonist.left_to_each(placement.cores, placement.cpus, load)
@@ -226,6 +226,7 @@ class StudyRuns(service.ServiceRuns):
     """Runs of a study; the window of a command lasts until the command ends."""
 
     def _watch_load(self, load: service.Load, start_s: float) -> Iterator[Any]:
+        """Observe fio by slices, but a command at intervals until it ends."""
         if not isinstance(load, loads.CommandLoad):
             yield from super()._watch_load(load, start_s)
             return

@@ -78,6 +78,7 @@ def judge_runs(rows: Sequence[Row], client_steps: Sequence[Row] = ()) -> list[di
 
 
 def _add_verdict(row: Row, levels: SetupLevels, more: Levels) -> dict[str, Any]:
+    """Add to a row its load and what limits it; ``more`` are the levels of the client step."""
     at_a_rate = "asked_ops_s" in row
     here = levels.get(_values_of(row, _SETUP), {})
     verdict = _judge_rate(row) if at_a_rate else _judge_full_load(row, {**here, **more}, levels)
@@ -94,6 +95,7 @@ def _add_verdict(row: Row, levels: SetupLevels, more: Levels) -> dict[str, Any]:
 
 
 def _judge_rate(row: Row) -> Verdict:
+    """Judge whether a run at a rate is limited by the rate, the servers' CPU or the client."""
     asked, reached = row["asked_ops_s"], row.get("throughput_ops_s", 0.0)
     if reached >= _REACHED * asked:
         return Verdict(False, "rate", f"{reached / asked:.1%} of the rate that was asked for")
@@ -166,7 +168,7 @@ def _other_programs_evidence(row: Row) -> str | None:
 
 
 def _best_split(row: Row, levels: SetupLevels) -> ThroughputLevel | None:
-    """Best level of the same threads on more servers."""
+    """Best level of the same threads on more servers; None where none was measured."""
     *same, partitions = _values_of(row, _SETUP)
     others = [
         level
@@ -178,7 +180,7 @@ def _best_split(row: Row, levels: SetupLevels) -> ThroughputLevel | None:
 
 
 def _load_share(row: Row, here: Levels) -> float | None:
-    """Share of the highest throughput of the set-up; 1 for the runs that make it."""
+    """Share of the set-up's highest throughput; at full load 1 for the best level, else None."""
     if not here or "throughput_ops_s" not in row:
         return None
     highest = max(here.values(), key=lambda level: level.rate)
@@ -199,6 +201,7 @@ def _levels_by_setup(rows: Sequence[Row]) -> dict[Key, dict[int, ThroughputLevel
 
 
 def _mean_level(rows: Sequence[Row]) -> ThroughputLevel:
+    """Mean throughput of a set-up's runs, with its standard error and CPU share."""
     rates = [row["throughput_ops_s"] for row in rows if "throughput_ops_s" in row] or [0.0]
     # Within a window the throughput wavers less than from run to run.
     within = mean(row.get("throughput_noise", 0.0) for row in rows) * mean(rates)
