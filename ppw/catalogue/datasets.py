@@ -69,13 +69,13 @@ class Dataset:
 
     @property
     def size(self) -> int | None:
-        """Bytes of all files; None where one's are not known."""
+        """Size of all files together (bytes); None where that of any file is not known."""
         sizes = [file.size for file in self.files if file.size is not None]
         return sum(sizes) if len(sizes) == len(self.files) else None
 
     @property
     def can_be_fetched(self) -> bool:
-        """Whether the origin has the files as they are read here."""
+        """Whether every file has an address to download it from."""
         return all(file.url for file in self.files)
 
 
@@ -89,7 +89,7 @@ def datasets_by_name() -> dict[str, Dataset]:
 
 
 def find_dataset(name: str) -> Dataset:
-    """Find a set by its name. Raises `PpwError` with the nearest names."""
+    """Return the data set of a name. Raises `PpwError` with the nearest names for no set."""
     sets = datasets_by_name()
     if name not in sets:
         raise PpwError(
@@ -110,11 +110,11 @@ def _parse_dataset(name: str, text: str) -> Dataset:
         read_with=tuple(table["read_with"]),
         quality=tuple(table["quality"]),
         drop=tuple(table.get("drop", ())),
-        files=tuple(_parse_file(entry, folder, base, mapping) for entry in table["file"]),
+        files=tuple(_parse_file_entry(entry, folder, base, mapping) for entry in table["file"]),
     )
 
 
-def _parse_file(
+def _parse_file_entry(
     entry: Mapping[str, Any], folder: PurePosixPath, base: str, mapping: Mapping[str, str]
 ) -> DataFile:
     return DataFile(
@@ -159,7 +159,7 @@ def list_datasets(folder: str | os.PathLike[str] | None = None) -> pd.DataFrame:
             "files": len(one.files),
             "size_bytes": one.size,
             "fetchable": one.can_be_fetched,
-            "here": describe_states(states_of(one, where)),
+            "here": states_text(states_of(one, where)),
         }
         for one in datasets_by_name().values()
     ]
@@ -167,7 +167,7 @@ def list_datasets(folder: str | os.PathLike[str] | None = None) -> pd.DataFrame:
 
 
 def licence_text(dataset: Dataset) -> str:
-    """Say the licence with its terms."""
+    """Write the licence, with its terms in brackets where there are some."""
     return f"{dataset.licence} ({dataset.terms})" if dataset.terms else dataset.licence
 
 
@@ -206,10 +206,10 @@ def load_dataset(
     if where == cache_folder() and dataset.can_be_fetched:
         fetch_dataset(dataset, where)
     paths = files_here(dataset, where)
-    return _read_tables(dataset, paths) if dataset.kind == RUNS else paths
+    return _read_and_concat_tables(dataset, paths) if dataset.kind == RUNS else paths
 
 
-def _read_tables(dataset: Dataset, paths: list[Path]) -> pd.DataFrame:
+def _read_and_concat_tables(dataset: Dataset, paths: list[Path]) -> pd.DataFrame:
     tables = [_read_table(dataset, f, p) for f, p in zip(dataset.files, paths, strict=True)]
     runs = pd.concat(tables, ignore_index=True)
     runs.attrs = {
@@ -223,6 +223,7 @@ def _read_tables(dataset: Dataset, paths: list[Path]) -> pd.DataFrame:
 
 
 def _read_table(dataset: Dataset, file: DataFile, path: Path) -> pd.DataFrame:
+    """Read one file, drop the columns that the set does not want, and add the file's own."""
     if file.spaces:
         table = tidy_runs(pd.read_csv(path, sep=r"\s+"), columns=file.mapping)
     else:
@@ -242,7 +243,7 @@ RECORDED_TRACES = (
 
 
 def simulated_sweep() -> pd.DataFrame:
-    """Runs of seven small C programs on two simulated cores at seven clocks: simulated, no watts.
+    """Runs of seven small C programs, simulated on two cores at seven frequencies; no power.
 
     Six programs in the spirit of server workloads (``word_count``, ``sort``, ``hash_table_get``,
     ``kmeans``, ``inverted_index``, ``pointer_chase``) and a control that is bound by stores to
@@ -309,7 +310,7 @@ class State(StrEnum):
 
 
 def data_folder(folder: str | os.PathLike[str] | None = None) -> Path:
-    """Folder of data sets: the one given, or ``PPW_DATA_DIR``, or ppw's in the user's cache."""
+    """Return the folder given, else ``PPW_DATA_DIR``, else ppw's cache; refuse a missing one."""
     given = folder or os.environ.get(DATA_DIR_VARIABLE)
     if not given:
         return cache_folder()
@@ -334,7 +335,7 @@ def cache_folder() -> Path:
 
 
 def state_of(file: DataFile, folder: Path) -> State:
-    """Tell whether a file is in a folder, and whether its bytes are those of its origin."""
+    """Tell whether a file is missing, verified, wrong or, without a known checksum, unverified."""
     path = folder / file.path
     try:
         if not path.is_file():
@@ -355,12 +356,12 @@ def file_digest(path: Path) -> str:
 
 
 def states_of(dataset: Dataset, folder: Path) -> Counter[State]:
-    """Count a set's files by what is known of them."""
+    """Count the files of a set that are missing, verified, wrong or unverified."""
     return Counter(state_of(file, folder) for file in dataset.files)
 
 
-def describe_states(counts: Mapping[State, int]) -> str:
-    """Say in words what a folder has of a set."""
+def states_text(counts: Mapping[State, int]) -> str:
+    """Say how many files of a set are wrong, missing or not checked; "not here" for none."""
     total = sum(counts.values())
     if counts[State.MISSING] == total:
         return "not here"
@@ -371,7 +372,7 @@ def describe_states(counts: Mapping[State, int]) -> str:
 
 
 def files_here(dataset: Dataset, folder: Path) -> list[Path]:
-    """Paths of all files of a set; a missing or foreign one is an error with its remedy."""
+    """Return the paths of all files of a set. Raises `PpwError` where one is missing or wrong."""
     for file in dataset.files:
         state = state_of(file, folder)
         if state is State.MISSING:
@@ -385,7 +386,7 @@ def files_here(dataset: Dataset, folder: Path) -> list[Path]:
 
 
 def remedy(dataset: Dataset) -> str:
-    """What to do for files that are not here."""
+    """Say how to get the files of a set: by fetching them, or that they cannot be fetched."""
     if dataset.can_be_fetched:
         return f"ppw datasets {dataset.name} --fetch gets it from {dataset.origin}"
     return f"it was made of what {dataset.origin} has, and cannot be fetched"
@@ -416,11 +417,12 @@ def fetch_dataset(
         if state is State.MISSING:
             if each is not None:
                 each(file)
-            _fetch(file, folder / file.path)
+            _fetch_file(file, folder / file.path)
     return [folder / file.path for file in dataset.files]
 
 
-def _fetch(file: DataFile, target: Path) -> None:
+def _fetch_file(file: DataFile, target: Path) -> None:
+    """Download a file to a target, and check its SHA-256 where that is known."""
     try:
         import pooch
         from requests.exceptions import RequestException
@@ -440,7 +442,7 @@ def _fetch(file: DataFile, target: Path) -> None:
             downloader=_download,
         )
     except RequestException as error:
-        raise PpwError(f"{file.url}: {_reason(error)}") from error
+        raise PpwError(f"{file.url}: {_download_failure_text(error)}") from error
     except ValueError as error:
         raise PpwError(
             f"{file.url}: not the file that was published, by its checksum: nothing was kept; try "
@@ -451,7 +453,7 @@ def _fetch(file: DataFile, target: Path) -> None:
 
 
 def _download(url: str, into: str, _: object) -> None:
-    """Get a file; unlike pooch's own, it closes the connection whatever happens."""
+    """Download a URL into a file, and close the connection whatever happens."""
     import requests
 
     with (
@@ -463,7 +465,7 @@ def _download(url: str, into: str, _: object) -> None:
             file.write(part)
 
 
-def _reason(error: Exception) -> str:
+def _download_failure_text(error: Exception) -> str:
     from requests import exceptions
 
     if isinstance(error, exceptions.HTTPError) and error.response is not None:

@@ -118,7 +118,7 @@ class Host:
     def summary(self) -> str:
         """Describe the host in text: each figure with its source, and what is not known."""
         lines = [f"{self.name} ({self.maker}, {self.family}, {self.kind})"]
-        lines += [_figure_line(key, figure) for key, figure in self.figures.items()]
+        lines += [_figure_summary_line(key, figure) for key, figure in self.figures.items()]
         missing = [key for key in FIGURES if key not in self.figures]
         if missing:
             lines.append(f"  not known: {', '.join(missing)}")
@@ -145,7 +145,7 @@ class Host:
 
     def to_json(self) -> str:
         """Write the host as JSON; the unit is in each key's name."""
-        figures = {key: _figure_parts(figure) for key, figure in self.figures.items()}
+        figures = {key: _parts_that_are_known(figure) for key, figure in self.figures.items()}
         texts = {key: getattr(self, key) for key in TEXTS}
         return write_document(
             "host", None, {"host": {**texts, "figures": figures, "sources": self.sources}}
@@ -196,28 +196,28 @@ def host_steps(host: Host) -> tuple[float, ...]:
     return tuple(float(round(ratio * host.step_hz)) for ratio in range(low, high + 1))
 
 
-def _figure_parts(figure: HostFigure) -> dict[str, Any]:
+def _parts_that_are_known(figure: HostFigure) -> dict[str, Any]:
     parts = {key: getattr(figure, key) for key in PARTS}
     return {key: part for key, part in parts.items() if part is not None}
 
 
-def _figure_line(key: str, figure: HostFigure) -> str:
+def _figure_summary_line(key: str, figure: HostFigure) -> str:
     scope = f" a {figure.scope}" if figure.scope else ""
     note = f" ({figure.note})" if figure.note else ""
-    return f"  {key:<25}{_readable(figure)}{scope} [{figure.source}]{note}"
+    return f"  {key:<25}{_figure_value_text(figure)}{scope} [{figure.source}]{note}"
 
 
-def _readable(figure: HostFigure) -> str:
+def _figure_value_text(figure: HostFigure) -> str:
     value = figure.value
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, str):
         return value
     numbers = value if isinstance(value, tuple) else (value,)
-    return ", ".join(_quantity(number, figure.unit or "") for number in numbers)
+    return ", ".join(_quantity_text(number, figure.unit or "") for number in numbers)
 
 
-def _quantity(number: float, unit: str) -> str:
+def _quantity_text(number: float, unit: str) -> str:
     # The largest unit that the number reaches; 1 MB of cache is 2**20 bytes to its maker.
     for scale, word in _SHOWN.get(unit, ()):
         if number >= scale:
@@ -248,7 +248,7 @@ def parse_host(raw: bytes, file: str) -> Host:
 
 def host_of(table: Mapping[str, Any], file: str) -> Host:
     """Check a table and make it a host. Raises `PpwError` naming ``file`` and the key."""
-    return _Reader(file).host(table)
+    return _Reader(file).read_host(table)
 
 
 @dataclass(frozen=True)
@@ -257,118 +257,121 @@ class _Reader:
 
     file: str
 
-    def host(self, table: Mapping[str, Any]) -> Host:
-        self._refuse_unknown(table, (*TEXTS, *FIGURES, "sources"), "")
-        texts = {key: self._text(table, key, "") for key in TEXTS}
-        sources = self._sources(table)
-        figures = {key: self._figure(key, table[key], sources) for key in FIGURES if key in table}
+    def read_host(self, table: Mapping[str, Any]) -> Host:
+        self._refuse_unknown_keys(table, (*TEXTS, *FIGURES, "sources"), "")
+        texts = {key: self._require_text(table, key, "") for key in TEXTS}
+        sources = self._read_sources(table)
+        figures = {k: self._read_figure(k, table[k], sources) for k in FIGURES if k in table}
         host = Host(**texts, figures=figures, sources=sources)
-        self._refuse_inconsistent(host)
+        self._refuse_contradiction(host)
         return host
 
-    def _fail(self, key: str, wrong: str, remedy: str) -> PpwError:
+    def _error(self, key: str, wrong: str, remedy: str) -> PpwError:
         return PpwError(f"{self.file}: key {key!r}: {wrong}; {remedy}")
 
-    def _refuse_unknown(
+    def _refuse_unknown_keys(
         self, table: Mapping[str, Any], known: tuple[str, ...], prefix: str
     ) -> None:
         for key in table:
             if key not in known:
                 near = difflib.get_close_matches(key, known, n=1)
                 remedy = f"did you mean '{near[0]}'?" if near else f"use one of {', '.join(known)}"
-                raise self._fail(prefix + key, "unknown", remedy)
+                raise self._error(prefix + key, "unknown", remedy)
 
-    def _text(self, table: Mapping[str, Any], key: str, prefix: str) -> str:
+    def _require_text(self, table: Mapping[str, Any], key: str, prefix: str) -> str:
         text = table.get(key)
         if not isinstance(text, str) or not text.strip():
             wrong = "missing" if text is None else "not a text"
-            raise self._fail(prefix + key, wrong, f'write {shown_name(key)} = "..."')
+            raise self._error(prefix + key, wrong, f'write {shown_name(key)} = "..."')
         return text
 
-    def _sources(self, table: Mapping[str, Any]) -> dict[str, str]:
+    def _read_sources(self, table: Mapping[str, Any]) -> dict[str, str]:
         sources = table.get("sources", {})
         if not isinstance(sources, dict):
-            raise self._fail("sources", "not a table", "write [sources] with one citation a line")
-        return {key: self._text(sources, key, "sources.") for key in sources}
+            raise self._error("sources", "not a table", "write [sources] with one citation a line")
+        return {key: self._require_text(sources, key, "sources.") for key in sources}
 
-    def _figure(self, key: str, entry: Any, sources: Mapping[str, str]) -> HostFigure:
+    def _read_figure(self, key: str, entry: Any, sources: Mapping[str, str]) -> HostFigure:
         if not isinstance(entry, dict):
             remedy = f'write {key} = {{ value = ..., source = "..." }}'
-            raise self._fail(key, "a figure without source", remedy)
-        self._refuse_unknown(entry, PARTS, f"{key}.")
-        source = self._source(key, entry, sources)
-        note = self._text(entry, "note", f"{key}.") if "note" in entry else None
-        value = self._value(key, entry.get("value"))
-        return HostFigure(value, source, FIGURES[key].unit, note, self._scope(key, entry))
+            raise self._error(key, "a figure without source", remedy)
+        self._refuse_unknown_keys(entry, PARTS, f"{key}.")
+        source = self._check_source(key, entry, sources)
+        note = self._require_text(entry, "note", f"{key}.") if "note" in entry else None
+        value = self._read_figure_value(key, entry.get("value"))
+        return HostFigure(value, source, FIGURES[key].unit, note, self._read_scope(key, entry))
 
-    def _source(self, key: str, entry: Mapping[str, Any], sources: Mapping[str, str]) -> str:
+    def _check_source(self, key: str, entry: Mapping[str, Any], sources: Mapping[str, str]) -> str:
+        """Return the key of a figure's source. Raises unless it is in [sources]."""
         source = entry.get("source")
         if not isinstance(source, str):
             remedy = 'add source = "..." with a key of [sources]'
-            raise self._fail(key, "a figure without source", remedy)
+            raise self._error(key, "a figure without source", remedy)
         if source not in sources:
             name = shown_name(source)
             remedy = f'add {name} = "..." to [sources]'
-            raise self._fail(key, f"source '{name}' is not in [sources]", remedy)
+            raise self._error(key, f"source '{name}' is not in [sources]", remedy)
         return source
 
-    def _scope(self, key: str, entry: Mapping[str, Any]) -> str | None:
+    def _read_scope(self, key: str, entry: Mapping[str, Any]) -> str | None:
+        """Scope of a cache, one of `SCOPES`; None for other figures, which take none."""
         scope = entry.get("scope")
         if key in CACHES and scope not in SCOPES:
             wrong = "a cache without scope" if scope is None else f"unknown scope {scope!r}"
-            raise self._fail(key, wrong, f"add scope = one of {', '.join(SCOPES)}")
+            raise self._error(key, wrong, f"add scope = one of {', '.join(SCOPES)}")
         if key not in CACHES and scope is not None:
-            raise self._fail(key, "only caches have a scope", "remove it")
+            raise self._error(key, "only caches have a scope", "remove it")
         return scope
 
-    def _value(self, key: str, value: Any) -> Value:
+    def _read_figure_value(self, key: str, value: Any) -> Value:
         wanted = FIGURES[key].wanted
         if value is None:
-            raise self._fail(key, "no value", "add one, or leave out what is not known")
-        if not _fits(wanted, value):
-            raise self._fail(key, f"{value!r} is not {wanted}", f"give {wanted}")
-        for number in filter(_is_number, value if isinstance(value, list) else [value]):
-            self._refuse_impossible(key, number)
+            raise self._error(key, "no value", "add one, or leave out what is not known")
+        if not _has_wanted_type(wanted, value):
+            raise self._error(key, f"{value!r} is not {wanted}", f"give {wanted}")
+        for number in filter(_is_number_not_bool, value if isinstance(value, list) else [value]):
+            self._refuse_impossible_number(key, number)
         return tuple(map(float, value)) if isinstance(value, list) else value
 
-    def _refuse_impossible(self, key: str, number: float) -> None:
+    def _refuse_impossible_number(self, key: str, number: float) -> None:
+        """Raise where a number is not finite and positive, or a frequency is below 1 MHz."""
         # This way NaN, which compares with nothing, is refused too.
         if not abs(number) < _LIMIT:
-            raise self._fail(key, "not a finite figure", "leave out what is not known")
+            raise self._error(key, "not a finite figure", "leave out what is not known")
         if number <= 0:
             remedy = "give a positive value, or leave out what is not known"
-            raise self._fail(key, f"{number} is not positive", remedy)
+            raise self._error(key, f"{number} is not positive", remedy)
         if FIGURES[key].unit == "Hz" and number < _LEAST_HZ:
             remedy = f"frequencies are in Hz; {number} GHz is {number}e9"
-            raise self._fail(key, f"{number} Hz is below 1 MHz", remedy)
+            raise self._error(key, f"{number} Hz is below 1 MHz", remedy)
 
-    def _refuse_inconsistent(self, host: Host) -> None:
+    def _refuse_contradiction(self, host: Host) -> None:
         # Two sources may contradict each other: said here, before an answer rests on them.
         for low, high in (("cores", "threads"), ("min_hz", "base_hz"), ("base_hz", "turbo_hz")):
             small, large = getattr(host, low), getattr(host, high)
             if small is not None and large is not None and small > large:
-                raise self._fail(high, f"{large} is below {low} = {small}", "correct one of them")
+                raise self._error(high, f"{large} is below {low} = {small}", "correct one of them")
         steps = host.steps_hz or ()
         if any(left >= right for left, right in pairwise(steps)):
-            raise self._fail("steps_hz", "not ascending", "list each step once, lowest first")
+            raise self._error("steps_hz", "not ascending", "list each step once, lowest first")
         if host.dvfs is False and len(steps) > 1:
-            raise self._fail("steps_hz", "several steps, yet dvfs is false", "correct one of them")
+            raise self._error("steps_hz", "several steps, yet dvfs is false", "correct one of them")
 
 
-def _fits(wanted: str, value: Any) -> bool:
-    """Say whether a TOML value has the asked type; true and false are not numbers."""
+def _has_wanted_type(wanted: str, value: Any) -> bool:
+    """Tell whether a TOML value has the wanted type; true and false are not numbers."""
     if wanted == "true or false":
         return isinstance(value, bool)
     if wanted.startswith("a quarter"):
         return isinstance(value, str) and re.fullmatch(r"\d{4}-Q[1-4]", value) is not None
     if wanted.startswith("a list"):
-        return isinstance(value, list) and bool(value) and all(map(_is_number, value))
+        return isinstance(value, list) and bool(value) and all(map(_is_number_not_bool, value))
     if wanted == "a whole number":
         return isinstance(value, int) and not isinstance(value, bool)
-    return _is_number(value)
+    return _is_number_not_bool(value)
 
 
-def _is_number(value: Any) -> bool:
+def _is_number_not_bool(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
@@ -396,9 +399,9 @@ def load_hosts(*directories: str | os.PathLike[str]) -> dict[str, Host]:
         If a folder is missing or a file is malformed; the message names file and key.
     """
     # Later folders win: what a user states of a machine goes before what comes with ppw.
-    hosts = {_plain_name(host.name): host for host in _builtin_hosts()}
-    for directory in (*_environment_directories(), *map(Path, directories)):
-        hosts |= {_plain_name(host.name): host for host in _read_directory(directory)}
+    hosts = {_fold_name(host.name): host for host in _load_builtin_hosts()}
+    for directory in (*_environment_folders(), *map(Path, directories)):
+        hosts |= {_fold_name(host.name): host for host in _read_host_files(directory)}
     return {host.name: host for host in hosts.values()}
 
 
@@ -425,29 +428,29 @@ def find_host(name: str, *directories: str | os.PathLike[str]) -> Host:
         As in :func:`load_hosts`.
     """
     hosts = load_hosts(*directories)
-    wanted = _plain_name(name)
+    wanted = _fold_name(name)
     # The plain name goes before the one with its maker, and both before the last word of the name.
     for place in range(3):
-        found = [host for host in hosts.values() if _spellings(host)[place] == wanted]
+        found = [host for host in hosts.values() if _host_spellings(host)[place] == wanted]
         if len(found) == 1:
             return found[0]
-    raise UnknownHostError(_unknown_host(name, hosts))
+    raise UnknownHostError(_unknown_host_text(name, hosts))
 
 
 @cache
-def _builtin_hosts() -> tuple[Host, ...]:
+def _load_builtin_hosts() -> tuple[Host, ...]:
     folder = files("ppw.catalogue").joinpath("data", "hosts")
     entries = sorted(folder.iterdir(), key=lambda entry: entry.name)
     toml = (entry for entry in entries if entry.name.endswith(".toml"))
     return tuple(parse_host(entry.read_bytes(), entry.name) for entry in toml)
 
 
-def _environment_directories() -> list[Path]:
+def _environment_folders() -> list[Path]:
     listed = os.environ.get(HOSTS_DIR_VARIABLE, "")
     return [Path(part) for part in listed.split(os.pathsep) if part]
 
 
-def _read_directory(directory: Path) -> Iterator[Host]:
+def _read_host_files(directory: Path) -> Iterator[Host]:
     if not directory.is_dir():
         raise PpwError(f"{directory}: no such folder of host files; give one that exists")
     for path in sorted(directory.glob("*.toml")):
@@ -458,18 +461,20 @@ def _read_directory(directory: Path) -> Iterator[Host]:
         yield parse_host(raw, str(path))
 
 
-def _plain_name(name: str) -> str:
+def _fold_name(name: str) -> str:
+    """Name in lower case, without spaces, hyphens and underscores."""
     return re.sub(r"[\s_-]+", "", name).casefold()
 
 
-def _spellings(host: Host) -> tuple[str, str, str]:
+def _host_spellings(host: Host) -> tuple[str, str, str]:
+    """Spellings that find a host: its name, maker and name, and the last word of its name."""
     last_word = host.name.split()[-1]
-    return _plain_name(host.name), _plain_name(host.maker + host.name), _plain_name(last_word)
+    return _fold_name(host.name), _fold_name(host.maker + host.name), _fold_name(last_word)
 
 
-def _unknown_host(name: str, hosts: Mapping[str, Host]) -> str:
-    spelt = {spelling: host.name for host in hosts.values() for spelling in _spellings(host)}
-    near = difflib.get_close_matches(_plain_name(name), spelt, n=3, cutoff=0.5)
+def _unknown_host_text(name: str, hosts: Mapping[str, Host]) -> str:
+    spelt = {spelling: host.name for host in hosts.values() for spelling in _host_spellings(host)}
+    near = difflib.get_close_matches(_fold_name(name), spelt, n=3, cutoff=0.5)
     names = list(dict.fromkeys(spelt[key] for key in near)) or sorted(hosts)
     return (
         f"host {name!r} is not in the catalogue; nearest: {', '.join(names)}; "

@@ -40,7 +40,7 @@ class NamedCommands(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command. Raises `click.UsageError` with the nearest name."""
+        """Find the command of the arguments. Raises `click.UsageError` with the nearest name."""
         name = args[0] if args else ""
         names = self.list_commands(ctx)
         if name not in names and not name.startswith("-"):
@@ -124,7 +124,7 @@ VARIABLE = "_PPW_COMPLETE"
 
 class _OrFiles(shells.ShellComplete):
     def get_completions(self, args: list[str], incomplete: str) -> list[shells.CompletionItem[str]]:
-        """Complete as click does; where that finds nothing, after a command, files."""
+        """Complete as click does; where that finds nothing after a command, complete file names."""
         found = super().get_completions(args, incomplete)
         if found or not args or incomplete.startswith("-"):
             return found
@@ -137,13 +137,13 @@ SHELLS: dict[str, type[shells.ShellComplete]] = {
 }
 
 
-def answer_shells() -> None:
-    """Have click answer the scripts' questions by these classes."""
+def register_shells() -> None:
+    """Register the completion classes of `SHELLS` with click, each under its shell's name."""
     for name, shell in SHELLS.items():
         shells.add_completion_class(shell, name)
 
 
-def _print_script(ctx: click.Context, param: click.Parameter, shell: str | None) -> None:
+def _print_completion_script(ctx: click.Context, param: click.Parameter, shell: str | None) -> None:
     if shell is None or ctx.resilient_parsing:
         return
     click.echo(SHELLS[shell](ctx.command, {}, "ppw", VARIABLE).source())
@@ -156,7 +156,7 @@ completion_option = click.option(
     type=opt.OneOf(list(SHELLS)),
     expose_value=False,
     is_eager=True,
-    callback=_print_script,
+    callback=_print_completion_script,
     help='Print tab completion for a shell; in its start-up file: eval "$(ppw --completion '
     'bash)", or zsh; for fish: ppw --completion fish | source.',
 )
@@ -180,14 +180,14 @@ def main() -> None:
 def console() -> None:
     """Run the command line and exit: 0 done, 1 bad data, 2 wrong usage, 3 a check failed."""
     open_closed_streams()
-    answer_shells()
+    register_shells()
     # It tells where it keeps its cache on a machine whose home cannot be written to.
     logging.getLogger("matplotlib").setLevel(logging.ERROR)
     for stream in (sys.stdout, sys.stderr):
         # What a terminal's encoding lacks is spelt out: no result is lost to a dash.
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
-    say_why_it_waits()
+    announce_compilation()
     try:
         with closing_first():
             # click's own handling would end the process before what is open is closed.
@@ -206,13 +206,13 @@ def console() -> None:
     except Exception as error:
         if not report_error(error):
             raise
-        _drop_unwritten()
+        _drop_unwritable_output()
         sys.exit(1)
     sys.exit(code if isinstance(code, int) else 0)
 
 
-def _drop_unwritten() -> None:
-    """Close a standard output that takes nothing more, so that the interpreter need not try."""
+def _drop_unwritable_output() -> None:
+    """Flush standard output; where that fails, send the rest of it to the null device."""
     try:
         sys.stdout.flush()
     except OSError:
@@ -224,8 +224,8 @@ class _SayHandler(logging.Handler):
         out.say(record.getMessage())
 
 
-def say_why_it_waits() -> None:
-    """Tell on a terminal that loops are compiled first: nothing else is seen of a first start."""
+def announce_compilation() -> None:
+    """Print on a terminal that loops are being compiled, which delays the first start."""
     compiling = logging.getLogger("fitting.compiled.loops")
     if sys.stderr.isatty() and not compiling.handlers:
         compiling.addHandler(_SayHandler())
@@ -233,7 +233,7 @@ def say_why_it_waits() -> None:
 
 
 def open_closed_streams() -> None:
-    """Give standard streams that were closed at the start an end: empty, or taking nothing.
+    """Open the null device for each standard stream that was closed at the start.
 
     Python has none for them, and the next file that is opened would get their number.
     """
@@ -250,7 +250,7 @@ def open_closed_streams() -> None:
 
 
 def report_error(error: Exception) -> bool:
-    """Print an error of ours in one line; False for any other, which is a defect."""
+    """Print an expected error in one line and return True; return False for any other error."""
     from fitting.errors import FittingError
 
     if not isinstance(error, (MeasurementError, FittingError, PpwError, OSError)):
@@ -277,7 +277,7 @@ class TerminationSignal(BaseException):
 
 @contextmanager
 def closing_first() -> Iterator[None]:
-    """Let a signal to end unwind what runs inside, then end by that signal as if nothing were.
+    """Raise inside the block at the first signal to end, then end the process by that signal.
 
     A signal that is ignored, as under nohup, stays so. A second one changes nothing: what is being
     put back is put back. A copy of this process ends at once, as ever.
@@ -288,25 +288,25 @@ def closing_first() -> Iterator[None]:
         return
     owner, came = os.getpid(), list[int]()
 
-    def terminate(number: int, frame: FrameType | None) -> None:
+    def raise_at_first_signal(number: int, frame: FrameType | None) -> None:
         if os.getpid() != owner:
-            _end_by(number)
+            _kill_self_by_signal(number)
         came.append(number)
         if len(came) == 1:
             raise TerminationSignal
 
     taken = [number for number in _SIGNALS if signal.getsignal(number) is signal.SIG_DFL]
     for number in taken:
-        signal.signal(number, terminate)
+        signal.signal(number, raise_at_first_signal)
     try:
         yield
     except TerminationSignal:
-        _end_by(came[0])
+        _kill_self_by_signal(came[0])
     finally:
         for number in taken:
             signal.signal(number, signal.SIG_DFL)
 
 
-def _end_by(number: int) -> None:
+def _kill_self_by_signal(number: int) -> None:
     signal.signal(number, signal.SIG_DFL)
     os.kill(os.getpid(), number)

@@ -67,27 +67,27 @@ def hosts_command(name: str | None, catalogue: tuple[str, ...]) -> Listing:
     hosts = ppw.load_hosts(*catalogue).values()
     rows = [{figure: getattr(host, figure) for figure in _HOST_COLUMNS} for host in hosts]
     return Listing(
-        partial(_hosts_text, rows),
+        partial(_hosts_table_text, rows),
         lambda: _document("hosts", hosts=rows),
-        lambda: _frame(rows, list(_HOST_COLUMNS)),
+        lambda: _make_frame(rows, list(_HOST_COLUMNS)),
     )
 
 
 def _document(kind: str, **parts: Any) -> str:
-    """JSON document of a part of the catalogue; a table is a list of rows."""
+    """Write a JSON document of parts of the catalogue; a table becomes a list of rows."""
     from ppw.results.result import records, write_document
 
     lists = {key: records(part) for key, part in parts.items() if hasattr(part, "columns")}
     return write_document(kind, None, parts | lists)
 
 
-def _frame(rows: list[dict[str, Any]], columns: list[str]) -> pd.DataFrame:
+def _make_frame(rows: list[dict[str, Any]], columns: list[str]) -> pd.DataFrame:
     import pandas as pd
 
     return pd.DataFrame(rows, columns=columns)
 
 
-def _hosts_text(rows: list[dict[str, Any]]) -> str:
+def _hosts_table_text(rows: list[dict[str, Any]]) -> str:
     texts = [[_figure_text(row[c], unit) for c, (_, unit) in _HOST_COLUMNS.items()] for row in rows]
     table = text_table([title for title, _ in _HOST_COLUMNS.values()], texts)
     return f"{table}\n{len(rows)} hosts; – is a figure without a sure source"
@@ -122,34 +122,34 @@ def datasets_command(name: str | None, fetch: bool, folder: str | None) -> Listi
 
     if name is not None:
         dataset = find_dataset(name)
-        return _list_files(dataset, _fetch(dataset, folder) if fetch else data_folder(folder))
+        return _list_files(dataset, _fetch_files(dataset, folder) if fetch else data_folder(folder))
     if fetch:
         raise click.UsageError("which data set? Name one: ppw datasets NAME --fetch")
     table = ppw.list_datasets(folder)
     return Listing(
-        partial(_datasets_text, table), lambda: _document("datasets", rows=table), lambda: table
+        partial(_datasets_table, table), lambda: _document("datasets", rows=table), lambda: table
     )
 
 
-def _fetch(dataset: Dataset, folder: str | None) -> Path:
-    """Get the files of a data set, and tell what comes from where."""
+def _fetch_files(dataset: Dataset, folder: str | None) -> Path:
+    """Fetch the missing files of a data set, print each source, and return the folder."""
     from ppw.catalogue.datasets import data_folder, fetch_dataset, licence_text
 
     # A folder that was named for it may be new.
     where = Path(folder) if folder else data_folder()
     out.say(f"{dataset.name} is of {dataset.origin}, under {licence_text(dataset)}")
 
-    def tell(file: DataFile) -> None:
+    def announce_fetch(file: DataFile) -> None:
         out.say(f"fetching {file.url}")
         if file.sha256 is None:
             out.say("caveat: its checksum is not known, so what comes is not checked")
 
     # Each file is told before it comes: some are gigabytes.
-    fetch_dataset(dataset, where, each=tell)
+    fetch_dataset(dataset, where, each=announce_fetch)
     return where
 
 
-def _datasets_text(table: pd.DataFrame) -> str:
+def _datasets_table(table: pd.DataFrame) -> str:
     rows = [
         [row["name"], row["kind"], shown(row["size_bytes"], "B"), row["licence"], row["here"]]
         for row in table.to_dict(orient="records")
@@ -174,7 +174,7 @@ def _list_files(dataset: Dataset, folder: Path) -> Listing:
         "made_from": dataset.made_from,
     }
 
-    def text() -> str:
+    def listing_text() -> str:
         sizes = ["–" if file.size is None else f"{file.size:,}" for file in dataset.files]
         rows = [*zip([file.path for file in dataset.files], sizes, states, strict=True)]
         lines = [f"{key.replace('_', ' ')}: {fact}" for key, fact in facts.items() if fact]
@@ -183,9 +183,9 @@ def _list_files(dataset: Dataset, folder: Path) -> Listing:
         return summary_text([*lines, files], dataset.quality)
 
     columns = ["path", "url", "size", "sha256"]
-    table = _frame([{c: getattr(file, c) for c in columns} for file in dataset.files], columns)
+    table = _make_frame([{c: getattr(file, c) for c in columns} for file in dataset.files], columns)
     table = table.assign(state=states)
-    return Listing(text, lambda: _document("dataset", **facts, rows=table), lambda: table)
+    return Listing(listing_text, lambda: _document("dataset", **facts, rows=table), lambda: table)
 
 
 @opt.command(

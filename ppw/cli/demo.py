@@ -70,22 +70,22 @@ class SimulatedDemo:
     flagged: tuple[tuple[str, str], ...]
 
     def speed_ratios(self, column: str) -> pd.Series[float]:
-        """Brawny core's speed over the wimpy one's at the highest clock, by program."""
-        at = self._at_top("time").pivot_table(index="workload", columns="host", values=column)
+        """Speed of the brawny core over the wimpy one's at the highest frequency, by program."""
+        at = self._at_highest("time").pivot_table(index="workload", columns="host", values=column)
         return (at[WIMPY] / at[BRAWNY]).sort_values()
 
     def waiting(self) -> pd.DataFrame:
-        """Rows of ``table`` of the programs whose CPI grows between the learnt clocks."""
+        """Rows of ``table`` of programs that wait for memory: their CPI grows with frequency."""
         cpi = self.learnt.pivot_table(index=_KEYS, columns="freq_hz", values="cpi")
         grows = cpi[max(LEARNT_HZ)] / cpi[min(LEARNT_HZ)] > 1 + _CONSTANT
         return self.table.join(grows.rename("grows"), on=_KEYS).query("grows").drop(columns="grows")
 
     def verdict(self) -> list[str]:
-        """Say in sentences what the figures come to."""
+        """Say the projections' errors, the speed ratios, and the programs flagged for a bend."""
         error, of_waiting = (t["error_pct"].abs() for t in (self.table, self.waiting()))
         pairs, waiting = (len(t[_KEYS].drop_duplicates()) for t in (self.table, self.waiting()))
         ratio = self.speed_ratios("projected")
-        known, asked, three = (_list_frequencies(f) for f in (LEARNT_HZ, TESTED_HZ, THREE_HZ))
+        known, asked, three = (_frequencies_text(f) for f in (LEARNT_HZ, TESTED_HZ, THREE_HZ))
         said = [f"{program} on {_CORES[host]}" for program, host in self.flagged]
         return [
             "On a wimpy (in-order) and a brawny (out-of-order) core, both simulated, the CPI and "
@@ -107,7 +107,7 @@ class SimulatedDemo:
         header += [f"projected {top}", "90% interval", f"simulated {top}", "error %"]
         known = self.learnt.pivot_table(index=_KEYS, columns="freq_hz", values="cpi")
         rows = []
-        for row in self._at_top("cpi").to_dict(orient="records"):
+        for row in self._at_highest("cpi").to_dict(orient="records"):
             points = known.loc[(row["workload"], row["host"])]
             learnt = (f"{points[f]:.4g}" for f in LEARNT_HZ)
             interval = f"{row['lower']:.4g} … {row['upper']:.4g}"
@@ -155,10 +155,10 @@ class SimulatedDemo:
 
     def plot(self, ax: Axes, host: str) -> Axes:
         """Draw speed over that at the lowest learnt frequency, projected and simulated."""
-        runs = _programs(simulated_sweep())
+        runs = _without_control_program(simulated_sweep())
         runs = runs[runs["host"] == host]
         steps = np.linspace(min(runs["freq_hz"]), max(runs["freq_hz"]), 9)
-        curves = _project(self.learnt[self.learnt["host"] == host], steps.tolist(), ["time"])
+        curves = _project_table(self.learnt[self.learnt["host"] == host], steps.tolist(), ["time"])
         for program, own in runs.groupby("workload", sort=False):
             known = own["freq_hz"].isin(LEARNT_HZ)
             first = own.loc[own["freq_hz"] == LEARNT_HZ[0], "time_s"].item()
@@ -173,37 +173,37 @@ class SimulatedDemo:
         ax.legend(frameon=False)
         return ax
 
-    def _at_top(self, metric: str) -> pd.DataFrame:
+    def _at_highest(self, metric: str) -> pd.DataFrame:
         table = self.table
         return table[(table["freq_hz"] == TESTED_HZ[-1]) & (table["metric"] == metric)]
 
 
 def simulated_demo() -> SimulatedDemo:
-    """Project the simulated programs and hold the answers against their runs."""
+    """Project the simulated programs, and compare the projections with their runs."""
     runs = simulated_sweep()
-    programs = _programs(runs)
-    learnt = _at(programs, LEARNT_HZ)
-    table = _project(learnt, TESTED_HZ, ["cpi", "time"])
-    return SimulatedDemo(_compare(table, programs), learnt, _flag_bends(_at(runs, THREE_HZ)))
+    programs = _without_control_program(runs)
+    learnt = _rows_at(programs, LEARNT_HZ)
+    table = _project_table(learnt, TESTED_HZ, ["cpi", "time"])
+    return SimulatedDemo(_add_errors(table, programs), learnt, _bend_keys(_rows_at(runs, THREE_HZ)))
 
 
-def _programs(runs: pd.DataFrame) -> pd.DataFrame:
+def _without_control_program(runs: pd.DataFrame) -> pd.DataFrame:
     return runs[runs["workload"] != CONTROL]
 
 
-def _at(runs: pd.DataFrame, frequencies: Sequence[float]) -> pd.DataFrame:
+def _rows_at(runs: pd.DataFrame, frequencies: Sequence[float]) -> pd.DataFrame:
     return runs[runs["freq_hz"].isin(frequencies)]
 
 
-def _project(
+def _project_table(
     runs: pd.DataFrame, frequencies: Sequence[float], metrics: Sequence[str]
 ) -> pd.DataFrame:
     with caveats_in_result():
         return ppw.project_runs(runs, freq=frequencies, by=_KEYS, metric=metrics).table
 
 
-def _compare(table: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
-    """Join what was simulated at the frequencies asked for, and the error of what was projected."""
+def _add_errors(table: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
+    """Add to each projection what was simulated at its frequency, and the error in percent."""
     measured = runs.rename(columns={"time_s": "time"}).melt(
         [*_KEYS, "freq_hz"], ["cpi", "time"], "metric", "simulated"
     )
@@ -212,15 +212,15 @@ def _compare(table: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
     return joined.assign(error_pct=100 * (joined["projected"] / joined["simulated"] - 1))
 
 
-def _flag_bends(runs: pd.DataFrame) -> tuple[tuple[str, str], ...]:
-    table = _project(runs, TESTED_HZ[-1:], ["time"])
+def _bend_keys(runs: pd.DataFrame) -> tuple[tuple[str, str], ...]:
+    table = _project_table(runs, TESTED_HZ[-1:], ["time"])
     if "caveats" not in table:
         return ()
     named = table["caveats"].astype(str).str.contains("|".join(_BENDS))
     return tuple(table.loc[named, _KEYS].itertuples(index=False, name=None))
 
 
-def _list_frequencies(frequencies: Sequence[float]) -> str:
+def _frequencies_text(frequencies: Sequence[float]) -> str:
     *most, last = (f"{hertz / 1e9:.1f}" for hertz in frequencies)
     return f"{', '.join(most)} and {last} GHz"
 
@@ -293,7 +293,7 @@ class Demo:
     simulated: SimulatedDemo
 
     def value(self, subject: str, quantity: str) -> float:
-        """Look one figure up."""
+        """Return the value of one figure. Raises StopIteration where there is none."""
         return next(x.value for x in self.lines if (x.subject, x.quantity) == (subject, quantity))
 
     def to_frame(self) -> pd.DataFrame:
@@ -314,7 +314,7 @@ class Demo:
 
     def summary(self) -> str:
         """Show all figures with their labels, what is refused and the caveats; then the check."""
-        rows = [[x.subject, x.quantity, _value_text(x), x.label] for x in self.lines]
+        rows = [[x.subject, x.quantity, _line_value_text(x), x.label] for x in self.lines]
         table = text_table(["of", "quantity", "value", "label"], rows)
         said = [f"refused: {r}" for r in self.refusals] + [f"caveat: {c}" for c in self.caveats]
         study = [f"Figures of {CITATION}", "", *self.verdict(), "", table, *said]
@@ -326,7 +326,7 @@ class Demo:
         return demo_page(self).render()
 
     def verdict(self) -> list[str]:
-        """Say in sentences what the figures come to."""
+        """Say the ratios of the two machines, and what their CPI curves lead to."""
         atom, top = ATOM.machine, f"CPI at {_TOP_HZ / 1e9:.2f} GHz"
         ratio = self.value(_BOTH, "throughput ratio n·f/CPI")
         per_watt = self.value(_BOTH, "perf/W ratio")
@@ -346,9 +346,9 @@ class Demo:
 def demo() -> Demo:
     """Compute the demo."""
     with caveats_in_result():
-        lines = [*_curve_lines(ATOM), *_curve_lines(WESTMERE)]
-        lines += [*_bounded_lines(ATOM), *_comparison_lines(), *_path_length_lines()]
-    return Demo(tuple(lines), tuple(_refusals()), _CAVEATS, simulated_demo())
+        lines = [*_cpi_curve_lines(ATOM), *_cpi_curve_lines(WESTMERE)]
+        lines += [*_bounded_lines(ATOM), *_machine_comparison_lines(), *_path_length_lines()]
+    return Demo(tuple(lines), tuple(_extrapolation_refusal_texts()), _CAVEATS, simulated_demo())
 
 
 _CAVEATS = (
@@ -372,23 +372,23 @@ def curve_of(machine: CpiCurve) -> fitting.ReciprocalRegression:
 
 
 def path_length() -> fitting.LogPathLength:
-    """Published path length of Wordcount."""
+    """Published path length of Wordcount (instructions) as a curve against cores."""
     return fitting.LogPathLength.from_coefficients(
         a=WORDCOUNT_A, b=WORDCOUNT_B, cores=WORDCOUNT_CORES, workload="wordcount"
     )
 
 
 def cpi_at(machine: CpiCurve, frequency_hz: float) -> float:
-    """Published curve at a frequency (Hz)."""
+    """CPI that the published curve of a machine has at a frequency (Hz)."""
     return float(curve_of(machine).predict([frequency_hz])[0])
 
 
 def measured_points(machine: CpiCurve) -> list[tuple[float, float]]:
-    """Published curve read at the frequencies of the machine."""
+    """Points (Hz, CPI) of the published curve at the frequencies of the machine."""
     return [(f, cpi_at(machine, f)) for f in machine.measured_hz]
 
 
-def _curve_lines(machine: CpiCurve) -> list[Line]:
+def _cpi_curve_lines(machine: CpiCurve) -> list[Line]:
     curve = curve_of(machine)
     at = (*machine.measured_hz, _TOP_HZ)
     name = machine.machine
@@ -402,13 +402,13 @@ def _curve_lines(machine: CpiCurve) -> list[Line]:
 
 
 def _bounded_lines(machine: CpiCurve) -> list[Line]:
-    """Physical form through the curve at the machine's own frequencies."""
+    """Project the CPI of a machine at 3 GHz by the bounded (Amdahl) form: one line."""
     answer = ppw.project(measured_points(machine), freq=_TOP_HZ, interval="t")
     quantity = f"CPI at {_TOP_HZ / 1e9:.2f} GHz, bounded form"
     return [Line(machine.machine, quantity, float(answer.cpi), "1", DERIVED, 3)]
 
 
-def _comparison_lines() -> list[Line]:
+def _machine_comparison_lines() -> list[Line]:
     highest = {machine: machine.measured_hz[-1] for machine in (WESTMERE, ATOM)}
     rates = [machine.cores * f / cpi_at(machine, f) for machine, f in highest.items()]
     measured, power = THROUGHPUT_RATIO, POWER_RATIO
@@ -429,17 +429,17 @@ def _path_length_lines() -> list[Line]:
         Line(name, "a of a·ln(n) + b", WORDCOUNT_A, "1", PUBLISHED, 0),
         Line(name, "b of a·ln(n) + b", WORDCOUNT_B, "1", PUBLISHED, 0),
         *(
-            Line(name, _relative(n), curve.at(n) / one, "1", DERIVED, 3)
+            Line(name, _relative_path_length_label(n), curve.at(n) / one, "1", DERIVED, 3)
             for n in range(low, high + 1)
         ),
     ]
 
 
-def _relative(cores: int) -> str:
+def _relative_path_length_label(cores: int) -> str:
     return f"path length at {cores} core{'s' if cores > 1 else ''} to 1 core"
 
 
-def _refusals() -> list[str]:
+def _extrapolation_refusal_texts() -> list[str]:
     said = []
     for cores in _REFUSED_CORES:
         try:
@@ -451,14 +451,14 @@ def _refusals() -> list[str]:
 
 def demo_page(result: Demo) -> pages.Page:
     """Report of the demo."""
-    rows = [[x.subject, x.quantity, x.label, _value_text(x)] for x in result.lines]
+    rows = [[x.subject, x.quantity, x.label, _line_value_text(x)] for x in result.lines]
     header = ["of", "quantity", "label", "value"]
     curves = (
         "Published CPI curves (solid) up to 3 GHz, their bounds 1/c (dotted), and the bounded form "
         "for the Atom (dashed)."
     )
     lengths = "Wordcount's path length relative to one core. From 10 cores on there is no answer."
-    figures = [(_plot_curves, curves), (_plot_path_length, lengths)]
+    figures = [(_plot_cpi_curves, curves), (_plot_relative_path_length, lengths)]
     return pages.Page(
         title="Memcached and Wordcount on Atom and Westmere, the published study again",
         subtitle=f"{CITATION}; and six programs on simulated cores, by {SOURCE}",
@@ -476,7 +476,7 @@ def demo_page(result: Demo) -> pages.Page:
     )
 
 
-def _plot_curves(ax: Axes) -> None:
+def _plot_cpi_curves(ax: Axes) -> None:
     for machine, colour in ((ATOM, PROJECTED), (WESTMERE, CURVE)):
         curve = curve_of(machine)
         at = np.linspace(1.4e9, _TOP_HZ, 200)
@@ -492,7 +492,7 @@ def _plot_curves(ax: Axes) -> None:
     ax.legend(frameon=False)
 
 
-def _plot_path_length(ax: Axes) -> None:
+def _plot_relative_path_length(ax: Axes) -> None:
     low, high = WORDCOUNT_CORES
     cores = range(low, high + 1)
     curve = path_length()
@@ -501,5 +501,5 @@ def _plot_path_length(ax: Axes) -> None:
     ax.set(xlabel="cores", ylabel="path length to that of one core")
 
 
-def _value_text(line: Line) -> str:
+def _line_value_text(line: Line) -> str:
     return shown(line.value, "Hz") if line.unit == "Hz" else f"{line.value:.{line.decimals}f}"

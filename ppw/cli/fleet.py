@@ -59,7 +59,7 @@ _FILES = (
 
 @contextmanager
 def progress_bar() -> Iterator[Callable[[float], None] | None]:
-    """Draw how far the engine is, on a terminal only."""
+    """Draw a progress bar on a terminal; yields what sets its share (0 to 1), else None."""
     if not sys.stderr.isatty():
         yield None
         return
@@ -76,15 +76,15 @@ def fleet_question(
     standard error and make the exit code 1. What RUNS and FILE are is added to the help.
     """
 
-    def make(function: Callable[..., Any]) -> click.Command:
+    def make_command(function: Callable[..., Any]) -> click.Command:
         @functools.wraps(function)
-        def answer(
+        def ask_fleet(
             *, mapping: dict[str, str], keep_going: bool, format_: str, output: str, **options: Any
         ) -> int:
             with out.caveats_in_result():
-                found = _ask(function, columns=mapping, **options)
+                found = _ask_with_progress(function, columns=mapping, **options)
                 result, failure = found if isinstance(found, tuple) else (found, None)
-                _write(result, format_, output)
+                _write_answer(result, format_, output)
             # One line a fault, since each file needs its own mending.
             for fault in result.faults:
                 out.say(f"fault: {fault}")
@@ -94,14 +94,14 @@ def fleet_question(
                 return 1
             return out.exit_code(failure)
 
-        answer.__doc__ = f"{inspect.getdoc(function)}\n\n{_FILES}"
-        return opt.command(name, short, example, *added, _ASKING, group=fleet_command)(answer)
+        ask_fleet.__doc__ = f"{inspect.getdoc(function)}\n\n{_FILES}"
+        return opt.command(name, short, example, *added, _ASKING, group=fleet_command)(ask_fleet)
 
-    return make
+    return make_command
 
 
-def _ask(function: Callable[..., Any], **options: Any) -> Any:
-    """Put a question, and draw on a terminal how far the engine is."""
+def _ask_with_progress(function: Callable[..., Any], **options: Any) -> Any:
+    """Call a fleet question with a progress bar; print the notes of an error before raising it."""
     with progress_bar() as progress:
         try:
             return function(progress=progress, **options)
@@ -112,8 +112,8 @@ def _ask(function: Callable[..., Any], **options: Any) -> Any:
             raise
 
 
-def _write(answer: FleetAnswer[Any], format_: str, output: str) -> None:
-    """Write an answer; on standard output its faults follow as messages."""
+def _write_answer(answer: FleetAnswer[Any], format_: str, output: str) -> None:
+    """Write an answer by format or ending; text on standard output leaves out the faults."""
     if output.lower().endswith(".parquet"):
         out.say_caveats(answer.caveats)
         answer.write(output)
@@ -268,13 +268,13 @@ def fleet_join_command(
     (ISO 8601, or seconds since 1970), value and, where a host has several channels, label. What
     the samples do not tell is missing, with the reason in notes.
     """
-    out.refuse_an_input(output)
+    out.refuse_input_as_output(output)
     limits = {name: given.pop(name) for name in ("memory_limit", "temporary", "threads")}
     engine = ppw.fleet.connect(given.pop("engine"), **limits)
     # This needs the engine's library, which connect() says how to install.
     from ppw.fleet import telemetry
 
-    sensor, offset = telemetry.Sensor(**given), _read_offsets(offsets)
+    sensor, offset = telemetry.Sensor(**given), _parse_clock_offsets(offsets)
     read, faults = telemetry.open_samples(samples, engine, mapping)
     fleet = ppw.fleet.open_runs(runs, engine=engine)
     apart = telemetry.contradicting_hosts(fleet.table, read, sensor, offset)
@@ -286,7 +286,8 @@ def fleet_join_command(
     return 1 if faults and not keep_going else 0
 
 
-def _read_offsets(texts: tuple[str, ...]) -> float | Mapping[str, float]:
+def _parse_clock_offsets(texts: tuple[str, ...]) -> float | Mapping[str, float]:
+    """Read [HOST=]SECONDS texts: one number for all hosts, or seconds by host; 0 for none."""
     by_host = {}
     for text in texts:
         host, _, number = text.rpartition("=")

@@ -100,7 +100,7 @@ def refuse_standard_output(output: str) -> None:
 def measured_host_options(
     given: opt.Given, metrics: Sequence[str], *, as_found: bool
 ) -> measure.HostOptions:
-    """Options of `measurements.sweep.measure` for sensors and frequencies, from those given."""
+    """Make the host options of `measurements.sweep.measure` from command-line options."""
     from measurements.sweep import measure
 
     return opt.pick_fields(
@@ -143,24 +143,24 @@ class Progress:
             self._live.stop()
 
     def tell(self, text: str) -> None:
-        """Say a line that stays."""
+        """Print a line above the progress display, which stays there."""
         if self._live is not None:
             self._live.console.print(out.message_line(text), markup=False, highlight=False)
         else:
             out.say(text)
 
     def expect(self, runs: int) -> None:
-        """Learn how much there is to do."""
+        """Set the number of runs to do, and start the clock."""
         self._started, self._all = time.monotonic(), runs
 
     def show(self, row: dict[str, Any]) -> None:
-        """Add a run that has ended."""
+        """Add a run that has ended to the progress display."""
         self._done += 1
         self._rows = [*self._rows[-_ROWS + 1 :], row]
         if self._live is not None:
-            self._live.update(self._picture())
+            self._live.update(self._render_runs_and_bar())
 
-    def _picture(self) -> Any:
+    def _render_runs_and_bar(self) -> Any:
         from rich import console, progress_bar, table
 
         runs = table.Table(box=None, pad_edge=False)
@@ -231,7 +231,7 @@ def measure_command(ctx: click.Context, /, **given: Any) -> int:
 
         return measure_on(given["ssh"], sys.argv, given["output"])
     if given["replay"] is not None:
-        return _replay_session(given["replay"], given["output"])
+        return _export_session_runs(given["replay"], given["output"])
     if not given["command"] and not given["resume"]:
         raise click.UsageError("no COMMAND: give it after --, as in ppw measure … -- sort big.txt")
     if not (given["freqs"] or given["as_found"] or given["resume"]):
@@ -239,13 +239,13 @@ def measure_command(ctx: click.Context, /, **given: Any) -> int:
     if given["freqs"] and given["as_found"]:
         raise click.UsageError("--freq sets the clock and --as-found leaves it: give one")
     refuse_two_frequencies(given)
-    return _measure(given)
+    return _measure_or_dry_run(given)
 
 
-def _measure(given: opt.Given) -> int:
+def _measure_or_dry_run(given: opt.Given) -> int:
     from measurements.sweep import measure
 
-    options = _sweep_options(given)
+    options = _make_sweep_options(given)
     metrics = given["metrics"] or measure.METRICS
     host = measured_host_options(given, metrics, as_found=given["as_found"])
     if given["dry_run"]:
@@ -266,7 +266,7 @@ def _measure(given: opt.Given) -> int:
     return 0
 
 
-def _sweep_options(given: opt.Given) -> loop.SweepOptions:
+def _make_sweep_options(given: opt.Given) -> loop.SweepOptions:
     import socket
 
     from measurements.sweep import loop
@@ -285,7 +285,7 @@ def _sweep_options(given: opt.Given) -> loop.SweepOptions:
 def _run_sweep(
     options: loop.SweepOptions, host: measure.HostOptions, given: opt.Given
 ) -> pd.DataFrame:
-    """Measure; with --stream each row is a line of JSON as soon as it is there."""
+    """Run a sweep and return its table; with --stream print each row as a line of JSON at once."""
     from measurements.sweep import measure
 
     stream = given["stream"]
@@ -309,7 +309,7 @@ def _run_sweep(
         return sweep.table()
 
 
-def _replay_session(folder: Path, output: str | None) -> int:
+def _export_session_runs(folder: Path, output: str | None) -> int:
     from measurements.sweep.session import Session, session_table
 
     table = session_table(Session.open(folder))
@@ -323,11 +323,11 @@ def _replay_session(folder: Path, output: str | None) -> int:
 
 
 def measure_summary(table: pd.DataFrame) -> str:
-    """Medians by set-up, as text."""
+    """Tabulate medians of time, power, CPI and energy by workload, cores and frequency, as text."""
     columns = {"time_s": "s", "power_w": "W", "cpi": "1", "energy_j": "J/run"}
     keys = [c for c in ("workload", "cores", "freq_hz") if c in table]
 
-    def head(values: Any, part: pd.DataFrame) -> list[str]:
+    def setup_cells(values: Any, part: pd.DataFrame) -> list[str]:
         pairs = zip(keys, values, strict=True)
         names = [frequency_text(k) if c == "freq_hz" else str(k) for c, k in pairs]
         return [*names, str(len(part))]
@@ -338,12 +338,12 @@ def measure_summary(table: pd.DataFrame) -> str:
 
     titles = {c: (c.rpartition("_")[0] or c, unit, 1.0) for c, unit in columns.items()}
     header = [*(c.removesuffix("_hz") for c in keys), "runs"]
-    return out.medians_text(table, keys, header, head, titles, ("time spread", spread_text))
+    return out.medians_text(table, keys, header, setup_cells, titles, ("time spread", spread_text))
 
 
 # `ppw measure --simulate CORE[,…]`: kernels or bare-metal programs on simulated cores.
 def measure_simulated(ctx: click.Context, given: opt.Given) -> int:
-    """Simulate the programs that were asked for, and write their runs table."""
+    """Simulate the programs that were asked for and write their runs table; exit code 0."""
     # Other options mean nothing there.
     for name in opt.typed_options(ctx, "simulate", "command", "freqs", "data_bytes", "output"):
         raise click.UsageError(f"{name} says nothing to a simulated core", ctx)
@@ -356,11 +356,11 @@ def measure_simulated(ctx: click.Context, given: opt.Given) -> int:
         raise click.UsageError("say which clocks: --freq 1.2GHz,2GHz", ctx)
     if not given["output"]:
         raise click.UsageError("no -o FILE: where is the table to go?", ctx)
-    _simulate(given)
+    _simulate_and_write(given)
     return 0
 
 
-def _simulate(given: opt.Given) -> None:
+def _simulate_and_write(given: opt.Given) -> None:
     import pandas as pd
 
     from measurements.workloads.simulated import WHOLE, simulate_sweep
@@ -428,15 +428,16 @@ def sample_command(
     sampler = LiveSampler(interval_s=every, **given)
     for caveat in sampler.caveats:
         out.say(caveat)
-    ended = _record(sampler, command, duration, output)
+    ended = _record_samples(sampler, command, duration, output)
     if output != "-":
-        _summarise_series(output)
-    return 0 if ended is None else _exit_code_of(command[0], ended)
+        _print_series_summary(output)
+    return 0 if ended is None else _report_command_end(command[0], ended)
 
 
-def _record(
+def _record_samples(
     sampler: LiveSampler, program: tuple[str, ...], seconds: float | None, output: str
 ) -> CommandEnd | None:
+    """Record until the program or the seconds end; return how the program ended, else None."""
     from measurements.timeseries.live import Command, for_seconds
     from measurements.timeseries.own import Writer
 
@@ -459,15 +460,15 @@ def _raise_interrupt(number: int, frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
-def _summarise_series(output: str) -> None:
+def _print_series_summary(output: str) -> None:
     from measurements.timeseries import read_time_series
 
     for line in read_time_series(output).summary().splitlines():
         out.say(line)
 
 
-def _exit_code_of(name: str, ended: CommandEnd) -> int:
-    """Say how the command ended; 1 where it failed."""
+def _report_command_end(name: str, ended: CommandEnd) -> int:
+    """Print the command's CPU time, and how it failed; return 1 where it failed, else 0."""
     out.say(
         f"{name}: {ended.user_s:.6g} s user and {ended.system_s:.6g} s system CPU time of its own"
     )
@@ -496,7 +497,7 @@ def sensors_command(format_: str, sysfs: str, procfs: str, output: str) -> None:
 
 
 def _sensors_text(sensors: list[measure.HostSensor]) -> str:
-    """Table of what there is, then the reasons for what there is not."""
+    """Tabulate the sensors that are here, then say why the others are not."""
     # A BMC or a meter on the network is there only once its address is named.
     words = {True: "yes", False: "no", None: "by address"}
     there = [[s.name, words[s.available], s.detail] for s in sensors if s.available is not False]

@@ -142,7 +142,7 @@ class SiQuantity(click.ParamType[float]):
         if self._needs_unit and re.fullmatch(r"0*[1-9][\d.]*|0*\.0*[1-9]\d*", text):
             self.fail(f"{text!r} has no unit: write one, as in {self._needs_unit}", param, ctx)
         try:
-            number = self._number_in(text)
+            number = self._parse_si_number(text)
         except MeasurementError as error:
             self.fail(str(error), param, ctx)
         if number < 0:
@@ -151,14 +151,15 @@ class SiQuantity(click.ParamType[float]):
             self.fail(f"{value!r} must be more than 0", param, ctx)
         return number / self._divisor
 
-    def _number_in(self, text: str) -> float:
+    def _parse_si_number(self, text: str) -> float:
         return units.parse_quantity(text, self._unit)
 
 
 class Rate(SiQuantity):
     """Bytes per second: 102.4GB/s, 10Gbit/s."""
 
-    def _number_in(self, text: str) -> float:
+    def _parse_si_number(self, text: str) -> float:
+        """Read bytes per second; bits are divided by 8, and Gb, which may be either, is refused."""
         # Networks are sold in bits, disks in bytes: Gb alone could be either.
         bits = re.fullmatch(r"([\d.]+(?:e[+-]?\d+)?)\s*([kMGT]?)(?:bit/s|bps)", text)
         if bits:
@@ -167,7 +168,7 @@ class Rate(SiQuantity):
             raise MeasurementError(
                 f"{text!r} may be bits or bytes: write {text[:-1]}bit/s or {text[:-1]}B/s"
             )
-        return super()._number_in(text.removesuffix("/s"))
+        return super()._parse_si_number(text.removesuffix("/s"))
 
 
 class Several(click.ParamType[tuple[Any, ...]]):
@@ -176,13 +177,13 @@ class Several(click.ParamType[tuple[Any, ...]]):
     name = "list"
 
     def __init__(self, one: click.ParamType[Any]) -> None:
-        self._one = one
+        self._make_scalar_kind = one
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Read each value."""
         if not isinstance(value, str):
             return value
-        return tuple(self._one.convert(part, param, ctx) for part in value.split(","))
+        return tuple(self._make_scalar_kind.convert(part, param, ctx) for part in value.split(","))
 
 
 def read_counts(text: str) -> tuple[int, ...]:
@@ -201,7 +202,7 @@ def read_sizes(text: str) -> tuple[int, ...]:
     return tuple(sizes)
 
 
-def not_one_of(name: str, choices: Sequence[str]) -> str:
+def unknown_choice_text(name: str, choices: Sequence[str]) -> str:
     """Say that a name is unknown, which is near, and which there are."""
     return f"{name!r}{nearest(name, choices)} is not one of {', '.join(choices)}"
 
@@ -211,7 +212,7 @@ class OneOf(click.Choice[str]):
 
     def get_invalid_choice_message(self, value: Any, ctx: click.Context | None) -> str:
         """Suggest the nearest."""
-        return not_one_of(str(value), self.choices)
+        return unknown_choice_text(str(value), self.choices)
 
 
 class NameList(click.ParamType[list[str]]):
@@ -231,11 +232,11 @@ class NameList(click.ParamType[list[str]]):
             self.fail("no name is given", param, ctx)
         for name in names:
             if self.choices and name not in self.choices:
-                self.fail(not_one_of(name, self.choices), param, ctx)
+                self.fail(unknown_choice_text(name, self.choices), param, ctx)
         return names
 
     def candidates(self, ctx: click.Context) -> Sequence[str]:
-        """Names to complete with."""
+        """Names that completion may offer: the choices, none where any name goes."""
         return self.choices or ()
 
     def shell_complete(
@@ -270,7 +271,7 @@ def header_of(ctx: click.Context) -> list[str]:
 
 
 def complete_column(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """Complete one column of the runs table."""
+    """Names in the header of RUNS that begin with what was typed."""
     return [name for name in header_of(ctx) if name.startswith(incomplete)]
 
 
@@ -333,7 +334,7 @@ _PER = {"hours": 3600.0, "minutes": 60.0}
 
 
 def kind(spelling: str, divisor: str = "") -> click.ParamType[Any]:
-    """Make the kind of value that a word stands for, with its range.
+    """Make the parameter type that a spelling declares, as "0<SHARE<=1", with its range.
 
     Examples
     --------
@@ -353,12 +354,12 @@ def kind(spelling: str, divisor: str = "") -> click.ParamType[Any]:
     if word.startswith("["):
         choices = tuple(word[1:-1].split("|"))
         return NameList(choices) if several else OneOf(choices)
-    one = _OTHERS.get(word) or _one(word, match, _PER.get(divisor, 1.0))
+    one = _OTHERS.get(word) or _make_scalar_kind(word, match, _PER.get(divisor, 1.0))
     return Several(one) if several else one
 
 
 def metavar(spelling: str) -> str | None:
-    """Word that stands for a value in --help; None for a choice, whose names stand there."""
+    """Return the word that --help shows for a value; None for a choice, whose names stand there."""
     match = _SPELLING.fullmatch(spelling)
     assert match, spelling
     if "|" in match["word"]:
@@ -366,26 +367,26 @@ def metavar(spelling: str) -> str | None:
     return match["word"].replace("MEMORY", "SIZE") + (match["several"] or "")
 
 
-def _one(word: str, match: re.Match[str], divisor: float) -> click.ParamType[Any]:
-    """Make the kind of one quantity or number, with its range."""
+def _make_scalar_kind(word: str, match: re.Match[str], divisor: float) -> click.ParamType[Any]:
+    """Make the parameter type of one quantity or number, with its range."""
     if word in _UNITS:
         quantity = Rate if word == "RATE" else SiQuantity
         example = {"MEMORY": "256GiB", "RATE": "500MB/s or 10Gbit/s"}.get(word, "")
         positive = match["sign"] == ">"
         return quantity(_UNITS[word], positive=positive, divisor=divisor, needs_unit=example)
-    low, high = _end(match["low"]), None
+    low, high = _parse_range_end(match["low"]), None
     open_low, open_high = match["above"] == "<", match["sign"] == "<"
     if (match["sign"] or "").startswith(">"):
-        low, open_low = _end(match["end"]), match["sign"] == ">"
+        low, open_low = _parse_range_end(match["end"]), match["sign"] == ">"
     else:
-        high = _end(match["end"])
+        high = _parse_range_end(match["end"])
     # Money, percentages and shares are never negative; other numbers may be.
     if low is None and word not in ("N", "NUMBER"):
         low = 0
     return _RANGED[word](low, high, min_open=open_low, max_open=open_high)
 
 
-def _end(text: str | None) -> Any:
+def _parse_range_end(text: str | None) -> Any:
     return text and (float(text) if "." in text else int(text))
 
 
@@ -414,10 +415,10 @@ def options(declaration: str, **kinds: click.ParamType[Any]) -> Decorator:
     """
     # A line that goes on is indented more than its option.
     texts = re.split(r"\n(?=\S)", textwrap.dedent(declaration).strip())
-    return all_of(*(_option(" ".join(text.split()), kinds) for text in texts))
+    return all_of(*(_make_option(" ".join(text.split()), kinds) for text in texts))
 
 
-def _option(text: str, kinds: dict[str, click.ParamType[Any]]) -> Decorator:
+def _make_option(text: str, kinds: dict[str, click.ParamType[Any]]) -> Decorator:
     match = _OPTION.fullmatch(text)
     assert match, text
     given: dict[str, Any] = {"help": match["help"], "hidden": not match["help"]}
@@ -441,7 +442,7 @@ def _option(text: str, kinds: dict[str, click.ParamType[Any]]) -> Decorator:
 
 
 def all_of(*options: Decorator) -> Decorator:
-    """Add several options, in this order."""
+    """Make one decorator that adds several options, in this order."""
     return lambda function: functools.reduce(lambda f, add: add(f), reversed(options), function)
 
 
@@ -467,7 +468,7 @@ class Respelt(click.Option):
 
 
 def pick_fields(kind: type[T], given: Given, **others: Any) -> T:
-    """Make a data class of the options that are called as its fields, and of others.
+    """Make a data class of the options that have its fields' names, and of others.
 
     A field keeps its default where the option is not given.
     """
@@ -490,13 +491,13 @@ def command(
 ) -> Callable[[Callable[..., Any]], click.Command]:
     """Make a command of a function whose docstring is its help, with a line for the list."""
 
-    def make(function: Callable[..., Any]) -> click.Command:
+    def make_command(function: Callable[..., Any]) -> click.Command:
         # A group lists and finds its own commands; the commands of ppw itself are in COMMANDS.
         made = click.command if group is None else group.command
         add = made(name=name, short_help=short, epilog=f"Example: {example}", **settings)
         return add(all_of(*added)(function))
 
-    return make
+    return make_command
 
 
 def question(
@@ -512,9 +513,9 @@ def question(
     With the answer the function may return why a check of it failed: the exit code then is 3.
     """
 
-    def make(function: Callable[..., Any]) -> click.Command:
+    def make_command(function: Callable[..., Any]) -> click.Command:
         @functools.wraps(function)
-        def answer(*, format_: str, output: str, **given: Any) -> int:
+        def answer_and_write(*, format_: str, output: str, **given: Any) -> int:
             # The result prints its caveats: as warnings they would appear twice.
             with out.caveats_in_result():
                 found = function(**given)
@@ -523,9 +524,9 @@ def question(
             return out.exit_code(failure)
 
         writing = output_options_of(*formats)
-        return command(name, short, example, *added, writing, group=group)(answer)
+        return command(name, short, example, *added, writing, group=group)(answer_and_write)
 
-    return make
+    return make_command
 
 
 def typed_options(ctx: click.Context, *understood: str) -> list[str]:
@@ -555,7 +556,7 @@ TOLERANCE = options(
 
 
 def pairs(shape: str) -> Callable[..., dict[str, str]]:
-    """Make the callback of an option that is given several times: "COLUMN=HEADER: a=b"."""
+    """Make the callback that reads repeated NAME=VALUE texts into a dict, each name once."""
     # Messages call the left side by its word: "column freq_khz is given twice".
     left = shape.partition("=")[0]
 
@@ -620,9 +621,10 @@ def selection_option(name: str, meaning: str, *, one_value: bool = False) -> Dec
     )
 
 
-def _read_voltages(
+def _read_voltage_table(
     ctx: click.Context, param: click.Parameter, path: str | None
 ) -> pd.DataFrame | dict[float, float] | None:
+    """Read a V-f table; {} for "none", and None where no path is given."""
     # An empty mapping says that no voltage is known; None leaves that to the runs.
     if path is None or path == "none":
         return None if path is None else {}
@@ -634,20 +636,20 @@ VOLTAGES = click.option(
     "--vf",
     "voltages",
     metavar="FILE",
-    callback=_read_voltages,
+    callback=_read_voltage_table,
     help="Table of core voltage by frequency (columns freq_ghz, voltage_v, and host where it "
     "differs); none ignores the column voltage_v of the runs.",
 )
 
 
 def metric_option(default: str = "all that the columns allow") -> Decorator:
-    """Make --metric, with what is answered where it is not given."""
+    """Make --metric, whose help says which metrics are the default."""
     kind, listed = "|".join(METRIC_NAMES), ", ".join(METRIC_NAMES)
     return options(f"--metric [{kind}][,…]: One or several of {listed}. Default: {default}.")
 
 
 def by_option(meaning: str) -> Decorator:
-    """Make --by, with what it tells apart."""
+    """Make --by, whose help says what it tells apart."""
     return options(f"--by COLUMN[,…]: {meaning}")
 
 
@@ -742,7 +744,7 @@ def output_options_of(*formats: str, elsewhere: Sequence[str] = ()) -> Decorator
     --output is read first, wherever it stands. Endings ``elsewhere`` are the command's own affair.
     """
 
-    def by_ending(ctx: click.Context, param: click.Parameter, given: str) -> str:
+    def format_by_ending(ctx: click.Context, param: click.Parameter, given: str) -> str:
         # --output is eager, so its value is known here wherever it stands on the line.
         if ctx.get_parameter_source("format_") is not ParameterSource.DEFAULT:
             return given
@@ -762,7 +764,7 @@ def output_options_of(*formats: str, elsewhere: Sequence[str] = ()) -> Decorator
         type=OneOf(formats),
         default="text",
         show_default=True,
-        callback=by_ending,
+        callback=format_by_ending,
         help="Output format. html is one self-contained page."
         if "html" in formats
         else "Format of the output.",
@@ -789,7 +791,7 @@ _NAMING, _SELECTING = ("by", "over", "of"), ("a", "b")
 
 
 def read_table(runs: Runs, given: Given) -> pd.DataFrame:
-    """Read the runs that the options ask for; what is asked of them checks them.
+    """Read the runs that the options ask for, without checking their columns.
 
     --map and --where are taken out of the options given. An option that names a header of the
     files' own names the column that it became from here on.
@@ -803,11 +805,11 @@ def read_table(runs: Runs, given: Given) -> pd.DataFrame:
     )
     # A header that became a column of ours is taken under both names, wherever it is typed.
     selecting = [*where, *(name for side in _SELECTING for name in given.get(side) or ())]
-    columns = {name: _column(table, name) for name in dict.fromkeys(selecting)}
+    columns = {name: _renamed_column(table, name) for name in dict.fromkeys(selecting)}
     for option in _NAMING:
         if named := given.get(option):
             names = [named] if isinstance(named, str) else named
-            columns |= {name: _column(table, name) for name in names if name not in columns}
+            columns |= {name: _renamed_column(table, name) for name in names if name not in columns}
             given[option] = (
                 columns[named] if isinstance(named, str) else [columns[n] for n in names]
             )
@@ -815,14 +817,14 @@ def read_table(runs: Runs, given: Given) -> pd.DataFrame:
 
 
 def refuse_table_options(given: Given, instead: str) -> None:
-    """Take --map and --where out of the options, and refuse them where no runs table is read."""
+    """Take --map and --where out of the options. Raises `click.UsageError` where one was given."""
     for option, name in (("mapping", "--map"), ("where", "--where")):
         if given.pop(option):
             raise click.UsageError(f"{name} is for runs tables, and {instead}")
 
 
-def _column(table: pd.DataFrame, name: str) -> str:
-    """Column that a header of the files' own became, which is said; else the name as it is."""
+def _renamed_column(table: pd.DataFrame, name: str) -> str:
+    """Return the column that a header of the file became, and print that; else the name itself."""
     from measurements.table.reading import renamed_headers
 
     became = renamed_headers(table).get(name)

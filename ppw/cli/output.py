@@ -45,7 +45,7 @@ def caveats_in_result() -> Iterator[None]:
 def emit(
     result: Printable, format_: str, output: str, page: Callable[[Any], Page] | None = None
 ) -> None:
-    """Write a result in the format asked for; as HTML on the page given, or its own."""
+    """Write a result as text, JSON, CSV or HTML; as HTML on the page given, or its own."""
     if format_ == "csv":
         from measurements.table.writing import csv_text
 
@@ -53,12 +53,12 @@ def emit(
         say_caveats(result.caveats)
         write(csv_text(result.to_frame()), output)
     elif format_ == "html":
-        write(page(result).render() if page else _html(result), output)
+        write(page(result).render() if page else _render_html(result), output)
     else:
         write((result.to_json() if format_ == "json" else result.summary()) + "\n", output)
 
 
-def _html(result: Any) -> str:
+def _render_html(result: Any) -> str:
     # A model of a trace is a document of its own, not a declared result.
     if hasattr(result, "to_html"):
         return str(result.to_html())
@@ -68,23 +68,23 @@ def _html(result: Any) -> str:
 
 
 def say(text: str) -> None:
-    """Tell the user something that is no result: one line, of characters that print."""
+    """Print a message to standard error in one line, after "ppw: "."""
     click.echo(message_line(text), err=True)
 
 
 def message_line(text: str) -> str:
-    """Write a message to the user: one line, of characters that print."""
+    """Make one line of a message: "ppw: " and the text, of characters that print."""
     return f"ppw: {printable(' '.join(text.split()))}"
 
 
 def say_caveats(caveats: Iterable[object]) -> None:
-    """Tell the user caveats that the output has no place for."""
+    """Print each caveat to standard error, for outputs that have no place for them."""
     for caveat in caveats:
         say(f"caveat: {caveat}")
 
 
 def exit_code(failure: str | None) -> int:
-    """Tell why a check failed, and choose the exit code: 3, or 0 where none failed."""
+    """Print why a check failed and return 3; return 0 where ``failure`` is None."""
     if failure:
         say(f"check failed: {failure}")
     return 3 if failure else 0
@@ -112,8 +112,8 @@ def medians_text(
     return text_table([*header, *titles, *([tail[0]] if tail else [])], rows)
 
 
-def refuse_an_input(output: str) -> None:
-    """Raise `click.UsageError` where the running command would replace one of its inputs."""
+def refuse_input_as_output(output: str) -> None:
+    """Raise `click.UsageError` where the output is one of the running command's input files."""
     context = click.get_current_context(silent=True)
     if context is None or output == "-" or not Path(output).is_file():
         return
@@ -143,9 +143,9 @@ def _paths(given: object) -> Iterator[str]:
 def write(text: str, output: str) -> None:
     """Write text to standard output ("-") or, whole or not at all, to a file."""
     if output == "-":
-        _to_standard_output(text)
+        _write_to_standard_output(text)
         return
-    refuse_an_input(output)
+    refuse_input_as_output(output)
     path = Path(output)
     try:
         if path.exists() and not path.is_file():
@@ -153,12 +153,12 @@ def write(text: str, output: str) -> None:
             path.write_text(text, encoding="utf-8", errors="backslashreplace")
         else:
             # A link stays one: what it points to is written.
-            _replace(path.resolve(), text)
+            _replace_file_atomically(path.resolve(), text)
     except OSError as error:
         raise PpwError(f"{output}: cannot be written: {error.strerror or error}") from error
 
 
-def _to_standard_output(text: str) -> None:
+def _write_to_standard_output(text: str) -> None:
     try:
         sys.stdout.write(text)
         sys.stdout.flush()
@@ -169,7 +169,7 @@ def _to_standard_output(text: str) -> None:
         raise PpwError(f"standard output: {error.strerror or error}") from error
 
 
-def _replace(path: Path, text: str) -> None:
+def _replace_file_atomically(path: Path, text: str) -> None:
     # Written beside the target and moved over it, so that nobody ever reads half a file. A scratch
     # file is private: it gets the permissions that the shell gives a new one.
     handle, scratch = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")

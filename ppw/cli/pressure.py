@@ -16,8 +16,6 @@ from ppw.cli import options as opt
 if TYPE_CHECKING:
     import pandas as pd
 
-    from ppw.pressure.capacity import Thresholds
-
 
 # Options of the commands that read logs of hosts: which logs, and what the host can do.
 
@@ -63,22 +61,22 @@ THRESHOLDS = opt.options(
 )
 
 
-def stated_capacities(given: opt.Given) -> dict[str, float]:
-    """Take the capacities that were stated out of the options."""
+def pop_capacities(given: opt.Given) -> dict[str, float]:
+    """Take the capacities out of the options; return those that were given, by figure."""
     taken = {figure: given.pop(option, None) for option, figure in _CAPACITIES.items()}
     return {figure: value for figure, value in taken.items() if value is not None}
 
 
 def with_host(given: opt.Given) -> opt.Given:
-    """Read the capacities that were stated and the host of the catalogue among the options."""
+    """Options with the stated capacities as ``capacity`` and the catalogue's host as ``host``."""
     # The time zone was for reading; questions take what describes the host.
     named, _ = given.pop("catalogue_host"), given.pop("timezone")
-    capacity = stated_capacities(given) or None
+    capacity = pop_capacities(given) or None
     return {**given, "capacity": capacity, "host": ppw.find_host(named) if named else None}
 
 
-def named_logs(logs: tuple[str, ...]) -> dict[str, list[str]]:
-    """Recordings and their logs; a file whose name has "=" or "," in it is a file."""
+def logs_by_name(logs: tuple[str, ...]) -> dict[str, list[str]]:
+    """Files of each recording, by name, of texts LOG, NAME=LOG or NAME=LOG,LOG."""
     found: dict[str, list[str]] = {}
     for text in logs:
         # What exists under the whole text is a file; only then "=" and "," part names and logs.
@@ -91,14 +89,14 @@ def named_logs(logs: tuple[str, ...]) -> dict[str, list[str]]:
         paths = [rest] if whole else [part for part in rest.split(",") if part]
         if not paths:
             raise click.UsageError(f"{text!r} names no log")
-        name = name or _stem(paths[0])
+        name = name or _name_of_log(paths[0])
         if name in found:
             raise click.UsageError(f"two logs are called {name!r}: name them, NAME=LOG")
         found[name] = paths
     return found
 
 
-def _stem(path: str) -> str:
+def _name_of_log(path: str) -> str:
     return "standard input" if path == "-" else Path(path).name.partition(".")[0]
 
 
@@ -119,12 +117,12 @@ def read_logs(paths: list[str], given: opt.Given) -> timeseries.TimeSeries:
 
 def read_log(text: str, given: opt.Given) -> timeseries.TimeSeries:
     """Read one recording, whose logs have commas between them."""
-    [paths] = named_logs((f"log={text}",)).values()
+    [paths] = logs_by_name((f"log={text}",)).values()
     return read_logs(paths, given)
 
 
 def log_format(path: str) -> str:
-    """Whether a log is perf's or ppw's own; standard input can be looked at only once."""
+    """Return "perf" or "ppw" for a log of that format, and "" for any other or standard input."""
     from measurements.timeseries import own, perf
     from measurements.timeseries.log import open_source
 
@@ -163,7 +161,7 @@ def pressure_command(
     LOG is of collectl -P, sadf -j or -d, pmrep -o csv, perf stat -j -I, or ppw sample. Logs of one
     run are joined by commas; NAME is the application, by default the file's name.
     """
-    named = named_logs(logs)
+    named = logs_by_name(logs)
     if operations and len(named) > 1:
         raise click.UsageError("--operations is of one workload: give the logs of one")
     recordings = {
@@ -172,8 +170,8 @@ def pressure_command(
     }
     return ppw.pressure_matrix(
         recordings,
-        capacity=stated_capacities(given),
-        **_thresholds(given),
+        capacity=pop_capacities(given),
+        **_pop_thresholds(given),
         phases=given["phases"],
         shortest=given["shortest"],
         operations_s=dict.fromkeys(recordings, operations) if operations else None,
@@ -181,8 +179,8 @@ def pressure_command(
     )
 
 
-def _thresholds(given: opt.Given) -> dict[str, Thresholds]:
-    """Take the file of thresholds out of the options, and read it where there is one."""
+def _pop_thresholds(given: opt.Given) -> dict[str, Any]:
+    """Take the thresholds file out of the options and read it: a keyword, or none."""
     from ppw.pressure.capacity import read_thresholds
 
     file = given.pop("thresholds")
@@ -190,7 +188,7 @@ def _thresholds(given: opt.Given) -> dict[str, Thresholds]:
 
 
 def _by_recorder(paths: list[str]) -> list[list[str]]:
-    """Group logs that are read together, those of the whole host first.
+    """Group logs that are read together: first those of the host, then ppw's and perf's alone.
 
     perf's have times and amounts of their own, and ppw's own are whole.
     """
@@ -220,7 +218,7 @@ def rightsize_command(log: str, **given: Any) -> ppw.RightSizing:
 
     LOG is of collectl -P, sadf -j or -d, or ppw sample.
     """
-    series, thresholds = read_log(log, given), _thresholds(given)
+    series, thresholds = read_log(log, given), _pop_thresholds(given)
     return ppw.right_size(series, **thresholds, **with_host(given))
 
 
@@ -250,7 +248,7 @@ def colocate_command(
     The host is that of the first LOG, but for what options say. LOG is of collectl -P, sadf -j or
     -d, or ppw sample; NAME is the workload, by default the file's name.
     """
-    recordings = {name: read_logs(paths, given) for name, paths in named_logs(logs).items()}
+    recordings = {name: read_logs(paths, given) for name, paths in logs_by_name(logs).items()}
     given["idle"] = read_log(given["idle"], given) if given["idle"] else None
     given["latency_critical"] = given["latency_critical"] or ()
     return (ppw.pair_workloads if pairs else ppw.co_locate)(recordings, **with_host(given))
@@ -301,7 +299,7 @@ class RunsOrCommand(click.Group):
     """Group whose first argument may be a runs table: then it is the study of that table."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Leave all options but --help to the subcommand."""
+        """Put the default command before a first argument that is a file, not a command."""
         # The first word is a file, unless it is nearly a command and no such file is there.
         if args and args[0] not in ("-h", "--help") and args[0] not in self.commands:
             hint = nearest(args[0], self.list_commands(ctx))
@@ -353,11 +351,11 @@ IO_PROJECTION = opt.all_of(
 
 
 def read_io_runs(runs: opt.Runs, given: opt.Given) -> pd.DataFrame:
-    """Read runs for cycles per I/O as `read` does; of a log, say how to make a table of it."""
+    """Read a runs table for cycles per I/O; raise for a log, saying how to make a table of it."""
     for path in filter(_is_log, runs):
         raise ppw.PpwError(
             f"{path}: is a log of a host, no runs table: make one by ppw cpio {path} "
-            f"--clock 2.4GHz -o {_stem(path)}-cpio.csv, with its clock"
+            f"--clock 2.4GHz -o {_name_of_log(path)}-cpio.csv, with its clock"
         )
     return opt.read_table(runs, given)
 
@@ -387,7 +385,7 @@ def study(
     logs = logs or all(map(_is_log, runs))
     if not logs and (window or cpus):
         raise click.UsageError("--window and --cpus are for --logs")
-    table = _read_logs(runs, window, cpus, options) if logs else opt.read_table(runs, options)
+    table = _io_runs_of_logs(runs, window, cpus, options) if logs else opt.read_table(runs, options)
     return ppw.cycles_per_io(table, **options)
 
 
@@ -427,13 +425,13 @@ def compare(runs: opt.Runs, roof: str | None, **options: Any) -> ppw.DeviceCompa
 
 
 def _is_log(path: str) -> bool:
-    """Tell whether a file is a log of a host; standard input can be looked at only once."""
+    """Tell whether a file is a log of a host; False for standard input, which is read only once."""
     from measurements.timeseries.reading import is_log
 
     return path != "-" and is_log(path)
 
 
-def _read_logs(
+def _io_runs_of_logs(
     paths: opt.Runs, window: float | None, cpus: float | None, given: opt.Given
 ) -> pd.DataFrame:
     from ppw.cpio.io_runs import runs_of_series

@@ -71,7 +71,7 @@ RUN = opt.all_of(
 
 
 def service_options(given: opt.Given, host: str = "") -> ServiceOptions:
-    """Options of `measurements.workloads.service`, from those given; ``host`` where none is."""
+    """Make the service options of command-line options; ``host`` is its name by default."""
     from measurements.workloads.service import ServiceOptions
 
     ms.refuse_two_frequencies(given)
@@ -110,7 +110,7 @@ def running_on(
 
 
 def show_progress(done: int, steps: int, what: str) -> None:
-    """Say how far it is, on a terminal only."""
+    """Print how many of the steps are done, on a terminal only."""
     if sys.stderr.isatty():
         line = f"{done} of {steps} runs: {printable(what)}"
         click.echo(f"\r\x1b[K{line}", err=True, nl=done >= steps)
@@ -160,7 +160,7 @@ def run_count_command(
         **found.columns(),
     }
     if output:
-        _add_row({name: value for name, value in row.items() if value is not None}, output)
+        _append_row({name: value for name, value in row.items() if value is not None}, output)
     per_byte = f", {found.instructions / data:.4g} a byte" if data else ""
     click.echo(
         f"{found.instructions:,.0f} instructions{per_byte}, {found.label} by {found.method} "
@@ -169,7 +169,7 @@ def run_count_command(
     return 0
 
 
-def _add_row(row: dict[str, Any], output: str) -> None:
+def _append_row(row: dict[str, Any], output: str) -> None:
     import pandas as pd
 
     if output == "-":
@@ -218,7 +218,7 @@ def run_cpio_command(command: tuple[str, ...], **given: Any) -> int:
     from measurements.workloads.io_study.cpu_accounting import findings
     from measurements.workloads.io_study.study import open_study, table
 
-    options = _cpio_options(command, given)
+    options = _make_cpio_options(command, given)
     options.check()
     with (
         running_on(given, {"cpio": asdict(options)}) as opened,
@@ -236,7 +236,7 @@ def run_cpio_command(command: tuple[str, ...], **given: Any) -> int:
     return 0
 
 
-def _cpio_options(command: tuple[str, ...], given: opt.Given) -> StudyOptions:
+def _make_cpio_options(command: tuple[str, ...], given: opt.Given) -> StudyOptions:
     from measurements.host.cpu_placement import read_topology
     from measurements.workloads.fio import Pattern
     from measurements.workloads.io_study.study import StudyOptions
@@ -400,13 +400,13 @@ def run_hadoop_command(**given: Any) -> int:
             return 0
     if not given["output"]:
         raise click.UsageError("no -o FILE: where is the table to go?")
-    options = _hadoop_options(given)
-    _refuse_mismatches(options, given)
+    options = _make_hadoop_options(given)
+    _refuse_options_of_other_mode(options, given)
     click.echo(hadoop_summary(_measure_hadoop(options, given)))
     return 0
 
 
-def _hadoop_options(given: opt.Given) -> jobs.HadoopOptions:
+def _make_hadoop_options(given: opt.Given) -> jobs.HadoopOptions:
     # A cluster of the user's has its own settings; here a slot for each CPU is the default.
     own = given["mode"] != "cluster"
     cpus = (len(os.sched_getaffinity(0)),) if own else ()
@@ -422,7 +422,7 @@ def _hadoop_options(given: opt.Given) -> jobs.HadoopOptions:
     )
 
 
-def _refuse_mismatches(options: jobs.HadoopOptions, given: dict[str, Any]) -> None:
+def _refuse_options_of_other_mode(options: jobs.HadoopOptions, given: dict[str, Any]) -> None:
     on_cluster = options.mode == "cluster"
     for name, value in (
         ("arguments after --", options.command),
@@ -437,7 +437,7 @@ def _refuse_mismatches(options: jobs.HadoopOptions, given: dict[str, Any]) -> No
     if on_cluster and given["power"]:
         raise click.UsageError("power of a cluster is that of its nodes: name them by --nodes")
     if options.command:
-        _refuse_command(options)
+        _refuse_command_mismatch(options)
         return
     unknown = [name for name in options.workloads if name not in jobs.WORKLOADS]
     if unknown:
@@ -450,7 +450,8 @@ def _refuse_mismatches(options: jobs.HadoopOptions, given: dict[str, Any]) -> No
             )
 
 
-def _refuse_command(options: jobs.HadoopOptions) -> None:
+def _refuse_command_mismatch(options: jobs.HadoopOptions) -> None:
+    """Raise where a job of the user's own has several names, or no place for options."""
     if len(options.workloads) != 1:
         raise click.UsageError("one job of your own has one name: give one --workload")
     swept = (options.map_slots, options.reduce_slots, options.task_memory_bytes)
@@ -482,7 +483,7 @@ def _measure_hadoop(options: jobs.HadoopOptions, given: opt.Given) -> pd.DataFra
 
 
 def hadoop_summary(table: pd.DataFrame) -> str:
-    """Medians by set-up, as text."""
+    """Tabulate medians of the Hadoop runs by the settings that vary, as text."""
     always = ("workload", "data_bytes")
     keys = [
         name
@@ -493,12 +494,12 @@ def hadoop_summary(table: pd.DataFrame) -> str:
         table,
         keys,
         [*(_HADOOP_KEYS[name] for name in keys), "runs"],
-        lambda key, part: [*map(_hadoop_key, keys, key), str(len(part))],
+        lambda key, part: [*map(_setup_value_text, keys, key), str(len(part))],
         _HADOOP_COLUMNS,
     )
 
 
-def _hadoop_key(name: str, value: Any) -> str:
+def _setup_value_text(name: str, value: Any) -> str:
     if value != value or value is None:
         return "–"
     unit = "B" if name.endswith("_bytes") else "Hz" if name.endswith("_hz") else ""
@@ -557,7 +558,7 @@ def run_memcached_command(**given: Any) -> int:
     """
     from measurements.workloads.memcached import load_run, load_sweep, servers
 
-    options = _memcached_options(given)
+    options = _make_memcached_options(given)
     options.check()
     # Before the sensors have their say.
     load_sweep.find_programs(options)
@@ -571,7 +572,7 @@ def run_memcached_command(**given: Any) -> int:
     return 0
 
 
-def _memcached_options(given: opt.Given) -> MemcachedOptions:
+def _make_memcached_options(given: opt.Given) -> MemcachedOptions:
     from measurements.workloads.memcached.load_sweep import MemcachedOptions
 
     if len(given["gets"]) != 1:
@@ -594,7 +595,7 @@ def memcached_summary(table: pd.DataFrame) -> str:
     columns = [*dict.fromkeys([*table.columns, *keys, "asked_ops_s"])]
     known = table.reindex(columns=columns)
 
-    def head(key: Any, part: pd.DataFrame) -> list[str]:
+    def setup_cells(key: Any, part: pd.DataFrame) -> list[str]:
         load = part["load"].median() if "load" in part else float("nan")
         counts = ("–" if value != value else f"{value:.0f}" for value in key[1:4])
         return [str(key[0]), *counts, shown(load)]
@@ -603,7 +604,7 @@ def memcached_summary(table: pd.DataFrame) -> str:
         known,
         [*keys, known["asked_ops_s"].round(3)],
         ["workload", "threads", "object", "connections", "load"],
-        head,
+        setup_cells,
         _MEMCACHED_COLUMNS,
         ("limited by", lambda part: "/".join(dict.fromkeys(part["limited_by"].astype(str)))),
     )

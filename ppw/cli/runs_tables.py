@@ -103,7 +103,7 @@ def validate_command(
 
 
 def train_and_test(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Frequencies to learn from and to test; options that contradict each other are wrong usage."""
+    """Frequencies to learn from and to test. Raises `click.UsageError` where options contradict."""
     from ppw.projection import validation
 
     train, test = options["train"] or (), options["test"] or ()
@@ -116,7 +116,7 @@ def train_and_test(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def excess_error(result: ppw.Validation, max_error: float | None) -> str | None:
-    """Say how far a projection is off where that is more than --max-error."""
+    """Say how far the worst projection is off where that is above --max-error (%), else None."""
     worst = result.worst_error_pct()
     if max_error is None or worst <= max_error:
         return None
@@ -196,7 +196,7 @@ def best_command(runs: opt.Runs, **options: Any) -> ppw.BestFrequency:
 
 
 # `ppw compare`: two sides of a runs table, or the candidates of a procurement scenario.
-def _show_schema(ctx: click.Context, param: click.Parameter, asked: bool) -> None:
+def _print_schema_and_exit(ctx: click.Context, param: click.Parameter, asked: bool) -> None:
     if asked and not ctx.resilient_parsing:
         from ppw.procurement.inputs import schema_text
 
@@ -232,7 +232,7 @@ def _show_schema(ctx: click.Context, param: click.Parameter, asked: bool) -> Non
         is_flag=True,
         is_eager=True,
         expose_value=False,
-        callback=_show_schema,
+        callback=_print_schema_and_exit,
         help="Print the JSON schema of scenario files and exit.",
     ),
 )
@@ -260,7 +260,7 @@ def compare_command(
 
 
 def _refuse_beside_scenario(ctx: click.Context, files: opt.Runs) -> None:
-    """Refuse a second file, and options for what stands in the file of a scenario."""
+    """Refuse, beside a scenario file, a second file and options that the scenario itself states."""
     if len(files) > 1:
         raise click.UsageError(f"one scenario at a time, and {len(files)} files were given", ctx)
     for name in opt.typed_options(ctx, "runs", "draws", "seed", "level", "format_", "output"):
@@ -322,7 +322,7 @@ def plan_command(
 
 
 # `ppw characterise`.
-def _read_prices(
+def _parse_host_prices(
     ctx: click.Context, param: click.Parameter, texts: tuple[str, ...]
 ) -> dict[str, float]:
     prices = opt.pairs("HOST=PRICE, like atom=450")(ctx, param, texts)
@@ -341,7 +341,7 @@ def _read_prices(
         "prices",
         shape="HOST=PRICE",
         meaning="Price of a host. Default: the column price.",
-        callback=_read_prices,
+        callback=_parse_host_prices,
     ),
     opt.options("""
     --freq FREQUENCY: Frequency of all hosts. Default: the highest measured.
@@ -415,6 +415,7 @@ def calibrate_command(
 
 
 def _only_host(table: pd.DataFrame) -> str:
+    """Name of the one host of the runs. Raises `PpwError` for none or several."""
     names = sorted(table["host"].dropna().astype(str).unique()) if "host" in table else []
     if len(names) != 1:
         said = f"name {len(names)} hosts" if names else "name no host"
@@ -423,7 +424,7 @@ def _only_host(table: pd.DataFrame) -> str:
 
 
 def _write_calibrated(table: pd.DataFrame, result: ppw.Calibration, target: str) -> None:
-    """Write the runs with calibrated power; caveats, for which a table has no place, are said."""
+    """Write the runs with calibrated power to a file, and print caveats and counts by label."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", ppw.CaveatWarning)
         calibrated = ppw.apply_calibration(table, result)

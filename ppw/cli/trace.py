@@ -42,7 +42,7 @@ ALLOW_DEVICE = opt.options("--allow-device: Allow a device as target. Its data a
 
 
 def device_option(meaning: str, default: str = "") -> opt.Decorator:
-    """Make --device, a device model, with what it is for."""
+    """Make --device, which takes a device model; its help is ``meaning``."""
     shown_default = f" ({default})" if default else ""
     return opt.options(f"--device DEVICE{shown_default}: {meaning}")
 
@@ -53,7 +53,7 @@ _FIT = "make one with: ppw trace fit TRACE --format json -o MODEL"
 
 
 def read_requests(path: str, trace_format: str | None, mapping: dict[str, str]) -> traces.Trace:
-    """Open a trace that was named."""
+    """Open a block trace. Raises `PpwError` for a file that holds a fitted model."""
     if trace_format is None and is_model(path):
         raise ppw.PpwError(
             f"{path}: is a model, no trace: make one of it with ppw trace generate {path} -o TRACE"
@@ -62,7 +62,7 @@ def read_requests(path: str, trace_format: str | None, mapping: dict[str, str]) 
 
 
 def is_model(path: str) -> bool:
-    """Whether a file holds a fitted model, not a trace."""
+    """Tell whether a file holds a fitted model (JSON); False for what is no file."""
     if not Path(path).is_file():
         # blktrace's files go by a base name that is no file.
         return False
@@ -89,7 +89,7 @@ def read_model(path: str) -> ppw.TraceModel:
 
 def write_requests(trace: NamedRequests, output: str) -> None:
     """Write requests as Parquet or CSV, by the output's ending, and say how many there were."""
-    out.refuse_an_input(output)
+    out.refuse_input_as_output(output)
     requests, last_s = traces.write_trace(trace, output)
     # In a closed loop they have no times of their own.
     within = f" in {shown(last_s, 's')}" if last_s == last_s else ""
@@ -142,8 +142,8 @@ def trace_convert_command(
     A trace becomes Parquet, CSV or fio's iolog; a model (of ppw trace fit) a job file of fio or a
     profile of DiskSpd. What the file cannot say is told.
     """
-    out.refuse_an_input(output)
-    kind = to or _kind_by_ending(output)
+    out.refuse_input_as_output(output)
+    kind = to or _output_kind_by_ending(output)
     from_model = kind in ("fio-job", "diskspd")
     if from_model and not Path(source).exists():
         raise ppw.PpwError(f"{source}: there is no such file")
@@ -151,7 +151,7 @@ def trace_convert_command(
     if from_model != is_model(source):
         needed = "a model, made by ppw trace fit" if from_model else "a trace"
         raise ppw.PpwError(f"{source}: {kind} is written from {needed}")
-    if kind in ("parquet", "csv") and _kind_by_ending(output) != kind:
+    if kind in ("parquet", "csv") and _output_kind_by_ending(output) != kind:
         raise click.UsageError(f"--to {kind}: end the name in .{kind}; {output} says otherwise")
     if kind not in ("parquet", "csv") and not options["target"]:
         raise click.UsageError("Missing option '--target': a load needs a scratch file.")
@@ -160,19 +160,20 @@ def trace_convert_command(
         return
     trace = read_requests(source, trace_format, mapping)
     if kind == "iolog":
-        out.say_caveats(_write_iolog(trace, output, options))
+        out.say_caveats(_write_fio_iolog(trace, output, options))
     else:
         write_requests(trace, output)
 
 
-def _kind_by_ending(output: str) -> str:
+def _output_kind_by_ending(output: str) -> str:
     ending = Path(output.lower().removesuffix(".gz")).suffix
     if ending not in _KINDS:
         raise click.UsageError(f"{output}: its ending says no format; give --to")
     return _KINDS[ending]
 
 
-def _write_iolog(trace: traces.Trace, output: str, options: opt.Given) -> Iterable[str]:
+def _write_fio_iolog(trace: traces.Trace, output: str, options: opt.Given) -> Iterable[str]:
+    """Write a trace as fio's iolog; yield what to tell the user."""
     from measurements.loads.fio_replay import write_iolog
 
     size = options["size_bytes"]
@@ -199,6 +200,7 @@ def _write_jobs(
     duration_s: float | None,
     **options: Any,
 ) -> Iterable[str]:
+    """Write a model as fio or diskspd jobs; return what to tell the user."""
     from measurements.loads import job_files
     from ppw.storage.generate import jobs_of
 
@@ -510,7 +512,7 @@ def trace_whatif_command(
 
 
 def _without_locality(made: Any, seed: int) -> Any:
-    """Give the requests of one trace, or of several, uniform addresses."""
+    """Give the requests of one trace, or of each of several, uniform addresses."""
     from ppw.storage.trace_source import survey, without_locality
 
     if isinstance(made, list):

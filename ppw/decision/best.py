@@ -123,7 +123,7 @@ class Problem:
 
     @property
     def time(self) -> str:
-        """Name of the fit that stands for time."""
+        """Name of the fitted quantity that time is taken from: time or performance."""
         return next(name for name in self.answers.posteriors.steps if name != POWER)
 
     @property
@@ -144,7 +144,7 @@ class Problem:
             )
 
     def choose(self, asked: FloatArray | None, draws: int, seed: int) -> list[Choice]:
-        """Draw every group that has curves at its steps."""
+        """Draw each group that has curves at its steps; leave out groups with no step in limits."""
         steps = self._steps(asked)
         ends = np.full((2, len(self.prepared.groups)), np.nan)
         for group, frequency in steps.items():
@@ -155,7 +155,7 @@ class Problem:
         return [choice for choice in made if choice is not None]
 
     def _steps(self, asked: FloatArray | None) -> dict[int, FloatArray]:
-        """Steps (Hz) of each group that has curves of all that is needed."""
+        """Steps (Hz) to choose from, by group: those asked for, else measured and catalogued."""
         fitted, names = self.answers.posteriors.steps, [self.time]
         if self.power_is_paid or self.limits.power_cap_w is not None:
             names.append(POWER)
@@ -173,12 +173,13 @@ class Problem:
         }
 
     def _measured_steps(self, group: int) -> tuple[FloatArray, FloatArray]:
-        """Frequencies (Hz) of a group and the number of runs at each."""
+        """Measured frequencies (Hz) of a group, and the number of runs at each."""
         fitted = self.answers.posteriors.steps[self.time]
         at = slice(fitted.first[group], fitted.first[group] + fitted.count[group])
         return fitted.frequency[at], fitted.runs[at]
 
     def _draw_choice(self, curves: CurveDraws, group: int, frequency: FloatArray) -> Choice | None:
+        """Draw a group's objective at the steps that keep to the limits; None where none does."""
         log_time = curves.log_time(self.time, group, frequency)
         has_power = POWER in curves.known and curves.is_curve(POWER, group)
         log_power = curves.log_power(group, frequency) if has_power else None
@@ -204,10 +205,11 @@ class Problem:
             (same @ runs).astype(np.int64),
             obj.log_cost(self.objective, log_time, paid, price, self.rates),
             None if log_power is None else log_time + log_power,
-            self._best_on_lines(group, frequency, price),
+            self._closed_form_best_hz(group, frequency, price),
         )
 
     def _price_of_group(self, group: int) -> float:
+        """Price of a group's host, by option or column; 1 where the objective counts no price."""
         if self.objective.times or self.objective is obj.OBJECTIVES["time"]:
             return 1.0
         if self.price is not None:
@@ -226,7 +228,7 @@ class Problem:
         keys = self.prepared.groups.keys.iloc[group]
         return ", ".join(key_texts(self.prepared.groups.by, keys.to_dict())) or "all runs"
 
-    def _best_on_lines(self, group: int, frequency: FloatArray, price: float) -> float:
+    def _closed_form_best_hz(self, group: int, frequency: FloatArray, price: float) -> float:
         curves = self.answers.curves
         lines = [curves[name].fit.line for name in (self.time, POWER) if name in curves]
         time, *power = [(float(one.intercept[group]), float(one.slope[group])) for one in lines]
@@ -242,9 +244,9 @@ class Problem:
         steps = pd.concat([steps for _, steps in parts], ignore_index=True)
         groups = [choice.group for choice in chosen]
         of_steps = [choice.group for choice in chosen for _ in choice.frequency]
-        return self._with_keys(groups, rows), self._with_keys(of_steps, steps)
+        return self._add_key_columns(groups, rows), self._add_key_columns(of_steps, steps)
 
-    def _with_keys(self, groups: list[int], rows: pd.DataFrame) -> pd.DataFrame:
+    def _add_key_columns(self, groups: list[int], rows: pd.DataFrame) -> pd.DataFrame:
         keys = self.prepared.groups.keys.take(groups).reset_index(drop=True)
         return pd.concat([keys, rows], axis=1)
 
@@ -338,15 +340,15 @@ class BestFrequency(Result):
         groups, steps = super().printed_tables(most)
         return [groups, steps] if most is not None or len(self.table) == 1 else [groups]
 
-    def _objective_words(self) -> str:
+    def _objective_and_limits_text(self) -> str:
         words = obj.OBJECTIVES[self.objective].words.capitalize()
-        return words + obj.Limits(self.deadline_s, self.power_cap_w).words()
+        return words + obj.Limits(self.deadline_s, self.power_cap_w).limits_text()
 
     def verdict(self) -> str:
         """Say in a sentence where most groups are best."""
         best = self.table["best_hz"]
         sure = int((self.table["p_best"] > SURE).sum())
-        words = self._objective_words()
+        words = self._objective_and_limits_text()
         if len(best) == 1:
             row = self.table.iloc[0]
             at = shown(row["best_hz"], "Hz")
@@ -369,7 +371,7 @@ class BestFrequency(Result):
         axes.set_xlabel("core frequency (GHz)")
         axes.set_ylabel("probability of being the best step")
         axes.set_ylim(0, 1.02)
-        axes.set_title(self._objective_words())
+        axes.set_title(self._objective_and_limits_text())
         axes.legend(frameon=False)
         return axes
 
@@ -469,13 +471,13 @@ def best_frequency(
     problem.refuse_idle()
     chosen = problem.choose(asked, draws, seed)
     if not chosen:
-        raise PpwError(_none_kept(problem.missed) or nothing_to_fit(prepared))
+        raise PpwError(_missed_groups_text(problem.missed) or nothing_to_fit(prepared))
     table, by_step = problem.tables(chosen, level)
     caveats = [
         *prepared.caveats(),
         *unfitted_groups(answers.curves, prepared),
         *(f"left out: {group}" for group in problem.missed),
-        *_unsure_caveat(table),
+        *_undecided_groups_caveat(table),
         *_beyond_caveat(table, prepared, [choice.group for choice in chosen]),
     ]
     warn_caveats(caveats)
@@ -497,15 +499,15 @@ def best_frequency(
     )
 
 
-def _none_kept(missed: Sequence[str]) -> str:
-    """Say of three groups that none of their steps keeps to the limits; "" where there is none."""
+def _missed_groups_text(missed: Sequence[str]) -> str:
+    """Join texts on groups that keep to no limit: three, and how many more; "" for none."""
     more = len(missed) - _MOST_MISSED
     rest = [f"and {more} more group{'s' * (more > 1)} likewise"] if more > 0 else []
     return "; ".join([*missed[:_MOST_MISSED], *rest])
 
 
 def _choose_metric(runs: pd.DataFrame, objective: str, rates: obj.Rates, limits: obj.Limits) -> str:
-    """Metric whose fits the objective is made of."""
+    """Choose the metric whose fits make up the objective: perf_per_watt where there is power."""
     tidy = canonical(runs)
     if columns_for(METRICS["power"], tidy) is not None:
         return "perf_per_watt"
@@ -518,7 +520,7 @@ def _choose_metric(runs: pd.DataFrame, objective: str, rates: obj.Rates, limits:
     return "throughput" if columns_for(METRICS["throughput"], tidy) else "time"
 
 
-def _unsure_caveat(table: pd.DataFrame) -> list[str]:
+def _undecided_groups_caveat(table: pd.DataFrame) -> list[str]:
     unsure = int((table["p_best"] <= SURE).sum())
     if not unsure:
         return []
@@ -531,7 +533,7 @@ def _unsure_caveat(table: pd.DataFrame) -> list[str]:
 
 
 def _beyond_caveat(table: pd.DataFrame, prepared: Prepared, groups: list[int]) -> list[str]:
-    """Say where the best step lies outside the measured ones, whether or not they are steps."""
+    """Say how many groups have their best step outside the measured frequencies."""
     measured = prepared.runs["freq_hz"].groupby(prepared.groups.codes)
     low, high = measured.min().to_numpy()[groups], measured.max().to_numpy()[groups]
     best = table["best_hz"].to_numpy()

@@ -128,7 +128,7 @@ class Characterisation(Result):
     reference: str
 
     def value(self, measure: str, host: str, **keys: Any) -> float:
-        """Look one cell up; NaN where it is empty.
+        """Return the value of a measure for a host; NaN where the table has none.
 
         >>> result.value("speed-up", "westmere", workload="memcached")  # doctest: +SKIP
         14.79
@@ -145,12 +145,12 @@ class Characterisation(Result):
             # To itself the reference has no ratio.
             hosts = self.hosts[1:] if title == RATIOS else self.hosts
             cells = rows.groupby([*self.by, "measure", "unit"], sort=False, dropna=False)
-            lines = [self._printed_line(key, group, hosts) for key, group in cells]
+            lines = [self._measure_row_cells(key, group, hosts) for key, group in cells]
             header = [*self.by, "measure", "unit", *hosts]
             made.append(PrintedTable(str(title), header, lines, len(self.by) + 2))
         return made
 
-    def _printed_line(self, key: Any, group: pd.DataFrame, hosts: Sequence[str]) -> list[str]:
+    def _measure_row_cells(self, key: Any, group: pd.DataFrame, hosts: Sequence[str]) -> list[str]:
         keys = dict(zip([*self.by, "measure", "unit"], key, strict=True))
         by_host = {row["host"]: row for row in rows_of(group)}
         several = len(set(group["scope"])) > 1
@@ -173,7 +173,7 @@ class Characterisation(Result):
         for host in self.hosts[1:]:
             values = self.table[self.table["host"] == host].groupby("measure")["value"]
             there = [name for name in _RATIO if name in values.groups]
-            parts = [f"{name} {_range_text(values.get_group(name))}" for name in there]
+            parts = [f"{name} {_lowest_to_highest_text(values.get_group(name))}" for name in there]
             sentences.append(f"{host}: {', '.join(parts) or 'nothing to set against it'}.")
         return sentences
 
@@ -185,7 +185,7 @@ class Characterisation(Result):
         colours = (drawing.CURVE, drawing.BEST, drawing.PROJECTED)
         for measure, colour, mark in zip(_DRAWN, colours, "osD", strict=True):
             rows = rows_of(self.table[self.table["measure"] == measure])
-            labels = [_line_label(self, row) for row in rows]
+            labels = [_host_and_workload_label(self, row) for row in rows]
             both = zip(rows, labels, strict=True)
             points = [(row["value"], place[label]) for row, label in both if label in place]
             if points:
@@ -200,12 +200,12 @@ class Characterisation(Result):
 
 
 def plot_lines(result: Characterisation) -> list[str]:
-    """Hosts and workloads that a plot has a line for."""
+    """Labels of the rows that the plot draws: host and workload, up to thirty."""
     rows = rows_of(result.table[result.table["measure"].isin(_DRAWN)])
-    return list(dict.fromkeys(_line_label(result, row) for row in rows))[:_MOST_DRAWN]
+    return list(dict.fromkeys(_host_and_workload_label(result, row) for row in rows))[:_MOST_DRAWN]
 
 
-def _line_label(result: Characterisation, row: Mapping[Any, Any]) -> str:
+def _host_and_workload_label(result: Characterisation, row: Mapping[Any, Any]) -> str:
     return ", ".join([shown_name(row["host"]), *key_texts(result.by, row)])
 
 
@@ -270,7 +270,7 @@ def characterise(
     first = reference or _slowest(by_key, hosts)
     ordered = [first, *(h for h in hosts if h != first)]
     rows, unlike = _table_rows(by_key, keys, ordered, mixed_scope)
-    caveats = [*_table_caveats(tidy), *_scope_caveats(unlike, mixed_scope)]
+    caveats = [*_source_and_frequency_caveats(tidy), *_scope_caveats(unlike, mixed_scope)]
     warn_caveats(caveats)
     return Characterisation(
         table=pd.DataFrame(rows),
@@ -285,25 +285,25 @@ def characterise(
 def _workload_columns(runs: pd.DataFrame) -> list[str]:
     """Identity columns that tell workloads apart, and do not merely describe a host."""
 
-    def describes(column: str) -> bool:
+    def differs_by_host_alone(column: str) -> bool:
         values = [set(map(str, rows)) for _, rows in runs.groupby("host")[column]]
         return all(len(v) == 1 for v in values) and len(set.union(*values)) > 1
 
     columns = [c for c in identity_columns(runs) if c not in ("host", "family")]
-    return [c for c in columns if c == "workload" or not describes(c)]
+    return [c for c in columns if c == "workload" or not differs_by_host_alone(c)]
 
 
 def _measure_hosts(
     runs: pd.DataFrame, keys: Sequence[str], prices: Mapping[str, float], freq: float | None
 ) -> Iterator[HostFigures]:
-    """Measure every host in every workload, at a frequency (Hz) or at its highest.
+    """Yield the figures of each host and workload, at a frequency (Hz) or the highest one.
 
     ``prices`` by host win over the column ``price``.
     """
     runs = runs.reset_index(drop=True)
     measures = _measure_runs(runs, prices)
     for key, rows in runs.groupby([*keys, "host"], sort=True, dropna=False):
-        rows, at = _at_frequency(rows, freq)
+        rows, at = _full_load_at_frequency(rows, freq)
         if len(rows):
             values = measures.loc[rows.index]
             means = {str(name): _finite_mean(values[name]) for name in values}
@@ -339,8 +339,8 @@ def _measure_runs(runs: pd.DataFrame, prices: Mapping[str, float]) -> pd.DataFra
     return pd.DataFrame({**by_name, "price": price})
 
 
-def _at_frequency(rows: pd.DataFrame, freq: float | None) -> tuple[pd.DataFrame, float]:
-    """Runs of one frequency, at full load."""
+def _full_load_at_frequency(rows: pd.DataFrame, freq: float | None) -> tuple[pd.DataFrame, float]:
+    """Full-load runs at a frequency (Hz), or at the highest for None, and that frequency."""
     rows = rows[at_full_load(rows)]
     if "freq_hz" not in rows or rows["freq_hz"].isna().all():
         return rows, float("nan")
@@ -349,25 +349,25 @@ def _at_frequency(rows: pd.DataFrame, freq: float | None) -> tuple[pd.DataFrame,
 
 
 def _finite_mean(values: pd.Series[float]) -> float:
-    """Mean of the runs that have it; NaN where none has, or what has none cannot be."""
+    """Mean of the finite values; NaN where there is none."""
     known = values.to_numpy()[np.isfinite(values)]
     return float(known.mean()) if known.size else float("nan")
 
 
 def _slowest(by_key: _ByKey, hosts: Sequence[str]) -> str:
-    """Host that is slower than the first in the geometric mean of the workloads of all, or it."""
+    """Choose the slowest host, by geometric mean over common workloads; else the first one."""
     # Over the same workloads only: a host that ran the short ones alone would look fast.
     common = [found for found in by_key.values() if set(found) == set(hosts)]
 
-    def faster(host: str) -> float:
+    def mean_log_speed_up(host: str) -> float:
         ratios = np.log([_speed_up(found[host], found[hosts[0]]) for found in common])
         return float(np.mean(ratios)) if len(ratios) and not np.isnan(ratios).any() else 0.0
 
-    return min(hosts, key=faster)
+    return min(hosts, key=mean_log_speed_up)
 
 
 def _speed_up(one: HostFigures, other: HostFigures) -> float:
-    """Speed-up of one host over another, of what both were measured in; NaN for neither."""
+    """Speed-up of one host over another by throughput, else by time; NaN where neither has both."""
     rates = one.means["throughput"] / other.means["throughput"]
     return other.means["time"] / one.means["time"] if np.isnan(rates) else rates
 
@@ -375,7 +375,7 @@ def _speed_up(one: HostFigures, other: HostFigures) -> float:
 def _table_rows(
     by_key: _ByKey, keys: Sequence[str], hosts: Sequence[str], mixed: bool
 ) -> tuple[list[dict[str, Any]], list[str]]:
-    """Rows of the table by printed table, workload, measure and host, and hosts of unlike scope."""
+    """Rows of the table, without NaN values, and texts on hosts of unlike power scope."""
     rows: list[dict[str, Any]] = []
     unlike: list[str] = []
     for table in TABLES:
@@ -391,14 +391,14 @@ def _table_rows(
                 alike = not (other.scope and base.scope) or other.scope == base.scope
                 if not alike:
                     unlike.append(f"{other.host} {other.scope}, {base.host} {base.scope}")
-                for name, value in _ratios(other, base).items():
+                for name, value in _ratios_to_reference(other, base).items():
                     refused = name in _OF_POWER and not alike and not mixed
                     rows.append(_table_row(other, keys, _RATIO[name], np.nan if refused else value))
     return [row for row in rows if not np.isnan(row["value"])], unlike
 
 
-def _ratios(other: HostFigures, base: HostFigures) -> dict[str, float]:
-    """Ratios of a host to the reference; NaN where something of them was not measured."""
+def _ratios_to_reference(other: HostFigures, base: HostFigures) -> dict[str, float]:
+    """Speed-up, power, cost, perf/W and perf/$ ratios to the reference; NaN where not measured."""
     faster = _speed_up(other, base)
     power, cost = (other.means[name] / base.means[name] for name in ("power", "price"))
     return {
@@ -439,7 +439,7 @@ def _scope_caveats(unlike: Sequence[str], mixed: bool) -> list[str]:
     ]
 
 
-def _table_caveats(runs: pd.DataFrame) -> list[str]:
+def _source_and_frequency_caveats(runs: pd.DataFrame) -> list[str]:
     watts = "power_w" in runs or "energy_j" in runs
     caveats = [UNKNOWN_WATTS] if watts and not all_sources_named(runs) else []
     if (
@@ -454,7 +454,7 @@ def _table_caveats(runs: pd.DataFrame) -> list[str]:
     return caveats
 
 
-def _range_text(values: pd.Series[Any]) -> str:
+def _lowest_to_highest_text(values: pd.Series[Any]) -> str:
     low, high = float(values.min()), float(values.max())
     if high <= low * (1 + _EPSILON):
         return shown(low)

@@ -41,7 +41,7 @@ _SCOPES = (
 def match_groups(
     groups: gr.Groups, a: Mapping[str, Any], b: Mapping[str, Any]
 ) -> tuple[list[ratios.Pair], list[str], list[str]]:
-    """Pair the groups of A with those of B by what neither names: pairs, columns, and caveats.
+    """Pair each group of A with its like in B: index pairs, key columns and caveats.
 
     A column that has one value in A and another in B describes the two and does not count: an Atom
     has two cores and a Xeon six.
@@ -80,8 +80,8 @@ def match_groups(
             f"no group of A has its like in B: {why}: name the groups, or leave columns out with by"
         )
     caveats = [
-        f"A and B also differ in {column}: {_value_of_side(groups, column, sides[0])} against "
-        f"{_value_of_side(groups, column, sides[1])}"
+        f"A and B also differ in {column}: {_key_value_text(groups, column, sides[0])} against "
+        f"{_key_value_text(groups, column, sides[1])}"
         for column in described
         if column != "family"
     ]
@@ -91,13 +91,13 @@ def match_groups(
     return pairs, by, caveats
 
 
-def _value_of_side(groups: gr.Groups, column: str, side: Any) -> str:
+def _key_value_text(groups: gr.Groups, column: str, side: Any) -> str:
     value = groups.keys[column].iloc[side[0]]
     return shown(float(value)) if isinstance(value, (int, float)) else str(value)
 
 
 def scope_of(source: object) -> str | None:
-    """What a power source sees, such as "package" or "wall"; None where that is not known."""
+    """Name what a power source sees: "package", "wall" and others; None where that is not known."""
     if not is_named_source(source):
         return None
     # Calibrated power is of what it was calibrated to: "rapl:package→meter:wt310e".
@@ -106,7 +106,7 @@ def scope_of(source: object) -> str | None:
 
 
 def scopes_of(runs: pd.DataFrame) -> frozenset[str]:
-    """Find what the power of runs is of: "wall", "package"; empty where no source tells."""
+    """Scopes of the power sources of runs, as {"wall", "package"}; empty where none is known."""
     if "power_source" not in runs:
         return frozenset()
     found = map(scope_of, runs["power_source"].dropna().unique())
@@ -114,7 +114,7 @@ def scopes_of(runs: pd.DataFrame) -> frozenset[str]:
 
 
 def check_scopes(prepared: Prepared, pairs: Sequence[ratios.Pair], mixed: bool) -> list[str]:
-    """Refuse power of different scope, or say so in a caveat where ``mixed`` was asked for."""
+    """Refuse power of different scope, or return a caveat where ``mixed`` was asked for."""
     if "power_source" not in prepared.runs:
         return []
     texts, every = [], set[str]()
@@ -236,15 +236,15 @@ class Comparison(Result):
         for metric, rows in self.table.groupby("metric", sort=False):
             found = set(rows["better"])
             side = found.pop() if len(found) == 1 else _BY_GROUP
-            better.setdefault(side, []).append(_plain_metric(metric))
-            sentences.append(f"{_plain_metric(metric)}: {self._sentence(str(metric), rows)}.")
+            better.setdefault(side, []).append(_spaced_name(metric))
+            sentences.append(f"{_spaced_name(metric)}: {self._sentence_of(str(metric), rows)}.")
         parts = [
-            _BETTER[side].format(_join_names(better[side])) for side in _BETTER if side in better
+            _BETTER[side].format(_join_with_and(better[side])) for side in _BETTER if side in better
         ]
-        sides = f"A is {gr.words(self.a)}, B is {gr.words(self.b)}{_at_frequency(self.table)}"
+        sides = f"A is {gr.words(self.a)}, B is {gr.words(self.b)}{_frequencies_text(self.table)}"
         return [f"{sides}: {'; '.join(parts)}.", *sentences]
 
-    def _sentence(self, metric: str, rows: pd.DataFrame) -> str:
+    def _sentence_of(self, metric: str, rows: pd.DataFrame) -> str:
         if len(rows) > 1:
             mean = float(np.exp(np.log(rows["ratio"]).mean()))
             return f"{_count_better(rows)}; {_times_text(metric, mean)} (geometric mean)"
@@ -262,7 +262,7 @@ class Comparison(Result):
 
     def undecided(self) -> list[str]:
         """Say what to measure next for each row that is not decided, the first ten."""
-        metrics = self.table.assign(what=self.table["metric"].map(_plain_metric))
+        metrics = self.table.assign(what=self.table["metric"].map(_spaced_name))
         costs = self.break_even.assign(what="equal cost by " + self.break_even["what"])
         rows = [row for table in (metrics, costs) for row in rows_of(table) if row["measure_next"]]
         rows = rows[:_MOST_TO_MEASURE]
@@ -307,12 +307,12 @@ def draw_ratio_axes(axes: Axes, names: Sequence[str], values: obj.FloatArray) ->
     axes.xaxis.set_minor_locator(NullLocator())
 
 
-def _plain_metric(metric: object) -> str:
+def _spaced_name(metric: object) -> str:
     return str(metric).replace("_", " ")
 
 
-def _at_frequency(table: pd.DataFrame) -> str:
-    """Say at which frequency A and B are, where it is one for all groups."""
+def _frequencies_text(table: pd.DataFrame) -> str:
+    """Say at which frequencies A and B are compared; "" where these differ between groups."""
     both = [table[column].unique() for column in ("a_hz", "b_hz")]
     if any(len(one) > 1 for one in both):
         return ""
@@ -320,12 +320,12 @@ def _at_frequency(table: pd.DataFrame) -> str:
     return f", both at {a}" if a == b else f", at {a} and {b}"
 
 
-def _join_names(names: list[str]) -> str:
+def _join_with_and(names: list[str]) -> str:
     return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
 
 
 def _count_better(rows: pd.DataFrame) -> str:
-    """Say in how many groups each is better."""
+    """Say in how many groups A and B are better, and in how many it is undecided."""
     counts = {side: int((rows["better"] == side).sum()) for side in ("A", "B")}
     parts = [f"{side} in {count}" for side, count in counts.items() if count]
     if parts:
@@ -336,7 +336,7 @@ def _count_better(rows: pd.DataFrame) -> str:
 
 
 def _times_text(metric: str, ratio: float) -> str:
-    """Say which one needs or has how many times as much; ``ratio`` is A:B."""
+    """Say which of A and B needs or has more, and how many times; ``ratio`` is A over B."""
     more, less = ("A", "B") if ratio >= 1 else ("B", "A")
     verb = "needs" if metric in _NEEDS else "has"
     times = shown(max(ratio, 1 / ratio))
@@ -430,7 +430,7 @@ def compare(
     metrics = _choose_metrics(tidy, metric, prices, rates)
     prepared = prepare(
         runs,
-        by=_columns_to_group(tidy, by, {**a, **b}),
+        by=_grouping_columns(tidy, by, {**a, **b}),
         metric=_fitted_metrics(tidy, metrics, rates),
         keep_all=keep_all,
     )
@@ -468,7 +468,7 @@ def compare(
 
 
 def _one_value_each(runs: pd.DataFrame, side: Mapping[str, Any]) -> dict[str, Any]:
-    """Columns of the table that tell a side, with its one value of each."""
+    """Columns that name a side, each with its one value. Raises `PpwError` for several values."""
     asked = gr.selected_columns(runs, side, "to tell A from B")
     for column, values in asked.items():
         if len(values) > 1:
@@ -476,7 +476,7 @@ def _one_value_each(runs: pd.DataFrame, side: Mapping[str, Any]) -> dict[str, An
     return {column: values[0] for column, values in asked.items()}
 
 
-def _columns_to_group(
+def _grouping_columns(
     runs: pd.DataFrame, by: Sequence[str] | None, named: Iterable[str]
 ) -> list[str]:
     """Columns that tell groups apart: ``by`` or the identity columns, and those of A and B."""
@@ -507,7 +507,7 @@ def _choose_metrics(
 
 
 def _fitted_metrics(runs: pd.DataFrame, metrics: Sequence[str], rates: obj.Rates) -> list[str]:
-    """Metrics whose fits answer all that is asked; a price is no part of a fit."""
+    """Metrics to fit for those asked for: perf_per_dollar is replaced by time or throughput."""
     needed = [m for m in metrics if m != "perf_per_dollar"]
     # A price of electricity makes energy a cost, and power alone is no work that is done.
     if rates.electricity is not None:

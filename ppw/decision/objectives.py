@@ -75,12 +75,12 @@ def least_product_frequency(
         return lowest_hz
     inside = min(max(root, lowest_hz), highest_hz)
 
-    def product(f: float) -> float:
+    def power_delay_product(f: float) -> float:
         power, time = p0_w + slope_w_per_hz * f, t_fixed_s + work_cycles / f
         return float(power * time ** (1 + delays))
 
     # Power that vanishes at a frequency gives the product a second minimum, down there.
-    return inside if p0_w >= 0 else min((lowest_hz, inside), key=product)
+    return inside if p0_w >= 0 else min((lowest_hz, inside), key=power_delay_product)
 
 
 JOULES_PER_KWH = 3.6e6
@@ -124,8 +124,8 @@ class Rates(NamedTuple):
         lifetime_hours: float | None,
         idle_power: float | str | None = None,
     ) -> Rates:
-        """Check the numbers: electricity and lifetime come together, or neither."""
-        idle_w = 0.0 if idle_power is None else _as_quantity("idle power", idle_power, "w")
+        """Check electricity (currency per kWh) and lifetime, which go together, and idle power."""
+        idle_w = 0.0 if idle_power is None else _number_in_si("idle power", idle_power, "w")
         if idle_w < 0:
             raise PpwError(f"idle power {idle_power!r} is negative: give 0 W or more")
         if (electricity is None) != (lifetime_hours is None):
@@ -145,11 +145,11 @@ class Rates(NamedTuple):
         return (self.electricity or 0.0) / JOULES_PER_KWH
 
     def per_second(self, price: float) -> float:
-        """Share of a host's price that a second of work uses up, in currency."""
+        """Price of a host per second of its lifetime; the price itself without a lifetime."""
         return price / (3600 * self.lifetime_hours) if self.lifetime_hours else price
 
     def net(self, log_power: FloatArray) -> FloatArray:
-        """Logarithm of the power that counts."""
+        """Logarithm of the power above idle, at least a small share of the power itself."""
         power = np.exp(log_power)
         made: FloatArray = np.log(np.maximum(power - self.idle_w, _LEAST_NET * power))
         return made
@@ -162,7 +162,7 @@ def log_cost(
     price: float,
     rates: Rates,
 ) -> FloatArray:
-    """Logarithm of the cost of a unit of work; that of its reciprocal is minus this.
+    """Logarithm of the objective's cost per unit of work; a merit is the reciprocal of a cost.
 
     ``log_power`` may be None where power does not count; ``price`` is used where ``times`` is 0.
     """
@@ -177,7 +177,7 @@ def log_cost(
 
 
 def unit_of(objective: Objective, rates: Rates, work: str = "run") -> str:
-    """Unit of the objective's value; ``work`` is what it is of: "run" or "op"."""
+    """Unit of the objective's value per unit of ``work``: "run" or "op"."""
     if not objective.times and rates.electricity is not None:
         return "1 per price"
     return f"{objective.unit}{work}" if objective.unit.endswith("/") else objective.unit
@@ -191,7 +191,7 @@ def best_on_lines(
     rates: Rates,
     ends: tuple[float, float],
 ) -> float:
-    """Frequency (Hz) of the closed form, held inside ``ends``.
+    """Best frequency (Hz) where time is linear in 1/f and power in f, within ``ends``.
 
     ``time`` is (t_fixed, w) of T = t_fixed + w/f, ``power`` (P0, s) of P = P0 + s·f.
     """
@@ -240,7 +240,7 @@ def as_steps(steps: str | Iterable[float | str], *, fewest: int = 2) -> FloatArr
     if not isinstance(steps, str):
         made = as_frequencies(steps)
     elif ":" in steps:
-        made = _expand_range(steps)
+        made = _expand_frequency_range(steps)
     else:
         made = [parse_frequency(part.strip()) for part in steps.split(",")]
     if len(set(made)) < fewest:
@@ -248,7 +248,7 @@ def as_steps(steps: str | Iterable[float | str], *, fewest: int = 2) -> FloatArr
     return np.unique(made)
 
 
-def _expand_range(text: str) -> list[float]:
+def _expand_frequency_range(text: str) -> list[float]:
     parts = text.split(":")
     if len(parts) != 3:
         raise PpwError(f"steps {text!r} are not LOWEST:HIGHEST:STEP: 1.2GHz:2.4GHz:0.1GHz")
@@ -264,14 +264,14 @@ def _expand_range(text: str) -> list[float]:
 
 
 def add_listed_steps(measured: FloatArray, listed: Sequence[float]) -> FloatArray:
-    """Measured steps (Hz) together with those ``listed`` that are none of them."""
+    """Measured steps (Hz), with those of ``listed`` that differ from all of them; rising."""
     more = np.asarray(listed, dtype=float)
     apart = np.abs(np.log(more[:, None] / measured)) > _SAME_AS_MEASURED
     return np.sort(np.concatenate([measured, more[apart.all(axis=1)]]))
 
 
 def catalogue_steps(host: object) -> tuple[float, ...]:
-    """Steps (Hz) of a host that the catalogue knows by name; none for others."""
+    """Frequency steps (Hz) of a host by its catalogue name; () for a host that is not there."""
     try:
         return host_steps(find_host(host)) if isinstance(host, str) else ()
     except UnknownHostError:
@@ -291,10 +291,10 @@ class Limits(NamedTuple):
     def of(
         cls, deadline: float | str | None, power_cap: float | str | None, level: float
     ) -> Limits:
-        """Read quantities: "60s", "120W" or numbers in SI units, above 0."""
+        """Read a deadline and a power cap, as "60s", "120W" or numbers in SI units above 0."""
         limits = ("deadline", deadline, "s"), ("power cap", power_cap, "w")
         deadline_s, power_cap_w = (
-            None if amount is None else as_positive(name, _as_quantity(name, amount, unit))
+            None if amount is None else as_positive(name, _number_in_si(name, amount, unit))
             for name, amount, unit in limits
         )
         return cls(deadline_s, power_cap_w, level)
@@ -304,14 +304,14 @@ class Limits(NamedTuple):
         return self.deadline_s is not None or self.power_cap_w is not None
 
     def refuse_rates(self, work: str) -> None:
-        """Raise `PpwError` for a deadline of runs that tell a rate: ``work`` is "op"."""
+        """Raise `PpwError` for a deadline where ``work`` is "op": rates tell no time of a run."""
         if self.deadline_s is not None and work == "op":
             raise PpwError(
                 "a deadline is of a run, and these runs have throughput_ops_s, which tells no time"
             )
 
     def excess(self, log_time: FloatArray, log_power: FloatArray | None) -> FloatArray:
-        """Logarithm of what draws use of a limit, the larger of the two: above 0 it is too much."""
+        """Logarithm of time or power over its limit, the larger; above 0 breaks a limit."""
         # In logarithms time and power exceed their limits on one scale.
         excess = np.full(log_time.shape, -np.inf)
         if self.deadline_s is not None:
@@ -320,8 +320,8 @@ class Limits(NamedTuple):
             excess = np.maximum(excess, log_power - np.log(self.power_cap_w))
         return excess
 
-    def words(self) -> str:
-        """Limits as a sentence goes on: " within 60 s and 120 W"; nothing where there are none."""
+    def limits_text(self) -> str:
+        """Write the limits to end a sentence: " within 60 s and 120 W"; "" without limits."""
         limits = (self.deadline_s, "s"), (self.power_cap_w, "W")
         both = [shown(limit, unit) for limit, unit in limits if limit is not None]
         return f" within {' and '.join(both)}" if both else ""
@@ -329,10 +329,10 @@ class Limits(NamedTuple):
     def miss(self, label: str, step_hz: float, p_kept: float) -> str:
         """Say that no step of a group keeps to the limits, and which comes nearest."""
         return (
-            f"{label}: no step stays{self.words()} with a probability of {self.level:.0%}: "
+            f"{label}: no step stays{self.limits_text()} with a probability of {self.level:.0%}: "
             f"{shown(step_hz, 'Hz')} comes nearest, with {p_kept:.0%}"
         )
 
 
-def _as_quantity(name: str, amount: float | str, unit: str) -> float:
+def _number_in_si(name: str, amount: float | str, unit: str) -> float:
     return as_number(name, parse_quantity(amount, unit) if isinstance(amount, str) else amount)

@@ -58,7 +58,7 @@ class Question(NamedTuple):
     at_target: bool
 
     def check(self) -> None:
-        """Refuse a budget that nothing can be made of. Raises `PpwError`."""
+        """Raise `PpwError` without repeats, or for a budget without a run time or below one run."""
         if not self.repeats:
             raise PpwError("no number of repeats was given; the default is 1, 2, 3, 5")
         if self.budget_minutes is None:
@@ -73,12 +73,12 @@ class Question(NamedTuple):
 
     @property
     def goal(self) -> float:
-        """Half width wanted, of the logarithm."""
+        """Half width of the interval that is wanted, of the logarithm."""
         return math.log1p(self.within_pct / 100)
 
     @property
     def most_runs(self) -> float:
-        """Number of runs that the budget allows."""
+        """Number of runs that the budget allows; infinite without a budget."""
         if self.budget_minutes is None or self.run_time_minutes is None:
             return math.inf
         return math.floor(self.budget_minutes / self.run_time_minutes + 1e-9)
@@ -88,7 +88,7 @@ class Question(NamedTuple):
         return abs(frequency / self.freq_hz - 1) < SAME_STEP
 
     def candidates(self, steps: Sequence[float]) -> list[nm.Candidate]:
-        """Measurements to choose from at these steps (Hz), within the budget."""
+        """Each allowed step (Hz) with each number of repeats that the budget allows."""
         # A machine that stands for another one cannot be measured at the target itself.
         allowed = [f for f in steps if self.at_target or not self.is_target(f)]
         if not allowed:
@@ -99,7 +99,7 @@ class Question(NamedTuple):
         return [nm.Candidate(f, r) for f in allowed for r in self.repeats if r <= self.most_runs]
 
     def minutes(self, runs: float) -> float:
-        """Time that runs take (min); NaN where it is not known."""
+        """Time that a number of runs takes (min); NaN where the time of a run is not known."""
         return math.nan if self.run_time_minutes is None else runs * self.run_time_minutes
 
     def random_numbers(self, draws: int, quantities: int) -> list[nm.CommonNumbers]:
@@ -172,7 +172,7 @@ class GroupPlan:
 
     @property
     def parts(self) -> tuple[float, float]:
-        """Half width (%) that model error and noise alone would leave of the least one."""
+        """Half widths (%) that the model error alone, and noise alone, would leave at best."""
         least, form, noise = self.floor
         return pct(least * math.sqrt(form)), pct(least * math.sqrt(noise))
 
@@ -208,46 +208,46 @@ class GroupPlan:
 
     def recommendation(self) -> str:
         """Say what to do, and why."""
-        goal, now = f"±{self.question.within_pct:g} %", percent(pct(self.now))
+        goal, now = f"±{self.question.within_pct:g} %", half_width_text(pct(self.now))
         if self.status == "there":
             return f"already there: {now} now, {goal} wanted."
         candidate, after = self.stages[0]
-        words = f"measure {times(candidate.runs, candidate.frequency)}"
+        words = f"measure {runs_at_text(candidate.runs, candidate.frequency)}"
         if self.question.is_target(candidate.frequency):
             done = ": measure it and be done" if self.status == "reach" else ""
             words += f", which is what you ask for{done}"
-        then = percent(pct(after))
-        return f"{words} ({now} now, about {then} then); {self._reason(goal)}."
+        then = half_width_text(pct(after))
+        return f"{words} ({now} now, about {then} then); {self._explain_status(goal)}."
 
-    def _reason(self, goal: str) -> str:
+    def _explain_status(self, goal: str) -> str:
         if self.status == "cannot":
             return self._obstacle(goal)
-        runs, minutes = _runs(self.runs), self.question.minutes(self.runs)
+        runs, minutes = _runs_text(self.runs), self.question.minutes(self.runs)
         if self.status == "reach":
             takes = "" if math.isnan(minutes) else f" ({shown(minutes, 'min')})"
             return f"about {runs}{takes} in all should reach {goal}"
-        left = percent(pct(self.stages[-1].half_width))
+        left = half_width_text(pct(self.stages[-1].half_width))
         if self.status == "budget":
             return f"the budget ends at about {left} after {runs}, short of {goal}"
         return f"{goal} takes more than {runs}, which leave about {left}"
 
     def _obstacle(self, goal: str) -> str:
-        """Say what stands in the way, and what could be done about it."""
+        """Say why no number of runs reaches the goal, noise or model error, and what to do."""
         top, most = (max(values) for values in zip(*self.outlook.candidates, strict=True))
-        least = percent(pct(self.floor[0]))
+        least = half_width_text(pct(self.floor[0]))
         form, noise = self.parts
         words = (
-            f"{goal} cannot be reached by steps up to {shown(top, 'Hz')}: {_runs(int(most))} at "
-            f"each leave{'s' * (most == 1)} about {least}; "
+            f"{goal} cannot be reached by steps up to {shown(top, 'Hz')}: {_runs_text(int(most))} "
+            f"at each leave{'s' * (most == 1)} about {least}; "
         )
         if noise >= form:
             return words + (
-                f"noise alone is {percent(noise)}: ask for the mean of more runs there "
+                f"noise alone is {half_width_text(noise)}: ask for the mean of more runs there "
                 f"(--target-runs), steady the host, or accept {least}"
             )
         far = "beyond" if self.question.freq_hz > top else "between steps"
         return words + (
-            f"the model error {far} is {percent(form)}: measure nearer to "
+            f"the model error {far} is {half_width_text(form)}: measure nearer to "
             f"{shown(self.question.freq_hz, 'Hz')}, or accept {least}"
         )
 
@@ -257,17 +257,17 @@ def pct(half: float) -> float:
     return 100 * math.expm1(half)
 
 
-def percent(value: float) -> str:
-    """Write a half width (%)."""
+def half_width_text(value: float) -> str:
+    """Write a half width in percent with ±; "–" for NaN."""
     return "–" if math.isnan(value) else f"±{value:.3g} %"
 
 
-def _runs(count: int) -> str:
+def _runs_text(count: int) -> str:
     return f"{count} run{'s' * (count > 1)}"
 
 
-def times(runs: float, frequency: float) -> str:
-    """Write so many runs at a frequency (Hz)."""
+def runs_at_text(runs: float, frequency: float) -> str:
+    """Write a number of runs at a frequency (Hz), as "3 × 2 GHz"; "–" for NaN."""
     return "–" if math.isnan(runs) else f"{runs:.0f} × {shown(frequency, 'Hz')}"
 
 
@@ -312,9 +312,9 @@ class Plan(Result):
             """,
             title="Next measurement",
             show={
-                "half_width_pct": lambda row: percent(row["half_width_pct"]),
-                "next_runs": lambda row: times(row["next_runs"], row["next_freq_hz"]),
-                "next_half_width_pct": lambda row: percent(row["next_half_width_pct"]),
+                "half_width_pct": lambda row: half_width_text(row["half_width_pct"]),
+                "next_runs": lambda row: runs_at_text(row["next_runs"], row["next_freq_hz"]),
+                "next_half_width_pct": lambda row: half_width_text(row["next_half_width_pct"]),
                 "runs_to_goal": lambda row: (
                     "many" if row["status"] == "far" else shown(row["runs_to_goal"])
                 ),
@@ -338,9 +338,9 @@ class Plan(Result):
             most=8,
             show={
                 "runs": lambda row: (
-                    times(row["runs"], row["freq_hz"]) + (" *" if row["recommended"] else "")
+                    runs_at_text(row["runs"], row["freq_hz"]) + (" *" if row["recommended"] else "")
                 ),
-                "half_width_pct": lambda row: percent(row["half_width_pct"]),
+                "half_width_pct": lambda row: half_width_text(row["half_width_pct"]),
             },
         ),
     )
@@ -362,7 +362,7 @@ class Plan(Result):
         return self.table.copy()
 
     def question(self) -> str:
-        """Say what is asked."""
+        """Write the question: metric, frequency, precision wanted and level."""
         runs = "" if self.target_runs == 1 else f", mean of {self.target_runs} runs"
         return (
             f"{self.metric} at {shown(self.freq_hz, 'Hz')} within ±{self.within_pct:g} % "
@@ -377,22 +377,22 @@ class Plan(Result):
         counts = self.groups["status"].value_counts()
         parts = [f"{counts[status]} {text}" for status, text in _STATUS.items() if status in counts]
         rows = rows_of(self.groups.head(_MOST_SENTENCES))
-        return [f"Of {len(self.groups)} groups, {', '.join(parts)}.", *map(self._sentence, rows)]
+        return [f"Of {len(self.groups)} groups, {', '.join(parts)}.", *map(self._advice_text, rows)]
 
     def text_parts(self) -> list[str]:
         """Return the question, the groups, what to do, and the candidates of a single group."""
         groups, candidates = self.printed_tables()
-        sentences = [self._sentence(row) for row in rows_of(self.groups.head(len(groups.rows)))]
+        sentences = [self._advice_text(row) for row in rows_of(self.groups.head(len(groups.rows)))]
         parts = [self.question(), *groups.lines(), *sentences]
         if len(self.groups) == 1 and len(self.table):
             parts += ["", candidates.lines()[0]]
         return parts
 
     def name(self, row: Mapping[Any, Any]) -> str:
-        """Name the group of a row by its keys; nothing where there is one group only."""
+        """Name the group of a row by its keys; "" without keys."""
         return ", ".join(key_texts(self.by, row))
 
-    def _sentence(self, row: Mapping[Any, Any]) -> str:
+    def _advice_text(self, row: Mapping[Any, Any]) -> str:
         name = self.name(row)
         return f"{name}: {row['advice']}" if name else str(row["advice"])
 
@@ -494,7 +494,7 @@ def plan(
     )
     asked.check()
     prepared = prepare(runs, by=by, metric=[metric], keep_all=keep_all)
-    known, single = _read_groups(prepared, asked, options.FitOptions(voltages=voltages, pool=pool))
+    known, single = _posteriors(prepared, asked, options.FitOptions(voltages=voltages, pool=pool))
     name, keys = prepared.metrics[0].name, prepared.groups.keys
     if not known:
         raise PpwError(
@@ -519,10 +519,10 @@ def plan(
     )
 
 
-def _read_groups(
+def _posteriors(
     prepared: Prepared, asked: Question, fitting: options.FitOptions
 ) -> tuple[dict[int, list[nm.GroupPosterior]], int]:
-    """What is known of each group's quantities, and how many groups have one step only."""
+    """Posterior of each fitted quantity by group, and the number of groups with one step only."""
     (metric,) = prepared.metrics
     posteriors = answers.Posteriors.of(prepared, fitting)
     names = list(fitting.fit_powers(metric))
@@ -544,17 +544,17 @@ def _read_groups(
 def _offered_steps(
     prepared: Prepared, steps: str | Iterable[float | str] | None, groups: list[int]
 ) -> dict[int, list[float]]:
-    """Frequencies (Hz) that each group's host offers."""
+    """Frequencies (Hz) to choose from, by group: those given, else the host's of the catalogue."""
     if steps is not None:
         return dict.fromkeys(groups, as_steps(steps, fewest=1).tolist())
     if "host" not in prepared.runs.columns:
         raise PpwError("the runs name no host, so its steps are not known: give them with --steps")
     hosts = prepared.runs["host"].astype(str).groupby(prepared.groups.codes).unique()
-    known = {name: _catalogue_steps(name) for g in groups for name in hosts[g]}
+    known = {name: _require_catalogue_steps(name) for g in groups for name in hosts[g]}
     return {g: sorted({f for name in hosts[g] for f in known[name]}) for g in groups}
 
 
-def _catalogue_steps(name: str) -> tuple[float, ...]:
+def _require_catalogue_steps(name: str) -> tuple[float, ...]:
     try:
         steps = host_steps(find_host(name))
     except UnknownHostError as error:
@@ -582,7 +582,7 @@ def _left_out_caveats(prepared: Prepared, known: int, single: int) -> list[str]:
 def _with_keys(
     keys: pd.DataFrame, rows: list[tuple[int, dict[str, Any]]], columns: Sequence[str]
 ) -> pd.DataFrame:
-    """Key columns of each row's group beside its answers."""
+    """Put the key columns of each row's group before its answers."""
     answers = pd.DataFrame([row for _, row in rows], columns=list(columns))
     of_groups = keys.iloc[[group for group, _ in rows]].reset_index(drop=True)
     return pd.concat([of_groups, answers], axis=1)

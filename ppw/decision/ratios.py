@@ -46,7 +46,7 @@ NO_TIE = Tie(np.nan, np.nan, np.nan, 0.0)
 
 
 def tie_of(draws: obj.FloatArray, level: float) -> Tie:
-    """Summarise the ties of the draws; NaN stands for a draw without one."""
+    """Median, interval and share of the draws with a tie; NaN values where under half have one."""
     there = draws[~np.isnan(draws)]
     share = len(there) / len(draws)
     if share < 0.5:
@@ -56,7 +56,7 @@ def tie_of(draws: obj.FloatArray, level: float) -> Tie:
 
 
 def crossing(frequency: obj.FloatArray, apart: obj.FloatArray, near: float) -> obj.FloatArray:
-    """Find the frequency (Hz) of each draw at which a difference changes its sign, else NaN.
+    """Frequency (Hz) nearest to ``near`` at which each draw changes sign; NaN where none does.
 
     ``apart`` (draws, k) is a difference of logarithms at ``frequency`` (k,), rising, and is taken
     as straight in ln f between these. Of several crossings the nearest to ``near`` (Hz) counts.
@@ -77,7 +77,7 @@ def electricity_tie(
     price: Sequence[float],
     lifetime_s: float,
 ) -> obj.FloatArray:
-    """Electricity price (currency per J) of each draw at which A and B cost the same; NaN for none.
+    """Electricity price (currency per J) at which A and B cost the same, by draw; else NaN.
 
     ``time`` (s), ``energy`` (J) and ``price`` are of A and B; one draw an element.
     """
@@ -90,7 +90,7 @@ def electricity_tie(
 def price_tie(
     time: Sequence[obj.FloatArray], energy: Sequence[obj.FloatArray], price_b: float, paid: float
 ) -> obj.FloatArray:
-    """Price of A of each draw at which A and B cost the same; NaN where not even for nothing.
+    """Price of A at which A and B cost the same, by draw; NaN where it would not be above 0.
 
     ``paid`` is what a watt costs over the lifetime, L·e (currency per W); without ``energy`` only
     prices count.
@@ -155,16 +155,16 @@ class PairwiseComparison:
     terms: Terms
 
     def log_metric(self, metric: str, draws: Draws, price: float) -> obj.FloatArray:
-        """Logarithm of a metric in draws."""
+        """Logarithm of a metric in each draw, by the host's price where that counts."""
         if metric == "perf_per_dollar":
-            cost = obj.log_cost(_PER_PRICE, _work(draws), draws.get(POWER), price, self.terms.rates)
-            return -cost
+            time, rates = _log_time(draws), self.terms.rates
+            return -obj.log_cost(_PER_PRICE, time, draws.get(POWER), price, rates)
         parts = [exponent * draws[name] for name, exponent in _EXPONENTS[metric].items()]
         total: obj.FloatArray = np.sum(parts, axis=0)
         return total
 
     def ratio(self, metric: str) -> dict[str, Any]:
-        """Row of the comparison's table for one metric."""
+        """Row of the comparison's table for one metric: values, ratio, interval and tie."""
         a, b = (self.log_metric(metric, s.draws, s.price) for s in (self.a, self.b))
         level = self.terms.level
         ratio, lower, upper = np.exp(np.quantile(a - b, [0.5, 0.5 - level / 2, 0.5 + level / 2]))
@@ -195,7 +195,7 @@ class PairwiseComparison:
         }
 
     def measure_next(self, metric: str) -> str:
-        """Name the measurement that would take most of the variance away."""
+        """Name the measurement of A or B that causes most of the variance of a metric."""
         parts = []
         for side in (self.a, self.b):
             for which in ("time", POWER) if POWER in side.draws else ("time",):
@@ -219,8 +219,8 @@ class PairwiseComparison:
     def break_even(self) -> list[dict[str, Any]]:
         """Rows of the break-even table: the price of A and of electricity at which costs tie."""
         sides, rates, lifetime = (self.a, self.b), self.terms.rates, self.terms.lifetime_hours
-        times = [np.exp(_work(side.draws)) for side in sides]
-        logs = [_work(s.draws) + s.draws[POWER] for s in sides if POWER in s.draws]
+        times = [np.exp(_log_time(side.draws)) for side in sides]
+        logs = [_log_time(s.draws) + s.draws[POWER] for s in sides if POWER in s.draws]
         energies, prices = [*map(np.exp, logs)], [side.price for side in sides]
         if np.isnan(prices[1]):
             # The price of A is then told in prices of B.
@@ -245,8 +245,8 @@ class PairwiseComparison:
         return {"what": what, "unit": unit, **tie._asdict(), "measure_next": following}
 
 
-def _work(draws: Draws) -> obj.FloatArray:
-    """ln(seconds per unit of work): that of the first fit that stands for time."""
+def _log_time(draws: Draws) -> obj.FloatArray:
+    """Logarithm of the time per unit of work (s), by the first fit that is a time."""
     return next(of_one for name, of_one in draws.items() if name != POWER)
 
 
@@ -257,7 +257,7 @@ def compare_pair(
     price: Sequence[float],
     terms: Terms,
 ) -> PairwiseComparison:
-    """Draw a pair of groups at the frequencies of A and B (Hz)."""
+    """Draw two groups at a frequency (Hz) each, and A also along its frequencies."""
     # Each group is asked for the same frequencies whichever side it is on, so that B:A is
     # exactly the reciprocal of A:B; and a group against itself is one curve.
     grid, one_curve = _grid(curves, pair[0]), pair[0] == pair[1]
@@ -279,7 +279,7 @@ def compare_pair(
 
 
 def _grid(curves: CurveDraws, group: int) -> obj.FloatArray:
-    """Frequencies from the lowest to the highest step; none for a group without curves."""
+    """Frequencies (Hz) from the lowest to the highest step; none for a group without curves."""
     if not all(curves.is_curve(name, group) for name in curves.known):
         return np.empty(0)
     steps = _measured_steps(curves, group)
@@ -309,7 +309,7 @@ def compare_pairs(
     prices: Sequence[float],
     terms: Terms,
 ) -> list[PairwiseComparison]:
-    """Draw every pair that was measured in all that is compared.
+    """Compare each pair that has all fits; pairs without are skipped. Raises `PpwError` for none.
 
     Without a frequency (Hz) a group is at its highest step; NaN prices are those of the column.
     """

@@ -26,7 +26,7 @@ def best_page(result: best.BestFrequency) -> Page:
 
 
 def _efficient_range(result: best.BestFrequency) -> str:
-    """Say up to which frequency perf/W rises: the range that is worth running in."""
+    """Say up to which frequency perf/W probably rises with every step, over the groups."""
     reached = result.table["rises_to_hz"].dropna()
     if reached.empty:
         return "No power was measured, so perf/W is not known."

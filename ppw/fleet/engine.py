@@ -64,8 +64,8 @@ def connect(
             )
         return engine
     check_choice("engine", engine, ENGINES)
-    size = None if memory_limit is None else _parse_memory_limit(memory_limit)
-    folder = None if temporary is None else _check_folder(temporary)
+    size = None if memory_limit is None else _parse_memory_bytes(memory_limit)
+    folder = None if temporary is None else _require_folder(temporary)
     try:
         # A module that loads late does not tell its name where it is missing.
         import_module("ibis")
@@ -103,7 +103,7 @@ def _connect_spark(size: int | None, folder: str | None, threads: int | None) ->
 
 
 def _local_session(builder: Any, size: int | None, folder: str | None, threads: int | None) -> Any:
-    """Spark in this process; under spark-submit, whatever that was told."""
+    """Start Spark in this process, or under spark-submit as that was told."""
     local = "PYSPARK_GATEWAY_PORT" not in os.environ
     settings: dict[str, object] = {
         "spark.ui.enabled": False,
@@ -128,14 +128,14 @@ def _local_session(builder: Any, size: int | None, folder: str | None, threads: 
     return session
 
 
-def _parse_memory_limit(text: str) -> int:
+def _parse_memory_bytes(text: str) -> int:
     size = int(parse_quantity(text, "bytes"))
     if size < 1 << 20:
         raise PpwError(f"memory limit {text!r} is less than a MiB: write 4GiB")
     return size
 
 
-def _check_folder(path: str | Path) -> str:
+def _require_folder(path: str | Path) -> str:
     folder = Path(path)
     if not folder.is_dir():
         raise PpwError(f"temporary folder {folder}: is no folder: make it first")
@@ -152,18 +152,18 @@ _EVERY_S = 0.5
 def report_progress(
     connection: BaseBackend, report: Callable[[float], None] | None
 ) -> Iterator[None]:
-    """Call ``report`` with the share that is done, 0 to 1, twice a second; None for nothing."""
+    """Call ``report`` with the share done (0 to 1) twice a second inside the block, unless None."""
     if report is None:
         yield
         return
     done = threading.Event()
     share_done = _share_done_by_spark if is_spark(connection) else _share_done_by_duckdb
 
-    def watch() -> None:
+    def report_until_done() -> None:
         while not done.wait(_EVERY_S):
             report(share_done(connection))
 
-    thread = threading.Thread(target=watch, daemon=True)
+    thread = threading.Thread(target=report_until_done, daemon=True)
     thread.start()
     try:
         yield
@@ -212,7 +212,7 @@ class UnusableFilesError(PpwError):
 
 
 def engine_errors(connection: BaseBackend) -> tuple[type[Exception], ...]:
-    """List the exceptions by which an engine says that it cannot read."""
+    """List the exceptions that an engine raises when it fails."""
     if is_spark(connection):
         from py4j.protocol import Py4JError
         from pyspark.errors import PySparkException
@@ -224,7 +224,7 @@ def engine_errors(connection: BaseBackend) -> tuple[type[Exception], ...]:
 
 
 def first_line(error: Exception) -> str:
-    """First line of an engine's message, without the trace that follows and its full stop."""
+    """First printable line of an engine's message, to 300 characters, without its full stop."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     text = "".join(c if c.isprintable() else "?" for c in lines[0]) if lines else ""
     return text[:300].rstrip(".: ") or type(error).__name__

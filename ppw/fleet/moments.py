@@ -98,7 +98,7 @@ class Layout:
 
 
 def names_of(values: Iterable[object]) -> tuple[str, ...]:
-    """Names in a document. Raises TypeError for a single text, or what is no text in a list."""
+    """Check a list of names from a document. Raises TypeError for a text, or what is none in it."""
     given = [*values]
     names = tuple(name for name in given if isinstance(name, str))
     if isinstance(values, str) or len(names) < len(given):
@@ -139,7 +139,7 @@ def layout_of(
     watts = bool(ck.OF_WATTS & {m.name for m in metrics})
     shades = [c for c in _SHADES if c in present and (watts or c not in _OF_WATTS)]
     split = dict.fromkeys((*(c for c in IDENTITY if c in present), *shades, *(settings or ())))
-    quantities = _quantities(metrics, options, lines_only=lines_only)
+    quantities = _quantities_to_fit(metrics, options, lines_only=lines_only)
     if "voltage_v" in present:
         quantities["voltage_v"] = (gr.VALUE,)
     finest = [c for c in _JUDGED_BY_DIGITS if c in present and settings is not None]
@@ -159,22 +159,23 @@ def layout_of(
     )
 
 
-def _quantities(
+def _quantities_to_fit(
     metrics: Sequence[mt.Metric], options: FitOptions | None, *, lines_only: bool
 ) -> dict[str, tuple[str, ...]]:
-    """Quantities that metrics are fitted from, and the co-ordinates of each."""
+    """Quantities that metrics are fitted from, each with the co-ordinates of its moments."""
     found: dict[str, set[str]] = {m.name: {gr.VALUE} for m in metrics}
     for metric in metrics:
         every = (metric.name, *(metric.factors or ()))
         for name in every if options is None else options.fit_powers(metric):
-            coordinates = _coordinates(metric, name, options, lines_only)
+            coordinates = _coordinates_of_fit(metric, name, options, lines_only)
             found.setdefault(name, {gr.VALUE}).update(coordinates)
     return {name: tuple(c for c in _COORDINATES if c in of) for name, of in found.items()}
 
 
-def _coordinates(
+def _coordinates_of_fit(
     metric: mt.Metric, name: str, options: FitOptions | None, lines_only: bool
 ) -> set[str]:
+    """Co-ordinates (log, inverse) in which the fit of a quantity needs moments."""
     if options is None:
         return {gr.LOG, gr.INVERSE}
     # The other form, which is shown beside a curve that gains more than the clock, is in one too.
@@ -184,15 +185,15 @@ def _coordinates(
 
 
 def metric_of(quantity: str) -> mt.Metric | None:
-    """Metric that a quantity is; None for a column of the runs."""
+    """Metric of a quantity's name; None for a quantity that is a plain column of the runs."""
     return (mt.METRICS | {mt.PERFORMANCE.name: mt.PERFORMANCE}).get(quantity)
 
 
 def runs_for(
     table: ir.Table, layout: Layout, known: pd.DataFrame, *, keep: Sequence[str] = ()
 ) -> ir.Table:
-    """Keys, flags and quantities of each run: what `moments` condenses; ``keep`` as they are."""
-    table = table.mutate(**{gr.FLAGS: _flags(table, layout, known)})
+    """Select keys, flags and quantities of each run for `moments`; columns in ``keep`` stay too."""
+    table = table.mutate(**{gr.FLAGS: _flag_bits(table, layout, known)})
     table = _with_decades(table, layout.finest)
     columns: dict[str, Any] = {name: table[name] for name in keep}
     columns |= {name: _key_column(table, name, layout.settings) for name in layout.keys}
@@ -208,7 +209,7 @@ def runs_for(
 
 
 def _with_decades(table: ir.Table, columns: Sequence[str]) -> ir.Table:
-    """Add what `digit_step` takes of each column: its power of ten, and the value over that."""
+    """Add the power of ten of each column's values, and the values over it; NULL for 0."""
     sizes = {name: table[name].abs() for name in columns}
     # 0 has no digits, nor has what could not be read.
     sizes = {n: ((s > 0) & (s < float("inf"))).ifelse(s, None) for n, s in sizes.items()}
@@ -219,7 +220,7 @@ def _with_decades(table: ir.Table, columns: Sequence[str]) -> ir.Table:
 
 
 def columns_read(layout: Layout, known: pd.DataFrame) -> list[str]:
-    """List the canonical columns of numbers that a layout needs."""
+    """List the canonical numeric columns that a layout reads from the runs."""
     names: dict[str, None] = dict.fromkeys(c for c in layout.keys if c in known.columns)
     for name in layout.quantities:
         metric = metric_of(name)
@@ -230,13 +231,13 @@ def columns_read(layout: Layout, known: pd.DataFrame) -> list[str]:
 
 
 def is_impossible(table: ir.Table, column: str) -> ir.BooleanValue:
-    """Tell where a value is none that a runs table may have; NULL where it is missing."""
+    """Tell which values break a rule of the runs table; NULL where the value is missing."""
     # In an engine NaN is above every number, and so is refused with infinity.
     return gr.any_of(rule.broken(table[column]) for rule in value_rules(column))
 
 
-def _flags(table: ir.Table, layout: Layout, known: pd.DataFrame) -> ir.IntegerValue:
-    """What is wrong with each run by itself, as bits."""
+def _flag_bits(table: ir.Table, layout: Layout, known: pd.DataFrame) -> ir.IntegerValue:
+    """Flags of each run as bits: unusable, or the contradictions between its columns."""
     columns = columns_read(layout, known)
     bad = {c: is_impossible(table, c) for c in columns}
     if layout.finest and "power_w" in columns:
@@ -253,6 +254,7 @@ def _flags(table: ir.Table, layout: Layout, known: pd.DataFrame) -> ir.IntegerVa
 
 
 def _key_column(table: ir.Table, name: str, settings: Sequence[str]) -> ir.Value:
+    """Key column of the runs; load becomes 1 for full and 0 for less, unless it is a setting."""
     if name == "load" and name not in settings:
         # All that a curve asks of the load is whether it was full.
         full = (table.load >= prepare.FULL_LOAD).ifelse(1.0, 0.0)
@@ -261,7 +263,7 @@ def _key_column(table: ir.Table, name: str, settings: Sequence[str]) -> ir.Value
 
 
 def _quantity_column(table: ir.Table, name: str, known: pd.DataFrame) -> ir.NumericValue:
-    """A quantity of usable runs; a metric is above zero, or none."""
+    """Quantity of each run, NULL for unusable runs and for a metric that is not above 0."""
     metric = metric_of(name)
     # An odd number has the first bit, UNUSABLE.
     usable = table[gr.FLAGS] % 2 == 0
@@ -287,6 +289,7 @@ def moments(runs: ir.Table, layout: Layout) -> ir.Table:
 def _moments_of(
     value: ir.NumericColumn, name: str, coordinates: Sequence[str]
 ) -> Mapping[str, ir.Scalar]:
+    """Count of a column, and its mean and centred squares in each co-ordinate, by column name."""
     made: dict[str, Any] = {gr.count_column(name): value.count()}
     # Columns of the runs may hold what has no logarithm, such as watts below nothing.
     above = value if metric_of(name) else (value > 0).ifelse(value, None)
@@ -297,8 +300,8 @@ def _moments_of(
     return made
 
 
-def merge(tables: Sequence[ir.Table], layout: Layout) -> ir.Table:
-    """Moments of all runs from the moments of parts, which may share cells.
+def merge_moments(tables: Sequence[ir.Table], layout: Layout) -> ir.Table:
+    """Merge moment tables whose cells may overlap into one, as if made of all their runs.
 
     N = Σn, mean = Σ(n·meanᵢ)/N, m2 = Σ(m2ᵢ + n·(meanᵢ − mean)²): the formulas of Chan, Golub and
     LeVeque for any number of parts at once; no difference of large sums is taken.
@@ -344,11 +347,11 @@ _RECORDED = ("time_s", "throughput_ops_s")
 def with_single_runs(
     cells: pd.DataFrame, layout: Layout, runs: rf.FleetRuns, known: pd.DataFrame
 ) -> pd.DataFrame:
-    """Cells, those of groups with runs that agree in every digit replaced by their single runs.
+    """Replace the cells of groups whose runs agree in every digit by their single runs.
 
     Raises `PpwError` when more runs agree than can be looked at.
     """
-    overlapping = _overlapping(cells, layout)
+    overlapping = _overlapping_groups(cells, layout)
     if overlapping is None:
         return cells
     kept = dict.fromkeys((*layout.finest, *ck.repeats.MEASURED))
@@ -368,12 +371,12 @@ def with_single_runs(
             f"{runs.name}: {count} runs are of groups in which runs at different frequencies agree "
             "in every digit: record times to more digits, or use the runs as they are by --keep-all"
         )
-    alone = _as_cells(runs.connection.to_pyarrow(single).to_pandas(), layout)
+    alone = _runs_as_cells(runs.connection.to_pyarrow(single).to_pandas(), layout)
     return _replace_groups(cells, alone, layout)
 
 
-def _overlapping(cells: pd.DataFrame, layout: Layout) -> pd.DataFrame | None:
-    """Keys of the groups whose cells overlap in time; all of them is an empty frame, none None."""
+def _overlapping_groups(cells: pd.DataFrame, layout: Layout) -> pd.DataFrame | None:
+    """Keys of groups whose cells overlap in time; an empty frame for all groups, None for none."""
     usable = cells[~unusable_mask(cells)]
     groups = gr.group_runs(usable, layout.by)
     both = np.zeros(len(groups), dtype=bool)
@@ -391,7 +394,7 @@ def _overlapping(cells: pd.DataFrame, layout: Layout) -> pd.DataFrame | None:
 
 
 def _rows_of_groups(rows: ir.Table, keys: pd.DataFrame, runs: rf.FleetRuns) -> ir.Table:
-    """Rows of the groups with these keys."""
+    """Rows of the groups with these keys; all rows where there are no key columns."""
     if not len(keys.columns):
         return rows
     wanted = rf.register_frame(runs.connection, keys)
@@ -399,7 +402,7 @@ def _rows_of_groups(rows: ir.Table, keys: pd.DataFrame, runs: rf.FleetRuns) -> i
 
 
 def _agreeing_groups(rows: ir.Table, layout: Layout) -> ir.Table:
-    """Keys of the groups in which runs of two frequencies agree in time and watts."""
+    """Keys of groups in which runs at two frequencies agree in time and power."""
     by = [*layout.by, _MARK, *(c for c in rows.columns if c == "power_w")]
     frequency = rows[FREQUENCY]
     sets = rows.group_by(by).aggregate(slowest=frequency.min(), fastest=frequency.max())
@@ -407,8 +410,8 @@ def _agreeing_groups(rows: ir.Table, layout: Layout) -> ir.Table:
     return sets.select(*layout.by).distinct() if layout.by else sets.select(_MARK).limit(1)
 
 
-def _as_cells(rows: pd.DataFrame, layout: Layout) -> pd.DataFrame:
-    """One cell a run."""
+def _runs_as_cells(rows: pd.DataFrame, layout: Layout) -> pd.DataFrame:
+    """Make a cell of each run: its values are the means, its squares 0."""
     made: dict[str, Any] = {gr.RUNS: 1, gr.SINGLE: True}
     for name, coordinates in layout.quantities.items():
         value = rows[name].to_numpy(dtype=np.float64)
@@ -426,7 +429,7 @@ def _as_cells(rows: pd.DataFrame, layout: Layout) -> pd.DataFrame:
 
 
 def _replace_groups(cells: pd.DataFrame, alone: pd.DataFrame, layout: Layout) -> pd.DataFrame:
-    """Put single runs in the place of the cells of their groups."""
+    """Replace the usable cells of groups by their single runs."""
     together = pd.concat([cells, alone], ignore_index=True)
     of_run = together[gr.SINGLE].eq(True).to_numpy()
     groups = gr.group_runs(together, layout.by)
@@ -456,7 +459,7 @@ class PreparedCells:
 
 
 def cells_frame(cells: pd.DataFrame, layout: Layout, source: str) -> pd.DataFrame:
-    """Give a moment table one order and one type of counts, whatever the engine's."""
+    """Sort a moment table by its keys, make its counts integers, and name its source."""
     cells = cells.astype(dict.fromkeys([*layout.counts, gr.FLAGS], np.int64))
     cells = cells.sort_values(list(layout.keys), ignore_index=True)
     cells.attrs["source"] = source
@@ -464,7 +467,7 @@ def cells_frame(cells: pd.DataFrame, layout: Layout, source: str) -> pd.DataFram
 
 
 def unusable_mask(cells: pd.DataFrame) -> gr.Mask:
-    """Tell the cells whose runs cannot be used."""
+    """Tell which cells have the flag that their runs cannot be used."""
     mask: gr.Mask = (cells[gr.FLAGS].to_numpy() & gr.UNUSABLE) > 0
     return mask
 
@@ -508,7 +511,7 @@ def prepare_cells(
 
 
 def _flagged_cells(cells: pd.DataFrame, groups: gr.Groups, layout: Layout) -> pd.DataFrame:
-    """Cells whose runs cannot be right, with the evidence."""
+    """Evidence table of the cells that the checks find; empty where they find none."""
     found = ck.find_flagged_rows(cells, groups, [mt.METRICS[name] for name in layout.metrics])
     if not found:
         return pd.DataFrame({"position": np.zeros(0, dtype=np.int64)})
@@ -518,7 +521,7 @@ def _flagged_cells(cells: pd.DataFrame, groups: gr.Groups, layout: Layout) -> pd
 def _lacking_quantities(
     cells: pd.DataFrame, groups: gr.Groups, layout: Layout, source: str
 ) -> Iterator[eng.Fault]:
-    """Name the quantities that some runs of a group lack; a group that lacks one has none."""
+    """Report each metric that some, but not all, runs of a group lack, as a fault."""
     # Watts below nothing are not missing, but suspect.
     there = np.where(cells[gr.FLAGS].to_numpy() & gr.NO_WATTS, 0, cells[gr.RUNS])
     runs = np.bincount(groups.codes, there, len(groups))
@@ -537,7 +540,7 @@ def _lacking_quantities(
 
 
 def _with_voltage(cells: pd.DataFrame, layout: Layout) -> pd.DataFrame:
-    """Cells with their mean voltage by host and frequency, as a V-f table takes it."""
+    """Set each cell's voltage to the mean (V) of its host and frequency; NaN where it has none."""
     if not gr.is_aggregated(cells, "voltage_v"):
         return cells
     keys = [*(c for c in ("host",) if c in layout.by), FREQUENCY]
@@ -583,9 +586,9 @@ def read_cells(
     # Where no file has the columns it is no change over time: the question itself is refused.
     runs = runs if len(faults) in (0, len(runs.files)) else runs.without(faults)
 
-    def read(part: rf.FleetRuns) -> FleetCells:
+    def read_part(part: rf.FleetRuns) -> FleetCells:
         known = rf.filled_columns(part)
-        settings = rf.few_valued(part) if checked else None
+        settings = rf.setting_candidates(part) if checked else None
         layout = layout_of(
             known, by=by, metric=metric, options=options, settings=settings, lines_only=lines_only
         )
@@ -597,11 +600,11 @@ def read_cells(
             cells = with_single_runs(cells, layout, part, known)
         return FleetCells(cells, layout, part, known)
 
-    return without_broken(runs, read)
+    return without_broken(runs, read_part)
 
 
 def without_broken(runs: rf.FleetRuns, read: Callable[[rf.FleetRuns], T]) -> T:
-    """Read what can be read; ``read`` is given runs without the files that make it fail.
+    """Read runs; where the engine fails, leave the files out that cause it, and read again.
 
     Raises `PpwError` when no file by itself explains why the engine fails.
     """
@@ -617,7 +620,7 @@ def without_broken(runs: rf.FleetRuns, read: Callable[[rf.FleetRuns], T]) -> T:
             ) from error
         if not runs.files:
             raise PpwError(f"{runs.name}: the engine failed: {why}") from error
-        one = [_read_fault(file, error) for file in runs.files[:1]]
+        one = [_unreadable_fault(file, error) for file in runs.files[:1]]
         faults = _find_broken(runs, runs.files, read, failures) if len(runs.files) > 1 else one
         if len(faults) == len(runs.files):
             raise eng.UnusableFilesError(runs.name, (*runs.faults, *faults)) from error
@@ -636,12 +639,12 @@ def _find_broken(
     read: Callable[[rf.FleetRuns], object],
     failures: tuple[type[Exception], ...],
 ) -> list[eng.Fault]:
-    """Find the files that cannot be read, by halves."""
+    """Find the files that make ``read`` fail by halving the list, as faults."""
     try:
         read(runs.only(files))
     except failures as error:
         if len(files) == 1:
-            return [_read_fault(files[0], error)]
+            return [_unreadable_fault(files[0], error)]
         middle = len(files) // 2
         halves = (files[:middle], files[middle:])
         return [fault for half in halves for fault in _find_broken(runs, half, read, failures)]
@@ -651,13 +654,13 @@ def _find_broken(
     return []
 
 
-def _read_fault(file: str, error: Exception) -> eng.Fault:
+def _unreadable_fault(file: str, error: Exception) -> eng.Fault:
     why = eng.first_line(error)
     return eng.Fault(file, f"cannot be read: {why}: write it again, or leave it out")
 
 
 def lacking_faults(runs: rf.FleetRuns, metric: str | Iterable[str] | None) -> list[eng.Fault]:
-    """Name the files whose columns answer no metric that is asked for; None for any metric."""
+    """Report each file whose columns lack the frequency, or what any metric asked for needs."""
     metrics = list(mt.METRICS.values()) if metric is None else mt.parse_metrics(metric)
     ways = [set(columns) for m in metrics for columns in m.columns]
     faults = []
@@ -672,7 +675,7 @@ def lacking_faults(runs: rf.FleetRuns, metric: str | Iterable[str] | None) -> li
 
 
 def unusable_faults(runs: rf.FleetRuns, columns: Sequence[str]) -> list[eng.Fault]:
-    """Say file by file which values of some columns no run can have; a pass over all runs."""
+    """Count the impossible values of some columns by file, in one pass: a fault a file."""
     table = runs.table
     bad = {column: is_impossible(table, column) for column in columns}
     if FREQUENCY in table.columns:

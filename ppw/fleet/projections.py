@@ -114,7 +114,7 @@ class FleetAnswer(Generic[R]):
         write_runs(self._file_table(), path)
 
     def _file_table(self) -> pd.DataFrame:
-        """Table with the types that a file has: categories as text, True, False or missing."""
+        """Table for a file: categories become text, and ``covered`` a nullable boolean."""
         table = self.to_frame()
         text = {c: "str" for c in table if str(table[c].dtype) == "category"}
         flags = {c: "boolean" for c in ("covered",) if c in table}
@@ -192,7 +192,7 @@ class FleetOptions(FittingOptions, Opening, total=False):
 
 
 def _split_keywords(keywords: Mapping[str, Any]) -> tuple[Opening, FitOptions]:
-    """Part keywords into those that open the fleet and those that fit its curves."""
+    """Part keywords into those that open the fleet and the options of its fits."""
     opening = {name: value for name, value in keywords.items() if name in Opening.__annotations__}
     fitting = {name: value for name, value in keywords.items() if name not in opening}
     return cast("Opening", opening), FitOptions(**fitting)
@@ -372,10 +372,11 @@ def _read_cells(
     lines_only: bool = False,
     but_host: bool = False,
 ) -> mo.FleetCells:
+    """Read the moments of a source: those that a saved state holds, or those of runs."""
     limits: dict[str, Any] = {**opening}
     progress = limits.pop("progress", None)
     if (state := _open_state(source)) is not None:
-        return _read_state(state, limits, by, metric, but_host=but_host)
+        return _read_state_cells(state, limits, by, metric, but_host=but_host)
     runs = rf.open_runs(source, **limits)
     if but_host:
         columns = identity_columns(rf.filled_columns(runs)) if by is None else as_names(by)
@@ -392,7 +393,7 @@ def _read_cells(
 
 
 def _open_state(source: object) -> FleetState | None:
-    """The saved state that a source is, alone; None for runs."""
+    """Open the saved state that a source names; None for runs. Raises if it is one of several."""
     if isinstance(source, (list, tuple)):
         if len(source) > 1 and (states := [s for s in source if FleetState.is_at(s)]):
             raise PpwError(
@@ -407,7 +408,7 @@ def _open_state(source: object) -> FleetState | None:
     return None
 
 
-def _read_state(
+def _read_state_cells(
     state: FleetState,
     limits: dict[str, Any],
     by: Sequence[str] | None,
@@ -432,7 +433,7 @@ def _read_state(
 
 
 def _unusable_faults(read: mo.FleetCells, runs: int) -> list[Fault]:
-    """Name the runs with values that cannot be; of a saved state, which has no runs, how many."""
+    """Report impossible values by file; for a saved state report their number alone."""
     if not runs:
         return []
     if FleetState.is_at(read.runs.name):
@@ -443,7 +444,7 @@ def _unusable_faults(read: mo.FleetCells, runs: int) -> list[Fault]:
 def _answer_from(
     read: mo.FleetCells, ask: Callable[[Any], Any], *, keep_all: bool = True, drop: bool = True
 ) -> FleetAnswer[Any]:
-    """Ask the prepared cells; faults, which may be the reason of a refusal, are noted on it."""
+    """Answer from prepared cells; where that fails, add the faults to the error as notes."""
     try:
         ready = mo.prepare_cells(read.frame, read.layout, keep_all=keep_all, drop=drop)
         answer = ask(ready.prepared)
@@ -534,7 +535,7 @@ def path_lengths(
     limits: dict[str, Any] = {**opening}
     progress = limits.pop("progress", None)
     runs = rf.open_runs(source, **limits)
-    found = mo.without_broken(runs, lambda part: _read_path_lengths(part, progress))
+    found = mo.without_broken(runs, lambda part: _read_path_length_cells(part, progress))
     if found.cells.empty:
         raise PpwError(f"{found.runs.name}: {pl.NOTHING_COUNTED}")
     unusable = mo.unusable_faults(found.runs, found.read) if found.unusable else []
@@ -543,7 +544,7 @@ def path_lengths(
     return _fleet_answer(answer, found.runs, unusable, found.rows, len(cells), found.unusable)
 
 
-def _read_path_lengths(
+def _read_path_length_cells(
     runs: rf.FleetRuns, progress: Callable[[float], None] | None
 ) -> _PathLengthCells:
     known = rf.filled_columns(runs)
@@ -565,7 +566,7 @@ def _read_path_lengths(
 
 
 def _typed_column(table: ir.Table, name: str, present: Sequence[str]) -> Any:
-    """A column as text or as float64, NULL where it is missing or not there."""
+    """Column as text or float64; NULL where a value is missing or the column is not there."""
     text = name in _TEXTS
     if name not in present:
         return ibis.null("string" if text else "float64")
@@ -577,18 +578,18 @@ def _typed_column(table: ir.Table, name: str, present: Sequence[str]) -> Any:
 
 
 def _path_length_moments(table: ir.Table, present: Sequence[str]) -> ir.Table:
-    """One row a workload, core count, data size and way of counting."""
+    """Moments of instructions by workload, cores, data size and way of counting."""
 
-    def column(name: str) -> Any:
+    def typed_column(name: str) -> Any:
         return _typed_column(table, name, present)
 
-    label = column("instructions_label").fill_null(pl.COUNTED)
+    label = typed_column("instructions_label").fill_null(pl.COUNTED)
     told = table.select(
-        workload=column("workload").fill_null(pl.WITHOUT_NAME),
-        cores=column("cores"),
-        data_bytes=column("data_bytes"),
-        instructions=pl.executed_instructions(column),
-        instructions_label=column("instructions").isnull().ifelse(pl.ESTIMATED, label),  # noqa: PD003
+        workload=typed_column("workload").fill_null(pl.WITHOUT_NAME),
+        cores=typed_column("cores"),
+        data_bytes=typed_column("data_bytes"),
+        instructions=pl.executed_instructions(typed_column),
+        instructions_label=typed_column("instructions").isnull().ifelse(pl.ESTIMATED, label),  # noqa: PD003
         **({"counted_modes": table.counted_modes} if "counted_modes" in present else {}),
     )
     told = told.filter((told.instructions > 0) & (told.data_bytes > 0))
@@ -602,7 +603,7 @@ def _path_length_moments(table: ir.Table, present: Sequence[str]) -> ir.Table:
 
 
 def _mean_rates(table: ir.Table, present: Sequence[str], by: Sequence[str]) -> ir.Table:
-    """Mean throughput of each group and data size at full load, as `path_lengths` takes runs."""
+    """Mean full-load throughput by group and data size; as time where the runs are jobs."""
     rate = _typed_column(table, "throughput_ops_s", present)
     load = _typed_column(table, "load", present)
     size = _typed_column(table, "data_bytes", present)

@@ -56,7 +56,7 @@ def find_files(source: str) -> list[str]:
         return [source]
     path = Path(source)
     if path.is_dir():
-        found = sorted(str(p) for p in path.rglob("*") if _is_table(p))
+        found = sorted(str(p) for p in path.rglob("*") if _is_runs_file(p))
     elif has_magic(source) and not path.exists():
         # As the shell has it: a pattern may be absolute, which Path.glob refuses.
         found = sorted(p for p in glob(source, recursive=True) if Path(p).is_file())  # noqa: PTH207
@@ -72,13 +72,13 @@ def find_files(source: str) -> list[str]:
     return found
 
 
-def _is_table(path: Path) -> bool:
-    """Tell whether a file is a runs table; Spark's own begin with _ or a dot."""
+def _is_runs_file(path: Path) -> bool:
+    """Tell by its name whether a file is a runs table; names that begin with _ or . are not."""
     return path.name.lower().endswith(ENDINGS) and path.name[0] not in "._"
 
 
 def given_names(files: Sequence[str]) -> dict[str, str]:
-    """Map the paths that engines make of files to their names as they were given."""
+    """Map the absolute paths that engines report to the file names as they were given."""
     local = [(Path(file), file) for file in files if "://" not in file]
     absolute = {
         str(made): file for path, file in local for made in (path.absolute(), path.resolve())
@@ -87,7 +87,7 @@ def given_names(files: Sequence[str]) -> dict[str, str]:
 
 
 def by_kind(files: Iterable[str]) -> tuple[dict[FileKind, list[str]], list[Fault]]:
-    """Sort files by their kind, and name those that cannot be read."""
+    """Sort files by their kind; files that cannot be read become faults."""
     kinds: dict[FileKind, list[str]] = {}
     faults = []
     for file in files:
@@ -100,7 +100,7 @@ def by_kind(files: Iterable[str]) -> tuple[dict[FileKind, list[str]], list[Fault
 
 
 def kind_of(file: str) -> FileKind | Fault:
-    """Read the format and columns of a file: its footer or header, or the keys of all its lines."""
+    """Read the format and columns of a file, or a fault; of a URL the format alone."""
     plain = file.lower().split("?")[0]
     in_lines = plain.endswith((*JSON_LINES, ".json"))
     if "://" in file:
@@ -140,7 +140,7 @@ def _kind_of_csv(stream: IO[bytes] | gzip.GzipFile, file: str) -> FileKind | Fau
 
 
 def _decimal_comma(content: bytes, names: list[str], delimiter: str) -> str | None:
-    """Find the first cell such as 1,8 in a column of numbers, of the first rows."""
+    """Find the first cell with a decimal comma (1,8) in the first rows; None without one."""
     known = headers.rename_headers(names, {}, "")
     numbers = [
         at for at, h in enumerate(names) if h in known and known[h].canonical in schema.NUMERIC
@@ -170,7 +170,7 @@ def _kind_of_json_lines(stream: IO[bytes] | gzip.GzipFile, file: str) -> FileKin
 def scan(
     connection: BaseBackend, kind: FileKind, files: Sequence[str], *, file_column: str | None = None
 ) -> ibis.Table:
-    """Scan files that are alike; columns of text files are text, ``file_column`` names the file."""
+    """Read files of one kind as a table; ``file_column`` is a column that holds the file's name."""
     if kind.columns is not None and file_column in dict(kind.columns):
         file_column = None
     by_engine = _scan_spark if is_spark(connection) else _scan_duckdb
@@ -243,6 +243,7 @@ def canonical(
 
 
 def _canonical_column(column: ibis.Value, renaming: headers.Renaming) -> ibis.Value:
+    """Column in SI units, NULL where missing; a column that is no number stays as it is."""
     if column.type().is_floating():
         column = column.isnan().ifelse(None, column)
     if renaming.canonical not in schema.NUMERIC:
@@ -260,7 +261,7 @@ def _to_si(number: ibis.Value, renaming: headers.Renaming) -> ibis.Value:
 
 
 def _parse_numbers(text: ibis.Value, renaming: headers.Renaming) -> ibis.Value:
-    """Read numbers in the unit of the header, where it has one, or in one of their own."""
+    """Read numbers by the header's unit or the cell's; −inf for what is no number."""
     unit = headers.unit_in_cells(renaming.canonical)
     value = _parse_quantities(text, unit) if unit else ibis.null("float64")
     if not renaming.unit_in_cells:
@@ -270,7 +271,7 @@ def _parse_numbers(text: ibis.Value, renaming: headers.Renaming) -> ibis.Value:
 
 
 def _parse_quantities(text: ibis.Value, unit: str) -> ibis.Value:
-    """Read 2.10GHz in SI, and 50% as a share."""
+    """Read texts with a unit in SI ("2.10GHz") and "50%" as a share; NULL for others."""
     number = text.re_extract(units.QUANTITY.pattern, 1).try_cast("float64")
     written = text.re_extract(units.QUANTITY.pattern, 2)
     if unit == "share":
@@ -285,11 +286,11 @@ def _parse_quantities(text: ibis.Value, unit: str) -> ibis.Value:
 def _holds_one_of(column: ibis.Value, values: list[Any]) -> Any:
     if column.get_name() not in schema.NUMERIC and not column.type().is_numeric():
         return column.cast("string").isin([str(value) for value in values])
-    return gr.any_of(gr.is_same(column, gr.as_number(value)) for value in values).fill_null(False)
+    return gr.any_of(gr.is_same(column, gr.to_number(value)) for value in values).fill_null(False)
 
 
 def seconds(column: Any) -> Any:
-    """Seconds since 1970 (float64) of times, of text in ISO 8601 or of seconds; else null."""
+    """Seconds since 1970 (float64) of times, ISO 8601 texts or numbers; NULL for other texts."""
     if column.type().is_numeric():
         return column.cast("float64")
     if column.type().is_string():
@@ -301,7 +302,7 @@ def seconds(column: Any) -> Any:
 
 @cache
 def _microseconds(name: str) -> Any:
-    """An engine's own function for microseconds since 1970; ibis has whole seconds only."""
+    """Make an engine's function that turns times into whole microseconds since 1970."""
 
     def microseconds(moment: Any) -> Any: ...
 
@@ -340,7 +341,7 @@ class FleetRuns:
     where: Mapping[str, Any] = field(default_factory=dict)
 
     def holding(self, where: Mapping[str, Any]) -> FleetRuns:
-        """Runs that hold what is asked for, as `ppw.runs.groups.choose_runs`."""
+        """Keep the runs that hold what is asked for, as `ppw.runs.groups.choose_runs`."""
         if not where:
             return self
         table, source = self.table, f"{self.name}: "
@@ -350,14 +351,14 @@ class FleetRuns:
         return replace(self, table=table.filter(chosen), where=asked)
 
     def only(self, files: Sequence[str]) -> FleetRuns:
-        """Runs of some of the files."""
+        """Keep the runs of some of the files."""
         opened = _open_files(
             self.connection, files, self.columns, self.name, several=len(self.files) > 1
         )
         return opened.holding(self.where)
 
     def without(self, faults: Sequence[Fault]) -> FleetRuns:
-        """Runs of all files but those at fault, which are added to the faults."""
+        """Leave out the files at fault, and add the faults to those of the runs."""
         broken = {fault.file for fault in faults}
         left = self.only([file for file in self.files if file not in broken])
         return replace(left, faults=(*self.faults, *faults))
@@ -422,13 +423,13 @@ def _open_table(
 
 
 def register_frame(connection: BaseBackend, frame: pd.DataFrame) -> ibis.Table:
-    """Name a data frame in an engine, for as long as the connection lasts."""
+    """Register a data frame as a table of the engine, until the connection ends."""
     # By way of Arrow, so that NaN becomes NULL and objects their own type.
     return register_table(connection, pa.Table.from_pandas(frame, preserve_index=False))
 
 
 def register_table(connection: Any, arrow: pa.Table) -> ibis.Table:
-    """Name an Arrow table in an engine, for as long as the connection lasts."""
+    """Register an Arrow table as a table of the engine, until the connection ends."""
     name = ibis.util.gen_name("ppw_table")
     if is_spark(connection):
         connection._session.createDataFrame(arrow).createOrReplaceTempView(name)
@@ -451,38 +452,38 @@ def _open_files(
     for kind, alike in kinds.items():
         try:
             opened = scan(connection, kind, alike, file_column=file_column)
-            tables.append(canonical(opened, columns=columns, source=_file_names(alike)))
+            tables.append(canonical(opened, columns=columns, source=_files_text(alike)))
             parts.append(FilePart(tuple(alike), frozenset(tables[-1].columns)))
         except MeasurementError as error:
             faults += [
-                Fault(file, str(error).removeprefix(f"{_file_names(alike)}: ")) for file in alike
+                Fault(file, str(error).removeprefix(f"{_files_text(alike)}: ")) for file in alike
             ]
     if not tables:
         raise UnusableFilesError(name, faults)
     left_out = {fault.file for fault in faults}
     read = tuple(f for f in files if f not in left_out)
-    table = _union_of(tables)
+    table = _union_tables(tables)
     return FleetRuns(connection, table, name, read, tuple(faults), columns, tuple(parts))
 
 
-def _file_names(files: Sequence[str]) -> str:
+def _files_text(files: Sequence[str]) -> str:
     return files[0] if len(files) == 1 else f"{files[0]} and {len(files) - 1} more like it"
 
 
-def _union_of(tables: Sequence[ibis.Table]) -> ibis.Table:
-    """One table of several; a column that some have not is NULL there."""
+def _union_tables(tables: Sequence[ibis.Table]) -> ibis.Table:
+    """Stack tables into one; a column that a table lacks is NULL for its rows."""
     if len(tables) == 1:
         return tables[0]
     types: dict[str, Any] = {}
     for name, of in (item for table in tables for item in table.schema().items()):
         types[name] = of if types.get(name, of) == of else ibis.dtype("string")
 
-    def complete(table: ibis.Table) -> ibis.Table:
+    def add_missing_columns(table: ibis.Table) -> ibis.Table:
         there = table.columns
         columns = {n: table[n].cast(t) if n in there else ibis.null(t) for n, t in types.items()}
         return table.select(**columns)
 
-    return ibis.union(*map(complete, tables))
+    return ibis.union(*map(add_missing_columns, tables))
 
 
 # What is known of a table before its runs are read: which columns hold any value at all.
@@ -495,7 +496,7 @@ _HEAD = 1000
 
 
 def filled_columns(runs: FleetRuns) -> pd.DataFrame:
-    """Make a row with 1.0 where a column holds a value in any run, and NaN where it is empty."""
+    """Make one row: 1.0 for each column that any run has a value of, NaN for empty columns."""
     table = runs.table
     names = list(table.columns)
     head = table.select(*names).head(_HEAD).to_pyarrow()
@@ -511,8 +512,8 @@ def filled_columns(runs: FleetRuns) -> pd.DataFrame:
     return known
 
 
-def few_valued(runs: FleetRuns) -> list[str]:
-    """List the columns that may be settings: the user's own, load and sockets, of few values."""
+def setting_candidates(runs: FleetRuns) -> list[str]:
+    """List the user's own columns, load and sockets that have few distinct values."""
     table = runs.table
     asked = [c for c in table.columns if c not in schema.COLUMNS or c in ("load", "sockets")]
     types = {c: table[c].type() for c in asked}

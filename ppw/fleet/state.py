@@ -77,7 +77,7 @@ class FleetState:
         try:
             document = json.loads(manifest.read_text(encoding="utf-8"))
         except (FileNotFoundError, NotADirectoryError):
-            return cls._empty(path)
+            return cls._empty_or_refuse(path)
         except (OSError, ValueError, RecursionError) as error:
             raise PpwError(f"{manifest}: cannot be read: {error}") from error
         if not isinstance(document, dict) or document.get("schema_version") != SCHEMA_VERSION:
@@ -86,7 +86,7 @@ class FleetState:
                 "again from its runs, in another folder"
             )
         try:
-            return cls._of(path, document)
+            return cls._from_manifest(path, document)
         except DAMAGE as error:
             raise PpwError(
                 f"{manifest}: is damaged ({type(error).__name__}: {error}): make the state again "
@@ -94,8 +94,8 @@ class FleetState:
             ) from error
 
     @classmethod
-    def _of(cls, path: Path, document: Mapping[str, Any]) -> FleetState:
-        """State that a manifest describes; what is damaged in it raises one of `DAMAGE`."""
+    def _from_manifest(cls, path: Path, document: Mapping[str, Any]) -> FleetState:
+        """Make a state of its manifest; a damaged one raises one of `DAMAGE`."""
         by, generation, previous = (document[k] for k in ("by", "generation", "previous"))
         # They name folders that are read, and removed.
         if not _is_generation(generation) or not (previous == "" or _is_generation(previous)):
@@ -107,11 +107,12 @@ class FleetState:
 
     @classmethod
     def is_at(cls, source: object) -> bool:
-        """Whether a source names the folder of a state."""
+        """Tell whether a source is the path of a folder that holds a state."""
         return isinstance(source, (str, os.PathLike)) and (Path(source) / _MANIFEST).is_file()
 
     @classmethod
-    def _empty(cls, folder: Path) -> FleetState:
+    def _empty_or_refuse(cls, folder: Path) -> FleetState:
+        """Make an empty state in a folder. Raises `PpwError` where other files are there."""
         there = [path.name for path in folder.iterdir()] if folder.is_dir() else []
         own = (_LOCK, f".{_MANIFEST}")
         strange = [name for name in there if name not in own and not _is_generation(name)]
@@ -125,7 +126,7 @@ class FleetState:
         return cls(folder)
 
     def cells(self, connection: BaseBackend) -> ibis.Table:
-        """Moment table, as `ppw.fleet.moments.moments` makes it of all runs.
+        """Open the moment table of the state in an engine.
 
         Raises
         ------
@@ -143,7 +144,7 @@ class FleetState:
         return connection.read_parquet(str(path))
 
     def layout_by(self, by: Sequence[str] | None = None) -> Layout:
-        """Layout with the columns that groups are told apart by.
+        """Return the layout with the columns of ``by``, or the state's own, as group keys.
 
         Raises
         ------
@@ -170,7 +171,7 @@ class FleetState:
         return self.layout
 
     def unusable_runs(self) -> int:
-        """How many of its runs have values that cannot be, and take no part."""
+        """Number of the state's runs with impossible values, which take no part."""
         if not self.generation:
             return 0
         cells = pq.read_table(
@@ -190,14 +191,14 @@ class FleetState:
         """Files taken in, one a row: ``digest``, ``name``, ``bytes``."""
         return pq.read_table(self.folder / self.generation / _FILES)
 
-    def beside(
+    def write_next(
         self,
         layout: Layout,
         by: tuple[str, ...] | None,
         files: pa.Table,
         write_cells: Callable[[Path], object],
     ) -> FleetState:
-        """Write a generation that does not count until it is published, while the state is held.
+        """Write a new generation beside this one, which counts only once it is published.
 
         Parameters
         ----------
@@ -220,7 +221,7 @@ class FleetState:
         return FleetState(self.folder, name, self.generation, layout, by, int(runs), files.num_rows)
 
     def publish(self) -> None:
-        """Make this generation the one that counts, and remove those that nobody reads."""
+        """Make this generation the current one, and remove all older than the one before."""
         names = ("generation", "previous", "by", "runs", "files")
         parts: dict[str, Any] = {name: getattr(self, name) for name in names}
         layout = asdict(self._require_layout())
@@ -233,7 +234,7 @@ class FleetState:
         self.tidy()
 
     def tidy(self) -> None:
-        """Remove all generations but this and the one before it, while the state is held."""
+        """Remove all generations except this one and the one before it."""
         for path in self.folder.iterdir():
             if _is_generation(path.name) and path.name not in (self.generation, self.previous):
                 shutil.rmtree(path, ignore_errors=True)
@@ -242,7 +243,7 @@ class FleetState:
 
 @contextmanager
 def hold_state(folder: Path) -> Iterator[None]:
-    """Hold a state for an update; a process that ends, however it does, lets go of it.
+    """Lock a state's folder for an update; the lock ends with the block or the process.
 
     Raises
     ------
@@ -320,7 +321,7 @@ def state_cells(
 
 
 def with_factors(layout: Layout, known: pd.DataFrame) -> Layout:
-    """Layout that keeps what a metric of other files may be a product of: work per second."""
+    """Add performance (work per second) to a layout, if it lacks it and the runs have it."""
     name = metrics.PERFORMANCE.name
     if name in layout.quantities or not metrics.columns_for(metrics.PERFORMANCE, known):
         return layout
@@ -328,8 +329,8 @@ def with_factors(layout: Layout, known: pd.DataFrame) -> Layout:
     return replace(layout, quantities=dict(sorted(quantities.items())))
 
 
-def joint(before: Layout, new: Layout) -> Layout:
-    """Layout that holds the moments of both; `PpwError` where they are of other co-ordinates."""
+def join_layouts(before: Layout, new: Layout) -> Layout:
+    """Layout that holds the moments of both. Raises `PpwError` for unlike co-ordinates."""
     differ = [
         name
         for name in before.quantities.keys() & new.quantities.keys()
@@ -357,14 +358,14 @@ def joint(before: Layout, new: Layout) -> Layout:
 
 
 def widen_table(table: ibis.Table, own: Layout, wanted: Layout) -> ibis.Table:
-    """Add the columns that a moment table lacks: nothing was counted, and nothing is known."""
+    """Add the columns that a moment table lacks: 0 for counts, else missing."""
 
-    def nothing(name: str) -> Any:
+    def fill_value(name: str) -> Any:
         if name in wanted.counts:
             return ibis.literal(0, "int64")
         return ibis.null("string" if name in wanted.keys and name not in NUMERIC else "float64")
 
-    columns = {n: table[n] if n in own.columns else nothing(n) for n in wanted.columns}
+    columns = {n: table[n] if n in own.columns else fill_value(n) for n in wanted.columns}
     # Sums of counts are of wider types in some engines, which Parquet has not.
     return table.select(**columns | {n: columns[n].cast("int64") for n in wanted.counts})
 
@@ -478,10 +479,10 @@ class _Update:
     known: list[str] = field(default_factory=list)
 
     def take(self, files: Sequence[str]) -> StateUpdate:
-        """Take files into the state, all that can be used or, where one changes, none."""
+        """Take all usable new files into the state; none where one changes while it is read."""
         digests = self._unseen_contents(files)
         if not digests:
-            return self._report(self.state, (), 0)
+            return self._make_update(self.state, (), 0)
         try:
             made, read = self._write_generation(digests)
         except UnusableFilesError as error:
@@ -489,7 +490,7 @@ class _Update:
                 raise
             # Yesterday's files are there, and a bad one that is offered daily is no other failure.
             self.faults += error.faults
-            return self._report(self.state, (), 0)
+            return self._make_update(self.state, (), 0)
         self.faults += read.faults
         if changed := [file for file in read.files if _stamp(file) != digests[file].stamp]:
             raise PpwError(
@@ -498,27 +499,27 @@ class _Update:
             )
         made.publish()
         unusable = made.unusable_runs() - self.state.unusable_runs()
-        done = self._report(made, read.files, made.runs - self.state.runs - unusable)
+        done = self._make_update(made, read.files, made.runs - self.state.runs - unusable)
         if not unusable:
             return done
         # A second pass, which names the files with runs that cannot be.
-        known, layout = self._layout_for(read)
+        known, layout = self._observed_columns_and_layout(read)
         return replace(done, partly=(*mo.unusable_faults(read, mo.columns_read(layout, known)),))
 
     def _write_generation(self, digests: Mapping[str, _Content]) -> tuple[FleetState, rf.FleetRuns]:
-        """Next generation, not published, and the runs that it holds more."""
+        """Write the next generation without publishing it; return it and the runs it adds."""
         runs = rf.open_runs(list(digests), engine=self.connection, columns=self.columns)
-        runs = _leave_out(runs, mo.lacking_faults(runs, None))
-        runs = _leave_out(runs, _lacking(runs, self.by or ()))
+        runs = _without_faulty_files(runs, mo.lacking_faults(runs, None))
+        runs = _without_faulty_files(runs, _lacking_column_faults(runs, self.by or ()))
         return mo.without_broken(runs, lambda part: self._write_moments(part, digests))
 
     def _unseen_contents(self, files: Sequence[str]) -> dict[str, _Content]:
-        """Digest and size of the files whose content is in neither the state nor another file."""
+        """Digest and stamp of each file whose content is new; note seen and unreadable ones."""
         seen = self.state.digests()
         new: dict[str, _Content] = {}
         for file in dict.fromkeys(files):
             try:
-                content = _read_content(file)
+                content = _digest_and_stamp(file)
             except OSError as error:
                 self.faults.append(Fault(file, f"cannot be read: {error.strerror}"))
                 continue
@@ -532,18 +533,18 @@ class _Update:
     def _write_moments(
         self, runs: rf.FleetRuns, digests: Mapping[str, _Content]
     ) -> tuple[FleetState, rf.FleetRuns]:
-        """Write the moments of the state and of new runs together, and which files they are of."""
-        runs = _leave_out(runs, _clock_faults(runs))
-        known, layout = self._layout_for(runs)
+        """Merge new runs with the state's moments and write both; return state and runs."""
+        runs = _without_faulty_files(runs, _clock_faults(runs))
+        known, layout = self._observed_columns_and_layout(runs)
         table = mo.moments(mo.runs_for(runs.table, layout, known), layout)
         before = self.state.layout
         if before is not None:
-            layout, new = joint(before, layout), layout
+            layout, new = join_layouts(before, layout), layout
             parts = [
                 widen_table(self.state.cells(self.connection), before, layout),
                 widen_table(table, new, layout),
             ]
-            table = mo.merge(parts, layout)
+            table = mo.merge_moments(parts, layout)
         names = pa.table(
             {
                 "digest": [digests[file].digest for file in runs.files],
@@ -554,20 +555,20 @@ class _Update:
         if before is not None:
             names = pa.concat_tables([self.state.file_table(), names])
         cells = widen_table(table, layout, layout).order_by(list(layout.keys))
-        return self.state.beside(layout, self.by, names, lambda path: _write(cells, path)), runs
+        return self.state.write_next(layout, self.by, names, lambda path: _write(cells, path)), runs
 
-    def _layout_for(self, runs: rf.FleetRuns) -> tuple[pd.DataFrame, Layout]:
+    def _observed_columns_and_layout(self, runs: rf.FleetRuns) -> tuple[pd.DataFrame, Layout]:
         known = rf.filled_columns(runs).drop(columns=FILE_COLUMN, errors="ignore")
         known.attrs["source"] = runs.name
         by = [name for name in self.by or IDENTITY if name in known and known[name].notna().all()]
         return known, with_factors(mo.layout_of(known, by=by), known)
 
-    def _report(self, state: FleetState, added: tuple[str, ...], runs: int) -> StateUpdate:
+    def _make_update(self, state: FleetState, added: tuple[str, ...], runs: int) -> StateUpdate:
         return StateUpdate(state, added, tuple(self.known), tuple(self.faults), runs)
 
 
 def _write(cells: ibis.Table, path: Path) -> None:
-    """Write moments to one file; Spark would make a folder of it."""
+    """Write moments to one Parquet file, also from Spark, which would write a folder."""
     if is_spark(cells.get_backend()):
         pq.write_table(cells.to_pyarrow(), path, compression="zstd")
     else:
@@ -575,7 +576,7 @@ def _write(cells: ibis.Table, path: Path) -> None:
 
 
 def _agreed_columns(state: FleetState, by: Sequence[str] | None) -> tuple[str, ...] | None:
-    """Columns that groups are told apart by: the state's, which stay."""
+    """Group columns of the state; raise where ``by`` differs from those it already has."""
     if state.layout is None:
         return None if by is None else tuple(by)
     if by is not None and tuple(by) != state.by:
@@ -587,19 +588,19 @@ def _agreed_columns(state: FleetState, by: Sequence[str] | None) -> tuple[str, .
     return state.by
 
 
-def _read_content(file: str) -> _Content:
+def _digest_and_stamp(file: str) -> _Content:
     stamp = _stamp(file)
     with Path(file).open("rb") as content:
         return _Content(f"sha256:{hashlib.file_digest(content, 'sha256').hexdigest()}", stamp)
 
 
 def _stamp(file: str) -> tuple[int, int]:
-    """Size (B) and time of the last change: another one tells that a file was written to."""
+    """Size (bytes) and modification time (ns) of a file, which show whether it was written to."""
     status = Path(file).stat()
     return status.st_size, status.st_mtime_ns
 
 
-def _leave_out(runs: rf.FleetRuns, faults: Sequence[Fault]) -> rf.FleetRuns:
+def _without_faulty_files(runs: rf.FleetRuns, faults: Sequence[Fault]) -> rf.FleetRuns:
     if not faults:
         return runs
     if len({fault.file for fault in faults}) == len(runs.files):
@@ -607,8 +608,8 @@ def _leave_out(runs: rf.FleetRuns, faults: Sequence[Fault]) -> rf.FleetRuns:
     return runs.without(faults)
 
 
-def _lacking(runs: rf.FleetRuns, by: Sequence[str]) -> list[Fault]:
-    """Name the files without a column that the state's groups are told apart by."""
+def _lacking_column_faults(runs: rf.FleetRuns, by: Sequence[str]) -> list[Fault]:
+    """Report each file that lacks a column by which the state tells groups apart."""
     return [
         Fault(file, f"has no column {', '.join(missing)}, by which groups are told apart: add it")
         for part in runs.parts
@@ -618,7 +619,7 @@ def _lacking(runs: rf.FleetRuns, by: Sequence[str]) -> list[Fault]:
 
 
 def _clock_faults(runs: rf.FleetRuns) -> list[Fault]:
-    """Name the files whose runs started when no clock that is right can have been."""
+    """Report each file with runs that started in the future or before the year 2000."""
     table = runs.table
     if "started_at" not in table.columns:
         return []
@@ -636,7 +637,7 @@ def _clock_faults(runs: rf.FleetRuns) -> list[Fault]:
 
 
 def _strange_time(earliest: float, latest: float, now: float) -> str:
-    """Say which time (s since 1970) is in the future or before computers kept runs; or nothing."""
+    """Say which start (s since 1970) is in the future or before the year 2000; "" if neither."""
     ahead = latest > now + _AHEAD_S
     if not ahead and earliest >= _EARLIEST_S:
         return ""

@@ -44,7 +44,7 @@ _LEAST_BUCKET_S = 1.0
 
 
 def bucket_width(intervals: ibis.Table) -> float:
-    """Length of the buckets (s): the mean of the intervals, one second at least."""
+    """Width (s) of the time buckets: the mean length of the intervals, at least one second."""
     mean = (intervals.end_s - intervals.start_s).mean().to_pyarrow().as_py()
     return max(_LEAST_BUCKET_S, mean or 0.0)
 
@@ -52,7 +52,7 @@ def bucket_width(intervals: ibis.Table) -> float:
 def points_in(
     intervals: ibis.Table, points: ibis.Table, low: Any, high: Any, width: float
 ) -> ibis.Table:
-    """Pair points at ``at_s`` with the intervals of their host that they lie in, ends included.
+    """Pair each point in time with the intervals of its host that contain it, ends included.
 
     ``low`` and ``high`` are the ends of what counts of an interval, in its columns; ``width`` is
     that of the buckets (s).
@@ -67,7 +67,7 @@ def points_in(
 def segments_in(
     intervals: ibis.Table, segments: ibis.Table, reach_s: float, width: float
 ) -> ibis.Table:
-    """Pair segments from ``at_s`` to ``next_s`` with the intervals that they come near.
+    """Pair each segment of time with the intervals of its host within ``reach_s`` of it.
 
     Both may fill several buckets; a pair counts in the first that they share.
     """
@@ -84,7 +84,7 @@ def segments_in(
 
 
 def _repeat_rows(table: ibis.Table, low: str, high: str, width: float) -> ibis.Table:
-    """Repeat each row for every bucket from one of its columns to another."""
+    """Repeat each row for every bucket between the times in two of its columns."""
     first, last = _bucket_number(table[low], width), _bucket_number(table[high], width)
     return table.mutate(bucket=ibis.range(first, last + 1).unnest())
 
@@ -111,16 +111,16 @@ KEYS = ("host", "start_s", "end_s", "label")
 _MOST_UNSEEN = _LEAST_COVERED = 0.5
 
 
-def of_moments(intervals: ibis.Table, samples: ibis.Table, width: float) -> ibis.Table:
-    """Integrate momentary watts over each interval."""
+def energy_of_moments(intervals: ibis.Table, samples: ibis.Table, width: float) -> ibis.Table:
+    """Integrate momentary power (W) over each interval by trapezoids: energy (J)."""
     inside = points_in(intervals, samples, intervals.start_s, intervals.end_s, width)
-    found = _everywhere(intervals, samples, _trapezoids(inside))
+    found = _add_unread(intervals, samples, _trapezoids(inside))
     length = found.end_s - found.start_s
     enough = found.readings >= 2
     gap = enough.ifelse(found.gap, length)
     few = ibis.literal("read ") + found.readings.cast("string") + " times during the run"
-    unseen = ibis.literal("no reading for ") + _percent(gap / length) + " of the run"
-    return _energy_table(
+    unseen = ibis.literal("no reading for ") + _percent_text(gap / length) + " of the run"
+    return _select_energy_columns(
         found,
         energy=enough.ifelse(found.joules, ibis.null("float64")),
         gap=gap,
@@ -129,7 +129,7 @@ def of_moments(intervals: ibis.Table, samples: ibis.Table, width: float) -> ibis
 
 
 def _trapezoids(inside: ibis.Table) -> ibis.Table:
-    """Joules between the readings of an interval, and as level as the nearest one to its ends."""
+    """Energy (J) of each interval by trapezoids, level beyond its first and last readings."""
     order = ibis.window(group_by=KEYS, order_by=["at_s", "value"])
     inside = inside.mutate(
         before_s=inside.at_s.lag().over(order),
@@ -147,10 +147,10 @@ def _trapezoids(inside: ibis.Table) -> ibis.Table:
     )
 
 
-def of_windows(
+def energy_of_windows(
     intervals: ibis.Table, samples: ibis.Table, width: float, window_s: float
 ) -> ibis.Table:
-    """Average means over a window, each once, that lie inside the interval."""
+    """Energy (J) of each interval by the mean of the window means that lie inside it."""
     fresh = (
         _fresh_by_clock(samples)
         if "own_s" in samples.columns
@@ -158,13 +158,13 @@ def of_windows(
     )
     low = intervals.start_s + (1 - OUTSIDE_SHARE) * window_s
     inside = points_in(intervals, fresh, low, intervals.end_s, width)
-    found = _everywhere(intervals, samples, _mean_of_windows(inside, window_s))
+    found = _add_unread(intervals, samples, _mean_of_windows(inside, window_s))
     length = found.end_s - found.start_s
     none = found.readings == 0
     covered = ibis.least(found.readings * window_s / length, 1.0)
     no_window = ibis.literal(f"no mean of {window_s:g} s lies in the run")
-    share = ibis.literal("readings cover ") + _percent(covered) + " of the run"
-    return _energy_table(
+    share = ibis.literal("readings cover ") + _percent_text(covered) + " of the run"
+    return _select_energy_columns(
         found,
         energy=found.watts * length,
         gap=none.ifelse(length, found.gap),
@@ -173,7 +173,7 @@ def of_windows(
 
 
 def _mean_of_windows(inside: ibis.Table, window_s: float) -> ibis.Table:
-    """Mean of the windows of an interval, and the longest part of it that none covers."""
+    """Mean power of the windows in each interval, and the longest gap (s) between them."""
     order = ibis.window(group_by=KEYS, order_by=["at_s", "value"])
     inside = inside.mutate(apart=inside.at_s - inside.at_s.lag().over(order))
     return inside.group_by(KEYS).agg(
@@ -188,14 +188,14 @@ def _mean_of_windows(inside: ibis.Table, window_s: float) -> ibis.Table:
     )
 
 
-def of_counters(
+def energy_of_counters(
     intervals: ibis.Table,
     samples: ibis.Table,
     width: float,
     range_j: float | None,
     most_w: float,
 ) -> ibis.Table:
-    """Energy between the ends of each interval, by a counter read around them."""
+    """Energy (J) of each interval by an energy counter that was read at both its ends."""
     order = ibis.window(group_by=["host", "label"], order_by=["at_s", "value"])
     steps = samples.mutate(
         next_s=samples.at_s.lead().over(order),
@@ -207,7 +207,7 @@ def of_counters(
         (near.at_s >= near.start_s - AT_ENDS_S) | (near.next_s > near.start_s),
         (near.next_s <= near.end_s + AT_ENDS_S) | (near.at_s < near.end_s),
     )
-    found = _everywhere(intervals, samples, _of_steps(near, range_j, most_w))
+    found = _add_unread(intervals, samples, _sum_counter_steps(near, range_j, most_w))
     found = found.mutate(readings=found.readings + 1)
     length = found.end_s - found.start_s
     seen = ibis.least(found.end_s, found.last_s) - ibis.greatest(found.start_s, found.first_s)
@@ -217,7 +217,7 @@ def of_counters(
         *_counter_faults(found, range_j),
         (found.joules == 0, "the counter did not move in the run"),
     )
-    return _energy_table(
+    return _select_energy_columns(
         found,
         energy=reason.isnull().ifelse(found.joules * length / seen, ibis.null("float64")),
         gap=found.gap.fill_null(length),
@@ -225,8 +225,8 @@ def of_counters(
     )
 
 
-def _of_steps(near: ibis.Table, range_j: float | None, most_w: float) -> ibis.Table:
-    """Sums over the steps of a counter near each interval."""
+def _sum_counter_steps(near: ibis.Table, range_j: float | None, most_w: float) -> ibis.Table:
+    """Sum the counter's steps within each interval, with wraps, resets and gaps."""
     apart = near.next_s - near.at_s
     down = near.raw_step < 0
     step = near.raw_step if range_j is None else near.raw_step + down.ifelse(range_j, 0.0)
@@ -250,7 +250,7 @@ def _of_steps(near: ibis.Table, range_j: float | None, most_w: float) -> ibis.Ta
 
 
 def _counter_faults(found: ibis.Table, range_j: float | None) -> list[tuple[Any, str]]:
-    """Conditions under which a counter is not believed, and what to say of each."""
+    """Conditions under which a counter is not trusted, each with its message."""
     if range_j is None:
         return [(found.falls > 0, "the counter went back, and it has no range to wrap at")]
     return [
@@ -259,8 +259,8 @@ def _counter_faults(found: ibis.Table, range_j: float | None) -> list[tuple[Any,
     ]
 
 
-def _everywhere(intervals: ibis.Table, samples: ibis.Table, found: ibis.Table) -> ibis.Table:
-    """Add the intervals without a reading, for every label that their host has."""
+def _add_unread(intervals: ibis.Table, samples: ibis.Table, found: ibis.Table) -> ibis.Table:
+    """Add the intervals without a reading, one row for each label of their host."""
     labels = samples.select("host", "label").distinct()
     every = intervals.join(labels, "host").select(*KEYS)
     both = every.left_join(found, KEYS)
@@ -268,7 +268,7 @@ def _everywhere(intervals: ibis.Table, samples: ibis.Table, found: ibis.Table) -
     return kept.mutate(readings=kept.readings.fill_null(0))
 
 
-def _energy_table(found: ibis.Table, *, energy: Any, gap: Any, reason: Any) -> ibis.Table:
+def _select_energy_columns(found: ibis.Table, *, energy: Any, gap: Any, reason: Any) -> ibis.Table:
     return found.select(
         *KEYS,
         "readings",
@@ -279,40 +279,40 @@ def _energy_table(found: ibis.Table, *, energy: Any, gap: Any, reason: Any) -> i
     )
 
 
-def _percent(share: Any) -> Any:
+def _percent_text(share: Any) -> Any:
     return (share * 100).round().cast("int64").cast("string") + "%"
 
 
 def _fresh_by_clock(samples: ibis.Table) -> ibis.Table:
-    """Readings whose own time is not that of the one before."""
+    """Drop readings that repeat the sensor's own time of the reading before."""
     order = ibis.window(group_by=["host", "label"], order_by=["at_s", "value", "own_s"])
     told = samples.mutate(told_s=samples.own_s.lag().over(order))
     return told.filter(told.told_s.isnull() | (told.own_s != told.told_s)).drop("told_s", "own_s")
 
 
 def _fresh_by_figure(samples: ibis.Table, window_s: float) -> ibis.Table:
-    """Readings that are no repetition: another figure, or a window later than the one kept last.
+    """Drop readings that repeat the value of one kept less than a window before.
 
     Which of equal figures is kept depends on the one kept before it, which no window function
     knows: what is told a window after its stretch began goes through compiled code, a list of
     times a stretch.
     """
 
-    def keep(lists: Any) -> Any:
+    def keep_spaced(lists: Any) -> Any:
         return _spaced_times(lists, window_s)
 
     times = ibis.dtype("array<float64>")
-    kept_times = ibis.udf.scalar.pyarrow(signature=((times,), times))(keep)
+    kept_times = ibis.udf.scalar.pyarrow(signature=((times,), times))(keep_spaced)
     columns = ("host", "label", "value", "at_s")
-    told = _stretches(samples)
+    told = _number_stretches(samples)
     late = told.filter(~told.new, told.at_s - told.head_s >= window_s)
     lists = late.group_by("host", "label", "stretch", "value").agg(times=late.at_s.collect().sort())
     again = lists.mutate(at_s=kept_times(lists.times).unnest())
     return told.filter(told.new).select(*columns).union(again.select(*columns))
 
 
-def _stretches(samples: ibis.Table) -> ibis.Table:
-    """Number stretches of equal figures; and when each began, which is a reading of its own."""
+def _number_stretches(samples: ibis.Table) -> ibis.Table:
+    """Number the stretches of equal readings, and add the time (s) each began at."""
     streams = {"group_by": ["host", "label"], "order_by": ["at_s", "value"]}
     before = samples.value.lag().over(ibis.window(**streams))
     marked = samples.mutate(new=before.isnull() | (samples.value != before))
@@ -324,7 +324,7 @@ def _stretches(samples: ibis.Table) -> ibis.Table:
 
 
 def _spaced_times(lists: Any, window_s: float) -> Any:
-    """Keep of each list of times, in order, those a window or more after the last one kept.
+    """Keep of each list of times those at least ``window_s`` after the last one kept.
 
     DuckDB gives many lists at once, as an array of Arrow's; Spark one.
     """
@@ -344,6 +344,7 @@ def _spaced_times(lists: Any, window_s: float) -> Any:
 def _spaced_mask(
     times: NDArray[np.float64], ends: NDArray[np.int64], window_s: float
 ) -> NDArray[np.bool_]:
+    """Mark the times of each list that are at least ``window_s`` after the last one marked."""
     keep = np.zeros(len(times), dtype=np.bool_)
     for i in range(len(ends) - 1):
         last = -np.inf
@@ -440,7 +441,7 @@ def join_power(
     timed = _with_spans(runs)
     intervals = timed.select("host", start_s=timed[_START], end_s=timed[_END]).distinct()
     intervals = intervals.filter(intervals.host.notnull(), intervals.end_s > intervals.start_s)
-    drawn = _add_channels(
+    drawn = _sum_channels(
         _energy_by_channel(intervals, readings_of(samples, sensor, offset_s, labels), sensor)
     )
     return _join_totals(timed, drawn, runs.columns, sensor)
@@ -452,11 +453,11 @@ def readings_of(
     offset_s: float | Mapping[str, float] = 0.0,
     labels: Sequence[str] | None = None,
 ) -> ibis.Table:
-    """Samples with a figure, on the clock of the runs: host, label, at_s, value, own_s if told.
+    """Usable samples as host, label, at_s (on the clock of the runs), value and own_s if known.
 
     As in the measurement layer, watts that are not above 0 are none.
     """
-    _check_columns(samples, ("host", "at", "value"), "samples")
+    _require_columns(samples, ("host", "at", "value"), "samples")
     label = samples.label if "label" in samples.columns else ibis.literal(sensor.source)
     value = samples.value.cast("float64")
     at = seconds(samples["at"])
@@ -469,7 +470,7 @@ def readings_of(
     kept = plain.filter(usable, ~plain.value.isnan(), ~plain.at_s.isnan())
     if labels is not None:
         kept = kept.filter(kept.label.isin(list(labels)))
-    return _shift_times(kept, offset_s)
+    return _add_clock_offset(kept, offset_s)
 
 
 def contradicting_hosts(
@@ -478,7 +479,7 @@ def contradicting_hosts(
     sensor: Sensor | None = None,
     offset_s: float | Mapping[str, float] = 0.0,
 ) -> dict[str, str]:
-    """Say, by host, where all runs lie before or after all of its samples.
+    """Find hosts whose runs all lie outside the times of their samples: a message for each.
 
     The clock of the host and that of the monitor then disagree by more than either is long, or
     the samples are of other days.
@@ -491,7 +492,7 @@ def contradicting_hosts(
     apart = both.filter((both.last_s < both.start_s) | (both.first_s > both.end_s))
     found = {}
     for row in apart.order_by("host").to_pyarrow().to_pandas().itertuples():
-        start, end, first, last = map(_time_text, (row.start_s, row.end_s, row.first_s, row.last_s))
+        start, end, first, last = map(_utc_text, (row.start_s, row.end_s, row.first_s, row.last_s))
         found[row.host] = (
             f"its runs are from {start} to {end} and its samples from {first} to {last}: the "
             "clocks disagree, or the samples are of another time: give their offset, or the "
@@ -500,11 +501,11 @@ def contradicting_hosts(
     return found
 
 
-def _time_text(at_s: float) -> str:
+def _utc_text(at_s: float) -> str:
     return datetime.fromtimestamp(at_s, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
-def _check_columns(table: ibis.Table, wanted: Sequence[str], what: str) -> None:
+def _require_columns(table: ibis.Table, wanted: Sequence[str], what: str) -> None:
     missing = [name for name in wanted if name not in table.columns]
     if missing:
         raise PpwError(
@@ -514,8 +515,8 @@ def _check_columns(table: ibis.Table, wanted: Sequence[str], what: str) -> None:
 
 
 def _with_spans(runs: ibis.Table) -> ibis.Table:
-    """Add the seconds since 1970 at which each run started and ended."""
-    _check_columns(runs, ("host", "started_at", "time_s"), "runs")
+    """Add the start and end of each run (s since 1970). Raises where runs have power already."""
+    _require_columns(runs, ("host", "started_at", "time_s"), "runs")
     taken = [name for name in ADDED[:2] if name in runs.columns]
     if taken:
         raise PpwError(
@@ -527,7 +528,7 @@ def _with_spans(runs: ibis.Table) -> ibis.Table:
     return runs.mutate(**{_START: start, _END: start + runs.time_s * count})
 
 
-def _shift_times(readings: ibis.Table, offset_s: float | Mapping[str, float]) -> ibis.Table:
+def _add_clock_offset(readings: ibis.Table, offset_s: float | Mapping[str, float]) -> ibis.Table:
     if not isinstance(offset_s, Mapping):
         return readings.mutate(at_s=readings.at_s + float(offset_s))
     if not offset_s:
@@ -541,14 +542,14 @@ def _shift_times(readings: ibis.Table, offset_s: float | Mapping[str, float]) ->
 def _energy_by_channel(intervals: ibis.Table, readings: ibis.Table, sensor: Sensor) -> ibis.Table:
     width = bucket_width(intervals)
     if sensor.quantity == "energy":
-        return of_counters(intervals, readings, width, sensor.range_j, sensor.most_w)
+        return energy_of_counters(intervals, readings, width, sensor.range_j, sensor.most_w)
     if sensor.window_s > 0:
-        return of_windows(intervals, readings, width, sensor.window_s)
-    return of_moments(intervals, readings, width)
+        return energy_of_windows(intervals, readings, width, sensor.window_s)
+    return energy_of_moments(intervals, readings, width)
 
 
-def _add_channels(drawn: ibis.Table) -> ibis.Table:
-    """Add the channels of each host; unknown where one of them is."""
+def _sum_channels(drawn: ibis.Table) -> ibis.Table:
+    """Sum the power of each run's channels; NULL where one of them is not known."""
     span = ("host", "start_s", "end_s")
     total = drawn.group_by(span).agg(
         watts=drawn.power_w.sum(),
@@ -571,6 +572,7 @@ def _add_channels(drawn: ibis.Table) -> ibis.Table:
 def _join_totals(
     timed: ibis.Table, drawn: ibis.Table, columns: Sequence[str], sensor: Sensor
 ) -> ibis.Table:
+    """Add to each run the power, energy and notes of what its host drew, by host and time."""
     same = [timed.host == drawn.host, timed[_START] == drawn.start_s, timed[_END] == drawn.end_s]
     both = timed.left_join(drawn, same)
     known = both.drawn_w.notnull()
@@ -630,7 +632,7 @@ def open_samples(
 def _usable_files(
     source: str, names: Mapping[str, str]
 ) -> tuple[dict[FileKind, list[str]], list[Fault]]:
-    """Files by their format and columns; and those that are of no use."""
+    """Sort sample files by format and columns; files without the needed columns are faults."""
     kinds, faults = by_kind(find_files(source))
     for kind in [kind for kind in kinds if kind.columns]:
         there = list(dict(kind.columns or ()))
@@ -643,9 +645,9 @@ def _usable_files(
 def _plain_columns(
     table: ibis.Table, wanted: Sequence[str], names: Mapping[str, str]
 ) -> ibis.Table:
-    """Columns of samples, of one type whatever the file's."""
+    """Select the wanted columns as text, seconds or float64; NULL where there is none."""
 
-    def column(name: str) -> Any:
+    def typed_column(name: str) -> Any:
         if names[name] not in table.columns:
             return ibis.null("string" if name == "label" else "float64")
         found = table[names[name]]
@@ -653,11 +655,11 @@ def _plain_columns(
             return seconds(found)
         return found.cast("string") if name in ("host", "label") else found.try_cast("float64")
 
-    return table.select(**{name: column(name) for name in wanted})
+    return table.select(**{name: typed_column(name) for name in wanted})
 
 
 def write_runs(runs: ibis.Table, path: Path) -> str:
-    """Write runs as Parquet, whole or not at all; say how many have watts.
+    """Write runs as one Parquet file, whole or not at all; say how many have power.
 
     Spark makes a folder of files, as it does, and so does not replace what is there.
     """

@@ -119,10 +119,10 @@ def fit_trace_in(
     diagram = fit.diagram_of(known, levels, fan_out, space_bytes)
     windows = Windows.of(known.duration_s, known.requests, as_positive("window (s)", window_s))
     # Sorting is most of the work: once, for all that is counted of it.
-    with hold(locate_requests(source, known, classes, diagram), connection) as requests:
+    with hold_table(locate_requests(source, known, classes, diagram), connection) as requests:
         counts = counts_of(requests, known, classes, diagram)
         fit.check_transitions(counts)
-        arrivals = _arrivals(requests, known, windows)
+        arrivals = _count_arrivals(requests, known, windows)
         reused, runs = (
             reuse_of(requests, known.piece, counts) if reuse else (None, runs_of(requests, counts))
         )
@@ -139,8 +139,8 @@ def fit_trace_in(
     )
 
 
-def _arrivals(requests: ibis.Table, survey: Survey, windows: Windows) -> Any:
-    """Count arrivals in the finest windows."""
+def _count_arrivals(requests: ibis.Table, survey: Survey, windows: Windows) -> Any:
+    """Count arrivals in each of the finest windows."""
     rate = windows.finest / survey.duration_s
     at = ((requests.time_s - survey.first_s) * rate).floor().cast("int64")
     found = arrays(requests.group_by(window=at).agg(count=requests.count()))
@@ -152,7 +152,7 @@ def _arrivals(requests: ibis.Table, survey: Survey, windows: Windows) -> Any:
 def locate_requests(
     source: EngineTrace, survey: Survey, classes: SizeClasses, diagram: Diagram
 ) -> ibis.Table:
-    """Set every request beside the one before it in its stream.
+    """Add to each request its state, size class and run, and the request before it in its stream.
 
     Columns: ``time_s``, its `PLACE`, ``s`` and ``g`` (numbers of the stream and of its device),
     ``clock`` (which of the device's requests it is, from 1), ``lbn``, ``end`` (block after it),
@@ -188,7 +188,7 @@ def locate_requests(
 
 
 def _add_stream_numbers(table: ibis.Table, survey: Survey) -> ibis.Table:
-    """Number the streams and devices as the survey has them."""
+    """Add the numbers that the survey gives each request's stream (s) and device (g)."""
     if len(survey.streams) == 1:
         return table.mutate(s=ibis.literal(0, "int64"), g=ibis.literal(0, "int64"))
     streams = pa.table(
@@ -231,7 +231,7 @@ def counts_of(
 def _transitions(
     requests: ibis.Table, survey: Survey, classes: int, diagram: Diagram
 ) -> ibis.Table:
-    """Key, level and gap of every transition."""
+    """Code, level and inter-arrival time (s) of the step from each request to the next."""
     steps = requests.filter(requests.before_s.notnull())
     before_origin = steps.before_touched // diagram.states
     pair, level = _pair_codes(
@@ -250,7 +250,7 @@ def _transitions(
 
 
 def _pair_codes(before: Any, after: Any, diagram: Diagram) -> tuple[Any, Any]:
-    """Code and level of a transition, as `fitting.storage.diagram.pair_code` has them."""
+    """Code and level of a transition between two states, as `pair_code` of the diagram has them."""
     k, levels = diagram.fan_out, diagram.levels
     codes, numbers = [], []
     for level in range(levels, 0, -1):
@@ -263,7 +263,7 @@ def _pair_codes(before: Any, after: Any, diagram: Diagram) -> tuple[Any, Any]:
 
 
 def _sum_transitions(steps: ibis.Table, least_gap: float) -> tuple[IntArray, Any, Any]:
-    """Sums and histograms of the gaps of each transition, in the order of their keys."""
+    """Sums and histograms of inter-arrival times by transition, sorted by transition key."""
     order = ibis.window(group_by="key", order_by=["time_s", *PLACE])
     ranked = steps.mutate(
         rank=ibis.row_number().over(order),
@@ -289,11 +289,11 @@ def _sum_transitions(steps: ibis.Table, least_gap: float) -> tuple[IntArray, Any
         largest=ranked.gap.max(),
         reached_s=ranked.time_s.min(where=classed),
     )
-    return _merge_groups(arrays(sums), least_gap)
+    return _merge_gap_groups(arrays(sums), least_gap)
 
 
-def _merge_groups(found: dict[str, Any], least_gap: float) -> tuple[IntArray, Any, Any]:
-    """Put the groups of each transition together."""
+def _merge_gap_groups(found: dict[str, Any], least_gap: float) -> tuple[IntArray, Any, Any]:
+    """Merge the groups of each transition into its sums and its histogram of times."""
     key, row = np.unique(found["key"], return_inverse=True)
     sums = np.zeros((len(key), tr.SUMS))
     sums[:, tr.SMALLEST] = np.inf
@@ -315,7 +315,7 @@ def _merge_groups(found: dict[str, Any], least_gap: float) -> tuple[IntArray, An
 
 
 def _by_level(steps: ibis.Table, column: str, touched: IntArray, levels: int) -> IntArray:
-    """Transitions out of, or into, the states by the level at which they part."""
+    """Count the transitions of each state by the level at which the two states part."""
     found = arrays(steps.group_by(state=steps[column], level=steps.level).agg(n=steps.count()))
     table = np.zeros((len(touched), levels), dtype=np.int64)
     table[np.searchsorted(touched, found["state"]), found["level"] - 1] = found["n"]
@@ -358,7 +358,7 @@ def runs_of(
 def reuse_of(
     requests: ibis.Table, piece: int, counts: tr.TransitionCounts
 ) -> tuple[IntArray, rl.Runs]:
-    """Count how soon addresses are used again, and runs, by state in the order of the counts.
+    """Count reuse lags of addresses, and sequential runs, by state in the order of the counts.
 
     A request that does not go on where the last one of its stream ended comes back to a piece that
     its device accessed before, or goes on where an earlier request stopped and nothing has been
@@ -368,7 +368,7 @@ def reuse_of(
     touched = counts.state_origin * counts.diagram.states + counts.state
     table = np.zeros((len(touched), rd.COLUMNS), dtype=np.int64)
     pieces = _accessed_pieces(requests, piece)
-    with hold(_run_starts(requests, pieces), requests.get_backend()) as starts:
+    with hold_table(_run_starts(requests, pieces), requests.get_backend()) as starts:
         classes = arrays(starts.group_by("touched", "reuse_class").agg(n=starts.count()))
         further = arrays(_further_pieces(pieces, starts))
         again = starts.reuse_class.between(rd.AGAIN, rd.FRESH - 1)
@@ -380,7 +380,7 @@ def reuse_of(
 
 
 def _run_starts(requests: ibis.Table, pieces: ibis.Table) -> ibis.Table:
-    """Requests that do not go on at once: stream, run that they begin, state, class of reuse."""
+    """First request of each sequential run: stream, run, state and class of reuse lag."""
     firsts = pieces.filter(~pieces.goes_on, pieces.piece == pieces.first_piece)
     both = _since_end(requests).join(firsts.select("g", "clock", "since_touched"), ["g", "clock"])
     # Where the request that stopped here was the last to touch the piece, it is gone on from.
@@ -398,7 +398,7 @@ def _run_starts(requests: ibis.Table, pieces: ibis.Table) -> ibis.Table:
 
 
 def _since_end(requests: ibis.Table) -> ibis.Table:
-    """Requests that do not go on at once, and how long ago one ended where they start, if last."""
+    """Run starts, each with the lag since a request ended at their block; NULL if none did last."""
     shared = ("s", "g", "clock", "run", "touched", "goes_on")
     begins = requests.select(*shared, block=requests.lbn, what=ibis.literal(_BEGINS))
     ends = requests.select(*shared, block=requests.end, what=ibis.literal(_ENDS))
@@ -413,7 +413,7 @@ def _since_end(requests: ibis.Table) -> ibis.Table:
 
 
 def _accessed_pieces(requests: ibis.Table, piece: int) -> ibis.Table:
-    """Pieces that each request touches, and how many requests ago that was done before, if ever."""
+    """Pieces of address space that each request touches, with the lag to the last access."""
     first = requests.lbn // piece
     # The last block of a request without length is the one before its start.
     last = ibis.greatest((requests.end - 1) // piece, first)
@@ -428,7 +428,7 @@ def _accessed_pieces(requests: ibis.Table, piece: int) -> ibis.Table:
 
 
 def _further_pieces(pieces: ibis.Table, starts: ibis.Table) -> ibis.Table:
-    """Pieces that runs from fresh places went on to, by state, and those touched before."""
+    """Count later pieces of runs that started fresh, by state, and those accessed before."""
     entered = (pieces.piece != pieces.first_piece) | (pieces.goes_on & pieces.aligned)
     fresh = starts.filter(starts.reuse_class == rd.FRESH).select("s", "run")
     later = pieces.filter(entered).semi_join(fresh, ["s", "run"])
@@ -436,7 +436,7 @@ def _further_pieces(pieces: ibis.Table, starts: ibis.Table) -> ibis.Table:
 
 
 def _age_class(age: Any) -> Any:
-    """Class of an age, as `fitting.storage.reuse_distance.age_class` has it; null for none."""
+    """Class of a reuse lag, as in `fitting.storage.reuse_distance`; NULL for a missing lag."""
     one = ibis.literal(1, "int64")
     # The logarithm may be off by a digit at powers of two.
     near = (age.cast("float64").ln() / float(np.log(2))).floor().cast("int64")
@@ -472,13 +472,13 @@ class _Notes(NamedTuple):
 def open_requests(
     trace: str | PathLike[str] | Sequence[str | PathLike[str]], connection: BaseBackend
 ) -> EngineTrace:
-    """Open files that ppw wrote; codes and times get one meaning in all of them.
+    """Open trace files of ppw's; names and times are made common to all of them.
 
     Raises `MeasurementError` for a file that is no trace of ppw's, and names it.
     """
     groups: dict[_Notes, list[str]] = {}
-    for file in _trace_files(trace):
-        groups.setdefault(_read_notes(file), []).append(str(file))
+    for file in _list_trace_files(trace):
+        groups.setdefault(_read_trace_metadata(file), []).append(str(file))
     names = tuple(
         tuple(dict.fromkeys(name for notes in groups for name in notes.names[i]))
         for i in range(len(_CODED))
@@ -494,7 +494,7 @@ def open_requests(
     return EngineTrace(requests, dict(zip(_CODED, names, strict=True)))
 
 
-def _trace_files(trace: str | PathLike[str] | Sequence[str | PathLike[str]]) -> list[Path]:
+def _list_trace_files(trace: str | PathLike[str] | Sequence[str | PathLike[str]]) -> list[Path]:
     paths = [Path(one) for one in ([trace] if isinstance(trace, (str, PathLike)) else trace)]
     files = [
         file
@@ -506,7 +506,7 @@ def _trace_files(trace: str | PathLike[str] | Sequence[str | PathLike[str]]) -> 
     return files
 
 
-def _read_notes(path: Path) -> _Notes:
+def _read_trace_metadata(path: Path) -> _Notes:
     try:
         with pq.ParquetFile(path) as file:
             metadata = own_metadata(file) if has_columns(file.schema_arrow) else None
@@ -524,7 +524,7 @@ def _read_notes(path: Path) -> _Notes:
 
 
 def _read(connection: BaseBackend, files: list[str]) -> ibis.Table:
-    """Columns of files, with the place of each row."""
+    """Columns of trace files, with the file name and row number of each request."""
     if is_spark(connection):
         from pyspark.sql import SparkSession
 
@@ -546,7 +546,7 @@ def _read(connection: BaseBackend, files: list[str]) -> ibis.Table:
 def _renumber(
     table: ibis.Table, notes: _Notes, names: tuple[tuple[str, ...], ...], first: int | None
 ) -> ibis.Table:
-    """Give codes and times the meaning that they have in all files together."""
+    """Replace a file's codes and start time by those common to all files."""
     changed = {}
     for what, own, common in zip(_CODED, notes.names, names, strict=True):
         if own and own != common[: len(own)]:
@@ -558,8 +558,8 @@ def _renumber(
 
 
 @contextmanager
-def hold(table: ibis.Table, connection: BaseBackend) -> Iterator[ibis.Table]:
-    """Compute a table once, for all that is asked of it, and let go of it."""
+def hold_table(table: ibis.Table, connection: BaseBackend) -> Iterator[ibis.Table]:
+    """Compute a table once and keep it inside the block, for several queries."""
     if is_spark(connection):
         with table.cache() as cached:
             yield cached
@@ -572,20 +572,20 @@ def hold(table: ibis.Table, connection: BaseBackend) -> Iterator[ibis.Table]:
 
 
 def arrays(table: ibis.Table) -> dict[str, Any]:
-    """Compute a table; return its columns as arrays."""
+    """Compute a table, and return its columns as arrays by name."""
     found = table.to_pyarrow()
     return {name: found[name].to_numpy() for name in found.column_names}
 
 
 def survey_of(source: EngineTrace) -> trace_source.TraceSurvey:
-    """Survey a trace without its flushes; latencies and files are not looked at.
+    """Survey a trace without its flushes: extent, streams, sizes, alignment and resolution.
 
     Raises `PpwError` for requests that cannot be, or too few of them.
     """
     kept = source.without_flushes()
     extent = _measure_extent(source.requests)
     flushes = extent.pop("flushes")
-    _refuse_bad(extent, extent.pop("bad"))
+    _refuse_unfit_requests(extent, extent.pop("bad"))
     streams = kept.group_by("stream", "device").agg(n=kept.count()).order_by("stream", "device")
     by_stream = arrays(streams)
     sizes = arrays(kept.group_by("size_bytes").agg(n=kept.count()))
@@ -613,7 +613,7 @@ def survey_of(source: EngineTrace) -> trace_source.TraceSurvey:
 
 
 def _measure_extent(table: ibis.Table) -> dict[str, Any]:
-    """Extent of all but the flushes, and the number of requests that cannot be."""
+    """Time and address extent of the requests without flushes, with counts of flushes and bad."""
     kept = table["op"] != trace_source.FLUSH
     end = table.lbn + ibis.greatest(table.size_bytes // BLOCK, 1)
     found = table.agg(
@@ -630,7 +630,7 @@ def _measure_extent(table: ibis.Table) -> dict[str, Any]:
 
 
 def _impossible_mask(table: ibis.Table) -> Any:
-    """Requests that `measurements.traces.requests` refuses, and those with a number missing."""
+    """Mark requests with a missing, negative or impossible number."""
     time, lbn, size = table.time_s, table.lbn, table.size_bytes
     bad = time.isnull() | time.isnan() | time.isinf() | (time < 0) | (lbn < 0)
     bad = (
@@ -645,7 +645,7 @@ def _impossible_mask(table: ibis.Table) -> Any:
     return bad.fill_null(True)
 
 
-def _refuse_bad(extent: dict[str, Any], impossible: int) -> None:
+def _refuse_unfit_requests(extent: dict[str, Any], impossible: int) -> None:
     n = extent["requests"] or 0
     if impossible:
         raise PpwError(
@@ -661,7 +661,7 @@ def _refuse_bad(extent: dict[str, Any], impossible: int) -> None:
 
 
 def _clock_resolution(kept: ibis.Table, extent: dict[str, Any]) -> float:
-    """Smallest time between two arrivals that are apart: in stretches of time, and between them."""
+    """Smallest positive time (s) between two successive arrivals."""
     parts = max(1, extent["requests"] // _TOGETHER)
     rate = parts / (extent["last_s"] - extent["first_s"])
     stretch = ((kept.time_s - extent["first_s"]) * rate).floor().cast("int64")

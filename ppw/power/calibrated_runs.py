@@ -80,7 +80,7 @@ def apply_calibration(
     with np.errstate(invalid="ignore"):
         done = made.value > 0
     idle_lost = _write_power(table, calibration, watts, made, done)
-    warn_caveats(caveats + _caveats(calibration, asked, watts, made, done, idle_lost))
+    warn_caveats(caveats + _calibration_caveats(calibration, asked, watts, made, done, idle_lost))
     if "digest" in table.attrs:
         # The content is no longer the files'.
         both = f"{table.attrs['digest']} {calibration.to_json()}"
@@ -89,7 +89,7 @@ def apply_calibration(
 
 
 def power_labels(runs: pd.DataFrame) -> pd.Series[Any]:
-    """Say what the watts of every row are; watts without a label are measured ones."""
+    """Label of each row's power; "measured" where power has none, None without power."""
     labels = pd.Series(None, index=runs.index, name="power_label", dtype=object)
     if "power_w" in runs:
         labels[runs["power_w"].notna()] = MEASURED
@@ -99,7 +99,7 @@ def power_labels(runs: pd.DataFrame) -> pd.Series[Any]:
 
 
 def _choose_rows(table: pd.DataFrame, calibration: Calibration) -> tuple[BoolArray, list[str]]:
-    """Choose the rows to calibrate, with the caveats of the choice."""
+    """Mark the rows to calibrate: of the calibration's host, not calibrated yet; with caveats."""
     rows, caveats = np.ones(len(table), dtype=bool), []
     if "host" in table and table["host"].notna().any():
         names = table["host"].astype(object)
@@ -137,7 +137,7 @@ def _write_power(
     made: CalibratedReadings,
     done: BoolArray,
 ) -> int:
-    """Write the watts and what goes with them; returns how many idle figures were dropped."""
+    """Write calibrated power, energy, labels and sources; return the number of idle values lost."""
     idle_lost = 0
     before = float_column(table, "power_w")
     after = np.where(done, made.value, before)
@@ -167,7 +167,7 @@ def _write_power(
     return idle_lost
 
 
-def _caveats(
+def _calibration_caveats(
     calibration: Calibration,
     asked: BoolArray,
     watts: FloatArray,
@@ -199,7 +199,7 @@ _KIND = "calibrations"
 
 
 def calibration_file(host: str, folder: str | os.PathLike[str] | None = None) -> Path:
-    """Name the file that holds a host's calibrations, whether or not it is there.
+    """Path of the file for a host's calibrations, whether or not it exists.
 
     Parameters
     ----------
@@ -324,6 +324,7 @@ def _config_folder(folder: str | os.PathLike[str] | None) -> Path:
 
 
 def _label_fits(asked: str | None, label: str) -> bool:
+    """Tell whether a label, or its part before the colon, is the one asked for; None is any."""
     return asked is None or asked in (label, label.partition(":")[0])
 
 

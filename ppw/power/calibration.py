@@ -39,7 +39,7 @@ _WHOLES = ("meter", "ipmi", "redfish")
 
 
 def refuse_unrelated(line: CalibrationLine, sensor: str, reference: str, level: float) -> None:
-    """Raise `PpwError` where the reference may as well not rise with the sensor."""
+    """Raise `PpwError` where the interval of the slope includes zero or less."""
     # Where zero is inside the interval, the line tells nothing of the reference.
     lower, upper = line.slope_interval(level)
     if lower <= 0:
@@ -51,7 +51,7 @@ def refuse_unrelated(line: CalibrationLine, sensor: str, reference: str, level: 
 
 
 def find_caveats(fit: SensorCalibration, sensor: str, reference: str, level: float) -> list[str]:
-    """Find what makes the line less sure, or less of a line, than it looks."""
+    """Caveats of the line: few levels, no repeats, curvature, and what cannot be physically."""
     found = []
     if fit.line.degrees_of_freedom < _FEW_DEGREES:
         found.append(
@@ -74,7 +74,7 @@ def find_caveats(fit: SensorCalibration, sensor: str, reference: str, level: flo
 
 
 def outlier_caveats(table: pd.DataFrame, by: Sequence[str]) -> list[str]:
-    """Name the levels that are far off the line of the others."""
+    """Caveat that names the levels far off the line of the others; none without outliers."""
     rows = rows_of(_with_frequency_texts(table[table["outlier"]], by))
     if not rows:
         return []
@@ -90,13 +90,13 @@ def outlier_caveats(table: pd.DataFrame, by: Sequence[str]) -> list[str]:
 
 
 def _with_frequency_texts(table: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
-    """Write the frequencies of levels for people, with a unit."""
+    """Replace the frequencies of levels by texts with a unit, if levels have one."""
     texts = [shown(freq, "Hz") for freq in table["freq_hz"]] if "freq_hz" in by else None
     return table if texts is None else table.assign(freq_hz=texts)
 
 
 def _physical(line: CalibrationLine, sensor: str, reference: str, level: float) -> list[str]:
-    """Say what a host that is wired as its labels say cannot do."""
+    """Caveats on a slope below 1 or an offset below 0, where the reference includes the sensor."""
     # A meter at the plug sees the processor's power and more, so it rises by at least as much.
     inside = sensor.startswith(_PARTS) and reference.startswith(_WHOLES)
     found = []
@@ -141,7 +141,7 @@ def source_power(runs: pd.DataFrame, asked: str) -> SourcePower:
     where watts should be.
     """
     parts = [part.strip() for part in asked.split("+")]
-    found = [source for part in parts for source in _part(runs, part)]
+    found = [source for part in parts for source in _power_parts(runs, part)]
     columns = tuple(dict.fromkeys(column for source in found for column in source.columns))
     if len(columns) < sum(len(source.columns) for source in found):
         raise UnknownColumnError(f"{asked!r} adds a column to itself: name each source once")
@@ -150,7 +150,8 @@ def source_power(runs: pd.DataFrame, asked: str) -> SourcePower:
     return SourcePower("+".join(source.label for source in found), columns, total)
 
 
-def _part(runs: pd.DataFrame, label: str) -> list[SourcePower]:
+def _power_parts(runs: pd.DataFrame, label: str) -> list[SourcePower]:
+    """Power of runs by a label: of a processor's domains, of its column, or of one it begins."""
     if label in _PROCESSOR:
         first, *others = (_power_of(runs, part) for part in _PROCESSOR[label])
         if first is not None:
@@ -177,23 +178,23 @@ def _part(runs: pd.DataFrame, label: str) -> list[SourcePower]:
 
 
 def _power_of(runs: pd.DataFrame, label: str) -> SourcePower | None:
-    """Watts by the label's own column, by its numbered channels, or by ``power_w``."""
+    """Power of each run by the label's column, numbered channels or ``power_w``; None if absent."""
     own = power_column(label)
     numbered = re.compile(rf"{re.escape(column_stem(label))}(_(die_)?\d+)+{POWER_SUFFIX}")
     columns = [own] if own in runs else [str(c) for c in runs if numbered.fullmatch(str(c))]
     if columns:
-        total = np.sum([_numbers(runs, column) for column in columns], axis=0)
+        total = np.sum([_power_numbers(runs, column) for column in columns], axis=0)
         return SourcePower(label, tuple(columns), total)
     if {"power_w", "power_source"} <= set(runs.columns):
         of_label = (runs["power_source"].astype(object) == label).to_numpy(dtype=bool)
         if of_label.any():
-            watts = np.where(of_label, _numbers(runs, "power_w"), np.nan)
+            watts = np.where(of_label, _power_numbers(runs, "power_w"), np.nan)
             return SourcePower(label, ("power_w",), watts)
     return None
 
 
 def _labels(runs: pd.DataFrame) -> list[str]:
-    """Labels of the sources that a table holds, as far as column names tell them."""
+    """Labels of the power sources of a table: those named, and those of its columns."""
     stems = [str(c).removesuffix(POWER_SUFFIX) for c in runs if str(c).endswith(POWER_SUFFIX)]
     # The first underscore of a column stands for the colon after the kind of source.
     columns = [stem.replace("_", ":", 1) for stem in stems if stem != "idle"]
@@ -204,7 +205,7 @@ def _labels(runs: pd.DataFrame) -> list[str]:
     return [*named, *(c for c in columns if column_stem(c) not in stands)]
 
 
-def _numbers(runs: pd.DataFrame, column: str) -> FloatArray:
+def _power_numbers(runs: pd.DataFrame, column: str) -> FloatArray:
     numbers = as_numbers(runs[column])
     wrong = (numbers.isna() & runs[column].notna()).to_numpy()
     if wrong.any():
@@ -235,11 +236,11 @@ class PairedRuns(NamedTuple):
 
 
 def pair_runs(runs: pd.DataFrame, sensor: str, reference: str, host: str | None) -> PairedRuns:
-    """Find the runs that both sources saw. Raises `PpwError` where there are none."""
+    """Select the runs that have power of both sources. Raises `PpwError` where there are none."""
     x, y = (source_power(runs, asked) for asked in (sensor, reference))
     if set(x.columns) & set(y.columns) - {"power_w"} or x.label == y.label:
         raise PpwError(f"{sensor!r} and {reference!r} are the same power: name two sources")
-    name, rows = _of_host(runs, host)
+    name, rows = _rows_of_host(runs, host)
     both = rows & np.isfinite(x.watts) & np.isfinite(y.watts)
     if not both.any():
         raise PpwError(
@@ -251,7 +252,7 @@ def pair_runs(runs: pd.DataFrame, sensor: str, reference: str, host: str | None)
 
 
 def _latest_start(runs: pd.DataFrame) -> str | None:
-    """Find when the latest run started, where recorded."""
+    """Latest ``started_at`` of the runs; None where none is recorded."""
     started = runs.get("started_at", pd.Series(dtype=object)).dropna()
     return str(started.astype(str).max()) if len(started) else None
 
@@ -261,8 +262,8 @@ def _source(runs: pd.DataFrame) -> str:
     return str(runs.attrs.get("source", "runs"))
 
 
-def _of_host(runs: pd.DataFrame, host: str | None) -> tuple[str | None, pd.Series[bool]]:
-    """Find the name of the one host, and its rows."""
+def _rows_of_host(runs: pd.DataFrame, host: str | None) -> tuple[str | None, pd.Series[bool]]:
+    """Name of the host, and the mask of its rows; raise for several hosts or an unknown one."""
     if "host" not in runs or runs["host"].isna().all():
         return host, pd.Series(True, index=runs.index)
     names = runs["host"].astype(object)
@@ -280,12 +281,13 @@ def _of_host(runs: pd.DataFrame, host: str | None) -> tuple[str | None, pd.Serie
     return chosen, names.map(str) == chosen
 
 
-def _level_columns(runs: pd.DataFrame) -> list[str]:
+def _choose_level_columns(runs: pd.DataFrame) -> list[str]:
     identity = [c for c in identity_columns(runs) if c not in ("host", schema.FILE_COLUMN)]
     return [*identity, *(c for c in _SETTINGS if c in runs and runs[c].notna().any())]
 
 
 def _group_levels(runs: pd.DataFrame, by: Sequence[str]) -> groups.Groups:
+    """Group runs into levels by columns; without columns each run is its own level."""
     for column in by:
         if column in LEVEL_COLUMNS:
             raise PpwError(f"cannot tell levels apart by {column!r}: results have such a column")
@@ -300,7 +302,7 @@ _MOST = 1e12
 
 
 def _residual_text(row: Mapping[Any, Any]) -> str:
-    """Write how far a level is off the line; an outlier has a star."""
+    """Write a level's residual (W), with a star for an outlier."""
     return f"{row['residual_w']:+.3g} W" + " *" * bool(row["outlier"])
 
 
@@ -437,10 +439,10 @@ class Calibration(Result):
         return ["parameter", "value", f"{self.level:.0%} interval"]
 
     def parameter_cells(self) -> list[list[str]]:
-        """Return the parameters as they print."""
+        """Return rows of texts: each parameter of the line with its interval."""
         return [
-            ["offset", shown(self.offset_w, "W"), _interval(self.offset_interval_w, "W")],
-            ["slope", shown(self.slope), _interval(self.slope_interval, "")],
+            ["offset", shown(self.offset_w, "W"), _interval_text(self.offset_interval_w, "W")],
+            ["slope", shown(self.slope), _interval_text(self.slope_interval, "")],
             ["scatter of levels", shown(self.line.scatter, "W"), "–"],
             ["scatter of repeats", shown(self.line.run_error, "W"), "–"],
         ]
@@ -450,24 +452,24 @@ class Calibration(Result):
         return [*self.printed_tables()[1].header]
 
     def cells(self, most: int) -> list[list[str]]:
-        """Return the first levels as they print; an outlier has a star."""
+        """Return the first ``most`` levels as rows of texts; an outlier has a star."""
         return [*map(list, self.printed_tables(most)[1].rows)]
 
-    def _body(self) -> dict[str, Any]:
-        """Name the fields as the document does; ``line`` holds all that predictions take."""
+    def _document_fields(self) -> dict[str, Any]:
+        """Add the line's figures and intervals to the fields of the JSON document."""
         line = {_WITH_UNIT.get(name, name): value for name, value in asdict(self.line).items()}
         intervals = {"offset_w": self.offset_interval_w, "slope": self.slope_interval}
-        return {**super()._body(), "line": line, "intervals": intervals}
+        return {**super()._document_fields(), "line": line, "intervals": intervals}
 
     @classmethod
-    def _read(cls, document: Mapping[str, Any]) -> dict[str, Any]:
-        parts = super()._read(document)
+    def _read_fields(cls, document: Mapping[str, Any]) -> dict[str, Any]:
+        parts = super()._read_fields(document)
         # Documents of version 0.1.0 name no types.
         table = parts["table"].astype({"runs": np.int64, "outlier": np.bool_})
         if type(level := parts["level"]) is not float or not 0 < level < 1:
             raise PpwError(f"this calibration document has level {level!r}: calibrate again")
         curvature = {n: np.nan for n in ("curvature_per_w", "curvature_p") if parts[n] is None}
-        return {**parts, **curvature, "table": table, "line": _read_line(parts["line"])}
+        return {**parts, **curvature, "table": table, "line": _read_calibration_line(parts["line"])}
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw the levels, the line and its prediction band over the range."""
@@ -493,7 +495,7 @@ _IN_WATTS = ("offset", "mean_sensor", "mean_error", "scatter", "run_error", "low
 _WITH_UNIT = {name: f"{name}_w" for name in _IN_WATTS}
 
 
-def _read_line(written: Mapping[str, Any]) -> CalibrationLine:
+def _read_calibration_line(written: Mapping[str, Any]) -> CalibrationLine:
     names = CalibrationLine.__dataclass_fields__
     try:
         figures = {name: written[_WITH_UNIT.get(name, name)] for name in names}
@@ -507,7 +509,7 @@ def _read_line(written: Mapping[str, Any]) -> CalibrationLine:
     return CalibrationLine(**figures)
 
 
-def _interval(ends: tuple[float, float], unit: str) -> str:
+def _interval_text(ends: tuple[float, float], unit: str) -> str:
     return " … ".join(shown(end, unit) for end in ends)
 
 
@@ -563,7 +565,7 @@ def calibrate(
     """
     paired = pair_runs(check_runs(groups.canonical(runs)), sensor, reference, host)
     seen, x, y = paired.runs, paired.sensor, paired.reference
-    levels = _group_levels(seen, _level_columns(seen) if by is None else as_names(by))
+    levels = _group_levels(seen, _choose_level_columns(seen) if by is None else as_names(by))
     fit = calibrate_sensor(
         levels.codes,
         x.watts,

@@ -182,7 +182,7 @@ class PowerLoadCurve:
         known = ~(np.isnan(load) | np.isnan(watts))
         if not known.any():
             raise PpwError(f"{source}: no run has both its load and power_w")
-        caveats = _late_caveats(load[known], rate[known])
+        caveats = _missed_rate_caveats(load[known], rate[known])
         means = _mean_levels(load[known], watts[known], rate[known])
         caveats += _scale_to_full(means, source)
         means, idle_caveats = _add_idle(means, float_column(runs, "idle_power_w"))
@@ -201,7 +201,7 @@ class PowerLoadCurve:
         return bool(self.load[-1] > 1 - _SAME)
 
     @cached_property
-    def _between(self) -> Any:
+    def _pchip_interpolator(self) -> Any:
         from scipy.interpolate import PchipInterpolator
 
         return PchipInterpolator(self.load, self.power, extrapolate=False)
@@ -222,7 +222,7 @@ class PowerLoadCurve:
             For a load outside the levels where ``extrapolate`` is not set, or outside 0 to 1.
         """
         asked = np.asarray(load, dtype=np.float64)
-        outside = self._outside(asked)
+        outside = self._mask_outside_levels(asked)
         if outside.any() and not extrapolate:
             raise PpwError(
                 f"{self._who()}load {asked[outside].flat[0]:.3g} is outside its levels, "
@@ -230,7 +230,7 @@ class PowerLoadCurve:
             )
         made = self._inside(asked)
         if outside.any():
-            made[outside] = self._forecast(asked[outside], 0.90).watts[0]
+            made[outside] = self._forecast_power(asked[outside], 0.90).watts[0]
         return made
 
     def forecast(self, load: Sequence[float] | FloatArray, *, level: float = 0.90) -> pd.DataFrame:
@@ -252,8 +252,8 @@ class PowerLoadCurve:
         """
         asked = np.atleast_1d(np.asarray(load, dtype=np.float64))
         as_share("level", level)
-        outside = self._outside(asked)
-        found = self._forecast(asked, level)
+        outside = self._mask_outside_levels(asked)
+        found = self._forecast_power(asked, level)
         watts = np.where(outside, found.watts[0], self._inside(asked))
         # At a measured level nothing is uncertain: its interval has no width.
         at_level = np.abs(asked[:, None] - self.load).min(axis=1) < _SAME
@@ -270,7 +270,7 @@ class PowerLoadCurve:
         )
 
     def only(self, loads: Sequence[float]) -> PowerLoadCurve:
-        """Keep some of the levels alone, each the nearest to a load within 5 points.
+        """Keep only the levels nearest to some loads, each within 5 points of its load.
 
         Raises
         ------
@@ -312,9 +312,10 @@ class PowerLoadCurve:
         return Proportionality(*ends, *shares, proportional, *deviation, *peak)
 
     def _who(self) -> str:
+        """Name of the curve with a colon, to begin a message; "" without a name."""
         return f"{self.name}: " if self.name else ""
 
-    def _outside(self, asked: FloatArray) -> Any:
+    def _mask_outside_levels(self, asked: FloatArray) -> Any:
         wrong = ~((asked >= 0) & (asked <= 1 + _SAME))
         if wrong.any():
             raise PpwError(
@@ -326,9 +327,9 @@ class PowerLoadCurve:
         """Interpolate power between the levels; NaN outside them."""
         # Loads that rounding puts just outside are taken for the nearest level.
         near = np.clip(asked, self.load[0], self.load[-1])
-        return np.where(np.abs(near - asked) <= _SAME, self._between(near), np.nan)
+        return np.where(np.abs(near - asked) <= _SAME, self._pchip_interpolator(near), np.nan)
 
-    def _forecast(self, asked: FloatArray, level: float) -> laws.PowerForecast:
+    def _forecast_power(self, asked: FloatArray, level: float) -> laws.PowerForecast:
         return laws.forecast_power(self.load, self.power[None, :], asked, level=level)
 
 
@@ -347,7 +348,7 @@ def _refuse_bad_levels(load: FloatArray, power: FloatArray, who: str) -> None:
 
 
 def _specpower_loads(result: SpecPowerResult) -> tuple[dict[float, float], str]:
-    """Find the load of each level by its target, and say what stood for the actual one."""
+    """Load of each level by its target, and a text on how loads were derived, "" if as measured."""
     levels = [level for level in result.levels if level.target > 0]
     # Active idle has load 0, whichever column tells the other loads.
     loads = {0.0: 0.0}
@@ -371,7 +372,7 @@ _ABOVE = 0.05
 
 
 def setup_columns(runs: pd.DataFrame) -> list[str]:
-    """Choose the columns that tell set-ups apart: those of identity, and the frequency."""
+    """Columns that tell set-ups apart: identity columns and frequency, without load."""
     columns = [*identity_columns(runs), *(["freq_hz"] if "freq_hz" in runs else [])]
     return [column for column in columns if column != "load"]
 
@@ -396,7 +397,7 @@ def _scale_to_full(means: FloatArray, source: str) -> list[str]:
 
 
 def _add_idle(means: FloatArray, idle: FloatArray) -> tuple[FloatArray, list[str]]:
-    """Add the level of idle, unless runs at load 0 are it."""
+    """Add a level at load 0 from idle power, if runs have none; return the levels and caveats."""
     idle = idle[idle > 0]
     said = []
     if means[0][0] > 0:
@@ -411,6 +412,7 @@ def _add_idle(means: FloatArray, idle: FloatArray) -> tuple[FloatArray, list[str
 
 
 def _load_shares(runs: pd.DataFrame, source: str) -> FloatArray:
+    """Load of each run: its column, else throughput over the highest one of the table."""
     load = float_column(runs, "load")
     if not np.isnan(load).all():
         return load
@@ -422,20 +424,20 @@ def _load_shares(runs: pd.DataFrame, source: str) -> FloatArray:
 
 
 def float_column(runs: pd.DataFrame, name: str) -> FloatArray:
-    """Take a column as numbers; NaN throughout where there is none."""
+    """Column as floats; NaN in every row where the table lacks it."""
     if name not in runs:
         return np.full(len(runs), np.nan)
     return runs[name].to_numpy(dtype=np.float64)
 
 
 def _mean_levels(load: FloatArray, watts: FloatArray, rate: FloatArray) -> FloatArray:
-    """Average load, watts and rate at each load to the nearest percent, rising."""
+    """Mean load, power and rate of the runs at each load, to the nearest percent, rising."""
     _, level = np.unique(load.round(_DIGITS), return_inverse=True)
     count = np.bincount(level)
     return np.array([np.bincount(level, values) / count for values in (load, watts, rate)])
 
 
-def _late_caveats(load: FloatArray, rate: FloatArray) -> list[str]:
+def _missed_rate_caveats(load: FloatArray, rate: FloatArray) -> list[str]:
     full = rate[(load >= FULL_LOAD) & ~np.isnan(rate)]
     # A run without a rate has NaN here, which is not behind.
     short = np.abs(rate / full.mean() - load) > _BEHIND if full.size else np.zeros(0, dtype=bool)

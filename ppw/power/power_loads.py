@@ -116,7 +116,7 @@ class PowerLoads(Result):
 
     def verdict(self) -> list[str]:
         """Say the figures of each server in a sentence."""
-        return [_figures_sentence(row) for row in rows_of(self.figures.head(_MOST_ROWS))]
+        return [_server_sentence(row) for row in rows_of(self.figures.head(_MOST_ROWS))]
 
     def text_parts(self) -> list[str]:
         """Return sentences where the servers are few, and the table."""
@@ -136,7 +136,7 @@ class PowerLoads(Result):
         return ["server", *loads, "idle/full", "EP", "best load"]
 
     def cells(self) -> list[list[str]]:
-        """Return watts and figures as they print; an extrapolation carries its interval."""
+        """Return rows of texts: power and figures by server; an extrapolation has an interval."""
         forecasts = dict(list(self.forecasts.groupby("server", sort=False)))
         return [
             [
@@ -149,8 +149,8 @@ class PowerLoads(Result):
         ]
 
     @classmethod
-    def _read(cls, document: Mapping[str, Any]) -> dict[str, Any]:
-        parts = super()._read(document)
+    def _read_fields(cls, document: Mapping[str, Any]) -> dict[str, Any]:
+        parts = super()._read_fields(document)
         return {**parts, "figures": parts["figures"].astype({"levels": np.int64})}
 
     def plot(self, ax: Axes | None = None) -> Axes:
@@ -172,7 +172,7 @@ class PowerLoads(Result):
         return axes
 
 
-def _figures_sentence(row: dict[str, Any]) -> str:
+def _server_sentence(row: dict[str, Any]) -> str:
     # NaN is not equal to itself: a curve without idle or full load has no proportionality.
     if row["full_w"] == row["full_w"] and row["idle_w"] == row["idle_w"]:
         said = (
@@ -223,7 +223,7 @@ def power_loads(
     asked = sorted({float(x) for x in at})
     if not asked:
         raise PpwError("no load was asked for: give shares of full load: 0.5")
-    curves, caveats, digest = _curves(runs)
+    curves, caveats, digest = _make_curves(runs)
     if levels is not None:
         curves = [curve.only(levels) for curve in curves]
     curves = _number_names(curves)
@@ -242,12 +242,12 @@ def power_loads(
     )
 
 
-def _curves(
+def _make_curves(
     source: pd.DataFrame | Iterable[SpecPowerResult] | Iterable[PowerLoadCurve],
 ) -> tuple[list[PowerLoadCurve], list[str], str | None]:
-    """Make the curves; return them, the caveats and the digest of the input where it is known."""
+    """Make curves of runs, results or curves; return them, caveats and the runs' digest or None."""
     if isinstance(source, pd.DataFrame):
-        return *_run_curves(source), frame_digest(source)
+        return *_curves_of_setups(source), frame_digest(source)
     given = [
         c if isinstance(c, PowerLoadCurve) else PowerLoadCurve.from_specpower(c) for c in source
     ]
@@ -256,7 +256,7 @@ def _curves(
     return given, [], None
 
 
-def _run_curves(runs: pd.DataFrame) -> tuple[list[PowerLoadCurve], list[str]]:
+def _curves_of_setups(runs: pd.DataFrame) -> tuple[list[PowerLoadCurve], list[str]]:
     runs = check_runs(canonical(runs), by=[])
     by = [c for c in setup_columns(runs) if len(runs[c].drop_duplicates()) > 1]
     parts = [runs] if not by else [p for _, p in runs.groupby(by, sort=True, dropna=False)]
@@ -266,7 +266,7 @@ def _run_curves(runs: pd.DataFrame) -> tuple[list[PowerLoadCurve], list[str]]:
         part.attrs = dict(runs.attrs)
         # A set-up without two loads has no curve; the others still have one.
         try:
-            made.append(PowerLoadCurve.from_runs(part, name=_run_name(part, by)))
+            made.append(PowerLoadCurve.from_runs(part, name=_setup_name(part, by)))
         except PpwError as error:
             left.append(str(error))
     if not made:
@@ -275,7 +275,7 @@ def _run_curves(runs: pd.DataFrame) -> tuple[list[PowerLoadCurve], list[str]]:
     return made, caveats
 
 
-def _run_name(part: pd.DataFrame, by: Sequence[str]) -> str:
+def _setup_name(part: pd.DataFrame, by: Sequence[str]) -> str:
     row = part.iloc[0]
     names = ["host", *by] if "host" in part and "host" not in by else list(by)
     units = {"freq_hz": "Hz", "data_bytes": "B"}
@@ -295,7 +295,7 @@ _WORDS = {"host", "family", "workload", "source_file"}
 
 
 def _number_names(curves: list[PowerLoadCurve]) -> list[PowerLoadCurve]:
-    """Number the servers of one name: published results repeat a system."""
+    """Add a number to names that repeat; a server without a name becomes "server N"."""
     seen = Counter[str]()
     made = []
     for number, curve in enumerate(curves, start=1):

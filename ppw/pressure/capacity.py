@@ -72,11 +72,11 @@ class Capacity:
         return {name: float(getattr(self, name)) for name in FIGURES}
 
     def source(self, name: str) -> str:
-        """Return who says a figure; "" where it is not known."""
+        """Return the source of a figure; "" where the figure is not known."""
         return "" if np.isnan(getattr(self, name)) else self.sources.get(name, STATED)
 
     def with_figures(self, figures: Mapping[str, float], source: str) -> Capacity:
-        """Return the capacity with other figures, and who says them."""
+        """Return a copy with some figures replaced, and their source noted."""
         if unknown := [name for name in figures if name not in FIGURES]:
             raise PpwError(f"no capacity is called {unknown[0]!r}: one of {', '.join(FIGURES)}")
         return replace(self, **figures, sources={**self.sources, **dict.fromkeys(figures, source)})
@@ -86,7 +86,7 @@ FIGURES = tuple(f.name for f in fields(Capacity) if f.name != "sources")
 
 
 def capacity_of(series: TimeSeries, stated: Mapping[str, float] | None = None) -> Capacity:
-    """Take what a log says of its host; figures that the user states win over the log.
+    """Capacity of the host of a log, by the log; figures that the user states go first.
 
     Raises `PpwError` for a name that is no figure, or a figure that is not positive.
     """
@@ -96,9 +96,10 @@ def capacity_of(series: TimeSeries, stated: Mapping[str, float] | None = None) -
 
 
 def logged_figures(series: TimeSeries) -> dict[str, float]:
-    """Take the figures of `Capacity` that a log has."""
+    """Capacity figures that a log tells: cores, memory and network; unknown ones are left out."""
 
-    def most(column: str) -> float:
+    def largest(column: str) -> float:
+        """Highest value of a column; NaN where the log lacks it."""
         return float(series.frame[column].max()) if column in series.frame else NAN
 
     speeds = series.devices("network_speed_bytes_s")
@@ -106,9 +107,9 @@ def logged_figures(series: TimeSeries) -> dict[str, float]:
     # The line rate is known where all physical interfaces that carry data have one.
     known = carrying and all(name in speeds for name in carrying)
     logged = {
-        "cores": most("cpus"),
-        "memory_bytes": most("memory_total_bytes"),
-        "network_bytes_s_each_way": sum(most(speeds[n]) for n in carrying) if known else NAN,
+        "cores": largest("cpus"),
+        "memory_bytes": largest("memory_total_bytes"),
+        "network_bytes_s_each_way": sum(largest(speeds[n]) for n in carrying) if known else NAN,
     }
     return {name: value for name, value in logged.items() if value > 0}
 
@@ -139,7 +140,7 @@ class Measure(NamedTuple):
     statistic: Literal["mean", "median"] = "mean"
 
     def demand(self, demand: pd.DataFrame) -> NDArray[np.float64]:
-        """Add up what was asked for in each interval, in the columns' unit."""
+        """Demand in each interval: sum of the measure's columns, or the largest of them."""
         parts = demand[list(self.columns)].to_numpy(dtype=float)
         combined: NDArray[np.float64] = parts.max(axis=1) if self.largest else parts.sum(axis=1)
         return combined
@@ -236,10 +237,10 @@ class Thresholds:
         Shares are from 0 to 1, or texts such as "30%". Raises `PpwError` for an unknown measure
         or key, a share above 1, or thresholds that are not in order.
         """
-        new = {name: self._replace_one(name, given, source) for name, given in others.items()}
+        new = {name: self._replace_threshold(name, given, source) for name, given in others.items()}
         return Thresholds({**self.values, **new}, source)
 
-    def _replace_one(self, name: str, given: Any, source: str) -> Threshold:
+    def _replace_threshold(self, name: str, given: Any, source: str) -> Threshold:
         if name not in self.values:
             known = list(self.values)
             raise PpwError(f"{source}: no threshold is called {name!r}{nearest(name, known)}")
@@ -249,7 +250,7 @@ class Thresholds:
         both = given.get("medium", old.medium), given.get("high", old.high)
         if old.unit == "share":
             both = _read_share(both[0], name, source), _read_share(both[1], name, source)
-        if not all(_is_number(value) for value in both) or not 0 < both[0] <= both[1]:
+        if not all(_is_finite_number(value) for value in both) or not 0 < both[0] <= both[1]:
             raise PpwError(
                 f"{source}: {name}: medium {both[0]!r} and high {both[1]!r} are not two positive "
                 "numbers in order"
@@ -274,7 +275,7 @@ def read_thresholds(path: str | Path) -> Thresholds:
 
 
 def _read_share(value: Any, name: str, source: str) -> Any:
-    """Read a share given as a text ("30%"); a value that is no text stays as it is."""
+    """Read "30%" as 0.3; other values stay. Raises `PpwError` above 1."""
     if isinstance(value, str) and value.rstrip().endswith("%"):
         try:
             value = parse_quantity(value, "share")
@@ -282,12 +283,12 @@ def _read_share(value: Any, name: str, source: str) -> Any:
             raise PpwError(f"{source}: {name}: {error}") from error
         if value > 1:
             raise PpwError(f"{source}: {name}: {value:.0%} is more than the whole")
-    if _is_number(value) and value > 1:
+    if _is_finite_number(value) and value > 1:
         raise PpwError(
             f"{source}: {name}: {value:g} must be at most 1: write {value:g}% or {value / 100:g}"
         )
     return value
 
 
-def _is_number(value: Any) -> bool:
+def _is_finite_number(value: Any) -> bool:
     return type(value) in (int, float) and math.isfinite(value)

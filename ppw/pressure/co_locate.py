@@ -77,7 +77,7 @@ class CoLocation(Result):
             not_measured    | text  | not measured | demands and capacities that are not known
             """,
             title="Together",
-            show={n: partial(dem.amount_in, n) for n in ("value", "capacity", "excess")},
+            show={n: partial(dem.cell_amount_text, n) for n in ("value", "capacity", "excess")},
         ),
         Table(
             "parts",
@@ -91,7 +91,7 @@ class CoLocation(Result):
             """,
             title="Who asks for what",
             most=0,
-            show={name: partial(dem.amount_in, name) for name in ("value", "mean")},
+            show={name: partial(dem.cell_amount_text, name) for name in ("value", "mean")},
         ),
         Table(
             "timeline",
@@ -125,7 +125,7 @@ class CoLocation(Result):
         """Say what breaks first, by how much and how often, in sentences."""
         rows = rows_of(self.resources.sort_values("breaks_at", kind="stable"))
         judged = [row for row in rows if row["finding"] in (dem.BREAKS, dem.TIGHT, dem.FITS)]
-        texts = [self._sentence(row, first=not place) for place, row in enumerate(judged)]
+        texts = [self._resource_sentence(row, first=not place) for place, row in enumerate(judged)]
         if not judged:
             texts.append(dem.NOTHING_JUDGED)
         if guarded := [row for row in rows if row["protected"]]:
@@ -140,13 +140,13 @@ class CoLocation(Result):
             texts += [f"{names}: {why}"] if names else []
         return texts
 
-    def _sentence(self, row: dict[str, Any], *, first: bool) -> str:
+    def _resource_sentence(self, row: dict[str, Any], *, first: bool) -> str:
         name, used = row["resource"], dem.use_text(row, self.quantile)
         if row["finding"] == dem.BREAKS:
             return (
                 f"{name} {'breaks first' if first else 'breaks too'}: {used}, above "
                 f"{row['threshold']:.0%} for {row['over']:.0%} of the time, by up to "
-                f"{dem.amount_in('excess', row)}{self._largest(name)}"
+                f"{dem.cell_amount_text('excess', row)}{self._largest(name)}"
             )
         known = row["breaks_at"] == row["breaks_at"]
         room = f"room for {shown(row['breaks_at'])} times this load" if known else "not used"
@@ -155,7 +155,7 @@ class CoLocation(Result):
         return f"{name}: {row['finding']}, {used}, {room}"
 
     def _largest(self, resource: str) -> str:
-        """Say which workload takes the largest part."""
+        """Name the workload with the largest part of a resource; "" where none is known."""
         parts = self.parts[(self.parts["resource"] == resource) & self.parts["of_sum"].notna()]
         if parts.empty:
             return ""
@@ -249,24 +249,24 @@ def co_locate(
     if idle is not None:
         dem.as_series(idle, "idle")
     for name, share in (("ceiling", ceiling), ("latency_ceiling", latency_ceiling)):
-        dem.within(name, share)
-    dem.within("quantile", quantile)
+        dem.check_share(name, share)
+    dem.check_share("quantile", quantile)
     limits = dem.capacity_for(next(iter(recordings.values())), capacity, host)
     aligned = _align(recordings, align, idle=idle, disks=disks, seed=seed)
     # Where a latency-critical workload queues, the others must leave it room. Waiting for memory
     # does not grow with its use; it is there or it is not.
     can_queue = np.array([name != "memory" for name in dem.NAMES])
     ceilings = np.full(len(dem.NAMES), ceiling)
-    for name, used in zip(aligned.names, aligned.demand / dem.capacities(limits), strict=True):
+    for name, used in zip(aligned.names, aligned.demand / dem.capacity_array(limits), strict=True):
         if name in latency_critical:
             queues = can_queue & (load_of(used).mean > _USED)
             ceilings = np.where(queues, np.minimum(ceilings, latency_ceiling), ceilings)
-    caveats = _caveats(recordings, aligned, limits, idle, align)
+    caveats = _co_location_caveats(recordings, aligned, limits, idle, align)
     warn_caveats(caveats)
     return CoLocation(
         resources=_resource_table(aligned, limits, ceilings, ceiling, quantile, seed),
-        parts=_part_table(aligned, quantile, latency_critical),
-        timeline=_timeline_table(aligned, dem.capacities(limits)),
+        parts=_workload_part_table(aligned, quantile, latency_critical),
+        timeline=_timeline_table(aligned, dem.capacity_array(limits)),
         align=align,
         seconds=aligned.demand.shape[1] * aligned.step_s if aligned.in_order else 0.0,
         quantile=float(quantile),
@@ -276,7 +276,7 @@ def co_locate(
 
 
 def recordings_digest(recordings: Mapping[str, TimeSeries]) -> str:
-    """Digest of the content of recordings."""
+    """Digest of the content of all recordings."""
     return res.numbers_digest(*[res.frame_digest(series.frame) for series in recordings.values()])
 
 
@@ -305,7 +305,7 @@ def _align(
     disks: Sequence[str] | None,
     seed: int,
 ) -> _AlignedDemand:
-    """Bring recordings to one clock; what the idle host asks for stays in the first one alone."""
+    """Bring demands to one clock by the way chosen; idle demand is taken off all but the first."""
     check_choice("align", how, ("start", "clock", "day", "any"))
     for series in recordings.values():
         if not len(series.frame):
@@ -316,7 +316,7 @@ def _align(
     if how == "any":
         # Each workload is drawn by itself, so that any moment can meet any other.
         rng = np.random.default_rng(seed)
-        own = [dem.amounts(t, *clock) for t, clock in zip(tables, clocks, strict=True)]
+        own = [dem.demand_on_clock(t, *clock) for t, clock in zip(tables, clocks, strict=True)]
         parts = [cells[rng.integers(0, len(cells), _MOMENTS)] for cells in own]
     elif how == "day":
         parts = [_by_day(t, clock[0], step) for t, clock in zip(tables, clocks, strict=True)]
@@ -335,7 +335,7 @@ def _align(
                 "start, day or any"
             )
         both = zip(tables, starts, strict=True)
-        parts = [dem.amounts(table, start, step, cells) for table, start in both]
+        parts = [dem.demand_on_clock(table, start, step, cells) for table, start in both]
     demand = np.stack(parts)
     if idle is not None:
         own_mean = dem.demands(idle, disks=disks)[list(dem.NAMES)].mean().fillna(0.0).to_numpy()
@@ -345,11 +345,11 @@ def _align(
 
 
 def _by_day(table: pd.DataFrame, start_s: float, step: float) -> dem.FloatArray:
-    """Mean of all days at each time of the day."""
+    """Mean demand at each time of the day, over all days recorded; NaN where none is known."""
     cells = round(_DAY_S / step)
     first = np.floor(start_s / _DAY_S) * _DAY_S
     days = int(np.ceil((float(table["time_s"].iloc[-1]) - first) / _DAY_S))
-    whole = dem.amounts(table, first, _DAY_S / cells, days * cells).reshape(days, cells, -1)
+    whole = dem.demand_on_clock(table, first, _DAY_S / cells, days * cells).reshape(days, cells, -1)
     known = np.isfinite(whole)
     with np.errstate(invalid="ignore"):
         mean: dem.FloatArray = np.where(known, whole, 0.0).sum(axis=0) / known.sum(axis=0)
@@ -365,7 +365,7 @@ def _resource_table(
     seed: int,
 ) -> pd.DataFrame:
     total = aligned.demand.sum(axis=0)
-    capacity = dem.capacities(limits)
+    capacity = dem.capacity_array(limits)
     held = total / (capacity * ceilings)
     value, load = load_of(total, quantile), load_of(held, quantile)
     # Demands near the smallest number break at infinity.
@@ -398,6 +398,7 @@ def _resource_table(
 
 
 def _judge_load(value: float, load: float) -> str:
+    """Finding for a load relative to its ceiling: breaks above 1, tight, fits or not judged."""
     if np.isnan(value):
         return dem.NOT_MEASURED
     if np.isnan(load):
@@ -408,6 +409,7 @@ def _judge_load(value: float, load: float) -> str:
 
 
 def _not_measured_texts(aligned: _AlignedDemand, capacity: dem.FloatArray) -> list[str]:
+    """Name by resource the workloads whose demand is missing, and a missing capacity."""
     lost = np.asarray(np.isnan(aligned.demand).all(axis=1))
     texts = []
     for place, limit in enumerate(capacity):
@@ -417,7 +419,7 @@ def _not_measured_texts(aligned: _AlignedDemand, capacity: dem.FloatArray) -> li
     return texts
 
 
-def _part_table(
+def _workload_part_table(
     aligned: _AlignedDemand, quantile: float, latency_critical: Sequence[str]
 ) -> pd.DataFrame:
     loads = [load_of(demand, quantile) for demand in aligned.demand]
@@ -434,7 +436,7 @@ def _part_table(
 
 
 def _timeline_table(aligned: _AlignedDemand, capacity: dem.FloatArray) -> pd.DataFrame:
-    """Highest share in each of some stretches of time, for drawing."""
+    """Highest share of each capacity in stretches of time; empty if drawn at random."""
     rows: list[tuple[str, float, float]] = []
     if aligned.in_order:
         share = aligned.demand.sum(axis=0) / capacity
@@ -448,7 +450,7 @@ def _timeline_table(aligned: _AlignedDemand, capacity: dem.FloatArray) -> pd.Dat
     return pd.DataFrame(rows, columns=CoLocation.tables[2].names)
 
 
-def _caveats(
+def _co_location_caveats(
     recordings: Mapping[str, TimeSeries],
     aligned: _AlignedDemand,
     limits: cap.Capacity,
@@ -468,7 +470,7 @@ def _caveats(
         )
     medium = np.array([cap.DEFAULTS[resource.measure].medium for resource in dem.RESOURCES])
     for demand, (name, series) in zip(aligned.demand, recordings.items(), strict=True):
-        said += dem.about_cpus(series)
+        said += dem.assumed_cpus_texts(series)
         share = load_of(demand / dem.own_capacities(series, limits)).high
         full = [dem.NAMES[r] for r in np.flatnonzero(share >= dem.FULL)]
         if full:
@@ -528,7 +530,7 @@ class Pairing(Result):
             """,
             title="Pairs, best first",
             most=500,
-            show={name: partial(dem.amount_in, name) for name in ("value", "capacity")},
+            show={name: partial(dem.cell_amount_text, name) for name in ("value", "capacity")},
         ),
     )
 
@@ -540,7 +542,7 @@ class Pairing(Result):
         rows = rows_of(self.pairs)
         best = rows[0]
         said = [
-            f"{best['workload']} and {best['with']} go together best: {_best_pair_text(best)}"
+            f"{best['workload']} and {best['with']} go together best: {_fullest_text(best)}"
             if best["finding"] in (dem.FITS, dem.TIGHT)
             else "no two of these workloads can share this host"
         ]
@@ -558,7 +560,7 @@ class Pairing(Result):
         return [matrix, *super().printed_tables(most)]
 
     def matrix(self) -> list[list[str]]:
-        """Share of what breaks first, each workload against each other, as printed."""
+        """Rows of texts: fullest resource and its share, each workload against each other."""
         cells = {}
         for row in rows_of(self.pairs):
             mark = "!" if row["finding"] == dem.BREAKS else ""
@@ -586,10 +588,10 @@ class Pairing(Result):
         return axes
 
 
-def _best_pair_text(row: Mapping[str, Any]) -> str:
+def _fullest_text(row: Mapping[str, Any]) -> str:
     return (
-        f"{row['first']} is the fullest, {dem.amount_in('value', row)} of "
-        f"{dem.amount_in('capacity', row)} ({res.value_text(row['share'], 'share')})"
+        f"{row['first']} is the fullest, {dem.cell_amount_text('value', row)} of "
+        f"{dem.cell_amount_text('capacity', row)} ({res.value_text(row['share'], 'share')})"
     )
 
 

@@ -63,29 +63,29 @@ def demand_of(series: TimeSeries, *, disks: Sequence[str] | None = None) -> pd.D
             f"{series.source}: is of host {hosts[0]!r} and of {hosts[1]!r}: read one host at a time"
         )
     chosen = physical_disks(series.devices("disk_busy_share")) if disks is None else tuple(disks)
-    cpus = _column(frame, "cpus")
+    cpus = _column_or_nan(frame, "cpus")
     columns = {
-        "time_s": _column(frame, "time_s"),
-        "interval_s": _column(frame, "interval_s"),
+        "time_s": _column_or_nan(frame, "time_s"),
+        "interval_s": _column_or_nan(frame, "interval_s"),
         "cpu_cores": _busy_cores(frame, cpus),
         "user_share": _sum_rates(frame, _USER, needed=("user_s",)) / cpus,
         "system_share": _sum_rates(frame, _KERNEL, needed=("system_s",)) / cpus,
         "iowait_share": _rate(frame, "iowait_s") / cpus,
         "steal_share": _rate(frame, "steal_s") / cpus,
-        "run_queue": _column(frame, "run_queue"),
-        "blocked": _column(frame, "blocked"),
+        "run_queue": _column_or_nan(frame, "run_queue"),
+        "blocked": _column_or_nan(frame, "blocked"),
         "context_switches_s": _rate(frame, "context_switches"),
         "memory_bytes": _used_memory(frame),
-        "memory_inactive_bytes": _column(frame, "memory_inactive_bytes"),
+        "memory_inactive_bytes": _column_or_nan(frame, "memory_inactive_bytes"),
         "memory_bandwidth_bytes_s": _rate(frame, "memory_read_bytes", "memory_written_bytes"),
         "swap_bytes_s": _rate(frame, "swap_in_bytes", "swap_out_bytes"),
-        "swap_used_bytes": _column(frame, "swap_used_bytes"),
+        "swap_used_bytes": _column_or_nan(frame, "swap_used_bytes"),
         "major_faults_s": _rate(frame, "major_faults"),
         "disk_read_bytes_s": _rate(frame, "sectors_read") * SECTOR_BYTES,
         "disk_written_bytes_s": _rate(frame, "sectors_written") * SECTOR_BYTES,
         "disk_iops": _rate(frame, "ios"),
-        "disk_busy_share": _largest_of_disks(frame, "disk_busy_share", chosen),
-        "disk_queue": _largest_of_disks(frame, "disk_queue", chosen),
+        "disk_busy_share": _largest_over_disks(frame, "disk_busy_share", chosen),
+        "disk_queue": _largest_over_disks(frame, "disk_queue", chosen),
         "disk_wait_s": _mean_wait(frame, chosen),
         "network_rx_bytes_s": _rate(frame, "network_rx_bytes"),
         "network_tx_bytes_s": _rate(frame, "network_tx_bytes"),
@@ -97,7 +97,7 @@ def demand_of(series: TimeSeries, *, disks: Sequence[str] | None = None) -> pd.D
 
 
 def _busy_cores(frame: pd.DataFrame, cpus: FloatArray) -> FloatArray:
-    """Busy CPUs by their parts; by the scheduler's total where there are none.
+    """Busy CPUs by user, system and steal time, else by the scheduler's total; at most all CPUs.
 
     The scheduler's time of a task can have the interrupts in it that are counted beside it.
     """
@@ -113,52 +113,52 @@ def _used_memory(frame: pd.DataFrame) -> FloatArray:
     Since Linux 5.9 fresh anonymous pages count as inactive until used again, so that inactive
     memory outside the page cache is demand.
     """
-    total = _column(frame, "memory_total_bytes")
-    by_kernel = total - _column(frame, "memory_available_bytes")
-    buffers = np.nan_to_num(_column(frame, "memory_buffers_bytes"))
-    cache = _column(frame, "memory_cached_bytes") + buffers
-    by_parts = total - _column(frame, "memory_free_bytes") - cache
+    total = _column_or_nan(frame, "memory_total_bytes")
+    by_kernel = total - _column_or_nan(frame, "memory_available_bytes")
+    buffers = np.nan_to_num(_column_or_nan(frame, "memory_buffers_bytes"))
+    cache = _column_or_nan(frame, "memory_cached_bytes") + buffers
+    by_parts = total - _column_or_nan(frame, "memory_free_bytes") - cache
     return np.maximum(np.where(np.isnan(by_kernel), by_parts, by_kernel), 0.0)
 
 
-def _largest_of_disks(frame: pd.DataFrame, column: str, disks: Sequence[str]) -> FloatArray:
-    values = [_column(frame, of_device(column, disk)) for disk in disks]
+def _largest_over_disks(frame: pd.DataFrame, column: str, disks: Sequence[str]) -> FloatArray:
+    values = [_column_or_nan(frame, of_device(column, disk)) for disk in disks]
     largest: FloatArray = np.fmax.reduce([np.full(len(frame), np.nan), *values])
     return largest
 
 
 def _mean_wait(frame: pd.DataFrame, disks: Sequence[str]) -> FloatArray:
-    """Mean wait of all I/Os; a disk without I/Os has none."""
+    """Mean wait (s) over the I/Os of all disks, weighted by their number; NaN without I/Os."""
     if not disks:
         return np.full(len(frame), np.nan)
-    waits = np.array([_column(frame, of_device("disk_wait_s", disk)) for disk in disks])
-    ios = np.array([_column(frame, of_device("disk_ios", disk)) for disk in disks])
+    waits = np.array([_column_or_nan(frame, of_device("disk_wait_s", disk)) for disk in disks])
+    ios = np.array([_column_or_nan(frame, of_device("disk_ios", disk)) for disk in disks])
     ios = np.where(np.isnan(waits), 0.0, np.nan_to_num(ios))
     with np.errstate(invalid="ignore"):
         mean: FloatArray = (np.nan_to_num(waits) * ios).sum(axis=0) / ios.sum(axis=0)
     return mean
 
 
-def _column(frame: pd.DataFrame, name: str) -> FloatArray:
+def _column_or_nan(frame: pd.DataFrame, name: str) -> FloatArray:
     return frame[name].to_numpy(dtype=float) if name in frame else np.full(len(frame), np.nan)
 
 
 def _rate(frame: pd.DataFrame, *names: str) -> FloatArray:
-    """Sum of columns by the length of the interval; NaN where one was not recorded."""
+    """Sum of columns over the interval's length (per second); NaN where one is missing."""
     return _sum_rates(frame, names, needed=names)
 
 
 def _sum_rates(frame: pd.DataFrame, names: Sequence[str], needed: Sequence[str]) -> FloatArray:
-    """Sum of rates of which only some must have been recorded."""
-    total, interval = np.zeros(len(frame)), _column(frame, "interval_s")
+    """Sum of columns per second; NaN where a needed one is missing, 0 for the others."""
+    total, interval = np.zeros(len(frame)), _column_or_nan(frame, "interval_s")
     for name in names:
-        rate = _column(frame, name) / interval
+        rate = _column_or_nan(frame, name) / interval
         total += rate if name in needed else np.nan_to_num(rate)
     return total
 
 
 def as_series(given: object, name: str = "series") -> TimeSeries:
-    """Take a time series. Raises `PpwError` for what is none, with what to do."""
+    """Return a time series as it is. Raises `PpwError` for any other type."""
     if isinstance(given, TimeSeries):
         return given
     raise PpwError(
@@ -168,7 +168,7 @@ def as_series(given: object, name: str = "series") -> TimeSeries:
 
 
 def as_recordings(given: object) -> Mapping[str, Any]:
-    """Take recordings by name. Raises `PpwError` for what is no mapping, with what to do."""
+    """Return a mapping of recordings as it is. Raises `PpwError` for any other type."""
     if isinstance(given, Mapping):
         return given
     raise PpwError(
@@ -178,7 +178,7 @@ def as_recordings(given: object) -> Mapping[str, Any]:
 
 
 def check_workloads(recordings: Mapping[str, Any], critical: Sequence[str], what: str) -> None:
-    """Check that there are two or more recordings, and those of the critical workloads."""
+    """Raise `PpwError` for fewer than two recordings, or a critical workload without one."""
     if len(as_recordings(recordings)) < 2:
         raise PpwError(f"{len(recordings)} workload was given: two or more {what}")
     for name, series in recordings.items():
@@ -228,12 +228,12 @@ network out | network_tx_bytes_s | network_bytes_s_each_way | B/s | network_util
 """
 
 
-def _parse_resource(line: str) -> Resource:
+def _parse_resource_line(line: str) -> Resource:
     name, columns, *others = (part.strip() for part in line.split("|"))
     return Resource(name, tuple(columns.split()), *others)
 
 
-RESOURCES = tuple(map(_parse_resource, _RESOURCES.strip().replace("\n ", " ").splitlines()))
+RESOURCES = tuple(map(_parse_resource_line, _RESOURCES.strip().replace("\n ", " ").splitlines()))
 NAMES = tuple(resource.name for resource in RESOURCES)
 UNITS = {resource.name: resource.unit for resource in RESOURCES}
 # Findings about a resource.
@@ -254,23 +254,23 @@ def demands(series: TimeSeries, *, disks: Sequence[str] | None = None) -> pd.Dat
     return raw[["time_s", "interval_s"]].assign(**summed)
 
 
-def amounts(demand: pd.DataFrame, start_s: float, step_s: float, n: int) -> FloatArray:
-    """Bring demands to the cells of a clock: (cells, resources), NaN where not known."""
+def demand_on_clock(demand: pd.DataFrame, start_s: float, step_s: float, n: int) -> FloatArray:
+    """Mean demand in each cell of a clock: (cells, resources), NaN where not known."""
     # NaN in a rate leaves its time out of the cells, so that missing time is not zero.
     rates = demand[list(NAMES)].to_numpy(dtype=np.float64)
     return on_clock(demand["time_s"], demand["interval_s"], rates, start_s, step_s, n)
 
 
 def own_clock(demand: pd.DataFrame) -> tuple[float, float, int]:
-    """Start (s), step (s) and cells of a clock that has the recording's own usual interval."""
+    """Start (s), step (s) and number of cells of a clock with the recording's usual interval."""
     step = float(demand["interval_s"].median())
     start = float(demand["time_s"].iloc[0] - demand["interval_s"].iloc[0])
     span = float(demand["time_s"].iloc[-1]) - start
     return start, step, max(1, round(span / step))
 
 
-def capacities(capacity: Capacity) -> FloatArray:
-    """Capacity of each resource, NaN where not known."""
+def capacity_array(capacity: Capacity) -> FloatArray:
+    """Capacity of each resource in the order of `RESOURCES`, NaN where not known."""
     figures = capacity.figures()
     return np.array([figures[resource.capacity] for resource in RESOURCES])
 
@@ -293,24 +293,24 @@ def capacity_for(
 
 
 def own_capacities(series: TimeSeries, limits: Capacity) -> FloatArray:
-    """Capacities of the host that was recorded: what its log says, else what is judged by."""
-    return capacities(limits.with_figures(logged_figures(series), "the log"))
+    """Capacity of each resource of the recorded host: by its log, else by ``limits``."""
+    return capacity_array(limits.with_figures(logged_figures(series), "the log"))
 
 
-def about_cpus(series: TimeSeries) -> list[str]:
-    """Say of a log that does not tell its CPUs how many it was taken to have."""
+def assumed_cpus_texts(series: TimeSeries) -> list[str]:
+    """Texts on the number of CPUs that was assumed for a log that does not tell it."""
     texts = [finding.text for finding in series.findings]
     return [f"{series.source}: {text}" for text in texts if text.startswith(CPUS_TAKEN)]
 
 
-def within(name: str, value: float) -> float:
+def check_share(name: str, value: float) -> float:
     """Check a share above 0 and at most 1. Raises `PpwError`."""
     if not 0 < value <= 1:
         raise PpwError(f"{name} {value!r} is not a share above 0 and at most 1")
     return float(value)
 
 
-def amount(value: float, unit: str, *, at_least: bool = False) -> str:
+def amount_text(value: float, unit: str, *, at_least: bool = False) -> str:
     """Write a demand or a capacity; "≥" where it is a lower bound, "–" where not known."""
     if value != value:
         return "–"
@@ -319,19 +319,19 @@ def amount(value: float, unit: str, *, at_least: bool = False) -> str:
     return f"{'≥ ' if at_least else ''}{number}{per_second}"
 
 
-def amount_in(column: str, row: Mapping[Any, Any]) -> str:
-    """Write the amount in a column of a row about a resource."""
+def cell_amount_text(column: str, row: Mapping[Any, Any]) -> str:
+    """Write the amount in a row's column, in the unit of the row's resource."""
     unit = row["unit"] if "unit" in row else UNITS[row["resource"]]
     # Of a host that was full the demand is a lower bound.
     at_least = column in ("value", "needed") and bool(row.get("at_least"))
-    return amount(row[column], unit, at_least=at_least)
+    return amount_text(row[column], unit, at_least=at_least)
 
 
 def use_text(row: Mapping[Any, Any], quantile: float) -> str:
-    """Say how much of its capacity a resource uses, for most of the time."""
+    """Write how much of its capacity a resource uses at most for a quantile of the time."""
     return (
-        f"{amount_in('value', row)} of {amount_in('capacity', row)} for {quantile:.0%} of the time "
-        f"({row['share']:.0%})"
+        f"{cell_amount_text('value', row)} of {cell_amount_text('capacity', row)} "
+        f"for {quantile:.0%} of the time ({row['share']:.0%})"
     )
 
 

@@ -17,7 +17,7 @@ from measurements.table.reading import renamed_headers
 from measurements.table.schema import COLUMNS
 from measurements.table.units import split_unit
 from ppw.errors import PpwError, UnknownColumnError
-from ppw.pressure.demand import FloatArray, amount
+from ppw.pressure.demand import FloatArray, amount_text
 from ppw.results import axes as drawing
 from ppw.results.arguments import as_share, check_choice
 from ppw.results.result import TEXT, Result, Table, frame_digest, rows_of, warn_caveats
@@ -140,21 +140,21 @@ class SweepKnees(Result):
 
     @property
     def noted_levels(self) -> pd.DataFrame:
-        """Levels as they print, with a note."""
+        """Levels with values as texts and a note: failures, or that this is the level to run at."""
         best = dict(zip(self.knees["sweep"], self.knees["recommended"], strict=True))
         notes = [_level_note(row, best) for row in rows_of(self.levels)]
         return self.levels.assign(value=self.levels["value"].map(self.value), note=notes)
 
     def value(self, number: float) -> str:
-        """Write a value of what was measured."""
-        return (amount if self.of_unit == "B/s" else shown)(number, self.of_unit)
+        """Write a measured value with its unit."""
+        return (amount_text if self.of_unit == "B/s" else shown)(number, self.of_unit)
 
     def verdict(self) -> list[str]:
         """Say what was found, and where to run, in sentences."""
         return [
             f"{row['sweep']}: {part}"
             for row in rows_of(self.knees.head(_MOST_SENTENCES))
-            for part in (self._finding(row), self._recommendation(row))
+            for part in (self._finding_text(row), self._recommendation_text(row))
         ]
 
     def text_parts(self) -> list[str]:
@@ -163,11 +163,11 @@ class SweepKnees(Result):
         rest = [f"… {more} more sweeps: --format json or csv"] if more > 0 else []
         return [*super().text_parts(), *rest]
 
-    def _finding(self, row: Row) -> str:
+    def _finding_text(self, row: Row) -> str:
         if row["finding"] == FAILS:
             return f"no level of {self.over} worked: {row['next_failure'] or 'all failed'}"
         failing = [
-            f"fails {words} {self._x(row[column])}"
+            f"fails {words} {self._in_unit(row[column])}"
             for words, column in (("from", "failed_above"), ("up to", "failed_below"))
             if np.isfinite(row[column])
         ]
@@ -175,8 +175,8 @@ class SweepKnees(Result):
         if row["finding"] == FEW:
             return f"{row['levels']:g} levels of {self.over}, and a knee needs 4{ends}"
         if row["finding"] == STRAIGHT:
-            what = f"{self.of} has no knee from {self._x(row['linear_from'])} to "
-            return f"{what}{self._x(row['linear_to'])} of {self.over}{ends}"
+            what = f"{self.of} has no knee from {self._in_unit(row['linear_from'])} to "
+            return f"{what}{self._in_unit(row['linear_to'])} of {self.over}{ends}"
         interval = shown_interval(row["knee"], row["lower"], row["upper"], self.over_unit)
         between = f" ({interval})" if interval != "–" else ""
         before, after = row["slope_before"], row["slope_after"]
@@ -184,20 +184,19 @@ class SweepKnees(Result):
             bend = f"in proportion to {self.over}^{before:.2f} before it and ^{after:.2f} after"
         else:
             bend = f"{shown(before)} a step before it and {shown(after)} after"
-        return (
-            f"{self.of} has its knee at {self._x(row['knee'])}{between} {self.over}, {bend}{ends}"
-        )
+        at = self._in_unit(row["knee"])
+        return f"{self.of} has its knee at {at}{between} {self.over}, {bend}{ends}"
 
-    def _recommendation(self, row: Row) -> str:
+    def _recommendation_text(self, row: Row) -> str:
         if row["recommended"] != row["recommended"]:
             return "nothing can be recommended"
         value = self.value(row["recommended_value"])
-        return f"run at {self._x(row['recommended'])}, {value}; {self._next_text(row)}"
+        return f"run at {self._in_unit(row['recommended'])}, {value}; {self._next_level_text(row)}"
 
-    def _next_text(self, row: Row) -> str:
+    def _next_level_text(self, row: Row) -> str:
         if row["next_step"] != row["next_step"]:
             return "no higher level was measured"
-        step = f"the next step, {self._x(row['next_step'])}, "
+        step = f"the next step, {self._in_unit(row['next_step'])}, "
         if row["next_failure"]:
             return f"{step}fails: {row['next_failure']}"
         changes = [f"{row['next_value_change']:+.1%} {self.of}"]
@@ -208,7 +207,7 @@ class SweepKnees(Result):
             changes.append("performance per watt not measured")
         return f"{step}brings {', '.join(changes)}"
 
-    def _x(self, number: float) -> str:
+    def _in_unit(self, number: float) -> str:
         return shown(number, self.over_unit)
 
     def plot(self, ax: Axes | None = None) -> Axes:
@@ -222,7 +221,7 @@ class SweepKnees(Result):
             label = plot_label(row["sweep"]) if named else None
             axes.plot(good["x"], good["value"], marker, color=drawing.MEASURED, ms=4, label=label)
             if row["finding"] == KNEE:
-                _draw_lines(axes, row, self.scale)
+                _draw_knee_lines(axes, row, self.scale)
             if np.isfinite(row["recommended"]):
                 best = row["recommended"], row["recommended_value"]
                 axes.plot(*best, "o", ms=11, mfc="none", mec=drawing.BEST, mew=1.5)
@@ -244,7 +243,7 @@ def _level_note(row: Row, best: Mapping[Any, float]) -> str:
     return "run here" if best.get(row["sweep"]) == row["x"] else ""
 
 
-def _draw_lines(axes: Axes, row: Row, scale: str) -> None:
+def _draw_knee_lines(axes: Axes, row: Row, scale: str) -> None:
     low, high, knee = row["lower"], row["upper"], row["knee"]
     if np.isfinite(high) and low > 0:
         axes.axvspan(low, high, color=drawing.BAND, alpha=0.5, lw=0)
@@ -260,7 +259,7 @@ def _draw_lines(axes: Axes, row: Row, scale: str) -> None:
 
 
 def _set_log_axes(axes: Axes, result: SweepKnees) -> None:
-    """Logarithmic axes with the levels, and plain numbers, as their ticks."""
+    """Set logarithmic axes, with the levels as ticks of the abscissa."""
     from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocator
 
     axes.set_xscale("log")
@@ -452,14 +451,14 @@ def _find_column(table: pd.DataFrame, name: str, known: dict[str, str], source: 
 
 
 def _same_but_for_case(names: Sequence[str], columns: Sequence[str]) -> str | None:
-    """Column of one of the names, in the case as it is typed where there are several."""
+    """First name that is a column, exactly or but for case where that is unique; else None."""
     exact = [name for name in names if name in columns]
     alike = [[c for c in columns if c.lower() == name.lower()] for name in names]
     return next(iter([*exact, *(same[0] for same in alike if len(same) == 1)]), None)
 
 
 def _setup_columns(table: pd.DataFrame, setting: str) -> list[str]:
-    """Columns of set-ups, but for one that is another name for the setting."""
+    """Columns that differ between set-ups which each have several values of the setting."""
     x = as_numbers(table[setting])
     candidates = dict.fromkeys([*identity_columns(table), *(c for c in _SETUP if c in table)])
     candidates.pop(setting, None)
@@ -480,7 +479,7 @@ def _failures(table: pd.DataFrame, y: pd.Series[float]) -> pd.Series[str]:
 
 
 def _performance(table: pd.DataFrame, setting: str) -> FloatArray:
-    """Work per second: throughput, or data or one job by time."""
+    """Work per second of each run: throughput, else data size, or one job, over time."""
     rate, time = _numbers_or_nan(table, _PERFORMANCE), _numbers_or_nan(table, "time_s")
     work = table[setting].to_numpy(dtype=np.float64) if setting == "data_bytes" else 1.0
     performance: FloatArray = np.where(np.isnan(rate), work / time, rate)
@@ -533,26 +532,26 @@ def higher_is_better(name: str) -> bool | None:
     >>> higher_is_better("P99 latency (ms)"), higher_is_better("perf_per_watt")
     (False, True)
     """
-    words = _words(name)
-    if _begins(words, _HIGHER_ALWAYS):
+    words = _counted_words(name)
+    if _any_word_begins(words, _HIGHER_ALWAYS):
         return True
-    if _begins(words, _LOWER) or any(_PERCENTILE.fullmatch(word) for word in words):
+    if _any_word_begins(words, _LOWER) or any(_PERCENTILE.fullmatch(word) for word in words):
         return False
-    if _begins(words, _HIGHER):
+    if _any_word_begins(words, _HIGHER):
         return True
     unit = split_unit(name)[1]
     # A bare "_s" after bytes is a rate.
     if unit and unit.si == "s":
-        return _begins(words, ("byte",))
+        return _any_word_begins(words, ("byte",))
     return False if unit and unit.si in ("w", "j") else None
 
 
-def _begins(words: list[str], beginnings: tuple[str, ...]) -> bool:
+def _any_word_begins(words: list[str], beginnings: tuple[str, ...]) -> bool:
     return any(word.startswith(beginnings) for word in words)
 
 
-def _words(name: str) -> list[str]:
-    """Words of what is counted, without what it is divided by."""
+def _counted_words(name: str) -> list[str]:
+    """Lower-case words of a name before "per" or "/", split at case and punctuation."""
     apart = re.sub(r"([a-z])([A-Z])", r"\1 \2", name).lower()
     plain = re.sub(r"[_\-.\s]+", " ", apart)
     return re.findall(r"[a-z]+\d*", _DIVIDED.split(plain)[0])
@@ -570,7 +569,7 @@ class _Sweep(NamedTuple):
 
     @classmethod
     def of(cls, points: pd.DataFrame) -> _Sweep:
-        """Average the runs of each level."""
+        """Average the runs of each level; usable levels end below the first failure above them."""
         levels = points.groupby("x", sort=True).agg(
             runs=("x", "size"),
             failed=("failed", "sum"),
@@ -594,7 +593,7 @@ class _Sweep(NamedTuple):
 def _fit_sweeps(
     sweeps: _Sweeps, tables: list[_Sweep], scale: str, level: float
 ) -> dict[Any, dict[Any, float]]:
-    """Fit all sweeps at once, each through its usable levels: figures by number of the sweep."""
+    """Fit the knee of every sweep through its usable levels: figures by sweep number."""
     good = pd.concat([table.good[["x"]].assign(sweep=i) for i, table in enumerate(tables)])
     # A level of which some runs failed cannot be relied on.
     used = sweeps.points[sweeps.points["y"].notna()].merge(good, on=["sweep", "x"])
@@ -631,7 +630,7 @@ def _knee_table(
 
 
 def _knee_row(sweep: _Sweep, fit: Row | None, higher: bool) -> Row:
-    """Findings of one sweep."""
+    """Row of the knees table: finding, knee with interval, and the level to run at."""
     row: Row = {"levels": len(sweep.good), "next_failure": ""}
     row |= {"failed_below": sweep.below, "failed_above": sweep.above}
     if fit is None:

@@ -14,7 +14,7 @@ import pandas as pd
 from fitting.demand.utilisation import change_points, grade, summarise, worst
 from ppw.errors import PpwError
 from ppw.pressure import capacity as cap
-from ppw.pressure.demand import FloatArray, amount, as_recordings, as_series, demand_of
+from ppw.pressure.demand import FloatArray, amount_text, as_recordings, as_series, demand_of
 from ppw.results.axes import MEASURED, new_axes
 from ppw.results.result import Result, Table, frame_digest, rows_of, warn_caveats
 from ppw.results.text import plot_label, shown
@@ -43,14 +43,14 @@ _UNKNOWN = "#f3f4f6"
 def _value_text(value: float, unit: str) -> str:
     if unit == "share" and value == value:
         return f"{100 * value:.3g} %"
-    return shown(value, unit) if unit == "1/s" else amount(value, unit)
+    return shown(value, unit) if unit == "1/s" else amount_text(value, unit)
 
 
-def _text_of(column: str, row: Mapping[Any, Any]) -> str:
+def _cell_text(column: str, row: Mapping[Any, Any]) -> str:
     return _value_text(row[column], row["unit"])
 
 
-def _plain_words(column: str, row: Mapping[Any, Any]) -> str:
+def _words_of_cell(column: str, row: Mapping[Any, Any]) -> str:
     return str(row[column]).replace("_", " ")
 
 
@@ -153,10 +153,10 @@ class PressureMatrix(Result):
             most=0,
             show={
                 "resource": lambda row: cap.RESOURCE_WORDS[row["resource"]],
-                "measure": partial(_plain_words, "measure"),
+                "measure": partial(_words_of_cell, "measure"),
                 "level": lambda row: str(row["level"] or row["note"]),
                 "capacity": lambda row: _capacity_text(row) or "–",
-                **{name: partial(_text_of, name) for name in ("value", "p95", "medium", "high")},
+                **{name: partial(_cell_text, name) for name in ("value", "p95", "medium", "high")},
             },
         ),
         Table(
@@ -171,8 +171,8 @@ class PressureMatrix(Result):
             title="Thresholds",
             most=0,
             show={
-                "measure": partial(_plain_words, "measure"),
-                **{name: partial(_text_of, name) for name in ("medium", "high")},
+                "measure": partial(_words_of_cell, "measure"),
+                **{name: partial(_cell_text, name) for name in ("medium", "high")},
             },
         ),
     )
@@ -210,10 +210,11 @@ class PressureMatrix(Result):
     def text_parts(self) -> list[str]:
         """Return the matrix, the evidence of each cell, and where the thresholds are from."""
         lines = [line for table in self.printed_tables() for line in table.lines()]
-        because = [self._because(row) for row in rows_of(self.cells) if row["phase"] == WHOLE]
+        because = [self._because_text(row) for row in rows_of(self.cells) if row["phase"] == WHOLE]
         return [*lines, "", *because, "", f"thresholds: {self.thresholds_source}"]
 
-    def _because(self, cell: Row) -> str:
+    def _because_text(self, cell: Row) -> str:
+        """Say a cell's application, resource and level, with the evidence that decided it."""
         mine = _rows_of_part(self.evidence, cell["application"], cell["phase"])
         mine = mine[mine["resource"] == cell["resource"]]
         names = cell["because"].split(", ")
@@ -226,7 +227,7 @@ class PressureMatrix(Result):
         return f"{head}: {'; '.join(parts)}" if parts else head
 
     def _plain_demand(self, cell: Row, evidence: pd.DataFrame) -> list[str]:
-        """Demand on a resource without a capacity."""
+        """Demand on a resource without a capacity, as a text in a list; empty if unknown."""
         if cell["resource"] == "network":
             run = _rows_of_part(self.runs, cell["application"], cell["phase"])
             within = float(run["loopback_bytes_s"].iloc[0])
@@ -272,16 +273,16 @@ def _verdict_sentence(row: Row) -> str:
 
 
 def _capacity_option(resource: str) -> str:
-    """Option that states the capacity of a resource."""
+    """Command-line option that states the capacity of a resource."""
     option = {"cpu": "cpus", "disk": "disk-bandwidth"}.get(resource, resource.replace("_", "-"))
     return f"--{option}"
 
 
 def _evidence_text(row: Row) -> str:
     limit = _capacity_text(row)
-    value = f"{_text_of('value', row)}{f' of {limit}' if limit else ''}"
+    value = f"{_cell_text('value', row)}{f' of {limit}' if limit else ''}"
     bound = "high" if row["level"] == "high" else "medium"
-    return f"{_plain_words('measure', row)} {value}, {bound} from {_text_of(bound, row)}"
+    return f"{_words_of_cell('measure', row)} {value}, {bound} from {_cell_text(bound, row)}"
 
 
 def _row_label(row: Row) -> str:
@@ -349,7 +350,7 @@ def pressure_matrix(
     warn_caveats(texts)
     return PressureMatrix(
         cells=pd.DataFrame([cell for part, rows in judged for cell in _cells(part, rows, limits)]),
-        runs=pd.DataFrame([_run_facts(part, limits) for part in parts]),
+        runs=pd.DataFrame([_part_facts_row(part, limits) for part in parts]),
         evidence=pd.DataFrame([row for _, rows in judged for row in rows]),
         thresholds=limits.to_frame(),
         thresholds_source=limits.source,
@@ -375,6 +376,7 @@ def _as_run(
     disks: Sequence[str] | None,
     operations_s: float | None,
 ) -> Run:
+    """Make a run of its recordings: demand of the first, with columns it lacks of the others."""
     # Texts are sequences too, and are no recordings.
     several = given if isinstance(given, Sequence) and not isinstance(given, str) else [given]
     series = tuple(as_series(one, name) for one in several)
@@ -418,16 +420,16 @@ class RunPart(NamedTuple):
 
     @property
     def key(self) -> Row:
-        """Columns that tell parts apart."""
+        """Application and phase, which identify the part."""
         return {"application": self.run.name, "phase": self.phase}
 
     def mean(self, values: ArrayLike) -> float:
-        """Mean over time; NaN where nothing was measured."""
+        """Mean weighted by the length of intervals; NaN where nothing was measured."""
         return summarise(values, self.demand["interval_s"]).mean
 
 
 def _divide_run(run: Run, shortest: int | None) -> list[RunPart]:
-    """The whole recording, then its phases where there are several."""
+    """Whole recording as a part, then its phases if it has several; None for no phases."""
     found = [] if shortest is None else find_phases(run.demand, shortest=shortest)
     phases = [
         RunPart(run, f"phase {number}", run.demand.iloc[first:end])
@@ -450,12 +452,12 @@ def find_phases(demand: pd.DataFrame, *, shortest: int = SHORTEST) -> list[tuple
     Memory in use is left out: it grows without end in many a phase. Returns the first row of each
     phase and the row after its last, of ``shortest`` rows or more (at least 2).
     """
-    ends = [0, *change_points(_signals(demand), shortest=shortest), len(demand)]
+    ends = [0, *change_points(_phase_signals(demand), shortest=shortest), len(demand)]
     return list(itertools.pairwise(ends))
 
 
-def _signals(demand: pd.DataFrame) -> FloatArray:
-    """Series in shares of what the run reached."""
+def _phase_signals(demand: pd.DataFrame) -> FloatArray:
+    """Each demand as a share of what the run reached, at most 1: (intervals, demands)."""
     disk = demand["disk_read_bytes_s"] + demand["disk_written_bytes_s"]
     network = demand[["network_rx_bytes_s", "network_tx_bytes_s"]].max(axis=1)
     least = [
@@ -474,7 +476,7 @@ def _signals(demand: pd.DataFrame) -> FloatArray:
     return np.column_stack(shares)
 
 
-def _run_facts(part: RunPart, thresholds: cap.Thresholds) -> Row:
+def _part_facts_row(part: RunPart, thresholds: cap.Thresholds) -> Row:
     demand, whole = part.demand, part.run.demand
     shares = ("user_share", "system_share", "iowait_share", "steal_share", "context_switches_s")
     began = demand["time_s"] - np.nan_to_num(demand["interval_s"])
@@ -502,7 +504,7 @@ def _activity(part: RunPart, thresholds: cap.Thresholds) -> str:
 
 
 def _judge_part(part: RunPart, thresholds: cap.Thresholds) -> list[Row]:
-    """Judge a part by every measure: one row per measure."""
+    """Judge a part by every measure, a row each; the disks' rate only without better measures."""
     figures, source = part.run.capacity.figures(), part.run.capacity.source
     rows = [
         _judge_measure(part, measure, thresholds, figures.get(measure.capacity), source)
@@ -560,6 +562,7 @@ def _judge_measure(
 
 
 def _cells(part: RunPart, evidence: list[Row], thresholds: cap.Thresholds) -> Iterator[Row]:
+    """Yield a row for each resource of a part: its level, and the measures that decided it."""
     judged = [row for row in evidence if row["kind"] in ("utilisation", "saturation")]
     within = part.mean(part.demand["loopback_bytes_s"])
     wires = part.mean(part.demand[["network_rx_bytes_s", "network_tx_bytes_s"]].max(axis=1))
@@ -573,7 +576,7 @@ def _cells(part: RunPart, evidence: list[Row], thresholds: cap.Thresholds) -> It
 
 
 def _judge_resource(evidence: list[Row], *, loopback: bool) -> tuple[str, str]:
-    """Worst level of utilisation and saturation, and why; low needs a known utilisation."""
+    """Level of a resource and the measures behind it; "low" needs a known utilisation."""
     level = worst([row["level"] for row in evidence])
     if level in _PRESSED:
         return level, ", ".join(row["measure"] for row in evidence if row["level"] == level)
@@ -598,13 +601,13 @@ def _caveats(judged: list[tuple[RunPart, list[Row]]], *, divided: bool) -> list[
     texts: list[str] = []
     for part, rows in judged:
         if part.phase == WHOLE:
-            found = [*_about_the_log(part.run), *_about_measures(rows)]
-            found += [] if divided else [*_about_phases(rows)]
+            found = [*_log_caveats(part.run), *_measure_caveats(rows)]
+            found += [] if divided else [*_phase_caveats(rows)]
             texts += [f"{part.run.name}: {text}" for text in found]
     return list(dict.fromkeys(texts))
 
 
-def _about_the_log(run: Run) -> Iterator[str]:
+def _log_caveats(run: Run) -> Iterator[str]:
     yield from (finding.text for series in run.series for finding in series.findings)
     if len(run.demand) < _FEW_INTERVALS:
         yield (
@@ -619,7 +622,7 @@ def _about_the_log(run: Run) -> Iterator[str]:
         )
 
 
-def _about_measures(rows: list[Row]) -> Iterator[str]:
+def _measure_caveats(rows: list[Row]) -> Iterator[str]:
     by_name = {row["measure"]: row for row in rows}
     own = by_name["process_utilisation"]
     if own["value"] > 1:
@@ -645,10 +648,10 @@ def _about_measures(rows: list[Row]) -> Iterator[str]:
         )
 
 
-def _about_phases(rows: list[Row]) -> Iterator[str]:
-    """Say what a mean over the whole run hides."""
+def _phase_caveats(rows: list[Row]) -> Iterator[str]:
+    """Name the measures that are high in a part of the time only."""
     hidden = [
-        f"{_plain_words('measure', row)} in {row['share_high']:.0%}"
+        f"{_words_of_cell('measure', row)} in {row['share_high']:.0%}"
         for row in rows
         if row["kind"] == "utilisation" and row["level"] != "high" and row["share_high"] > _A_PART
     ]

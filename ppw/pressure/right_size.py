@@ -71,7 +71,7 @@ class RightSizing(Result):
             not_measured    | text  | not measured | evidence that the log lacks
             """,
             title="Resources",
-            show={n: partial(dem.amount_in, n) for n in ("value", "capacity", "needed")},
+            show={n: partial(dem.cell_amount_text, n) for n in ("value", "capacity", "needed")},
         ),
         Table(
             "candidates",
@@ -90,7 +90,7 @@ class RightSizing(Result):
             note="Cores are physical and taken to be as fast as those of the recording.",
             most=0,
             show={
-                "memory_bandwidth_bytes_s": lambda row: dem.amount(
+                "memory_bandwidth_bytes_s": lambda row: dem.amount_text(
                     row["memory_bandwidth_bytes_s"], "B/s"
                 )
             },
@@ -113,7 +113,7 @@ class RightSizing(Result):
         """Say what to buy, what is idle and what is not known, in sentences."""
         rows = rows_of(self.resources)
         texts = [] if self.stresses_the_host else [_no_stress_text(rows)]
-        texts += [self._sentence(row) for row in rows if row["finding"] in (BUY, ENOUGH, IDLE)]
+        texts += [self._row_sentence(row) for row in rows if row["finding"] in (BUY, ENOUGH, IDLE)]
         for why in (dem.NOT_MEASURED, dem.NO_CAPACITY):
             names = [row["resource"] for row in rows if row["finding"] == why]
             if names:
@@ -122,9 +122,9 @@ class RightSizing(Result):
                 texts.append(f"{', '.join(names)}: {why}{tell}")
         return [*texts, *self._hosts_sentence()]
 
-    def _sentence(self, row: dict[str, Any]) -> str:
+    def _row_sentence(self, row: dict[str, Any]) -> str:
         used = f"{row['resource']}: {dem.use_text(row, self.quantile)}"
-        gap = dem.amount(abs(row["spare"]), row["unit"])
+        gap = dem.amount_text(abs(row["spare"]), row["unit"])
         kept = f" with {1 - row['high']:.0%} headroom"
         if row["finding"] == BUY:
             least = "at least " if row["at_least"] else ""
@@ -232,7 +232,7 @@ def right_size(
     """
     if headroom is not None and not 0 < headroom < 1:
         raise PpwError(f"headroom {headroom!r} is not a share between 0 and 1; try 0.3")
-    dem.within("quantile", quantile)
+    dem.check_share("quantile", quantile)
     if not len(dem.as_series(series).frame):
         raise PpwError(f"{series.source}: no interval was recorded")
     limits = dem.capacity_for(series, capacity, host)
@@ -245,7 +245,7 @@ def right_size(
         most = threshold.high if headroom is None else 1 - headroom
         shares.append((min(threshold.medium, most), most))
     table = _resource_table(demands, evidence, limits, shares, quantile)
-    caveats = [*_caveats(series, table, demands, limits)]
+    caveats = [*_right_size_caveats(series, table, demands, limits)]
     warn_caveats(caveats)
     return RightSizing(
         resources=table,
@@ -266,9 +266,9 @@ def _resource_table(
     shares: Sequence[tuple[float, float]],
     quantile: float,
 ) -> pd.DataFrame:
-    amounts = dem.amounts(demands, *dem.own_clock(demands))
+    amounts = dem.demand_on_clock(demands, *dem.own_clock(demands))
     high = load_of(amounts, quantile).high.tolist()
-    capacity = dem.capacities(limits).tolist()
+    capacity = dem.capacity_array(limits).tolist()
     rows = []
     for place, (resource, (idle, most)) in enumerate(zip(dem.RESOURCES, shares, strict=True)):
         value, limit = high[place], capacity[place]
@@ -299,7 +299,7 @@ def _resource_table(
 
 
 def _judge(value: float, limit: float, idle: float, most: float) -> tuple[str, tuple[float, ...]]:
-    """Judge the use of a resource: the finding, and the shares that decided it."""
+    """Finding for the use of a resource (buy, enough, idle), and the thresholds that decided it."""
     if np.isnan(value):
         return dem.NOT_MEASURED, ()
     if np.isnan(limit):
@@ -317,7 +317,7 @@ def _not_measured_text(name: str, value: float, limit: float, evidence: pd.DataF
 
 
 def _candidate_table(resources: pd.DataFrame, hosts: Mapping[str, Host] | None) -> pd.DataFrame:
-    """Compare the cores and memory bandwidth that are needed with hosts, smallest first."""
+    """Compare hosts with the cores and memory bandwidth needed; those that fit come first."""
     from ppw.catalogue.hosts import load_hosts
 
     needed = dict(zip(resources["resource"], resources["needed"], strict=True))
@@ -329,6 +329,7 @@ def _candidate_table(resources: pd.DataFrame, hosts: Mapping[str, Host] | None) 
 
 
 def _host_row(host: Host, cores: float, bandwidth: float) -> dict[str, Any]:
+    """Row of a host: whether it has the cores and bandwidth (B/s) needed; what is not stated."""
     figures = (host.cores, host.memory_bandwidth_bytes_s, host.tdp_w, host.launch_price_usd)
     known = [np.nan if figure is None else float(figure) for figure in figures]
     has_cores, has_bandwidth, tdp_w, launch_price_usd = known
@@ -349,7 +350,7 @@ def _host_row(host: Host, cores: float, bandwidth: float) -> dict[str, Any]:
     }
 
 
-def _caveats(
+def _right_size_caveats(
     series: TimeSeries, table: pd.DataFrame, demands: pd.DataFrame, limits: cap.Capacity
 ) -> Iterator[str]:
     for row in rows_of(table[table["at_least"]]):
@@ -364,7 +365,7 @@ def _caveats(
             f"{row['resource']} was at {row['own']:.0%} of what the host of the recording had: "
             "this is what it gave, and the workload may want more"
         )
-    yield from dem.about_cpus(series)
+    yield from dem.assumed_cpus_texts(series)
     cores, (low, high) = demands["CPU"], _ONE_CORE
     # A steady core among several is the sign of one thread.
     if limits.cores > 1 and low <= cores.mean() and cores.quantile(0.95) <= high:

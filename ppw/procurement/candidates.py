@@ -10,7 +10,7 @@ import numpy as np
 from ppw.catalogue.hosts import Host, find_host
 from ppw.errors import PpwError
 from ppw.procurement import inputs as inp
-from ppw.procurement.measured import MeasuredFigures, Request, RunFigures, measure
+from ppw.procurement.measured import MeasuredFigures, Request, RunFigures, measure_requests
 from ppw.procurement.scenario import Scenario, Server, share_within
 from ppw.results.arguments import as_frequency
 from ppw.results.text import shown
@@ -46,7 +46,7 @@ class CandidateFigures:
 
     @property
     def copies(self) -> int:
-        """Number of times that a server holds what its runs measured."""
+        """Number of copies of the measured machine in a server; 1 by default."""
         return int(self.entry.get("copies", 1))
 
     @property
@@ -57,7 +57,7 @@ class CandidateFigures:
     def add(
         self, figure: str, value: float, by_whom: tuple[str, str], workload: str = ""
     ) -> inp.Input:
-        """Add a figure, unless it is there already; its title and unit are those of the schema."""
+        """Add a figure with the schema's title and unit, or return the one already there."""
         below = ("workload", workload) if workload else ()
         node = inp.node_at(("candidate", self.number, *below, figure))
         words = f"{node['title']} of {f'{workload} on ' if workload else ''}{self.name}"
@@ -66,7 +66,7 @@ class CandidateFigures:
         return self.figures.setdefault(key, inp.Input(key, words, unit, value, *by_whom))
 
     def source_of_runs(self) -> str:
-        """Name the runs of the first workload that has some."""
+        """Name the source of the first workload's runs."""
         return next(iter(self.found.values())).source
 
     def refuse(self, text: str) -> PpwError:
@@ -75,7 +75,7 @@ class CandidateFigures:
 
 
 def typed_figures(entry: Mapping[str, Any], workload: str) -> Mapping[str, Any]:
-    """Return the figures typed in for a workload in a table [[candidate]]."""
+    """Return the figures typed in for a workload of a candidate; empty where there are none."""
     figures: Mapping[str, Any] = entry.get("workload", {}).get(workload, {})
     return figures
 
@@ -108,7 +108,7 @@ def gather_figures(scenario: Scenario, number: int, measured: MeasuredFigures) -
 
 
 def _run_caveats(made: CandidateFigures) -> list[str]:
-    """List the caveats of figures that come from runs."""
+    """List the doubts about a candidate's runs, and whether copies or projections are used."""
     caveats = []
     if made.found and made.copies > 1:
         caveats.append(
@@ -159,6 +159,7 @@ def _add_power_of_levels(made: CandidateFigures) -> None:
 
 
 def _add_price(made: CandidateFigures) -> None:
+    """Add a price: the mean of the runs' ones, else the launch price of the catalogue."""
     prices = [f.price for f in made.found.values() if f.price == f.price]
     if prices:
         made.add("price", float(np.mean(prices)), (inp.GIVEN, made.source_of_runs()))
@@ -177,11 +178,11 @@ def _add_price(made: CandidateFigures) -> None:
 
 
 def _refuse_missing(made: CandidateFigures) -> None:
-    """Refuse a candidate that lacks what no assumption may stand in for."""
+    """Raise `PpwError` for a candidate without a figure that has no default."""
     for workload in made.scenario.workloads:
         _refuse_missing_of_workload(made, workload.name)
     if made.key("price") not in made.figures:
-        raise made.refuse(f"no price: give price{_or_column_text(made, 'price')}")
+        raise made.refuse(f"no price: give price{_or_column_hint(made, 'price')}")
     price = made.scenario.inputs["costs.carbon_price"]
     grid = "site.grid_carbon" in made.scenario.inputs
     known = grid and made.key("embodied_carbon") in made.figures
@@ -193,7 +194,7 @@ def _refuse_missing(made: CandidateFigures) -> None:
 
 
 def _refuse_missing_of_workload(made: CandidateFigures, workload: str) -> None:
-    """Refuse one that lacks a figure of a workload, and bound its power values by each other."""
+    """Raise for a missing or contradicting figure; bound idle by full-load power and back."""
     for figure, unit in (("rate", "units a second"), ("power", "W at full load")):
         if made.key(figure, workload) not in made.figures:
             tdp = ", which is not the TDP" if figure == "power" and made.host else ""
@@ -208,7 +209,7 @@ def _refuse_missing_of_workload(made: CandidateFigures, workload: str) -> None:
     idle = made.figures.get(made.key("idle_power"))
     if idle is None:
         raise made.refuse(
-            f"no idle power: give idle_power or power_levels{_or_column_text(made, 'idle_power_w')}"
+            f"no idle power: give idle_power or power_levels{_or_column_hint(made, 'idle_power_w')}"
         )
     if idle.value >= full.value:
         raise made.refuse(
@@ -219,7 +220,7 @@ def _refuse_missing_of_workload(made: CandidateFigures, workload: str) -> None:
     made.figures[idle.key] = replace(idle, most=min(idle.most, full.value))
 
 
-def _or_column_text(made: CandidateFigures, column: str) -> str:
+def _or_column_hint(made: CandidateFigures, column: str) -> str:
     return f" or a column {column} in its runs" if made.found else ""
 
 
@@ -241,7 +242,7 @@ class Candidates:
 
 def gather(scenario: Scenario, *, draws: int, seed: int) -> Candidates:
     """Put all candidates together: what is typed in goes before what is measured or catalogued."""
-    measured = measure(_run_requests(scenario), draws=draws, seed=seed)
+    measured = measure_requests(_requests_for_runs(scenario), draws=draws, seed=seed)
     made = [gather_figures(scenario, i, measured) for i in range(len(scenario.candidates))]
     servers = [_make_server(candidate) for candidate in made]
     caveats = [*measured.caveats, *(c for candidate in made for c in candidate.caveats)]
@@ -260,7 +261,7 @@ def gather(scenario: Scenario, *, draws: int, seed: int) -> Candidates:
     return Candidates(kept, inp.Inputs(scenario.inputs | figures), caveats, measured.digests)
 
 
-def _run_requests(scenario: Scenario) -> list[Request]:
+def _requests_for_runs(scenario: Scenario) -> list[Request]:
     requests = []
     for entry in scenario.candidates:
         if not any(key in entry for key in ("runs", "where", "freq")):
@@ -298,6 +299,7 @@ def _make_server(made: CandidateFigures) -> Server:
 
 
 def _count_cores(made: CandidateFigures) -> int | None:
+    """Cores of a server, typed in or of the catalogue; refuse none where licences count them."""
     inputs = made.scenario.inputs
     counted = ("costs.licence_per_core", "costs.licence_per_core_per_year")
     host = made.host
@@ -310,21 +312,21 @@ def _count_cores(made: CandidateFigures) -> int | None:
 
 
 def _load_curve(made: CandidateFigures) -> PowerLoadCurve | None:
-    """Choose power against load: typed levels, else measured ones; None for a straight line."""
+    """Power against load: typed levels, else measured ones; None where there are neither."""
     typed = made.entry.get("power_levels")
     idle = made.figures[made.key("idle_power")].value
     if typed:
         load, watts = (np.asarray(typed[name], dtype=float) for name in ("load", "power"))
         if load.max() < 1 - _SAME:
             raise made.refuse("power_levels ends below load 1: give the power at full load")
-        return _curve_through(load, watts, idle)
+        return _curve_with_idle(load, watts, idle)
     for found in made.found.values():
         if found.levels is not None:
-            return _curve_through(*found.levels, idle / made.copies)
+            return _curve_with_idle(*found.levels, idle / made.copies)
     return None
 
 
-def _curve_through(load: inp.FloatArray, watts: inp.FloatArray, idle: float) -> PowerLoadCurve:
+def _curve_with_idle(load: inp.FloatArray, watts: inp.FloatArray, idle: float) -> PowerLoadCurve:
     from ppw.power.load_curve import PowerLoadCurve
 
     if load.min() > 0:
@@ -334,10 +336,10 @@ def _curve_through(load: inp.FloatArray, watts: inp.FloatArray, idle: float) -> 
 
 
 def _latency_shares(made: CandidateFigures) -> tuple[dict[str, float], str]:
-    """Find the share of the rate within the latency limits by workload, or why there is none."""
+    """Share of the full rate within latency limits, by workload; or why no rate keeps them."""
     shares: dict[str, float] = {}
     for workload in made.scenario.workloads:
-        known = _latencies(made, workload.name)
+        known = _latency_curves(made, workload.name)
         for name, limit in workload.limits.items():
             words = name.replace("latency_", "latency ")
             if name not in known:
@@ -356,9 +358,10 @@ def _latency_shares(made: CandidateFigures) -> tuple[dict[str, float], str]:
     return shares, ""
 
 
-def _latencies(
+def _latency_curves(
     made: CandidateFigures, workload: str
 ) -> Mapping[str, tuple[inp.FloatArray, inp.FloatArray]]:
+    """Share of the full rate and latency (s) at each, by name; typed in or of the runs."""
     typed = typed_figures(made.entry, workload).get("latency")
     if typed is None:
         found = made.found.get(workload)
@@ -383,7 +386,7 @@ def _latencies(
 
 
 def _check_power_scopes(made: Sequence[CandidateFigures], scenario: Scenario) -> list[str]:
-    """Refuse power of different scope, or say so in a caveat where it was asked for."""
+    """Refuse power of different scope unless asked for; return caveats on scope."""
     scopes = {candidate.name: _power_scope(candidate) for candidate in made}
     known = {name: scope for name, scope in scopes.items() if scope}
     said = ", ".join(f"{name}: {scope}" for name, scope in known.items())
@@ -409,7 +412,7 @@ def _check_power_scopes(made: Sequence[CandidateFigures], scenario: Scenario) ->
 
 
 def _power_scope(made: CandidateFigures) -> str:
-    """Say what the power of a candidate is of; with the rest of the server, the wall."""
+    """Scope of a candidate's power, as "wall" or "package"; "" where it is not known."""
     if made.key("beside_power") in made.figures:
         return WALL
     full = {w.name: made.figures[made.key("power", w.name)] for w in made.scenario.workloads}

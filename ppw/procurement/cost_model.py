@@ -28,7 +28,7 @@ class RateDemand(NamedTuple):
 
 
 def demand_of(workloads: Sequence[Workload], years: int, numbers: CaseValues) -> RateDemand:
-    """Lay the demand out over ``years`` and the day; it grows once a year."""
+    """Rate of each workload by year and time of day, and memory in the last year."""
     growth = 1 + numbers["demand.growth_per_year"]
     grown = growth[:, None] ** np.arange(years)
     parts = max(len(w.profile) for w in workloads)
@@ -44,7 +44,7 @@ def demand_of(workloads: Sequence[Workload], years: int, numbers: CaseValues) ->
 
 
 def peak_rate(name: str, numbers: CaseValues) -> FloatArray:
-    """Return the rate (1/s) of a workload at the peak of the first year: (n,)."""
+    """Return the peak rate (1/s) of a workload in the first year: (n,)."""
     own = f"workload.{name}.rate"
     if own in numbers:
         return numbers["demand.scale"] * numbers[own]
@@ -97,7 +97,7 @@ class Racks(NamedTuple):
 def size_pools(
     server: Server, scenario: Scenario, demand: RateDemand, numbers: CaseValues
 ) -> list[Pool]:
-    """Size the pools of one candidate: one for all workloads, or one for each."""
+    """Size the server pools of a candidate: one for all workloads, or one for each."""
     everything = range(len(scenario.workloads))
     pools = [[i] for i in everything] if scenario.separate_pools else [list(everything)]
     return [_size_pool(server, scenario, demand, numbers, which) for which in pools]
@@ -111,12 +111,12 @@ def _size_pool(
     within = np.stack([server.rate_within_limit(w, numbers) for w in names])
     needed = (rate[:, :, -1] / within[..., None]).sum(axis=0).max(axis=-1)
     extra = 1 + numbers["demand.headroom"]
-    by_rate = _round_up(needed * extra / numbers["demand.max_utilisation"])
+    by_rate = _round_up_with_slack(needed * extra / numbers["demand.max_utilisation"])
     by_memory = np.zeros(numbers.n)
     if memory.any():
-        by_memory = _round_up(memory * extra / numbers[server.key("memory")])
+        by_memory = _round_up_with_slack(memory * extra / numbers[server.key("memory")])
     least = np.maximum(np.maximum(by_rate, by_memory), 1.0)
-    spare = scenario.spare_servers + _round_up(least * numbers["demand.spare_share"])
+    spare = scenario.spare_servers + _round_up_with_slack(least * numbers["demand.spare_share"])
     servers = least + spare
     full = np.stack([server.rate(w, numbers) for w in names])
     load = rate / (full * servers)[..., None, None]
@@ -126,12 +126,12 @@ def _size_pool(
 def fill_racks(
     server: Server, scenario: Scenario, servers: FloatArray, peak: FloatArray, numbers: CaseValues
 ) -> Racks:
-    """Put servers into racks; ``peak`` (W) is what they must provide for one with its ports."""
+    """Number of racks for the servers, and whether space and power allow them."""
     by_space = np.full(numbers.n, float(scenario.rack_units // server.height))
     by_power = np.floor(numbers.get("site.rack_power", np.inf) / peak + _SLACK)
     per_rack = np.minimum(by_space, by_power)
     # One a rack where none goes in: there is no answer, and `fits` says so.
-    racks = _round_up(servers / np.maximum(per_rack, 1.0))
+    racks = _round_up_with_slack(servers / np.maximum(per_rack, 1.0))
     allowed = np.inf if scenario.max_racks is None else float(scenario.max_racks)
     power = servers * peak
     limit = numbers.get("site.power", np.inf)
@@ -146,7 +146,7 @@ def fill_racks(
     return Racks(per_rack, racks, power, fits.astype(float), reason)
 
 
-def _round_up(number: FloatArray) -> FloatArray:
+def _round_up_with_slack(number: FloatArray) -> FloatArray:
     return np.ceil(number * (1 - _SLACK))
 
 
@@ -159,14 +159,14 @@ class Energy(NamedTuple):
     facility: FloatArray
 
     def site(self) -> FloatArray:
-        """Add all that the site's meter counts: (n, years)."""
+        """Energy that the site's meter counts (kWh): servers, network and facility: (n, years)."""
         return self.servers + self.network + self.facility
 
 
 def energy_of(
     server: Server, pools: Sequence[Pool], port_watts: FloatArray, numbers: CaseValues
 ) -> Energy:
-    """Compute the energy of a candidate; ``port_watts`` is of the ports of one server.
+    """Energy of a candidate (kWh) by year; ``port_watts`` is for the ports of one server.
 
     The power of the servers is averaged over the day, and the site takes (PUE − 1) on top.
     """
@@ -198,7 +198,7 @@ def money_of(
     carbon: Carbon,
     numbers: CaseValues,
 ) -> tuple[dict[str, FloatArray], FloatArray]:
-    """Compute the present value of every part, and what is paid at the start: (n,) each."""
+    """Present value of each part of the cost, and what is paid at the start: (n,) each."""
     years = energy.servers.shape[1]
     worth = (1 + numbers["costs.discount_rate"])[:, None] ** -np.arange(1.0, years + 1)
     each_year = worth.sum(axis=1)
@@ -228,7 +228,7 @@ def money_of(
 
 
 def _price_carbon(carbon: Carbon, worth: FloatArray, numbers: CaseValues) -> FloatArray:
-    """Price carbon: that of making at the start, that of use year by year."""
+    """Present cost of carbon: embodied at the start, use year by year; 0 without a price."""
     price = numbers["costs.carbon_price"] / KG_PER_TONNE
     # Without a price nothing is paid, also for what is not known.
     kilograms = carbon.embodied + (worth * carbon.use).sum(axis=1)
@@ -244,7 +244,7 @@ class Carbon(NamedTuple):
 
 
 def carbon_of(server: Server, servers: FloatArray, energy: Energy, numbers: CaseValues) -> Carbon:
-    """Compute carbon: the grid's intensity, which may change each year, and that of making."""
+    """Carbon of use by year, at the grid's changing intensity, and embodied carbon (kg)."""
     change = 1 + numbers["site.grid_carbon_change_per_year"]
     intensity = change[:, None] ** np.arange(energy.servers.shape[-1])
     use = numbers.get("site.grid_carbon", np.nan)[:, None] * intensity * energy.site()
@@ -288,7 +288,7 @@ class CandidateOutcome(NamedTuple):
         }
 
     def mean_load(self) -> FloatArray:
-        """Average the load of a server over the servers, the years and the day: (n,)."""
+        """Mean load of a server over servers, years and the day (share): (n,)."""
         busy = sum(p.load.sum(axis=0).mean(axis=(1, 2)) * p.servers for p in self.pools)
         made: FloatArray = busy / self.servers
         return made
@@ -333,6 +333,7 @@ class Model:
         return np.stack([outcome.tco() for outcome in self.outcomes(numbers, years)])
 
     def _outcome(self, server: Server, demand: RateDemand, numbers: CaseValues) -> CandidateOutcome:
+        """Size pools and racks of a candidate, and compute its energy, carbon and money."""
         pools = size_pools(server, self.scenario, demand, numbers)
         count = np.sum([pool.servers for pool in pools], axis=0)
         ports = server.ports * numbers["costs.port_power"]
@@ -343,7 +344,7 @@ class Model:
         energy = energy_of(server, pools, ports, numbers)
         carbon = carbon_of(server, count, energy, numbers)
         money, at_start = money_of(server, count, racks.racks, energy, carbon, numbers)
-        rate, watts, work = self._one_server_alone(server, demand, numbers)
+        rate, watts, work = self._one_server_figures(server, demand, numbers)
         return CandidateOutcome(
             pools=pools,
             servers=count,
@@ -364,10 +365,10 @@ class Model:
         units = {w.unit for w in self.scenario.workloads}
         return units.pop() if len(units) == 1 else None
 
-    def _one_server_alone(
+    def _one_server_figures(
         self, server: Server, demand: RateDemand, numbers: CaseValues
     ) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Compute rate and power of one server on the day's mix alone, and the work of all years.
+        """Rate and power of one server on the day's mix, and the work of all years.
 
         Work is in years of the first year's demand where units differ.
         """

@@ -35,7 +35,7 @@ SECONDS_PER = {"s": 1.0, "min": 60.0, "h": 3600.0, "day": 86400.0}
 
 
 def figure_key(candidate: str, figure: str, workload: str | None = None) -> str:
-    """Spell the key of a candidate's figure."""
+    """Make the key of a candidate's figure: "candidate.NAME[.workload.W].FIGURE"."""
     middle = f"{candidate}.workload.{workload}" if workload else candidate
     return f"candidate.{middle}.{figure}"
 
@@ -64,11 +64,11 @@ class Input:
 
     @property
     def uncertain(self) -> bool:
-        """Tell whether draws of it differ."""
+        """Tell whether the figure has draws or a range."""
         return self.draws is not None or self.low < self.high
 
     def draw(self, draws: int, seed: int) -> FloatArray:
-        """Draw it: (draws,). A given range is triangular, most likely at ``value``."""
+        """Draws of the figure: its own, triangular in its range, or its value throughout."""
         if self.draws is not None:
             return self.draws
         if not self.uncertain:
@@ -98,7 +98,7 @@ class CaseValues:
         return self._arrays[key] if key in self._arrays else np.full(self.n, default)
 
     def first(self, *keys: str) -> FloatArray:
-        """Return the values of the first of these keys that there is."""
+        """Return the values of the first key that is there. Raises StopIteration for none."""
         return self[next(key for key in keys if key in self)]
 
     def with_values(self, values: Mapping[str, FloatArray | float]) -> CaseValues:
@@ -107,7 +107,7 @@ class CaseValues:
         return CaseValues({**self._arrays, **arrays}, self.n)
 
     def repeat(self, n: int) -> CaseValues:
-        """Repeat a single case ``n`` times."""
+        """Repeat a single case ``n`` times, as views."""
         return CaseValues({k: np.broadcast_to(v, n) for k, v in self._arrays.items()}, n)
 
 
@@ -163,6 +163,7 @@ def read_figures(
 def _read_range(
     raw: Any, path: Sequence[str | int], node: Mapping[str, Any], source: str
 ) -> tuple[float, float, float]:
+    """Read value, low and high in SI units; low and high are NaN for a single figure."""
     if not isinstance(raw, dict):
         return in_si(raw, path, node, source), np.nan, np.nan
     value, low, high = (
@@ -177,7 +178,7 @@ def _read_range(
 
 
 def in_si(raw: Any, path: Sequence[str | int], node: Mapping[str, Any], source: str) -> float:
-    """Read one figure in its SI unit; texts carry a unit. Raises `PpwError` with the key."""
+    """Read a number as it is, and a text with a unit in SI. Raises `PpwError` with the key."""
     if not isinstance(raw, str):
         return float(raw)
     try:
@@ -211,7 +212,7 @@ def _schema() -> dict[str, Any]:
 
 
 def resolve_node(node: Mapping[str, Any]) -> dict[str, Any]:
-    """Resolve the reference of a node of the schema; its own words go first."""
+    """Resolve a schema node's $ref; the node's own entries go before those of its target."""
     if "$ref" not in node:
         return dict(node)
     target = _schema()["$defs"][node["$ref"].rpartition("/")[2]]
@@ -219,7 +220,7 @@ def resolve_node(node: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def node_at(path: Sequence[str | int]) -> dict[str, Any]:
-    """Find the node that describes a path of a scenario, such as ("site", "pue")."""
+    """Find the schema node that describes a path of a scenario, as ("site", "pue")."""
     node = resolve_node(_schema())
     for step in path:
         node = _child_node(node, step)
@@ -246,7 +247,7 @@ def check(table: Mapping[str, Any], source: str) -> None:
     """
     from jsonschema import Draft202012Validator
 
-    wrong = [_sentence(where, "is not a finite number") for where in _not_finite(table, ())]
+    wrong = [_violation(where, "is not a finite number") for where in _non_finite_paths(table, ())]
     errors = sorted(
         Draft202012Validator(_schema()).iter_errors(table), key=lambda e: list(map(str, e.path))
     )
@@ -268,7 +269,7 @@ class WrittenShare(float):
 
 
 def with_shares(value: Any, path: tuple[str | int, ...] = ()) -> Any:
-    """Read the shares that are texts ("20%") of a scenario, or of what stands at a path of it."""
+    """Read share texts ("20%") of a scenario as numbers, wherever the schema has a share."""
     if isinstance(value, dict):
         return {key: with_shares(below, (*path, key)) for key, below in value.items()}
     if isinstance(value, list):
@@ -294,17 +295,17 @@ def key_text(path: Sequence[str | int]) -> str:
     return ".".join(str(p + 1) if isinstance(p, int) else p for p in path)
 
 
-def _not_finite(value: Any, path: tuple[str | int, ...]) -> Iterator[tuple[str | int, ...]]:
+def _non_finite_paths(value: Any, path: tuple[str | int, ...]) -> Iterator[tuple[str | int, ...]]:
     if isinstance(value, float) and not math.isfinite(value):
         yield path
     if isinstance(value, list):
         value = dict(enumerate(value))
     for step, below in value.items() if isinstance(value, dict) else ():
-        yield from _not_finite(below, (*path, step))
+        yield from _non_finite_paths(below, (*path, step))
 
 
 def _violation_texts(error: ValidationError) -> list[str]:
-    """Say one violation, or several unknown or missing keys."""
+    """Texts on one violation of the schema: one for each unknown or missing key."""
     path = list(error.absolute_path)
     rule, here = str(error.validator), cast("Any", error.instance)
     schema: Any = error.schema
@@ -316,7 +317,7 @@ def _violation_texts(error: ValidationError) -> list[str]:
         missing = [key for key in wanted if key not in here]
         # jsonschema reports each missing key by itself.
         return [_missing_key_text(path, key) for key in missing if repr(key) in error.message]
-    return [_sentence(path, _WRONG[rule](wanted, here))]
+    return [_violation(path, _WRONG[rule](wanted, here))]
 
 
 def _unknown_key_text(path: Sequence[str | int], key: str, known: Sequence[str]) -> str:
@@ -329,7 +330,8 @@ def _missing_key_text(path: Sequence[str | int], key: str) -> str:
     return f"{key_text([*path, key])} is missing: give {meaning or 'it'}"
 
 
-def _sentence(path: Sequence[str | int], wrong: str) -> str:
+def _violation(path: Sequence[str | int], wrong: str) -> str:
+    """Say what is wrong at a key of the scenario, with the meaning that the schema gives it."""
     meaning = node_at(path).get("description")
     return f"{key_text(path) or 'the file'} {wrong}{f' ({meaning})' if meaning else ''}"
 
@@ -364,7 +366,7 @@ _WRONG: dict[str, Callable[[Any, Any], str]] = {
 
 
 def _percent(most: float, value: float) -> str:
-    """Give a hint for a share that is typed as percent: no other figure ends so low."""
+    """Hint to write 20% or 0.2 where a share looks typed as percent; "" for other figures."""
     if most > _MOST_OF_SHARES or value > 100 or isinstance(value, WrittenShare):
         return ""
     return f": write {value:g}% or {value / 100:g}"

@@ -43,7 +43,7 @@ LATENCY_COLUMNS = {"latency_p50": "latency_p50_s", "latency_p99": "latency_p99_s
 
 
 def mean_of(rows: pd.DataFrame, column: str) -> float:
-    """Average a column over the rows that have it above 0; NaN where none has."""
+    """Mean of a column's positive values; NaN where there is none, or no such column."""
     if column not in rows:
         return float("nan")
     values = rows[column].to_numpy(dtype=np.float64)
@@ -52,10 +52,10 @@ def mean_of(rows: pd.DataFrame, column: str) -> float:
 
 
 def levels_of(rows: pd.DataFrame) -> tuple[FloatArray, FloatArray] | None:
-    """Average power at each load below and at the full one, where any was below."""
+    """Load (share) and mean power (W) at each load; None without part loads and full load."""
     if not {"load", "power_w"} <= set(rows.columns):
         return None
-    means = _by_load(rows, ["load", "power_w"])
+    means = _mean_by_load(rows, ["load", "power_w"])
     if len(means) < 2 or means["load"].iloc[-1] < FULL_LOAD:
         return None
     load, watts = (means[name].to_numpy(dtype=np.float64) for name in ("load", "power_w"))
@@ -63,15 +63,15 @@ def levels_of(rows: pd.DataFrame) -> tuple[FloatArray, FloatArray] | None:
     return np.minimum(load / load[-1], 1.0), watts
 
 
-def _by_load(rows: pd.DataFrame, columns: list[str]) -> pd.DataFrame:
-    """Average the rows of each load, rising."""
+def _mean_by_load(rows: pd.DataFrame, columns: list[str]) -> pd.DataFrame:
+    """Mean of some columns at each load, or at each rate without loads, rising."""
     known = rows[columns].dropna()
     load = known["load"].round(_DIGITS) if "load" in known else known[columns[0]]
     return known.groupby(load.rename("level"), sort=True).mean()
 
 
 def latencies_of(rows: pd.DataFrame) -> dict[str, tuple[FloatArray, FloatArray]]:
-    """Tabulate latency against the share of the full rate, where both were measured."""
+    """Share of the full rate and mean latency (s) at each load, by latency name."""
     made: dict[str, tuple[FloatArray, FloatArray]] = {}
     if "throughput_ops_s" not in rows:
         return made
@@ -79,7 +79,7 @@ def latencies_of(rows: pd.DataFrame) -> dict[str, tuple[FloatArray, FloatArray]]
     loads = ["load"] if "load" in rows and rows["load"].notna().any() else []
     for name, column in LATENCY_COLUMNS.items():
         if column in rows:
-            means = _by_load(rows, ["throughput_ops_s", column, *loads])
+            means = _mean_by_load(rows, ["throughput_ops_s", column, *loads])
             if len(means):
                 share = means["throughput_ops_s"].to_numpy(dtype=np.float64) / full
                 made[name] = share, means[column].to_numpy(dtype=np.float64)
@@ -87,7 +87,7 @@ def latencies_of(rows: pd.DataFrame) -> dict[str, tuple[FloatArray, FloatArray]]
 
 
 def doubts_of(rows: pd.DataFrame, time: str) -> list[str]:
-    """Say what speaks against taking full-load runs at one frequency for one set-up's best."""
+    """Doubts about full-load runs at one frequency: rates far apart, or limited by the client."""
     full, doubts = rows[at_full_load(rows)], []
     column = "time_s" if time == "time" or "throughput_ops_s" not in full else "throughput_ops_s"
     rates = full[column].dropna()
@@ -141,8 +141,8 @@ class MeasuredFigures:
     digests: list[str] = field(default_factory=list)
 
 
-def measure(requests: Sequence[Request], *, draws: int, seed: int) -> MeasuredFigures:
-    """Take the figures of all requests from their runs tables.
+def measure_requests(requests: Sequence[Request], *, draws: int, seed: int) -> MeasuredFigures:
+    """Read and fit the runs of all requests: figures, caveats and digests.
 
     Candidates of one table and workload are fitted together, so that its groups inform each other,
     and those of one group are drawn as one curve.
@@ -159,7 +159,7 @@ def measure(requests: Sequence[Request], *, draws: int, seed: int) -> MeasuredFi
             made.digests.append(frame_digest(runs))
         # Streams of their own: two tables are two measurements.
         own = int(np.random.SeedSequence((seed, number)).generate_state(1)[0])
-        figures, caveats = _answer_requests(read[paths, mapping], asked, draws, own)
+        figures, caveats = _fit_requests(read[paths, mapping], asked, draws, own)
         made.found |= {(r.candidate, workload): f for r, f in zip(asked, figures, strict=True)}
         made.caveats += [c for c in caveats if c not in made.caveats]
     return made
@@ -175,17 +175,17 @@ class _FittedTable(NamedTuple):
     frequency: FloatArray
 
 
-def _answer_requests(
+def _fit_requests(
     runs: pd.DataFrame, requests: Sequence[Request], draws: int, seed: int
 ) -> tuple[list[RunFigures], list[str]]:
     """Fit the runs of one workload together: figures of each request, and caveats."""
     rows = _rows_of_workload(runs, requests[0].workload)
     by = list(dict.fromkeys([*identity_columns(rows), *(c for r in requests for c in r.where)]))
     _refuse_unknown(rows, by, requests)
-    full = rows[_at_full_load(rows, by)]
+    full = rows[_full_load_mask(rows, by)]
     full.attrs = dict(rows.attrs)
     prepared = prepare(full, by=by, metric=_choose_metric(full))
-    groups = np.array([_find_group(prepared, r) for r in requests])
+    groups = np.array([_find_single_group(prepared, r) for r in requests])
     answers = Answers.of(prepared, FitOptions())
     measured = prepared.runs["freq_hz"].groupby(prepared.groups.codes)
     low, high = (np.array(ends) for ends in (measured.min(), measured.max()))
@@ -199,7 +199,7 @@ def _answer_requests(
 
 
 def _run_figures(table: _FittedTable, place: int, request: Request) -> RunFigures:
-    """Draw one candidate's rate and power, and collect the rest of what its runs say."""
+    """Collect a request's figures from its runs: draws of rate and power, idle power and others."""
     group, frequency = int(table.groups[place]), float(table.frequency[place])
     time = next(name for name in table.curves.known if name != POWER)
     rate, power = _draw_rate_and_power(table, place, request, time)
@@ -224,7 +224,7 @@ def _run_figures(table: _FittedTable, place: int, request: Request) -> RunFigure
 def _draw_rate_and_power(
     table: _FittedTable, place: int, request: Request, time: str
 ) -> tuple[FloatArray, FloatArray | None]:
-    """Draw rate (1/s) and power (W, None where not measured) of one request."""
+    """Draw the rate (1/s) and power (W) of one request; None for power without any."""
     curves, group, who = table.curves, int(table.groups[place]), f"candidate {request.candidate!r}"
     for name in curves.known:
         if not curves.has(name, group):
@@ -241,7 +241,7 @@ def _draw_rate_and_power(
 
 
 def _rows_of_group(table: _FittedTable, group: int) -> Mask:
-    """Mark the rows of a group, at any load; a missing key is a key."""
+    """Mark the rows of a group, at any load; missing keys match each other."""
     keys, mask = table.prepared.groups.keys.iloc[group], np.ones(len(table.rows), dtype=bool)
     for name in table.prepared.groups.by:
         column = table.rows[name]
@@ -251,7 +251,7 @@ def _rows_of_group(table: _FittedTable, group: int) -> Mask:
 
 
 def _curve_caveats(table: _FittedTable, answers: Answers) -> list[str]:
-    """List what could mislead in the curves, at the frequencies that were asked for."""
+    """Caveats of the curves at the requests' frequencies; none without curves."""
     known, caveats = table.curves.known, list[str]()
     able = np.array([all(table.curves.is_curve(n, int(g)) for n in known) for g in table.groups])
     if able.any():
@@ -277,8 +277,8 @@ def _rows_of_workload(runs: pd.DataFrame, workload: str) -> pd.DataFrame:
     return rows
 
 
-def _at_full_load(rows: pd.DataFrame, by: list[str]) -> Mask:
-    """Mark the runs at full load, group by group."""
+def _full_load_mask(rows: pd.DataFrame, by: list[str]) -> Mask:
+    """Mark the full-load runs of each group. Raises `PpwError` where none is."""
     full = at_full_load(rows, group_runs(rows, by).codes if by else None)
     if not full.any():
         raise PpwError(
@@ -288,6 +288,7 @@ def _at_full_load(rows: pd.DataFrame, by: list[str]) -> Mask:
 
 
 def _choose_metric(runs: pd.DataFrame) -> str:
+    """Choose perf_per_watt, else throughput, else time, by the columns that are there."""
     if columns_for(METRICS["perf_per_watt"], runs) is not None:
         return "perf_per_watt"
     return "throughput" if columns_for(METRICS["throughput"], runs) else "time"
@@ -303,7 +304,7 @@ def _refuse_unknown(rows: pd.DataFrame, columns: Sequence[str], asked: Sequence[
             )
 
 
-def _find_group(prepared: Prepared, request: Request) -> int:
+def _find_single_group(prepared: Prepared, request: Request) -> int:
     groups = prepared.groups
     try:
         chosen = np.flatnonzero(rows_where(groups.keys, request.where))

@@ -29,7 +29,7 @@ Mask = NDArray[np.bool_]
 
 
 def share_best(values: FloatArray, fits: Mask, more_is_better: bool) -> FloatArray:
-    """Count the share of the draws in which each candidate is the best: (candidates,).
+    """Share of the draws in which each candidate is the best: (candidates,).
 
     ``values`` and ``fits`` are (candidates, draws). Who does not fit is never the best, and those
     that tie share their draw. A draw with an unknown value (NaN) of one that fits tells nothing;
@@ -46,7 +46,7 @@ def share_best(values: FloatArray, fits: Mask, more_is_better: bool) -> FloatArr
 
 
 def on_front(costs: FloatArray, fits: Mask) -> Mask:
-    """Tell in which draws no other candidate beats each: (candidates, draws).
+    """Tell in which draws no candidate that fits beats each: (candidates, draws).
 
     One beats another that is as good in all ``costs`` (criteria, candidates, draws), of which less
     is better, and better in one. ``fits`` (candidates, draws) tells who may be chosen.
@@ -66,7 +66,7 @@ SWING = 0.2
 
 
 def years_figure(years: int) -> Input:
-    """Describe the years that servers are kept as a figure."""
+    """Make the number of years that servers are kept a figure."""
     return Input(YEARS, "years that servers are kept", "1", float(years), GIVEN)
 
 
@@ -80,7 +80,7 @@ def sensitivity_rows(
     the cost of the best. Rows are as `ppw.procurement.result` declares them.
     """
     central, years, rows = inputs.central(), model.scenario.years, []
-    for figure in movable(inputs):
+    for figure in movable_figures(inputs):
         low, high, kind = ends_of(figure, level)
         cases = central.repeat(2).with_values({figure.key: np.array([low, high])})
         place = figure.key, figure.words, figure.unit, figure.value, low, high, kind
@@ -89,7 +89,7 @@ def sensitivity_rows(
     kept = years_figure(years)
     place = YEARS, kept.words, "1", kept.value, float(ends[0]), float(ends[1]), "±1"
     rows.append((place, np.concatenate([model.tco(central, end) for end in ends], axis=1)))
-    made = [_sensitivity(model, fits, best, rival, *row) for row in rows]
+    made = [_sensitivity_row(model, fits, best, rival, *row) for row in rows]
     # What moves nothing is no finding; the years always stand there.
     moves = [
         row
@@ -99,10 +99,10 @@ def sensitivity_rows(
     return sorted(moves, key=lambda row: -abs(row["apart_at_high"] - row["apart_at_low"]))
 
 
-def _sensitivity(
+def _sensitivity_row(
     model: Model, fits: Mask, best: int, rival: int | None, place: Sequence[Any], costs: FloatArray
 ) -> dict[str, Any]:
-    """Say who is cheapest at the two ends of one figure, and how far apart the two are."""
+    """Row of one figure: cheapest candidate and cost difference at each end."""
     names = [server.name for server in model.servers]
     cheapest = [names[int(i)] for i in np.argmin(np.where(fits[:, None], costs, np.inf), axis=0)]
     apart = costs[best] if rival is None else costs[rival] - costs[best]
@@ -117,8 +117,8 @@ def _sensitivity(
     }
 
 
-def movable(inputs: Inputs) -> list[Input]:
-    """Choose the figures that can be moved: those that are not 0, or have a range.
+def movable_figures(inputs: Inputs) -> list[Input]:
+    """Figures that sensitivity moves: those that are not 0, or have a range.
 
     The demand as a whole is one of them where it is not one figure already; a workload's share in
     it is not, because the others would have to give way.
@@ -135,7 +135,7 @@ def movable(inputs: Inputs) -> list[Input]:
 
 
 def ends_of(figure: Input, level: float) -> tuple[float, float, str]:
-    """Choose the ends that a figure is moved between, and say what they are."""
+    """Ends between which a figure is moved, and their kind: "drawn", "given" or "±20%"."""
     if figure.draws is not None:
         low, high = np.quantile(figure.draws, [0.5 - level / 2, 0.5 + level / 2])
         if low < high:
@@ -150,7 +150,7 @@ def ends_of(figure: Input, level: float) -> tuple[float, float, str]:
 def learn_next(
     model: Model, inputs: Inputs, best: int, rival: int, *, draws: int, seed: int
 ) -> list[tuple[str, float]]:
-    """Rank figures by their share of the variance of the cost difference.
+    """Rank uncertain figures by their share of the variance of the cost difference.
 
     One figure is drawn at a time, the others at their values; shares are of the sum.
     """
@@ -196,13 +196,13 @@ class Crossovers:
     level: float
 
     def rows(self) -> list[dict[str, Any]]:
-        """Find the tie of each figure that has one, the nearest to its value first.
+        """Rows of the ties of all figures that have one, the nearest to its value first.
 
         ``lower`` and ``upper`` are NaN where the range was followed at the values alone, or where
         nothing else is uncertain; ``p_tie`` is NaN where it was followed.
         """
         first, rival = (server.name for server in self.model.servers)
-        ties = [(COST, f, self._cost_tie(f), rival) for f in movable(self.inputs)]
+        ties = [(COST, f, self._cost_tie(f), rival) for f in movable_figures(self.inputs)]
         ties.append((COST, years_figure(self.model.scenario.years), self._years_tie(), rival))
         price, tie = self.inputs[self.model.servers[0].key("price")], self._price_tie()
         # Dearer than at the tie, the cheapest gives less for its price.
@@ -225,7 +225,7 @@ class Crossovers:
         return tie_of(_reachable_ties(figure, -line[0] / line[1]), self.level)
 
     def _straight_line(self, figure: Input) -> tuple[FloatArray, FloatArray] | None:
-        """Find start and slope of the cost difference in every draw; None for no straight line."""
+        """Intercept and slope of the cost difference by draw; None where it is not linear."""
         at = figure.value * _PROBES
         central = self.inputs.central().repeat(len(at)).with_values({figure.key: at})
         costs = self.model.tco(central)
@@ -240,7 +240,7 @@ class Crossovers:
         return start - slopes * at[0], slopes
 
     def _follow_range(self, figure: Input) -> Tie:
-        """Find the nearest change of sign along a range of the figure."""
+        """Find the value nearest to the figure's at which the cost difference changes sign."""
         if figure.value <= 0:
             return NO_TIE
         grid = figure.value * np.geomspace(1 / _FACTOR, _FACTOR, _STEPS)
@@ -258,26 +258,26 @@ class Crossovers:
         return Tie(float(np.sqrt(grid[0] * grid[-1])), np.nan, np.nan, np.nan)
 
     def _years_tie(self) -> Tie:
-        """Find the nearest number of whole years at which the rival is the cheaper one."""
+        """Find the nearest whole number of years for which the rival costs less, to a maximum."""
         central, now = self.inputs.central(), self.model.scenario.years
         every = sorted(range(1, _MOST_YEARS + 1), key=lambda years: abs(years - now))
         cheaper = (float(years) for years in every if self._apart(central, years)[0] < 0)
         return Tie(next(cheaper, np.nan), np.nan, np.nan, np.nan)
 
     def _price_tie(self) -> Tie:
-        """Find the price of the cheapest at which both give the same rate for their price."""
+        """Find the price of the cheapest at which both give equal rate per price."""
         one, other = self.model.outcomes(self.draws)
         return tie_of(other.price * one.rate / other.rate, self.level)
 
     def _apart(self, numbers: CaseValues, years: int | None = None) -> FloatArray:
-        """Subtract the cost of the cheapest from that of the rival, in each case."""
+        """Cost of the rival minus that of the cheapest, in each case."""
         costs = self.model.tco(numbers, years)
         made: FloatArray = costs[1] - costs[0]
         return made
 
 
 def _reachable_ties(figure: Input, ties: FloatArray) -> FloatArray:
-    """Keep the ties that the figure could be at, not too far from its value; NaN for the others."""
+    """Replace by NaN the ties outside a figure's bounds or too far from its value."""
     with np.errstate(invalid="ignore", divide="ignore"):
         times = ties / figure.value
         possible = (ties >= figure.least) & (ties <= figure.most)
@@ -321,14 +321,14 @@ class Evaluation:
         return np.array([outcome.racks.fits[0] > 0 for outcome in self.central])
 
     def cheapest(self) -> list[int]:
-        """Sort candidates by their cost at the values: those that fit the site first."""
+        """Indices of candidates by cost at the central values; those that fit come first."""
         costs = [outcome.tco()[0] for outcome in self.central]
         fits = self.fits()
         return sorted(range(len(costs)), key=lambda i: (not fits[i], costs[i]))
 
     @cached_property
     def parts(self) -> dict[str, pd.DataFrame]:
-        """Tables of cost, energy and carbon: a row a candidate, parts that add up to a total."""
+        """Tables of cost, energy and carbon: a row a candidate, a column a part, and the total."""
         rows = {
             "tco": [{name: part[0] for name, part in o.money.items()} for o in self.central],
             "energy": [
@@ -340,9 +340,9 @@ class Evaluation:
                 for o in self.central
             ],
         }
-        return {figure: self._adding_up(of_one, figure) for figure, of_one in rows.items()}
+        return {figure: self._table_with_total(of_one, figure) for figure, of_one in rows.items()}
 
-    def _adding_up(self, rows: Sequence[Mapping[str, float]], figure: str) -> pd.DataFrame:
+    def _table_with_total(self, rows: Sequence[Mapping[str, float]], figure: str) -> pd.DataFrame:
         decimals = FIGURES[figure].decimals or 0
         # What is 0 less a share of nothing is 0.
         parts = pd.DataFrame(rows).astype(float).round(decimals) + 0.0
@@ -354,7 +354,7 @@ class Evaluation:
     def figures(self, units: Mapping[str, str]) -> pd.DataFrame:
         """Tabulate one row a candidate and figure, as `ppw.procurement.result` declares it."""
         totals = {f: self.parts[f][column].to_numpy() for f, column in _TOTALS.items()}
-        fits = self._fits_by_draw()
+        fits = self._fits_mask_by_draw()
         central, drawn = ([o.figures() for o in some] for some in (self.central, self.draws))
         rows = []
         for figure, compared in FIGURES.items():
@@ -371,7 +371,7 @@ class Evaluation:
 
     def candidates(self) -> pd.DataFrame:
         """Tabulate servers, racks and power: one row a candidate."""
-        front = self._front().mean(axis=1)
+        front = self._front_mask().mean(axis=1)
         rows = [self._candidate_row(i) | {"p_on_front": share} for i, share in enumerate(front)]
         return pd.DataFrame(rows)
 
@@ -397,18 +397,18 @@ class Evaluation:
             "why_not": one.racks.reason,
         }
 
-    def _front(self) -> Mask:
-        """Mark who is beaten by nobody in cost and carbon, or energy where carbon is not known."""
+    def _front_mask(self) -> Mask:
+        """Mark candidates beaten by none in cost and carbon; energy if carbon is unknown."""
         second = "carbon" if self.parts["carbon"]["total_kg"].notna().all() else "energy"
         drawn = [o.figures() for o in self.draws]
         costs = np.stack([[d[figure] for d in drawn] for figure in ("tco", second)])
-        return on_front(costs, self._fits_by_draw())
+        return on_front(costs, self._fits_mask_by_draw())
 
-    def _fits_by_draw(self) -> Mask:
+    def _fits_mask_by_draw(self) -> Mask:
         return np.stack([o.racks.fits for o in self.draws]) > 0
 
     def _interval_if_uncertain(self, draws: FloatArray) -> tuple[float, float]:
-        """Find the interval of a figure; none where nothing in it is uncertain."""
+        """Interval of draws that differ; NaN ends where all are equal."""
         return self._interval_ends(draws) if np.ptp(draws) > 0 else (np.nan, np.nan)
 
     def _interval_ends(self, draws: FloatArray) -> tuple[float, float]:
@@ -417,7 +417,7 @@ class Evaluation:
 
 
 def inputs_table(inputs: Inputs, level: float) -> pd.DataFrame:
-    """Tabulate every figure: who says so, and between what it is drawn."""
+    """Tabulate every figure: value, range or interval, who states it, and source."""
     rows = []
     for figure in inputs.values():
         *ends, kind = ends_of(figure, level)

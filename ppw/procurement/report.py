@@ -64,13 +64,13 @@ def procurement_sliders(result: Procurement) -> Sliders | None:
         "draws": kept,
         "workloads": [{"name": w.name, "profile": w.profile.tolist()} for w in workloads],
         **{name: getattr(model.scenario, name) for name in of_scenario},
-        "servers": [_server_data(server, model) for server in model.servers],
+        "servers": [_server_json(server, model) for server in model.servers],
         # Key, value and draws of every figure: draws as base64 of little-endian doubles.
         "figures": [
             [f.key, f.value, _encode_draws(f.draw(result.draws, result.seed)[:kept], f.uncertain)]
             for f in inputs.values()
         ],
-        "sliders": [*_sliders(result.basis, result.level)],
+        "sliders": [*_slider_entries(result.basis, result.level)],
     }
     return Sliders(
         title="Other prices and sites",
@@ -85,6 +85,7 @@ def procurement_sliders(result: Procurement) -> Sliders | None:
 
 
 def _encode_draws(draws: FloatArray, uncertain: bool) -> str | None:
+    """Draws as base64 of little-endian doubles; None for a figure that is not uncertain."""
     return base64.b64encode(draws.astype("<f8").tobytes()).decode() if uncertain else None
 
 
@@ -101,7 +102,7 @@ def _slider_note(result: Procurement, kept: int) -> str:
     return said
 
 
-def _server_data(server: Server, model: Model) -> dict[str, Any]:
+def _server_json(server: Server, model: Model) -> dict[str, Any]:
     within = server.share_within_limit
     return {
         "key": server.name,
@@ -115,7 +116,7 @@ def _server_data(server: Server, model: Model) -> dict[str, Any]:
 
 
 def _cubic_pieces(server: Server) -> list[list[float]]:
-    """Cut the shape of power against load into cubic pieces: start and coefficients of each."""
+    """Power-load shape in cubic pieces: start and four coefficients each."""
     from scipy.interpolate import PchipInterpolator
 
     curve = server.curve
@@ -130,8 +131,8 @@ def _cubic_pieces(server: Server) -> list[list[float]]:
     ]
 
 
-def _sliders(basis: Basis, level: float) -> Iterator[dict[str, Any]]:
-    """Describe the slider of each figure that can be moved, then that of the years."""
+def _slider_entries(basis: Basis, level: float) -> Iterator[dict[str, Any]]:
+    """Yield the slider of each figure that can be moved, then that of the years."""
     servers = basis.model.servers[:MOST_PRICES]
     ways = _WAYS | {server.key("price"): _PRICE for server in servers}
     for key, (lowest, highest, least, most) in ways.items():
@@ -141,13 +142,13 @@ def _sliders(basis: Basis, level: float) -> Iterator[dict[str, Any]]:
         # A slider holds the value of its figure whatever it is.
         ends = min(low, figure.value), max(high, figure.value)
         given = ends_of(figure, level)[:2] if figure.uncertain else None
-        yield _slider_data(figure, stops(*ends, [figure.value]), given)
+        yield _slider_json(figure, stops(*ends, [figure.value]), given)
     years = basis.model.scenario.years
     at = [float(year) for year in range(1, max(MOST_YEARS, years) + 1)]
-    yield _slider_data(years_figure(years), at, None)
+    yield _slider_json(years_figure(years), at, None)
 
 
-def _slider_data(figure: Input, at: list[float], given: Any) -> dict[str, Any]:
+def _slider_json(figure: Input, at: list[float], given: Any) -> dict[str, Any]:
     label = figure.words if figure.unit == "1" else f"{figure.words} ({figure.unit})"
     start = nearest(at, figure.value)
     place = {"key": figure.key, "label": printable(label)}
@@ -247,11 +248,11 @@ def second_figure(result: Procurement) -> str:
 def _page_tables(result: Procurement) -> Iterator[PrintedTable]:
     for table in result.printed_tables(_MOST_ROWS):
         # What has a column a candidate has no other names.
-        yield from _side_by_side(table) if table.keys == 1 else [table]
+        yield from _split_wide_table(table) if table.keys == 1 else [table]
 
 
-def _side_by_side(table: PrintedTable) -> Iterator[PrintedTable]:
-    """Cut a table with a column a candidate into equal parts, none of them wider than paper."""
+def _split_wide_table(table: PrintedTable) -> Iterator[PrintedTable]:
+    """Split a table into parts that fit a page, by columns; the first column repeats."""
     widths = [max(map(len, column)) for column in zip(table.header, *table.rows, strict=True)]
     names, *others = (_CHARACTER * width + _GAP for width in (min(widths[0], _BROKEN), *widths[1:]))
     most = max(1, int((_PAPER - names) // max(others)))

@@ -60,8 +60,8 @@ def _servers_sentence(result: Procurement) -> str:
     )
 
 
-def _best_by_others(result: Procurement) -> list[str]:
-    """Say who is best by each of the other figures."""
+def _best_by_figures(result: Procurement) -> list[str]:
+    """Sentence on who is best by perf/W, perf/price and carbon; none where unknown."""
     parts = []
     for figure in ("perf_per_watt", "perf_per_dollar", "carbon"):
         rows = result.figures[result.figures["figure"] == figure]
@@ -72,24 +72,24 @@ def _best_by_others(result: Procurement) -> list[str]:
     return [f"Best by the other figures: {', '.join(parts)}."] if parts else []
 
 
-def _turn_lines(result: Procurement) -> list[str]:
-    """Say the nearest ties of the total cost among what the market or the buyer decides."""
+def _tie_lines(result: Procurement) -> list[str]:
+    """Sentence on the nearest cost ties of figures that the buyer or market decides; or none."""
     if result.crossovers.empty:
         return []
     rows = result.crossovers[result.crossovers["criterion"] == COST]
-    rows = rows[rows["key"].map(_in_buyers_hands).astype(bool)]
+    rows = rows[rows["key"].map(_is_buyers_figure).astype(bool)]
     nearest = rows.iloc[(rows["value"] / rows["now"] - 1).abs().argsort(kind="stable")]
     first = nearest.drop_duplicates("key").head(_MOST_TURNS)
-    said = [turn(row) for row in rows_of(first)]
+    said = [tie_text(row) for row in rows_of(first)]
     return [f"What would change that: {'; '.join(said)}."] if said else []
 
 
-def _in_buyers_hands(key: str) -> bool:
+def _is_buyers_figure(key: str) -> bool:
     return key.startswith(("site.", "costs.", "demand.")) or key.endswith(".price")
 
 
-def turn(row: Mapping[Any, Any]) -> str:
-    """Say one tie of the total cost."""
+def tie_text(row: Mapping[Any, Any]) -> str:
+    """Say at which value of a figure another candidate costs less."""
     side = "above" if row["value"] > row["now"] else "below"
     if row["key"] == YEARS:
         when = f"{row['value']:.0f} years in place of {row['now']:.0f}"
@@ -130,20 +130,16 @@ def _number_in_unit(column: str) -> Callable[[Row], str]:
     return lambda row: shown(row[column], row["unit"] if row["unit"] in _WITH_PREFIX else "1")
 
 
-def _range_text(row: Row) -> str:
-    return shown_interval(row["value"], row["low"], row["high"], row["unit"])
-
-
 def _cheapest_at_ends(row: Row) -> str:
     return " … ".join(dict.fromkeys((row["cheapest_at_low"], row["cheapest_at_high"])))
 
 
-def _lead_text(row: Row) -> str:
+def _lead_at_ends(row: Row) -> str:
     return shown_interval(row["apart_at_low"], row["apart_at_low"], row["apart_at_high"], "1")
 
 
 def _rival_better(row: Row) -> str:
-    """Say on which side of a tie the rival is the better one."""
+    """Say on which side of a tie the rival is better: "above", "below", or "then" for years."""
     if row["key"] == YEARS:
         return "then"
     up = row["value"] > row["now"]
@@ -241,7 +237,7 @@ _SENSITIVITIES = Table(
         "cheapest_at_low": _cheapest_at_ends,
         "low": _number_in_unit("low"),
         "high": _number_in_unit("high"),
-        "apart_at_low": _lead_text,
+        "apart_at_low": _lead_at_ends,
     },
 )
 _CROSSOVERS = Table(
@@ -285,7 +281,7 @@ _INPUTS = Table(
         "what": _figure_name,
         "source": itemgetter("source"),
         "value": _number_in_unit("value"),
-        "low": _range_text,
+        "low": lambda row: shown_interval(row["value"], row["low"], row["high"], row["unit"]),
     },
 )
 # Dark for what is bought, light for what is paid by the year.
@@ -362,7 +358,7 @@ class Procurement(Result):
     basis: Basis | None = field(default=None, repr=False, metadata={"json": False})
 
     def figure(self, candidate: str, figure: str) -> pd.Series[Any]:
-        """Return a row of ``figures``."""
+        """Return the row of ``figures`` for a candidate and a figure."""
         rows = self.figures[self.figures["candidate"] == candidate]
         return rows[rows["figure"] == figure].iloc[0]
 
@@ -389,8 +385,8 @@ class Procurement(Result):
         """Say what to buy, how sure that is, and what would change it."""
         said = [] if self.any_fits else [_nobody_fits_sentence(self)]
         said += [_cheapest_sentence(self), _servers_sentence(self)]
-        said += _best_by_others(self) if len(self.candidates) > 1 else []
-        said += _turn_lines(self)
+        said += _best_by_figures(self) if len(self.candidates) > 1 else []
+        said += _tie_lines(self)
         if self.learn_next:
             said.append(f"What to learn next: {', then '.join(self.learn_next)}.")
         return said
@@ -410,11 +406,12 @@ class Procurement(Result):
         """Return the printed tables: what to buy, the parts, what moves it, where it turns."""
         header = ["figure", *self.candidates["candidate"]]
         parts = [PrintedTable("What to buy", header, _figure_rows(self), 1), *_part_tables(self)]
-        return [*parts, _moves(self, most), *([_turns(self, most)] if len(self.crossovers) else [])]
+        ties = [_ties_table(self, most)] if len(self.crossovers) else []
+        return [*parts, _moves_table(self, most), *ties]
 
     @classmethod
-    def _read(cls, document: Mapping[str, Any]) -> dict[str, Any]:
-        parts = super()._read(document)
+    def _read_fields(cls, document: Mapping[str, Any]) -> dict[str, Any]:
+        parts = super()._read_fields(document)
         # Documents of version 0.1.0 name no types.
         for name, flag in (("candidates", "fits"), ("sensitivities", "changes")):
             if flag in parts[name]:
@@ -447,13 +444,13 @@ class Procurement(Result):
 
 
 def axis_scale(values: np.ndarray) -> tuple[float, str]:
-    """Choose what to divide by so that axes have few digits, and its word."""
+    """Divisor and word for an axis: 1e6 "million ", 1e3 "thousand " or 1 ""."""
     most = float(np.nanmax(np.abs(values), initial=0.0))
     return (1e6, "million ") if most >= 2e6 else (1e3, "thousand ") if most >= 2e3 else (1.0, "")
 
 
 def _part_tables(result: Procurement) -> Iterator[PrintedTable]:
-    """Lay out money, energy and carbon: a row a part, a column a candidate; they add up."""
+    """Tables of money, energy and carbon: a row a part, a column a candidate; none of unknowns."""
     for title, table, unit, decimals in (
         ("Money, present value", result.costs, result.currency, 2),
         ("Energy", result.energy, "kWh", 1),
@@ -464,7 +461,7 @@ def _part_tables(result: Procurement) -> Iterator[PrintedTable]:
             yield PrintedTable(title, header, _part_rows(table, decimals), 1)
 
 
-def _moves(result: Procurement, most: int | None) -> PrintedTable:
+def _moves_table(result: Procurement, most: int | None) -> PrintedTable:
     moves = _SENSITIVITIES.print_rows(result, most)
     note, lead = "Cost at either end.", "cost"
     if result.runner_up is not None:
@@ -474,7 +471,7 @@ def _moves(result: Procurement, most: int | None) -> PrintedTable:
     return moves._replace(header=header, note=note + _rows_left_text(moves), left_out=0)
 
 
-def _turns(result: Procurement, most: int | None) -> PrintedTable:
+def _ties_table(result: Procurement, most: int | None) -> PrintedTable:
     turns = _CROSSOVERS.print_rows(result, most)
     note = (
         f"Where {result.cheapest} and a rival are alike; without an interval all else is at its "
@@ -488,11 +485,11 @@ def _rows_left_text(table: PrintedTable) -> str:
 
 
 def _figure_rows(result: Procurement) -> list[list[str]]:
-    """Lay out what to buy and every figure with its interval and probability, by candidate."""
+    """Rows of texts: servers, racks and every figure with interval and probability."""
     table, level = rows_of(result.candidates), f"  {result.level:.0%} interval"
     rows = [
         ["servers", *(f"{r['servers']:.0f}" for r in table)],
-        [level, *map(_servers_interval, table)],
+        [level, *map(_servers_interval_text, table)],
         ["racks", *(f"{r['racks']:.0f}" for r in table)],
         ["fits the site", *("yes" if r["fits"] else "no" for r in table)],
         ["peak power (kW)", *(shown(r["peak_power_w"] / 1000) for r in table)],
@@ -500,17 +497,17 @@ def _figure_rows(result: Procurement) -> list[list[str]]:
         [f"paid at the start ({result.currency})", *(_decimal_text(r["at_start"]) for r in table)],
     ]
     for figure, group in result.figures.groupby("figure", sort=False):
-        rows += _rows_of_figure(str(figure), group, level)
+        rows += _printed_rows_of_figure(str(figure), group, level)
     if len(table) > 1:
         rows.append(["P(no other beats it)", *(value_text(r["p_on_front"], SHARE) for r in table)])
     return rows
 
 
-def _servers_interval(row: Row) -> str:
+def _servers_interval_text(row: Row) -> str:
     return f"{np.floor(row['servers_lower']):.0f} … {np.ceil(row['servers_upper']):.0f}"
 
 
-def _rows_of_figure(figure: str, group: pd.DataFrame, level: str) -> list[list[str]]:
+def _printed_rows_of_figure(figure: str, group: pd.DataFrame, level: str) -> list[list[str]]:
     decimals, size, times = FIGURES[figure].decimals, 1.0, ""
     if decimals is None:
         # Large values are divided by a number whose word the name then has.
@@ -532,7 +529,7 @@ def _rows_of_figure(figure: str, group: pd.DataFrame, level: str) -> list[list[s
 
 
 def _part_rows(table: pd.DataFrame, decimals: int) -> list[list[str]]:
-    """Lay out a row a part and a column a candidate, without parts that are 0 everywhere."""
+    """Rows of texts: a row a part and a column a candidate, without parts that are all 0."""
     *parts, total = (str(column) for column in table if column != "candidate")
     kept = [part for part in parts if not (table[part] == 0).all()]
     plain = {p: re.sub(r"_kwh$|_kg$", "", p).replace("_", " ") for p in (*kept, total)}

@@ -64,19 +64,20 @@ class Server:
             mean = np.where(total > 0, (load * full).sum(axis=0) / total, full.mean(axis=0))
         idle = numbers[self.key("idle_power")][axes]
         made: FloatArray = idle + self._shape_of_power(total) * (mean - idle)
-        return made + self.beside(numbers)[axes]
+        return made + self.power_beside(numbers)[axes]
 
     def full_power(self, workloads: list[str], numbers: CaseValues) -> FloatArray:
         """Find the highest power (W) at full load over the workloads: (n,)."""
         full = [numbers[self.key("power", w)] for w in workloads]
-        made: FloatArray = np.max(full, axis=0) + self.beside(numbers)
+        made: FloatArray = np.max(full, axis=0) + self.power_beside(numbers)
         return made
 
-    def beside(self, numbers: CaseValues) -> FloatArray:
-        """Return the power (W) drawn all the time beside what the others are of: (n,)."""
+    def power_beside(self, numbers: CaseValues) -> FloatArray:
+        """Constant power (W) of the rest of the server, 0 where none is stated: (n,)."""
         return numbers.get(self.key("beside_power"), 0.0)
 
     def _shape_of_power(self, load: FloatArray) -> FloatArray:
+        """Share of the way from idle to full power at each load; without a curve the load."""
         load = np.clip(load, 0.0, 1.0)
         if self.curve is None:
             return load
@@ -89,7 +90,7 @@ class Server:
 
 # How much of its rate a server may be given before its latency passes a limit.
 def share_within(share: FloatArray, latency: FloatArray, limit: float) -> float:
-    """Find the largest share of the full rate at which latency keeps a limit (s), else 0.
+    """Largest share of the full rate at which latency is within a limit (s); 0 for none.
 
     ``latency`` (s) was measured at each ``share`` of the full rate, in any order; where it falls as
     the rate rises, the higher one of before counts. Between a point that keeps the limit and the
@@ -177,10 +178,10 @@ def read_scenario(path: str | Path) -> Scenario:
 
 
 def scenario_of(table: Mapping[str, Any], *, source: str, folder: Path) -> Scenario:
-    """Make a scenario of a table that was read elsewhere; raises as `read_scenario`."""
+    """Make a scenario of a table that was read; raises as `read_scenario`."""
     table = inp.with_shares(table)
     inp.check(table, source)
-    _refuse_names_twice(table, source)
+    _refuse_duplicate_names(table, source)
     _refuse_unknown_workloads(table, source)
     demand, site, costs = table["demand"], table["site"], table.get("costs", {})
     currency = table.get("currency", "USD")
@@ -210,7 +211,7 @@ def _schema_default(*path: str | int) -> Any:
     return inp.node_at(path)["default"]
 
 
-def _refuse_names_twice(table: Mapping[str, Any], source: str) -> None:
+def _refuse_duplicate_names(table: Mapping[str, Any], source: str) -> None:
     for kind in ("workload", "candidate"):
         names = [entry["name"] for entry in table[kind]]
         twice = [name for name in dict.fromkeys(names) if names.count(name) > 1]
@@ -258,7 +259,7 @@ def _read_workloads(table: Mapping[str, Any], source: str) -> tuple[Workload, ..
 def _read_rates(
     table: Mapping[str, Any], inputs: Sequence[Input], currency: str, source: str
 ) -> list[Input]:
-    """Read peak rate and memory of every workload, by its own figures or its weight."""
+    """Read peak rate and memory of each workload; a weight becomes a share of the demand."""
     made = []
     shared = next((i for i in inputs if i.key == "demand.rate"), None)
     weights = sum(w.get("weight", 0.0) for w in table["workload"])

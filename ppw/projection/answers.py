@@ -66,11 +66,11 @@ class TargetCells(NamedTuple):
 
     @classmethod
     def of_table(cls, cells: pd.DataFrame) -> TargetCells:
-        """Take the cells of `ppw.runs.prepare.measured_cells`."""
+        """Make target cells of a table of `ppw.runs.prepare.measured_cells`."""
         return cls(*(cells[c].to_numpy() for c in ("group", "freq_hz", "runs")))
 
     def take(self, cells: IntArray) -> TargetCells:
-        """Select some cells."""
+        """Select the cells at some positions."""
         return TargetCells(self.group[cells], self.frequency[cells], self.runs[cells])
 
 
@@ -112,19 +112,19 @@ class Distribution(NamedTuple):
         budget: Mapping[str, FloatArray],
         pulled: FloatArray,
     ) -> Distribution:
-        """Take quantiles (lower end, median, upper end) from a distribution of the logarithm."""
+        """Make a distribution of that of a logarithm: lower end, median and upper end."""
         with np.errstate(invalid="ignore"):
             lower, value, upper = np.exp(mixture.quantiles(ends))
         return cls(value, lower, upper, mixture, budget, pulled)
 
     def budget_shares(self) -> dict[str, FloatArray]:
-        """Share that each source of width has in the variance of the logarithm."""
+        """Share of the log-variance that each source of uncertainty causes."""
         total = sum(self.budget.values())
         with np.errstate(invalid="ignore"):
             return {source: part / total for source, part in self.budget.items()}
 
     def take(self, groups: IntArray) -> Distribution:
-        """Select some groups."""
+        """Select the groups at some positions."""
         value, lower, upper = (part[groups] for part in self[:3])
         budget = {name: part[groups] for name, part in self.budget.items()}
         mixture = self.mixture.take(groups)
@@ -151,7 +151,7 @@ class CellAnswers(NamedTuple):
     def calibrate_interval(
         self, measured: FloatArray, at: CellAnswers, cluster: IntArray, level: float
     ) -> CellAnswers:
-        """Take the interval that the misses of other clusters' groups call for.
+        """Make the interval conformal, by the misses of groups in other clusters.
 
         ``measured`` are measurements at the cells of ``at``, which are projections that have not
         seen them. ``cluster`` is that of each group.
@@ -171,7 +171,7 @@ class CellAnswers(NamedTuple):
 def fit_curves(
     prepared: Prepared, options: FitOptions, rows: Mask | None = None
 ) -> dict[str, CurveFit]:
-    """Fit all that the metrics need to the chosen rows; rows without a value take no part."""
+    """Fit each metric's curves to the chosen rows, by fit name; skip rows without a value."""
     runs, groups = prepared.runs, prepared.groups
     frequency = runs["freq_hz"].to_numpy(dtype=np.float64)
     found = {}
@@ -222,7 +222,7 @@ class Posteriors:
 
     @classmethod
     def of(cls, prepared: Prepared, options: FitOptions, rows: Mask | None = None) -> Posteriors:
-        """Aggregate what the metrics need of the chosen rows to steps."""
+        """Aggregate the chosen rows' values above 0 by frequency step, for each fit's posterior."""
         runs, groups = prepared.runs, prepared.groups
         powers = map(options.fit_powers, prepared.metrics)
         names = dict.fromkeys(name for p in powers if options.has_posterior(p) for name in p)
@@ -244,10 +244,10 @@ class Posteriors:
         voltage = VoltageTable()
         if POWER in steps or options.voltages is not None:
             voltage = VoltageTable.of(runs, groups, options.voltages)
-        return cls(steps, neighbours_of(groups), *_laws(runs, options), voltage)
+        return cls(steps, neighbours_of(groups), *_time_and_power_laws(runs, options), voltage)
 
     def laws(self, name: str, *asked: FloatArray) -> list[tuple[pooling.Curve, Mask]]:
-        """Laws of a quantity, each with its groups.
+        """Laws of a quantity, each with the mask of the groups it holds for.
 
         A V-f table holds for the groups whose steps and frequencies ``asked`` (Hz) it covers.
         """
@@ -286,7 +286,7 @@ class Posteriors:
     def _in_passes(
         self, powers: Mapping[str, int], cells: TargetCells, level: float
     ) -> Distribution:
-        """Answer the cells of one group one after another."""
+        """Answer cells where groups have several, one cell a group and pass, in their order."""
         nth = pd.Series(cells.group).groupby(cells.group).cumcount().to_numpy()
         passes = [np.flatnonzero(nth == n) for n in range(int(nth.max()) + 1)]
         made = [self.at(powers, cells.take(chosen), level) for chosen in passes]
@@ -315,7 +315,7 @@ class Posteriors:
             parts.append(
                 prediction.project_curve(curve, self.steps[name], asked, self.neighbours, ends)
             )
-        made = parts[0] if len(parts) == 1 else _either(laws[0][1], *parts)
+        made = parts[0] if len(parts) == 1 else _merge_projections(laws[0][1], *parts)
         sign, clock = _TIME_LIKE.get(name, (1, 0))
         factor, shift = sign * power, power * clock * np.log(target.frequency)
         lower, value, upper = np.exp(np.sort(made.quantiles * factor, axis=0) + shift)
@@ -329,10 +329,10 @@ class Posteriors:
         return Distribution(value, lower, upper, mixture, budget, np.exp(factor * made.pulled))
 
 
-def _either(
+def _merge_projections(
     mask: Mask, one: prediction.CurveProjection, other: prediction.CurveProjection
 ) -> prediction.CurveProjection:
-    """Join two projections: of the groups in the mask, and of the others."""
+    """Take the first projection for groups in the mask, and the other for the rest."""
     parts = zip(one.mixture, other.mixture, strict=True)
     mixture = prediction.Mixture(*(np.where(mask[:, None], a, b) for a, b in parts))
     rest = (np.where(mask, a, b) for a, b in zip(one[1:], other[1:], strict=True))
@@ -340,7 +340,7 @@ def _either(
 
 
 def neighbours_of(groups: gr.Groups) -> pooling.Neighbours:
-    """Find the clusters: groups that differ in their core count alone."""
+    """Find the clusters of groups that differ in core count alone, and their log core counts."""
     keys = groups.keys
     axis = [c for c in POOLED_OVER if c in groups.by]
     rest = [c for c in groups.by if c not in axis]
@@ -357,15 +357,15 @@ def neighbours_of(groups: gr.Groups) -> pooling.Neighbours:
     return pooling.Neighbours(np.asarray(cluster, dtype=np.int64), position)
 
 
-def _laws(
+def _time_and_power_laws(
     runs: pd.DataFrame, options: FitOptions
 ) -> tuple[pooling.TimeCurve, pooling.CmosPowerCurve]:
-    """Choose the laws with the noise of the figures' source, pooled or not."""
+    """Laws of time and power, with the noise of the power source, pooled or not."""
     time, power = priors.StalledSharePrior(), priors.DynamicSharePrior()
     if "power_source" in runs.columns:
         sources = {str(source).lower() for source in runs["power_source"].unique()}
-        time = replace(time, noise=_noise(_TIME_NOISE, sources, time.noise))
-        power = replace(power, noise=_noise(_POWER_NOISE, sources, power.noise))
+        time = replace(time, noise=_largest_noise(_TIME_NOISE, sources, time.noise))
+        power = replace(power, noise=_largest_noise(_POWER_NOISE, sources, power.noise))
     of_time, of_power = pooling.TIME_POOLING, pooling.POWER_POOLING
     if not options.pool:
         of_time = of_power = pooling.NO_POOLING
@@ -376,8 +376,8 @@ def _laws(
     )
 
 
-def _noise(by_word: Mapping[str, float], sources: Iterable[str], other: float) -> float:
-    """Noise of the least accurate source; the prior's own where one is not known."""
+def _largest_noise(by_word: Mapping[str, float], sources: Iterable[str], other: float) -> float:
+    """Largest noise of the known power sources; ``other`` where one is not known."""
     found = [[n for word, n in by_word.items() if word in source] for source in sources]
     return max(map(max, found)) if found and all(found) else other
 
@@ -398,7 +398,7 @@ class Answers:
         return cls(prepared, options, fit_curves(prepared, options, rows), posteriors)
 
     def at(self, metric: Metric, cells: TargetCells, level: float) -> CellAnswers:
-        """Answer for each cell; a group may have several."""
+        """Answer a metric at each cell; a group may have several cells."""
         return self.product(self.options.fit_powers(metric), cells, level)
 
     def product(
@@ -451,7 +451,7 @@ class Answers:
         )
 
     def other_form(self, metric: Metric) -> Answers | None:
-        """Fit the other form to the groups whose curve gains more than the frequency does.
+        """Fit the other form to groups whose curve gains more than the frequency; None without any.
 
         The other form is the reciprocal one beside the bounded, and the reverse. None where there
         is no such group.
@@ -474,7 +474,7 @@ class Answers:
         return replace(self, options=options, curves=curves)
 
     def findings(self, answer: CellAnswers) -> list[tuple[str, cv.Caveat]]:
-        """Find the caveats of the fits and intervals of an answer, each with its fit's name."""
+        """Find the caveats of an answer's fits and intervals, each with the name of its fit."""
         factors, frequency = answer.factors, answer.cells.frequency
         has_posterior = answer.distribution is not None
         found: list[tuple[str, cv.Caveat]] = []
@@ -495,7 +495,7 @@ class Answers:
 
 
 def _widen(known: Distribution, errors: Mapping[str, float], level: float) -> Distribution:
-    """Add independent errors of the logarithm, by what they are, to a distribution."""
+    """Add the variances of independent log errors, by source, to a distribution."""
     ends = (0.5 - level / 2, 0.5, 0.5 + level / 2)
     for source, variance in errors.items():
         mixture = known.mixture._replace(variance=known.mixture.variance + variance)
@@ -568,7 +568,7 @@ class CurveDraws:
         draws: int,
         seed: int,
     ) -> CurveDraws:
-        """Prepare all that was fitted.
+        """Prepare the posterior of every curve for drawing.
 
         Parameters
         ----------
@@ -597,11 +597,11 @@ class CurveDraws:
         return cls(made, draws, seed)
 
     def has(self, name: str, group: int) -> bool:
-        """Tell whether a group can be drawn."""
+        """Tell whether a group has a posterior of a quantity, and can be drawn."""
         return group in self.known[name]
 
     def is_curve(self, name: str, group: int) -> bool:
-        """Tell whether a group has two steps or more, and so more than its one frequency."""
+        """Tell whether a group was measured at two steps or more, so that it has a curve."""
         return self.has(name, group) and self.steps(name, group).size > 1
 
     def steps(self, name: str, group: int) -> FloatArray:
@@ -611,13 +611,14 @@ class CurveDraws:
 
     def log_time(self, name: str, group: int, frequencies: FloatArray) -> FloatArray:
         """Draw ln(seconds per unit of work), the reciprocal of a rate: (draws, frequencies)."""
-        return self._draw(name, group, frequencies, 0)
+        return self._draw_log(name, group, frequencies, 0)
 
     def log_power(self, group: int, frequencies: FloatArray) -> FloatArray:
         """Draw ln(power in W): (draws, frequencies)."""
-        return self._draw(POWER, group, frequencies, 1)
+        return self._draw_log(POWER, group, frequencies, 1)
 
-    def _draw(self, name: str, group: int, frequencies: FloatArray, stream: int) -> FloatArray:
+    def _draw_log(self, name: str, group: int, frequencies: FloatArray, stream: int) -> FloatArray:
+        """Draw the logarithm of a fit; a group with one step takes only that frequency."""
         known = self.known[name][group]
         asked = np.asarray(frequencies, dtype=float)
         if len(measured := known.sweep.frequency[0]) == 1:

@@ -32,13 +32,13 @@ class Caveat(NamedTuple):
     size: float = 0.0
 
     def join(self, other: Caveat) -> Caveat:
-        """Join with the same finding at another frequency: the worse sentence, all its groups."""
+        """Join with the same caveat at another frequency: the worse one's text, and all groups."""
         worse = max(self, other, key=lambda f: f.size)
         return worse._replace(groups=self.groups | other.groups)
 
 
-def over_frequencies(findings: Iterable[tuple[str, Caveat]]) -> list[tuple[str, Caveat]]:
-    """Join what the same groups show at several frequencies, so that each group counts once."""
+def join_frequencies(findings: Iterable[tuple[str, Caveat]]) -> list[tuple[str, Caveat]]:
+    """Join caveats of the same kind over frequencies, so that each group counts once."""
     joined: dict[tuple[str, str], Caveat] = {}
     for metric, finding in findings:
         key = (metric, finding.name)
@@ -47,7 +47,7 @@ def over_frequencies(findings: Iterable[tuple[str, Caveat]]) -> list[tuple[str, 
 
 
 def tally(findings: Iterable[tuple[str, Caveat]], what: str = "groups") -> list[str]:
-    """Say each finding once, with the fits that have it and how many of their groups."""
+    """Write each caveat once, with the fits that have it and the number of their groups."""
     counts: dict[tuple[str, str], tuple[str, int, int]] = {}
     sizes: dict[tuple[str, str], float] = {}
     for metric, finding in findings:
@@ -112,7 +112,7 @@ _GAINS_MORE = (
 def fit_findings(
     name: str, fit: ModelFit, frequency: FloatArray, posterior: bool
 ) -> Iterator[Caveat]:
-    """Find what a fit holds at a bound, guesses from afar or cannot answer.
+    """Find groups held at a bound, extrapolated far, poorly fitted or without an answer.
 
     A ``posterior`` always has an answer, and the width of its interval shows a far extrapolation.
     """
@@ -148,7 +148,7 @@ def fit_findings(
 
 
 def _long_lever(fit: ModelFit, frequency: FloatArray, answered: Mask) -> Caveat:
-    """Find the groups in which noise of the points becomes several times as large."""
+    """Find the groups in which the noise of measured points is amplified many times."""
     gain = fit.noise_gain(frequency)
     far = answered & (gain > _LONG_LEVER)
     worst = float(np.max(gain[far])) if far.any() else 0.0
@@ -163,7 +163,7 @@ def _long_lever(fit: ModelFit, frequency: FloatArray, answered: Mask) -> Caveat:
 
 
 def _poor_fit(fit: ModelFit, fitted: Mask) -> Caveat:
-    """Find the groups whose points scatter widely about their curve."""
+    """Find the groups whose points miss their curve by a large relative error."""
     with np.errstate(invalid="ignore"):
         miss = np.sqrt(fit.line.variance) / fit.line.moments.mean_y
         poor = fitted & (miss > _POOR_FIT)
@@ -181,7 +181,7 @@ def _poor_fit(fit: ModelFit, fitted: Mask) -> Caveat:
 def far_findings(
     fit: ModelFit, lowest: FloatArray, highest: FloatArray, frequency: FloatArray
 ) -> Iterator[Caveat]:
-    """Find the groups asked about far above or far below the frequencies they were measured at."""
+    """Find groups asked for far above or far below their measured frequencies."""
     fitted = ~np.isnan(fit.line.slope)
     with np.errstate(divide="ignore"):
         above = np.where(fitted, frequency / highest, 0.0)
@@ -204,7 +204,7 @@ def far_findings(
 
 
 def bend_findings(test: LackOfFit, groups: IntArray) -> Iterator[Caveat]:
-    """Find the groups whose steps do not lie on one line in 1/f, by the way it bends at the top."""
+    """Find groups whose steps show a lack of fit: they gain less, or more, at the top."""
     at_top = test.at_top[groups]
     with np.errstate(invalid="ignore"):
         off = test.p_value[groups] < _LACK_OF_FIT
@@ -213,7 +213,7 @@ def bend_findings(test: LackOfFit, groups: IntArray) -> Iterator[Caveat]:
 
 
 def wide_interval(prediction: Prediction) -> Caveat:
-    """Find the groups whose interval is too wide to decide by."""
+    """Find the groups whose interval has ends too far apart to decide by."""
     with np.errstate(invalid="ignore"):
         ratio = prediction.upper / prediction.lower
         wide = ratio > _WIDE

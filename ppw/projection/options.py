@@ -112,12 +112,12 @@ class FitOptions:
             )
 
     def fields_of_results(self) -> dict[str, Any]:
-        """Options that results tell, by the names of their fields."""
+        """Return the options that results store, by the names of their fields."""
         names = ("form", "power_form", "via", "interval", "pool")
         return {name: getattr(self, name) for name in names}
 
     def for_curves(self) -> FitOptions:
-        """Take the posterior's own intervals in place of calibrated ones, for whole curves."""
+        """Options with the posterior's intervals in place of conformal ones, for whole curves."""
         # Misses to be calibrated with are known at the frequency asked for only.
         return replace(self, interval="bayes") if self.interval == "conformal" else self
 
@@ -153,7 +153,7 @@ class FitOptions:
         return laws.AMDAHL.get(name, laws.AmdahlRate)(nonnegative=self.form == "amdahl")
 
     def _one_table(self) -> Mapping[float, float] | None:
-        """V-f table of all hosts; None where there is none, or one a host."""
+        """Return the V-f table that holds for all hosts; None without one, or with one a host."""
         if self.voltages is None or isinstance(self.voltages, Mapping):
             return self.voltages
         if "host" in self.voltages:
@@ -183,7 +183,7 @@ class VoltageTable:
         groups: Groups,
         given: Mapping[float, float] | pd.DataFrame | None,
     ) -> VoltageTable:
-        """Take the voltages given, else those of the column ``voltage_v``.
+        """Make V-f tables of the voltages given, else of the runs' ``voltage_v``; none without.
 
         Parameters
         ----------
@@ -199,7 +199,7 @@ class VoltageTable:
         if isinstance(given, Mapping):
             table = np.array(sorted(given.items()), dtype=float).reshape(-1, 2).T
             one = np.zeros(len(groups), dtype=np.int64)
-            return cls((_check_positive(*table),), one) if table.size else cls()
+            return cls((_require_positive(*table),), one) if table.size else cls()
         if given is not None:
             check_columns(given)
         elif "voltage_v" not in runs.columns:
@@ -214,7 +214,7 @@ class VoltageTable:
         for host, part in known.groupby("host", sort=True) if by_host else [(None, known)]:
             means = part.groupby("freq_hz", sort=True)["voltage_v"].mean()
             number[host] = len(tables)
-            tables.append(_check_positive(means.index.to_numpy(float), means.to_numpy(float)))
+            tables.append(_require_positive(means.index.to_numpy(float), means.to_numpy(float)))
         of_group = np.zeros(len(groups), dtype=np.int64)
         if by_host:
             numbers = groups.keys["host"].map(number).fillna(-1)
@@ -222,7 +222,7 @@ class VoltageTable:
         return cls(tuple(tables), of_group)
 
     def covers(self, steps: MeasuredSteps, *asked: FloatArray) -> Mask:
-        """Groups whose table holds their lowest and highest step and all frequencies asked."""
+        """Mark groups whose table spans their measured steps and the frequencies asked (Hz)."""
         covered = np.zeros(len(steps.count), dtype=bool)
         for number, (frequency, _) in enumerate(self.tables):
             mine = np.flatnonzero((self.of_group == number) & (steps.count > 0))
@@ -235,7 +235,7 @@ class VoltageTable:
         return covered
 
     def at(self, frequency: FloatArray, groups: IntArray) -> FloatArray:
-        """Voltage (V) of groups at (groups, k) frequencies, along straight lines."""
+        """Voltage (V) at (groups, k) frequencies (Hz), linear between the table's entries."""
         voltage = np.full(frequency.shape, np.nan)
         for number, table in enumerate(self.tables):
             mine = self.of_group[groups] == number
@@ -253,7 +253,8 @@ def check_columns(table: pd.DataFrame) -> None:
 
 
 # A voltage of 0 or less, or none at all, would silently make power of nothing.
-def _check_positive(frequency: FloatArray, voltage: FloatArray) -> tuple[FloatArray, FloatArray]:
+def _require_positive(frequency: FloatArray, voltage: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return the frequencies (Hz) and voltages (V). Raises `PpwError` unless all are positive."""
     if not (np.isfinite(voltage).all() and (voltage > 0).all() and (frequency > 0).all()):
         raise PpwError("the V-f table needs positive frequencies (Hz) and voltages (V)")
     return frequency, voltage

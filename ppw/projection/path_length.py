@@ -41,24 +41,24 @@ _STEPS, _MARKERS = 100, "osD^vP"
 
 
 def with_instructions(runs: pd.DataFrame) -> pd.DataFrame:
-    """Rows that tell instructions and data size, with ``per_byte`` and ``instructions_label``.
+    """Keep rows with instructions and data size; add ``per_byte`` and the label of counting.
 
     The label is "counted" where the table has no column of that name. The instructions of a
     service, which are of a window of its load, become those of one operation.
     """
     missing = np.full(len(runs), np.nan)
 
-    def column(name: str) -> lines.FloatArray:
+    def column_or_nan(name: str) -> lines.FloatArray:
         return runs[name].to_numpy(dtype=np.float64) if name in runs else missing
 
-    counted = ~np.isnan(column("instructions"))
+    counted = ~np.isnan(column_or_nan("instructions"))
     label = runs.get("instructions_label", pd.Series(COUNTED, index=runs.index)).fillna(COUNTED)
     with np.errstate(divide="ignore", invalid="ignore"):
-        instructions = executed_instructions(column)
+        instructions = executed_instructions(column_or_nan)
     found = runs.assign(
         instructions=instructions,
         instructions_label=label.where(counted, ESTIMATED),
-        data_bytes=column("data_bytes"),
+        data_bytes=column_or_nan("data_bytes"),
     )
     found = found[found["instructions"].gt(0) & found["data_bytes"].gt(0)]
     names = found.get("workload", pd.Series(WITHOUT_NAME, index=found.index))
@@ -70,7 +70,7 @@ def with_instructions(runs: pd.DataFrame) -> pd.DataFrame:
 
 
 def executed_instructions(column: Callable[[str], gr.Values]) -> gr.Values:
-    """Compute instructions of each run, or of each operation of a service, where none are counted.
+    """Instructions of each run, or operation of a service: counted, else CPU time × f / CPI.
 
     ``column`` gives an array or an engine's column by name, of missing values where there is none.
     """
@@ -131,7 +131,7 @@ def _against_data(cells: pd.DataFrame) -> pd.DataFrame:
 def _fit_lines(
     cells: pd.DataFrame, keys: list[str], against: str, x: lines.FloatArray, name: str
 ) -> tuple[pd.DataFrame, lines.LineFit]:
-    """Fit the lines of all groups; returns them and their keys, runs, scatter and range."""
+    """Fit a line to each group of cells; return keys, runs, range and scatter, and the lines."""
     groups = cells.groupby(keys, dropna=False, sort=True)
     codes = np.asarray(groups.ngroup(), dtype=np.int64)
     mean, squares = (cells[f"{name}__{of}"].to_numpy(dtype=np.float64) for of in ("mean", "m2"))
@@ -304,7 +304,7 @@ class PathLengths(Result):
         return said
 
     def flat_sentences(self) -> list[str]:
-        """Say the flat ranges in sentences."""
+        """Say for each group where throughput is flat over data size, or that it is not."""
         by = list(self.flat.columns[: list(self.flat.columns).index("sizes")])
         said = []
         for row in rows_of(self.flat):
@@ -408,7 +408,7 @@ def answer_cells(
     tolerance: float,
     digest: str,
 ) -> PathLengths:
-    """Fit path lengths to cells, and flat ranges to runs or to their mean rates by data size.
+    """Fit path lengths to cells, and find flat ranges of throughput over data size.
 
     ``rows`` is the number of runs in all, also those that tell no instructions.
     """
@@ -427,7 +427,7 @@ def answer_cells(
 
 
 def _run_caveats(labels: Mapping[str, int], modes: Sequence[str], rows: int) -> Iterator[str]:
-    """Say what the instructions of ``rows`` runs are worth, by the number of runs of each label."""
+    """Caveats on instructions that were emulated, estimated, of other modes or missing."""
     used = sum(labels.values())
     for label, said in (
         (EMULATED, "counted under an emulator, in user mode only, on its own processor features"),
@@ -445,7 +445,7 @@ def _run_caveats(labels: Mapping[str, int], modes: Sequence[str], rows: int) -> 
 
 
 def _fit_caveats(points: pd.DataFrame, cores: pd.DataFrame, data: pd.DataFrame) -> Iterator[str]:
-    """Say which fits of `fit_cells` cannot hold everywhere."""
+    """Caveats on path lengths that fall to zero, and on lines that begin below zero."""
     for row in rows_of(cores):
         if np.isfinite(row["positive_up_to"]):
             yield (
@@ -470,7 +470,7 @@ def _fit_caveats(points: pd.DataFrame, cores: pd.DataFrame, data: pd.DataFrame) 
 def widest_flat_range(
     sizes: lines.FloatArray, throughput: lines.FloatArray, *, tolerance: float
 ) -> tuple[int, int, float] | None:
-    """Find the neighbouring sizes that reach furthest with throughputs within a tolerance.
+    """Find the widest range of sizes whose throughputs differ by at most a tolerance.
 
     Parameters
     ----------
@@ -529,7 +529,7 @@ def flat_ranges(runs: pd.DataFrame, *, tolerance: float) -> pd.DataFrame:
 
 
 def _points_at_full_load(runs: pd.DataFrame) -> pd.DataFrame:
-    """Rows with a data size and a throughput, at full load."""
+    """Full-load rows with data size and rate: throughput, else bytes per second."""
     missing = pd.Series(np.nan, index=runs.index)
     rate = runs.get("throughput_ops_s", missing)
     by_time = runs["data_bytes"] / runs.get("time_s", missing)

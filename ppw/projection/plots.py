@@ -62,7 +62,7 @@ def plot_curve(
 
 
 def mark_best(ax: Axes, curve: pd.DataFrame) -> float:
-    """Mark the highest point of a curve among the frequencies drawn; returns its frequency (Hz)."""
+    """Mark the highest point drawn of a curve; return its frequency (Hz)."""
     at = int(np.nanargmax(curve["value"].to_numpy()))
     best, value = float(curve["freq_hz"].iloc[at]), float(curve["value"].iloc[at])
     ax.plot(best / 1e9, value, "^", color=BEST, ms=8, label=f"best: {shown(best, 'Hz')}")
@@ -77,7 +77,7 @@ def group_curves(
     to_hz: float,
     level: float,
 ) -> dict[int, tuple[pd.DataFrame, pd.DataFrame]]:
-    """Measured points and curve of some groups, each over its frequencies and ``to_hz``."""
+    """Measured points and fitted curve of each group, over its frequencies and ``to_hz``."""
     drawn = options.for_curves()
     answers = Answers.of(replace(prepared, metrics=[metric]), drawn)
     steps = _CURVE_STEPS if drawn.has_posterior(drawn.fit_powers(metric)) else _STEPS
@@ -104,7 +104,7 @@ def group_curves(
 
 
 def drawable_groups(prepared: Prepared, metric: Metric, most: int) -> dict[int, str]:
-    """Find the first groups that have a curve, and label them by what tells them apart."""
+    """First groups measured at two frequencies or more, each with a label."""
     frame = pd.DataFrame(
         {
             "group": prepared.groups.codes,
@@ -118,12 +118,12 @@ def drawable_groups(prepared: Prepared, metric: Metric, most: int) -> dict[int, 
     # What tells all groups apart, not only those drawn; a lone group is named in full.
     telling = [c for c in keys.columns if not keys[c].duplicated().iloc[1:].all()]
     names = telling if telling and len(keys) > 1 else list(keys.columns)
-    labels = [_label(row, names) for row in rows_of(keys.take(chosen))]
+    labels = [_group_label(row, names) for row in rows_of(keys.take(chosen))]
     return dict(zip(chosen.tolist(), labels, strict=True))
 
 
-def _label(row: Mapping[Any, Any], columns: list[str]) -> str:
-    """Label a group by its values in some columns."""
+def _group_label(row: Mapping[Any, Any], columns: list[str]) -> str:
+    """Label a group by its values in some columns; "all runs" without columns."""
     parts = [
         f"{c} {shown(row[c])}" if isinstance(row[c], float) else shown_name(row[c]) for c in columns
     ]

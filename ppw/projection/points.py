@@ -50,14 +50,14 @@ class MeasuredPoints(NamedTuple):
     def of(
         cls, cpi_pts: Points, power_pts: Points | None, family: str | None, source: str | None
     ) -> MeasuredPoints:
-        """Read the points that `ppw.project` was given. Raises as it says."""
-        cpi, cpi_runs = _points(cpi_pts, "cpi")
+        """Read the CPI and power points that `ppw.project` was given, with their caveats."""
+        cpi, cpi_runs = _read_points(cpi_pts, "cpi")
         power, power_runs = np.empty((0, 2)), None
         if power_pts is None and cpi_runs is not None and metrics.columns_for(_POWER, cpi_runs):
             power_pts = cpi_runs
         caveats = []
         if power_pts is not None:
-            power, power_runs = _points(power_pts, "power")
+            power, power_runs = _read_points(power_pts, "power")
             known = prepare.is_named_source(source)
             if power_runs is not None and prepare.all_sources_named(power_runs):
                 known, sources = known or source is None, power_runs["power_source"].unique()
@@ -69,8 +69,8 @@ class MeasuredPoints(NamedTuple):
         return cls(cpi, power, source, caveats)
 
 
-def _points(points: Any, name: str) -> tuple[FloatArray, pd.DataFrame | None]:
-    """(Hz, value) rows, sorted so that sums do not depend on their order; and the runs table."""
+def _read_points(points: Any, name: str) -> tuple[FloatArray, pd.DataFrame | None]:
+    """Read (Hz, value) rows, sorted, of pairs, a mapping or a runs table; and the table or None."""
     runs = None
     if hasattr(points, "columns"):
         points, runs = _points_of_runs(points, name)
@@ -101,7 +101,7 @@ def _points(points: Any, name: str) -> tuple[FloatArray, pd.DataFrame | None]:
 
 
 def _points_of_runs(frame: Any, name: str) -> tuple[FloatArray, pd.DataFrame]:
-    """Read the points of a runs table of one group."""
+    """Read (Hz, value) rows of a runs table. Raises `PpwError` for more than one group."""
     metric, tidy = metrics.METRICS[name], tidy_runs(frame)
     runs = check_runs(tidy, needed=metrics.needed_columns([metric], tidy))
     groups = group_runs(runs)
@@ -114,7 +114,7 @@ def _points_of_runs(frame: Any, name: str) -> tuple[FloatArray, pd.DataFrame]:
 
 
 def _family_caveats(tables: list[pd.DataFrame], family: str | None) -> list[str]:
-    """Say where points of one family are projected onto another."""
+    """Caveat on points of another family, or of several; none where families agree."""
     families = {f for t in tables if "family" in t.columns for f in t["family"].dropna()}
     if family is not None and families and families != {family}:
         return [
@@ -151,7 +151,7 @@ class _Product(NamedTuple):
 
 
 def _products(instructions: float | None, cores: float, efficiency: float) -> dict[str, _Product]:
-    """Products that give each quantity, for a run of so many instructions."""
+    """Fits, factors and unit of each quantity; time and energy only with ``instructions``."""
     work, speed, seconds = "instructions", cores, 1.0
     if instructions is not None:
         # Seconds of one run at CPI 1 and 1 Hz; the fits and the frequency bring in the rest.
@@ -254,19 +254,19 @@ class Projection(Result):
         return printable_lines("\n".join(lines))
 
     def _estimates(self) -> dict[str, Estimate]:
-        """Quantities that are known, in the order of print, and the CPI by the other form."""
+        """Estimates that are not None, in print order, with the CPI by the other form."""
         other = "bounded" if self.form == "reciprocal" else "reciprocal"
         found = {name: getattr(self, name) for name in QUANTITIES}
         found[f"cpi, {other}"] = self.other_form_cpi
         return {name: estimate for name, estimate in found.items() if estimate is not None}
 
-    def _body(self) -> dict[str, Any]:
-        body = super()._body()
+    def _document_fields(self) -> dict[str, Any]:
+        body = super()._document_fields()
         return {k: v.to_dict() if isinstance(v, Estimate) else v for k, v in body.items()}
 
     @classmethod
-    def _read(cls, document: Mapping[str, Any]) -> dict[str, Any]:
-        body = super()._read(document)
+    def _read_fields(cls, document: Mapping[str, Any]) -> dict[str, Any]:
+        body = super()._read_fields(document)
         for name in (*QUANTITIES, "other_form_cpi"):
             body[name] = None if body[name] is None else Estimate.from_dict(body[name])
         for name in ("cpi_points", "power_points"):
@@ -421,7 +421,7 @@ def project(
 
 
 def _fit_points(points: MeasuredPoints, options: FitOptions) -> Answers:
-    """Fit the points as a runs table of one group, in which each row has one of the metrics."""
+    """Fit CPI and power points as a runs table of one group; each row has one of the two."""
     parts = [("cpi", points.cpi), ("power_w", points.power)]
     frames = [pd.DataFrame({"freq_hz": p[:, 0], name: p[:, 1]}) for name, p in parts if len(p)]
     runs = pd.concat(frames, ignore_index=True)
@@ -440,7 +440,7 @@ def _answer_products(
     errors: Mapping[str, float],
     price: float | None,
 ) -> tuple[dict[str, Any], dict[str, CellAnswers]]:
-    """Answer each quantity whose fits are there, and the CPI by the other form; else None."""
+    """Answer each quantity whose fits exist, None for others; and the answers behind them."""
     made: dict[str, CellAnswers] = {}
     for name, product in products.items():
         if product.powers.keys() <= answers.curves.keys():
@@ -481,7 +481,7 @@ def _refuse_unanswered(answers: Answers, at: float) -> NoReturn:
 def _doubts_of_path_length(
     path_length: LogPathLength, cores: float
 ) -> tuple[dict[str, float], list[str]]:
-    """Variance of ln(path length) by its fit, and caveats; none for published coefficients."""
+    """Variance of ln(path length), if it was fitted; and a caveat outside its core range."""
     error = float(path_length.model_fit_.relative_error(cores, repeats=np.inf)[0])
     low, high = path_length.cores_
     outside = (
@@ -491,7 +491,7 @@ def _doubts_of_path_length(
 
 
 def _quantity_text(q: Estimate, level: float) -> str:
-    """Write an estimate with its interval and its limit for people."""
+    """Write an estimate with its interval and its limit, where it has them."""
     text = shown(float(q), q.unit)
     if q.lower is not None:
         text += f"  [{shown_interval(q, q.lower, q.upper, q.unit)}] at {level:.0%}"

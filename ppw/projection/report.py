@@ -103,7 +103,7 @@ def projection_page(result: RunsProjection) -> Page:
 
 
 def _projection_verdict(result: RunsProjection) -> list[str]:
-    """Say what happens between the highest measured frequency and the one asked for."""
+    """Say for each frequency asked how metrics change from the highest measured one."""
     if result.prepared is None:
         return []
     measured = result.prepared.measured_means()
@@ -115,12 +115,12 @@ def _projection_verdict(result: RunsProjection) -> list[str]:
         sentences.append(_headline(result, rows, last))
         for metric in dict.fromkeys(rows["metric"]):
             chosen = rows[rows["metric"] == metric]
-            sentences.append(_metric_verdict(result, metric, chosen, last))
+            sentences.append(_metric_sentence(result, metric, chosen, last))
     return sentences
 
 
 def _headline(result: RunsProjection, rows: pd.DataFrame, last: pd.DataFrame) -> str:
-    """Say by how much the metrics change from the highest measured frequency to one asked for."""
+    """Say the median change of each metric (%) from the highest measured frequency."""
     changes = []
     for metric in dict.fromkeys(rows["metric"]):
         both = _beside(rows[rows["metric"] == metric], last, result.by)
@@ -139,9 +139,10 @@ def _headline(result: RunsProjection, rows: pd.DataFrame, last: pd.DataFrame) ->
     )
 
 
-def _metric_verdict(
+def _metric_sentence(
     result: RunsProjection, metric: str, rows: pd.DataFrame, last: pd.DataFrame
 ) -> str:
+    """Say a metric's projection beside its measurement, or the ratios over many groups."""
     at, unit = float(rows["freq_hz"].iloc[0]), METRICS[metric].unit
     words = metric.replace("_", " ")
     both = _beside(rows, last, result.by)
@@ -166,14 +167,14 @@ def _metric_verdict(
 
 
 def _beside(rows: pd.DataFrame, last: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
-    """Projections beside what their group measured last, at ``freq_hz_last``."""
+    """Join projections with their group's last measurement, at ``freq_hz_last``."""
     if not by:
         return rows.merge(last, how="cross", suffixes=("", "_last"))
     return rows.merge(last, on=list(by), suffixes=("", "_last"))
 
 
 def _curve_figures(result: RunsProjection) -> tuple[list[Figure], list[str]]:
-    """Curves of the first groups, metric by metric; and where perf/W is best."""
+    """Figures of the first groups' curves by metric, and sentences on the best perf/W."""
     if result.prepared is None:
         return [], []
     target = float(result.table["freq_hz"].max())
@@ -190,13 +191,13 @@ def _curve_figures(result: RunsProjection) -> tuple[list[Figure], list[str]]:
             total = len(result.prepared.groups)
             most = f" (the first {len(chosen)} of {total} groups are drawn)"
             caption = f"{words}: {label}{most * (total > len(chosen))}"
-            figures.append(Figure(draw(partial(_plot_group, *curve_of)), caption))
+            figures.append(Figure(draw(partial(_plot_group_curve, *curve_of)), caption))
             if metric.name == "perf_per_watt" and curve["value"].notna().any():
                 verdict.append(_best_sentence(label, points, curve))
     return figures, verdict
 
 
-def _plot_group(
+def _plot_group_curve(
     metric: Metric, points: pd.DataFrame, curve: pd.DataFrame, target: float, ax: Axes
 ) -> None:
     plots.plot_curve(ax, metric, points, curve, target)
@@ -207,22 +208,23 @@ def _plot_group(
 
 
 def _contradicting_best(points: pd.DataFrame, curve: pd.DataFrame) -> float | None:
-    """Frequency measured best, where the best of the curve is clearly worse by measurement."""
+    """Frequency (Hz) measured best, if the curve's best was measured clearly worse; else None."""
     means = points.groupby("freq_hz")["value"].mean()
     at, measured = means.index.to_numpy(dtype=np.float64), means.to_numpy()
     # Beyond the measurements the nearest of them speaks.
-    near = measured[np.argmin(np.abs(at - _best_hz(curve)))]
+    near = measured[np.argmin(np.abs(at - _frequency_of_highest(curve)))]
     best = float(at[np.argmax(measured)])
     return best if near < _CLEARLY_WORSE * measured.max() else None
 
 
-def _best_hz(curve: pd.DataFrame) -> float:
+def _frequency_of_highest(curve: pd.DataFrame) -> float:
+    """Frequency (Hz) at which a curve has its highest value."""
     return float(curve["freq_hz"].iloc[int(np.nanargmax(curve["value"].to_numpy()))])
 
 
 # Where measurements contradict the curve, no frequency is called the best.
 def _best_sentence(label: str, points: pd.DataFrame, curve: pd.DataFrame) -> str:
-    best = _best_hz(curve)
+    best = _frequency_of_highest(curve)
     measured_best = _contradicting_best(points, curve)
     if measured_best is not None:
         return (
@@ -235,7 +237,7 @@ def _best_sentence(label: str, points: pd.DataFrame, curve: pd.DataFrame) -> str
 
 
 def _budget_tables(result: RunsProjection) -> list[Table]:
-    """Where the intervals' width comes from: medians over the groups, metric by metric."""
+    """Table of the sources of interval width by metric (median shares); none without them."""
     columns = [c for c in result.table if str(c).startswith(WIDTH_FROM)]
     if not columns:
         return []
@@ -278,7 +280,7 @@ def projection_sliders(result: RunsProjection) -> Sliders | None:
     """Sliders for the first groups; None where the runs behind the answers are not known."""
     if result.prepared is None or not (groups := _slider_groups(result, result.prepared)):
         return None
-    data = {"level": result.level, "sliders": _sliders(), "groups": groups}
+    data = {"level": result.level, "sliders": _common_sliders(), "groups": groups}
     return Sliders(
         title="Other frequencies and costs",
         note=" ".join(_notes(result, groups, len(result.prepared.groups))),
@@ -288,18 +290,18 @@ def projection_sliders(result: RunsProjection) -> Sliders | None:
     )
 
 
-def _plain(values: Iterable[float], digits: int) -> list[float | None]:
-    """Round to some digits for JSON, which has no NaN."""
+def _round(values: Iterable[float], digits: int) -> list[float | None]:
+    """Round to significant digits; None for NaN and infinities, which JSON lacks."""
     return [float(f"{x:.{digits}g}") if np.isfinite(x) else None for x in values]
 
 
 def _slider(at: list[float], start: float) -> dict[str, Any]:
-    """Stops of a slider, and the number of the one where it starts."""
+    """Stops of a slider, and the position of the stop where it starts."""
     return {"stops": at, "start": nearest(at, start)}
 
 
-def _sliders() -> list[dict[str, Any]]:
-    """Sliders that are no group's own; they begin where they change nothing."""
+def _common_sliders() -> list[dict[str, Any]]:
+    """Sliders for electricity, PUE, utilisation and years, which start without effect."""
     made = [
         ("tariff", "electricity", "a kWh", stops(0.0, 1.0), 0.0),
         ("pue", "power usage effectiveness", "1", stops(1.0, 3.0), 1.0),
@@ -313,10 +315,11 @@ def _sliders() -> list[dict[str, Any]]:
 
 
 def _notes(result: RunsProjection, groups: Sequence[dict[str, Any]], total: int) -> Iterator[str]:
+    """Yield notes on the sliders: groups left out, interpolation, intervals and defaults."""
     if total > len(groups):
         yield f"{len(groups)} of {total} groups are here, the first that have all their curves."
     if any(len(group["grid"]) > 2 for group in groups):
-        moved = max(_moved_by_interpolation(group) for group in groups)
+        moved = max(_interpolation_error(group) for group in groups)
         yield (
             "Between the frequencies that were computed, figures are interpolated: to "
             f"{math.ceil(1e4 * moved) / 100:g} % or better, as leaving out every other one shows."
@@ -334,8 +337,8 @@ def _notes(result: RunsProjection, groups: Sequence[dict[str, Any]], total: int)
         yield "What a host draws while idle is not in the runs, and not counted."
 
 
-def _moved_by_interpolation(group: dict[str, Any]) -> float:
-    """Largest share by which the script would miss every other figure from those beside it."""
+def _interpolation_error(group: dict[str, Any]) -> float:
+    """Largest relative error of interpolating every other grid value from its neighbours."""
     frequency = np.log(group["grid"])
     figures = [of[end] for of in group["metrics"].values() for end in ("value", "lower", "upper")]
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -348,7 +351,7 @@ def _moved_by_interpolation(group: dict[str, Any]) -> float:
 
 
 def _slider_groups(result: RunsProjection, prepared: Prepared) -> list[dict[str, Any]]:
-    """The first groups that have all their curves, as the script reads them."""
+    """Data of the first groups with all curves, for the page's script; [] for none."""
     answers, runs = _answers_of_sliders(result, prepared), prepared.runs
     fitted = [~np.isnan(c.fit.line.slope) for c in answers.curves.values()]
     chosen = np.flatnonzero(np.logical_and.reduce(fitted))[:MOST_GROUPS]
@@ -356,7 +359,7 @@ def _slider_groups(result: RunsProjection, prepared: Prepared) -> list[dict[str,
         return []
     asked, rows = result.table["freq_hz"].unique(), [prepared.groups.codes == g for g in chosen]
     most = _GRID if len(prepared.groups) <= _MANY else _GRID_OF_MANY
-    grids = [_grid(runs["freq_hz"][of_group], asked, most) for of_group in rows]
+    grids = [_frequency_grid(runs["freq_hz"][of_group], asked, most) for of_group in rows]
     keys = prepared.groups.keys.take(chosen).reset_index(drop=True)
     # Groups of one family differ in their cores alone, which have a slider.
     others = [name for name in prepared.groups.by if name != "cores"]
@@ -364,7 +367,7 @@ def _slider_groups(result: RunsProjection, prepared: Prepared) -> list[dict[str,
     metrics = _metrics_on_grids(answers, chosen, grids, result.level)
     made = []
     for label, number, of_group, grid, laid in zip(
-        _labels(keys, others), family, rows, grids, metrics, strict=True
+        _group_labels(keys, others), family, rows, grids, metrics, strict=True
     ):
         price = _mean_of(runs, "price", of_group) or 0.0
         frequencies = stops(grid[0], grid[-1], grid, most=_STOPS)
@@ -384,7 +387,7 @@ def _slider_groups(result: RunsProjection, prepared: Prepared) -> list[dict[str,
 
 
 def _answers_of_sliders(result: RunsProjection, prepared: Prepared) -> Answers:
-    """Answers of the metrics shown, and of performance and power for what is made of them."""
+    """Fit the metrics shown, and performance and power where others are made of them."""
     names = {metric.name for metric in prepared.metrics}
     metrics = [m for m in prepared.metrics if m.name != "perf_per_dollar"]
     metrics += [PERFORMANCE] if names & _WORK else []
@@ -392,8 +395,8 @@ def _answers_of_sliders(result: RunsProjection, prepared: Prepared) -> Answers:
     return Answers.of(replace(prepared, metrics=metrics), result.options.for_curves())
 
 
-def _grid(measured: pd.Series[float], asked: FloatArray, most: int) -> list[float]:
-    """Frequencies (Hz) that a group is answered at: round ones, those measured and asked for."""
+def _frequency_grid(measured: pd.Series[float], asked: FloatArray, most: int) -> list[float]:
+    """Frequencies (Hz) to answer a group at: round, measured and asked-for ones."""
     steps = measured.unique()
     ends = [*steps, *asked]
     low, high, top = float(min(ends)), float(max(ends)), steps.max()
@@ -406,7 +409,7 @@ def _grid(measured: pd.Series[float], asked: FloatArray, most: int) -> list[floa
 def _metrics_on_grids(
     answers: Answers, chosen: IntArray, grids: Sequence[list[float]], level: float
 ) -> list[dict[str, Any]]:
-    """Every metric of the chosen groups over their grids, as the script reads it."""
+    """Answers of every metric over each group's grid, as JSON data for the script."""
     sizes = [len(grid) for grid in grids]
     cells = TargetCells(np.repeat(chosen, sizes), np.concatenate(grids), np.ones(sum(sizes)))
     made: list[dict[str, Any]] = [{} for _ in chosen]
@@ -418,24 +421,24 @@ def _metrics_on_grids(
         # Quotients of performance and power are made in the page, of both as distributions.
         if answer.distribution is not None and metric.name in ("performance", "power"):
             quantiles = answer.distribution.mixture.quantiles(PROBABILITIES.tolist())
-            likely = [_plain(row, _DIGITS_OF_LIKELY) for row in np.exp(quantiles).T]
+            likely = [_round(row, _DIGITS_OF_LIKELY) for row in np.exp(quantiles).T]
         for laid, end, size in zip(made, np.cumsum(sizes), sizes, strict=True):
             part = slice(end - size, end)
-            rounded = {name: _plain(values[part], _DIGITS) for name, values in figures.items()}
+            rounded = {name: _round(values[part], _DIGITS) for name, values in figures.items()}
             laid[metric.name] = {"unit": metric.unit, **rounded, "likely": likely[part]}
     return made
 
 
 def _mean_of(runs: pd.DataFrame, column: str, rows: Mask) -> float | None:
-    """Mean of a column of a group; None where it is not known."""
+    """Mean of a column over some rows; None without the column or a value."""
     if column not in runs.columns:
         return None
     mean = float(runs[column][rows].mean())
     return mean if np.isfinite(mean) else None
 
 
-def _labels(keys: pd.DataFrame, others: Sequence[str]) -> list[str]:
-    """What tells groups apart beside their cores, which have a slider."""
+def _group_labels(keys: pd.DataFrame, others: Sequence[str]) -> list[str]:
+    """Labels that tell groups apart without their cores; "all runs" where nothing does."""
     rows = rows_of(keys)
     telling, labels = telling_keys(others, rows), []
     for row in rows:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 def unfitted_groups(curves: Mapping[str, CurveFit], prepared: Prepared) -> list[str]:
-    """Say how many groups have no curve for a fit, because they have fewer than two frequencies."""
+    """Say how many groups each fit leaves out: not measured, or at one frequency only."""
     texts = []
     for name, curve in curves.items():
         line = curve.fit.line
@@ -54,7 +54,7 @@ def unfitted_groups(curves: Mapping[str, CurveFit], prepared: Prepared) -> list[
 
 
 def nothing_to_fit(prepared: Prepared) -> str:
-    """Say why no group of the table has a curve."""
+    """Say that the table has one distinct frequency, so that no group has a curve."""
     source = prepared.runs.attrs.get("source", "runs")
     distinct = np.unique(prepared.runs["freq_hz"])
     found = ", ".join(shown(f, "Hz") for f in distinct[:6])
@@ -234,7 +234,7 @@ def project_prepared(
     table = pd.concat(tables, ignore_index=True)
     if table.empty:
         raise PpwError(nothing_to_fit(prepared))
-    caveats = prepared.caveats() + cv.tally(cv.over_frequencies(findings))
+    caveats = prepared.caveats() + cv.tally(cv.join_frequencies(findings))
     caveats += unfitted_groups(answers.curves, prepared)
     return RunsProjection(
         table=table.drop(columns=[c for c in _OPTIONAL if table[c].isna().all()]),
@@ -258,7 +258,7 @@ def _answer_rows(
     every = TargetCells(np.arange(count), np.full(count, float(frequency)), np.ones(count))
     made = answers.at(metric, every, level)
     if answers.options.interval == "conformal":
-        made = _conformal(answers, made, metric, frequency, level)
+        made = _make_conformal(answers, made, metric, frequency, level)
     findings, known = answers.findings(made), made.distribution
     widths = known.budget_shares() if known else {}
     fitted, refitted = made.has_curves(), answers.other_form(metric)
@@ -275,15 +275,15 @@ def _answer_rows(
         pulled_pct=np.nan if known is None else 100 * (known.pulled - 1),
         **{budget_column(name): share for name, share in widths.items()},
         other_form=refitted.curves[metric.name].fit.predict(frequency) if refitted else np.nan,
-        caveats=_names([x for _, x in findings], len(groups)),
+        caveats=_caveat_names([x for _, x in findings], len(groups)),
     )
     return rows if fitted.all() else rows[fitted], findings
 
 
-def _conformal(
+def _make_conformal(
     answers: Answers, made: CellAnswers, metric: Metric, frequency: float, level: float
 ) -> CellAnswers:
-    """Interval from the misses of the groups that were measured at the frequency."""
+    """Widen intervals by the misses of groups measured at the frequency; raise if too few."""
     prepared = answers.prepared
     at = np.abs(prepared.runs["freq_hz"].to_numpy() / frequency - 1) < SAME_STEP
     cells = measured_cells(prepared, metric, at)
@@ -303,12 +303,12 @@ def _conformal(
 
 
 def budget_column(source: str) -> str:
-    """Column of the table that holds the share of a source of width."""
+    """Name the column for the share of a source of uncertainty: "width_from_…"."""
     return f"{WIDTH_FROM}{source.replace(' ', '_')}"
 
 
-def _names(findings: Sequence[cv.Caveat], groups: int) -> pd.Categorical[Any] | None:
-    """Short names of each group's caveats, joined; few combinations serve many groups."""
+def _caveat_names(findings: Sequence[cv.Caveat], groups: int) -> pd.Categorical[Any] | None:
+    """Short names of each group's caveats, joined; None where no group has any."""
     findings = [f for f in findings if f.groups.any()]
     names = list(dict.fromkeys(f.name for f in findings))
     if not names:
@@ -445,7 +445,7 @@ def fit_prepared(prepared: Prepared, options: FitOptions) -> FittedParameters:
 
 
 def _parameter_rows(name: str, fitted: lines.ModelFit, keys: pd.DataFrame) -> pd.DataFrame:
-    """Rows of a group and parameter, of the groups that have a curve."""
+    """Rows of group and parameter with value and error, of groups that have a curve."""
     line = fitted.line
     parts = [
         keys.assign(

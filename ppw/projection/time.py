@@ -61,7 +61,7 @@ _ANSWERS = """
 
 
 def time_table(target: str, found: str) -> tuple[rs.Table, ...]:
-    """Declare the table of a projection of times: the target, the answers, and what was found."""
+    """Declare the table of a time projection: columns of target, answers and parameters."""
     columns = f"{target.strip()}\n{_ANSWERS.strip()}\n{found.strip()}"
     show = {"error_pct": _error_text}
     return (
@@ -70,7 +70,7 @@ def time_table(target: str, found: str) -> tuple[rs.Table, ...]:
 
 
 def _error_text(row: rs.Row) -> str:
-    """Write the error of a row with its sign, in percent."""
+    """Write the error of a row with its sign and %; "–" where nothing was measured."""
     error = row["error_pct"]
     return "–" if error != error else f"{error:+.1f} %"
 
@@ -153,15 +153,15 @@ class TimeProjection(rs.Result):
         return self.heading.format(shown(self.table[self.target].iloc[0], self.unit))
 
     def law(self, row: dict[str, Any]) -> str:
-        """What was fitted to the group of a row, in words."""
+        """Write the fitted law of a row's group in words. Subclasses define it."""
         raise NotImplementedError
 
     def curve(self, row: dict[str, Any]) -> tuple[FloatArray, FloatArray]:
-        """Points of the curve of a row, in the target's unit and s."""
+        """Return points of a row's curve: target unit and s. Subclasses define it."""
         raise NotImplementedError
 
     def axis(self) -> tuple[str, float]:
-        """Label of the plot's abscissa, and its unit in the target's."""
+        """Return the label of the plot's abscissa, and its unit as a multiple of the target's."""
         return self.abscissa
 
     @classmethod
@@ -175,34 +175,34 @@ class TimeProjection(rs.Result):
 
     @classmethod
     def learns(cls, values: FloatArray, target: float) -> NDArray[np.bool_]:
-        """Which values are fitted, of those that are not the target: all."""
+        """Mark the values to fit, of those that are not the target: by default all."""
         return np.ones(len(values), dtype=np.bool_)
 
     @classmethod
     def fit(cls, rows: JobRuns, target: float) -> tuple[MeasuredSteps, ExtentLine]:
-        """Steps of the runs and the line of each group."""
+        """Aggregate runs to steps, and fit the line of each group. Subclasses define it."""
         raise NotImplementedError
 
     @classmethod
     def found(cls, line: ExtentLine) -> dict[str, FloatArray]:
-        """Parameters of each group."""
+        """Name the fitted parameters of each group. Subclasses define it."""
         raise NotImplementedError
 
     @classmethod
     def too_few(cls, target: float) -> str:
-        """What to measure where no group can be projected."""
+        """Say what to measure where no group can be projected."""
         return cls.remedy.format(shown(target, cls.unit))
 
     @classmethod
     def caveats_of(cls, rows: pd.DataFrame) -> Iterable[str]:
-        """What could mislead in the rows of a table, with their P-value of ``lack_of_fit``."""
+        """Yield each doubt about the table's rows, with the number of groups it concerns."""
         times = shown(float((rows[cls.target] / rows[cls.measured_columns[2]]).max()))
         for doubt in cls.doubts:
             if groups := int(doubt.concerns(rows).sum()):
                 yield doubt.text.format(groups=groups, times=times, miss=f"{cls.usual.share:.0%}")
 
-    def _body(self) -> dict[str, Any]:
-        return {**super()._body(), "coverage": self.coverage}
+    def _document_fields(self) -> dict[str, Any]:
+        return {**super()._document_fields(), "coverage": self.coverage}
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw each group's curve, its interval at the target and what was measured there."""
@@ -260,7 +260,7 @@ def project_time(
 def _fit_table(
     kind: type[TimeProjection], rows: JobRuns, target: float, level: float
 ) -> pd.DataFrame:
-    """Columns of the table, one row a group; NaN where it cannot be projected."""
+    """Fit and project each group: one row a group, NaN where it cannot be projected."""
     at = np.isclose(rows.value, target, rtol=1e-9, atol=0.0)
     # Runs at the target are compared with the projection, and not fitted.
     learns = kind.learns(rows.value, target) & ~at
@@ -298,7 +298,7 @@ def _fit_table(
 
 
 def _follows(runs: pd.DataFrame, name: str, target: str) -> bool:
-    """Whether a column is the same multiple of the target's column in all runs."""
+    """Tell whether a column is a constant multiple of the target's column in all runs."""
     if target not in runs:
         return False
     ratio = (runs[name] / runs[target]).to_numpy(dtype=np.float64)
@@ -369,7 +369,7 @@ class CoreCountProjection(TimeProjection):
     )
 
     def law(self, row: dict[str, Any]) -> str:
-        """What was fitted to the group of a row, in words."""
+        """Write the serial and parallel time of a row, and the limit of its speed-up."""
         serial, parallel = row["t_serial_s"], row["t_parallel_s"]
         if not parallel > 0:
             return f"{shown(serial, 's')} on any number of cores"
@@ -383,20 +383,20 @@ class CoreCountProjection(TimeProjection):
         return f"{shown(serial, 's')} and {shown(parallel, 's')} over the cores; {limit}"
 
     def curve(self, row: dict[str, Any]) -> tuple[FloatArray, FloatArray]:
-        """Amdahl's law from the fewest cores to the most that were measured or asked for."""
+        """Return cores and time (s) by Amdahl's law, over all that was measured or asked."""
         ends = row["fewest_cores"], max(row["most_cores"], row["cores"])
         cores = np.geomspace(min(ends[0], row["cores"]), ends[1], _POINTS)
         return cores, row["t_serial_s"] + row["t_parallel_s"] / cores
 
     @classmethod
     def fit(cls, rows: JobRuns, target: float) -> tuple[MeasuredSteps, ExtentLine]:
-        """Steps over cores."""
+        """Aggregate runs to steps by core count, and fit Amdahl's law to each group."""
         steps = MeasuredSteps.of(rows.codes, rows.value, np.log(rows.time_s), rows.groups)
         return steps, by_cores.fit_cores(steps, target)
 
     @classmethod
     def found(cls, line: ExtentLine) -> dict[str, FloatArray]:
-        """Parameters of each group (s)."""
+        """Serial and parallel time (s) of each group."""
         # The extent is a core's part of the work, 1/n.
         parallel = line.line.intercept / line.target
         return {"t_serial_s": line.line.slope, "t_parallel_s": parallel}
@@ -495,7 +495,7 @@ class DataSizeProjection(TimeProjection):
     )
 
     def law(self, row: dict[str, Any]) -> str:
-        """What was fitted to the group of a row, in words."""
+        """Write the fixed time of a row, and the data it processes per second."""
         growth = (
             "and no more with more data"
             if np.isinf(row["rate_bytes_s"])
@@ -504,24 +504,24 @@ class DataSizeProjection(TimeProjection):
         return f"{shown(row['t_fixed_s'], 's')} whatever the data, {growth}"
 
     def curve(self, row: dict[str, Any]) -> tuple[FloatArray, FloatArray]:
-        """Line from no data to the target (B, s)."""
+        """Return sizes (B) and times (s) of the line from no data to the target."""
         sizes = np.array([0.0, row["data_bytes"]])
         return sizes, row["t_fixed_s"] + sizes / row["rate_bytes_s"]
 
     @classmethod
     def learns(cls, values: FloatArray, target: float) -> NDArray[np.bool_]:
-        """Smaller sizes alone."""
+        """Mark the sizes below the target, which alone are fitted."""
         return values < target
 
     @classmethod
     def fit(cls, rows: JobRuns, target: float) -> tuple[MeasuredSteps, ExtentLine]:
-        """Steps over 1/size (1/B)."""
+        """Aggregate runs to steps by 1/size (1/B), and fit the line of each group."""
         steps = MeasuredSteps.of(rows.codes, 1 / rows.value, np.log(rows.time_s), rows.groups)
         return steps, by_size.fit_sizes(steps, target)
 
     @classmethod
     def found(cls, line: ExtentLine) -> dict[str, FloatArray]:
-        """Parameters of each group."""
+        """Fixed time (s) and rate (B/s) of each group."""
         rate = line.target / line.line.intercept
         return {"t_fixed_s": line.line.slope, "rate_bytes_s": rate}
 

@@ -68,7 +68,7 @@ class HoldOutPlan(NamedTuple):
             for left_out in range(int(step.max()) + 1):
                 yield Fold(step != left_out, step == left_out)
         else:
-            host = _hosts(runs)
+            host = _host_names(runs)
             names = np.unique(host)
             if len(names) < 2:
                 raise PpwError(
@@ -77,8 +77,8 @@ class HoldOutPlan(NamedTuple):
             yield from (Fold(host != name, host == name) for name in names)
 
     def _between_hosts(self, runs: pd.DataFrame, train: str, test: str) -> Fold:
-        """Learn on one host and test on another, at the frequencies given if any."""
-        host = _hosts(runs)
+        """Learn on one host and test on another, at the frequencies given or all."""
+        host = _host_names(runs)
         for name in (train, test):
             if not (host == name).any():
                 raise PpwError(f"no host {name!r}; the hosts are {', '.join(np.unique(host)[:12])}")
@@ -91,7 +91,7 @@ class HoldOutPlan(NamedTuple):
         )
 
     def _between_frequencies(self, runs: pd.DataFrame) -> Fold:
-        """Learn at some frequencies and test at others; where one is not given, at all others."""
+        """Learn at some frequencies, test at others; one not given is all the others."""
         at_train = _at_any(runs, self.train)
         at_test = _at_any(runs, self.test) if self.test else ~at_train
         if not self.train:
@@ -132,7 +132,7 @@ def refuse_contradiction(
 
 
 def _at_any(runs: pd.DataFrame, steps: Sequence[float]) -> Mask:
-    """Rows at any of these frequencies (Hz). Raises `PpwError` for one that no run has."""
+    """Mark rows at any of some frequencies (Hz). Raises `PpwError` for one without runs."""
     frequency = runs["freq_hz"].to_numpy()
     found = np.zeros(len(frequency), dtype=bool)
     for step in steps:
@@ -160,8 +160,8 @@ def _step_in_group(frequency: FloatArray, groups: Groups) -> NDArray[np.int64]:
     return rank
 
 
-def _hosts(runs: pd.DataFrame) -> NDArray[np.object_]:
-    """Name of the host of each row. Raises `PpwError` without that column."""
+def _host_names(runs: pd.DataFrame) -> NDArray[np.object_]:
+    """Host of each row. Raises `PpwError` without a column ``host``."""
     if "host" not in runs.columns:
         raise PpwError("the table has no column host: name it so, or use --map host=COLUMN")
     return runs["host"].fillna("").to_numpy(dtype=object)
@@ -173,7 +173,7 @@ BASELINES = ("inverse_frequency", "unscaled")
 
 
 def summarise(groups: pd.DataFrame) -> dict[str, dict[str, Any]]:
-    """Errors and coverage by metric; see `Validation.summary_by_metric`."""
+    """Summarise errors, coverage and baselines by metric, as `Validation.summary_by_metric`."""
     summaries = {}
     for name in dict.fromkeys(groups["metric"]):
         rows = groups[groups["metric"] == name]
@@ -181,17 +181,17 @@ def summarise(groups: pd.DataFrame) -> dict[str, dict[str, Any]]:
         covered = rows["covered"].dropna()
         answered = rows["projected"].dropna()
         summaries[name] = {
-            **_errors(100 * (rows["projected"] / measured - 1)),
+            **_summarise_errors(100 * (rows["projected"] / measured - 1)),
             "coverage": float(covered.astype(float).mean()) if len(covered) else None,
             "with_interval": len(covered),
             "without_answer": len(rows) - len(answered),
-            "baselines": {b: _errors(100 * (rows[b] / measured - 1)) for b in BASELINES},
+            "baselines": {b: _summarise_errors(100 * (rows[b] / measured - 1)) for b in BASELINES},
         }
     return {name: plain(summary) for name, summary in summaries.items()}
 
 
-def _errors(error_pct: pd.Series[float]) -> dict[str, float | int]:
-    """Summarise errors (percent) as `Validation.summary_by_metric` lists them."""
+def _summarise_errors(error_pct: pd.Series[float]) -> dict[str, float | int]:
+    """Count, median, 90th percentile, mean, maximum and bias of errors (%)."""
     error = error_pct.dropna().to_numpy()
     if not error.size:
         return {"n": 0}
@@ -213,7 +213,7 @@ _BASELINES_NOTE = (
 )
 
 
-def _interval(row: Row) -> str:
+def _interval_text(row: Row) -> str:
     return shown_interval(row["projected"], row["lower"], row["upper"], row["unit"])
 
 
@@ -260,7 +260,7 @@ class Validation(Result):
             """,
             title="Groups, largest error first",
             most=0,
-            show={"lower": _interval},
+            show={"lower": _interval_text},
         ),
     )
 
@@ -361,7 +361,7 @@ def validate(
     refuse_contradiction(bool(at_train or at_test), scheme, train_host, test_host)
     across = scheme == "host" or train_host is not None
     options = FitOptions(**fitting)
-    by = _across_hosts(runs, by) if across else by
+    by = _columns_without_host(runs, by) if across else by
     prepared = pr.prepare(runs, by=by, metric=metric, keep_all=keep_all, drop=False)
     plan = HoldOutPlan(at_train, at_test, scheme or "highest", train_host, test_host)
     validation = validate_prepared(prepared, plan, options, level, keep_all=keep_all)
@@ -416,14 +416,14 @@ def several(frequencies: float | str | Iterable[float | str]) -> list[float]:
     return [] if frequencies == [] else arguments.as_frequencies(frequencies)
 
 
-def _across_hosts(runs: pd.DataFrame, by: Sequence[str] | None) -> list[str]:
-    """Columns that tell groups apart where hosts are compared: all but the host."""
+def _columns_without_host(runs: pd.DataFrame, by: Sequence[str] | None) -> list[str]:
+    """Group columns for a comparison of hosts: ``by`` or identity, without host."""
     columns = identity_columns(canonical(runs)) if by is None else arguments.as_names(by)
     return [c for c in columns if c != "host"]
 
 
 def _without_flagged_rows(prepared: pr.Prepared, fold: Fold) -> Fold:
-    """Fold without the rows that cannot be right.
+    """Take the rows that checks flag out of a fold's train and test rows.
 
     What is learnt from is judged without the tested rows, which it must not know; a tested row is
     not turned down for being slower than expected, which would flatter the result.
@@ -437,7 +437,7 @@ def _without_flagged_rows(prepared: pr.Prepared, fold: Fold) -> Fold:
 def _validate_fold(
     prepared: pr.Prepared, fold: Fold, options: FitOptions, level: float
 ) -> tuple[list[pd.DataFrame], list[tuple[str, cv.Caveat]], list[str]]:
-    """Compare the projections of one fold: rows, caveats, and texts of groups without a curve."""
+    """Compare the projections of one fold: rows, caveats, and texts on unfitted groups."""
     answers = Answers.of(prepared, options, fold.train)
     parts, findings = [], {}
     for metric in prepared.metrics:
@@ -461,7 +461,7 @@ def _validate_fold(
 def _compare_cells(
     prepared: pr.Prepared, metric: Metric, cells: pd.DataFrame, prediction: Prediction
 ) -> pd.DataFrame:
-    """One row a measured cell, its projection beside it."""
+    """Put each measured cell beside its projection, with error (%) and coverage."""
     value, lower, upper, *_ = prediction
     measured = cells["measured"].to_numpy()
     covered = ((lower <= measured) & (measured <= upper)).astype(object)
@@ -482,7 +482,7 @@ def _compare_cells(
 
 
 def _baselines(metric: Metric, cells: pd.DataFrame, trained: pd.DataFrame) -> dict[str, FloatArray]:
-    """Naive answers from the nearest frequency learnt from."""
+    """Naive predictions from the nearest training frequency, by name of the baseline."""
     near = pd.merge_asof(
         cells.reset_index().sort_values("freq_hz"),
         trained.assign(near_hz=trained["freq_hz"]).sort_values("freq_hz"),
@@ -498,7 +498,7 @@ def _baselines(metric: Metric, cells: pd.DataFrame, trained: pd.DataFrame) -> di
 
 
 def _untested_caveats(prepared: pr.Prepared, plan: HoldOutPlan, tested: pd.DataFrame) -> list[str]:
-    """Say how many groups have other frequencies than those that were asked for."""
+    """Caveat on groups without usable runs at the frequencies asked; none if all are tested."""
     every = len(prepared.groups)
     count = len(tested[prepared.groups.by].drop_duplicates()) if prepared.groups.by else every
     if count == every or not (plan.train or plan.test):
@@ -528,7 +528,7 @@ def _nothing_to_test(prepared: pr.Prepared, plan: HoldOutPlan) -> str:
 
 
 def _error_row(name: str, s: Mapping[str, Any]) -> list[str]:
-    """Row of a metric in the printed table of errors."""
+    """Texts of a metric's row in the table of errors; "–" where nothing was tested."""
     if not s["n"]:
         return [name, "0", *["–"] * 10]
     errors = [f"{s[k]:.2f}" for k in ("median_ape", "p90_ape", "max_ape")]

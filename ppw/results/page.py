@@ -114,35 +114,35 @@ class Page:
         environment = Environment(
             autoescape=True, trim_blocks=True, lstrip_blocks=True, finalize=_printable_cell
         )
-        script = "" if self.sliders is None else _file("sliders.js") + _file(self.sliders.script)
-        return environment.from_string(_file("page.html")).render(
+        script = "" if self.sliders is None else _asset("sliders.js") + _asset(self.sliders.script)
+        return environment.from_string(_asset("page.html")).render(
             page=self,
-            style=_file("style.css"),
+            style=_asset("style.css"),
             version=package_version(),
-            document=_inside_script(self.document),
-            data="" if self.sliders is None else _inside_script(self.sliders.data),
+            document=_escape_for_script(self.document),
+            data="" if self.sliders is None else _escape_for_script(self.sliders.data),
             script=script,
-            policy=_policy(script),
+            policy=_content_policy(script),
         )
 
 
 def _printable_cell(value: object) -> object:
-    """What stands in the template, in characters that print, but for what is HTML already."""
+    """Make a text safe to print; HTML and other values stay as they are."""
     return printable(value) if type(value) is str else value
 
 
-def _file(name: str) -> str:
+def _asset(name: str) -> str:
     """Read a file of the folder assets: a template, style or script."""
     return (resources.files("ppw.results") / "assets" / name).read_text(encoding="utf-8")
 
 
-def _inside_script(document: str) -> str:
-    """JSON as it may stand there: "</script" would end the element, "<!--" would hide its end."""
+def _escape_for_script(document: str) -> str:
+    """Escape "<" in JSON, so that it cannot end the page's script element."""
     return document.replace("<", "\\u003c")
 
 
-def _policy(script: str) -> str:
-    """What a browser may do with the page: draw it, run this one script, and ask for nothing."""
+def _content_policy(script: str) -> str:
+    """Content security policy that allows this one script, styles and embedded images."""
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     allowed = f"'sha256-{digest}'" if script else "'none'"
     return (
@@ -151,8 +151,8 @@ def _policy(script: str) -> str:
     )
 
 
-def rows_cut(count: int) -> str:
-    """Say how many of a table's rows the page does not show."""
+def rows_left_text(count: int) -> str:
+    """Say how many of a table's rows the page does not show; "" where it shows all."""
     more = count - MOST_ROWS
     return f"{more} more rows are in the JSON of this page." if more > 0 else ""
 
@@ -189,7 +189,7 @@ def draw(plot: Callable[[Axes], object], *, width: float = 4.6, height: float = 
 
 
 def stops(low: float, high: float, exact: Iterable[float] = (), *, most: int = 120) -> list[float]:
-    """Stops from ``low`` to ``high``, rising.
+    """Round stops from ``low`` to ``high`` for a slider, rising, with both ends.
 
     Parameters
     ----------
@@ -208,11 +208,11 @@ def stops(low: float, high: float, exact: Iterable[float] = (), *, most: int = 1
 
 
 def _round_step(least: float) -> float:
-    """Least step of 1, 2 or 5 times a power of ten that is not below a length."""
+    """Smallest of 1, 2 or 5 times a power of ten that is at least ``least``."""
     size = 10.0 ** math.floor(math.log10(least))
     return float(next(m * size for m in (1, 2, 5, 10) if m * size >= least * (1 - 1e-9)))
 
 
 def nearest(values: list[float], wanted: float) -> int:
-    """Place of the value nearest to a wanted one."""
+    """Position of the value nearest to a wanted one."""
     return min(range(len(values)), key=lambda place: abs(values[place] - wanted))

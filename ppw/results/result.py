@@ -39,11 +39,11 @@ def write_document(
         "input_digest": digest,
     }
     text = json.dumps(plain({**head, **body}), indent=1, ensure_ascii=False, allow_nan=False)
-    return _without_controls(text)
+    return _escape_controls(text)
 
 
-def _without_controls(document: str) -> str:
-    """Spell what would act on a terminal, or is no text at all, as JSON spells it."""
+def _escape_controls(document: str) -> str:
+    """Escape characters of a JSON document that do not print, except line ends."""
     if document.replace("\n", "").isprintable():
         return document
     return "".join(c if c.isprintable() or c == "\n" else json.dumps(c)[1:-1] for c in document)
@@ -97,7 +97,7 @@ class _Document(dict[str, Any]):
 
 
 def plain(value: Any) -> Any:
-    """Turn numpy and nested values into what JSON knows."""
+    """Turn numpy and nested values into JSON types; NaN and infinities become None."""
     if isinstance(value, Mapping):
         return {str(k): plain(v) for k, v in value.items()}
     if isinstance(value, (str, type(None), bool, np.bool_)):
@@ -113,13 +113,13 @@ def plain(value: Any) -> Any:
 
 
 def records(table: pd.DataFrame) -> list[dict[str, Any]]:
-    """Rows of a table as JSON objects; whole numbers of key columns stay whole."""
+    """Rows of a table for JSON: missing values are None, whole floats become integers."""
     rows = table.astype(object).where(table.notna(), None).to_dict(orient="records")
-    return [{str(k): _whole(v) for k, v in row.items()} for row in rows]
+    return [{str(k): _int_if_whole(v) for k, v in row.items()} for row in rows]
 
 
 def as_floats(table: pd.DataFrame, *, but: Collection[str]) -> pd.DataFrame:
-    """Numbers as they were before JSON made whole ones integers and missing ones null.
+    """Turn all columns but some into floats, as they were before JSON.
 
     Raises ValueError for a column that is there twice.
     """
@@ -129,17 +129,18 @@ def as_floats(table: pd.DataFrame, *, but: Collection[str]) -> pd.DataFrame:
 
 
 def unbounded_where_null(table: pd.DataFrame) -> pd.DataFrame:
-    """Put the inf back that JSON cannot say: an interval with a lower end has an upper one."""
+    """Set ``upper`` to inf where it is missing and ``lower`` is not."""
     unbounded = table["lower"].notna() & table["upper"].isna()
     return table.assign(upper=table["upper"].mask(unbounded, np.inf))
 
 
-def _whole(value: Any) -> Any:
+def _int_if_whole(value: Any) -> Any:
+    """Turn a whole float into an integer; other values stay."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def frame_digest(frame: pd.DataFrame) -> str:
-    """Digest of a table's content: of the files it was read from where known."""
+    """Digest of a table's rows in any order, or that of its files where it is known."""
     import pandas as pd
 
     if "digest" in frame.attrs:
@@ -194,9 +195,10 @@ class Estimate(float):
         return self
 
     def __getnewargs_ex__(self) -> tuple[tuple[float, str], dict[str, float | None]]:
-        return (float(self), self.unit), self._rest()
+        return (float(self), self.unit), self._optional_parts()
 
-    def _rest(self) -> dict[str, float | None]:
+    def _optional_parts(self) -> dict[str, float | None]:
+        """Interval and limit by name; None where the estimate has none."""
         return {
             "lower": self.lower,
             "upper": self.upper,
@@ -206,7 +208,7 @@ class Estimate(float):
 
     def to_dict(self) -> dict[str, Any]:
         """Value, unit, interval and limit as JSON knows them (inf and missing are null)."""
-        return {"value": plain(float(self)), "unit": self.unit, **plain(self._rest())}
+        return {"value": plain(float(self)), "unit": self.unit, **plain(self._optional_parts())}
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Self:
@@ -217,8 +219,8 @@ class Estimate(float):
         return cls(rest.pop("value"), rest.pop("unit"), **rest)
 
     def scaled(self, factor: float, unit: str) -> Estimate:
-        """Multiply by an exact positive number."""
-        rest = {k: None if v is None else v * factor for k, v in self._rest().items()}
+        """Multiply value, interval and limit by a positive number, in another unit."""
+        rest = {k: None if v is None else v * factor for k, v in self._optional_parts().items()}
         return Estimate(self * factor, unit, **{**rest, "limit_share": self.limit_share})
 
 
@@ -288,13 +290,13 @@ class Column(NamedTuple):
         )
 
     def titles(self, result: object) -> list[str]:
-        """Return the heading and, where an interval is printed beside the value, its own."""
+        """Return the heading, and that of the interval where one is printed beside the value."""
         # A heading may name an attribute of the result, as in "{objective}".
         heading = self.title.format(**vars(result)) if "{" in self.title else self.title
         return [heading, f"{vars(result)['level']:.0%} interval"] if self.ends else [heading]
 
     def texts(self, row: Row, result: object, text: str | None = None) -> list[str]:
-        """Return ``text``, or the value of a row as it prints, and its interval."""
+        """Return the value of a row as text, or ``text`` in its place, and its interval."""
         value = row[self.name]
         unit = row["unit"] if self.unit == ROW_UNIT else self.unit
         # The unit of the whole column stands in an attribute of the result.
@@ -500,7 +502,7 @@ class Result:
         ]
 
     def printed_keys(self) -> Sequence[str]:
-        """Columns that come first in every printed table: those that tell the groups apart."""
+        """Columns that come first in every printed table; by default the grouping columns."""
         keys: Sequence[str] = getattr(self, "by", ())
         return keys
 
@@ -538,9 +540,9 @@ class Result:
 
         body: dict[str, Any] = {}
         columns: dict[str, dict[str, str]] = {}
-        for key, value in self._body().items():
+        for key, value in self._document_fields().items():
             if isinstance(value, pd.DataFrame):
-                columns[key] = {str(c): _type(value[c]) for c in value}
+                columns[key] = {str(c): _column_kind(value[c]) for c in value}
             body[key] = records(value) if isinstance(value, pd.DataFrame) else value
         return write_document(self.kind, self.input_digest, {**body, "columns": columns})
 
@@ -548,16 +550,16 @@ class Result:
     @reads_document
     def from_json(cls, text: str) -> Self:
         """Read `to_json` back. Raises `PpwError` for anything else."""
-        return cls(**cls._read(read_document(text, cls.kind)))
+        return cls(**cls._read_fields(read_document(text, cls.kind)))
 
     @classmethod
-    def _read(cls, document: Mapping[str, Any]) -> dict[str, Any]:
+    def _read_fields(cls, document: Mapping[str, Any]) -> dict[str, Any]:
         """Fields of a document, tables as data frames."""
         types = document.get("columns") or {}
         parts: dict[str, Any] = {}
         tables = {table.name: table for table in cls.tables}
         for one in _json_fields(cls):
-            key = _key(cls, one)
+            key = _json_key(cls, one)
             if key not in document and _has_default(one):
                 continue
             value = document[key]
@@ -566,13 +568,13 @@ class Result:
             parts[one.name] = tuple(value) if isinstance(value, list) else value
         return {**parts, "input_digest": document["input_digest"]}
 
-    def _body(self) -> dict[str, Any]:
+    def _document_fields(self) -> dict[str, Any]:
         """Fields by their names in the document, tables as data frames."""
-        return {_key(type(self), f): getattr(self, f.name) for f in _json_fields(type(self))}
+        return {_json_key(type(self), f): getattr(self, f.name) for f in _json_fields(type(self))}
 
 
 def _json_fields(kind: type[Result]) -> list[Field[Any]]:
-    """Fields that the JSON document has.
+    """Fields of a result that its JSON document holds, caveats last.
 
     A field with ``metadata={"json": False}`` is not among them, as the runs behind an answer; one
     with ``metadata={"key": "name"}`` has that name there.
@@ -582,8 +584,8 @@ def _json_fields(kind: type[Result]) -> list[Field[Any]]:
     return sorted(written, key=lambda f: f.name == "caveats")
 
 
-def _key(kind: type[Result], one: Field[Any]) -> str:
-    """Name of a field in the JSON document."""
+def _json_key(kind: type[Result], one: Field[Any]) -> str:
+    """Name of a field in the JSON document, which may be that of its table."""
     declared = (table.key for table in kind.tables if table.name == one.name and table.key)
     return next(declared, one.metadata.get("key", one.name))
 
@@ -608,14 +610,14 @@ def _html_table(table: PrintedTable) -> str:
 
 
 def rows_of(table: pd.DataFrame) -> list[dict[str, Any]]:
-    """Rows of a table as mappings."""
+    """Rows of a table as dicts by column name."""
     # Without columns pandas counts no rows in some versions.
     if not len(table.columns):
         return [{} for _ in range(len(table))]
     return [{str(k): v for k, v in row.items()} for row in table.to_dict(orient="records")]
 
 
-def _type(column: pd.Series[Any]) -> str:
+def _column_kind(column: pd.Series[Any]) -> str:
     """Kind of a column in a document: "flag", "count", "number" or "text"."""
     return {"b": "flag", "i": "count", "u": "count", "f": "number"}.get(column.dtype.kind, "text")
 
@@ -625,7 +627,7 @@ def _read_table(
     declared: Table | None,
     types: Mapping[str, str] | Sequence[str] | None,
 ) -> pd.DataFrame:
-    """Build a data frame of JSON rows, by the types in the document or by those declared."""
+    """Build a table of JSON rows, with the types of the document or the declared ones."""
     import pandas as pd
 
     names = None if types is None else list(types)

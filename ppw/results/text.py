@@ -12,7 +12,7 @@ _MOST, _MOST_IN_PLOTS = 48, 40
 
 
 def printable(text: object) -> str:
-    r"""One line in which every character prints.
+    r"""Return a text in one line, with characters that do not print as escapes.
 
     >>> printable("\x1b[2Jrack1\n")
     '\\x1b[2Jrack1\\n'
@@ -25,12 +25,12 @@ def printable(text: object) -> str:
 
 
 def printable_lines(text: str) -> str:
-    """Lines in which every character prints; line ends stay."""
+    """Return a text with characters that do not print as escapes; line ends stay."""
     return "\n".join(map(printable, text.split("\n")))
 
 
 def shown_name(name: object, most: int = _MOST) -> str:
-    """Write a name for people: every character prints, and of a long one the middle is left out."""
+    """Write a name with escapes; the middle of one longer than ``most`` is left out."""
     text, end = printable(name), most // 3
     return text if len(text) <= most else f"{text[: most - end - 1]}…{text[-end:]}"
 
@@ -42,7 +42,7 @@ def plot_label(name: object, most: int = _MOST_IN_PLOTS) -> str:
 
 
 def shown_interval(value: float, lower: float | None, upper: float | None, unit: str) -> str:
-    """Write an interval in the prefix that `shown` gives its value.
+    """Write an interval in the prefix of its value; "–" where it has no ends.
 
     >>> shown_interval(1863.0, 1757.0, 1975.0, "J")
     '1.757 … 1.975'
@@ -55,7 +55,7 @@ def shown_interval(value: float, lower: float | None, upper: float | None, unit:
 
 
 def _prefix(value: float) -> tuple[str, float]:
-    """Prefix of a unit in which a value reads well, and its size."""
+    """Unit prefix in which a value reads well ("k", "M"), and its size; "" and 1 below all."""
     return next((p for p in _PREFIXES if abs(value) >= p[1]), ("", 1.0))
 
 
@@ -90,7 +90,7 @@ def key_texts(by: Iterable[str], row: Mapping[Any, Any]) -> list[str]:
 
 
 def telling_keys(by: Iterable[str], rows: Sequence[Mapping[Any, Any]]) -> list[str]:
-    """Choose the fewest of the leading keys that still tell all rows apart that all keys do."""
+    """Choose the fewest leading keys that tell rows apart as well as all keys do."""
     by = list(by)
 
     # Rows that all keys together do not tell apart no choice of keys can.
@@ -122,7 +122,7 @@ def text_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> TextTabl
     columns = []
     for title, *texts in zip(titles, *cells, strict=True):
         width = max(map(len, (title, *texts)))
-        pad = str.rjust if texts and all(map(_is_number, texts)) else str.ljust
+        pad = str.rjust if texts and all(map(_aligns_right, texts)) else str.ljust
         columns.append([pad(title, width), "-" * width, *(pad(text, width) for text in texts)])
     return TextTable("\n".join("  ".join(line).rstrip() for line in zip(*columns, strict=True)))
 
@@ -133,8 +133,8 @@ def summary_text(parts: Iterable[str], caveats: Iterable[str]) -> str:
     return "\n".join(one if isinstance(one, TextTable) else printable(one) for one in said)
 
 
-def _is_number(cell: str) -> bool:
-    """Tell whether a cell begins as a number does, or is a yes or no."""
+def _aligns_right(cell: str) -> bool:
+    """Tell whether a cell begins as a number does, or is yes or no."""
     return cell[:1].isdigit() or cell[:1] in "-–∞+" or cell in ("yes", "no")
 
 

@@ -92,7 +92,7 @@ def _factorize(column: pd.Series[Any]) -> tuple[IntArray, pd.Index[Any]]:
 
 
 def _combine(codes: list[IntArray], sizes: list[int]) -> tuple[IntArray, list[IntArray]]:
-    """One code a row from one code a column; and for each column the codes of the groups."""
+    """Combine one code per column into one code a row; and each column's code by group."""
     combined, count = codes[0].astype(np.int64), sizes[0]
     members: list[IntArray] = [np.arange(count)]
     for more, size in zip(codes[1:], sizes[1:], strict=True):
@@ -153,7 +153,7 @@ def choose_runs(runs: pd.DataFrame, where: Mapping[str, Any]) -> pd.DataFrame:
 def selected_columns(
     runs: pd.DataFrame, where: Mapping[str, Any], what_for: str
 ) -> dict[str, list[Any]]:
-    """Values asked for by column of a runs table, as `values_by_column`."""
+    """Values asked for, by the column of the runs table that each name means."""
     source = str(runs.attrs.get("source", "runs"))
     columns = list(map(str, runs.columns))
     return values_by_column(where, columns, renamed_headers(runs), f"{source}: ", what_for)
@@ -166,7 +166,7 @@ def values_by_column(
     source: str,
     what_for: str,
 ) -> dict[str, list[Any]]:
-    """Give a selection by the columns that its names mean, quantities in their units.
+    """Values asked for, by the column each name means; quantities in the column's unit.
 
     Raises `UnknownColumnError`, which begins with ``source`` and says ``what_for`` the column is.
     """
@@ -179,7 +179,7 @@ def values_by_column(
                 f"the columns are {hd.list_names(columns)}"
             )
         found.setdefault(meant.canonical, []).extend(
-            _in_unit(one, meant) for one in _several(value)
+            _in_column_unit(one, meant) for one in _as_list(value)
         )
     return found
 
@@ -192,7 +192,7 @@ def rows_where(table: pd.DataFrame, where: Mapping[str, Any]) -> Mask:
     chosen = np.ones(len(table), dtype=bool)
     for column, value in where.items():
         chosen &= np.logical_or.reduce(
-            [_matching_rows(table[column], one) for one in _several(value)]
+            [_matching_rows(table[column], one) for one in _as_list(value)]
         )
     if not chosen.any():
         raise PpwError(f"no run has all of {words(where)}")
@@ -200,35 +200,36 @@ def rows_where(table: pd.DataFrame, where: Mapping[str, Any]) -> Mask:
 
 
 def words(where: Mapping[str, Any]) -> str:
-    """Write a selection as it is typed."""
-    pairs = [(column, one) for column, value in where.items() for one in _several(value)]
+    """Write a selection as it is typed: "host=atom, freq_hz=2 GHz"."""
+    pairs = [(column, one) for column, value in where.items() for one in _as_list(value)]
     return ", ".join(f"{column}={_value_text(column, one)}" for column, one in pairs)
 
 
 def is_same(numbers: Values, value: float) -> Values:
-    """Tell where numbers, of an array or of an engine's column, are one that was typed."""
+    """Tell which numbers, of an array or engine column, equal a typed value but for rounding."""
     if not np.isfinite(value):
         return numbers == value
     return absolute(numbers - value) <= SAME * abs(value)
 
 
-def as_number(value: Any) -> float:
-    """Read a value as a number; NaN, which nothing is, for another."""
+def to_number(value: Any) -> float:
+    """Read a value as a number; NaN for what is none."""
     try:
         return float(value)
     except (TypeError, ValueError):
         return float("nan")
 
 
-def _several(value: Any) -> Sequence[Any]:
+def _as_list(value: Any) -> Sequence[Any]:
+    """Return a list or tuple as it is, and any other value in a list."""
     return value if isinstance(value, (list, tuple)) else [value]
 
 
-def _in_unit(value: Any, meant: hd.Renaming) -> Any:
-    """Value in the unit of the column: a plain number is in that of the name it was asked by."""
+def _in_column_unit(value: Any, meant: hd.Renaming) -> Any:
+    """Bring a typed value to the unit of the column; a value that cannot be stays as it is."""
     if meant.canonical not in NUMERIC:
         return value
-    number = as_number(value)
+    number = to_number(value)
     unit = hd.unit_in_cells(meant.canonical)
     if number == number or not unit:
         return meant.scaled(number) if number == number else value
@@ -239,11 +240,11 @@ def _in_unit(value: Any, meant: hd.Renaming) -> Any:
 
 
 def _matching_rows(column: pd.Series[Any], value: Any) -> Mask:
-    """Rows that hold a value. Raises `PpwError` where none does, with those that there are."""
+    """Mark the rows that hold a value. Raises `PpwError` where none does."""
     name = str(column.name)
     if name in NUMERIC or pd.api.types.is_numeric_dtype(column):
         numbers = as_numbers(column).to_numpy()
-        same: Mask = is_same(numbers, as_number(value))
+        same: Mask = is_same(numbers, to_number(value))
     else:
         same = np.asarray(column.astype(str) == str(value), dtype=bool)
     if not same.any():
@@ -260,7 +261,7 @@ def _matching_rows(column: pd.Series[Any], value: Any) -> Mask:
 
 
 def _value_text(column: str, value: object) -> str:
-    """Value for people, in a unit that reads well."""
+    """Write a value for people, with the unit of its column."""
     if isinstance(value, (float, np.floating)) and column in NUMERIC:
         return amount(float(value), COLUMNS[column].unit)
     return str(value)
@@ -298,12 +299,12 @@ finest_column, least_column, most_column = (
 
 
 def mean_column(quantity: str, coordinate: str = VALUE) -> str:
-    """Column of the mean of a quantity in a co-ordinate."""
+    """Name of the column that holds the mean of a quantity in a co-ordinate."""
     return f"{quantity}__{coordinate}mean"
 
 
 def squares_column(quantity: str, coordinate: str = VALUE) -> str:
-    """Column of the centred second moment of a quantity in a co-ordinate."""
+    """Name of the column that holds the centred squares of a quantity in a co-ordinate."""
     return f"{quantity}__{coordinate}m2"
 
 
@@ -314,47 +315,47 @@ UNUSABLE, ENERGY, ACHIEVED, NO_WATTS, BELOW_IDLE, KNOWN_IDLE = (1 << i for i in 
 
 
 def key_columns(runs: pd.DataFrame) -> list[str]:
-    """Key columns of a condensed table: all before the number of runs."""
+    """Key columns of a table of cells: all before the number of runs."""
     return [str(c) for c in runs.columns[: runs.columns.get_loc(RUNS)]]
 
 
 def run_counts(runs: pd.DataFrame) -> IntArray:
-    """How many runs each row stands for: one, or those of its cell."""
+    """Number of runs that each row stands for: 1, or those of its cell."""
     if not is_cell_table(runs):
         return np.ones(len(runs), dtype=np.int64)
     return runs[RUNS].to_numpy(dtype=np.int64)
 
 
 def is_aggregated(runs: pd.DataFrame, quantity: str) -> bool:
-    """Tell whether a table holds moments of a quantity in place of runs."""
+    """Tell whether a table holds the moments of a quantity, not single runs."""
     return count_column(quantity) in runs.columns
 
 
 def repeats(runs: pd.DataFrame, quantity: str, coordinate: str = VALUE) -> Repeats:
-    """Moments of a quantity, one element a cell; count 0 and NaN where it was not measured."""
+    """Count, mean and squares of a quantity in each cell; count 0 and NaN where unmeasured."""
     names = (mean_column(quantity, coordinate), squares_column(quantity, coordinate))
     mean, squares = (runs[name].to_numpy(dtype=np.float64) for name in names)
     return Repeats(counts(runs, quantity), mean, squares)
 
 
 def counts(runs: pd.DataFrame, quantity: str) -> IntArray:
-    """Runs that have a quantity, one element a cell."""
+    """Number of runs that have a quantity, by cell."""
     return runs[count_column(quantity)].to_numpy(dtype=np.int64)
 
 
 def run_count(runs: pd.DataFrame, rows: Mask | None = None) -> int:
-    """How many runs a table stands for, all of it or the chosen rows."""
+    """Number of runs that a table, or its chosen rows, stand for."""
     each = run_counts(runs)
     return int(each.sum() if rows is None else each[rows].sum())
 
 
 def is_cell_table(runs: pd.DataFrame) -> bool:
-    """Tell whether the rows of a table are cells."""
+    """Tell whether the rows of a table are cells, which stand for several runs."""
     return RUNS in runs.columns and any(str(c).endswith("__n") for c in runs.columns)
 
 
 def merge_means(codes: IntArray, repeats: Repeats, groups: int) -> tuple[IntArray, FloatArray]:
-    """Number of runs and mean of each group of points; NaN where there is none."""
+    """Number of runs and mean of each group of cells; NaN where there are no runs."""
     count = np.bincount(codes, repeats.runs, groups)
     known = np.nan_to_num(repeats.mean)
     with np.errstate(invalid="ignore"):
@@ -362,14 +363,14 @@ def merge_means(codes: IntArray, repeats: Repeats, groups: int) -> tuple[IntArra
 
 
 def has(runs: pd.DataFrame, column: str) -> bool:
-    """Tell whether a column is there and not empty."""
+    """Tell whether a table has a column with at least one value."""
     if is_aggregated(runs, column):
         return bool(counts(runs, column).any())
     return column in runs.columns and bool(runs[column].notna().any())
 
 
 def numbers(runs: pd.DataFrame, column: str) -> FloatArray:
-    """Values of a column, or its means in a condensed table; NaN where it is not there."""
+    """Values of a column, or their means in a table of cells; NaN where there is none."""
     if is_aggregated(runs, column):
         column = mean_column(column)
     if column not in runs.columns:
@@ -378,14 +379,14 @@ def numbers(runs: pd.DataFrame, column: str) -> FloatArray:
 
 
 def lacking(runs: pd.DataFrame, column: str) -> IntArray:
-    """How many runs of each row have no value of a column."""
+    """Number of runs of each row that have no value of a column."""
     if is_aggregated(runs, column):
         return run_counts(runs) - counts(runs, column)
     return run_counts(runs) * np.isnan(numbers(runs, column))
 
 
 def host_codes(runs: pd.DataFrame) -> IntArray:
-    """Number of each row's host; one host where none is named."""
+    """Integer code of each row's host; 0 throughout where no host is named."""
     if "host" not in runs.columns:
         return np.zeros(len(runs), dtype=np.int64)
     return pd.factorize(runs["host"], use_na_sentinel=False)[0].astype(np.int64)
@@ -400,7 +401,7 @@ Values = Any
 
 
 def choose(condition: Values, yes: Values, no: Values) -> Values:
-    """Take one value where a condition holds and another where it does not."""
+    """Take ``yes`` where a condition holds and ``no`` elsewhere, of arrays or engine columns."""
     in_memory = isinstance(condition, np.ndarray)
     return np.where(condition, yes, no) if in_memory else condition.ifelse(yes, no)
 
@@ -411,7 +412,7 @@ def absolute(values: Values) -> Values:
 
 
 def first_given(values: Values, *others: Values) -> Values:
-    """Take the first of several values that is not missing."""
+    """Take the first of several values that is not missing, element by element."""
     for other in others:
         in_memory = isinstance(values, np.ndarray)
         values = choose(np.isnan(values), other, values) if in_memory else values.coalesce(other)

@@ -77,7 +77,7 @@ def parse_metrics(names: str | Iterable[str]) -> list[Metric]:
 
 
 def answerable(runs: pd.DataFrame) -> list[Metric]:
-    """List the metrics that the columns of a runs table can answer, one at least."""
+    """List the metrics that the table's columns can answer. Raises where there is none."""
     found = [m for m in METRICS.values() if columns_for(m, runs)]
     if not found:
         raise UnknownColumnError(
@@ -89,7 +89,7 @@ def answerable(runs: pd.DataFrame) -> list[Metric]:
 
 
 def columns_for(metric: Metric, runs: pd.DataFrame) -> tuple[str, ...] | None:
-    """Columns of the table that a metric is taken from, or None where they are not there."""
+    """Columns that a metric is taken from; None where the table lacks them or has them empty."""
     for columns in metric.columns:
         if all(c in runs.columns and runs[c].notna().any() for c in columns):
             return columns
@@ -109,7 +109,7 @@ def needed_columns(metrics: Iterable[Metric], runs: pd.DataFrame) -> list[str]:
 
 
 def _nearest_columns(metric: Metric, runs: pd.DataFrame) -> tuple[str, ...]:
-    """Way to get a metric that lacks the fewest columns.
+    """Columns of the way to a metric that lacks fewest, whether there or not.
 
     Raises `UnknownColumnError` where the name of one column would not say what is missing.
     """
@@ -120,11 +120,11 @@ def _nearest_columns(metric: Metric, runs: pd.DataFrame) -> tuple[str, ...]:
     has = [c for c in parts if c in runs.columns and runs[c].notna().any()]
     if fewest and (has or fewest > 1) and "freq_hz" in runs.columns:
         wanted = [names for names in lacking.values() if len(names) == fewest]
-        raise UnknownColumnError(_what_is_lacking(metric, wanted, has, runs))
+        raise UnknownColumnError(_lacking_columns_text(metric, wanted, has, runs))
     return way
 
 
-def _what_is_lacking(
+def _lacking_columns_text(
     metric: Metric, wanted: Sequence[Sequence[str]], has: Sequence[str], runs: pd.DataFrame
 ) -> str:
     """Say which columns a metric needs, each way to get it, and what the table has of them."""
@@ -156,7 +156,7 @@ def values(metric: Metric, runs: pd.DataFrame) -> FloatArray:
 
 
 def quantity(metric: Metric, columns: Mapping[str, gr.Values]) -> gr.Values:
-    """Compute a metric from its columns, arrays or an engine's, as `source_columns` lists them."""
+    """Compute a metric of its columns, which may be arrays or an engine's."""
     performance = _performance(columns) if metric.name in _OF_PERFORMANCE else None
     if metric.name not in _VALUES:
         return next(iter(columns.values()))
@@ -172,14 +172,14 @@ def source_columns(metric: Metric, runs: pd.DataFrame) -> list[str]:
 
 
 def _performance(c: Mapping[str, gr.Values]) -> gr.Values:
-    """Throughput, or runs per second for the rows that have none."""
+    """Work per second: throughput, or runs per second for rows without."""
     if "time_s" not in c:
         return c["throughput_ops_s"]
     per_run = 1 / c["time_s"]
     return gr.first_given(c["throughput_ops_s"], per_run) if "throughput_ops_s" in c else per_run
 
 
-def _power(c: Mapping[str, gr.Values], _: gr.Values = None) -> gr.Values:
+def _power_of_columns(c: Mapping[str, gr.Values], _: gr.Values = None) -> gr.Values:
     return c["power_w"] if "power_w" in c else c["energy_j"] / c["time_s"]
 
 
@@ -187,9 +187,9 @@ _OF_PERFORMANCE = frozenset({"performance", "perf_per_watt", "perf_per_dollar"})
 # By metric its value, of its columns and of the performance; others are their only column.
 _VALUES: dict[str, Callable[[Mapping[str, gr.Values], gr.Values], gr.Values]] = {
     "cpi": lambda c, _: c["cpi"] if "cpi" in c else c["cycles"] / c["instructions"],
-    "power": _power,
+    "power": _power_of_columns,
     "energy": lambda c, _: c["energy_j"] if "energy_j" in c else c["power_w"] * c["time_s"],
     "performance": lambda _, performance: performance,
-    "perf_per_watt": lambda c, performance: performance / _power(c),
+    "perf_per_watt": lambda c, performance: performance / _power_of_columns(c),
     "perf_per_dollar": lambda c, performance: performance / c["price"],
 }

@@ -65,17 +65,17 @@ class Prepared:
     keepable: bool = True
 
     def caveats(self, learnt: gr.Mask | None = None) -> list[str]:
-        """Caveats of the table and its grouping; of hosts only where curves are ``learnt``."""
+        """Caveats of the table and its grouping; of hosts only among the rows ``learnt``."""
         found = table_caveats(self.runs, self.groups, self.metrics, learnt)
         found = [*self.runs.attrs.get(DOUBTS, ()), *found]
         return self.left_out_texts() + found
 
     def left_out_texts(self) -> list[str]:
-        """Say by check how many rows take no part, with the evidence of the first of them."""
+        """Say for each check how many rows were left out, with the first one's evidence."""
         by_check = () if self.left_out.empty else self.left_out.groupby("check", sort=True)
         found = [
-            f"{_how_many(rows)} rows left out ({str(name).replace('_', ' ')}); the first, "
-            f"{_place(rows.iloc[0])}: {rows['evidence'].iloc[0]}; "
+            f"{_count_runs(rows)} rows left out ({str(name).replace('_', ' ')}); the first, "
+            f"{_row_place(rows.iloc[0])}: {rows['evidence'].iloc[0]}; "
             f"{remedy_of_left_out(self.keepable)}"
             for name, rows in by_check
         ]
@@ -87,7 +87,7 @@ class Prepared:
         return found
 
     def flagged_rows(self, rows: gr.Mask, *, but: Collection[str] = ()) -> gr.Mask:
-        """Rows that cannot be right, judged by the chosen rows alone; others are False.
+        """Mark the chosen rows that checks flag; rows that are not chosen are False.
 
         ``but`` names checks that are not made.
         """
@@ -151,7 +151,7 @@ def prepare(
 def _leave_out_rows(
     prepared: Prepared, by: Sequence[str] | None, hopeless: gr.Mask, drop: bool
 ) -> Prepared:
-    """Leave out runs below full load and, with ``drop``, rows that cannot be right."""
+    """Leave out runs below full load and, with ``drop``, flagged rows; raise if none stays."""
     runs, groups, metrics = prepared.runs, prepared.groups, prepared.metrics
     out, left_out, keepable = below_full_load(runs, groups), pd.DataFrame(), True
     held = int(out.sum())
@@ -173,7 +173,7 @@ def _leave_out_rows(
 
 
 def below_full_load(runs: pd.DataFrame, groups: gr.Groups) -> gr.Mask:
-    """Runs held below what their host can do, of groups that have others too."""
+    """Mark runs below full load, in groups that have full-load runs too."""
     full = at_full_load(runs, groups.codes)
     some = np.bincount(groups.codes, full) > 0
     below: gr.Mask = ~full & some[groups.codes]
@@ -181,7 +181,7 @@ def below_full_load(runs: pd.DataFrame, groups: gr.Groups) -> gr.Mask:
 
 
 def without_power(runs: pd.DataFrame) -> gr.Mask:
-    """Tell the rows, or cells, whose power is 0 or less, as of a sensor that subtracts too much."""
+    """Mark the rows, or cells, whose power is 0 or less."""
     none: gr.Mask = np.zeros(len(runs), dtype=bool)
     if gr.FLAGS in runs.columns:
         none = (runs[gr.FLAGS].to_numpy() & gr.NO_WATTS) > 0
@@ -191,17 +191,17 @@ def without_power(runs: pd.DataFrame) -> gr.Mask:
 
 
 def remedy_of_left_out(keepable: bool) -> str:
-    """Say what can be done about rows that were left out."""
+    """Say how to list rows that were left out, and whether they can be kept."""
     if keepable:
         return "ppw check lists them, --keep-all uses them"
     return "ppw check lists them; correct or drop power of 0 and less, which --keep-all cannot use"
 
 
-def _how_many(left_out: pd.DataFrame) -> int:
+def _count_runs(left_out: pd.DataFrame) -> int:
     return int(left_out["runs"].sum()) if "runs" in left_out else len(left_out)
 
 
-def _place(row: pd.Series[Any]) -> str:
+def _row_place(row: pd.Series[Any]) -> str:
     if "row" in row:
         return f"row {row['row']}"
     return "one" if row["runs"] == 1 else f"{row['runs']} of one group and frequency"
@@ -228,7 +228,7 @@ def measured_cells(prepared: Prepared, metric: mt.Metric, rows: gr.Mask) -> pd.D
 
 
 def _merge_cells(cells: pd.DataFrame) -> pd.DataFrame:
-    """Cells of one group and frequency made one: the mean of all their runs."""
+    """Merge cells of the same group and frequency into one, by the mean of their runs."""
     total = cells.assign(measured=cells["measured"] * cells["runs"])
     merged = total.groupby(["group", "freq_hz"], sort=True).sum()
     return merged.assign(measured=merged["measured"] / merged["runs"]).reset_index()
@@ -256,7 +256,7 @@ class ConfoundingColumn(NamedTuple):
 def confounding_columns(
     runs: pd.DataFrame, groups: gr.Groups, metrics: Sequence[mt.Metric], rows: gr.Mask | None = None
 ) -> list[ConfoundingColumn]:
-    """Find columns that are neither ppw's nor in ``groups``, and by which one group's runs differ.
+    """Find unknown columns that split a group's runs and explain differences between them.
 
     What counts is what a straight line through logarithms of metric and frequency leaves: a column
     counts where its values were each measured at several frequencies and explain most of the rest.
@@ -266,16 +266,16 @@ def confounding_columns(
     taken = slice(None) if rows is None else rows
     runs, codes = runs[taken], groups.codes[taken]
     known = {*COLUMNS, *groups.by, FILE_COLUMN, ROW_COLUMN}
-    others = [c for c in map(str, runs.columns) if c not in known and _is_kind(runs[c])]
+    others = [c for c in map(str, runs.columns) if c not in known and _may_name_kinds(runs[c])]
     if not others:
         return []
     left = {m.name: _residuals(runs, codes, m) for m in metrics if not m.factors}
-    every = ([*_ratios_by(runs, codes, column, left)] for column in others)
+    every = ([*_confounding_by_column(runs, codes, column, left)] for column in others)
     return [max(found, key=lambda f: f.ratio) for found in every if found]
 
 
-def _is_kind(column: pd.Series[Any]) -> bool:
-    """Whether a column may name kinds of runs: texts or whole numbers, few of them."""
+def _may_name_kinds(column: pd.Series[Any]) -> bool:
+    """Tell whether a column has few values, texts or whole numbers, that may name kinds."""
     if column.dtype.kind in "fcmM":
         return False
     try:
@@ -285,30 +285,32 @@ def _is_kind(column: pd.Series[Any]) -> bool:
 
 
 def _residuals(runs: pd.DataFrame, codes: IntArray, metric: mt.Metric) -> FloatArray:
-    """Logarithm of a metric less the group's line against that of frequency; NaN without one."""
+    """Logarithm of a metric minus the group's line in log frequency; NaN where not above 0."""
     amount = np.asarray(mt.values(metric, runs), dtype=np.float64)
     with np.errstate(divide="ignore", invalid="ignore"):
         y = np.where(amount > 0, np.log(amount), np.nan)
     x = np.log(runs["freq_hz"].to_numpy(dtype=np.float64))
     x = np.where(np.isnan(y), np.nan, x)
-    x, y = x - _means(codes, x)[codes], y - _means(codes, y)[codes]
-    spread = _sums(codes, x * x)
-    slope = np.divide(_sums(codes, x * y), spread, out=np.zeros_like(spread), where=spread > 0)
+    x, y = x - _code_means(codes, x)[codes], y - _code_means(codes, y)[codes]
+    spread = _code_sums(codes, x * x)
+    slope = np.divide(_code_sums(codes, x * y), spread, out=np.zeros_like(spread), where=spread > 0)
     made: FloatArray = y - slope[codes] * x
     return made
 
 
-def _sums(codes: IntArray, amounts: FloatArray) -> FloatArray:
+def _code_sums(codes: IntArray, amounts: FloatArray) -> FloatArray:
+    """Sum of the amounts of each code; NaN counts as 0."""
     return np.bincount(codes, np.nan_to_num(amounts)).astype(np.float64)
 
 
-def _means(codes: IntArray, amounts: FloatArray) -> FloatArray:
-    count = _sums(codes, (~np.isnan(amounts)).astype(np.float64))
-    made: FloatArray = _sums(codes, amounts) / np.maximum(count, 1)
+def _code_means(codes: IntArray, amounts: FloatArray) -> FloatArray:
+    """Mean of the amounts of each code without NaN; 0 where there is none."""
+    count = _code_sums(codes, (~np.isnan(amounts)).astype(np.float64))
+    made: FloatArray = _code_sums(codes, amounts) / np.maximum(count, 1)
     return made
 
 
-def _ratios_by(
+def _confounding_by_column(
     runs: pd.DataFrame, codes: IntArray, column: str, left: dict[str, FloatArray]
 ) -> Iterator[ConfoundingColumn]:
     import pandas as pd
@@ -320,12 +322,12 @@ def _ratios_by(
         cells = known.groupby(["group", "value"])
         swept = cells["hz"].transform("nunique") > 1
         several = known[swept].groupby("group")["value"].transform("nunique") > 1
-        if (ratio := _ratio(known[swept][several])) > _LEAST_RATIO:
+        if (ratio := _largest_ratio(known[swept][several])) > _LEAST_RATIO:
             yield ConfoundingColumn(column, name, ratio)
 
 
-def _ratio(rows: pd.DataFrame) -> float:
-    """Largest ratio between values of a column within a group; 1 where chance may have made it."""
+def _largest_ratio(rows: pd.DataFrame) -> float:
+    """Largest ratio between a column's values in a group; 1 where chance explains it."""
     from scipy.special import fdtrc
 
     if rows.empty:
@@ -372,7 +374,7 @@ def table_caveats(
     metrics: Sequence[mt.Metric],
     learnt: gr.Mask | None = None,
 ) -> list[str]:
-    """Find what in a table, or in its grouping, could mislead.
+    """Find what in a table, or in its grouping, could mislead: one text a caveat.
 
     ``learnt`` are the rows that curves go through, where that is not all of them.
     """
@@ -389,12 +391,12 @@ def table_caveats(
     ]
     if "host" in runs.columns and "host" not in groups.by:
         rows = slice(None) if learnt is None else learnt
-        caveats += _across_hosts(runs[rows], replace(groups, codes=groups.codes[rows]))
+        caveats += _confounded_host_caveats(runs[rows], replace(groups, codes=groups.codes[rows]))
         if "family" in runs.columns and gr.varies(runs["family"], groups).any():
             caveats.append(FAMILY_MISMATCH)
     if any({"power", "energy", "perf_per_watt"} & {m.name} for m in metrics):
         caveats += _power_caveats(runs, groups)
-    return caveats + _row_caveats(runs) + _one_group(runs, groups)
+    return caveats + _row_caveats(runs) + _one_group_caveats(runs, groups)
 
 
 def _row_caveats(runs: pd.DataFrame) -> list[str]:
@@ -409,7 +411,7 @@ def _row_caveats(runs: pd.DataFrame) -> list[str]:
         )
     elif simulated:
         caveats.append(f"all runs are {SIMULATED}")
-    if off := _having(runs, "achieved_off"):
+    if off := _count_with_property(runs, "achieved_off"):
         caveats.append(
             f"the achieved frequency is more than {_ACHIEVED_OFF:.0%} off the one asked for in "
             f"{off} of {total} rows; the fit uses the one asked for"
@@ -424,7 +426,7 @@ def _row_caveats(runs: pd.DataFrame) -> list[str]:
     return caveats
 
 
-def _one_group(runs: pd.DataFrame, groups: gr.Groups) -> list[str]:
+def _one_group_caveats(runs: pd.DataFrame, groups: gr.Groups) -> list[str]:
     if groups.by or len(runs.columns) <= 2:
         return []
     own = gr.key_columns(runs) if gr.is_cell_table(runs) else runs.columns
@@ -433,7 +435,7 @@ def _one_group(runs: pd.DataFrame, groups: gr.Groups) -> list[str]:
     return [f"no host or workload is named: all rows are one group{rest}; see --by and --map"]
 
 
-def _across_hosts(runs: pd.DataFrame, groups: gr.Groups) -> list[str]:
+def _confounded_host_caveats(runs: pd.DataFrame, groups: gr.Groups) -> list[str]:
     several = gr.varies(runs["host"], groups) & gr.varies(runs["freq_hz"], groups)
     if not several.any():
         return []
@@ -452,7 +454,7 @@ def _across_hosts(runs: pd.DataFrame, groups: gr.Groups) -> list[str]:
 
 
 def all_sources_named(runs: pd.DataFrame) -> bool:
-    """Tell whether every row says which sensor its watts come from."""
+    """Tell whether every row names the sensor of its power; False without the column."""
     if "power_source" not in runs.columns:
         return False
     return all(map(is_named_source, runs["power_source"].unique()))
@@ -484,7 +486,7 @@ def _power_caveats(runs: pd.DataFrame, groups: gr.Groups) -> list[str]:
                 f"not all power is measured: {' and '.join(sorted(said))}, by another sensor's "
                 "calibration, whose error is not in the interval"
             )
-    if off := _having(runs, "energy_off"):
+    if off := _count_with_property(runs, "energy_off"):
         caveats.append(
             f"energy_j and power_w·time_s differ by more than {_ENERGY_OFF:.0%} in "
             f"{off} of {gr.run_count(runs)} rows: energy is taken from energy_j as measured "
@@ -506,8 +508,8 @@ PROPERTIES: dict[str, tuple[set[str], Callable[[Mapping[str, gr.Values]], gr.Val
 }
 
 
-def _having(runs: pd.DataFrame, property_: str) -> int:
-    """How many runs have a property: counted, or as the cells of a condensed table say."""
+def _count_with_property(runs: pd.DataFrame, property_: str) -> int:
+    """Number of runs that have a property, computed or taken from cells."""
     if gr.is_cell_table(runs):
         column = gr.tally_column(property_)
         return int(runs[column].sum()) if column in runs.columns else 0

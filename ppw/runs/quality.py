@@ -72,7 +72,7 @@ class Quality(Result):
 
     @property
     def passed(self) -> gr.Mask:
-        """True for the rows that no check names, in the order of the input."""
+        """Mark the rows that no check names, in the order of the input."""
         if "runs" in self.table:
             raise PpwError(
                 "a fleet's flagged rows are named by cell: see the column runs of the table"
@@ -83,7 +83,7 @@ class Quality(Result):
 
     @property
     def suspects(self) -> int:
-        """How many rows some check names."""
+        """Number of rows that some check names."""
         if "runs" in self.table:
             return int(self.table.drop_duplicates("position")["runs"].sum())
         return int((~self.passed).sum())
@@ -98,14 +98,14 @@ class Quality(Result):
         return f"{count} of {self.rows} rows are flagged: what they say cannot be right."
 
     def printed_tables(self, most: int | None = None) -> list[PrintedTable]:
-        """Return the checks and the suspect rows, each with where it stands."""
+        """Return the checks with counts, and the suspect rows with file and row number."""
         made = [[name, str(count)] for name, count in self.counts.items()]
         made += [[name, f"– (no {lacks})"] for name, lacks in self.not_made.items()]
         checks = PrintedTable("Checks", ["check", "rows"], made, 1)
         (suspects,) = super().printed_tables(most)
         if not len(self.table):
             return [checks]
-        places = map(self._place, rows_of(self.table.head(len(suspects.rows))))
+        places = map(self._row_place_text, rows_of(self.table.head(len(suspects.rows))))
         return [
             checks,
             suspects._replace(
@@ -116,7 +116,7 @@ class Quality(Result):
         ]
 
     def remedies(self) -> list[str]:
-        """Say what to do about each check that names rows."""
+        """Say what to do about each check that names rows; [] where none does."""
         return [f"{name}: {ck.CHECKS[name].remedy}" for name, count in self.counts.items() if count]
 
     def text_parts(self) -> list[str]:
@@ -125,15 +125,15 @@ class Quality(Result):
         rows = [line for table in suspects for line in table.lines()]
         return [self.verdict(), *checks.lines(), *self.remedies(), *rows]
 
-    def _place(self, row: Mapping[Any, Any]) -> str:
+    def _row_place_text(self, row: Mapping[Any, Any]) -> str:
         if "runs" in self.table:
             return str(row["runs"])
         several = len(self.table["file"].unique()) > 1 and FILE_COLUMN not in self.by
         return f"{row['file']}:{row['row']}" if several else str(row["row"])
 
-    def _body(self) -> dict[str, Any]:
+    def _document_fields(self) -> dict[str, Any]:
         """Fields of the document, and which of its columns say where a row stands."""
-        return {**super()._body(), "places": [c for c in self.table if c in _PLACES]}
+        return {**super()._document_fields(), "places": [c for c in self.table if c in _PLACES]}
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw how many rows each check names."""
@@ -196,7 +196,7 @@ def check_quality(
 def check_prepared(
     checked: pd.DataFrame, groups: gr.Groups, metric: str | Iterable[str] | None
 ) -> Quality:
-    """Make the checks of canonical runs or of their cells, as `check_quality`; no warnings."""
+    """Check canonical runs, or their cells, as `check_quality` does, without warnings."""
     for column in groups.by:
         # A key of one of these names would be overwritten by the answer.
         if column in ("freq_hz", "check", "evidence", "file", "row", "position"):
@@ -206,7 +206,7 @@ def check_prepared(
     metrics = [*mt.METRICS.values()] if metric is None else mt.parse_metrics(metric)
     flagged = ck.find_flagged_rows(checked, groups, metrics)
     if not flagged:
-        raise UnknownColumnError(_nothing_to_check(checked))
+        raise UnknownColumnError(_nothing_to_check_text(checked))
     names = {metric.name for metric in metrics}
     others = {n: c for n, c in ck.CHECKS.items() if c.spoils & names and n not in flagged}
     idle = "power_at_or_below_idle" in flagged
@@ -222,7 +222,7 @@ def check_prepared(
     )
 
 
-def _nothing_to_check(runs: pd.DataFrame) -> str:
+def _nothing_to_check_text(runs: pd.DataFrame) -> str:
     return (
         f"{runs.attrs.get('source', 'runs')}: nothing to check: no time_s, throughput_ops_s, "
         "power_w, energy_j or freq_achieved_hz among the columns "

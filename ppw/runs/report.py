@@ -17,12 +17,12 @@ def quality_page(result: Quality) -> Page:
     return Page.of(
         result,
         title="Rows that cannot be right",
-        verdict=[result.verdict(), *_remedies(result)],
+        verdict=[result.verdict(), *_remedy_sentences(result)],
         figures=figure,
     )
 
 
-def _remedies(result: Quality) -> list[str]:
+def _remedy_sentences(result: Quality) -> list[str]:
     return [
         f"{name.replace('_', ' ')}, {count} row{'s' if count > 1 else ''}: "
         f"{CHECKS[name].meaning}. What to do: {CHECKS[name].remedy}."

@@ -37,7 +37,7 @@ import ppw.cli
 from measurements.traces import write_trace
 from ppw.cli import main, report_error
 from ppw.cli.options import output_options
-from ppw.cli.output import refuse_an_input
+from ppw.cli.output import refuse_input_as_output
 
 EXAMPLES = ROOT / "examples"
 
@@ -544,9 +544,9 @@ class TestOutputIsInput:
         with click.Context(main) as context:
             context.params = {"output": "runs.csv", "logs": (("db=other.csv,runs.csv",),)}
             with pytest.raises(click.UsageError, match=r"runs\.csv is an input"):
-                refuse_an_input("runs.csv")
+                refuse_input_as_output("runs.csv")
             context.params = {"output": "runs.csv", "logs": ("db=other.csv",), "level": 0.9}
-            refuse_an_input("runs.csv")
+            refuse_input_as_output("runs.csv")
 
 
 @pytest.mark.thirdparty

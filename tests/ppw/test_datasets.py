@@ -24,12 +24,12 @@ from ppw.catalogue.datasets import (
     State,
     cache_folder,
     datasets_by_name,
-    describe_states,
     fetch_dataset,
     list_datasets,
     load_dataset,
     state_of,
     states_of,
+    states_text,
 )
 from ppw.cli import main
 from ppw.errors import PpwError
@@ -186,10 +186,10 @@ class TestFolder:
 
     def test_counts_in_words(self):
         counts = dict.fromkeys(State, 0)
-        assert describe_states(counts | {State.MISSING: 3}) == "not here"
-        assert describe_states(counts | {State.VERIFIED: 3}) == "all of 3 files, checksums right"
+        assert states_text(counts | {State.MISSING: 3}) == "not here"
+        assert states_text(counts | {State.VERIFIED: 3}) == "all of 3 files, checksums right"
         mixed = {State.VERIFIED: 1, State.MISSING: 2, State.WRONG: 1, State.UNVERIFIED: 1}
-        assert describe_states(counts | mixed) == "of 5 files 1 wrong, 2 missing, 1 not checked"
+        assert states_text(counts | mixed) == "of 5 files 1 wrong, 2 missing, 1 not checked"
 
     def test_a_folder_that_is_not_there(self, monkeypatch):
         with pytest.raises(PpwError, match="/nowhere: no such folder of data sets"):

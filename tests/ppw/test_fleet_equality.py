@@ -19,7 +19,7 @@ from ppw import fleet
 from ppw.catalogue.datasets import simulated_sweep
 from ppw.errors import PpwError
 from ppw.fleet import projections as over_fleet
-from ppw.fleet.moments import Layout, layout_of, merge, moments, runs_for
+from ppw.fleet.moments import Layout, layout_of, merge_moments, moments, runs_for
 from ppw.fleet.run_files import filled_columns, open_runs, register_table
 from ppw.runs.groups import recorded_step
 
@@ -288,7 +288,7 @@ def test_a_mean_a_million_times_the_scatter_leaves_nine_digits_and_so_does_mergi
     runs, layout, cells = condensed(name, table_of(times))
     assert Layout.from_dict(asdict(layout)) == layout
     parts = [condensed(name, table_of(part))[2] for part in np.array_split(times, 7)]
-    whole, merged = (fetched(runs, t).iloc[0] for t in (cells, merge(parts, layout)))
+    whole, merged = (fetched(runs, t).iloc[0] for t in (cells, merge_moments(parts, layout)))
     for found in (whole, merged):
         assert found["time__mean"] == pytest.approx(float(mean), rel=1e-14)
         assert found["time__m2"] == pytest.approx(squares, rel=1e-9)
@@ -314,7 +314,7 @@ def test_any_division_gives_the_moments_of_all(times, parts):
         for t in (table_of(times[i::parts]) for i in range(parts))
         if len(t)
     ]
-    found, known = fetched(runs, merge(divided, layout)), fetched(runs, whole)
+    found, known = fetched(runs, merge_moments(divided, layout)), fetched(runs, whole)
     for name in layout.columns:
         if name in layout.keys:
             assert found[name][0] == known[name][0]

@@ -30,7 +30,7 @@ from measurements.host.cpu_placement import Execution
 from measurements.sweep.loop import SweepOptions, order_of
 from measurements.sweep.measure import HostOptions, set_up
 from ppw.catalogue.datasets import simulated_sweep
-from ppw.cli import say_why_it_waits
+from ppw.cli import announce_compilation
 from ppw.cli.fleet import progress_bar
 from ppw.cli.measuring import Progress
 from ppw.cli.run import show_progress
@@ -489,7 +489,7 @@ class TestProgress:
         compiling = logging.Logger("fitting.compiled.loops")
         with stderr(stream) as shown:
             with mock.patch.object(logging, "getLogger", return_value=compiling):
-                say_why_it_waits()
-                say_why_it_waits()
+                announce_compilation()
+                announce_compilation()
             compiling.info("compiling loops")
         assert shown() == "ppw: compiling loops\n" * (stream is Terminal)

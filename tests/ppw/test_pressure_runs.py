@@ -27,7 +27,7 @@ from measurements.workloads.memcached.servers import free_ports
 from ppw.errors import CaveatWarning
 from ppw.pressure.capacity import RESOURCES
 from ppw.pressure.co_locate import co_locate
-from ppw.pressure.demand import NAMES, capacities, capacity_for, demand_of, demands
+from ppw.pressure.demand import NAMES, capacity_array, capacity_for, demand_of, demands
 from ppw.pressure.matrix import find_phases, pressure_matrix
 
 pytestmark = pytest.mark.peer("pressure")
@@ -377,7 +377,7 @@ class TestPairs:
         alone = {str(place): record(one) for place, one in enumerate(full)}
         predicted = co_locate(alone, capacity=disk)
         together = record(*full)
-        limits = capacities(capacity_for(together, disk))
+        limits = capacity_array(capacity_for(together, disk))
         share = load_of(demands(together)[list(NAMES)].to_numpy() / limits).mean
         assert predicted.first == breaks
         assert pd.Series(share, NAMES).idxmax() == breaks

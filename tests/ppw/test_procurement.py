@@ -19,7 +19,7 @@ from ppw.cli.demo import POWER_RATIO, THROUGHPUT_RATIO
 from ppw.decision.objectives import break_even_price_ratio, per_dollar_ratio, per_watt_ratio
 from ppw.errors import PpwError
 from ppw.procurement.procure import on_front, procure, share_best
-from ppw.procurement.result import Procurement, turn
+from ppw.procurement.result import Procurement, tie_text
 from ppw.procurement.scenario import share_within
 
 
@@ -536,7 +536,7 @@ class TestWhereItTurns:
         assert (result.cheapest, row["value"], row["beyond"]) == ("cheap", years, "dear")
         table["demand"]["years"] = years
         assert asked(table).cheapest == "dear"
-        assert turn(row) == f"{years} years in place of 2, where dear costs less"
+        assert tie_text(row) == f"{years} years in place of 2, where dear costs less"
 
     def test_interval_of_a_price_tie_is_that_of_the_rivals_range(self):
         rival = server("two", rate=2000.0, price=ranged(2000.0, 1800, 2400))

@@ -46,7 +46,7 @@ class Check:
     remedy: str
 
     def lacks(self, runs: pd.DataFrame) -> str:
-        """Columns that the check would need and the table has not, or an empty one; else ""."""
+        """Name the columns that the check needs and the table lacks or has empty; "" for none."""
         absent = [n for n in self.needs if not any(gr.has(runs, c) for c in n)]
         return " and ".join("/".join(columns) for columns in absent)
 
@@ -67,7 +67,7 @@ _NEAR = 1.25
 
 
 def _energy_contradicts(c: Mapping[str, gr.Values]) -> gr.Values:
-    """Energy many times power by time, whether or not one has the idle power taken off."""
+    """Tell where energy is many times, or a small part of, power × time, idle power on or off."""
     energy, power, time = c["energy_j"], c["power_w"], c["time_s"]
     products = [power * time]
     if "idle_power_w" in c:
@@ -101,8 +101,8 @@ CONTRADICTIONS: dict[int, tuple[set[str], Callable[[Mapping[str, gr.Values]], gr
 _READINGS = ("energy_j", "power_w", "time_s", "idle_power_w", "freq_hz", "freq_achieved_hz")
 
 
-def _having(runs: pd.DataFrame, flag: int) -> gr.Mask:
-    """Rows with a contradiction: cells have the flag that each of their runs was given."""
+def _flag_mask(runs: pd.DataFrame, flag: int) -> gr.Mask:
+    """Mark rows with a contradiction: by its rule, or by the flag of a cell."""
     found: gr.Mask = np.zeros(len(runs), dtype=bool)
     if gr.is_cell_table(runs):
         return (runs[gr.FLAGS].to_numpy() & flag) > 0 if gr.FLAGS in runs.columns else found
@@ -112,14 +112,14 @@ def _having(runs: pd.DataFrame, flag: int) -> gr.Mask:
 
 
 def _columns_where(rows: gr.Mask, runs: pd.DataFrame, *columns: str) -> pd.DataFrame:
-    """Take the rows of a mask and the numbers of some columns, or their means in cells."""
+    """Table of some columns at the rows of a mask; of cells, their means."""
     figures = {column: gr.numbers(runs, column)[rows] for column in columns}
     return pd.DataFrame(figures, index=np.flatnonzero(rows))
 
 
 def find_energy_off(runs: pd.DataFrame, groups: gr.Groups) -> pd.DataFrame:
-    """Find runs whose energy is many times power by time, or such a part of it."""
-    return _columns_where(_having(runs, gr.ENERGY), runs, "energy_j", "power_w", "time_s")
+    """Find runs whose energy is many times power × time, or a small part of it."""
+    return _columns_where(_flag_mask(runs, gr.ENERGY), runs, "energy_j", "power_w", "time_s")
 
 
 def say_energy_off(energy_j: float, power_w: float, time_s: float) -> str:
@@ -130,12 +130,12 @@ def say_energy_off(energy_j: float, power_w: float, time_s: float) -> str:
         return f"energy of {shown(energy_j, 'J')}, but {watts}"
     more, less = energy_j / product, product / energy_j
     times = f"{shown(more)} times" if more > 1 else f"1/{shown(less)} of"
-    slip = _slip(max(more, less))
+    slip = _slip_text(max(more, less))
     return f"energy of {shown(energy_j, 'J')} is {times} power·time: {watts}{slip}"
 
 
-def _slip(factor: float) -> str:
-    """Name the slip that a factor suggests, or none."""
+def _slip_text(factor: float) -> str:
+    """Name the slip of units that a factor suggests; "" for none."""
     if not math.isfinite(factor):
         return ""
     decade = 10.0 ** round(math.log10(factor))
@@ -148,15 +148,15 @@ def _slip(factor: float) -> str:
 
 def find_below_idle(runs: pd.DataFrame, groups: gr.Groups) -> pd.DataFrame:
     """Find runs without power, or with less than the idle machine draws."""
-    wrong = _having(runs, gr.NO_WATTS) | (_having(runs, gr.BELOW_IDLE) & ~_other_scope(runs))
+    wrong = _flag_mask(runs, gr.NO_WATTS) | (_flag_mask(runs, gr.BELOW_IDLE) & ~_other_scope(runs))
     return _columns_where(wrong, runs, "power_w", "idle_power_w")
 
 
 def _other_scope(runs: pd.DataFrame) -> gr.Mask:
-    """Rows of hosts where work below idle is the habit: net watts, or another sensor's."""
+    """Mark rows of hosts on which power below idle is too frequent to be single mistakes."""
     host = gr.host_codes(runs)
     judged, count = (
-        np.bincount(host, _having(runs, flag) * gr.run_counts(runs))
+        np.bincount(host, _flag_mask(runs, flag) * gr.run_counts(runs))
         for flag in (gr.KNOWN_IDLE, gr.BELOW_IDLE)
     )
     habit: gr.Mask = (count > np.maximum(1, _BELOW_IDLE * judged))[host]
@@ -164,8 +164,8 @@ def _other_scope(runs: pd.DataFrame) -> gr.Mask:
 
 
 def scope_caveats(runs: pd.DataFrame) -> list[str]:
-    """Say where watts are below the idle power too often to be mistakes of single rows."""
-    rows = _having(runs, gr.BELOW_IDLE) & _other_scope(runs)
+    """Caveat where power is below idle too often for mistakes of single rows; none otherwise."""
+    rows = _flag_mask(runs, gr.BELOW_IDLE) & _other_scope(runs)
     if not rows.any():
         return []
     return [
@@ -176,7 +176,7 @@ def scope_caveats(runs: pd.DataFrame) -> list[str]:
 
 
 def say_below_idle(power_w: float, idle_power_w: float) -> str:
-    """Say what a row draws, and what the idle machine does."""
+    """Say the power of a row and that of the idle machine."""
     if power_w <= 0:
         return f"power of {shown(power_w, 'W')}, which nothing runs on"
     idle = shown(idle_power_w, "W")
@@ -185,7 +185,7 @@ def say_below_idle(power_w: float, idle_power_w: float) -> str:
 
 def find_achieved_off(runs: pd.DataFrame, groups: gr.Groups) -> pd.DataFrame:
     """Find runs at another frequency than the one asked for."""
-    return _columns_where(_having(runs, gr.ACHIEVED), runs, "freq_hz", "freq_achieved_hz")
+    return _columns_where(_flag_mask(runs, gr.ACHIEVED), runs, "freq_hz", "freq_achieved_hz")
 
 
 def say_achieved_off(freq_hz: float, freq_achieved_hz: float) -> str:
@@ -294,7 +294,7 @@ def find_flagged_rows(
 def evidence_table(
     flagged: Mapping[str, pd.DataFrame], runs: pd.DataFrame, groups: gr.Groups
 ) -> pd.DataFrame:
-    """One row a flagged row and check, in the order of the input, with what speaks against it."""
+    """Make one row for each flagged row and check, in input order, with the evidence."""
     position = np.concatenate([found.index.to_numpy(np.int64) for found in flagged.values()])
     keys = groups.keys.take(groups.codes[position]).reset_index(drop=True)
     evidence = [
@@ -307,14 +307,14 @@ def evidence_table(
         # Columns of text also where they are empty.
         check=np.repeat(np.array([*flagged], dtype=object), [*map(len, flagged.values())]),
         evidence=np.array(evidence, dtype=object),
-        **_places(runs, position),
+        **_row_places(runs, position),
         position=position,
     )
     return table.sort_values("position", kind="stable", ignore_index=True)
 
 
-def _places(runs: pd.DataFrame, position: IntArray) -> Mapping[str, Any]:
-    """File of each row and its number there, counted below the header as errors count it."""
+def _row_places(runs: pd.DataFrame, position: IntArray) -> Mapping[str, Any]:
+    """File and row number of each flagged row, below the header; of cells their runs."""
     if gr.is_cell_table(runs):
         return {"runs": gr.run_counts(runs)[position]}
     numbers = row_numbers(runs)[position]

@@ -51,7 +51,7 @@ def find_unapplied(runs: pd.DataFrame, groups: gr.Groups) -> pd.DataFrame:
     (1995), 289-300.
     """
     compared = int(np.count_nonzero(_time_or_rate(runs) > 0))
-    varying, where = _varying(runs), np.arange(len(runs))
+    varying, where = _varying_power_mask(runs), np.arange(len(runs))
     if gr.is_cell_table(runs):
         # Cells of many runs have no digits; none of theirs are equal, as the engine has found.
         single = runs.get(gr.SINGLE, pd.Series(False, runs.index)).to_numpy(dtype=bool)
@@ -66,17 +66,17 @@ def find_unapplied(runs: pd.DataFrame, groups: gr.Groups) -> pd.DataFrame:
     chance[_differ_elsewhere(runs, rows, first)] = 1.0
     named = _beyond_chance(chance, np.bincount(run) - 1, compared)[run]
     rows, run = rows[named], run[named]
-    return _described_unapplied(runs, rows, run).set_axis(where[rows]).sort_index()
+    return _unapplied_figures(runs, rows, run).set_axis(where[rows]).sort_index()
 
 
 def _time_or_rate(runs: pd.DataFrame) -> FloatArray:
-    """Recorded time, or throughput where no time was."""
+    """Time of each row, or its throughput where no time was recorded."""
     time = gr.numbers(runs, "time_s")
     return np.where(np.isnan(time), gr.numbers(runs, "throughput_ops_s"), time)
 
 
 def _equal_rows(runs: pd.DataFrame, codes: IntArray) -> tuple[IntArray, IntArray]:
-    """Rows that equal another in pace and watts at another frequency; and in which set they are."""
+    """Rows that equal another in time and power at another frequency, and numbers of their sets."""
     pace, frequency = _time_or_rate(runs), gr.numbers(runs, "freq_hz")
     # Not recorded is equal to not recorded.
     power = np.nan_to_num(gr.numbers(runs, "power_w"), nan=-np.inf)
@@ -95,8 +95,8 @@ def _equal_rows(runs: pd.DataFrame, codes: IntArray) -> tuple[IntArray, IntArray
     return order[chosen], renumbered[run[chosen]]
 
 
-def _varying(runs: pd.DataFrame) -> gr.Mask:
-    """Rows of hosts whose watts vary."""
+def _varying_power_mask(runs: pd.DataFrame) -> gr.Mask:
+    """Mark rows of hosts whose power varies between runs."""
     ends = [gr.numbers(runs, "power_w")] * 2
     if gr.is_cell_table(runs):
         ends = [gr.numbers(runs, column("power_w")) for column in (gr.least_column, gr.most_column)]
@@ -106,26 +106,26 @@ def _varying(runs: pd.DataFrame) -> gr.Mask:
 
 
 def _chance(runs: pd.DataFrame, groups: gr.Groups, rows: IntArray, varying: gr.Mask) -> FloatArray:
-    """How likely two runs that the clock does not touch are recorded as equal to these rows."""
+    """Probability that two unaffected runs are recorded as equal, by row."""
     pace, power = _time_or_rate(runs), gr.numbers(runs, "power_w")
     times = _values_within(_TIME_SCATTER, pace[rows])
     watts = _values_within(_POWER_SCATTER, power[rows])
     # Watts that were measured vary on the host, and in the group go with one time.
-    tells = varying & _alone(power, pace, groups)
+    tells = varying & _one_to_one_mask(power, pace, groups)
     watts = np.where(tells[rows], np.maximum(watts, 1.0), 1.0)
     needed = np.where(watts > 1, 1.0, _TIME_ALONE)
-    coarse = (times < needed) | ~_alone(pace, power, groups)[rows]
+    coarse = (times < needed) | ~_one_to_one_mask(pace, power, groups)[rows]
     return np.where(coarse, 1.0, 1 / (times * watts))
 
 
 def _values_within(share: float, values: FloatArray) -> FloatArray:
-    """Recorded values that fit into a share of a value; 0 where there is no value."""
+    """Number of recorded values that fit into a share of each value; 0 without a value."""
     known = np.nan_to_num(np.abs(values))
     return np.minimum(share * known / gr.recorded_step(known), _MOST_VALUES)
 
 
-def _alone(values: FloatArray, others: FloatArray, groups: gr.Groups) -> gr.Mask:
-    """Rows whose value goes with one of the others only, in all their group."""
+def _one_to_one_mask(values: FloatArray, others: FloatArray, groups: gr.Groups) -> gr.Mask:
+    """Mark rows whose value goes with only one of the other values in their group."""
     order = np.lexsort((others, values, groups.codes))
     code, value, other = groups.codes[order], values[order], others[order]
     same = (code[1:] == code[:-1]) & (value[1:] == value[:-1])
@@ -139,7 +139,7 @@ def _alone(values: FloatArray, others: FloatArray, groups: gr.Groups) -> gr.Mask
 
 
 def _differ_elsewhere(runs: pd.DataFrame, rows: IntArray, first: IntArray) -> gr.Mask:
-    """Sets of rows that are several runs, because another measured column tells them apart."""
+    """Mark sets of rows that differ in another measured column, so are several runs."""
     differ = np.zeros(len(first), dtype=bool)
     for column in MEASURED:
         values = gr.numbers(runs, column)[rows]
@@ -148,7 +148,7 @@ def _differ_elsewhere(runs: pd.DataFrame, rows: IntArray, first: IntArray) -> gr
 
 
 def _beyond_chance(chance: FloatArray, coincidences: IntArray, compared: int) -> gr.Mask:
-    """Sets of equal rows that chance does not explain; Benjamini and Hochberg's procedure."""
+    """Mark sets of equal rows that chance does not explain (Benjamini and Hochberg)."""
     order = np.argsort(chance, kind="stable")
     allowed = _FALSE_DISCOVERIES * np.cumsum(coincidences[order]) / compared
     passing = np.flatnonzero(chance[order] <= np.minimum(allowed, _CHANCE))
@@ -157,8 +157,8 @@ def _beyond_chance(chance: FloatArray, coincidences: IntArray, compared: int) ->
     return beyond
 
 
-def _described_unapplied(runs: pd.DataFrame, rows: IntArray, run: IntArray) -> pd.DataFrame:
-    """Figures against equal rows: what is equal, and at how many steps between which."""
+def _unapplied_figures(runs: pd.DataFrame, rows: IntArray, run: IntArray) -> pd.DataFrame:
+    """Time, rate and power of equal rows, and the frequencies they span."""
     steps = pd.Series(gr.numbers(runs, "freq_hz")[rows]).groupby(run)
     return pd.DataFrame(
         {
@@ -210,13 +210,13 @@ def find_copies(runs: pd.DataFrame, groups: gr.Groups) -> pd.DataFrame:
     """
     if runs["workload"].nunique(dropna=False) < 2 or (rows := _series_rows(runs, groups)).empty:
         return pd.DataFrame()
-    cells = _cells(rows)
-    pairs = _candidates(cells)
-    return pairs if pairs.empty else _described_copies(_copies(pairs, cells), rows)
+    cells = _series_means(rows)
+    pairs = _candidate_pairs(cells)
+    return pairs if pairs.empty else _copy_figures(_find_copied_rows(pairs, cells), rows)
 
 
 def _series_rows(runs: pd.DataFrame, groups: gr.Groups) -> pd.DataFrame:
-    """Rows of series long enough, a series being a workload on a host; with their position."""
+    """Rows of workloads on a host with enough runs, by setting; empty where there are none."""
     whose = [c for c in ("host", "family") if c in runs.columns]
     each = pd.Series(gr.run_counts(runs), index=runs.index)
     size = each.groupby([runs[c] for c in (*whose, "workload")], dropna=False).transform("sum")
@@ -248,14 +248,14 @@ def _series_rows(runs: pd.DataFrame, groups: gr.Groups) -> pd.DataFrame:
 
 
 def _finest(runs: pd.DataFrame, column: str) -> FloatArray:
-    """Decimal step that each row's values are recorded to."""
+    """Decimal step to which the values of each row were recorded."""
     if gr.is_aggregated(runs, column):
         return gr.numbers(runs, gr.finest_column(column))
     return gr.recorded_step(np.nan_to_num(gr.numbers(runs, column)))
 
 
-def _cells(rows: pd.DataFrame) -> pd.DataFrame:
-    """Means by series and setting; the steps of the record are the finest of the series."""
+def _series_means(rows: pd.DataFrame) -> pd.DataFrame:
+    """Mean time and power by series and setting, with the series' finest decimal step."""
     finest = rows.groupby("series")[["time_step", "power_step"]].transform("min")
     cells = rows.assign(**finest).groupby(["series", "setting"], sort=True, as_index=False)
     columns = {c: (c, "first") for c in ("host", "workload", "time_step", "power_step")}
@@ -268,8 +268,8 @@ def _cells(rows: pd.DataFrame) -> pd.DataFrame:
     return made.assign(time=total["time"] / total["runs"], power=total["power"] / total["runs"])
 
 
-def _candidates(cells: pd.DataFrame) -> pd.DataFrame:
-    """Pairs of series worth comparing: ``base`` and the ``series`` that may be its multiple.
+def _candidate_pairs(cells: pd.DataFrame) -> pd.DataFrame:
+    """Pairs of series that may be multiples of each other: ``base`` and ``series``.
 
     Series whose times go from one setting to the next by the same ratio, and have the same watts
     at both, meet in one bucket, so that no two others are ever compared.
@@ -295,8 +295,8 @@ def _candidates(cells: pd.DataFrame) -> pd.DataFrame:
     return pairs[pairs["size"] >= _WORTH]
 
 
-def _copies(pairs: pd.DataFrame, cells: pd.DataFrame) -> pd.DataFrame:
-    """One row a copy and setting: ``series``, ``setting``, whose copy, and how many times it."""
+def _find_copied_rows(pairs: pd.DataFrame, cells: pd.DataFrame) -> pd.DataFrame:
+    """Rows of series that are a multiple of another, with its ``base`` and ratio."""
     both = pairs[["series", "base"]].merge(cells, on="series")
     both = both.merge(
         cells.drop(columns="host"),
@@ -311,7 +311,7 @@ def _copies(pairs: pd.DataFrame, cells: pd.DataFrame) -> pd.DataFrame:
     watts = by_pair["power"].transform("count") * by_pair["power_base"].transform("count") > 0
     good = (both["ratio"] - ratio).abs() <= step
     good &= step <= np.where(watts, _FINE, _FINER_THAN_ANY_REPEAT) + _BINARY
-    good &= ~watts | _same_power(both)
+    good &= ~watts | _same_power_mask(both)
     counts = by_pair[["time", "power"]].transform("nunique")
     enough = (by_pair["ratio"].transform("size") >= _SETTINGS) & (counts["time"] >= _TIMES)
     enough &= ~watts | (counts["power"] >= _TIMES)
@@ -321,14 +321,15 @@ def _copies(pairs: pd.DataFrame, cells: pd.DataFrame) -> pd.DataFrame:
     return found.sort_values("base").drop_duplicates(["series", "setting"])
 
 
-def _same_power(both: pd.DataFrame) -> pd.Series[bool]:
+def _same_power_mask(both: pd.DataFrame) -> pd.Series[bool]:
+    """Mark rows whose power equals that of the base, if recorded finely."""
     power, other = both["power"], both["power_base"]
     same = (power - other).abs() <= _BINARY * power.abs()
     return same & (both["power_step"] <= _FINE * power.abs())
 
 
-def _described_copies(copies: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
-    """Figures against the rows of copies: whose times they have, and at how many settings."""
+def _copy_figures(copies: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
+    """Workload, ratio and number of settings for each row of a copy."""
     columns = ["series", "setting", "base", "workload_base", "ratio", "watts"]
     named = rows.drop(columns="workload").merge(copies[columns], on=["series", "setting"])
     named["settings"] = named.groupby(["series", "base"])["setting"].transform("nunique")

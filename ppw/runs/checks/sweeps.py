@@ -25,7 +25,7 @@ _SETTINGS = 16
 
 
 def sweep_codes(runs: pd.DataFrame, groups: gr.Groups) -> IntArray:
-    """Number the sweep that each row belongs to: its group, at one setting of all the rest."""
+    """Number the sweep of each row: its group at one value of every other setting."""
     codes = groups.codes
     steps = pd.factorize(runs["freq_hz"])[0]
     for column in gr.key_columns(runs) if gr.is_cell_table(runs) else runs.columns:
@@ -39,7 +39,7 @@ def sweep_codes(runs: pd.DataFrame, groups: gr.Groups) -> IntArray:
 
 
 def _is_setting(values: IntArray, count: int, steps: IntArray) -> bool:
-    """Tell whether a column has few values, and not one for each frequency."""
+    """Tell whether a column has few values that do not follow the frequency."""
     if not 1 < count <= _SETTINGS:
         return False
     frequencies = int(steps.max()) + 1
@@ -90,7 +90,7 @@ def find_inversions(runs: pd.DataFrame, groups: gr.Groups) -> pd.DataFrame:
     """
     rows = _recorded_rows(runs, groups)
     steps = _steps_with_noise(rows)
-    rise, other = _outliers(steps)
+    rise, other = _contradicting_steps(steps)
     rows = rows[rise[rows.step] > 0]
     against = steps[other[rows.step]]
     figures = {
@@ -130,7 +130,7 @@ def _recorded_rows(runs: pd.DataFrame, groups: gr.Groups) -> Records:
 
 
 def _record_of_cells(runs: pd.DataFrame, rated: gr.Mask) -> list[FloatArray]:
-    """Record of cells, which hold the moments of the logs and of the inverse."""
+    """Moments of log and inverse time or rate of each cell, as `_recorded_rows` has them."""
     record = np.full((5, len(runs)), np.nan)
     for column, chosen in (("throughput_ops_s", rated), ("time_s", ~rated)):
         if gr.is_aggregated(runs, column):
@@ -154,14 +154,14 @@ def _steps_with_noise(rows: Records) -> Records:
     frequency = rows.frequency[first]
     log_time = np.bincount(rows.step, rows.runs * rows.log_time) / runs
     size, of_row = np.bincount(sweep), sweep[rows.step]
-    scatter = np.where(size >= _JUDGED, _scatter(sweep, frequency, log_time), 0.0)
+    scatter = np.where(size >= _JUDGED, _scatter_by_sweep(sweep, frequency, log_time), 0.0)
     squares = rows.runs * (rows.log_time - log_time[rows.step]) ** 2 + rows.squares
     freedom = np.bincount(sweep, runs - 1)
     deviation = np.sqrt(np.bincount(of_row, squares) / freedom)
     # The table's typical noise is the least for a sweep too short to show its own.
     known = scatter[size >= _JUDGED], deviation[freedom > 0]
     typical = [float(np.median(values)) if values.size else 0.0 for values in known]
-    breaks = np.sort(_excess(frequency, log_time, 1)[np.diff(sweep) == 0])
+    breaks = np.sort(_excess_rise(frequency, log_time, 1)[np.diff(sweep) == 0])
     habit = breaks[-1 - len(breaks) // _ONE_PAIR_IN] if len(breaks) >= _ONE_PAIR_IN else 0.0
     short = size < _LONG
     floor = np.maximum(np.log1p(np.where(short, _RISE_SHORT, _RISE_LONG)), short * _HABITS * habit)
@@ -174,8 +174,8 @@ def _steps_with_noise(rows: Records) -> Records:
     return np.rec.fromarrays([*columns, digit], names=names)  # type: ignore[call-overload]
 
 
-def _scatter(sweep: IntArray, frequency: FloatArray, log_time: FloatArray) -> FloatArray:
-    """Standard deviation of single steps about a smooth sweep, by sweep; 0 if unknown."""
+def _scatter_by_sweep(sweep: IntArray, frequency: FloatArray, log_time: FloatArray) -> FloatArray:
+    """Standard deviation of steps about a smooth sweep; 0 where it is unknown."""
     x, y = np.log(frequency), log_time
     inside = sweep[2:] == sweep[:-2]
     nearness = (x[1:-1] - x[:-2])[inside] / (x[2:] - x[:-2])[inside]
@@ -183,12 +183,12 @@ def _scatter(sweep: IntArray, frequency: FloatArray, log_time: FloatArray) -> Fl
     second = np.abs(y[1:-1][inside] - between)
     gain = np.sqrt(1 + nearness**2 + (1 - nearness) ** 2)
     each, sweeps = np.ones(len(second)), int(sweep[-1]) + 1
-    medians = _medians(second / gain, sweep[1:-1][inside], each, sweeps, upper=True)
+    medians = _weighted_medians(second / gain, sweep[1:-1][inside], each, sweeps, upper=True)
     return 1.4826 * np.nan_to_num(medians)
 
 
-def _excess(frequency: FloatArray, log_time: FloatArray, apart: int) -> FloatArray:
-    """By how much log time rises, or falls by more than the clocks allow, else 0.
+def _excess_rise(frequency: FloatArray, log_time: FloatArray, apart: int) -> FloatArray:
+    """Rise of log time, or fall beyond the clocks' ratio, to the step ``apart`` places on; else 0.
 
     From each step to the one so many places behind it.
     """
@@ -197,12 +197,12 @@ def _excess(frequency: FloatArray, log_time: FloatArray, apart: int) -> FloatArr
     return np.maximum(np.maximum(rise, -rise - clock), 0.0)
 
 
-def _outliers(steps: Records) -> tuple[FloatArray, IntArray]:
-    """Rise of log time against another step, 0 for a step that is not named; and which other."""
+def _contradicting_steps(steps: Records) -> tuple[FloatArray, IntArray]:
+    """Rise of log time of each contradicting step and the step it contradicts; 0 for others."""
     rise, other = np.zeros(len(steps)), np.zeros(len(steps), dtype=np.int64)
     left = np.arange(len(steps))
     while left.size:
-        amount, worst, against = _blame(steps)
+        amount, worst, against = _contradictions(steps)
         contradicting = worst > 0
         most = np.zeros(steps.sweep.max() + 1)
         np.maximum.at(most, steps.sweep[contradicting], amount[contradicting])
@@ -216,14 +216,14 @@ def _outliers(steps: Records) -> tuple[FloatArray, IntArray]:
     return rise, other
 
 
-def _blame(steps: Records) -> tuple[FloatArray, FloatArray, IntArray]:
-    """By how much each step contradicts its sweep, its largest rise, and against which step."""
+def _contradictions(steps: Records) -> tuple[FloatArray, FloatArray, IntArray]:
+    """How much each step contradicts its sweep, its largest rise, and against which step."""
     amount, worst = np.zeros(len(steps)), np.zeros(len(steps))
     other = np.zeros(len(steps), dtype=np.int64)
     for apart in range(1, min(np.bincount(steps.sweep).max(), _FARTHEST)):
         slow, fast = steps[:-apart], steps[apart:]
         same, rise = slow.sweep == fast.sweep, fast.log_time - slow.log_time
-        excess = np.where(same, _excess(steps.frequency, steps.log_time, apart), 0.0)
+        excess = np.where(same, _excess_rise(steps.frequency, steps.log_time, apart), 0.0)
         amount[:-apart] += excess
         amount[apart:] += excess
         both = np.minimum(slow.repeats, fast.repeats) > 1
@@ -275,7 +275,7 @@ class _Sides(NamedTuple):
 
     @classmethod
     def of(cls, sweep: IntArray, logarithm: FloatArray) -> _Sides:
-        """Part sweeps, numbered from 0 without holes."""
+        """Part each sweep's values, sorted, into two sides at the widest gap."""
         new = np.diff(sweep, prepend=-1) != 0
         gap = np.where(new, 0.0, np.diff(logarithm, prepend=0.0))
         widest = np.maximum.reduceat(gap, np.flatnonzero(new))[sweep]
@@ -285,17 +285,17 @@ class _Sides(NamedTuple):
         return cls(sweep, logarithm, np.arange(len(sweep)) >= begin[sweep], widest)
 
     def sums(self, values: FloatArray) -> FloatArray:
-        """Sums over the low side of each value's sweep, and over the high one."""
+        """Sums over the low and the high side of each value's sweep: (2, values)."""
         sides = [np.where(side, values, 0.0) for side in (~self.high, self.high)]
         sums = np.array([np.bincount(self.sweep, part) for part in sides], dtype=np.float64)
         return sums[:, self.sweep]
 
     def means(self, values: FloatArray, runs: FloatArray) -> FloatArray:
-        """Means over the low side of each value's sweep, and over the high one."""
+        """Means over the low and the high side of each value's sweep: (2, values)."""
         return self.sums(values * runs) / self.sums(runs)
 
     def ranges(self) -> tuple[FloatArray, FloatArray]:
-        """Least and most of the side that each value is not on."""
+        """Least and largest value of the side that each value is not on."""
         side = 2 * self.sweep + self.high
         starts = np.flatnonzero(np.diff(side, prepend=-1))
         ends = np.append(starts[1:], len(side)) - 1
@@ -338,7 +338,7 @@ def find_slips(runs: pd.DataFrame, groups: gr.Groups) -> pd.DataFrame:
 
 
 def _slips(values: FloatArray, watts: FloatArray, sweep: IntArray, runs: FloatArray) -> FloatArray:
-    """Decades by which each value is off, 0 if by none, and least and most of those around it.
+    """Decades by which each value is off, 0 for none; least and largest of the values around it.
 
     The log ``watts``, where they are known, say which side of a sweep is no machine's.
     """
@@ -358,7 +358,7 @@ def _slips(values: FloatArray, watts: FloatArray, sweep: IntArray, runs: FloatAr
 def _slips_between(
     values: FloatArray, watts: FloatArray, sweep: IntArray, runs: FloatArray
 ) -> FloatArray:
-    """Slips between the two sides of each sweep, of values sorted by sweep and size."""
+    """One pass of `_slips` over values sorted by sweep and size."""
     number = np.cumsum(np.diff(sweep, prepend=sweep[0]) != 0)
     sides = _Sides.of(number, np.log10(values))
     low, high = sides.means(sides.logarithm, runs)
@@ -371,13 +371,13 @@ def _slips_between(
 
 
 def _near_a_slip(distance: FloatArray) -> gr.Mask:
-    """Tell which distances, in decades, are nearly those of another prefix: 3 or 6."""
+    """Mark distances (decades) near 3 or 6, those of another unit prefix."""
     near: gr.Mask = np.minimum(np.abs(distance - 3), np.abs(distance - 6)) <= _WITHIN
     return near
 
 
 def _wrong_side(sides: _Sides, watts: FloatArray, runs: FloatArray) -> gr.Mask:
-    """Values on the side that is wrong, or on either where nobody can know."""
+    """Mark the values on the side of a sweep that is wrong, or on both if undecided."""
     count = sides.sums(runs)
     few = (_ONE_IN - 1) * count < count[::-1]
     means = sides.means(watts, runs)
@@ -400,7 +400,7 @@ def say_slip(
 
 
 def _plain(value: float) -> str:
-    """Write a number without a prefix, so that two are seen to be far apart."""
+    """Write a number without a prefix or exponent, to four digits."""
     return np.format_float_positional(value, precision=4, fractional=False, trim="-")
 
 
@@ -431,7 +431,7 @@ def find_time_slips(runs: pd.DataFrame, groups: gr.Groups) -> pd.DataFrame:
     sweeps = int(sweep.max(initial=-1)) + 1
     known = np.isfinite(time) & (time > 0)
     logarithm = np.where(known, np.log10(time), np.nan)
-    middle = _medians(logarithm, sweep, np.where(known, each, 0.0), sweeps)[sweep]
+    middle = _weighted_medians(logarithm, sweep, np.where(known, each, 0.0), sweeps)[sweep]
     off = logarithm - middle
     nearest = np.abs(np.abs(off)[:, None] - _FACTORS).argmin(axis=1)
     apart = np.abs(np.abs(off) - _FACTORS[nearest])
@@ -451,10 +451,10 @@ def find_time_slips(runs: pd.DataFrame, groups: gr.Groups) -> pd.DataFrame:
     return pd.DataFrame(figures)[far & few[sweep]]
 
 
-def _medians(
+def _weighted_medians(
     values: FloatArray, codes: IntArray, weight: FloatArray, count: int, *, upper: bool = False
 ) -> FloatArray:
-    """Lower or upper weighted median of the values of each code; NaN where there is none."""
+    """Lower or upper weighted median of the values of each code; NaN without values."""
     order = np.lexsort((values, codes))
     codes, values, weight = codes[order], values[order], weight[order]
     total = np.bincount(codes, weight, count)
