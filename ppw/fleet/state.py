@@ -191,7 +191,7 @@ class FleetState:
         """Files taken in, one a row: ``digest``, ``name``, ``bytes``."""
         return pq.read_table(self.folder / self.generation / _FILES)
 
-    def write_next(
+    def beside(
         self,
         layout: Layout,
         by: tuple[str, ...] | None,
@@ -555,7 +555,7 @@ class _Update:
         if before is not None:
             names = pa.concat_tables([self.state.file_table(), names])
         cells = widen_table(table, layout, layout).order_by(list(layout.keys))
-        return self.state.write_next(layout, self.by, names, lambda path: _write(cells, path)), runs
+        return self.state.beside(layout, self.by, names, lambda path: _write(cells, path)), runs
 
     def _observed_columns_and_layout(self, runs: rf.FleetRuns) -> tuple[pd.DataFrame, Layout]:
         known = rf.filled_columns(runs).drop(columns=FILE_COLUMN, errors="ignore")
