@@ -349,7 +349,7 @@ def summarize(output: PerfOutput, *, whole_machine: bool = False) -> Counters:
         cycles_user=cycles["user"].value,
         cycles_kernel=cycles["kernel"].value,
         by_core_type=by_core_type,
-        running=_least_known(q.running for q in used.values() if q.value is not None),
+        running=_least_share(q.running for q in used.values() if q.value is not None),
         events=totals,
         caveats=tuple(caveats),
     )
@@ -459,7 +459,7 @@ def add_cores(
         None if uncounted else sum(by_pmu.values()),
         by_pmu,
         uncounted,
-        _least_known(t.running for t in counted.values())
+        _least_share(t.running for t in counted.values())
         if whole_machine
         else min(on_counter, 1.0),
     )
@@ -472,7 +472,7 @@ def _time_or_share(total: Total) -> float:
     return 1.0 if total.running is None else total.running
 
 
-def _least_known(shares: Iterable[float | None]) -> float | None:
+def _least_share(shares: Iterable[float | None]) -> float | None:
     return min((share for share in shares if share is not None), default=None)
 
 
@@ -493,7 +493,7 @@ def _add_up(one: Quantity, other: Quantity) -> Quantity:
     return Quantity(
         (one.value or 0.0) + (other.value or 0.0),
         {pmu: one.by_pmu.get(pmu, 0.0) + other.by_pmu.get(pmu, 0.0) for pmu in pmus},
-        running=_least_known((one.running, other.running)),
+        running=_least_share((one.running, other.running)),
     )
 
 

@@ -413,12 +413,12 @@ def find_layout(lines: Sequence[str], wanted: ColumnOptions, source: str) -> Log
     or its unit unknown.
     """
     try:
-        return _first_layout(lines, wanted, _quantity_asked_for(wanted))
+        return _first_layout(lines, wanted, _quantity_by_options(wanted))
     except SensorError as error:
         raise SensorError(f"{source}: {error}") from None
 
 
-def _quantity_asked_for(wanted: ColumnOptions) -> str | None:
+def _quantity_by_options(wanted: ColumnOptions) -> str | None:
     if wanted.unit not in (None, *UNIT_NAMES):
         raise SensorError(f"unit={wanted.unit}: write one of {', '.join(UNIT_NAMES)}")
     if wanted.quantity not in (None, *_QUANTITIES.values()):

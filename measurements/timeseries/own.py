@@ -48,7 +48,7 @@ def read(source: Source, options: Options) -> schema.TimeSeries:
     caveats = schema.reading_caveats(0, cut or source.truncated)
     if unknown:
         caveats.append(f"{unknown} columns are not ppw's and are left out")
-    findings = (*_findings_of_marks(frame), *schema.log_findings(caveats))
+    findings = (*_mark_findings(frame), *schema.log_findings(caveats))
     return schema.TimeSeries(frame, FORMAT, source.name, findings)
 
 
@@ -59,7 +59,7 @@ def series_of(
     if not rows:
         raise MeasurementError(f"{source}: ended before the first interval")
     frame = _convert_types(list(rows))
-    findings = (*schema.log_findings(caveats), *_findings_of_marks(frame))
+    findings = (*schema.log_findings(caveats), *_mark_findings(frame))
     return schema.TimeSeries(frame, "live", source, findings)
 
 
@@ -195,7 +195,7 @@ def _convert_types(table: pd.DataFrame | list[Mapping[str, Any]]) -> pd.DataFram
     return typed
 
 
-def _findings_of_marks(frame: pd.DataFrame) -> list[schema.Finding]:
+def _mark_findings(frame: pd.DataFrame) -> list[schema.Finding]:
     if "marks" not in frame:
         return []
     counts = frame["marks"].str.split("; ").explode().value_counts()

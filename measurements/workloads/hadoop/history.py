@@ -268,14 +268,14 @@ class _HistoryReader:
     def take(self, kind: str, event: dict[str, Any]) -> None:
         """Learn from one event; many say nothing that is needed here."""
         if "jobid" in event:
-            self.job = replace(self.job, job_id=_nonempty(event, "jobid"))
+            self.job = replace(self.job, job_id=_need_text(event, "jobid"))
         if kind.endswith("_ATTEMPT_STARTED"):
             self._take_attempt_start(event)
         elif "_ATTEMPT_" in kind:
             self._take_attempt_end(event)
         elif kind == "TASK_FINISHED":
             attempt = _text_or_none(event.get("successfulAttemptId"))
-            self._succeeded[_nonempty(event, "taskid")] = attempt or ""
+            self._succeeded[_need_text(event, "taskid")] = attempt or ""
         elif kind in _JOB_EVENTS:
             self.job = replace(self.job, **_JOB_EVENTS[kind](event))
 
@@ -289,21 +289,21 @@ class _HistoryReader:
         return replace(self.job, attempts=attempts, succeeded=frozenset(named | found))
 
     def _take_attempt_start(self, event: dict[str, Any]) -> None:
-        attempt = _nonempty(event, "attemptId")
+        attempt = _need_text(event, "attemptId")
         self._attempts[attempt] = TaskAttempt(
-            task=_nonempty(event, "taskid"),
+            task=_need_text(event, "taskid"),
             attempt=attempt,
-            kind=_nonempty(event, "taskType"),
+            kind=_need_text(event, "taskType"),
             node=_text_or_none(event.get("trackerName")),
             locality=_text_or_none(event.get("locality")),
             start_s=_unix_time_s(event.get("startTime")),
         )
 
     def _take_attempt_end(self, event: dict[str, Any]) -> None:
-        attempt = _nonempty(event, "attemptId")
+        attempt = _need_text(event, "attemptId")
         known = self._attempts.get(attempt)
         if known is None:
-            known = TaskAttempt(_nonempty(event, "taskid"), attempt, _nonempty(event, "taskType"))
+            known = TaskAttempt(_need_text(event, "taskid"), attempt, _need_text(event, "taskType"))
         self._attempts[attempt] = replace(
             known,
             status=_text_or_none(event.get("taskStatus") or event.get("status")),
@@ -367,7 +367,8 @@ def _text_or_none(value: object) -> str | None:
     raise TypeError(f"{str(value)[:40]} is no text")
 
 
-def _nonempty(event: dict[str, Any], key: str) -> str:
+def _need_text(event: dict[str, Any], key: str) -> str:
+    """Return the text of a key; ValueError where it is empty."""
     name = _text_or_none(event[key])
     if name is None:
         raise ValueError(f"{key} is empty")

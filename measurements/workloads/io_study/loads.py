@@ -288,7 +288,7 @@ def window_columns(
         )
     seconds = sum(row["interval_s"] for row in rows)
     columns: dict[str, Any] = {"sampled_s": seconds}
-    columns |= {name: _sum_if_known(rows, name) for name in (*CPU_COLUMNS, *_SECTORS)}
+    columns |= {name: _sum_or_none(rows, name) for name in (*CPU_COLUMNS, *_SECTORS)}
     columns["user_s"] = max(columns["user_s"] - taken_s, 0.0)
     if own is not None:
         columns |= {**own, "nice_s": 0.0}
@@ -298,15 +298,15 @@ def window_columns(
     return columns | {
         "cpu_accounting": "scheduler" if by_scheduler or own is not None else "tick",
         "scope": "host" if own is None else "own",
-        "scheduled_s": _sum_if_known(rows, "scheduled_s") if by_scheduler else None,
-        "tick_busy_s": _sum_if_known(rows, "tick_busy_s"),
+        "scheduled_s": _sum_or_none(rows, "scheduled_s") if by_scheduler else None,
+        "tick_busy_s": _sum_or_none(rows, "tick_busy_s"),
         "intervals": len(rows),
         "intervals_without_io": quiet,
         "io_notes": "; ".join(_notes(rows, quiet)) or None,
     }
 
 
-def _sum_if_known(rows: Iterable[Row], name: str) -> float | None:
+def _sum_or_none(rows: Iterable[Row], name: str) -> float | None:
     """Sum of a column; None where it is not known throughout."""
     values = [row.get(name) for row in rows]
     return None if None in values else float(sum(value for value in values if value is not None))

@@ -342,6 +342,7 @@ def read_memtier_totals(path: Path) -> dict[str, float]:
 
 
 def _weighted_percentile(values: Sequence[float], weights: Sequence[float]) -> clients.Percentile:
+    """Merge a percentile of several processes: weighted mean, smallest and largest."""
     # The true one of all processes is between the smallest and the largest of theirs.
     mean = sum(v * w for v, w in zip(values, weights, strict=True)) / sum(weights)
     return clients.Percentile(mean, min(values), max(values))

@@ -226,7 +226,7 @@ class Servers:
                 ]
                 processes.append(start_process(command, output, reaper.environment()))
         servers = cls(tuple(Address(LOOPBACK, port) for port in ports), tuple(processes))
-        with servers._stopped_on_failure():
+        with servers._stop_on_failure():
             servers._wait_until_listening(log)
             servers._connect_all()
         return servers
@@ -235,7 +235,7 @@ class Servers:
     def connect_to(cls, addresses: Sequence[Address]) -> Self:
         """Connect to servers that are running already, and are left as they are."""
         servers = cls(tuple(addresses))
-        with servers._stopped_on_failure():
+        with servers._stop_on_failure():
             servers._connect_all()
         return servers
 
@@ -255,7 +255,7 @@ class Servers:
 
     def fill(self, key: Callable[[int], str], keys: int, value_bytes: int) -> None:
         """Store so many objects in each; a failure stops the servers."""
-        with self._stopped_on_failure():
+        with self._stop_on_failure():
             for control in self._controls:
                 control.fill(key, keys, value_bytes)
 
@@ -280,7 +280,7 @@ class Servers:
         self.stop()
 
     @contextmanager
-    def _stopped_on_failure(self) -> Iterator[None]:
+    def _stop_on_failure(self) -> Iterator[None]:
         try:
             yield
         except BaseException:
@@ -297,7 +297,7 @@ class Servers:
     def _wait_until_listening(self, log: Path) -> None:
         until = time.monotonic() + _START_S
         for address, process in zip(self.addresses, self.processes, strict=True):
-            while not _listens(address):
+            while not _is_listening(address):
                 if process.poll() is not None or time.monotonic() > until:
                     said = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
                     why = said[-1] if said else f"exit code {process.poll()}"
@@ -305,7 +305,7 @@ class Servers:
                 time.sleep(0.01)
 
 
-def _listens(address: Address) -> bool:
+def _is_listening(address: Address) -> bool:
     try:
         socket.create_connection(address, 1.0).close()
     except OSError:
