@@ -167,7 +167,9 @@ class LineRegressor(PositiveRegressor):
         ``repeats=numpy.inf`` gives the confidence interval of the curve. NaN where no degree of
         freedom is left: two points determine the line and leave nothing to judge it by.
         """
-        return self._curve.interval(self._points(X), level=level, repeats=repeats)
+        # Before the curve, so that an estimator without a fit says so.
+        x = self._points(X)
+        return self._curve.interval(x, level=level, repeats=repeats)
 
     def statsmodels_results(self) -> Any:
         """Fit the same line by `statsmodels.api.OLS`, for its robust and influence inference.

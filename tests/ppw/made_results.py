@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 import pkgutil
 import warnings
@@ -23,16 +22,16 @@ from ppw.results.text import printable
 
 def _pages():
     """Functions that make a page, each by the class of the result that it takes."""
+    classes = {getattr(getattr(ppw, name), "kind", ""): name for name in ppw.__all__}
+    # A trace model is a document of its own.
+    classes["trace_model"] = "TraceModel"
     modules = [one.name for one in pkgutil.walk_packages(ppw.__path__, "ppw.")]
     for module in (name for name in modules if name.endswith(".report")):
-        for name, make in vars(import_module(module)).items():
-            if name.endswith("_page") and name[0] != "_" and inspect.isfunction(make):
-                taken = next(iter(inspect.signature(make).parameters.values())).annotation
-                yield taken.rpartition(".")[2], make
+        for kind, make in getattr(import_module(module), "PAGES", {}).items():
+            yield classes[kind], make
 
 
 PAGES = dict(_pages())
-PAGES |= dict.fromkeys(("CoreCountProjection", "DataSizeProjection"), PAGES.pop("TimeProjection"))
 
 
 def made(kind, one, two, folder):
