@@ -101,7 +101,9 @@ def curve_posteriors(
     """
     without = groups[steps.count[groups] == 0]
     if without.size:
-        raise FittingError(f"group {int(without[0])} has no step: draw groups that were measured")
+        raise FittingError(
+            f"group {int(without[0])} has no step: predict only groups that were measured"
+        )
     highest = np.full(len(steps.count), np.nan)
     highest[groups] = steps.highest(groups)[0]
     target = FrequencyTarget(highest, np.ones(len(highest)))

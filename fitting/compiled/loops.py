@@ -105,7 +105,8 @@ class Notice:
 
 _KEPT = Notice("compiling, first use only")
 _NOT_KEPT = Notice(
-    "compiling, at each start: no folder can keep the machine code; name one by NUMBA_CACHE_DIR"
+    "compiling at each start, because no folder can store the machine code: name "
+    "one with NUMBA_CACHE_DIR"
 )
 
 

@@ -24,7 +24,8 @@ from fitting.regression.lines import BoolArray, FloatArray, LineModel, ModelFit,
 Metric = Literal["time", "cpi", "throughput"]
 
 FASTER_THAN_CLOCK = (
-    "faster than 1/f: this curve speeds up by more than the clock does, which a core alone cannot"
+    "faster than 1/f: this curve gains more speed than the core frequency, which "
+    "is impossible for a core alone"
 )
 
 
@@ -203,8 +204,8 @@ class LineRegressor(PositiveRegressor):
     def _refusal(self, x: float) -> str:
         """Say that the law has no answer at a predictor, and what to do."""
         return (
-            f"{type(self).__name__} ({self.model_fit_.model.equation}) has no positive answer at "
-            f"{x:g}: measure nearer to it or use another form"
+            f"{type(self).__name__} ({self.model_fit_.model.equation}) is not "
+            f"positive at {x:g}: measure nearer to it or use another model"
         )
 
 
@@ -266,8 +267,9 @@ class ReciprocalRegression(LineRegressor):
     def _refusal(self, x: float) -> str:
         side = "above" if self.model_fit_.line.intercept[0] > 0 else "below"
         return (
-            f"{self.model_fit_.model.equation} has no answer at {x / 1e9:g} GHz: its pole is at "
-            f"{self.pole_hz_ / 1e9:g} GHz; ask {side} it or use AmdahlRegression"
+            f"{self.model_fit_.model.equation} cannot be computed at {x / 1e9:g} "
+            f"GHz: its pole is at {self.pole_hz_ / 1e9:g} GHz; ask {side} it or "
+            "use AmdahlRegression"
         )
 
 
@@ -382,7 +384,9 @@ class LogPathLength(LineRegressor):
 
     def _refusal(self, x: float) -> str:
         end = self.positive_up_to_
-        where = f"it reaches zero at {end:.3f}; ask below that" if end < np.inf else "ask higher up"
+        where = (
+            f"it reaches zero at {end:.3f}; predict below that" if end < np.inf else "ask higher up"
+        )
         return f"path length a·ln(n) + b is not positive at {x:g} cores: {where}"
 
 

@@ -63,7 +63,7 @@ def best_exponent(frequency: FloatArray, power: FloatArray) -> float:
 
     if len(np.unique(frequency)) < 3:
         raise FittingError(
-            "finding the power exponent takes three different frequencies: give exponent="
+            "fitting the power exponent needs three different frequencies: give exponent="
         )
     one_group = np.zeros(len(power), dtype=np.int64)
 
@@ -144,8 +144,9 @@ class CmosVoltage(PowerLine):
         outside = (f < low) | (f > high)
         if outside.any():
             raise OutOfRangeError(
-                f"no voltage is known at {f[outside].flat[0] / 1e9:g} GHz: the V-f table covers "
-                f"{table[0, 0] / 1e9:g} to {table[-1, 0] / 1e9:g} GHz; add that step to it"
+                f"no voltage is known at {f[outside].flat[0] / 1e9:g} GHz: the "
+                f"V-f table covers {table[0, 0] / 1e9:g} to "
+                f"{table[-1, 0] / 1e9:g} GHz; add that frequency to the table"
             )
         voltage = np.interp(f, table[:, 0], table[:, 1])
         scaled: FloatArray = f / 1e9 * voltage**2

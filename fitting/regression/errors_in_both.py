@@ -77,7 +77,7 @@ def york_line(
     middle = weight @ adjusted / total
     information = weight @ (adjusted - middle) ** 2
     if not information > _NO_SPREAD**2 * (weight @ dx**2):
-        raise FittingError("the errors lie along the line: χ² is the same whatever its slope")
+        raise FittingError("the errors lie along the line, so χ² does not depend on the slope")
     return YorkLine(
         intercept=float(intercept),
         slope=float(slope),
@@ -107,9 +107,9 @@ class _Points(NamedTuple):
         made = cls(x, y, *(np.broadcast_to(np.asarray(e, dtype=float), x.shape) for e in errors))
         _, _, var_x, var_y, cov_xy = made
         if not all(np.isfinite(part).all() for part in made):
-            raise FittingError("points and their errors must be finite: leave missing ones out")
+            raise FittingError("points and their errors must be finite: leave out missing points")
         if len(x) < 2 or not np.ptp(x) > 0:
-            raise FittingError("a line takes two points with different x")
+            raise FittingError("a line needs two points with different x")
         if (var_x < 0).any() or (var_y < 0).any() or not (var_x + var_y > 0).all():
             raise FittingError("variances are not negative, and no point is without any error")
         if (cov_xy**2 > var_x * var_y * (1 + 1e-9)).any():
@@ -295,7 +295,7 @@ def calibrate_sensor(
             "of one length"
         )
     if not x.size:
-        raise FittingError("no runs: a calibration takes some that both sensors saw")
+        raise FittingError("no runs: a calibration needs runs that both sensors measured")
     if not (np.isfinite(x).all() and np.isfinite(y).all()):
         raise FittingError("readings must be finite: leave runs out that lack one")
     steps = [float(sensor_resolution), float(reference_resolution)]
@@ -362,9 +362,9 @@ def _refuse_too_few(levels: LevelMeans, resolution: float) -> None:
             count, last = count + 1, i
     if count < FEWEST_LEVELS:
         raise FittingError(
-            f"{count} level{'s' * (count != 1)} that the sensor tells apart (it read {at[0]:.4g} "
-            f"to {at[-1]:.4g}): a calibration takes {FEWEST_LEVELS} or more (idle, half load, "
-            "full load)"
+            f"{count} level{'s' * (count != 1)} that the sensor tells apart (it "
+            f"read {at[0]:.4g} to {at[-1]:.4g}): a calibration needs "
+            f"{FEWEST_LEVELS} or more (idle, half load, full load)"
         )
 
 

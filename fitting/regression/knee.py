@@ -98,8 +98,8 @@ def _check_points(
     at, height = (np.asarray(a, dtype=np.float64) for a in (x, y))
     if not (code.shape == at.shape == height.shape and code.ndim == 1 and code.size):
         raise FittingError(
-            f"group, x and y have shapes {code.shape}, {at.shape} and {height.shape}: give one "
-            "number each a point"
+            f"group, x and y have shapes {code.shape}, {at.shape} and "
+            f"{height.shape}: give one number of each per point"
         )
     if scale not in get_args(Scale):
         raise FittingError(f"no scale {scale!r}: linear or log")

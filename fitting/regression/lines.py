@@ -154,7 +154,7 @@ def variance_of_mean(repeats: Number) -> FloatArray:
     points = np.asarray(repeats, dtype=float)
     few = ~(points >= 1)
     if few.any():
-        raise FittingError(f"repeats is {points[few].flat[0]:g}: a mean takes 1 new point or more")
+        raise FittingError(f"repeats is {points[few].flat[0]:g}: a mean needs 1 new point or more")
     return 1 / points
 
 

@@ -223,7 +223,7 @@ class FilePages:
         """
         page, request = accessed_blocks(lbn, _whole_blocks(size_bytes), PAGE_BLOCKS * _SECTOR)
         if len(page) and page.max() >> _DEVICE_SHIFT:
-            raise FittingError("a place lies beyond 64 PiB: no layout can be made of it")
+            raise FittingError("an address lies beyond 64 PiB: no layout can be computed")
         key = device[request].astype(np.int64) << _DEVICE_SHIFT | page
         new, first = np.unique(key, return_index=True)
         unknown = ~np.isin(new, self._pages[0], assume_unique=True)

@@ -106,10 +106,11 @@ def _read_perf_file(path: Path) -> figures.PerfOutput:
             f"{path}: no counts, but {output.strange[0][:80]!r}: record with perf stat -j -o FILE "
             "or perf stat -x ';' -o FILE"
         )
-    wrote = "perf started, but wrote" if text.strip() else "perf wrote"
+    wrote = "perf started, but it wrote" if text.strip() else "perf wrote"
     raise MeasurementError(
-        f"{path}: {wrote} no counts: it failed (its message is on stderr), the disk is full, or it "
-        "was killed; end a run early with SIGINT, on which perf writes what it has"
+        f"{path}: {wrote} no counts: perf failed (see its message on stderr), the "
+        "disk is full, or perf was killed. To end a run early, send SIGINT; perf "
+        "then writes its counts"
     )
 
 

@@ -237,8 +237,8 @@ def _count_by_qemu(trial: _Trial) -> InstructionCount:
     total, followed = read_qemu(counts)
     if not followed:
         raise _CannotCountError(
-            f"{command[0]} starts other programs, into which QEMU's user mode does not follow: "
-            "count them one by one, or install valgrind"
+            f"{command[0]} starts other programs, and QEMU's user mode does not "
+            "count them: count them one by one, or install valgrind"
         )
     return _make_instruction_count(float(total), "qemu", native, modes="user")
 
@@ -265,7 +265,7 @@ def read_qemu(path: Path) -> tuple[int, bool]:
             # An attempt to become a program that is not there goes on, and ends with its exit.
             total += int(count) if event == "exit" else 0
         except ValueError:
-            raise MeasurementError(f"{path}: {line[:80]!r} is no count of the plugin") from None
+            raise MeasurementError(f"{path}: {line[:80]!r} is not a count of the plugin") from None
         last[pid] = event
     return total, bool(last) and "exec" not in last.values()
 
@@ -279,7 +279,7 @@ def _estimate_count(trial: _Trial, clock_hz: float | None, cpi: float | None) ->
     instructions = estimated_instructions(made.user_s + made.system_s, clock_hz, cpi)
     if not instructions > 0:
         name = trial.command[0]
-        raise MeasurementError(f"{name} took no CPU time that could be seen: let it do more")
+        raise MeasurementError(f"{name} took no measurable CPU time: give it more work")
     caveat = f"CPU seconds × {clock_hz / 1e9:.4g} GHz / {cpi:.4g}, as good as that CPI is"
     return _make_instruction_count(instructions, "cpu-time", made, caveats=(caveat,))
 

@@ -93,7 +93,7 @@ def _bytes_per_unit(unit: str, name: str) -> float:
     known = UNITS.get(unit.lower())
     if known is None or known.si != "bytes":
         raise MeasurementError(
-            f"{name}: its unit {unit!r} is not one of bytes: leave the memory counters out"
+            f"{name}: its unit {unit!r} is not a unit of bytes: leave the memory counters out"
         )
     return known.factor
 

@@ -102,7 +102,7 @@ def read_topology(
         online = {int(path.name[3:]) for path in folder.glob("cpu[0-9]*")}
     usable = online & (os.sched_getaffinity(0) if allowed is None else set(allowed))
     if not usable:
-        raise MeasurementError(f"{folder}: none of the CPUs that may be used here is online")
+        raise MeasurementError(f"{folder}: no CPU that this process may use is online")
     nodes, kinds = _read_numa_nodes(sysfs), _read_core_kinds(sysfs, online)
     cores = {}
     for cpu in sorted(usable):
@@ -173,8 +173,8 @@ def place(
         fewest = min(len(core.cpus) for core in taken)
         if not 1 <= threads_per_core <= fewest:
             raise MeasurementError(
-                f"{threads_per_core} threads a core are not to be had on {cores} cores: "
-                f"there may be 1 to {fewest}"
+                f"{threads_per_core} threads per core are not available on "
+                f"{cores} cores: there may be 1 to {fewest}"
             )
     return Placement(
         tuple(sorted(chain.from_iterable(core.cpus[:threads_per_core] for core in taken))),
@@ -192,9 +192,7 @@ def _refuse_unavailable_core_count(topology: Topology, cores: int) -> None:
             f"; CPUs {files.cpu_list_text(topology.withheld)} are online but not allowed to this "
             "process (its affinity or cpuset)"
         )
-    raise MeasurementError(
-        f"{cores} physical cores are not to be had: there may be 1 to {there}{withheld}"
-    )
+    raise MeasurementError(f"{cores} physical cores are not available: give 1 to {there}{withheld}")
 
 
 @contextmanager

@@ -33,7 +33,7 @@ def parse_cpu_list(text: str) -> tuple[int, ...]:
         first, last = (int(match[1]), int(match[2] or match[1])) if match else (1, 0)
         if not first <= last < _MOST_CPUS:
             raise MeasurementError(
-                f"{text.strip()!r} is no list of CPUs: write one like this: 0-3,8"
+                f"{text.strip()!r} is not a list of CPUs: write one like this: 0-3,8"
             )
         cpus.update(range(first, last + 1))
     return tuple(sorted(cpus))

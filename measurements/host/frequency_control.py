@@ -345,8 +345,9 @@ class FrequencyControl:
             # While heat lowers the limits, the kernel hides those that were set.
             if devices := held_by_heat(sysfs, policies):
                 raise MeasurementError(
-                    f"the clocks are lowered for heat now ({', '.join(devices)}), so what the "
-                    "limits were cannot be told and could not be put back: let the host cool down "
+                    "the core frequencies are lowered for heat now "
+                    f"({', '.join(devices)}), so ppw cannot read the original "
+                    "limits and could not restore them: let the host cool down "
                     "first"
                 )
             return cls(sysfs, procfs, guard)
@@ -376,7 +377,7 @@ class FrequencyControl:
         """
         reason = "it is no number" if math.isnan(freq_hz) else implausible_frequency(freq_hz)
         if reason:
-            raise MeasurementError(f"a clock cannot be fixed there: {reason}")
+            raise MeasurementError(f"the core frequency cannot be fixed there: {reason}")
         refusals: dict[str, list[Policy]] = {}
         for policy in self.policies:
             if why := policy.refusal(freq_hz) or self._why_outside_shares(policy, freq_hz):
@@ -498,8 +499,9 @@ class FrequencyControl:
             return self._fix_limits
         if not in_charge and _USERSPACE not in policy.governors:
             raise MeasurementError(
-                f"{policy.name} ({policy.driver}) has no userspace governor: load it with "
-                "modprobe cpufreq_userspace, or fix the clock by limits"
+                f"{policy.name} ({policy.driver}) has no userspace governor: load "
+                "it with modprobe cpufreq_userspace, or fix the core frequency "
+                "by limits"
             )
         return self._fix_speed
 

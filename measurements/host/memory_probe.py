@@ -198,8 +198,8 @@ def _choose_cpus(
         if not wanted or not set(wanted) <= allowed:
             asked, listed = cpu_list_text(wanted) or "none", cpu_list_text(allowed) or "none"
             raise MeasurementError(
-                f"memory probe: CPUs {asked} asked for, and this process may use {listed}: choose "
-                "among them, or widen its cpuset"
+                f"memory probe: CPUs {asked} asked for, but this process may use "
+                f"only {listed}: choose among them, or widen its cpuset"
             )
         return sorted(set(wanted)), []
     quota = cpu_quota(procfs, sysfs)
@@ -296,8 +296,8 @@ def _run_probe(program: Path, *arguments: object) -> _Repeats:
         ) from error
     if done.returncode in (_NO_MEMORY, -signal.SIGKILL):
         raise MeasurementError(
-            "memory probe: memory ran out while it was measured: stop what else takes it, or "
-            "measure without --probe-memory"
+            "memory probe: memory ran out during the measurement: stop other "
+            "programs that use memory, or measure without --probe-memory"
         )
     if done.returncode:
         raise MeasurementError(

@@ -120,8 +120,9 @@ def _run_fio(command: list[str], folder: str, expected_s: float) -> Mapping[str,
         done = ask(command, timeout_s=2 * expected_s + _PATIENCE_S, folder=Path(folder))
     except subprocess.TimeoutExpired as error:
         raise MeasurementError(
-            f"fio was ended after {error.timeout:.0f} s, more than twice what the trace takes: the "
-            "device is too slow for it; replay fewer requests, or slower (--time-scale)"
+            f"fio was ended after {error.timeout:.0f} s, more than twice the "
+            "length of the trace: the device is too slow for the trace. Replay "
+            "fewer requests, or slower (--time-scale)"
         ) from None
     messages = done.stderr.strip().splitlines()
     text = Path(folder, "report.json")
@@ -142,7 +143,7 @@ def _parse_report(document: Mapping[str, Any], engine: str) -> ReplayReport:
     try:
         job = document["jobs"][0]
         if code := job["error"]:
-            raise MeasurementError(f"fio met error {code}: {os.strerror(code)}")
+            raise MeasurementError(f"fio had error {code}: {os.strerror(code)}")
         parts = [job[way] for way in ("read", "write", "trim")]
         # fio has percentiles by operation: those of most requests stand for all.
         busiest = max(parts, key=lambda part: part["total_ios"])
@@ -193,7 +194,9 @@ def write_iolog(
     """
     named = check_target(target, allow_device)
     if any(c.isspace() for c in named):
-        raise MeasurementError(f"{named}: an iolog separates words by spaces: take a path without")
+        raise MeasurementError(
+            f"{named}: an iolog separates words by spaces: choose a path without spaces"
+        )
     total = _Totals(size_bytes, first_byte)
     try:
         with open(path, "wb") as file:  # noqa: PTH123
@@ -227,7 +230,8 @@ class _Totals:
             largest = int(size.max(initial=0))
             if largest > self.size:
                 raise MeasurementError(
-                    f"a target of {self.size} bytes has no request of {largest}: give a longer one"
+                    f"a target of {self.size} bytes is shorter than the largest "
+                    f"request, {largest}: give a longer target"
                 )
             # Requests beyond the target are folded into it; they stay aligned to blocks.
             out = (offset < 0) | (end > self.size)
@@ -235,7 +239,7 @@ class _Totals:
             room = np.maximum((self.size - size) // BLOCK_BYTES + 1, 1)
             offset = np.where(out, (offset // BLOCK_BYTES) % room * BLOCK_BYTES, offset)
         elif int(offset.min(initial=0)) < 0:
-            raise MeasurementError("requests lie before the first byte that was named")
+            raise MeasurementError("some requests have an address below the first byte given")
         self.extent = max(self.extent, int((offset + size).max(initial=0)))
         return offset
 

@@ -101,8 +101,8 @@ def write_fio_jobs(
     """
     if not 0 < len(jobs) <= MOST_JOBS:
         raise MeasurementError(
-            f"{len(jobs)} jobs: fio takes 1 to {MOST_JOBS}; make one a stream rather than one a "
-            "transition"
+            f"{len(jobs)} jobs: fio takes 1 to {MOST_JOBS}; make one per stream, "
+            "not one per transition"
         )
     named = check_target(target, allow_device)
     losses = _FioLosses()
@@ -271,8 +271,8 @@ def check_target(target: str, allow_device: bool) -> str:
     if named_device or (path.exists() and stat.S_ISBLK(path.stat().st_mode)):
         if not allow_device:
             raise MeasurementError(
-                f"{target}: is a device, and a load writes over what is on it: name a scratch "
-                "file, or allow the device (--allow-device)"
+                f"{target}: is a device, and a load overwrites its data: name a "
+                "scratch file, or allow the device (--allow-device)"
             )
     elif not target or any(c in target for c in "\n\r"):
         raise MeasurementError(f"target {target!r}: give the path of a scratch file")
@@ -334,8 +334,9 @@ def write_diskspd(
         is_pure = job.read_share in (0.0, 1.0) and job.random_share in (0.0, 1.0)
         if len(job.sizes) > 1 or len(job.zones) > 1 or not is_pure:
             raise MeasurementError(
-                f"job {job.name!r} mixes sizes, zones or kinds of request, which a target of "
-                "DiskSpd cannot: make one a transition"
+                f"job {job.name!r} mixes sizes, zones or kinds of request, which "
+                "DiskSpd does not support in one target: make one job per "
+                "transition"
             )
     losses = tuple(_diskspd_losses(jobs, closed=outstanding is not None))
     profile = ElementTree.Element("Profile")

@@ -294,15 +294,17 @@ def estimate_clock_offset(
     best = float(shares.max())
     if best < LEAST_SHARE:
         raise MeasurementError(
-            f"clock offset: at no offset within {reach_s:g} s do the runs take more power than the "
-            f"pauses (they explain {best:.0%} of the variance): let pauses be longer, or check "
-            f"that the log is of this host"
+            f"clock offset: at no offset within {reach_s:g} s do the runs take "
+            f"more power than the pauses (they explain {best:.0%} of the "
+            "variance): make the pauses longer, or check that the log is from "
+            "this host"
         )
     likelihood = -len(times) / 2 * np.log1p(-np.minimum(shares, 1 - 1e-12))
     fitting = offsets[likelihood >= likelihood.max() - HALF_CHI2_90]
     if fitting[0] == offsets[0] or fitting[-1] == offsets[-1]:
         raise MeasurementError(
-            f"clock offset: the best one is at the limit of {reach_s:g} s: tell it, offset=SECONDS"
+            f"clock offset: the best one is at the limit of {reach_s:g} s: give "
+            "it with offset=SECONDS"
         )
     middle, half = float(fitting[0] + fitting[-1]) / 2, float(fitting[-1] - fitting[0]) / 2
     return ClockOffset(middle, max(half, period / 2), best)

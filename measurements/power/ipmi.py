@@ -173,7 +173,8 @@ def _choose_dcmi_or_sensors(name: str, bmc: Bmc, answer: IpmiAnswer) -> DcmiFigu
     if answer.code == ipmi_protocol.INSUFFICIENT_PRIVILEGE:
         remedy = "give the user OPERATOR or ADMINISTRATOR for IPMI over LAN"
     raise SensorError(
-        f"{name}: the BMC reports no power: by DCMI {problem}, and it has no power sensor: {remedy}"
+        f"{name}: the BMC reports no power: over DCMI, {problem}, and it has no "
+        f"power sensor: {remedy}"
     )
 
 

@@ -100,8 +100,8 @@ def resolve(
         count = len(getattr(login, what).encode())
         if not 0 < count <= most:
             raise SensorError(
-                f"{name}: the {what} has {count} bytes and IPMI takes 1 to {most}: give the BMC a "
-                "user of its own for IPMI"
+                f"{name}: the {what} has {count} bytes and IPMI takes 1 to "
+                f"{most}: create a separate user for IPMI on the BMC"
             )
     return name, Remote(*address, login)
 
@@ -111,8 +111,8 @@ def parse_address(kind: str, where: str) -> tuple[str, int]:
     # The message must not repeat the address, which may contain a password.
     if "@" in where:
         raise SensorError(
-            f"{kind}: no user or password belongs in the address: write {kind}@HOST, and the "
-            "login is asked for"
+            f"{kind}: the address must not contain a user or password: write "
+            f"{kind}@HOST, and ppw asks for the login"
         )
     shape = _ADDRESS.fullmatch(where)
     port = int(shape["port"] or PORT) if shape else 0

@@ -51,12 +51,13 @@ def _check_meter_options(options: Mapping[str, str]) -> None:
         raise source.SensorError(f"meter: item={item}: write a position from 1 to {MOST_ITEMS}")
     if "?" not in query or ";" in query:
         raise source.SensorError(
-            f"meter: query={query}: write one question, with its question mark: nothing is set on "
-            f"a meter"
+            f"meter: query={query}: write one question, with its question mark. "
+            "ppw changes no setting of a meter"
         )
     if "query" in options and options.get("energy") == "yes":
         raise source.SensorError(
-            "meter: energy=yes is for a Yokogawa WT, which query=... is not asked of"
+            "meter: energy=yes works only with a Yokogawa WT, and query=... only "
+            "with other meters: give one of them"
         )
 
 
@@ -120,8 +121,8 @@ class MeterSource:
         wanted = max(power, energy or 0) + 1
         if len(figures) < wanted:
             raise self._instrument.error(
-                f"answers {len(figures)} numbers to {query}, and item "
-                f"{wanted} is wanted: choose another with item=N"
+                f"answers {len(figures)} numbers to {query}, but not item "
+                f"{wanted}: choose another with item=N"
             )
         return figures, at_s
 
@@ -287,8 +288,9 @@ class Instrument:
         # PyVISA-py lets through whatever its transports raise, even a bare Exception.
         except Exception as error:
             raise self.error(
-                f"cannot be opened: {_one_line(error)}: check that the name is as the "
-                f"meter shows it, that its interface is on and that nobody else uses it"
+                f"cannot be opened: {_one_line(error)}: check that the name is as "
+                "the meter shows it, that its interface is on, and that no other "
+                "program uses it"
             ) from None
         self._device = device
 

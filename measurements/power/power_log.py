@@ -135,8 +135,8 @@ class PowerLog:
             return []
         if layout.quantity != self._layout.quantity:
             raise SensorError(
-                f"{self._where}: was begun anew with {layout.quantity} instead of "
-                f"{self._layout.quantity}: choose the column with value=COLUMN"
+                f"{self._where}: was started again with {layout.quantity} instead "
+                f"of {self._layout.quantity}: choose the column with value=COLUMN"
             )
         if layout != self._layout:
             self._layout = layout
@@ -158,8 +158,9 @@ class PowerLog:
         falls = sum(later.value < row.value for row, later in pairwise(rows))
         if falls > max(1, MOST_FALLS * len(rows)):
             raise SensorError(
-                f"{self._where}: the energy falls {falls} times in {len(rows)} rows, so that it is "
-                f"no counter: choose a column of power, or of energy since the start"
+                f"{self._where}: the energy falls {falls} times in {len(rows)} "
+                "rows, so it is not a counter: choose a column with power, or "
+                "with energy since the start"
             )
 
     def _make_channel(self, options: Mapping[str, str]) -> Channel:

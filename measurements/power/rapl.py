@@ -58,7 +58,9 @@ _LOAD = "load its driver: sudo modprobe intel_rapl_msr (intel_rapl before Linux 
 def open_source(where: str | None, settings: SourceSettings) -> RaplSource:
     """Open all RAPL counters of this host."""
     if where is not None:
-        raise SensorError(f"rapl@{where}: RAPL is read on this host alone: use rapl, no address")
+        raise SensorError(
+            f"rapl@{where}: ppw reads RAPL only on this host: write rapl without an address"
+        )
     zones = find_zones(settings)
     if not zones:
         raise SensorError(why_absent(settings))

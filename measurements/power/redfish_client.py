@@ -81,8 +81,8 @@ def parse_origin(where: str) -> ServiceOrigin:
     # The message must not repeat the address, which may contain a password.
     if "@" in text:
         raise SensorError(
-            "redfish: no user or password belongs in the address: write redfish@HOST, and the "
-            "login is asked for"
+            "redfish: the address must not contain a user or password: write "
+            "redfish@HOST, and ppw asks for the login"
         )
     try:
         parts = urlsplit(text if "://" in text else f"https://{text}")
@@ -233,8 +233,8 @@ class RedfishClient:
                 raise self.origin.no_answer(self._timeout_s) from None
             self._raise_if_certificate_changed(isinstance(error, errors.SSLError))
             raise _BrokenError(
-                f"{self.origin.name}: breaks the connection off instead of answering {path}: "
-                f"restart the BMC's Redfish service if it goes on"
+                f"{self.origin.name}: closes the connection instead of answering "
+                f"{path}: if this happens again, restart the BMC's Redfish service"
             ) from None
         at_s = (asked_s + time.monotonic()) / 2
         status, headers = response.status_code, response.headers
@@ -256,9 +256,10 @@ class RedfishClient:
         shown = _fingerprint(self.origin, _trust_any_certificate(), self._timeout_s)
         if by_tls and shown != self._pin:
             raise self.origin.error(
-                f"shows another certificate than when it was opened (SHA-256 "
-                f"{shown[:16]}… instead of {self._pin[:16]}…), so nothing was sent to it: find "
-                f"out who answers there, and start again if the certificate was renewed"
+                "shows another certificate than when it was opened (SHA-256 "
+                f"{shown[:16]}… instead of {self._pin[:16]}…), so ppw sent "
+                "nothing to it: check which host answers there, and start again "
+                "if the certificate was renewed"
             )
 
     def _own_path(self, link: str) -> str:
@@ -269,7 +270,7 @@ class RedfishClient:
             elsewhere = parse_origin(f"{parts.scheme}://{parts.netloc}") != self.origin
         if elsewhere or not parts.path.startswith("/"):
             raise self.origin.error(
-                f"points to {link!r}, which is not the same service: name that service itself"
+                f"points to {link!r}, which is another service: give the address of that service"
             )
         return f"{parts.path}?{parts.query}" if parts.query else parts.path
 
@@ -279,7 +280,7 @@ class RedfishClient:
             self._raise_rejected()
         if self.origin.scheme == "http" and not self.origin.is_loopback:
             raise self.origin.error(
-                "wants a login, which http:// would send in the clear: use https://"
+                "requires a login, and http:// would send it unencrypted: use https://"
             )
         self._forget_login()
         self._login = self._login or self._ask_login("redfish", self.origin.host)

@@ -119,8 +119,8 @@ class Sampling:
         if not line:
             code = self.process.poll()
             raise MeasurementError(
-                f"the sampling process has ended (exit code {code}): what was measured so far is "
-                "kept; start again with --resume"
+                f"the sampling process has ended (exit code {code}): the "
+                "measurements so far are kept; continue with --resume"
             )
         answer: dict[str, Any] = json.loads(line)
         if "error" in answer:

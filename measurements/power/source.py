@@ -107,7 +107,7 @@ class Login(NamedTuple):
 
 def no_login(kind: str, host: str) -> Login:
     """Refuse, because no login is configured."""
-    raise SensorError(f"{kind} at {host} needs a user and a password, and none is known")
+    raise SensorError(f"{kind} at {host} needs a user and a password, and ppw has none")
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +217,9 @@ def open_sources(specs: Iterable[Spec], settings: SourceSettings) -> list[PowerS
             opened.append(open_source(spec, settings))
             for channel in opened[-1].channels:
                 if channel.label in labels:
-                    raise SensorError(f"two sources have a channel {channel.label}: name one once")
+                    raise SensorError(
+                        f"two sources have the channel {channel.label}: name each source only once"
+                    )
                 labels.add(channel.label)
     return opened
 

@@ -290,8 +290,8 @@ class BatterySource:
         if "Discharging" not in states:
             said = ", ".join(f"{battery.name} is {battery.state}" for battery in self._batteries)
             raise source.SensorError(
-                f"{self._root}: no battery feeds the host ({said}), so that they say nothing of "
-                "what it draws: unplug it from the mains"
+                f"{self._root}: no battery feeds the host ({said}), so they do "
+                "not show the power of the host: unplug it from the mains"
             )
         answers = [(b.label, source.time_call(b.read_power)) for b in self._batteries]
         return [source.Reading(label, at_s, watts) for label, (watts, at_s) in answers]

@@ -123,7 +123,7 @@ class CleanupProcess:
             return self._helper.ask(_ANSWER_S, **message)
         except OSError as error:
             raise MeasurementError(
-                f"the process that cleans up is lost ({error}): nothing is run without it"
+                f"the cleanup process has ended ({error}): ppw runs nothing without it"
             ) from error
 
 

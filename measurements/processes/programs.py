@@ -52,7 +52,8 @@ def find_program(name: str) -> str:
     path = shutil.which(name)
     if path is None:
         raise MeasurementError(
-            f"the program {name} is not there: apt install {_PACKAGES.get(name, name)}, or its like"
+            f"the program {name} is not there: apt install "
+            f"{_PACKAGES.get(name, name)}, or the equivalent of your distribution"
         )
     return path
 

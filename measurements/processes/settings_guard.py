@@ -125,8 +125,8 @@ class Guard:
             raise self._lost_guard_error(str(error)) from error
         if "error" in answer:
             raise MeasurementError(
-                f"nothing is changed, since what to put back cannot be kept: {answer['error']}: "
-                "make room there"
+                "ppw changes nothing, because it cannot save the original "
+                f"settings: {answer['error']}: make room there"
             )
         self._settings |= new
 
@@ -143,7 +143,7 @@ class Guard:
             self.learn([(path, was)])
         self.check()
         if (goes_with or path) not in self._settings:
-            raise MeasurementError(f"{path} would be changed with nobody to put it back")
+            raise MeasurementError(f"{path} would be changed, but no process would restore it")
         write_setting(path, value)
 
     def check(self) -> None:
@@ -194,7 +194,7 @@ class Guard:
 
     def _refuse_released(self) -> None:
         if self._released:
-            raise MeasurementError("the settings are put back already: open a new control")
+            raise MeasurementError("the settings are already restored: open a new control")
 
 
 def state_folder() -> Path:
@@ -220,8 +220,8 @@ def _make_private_folder(folder: Path) -> Path:
         raise MeasurementError(f"{folder}: cannot be made: {error.strerror}") from error
     if folder.is_symlink() or status.st_uid != os.geteuid() or status.st_mode & 0o022:
         raise MeasurementError(
-            f"{folder} belongs to somebody else or is open to others: remove it, since what has "
-            "to be put back is kept there"
+            f"{folder} belongs to somebody else or is open to others: remove it, "
+            "because ppw saves the original settings there"
         )
     return folder
 
@@ -231,8 +231,8 @@ def _raise_refusal(answer: dict[str, Any], lock: Path) -> None:
     if "busy" in answer:
         whose = f"process {answer['busy']}" if answer["busy"] else "another process"
         raise MeasurementError(
-            f"a ppw is changing settings under {lock} already ({whose}): wait until it has ended, "
-            "or stop it"
+            f"another ppw is already changing settings under {lock} "
+            f"({whose}): wait until it has ended, or stop it"
         )
     if "left" in answer:
         left = not_restored(_parse_failures(answer["left"]))

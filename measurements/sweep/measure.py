@@ -124,7 +124,7 @@ def set_up(
             )
         elif session.plan["channels"] != sampled_channels(sampling):
             raise MeasurementError(
-                f"{folder}: was measured with other power sources than there are now"
+                f"{folder}: was measured with power sources that this host does not have now"
             )
         for text in missing:
             tell(f"not measured here: {text}")
@@ -151,7 +151,7 @@ def folder_and_session(output: Path, *, resume: bool) -> tuple[Path, Session | N
         return folder, Session.open(folder)
     if output.exists() or (folder / "plan.json").exists():
         raise MeasurementError(
-            f"{output}: is there already: go on with --resume, or give another -o"
+            f"{output}: exists already: continue with --resume, or give another file with -o"
         )
     return folder, None
 
@@ -255,8 +255,9 @@ def _options_as_planned(
             one, other = getattr(given, field.name), getattr(known, field.name)
             if one != other and field.name not in ("repeats", "frequencies", "cores"):
                 raise MeasurementError(
-                    f"{session.folder}: {field.name.replace('_', ' ')} was {_option_text(other)} "
-                    f"and is {_option_text(one)} now: give the same, or nothing but --resume and -o"
+                    f"{session.folder}: {field.name.replace('_', ' ')} was "
+                    f"{_option_text(other)} and is {_option_text(one)} now: give "
+                    "the same value, or only --resume and -o"
                 )
     return options, host
 
@@ -363,7 +364,7 @@ def measure_on(host: str, arguments: Sequence[str], output: str | None) -> int:
     cannot be reached, has no ppw, or its sweep failed.
     """
     if not output or output == "-":
-        raise MeasurementError("--ssh needs -o FILE: where is the table to go here?")
+        raise MeasurementError("--ssh needs -o FILE for the table on this host")
     target = Path(output)
     check_writable(target)
     text = f"{socket.gethostname()}:{target.resolve()}"
@@ -376,7 +377,9 @@ def measure_on(host: str, arguments: Sequence[str], output: str | None) -> int:
     ) as remote:
         code = _keep_rows(remote, target)
     if code == 255:
-        raise MeasurementError(f"ssh {host}: no connection, or it was lost: go on with --resume")
+        raise MeasurementError(
+            f"ssh {host}: no connection, or the connection was lost: continue with --resume"
+        )
     if code == 127:
         raise MeasurementError(f"{host} has no ppw: install it there (pip install perf-per-watt)")
     _fetch_readings(host, folder, target)

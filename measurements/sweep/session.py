@@ -55,7 +55,8 @@ class Session:
         """
         if (folder / "plan.json").exists():
             raise MeasurementError(
-                f"{folder}: a sweep is in there already: go on with --resume, or give another -o"
+                f"{folder}: this folder already holds a sweep: continue with "
+                "--resume, or give another file with -o"
             )
         plan = {"schema_version": SCHEMA_VERSION, **plan}
         try:
@@ -103,8 +104,8 @@ class Session:
             _write_synced(self.folder / "runs.jsonl", line + "\n", "a")
         except OSError as error:
             raise MeasurementError(
-                f"{self.folder}/runs.jsonl: cannot be written: {error.strerror}: free some space "
-                "and go on with --resume"
+                f"{self.folder}/runs.jsonl: cannot be written: {error.strerror}: "
+                "free some space and continue with --resume"
             ) from error
 
     def records(self) -> list[dict[str, Any]]:
@@ -124,7 +125,7 @@ class Session:
         try:
             return [json.loads(line) for line in lines]
         except (RecursionError, ValueError) as error:
-            raise MeasurementError(f"{path}: not what ppw wrote: {error}") from error
+            raise MeasurementError(f"{path}: not a file as ppw wrote it: {error}") from error
 
 
 def check_space(folder: Path) -> None:
@@ -132,8 +133,8 @@ def check_space(folder: Path) -> None:
     free = shutil.disk_usage(folder).free
     if free < _LEAST_FREE:
         raise MeasurementError(
-            f"{folder}: {free / 1e6:.0f} MB free, which a run may fill: make room, or give -o on "
-            "another disk"
+            f"{folder}: {free / 1e6:.0f} MB free, and a run may fill them: free "
+            "some space, or give -o on another disk"
         )
 
 
@@ -148,7 +149,7 @@ def check_writable(target: Path) -> None:
     finally:
         probe.unlink(missing_ok=True)
     if target.exists() and not os.access(target, os.W_OK):
-        raise MeasurementError(f"{target}: is there and read-only")
+        raise MeasurementError(f"{target}: exists and is read-only")
 
 
 def _write_synced(path: Path, text: str, mode: str = "w") -> None:

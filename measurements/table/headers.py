@@ -198,8 +198,9 @@ def _refuse_bad_headers(headers: Sequence[str], mapping: Mapping[str, str], sour
     """Refuse far too many columns, a header that is there twice, and one that is mapped twice."""
     if len(headers) > MOST_COLUMNS:
         raise MeasurementError(
-            f"{source}: the header has {len(headers)} columns, a runs table has fewer than "
-            f"{MOST_COLUMNS}: is this one row a run, with a header line?"
+            f"{source}: the header has {len(headers)} columns, a runs table has "
+            f"fewer than {MOST_COLUMNS}: a runs table has one row per run and a "
+            "header line"
         )
     twice = [h for h, n in Counter(headers).items() if n > 1 and h]
     if twice:
@@ -224,7 +225,9 @@ def _refuse_absent(target: str, header: str, headers: Sequence[str], source: str
         hint = ": give --map again for each column"
     else:
         hint = f"{nearest(header, headers)}; the columns are {list_names(headers)}"
-    raise MeasurementError(f"{source}: --map names column {header!r}, which is not there{hint}")
+    raise MeasurementError(
+        f"{source}: --map names column {header!r}, which the table does not have{hint}"
+    )
 
 
 def _rename_mapped(target: str, header: str, headers: Sequence[str], source: str) -> Renaming:

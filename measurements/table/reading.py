@@ -274,7 +274,7 @@ def _parse_and_tidy(content: bytes, source: str, mapping: Mapping[str, str]) -> 
         raise MeasurementError(f"{source}: is empty")
     if _JSON_ARRAY.match(start):
         raise MeasurementError(
-            f"{source}: is a JSON array: give JSON lines, one object a line (jq -c '.[]')"
+            f"{source}: is a JSON array: give JSON lines, one object per line (jq -c '.[]')"
         )
     if b"\0" in start and not (in_parquet or in_json):
         raise MeasurementError(

@@ -155,8 +155,8 @@ class _Reader:
         layout = _Layout(line, self._options)
         if self._layout is not None and layout.per_interval != self._layout.per_interval:
             raise MeasurementError(
-                f"{self._log.source}: rates a second and amounts an interval (-on) are in one "
-                "log: split it where the header changes"
+                f"{self._log.source}: one log has both rates per second and "
+                "amounts per interval (-on): split it where the header changes"
             )
         self._layout = layout
         self._log.per_interval = layout.per_interval
@@ -189,8 +189,8 @@ class _Reader:
         if pc.any(pc.match_substring(dates, "/")).as_py():
             if "year" not in self._facts:
                 raise MeasurementError(
-                    f"{self._log.source}: its dates have no year (-od) and it has no header with "
-                    "one: record with -oD, or into a file with -f"
+                    f"{self._log.source}: neither its dates (-od) nor its header "
+                    "have a year: record with -oD, or into a file with -f"
                 )
             month_days = pc.replace_substring(dates, "/", "")
             dates = pc.binary_join_element_wise(self._facts["year"], month_days, "")

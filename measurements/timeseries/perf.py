@@ -54,8 +54,9 @@ def read(source: Source, options: Options) -> Log:
             readings.setdefault(column, []).append((count["interval"], amount))
     if not readings:
         raise MeasurementError(
-            f"{source.name}: counts nothing of the host that is of use ({FORMAT}): record memory "
-            "controllers (-e unc_m_cas_count.rd,unc_m_cas_count.wr) or context-switches"
+            f"{source.name}: has no counter of the host that ppw can use "
+            f"({FORMAT}): record memory controllers (-e "
+            "unc_m_cas_count.rd,unc_m_cas_count.wr) or context-switches"
         )
     times = np.unique([count["interval"] for count in counts])
     start_s, caveats = _start_time(text, options)

@@ -85,8 +85,8 @@ def read_time_series(
             raise MeasurementError(f"{paths[0]}: a series of ppw's own is read alone")
         if disks is not None:
             raise MeasurementError(
-                f"{paths[0]}: its totals are of the disks that it was recorded with: name them "
-                "when sampling, ppw sample --disk"
+                f"{paths[0]}: its totals are fixed to the disks of the recording: "
+                "choose disks when you record, with ppw sample --disk"
             )
         return own_series
     found_logs = [item for item in read if isinstance(item, logs.Log)]
@@ -147,8 +147,8 @@ def _recognise_format(source: logs.Source) -> str:
     raise MeasurementError(
         f"{source.name}: is {what}"
         if what
-        else f"{source.name}: is no log that is known: make one by "
-        "collectl -P, sadf -j, sadf -d, pmrep -o csv, perf stat -j -I or ppw sample"
+        else f"{source.name}: is not a log that ppw reads: record one with collectl "
+        "-P, sadf -j, sadf -d, pmrep -o csv, perf stat -j -I or ppw sample"
     )
 
 
@@ -185,8 +185,8 @@ def _refuse_other_host_or_kind(first: logs.Log, log: logs.Log) -> None:
         )
     if first.per_interval != log.per_interval:
         raise MeasurementError(
-            f"{log.source}: rates a second and amounts an interval do not go together with "
-            f"{first.source}"
+            f"{log.source}: rates per second cannot be joined with amounts per "
+            f"interval of {first.source}"
         )
 
 
@@ -194,8 +194,8 @@ def _align_rows(log: logs.Log, times_s: logs.Numbers) -> None:
     """Lay the rows of a log out over the times of all."""
     if len(np.unique(log.times_s)) < len(log.times_s) or bool((np.diff(log.times_s) < 0).any()):
         raise MeasurementError(
-            f"{log.source}: its clock went back or stood still, so that it cannot be joined with "
-            "others by time: read it alone"
+            f"{log.source}: its clock went back or stood still, so ppw cannot "
+            "join it with other logs by time: read it alone"
         )
     rows = np.searchsorted(times_s, log.times_s)
 

@@ -286,8 +286,8 @@ def _read_records(path: Path, number: int) -> Iterator[_Records]:
     version = begin[3 if layout is BIG else 0]
     if version != VERSION:
         raise MeasurementError(
-            f"{path}: is of version {version} of blktrace's records; version {VERSION} is read: "
-            "give what blkparse prints of it"
+            f"{path}: is of version {version} of blktrace's records; version "
+            f"{VERSION} is read: give the output of blkparse for it"
         )
     with base.open_unpacked(path) as file:
         done, rest = 0, b""

@@ -236,14 +236,14 @@ class Etw(base.TraceReader):
         names, flush_names = ([name.strip() for name in line] for line in lines)
         if missing := [name for name in _ETW_NEEDED if name not in names]:
             raise MeasurementError(
-                f"{self.path}: its header has no DiskRead line with {', '.join(missing)}: dump it "
-                "with xperf -i FILE.etl -a dumper"
+                f"{self.path}: its header has no DiskRead line with "
+                f"{', '.join(missing)}: export it with xperf -i FILE.etl -a dumper"
             )
         for line in (names, flush_names):
             if twice := [name for name in _ETW_FIELDS if line.count(name) > 1]:
                 raise MeasurementError(
-                    f"{self.path}: its header names {twice[0]} twice: keep one of them, and dump "
-                    "the trace again"
+                    f"{self.path}: its header names {twice[0]} twice: keep one of "
+                    "them, and export the trace again"
                 )
         return _etw_pattern("Read|Write", names), _etw_pattern("Flush", flush_names)
 

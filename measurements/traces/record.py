@@ -74,7 +74,8 @@ def record(
         kept = _copy_records(files, Path(raw)) if raw is not None else ()
         if not any(file.stat().st_size for file in files):
             raise MeasurementError(
-                "no request reached the device: was it this one, and not all answered from memory?"
+                "no request reached the device: check that COMMAND uses this "
+                "device, and that its data are not all in the page cache"
             )
         trace = read_trace(folder / "trace", format="blktrace")
         requests = write_trace(trace, output).requests
@@ -126,7 +127,7 @@ class _Session:
             answer = process.ask(_ANSWER_S, **message) if message else process.answer(_ANSWER_S)
         except OSError as error:
             raise MeasurementError(
-                "the recording process was lost; what it had set is put back: try again"
+                "the recording process ended early, and its settings are restored: try again"
             ) from error
         if "error" in answer:
             raise MeasurementError(f"cannot record: {answer['error']}")

@@ -86,8 +86,8 @@ def _start_recorder(
     """Start a recorder; returns it, and why blktrace was not taken."""
     if read_setting(device / "trace" / "enable") != "0":
         raise MeasurementError(
-            f"{device.name} is being traced already: end that first, as with blktrace -k "
-            f"/dev/{device.name}"
+            f"{device.name} is already being traced: end that trace first, for "
+            f"example with blktrace -k /dev/{device.name}"
         )
     if method == BlkTracer.method:
         return BlkTracer(device, folder, guard), None
@@ -160,9 +160,9 @@ def _refuse_if_tracing() -> None:
         raise MeasurementError("this kernel has no blk tracer: it needs CONFIG_BLK_DEV_IO_TRACE")
     tracer = read_setting(TRACEFS / "current_tracer")
     if tracer != "nop":
-        raise MeasurementError(f"the kernel's tracer {tracer} is in use: end that first")
+        raise MeasurementError(f"the kernel's tracer {tracer} is in use: stop its user first")
     if read_setting(TRACEFS / "set_event"):
-        raise MeasurementError("kernel events are being traced, by perf or trace-cmd: end that")
+        raise MeasurementError("perf or trace-cmd is tracing kernel events: stop it first")
 
 
 def _cpu_number(cpu: Path) -> int:

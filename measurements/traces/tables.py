@@ -324,9 +324,9 @@ def choose(
             codes |= given
         if header not in headers:
             raise MeasurementError(
-                f"{source}: --map names column {header!r}, which is not there"
-                f"{table_headers.nearest(header, headers)}; the columns are "
-                f"{table_headers.list_names(headers)}"
+                f"{source}: --map names column {header!r}, which the table does "
+                f"not have{table_headers.nearest(header, headers)}; the columns "
+                f"are {table_headers.list_names(headers)}"
             )
         found[target] = _map_column(named, header, target, source)
     # A column by its own name comes before one that is often called so.

@@ -78,8 +78,8 @@ def read_trace(
     kind = _reader_of(source, format, mapping)
     if mapping and not kind.maps:
         raise MeasurementError(
-            f"{source}: is read as {kind.described}, where --map means nothing: leave it out, or "
-            "give --trace-format csv"
+            f"{source}: is read as {kind.described}, which does not use --map: "
+            "leave it out, or give --trace-format csv"
         )
     return Trace(lambda: kind(source, mapping, **options), batch_requests)
 
@@ -116,8 +116,8 @@ def _recognise(path: Path) -> type[TraceReader]:
             is_own = reader is tables.ParquetTable and tables.is_own(path)
             return tables.OwnParquet if is_own else reader
     raise MeasurementError(
-        f"{path}: looks like no block trace; name its format with --trace-format: "
-        f"{', '.join(FORMATS)}"
+        f"{path}: does not look like a block trace; give its format with "
+        f"--trace-format: {', '.join(FORMATS)}"
     )
 
 

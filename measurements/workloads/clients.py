@@ -110,8 +110,8 @@ class Client:
         self.check()
         if self.cut_short:
             raise CutShortError(
-                f"{name} ended before its window did: this host is too busy to load anything "
-                "steadily"
+                f"{name} ended before the measurement window: this host is too "
+                "busy for a steady load"
             )
         if not self.wait(seconds):
             raise MeasurementError(hang)
@@ -234,7 +234,7 @@ class Histogram(NamedTuple):
                 inside = (rank - below) / cell.requests
                 return Percentile(_interpolate_geometrically(low, high, inside), low, high)
             below += cell.requests
-        raise MeasurementError("no latency was counted, so there is no percentile of them")
+        raise MeasurementError("no latency was counted, so there is no percentile")
 
 
 def _interpolate_geometrically(low: float, high: float, share: float) -> float:

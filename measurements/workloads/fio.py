@@ -121,8 +121,8 @@ class Pattern(NamedTuple):
         rw, _, size = text.partition(":")
         if rw not in PATTERNS:
             raise MeasurementError(
-                f"pattern {text!r}: there are {', '.join(PATTERNS)}, each with a size if need be: "
-                "randread:4KiB"
+                f"pattern {text!r}: there are {', '.join(PATTERNS)}, each "
+                "optionally with a size: randread:4KiB"
             )
         default = "4KiB" if rw.startswith("rand") else "32KiB"
         block = parse_quantity(size or default, "bytes")

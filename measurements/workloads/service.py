@@ -351,7 +351,8 @@ def running(
     folder, session = measure.folder_and_session(output, resume=resume)
     if session is not None and session.plan.get("asked") != _through_json(workload):
         raise MeasurementError(
-            f"{folder}: another workload was asked for: give the same, or another -o"
+            f"{folder}: it holds runs of another workload: give the same "
+            "workload, or another file with -o"
         )
     missing: list[str] = []
     with ExitStack() as stack:

@@ -423,7 +423,8 @@ def _simulate_in_processes(
             yield cell, made.result()
     except BrokenExecutor as error:
         raise MeasurementError(
-            f"a simulating process was killed: is there memory for {processes} of 300 MB each?"
+            "a simulation process was killed: check that there is memory for "
+            f"{processes} processes of 300 MB each"
         ) from error
     finally:
         pool.shutdown(cancel_futures=True)
@@ -450,14 +451,14 @@ def _run_region(simulator: Simulator, what: str) -> tuple[str, Stats]:
         )
     if code != 0:
         raise MeasurementError(
-            f"{what}: the program fails with exit code {code}: its result is wrong, or the core "
-            "trapped and has said why above"
+            f"{what}: the program fails with exit code {code}: its result is "
+            "wrong, or the core trapped (see the message above)"
         )
     marks = {mark for mark, _ in simulator.stats_dumps}
     if {_BEGIN, _END} <= marks:
         return MARKED, simulator.stats_between(_BEGIN, _END)
     if marks & {_BEGIN, _END}:
-        raise MeasurementError(f"{what}: the program marks one end of a region and not the other")
+        raise MeasurementError(f"{what}: the program marks only one end of the measured region")
     return WHOLE, simulator.stats
 
 

@@ -379,8 +379,8 @@ def files_here(dataset: Dataset, folder: Path) -> list[Path]:
             raise PpwError(f"{folder / file.path}: not here: {remedy(dataset)}")
         if state is State.WRONG:
             raise PpwError(
-                f"{folder / file.path}: not the file of the origin, by its checksum: remove it, "
-                f"and {remedy(dataset)}"
+                f"{folder / file.path}: its checksum is not that of the published "
+                f"file: remove it, and {remedy(dataset)}"
             )
     return [folder / file.path for file in dataset.files]
 
@@ -389,7 +389,7 @@ def remedy(dataset: Dataset) -> str:
     """Say how to get the files of a set: by fetching them, or that they cannot be fetched."""
     if dataset.can_be_fetched:
         return f"ppw datasets {dataset.name} --fetch gets it from {dataset.origin}"
-    return f"it was made of what {dataset.origin} has, and cannot be fetched"
+    return f"it was derived from data of {dataset.origin}, so ppw cannot download it"
 
 
 TIMEOUT_S = 30.0
@@ -411,8 +411,8 @@ def fetch_dataset(
         state = state_of(file, folder)
         if state is State.WRONG:
             raise PpwError(
-                f"{folder / file.path}: another file than the origin's, by its checksum: move it "
-                "away, or name another folder"
+                f"{folder / file.path}: its checksum is not that of the published "
+                "file: move it away, or name another folder"
             )
         if state is State.MISSING:
             if each is not None:
@@ -445,8 +445,9 @@ def _fetch_file(file: DataFile, target: Path) -> None:
         raise PpwError(f"{file.url}: {_download_failure_text(error)}") from error
     except ValueError as error:
         raise PpwError(
-            f"{file.url}: not the file that was published, by its checksum: nothing was kept; try "
-            "again, and tell its makers if that does not help"
+            f"{file.url}: its checksum is not that of the published file, so ppw "
+            "kept nothing: try again, and tell its publisher if that does not "
+            "help"
         ) from error
     except OSError as error:
         raise PpwError(f"{target}: cannot be written: {error.strerror or error}") from error
@@ -480,8 +481,9 @@ def _download_failure_text(error: Exception) -> str:
         exceptions.Timeout: f"no answer in {TIMEOUT_S:g} s: try again later",
         exceptions.ChunkedEncodingError: ("the connection broke off: nothing was kept; try again"),
         Exception: (
-            "no connection: get the files where there is one, into the same folders below one of "
-            "yours, and name that with --folder or in PPW_DATA_DIR"
+            "no connection: download the files on another machine into the same "
+            "subfolders of one folder, and name that folder with --folder or in "
+            "PPW_DATA_DIR"
         ),
     }
     return next(text for kind, text in remedies.items() if isinstance(error, kind))

@@ -170,10 +170,10 @@ completion_option = click.option(
 @click.version_option(package_version(), prog_name="ppw")
 @completion_option
 def main() -> None:
-    """From a few measured runs to the time, watts and dollars at another frequency.
+    """Predict time, power and cost at another core frequency from a few measured runs.
 
-    A runs table (CSV, Parquet or JSON lines; - is standard input) has one row a run, with columns
-    such as host, workload, freq_ghz, time_s, power_w.
+    A runs table (CSV, Parquet or JSON lines; - is standard input) has one row per run, with columns
+    like host, workload, freq_ghz, time_s, power_w.
     """
 
 

@@ -54,7 +54,7 @@ _HOST_COLUMNS = {
     "ppw hosts 'Xeon X5670'",
     click.argument("name", required=False, shell_complete=opt.complete_host),
     opt.options("""
-    --catalogue FOLDER several times: Folder of your own TOML files. Default: PPW_HOSTS_DIR.
+    --catalogue FOLDER several times: Folder of your own host files (TOML). Default: PPW_HOSTS_DIR.
     """),
     formats=_FORMATS,
 )
@@ -115,8 +115,8 @@ def _figure_text(value: object, unit: str) -> str:
 def datasets_command(name: str | None, fetch: bool, folder: str | None) -> Listing:
     """List the public data sets, or show NAME with its licence, files and the commands to read it.
 
-    None comes with ppw: --fetch gets NAME from its makers, whose licence is shown first, and keeps
-    what has the checksum of what they published.
+    ppw contains none of them. --fetch shows the licence of NAME and then downloads it from its
+    publisher. It keeps only files whose checksum is that of the published files.
     """
     from ppw.catalogue.datasets import data_folder, find_dataset
 
@@ -124,7 +124,7 @@ def datasets_command(name: str | None, fetch: bool, folder: str | None) -> Listi
         dataset = find_dataset(name)
         return _list_files(dataset, _fetch_files(dataset, folder) if fetch else data_folder(folder))
     if fetch:
-        raise click.UsageError("which data set? Name one: ppw datasets NAME --fetch")
+        raise click.UsageError("--fetch needs the name of a data set: ppw datasets NAME --fetch")
     table = ppw.list_datasets(folder)
     return Listing(
         partial(_datasets_table, table), lambda: _document("datasets", rows=table), lambda: table
@@ -195,15 +195,14 @@ def _list_files(dataset: Dataset, folder: Path) -> Listing:
     opt.output_options,
     opt.options("""
     --report FILE (ppw-demo.html): File of the report page; - for none.
-    --runs FILE: File for the runs of the simulated cores, to try other commands on. Nothing else is
-        done.
+    --runs FILE: Write only the runs of the simulated cores to this file, to try other commands.
     """),
 )
 def demo_command(report: str, runs: str | None, **written: Any) -> None:
     """Reproduce the published figures of Issa & Figueira 2012, and check projections.
 
-    Two simulated cores are projected from runs at two frequencies to higher ones, and compared with
-    what was simulated there.
+    It projects two simulated cores from runs at two frequencies to higher ones. Then it compares
+    the projections with simulations at these frequencies.
     """
     if runs is not None:
         from ppw.catalogue.datasets import simulated_sweep

@@ -30,20 +30,20 @@ if TYPE_CHECKING:
     epilog="Example: ppw fleet project runs/ --freq 3.0GHz --output projected.parquet",
 )
 def fleet_command() -> None:
-    """Fit, project and validate folders of Parquet, CSV or JSON-lines files that no memory holds.
+    """Fit, project and validate folders of run files that are larger than memory.
 
-    The engine condenses the runs to moments in one pass; the answers are those of ppw fit, project
-    and validate. A file that cannot be read is named and left out; the exit code then is 1.
+    The engine aggregates the runs to moments in one pass. The results equal those of ppw fit,
+    project and validate. If a file cannot be read, ppw names it, skips it and exits with code 1.
     """
 
 
 ENGINE = opt.options(
     """
-    --engine [duckdb|spark] (duckdb): Engine that reads the runs. Spark takes the session of
-        spark-submit, or a local one.
-    --memory-limit SIZE: Memory of the engine: 4GiB.
-    --temporary FOLDER: Folder for what does not fit in the engine's memory.
-    --threads N>=1: Number of threads on this machine. Default: all.
+    --engine [duckdb|spark] (duckdb): Engine that reads the runs. With spark, ppw uses the session
+        of spark-submit, or starts a local one.
+    --memory-limit SIZE: Memory limit of the engine: 4GiB.
+    --temporary FOLDER: Folder for temporary files of the engine, when data exceed its memory.
+    --threads N>=1: Number of threads. Default: one per CPU of this machine.
     --keep-going: Exit 0 even if some files or runs could not be used.
     """,
     SIZE=click.STRING,
@@ -173,7 +173,7 @@ def fleet_validate_command(
     opt.LEVEL,
 )
 def fleet_pathlength_command(runs: opt.Runs, **options: Any) -> FleetAnswer[Any]:
-    """Fit path lengths to RUNS with instructions and data_bytes: against cores and data size."""
+    """Fit path length against cores and data size to RUNS with instructions and data_bytes."""
     return ppw.fleet.path_lengths(runs, **options)
 
 
@@ -187,7 +187,7 @@ def fleet_pathlength_command(runs: opt.Runs, **options: Any) -> FleetAnswer[Any]
 def fleet_check_command(
     runs: opt.Runs, strict: bool, **options: Any
 ) -> tuple[FleetAnswer[Any], str | None]:
-    """Look through RUNS for what cannot be right and say what speaks against it."""
+    """Flag runs of RUNS that are probably wrong, with the evidence for each."""
     answer = ppw.fleet.check(runs, **options)
     return answer, answer.answer.verdict() if strict and answer.answer.suspects else None
 
@@ -199,10 +199,11 @@ def fleet_check_command(
     click.argument("state", type=click.Path(path_type=Path, file_okay=False)),
     click.argument("new", nargs=-1, required=True),
     opt.by_option(
-        "Columns that tell groups apart, when STATE is made. Default: all that identify a run."
+        "Columns that tell groups apart, when STATE is made. Default: all "
+        "columns that identify a group."
     ),
     opt.map_option(
-        "Read a foreign header as a column of ppw's, in any unit", "freq_khz=scaling_cur_freq"
+        "Map a header of your files to a column of ppw, in any unit", "freq_khz=scaling_cur_freq"
     ),
     ENGINE,
     group=fleet_command,
@@ -215,11 +216,11 @@ def fleet_update_command(
     keep_going: bool,
     **engine: Any,
 ) -> int:
-    """Take the runs of NEW files, folders and patterns into STATE, a folder.
+    """Add the runs of NEW files, folders and patterns to STATE, a folder.
 
-    What STATE holds is not read again, and a file whose content it holds is passed over, whatever
-    its name. Killed, it leaves STATE as it was. A file that cannot be used is named, the others
-    are taken in, and the exit code is 1.
+    ppw does not read runs again that STATE already holds. It skips a file whose content STATE
+    already holds, under any name. If the command is killed, STATE stays unchanged. If a file cannot
+    be used, ppw names it, adds the others and exits with code 1.
     """
     done = ppw.fleet.update_state(state, new, by=by, columns=mapping, **engine)
     # A file of which some runs were taken is named too, as its other runs are lost.
@@ -237,15 +238,15 @@ def fleet_update_command(
     click.argument("runs"),
     click.argument("samples"),
     opt.options("-o, --output FILE (required): Parquet file to write."),
-    opt.map_option(
-        "Column of SAMPLES (host, at, value, label, own) by another name", "host=instance"
-    ),
+    opt.map_option("Map a header of SAMPLES to host, at, value, label or own", "host=instance"),
     opt.options("""
-    --quantity [power|energy] (power): Quantity of the values: W, or J of a counter that only grows.
-    --window TIME as window_s (0s): Time before a value that it is the mean over; 0s: of a moment.
-    --range NUMBER>0 as range_j: Range of the counter in J, after which it restarts.
-    --offset [HOST=]SECONDS as offsets several times: Seconds to add to the samples' times, of one
-        host or of all, to have the time of the runs.
+    --quantity [power|energy] (power): Quantity of the values: power (W), or energy (J) of a counter
+        that only grows.
+    --window TIME as window_s (0s): Averaging window that ends at each value. 0s: instantaneous
+        values.
+    --range NUMBER>0 as range_j: Range of the energy counter in J, after which it restarts at 0.
+    --offset [HOST=]SECONDS as offsets several times: Clock correction: seconds to add to the times
+        of the samples, for one host or for all.
     --label NAME as labels several times: Channel to read. Several channels are summed.
     --source NAME (telemetry): Name of the sensor for the column power_source.
     """),
@@ -264,9 +265,10 @@ def fleet_join_command(
 ) -> int:
     """Add power_w and energy_j to the RUNS of a fleet from SAMPLES of its hosts.
 
-    RUNS are files, a folder or a pattern with host, started_at and time_s; SAMPLES with host, at
-    (ISO 8601, or seconds since 1970), value and, where a host has several channels, label. What
-    the samples do not tell is missing, with the reason in notes.
+    RUNS are files, a folder or a pattern with the columns host, started_at and time_s. SAMPLES have
+    the columns host, at (ISO 8601, or seconds since 1970) and value. If a host has several
+    channels, SAMPLES also have the column label. A value that cannot be computed from the samples
+    stays empty. The column notes gives the reason.
     """
     out.refuse_input_as_output(output)
     limits = {name: given.pop(name) for name in ("memory_limit", "temporary", "threads")}

@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 
 # Options of the commands that measure this host.
 
-WORKLOAD = opt.options("--workload NAME: Name of the workload. Default: that of the command.")
+WORKLOAD = opt.options("--workload NAME: Name of the workload. Default: the name of the command.")
 DATA = opt.options("--data SIZE as data_bytes: Input size: 10GB.")
-HOST = opt.options("--host NAME: Name of this host in the table. Default: its own.")
+HOST = opt.options("--host NAME: Name of this host in the table. Default: its host name.")
 FAMILY = opt.options("--family NAME: Microarchitecture family: Westmere.")
 KERNEL = opt.options("""
     --sysfs FOLDER (/sys):
@@ -43,19 +43,19 @@ KERNEL = opt.options("""
 """)
 POWER = opt.options("""
     --power SOURCE[,…]: Source of power readings: rapl, ipmi@HOST, redfish@URL, meter@RESOURCE,
-        log@FILE, …, or none; see ppw sensors. Default: what this host has.
+        log@FILE, …, or none; see ppw sensors. Default: the sources that this host has.
 """)
 FREQUENCY = opt.options("""
     --freq was --freqs FREQUENCY[,…] as freqs: Core frequencies to fix: 1.2GHz,1.8GHz.
-    --clock FREQUENCY: Core frequency, if it is left as found and the host cannot tell it.
+    --clock FREQUENCY: Core frequency, if ppw does not set it and cannot read it from the host.
     --turbo [on|off]: Turbo state to set. Default: unchanged.
 """)
 ROW = opt.all_of(HOST, FAMILY, opt.options("--price PRICE>0: Price of this host."))
 PACE = opt.all_of(
     opt.options("""
-    --idle TIME as idle_s (10s): Idle time that is measured first, where power can be read.
-    --settle TIME as settle_s (2s): Wait after each change of the core frequency.
-    --every was --interval TIME (0.1s): Time between readings of a power source that is quick
+    --idle TIME as idle_s (10s): Time for which idle power is measured first, if power can be read.
+    --settle TIME as settle_s (2s): Time to wait after each change of the core frequency.
+    --every was --interval TIME (0.1s): Time between power readings, if the power source is fast
         enough.
     --timeout TIME as timeout_s (10s): Time for a BMC or meter to answer.
     """),
@@ -66,35 +66,38 @@ PACE = opt.all_of(
 
 def repeats_option(default: int) -> opt.Decorator:
     """Make --repeats."""
-    return opt.options(f"--repeats N>=1 ({default}): Number of runs of each set-up.")
+    return opt.options(f"--repeats N>=1 ({default}): Number of runs per set-up.")
 
 
 def metrics_option(choices: Sequence[str], default: str) -> opt.Decorator:
     """Make --metric: what has to be measured, of ``choices``."""
     return opt.options(
         f"--metric [{'|'.join(choices)}][,…] as metrics: Metrics that must be measured: "
-        f"{', '.join(choices)}. Others are measured if possible. Default: {default}."
+        f"{', '.join(choices)}. ppw measures other metrics if possible. Default: {default}."
     )
 
 
 def table_option(*, required: bool) -> opt.Decorator:
     """Make --output of the commands that write a runs table run by run."""
     return opt.options(
-        f"-o, --output FILE{' (required)' * required}: Runs table to write: .parquet, .csv or "
-        ".jsonl. Raw readings are stored beside it."
+        f"-o, --output FILE{' (required)' * required}: Runs table to write: "
+        ".parquet, .csv or .jsonl. ppw stores raw readings in a folder beside "
+        "the table."
     )
 
 
 def refuse_two_frequencies(given: opt.Given) -> None:
     """Refuse --clock beside --freq."""
     if given["freqs"] and given["clock"]:
-        raise click.UsageError("--clock says what the clock is as found; with --freq it is set")
+        raise click.UsageError(
+            "--clock states the core frequency of --as-found, but --freq sets it: give one of them"
+        )
 
 
 def refuse_standard_output(output: str) -> None:
     """Refuse -o -, for a table that grows."""
     if output == "-":
-        raise click.UsageError("-o takes a file: the table is written anew after every run")
+        raise click.UsageError("-o needs a file, because ppw rewrites the table after every run")
 
 
 def measured_host_options(
@@ -185,14 +188,14 @@ class Progress:
     click.argument("command", nargs=-1),
     FREQUENCY,
     opt.options("""
-    --as-found: Leave the core frequency as it is.
+    --as-found: Leave the core frequency unchanged.
     --cores N[,…]: Numbers of physical cores to use. Default: all.
     """),
     repeats_option(5),
     opt.options("""
-    --warm-ups N>=0 (1): Number of executions before the first run; they are not recorded.
-    --at-least TIME as at_least_s (0): Time that a run lasts; a shorter command is executed several
-        times.
+    --warm-ups N>=0 (1): Number of executions before the first run that are not recorded.
+    --at-least TIME as at_least_s (0): Shortest time of a run. A shorter command is executed several
+        times in one run.
     """),
     POWER,
     metrics_option(("time", "cpi", "power"), "all"),
@@ -203,11 +206,11 @@ class Progress:
     opt.options(
         """
     --probe-memory: Measure memory bandwidth and latency first.
-    --dry-run: Print what a sweep would write and run, and stop.
-    --replay FOLDER: Folder of raw readings to make the table from again.
-    --ssh HOST: Measure on another host, which has ppw.
+    --dry-run: Print the settings and runs of the sweep, and stop before the first run.
+    --replay FOLDER: Compute the table again from this folder of raw readings.
+    --ssh HOST: Measure on another host, where ppw is installed.
     --simulate [inorder|o3][,…]: Simulated cores: inorder (small), o3 (large, out of order), or
-        both. COMMAND names kernels or ELF files for the bare RISC-V machine.
+        both. COMMAND is a list of kernels or of ELF files for the bare RISC-V machine.
     --stream:
     """,
         FOLDER=click.Path(path_type=Path, file_okay=False),
@@ -220,8 +223,8 @@ class Progress:
 def measure_command(ctx: click.Context, /, **given: Any) -> int:
     """Measure COMMAND's time, power and counters, several times at each frequency, in random order.
 
-    Whatever is changed on the host is put back on every way out. Each run is in the table's file
-    before the next begins.
+    ppw restores every changed setting of the host, also after an error or Ctrl-C. It writes each
+    run to the file before the next run begins.
     """
     # These three change nothing on this host, so what it would need is not asked for.
     if given["simulate"]:
@@ -235,9 +238,11 @@ def measure_command(ctx: click.Context, /, **given: Any) -> int:
     if not given["command"] and not given["resume"]:
         raise click.UsageError("no COMMAND: give it after --, as in ppw measure … -- sort big.txt")
     if not (given["freqs"] or given["as_found"] or given["resume"]):
-        raise click.UsageError("say which clocks: --freq 1.2GHz,1.8GHz, or --as-found")
+        raise click.UsageError("no core frequency: give --freq 1.2GHz,1.8GHz, or --as-found")
     if given["freqs"] and given["as_found"]:
-        raise click.UsageError("--freq sets the clock and --as-found leaves it: give one")
+        raise click.UsageError(
+            "--freq sets the core frequency and --as-found leaves it unchanged: give one of them"
+        )
     refuse_two_frequencies(given)
     return _measure_or_dry_run(given)
 
@@ -346,14 +351,14 @@ def measure_simulated(ctx: click.Context, given: opt.Given) -> int:
     """Simulate the programs that were asked for and write their runs table; exit code 0."""
     # Other options mean nothing there.
     for name in opt.typed_options(ctx, "simulate", "command", "freqs", "data_bytes", "output"):
-        raise click.UsageError(f"{name} says nothing to a simulated core", ctx)
+        raise click.UsageError(f"{name} has no effect on a simulated core", ctx)
     if not given["command"]:
         from measurements.workloads.simulated import KERNELS
 
         kernels = ", ".join(KERNELS)
-        raise click.UsageError(f"which program? One of {kernels}, or a bare-metal ELF file", ctx)
+        raise click.UsageError(f"no program: give one of {kernels}, or a bare-metal ELF file", ctx)
     if not given["freqs"]:
-        raise click.UsageError("say which clocks: --freq 1.2GHz,2GHz", ctx)
+        raise click.UsageError("no core frequency: give --freq 1.2GHz,2GHz", ctx)
     if not given["output"]:
         raise click.UsageError("no -o FILE: where is the table to go?", ctx)
     _simulate_and_write(given)
@@ -395,13 +400,12 @@ def _simulate_and_write(given: opt.Given) -> None:
     "ppw sample -o sort.parquet -- sort --parallel=4 big.txt",
     click.argument("command", nargs=-1),
     opt.options("""
-    -o, --output FILE (required): Time series to write: .csv, .parquet or .jsonl. - writes CSV to
-        standard output, if there is no COMMAND.
-    --duration TIME: Time to record, without a COMMAND.
+    -o, --output FILE (required): Time series to write: .csv, .parquet or .jsonl. Without a COMMAND,
+        - writes CSV to standard output.
+    --duration TIME: Length of the recording, without a COMMAND.
     --every was --interval TIME (1s): Time between two rows.
-    --disk NAME[,…] as disks: Disks whose transfers are the host's: loop0. Default: the physical
-        ones.
-    --host NAME: Name of this host in the series. Default: its own.
+    --disk NAME[,…] as disks: Disks whose transfers to add up: loop0. Default: the physical disks.
+    --host NAME: Name of this host in the series. Default: its host name.
     """),
     KERNEL,
     opt.options("--root FOLDER (/):"),
@@ -409,16 +413,16 @@ def _simulate_and_write(given: opt.Given) -> None:
 def sample_command(
     command: tuple[str, ...], output: str, duration: float | None, every: float, **given: Any
 ) -> int:
-    """Record this host, a row an interval, until COMMAND ends, the time is over or Ctrl-C.
+    """Record one row per interval on this host, until COMMAND or --duration ends, or Ctrl-C.
 
-    Each row is in the file before the next begins. Only the kernel's counts are read; nothing is
-    changed.
+    ppw writes each row before the next interval begins. It only reads the kernel's counters and
+    changes nothing.
     """
     from measurements.timeseries.live import LiveSampler
 
     if command and duration is not None:
         raise click.UsageError(
-            "with a COMMAND it is recorded until that ends: leave out --duration"
+            "with a COMMAND, ppw records until COMMAND ends: leave out --duration"
         )
     if command and output == "-":
         raise click.UsageError("standard output is the COMMAND's: give -o a file")
@@ -488,7 +492,7 @@ def _report_command_end(name: str, ended: CommandEnd) -> int:
     KERNEL,
 )
 def sensors_command(format_: str, sysfs: str, procfs: str, output: str) -> None:
-    """Try every source of power, the counters and the clock of this host; nothing is changed."""
+    """Test all power sources, counters and frequency control of this host, and change nothing."""
     from measurements.sweep import measure
 
     found = measure.find_sensors(Path(sysfs), Path(procfs))

@@ -198,7 +198,7 @@ def read_sizes(text: str) -> tuple[int, ...]:
     """Read sizes above 0, comma separated, in whole bytes."""
     sizes = [round(SiQuantity("bytes").convert(part, None, None)) for part in text.split(",")]
     if min(sizes) < 1:
-        raise ValueError(f"{text!r} has a size of nothing")
+        raise ValueError(f"{text!r} has a size of 0")
     return tuple(sizes)
 
 
@@ -543,15 +543,19 @@ def typed_options(ctx: click.Context, *understood: str) -> list[str]:
 
 LEVEL = options("--level 0<SHARE<1 (90%): Level of the prediction intervals.")
 SEED = options("--seed N>=0 (0): Random seed.")
-POOL = options("--pool/--no-pool: Pool the groups of the table, so that they inform each other.")
+POOL = options(
+    "--pool/--no-pool: Fit all groups together, with partial pooling. Each group "
+    "then borrows strength from the others."
+)
 KEEP_ALL = options("--keep-all: Use rows that ppw check flags.")
 COST = options("""
-    --electricity PRICE: Price of a kWh, with --lifetime.
-    --lifetime TIME>0 in hours as lifetime_hours: Lifetime over which the price of a host is spread:
-        35000h, 4y, with --electricity.
+    --electricity PRICE: Price per kWh, with --lifetime.
+    --lifetime TIME>0 in hours as lifetime_hours: Time of use over which the price of a host is
+        spread: 35000h, 4y. Needs --electricity.
 """)
 TOLERANCE = options(
-    "--tolerance SHARE>0 (5%): Variation of throughput in data sizes that are called flat."
+    "--tolerance SHARE>0 (5%): Largest variation of throughput within a range of "
+    "data sizes that counts as flat."
 )
 
 
@@ -637,12 +641,12 @@ VOLTAGES = click.option(
     "voltages",
     metavar="FILE",
     callback=_read_voltage_table,
-    help="Table of core voltage by frequency (columns freq_ghz, voltage_v, and host where it "
-    "differs); none ignores the column voltage_v of the runs.",
+    help="Table of core voltage by frequency (columns freq_ghz, voltage_v, and host "
+    "if hosts differ). With none, ppw ignores the column voltage_v of the runs.",
 )
 
 
-def metric_option(default: str = "all that the columns allow") -> Decorator:
+def metric_option(default: str = "all metrics that the columns allow") -> Decorator:
     """Make --metric, whose help says which metrics are the default."""
     kind, listed = "|".join(METRIC_NAMES), ", ".join(METRIC_NAMES)
     return options(f"--metric [{kind}][,…]: One or several of {listed}. Default: {default}.")
@@ -654,18 +658,19 @@ def by_option(meaning: str) -> Decorator:
 
 
 def table_options(
-    by: str = "groups apart. Default: all of host, family, workload, cores, threads, data_bytes "
-    "that are there.",
+    by: str = "groups apart. Default: those of host, family, workload, cores, threads and "
+    "data_bytes that the table has.",
     *more: Decorator,
     required: bool = True,
 ) -> Decorator:
     """Add a runs table and its grouping: RUNS, --map, --where and, where ``by`` is given, --by."""
     return all_of(
         click.argument("runs", nargs=-1, required=required),
-        map_option("Read a foreign header as a column of ppw's", "freq_khz='Clock (kHz)'"),
+        map_option("Map a header of your file to a column of ppw", "freq_khz='Clock (kHz)'"),
         selection_option(
             "--where",
-            "Select runs: workload=sort,host=atom. A column named twice takes either value.",
+            "Select runs: workload=sort,host=atom. If a column is named twice, "
+            "either value matches.",
         ),
         *([by_option(f"Columns that tell {by}")] if by else []),
         *more,
@@ -679,23 +684,23 @@ TABLE_ALONE = table_options(by="")
 FIT = all_of(
     options("""
     --form [amdahl|unbounded|reciprocal] (amdahl): Model of time and CPI: Amdahl with both
-        parameters at or above 0, Amdahl without bounds, or the published 1/CPI = c − k/f.
+        parameters at or above 0, Amdahl without bounds, or the published model 1/CPI = c − k/f.
     --power-form [linear|cmos]: Power model: linear (P0 + s·f) or cmos (P0 + c·f^EXPONENT). Default:
         cmos with a fitted exponent for a bayes interval, linear for the others.
-    --exponent 1<=NUMBER<=5: Exponent of --power-form cmos. Default: unknown, or 3 without a bayes
-        interval.
+    --exponent 1<=NUMBER<=5: Exponent of --power-form cmos. Default: fitted with a bayes interval,
+        otherwise 3.
     """),
     VOLTAGES,
     options("""
-    --via [fits|ratio] (fits): Fit of perf_per_watt: quotient of two fits, or one regression
-        on performance/power, as published.
+    --via [fits|ratio] (fits): Fit of perf_per_watt: quotient of two fits, or the published
+        regression on performance/power.
     """),
 )
 INTERVAL = all_of(
     options("""
-    --interval [bayes|conformal|t|none] (bayes): Interval from a posterior of bounded curves;
-        calibrated on groups measured at the target; Student's t about the least-squares curve; or
-        none.
+    --interval [bayes|conformal|t|none] (bayes): Method of the prediction intervals: a posterior of
+        bounded curves (bayes), calibration on groups measured at the target (conformal), Student's
+        t about the least-squares curve, or none.
     """),
     POOL,
     KEEP_ALL,
@@ -775,8 +780,8 @@ def output_options_of(*formats: str, elsewhere: Sequence[str] = ()) -> Decorator
         default="-",
         metavar="FILE",
         is_eager=True,
-        help=f"Write there; - is standard output. {_list_endings(formats)} at its end is the "
-        "format without --format.",
+        help="File to write; - is standard output. Without --format, its ending "
+        f"{_list_endings(formats)} sets the format.",
     )
     return all_of(form, output)
 

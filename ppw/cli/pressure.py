@@ -30,16 +30,16 @@ _CAPACITIES = {
     "network": "network_bytes_s_each_way",
 }
 CAPACITY = opt.options("""
-    --cpus NUMBER>0 as cores: Number of logical CPUs of the host. Shares in a log refer to its own
-        CPUs, and to these only if the log does not name them.
+    --cpus NUMBER>0 as cores: Number of logical CPUs of the host. A log gives CPU use as shares of
+        its own CPUs. ppw takes this number only if the log does not state its own.
     --memory MEMORY: Memory of the host: 256GiB.
-    --memory-bandwidth RATE: Peak bandwidth of the memory: 102.4GB/s.
+    --memory-bandwidth RATE: Peak memory bandwidth: 102.4GB/s.
     --disk-bandwidth RATE: Bandwidth of all disks together: 500MB/s.
     --disk-iops NUMBER>0: I/Os per second of all disks together.
     --network RATE: Line rate of the network in each direction: 10Gbit/s, 1.25GB/s.
 """)
 READING = opt.options("""
-    --disk NAME[,…] as disks: Disks to count. Default: the physical ones.
+    --disk NAME[,…] as disks: Disks to count. Default: the physical disks.
     --timezone ZONE: Time zone of logs in local time: +0200 or Europe/Berlin.
 """)
 HOST_CAPACITY = opt.all_of(
@@ -48,7 +48,7 @@ HOST_CAPACITY = opt.all_of(
         "--catalogue-host",
         metavar="HOST",
         shell_complete=opt.complete_host,
-        help="Host of the catalogue whose cores and memory bandwidth hold; see ppw hosts.",
+        help="Take cores and memory bandwidth from this host of the catalogue; see ppw hosts.",
     ),
     opt.options(
         "--quantile 0<SHARE<=1 (95%): Share of the time for which a resource must suffice."
@@ -56,8 +56,8 @@ HOST_CAPACITY = opt.all_of(
     READING,
 )
 THRESHOLDS = opt.options(
-    "--thresholds FILE: TOML with thresholds to replace: a table for each measure, with medium and "
-    "high."
+    "--thresholds FILE: TOML file with your own thresholds: one table per "
+    "measure, with medium and high."
 )
 
 
@@ -147,23 +147,25 @@ LOGS = click.argument("logs", nargs=-1, required=True, metavar="[NAME=]LOG[,LOG]
     """),
     THRESHOLDS,
     opt.options("""
-    --phases: Split each recording into phases where its demand changes.
-    --shortest N>=2 (3): Number of intervals of the shortest phase.
-    --operations NUMBER>0: Operations per second that the workload did, to find artificial load.
+    --phases: Split each recording into phases, at the points where its demand changes.
+    --shortest N>=2 (3): Smallest number of intervals per phase.
+    --operations NUMBER>0: Operations per second of the workload, to detect artificial load.
     """),
     READING,
 )
 def pressure_command(
     logs: tuple[str, ...], operations: float | None, **given: Any
 ) -> ppw.PressureMatrix:
-    """Judge what each recorded workload asked of CPU, memory, disk and network.
+    """Rate the pressure of each recorded workload on CPU, memory, disk and network.
 
-    LOG is of collectl -P, sadf -j or -d, pmrep -o csv, perf stat -j -I, or ppw sample. Logs of one
-    run are joined by commas; NAME is the application, by default the file's name.
+    LOG is written by collectl -P, sadf -j or -d, pmrep -o csv, perf stat -j -I, or ppw sample.
+    Separate several logs of one run by commas. NAME is the application, by default the file's name.
     """
     named = logs_by_name(logs)
     if operations and len(named) > 1:
-        raise click.UsageError("--operations is of one workload: give the logs of one")
+        raise click.UsageError(
+            "--operations applies to one workload: give the logs of one workload"
+        )
     recordings = {
         name: [read_logs(group, given) for group in _by_recorder(paths)]
         for name, paths in named.items()
@@ -208,15 +210,15 @@ def _by_recorder(paths: list[str]) -> list[list[str]]:
     click.argument("log", metavar="LOG[,LOG]"),
     HOST_CAPACITY,
     opt.options("""
-    --headroom 0<SHARE<1: Share of each resource to keep free. Default: the part above its high
+    --headroom 0<SHARE<1: Share of each resource to keep free. Default: the share above its high
         threshold.
     """),
     THRESHOLDS,
 )
 def rightsize_command(log: str, **given: Any) -> ppw.RightSizing:
-    """Say for each resource of the host in LOG what to buy more of, what is idle, and by how much.
+    """Recommend for each resource of the host in LOG more, less or the same capacity.
 
-    LOG is of collectl -P, sadf -j or -d, or ppw sample.
+    LOG is written by collectl -P, sadf -j or -d, or ppw sample.
     """
     series, thresholds = read_log(log, given), _pop_thresholds(given)
     return ppw.right_size(series, **thresholds, **with_host(given))
@@ -229,24 +231,25 @@ def rightsize_command(log: str, **given: Any) -> ppw.RightSizing:
     LOGS,
     HOST_CAPACITY,
     opt.options("""
-    --pairs: Compare every two workloads with the host, as a matrix.
+    --pairs: Compare every pair of workloads with the host, as a matrix.
     --latency-critical NAME[,…]: Latency-critical workloads.
-    --align [start|clock|day|any] (start): Alignment of recordings: all start together, by time of
-        recording, by time of day (UTC), or any moment of one beside any of the others.
-    --idle-log LOG as idle: Log of the idle host: its own demand is counted once.
+    --align [start|clock|day|any] (start): Alignment of the recordings: all start together (start),
+        by time of recording, by time of day (UTC), or every combination of moments (any).
+    --idle-log LOG as idle: Log of the idle host. Its demand is then counted once, not once per
+        workload.
     --ceiling 0<SHARE<=1 (100%): Share of each capacity that may be used.
-    --latency-ceiling 0<SHARE<=1 (70%): Share that may be used of what a latency-critical workload
-        queues for.
+    --latency-ceiling 0<SHARE<=1 (70%): Share that may be used of resources for which a
+        latency-critical workload queues.
     """),
     opt.SEED,
 )
 def colocate_command(
     logs: tuple[str, ...], *, pairs: bool, **given: Any
 ) -> ppw.CoLocation | ppw.Pairing:
-    """Add up what the workloads in LOGs ask for, and compare it with one host.
+    """Add up the resource demand of the workloads in LOGs, and compare the sum with one host.
 
-    The host is that of the first LOG, but for what options say. LOG is of collectl -P, sadf -j or
-    -d, or ppw sample; NAME is the workload, by default the file's name.
+    The host is the one of the first LOG; options change its capacities. LOG is written by collectl
+    -P, sadf -j or -d, or ppw sample. NAME is the workload, by default the file's name.
     """
     recordings = {name: read_logs(paths, given) for name, paths in logs_by_name(logs).items()}
     given["idle"] = read_log(given["idle"], given) if given["idle"] else None
@@ -276,16 +279,18 @@ def colocate_command(
         help="Measured column: throughput, latency (99th percentile), time, power, or any other.",
     ),
     opt.options("""
-    --scale [log|linear] (log): Scale in which the two lines are straight: log or linear.
+    --scale [log|linear] (log): Scale of the axes on which the two lines of the fit are straight:
+        log or linear.
     --goal [higher|lower]: Better direction. Default: by the name of the column (lower for latency,
-        time, power, energy, cost, CPI and misses). The answer says if the name does not tell.
+        time, power, energy, cost, CPI and misses). If the name does not tell the direction, the
+        result says so.
     """),
     opt.LEVEL,
 )
 def knee_command(runs: opt.Runs, **options: Any) -> ppw.SweepKnees:
-    """Find the knee of each sweep in RUNS, the level to run at, and what the next one costs.
+    """Find the knee of each sweep in RUNS, the best level, and the cost of the next level.
 
-    Runs that failed (a reason in the column failure, or no result) are kept: they end the range.
+    A failed run (a reason in the column failure, or no result) ends the usable range of its sweep.
     """
     return ppw.find_knees(opt.read_table(runs, options), **options)
 
@@ -323,27 +328,26 @@ class RunsOrCommand(click.Group):
     "ppw cpio project study.csv --cores 64",
 )
 def cpio_command() -> None:
-    """Cycles per 512-byte I/O, utilisation and I/O rate of RUNS by application and cores.
+    """Compute cycles per 512-byte I/O, utilisation and I/O rate by application and cores.
 
-    RUNS have CPU times of the whole system (user_s, system_s, idle_s ...), sectors_read and
-    sectors_written, time_s and a clock; or are logs of collectl or sadf, which tell no clock: give
-    it with --clock. ppw cpio study --help lists the options.
+    RUNS have CPU times of the whole system (user_s, system_s, idle_s ...), sectors_read,
+    sectors_written, time_s and the core frequency. RUNS may also be logs of collectl or sadf. A log
+    has no core frequency, so give it with --clock. ppw cpio study --help lists the options.
     """
 
 
 _BY = (
-    "applications apart. Default: all of host, family, workload, data_bytes, load, instances, "
-    "device, device_kind that are there."
+    "applications apart. Default: those of host, family, workload, data_bytes, "
+    "load, instances, device and device_kind that the table has."
 )
 IO_TABLE = opt.table_options(_BY)
 IO_TABLE_OPTIONAL = opt.table_options(_BY, required=False)
 IO_PROJECTION = opt.all_of(
     opt.options("""
-    --cores NUMBER>=1 (required): Cores of the server asked for.
-    --freq FREQUENCY: Core frequency of the server. Default: that of the runs.
+    --cores NUMBER>=1 (required): Number of cores of the projected server.
+    --freq FREQUENCY: Core frequency of the server. Default: the frequency of the runs.
     --floor 0<SHARE<=1 (1%): Lowest utilisation that a projection may reach.
-    --network-share SHARE: Bytes over the network for each byte read or written. Default: as
-        measured, or 1.
+    --network-share SHARE: Network bytes per byte read or written. Default: as measured, or 1.
     """),
     opt.draws_option(4000, "Number of posterior draws per application."),
     opt.SEED,
@@ -360,7 +364,9 @@ def read_io_runs(runs: opt.Runs, given: opt.Given) -> pd.DataFrame:
     return opt.read_table(runs, given)
 
 
-CLOCK = opt.options("--clock FREQUENCY as freq: Core frequency of runs that have none: 2.4GHz.")
+CLOCK = opt.options(
+    "--clock FREQUENCY as freq: Core frequency of runs that do not state it: 2.4GHz."
+)
 
 
 @opt.question(
@@ -398,13 +404,13 @@ def study(
     opt.options("""
     --growth SHARE[,…]>=-1: Growth of the market per year: 70%,90%.
     --years NUMBER>=0 (0): Years of growth.
-    --base-iops NUMBER>0: I/Os per second that the market asks for now.
+    --base-iops NUMBER>0: Demand of the market now, in I/Os per second.
     """),
     opt.LEVEL,
     group=cpio_command,
 )
 def project(runs: opt.Runs, growth: tuple[float, ...] | None, **options: Any) -> ppw.CpioProjection:
-    """I/O rate of a server with more cores, scenario by scenario, and what it asks for."""
+    """Project the I/O rate of a server with more cores, and the resources that it needs."""
     return ppw.project_cpio(read_io_runs(runs, options), growth=growth or (), **options)
 
 
@@ -419,7 +425,7 @@ def project(runs: opt.Runs, growth: tuple[float, ...] | None, **options: Any) ->
     group=cpio_command,
 )
 def compare(runs: opt.Runs, roof: str | None, **options: Any) -> ppw.DeviceComparison:
-    """One workload over devices, hosts and instances, beside the most each device can do."""
+    """Compare one workload over devices, hosts and instances with the limit of each device."""
     ceiling = None if roof is None else measurements.read_runs(roof, check=False)
     return ppw.compare_devices(read_io_runs(runs, options), roof=ceiling, **options)
 
@@ -438,7 +444,7 @@ def _io_runs_of_logs(
 
     opt.refuse_table_options(given, "these are logs")
     if given["freq"] is None:
-        raise click.UsageError("a log has no core frequency: give --clock 2.4GHz")
+        raise click.UsageError("a log does not state the core frequency: give --clock 2.4GHz")
     series = timeseries.read_time_series(list(paths), cpus=cpus)
     # A log that names its CPUs is right about them: another number is a slip.
     stated = series.frame["cpus"].max() if "cpus" in series.frame else cpus
@@ -458,18 +464,21 @@ def _io_runs_of_logs(
     IO_TABLE_OPTIONAL,
     opt.options("""
     --data SIZE>0 as data_bytes (required): Size of the data set: 35ZB.
-    --time TIME>0 as time_s (required): Time to sweep it once: 1y.
+    --time TIME>0 as time_s (required): Time to read the data set once: 1y.
     """),
     IO_PROJECTION,
     opt.options("""
-    --power-per-core POWER as power_per_core_w: Power of a busy server per core; or --server-power.
+    --power-per-core POWER as power_per_core_w: Power per core of a busy server, in place of
+        --server-power.
     --server-power POWER as server_power_w: Power of a busy server.
     --idle-share 0<=SHARE<=1 (0): Idle power as a share of the power of a busy server.
-    --pue NUMBER>=1 (1.0): Power usage effectiveness: power of the site over that of its servers.
-    --electricity PRICE>0: Price of a kWh.
+    --pue NUMBER>=1 (1.0): Power usage effectiveness: power of the site divided by the power of its
+        servers.
+    --electricity PRICE>0: Price per kWh.
     --currency NAME (currency): Currency of the prices.
     --carbon NUMBER>0 as carbon_kg_per_kwh: kg CO2e per kWh.
-    --other-power POWER as other_power_w: Power of a server that draws less, as an improvement.
+    --other-power POWER as other_power_w: Power of a more efficient server, for the scenario with
+        less power.
     --device-bandwidth RATE>0 as device_bandwidth_bytes_s: Bandwidth of one storage device.
     --port-bandwidth RATE>0 as port_bandwidth_bytes_s: Bandwidth of one network port.
     --base-utilisation [measured|projected|full] (projected): CPU utilisation before any
@@ -483,10 +492,10 @@ def _io_runs_of_logs(
 def size_command(
     runs: opt.Runs, base_utilisation: str, base_cpio: str, **options: Any
 ) -> ppw.ServerSizing:
-    """Servers, kWh and cost to sweep a data set once in a time, by application and scenario.
+    """Compute the servers, energy and cost to read a data set once in a given time.
 
-    Cycles per I/O and utilisation are those of RUNS, as for ppw cpio project, or typed with --cpio
-    and --utilisation.
+    Cycles per I/O and utilisation come from RUNS, as for ppw cpio project, or from --cpio and
+    --utilisation. The result has one row per application and scenario.
     """
     if not runs:
         opt.refuse_table_options(options, "no RUNS are named")

@@ -46,7 +46,8 @@ class Workloads(NamedCommands):
 def run_command() -> None:
     """Run a workload and measure its throughput, power, counters and CPU time.
 
-    What is started is ended on every way out, and nothing of it is left on disk.
+    ppw ends every process that it started and removes its files from the disk, also after an error
+    or Ctrl-C.
     """
 
 
@@ -56,7 +57,7 @@ _SHARED = (
     ms.repeats_option(3),
     ms.FREQUENCY,
     ms.POWER,
-    ms.metrics_option(("cpi", "power"), "none of them"),
+    ms.metrics_option(("cpi", "power"), "none"),
     ms.ROW,
     ms.PACE,
     ms.KERNEL,
@@ -65,7 +66,7 @@ _SHARED = (
 JOB = opt.all_of(ms.table_option(required=False), *_SHARED)
 RUN = opt.all_of(
     ms.table_option(required=True),
-    opt.options("--window TIME>0 (2s): Length of the steady load that is measured in each run."),
+    opt.options("--window TIME>0 (2s): Length of the measurement window in each run."),
     *_SHARED,
 )
 
@@ -123,8 +124,9 @@ def show_progress(done: int, steps: int, what: str) -> None:
     "ppw run count --data 64MiB -o counts.csv -- wc -w words.txt",
     click.argument("command", nargs=-1, required=True),
     opt.options("""
-    --method [perf|callgrind|qemu|cpu-time]: Counting method. Default: the first that works here.
-        callgrind and qemu execute the command once more, 10 to 100 times slower.
+    --method [perf|callgrind|qemu|cpu-time]: Counting method. Default: the first in this list that
+        works on this host. callgrind and qemu execute the command once more, 10 to 100 times
+        slower.
     --clock FREQUENCY: Core frequency, for the method cpu-time.
     --cpi NUMBER>0: Cycles per instruction, for the method cpu-time.
     --cores N>=1: Number of physical cores to use. Default: all.
@@ -133,13 +135,15 @@ def show_progress(done: int, steps: int, what: str) -> None:
     ms.WORKLOAD,
     ms.HOST,
     ms.FAMILY,
-    opt.options("-o, --output FILE: Runs table to add the row to, .csv, .parquet or .jsonl."),
+    opt.options(
+        "-o, --output FILE: Runs table to which ppw adds the row: .csv, .parquet or .jsonl."
+    ),
     group=run_command,
 )
 def run_count_command(
     command: tuple[str, ...], clock: float | None, output: str, **given: Any
 ) -> int:
-    """Count the instructions that COMMAND retires, and say how: counted, emulated or estimated."""
+    """Count the retired instructions of COMMAND, and state the method of counting."""
     from measurements.counters.instructions import count_instructions
     from measurements.host.cpu_placement import place, read_topology
 
@@ -186,23 +190,24 @@ def _append_row(row: dict[str, Any], output: str) -> None:
     "ppw cpio study.csv",
     click.argument("command", nargs=-1),
     opt.options("""
-    --folder FOLDER (required): Folder on the disk to study. Files made in it are removed.
+    --folder FOLDER (required): Folder on the disk to study. ppw removes the files that it creates
+        there.
     --cores N[,…]: Numbers of physical cores. Default: 1, 2, 4 … and all.
     --threads-per-core N[,…] (1): Numbers of hardware threads per core.
-    --instances N[,…] (1): Numbers of equal programs at once.
+    --instances N[,…] (1): Numbers of equal programs that run at the same time.
     --without-device: Repeat each run on a loop device over a file in memory. Needs root.
-    --confine-kernel: Bind the kernel's unbound workers, which do part of the I/O, to the cores of
-        each run. Restored afterwards. Needs root.
+    --confine-kernel: Bind the kernel's unbound workers to the cores of each run, because they do
+        part of the I/O. ppw restores their setting afterwards. Needs root.
     --scope [host|own] (host): Scope of counting: host (CPU time and I/O of the whole host, as
-        published), or own (CPU time of the programs and of kernel threads, and I/O of fio alone),
-        for a host that others use too.
-    --take-bandwidth SHARE[,…] (0): Memory bandwidth to take away from the workload, as shares of
-        what the other cores can take: 0,50%,100%.
-    --size SIZE (1GiB): Size of each file of fio.
+        published), or own (CPU time of the programs and of kernel threads, and I/O of fio alone).
+        Use own on a shared host.
+    --take-bandwidth SHARE[,…] (0): Memory bandwidth that an antagonist on the other cores uses, as
+        shares of its maximum: 0,50%,100%.
+    --size SIZE (1GiB): Size of each file that fio reads and writes.
     --pattern PATTERN[,…] as patterns (randread,randwrite,read:128KiB,write:128KiB): Access patterns
-        of fio, with a request size where wanted: randread:8KiB.
+        of fio, optionally with a request size: randread:8KiB.
     --depth N>=1 (16): Number of requests in flight per fio job; there is one job per logical CPU.
-    --prepare SHELL: Command that fills the fresh folder of each run of COMMAND beforehand.
+    --prepare SHELL: Command that fills the new folder before each run of COMMAND.
     """),
     ms.WORKLOAD,
     ms.DATA,
@@ -212,8 +217,8 @@ def _append_row(row: dict[str, Any], output: str) -> None:
 def run_cpio_command(command: tuple[str, ...], **given: Any) -> int:
     """Run fio, or COMMAND, at several core counts, and count CPU time and sectors of the host.
 
-    In COMMAND, {folder} is a fresh folder on the device, {threads} the number of logical CPUs
-    and {instance} that of the program, from 0. The table is for ppw cpio.
+    In COMMAND, {folder} is a new folder on the device, {threads} the number of logical CPUs and
+    {instance} the number of the program, from 0. Read the table with ppw cpio.
     """
     from measurements.workloads.io_study.cpu_accounting import findings
     from measurements.workloads.io_study.study import open_study, table
@@ -276,10 +281,11 @@ _FIO_COLUMNS = {
     "IOPS, bandwidth and latency of a disk by queue depth, and IOPS per watt.",
     "ppw run fio --folder /data --size 8GiB --power ipmi -o disk.csv",
     opt.options("""
-    --folder FOLDER (required): Folder on the disk to measure. The file made in it is removed.
+    --folder FOLDER (required): Folder on the disk to measure. ppw removes the file that it creates
+        there.
     --size SIZE (1GiB): Size of the file.
-    --pattern PATTERN[,…] as patterns (randread,randwrite,read,write): Access patterns, with a
-        request size where wanted: randread:8KiB. Default: 4 KiB random, 32 KiB sequential.
+    --pattern PATTERN[,…] as patterns (randread,randwrite,read,write): Access patterns, optionally
+        with a request size: randread:8KiB. Default sizes: 4 KiB random, 32 KiB sequential.
     --depth N[,…] as depths (1,2,4,8,16,32): Numbers of requests in flight.
     """),
     RUN,
@@ -288,7 +294,7 @@ _FIO_COLUMNS = {
 def run_fio_command(**given: Any) -> int:
     """Measure a disk with fio by pattern and queue depth: IOPS, bandwidth, latency, IOPS per watt.
 
-    The file that is read and written is made in --folder and removed afterwards.
+    ppw creates the file for fio in --folder and removes it afterwards.
     """
     from measurements.processes.programs import find_program
     from measurements.workloads import fio
@@ -348,31 +354,33 @@ _HADOOP_COLUMNS = {
     click.argument("command", nargs=-1, metavar="[-- HADOOP ARGUMENTS…]"),
     opt.options(f"""
     --setup: Download Hadoop's jars into the cache first (about 104 MB, by Maven, once).
-    --mode [local|yarn|cluster] (local): Place of the tasks: local (one process), yarn (a cluster
-        on this machine), or cluster (the one that the hadoop command is set up for).
-    --workload NAME[,…] as workloads (wordcount): One or several of {", ".join(jobs.WORKLOADS)}; any
-        one name for a job of your own.
+    --mode [local|yarn|cluster] (local): Location of the tasks: local (one process), yarn (a
+        cluster on this machine), or cluster (the cluster of the hadoop command).
+    --workload NAME[,…] as workloads (wordcount): One or several of {", ".join(jobs.WORKLOADS)}.
+        For your own job, any one name.
     --data SIZE[,…]: Input sizes: 64MB,1GiB. Default: 64MB.
-    --map-slots N[,…]: Number of maps at once. Default on this machine: one per CPU.
-    --reduce-slots N[,…]: Number of reduces at once. Default on this machine: one per CPU.
+    --map-slots N[,…]: Number of map tasks at the same time. Default on this machine: one per CPU.
+    --reduce-slots N[,…]: Number of reduce tasks at the same time. Default on this machine: one per
+        CPU.
     --reduces N>=1: Number of reduce tasks. Default: one per reduce slot.
-    --memory SIZE[,…]: Memory of one task. Default on this machine: 1GiB.
-    --compression [{"|".join(jobs.COMPRESSIONS)}][,…]: Compression of the maps' output, of
-        {", ".join(jobs.COMPRESSIONS)}. Default: as Hadoop is set up.
+    --memory SIZE[,…]: Memory per task. Default on this machine: 1GiB.
+    --compression [{"|".join(jobs.COMPRESSIONS)}][,…]: Compression of the map output:
+        {", ".join(jobs.COMPRESSIONS)}. Default: Hadoop's configuration.
     """),
     opt.pairs_option(
-        "-D", "properties", shape="NAME=VALUE", meaning="Hadoop property for every job."
+        "-D", "properties", shape="NAME=VALUE", meaning="Hadoop property to set for every job."
     ),
     opt.options(
         """
-    --warm-ups N>=0 (1): Number of runs of the smallest job before the first run; they are not
+    --warm-ups N>=0 (1): Number of runs of the smallest job before the first run that are not
         recorded.
-    --scratch FOLDER (/var/tmp): Folder on the disk to use. Files made in it are removed.
-    --open-ports: Allow --mode yarn without a private network; parts of Hadoop then listen on all
+    --scratch FOLDER (/var/tmp): Folder for the data of the jobs. ppw removes the files that it
+        creates there.
+    --open-ports: Allow --mode yarn without a private network. Parts of Hadoop then listen on all
         addresses.
-    --cluster NAME (hadoop): Name of the cluster.
-    --nodes FILE: CSV of the cluster's nodes: host, and power (as in --power), family, price, cores,
-        role.
+    --cluster NAME (hadoop): Name of the cluster in the table.
+    --nodes FILE: CSV of the cluster's nodes with the column host, and optionally power (as in
+        --power), family, price, cores, role.
     """,
         FOLDER=click.Path(file_okay=False, exists=True),
         FILE=click.Path(dir_okay=False, exists=True),
@@ -385,12 +393,12 @@ _HADOOP_COLUMNS = {
     group=run_command,
 )
 def run_hadoop_command(**given: Any) -> int:
-    """Run MapReduce jobs over data sizes, slots, memory and compression, and measure each.
+    """Run MapReduce jobs over data sizes, slots, memory and compression, and measure each job.
 
-    Hadoop's own Wordcount, Sort, Teragen and Terasort run without any cluster. On a cluster of
-    yours any job runs: give the arguments of hadoop after --, where {options} is replaced by
-    Hadoop's options, {input} by a text of the size of --data, {data} by that size, and {output} by
-    a folder that is not there. Each run is in the table's file before the next begins.
+    Hadoop's own Wordcount, Sort, Teragen and Terasort run without a cluster. On your own cluster
+    you can run any job: give the arguments of hadoop after --. In them, ppw replaces {options} by
+    Hadoop's options, {input} by a text of the size --data, {data} by that size, and {output} by a
+    new folder. It writes each run to the file before the next run begins.
     """
     if given["setup"]:
         from measurements.workloads.hadoop.install import set_up
@@ -433,9 +441,11 @@ def _refuse_options_of_other_mode(options: jobs.HadoopOptions, given: dict[str, 
         if value and not on_cluster:
             raise click.UsageError(f"{name}: for --mode cluster, and the mode is {options.mode}")
     if on_cluster and (given["freqs"] or given["turbo"]):
-        raise click.UsageError("the clocks of a cluster's nodes cannot be set from here")
+        raise click.UsageError("ppw cannot set the core frequency of a cluster's nodes")
     if on_cluster and given["power"]:
-        raise click.UsageError("power of a cluster is that of its nodes: name them by --nodes")
+        raise click.UsageError(
+            "ppw measures the power of a cluster at its nodes: name them with --nodes"
+        )
     if options.command:
         _refuse_command_mismatch(options)
         return
@@ -445,7 +455,8 @@ def _refuse_options_of_other_mode(options: jobs.HadoopOptions, given: dict[str, 
     for name in options.compressions:
         if not on_cluster and name not in jobs.SELF_CONTAINED_COMPRESSIONS:
             raise ppw.PpwError(
-                f"--compression {name} needs a library that Hadoop's jars have not: take one of "
+                f"--compression {name} needs a library that Hadoop's jars do not "
+                "contain: take one of "
                 f"{', '.join(jobs.SELF_CONTAINED_COMPRESSIONS)}, or --mode cluster"
             )
 
@@ -453,7 +464,7 @@ def _refuse_options_of_other_mode(options: jobs.HadoopOptions, given: dict[str, 
 def _refuse_command_mismatch(options: jobs.HadoopOptions) -> None:
     """Raise where a job of the user's own has several names, or no place for options."""
     if len(options.workloads) != 1:
-        raise click.UsageError("one job of your own has one name: give one --workload")
+        raise click.UsageError("your own job has one name: give one --workload")
     swept = (options.map_slots, options.reduce_slots, options.task_memory_bytes)
     asks = any(swept) or options.compressions or options.reduces or options.properties
     if asks and "{options}" not in options.command:
@@ -525,36 +536,38 @@ _MEMCACHED_COLUMNS = {
     "Throughput, latency and limits of memcached by threads, size and load.",
     "ppw run memcached --threads 1,2,4 --object-size 64,1KiB,16KiB --load 25%,50%,75% -o runs.csv",
     opt.options("""
-    --server HOST:PORT[,…] as servers: Servers to load, as they are. Default: private servers on
-        loopback.
-    --threads N[,…] (1): Numbers of worker threads of a server.
+    --server HOST:PORT[,…] as servers: Addresses of running servers to load. Default: ppw starts
+        private servers on loopback.
+    --threads N[,…] (1): Numbers of worker threads per server.
     --partitions N[,…] (1): Numbers of servers that share the load.
     --object-size SIZE[,…] (64): Sizes of a value.
-    --connections N[,…] (16): Numbers of connections of all clients together; a run with twice as
-        many checks them.
+    --connections N[,…] (16): Numbers of connections, of all clients together. A run with twice as
+        many checks that they suffice.
     --keys-per-request N[,…] (1): Numbers of objects per get request.
     --gets SHARE[,…] (100%): Share of gets among the requests.
     --key-size SIZE (30): Size of a key.
     --objects N>=1 (10000): Number of objects. memcaslap rounds it to 1024 per connection.
-    --memory SIZE as memory_bytes: Memory of private servers. Default: what objects need.
-    --client [memcaslap|memtier|paced]: Load generator; paced is ppw's own. Default: memcaslap, else
-        memtier.
+    --memory SIZE as memory_bytes: Memory of private servers. Default: enough for all objects.
+    --client [memcaslap|memtier|paced]: Load generator; paced is part of ppw. Default: memcaslap if
+        it is installed, else memtier.
     --client-threads N>=1: Number of threads of the load generator. Default: one per CPU.
     --server-cpus CPUS: CPUs of the servers: 0-3,8. Default: the first half of the cores.
     --client-cpus CPUS: CPUs of the load generator. Default: the other cores.
-    --load SHARE[,…] as loads: Shares of the full throughput to measure as well, each at a fixed
+    --load SHARE[,…] as loads: Shares of the full throughput to measure in addition, each at a fixed
         rate: 10%,50%.
     --rate N[,…] as rates: Load in operations per second, in place of --load.
-    --line-rate BITS/S>0: Line rate of the network to --server. Default: that of the interface.
+    --line-rate BITS/S>0: Line rate of the network to --server. Default: the line rate of the
+        interface.
     """),
     RUN,
     group=run_command,
 )
 def run_memcached_command(**given: Any) -> int:
-    """Load memcached at several set-ups: throughput, latency, hit rate, CPU, power, and the limit.
+    """Load memcached at several set-ups: throughput, latency, hit rate, CPU, power and bottleneck.
 
-    Throughput is what the server counts in a window of steady load. Each set-up ends with a run
-    with more client: where that raises the throughput, its rows say client_limited.
+    Throughput is the server's count in a window of steady load. Each set-up ends with a run with
+    more load generators. If that run has more throughput, the client was the bottleneck: the rows
+    of the set-up then have client_limited = true.
     """
     from measurements.workloads.memcached import load_run, load_sweep, servers
 
@@ -576,7 +589,7 @@ def _make_memcached_options(given: opt.Given) -> MemcachedOptions:
     from measurements.workloads.memcached.load_sweep import MemcachedOptions
 
     if len(given["gets"]) != 1:
-        raise click.UsageError("--gets takes one share: 90%")
+        raise click.UsageError("--gets takes a single share: 90%")
     return opt.pick_fields(
         MemcachedOptions,
         given,

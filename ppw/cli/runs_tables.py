@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     opt.TABLE_METRIC,
     opt.options("""
     --freq FREQUENCY[,…]: Frequencies to project to: 3.0GHz.
-    --data SIZE as data_bytes: Data size to project time to, in place of --freq: 512MB. Uses runs
-        with less data, and of the other options only --map, --where, --by and --level.
+    --data SIZE as data_bytes: Data size to project time to, in place of --freq: 512MB. ppw then
+        fits runs with less data, and uses only the options --map, --where, --by and --level.
     --cores NUMBER>=1: Number of cores to project time to, in place of --freq, by Amdahl's law. Uses
         the same options as --data.
     """),
@@ -45,7 +45,7 @@ def project_command(
 ) -> ppw.RunsProjection | ppw.CoreCountProjection | ppw.DataSizeProjection:
     """Project every group of RUNS to frequencies, cores or a data size that were not measured."""
     if sum(target is not None for target in (freq, data_bytes, cores)) != 1:
-        raise click.UsageError("where to project to? Give --freq, --cores or --data, one of them")
+        raise click.UsageError("no target of the projection: give one of --freq, --cores or --data")
     table = opt.read_table(runs, options)
     if freq is not None:
         return ppw.project_runs(table, freq=freq, **options)
@@ -83,7 +83,10 @@ VALIDATION = opt.all_of(
     opt.FIT,
     opt.INTERVAL,
     opt.LEVEL,
-    opt.options("--max-error PERCENT: Largest error of a projection; exit 3 if one is larger."),
+    opt.options(
+        "--max-error PERCENT: Largest allowed error of a projection, in percent. "
+        "Exit 3 if one is larger."
+    ),
 )
 
 
@@ -132,9 +135,9 @@ def excess_error(result: ppw.Validation, max_error: float | None) -> str | None:
     opt.options("--strict: Exit 3 if any row is flagged."),
 )
 def check_command(runs: opt.Runs, strict: bool, **options: Any) -> tuple[ppw.Quality, str | None]:
-    """Look through RUNS for rows that cannot be right and say what speaks against each.
+    """Flag rows of RUNS that are probably wrong, with the evidence for each.
 
-    With --metric only for what spoils these metrics.
+    With --metric, flag only rows that would distort these metrics.
     """
     result = ppw.check_quality(opt.read_table(runs, options), **options)
     return result, str(result.verdict()) if strict and not result.passed.all() else None
@@ -149,10 +152,10 @@ def check_command(runs: opt.Runs, strict: bool, **options: Any) -> tuple[ppw.Qua
     opt.LEVEL,
 )
 def pathlength_command(runs: opt.Runs, **options: Any) -> ppw.PathLengths:
-    """Fit path lengths to RUNS with instructions and data_bytes, of ppw measure or ppw run count.
+    """Fit path lengths to RUNS with instructions and data_bytes.
 
-    Against cores a·ln(n) + b, against the data size a line; and the range of data sizes in which
-    throughput is flat.
+    ppw measure and ppw run count write such RUNS. The model is a·ln(n) + b against cores and a line
+    against data size. The result also has the range of data sizes in which throughput is flat.
     """
     return ppw.path_lengths(opt.read_table(runs, options), **options)
 
@@ -171,15 +174,15 @@ def pathlength_command(runs: opt.Runs, **options: Any) -> ppw.PathLengths:
     """),
     opt.steps_option(
         2,
-        "Frequencies to choose from. Default: the measured ones, and those of a host in the "
-        "catalogue.",
+        "Frequencies to choose from. Default: the measured frequencies, and the "
+        "steps of the host if the catalogue has it.",
     ),
     opt.options("""
-    --deadline TIME>0: Longest time: 60s. Only frequencies that keep it with probability --level
-        qualify.
-    --power-cap POWER>0: Highest power: 120W. Only frequencies that keep it with probability --level
-        qualify.
-    --idle-power POWER: Power between jobs of a host that stays on: only what is above it counts.
+    --deadline TIME>0: Longest time of a run: 60s. A frequency qualifies if it meets the deadline
+        with probability --level.
+    --power-cap POWER>0: Highest power: 120W. A frequency qualifies if it stays below the cap with
+        probability --level.
+    --idle-power POWER: Idle power of a host that stays on between jobs. Only power above it counts.
     --price PRICE>0: Price of one host, for perf_per_dollar. Default: the column price.
     """),
     opt.COST,
@@ -189,8 +192,8 @@ def pathlength_command(runs: opt.Runs, **options: Any) -> ppw.PathLengths:
 def best_command(runs: opt.Runs, **options: Any) -> ppw.BestFrequency:
     """Find the frequency step at which each group of RUNS does its work best.
 
-    A step's probability of being the best is counted over curves drawn through the runs; beside it
-    is the answer of straight lines.
+    For each step, the table gives the probability that it is the best, from posterior draws of the
+    curves. It also gives the answer of straight lines.
     """
     return ppw.best_frequency(opt.read_table(runs, options), **options)
 
@@ -212,7 +215,7 @@ def _print_schema_and_exit(ctx: click.Context, param: click.Parameter, asked: bo
     opt.TABLE_METRIC,
     opt.selection_option(
         "--a",
-        "Columns that select side A: host=atom. Several are allowed.",
+        "Columns that select side A: host=atom. Separate several by commas.",
         one_value=True,
     ),
     opt.selection_option("--b", "Columns that select side B: host=xeon.", one_value=True),
@@ -240,12 +243,13 @@ def _print_schema_and_exit(ctx: click.Context, param: click.Parameter, asked: bo
 def compare_command(
     ctx: click.Context, /, runs: opt.Runs, **options: Any
 ) -> ppw.Comparison | ppw.Procurement:
-    """Compare side A of RUNS with side B, metric by metric, and say where they tie.
+    """Compare side A of RUNS with side B, metric by metric, and give break-even points.
 
-    Where it is undecided which is better, the measurement that would tell most is named.
+    If the data do not decide which side is better, ppw names the most informative next measurement.
 
-    With one file that ends in .toml, a procurement scenario: which candidate to buy for a demand,
-    its servers, racks, energy, carbon and cost over the years, and what would change the answer.
+    One file that ends in .toml is a procurement scenario. For it, ppw says which candidate to buy,
+    with its servers, racks, energy, carbon and cost over the years. It also says what would change
+    the answer.
     """
     if any(name.lower().endswith(".toml") for name in runs):
         _refuse_beside_scenario(ctx, runs)
@@ -282,19 +286,20 @@ _METRIC = "perf_per_watt"
     "ppw plan runs.csv --freq 3.0GHz --metric perf_per_watt --within 3 --steps "
     "1.2GHz:2.4GHz:0.2GHz --run-time 10min",
     opt.TABLE,
-    opt.metric_option(f"{_METRIC}, and one at a time"),
+    opt.metric_option(f"{_METRIC}; ppw plan takes one metric at a time"),
     opt.options("""
     --freq FREQUENCY[,…] (required): Frequency to predict: 3.0GHz.
     --within PERCENT>0 (3.0): Wanted half width of the interval, in percent.
     """),
     opt.steps_option(
         1,
-        "Steps that the host offers: a range, both ends included, or a list with commas. Default: "
-        "the host's in the catalogue.",
+        "Frequency steps of the host: a range that includes both ends, or a list "
+        "with commas. Default: the steps of the host in the catalogue.",
     ),
     opt.options("""
-    --not-at-target: Never recommend runs at --freq itself, for a machine that you do not have.
-    --run-time TIME>0 in minutes as run_time_minutes: Time of a run, setting up included: 10min.
+    --not-at-target: Never recommend runs at --freq itself. Use it for a machine that you do not
+        have.
+    --run-time TIME>0 in minutes as run_time_minutes: Time per run, including set-up: 10min.
     --budget TIME>0 in minutes as budget_minutes: Time budget: 4h, with --run-time.
     --repeats N[,…] (1,2,3,5): Numbers of runs to consider.
     --target-runs N>=1 (1): Number of runs at --freq whose mean is predicted.
@@ -308,7 +313,7 @@ _METRIC = "perf_per_watt"
 def plan_command(
     runs: opt.Runs, freq: list[float], metric: list[str] | None, not_at_target: bool, **options: Any
 ) -> ppw.Plan:
-    """Say for every group of RUNS which frequency to measure next, and how many times.
+    """Recommend for every group of RUNS the frequency to measure next, and the number of runs.
 
     One metric at a time, perf_per_watt by default.
     """
@@ -344,15 +349,16 @@ def _parse_host_prices(
         callback=_parse_host_prices,
     ),
     opt.options("""
-    --freq FREQUENCY: Frequency of all hosts. Default: the highest measured.
+    --freq FREQUENCY: Core frequency of all hosts. Default: the highest measured.
     --mixed-scope: Compare power readings of different scope.
     """),
 )
 def characterise_command(runs: opt.Runs, **options: Any) -> ppw.Characterisation:
-    """Set the hosts of RUNS side by side over the workloads that they ran.
+    """Compare the hosts of RUNS in one table, workload by workload.
 
-    What was measured, the speed-up, power and cost ratios to one host, performance per watt and
-    per price, and what processor and memory did; a cell that was not measured stays empty.
+    The tables give the measurements, and the speed-up, power ratio and cost ratio to one host. They
+    also give performance per watt and per price, and the activity of processor and memory. A value
+    that was not measured stays empty.
     """
     return ppw.characterise(opt.read_table(runs, options), **options)
 
@@ -367,15 +373,16 @@ def characterise_command(runs: opt.Runs, **options: Any) -> ppw.Characterisation
     --sensor LABEL: Sensor to calibrate: rapl (packages and memory), rapl:package, ipmi:dcmi; a sum
         with +.
     --reference LABEL: Sensor to compare with: meter:wt310e, ipmi.
-    --host NAME: Host to calibrate, if there are several.
+    --host NAME: Host to calibrate, if RUNS have several.
     --sensor-resolution POWER (0): Resolution of the sensor: 1W.
-    --reference-resolution POWER (0): Step in which the reference counts.
+    --reference-resolution POWER (0): Resolution of the reference: 0.1W.
     """),
     opt.LEVEL,
     opt.options("""
     --save: Store the calibration for this host and user.
     --stored: Use the stored calibration. RUNS need no reference.
-    --apply FILE as target: Also write RUNS there with calibrated power: .csv, .parquet or .jsonl.
+    --apply FILE as target: Also write RUNS with calibrated power to this file: .csv, .parquet or
+        .jsonl.
     """),
 )
 @click.pass_context
@@ -391,12 +398,14 @@ def calibrate_command(
     target: str | None,
     **options: Any,
 ) -> ppw.Calibration:
-    """Fit what --reference read in RUNS to what --sensor read there: offset and slope.
+    """Fit the offset and slope that turn readings of --sensor in RUNS into those of --reference.
 
-    RUNS are of ppw measure with both, at three loads or more from idle to full.
+    Record RUNS with ppw measure and both sensors, at three or more loads from idle to full load.
     """
     if stored and save:
-        raise click.UsageError("--save and --stored: what is stored need not be saved")
+        raise click.UsageError(
+            "--save and --stored exclude each other: a stored calibration is already saved"
+        )
     if not stored and not (sensor and reference):
         raise click.UsageError("give --sensor and --reference, or --stored")
     if target == ctx.params["output"] == "-":
@@ -442,16 +451,16 @@ def _write_calibrated(table: pd.DataFrame, result: ppw.Calibration, target: str)
     "ppw powerload power_ssj2008-20120312-00444.txt --at 30%,70%",
     opt.TABLE_ALONE,
     opt.options("""
-    --at SHARE[,…]<=1 (0%,50%,100%): Loads to predict power at.
+    --at SHARE[,…]<=1 (0%,50%,100%): Loads at which to predict power.
     --levels SHARE[,…]<=1: Load levels to fit. The other levels test the fit.
     """),
     opt.LEVEL,
 )
 def powerload_command(runs: opt.Runs, **options: Any) -> ppw.PowerLoads:
-    """Draw power against load from RUNS at several loads, or from SPECpower_ssj2008 results.
+    """Fit power against load to RUNS at several loads, or to SPECpower_ssj2008 results.
 
-    RUNS are tables with power_w and load (ppw run memcached --load), or results as SPEC publishes
-    them: .html, .txt or a CSV of many.
+    RUNS are tables with power_w and load (ppw run memcached --load writes one). They may also be
+    results as SPEC publishes them: .html, .txt, or one CSV with many results.
     """
     return ppw.power_loads(_read_loads(runs, options), **options)
 

@@ -28,17 +28,19 @@ if TYPE_CHECKING:
     epilog="Example: ppw trace fit disk.csv --format json -o disk.model.json",
 )
 def trace_command() -> None:
-    """Storage workloads as models: fitted to block traces, regenerated, shown."""
+    """Fit models of storage workloads to block traces, and generate and replay traces from them."""
 
 
 # Options of several commands.
 
 TRACE = opt.all_of(
     opt.options("--trace-format FORMAT: Format of the trace. Default: recognised by its content."),
-    opt.map_option("Read a header of a CSV or Parquet as a column of ppw's", "time_ms=t"),
+    opt.map_option("Map a header of a CSV or Parquet file to a column of ppw", "time_ms=t"),
 )
 MODEL = click.argument("model", type=click.Path())
-ALLOW_DEVICE = opt.options("--allow-device: Allow a device as target. Its data are lost.")
+ALLOW_DEVICE = opt.options(
+    "--allow-device: Allow a block device as target. The load overwrites all its data."
+)
 
 
 def device_option(meaning: str, default: str = "") -> opt.Decorator:
@@ -115,15 +117,16 @@ _KINDS = {
     click.argument("source"),
     TRACE,
     opt.options("""
-    --to [parquet|csv|iolog|fio-job|diskspd]: Kind of file. Default: by the ending of the output.
+    --to [parquet|csv|iolog|fio-job|diskspd]: Kind of file to write. Default: by the ending of the
+        output.
     -o, --output FILE (required): File to write.
     --target FILE: Scratch file for the load.
-    --size SIZE as size_bytes: Length of the target: a model's space is shrunk to it, a trace's
-        addresses are taken modulo it.
-    --jobs [stream|transition] as by: Jobs of a model: one a stream, or a transition. Default:
-        stream for fio, transition for DiskSpd, which takes no other.
-    --duration TIME>0 as duration_s: Length of a load. Default: that of the trace that the model is
-        of.
+    --size SIZE as size_bytes: Length of the target. The address space of a model is scaled down to
+        it; the addresses of a trace are taken modulo it.
+    --jobs [stream|transition] as by: Jobs of a model: one per stream, or one per transition.
+        Default: stream for fio. DiskSpd takes only transition.
+    --duration TIME>0 as duration_s: Length of the load. Default: the length of the trace to which
+        the model was fitted.
     --outstanding N>=1: Number of requests in flight, in a closed loop.
     """),
     ALLOW_DEVICE,
@@ -137,10 +140,10 @@ def trace_convert_command(
     output: str,
     **options: Any,
 ) -> None:
-    """Write SOURCE as a file for another tool.
+    """Convert SOURCE, a trace or a model, to a file for another tool.
 
-    A trace becomes Parquet, CSV or fio's iolog; a model (of ppw trace fit) a job file of fio or a
-    profile of DiskSpd. What the file cannot say is told.
+    A trace becomes Parquet, CSV or an iolog of fio. A model (from ppw trace fit) becomes a job file
+    of fio or a profile of DiskSpd. ppw prints what the file format cannot express.
     """
     out.refuse_input_as_output(output)
     kind = to or _output_kind_by_ending(output)
@@ -168,7 +171,7 @@ def trace_convert_command(
 def _output_kind_by_ending(output: str) -> str:
     ending = Path(output.lower().removesuffix(".gz")).suffix
     if ending not in _KINDS:
-        raise click.UsageError(f"{output}: its ending says no format; give --to")
+        raise click.UsageError(f"{output}: its ending does not name a format: give --to")
     return _KINDS[ending]
 
 
@@ -221,28 +224,31 @@ def _write_jobs(
     TRACE,
     opt.options("""
     --levels 1<=N<=12 (4): Number of levels of the diagram.
-    --flat: Fit one level with as many states, and show the effect on IOPS.
+    --flat: Also fit a model with one level and as many states, and show the effect on IOPS.
     --choose: Compare 1 to --levels levels and choose one.
-    --space SIZE as space_bytes: Provisioned space. Default: the accessed range.
-    --window TIME>0 as window_s (30min): Length of an activity window; the load of each window keeps
-        its time of day.
-    --laws NAME (likelihood): Laws of inter-arrival times: likelihood, published, or one law for
-        all.
+    --space SIZE as space_bytes: Provisioned size of the device. Default: the range of accessed
+        addresses.
+    --window TIME>0 as window_s (30min): Length of an activity window. The model keeps the load of
+        each window at its time of day.
+    --laws NAME (likelihood): Distributions of inter-arrival times: chosen by likelihood, as
+        published, or one for all.
     --reuse/--no-reuse: Model how blocks are accessed again.
     """),
     device_option(
-        "Device model for the IOPS of --choose and --flat: disk or ssd, with parameters where "
-        "wanted.",
+        "Device model for the IOPS of --choose and --flat: disk or ssd, "
+        "optionally with parameters.",
         "disk",
     ),
-    opt.options("--drift: Fit the first half instead, and compare it with the second."),
+    opt.options(
+        "--drift: Fit the first half of the trace, and compare the model with the second half."
+    ),
     opt.SEED,
     opt.options(
         """
-    --engine [memory|duckdb|spark] (memory): Program that counts. duckdb and spark read ppw's
-        Parquet files or a folder of them, of any size.
-    --memory-limit SIZE: Memory of the engine: 4GiB.
-    --temporary FOLDER: Folder for what does not fit in its memory.
+    --engine [memory|duckdb|spark] (memory): Program that reads the trace. duckdb and spark read
+        Parquet files of ppw, or a folder of them, of any size.
+    --memory-limit SIZE: Memory limit of the engine: 4GiB.
+    --temporary FOLDER: Folder for temporary files of the engine, when data exceed its memory.
     """,
         SIZE=click.STRING,
     ),
@@ -264,7 +270,7 @@ def trace_fit_command(
 ) -> ppw.TraceModel | ppw.HalfDrift | ppw.LevelChoice:
     """Learn a hierarchical state diagram from the block trace TRACE.
 
-    With --format json the output is the model, which ppw trace generate takes.
+    With --format json the output is the model, an input of ppw trace generate.
     """
     if drift and (choose or flat):
         raise click.UsageError("--drift fits one model: leave --choose and --flat out")
@@ -293,21 +299,21 @@ def trace_fit_command(
     MODEL,
     opt.options("""
     -o, --output FILE (required): Trace to write: .parquet, .csv or .csv.gz.
-    --count N>=1: Number of requests. Default: that of the original.
-    --duration TIME>0 as duration_s: Duration to generate, in place of --count.
-    --mode [walk|round_robin] (walk): Generator: walk (Markov chains of states) or round_robin (the
-        published threads with fixed shares).
+    --count N>=1: Number of requests. Default: the number in the original trace.
+    --duration TIME>0 as duration_s: Duration of the synthetic trace, in place of --count.
+    --mode [walk|round_robin] (walk): Generator: walk (a random walk over the states) or round_robin
+        (the published threads with fixed shares).
     --arrivals [cascade|windows|laws] (cascade): Model of arrivals: cascade (new bursts), windows
-        (requests per window as recorded), or laws (inter-arrival laws alone).
-    --time-scale NUMBER>0 (1.0): Factor of all times, open loop: 2 is twice as slow.
-    --outstanding N>=1: Number of requests in flight, in a closed loop: no inter-arrival times.
-    --no-locality: Use uniform addresses, as an ablation.
+        (requests per window as recorded), or laws (only the distributions of inter-arrival times).
+    --time-scale NUMBER>0 (1.0): Factor for all times, in an open loop: 2 is half the speed.
+    --outstanding N>=1: Number of requests in flight, in a closed loop without inter-arrival times.
+    --no-locality: Use uniform random addresses, to show the effect of locality.
     """),
     opt.SEED,
     group=trace_command,
 )
 def trace_generate_command(model: str, output: str, no_locality: bool, **options: Any) -> None:
-    """Make a trace of MODEL, which ppw trace fit wrote with --format json."""
+    """Generate a synthetic trace from MODEL, the output of ppw trace fit --format json."""
     if options["count"] is not None and options["duration_s"] is not None:
         raise click.UsageError("--count and --duration both say how long: give one of them")
     generated = ppw.generate_trace(read_model(model), locality=not no_locality, **options)
@@ -323,8 +329,8 @@ def trace_generate_command(model: str, output: str, no_locality: bool, **options
     click.argument("program", nargs=-1, required=True, metavar="-- COMMAND…"),
     opt.options(
         """
-    -o, --output FILE (required): Trace to write: .parquet or .csv, best on another device.
-    --raw NAME: Keep blktrace's own files too, NAME.blktrace.CPU, for blkparse, btt and fio.
+    -o, --output FILE (required): Trace to write: .parquet or .csv. Choose a file on another device.
+    --raw NAME: Also keep the files of blktrace, NAME.blktrace.CPU, for blkparse, btt and fio.
     --method [auto|blktrace|blk tracer] (auto): Recording method. auto uses blktrace if the kernel
         allows it.
     """,
@@ -334,10 +340,10 @@ def trace_generate_command(model: str, output: str, no_locality: bool, **options
     group=trace_command,
 )
 def trace_record_command(device: str, program: tuple[str, ...], output: Path, **how: Any) -> int:
-    """Run COMMAND and record every request that reaches DEVICE meanwhile, with its latency.
+    """Run COMMAND and record every request that reaches DEVICE in this time, with its latency.
 
-    Requests of other programs are recorded too; the trace tells threads apart. What is set in the
-    kernel is put back on every way out. Needs root.
+    ppw records requests of other programs too; the trace has the thread of each request. ppw
+    restores the settings of the kernel, also after an error or Ctrl-C. Needs root.
     """
     from measurements.traces.record import record
 
@@ -358,17 +364,17 @@ def trace_record_command(device: str, program: tuple[str, ...], output: Path, **
     click.argument("trace"),
     TRACE,
     opt.options("""
-    --target FILE (required): Scratch file. It is made as large as needed and overwritten.
-    --size SIZE as size_bytes: Length of the target; addresses beyond it are taken modulo the
-        length. Default: as long as the trace needs.
-    --original TRACE: Trace that TRACE was generated after.
-    --count N>=2: Number of requests at most.
-    --time-scale NUMBER>0 (1.0): Factor of all times: 2 is twice as slow.
-    --depth N>=1 (256): Number of requests in flight at most.
+    --target FILE (required): Scratch file. ppw creates it as large as needed and overwrites it.
+    --size SIZE as size_bytes: Length of the target. Addresses beyond it are taken modulo the
+        length. Default: the length that the trace needs.
+    --original TRACE: Original trace from which the model of TRACE was fitted.
+    --count N>=2: Largest number of requests to replay.
+    --time-scale NUMBER>0 (1.0): Factor for all times: 2 is half the speed.
+    --depth N>=1 (256): Largest number of requests in flight.
     --ioengine NAME (libaio): I/O engine of fio.
     --direct/--buffered: Bypass the page cache.
     """),
-    device_option("Device model to compare with: ssd or disk,average_seek=9ms."),
+    device_option("Device model to compare the replay with: ssd or disk,average_seek=9ms."),
     ALLOW_DEVICE,
     group=trace_command,
 )
@@ -384,10 +390,14 @@ def trace_replay_command(
     "Show a fitted model: its states, laws and load.",
     "ppw trace show disk.model.json --format html -o disk.html",
     MODEL,
-    opt.options("--original TRACE: Draw its addresses beside those generated (html)."),
+    opt.options(
+        "--original TRACE: Original trace whose addresses to plot beside the generated ones (html)."
+    ),
     TRACE,
-    opt.options("--scales: Show what a device completes when times are scaled, instead."),
-    device_option("Device model for --scales: disk or ssd, with parameters where wanted.", "disk"),
+    opt.options(
+        "--scales: Show the throughput of a device for several time scales, in place of the model."
+    ),
+    device_option("Device model for --scales: disk or ssd, optionally with parameters.", "disk"),
     opt.output_options,
     group=trace_command,
 )
@@ -400,10 +410,10 @@ def trace_show_command(
     device: str,
     **written: Any,
 ) -> None:
-    """Show MODEL, which ppw trace fit wrote with --format json.
+    """Show MODEL, the output of ppw trace fit --format json.
 
-    csv has its transitions, html the state diagram, the places and times of requests, their
-    inter-arrival times and the load.
+    The format csv has its transitions. The format html has the state diagram, the addresses, times
+    and inter-arrival times of requests, and the load.
     """
     from ppw.storage.report import trace_page
 
@@ -430,11 +440,11 @@ def trace_show_command(
     opt.options("""
     --features-tolerance PERCENT>0 (5.0): Tolerance of shares, sizes and rates. Half a percentage
         point of a share is always allowed.
-    --performance-tolerance PERCENT>0 (6.7): Tolerance of the worst performance figure. The mean of
-        all is held to 3.4 %.
+    --performance-tolerance PERCENT>0 (6.7): Tolerance of the worst performance figure. The
+        tolerance of the mean is 3.4 %.
     --hit-ratio-tolerance POINTS>0 (3.0): Tolerance of LRU hit ratios at 1, 5 and 20 % of the
         footprint.
-    --no-locality: Show beside it what becomes of the original when its addresses are uniform.
+    --no-locality: Also show the original with uniform random addresses.
     """),
     opt.SEED,
     group=trace_command,
@@ -446,9 +456,10 @@ def trace_validate_command(
     mapping: dict[str, str],
     **options: Any,
 ) -> tuple[ppw.TraceFidelity, str | None]:
-    """Compare SYNTHETIC, made by a model of ORIGINAL, with it; exit with 3 where it is off.
+    """Compare SYNTHETIC traces with ORIGINAL, and exit with 3 if they differ too much.
 
-    Several SYNTHETIC traces are repeats with other seeds: their mean is judged, and their spread.
+    A model of ORIGINAL generated SYNTHETIC. Several SYNTHETIC traces are repeats with other seeds.
+    ppw then judges their mean and gives their spread.
     """
     # Tolerances are typed as percentages and compared as shares.
     for name in ("features_tolerance", "performance_tolerance", "hit_ratio_tolerance"):
@@ -466,7 +477,7 @@ def trace_validate_command(
     click.argument("source"),
     TRACE,
     opt.options("""
-    --cache SIZE as cache_bytes: Size of one cache drive. Default: a tenth of the accessed range.
+    --cache SIZE as cache_bytes: Size of one cache drive. Default: one tenth of the accessed range.
     --caches N[,…] (1,2,4): Numbers of cache drives.
     --policy [lru|fifo|clock|lfu][,…] as policies (lru): Replacement policy of a full cache: lru,
         fifo, clock or lfu.
@@ -482,9 +493,9 @@ def trace_validate_command(
     --cache-device DEVICE (ssd): Device model of a cache drive.
     --cache-price PRICE: Price of a cache drive.
     --cache-power POWER as cache_power_w: Power of a cache drive.
-    --repeats was --runs N>=1 (5): Number of runs: of a trace, with other platter angles; of a
-        model, with other seeds.
-    --no-locality: Remove locality first. A cache must then lose its effect.
+    --repeats was --runs N>=1 (5): Number of simulations: of a trace, with other platter angles; of
+        a model, with other seeds.
+    --no-locality: Remove locality from the trace first. A cache must then lose its effect.
     """),
     opt.SEED,
     group=trace_command,
@@ -497,7 +508,7 @@ def trace_whatif_command(
     block_bytes: float,
     **options: Any,
 ) -> ppw.TraceWhatIf:
-    """Say what caches of several sizes and policies are worth for SOURCE, a trace or a model."""
+    """Estimate the benefit of caches of several sizes and policies for a trace or a model."""
     seed = options["seed"]
     made: Any
     # No trace is JSON.

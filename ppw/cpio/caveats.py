@@ -55,8 +55,8 @@ def study_caveats(points: pd.DataFrame, table: pd.DataFrame, keys: Sequence[str]
 def _io_caveats(table: pd.DataFrame) -> Iterator[str]:
     if none := int((table["ios"] <= 0).sum()):
         yield (
-            f"{none} of {len(table)} runs did no I/O: they have no cycles per I/O, and are in no "
-            "mean"
+            f"{none} of {len(table)} runs did no I/O: they have no cycles per "
+            "I/O, and no mean includes them"
         )
     quiet, all_ = column(table, "intervals_without_io"), column(table, "intervals")
     if quiet.gt(0).any():
@@ -71,16 +71,17 @@ def _hidden_caveats(table: pd.DataFrame) -> Iterator[str]:
     data, memory = column(table, "data_bytes"), column(table, "memory_bytes")
     if fits := int((data <= memory).sum()):
         yield (
-            f"the data of {fits} of {len(table)} runs fit in memory: the cache serves what a "
-            "larger data set asks of the device, and cpio is not meaningful"
+            f"the data of {fits} of {len(table)} runs fit in memory: the cache "
+            "serves requests that with more data would reach the device, so cpio "
+            "is not meaningful"
         )
     share = table["ios"] * IO_BYTES / data.where(data > 0)
     hidden = (share < _HIDDEN) & (table["ios"] > 0)
     if hidden.any():
         yield (
-            f"devices moved less than data_bytes in {int(hidden.sum())} of {len(table)} runs, only "
-            f"{float(share[hidden].min()):.0%} at least: caching hides I/O, and makes each that is "
-            "left look dear"
+            f"devices moved less than data_bytes in {int(hidden.sum())} of "
+            f"{len(table)} runs, only {float(share[hidden].min()):.0%} at least: "
+            "caching hides I/O, and each remaining I/O looks expensive"
         )
 
 
@@ -96,14 +97,16 @@ def _accounting_caveats(table: pd.DataFrame) -> Iterator[str]:
     lost = 1.0 - column(table, "tick_busy_s") / tasks.where(tasks > 0)
     if lost.gt(_LOST).any():
         yield (
-            f"the clock tick missed up to {float(lost.max()):.0%} of the CPU time that the "
-            "scheduler counted: tools that read /proc/stat are as wrong on this host"
+            f"the clock tick missed up to {float(lost.max()):.0%} of the CPU time "
+            "that the scheduler counted: tools that read /proc/stat have the "
+            "same error on this host"
         )
     stolen = column(table, "steal_s") / (table["cpus"] * table["time_s"])
     if stolen.gt(_STOLEN).any():
         yield (
-            f"up to {float(stolen.max()):.0%} of the CPU time was stolen by the hypervisor: it is "
-            "neither busy nor idle here, and rates are lower than on a host of one's own"
+            f"up to {float(stolen.max()):.0%} of the CPU time was stolen by the "
+            "hypervisor: ppw counts it neither as busy nor as idle, and rates "
+            "are lower than on a dedicated host"
         )
     cores = column(table, "hardware_threads").fillna(table["cores"])
     off = (table["cpus"] / cores - 1.0).abs() > _OTHER_CPUS

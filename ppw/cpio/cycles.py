@@ -314,8 +314,8 @@ def cycles_per_io(
     points = _pool_points(prepared, keys, level)
     if points["cpio"].isna().all():
         raise PpwError(
-            f"{runs.attrs.get('source', 'runs')}: no run read or wrote a sector: measure one whose "
-            "data do not fit into memory, or with direct I/O"
+            f"{runs.attrs.get('source', 'runs')}: no run read or wrote a sector: "
+            "use data that do not fit into memory, or direct I/O"
         )
     remarks = [
         *(str(c) for c in runs.attrs.get("caveats", ())),
@@ -342,7 +342,7 @@ def group_columns(table: pd.DataFrame, by: Sequence[str] | None) -> list[str]:
     for name in by:
         if name not in table or name in SETTING:
             raise UnknownColumnError(
-                f"cannot group by {name!r}: it is no column of the runs, or is what is studied"
+                f"cannot group by {name!r}: it is no column of the runs, or is a measured quantity"
             )
     return [*by]
 
@@ -608,8 +608,8 @@ def _roof_caveats(table: pd.DataFrame, roof: pd.DataFrame | None) -> Iterator[st
         yield "some hosts or devices have no run of fio, and so no roof"
     if limited := int(table["of_roof"].between(_AT_ROOF, _BEYOND).sum()):
         yield (
-            f"{limited} of {len(table)} rows reach {_AT_ROOF:.0%} of what their device can do: "
-            "there more cores bring idle time, not I/O"
+            f"{limited} of {len(table)} rows reach {_AT_ROOF:.0%} of what their "
+            "device can do: with more cores, these rows get idle time, not I/O"
         )
     if table["of_roof"].gt(_BEYOND).any():
         yield (

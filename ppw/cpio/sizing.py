@@ -446,7 +446,9 @@ def size_servers(
         found = typed_scenarios(spec, cpio, utilisation, network_share, draws)
         base = (TYPED, TYPED)
     elif cpio is not None or utilisation is not None:
-        raise PpwError("cpio and utilisation are measured by the runs: type them without runs")
+        raise PpwError(
+            "the runs already have cpio and utilisation: give these options only without runs"
+        )
     else:
         found = sc.project_scenarios(
             runs, spec, by=by, floor=floor, network_share=network_share, draws=draws, seed=seed

@@ -77,7 +77,8 @@ def match_groups(
         ]
         why = "; ".join(differ) or f"no combination of {', '.join(by)} is in both"
         raise PpwError(
-            f"no group of A has its like in B: {why}: name the groups, or leave columns out with by"
+            f"no group of A matches a group of B: {why}: name the groups, or "
+            "leave columns out with by"
         )
     caveats = [
         f"A and B also differ in {column}: {_key_value_text(groups, column, sides[0])} against "
@@ -87,7 +88,7 @@ def match_groups(
     ]
     alone = [(len(side) - len(pairs), which) for side, which in zip(sides, "AB", strict=True)]
     if counts := [f"{count} of {which}" for count, which in alone if count]:
-        caveats.append(f"groups without their like left out: {', '.join(counts)}")
+        caveats.append(f"groups without a match left out: {', '.join(counts)}")
     return pairs, by, caveats
 
 
@@ -481,7 +482,9 @@ def _grouping_columns(
 ) -> list[str]:
     """Columns that tell groups apart: ``by`` or the identity columns, and those of A and B."""
     if not named:
-        raise PpwError("nothing tells A from B: name a column of each: a={'host': 'atom'}")
+        raise PpwError(
+            "A and B have no different column: name a column of each: a={'host': 'atom'}"
+        )
     return list(dict.fromkeys([*(identity_columns(runs) if by is None else by), *named]))
 
 

@@ -130,8 +130,9 @@ class Rates(NamedTuple):
             raise PpwError(f"idle power {idle_power!r} is negative: give 0 W or more")
         if (electricity is None) != (lifetime_hours is None):
             raise PpwError(
-                "--electricity (currency per kWh) and --lifetime go together: the one makes energy "
-                "a cost, the other the price of a host"
+                "--electricity (currency per kWh) and --lifetime must be given "
+                "together: --electricity gives the cost of energy, and "
+                "--lifetime the cost of a host per hour"
             )
         if electricity is None or lifetime_hours is None:
             return cls(idle_w=idle_w)
@@ -244,7 +245,7 @@ def as_steps(steps: str | Iterable[float | str], *, fewest: int = 2) -> FloatArr
     else:
         made = [parse_frequency(part.strip()) for part in steps.split(",")]
     if len(set(made)) < fewest:
-        raise PpwError(f"steps {steps!r} are one frequency: a choice takes two or more")
+        raise PpwError(f"steps {steps!r} are one frequency: give two or more")
     return np.unique(made)
 
 
@@ -307,7 +308,7 @@ class Limits(NamedTuple):
         """Raise `PpwError` for a deadline where ``work`` is "op": rates tell no time of a run."""
         if self.deadline_s is not None and work == "op":
             raise PpwError(
-                "a deadline is of a run, and these runs have throughput_ops_s, which tells no time"
+                "a deadline applies to the time of a run, but these runs have only throughput_ops_s"
             )
 
     def excess(self, log_time: FloatArray, log_power: FloatArray | None) -> FloatArray:

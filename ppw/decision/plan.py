@@ -64,7 +64,7 @@ class Question(NamedTuple):
         if self.budget_minutes is None:
             return
         if self.run_time_minutes is None:
-            raise PpwError("a budget needs what a run takes: give it with --run-time")
+            raise PpwError("a budget needs the time per run: give --run-time")
         if self.run_time_minutes > self.budget_minutes:
             raise PpwError(
                 f"a run of {self.run_time_minutes:g} min does not fit into the budget of "
@@ -498,8 +498,8 @@ def plan(
     name, keys = prepared.metrics[0].name, prepared.groups.keys
     if not known:
         raise PpwError(
-            f"{prepared.runs.attrs.get('source', 'runs')}: no group has a run that tells {name}: "
-            "measure one, at any frequency"
+            f"{prepared.runs.attrs.get('source', 'runs')}: no group has a run "
+            f"with {name}: measure one, at any frequency"
         )
     offered = _offered_steps(prepared, steps, list(known))
     made = [GroupPlan.of(g, known[g], asked.candidates(offered[g]), asked) for g in sorted(known)]

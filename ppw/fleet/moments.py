@@ -497,8 +497,8 @@ def prepare_cells(
             keepable = not prepare.without_power(usable)[position].any()
         if out.all():
             raise PpwError(
-                f"{source}: every run is flagged, so nothing is left to learn from: see ppw fleet "
-                "check, or keep them with --keep-all"
+                f"{source}: every run is flagged, so no run is left for a fit: "
+                "see ppw fleet check, or keep them with --keep-all"
             )
         usable = usable[~out].reset_index(drop=True)
         groups = gr.group_runs(usable, layout.by)

@@ -354,8 +354,8 @@ def check(
     """
     if (state := _open_state(source)) is not None:
         raise PpwError(
-            f"{state.folder}: a saved state has no single runs, and the checks look at these: name "
-            "the files that it was made of"
+            f"{state.folder}: a saved state has no single runs, and checks need "
+            "them: name the files of its runs"
         )
     read = _read_cells(source, opening, by, metric, FitOptions(), checked=True, lines_only=True)
     return _answer_from(read, lambda p: check_prepared(p.runs, p.groups, metric))
@@ -397,8 +397,9 @@ def _open_state(source: object) -> FleetState | None:
     if isinstance(source, (list, tuple)):
         if len(source) > 1 and (states := [s for s in source if FleetState.is_at(s)]):
             raise PpwError(
-                f"{states[0]}: is a saved state, which answers alone: take the files into it by "
-                "ppw fleet update, or ask each by itself"
+                f"{states[0]}: is a saved state, which cannot be combined with "
+                "files: add the files to it with ppw fleet update, or ask each "
+                "alone"
             )
         source = source[0] if len(source) == 1 else source
     if isinstance(source, FleetState):

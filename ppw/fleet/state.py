@@ -120,8 +120,8 @@ class FleetState:
             raise PpwError(f"{folder}: is a file: name a folder for the state")
         if strange:
             raise PpwError(
-                f"{folder}: holds no state of a fleet, but {', '.join(sorted(strange)[:3])}: name "
-                "a folder of its own"
+                f"{folder}: does not hold a fleet state, but "
+                f"{', '.join(sorted(strange)[:3])}: name a folder of its own"
             )
         return cls(folder)
 
@@ -159,8 +159,9 @@ class FleetState:
         missing = [name for name in chosen if name not in keys]
         if missing:
             raise PpwError(
-                f"{self.folder}: its moments are not told apart by {', '.join(missing)}, only by "
-                f"{', '.join(keys)}: make a state with --by {','.join(chosen)} from the runs"
+                f"{self.folder}: its moments are not grouped by "
+                f"{', '.join(missing)}, only by {', '.join(keys)}: make a state "
+                f"with --by {','.join(chosen)} from the runs"
             )
         shades = tuple(name for name in keys if name not in chosen)
         return replace(layout, by=chosen, shades=shades)
@@ -304,7 +305,7 @@ def state_cells(
     asked = layout.metrics if metric is None else [m.name for m in metrics.parse_metrics(metric)]
     if missing := [name for name in asked if name not in layout.metrics]:
         raise PpwError(
-            f"{state.folder}: its runs do not tell {', '.join(missing)}, only "
+            f"{state.folder}: its runs do not have {', '.join(missing)}, only "
             f"{', '.join(layout.metrics)}"
         )
     layout = replace(layout, metrics=tuple(asked))
@@ -450,8 +451,8 @@ def update_state(
     files = [file for one in named for file in rf.find_files(str(one))]
     if remote := [file for file in files if "://" in file]:
         raise PpwError(
-            f"{remote[0]}: a state takes files of this machine, which it knows by their content: "
-            "copy it here first"
+            f"{remote[0]}: a state takes only files of this machine, because it "
+            "compares their content: copy the file to this machine first"
         )
     FleetState.open(target)
     with hold_state(target):
@@ -582,8 +583,8 @@ def _agreed_columns(state: FleetState, by: Sequence[str] | None) -> tuple[str, .
     if by is not None and tuple(by) != state.by:
         kept = "all that identify a run" if state.by is None else ",".join(state.by)
         raise PpwError(
-            f"{state.folder}: groups are told apart by {kept}, not by {','.join(by)}: leave that "
-            "out, or make another state"
+            f"{state.folder}: the groups of this state are by {kept}, not by "
+            f"{','.join(by)}: leave that out, or make another state"
         )
     return state.by
 

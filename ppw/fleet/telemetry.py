@@ -520,8 +520,8 @@ def _with_spans(runs: ibis.Table) -> ibis.Table:
     taken = [name for name in ADDED[:2] if name in runs.columns]
     if taken:
         raise PpwError(
-            f"runs: {' and '.join(taken)} are there already: leave them out, or rename them, so "
-            "that no power of one sensor are taken for another's"
+            f"runs: {' and '.join(taken)} are there already: leave them out, or "
+            "rename them, so that the power of two sensors is not mixed"
         )
     count = runs.executions.fill_null(1) if "executions" in runs.columns else 1
     start = seconds(runs.started_at)

@@ -655,8 +655,8 @@ def _refuse_unfit_requests(extent: dict[str, Any], impossible: int) -> None:
     if n < 2 or extent["last_s"] <= extent["first_s"]:
         span = extent["last_s"] - extent["first_s"] if n else 0.0
         raise PpwError(
-            f"{n} request{'s' * (n != 1)} within {span:g} s make no model: give a trace of "
-            "at least two requests at different times"
+            f"{n} request{'s' * (n != 1)} within {span:g} s are too few for a "
+            "model: give a trace of at least two requests at different times"
         )
 
 

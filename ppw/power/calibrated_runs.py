@@ -214,7 +214,7 @@ def calibration_file(host: str, folder: str | os.PathLike[str] | None = None) ->
         For a host without a name.
     """
     if not host.strip():
-        raise PpwError("a calibration is kept for a host: give its name with --host")
+        raise PpwError("a calibration is kept for a host: give the name of the host with --host")
     # Slashes and leading dots would lead elsewhere.
     name = quote(host, safe=" ")
     name = f"%2E{name[1:]}" if name.startswith(".") else name

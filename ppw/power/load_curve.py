@@ -171,7 +171,7 @@ class PowerLoadCurve:
         source = str(runs.attrs.get("source", "runs"))
         if varying := [c for c in setup_columns(runs) if len(runs[c].drop_duplicates()) > 1]:
             raise PpwError(
-                f"{source}: these runs differ in {', '.join(varying)}: a curve is of one set-up"
+                f"{source}: these runs differ in {', '.join(varying)}: a curve needs one set-up"
             )
         if "power_w" not in runs:
             raise PpwError(f"{source}: no column power_w: measure with a power sensor")
@@ -335,7 +335,7 @@ class PowerLoadCurve:
 
 def _refuse_bad_levels(load: FloatArray, power: FloatArray, who: str) -> None:
     if load.size < 2:
-        raise PpwError(f"{who}{load.size} levels with power: a curve takes two or more loads")
+        raise PpwError(f"{who}{load.size} levels with power: a curve needs two or more loads")
     if not (np.isfinite(load).all() and load[0] >= 0 and load[-1] <= 1 + _SAME):
         wrong = load[(load < 0) | ~(load <= 1 + _SAME)][0]
         raise PpwError(f"{who}load {wrong:g} is no share of full load from 0 to 1")

@@ -331,8 +331,8 @@ def _align(
             cells = int((end - starts[0]) / step + 1e-6)
         if cells < 1:
             raise PpwError(
-                f"{' and '.join(recordings)} were not recorded at the same time: align them by "
-                "start, day or any"
+                f"{' and '.join(recordings)} were not recorded at the same time: "
+                "use --align start, day or any"
             )
         both = zip(tables, starts, strict=True)
         parts = [dem.demand_on_clock(table, start, step, cells) for table, start in both]

@@ -204,7 +204,7 @@ def _refuse_missing_of_workload(made: CandidateFigures, workload: str) -> None:
             )
     needs_memory = f"workload.{workload}.memory" in made.scenario.inputs
     if needs_memory and made.key("memory") not in made.figures:
-        raise made.refuse(f"no memory, which {workload} asks for: give memory")
+        raise made.refuse(f"no memory size, which workload {workload} needs: give memory")
     full = made.figures[made.key("power", workload)]
     idle = made.figures.get(made.key("idle_power"))
     if idle is None:
@@ -213,8 +213,9 @@ def _refuse_missing_of_workload(made: CandidateFigures, workload: str) -> None:
         )
     if idle.value >= full.value:
         raise made.refuse(
-            f"its idle power {shown(idle.value, 'W')} is not below its full-load power "
-            f"{shown(full.value, 'W')} of {workload}: are they of one sensor?"
+            f"its idle power {shown(idle.value, 'W')} is not below its full-load "
+            f"power {shown(full.value, 'W')} of {workload}: check that both are "
+            "from one sensor"
         )
     made.figures[full.key] = replace(full, least=idle.value)
     made.figures[idle.key] = replace(idle, most=min(idle.most, full.value))
@@ -307,7 +308,9 @@ def _count_cores(made: CandidateFigures) -> int | None:
     if cores is None and host is not None and host.cores is not None:
         cores = host.cores * made.entry.get("sockets", 1)
     if cores is None and any(inputs[key].value > 0 or inputs[key].uncertain for key in counted):
-        raise made.refuse("no cores, which licences count: give cores of a whole server")
+        raise made.refuse(
+            "no number of cores, which licences need: give the cores of a whole server"
+        )
     return None if cores is None else int(cores)
 
 
@@ -394,8 +397,9 @@ def _check_power_scopes(made: Sequence[CandidateFigures], scenario: Scenario) ->
     if len(set(known.values())) > 1:
         if not scenario.mixed_scope:
             raise PpwError(
-                f"{scenario.source}: the power is not of one scope ({said}): measure alike, add "
-                "beside_power for the rest of a server, or ask for mixed_scope = true"
+                f"{scenario.source}: the power readings have different scopes "
+                f"({said}): measure alike, add beside_power for the rest of a "
+                "server, or ask for mixed_scope = true"
             )
         caveats.append(f"mixed scope, as asked for: the power is of {said}")
     elif known and WALL not in known.values():

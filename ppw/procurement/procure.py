@@ -469,7 +469,7 @@ def procure(
     """
     as_share("interval level", level)
     if draws < FEWEST_DRAWS:
-        raise PpwError(f"{draws} draws are too few to count: ask for {FEWEST_DRAWS} or more")
+        raise PpwError(f"{draws} draws are too few: give {FEWEST_DRAWS} or more")
     if isinstance(scenario, Mapping):
         asked = scenario_of(scenario, source="scenario", folder=Path())
     else:

@@ -581,7 +581,7 @@ class CurveDraws:
         seed : int
         """
         if draws < FEWEST_DRAWS:
-            raise PpwError(f"{draws} draws are too few to count: ask for {FEWEST_DRAWS} or more")
+            raise PpwError(f"{draws} draws are too few: give {FEWEST_DRAWS} or more")
         known = answers.posteriors
         made: dict[str, dict[int, bd.CurvePosterior]] = {}
         for name, steps in known.steps.items():
@@ -625,8 +625,10 @@ class CurveDraws:
             far = np.abs(asked / measured - 1)
             if (far > posterior.SAME_STEP).any():
                 raise PpwError(
-                    f"measured at {measured[0] / 1e9:.4g} GHz only: no curve leads to "
-                    f"{asked[np.argmax(far)] / 1e9:.4g} GHz; measure at a second frequency"
+                    f"measured at {measured[0] / 1e9:.4g} GHz only: one frequency "
+                    "does not determine a curve to "
+                    f"{asked[np.argmax(far)] / 1e9:.4g} GHz; measure at a second "
+                    "frequency"
                 )
             asked = np.full_like(asked, measured[0])
         # One stream for all that is a time, so that a rate and its reciprocal are one curve.

@@ -381,7 +381,9 @@ def project(
     outside: list[str] = []
     if path_length is not None:
         if instructions is not None:
-            raise PpwError("give instructions or path_length, not both: each sets the time alone")
+            raise PpwError(
+                "give instructions or path_length, not both: each of them determines the time"
+            )
         if data_bytes is None:
             raise PpwError("path_length is per byte of input: give data_bytes with it")
         instructions = data_bytes * path_length.at(cores, workload=workload)

@@ -72,7 +72,7 @@ class HoldOutPlan(NamedTuple):
             names = np.unique(host)
             if len(names) < 2:
                 raise PpwError(
-                    f"leaving one host out takes two hosts; the table has only {names[0]}"
+                    f"leaving one host out needs two hosts; the table has only {names[0]}"
                 )
             yield from (Fold(host != name, host == name) for name in names)
 

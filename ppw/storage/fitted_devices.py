@@ -84,7 +84,7 @@ def parse_device(text: str) -> NamedDevice:
         full = next((k for k in names if key in (k, _without_unit(k))), None)
         if full is None or not equals:
             raise PpwError(
-                f"{pair!r} says nothing of the {name}: give "
+                f"{pair!r} is not a parameter of the {name}: give "
                 f"{', '.join(f'{_without_unit(k)}=…' for k in names)}"
             )
         try:

@@ -466,7 +466,7 @@ def jobs_of(
     moves = rows["op"].isin(list(_OPS))
     left = float(rows.loc[~moves, "count"].sum() / rows["count"].sum())
     if not moves.any():
-        raise PpwError("the model has no reads and writes: there is no load to make")
+        raise PpwError("the model has no reads and writes, so ppw cannot make a load")
     largest = int(model.survey.sizes.max())
     if space_bytes is not None and space_bytes < 2 * largest:
         raise PpwError(f"a space of {space_bytes:g} B is too short for requests of {largest} B")

@@ -211,7 +211,7 @@ class TestNotice:
 
     @pytest.mark.parametrize(
         ("folder", "text"),
-        [("kept", "compiling, first use only"), (None, "name one by NUMBA_CACHE_DIR")],
+        [("kept", "compiling, first use only"), (None, "name one with NUMBA_CACHE_DIR")],
     )
     def test_is_of_functions_that_are_not_on_disk(
         self, folder, text, timers, tmp_path, monkeypatch, caplog

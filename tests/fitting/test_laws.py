@@ -467,7 +467,7 @@ def test_few_frequencies_flat_power_and_none_below_zero_watts():
     assert model.degrees_of_freedom_ == 0
     assert np.isnan(model.predict_interval([4e9])).all()
     assert np.isnan([*model.standard_errors_.values(), model.exponent_error_]).all()
-    with pytest.raises(FittingError, match="takes three different frequencies: give exponent="):
+    with pytest.raises(FittingError, match="needs three different frequencies: give exponent="):
         CmosPower(exponent=None).fit([1e9, 2e9, 2e9], [10, 20, 21])
     flat = CmosPower(exponent=None).fit(EIGHT, np.full(8, 35.0))
     np.testing.assert_allclose(flat.predict([9e9]), [35], rtol=1e-10)

@@ -103,7 +103,7 @@ class TestYork:
             (([1.0, 2.0], [2.0, 3.0], -1, 1), "not negative"),
             (([1.0, 2.0], [2.0, 3.0], 0, 0), "without any error"),
             (([1.0, 2.0], [2.0, 3.0], 1, 1, 1.1), "covariance"),
-            (([0, 1, 2], [1, 3, 5], 1, 4, 2), "whatever its slope"),
+            (([0, 1, 2], [1, 3, 5], 1, 4, 2), "does not depend on the slope"),
         ],
     )
     def test_refusals(self, points, message):

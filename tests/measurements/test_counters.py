@@ -381,7 +381,7 @@ def test_a_file_without_counts_is_refused_with_the_remedy(tmp_path):
     for text, said in (
         (None, "message on stderr"),
         (b"", "SIGINT"),
-        (b"# started on Tue Mar  4 10:12:31 2025\n\n", "perf started, but wrote no counts"),
+        (b"# started on Tue Mar  4 10:12:31 2025\n\n", "perf started, but it wrote no counts"),
         (b"        12,345      cycles\n", "perf stat -j -o FILE"),
         (b"\xff\xfe\x00", "no counts"),
     ):

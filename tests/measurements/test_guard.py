@@ -223,7 +223,7 @@ class TestGuardItself:
             assert lines[1:] == [{"path": str(host.one), "value": "1"}]
             assert guard.journal.stat().st_mode & 0o777 == 0o600
             assert guard._settings == {host.one: HostSetting(host.one, "1")}
-            with pytest.raises(MeasurementError, match="nobody to put it back"):
+            with pytest.raises(MeasurementError, match="no process would restore it"):
                 guard.change(host.two, "changed")
         assert host.restored()
 
@@ -542,7 +542,7 @@ class TestCleanup:
         process = subprocess.Popen(["sleep", "1000"], env=reaper.environment())
         reaper._helper.process.kill()
         reaper._helper.process.wait()
-        with pytest.raises(MeasurementError, match="process that cleans up is lost"):
+        with pytest.raises(MeasurementError, match="cleanup process has ended"):
             reaper.folder(tmp_path)
         reaper.close()
         assert process.wait(DEADLINE_S) == -signal.SIGKILL

@@ -302,7 +302,7 @@ class TestJars:
             ({"names": JARS[2:]}, "it brought no hadoop-minicluster"),
             ({"code": 3}, "it ended with exit code 3"),
         ):
-            with pytest.raises(MeasurementError, match=f"mvn could not bring Hadoop.*{said}"):
+            with pytest.raises(MeasurementError, match=f"mvn could not download Hadoop.*{said}"):
                 install.set_up(maven(tmp_path, **how))
             assert list((tmp_path / "cache").iterdir()) == []
 

@@ -270,8 +270,16 @@ class TestHeaders:
             (["f (kHz)"], {"freq_mhz": "f (kHz)"}, "--map freq_mhz=f (kHz): the two names carry"),
             (["run ms"], {"time_us": "run ms"}, "carry different units; write time_s=run ms"),
             (["E (J)"], {"power_w": "E (J)"}, "the column is not in W, by its header"),
-            (["Clock"], {"freq_hz": "Clok"}, "'Clok', which is not there (did you mean 'Clock'?)"),
-            (["a", "b"], {"freq_hz": "Frequency"}, "which is not there; the columns are a, b"),
+            (
+                ["Clock"],
+                {"freq_hz": "Clok"},
+                "'Clok', which the table does not have (did you mean 'Clock'?)",
+            ),
+            (
+                ["a", "b"],
+                {"freq_hz": "Frequency"},
+                "which the table does not have; the columns are a, b",
+            ),
             *(
                 (["x"], {slip: "x"}, f"no column '{slip}' (did you mean '{column}'?)")
                 for slip, column in (

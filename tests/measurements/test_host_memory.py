@@ -194,7 +194,7 @@ class TestCpus:
         assert probe_memory(**QUICK, compilers=()).cpus == tuple(sorted(allowed))
         assert os.sched_getaffinity(0) == allowed
         never = max(allowed) + 1
-        for cpus, said in (([never], f"{never} asked for, and this process"), ([], "none asked")):
+        for cpus, said in (([never], f"{never} asked for, but this process"), ([], "none asked")):
             with pytest.raises(MeasurementError, match=f"CPUs {said}"):
                 probe_memory(cpus=cpus)
 
@@ -253,8 +253,8 @@ class TestPrograms:
 
     def test_one_that_ends_early_or_never_is_an_error(self, tmp_path, monkeypatch):
         for end, said in {
-            "kill -9 $$": "memory ran out while it was measured",
-            "exit 3": "memory ran out while it was measured",
+            "kill -9 $$": "memory ran out during the measurement",
+            "exit 3": "memory ran out during the measurement",
             "echo 'memory_probe: the results are wrong' >&2; exit 4": "ended with 4 (memory_pr",
             "kill -4 $$": "ended with -4 (it says nothing): measure without --probe-memory",
             "exec sleep 60": "took more than 0.5 s",

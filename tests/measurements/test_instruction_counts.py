@@ -87,7 +87,7 @@ class TestEmulators:
         found = count_instructions(command, method="callgrind")
         alone = count_instructions(["sh", "-c", "true"], method="callgrind")
         assert found.instructions - alone.instructions == pytest.approx(2 * BY_HAND, rel=0.02)
-        with pytest.raises(MeasurementError, match="starts other programs, into which QEMU"):
+        with pytest.raises(MeasurementError, match="starts other programs, and QEMU"):
             count_instructions(command, method="qemu")
 
     def test_without_counters_an_emulator_is_taken_and_the_label_says_so(self, built):

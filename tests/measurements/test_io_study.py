@@ -468,8 +468,8 @@ class TestOptions:
 
     def test_what_cannot_be(self):
         for options, said in (
-            ({"command": ("x",)}, "either of a command or of patterns"),
-            ({"taken": (1.5,)}, "in shares of what the cores beside can take"),
+            ({"command": ("x",)}, "either a command or patterns"),
+            ({"taken": (1.5,)}, "a share of the maximum that the other cores can use"),
             ({"size_bytes": 131072, "cores": (2,)}, "no part of 131072 B for each of 2 jobs"),
         ):
             with pytest.raises(MeasurementError, match=said):

@@ -246,8 +246,8 @@ class TestIolog:
         for requests, given, said in (
             *((REQUESTS, {"target": "/dev/zero"}, "is a device"), (closed, {}, "no times")),
             (REQUESTS, {"target": "/a b"}, "separates words by spaces"),
-            (REQUESTS, {"size_bytes": 1024}, "has no request of 8192"),
-            (REQUESTS, {"first_byte": 4096}, "before the first byte"),
+            (REQUESTS, {"size_bytes": 1024}, "shorter than the largest request, 8192"),
+            (REQUESTS, {"first_byte": 4096}, "below the first byte"),
         ):
             with pytest.raises(MeasurementError, match=said):
                 write_iolog([requests], str(path), **{"target": "/x", **given})

@@ -235,7 +235,7 @@ class TestMemcaslap:
             assert loader.object_count(work) == connections * windows * 1024
         with pytest.raises(MeasurementError, match="memcaslap makes keys of 16 to 250 B"):
             loader.command(HERE, WORK._replace(key_bytes=12), tmp_path, 0)
-        with pytest.raises(MeasurementError, match="cannot keep to a rate: take --client paced"):
+        with pytest.raises(MeasurementError, match="cannot hold a fixed rate: use --client paced"):
             loader.command(HERE, WORK._replace(rate_s=100.0), tmp_path, 0)
 
 
@@ -479,7 +479,7 @@ class TestOptions:
             ({"get_share": 1.5}, "a share of gets of 1.5"),
             ({"loads": (0.0,)}, "a load of 0: give shares"),
             ({"rates": (-5.0,)}, "above 0"),
-            ({"servers": ("a:1",), "threads": (2,)}, "of named servers are what they are"),
+            ({"servers": ("a:1",), "threads": (2,)}, "of named servers"),
         ):
             with pytest.raises(MeasurementError, match=said):
                 load_sweep.MemcachedOptions(**options).check()

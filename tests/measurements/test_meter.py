@@ -217,7 +217,7 @@ def test_two_meters_of_a_model_are_told_apart_by_name():
     settings = SourceSettings(timeout_s=AMPLE_S)
     with ScpiMeter(100.0) as left, ScpiMeter(200.0) as right:
         specs = [sources.parse_spec(f"meter@{m.resource}") for m in (left, right)]
-        with pytest.raises(SensorError, match="two sources have a channel meter:wt310e"):
+        with pytest.raises(SensorError, match="two sources have the channel meter:wt310e"):
             sources.open_sources(specs, settings)
         named = [sources.parse_spec(f"meter@{left.resource},name=psu1"), specs[1]]
         first, second = sources.open_sources(named, settings)
@@ -308,7 +308,7 @@ def test_options_that_cannot_be_and_a_library_that_is_missing(monkeypatch):
         ({"energy": "maybe"}, "energy=maybe: write yes or no"),
         ({"query": "*RST"}, "query=*RST: write one question"),
         ({"query": ":RATE 5;:RATE?"}, "write one question"),
-        ({"query": "MEAS?", "energy": "yes"}, "energy=yes is for a Yokogawa WT"),
+        ({"query": "MEAS?", "energy": "yes"}, "energy=yes works only with a Yokogawa WT"),
         ({"backend": "/absent.yaml@sim"}, "PyVISA has no back-end"),
         ({"backend": "@absent"}, "pip install 'perf-per-watt[measure]'"),
     ):

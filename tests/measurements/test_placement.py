@@ -71,7 +71,7 @@ class TestTopology:
         found = topology(tree, allowed=[0, 1, 9, 14, 99])
         assert found_cpus(found) == [(0,), (1, 9), (14,)]
         assert found.withheld == (2, 3, 4, 5, 6, 7, 8, 10, 11, 12, 13, 15)
-        with pytest.raises(MeasurementError, match="none of the CPUs that may be used"):
+        with pytest.raises(MeasurementError, match="no CPU that this process may use"):
             topology(tree, allowed=[99])
         before = os.sched_getaffinity(0)
         with run_on([min(before)]):
@@ -133,7 +133,7 @@ class TestPlacement:
         for allowed, cores, threads, said in (
             *((range(16), n, 1, rf"{n} physical cores .* 1 to 8$") for n in (0, -1, 9)),
             (range(8), 9, 1, r"1 to 8; CPUs 8-15 are online but not"),
-            *((range(16), 2, n, r"threads a core .* 1 to 2") for n in (0, 3)),
+            *((range(16), 2, n, r"threads per core .* 1 to 2") for n in (0, 3)),
         ):
             with pytest.raises(MeasurementError, match=said):
                 place(topology(tree, allowed), cores, threads_per_core=threads)
@@ -174,7 +174,7 @@ class TestLists:
         for text, found in {**cpus, "\n": ()}.items():
             assert parse_cpu_list(text) == found
         for text in ("a", "3-1", "1-", "-1", "0x3", "1.5", "0-99999999", "1;2"):
-            with pytest.raises(MeasurementError, match="is no list of CPUs"):
+            with pytest.raises(MeasurementError, match="is not a list of CPUs"):
                 parse_cpu_list(text)
 
     @given(st.sets(st.integers(0, 8191)))

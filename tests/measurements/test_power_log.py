@@ -213,7 +213,7 @@ def test_a_file_that_is_emptied_or_begun_anew_goes_on_with_or_without_a_header(l
         assert figures(source) == [101.0]
         for text, said in (
             ("voltage,current\n" * 100, "the time"),
-            ("time,energy_j\n" + rows(100), "was begun anew with energy instead of power"),
+            ("time,energy_j\n" + rows(100), "was started again with energy instead of power"),
         ):
             log.unlink()
             log.write_text(text)

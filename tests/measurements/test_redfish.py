@@ -422,7 +422,7 @@ def test_who_asks_for_a_login_is_told_whose_and_none_goes_over_plain_http(start,
     bmc.asked.clear()
     monkeypatch.setattr(ServiceOrigin, "is_loopback", False)
     message = refused_opening(bmc, login=(USER, PASSWORD))
-    assert "http:// would send in the clear: use https://" in message
+    assert "http:// would send it unencrypted: use https://" in message
     assert {asked.method for asked in bmc.asked} == {"GET"}
 
 
@@ -481,7 +481,7 @@ def test_one_broken_connection_is_forgiven(start):
         assert figures(source) == {"redfish:environment": 240.0}
         bmc.hang_ups = 2
         message = refusal(source.read)
-        assert f"breaks the connection off instead of answering {ENVIRONMENT}" in message
+        assert f"closes the connection instead of answering {ENVIRONMENT}" in message
         assert figures(source) == {"redfish:environment": 240.0}
         bmc.stop()
         assert "cannot be reached: Connection refused" in refusal(source.read)
@@ -535,7 +535,7 @@ def test_what_is_no_resource_of_the_service_is_an_error_that_says_what_it_is(sta
             assert figures(source) == {"redfish:environment": 240.0}
         for place in elsewhere:
             bmc.next_said.append(Said(302, b"", (("Location", place),)))
-            assert f"points to {place!r}, which is not the same service" in refusal(source.read)
+            assert f"points to {place!r}, which is another service" in refusal(source.read)
         bmc.next_said.extend([Said(302, b"", (("Location", ENVIRONMENT),))] * 3)
         assert "redirected in a circle" in refusal(source.read)
         bmc.next_said.append(Said(418))
@@ -566,7 +566,7 @@ def test_what_is_no_address_and_which_hosts_are_this_machine():
         assert "redfish@HOST[:PORT]" in refusal(lambda where=where: parse_origin(where))
     for where in ("admin:s3cret@bmc", "https://admin:s3[cret@bmc", "s3cret@"):
         message = refusal(lambda where=where: parse_origin(where))
-        assert "no user or password belongs in the address" in message
+        assert "the address must not contain a user or password" in message
         assert "s3" not in message
     hosts = {"127.0.0.1": True, "::1": True, "localhost": True, "10.0.0.7": False, "bmc": False}
     assert {host: ServiceOrigin("http", host, 80).is_loopback for host in hosts} == hosts

@@ -100,7 +100,7 @@ class TestRegion:
     def test_what_fails_or_is_broken_is_an_error(self, made, work, tmp_path, monkeypatch):
         monkeypatch.setattr(simulated, "_MOST_CYCLES", 50_000)
         for name, body, said in (
-            ("half", "REGION_BEGINS(); return 0;", "marks one end of a region"),
+            ("half", "REGION_BEGINS(); return 0;", "marks only one end of"),
             ("wrong", f"{WORK} return 7;", r"wrong on o3 at 1 GHz: .* exit code 7"),
             ("trap", "*(volatile int *)8 = 1; return 0;", "trap on o3 at 1 GHz: the program fails"),
             ("endless", "for (;;);", "does not exit within 50,000 cycles"),

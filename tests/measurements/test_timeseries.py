@@ -192,7 +192,7 @@ class TestEveryFormat:
     def test_other_kinds(self, refused):
         for what, contents in {
             "is empty": [b""],
-            "is no log that is known": [
+            "is not a log that ppw reads": [
                 *(bytes(range(256)), b"hello\n", b"time_s,power_w\n1,2\n", b"time,user\n", b"Time"),
                 *(b'Time,"total"\n', b"Time,kernel.all\n", b"{}", b"# started on\n\n1.0,5,,cs\n"),
                 # One header has one separator.
@@ -347,7 +347,7 @@ class TestCollectl:
             frame = read(log, cpus=4).frame
             assert list(frame["time_s"] - START_S) == [0, 1, 2]
             assert list(frame["user_s"][1:]) == [2.0, 2.0]
-        refused("have no year", without_year.removeprefix(COMMENTS), cpus=4)
+        refused("have a year", without_year.removeprefix(COMMENTS), cpus=4)
         for series in (
             read(plain_log().replace("TZ: +0000", "TZ: -0500")),
             read(plain_log(), timezone="America/Bogota"),

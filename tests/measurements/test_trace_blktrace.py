@@ -271,7 +271,7 @@ class TestRefusals:
         enable = Path("/sys/block", device.name, "trace", "enable")
         enable.write_text("1")
         try:
-            with pytest.raises(MeasurementError, match="is being traced already"):
+            with pytest.raises(MeasurementError, match="is already being traced"):
                 traced("true")
             assert is_traced(device)
         finally:

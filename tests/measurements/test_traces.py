@@ -252,9 +252,9 @@ class TestEveryFormat:
             read_trace(DATA / "msr.csv", format="spc").to_table()
         with pytest.raises(MeasurementError, match="no trace format 'msrc': choose one of blktrac"):
             read_trace(DATA / "msr.csv", format="msrc")
-        with pytest.raises(MeasurementError, match="--map means nothing"):
+        with pytest.raises(MeasurementError, match="does not use --map"):
             read_trace(DATA / "msr.csv", format="msr", mapping={"time_s": "a"})
-        refused("looks like no block trace", "Shall I compare thee to a summer's day?\n")
+        refused("does not look like a block trace", "Shall I compare thee to a summer's day?\n")
         refused("is empty", "")
         refused("no line is an arrival", "\n", format="blkparse")
         with pytest.raises(MeasurementError, match="cannot be read: No such file"):
@@ -351,7 +351,7 @@ class TestMapping:
             ({"time_s": "x (KB)"}, "the column is not in s, by its header"),
             ({"time_s": "t ms", "time_ms": "b"}, "--map names two columns for time_s"),
             ({"time": "b"}, "--map time=b: no column 'time' (did you mean 'time_s'"),
-            ({"time_s": "bb"}, "column 'bb', which is not there (did you mean 'b'"),
+            ({"time_s": "bb"}, "column 'bb', which the table does not have (did you mean 'b'"),
             ({"time_s": "b"}, "no column is lbn or offset_bytes, size_bytes or blocks, op: name"),
             ({"op": "b:1"}, "give the codes of a read and a write"),
         ):
@@ -413,7 +413,7 @@ class TestWriting:
             ("time_s", [0.0, 0.0, 0.0, 0.0]),
         ):
             table = requests(**{name: values})
-            # Two chunks in the file: what one has says nothing of the other.
+            # Two chunks in the file: what one has is not a parameter of the other.
             write_trace(table.to_batches(max_chunksize=2), path)
             found = read_trace(path).to_table()
             for column in SCHEMA.names:

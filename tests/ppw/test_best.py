@@ -165,8 +165,8 @@ class TestSteps:
             ("1.8GHz:1.2GHz:0.1GHz", "the lowest frequency is above the highest"),
             ("1GHz:2GHz:0GHz", "step 0.0 must be greater than 0"),
             ("1GHz:2GHz:1MHz", "ask for 1000 at most"),
-            ("1.2GHz", "a choice takes two or more"),
-            ([2e9, 2e9], "a choice takes two or more"),
+            ("1.2GHz", "give two or more"),
+            ([2e9, 2e9], "give two or more"),
             ("fast,slow", "'fast' is not a quantity in Hz"),
             ("1.2GHz:fast:0.2GHz", "'fast' is not a quantity in Hz"),
         ],
@@ -257,7 +257,7 @@ class TestPriceAndPower:
         with pytest.raises(PpwError, match="a power cap needs power_w"):
             best_frequency(bare, objective="time", power_cap=100)
         rates = lines().rename(columns={"time_s": "throughput_ops_s"})
-        with pytest.raises(PpwError, match="a deadline is of a run"):
+        with pytest.raises(PpwError, match="a deadline applies to the time of a run"):
             best_frequency(rates, deadline=10)
 
 

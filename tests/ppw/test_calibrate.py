@@ -139,7 +139,11 @@ class TestCalibrate:
         [
             (TWO_HOSTS, {}, "runs of rack7, rack8: a calibration is of one host"),
             (TWO_HOSTS, {"host": "rack9"}, "no run of host 'rack9'; the hosts are rack7, rack8"),
-            (metered(lambda watts: 120 + watts % 1), {}, "does not clearly rise with rapl:package"),
+            (
+                metered(lambda watts: 120 + watts % 1),
+                {},
+                "does not clearly increase with rapl:package",
+            ),
             (metered(lambda watts: np.nan), {}, "no run has power of both"),
             (metered(lambda watts: [*watts[:4], "n/k", *watts[5:]]), {}, f"row 5, column {METER}"),
             (both(), {"sensor": "meter"}, "are the same power"),
@@ -405,7 +409,7 @@ class TestStore:
 
     def test_runs_without_a_host_need_its_name(self):
         result = calibrated(both().drop(columns="host"))
-        with pytest.raises(PpwError, match="give its name with --host"):
+        with pytest.raises(PpwError, match="give the name of the host with --host"):
             ppw.save_calibration(result)
         path = ppw.save_calibration(result, host="rack9")
         assert json.loads(path.read_text())["host"] == "rack9"

@@ -388,7 +388,7 @@ class TestOptions:
 USAGE = {
     "": "Usage: ppw",
     "fit r.csv --metric tiem": "'tiem' (did you mean 'time'?) is not one of time, cpi",
-    "project r.csv": "Give --freq, --cores or --data",
+    "project r.csv": "give one of --freq, --cores or --data",
     "project r.csv --freq 3.0": "is it in GHz or MHz?",
     "fit r.csv --exponent 9": "range 1<=x<=5",
     "fit r.csv --map freq_hz": "'freq_hz' is not COLUMN=HEADER",

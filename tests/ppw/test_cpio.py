@@ -182,7 +182,7 @@ class TestClock:
     def test_given_for_runs_that_tell_none(self):
         runs = table().drop(columns="freq_hz")
         assert point(runs, freq=1e9)["cpio"] == pytest.approx(40 * 1e9 / 4e6)
-        with pytest.raises(PpwError, match="name the clock with --clock"):
+        with pytest.raises(PpwError, match="give the core frequency with --clock"):
             cycles_per_io(runs)
 
 
@@ -439,7 +439,7 @@ class TestCommandLine:
     @pytest.mark.parametrize(
         ("words", "said"),
         [
-            ("cpio runs.csv --logs", "a log has no core frequency: give --clock"),
+            ("cpio runs.csv --logs", "a log does not state the core frequency: give --clock"),
             ("cpio project runs.csv", "Missing option '--cores'"),
             ("cpio project runs.csv --cores 8 --growth much", "is not a share"),
             ("size runs.csv --data 3XB", "is not a quantity in B"),

@@ -257,7 +257,7 @@ size_typed = partial(size_servers, **SIZE, cpio=1e4)
         (size, {"pue": 0.9}, "pue 0.9 is under 1"),
         (size, {"data_bytes": 0}, "data_bytes 0 must be greater than 0"),
         (size, {"base": ("low", "today")}, "no scenario"),
-        (size, {"cpio": 3.0}, "measured by the runs"),
+        (size, {"cpio": 3.0}, "the runs already have"),
         (size_typed, {}, "cpio and freq are needed"),
         (size_typed, {"freq": 2e9, "utilisation": 1.1}, "share of the time"),
     ],

@@ -242,7 +242,9 @@ class TestLoading:
     def test_another_file_than_the_origins(self, known, tmp_path):
         known()
         put(tmp_path, b"else")
-        with pytest.raises(PpwError, match="not the file of the origin, by its checksum: remove"):
+        with pytest.raises(
+            PpwError, match="its checksum is not that of the published file: remove"
+        ):
             load_dataset("small", tmp_path)
 
 
@@ -265,7 +267,7 @@ class TestFetching:
     @pytest.mark.parametrize(
         ("path", "options", "said"),
         [
-            ("", {"checksum": "0" * 64}, "not the file that was published, by its checksum"),
+            ("", {"checksum": "0" * 64}, "its checksum is not that of the published file"),
             ("/missing", {}, "the server answers 404 Not Found"),
             ("/broken", {}, "the connection broke off: nothing was kept"),
             ("/broken", {"checked": False}, "the connection broke off: nothing was kept"),
@@ -281,7 +283,9 @@ class TestFetching:
     ):
         with socket.create_server(("127.0.0.1", 0)) as closed:
             nowhere = f"http://127.0.0.1:{closed.getsockname()[1]}"
-        self.refused(known(nowhere), tmp_path, "no connection: get the files where there is one")
+        self.refused(
+            known(nowhere), tmp_path, "no connection: download the files on another machine"
+        )
         one = known(server[0])
         monkeypatch.setenv("HTTP_PROXY", nowhere)
         self.refused(one, tmp_path, "the proxy cannot be reached or refuses")
@@ -307,13 +311,15 @@ class TestFetching:
 
     def test_what_cannot_be_fetched(self, known, server, tmp_path):
         path = put(tmp_path, b"mine")
-        with pytest.raises(PpwError, match="another file than the origin's, by its checksum: move"):
+        with pytest.raises(PpwError, match="its checksum is not that of the published file: move"):
             fetch_dataset(known(server[0]), tmp_path)
         assert path.read_bytes() == b"mine"
         assert server[1] == []
         with pytest.raises(PpwError, match=r"cannot be (written|read): Not a directory"):
             fetch_dataset(known(server[0]), path)
-        with pytest.raises(PpwError, match=r"small: it was made of what .* and cannot be fetched"):
+        with pytest.raises(
+            PpwError, match=r"small: it was derived from data of .* so ppw cannot download it"
+        ):
             fetch_dataset(known(), tmp_path / "new")
 
 
@@ -359,7 +365,7 @@ class TestCommand:
         assert "caveat: its checksum is not known, so what comes is not checked" in done.stderr
 
         done = ppw_inside("datasets", "--fetch", cwd=".")
-        refused(done, "which data set? Name one: ppw datasets NAME --fetch", code=2)
+        refused(done, "--fetch needs the name of a data set: ppw datasets NAME --fetch", code=2)
 
 
 @pytest.mark.thirdparty

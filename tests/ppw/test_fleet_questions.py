@@ -509,7 +509,7 @@ class TestSavedState:
         path = saved(RUNS, tmp_path / "runs.parquet")
         with pytest.raises(ppw.PpwError, match="is a file: name a folder for the state"):
             fleet.update_state(path, path, engine=engine("duckdb"))
-        with pytest.raises(ppw.PpwError, match="a state takes files of this machine"):
+        with pytest.raises(ppw.PpwError, match="a state takes only files of this machine"):
             fleet.update_state(tmp_path / "state", "https://example.org/runs.parquet")
 
 
@@ -523,7 +523,7 @@ class TestRuns:
 
     def test_all_of_which_are_suspect(self):
         halved = RUNS.assign(freq_achieved_hz=0.5e9 * RUNS["freq_ghz"])
-        with pytest.raises(ppw.PpwError, match="every run is flagged, so nothing is left"):
+        with pytest.raises(ppw.PpwError, match="every run is flagged, so no run is left"):
             quiet(fleet.project, halved, freq=3e9, engine=engine("duckdb"))
         kept = quiet(fleet.project, halved, freq=3e9, keep_all=True, engine=engine("duckdb"))
         assert len(kept.answer.table)

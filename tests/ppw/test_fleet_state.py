@@ -246,7 +246,7 @@ class TestRefusals:
         (tmp_path / "s" / "manifest.json").write_text(content)
         with pytest.raises(PpwError, match="manifest"):
             update(tmp_path / "s", file)
-        with pytest.raises(PpwError, match=r"holds no state of a fleet, but a\.parquet"):
+        with pytest.raises(PpwError, match=r"does not hold a fleet state, but a\.parquet"):
             update(tmp_path, file)
 
 

@@ -292,7 +292,7 @@ class TestBareHost:
         assert (tmp_path / "runs.csv").read_text() == first
         plan = tmp_path / "runs.samples" / "plan.json"
         plan.write_text(json.dumps(json.loads(plan.read_text()) | {"channels": [{}]}))
-        refused(bare("--resume", "-o", "runs.csv"), "measured with other power sources")
+        refused(bare("--resume", "-o", "runs.csv"), "measured with power sources")
 
     def test_a_command_that_fails_ends_the_sweep_and_can_be_gone_on_with(self, bare, tmp_path):
         flag = tmp_path / "fixed"
@@ -319,11 +319,11 @@ class TestBareHost:
             ("--as-found --metric time -o /proc/a -- touch ran", "/proc/a: cannot be written", 1),
             ("--as-found --metric time -o a.csv -- no-such", "no-such: cannot be started", 1),
             ("--as-found -o a.csv", "no COMMAND", 2),
-            ("-o a.csv -- touch ran", "say which clocks", 2),
+            ("-o a.csv -- touch ran", "no core frequency", 2),
             ("--as-found --freq 1GHz -o a.csv -- touch ran", "give one", 2),
             ("--as-found -- touch ran", "no -o FILE", 2),
             ("--as-found -o - -- touch ran", "written anew after every run", 2),
-            ("--freq 1GHz --clock 2GHz -- touch ran", "with --freq it is set", 2),
+            ("--freq 1GHz --clock 2GHz -- touch ran", "but --freq sets it", 2),
         ],
     )
     def test_what_cannot_be_is_refused_before_a_run(self, bare, tmp_path, given, said, code):
@@ -402,7 +402,7 @@ class TestSimulated:
         ("words", "said"),
         [
             ("o4 --freq 1GHz -o r.csv kmeans", "'o4' is not one of inorder, o3"),
-            ("o3 --freq 1GHz -o r.csv", "which program? One of word_count, sort,"),
+            ("o3 --freq 1GHz -o r.csv", "no program: give one of word_count, sort,"),
             ("o3 --repeats 3 -o r.csv kmeans", "--repeats says nothing to a sim"),
         ],
     )

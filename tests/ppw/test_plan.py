@@ -159,7 +159,7 @@ class TestRefusals:
             ({"repeats": ()}, "no number of repeats"),
             ({"repeats": (0, 1)}, "repeats 0 is not a whole number"),
             ({"target_runs": 1.5}, "target runs 1.5"),
-            ({"budget_minutes": 60}, "give it with --run-time"),
+            ({"budget_minutes": 60}, "give --run-time"),
             ({"budget_minutes": 5, "run_time_minutes": 10}, "does not fit into the budget"),
             ({"metric": "speed"}, "no metric 'speed'"),
             ({"steps": ["3GHz"], "at_target": False}, "the only step is the frequency asked for"),

@@ -118,7 +118,7 @@ def test_what_has_no_answer(said, ask, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("spelling", "text", "said"),
     [
-        ("SIZE[,…]", "4KiB,0", "has a size of nothing"),
+        ("SIZE[,…]", "4KiB,0", "has a size of 0"),
         ("N[,…]", "1,two", "is not whole numbers of at least 1: write 1,2,5"),
         ("N[,…]", "0", "is not whole numbers of at least 1: write 1,2,5"),
         ("SHARE", "inf", "is not a share: write 0.7 or 70%"),

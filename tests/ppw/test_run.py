@@ -171,7 +171,7 @@ class TestMemcached:
         _, again = ask(*asked, "2,4", "--resume", table="runs.csv")
         assert records.read_text().splitlines(keepends=True)[0] == lines[0]
         assert sorted(again["connections"]) == sorted(first["connections"]) == [2, 4]
-        refused(ppw_inside(*asked, "8", "--resume", cwd=tmp_path), "another workload was asked")
+        refused(ppw_inside(*asked, "8", "--resume", cwd=tmp_path), "runs of another workload")
         refused(ppw_inside(*asked, "2,4", cwd=tmp_path), "is there already", "--resume")
 
     @without_caveats
@@ -209,7 +209,7 @@ CPIO = ("cpio", "--power", "none", "-o", "a.csv", "--folder")
         (["memcached", "-o", "-"], "-o takes a file", 2),
         (["memcached", "--gets", "10%,20%", "-o", "a.csv"], "one share", 2),
         (["memcached", "--load", "much", "-o", "a.csv"], "is not a share", 2),
-        (["memcached", "--server-cpus", "x", "-o", "a.csv"], "is no list of CPUs", 2),
+        (["memcached", "--server-cpus", "x", "-o", "a.csv"], "is not a list of CPUs", 2),
         (["memcached", "--object-size", "2MiB", "-o", "a.csv"], "there may be 1 to", 1),
         (["memcached", "--server-cpus", "4095", "-o", "a.csv"], "CPU 4095 may not be", 1),
         (["memcached", "-o", "/proc/a.csv"], "/proc/a.csv: cannot be written", 1),
@@ -398,7 +398,7 @@ class TestStudies:
         for given, said in (
             (["--", "no-such-program"], "not found"),
             (["--prepare", "false", "--", "true"], "--prepare"),
-            (all_cores, "memory bandwidth is taken from cores beside the workload's"),
+            (all_cores, "memory-bandwidth antagonist needs cores of its own"),
         ):
             asked = ("run", "cpio", "--folder", "/", "--size", "1MiB", *STUDY, *given)
             refused(ppw_inside(*asked, cwd=tmp_path), said)

@@ -142,10 +142,10 @@ class TestRefusals:
             ("--workload wordcont", "did you mean 'wordcount'"),
             ("-- jar x.jar", "arguments after --: for --mode cluster"),
             ("--nodes /dev/null", "--nodes: for --mode cluster"),
-            ("--mode cluster --freq 1GHz", "cannot be set from here"),
-            ("--mode cluster --power rapl", "name them by --nodes"),
+            ("--mode cluster --freq 1GHz", "cannot set the core frequency"),
+            ("--mode cluster --power rapl", "name them with --nodes"),
             ("-D nonsense", "'nonsense' is not NAME=VALUE"),
-            ("--mode cluster --workload a,b -- jar x.jar", "one job of your own has one name"),
+            ("--mode cluster --workload a,b -- jar x.jar", "your own job has one name"),
             ("--mode cluster --memory 1GiB -- jar x.jar", "{options}"),
         ],
     )

@@ -272,7 +272,7 @@ class TestBoth:
         assert row["projected"] == pytest.approx(first(runs, **asked)["projected"])
         done = ppw_inside(*words, value, "--freq", "3GHz", cwd=tmp_path)
         assert done.returncode == 2
-        assert "Give --freq, --cores or --data" in done.stderr
+        assert "give one of --freq, --cores or --data" in done.stderr
 
 
 # Of six runs at three sizes or counts.

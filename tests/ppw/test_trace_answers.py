@@ -190,7 +190,7 @@ QUESTIONS = {
 @pytest.mark.parametrize(
     ("question", "given", "said"),
     [
-        ("validate", {"device": "ssd,rpm=7200"}, "says nothing of the ssd"),
+        ("validate", {"device": "ssd,rpm=7200"}, "is not a parameter of the ssd"),
         ("validate", {"device": "ssd,units=0"}, "units"),
         ("validate", {"features_tolerance": 0}, "greater than 0"),
         ("validate", {"device": "ssd,read=5W"}, "read"),

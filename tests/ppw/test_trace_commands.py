@@ -281,7 +281,7 @@ class TestConvert:
             ("nowhere.json -o x.fio --target f", "no such file", 1),
             ("disk.parquet -o x.iolog", "Missing option '--target'", 2),
             ("disk.parquet -o x.iolog --target /dev/null", "is a device", 1),
-            ("disk.parquet -o x", "its ending says no format", 2),
+            ("disk.parquet -o x", "its ending does not name a format", 2),
             ("disk.parquet --to csv -o x.parquet", "end the name in .csv", 2),
         ],
     )

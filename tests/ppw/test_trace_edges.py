@@ -50,7 +50,7 @@ def test_a_hundred_requests_in_three_weeks_are_a_load():
 
 def test_discards_alone_are_no_load():
     made = trace(lbn=8 * np.arange(1200), op=np.full(1200, 2))
-    with pytest.raises(PpwError, match="no reads and writes: there is no load to make"):
+    with pytest.raises(PpwError, match="no reads and writes, so ppw cannot make a load"):
         jobs_of(answered(ppw.fit_trace, made, levels=2))
 
 

@@ -253,14 +253,14 @@ def _node_part(session: Session, node: Node, sampling: sampler.Sampling) -> Sess
     part = Session.open(folder)
     if {name: part.plan[name] for name in plan} != plan:
         raise MeasurementError(
-            f"{folder}: this node was another one, or had other sensors: give -o"
+            f"{folder}: the node or its sensors have changed: give another file with -o"
         )
     return part
 
 
 def _parse_node(row: Mapping[str | None, Any], where: str) -> Node:
     if None in row or None in row.values():
-        raise MeasurementError(f"{where}: has not as many cells as the header")
+        raise MeasurementError(f"{where}: does not have as many values as the header")
     cells = {name: value.strip() for name, value in row.items() if name and value.strip()}
     if "host" not in cells:
         raise MeasurementError(f"{where}: has no host")

@@ -199,8 +199,9 @@ def check_room(folder: Path, needed: float) -> None:
     free = shutil.disk_usage(folder).free
     if free < needed:
         raise MeasurementError(
-            f"{folder}: {free / 1e9:.1f} GB free, and inputs, spills and outputs take "
-            f"{needed / 1e9:.1f} GB: name a folder on a larger disk by --scratch"
+            f"{folder}: {free / 1e9:.1f} GB free, and inputs, spills and outputs "
+            f"take {needed / 1e9:.1f} GB: name a folder on a larger disk with "
+            "--scratch"
         )
 
 
@@ -432,9 +433,9 @@ class OneMachine(ClusterEngine):
         refused = private_network.refusal()
         if refused and not open_ports:
             raise MeasurementError(
-                f"{refused}: without one, parts of Hadoop listen on all addresses and take orders "
-                "from anybody: allow it with --open-ports where nobody else can reach this host, "
-                "or use --mode local"
+                f"{refused}: without one, parts of Hadoop listen on all addresses "
+                "and accept commands from anybody. If nobody else can reach this "
+                "host, allow it with --open-ports; otherwise use --mode local"
             )
         self._own = own
         self._private = not refused
@@ -462,7 +463,9 @@ class OneMachine(ClusterEngine):
         """What the last job did, from its history file."""
         name = submitted_job(output)
         if name is None:
-            raise MeasurementError(f"{output}: no job was submitted: see what it says instead")
+            raise MeasurementError(
+                f"{output}: no job was submitted: read the messages in this file"
+            )
         return self._fetch_history(name, (f"{NEW_HISTORIES}/*", f"{HISTORIES}/*/*/*/*"))
 
     def close(self) -> None:

@@ -427,7 +427,7 @@ def read_local_log(path: Path, *, slots: int = 1) -> Job:
     for entry in _read_entries(text):
         reader.take(entry)
     if not reader.job.job_id:
-        raise MeasurementError(f"{path}: no job was submitted: see what it says instead")
+        raise MeasurementError(f"{path}: no job was submitted: read the messages in this file")
     counters = printed_counters(text.splitlines())
     kept = {
         counter: value

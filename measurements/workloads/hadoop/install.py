@@ -94,8 +94,8 @@ def find_jars(environment: Mapping[str, str] = os.environ) -> Path:
     folder = cache_folder(environment)
     if not _is_complete(folder):
         raise MeasurementError(
-            f"Hadoop {VERSION} is not in {folder}: bring it with ppw run hadoop --setup "
-            f"({_DOWNLOAD})"
+            f"Hadoop {VERSION} is not in {folder}: install it with ppw run hadoop "
+            f"--setup ({_DOWNLOAD})"
         )
     return folder
 
@@ -155,7 +155,7 @@ def _copy_jars(maven: str, scratch: Path, environment: Mapping[str, str]) -> Pat
     missing = [n for n in wanted if not any(jar.name.startswith(f"{n}-") for jar in jars)]
     if done.returncode or missing:
         said = _failure_reason(done.stdout + done.stderr, done.returncode, missing)
-        raise MeasurementError(f"mvn could not bring Hadoop {VERSION}: {said}")
+        raise MeasurementError(f"mvn could not download Hadoop {VERSION}: {said}")
     listed = "".join(f"{jar.stat().st_size} {jar.name}\n" for jar in jars)
     (target / _LIST).write_text(listed, encoding="utf-8")
     return target

@@ -76,7 +76,7 @@ class BandwidthLoad:
         """Raise `MeasurementError` where it has ended."""
         if (code := self._process.poll()) is not None:
             raise MeasurementError(
-                f"the load on memory bandwidth ended with {code}: {last_line(self._output)}"
+                f"the memory-bandwidth antagonist ended with {code}: {last_line(self._output)}"
             )
 
     def stop(self) -> None:
@@ -89,7 +89,7 @@ class BandwidthLoad:
         while (reading := self.last_reading()) is None or not reading.bytes_moved:
             self.check()
             if time.monotonic() > until:
-                raise MeasurementError("the load on memory bandwidth does not begin to work")
+                raise MeasurementError("the memory-bandwidth antagonist does not start")
             time.sleep(_LOOK_S)
 
 

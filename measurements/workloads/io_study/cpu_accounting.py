@@ -192,8 +192,8 @@ class KernelWorkers:
         was = read_text(self._mask)
         if was is None:
             raise MeasurementError(
-                f"{self._mask}: cannot be read: this kernel's workers cannot be kept on some "
-                "cores: leave --confine-kernel out"
+                f"{self._mask}: cannot be read: ppw cannot bind the workers of "
+                "this kernel to cores: leave --confine-kernel out"
             )
         self._guard = settings_guard.Guard(lock=self._mask.parent)
         self._guard.learn([(self._mask, was)])

@@ -82,10 +82,11 @@ class StudyOptions:
         if not Path(self.folder).is_dir():
             raise MeasurementError(f"{self.folder}: is no folder: name one on the disk to measure")
         if bool(self.command) == bool(self.patterns):
-            raise MeasurementError("a study is either of a command or of patterns of fio")
+            raise MeasurementError("a study takes either a command or patterns of fio, not both")
         if any(not 0 <= share <= 1 for share in self.taken):
             raise MeasurementError(
-                "memory bandwidth is taken in shares of what the cores beside can take: 0 to 100%"
+                "memory bandwidth is a share of the maximum that the other cores "
+                "can use: give 0 to 100%"
             )
         if not self.patterns:
             return
@@ -174,9 +175,9 @@ def _unused_cpus(runs: service.ServiceRuns, placement: Placement) -> tuple[int, 
     free = [core.cpus[0] for core in cores if not used & set(core.cpus)]
     if not free:
         raise MeasurementError(
-            f"memory bandwidth is taken from cores beside the workload's, and {placement.cores} of "
-            f"{len(cores)} cores leave none: give --cores up to {len(cores) - 1} with "
-            "--take-bandwidth"
+            "the memory-bandwidth antagonist needs cores of its own, and "
+            f"{placement.cores} of {len(cores)} cores leave none: give --cores up "
+            f"to {len(cores) - 1} with --take-bandwidth"
         )
     return tuple(free)
 
@@ -397,8 +398,9 @@ def open_study(options: StudyOptions, runs: service.ServiceRuns) -> IoStudy:
 def _do_without_group(options: StudyOptions, runs: service.ServiceRuns) -> None:
     if options.own:
         raise MeasurementError(
-            "no control group may be made here, and it is what tells the programs' CPU time from "
-            "that of others: run as root, or leave --scope own out"
+            "ppw may not create a control group here, and needs one to separate "
+            "the programs' CPU time from that of others: run as root, or leave "
+            "--scope own out"
         )
     runs.tell_once(
         "no control group may be made here: CPU time of the programs is by their own clocks, "

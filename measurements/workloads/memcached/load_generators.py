@@ -93,7 +93,7 @@ class Loader(abc.ABC):
 
     def key(self, number: int, work: Work) -> str:
         """Key of an object, by its number from 0."""
-        raise MeasurementError(f"{self.name} makes its own keys")
+        raise MeasurementError(f"{self.name} generates its own keys")
 
     def object_count(self, work: Work) -> int:
         """Objects that a server holds for this work."""
@@ -123,8 +123,9 @@ def find_loader(name: str | None) -> Loader:
             return kind(program)
     if name is None:
         raise MeasurementError(
-            "no load generator is there: apt install libmemcached-tools (memcaslap), or "
-            "install memtier_benchmark, or take ppw's own with --client paced"
+            "no load generator is there: apt install libmemcached-tools "
+            "(memcaslap), or install memtier_benchmark, or use the load "
+            "generator of ppw with --client paced"
         )
     kind = LOADERS[name]
     if kind.programs:
@@ -175,7 +176,7 @@ class Memcaslap(Loader):
                 f"keys of {work.key_bytes} B: memcaslap makes keys of {least} to {most} B"
             )
         if work.rate_s is not None:
-            raise MeasurementError("memcaslap cannot keep to a rate: take --client paced for it")
+            raise MeasurementError("memcaslap cannot hold a fixed rate: use --client paced")
         settings = scratch / f"memcaslap-{number}.cnf"
         settings.write_text(_settings_text(work), encoding="ascii")
         seconds = math.ceil(work.seconds)
@@ -222,7 +223,7 @@ def read_memcaslap_totals(path: Path) -> MemcaslapTotals:
     try:
         cells = clients.power_of_two_cells(_histogram_counts(rest), _US)
     except OverflowError as error:
-        raise MeasurementError(f"{path}: memcaslap printed a cell that cannot be") from error
+        raise MeasurementError(f"{path}: memcaslap printed an impossible value") from error
     found = clients.Histogram(cells, figures.get("Min", math.nan), figures.get("Max", math.nan))
     if found.requests != int(section["events"]):
         raise MeasurementError(
@@ -435,7 +436,7 @@ def read_paced_totals(path: Path) -> PacedTotals:
     if not figures.get("requests") or not sum(cell.requests for cell in cells["latency"]):
         raise MeasurementError(f"{path}: the client had no answer to any request")
     if missing := [name for name in _NEEDED if not math.isfinite(figures.get(name, math.nan))]:
-        raise MeasurementError(f"{path}: the client said no {', '.join(missing)}: it was killed")
+        raise MeasurementError(f"{path}: the client printed no {', '.join(missing)}: it was killed")
     least, most = figures["min_ns"] * _NS, figures["max_ns"] * _NS
     latency = clients.Histogram(tuple(cells["latency"]), least, most)
     return PacedTotals(figures, latency, clients.Histogram(tuple(cells["lateness"])))

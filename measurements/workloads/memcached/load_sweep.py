@@ -73,10 +73,11 @@ class MemcachedOptions:
         if bad_loads := [load for load in self.loads if not 0 < load <= 2]:
             raise MeasurementError(f"a load of {bad_loads[0]:g}: give shares: 0.5, or 50%")
         if min(self.rates, default=1.0) <= 0:
-            raise MeasurementError("a rate is operations a second, above 0")
+            raise MeasurementError("a rate is a number of operations per second, above 0")
         if self.servers and (self.threads != (1,) or self.partitions != (1,)):
             raise MeasurementError(
-                "threads and partitions of named servers are what they are: leave them out"
+                "ppw cannot set the threads and partitions of named servers: "
+                "leave these options out"
             )
 
 
