@@ -413,7 +413,7 @@ class TestWriting:
             ("time_s", [0.0, 0.0, 0.0, 0.0]),
         ):
             table = requests(**{name: values})
-            # Two chunks in the file: what one has is not a parameter of the other.
+            # Two chunks in the file: what one has says nothing of the other.
             write_trace(table.to_batches(max_chunksize=2), path)
             found = read_trace(path).to_table()
             for column in SCHEMA.names:

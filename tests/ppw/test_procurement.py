@@ -642,7 +642,7 @@ UNLIKE, LIMIT = {"rate": [1, 2], "p99": ["1ms"]}, {"workload": {"latency_p99": 1
         ({"power": None, "catalogue": "Xeon X5670"}, {}, "power (W at full load, which is not th"),
         ({"idle": None}, {}, "no idle power: give idle_power or power_levels"),
         ({"price": None}, {}, "no price: give price"),
-        ({}, {"workload": {"memory": "1GiB"}}, "no memory size, which workload work asks for"),
+        ({}, {"workload": {"memory": "1GiB"}}, "no memory size, which workload work needs"),
         ({}, LICENCES, "no number of cores, which licences need"),
         ({}, CARBON, "costs.carbon_price needs site.grid_carbon and the candidate's embodied_ca"),
         ({"idle": 250.0}, {}, "its idle power 250 W is not below its full-load power 200 W"),
