@@ -83,7 +83,7 @@ class Percent(Number):
     wanted = "valid percentage."
 
     def number_in(self, text: str) -> float:
-        """Read the number before %."""
+        """Read a percentage with or without %, as its number: 3 for "3%"."""
         return float(text.removesuffix("%"))
 
 
@@ -93,7 +93,7 @@ class Share(Number):
     wanted = "share: write 0.7 or 70%"
 
     def number_in(self, text: str) -> float:
-        """Read a share; one above 1 without % was meant as a percentage."""
+        """Read 0.7 or 70% as 0.7; refuse a number above 1 that seems to lack its %."""
         share = float(text.removesuffix("%")) / (100.0 if text.endswith("%") else 1.0)
         if not math.isfinite(share):
             raise ValueError

@@ -243,7 +243,7 @@ def canonical(
 
 
 def _canonical_column(column: ibis.Value, renaming: headers.Renaming) -> ibis.Value:
-    """Column in SI units, NULL where missing; a column that is no number stays as it is."""
+    """Column in SI units: NULL if missing, −inf if no number; columns of text stay as they are."""
     if column.type().is_floating():
         column = column.isnan().ifelse(None, column)
     if renaming.canonical not in schema.NUMERIC:
