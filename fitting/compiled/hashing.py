@@ -28,7 +28,7 @@ class HashTable(NamedTuple):
 
 
 def new_table(slots: int, kind: type = np.int64) -> HashTable:
-    """Make an empty table of at least so many slots, a power of two."""
+    """Make an empty hash table of at least ``slots`` slots, rounded up to a power of two."""
     size = 1 << max(4, int(slots - 1).bit_length())
     keys = np.full(size, EMPTY, dtype=np.int64)
     return HashTable(keys, np.zeros(size, kind), np.zeros(1, np.int64))
@@ -41,8 +41,8 @@ def new_codes(bound: int) -> HashTable:
     return HashTable(np.empty(0, np.int64), np.zeros(bound, np.int32), np.zeros(1, np.int64))
 
 
-def table_of(keys: IntArray, values: IntArray) -> HashTable:
-    """Map all keys that will be looked up to their values."""
+def build_table(keys: IntArray, values: IntArray) -> HashTable:
+    """Make a hash table of all these keys with their values."""
     if keys.max(initial=0) < _DIRECT_VALUES:
         table = new_codes(int(keys.max(initial=0)) + 1)
         table.values[keys] = values
@@ -54,22 +54,22 @@ def table_of(keys: IntArray, values: IntArray) -> HashTable:
     return table
 
 
-def with_room(table: HashTable, more: int) -> HashTable:
-    """Return the table, or a larger one where it would be more than half full of so many more."""
+def ensure_room(table: HashTable, more: int) -> HashTable:
+    """Return the table, or a larger copy where ``more`` new keys would fill over half of it."""
     wanted = 2 * (int(table.used[0]) + more)
     return resize(table, wanted) if 0 < len(table.keys) < wanted else table
 
 
 def resize(table: HashTable, slots: int) -> HashTable:
-    """Copy a table to one of at least so many slots."""
+    """Copy a table to a new one of at least ``slots`` slots."""
     larger = new_table(slots, table.values.dtype.type)
-    _copy(table.keys, table.values, larger.keys, larger.values)
+    _copy_entries(table.keys, table.values, larger.keys, larger.values)
     larger.used[:] = table.used
     return larger
 
 
-def in_order(table: HashTable) -> tuple[IntArray, IntArray]:
-    """All keys, sorted, and their values."""
+def sorted_items(table: HashTable) -> tuple[IntArray, IntArray]:
+    """Return all keys of a table in ascending order, and their values."""
     held = np.flatnonzero(table.keys != EMPTY if len(table.keys) else table.values)
     keys = table.keys[held] if len(table.keys) else held
     order = np.argsort(keys)
@@ -91,8 +91,8 @@ def spread_bits(key: int) -> int:
 
 
 @jit
-def home(key: int, mask: int) -> int:
-    """Slot where a key belongs: eight consecutive keys are neighbours, in one line of a cache."""
+def home_slot(key: int, mask: int) -> int:
+    """Return the slot where the search for a key starts; eight adjacent keys share a cache line."""
     return ((spread_bits(key >> 3) << 3) | (key & 7)) & mask
 
 
@@ -100,7 +100,7 @@ def home(key: int, mask: int) -> int:
 def find(keys: IntArray, key: int) -> int:
     """Return the slot of a key of 0 or more, or the empty slot where it belongs."""
     mask = len(keys) - 1
-    slot = home(key, mask)
+    slot = home_slot(key, mask)
     while keys[slot] != key and keys[slot] != EMPTY:
         slot = (slot + 1) & mask
     return slot
@@ -108,12 +108,12 @@ def find(keys: IntArray, key: int) -> int:
 
 @jit
 def remove(keys: IntArray, values: Array, slot: int) -> None:
-    """Empty a slot, moving back the keys that had to go past it."""
+    """Delete the key in a slot, and move back the keys that were displaced past it."""
     mask = len(keys) - 1
     hole = slot
     probe = (hole + 1) & mask
     while keys[probe] != EMPTY:
-        if ((probe - home(keys[probe], mask)) & mask) >= ((probe - hole) & mask):
+        if ((probe - home_slot(keys[probe], mask)) & mask) >= ((probe - hole) & mask):
             keys[hole], values[hole] = keys[probe], values[probe]
             hole = probe
         probe = (probe + 1) & mask
@@ -121,7 +121,8 @@ def remove(keys: IntArray, values: Array, slot: int) -> None:
 
 
 @jit
-def _copy(keys: IntArray, values: Array, larger: IntArray, moved: Array) -> None:
+def _copy_entries(keys: IntArray, values: Array, larger: IntArray, moved: Array) -> None:
+    """Insert the keys and values of one table into the arrays of a larger one, in place."""
     for slot in range(len(keys)):
         if keys[slot] != EMPTY:
             at = find(larger, keys[slot])
@@ -130,7 +131,7 @@ def _copy(keys: IntArray, values: Array, larger: IntArray, moved: Array) -> None
 
 @jit_inline
 def value_of(table: HashTable, key: int) -> int:
-    """Value of a key that the table has."""
+    """Look up the value of a key that the table has."""
     # What the table does not have, as of a file that grows, must stay inside the array.
     direct = min(max(key, 0), len(table.values) - 1)
     return table.values[np.uint64(find(table.keys, key) if len(table.keys) else direct)]
@@ -138,7 +139,7 @@ def value_of(table: HashTable, key: int) -> int:
 
 @jit_inline
 def code_of(table: HashTable, key: int) -> int:
-    """Integer code of a key, from 0 up as keys appear; the table has one more than the code."""
+    """Return the integer code of a key; a new key is added with the next code (0, 1, 2 …)."""
     # Unsigned: numba counts other indices from the end where they are negative, and looks.
     slot = np.uint64(find(table.keys, key) if len(table.keys) else key)
     code = np.int64(table.values[slot]) - 1
@@ -151,8 +152,8 @@ def code_of(table: HashTable, key: int) -> int:
     return code
 
 
-def longer(rows: Array, used: int, more: int) -> Array:
-    """Rows with zeros for so many more behind those used."""
+def grow_rows(rows: Array, used: int, more: int) -> Array:
+    """Return the rows, or a copy with rows of zeros where ``more`` after ``used`` do not fit."""
     if used + more <= len(rows):
         return rows
     # The system allocates memory of zeros only when it is written to.

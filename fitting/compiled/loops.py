@@ -53,12 +53,12 @@ _NullCache: Any = numba.core.caching.NullCache
 
 
 def jit(function: F) -> F:
-    """Compile a function of arrays and numbers when it is first called; kept on disk after that."""
+    """Compile a function of arrays and numbers at its first call; keep its machine code on disk."""
     return _compile(function, nogil=True)
 
 
 def jit_inline(function: F) -> F:
-    """Compile a short function into each compiled function that calls it."""
+    """Compile a short function that is copied into each compiled function that calls it."""
     return _compile(function, nogil=True, inline="always")
 
 
@@ -82,23 +82,23 @@ class Notice:
         self._depth, self._spent_s, self._begun_s, self._is_told = 0, 0.0, 0.0, False
 
     def begin(self) -> None:
-        """Start the timer when a function begins to be compiled, unless for another one."""
+        """Note that a compilation begins; the outermost one starts the timer of the message."""
         self._depth += 1
         if self._depth == 1 and not self._is_told:
             self._begun_s = self.clock()
-            self._timer = self.timer(max(0.0, self.AFTER_S - self._spent_s), self._tell)
+            self._timer = self.timer(max(0.0, self.AFTER_S - self._spent_s), self._log_text)
             self._timer.daemon = True
             self._timer.start()
 
     def end(self) -> None:
-        """Stop the timer when the outermost function has been compiled."""
+        """Note that a compilation has ended; the end of the outermost one stops the timer."""
         self._depth -= 1
         if self._depth == 0 and self._timer is not None:
             self._timer.cancel()
             self._timer = None
             self._spent_s += self.clock() - self._begun_s
 
-    def _tell(self) -> None:
+    def _log_text(self) -> None:
         self._is_told = True
         _LOG.info(self._text)
 
@@ -110,7 +110,7 @@ _NOT_KEPT = Notice(
 )
 
 
-class _Forgiving(_FunctionCache):  # type: ignore[misc]
+class _ForgivingCache(_FunctionCache):  # type: ignore[misc]
     """Machine code on disk; a full disk, or a folder that disappears, only costs time."""
 
     def __init__(self, function: Callable[..., object]) -> None:
@@ -118,6 +118,7 @@ class _Forgiving(_FunctionCache):  # type: ignore[misc]
         self._cache_file._source_stamp = _sources_digest(Path(function.__code__.co_filename))
 
     def load_overload(self, *arguments: Any) -> Any:
+        """Load machine code; None where there is none, or it cannot be read."""
         found = None
         with suppress(OSError):
             try:
@@ -130,41 +131,45 @@ class _Forgiving(_FunctionCache):  # type: ignore[misc]
         return found
 
     def save_overload(self, *arguments: Any) -> None:
+        """Save machine code; an error of the disk is ignored."""
         _KEPT.end()
         with suppress(OSError):
             super().save_overload(*arguments)
 
 
-class _NoFolder(_NullCache):  # type: ignore[misc]
+class _NoCacheFolder(_NullCache):  # type: ignore[misc]
     """No machine code on disk, which costs every process its time."""
 
     def load_overload(self, *arguments: Any) -> None:
+        """Load nothing, and note that a compilation begins."""
         _NOT_KEPT.begin()
 
     def save_overload(self, *arguments: Any) -> None:
+        """Save nothing, and note that a compilation has ended."""
         _NOT_KEPT.end()
 
 
 def _compile(function: F, **options: Any) -> F:
+    """Compile by numba, with its machine code in `_cache_folder` where there is one."""
     made: Any = numba.njit(**options)(function)
-    made._cache = _NoFolder()
-    folder = _folder()
+    made._cache = _NoCacheFolder()
+    folder = _cache_folder()
     if folder is not None:
         # Numba takes the folder when a function is declared; those of other packages go elsewhere.
         before, _settings.CACHE_DIR = _settings.CACHE_DIR, folder
         try:
             # The folder has disappeared since, or the source is in an archive.
             with suppress(RuntimeError, OSError):
-                made._cache = _Forgiving(function)
+                made._cache = _ForgivingCache(function)
         finally:
             _settings.CACHE_DIR = before
     return cast("F", made)
 
 
 @cache
-def _folder() -> str | None:
-    """Folder for machine code: the first that can be written to."""
-    for parent in _parents():
+def _cache_folder() -> str | None:
+    """Return the first folder for machine code that can be written to; None for none."""
+    for parent in _candidate_folders():
         with suppress(OSError):
             (parent / "ppw-loops").mkdir(parents=True, exist_ok=True)
             if os.access(parent / "ppw-loops", os.W_OK):
@@ -172,7 +177,8 @@ def _folder() -> str | None:
     return None
 
 
-def _parents() -> Iterator[Path]:
+def _candidate_folders() -> Iterator[Path]:
+    """Yield the folders that may keep machine code, best first."""
     if _settings.CACHE_DIR:
         yield Path(_settings.CACHE_DIR)
         return
@@ -187,7 +193,7 @@ def _parents() -> Iterator[Path]:
 
 @cache
 def _sources_digest(path: Path) -> str:
-    """Digest of a file, and of the files of this package that it imports from."""
+    """Hash the source of a file and of the files of this package that it imports from."""
     package = Path(__file__).parents[1]
     found, todo = {path: path.read_bytes()}, [path]
     while todo:
@@ -204,25 +210,25 @@ def _sources_digest(path: Path) -> str:
 
 @jit_inline
 def log2_bin(number: int, bits: int) -> int:
-    """Log2 bin of a number of 1 or more, each octave in 2^bits even parts; exact below 2^53."""
+    """Return the log2 bin of a number from 1, 2^bits even bins an octave; exact below 2^53."""
     # The exponent of a float and the first bits of its fraction give it without a search.
     return (np.float64(number).view(np.int64) >> (_FRACTION_BITS - bits)) - (_BIAS << bits)
 
 
-def cache_lines(rows: int, width: int) -> ByteArray:
-    """Rows of so many bytes, all 0, that begin where lines of a cache do if they are as long."""
+def aligned_rows(rows: int, width: int) -> ByteArray:
+    """Make a zeroed table of ``rows`` rows of ``width`` bytes that starts at a cache line."""
     whole = np.zeros(rows * width + _LINE, dtype=np.uint8)
     skipped = -whole.ctypes.data % _LINE
     return whole[skipped : skipped + rows * width].reshape(rows, width)
 
 
 def interleave(*arrays: Array) -> list[Array]:
-    """Copy columns, or tables, to an interleaved layout, whose rows are in one line of a cache."""
+    """Copy arrays to one interleaved table, in which their rows are neighbours; return views."""
     # Those of the widest elements first, so that each is aligned.
     order = sorted(range(len(arrays)), key=lambda k: -arrays[k].itemsize)
     row = np.dtype([(str(k), arrays[k].dtype, arrays[k].shape[1:]) for k in order])
     half = _LINE // 2
-    held = cache_lines(len(arrays[0]), -(-row.itemsize // half) * half)
+    held = aligned_rows(len(arrays[0]), -(-row.itemsize // half) * half)
     table = held[:, : row.itemsize].view(row)[:, 0]
     for k, column in enumerate(arrays):
         table[str(k)] = column

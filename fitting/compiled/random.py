@@ -24,7 +24,7 @@ _UNIT = 2.0**-53
 def _ziggurat(
     edge: float, area: float, density: RealFunction, at: RealFunction
 ) -> tuple[FloatArray, FloatArray]:
-    """Widths and heights of layers of the same area, the tail beyond the edge in the lowest."""
+    """Return widths and heights of equal-area layers under a density; the lowest has the tail."""
     x = [area / density(edge), edge]
     while len(x) < _LAYERS:
         x.append(at(area / x[-1] + density(x[-1])))
@@ -51,14 +51,14 @@ _NORMAL_X, _NORMAL_Y = _ziggurat(
 )
 
 
-def randomness(rng: np.random.Generator) -> Randomness:
-    """Begin a sequence, by a draw."""
+def new_randomness(rng: np.random.Generator) -> Randomness:
+    """Make the state of a random sequence for compiled loops, seeded by a draw of ``rng``."""
     return rng.integers(2**64, size=1, dtype=np.uint64)
 
 
 @jit_uncounted
 def random_bits(r: Randomness) -> int:
-    """Draw 64 bits, as an unsigned machine number."""
+    """Draw 64 random bits as an unsigned integer."""
     r[0] += _WEYL
     z = r[0]
     z = (z ^ (z >> np.uint64(30))) * _FIRST
@@ -68,7 +68,7 @@ def random_bits(r: Randomness) -> int:
 
 @jit_uncounted
 def uniform(r: Randomness) -> float:
-    """Draw from [0, 1)."""
+    """Draw from the uniform law on [0, 1)."""
     return np.float64(random_bits(r) >> np.uint64(11)) * _UNIT
 
 
@@ -111,7 +111,7 @@ def standard_normal(r: Randomness) -> float:
 
 @jit_uncounted
 def standard_gamma(r: Randomness, shape: float) -> float:
-    """Draw from the gamma law of a shape and scale 1."""
+    """Draw from the gamma law of scale 1 and a shape above 0."""
     # One less than 1 is that of one more, times a power of a uniform draw.
     d = (shape if shape >= 1 else shape + 1) - 1 / 3
     c = 1 / np.sqrt(9 * d)

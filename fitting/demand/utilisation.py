@@ -36,7 +36,7 @@ class Use(NamedTuple):
 
 
 def summarise(values: ArrayLike, seconds: ArrayLike, high: float = np.inf) -> Use:
-    """Summarise intervals by time.
+    """Summarise values over intervals, weighted by length: mean, quantiles, share of high ones.
 
     ``values`` are NaN where not measured; an interval of NaN or 0 ``seconds`` is left out.
 
@@ -55,12 +55,12 @@ def summarise(values: ArrayLike, seconds: ArrayLike, high: float = np.inf) -> Us
         return Use(np.nan, np.nan, np.nan, np.nan, 0.0)
     mean = float(at @ (weight / total))
     above = float(weight[at >= high].sum()) / total
-    median, p95 = (_quantile(at, weight, share) for share in (0.5, 0.95))
+    median, p95 = (_weighted_quantile(at, weight, share) for share in (0.5, 0.95))
     return Use(mean, median, p95, above, total)
 
 
-def _quantile(values: FloatArray, weights: FloatArray, share: float) -> float:
-    """Smallest value that is not exceeded in ``share`` of the weight."""
+def _weighted_quantile(values: FloatArray, weights: FloatArray, share: float) -> float:
+    """Return the smallest value that at least ``share`` of the weight does not exceed."""
     order = np.argsort(values, kind="stable")
     reached = np.cumsum(weights[order])
     # Sums of the same weights in another order differ in the last digits.
@@ -69,7 +69,7 @@ def _quantile(values: FloatArray, weights: FloatArray, share: float) -> float:
 
 
 def grade(value: float, medium: float, high: float) -> str:
-    """Level of a value by two thresholds; "" where it is not known.
+    """Grade a value by two thresholds as "low", "medium" or "high"; "" for NaN.
 
     >>> grade(0.3, 0.3, 0.7), grade(0.7, 0.3, 0.7), grade(0.1, 0.3, 0.7), grade(np.nan, 0.3, 0.7)
     ('medium', 'high', 'low', '')
@@ -82,7 +82,7 @@ def grade(value: float, medium: float, high: float) -> str:
 
 
 def worst(levels: list[str]) -> str:
-    """Highest of some levels; "" where none is known.
+    """Return the highest of some levels ("low", "medium", "high"); "" where all are "".
 
     >>> worst(["low", "", "medium"]), worst(["", ""])
     ('medium', '')
@@ -91,10 +91,10 @@ def worst(levels: list[str]) -> str:
     return max(known, key=LEVELS.index) if known else ""
 
 
-def on_clock(
+def mean_on_clock(
     end_s: ArrayLike, interval_s: ArrayLike, rates: ArrayLike, start_s: float, step_s: float, n: int
 ) -> FloatArray:
-    """Mean of (intervals, resources) rates over the ``n`` cells of a common clock.
+    """Average (intervals, resources) rates over ``n`` cells of a clock; NaN where half is missing.
 
     Intervals are in order, with the ends and lengths given (s); gaps between them are not known,
     nor are rates of NaN. The clock starts at ``start_s`` with cells of ``step_s``. The (n,
@@ -111,14 +111,14 @@ def on_clock(
     corners = np.column_stack([starts, ends]).ravel()
     known = np.isfinite(values)
     length = np.maximum(ends - starts, 0.0)[:, None]
-    covered = _integrals(corners, known * length, edges)
-    total = _integrals(corners, np.where(known, values, 0.0) * length, edges)
+    covered = _cell_integrals(corners, known * length, edges)
+    total = _cell_integrals(corners, np.where(known, values, 0.0) * length, edges)
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where(covered >= _LEAST_COVERED * step_s, total / covered, np.nan)
 
 
-def _integrals(corners: FloatArray, parts: FloatArray, edges: FloatArray) -> FloatArray:
-    """Differences at the edges of a running integral that grows inside the intervals alone."""
+def _cell_integrals(corners: FloatArray, parts: FloatArray, edges: FloatArray) -> FloatArray:
+    """Integrate columns over the cells between edges, from their integrals by interval."""
     columns = []
     for part in parts.T:
         running = np.repeat(np.concatenate([[0.0], np.cumsum(part)]), 2)[1:-1]
@@ -137,12 +137,12 @@ class LoadShares(NamedTuple):
 
     @property
     def first(self) -> int | None:
-        """Resource that breaks first, or is nearest to it; None where none is known."""
+        """Index of the resource with the highest share; None where none is known."""
         return None if np.isnan(self.high).all() else int(np.nanargmax(self.high))
 
 
-def load_of(shares: ArrayLike, quantile: float = 0.95) -> LoadShares:
-    """Summarise (intervals, resources) shares of the ceiling over time; NaN is not known.
+def summarise_shares(shares: ArrayLike, quantile: float = 0.95) -> LoadShares:
+    """Summarise each resource's shares of its ceiling over time; NaN is left out.
 
     ``quantile`` is the part of the time that a resource must suffice, inside (0, 1].
     """
@@ -160,20 +160,22 @@ def load_of(shares: ArrayLike, quantile: float = 0.95) -> LoadShares:
         found[1, known] = np.nanmean(held, axis=0)
         found[2, known] = np.nanmax(held, axis=0)
         found[3, known] = (held > 1).sum(axis=0) / np.isfinite(held).sum(axis=0)
-        found[4, known] = _longest(held > 1)
+        found[4, known] = _longest_true_run(held > 1)
     return LoadShares(*found)
 
 
-def _longest(above: BoolArray) -> FloatArray:
-    """Longest run of True in each column."""
+def _longest_true_run(above: BoolArray) -> FloatArray:
+    """Return the length of the longest run of True in each column."""
     place = np.arange(1, len(above) + 1)[:, None]
     last_below = np.maximum.accumulate(np.where(above, 0, place), axis=0)
     longest: FloatArray = (place - last_below).max(axis=0).astype(np.float64)
     return longest
 
 
-def agreement(shares: ArrayLike, threshold: float, quantile: float = 0.95, seed: int = 0) -> float:
-    """Share of resampled recordings that come to the same finding.
+def resample_agreement(
+    shares: ArrayLike, threshold: float, quantile: float = 0.95, seed: int = 0
+) -> float:
+    """Return the share of resampled recordings that agree if the quantile is above the threshold.
 
     Blocks of neighbouring intervals are drawn with replacement (circular blocks, of the cube root
     of the recording's intervals), because intervals that follow each other are alike. It says how
@@ -213,7 +215,7 @@ _MAD_TO_SIGMA = 1.4826
 
 
 def change_points(signals: ArrayLike, *, shortest: int = 2) -> list[int]:
-    """First points of the second and later phases: where the joint mean of some series changes.
+    """Find where the joint mean of some series changes: the first points of new phases.
 
     ``signals`` is a (points, series) table, each series in shares of what counts as much for it, so
     that 1 is a great change; NaN is taken as no change from the value before. ``shortest`` is the
@@ -230,15 +232,16 @@ def change_points(signals: ArrayLike, *, shortest: int = 2) -> list[int]:
     if len(table) < 2 * shortest or not (table := _fill_missing(table)).shape[1]:
         return []
     width = -(-len(table) // _MOST_POINTS)
-    averages = _average(table, width)
-    noise = _noise(averages)
-    coarse = _search(averages / noise, max(2, -(-shortest // width)))
+    averages = _average_blocks(table, width)
+    noise = _noise_level(averages)
+    coarse = _search_changes(averages / noise, max(2, -(-shortest // width)))
     if width == 1:
         return coarse
     return _refine_points(table / noise, [width * point for point in coarse], width, shortest)
 
 
-def _search(scaled: FloatArray, shortest: int) -> list[int]:
+def _search_changes(scaled: FloatArray, shortest: int) -> list[int]:
+    """Find change points by an exact search (PELT); none in fewer than two shortest phases."""
     from skchange.detectors import PELT
     from skchange.interval_scorers import L2Cost
 
@@ -249,13 +252,13 @@ def _search(scaled: FloatArray, shortest: int) -> list[int]:
 
 
 def penalty(points: int, series: int) -> float:
-    """Gain in squared deviations, in units of the noise, that noise reaches by a chance of 1/n²."""
+    """Return the cost of a change point: the gain that noise alone reaches by a chance of 1/n²."""
     tail = 2 * np.log(points)
     return float(series + 2 * np.sqrt(series * tail) + 2 * tail)
 
 
-def _noise(table: FloatArray) -> FloatArray:
-    """Standard deviation from point to point, which changes of the mean hardly move.
+def _noise_level(table: FloatArray) -> FloatArray:
+    """Estimate each series' noise from its steps from point to point; at least `NOISE_FLOOR`.
 
     Of few points it is uncertain: two standard errors, of about 1/√n each, are added.
     """
@@ -267,7 +270,7 @@ def _noise(table: FloatArray) -> FloatArray:
 
 
 def _fill_missing(table: FloatArray) -> FloatArray:
-    """Replace what is not known by the last known value; leave out series without any."""
+    """Replace NaN by the value before it (at the start, after it); drop series of NaN alone."""
     table = table[:, np.isfinite(table).any(axis=0)]
     known, series = np.isfinite(table), np.arange(table.shape[1])
     place = np.where(known, np.arange(len(table))[:, None], 0)
@@ -276,14 +279,15 @@ def _fill_missing(table: FloatArray) -> FloatArray:
     return np.where(known.cumsum(axis=0) > 0, table[last, series], table[known.argmax(0), series])
 
 
-def _average(table: FloatArray, width: int) -> FloatArray:
+def _average_blocks(table: FloatArray, width: int) -> FloatArray:
+    """Average each ``width`` rows that follow each other; the last block may be shorter."""
     starts = np.arange(0, len(table), width)
     counts = np.diff(np.append(starts, len(table)))
     return np.add.reduceat(table, starts, axis=0) / counts[:, None]
 
 
 def _refine_points(table: FloatArray, points: list[int], width: int, shortest: int) -> list[int]:
-    """Move change points of averages to the point where the two sides fit best.
+    """Move change points of averaged rows to the best split of all rows; drop short phases.
 
     An average that lies across a change may be a phase of its own: its two ends become one.
     """

@@ -56,7 +56,7 @@ class YorkLine(NamedTuple):
 def york_line(
     x: ArrayLike, y: ArrayLike, var_x: ArrayLike, var_y: ArrayLike, cov_xy: ArrayLike = 0.0
 ) -> YorkLine:
-    """Fit a line by the unified equations of York et al. (2004).
+    """Fit a line to points with errors in x and y (unified equations of York et al. 2004).
 
     One of a point's variances may be 0, with no covariance; not both. `FittingError` also where the
     points show no direction, or where all errors are perfectly correlated along the line.
@@ -100,7 +100,7 @@ class _Points(NamedTuple):
 
     @classmethod
     def of(cls, x: ArrayLike, y: ArrayLike, *errors: ArrayLike) -> _Points:
-        """Check the points and their errors."""
+        """Check points and their errors, and make arrays of them."""
         x, y = np.asarray(x, dtype=float), np.asarray(y, dtype=float)
         if x.ndim != 1 or x.shape != y.shape:
             raise FittingError(f"x {x.shape} and y {y.shape} are not two lists of one length")
@@ -117,7 +117,7 @@ class _Points(NamedTuple):
         return made
 
     def weight(self, slope: FloatArray | float) -> FloatArray:
-        """1 / variance of the residual of each point about a line of this slope."""
+        """Return 1 / variance of each point's residual about a line of this slope."""
         variance = self.var_y + slope * (slope * self.var_x - 2 * self.cov_xy)
         # Errors that lie along the line say nothing across it.
         return 1 / np.maximum(variance, 1e-12 * (self.var_y + slope**2 * self.var_x))
@@ -125,12 +125,12 @@ class _Points(NamedTuple):
     def adjustment(
         self, slope: float, weight: FloatArray, dx: FloatArray, dy: FloatArray
     ) -> FloatArray:
-        """Abscissas moved onto the line along their errors, less the mean abscissa (York's β)."""
+        """Return abscissas moved along the errors onto the line, less the mean (York's β)."""
         moved = dx * self.var_y + slope * dy * self.var_x - (slope * dx + dy) * self.cov_xy
         return weight * moved
 
     def misfit(self, slopes: FloatArray) -> FloatArray:
-        """Least χ² of any line with each of these slopes."""
+        """Return the least χ² that a line can have, for each of these slopes."""
         b = slopes[:, None]
         weight = self.weight(b)
         off = self.y - b * self.x
@@ -139,7 +139,7 @@ class _Points(NamedTuple):
         return least
 
     def best_slope(self) -> float:
-        """Iterate York's equation for the slope from the best of many directions.
+        """Find the slope of least χ², by York's iteration from the best of many directions.
 
         Where points hardly show a direction χ² has several minima, and the iteration may go back
         and forth; there the minimum nearest to the best direction is searched.
@@ -149,15 +149,15 @@ class _Points(NamedTuple):
         misfits = self.misfit(scale * np.tan(angles))
         best = int(np.argmin(misfits))
         start = scale * float(np.tan(angles[best]))
-        slope = self._iterate(start)
+        slope = self._iterate_slope(start)
         if np.isfinite(slope) and self.misfit(np.array([slope]))[0] <= misfits[best]:
             return slope
         if best in (0, len(angles) - 1):
             raise FittingError("the points show no slope: they lie above one another")
-        return self._search(start, scale, (angles[best - 1], angles[best + 1]))
+        return self._search_slope(start, scale, (angles[best - 1], angles[best + 1]))
 
-    def _iterate(self, slope: float) -> float:
-        """Slope that York's equation leads to; NaN where it settles on none."""
+    def _iterate_slope(self, slope: float) -> float:
+        """Iterate York's equation for the slope; NaN where it does not converge."""
         for _ in range(_ITERATIONS):
             before, weight = slope, self.weight(slope)
             total = weight.sum()
@@ -169,7 +169,8 @@ class _Points(NamedTuple):
                 return slope
         return np.nan
 
-    def _search(self, start: float, scale: float, angles: tuple[float, float]) -> float:
+    def _search_slope(self, start: float, scale: float, angles: tuple[float, float]) -> float:
+        """Search the slope of least χ² between two angles; ``start`` where none is better."""
         from scipy.optimize import minimize_scalar
 
         found = minimize_scalar(
@@ -222,11 +223,11 @@ class CalibrationLine:
     def offset_interval(self, level: float = 0.90) -> tuple[float, float]:
         """Confidence interval of the offset."""
         error = float(np.hypot(self.mean_error, self.mean_sensor * self.slope_error))
-        return self._about(self.offset, error, level)
+        return self._interval_about(self.offset, error, level)
 
     def slope_interval(self, level: float = 0.90) -> tuple[float, float]:
         """Confidence interval of the slope."""
-        return self._about(self.slope, self.slope_error, level)
+        return self._interval_about(self.slope, self.slope_error, level)
 
     def predict(
         self, sensor: ArrayLike, *, level: float = 0.90, extrapolate: bool = True
@@ -246,16 +247,17 @@ class CalibrationLine:
             )
         value = self.offset + self.slope * x
         apart = (x - self.mean_sensor) * self.slope_error
-        half = self._quantile(level) * np.sqrt(
+        half = self._student_quantile(level) * np.sqrt(
             self.mean_error**2 + apart**2 + self.scatter**2 + self.run_error**2
         )
         return CalibratedReadings(value, value - half, value + half, outside)
 
-    def _about(self, value: float, error: float, level: float) -> tuple[float, float]:
-        half = self._quantile(level) * error
+    def _interval_about(self, value: float, error: float, level: float) -> tuple[float, float]:
+        half = self._student_quantile(level) * error
         return value - half, value + half
 
-    def _quantile(self, level: float) -> float:
+    def _student_quantile(self, level: float) -> float:
+        """Student's t quantile of the line's degrees of freedom."""
         return float(student_quantile(np.array([self.degrees_of_freedom]), level)[0])
 
 
@@ -302,14 +304,14 @@ def calibrate_sensor(
     for step in steps:
         if not (step >= 0 and np.isfinite(step)):
             raise FittingError(f"a resolution of {step:g} is none: give 0 or more, 0 if not known")
-    levels, run_covariance = _levels(labels, x, y, steps)
+    levels, run_covariance = _average_levels(labels, x, y, steps)
     _refuse_too_few(levels, sensor_resolution)
-    scatter_square, line = _with_scatter(levels)
+    scatter_square, line = _fit_with_scatter(levels)
     rounding = np.diag([step**2 / 12 for step in steps])
     across = np.array([-line.slope, 1.0])
     margin = _MARGIN * np.ptp(x)
     residual = levels.reference - line.intercept - line.slope * levels.sensor
-    curvature, curvature_p = _curvature(levels.sensor, residual, line)
+    curvature, curvature_p = _fit_curvature(levels.sensor, residual, line)
     made = CalibrationLine(
         offset=line.intercept,
         slope=line.slope,
@@ -322,14 +324,14 @@ def calibrate_sensor(
         lowest=float(x.min() - margin),
         highest=float(x.max() + margin),
     )
-    outlier = _outliers(levels.sensor, residual, line)
+    outlier = _flag_outliers(levels.sensor, residual, line)
     return SensorCalibration(made, levels, residual, outlier, curvature, curvature_p)
 
 
-def _levels(
+def _average_levels(
     labels: NDArray[Any], x: FloatArray, y: FloatArray, steps: list[float]
 ) -> tuple[LevelMeans, FloatArray]:
-    """Means of each level, and the covariance of single runs about them, pooled over all."""
+    """Average each level's runs; return these means, and the pooled covariance of single runs."""
     label, codes, runs = np.unique(labels, return_inverse=True, return_counts=True)
     mean_x, mean_y = np.bincount(codes, x) / runs, np.bincount(codes, y) / runs
     off = np.stack([x - mean_x[codes], y - mean_y[codes]])
@@ -351,7 +353,7 @@ def _levels(
 
 
 def _refuse_too_few(levels: LevelMeans, resolution: float) -> None:
-    """Raise `FittingError` where the sensor tells fewer levels apart than a calibration takes."""
+    """Raise `FittingError` where the sensor tells fewer than `FEWEST_LEVELS` levels apart."""
     order = np.argsort(levels.sensor)
     at, variance = levels.sensor[order], levels.var_sensor[order]
     count, last = 1, 0
@@ -368,8 +370,8 @@ def _refuse_too_few(levels: LevelMeans, resolution: float) -> None:
         )
 
 
-def _with_scatter(levels: LevelMeans) -> tuple[float, YorkLine]:
-    """Fit the line with the scatter² that makes χ² equal its degrees of freedom; 0 if it is less.
+def _fit_with_scatter(levels: LevelMeans) -> tuple[float, YorkLine]:
+    """Fit the line with the extra scatter² (0 or more) at which χ² equals its degrees of freedom.
 
     Paule & Mandel (1982), https://doi.org/10.6028/jres.087.022, with a line in the mean's place.
     """
@@ -391,8 +393,8 @@ def _with_scatter(levels: LevelMeans) -> tuple[float, YorkLine]:
     return float(found), fit_line(float(found))
 
 
-def _curvature(x: FloatArray, residual: FloatArray, line: YorkLine) -> tuple[float, float]:
-    """Coefficient of x² beside the line and the P-value of its absence (Student's t)."""
+def _fit_curvature(x: FloatArray, residual: FloatArray, line: YorkLine) -> tuple[float, float]:
+    """Return the coefficient of x² beside the line and its P-value (Student's t), or NaN."""
     from scipy.special import stdtr
 
     spare = len(x) - 3
@@ -411,8 +413,8 @@ def _curvature(x: FloatArray, residual: FloatArray, line: YorkLine) -> tuple[flo
     return float(found[2] / half**2), float(2 * stdtr(spare, -abs(found[2]) / np.sqrt(variance)))
 
 
-def _outliers(x: FloatArray, residual: FloatArray, line: YorkLine) -> BoolArray:
-    """Levels whose externally studentised residual is too large, by Bonferroni's bound."""
+def _flag_outliers(x: FloatArray, residual: FloatArray, line: YorkLine) -> BoolArray:
+    """Mark levels whose studentised residual is too large, by Bonferroni's bound; none of few."""
     from scipy.special import stdtr
 
     count, w = len(x), line.weight

@@ -83,7 +83,7 @@ def fit_knees(
     levels = _Levels.of(code, at, height)
     enough = levels.size >= FEWEST_LEVELS
     whole = {}
-    for name, part in _fit(levels.take(enough), level).items():
+    for name, part in _fit_two_lines(levels.take(enough), level).items():
         whole[name] = np.full(len(enough), np.nan)
         whole[name][enough] = part
     if scale == "log":
@@ -94,6 +94,7 @@ def fit_knees(
 def _check_points(
     group: ArrayLike, x: ArrayLike, y: ArrayLike, scale: Scale, level: float
 ) -> tuple[IntArray, FloatArray, FloatArray]:
+    """Convert points to arrays. Raises `FittingError` for those that cannot be fitted."""
     code = np.asarray(group, dtype=np.int64)
     at, height = (np.asarray(a, dtype=np.float64) for a in (x, y))
     if not (code.shape == at.shape == height.shape and code.ndim == 1 and code.size):
@@ -129,7 +130,7 @@ class _Levels(NamedTuple):
 
     @classmethod
     def of(cls, group: IntArray, x: FloatArray, y: FloatArray) -> _Levels:
-        """Average the points of each level, in any order."""
+        """Average each group's points of equal x to one level, whatever the order of the points."""
         order = np.lexsort((y, x, group))
         group, x, y = group[order], x[order], y[order]
         groups = int(group[-1]) + 1
@@ -149,17 +150,18 @@ class _Levels(NamedTuple):
         return cls(table[0], table[1], table[2], pure, size, np.bincount(group, minlength=groups))
 
     def take(self, groups: BoolArray) -> _Levels:
+        """Select the groups that are marked."""
         return _Levels._make(part[groups] for part in self)
 
     def normalise(self) -> tuple[_Levels, FloatArray, FloatArray]:
-        """Levels with x about its mean and of unit range, that mean, and that range."""
+        """Return levels with x centred and scaled to unit range, the mean of x, and its range."""
         middle = (self.weight * self.x).sum(axis=1) / self.points
         width = self.x.max(axis=1) - self.x.min(axis=1)
         scaled = (self.x - middle[:, None]) / width[:, None]
         return self._replace(x=scaled), middle, width
 
-    def line(self) -> _Line:
-        """Straight line through levels that are about their mean."""
+    def fit_line(self) -> _Line:
+        """Fit a straight line to each group's levels, whose x are centred."""
         w = self.weight
         mean_y = (w * self.y).sum(axis=1) / self.points
         above = self.y - mean_y[:, None]
@@ -193,22 +195,22 @@ class _BetweenLevels(NamedTuple):
 
     @classmethod
     def of(cls, levels: _Levels, line: _Line) -> _BetweenLevels:
-        """Sum over the levels above each knee, from the highest down."""
+        """Compute the coefficients of the gain from sums over the levels above each knee."""
 
-        def above(values: FloatArray) -> FloatArray:
+        def sum_above(values: FloatArray) -> FloatArray:
             return np.cumsum(values[:, ::-1], axis=1)[:, ::-1][:, 1:]
 
         x, w, residual = levels.x, levels.weight, line.residual
         total, sxx = w.sum(axis=1)[:, None], line.sxx[:, None]
-        p0, p1, p2 = above(w), above(w * x), above(w * x**2)
+        p0, p1, p2 = sum_above(w), sum_above(w * x), sum_above(w * x**2)
         last = levels.size[:, None] - 1
         below = np.arange(x.shape[1] - 1)
         # x is about its mean: its products with x are those with the line's slope.
         return cls(
             low=x[:, :-1],
             high=x[:, 1:],
-            A=above(w * residual * x),
-            B=above(w * residual),
+            A=sum_above(w * residual * x),
+            B=sum_above(w * residual),
             C=p2 - p1**2 / total - p2**2 / sxx,
             D=p1 - p1 * p0 / total - p2 * p1 / sxx,
             E=p0 - p0**2 / total - p1**2 / sxx,
@@ -217,32 +219,34 @@ class _BetweenLevels(NamedTuple):
         )
 
     def take(self, place: IntArray) -> _BetweenLevels:
-        """One pair of neighbouring levels of each group."""
+        """Select one pair of neighbouring levels of each group, by index."""
         at = place[:, None]
         return _BetweenLevels._make(np.take_along_axis(part, at, axis=1) for part in self)
 
     def gain(self, k: FloatArray) -> FloatArray:
+        """Squares that a knee at k takes off the residuals; −inf where none may lie."""
         with np.errstate(divide="ignore", invalid="ignore"):
-            found = self.height(k) ** 2 * self.squared_norm(k)
+            found = self.slope_change(k) ** 2 * self.squared_norm(k)
         return np.where(self.inside, np.nan_to_num(found, posinf=0.0), -np.inf)
 
-    def height(self, k: FloatArray) -> FloatArray:
-        """Change of slope at the knee."""
+    def slope_change(self, k: FloatArray) -> FloatArray:
+        """Change of slope at a knee k."""
         with np.errstate(divide="ignore", invalid="ignore"):
             return (self.A - k * self.B) / self.squared_norm(k)
 
     def squared_norm(self, k: FloatArray) -> FloatArray:
+        """Denominator of the gain of a knee k."""
         return self.C - 2 * k * self.D + k**2 * self.E
 
-    def stationary(self) -> FloatArray:
-        """Where the gain is stationary; the lower level where that is not between the two."""
+    def stationary_knee(self) -> FloatArray:
+        """Return the knee where the gain is stationary; the lower level if that is not between."""
         with np.errstate(divide="ignore", invalid="ignore"):
             k = (self.B * self.C - self.A * self.D) / (self.B * self.D - self.A * self.E)
         return np.where((k > self.low) & (k < self.high), k, self.low)
 
-    def best(self) -> tuple[FloatArray, IntArray]:
-        """Knee of each group with the most gain, and the number of the level below."""
-        tried = np.stack([self.stationary(), self.low, self.high])
+    def best_knee(self) -> tuple[FloatArray, IntArray]:
+        """Return each group's knee with the most gain, and the index of the level below it."""
+        tried = np.stack([self.stationary_knee(), self.low, self.high])
         gain = np.stack([self.gain(k) for k in tried])
         _, groups, size = gain.shape
         place = gain.transpose(1, 0, 2).reshape(groups, 3 * size).argmax(axis=1)
@@ -250,7 +254,7 @@ class _BetweenLevels(NamedTuple):
         return np.take_along_axis(knees, place[:, None], axis=1)[:, 0], place % size
 
     def crossings(self, threshold: FloatArray) -> FloatArray:
-        """Both knees at which the gain is the threshold: (2, groups, levels − 1), NaN for none."""
+        """Return the two knees where the gain equals the threshold, as (2, groups, levels − 1)."""
         t = threshold[:, None]
         a = self.B**2 - t * self.E
         b = self.A * self.B - t * self.D
@@ -280,18 +284,18 @@ class _BetweenLevels(NamedTuple):
         return np.where(unknown, np.nan, lower), np.where(unknown, np.nan, upper)
 
 
-def _fit(levels: _Levels, level: float) -> dict[str, FloatArray]:
-    """Fit in the co-ordinates in which the lines are straight."""
+def _fit_two_lines(levels: _Levels, level: float) -> dict[str, FloatArray]:
+    """Fit the two lines of each group, which are straight here; return columns of `Knees`."""
     from scipy.special import fdtrc, fdtri
 
     # Unit range about the mean keeps the digits of sums of squares.
     scaled, middle, width = levels.normalise()
-    line = scaled.line()
+    line = scaled.fit_line()
     between = _BetweenLevels.of(scaled, line)
-    knee, place = between.best()
+    knee, place = between.best_knee()
     chosen = between.take(place)
     gain = chosen.gain(knee[:, None])[:, 0]
-    bend = chosen.height(knee[:, None])[:, 0]
+    bend = chosen.slope_change(knee[:, None])[:, 0]
     whole = line.squares + line.slope**2 * line.sxx
     left = np.maximum(line.squares - gain, _ROUNDING * whole)
     freedom = levels.points - _PARAMETERS
@@ -317,7 +321,7 @@ def _fit(levels: _Levels, level: float) -> dict[str, FloatArray]:
 def _first_line(
     levels: _Levels, line: _Line, knee: FloatArray, bend: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Slope of the first line, and its height at the knee."""
+    """Return the slope of the line below the knee, and its height at the knee."""
     over = np.maximum(levels.x - knee[:, None], 0.0) * levels.weight
     before = line.slope - bend * (over * levels.x).sum(axis=1) / line.sxx
     middle = line.mean_y - bend * over.sum(axis=1) / levels.weight.sum(axis=1)
@@ -325,7 +329,7 @@ def _first_line(
 
 
 def _lack_of_fit(levels: _Levels, left: FloatArray) -> FloatArray:
-    """P-value of the two lines against the scatter of repeats; NaN without repeats."""
+    """Return the P-value of the two lines against the scatter of repeats; NaN without any."""
     from scipy.special import fdtrc
 
     free, repeated = levels.size - _PARAMETERS, levels.points - levels.size

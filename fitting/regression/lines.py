@@ -59,7 +59,7 @@ class Repeats(NamedTuple):
 
     @classmethod
     def single(cls, values: FloatArray) -> Repeats:
-        """Make one run at each point."""
+        """Make repeats of one run at each point."""
         return cls(np.ones(len(values), dtype=np.int64), values, np.zeros(len(values)))
 
     def take(self, points: BoolArray | IntArray) -> Repeats:
@@ -67,7 +67,7 @@ class Repeats(NamedTuple):
         return Repeats._make(part[points] for part in self)
 
     def scaled(self, factor: Number) -> Repeats:
-        """Multiply the values by a factor, one for all points or one each."""
+        """Return the repeats with their values multiplied by a factor, one for all or one each."""
         return Repeats(self.runs, self.mean * factor, self.squares * factor**2)
 
 
@@ -82,14 +82,14 @@ class LineFit(NamedTuple):
     variance: FloatArray  # of the residuals; NaN without degrees of freedom
 
     def without(self, groups: BoolArray) -> LineFit:
-        """Take the lines of the marked groups away, as if their points shared one abscissa."""
+        """Return the fit with the marked groups' lines replaced by NaN."""
         nothing: tuple[Any, ...] = (np.nan, np.nan, np.int8(FREE), 0, np.nan)
         columns: tuple[Any, ...] = self[1:]
         parts = (np.where(groups, no, a) for no, a in zip(nothing, columns, strict=True))
         return LineFit(self.moments, *parts)
 
     def value(self, x: Number) -> FloatArray:
-        """Ordinate of each group's line at ``x`` (one for all groups, or one per group)."""
+        """Return the ordinate of each group's line at ``x`` (one for all, or one per group)."""
         return self.intercept + self.slope * x
 
     def leverage(self, x: Number) -> FloatArray:
@@ -159,15 +159,15 @@ def variance_of_mean(repeats: Number) -> FloatArray:
 
 
 def repeat_moments(codes: IntArray, x: FloatArray, y: Repeats, groups: int) -> Moments:
-    """Sum up points labelled by group, 0 … ``groups`` − 1; a group without any has NaN means."""
+    """Add up points labelled by group, 0 … ``groups`` − 1; a group without any has NaN means."""
     weight = y.runs.astype(np.float64)
-    total = _sums(codes, weight, groups)
+    total = _sum_by_group(codes, weight, groups)
     with np.errstate(divide="ignore", invalid="ignore"):
-        mean_x = _sums(codes, weight * x, groups) / total
-        mean_y = _sums(codes, weight * y.mean, groups) / total
+        mean_x = _sum_by_group(codes, weight * x, groups) / total
+        mean_y = _sum_by_group(codes, weight * y.mean, groups) / total
     dx, dy = x - mean_x[codes], y.mean - mean_y[codes]
-    sxx, sxy = (_sums(codes, weight * dx * d, groups) for d in (dx, dy))
-    syy = _sums(codes, weight * dy * dy + y.squares, groups)
+    sxx, sxy = (_sum_by_group(codes, weight * dx * d, groups) for d in (dx, dy))
+    syy = _sum_by_group(codes, weight * dy * dy + y.squares, groups)
     return Moments(total.astype(np.int64), mean_x, mean_y, sxx, sxy, syy)
 
 
@@ -186,17 +186,17 @@ def fit_repeats(
     codes: IntArray, x: FloatArray, y: Repeats, groups: int, *, nonnegative: bool = False
 ) -> LineFit:
     """Fit one line per group to runs aggregated by abscissa, as `fit_groups` does to the runs."""
-    line = _solve(repeat_moments(codes, x, y, groups), nonnegative)
+    line = _solve_moments(repeat_moments(codes, x, y, groups), nonnegative)
     # The scatter of the repeats and the misses of their means add up, so that no digits are lost
     # where the points lie very close to the line.
     residual = y.mean - line.intercept[codes] - line.slope[codes] * x
-    squares = _sums(codes, y.runs * residual * residual + y.squares, groups)
+    squares = _sum_by_group(codes, y.runs * residual * residual + y.squares, groups)
     df = line.degrees_of_freedom
     return line._replace(variance=np.divide(squares, df, out=line.variance, where=df > 0))
 
 
 def fit_points(x: FloatArray, y: FloatArray, *, nonnegative: bool = False) -> LineFit:
-    """Fit one line a row of ``(groups, points)`` arrays; ``x`` may be one row for all groups."""
+    """Fit one line to each row of (groups, points) arrays; ``x`` may be one row for all."""
     if y.ndim != 2 or x.shape not in (y.shape, y.shape[1:]):
         raise FittingError(
             f"x {x.shape} and y {y.shape} are not (groups, points) arrays of one shape"
@@ -212,26 +212,26 @@ def fit_points(x: FloatArray, y: FloatArray, *, nonnegative: bool = False) -> Li
 
 
 def fit_moments(moments: Moments, *, nonnegative: bool = False) -> LineFit:
-    """Fit one line per group to moments alone, as merged from parts that are no longer at hand.
+    """Fit one line per group to moments alone, where the points are no longer at hand.
 
     The residual variance then comes from a difference of moments and has fewer exact digits
     than `fit_groups` gives when the points lie very close to the line.
     """
-    line, m = _solve(moments, nonnegative), moments
+    line, m = _solve_moments(moments, nonnegative), moments
     miss = m.mean_y - line.intercept - line.slope * m.mean_x
     squares = m.syy - line.slope * (2 * m.sxy - line.slope * m.sxx) + m.points * miss**2
     squares, df = np.maximum(squares, 0), line.degrees_of_freedom
     return line._replace(variance=np.divide(squares, df, out=line.variance, where=df > 0))
 
 
-def _sums(codes: IntArray, values: FloatArray, groups: int) -> FloatArray:
+def _sum_by_group(codes: IntArray, values: FloatArray, groups: int) -> FloatArray:
     """Sum up values by group."""
     # Without a row numpy counts in integers.
     return np.bincount(codes, values, groups).astype(np.float64, copy=False)
 
 
 def _fit_block(x: FloatArray, y: FloatArray, nonnegative: bool) -> LineFit:
-    """Fit one line a row of arrays that fit a core's cache."""
+    """Fit one line to each row of arrays that are small enough for a core's cache."""
     # Points first: numpy sums over a long last axis many times faster than over a short one.
     x, y = x.T.copy(), y.T.copy()
     points, groups = x.shape
@@ -240,14 +240,14 @@ def _fit_block(x: FloatArray, y: FloatArray, nonnegative: bool) -> LineFit:
         mean_x, mean_y = x.sum(axis=0) / count, y.sum(axis=0) / count
     dx, dy = x - mean_x, y - mean_y
     sums = (np.einsum("ij,ij->j", a, b) for a, b in ((dx, dx), (dx, dy), (dy, dy)))
-    line = _solve(Moments(count, mean_x, mean_y, *sums), nonnegative)
+    line = _solve_moments(Moments(count, mean_x, mean_y, *sums), nonnegative)
     residual = y - line.intercept - line.slope * x
     squares, df = np.einsum("ij,ij->j", residual, residual), line.degrees_of_freedom
     return line._replace(variance=np.divide(squares, df, out=line.variance, where=df > 0))
 
 
-def _solve(m: Moments, nonnegative: bool) -> LineFit:
-    """Fit lines whose residual variance is not known yet: NaN."""
+def _solve_moments(m: Moments, nonnegative: bool) -> LineFit:
+    """Fit lines to moments; their residual variance is left NaN."""
     # A line takes at least two different x.
     two = m.sxx > m.points * (_SAME_ABSCISSA * m.mean_x) ** 2
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -278,7 +278,7 @@ class Asymptote(NamedTuple):
     exponent: FloatArray
 
     def limit(self) -> FloatArray:
-        """Limit of the metric: 0, the coefficient, or inf by the sign of the exponent."""
+        """Return the limit of the metric as x grows: 0, the coefficient, inf or NaN."""
         limit = np.select(
             [self.exponent > 0, self.exponent < 0, self.exponent == 0],
             [np.inf, 0.0, self.coefficient],
@@ -300,19 +300,19 @@ class LineModel:
     slope_sign: ClassVar[int] = 1  # of the second parameter, beside the line's slope
 
     def abscissa(self, predictor: FloatArray) -> FloatArray:
-        """Abscissa of the line at the predictor."""
+        """Convert a predictor to the abscissa of the line; by default itself."""
         return predictor
 
     def ordinate(self, metric: FloatArray, predictor: FloatArray) -> FloatArray:
-        """Ordinate of the line for a measured metric."""
+        """Convert a measured metric to the ordinate of the line."""
         return 1 / metric if self.reciprocal else metric
 
     def metric(self, ordinate: FloatArray, predictor: FloatArray) -> FloatArray:
-        """Metric for an ordinate: the inverse of `ordinate`."""
+        """Convert an ordinate back to the metric: the inverse of `ordinate`."""
         return 1 / ordinate if self.reciprocal else ordinate
 
     def asymptote(self, line: LineFit) -> Asymptote:
-        """What the metric becomes as the predictor x grows: coefficient·x^exponent.
+        """Return the asymptote of the metric as the predictor x grows: coefficient·x^exponent.
 
         NaN where a falling line ends at zero.
         """
@@ -361,7 +361,7 @@ class ModelFit(NamedTuple):
         return np.where(unanswered, np.nan, lower), np.where(unanswered, np.nan, upper)
 
     def limit(self) -> FloatArray:
-        """What the metric tends to as the predictor grows without bound."""
+        """Return what the metric tends to as the predictor grows without bound."""
         with np.errstate(divide="ignore", invalid="ignore"):
             return self.model.asymptote(self.line).limit()
 

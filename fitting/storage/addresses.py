@@ -16,7 +16,7 @@ from fitting.storage import last_access
 from fitting.storage.diagram import KINDS
 from fitting.storage.reuse_distance import AGAIN, AGE_BOUNDS, CLASSES, FRESH
 from fitting.storage.run_lengths import Runs, start_alignments
-from fitting.storage.stratified import DrawBatches, draw
+from fitting.storage.stratified import DrawBatches, draw_stratified
 from fitting.storage.survey import BLOCK
 from fitting.storage.transitions import TransitionCounts
 
@@ -83,7 +83,7 @@ class Pending(NamedTuple):
 
 
 def _state_ranges(counts: TransitionCounts, runs: Runs, addresses: Addresses) -> StateRanges:
-    """Lay out the accessed states of a trace."""
+    """Lay out the address ranges and alignments of a trace's accessed states."""
     diagram, devices = counts.diagram, addresses.devices
     group = devices[counts.stream_of_state] * KINDS + counts.state_origin % KINDS
     aligned = addresses.alignment, addresses.offset
@@ -97,13 +97,13 @@ def _state_ranges(counts: TransitionCounts, runs: Runs, addresses: Addresses) ->
         *start_alignments(runs, group, aligned, addresses.piece),
         np.searchsorted(counts.state_origin, np.arange(len(devices) * KINDS + 1)),
         *(counts.state, devices),
-        *(_list_of_state(counts, devices, 1), _list_of_state(counts, devices, KINDS)),
+        *(_number_lists(counts, devices, 1), _number_lists(counts, devices, KINDS)),
         *(np.where(none, low, runs.lowest), np.where(none, high, runs.highest)),
     )
 
 
-def _list_of_state(counts: TransitionCounts, devices: IntArray, kinds: int) -> IntArray:
-    """Number the stretches of each device, for requests of all kinds or each, by accessed state."""
+def _number_lists(counts: TransitionCounts, devices: IntArray, kinds: int) -> IntArray:
+    """Number the LRU lists of accessed states: by device, state, and kind if ``kinds`` > 1."""
     stream, kind = np.divmod(counts.state_origin, KINDS)
     stretch = (devices[stream] * kinds + kind % kinds) * counts.diagram.states + counts.state
     return np.unique(stretch, return_inverse=True)[1].astype(np.int64)
@@ -111,7 +111,7 @@ def _list_of_state(counts: TransitionCounts, devices: IntArray, kinds: int) -> I
 
 @jit_uncounted
 def state_at(d: StateRanges, origin: int, lbn: int) -> int:
-    """Accessed state of an address, or the one ahead of it where that was not accessed."""
+    """Return the accessed state that holds an address, or the one before it if none does."""
     wanted = (lbn - d.first_lbn) // d.state_blocks
     first, end = d.origin_start[origin], d.origin_start[origin + 1]
     return last_access.first_above(d.state, first + 1, end, wanted) - 1
@@ -119,7 +119,7 @@ def state_at(d: StateRanges, origin: int, lbn: int) -> int:
 
 @jit_uncounted
 def _random_address(d: StateRanges, v: int, blocks: int, rng: Randomness) -> int:
-    """Aligned address where runs start in a state, ahead of the end by so many blocks if it can."""
+    """Draw an aligned start address in state v, so far before the space's end if it can."""
     low, high = d.low[v], min(d.high[v], d.end_lbn - blocks)
     if high <= low:
         return low
@@ -155,7 +155,7 @@ class AddressMemory(NamedTuple):
 def new_memory(
     counts: TransitionCounts, runs: Runs, addresses: Addresses, expected: float, draws: DrawBatches
 ) -> AddressMemory:
-    """Make empty memories of streams, with room for the requests to come."""
+    """Make an empty memory of addresses, with room for the requests to come."""
     # Classes that have no chance are left out.
     cumulated = np.zeros((0, CLASSES)) if addresses.reuse is None else addresses.reuse
     some = np.diff(cumulated, axis=1, prepend=0.0) > 0
@@ -181,7 +181,7 @@ def new_memory(
 
 @jit_uncounted
 def has_room_for(m: AddressMemory, g: int, size: int) -> bool:
-    """Whether a device may have a request more of such a size (B)."""
+    """Tell whether the memory of device g has room for a request more, of ``size`` bytes."""
     if len(m.law.chance) == 0:
         return True
     # Eight pieces have a row, and a request begins and ends inside of one.
@@ -192,18 +192,18 @@ def has_room_for(m: AddressMemory, g: int, size: int) -> bool:
 
 @jit_uncounted
 def draw_class(m: AddressMemory, v: int, rng: Randomness) -> int:
-    """Draw a class of the law of reuse of an accessed state; fresh where there is no law."""
+    """Draw the reuse class of a run that starts in state v; `FRESH` where there is no law."""
     law = m.law
     if len(law.chance) == 0:
         return FRESH
-    u = draw(m.draws, v, rng)
+    u = draw_stratified(m.draws, v, rng)
     at = last_access.first_above(law.chance, law.start[v], law.start[v + 1] - 1, u)
     return np.int64(law.class_[at])
 
 
 @jit_uncounted
 def _reused_address(m: AddressMemory, p: Pending, s: int, rng: Randomness) -> int:
-    """Address to go on from or to come back to by a class of reuse; −1 for a fresh one."""
+    """Find the address to go on from or come back to by a reuse class; −1 for a fresh one."""
     g, v, class_ = m.space.device[s], p.state[s], p.reuse[s]
     if class_ == FRESH:
         return -1
@@ -213,17 +213,17 @@ def _reused_address(m: AddressMemory, p: Pending, s: int, rng: Randomness) -> in
     if wanted < 1:
         return -1
     if class_ >= AGAIN:
-        at = last_access.nearest(m.begins, m.accesses, g, m.space.place[v], wanted)
+        at = last_access.nearest_entry(m.begins, m.accesses, g, m.space.place[v], wanted)
         return m.begins.entry[at, last_access.LBN] if at >= 0 else -1
     return _stop_address(m, g, v, wanted, p.blocks[s])
 
 
 @jit_uncounted
 def _stop_address(m: AddressMemory, g: int, v: int, wanted: int, blocks: int) -> int:
-    """Address of a state where a run has stopped, nearest to a clock; or −1."""
+    """Find the address in state v where a run stopped nearest to a clock; −1 for none."""
     lately, piece = max(0, m.clock[g] - _LATELY), 1 << m.accesses.bits
     for _ in range(_STOPPED_TRIES):
-        at = last_access.nearest(m.ends, m.accesses, g, m.space.stop[v], wanted)
+        at = last_access.nearest_entry(m.ends, m.accesses, g, m.space.stop[v], wanted)
         if at < 0:
             return -1
         lbn = m.ends.entry[at, last_access.LBN]
@@ -238,7 +238,7 @@ def _stop_address(m: AddressMemory, g: int, v: int, wanted: int, blocks: int) ->
 
 @jit_uncounted
 def _note_request(m: AddressMemory, p: Pending, s: int, kind_: int, lbn: int) -> None:
-    """Note the pieces that a request accesses, and where the one before it stopped for now."""
+    """Record the pieces that a request accesses, and where the one before it stopped."""
     d, v, end, g = m.space, p.state[s], p.end[s], m.space.device[s]
     begins = lbn != end
     if begins and end < d.end_lbn:
@@ -267,7 +267,7 @@ def _note_request(m: AddressMemory, p: Pending, s: int, kind_: int, lbn: int) ->
 
 @jit_uncounted
 def _fresh_address(m: AddressMemory, g: int, v: int, blocks: int, rng: Randomness) -> int:
-    """Address in a state with room for a run, or with the most of it, of those tried."""
+    """Choose, of some tried in a state, the address with the most unaccessed blocks after it."""
     d = m.space
     # Runs come to addresses that were accessed before, too.
     wanted = 1 if m.pieces_met[g, 1] < m.met[g] * m.pieces_met[g, 0] else blocks
@@ -296,7 +296,7 @@ def _fresh_address(m: AddressMemory, g: int, v: int, blocks: int, rng: Randomnes
 
 @jit_inline
 def choose_address(m: AddressMemory, p: Pending, s: int, kind_: int, rng: Randomness) -> int:
-    """Choose where the request that is due starts, with room for its run where that is new."""
+    """Choose the start address of a stream's due request, and record it in the memory."""
     d, remembers = m.space, len(m.law.chance) > 0
     g, v, stopped, sequential = d.device[s], p.state[s], p.end[s], p.sequential[s]
     m.clock[g] += 1

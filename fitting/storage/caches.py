@@ -74,17 +74,17 @@ class Cache:
 
     @property
     def written_back(self) -> int:
-        """Dirty blocks that were evicted, and so written to the storage, until now."""
+        """Number of dirty blocks that were evicted, and so written to the storage, until now."""
         return int(self._tables.numbers[_WRITTEN_BACK])
 
     @property
     def dirty(self) -> int:
-        """Blocks that are still to be written to the storage."""
+        """Number of blocks in the cache that are still to be written to the storage."""
         tables = self._tables
         return int(np.count_nonzero(tables.slots[3, : tables.numbers[_HELD]] & _DIRTY))
 
     def access(self, blocks: ArrayLike, is_write: ArrayLike) -> BoolArray:
-        """Take accesses in their order; tell which found their block in the cache.
+        """Access blocks in order; return for each whether it was in the cache (a hit).
 
         Raises `FittingError` for a negative block number.
         """
@@ -98,11 +98,11 @@ class Cache:
         start = 0
         while start < len(accessed):
             self._make_room()
-            start = _access(start, columns, self.blocks, rules, self._tables)
+            start = _access_blocks(start, columns, self.blocks, rules, self._tables)
         return hits
 
     def _make_room(self) -> None:
-        """Make room for one more block at least, up to the capacity."""
+        """Double the slots where all are used and there are fewer than the capacity."""
         held, slots, numbers = self._tables
         room = slots.shape[1]
         if numbers[_HELD] < room or room >= self.blocks:
@@ -112,8 +112,8 @@ class Cache:
 
 
 @jit_uncounted
-def _access(start: int, columns: Columns, capacity: int, rules: Columns, t: _Tables) -> int:
-    """Take accesses until there is no slot for a new block; return where to go on."""
+def _access_blocks(start: int, columns: Columns, capacity: int, rules: Columns, t: _Tables) -> int:
+    """Access blocks from ``start`` on, until no slot is free; return where to go on."""
     # One loop for all policies: they differ in whom they evict and in what a use changes.
     policy, allocates, writes_back = rules
     accessed, written, hits = columns
@@ -129,7 +129,7 @@ def _access(start: int, columns: Columns, capacity: int, rules: Columns, t: _Tab
         else:
             slot = numbers[_HELD]
             if slot == capacity:
-                slot = 0 if policy == _LFU else _oldest(t)
+                slot = 0 if policy == _LFU else _take_oldest(t)
                 numbers[_WRITTEN_BACK] += flags[slot] & _DIRTY
                 remove(keys, places, find(keys, block_of[slot]))
                 at = find(keys, accessed[i])
@@ -144,23 +144,23 @@ def _access(start: int, columns: Columns, capacity: int, rules: Columns, t: _Tab
         if policy == _LFU:
             _count_use(t, slot, hits[i])
         elif not hits[i]:
-            _to_head(t, slot)
+            _put_at_head(t, slot)
         elif policy == _LRU and slot != numbers[_HEAD]:
             _unlink(t, slot)
-            _to_head(t, slot)
+            _put_at_head(t, slot)
         elif policy == _CLOCK:
             flags[slot] |= _USED
     return len(accessed)
 
 
 @jit_uncounted
-def _oldest(t: _Tables) -> int:
-    """Take the tail off the queue; what was used since it was last looked at goes to the head."""
+def _take_oldest(t: _Tables) -> int:
+    """Unlink the queue's last slot and return it; slots that were used move to the head."""
     flags, slot = t.slots[3], t.numbers[_TAIL]
     while flags[slot] & _USED:
         flags[slot] &= _DIRTY
         _unlink(t, slot)
-        _to_head(t, slot)
+        _put_at_head(t, slot)
         slot = t.numbers[_TAIL]
     _unlink(t, slot)
     return int(slot)
@@ -181,7 +181,7 @@ def _unlink(t: _Tables, slot: int) -> None:
 
 
 @jit_uncounted
-def _to_head(t: _Tables, slot: int) -> None:
+def _put_at_head(t: _Tables, slot: int) -> None:
     """Put a slot at the head of the queue."""
     before, after = t.slots[1], t.slots[2]
     before[slot], after[slot] = EMPTY, t.numbers[_HEAD]
@@ -194,34 +194,34 @@ def _to_head(t: _Tables, slot: int) -> None:
 
 @jit_uncounted
 def _count_use(t: _Tables, slot: int, is_held: bool) -> None:
-    """Count a use of a slot, its first where the block is new, and move it up or down the heap."""
+    """Count a use of a slot (1 for a new block), and move it to its place in the heap."""
     uses, last, held = t.slots[1], t.slots[2], t.numbers[_HELD]
     uses[slot] = uses[slot] + 1 if is_held else 1
     t.numbers[_TIME] += 1
     last[slot] = t.numbers[_TIME]
-    while slot > 0 and _sooner(t.slots, slot, (slot - 1) // 2):
-        _swap(t, slot, (slot - 1) // 2)
+    while slot > 0 and _is_evicted_before(t.slots, slot, (slot - 1) // 2):
+        _swap_slots(t, slot, (slot - 1) // 2)
         slot = (slot - 1) // 2
     while 2 * slot + 1 < held:
         child = 2 * slot + 1
-        if child + 1 < held and _sooner(t.slots, child + 1, child):
+        if child + 1 < held and _is_evicted_before(t.slots, child + 1, child):
             child += 1
-        if not _sooner(t.slots, child, slot):
+        if not _is_evicted_before(t.slots, child, slot):
             return
-        _swap(t, slot, child)
+        _swap_slots(t, slot, child)
         slot = child
 
 
 @jit_uncounted
-def _sooner(slots: IntArray, a: int, b: int) -> bool:
-    """Whether slot a is evicted before slot b."""
+def _is_evicted_before(slots: IntArray, a: int, b: int) -> bool:
+    """Tell whether slot a is evicted before slot b: fewer uses, or an older last use."""
     uses, last = slots[1], slots[2]
     return bool(uses[a] < uses[b] or (uses[a] == uses[b] and last[a] < last[b]))
 
 
 @jit_uncounted
-def _swap(t: _Tables, a: int, b: int) -> None:
-    """Exchange two slots of the heap."""
+def _swap_slots(t: _Tables, a: int, b: int) -> None:
+    """Exchange two slots of the heap, and tell the hash table."""
     for row in range(4):
         t.slots[row, a], t.slots[row, b] = t.slots[row, b], t.slots[row, a]
     t.held.values[find(t.held.keys, t.slots[0, a])] = a

@@ -78,7 +78,7 @@ class Windows:
 
     @classmethod
     def of(cls, duration_s: float, requests: int, period_s: float = 1800.0) -> Windows:
-        """Divide a trace so that its periods are as near a length as divides it evenly."""
+        """Divide a trace into equal periods of about ``period_s``, and each into halves."""
         if not (duration_s > 0 and period_s > 0):
             raise FittingError(
                 f"a trace of {duration_s:g} s in windows of {period_s:g} s: give positive lengths"
@@ -92,11 +92,11 @@ class Windows:
 
     @property
     def finest(self) -> int:
-        """Number of the finest windows."""
+        """Number of windows at the finest level, in all periods."""
         return self.periods << self.depth
 
     def counts(self, time_s: FloatArray, total: ShortArray) -> None:
-        """Add arrivals, sorted and from 0, to the counts of the finest windows."""
+        """Add sorted arrival times (s, from 0) to ``total``, the counts of the finest windows."""
         window = (time_s * (self.finest / self.duration_s)).astype(np.int64)
         np.add.at(total, np.minimum(window, len(total) - 1), 1)
 
@@ -119,12 +119,12 @@ class Cascade:
     tick_s: float  # tick (s) of a clock of which several arrivals share one; 0 where few do
 
     @cached_property
-    def _rules(self) -> HalvingRules:
+    def _halving_rules(self) -> HalvingRules:
         rules = self.stop - self.windows.kept, self.placement
         return placement.link_halves(self.halves, self.counts, self.small, self.large, rules)
 
     def draw_interarrivals(self, number: int, rng: Rng) -> FloatArray:
-        """Draw gaps between arrivals, over their mean, of whatever streams."""
+        """Draw gaps between consecutive arrivals of the trace, as multiples of the mean gap."""
         if self.placement == placement.CHAINED:
             at = interarrival.draw_chained(self.chain, number, rng)
         else:
@@ -132,7 +132,7 @@ class Cascade:
         return np.interp(at, GAP_KNOTS, self.gaps)
 
     def ordered_interarrivals(self, gaps_s: FloatArray, rng: Rng) -> FloatArray:
-        """Draw gaps between arrivals, over their mean, in the order of size that others are in.
+        """Draw gaps, as multiples of the mean gap, ranked like ``gaps_s`` if placement is by gaps.
 
         Laws of transitions that were seen a few times vary more, taken together, than all gaps.
         """
@@ -146,14 +146,14 @@ class Cascade:
         return np.interp(at, GAP_KNOTS, self.gaps)
 
     def load_profile(self, rng: Rng, *, in_order: bool = False) -> IntArray:
-        """Coarse windows, by number: in their order, or their halves in random order."""
+        """Return indices of the coarse windows, in order or with loose halves swapped at random."""
         loose = self.loose & (not in_order)
         return swap_halves(self.counts, self.windows.periods, loose, rng)
 
     def place(
         self, windows: IntArray, start: float, gaps: FloatArray, rng: Rng, *, in_order: bool = False
     ) -> FloatArray:
-        """Arrival times (s) in order, of coarse windows by number, from a start (s) on.
+        """Return sorted arrival times (s), from ``start`` on, in coarse windows given by index.
 
         ``gaps`` has a gap for each arrival, in whatever unit. Where windows are in their own
         order (``in_order``), one pace does not take arrivals out of them.
@@ -167,7 +167,7 @@ class Cascade:
                 window = np.repeat(np.arange(len(counts)), counts)
                 times = np.clip(times, window, window + 1 - 1e-9)
         else:
-            rules = self._rules
+            rules = self._halving_rules
             kept = rules.coarse[windows]
             times = placement.place_arrivals(counts, kept, rules, gaps, rng)
         times = start + times * (duration_s / len(self.counts))
@@ -205,7 +205,7 @@ def fit_cascade(windows: Windows, finest: ArrayLike, gaps_s: ArrayLike) -> Casca
     arrivals, duration_s = int(count.sum()), windows.duration_s
     lateness = placement.ON_TIME
     if _is_periodic(count):
-        lateness = placement.lateness_of(gaps, duration_s, arrivals)
+        lateness = placement.fit_lateness(gaps, duration_s, arrivals)
     full = Cascade(
         windows,
         count.astype(np.int64),
@@ -222,26 +222,26 @@ def fit_cascade(windows: Windows, finest: ArrayLike, gaps_s: ArrayLike) -> Casca
 
 
 def _choose_placement(full: Cascade, gaps_s: FloatArray) -> Cascade:
-    """Choose where to stop halving, and what then, by trials."""
-    aim = character(gaps_s[:_TRIAL])
+    """Choose the depth and placement whose trial is most like the original arrivals."""
+    aim = arrival_character(gaps_s[:_TRIAL])
     depths = range(full.windows.kept, full.windows.depth + 1)
     ways = [way for way in range(len(placement.PLACEMENTS)) if way != placement.PACED]
     trials = [replace(full, stop=d, placement=way) for d in depths for way in ways]
     if _is_periodic(full.counts):
         trials.append(replace(full, stop=full.windows.kept, placement=placement.PACED))
-    misses = [np.abs(_trial(trial, gaps_s[:_TRIAL]) - aim).sum() for trial in trials]
+    misses = [np.abs(_trial_character(trial, gaps_s[:_TRIAL]) - aim).sum() for trial in trials]
     return trials[int(np.argmin(misses))]
 
 
 def _is_periodic(counts: IntArray) -> bool:
-    """Whether arrivals are never far ahead of one pace, nor behind it."""
+    """Tell whether arrivals stay close to a constant rate, from their counts by window."""
     reached = np.cumsum(counts)
     ahead = reached - reached[-1] / len(counts) * np.arange(1, len(counts) + 1)
     return bool(np.abs(ahead).max() <= _ROUNDING + _BEHIND * np.sqrt(reached[-1]))
 
 
-def _trial(cascade: Cascade, gaps_s: FloatArray) -> FloatArray:
-    """Character of arrivals that a cascade places, in as many windows as a trial takes."""
+def _trial_character(cascade: Cascade, gaps_s: FloatArray) -> FloatArray:
+    """Place some arrivals by a cascade, as a trial, and return their `arrival_character`."""
     rng = np.random.default_rng(0)
     reached = np.cumsum(cascade.counts)
     most = max(1, int(np.searchsorted(reached, _TRIAL)))
@@ -250,22 +250,22 @@ def _trial(cascade: Cascade, gaps_s: FloatArray) -> FloatArray:
     gaps = cascade.draw_interarrivals(number, rng) if is_chained else rng.choice(gaps_s, number)
     # The gaps that are aimed at are those of arrivals that share no tick.
     trial = replace(cascade, tick_s=0.0)
-    return character(np.diff(trial.place(np.arange(most), 0.0, gaps, rng)))
+    return arrival_character(np.diff(trial.place(np.arange(most), 0.0, gaps, rng)))
 
 
-def character(gaps_s: FloatArray) -> FloatArray:
-    """Variation of gaps and of window counts, and autocorrelations: arrivals are alike by these."""
+def arrival_character(gaps_s: FloatArray) -> FloatArray:
+    """Describe gaps by numbers to compare: variation, dispersion of counts, autocorrelations."""
     mean, deviation = float(gaps_s.mean()), float(gaps_s.std())
     steady = len(gaps_s) <= 2 * _LAGS[-1] or deviation <= 1e-6 * mean
     centred = (gaps_s - mean) / (1.0 if steady else deviation)
     reached = np.cumsum(gaps_s)
     lagged = [0.0 if steady else (centred[:-k] * centred[k:]).mean() / 2 for k in _LAGS]
-    counts = [np.log(0.02 + _dispersion(reached, w * mean)) / 2 for w in _WINDOWS]
+    counts = [np.log(0.02 + _dispersion_of_times(reached, w * mean)) / 2 for w in _WINDOWS]
     return np.array([2 * np.log(0.02 + deviation / mean), *counts, *lagged])
 
 
-def _dispersion(time_s: FloatArray, window_s: float) -> float:
-    """Index of dispersion: variance over mean of the arrivals in windows of a length."""
+def _dispersion_of_times(time_s: FloatArray, window_s: float) -> float:
+    """Return variance over mean of arrivals by window; 1 for fewer than eight windows."""
     # The last window is not whole.
     counts = np.bincount((time_s / window_s).astype(np.int64))[:-1]
     windows, arrivals = len(counts), int(counts.sum())
@@ -275,7 +275,7 @@ def _dispersion(time_s: FloatArray, window_s: float) -> float:
 
 
 def index_of_dispersion(counts: ArrayLike) -> float:
-    """Variance over mean of counts of equal windows; `FittingError` for one, or for no arrival."""
+    """Return variance over mean of equal windows' counts; `FittingError` for one, or no arrival."""
     count = np.asarray(counts, dtype=np.float64)
     if len(count) < 2 or not count.sum() > 0:
         raise FittingError("an index of dispersion takes two windows and one arrival at least")
@@ -285,7 +285,7 @@ def index_of_dispersion(counts: ArrayLike) -> float:
 def dispersion_band(
     counts: ArrayLike, *, level: float = 0.9, draws: int = 1000, seed: int = 0
 ) -> tuple[float, float]:
-    """Interval of the index that holds a share (``level``) of resamples of consecutive windows.
+    """Return the interval that holds ``level`` of the bootstrapped indices of dispersion.
 
     A resample joins blocks of neighbouring windows, as long as the cube root of their number, from
     anywhere in the series, which is closed to a ring.
@@ -308,7 +308,7 @@ def dispersion_band(
 
 
 def swap_halves(counts: IntArray, periods: int, loose: BoolArray, rng: Rng) -> IntArray:
-    """Put coarse windows, by number, in another order: halves change places where they are loose.
+    """Return indices of the coarse windows, with halves at loose levels swapped at random.
 
     ``counts`` are the arrivals of the coarse windows, a power of two of them in each period, and
     ``loose`` says by level, coarsest first, whether halves change places.
@@ -329,7 +329,7 @@ def swap_halves(counts: IntArray, periods: int, loose: BoolArray, rng: Rng) -> I
 
 
 def loose_levels(counts: IntArray, fine: IntArray, periods: int, fine_s: float) -> BoolArray:
-    """Levels at which halves may change places, coarsest first, and the load stays alike.
+    """Tell by level, coarsest first, whether halves may change places with the load alike.
 
     It is alike where the mean index of dispersion of a few such load profiles is well inside the
     band of a block bootstrap, at lengths of windows that the halves do not meet, and gaps vary as
@@ -339,7 +339,7 @@ def loose_levels(counts: IntArray, fine: IntArray, periods: int, fine_s: float) 
     """
     loose = np.zeros((len(counts) // periods).bit_length() - 1, dtype=np.bool_)
     parts = fine.reshape(len(counts), -1)
-    bands, variation = _bands(fine, fine_s), _variation(fine)
+    bands, variation = _dispersion_bands(fine, fine_s), _mean_square_gap(fine)
     for level in range(len(loose)):
         loose[level] = True
         rng = np.random.default_rng(level)
@@ -357,8 +357,8 @@ class _Band(NamedTuple):
     upper: float
 
 
-def _bands(counts: IntArray, width_s: float) -> list[_Band]:
-    """Bounds of the index of dispersion at each length of windows that is compared."""
+def _dispersion_bands(counts: IntArray, width_s: float) -> list[_Band]:
+    """List bounds of the index of dispersion, one for each window length to compare."""
     shortest = max(1.0, _LEAST_COUNT * len(counts) / int(counts.sum())) * width_s
     longest = len(counts) / (_LEAST_WINDOWS + 1) * width_s
     found = []
@@ -367,7 +367,7 @@ def _bands(counts: IntArray, width_s: float) -> list[_Band]:
     for length in _ROUND[begin:end] / width_s:
         ends = np.arange(int(len(counts) / length) + 1) * length
         window = np.minimum(ends.astype(np.int64), len(counts) - 1)
-        arrivals = _arrivals(reached, window, ends - window)
+        arrivals = _count_between(reached, window, ends - window)
         index = index_of_dispersion(arrivals)
         low, high = dispersion_band(arrivals, draws=_RESAMPLES)
         lower = min(index - _EXACT, index + _OF_BAND * (low - index))
@@ -376,14 +376,14 @@ def _bands(counts: IntArray, width_s: float) -> list[_Band]:
     return found
 
 
-def _arrivals(reached: IntArray, window: IntArray, part: FloatArray) -> FloatArray:
-    """Arrivals between ends inside windows, where they are even; the last axis is time."""
+def _count_between(reached: IntArray, window: IntArray, part: FloatArray) -> FloatArray:
+    """Count arrivals between times inside windows, from cumulated counts, by interpolation."""
     before = reached[..., window]
     return np.diff(before + part * (reached[..., window + 1] - before))
 
 
-def _variation(counts: IntArray) -> float:
-    """Mean square of the gaps, in windows, of arrivals that are even in each."""
+def _mean_square_gap(counts: IntArray) -> float:
+    """Return the mean square of gaps, in windows, if arrivals are even in each window."""
     busy = np.flatnonzero(counts)
     width = 1 / counts[busy]
     between = np.diff(busy) - 1 + (width[1:] + width[:-1]) / 2
@@ -392,14 +392,14 @@ def _variation(counts: IntArray) -> float:
 
 
 def _is_alike(profiles: IntArray, bands: list[_Band], variation: float) -> bool:
-    """Whether load profiles vary as the original does, within the bounds."""
-    found = np.mean([_variation(profile) for profile in profiles])
+    """Tell whether load profiles' dispersion is within the bands and their gaps vary as given."""
+    found = np.mean([_mean_square_gap(profile) for profile in profiles])
     # The coefficient of variation goes with the root.
     if abs(found / variation - 1) > 2 * _OF_VARIATION:
         return False
     reached = np.cumsum(np.pad(profiles, ((0, 0), (1, 0))), axis=1)
     for window, part, lower, upper in bands:
-        arrivals = _arrivals(reached, window, part)
+        arrivals = _count_between(reached, window, part)
         if not lower <= np.mean([index_of_dispersion(counts) for counts in arrivals]) <= upper:
             return False
     return True

@@ -48,7 +48,7 @@ class Chain(NamedTuple):
 
 
 def make_chain(counts: TransitionCounts, kinds: IntArray, entry: str = "arrivals") -> Chain:
-    """Lay out the chain, from the kind of the request of every transition; see `ENTRIES`."""
+    """Lay out a generator's tables of transitions; ``kinds`` has a request kind for each."""
     if entry not in ENTRIES:
         raise FittingError(f"no way of entry {entry!r}: give {' or '.join(ENTRIES)}")
     levels, pairs = counts.diagram.levels, counts.diagram.pairs(counts.pair)
@@ -57,12 +57,12 @@ def make_chain(counts: TransitionCounts, kinds: IntArray, entry: str = "arrivals
     departures, arrivals = counts.departures.copy(), counts.arrivals.copy()
     on = np.flatnonzero(counts.sequential == 1)
     source = _state_range(counts, counts.origin[on], pairs.level[on], pairs.source[on])
-    _subtract(departures, pairs.level[on], counts.count[on], *source, -1)
-    _subtract(arrivals, pairs.level[on], counts.count[on], low[on], high[on], 1)
-    order, first, node, follows = _nodes(counts, pairs)
+    _subtract_from_ranges(departures, pairs.level[on], counts.count[on], *source, -1)
+    _subtract_from_ranges(arrivals, pairs.level[on], counts.count[on], low[on], high[on], 1)
+    order, first, node, follows = _group_into_nodes(counts, pairs)
     weight = counts.count[order]
     keep, other = np.empty(len(weight)), np.empty(len(weight), dtype=np.int64)
-    _alias(first, weight.astype(np.float64), keep, other)
+    _build_alias_tables(first, weight.astype(np.float64), keep, other)
     if entry == "occupancy":
         by_level = _pool_departures(counts, departures)
         arrivals = np.broadcast_to(counts.occupancy[:, None], arrivals.shape)
@@ -80,8 +80,8 @@ def make_chain(counts: TransitionCounts, kinds: IntArray, entry: str = "arrivals
     )
 
 
-def _nodes(counts: TransitionCounts, pairs: Pairs) -> tuple[IntArray, ...]:
-    """Gather transitions to nodes: their order and first rows, and the nodes of every state."""
+def _group_into_nodes(counts: TransitionCounts, pairs: Pairs) -> tuple[IntArray, ...]:
+    """Group transitions into nodes: their order and first rows, and the nodes of each state."""
     keys = np.stack([counts.origin, pairs.level, pairs.source, counts.sequential])
     order = np.lexsort(keys[::-1])
     keys = keys[:, order]
@@ -98,7 +98,7 @@ def _nodes(counts: TransitionCounts, pairs: Pairs) -> tuple[IntArray, ...]:
 
 
 def _find_nodes(counts: TransitionCounts, nodes: IntArray, level: int, sequential: int) -> IntArray:
-    """By accessed state, its node at a level, −1 where nothing leaves it there."""
+    """Return by accessed state its node at a level; −1 where no transition leaves it there."""
     here = np.flatnonzero((nodes[1] == level) & (nodes[3] == sequential))
     if not len(here):
         return np.full(len(counts.state), -1)
@@ -111,10 +111,10 @@ def _find_nodes(counts: TransitionCounts, nodes: IntArray, level: int, sequentia
 
 
 @jit
-def _subtract(
+def _subtract_from_ranges(
     partings: IntArray, level: IntArray, number: IntArray, low: IntArray, high: IntArray, step: int
 ) -> None:
-    """Take numbers off ranges of accessed states, from their begin or their end on."""
+    """Subtract numbers from ranges of states in place, from the first (step 1) or last (−1) on."""
     for i in range(len(number)):
         left = number[i]
         v = low[i] if step > 0 else high[i] - 1
@@ -128,7 +128,7 @@ def _subtract(
 def _state_range(
     counts: TransitionCounts, origin: IntArray, level: IntArray, state: IntArray
 ) -> tuple[IntArray, IntArray]:
-    """Accessed states of an origin that lie in states of some level."""
+    """Return first and end index of the accessed states of an origin inside a coarse state."""
     size = counts.diagram.fan_out ** (counts.diagram.levels - level)
     accessed = counts.state_origin * counts.diagram.states + counts.state
     start = origin * counts.diagram.states + state * size
@@ -136,7 +136,7 @@ def _state_range(
 
 
 def _pool_departures(counts: TransitionCounts, departures: IntArray) -> FloatArray:
-    """Share parted at each level when a coarse state is left from anywhere in it alike."""
+    """Return departures by level as shares, if coarse states are left alike from all inside."""
     levels, k = counts.diagram.levels, counts.diagram.fan_out
     remaining = np.ones(len(counts.state))
     shares = np.zeros((len(counts.state), levels))
@@ -152,8 +152,10 @@ def _pool_departures(counts: TransitionCounts, departures: IntArray) -> FloatArr
 
 
 @jit
-def _alias(first: IntArray, weight: FloatArray, keep: FloatArray, other: IntArray) -> None:
-    """Build the alias table of every node, in place (Vose 1991)."""
+def _build_alias_tables(
+    first: IntArray, weight: FloatArray, keep: FloatArray, other: IntArray
+) -> None:
+    """Fill in the alias table of every node, in place (Vose 1991)."""
     for node in range(len(first) - 1):
         a, b = first[node], first[node + 1]
         total = weight[a:b].sum()

@@ -81,7 +81,7 @@ class Disk:
             )
 
     def seek_s(self, cylinders: ArrayLike) -> FloatArray:
-        """Time (s) to move over so many cylinders; 0 for none."""
+        """Return the time (s) to move the head over so many cylinders; 0 for none."""
         x = np.asarray(cylinders, dtype=np.float64)
         low, mean, full = self.track_seek_s, self.average_seek_s, self.full_seek_s
         n = self.cylinders
@@ -93,7 +93,7 @@ class Disk:
     def service_s(
         self, op: Array, lbn: Array, size_bytes: Array, previous_end: Array, turn: Turn = 0.5
     ) -> FloatArray:
-        """Time (s) that each request keeps the disk busy; places beyond the capacity are its end.
+        """Return how long (s) each request keeps the disk busy; beyond its capacity is its end.
 
         ``previous_end`` is the block at which the request before on the same disk ended, negative
         for none. ``turn`` is the share of a revolution until the first block comes by, 0 to 1.
@@ -122,7 +122,7 @@ class SolidState:
     def service_s(
         self, op: Array, lbn: Array, size_bytes: Array, previous_end: Array, turn: Turn = 0.5
     ) -> FloatArray:
-        """Time (s) that each request keeps a unit busy, wherever it lies."""
+        """Return how long (s) each request keeps a unit busy, by operation and size alone."""
         fixed = np.where(np.asarray(op) == _READ, self.read_s, self.write_s)
         return np.asarray(fixed + size_bytes / self.unit_bytes_s)
 
@@ -144,7 +144,7 @@ class Queue:
         self.end_s = 0.0  # completion (s) of the last request
 
     def latency_s(self, time_s: FloatArray, device: IntArray, service_s: FloatArray) -> FloatArray:
-        """Time (s) from the arrival of each request, in their order, to its completion."""
+        """Serve requests in order; return the time (s) of each from arrival to completion."""
         latency = np.empty(len(service_s))
         if not len(latency):
             return latency
@@ -154,7 +154,7 @@ class Queue:
             self.busy_s = np.pad(self.busy_s, (0, missing))
         time_s, device = np.asarray(time_s, np.float64), np.asarray(device, np.int64)
         state = self._free, self.busy_s, self._flying
-        self.end_s = max(self.end_s, _serve(time_s, device, service_s, state, latency))
+        self.end_s = max(self.end_s, _serve_requests(time_s, device, service_s, state, latency))
         return latency
 
 
@@ -162,7 +162,7 @@ class Queue:
 def previous_ends(
     device: IntArray, lbn: IntArray, size_bytes: IntArray, last_end: IntArray
 ) -> IntArray:
-    """Block at which the request before on the same device ended; ``last_end`` has it by device."""
+    """Return the block where the request before on the same device ended; update ``last_end``."""
     found = np.empty(len(lbn), dtype=np.int64)
     for i in range(len(lbn)):
         found[i] = last_end[device[i]]
@@ -171,7 +171,7 @@ def previous_ends(
 
 
 def _check_positive(device: Disk | SolidState) -> None:
-    """Refuse a property of a device that is not greater than 0."""
+    """Raise `FittingError` where a property of a device is not finite and above 0."""
     for one in fields(device):
         value = getattr(device, one.name)
         if not (np.isfinite(value) and value > 0):
@@ -179,10 +179,10 @@ def _check_positive(device: Disk | SolidState) -> None:
 
 
 @jit
-def _serve(
+def _serve_requests(
     time_s: FloatArray, device: IntArray, service_s: FloatArray, state: Columns, latency: FloatArray
 ) -> float:
-    """Start each request at the unit of its device that is free first."""
+    """Serve each request at its device's first free unit; return the last completion (s)."""
     free, busy, flying = state
     last = 0.0
     for i in range(len(service_s)):
@@ -217,11 +217,11 @@ class FilePages:
         self._accesses = 0
 
     def add(self, device: IntArray, file: IntArray, lbn: IntArray, size_bytes: IntArray) -> None:
-        """Take the next requests; ``file`` −1 is a file of its own, of all that have no name.
+        """Record the pages that requests access; file −1 stands for all files without a name.
 
         Raises `FittingError` for a place beyond 64 PiB.
         """
-        page, request = accessed_blocks(lbn, _whole_blocks(size_bytes), PAGE_BLOCKS * _SECTOR)
+        page, request = accessed_blocks(lbn, _round_to_blocks(size_bytes), PAGE_BLOCKS * _SECTOR)
         if len(page) and page.max() >> _DEVICE_SHIFT:
             raise FittingError("an address lies beyond 64 PiB: no layout can be computed")
         key = device[request].astype(np.int64) << _DEVICE_SHIFT | page
@@ -234,7 +234,7 @@ class FilePages:
         self._accesses += len(key)
 
     def layout(self, order: str) -> PageLayout:
-        """Lay the files out; ``order`` is one of `ORDERS`."""
+        """Place the pages of each file side by side; ``order`` is one of `ORDERS`."""
         if order not in ORDERS:
             raise FittingError(f"no order {order!r}: give {' or '.join(ORDERS)}")
         key, file, rank = self._pages
@@ -261,8 +261,8 @@ class PageLayout:
     page: IntArray
 
     def move(self, device: IntArray, lbn: IntArray, size_bytes: IntArray) -> MovedRequests:
-        """Find the new places of requests that the layout was made from."""
-        last_block = lbn + _whole_blocks(size_bytes) // _SECTOR - 1
+        """Return requests at the new places of their pages, all of which the layout has."""
+        last_block = lbn + _round_to_blocks(size_bytes) // _SECTOR - 1
         first, last = lbn // PAGE_BLOCKS, last_block // PAGE_BLOCKS
         keys = (device.astype(np.int64) << _DEVICE_SHIFT | page for page in (first, last))
         start, stop = (self.page[np.searchsorted(self.key, key)] for key in keys)
@@ -271,6 +271,6 @@ class PageLayout:
         return MovedRequests(moved, end, stop - start != last - first)
 
 
-def _whole_blocks(size_bytes: IntArray) -> IntArray:
-    """Size (bytes) of the whole blocks of requests; one at least."""
+def _round_to_blocks(size_bytes: IntArray) -> IntArray:
+    """Round sizes (bytes) down to whole blocks of 512 bytes; one at least."""
     return np.maximum(size_bytes // _SECTOR, 1) * _SECTOR

@@ -68,7 +68,7 @@ class Diagram:
 
     @classmethod
     def over(cls, first_lbn: int, end_lbn: int, levels: int, fan_out: int = 4) -> Diagram:
-        """Divide a space evenly; its end moves up to the next block that allows it."""
+        """Divide a space into states of equal length; its end moves up to make them equal."""
         states = fan_out**levels
         return cls(levels, fan_out, first_lbn, -(-max(1, end_lbn - first_lbn) // states) * states)
 
@@ -90,11 +90,11 @@ class Diagram:
 
     @property
     def pair_codes(self) -> int:
-        """Upper bound of the codes of pairs."""
+        """Number of pair codes: all are below it."""
         return _first_code(self.levels + 1, self.fan_out)
 
     def pairs(self, codes: ArrayLike) -> Pairs:
-        """Level and states of pair codes."""
+        """Decode pair codes to levels and pairs of states."""
         code, k = np.asarray(codes, dtype=np.int64), self.fan_out
         first = np.array([_first_code(level, k) for level in range(1, self.levels + 2)])
         level = np.searchsorted(first, code, side="right").astype(np.int64)
@@ -102,11 +102,11 @@ class Diagram:
         return Pairs(level, parent * k + digits // k, parent * k + digits % k)
 
     def coarser(self) -> Diagram:
-        """Same space with one level less."""
+        """Make the diagram of the same space with one level less."""
         return replace(self, levels=self.levels - 1)
 
     def coarser_codes(self, codes: ArrayLike) -> IntArray:
-        """Codes of the pairs one level up: states that parted at the finest level are now one."""
+        """Convert pair codes to those of the diagram with one level less."""
         code, k = np.array(codes, dtype=np.int64), self.fan_out
         level, source, _ = self.pairs(code)
         finest = level == self.levels
@@ -117,15 +117,15 @@ class Diagram:
 
 
 def _first_code(level: int, fan_out: int) -> int:
-    """First pair code of a level; those of the levels above it are lower."""
+    """Return the lowest pair code of a level; those of coarser levels are lower."""
     return int(fan_out**2 * (fan_out ** (level - 1) - 1) // (fan_out - 1))
 
 
 @jit_inline
 def pair_code(before: int, after: int, levels: int, fan_out: int) -> tuple[int, int]:
-    """Code and level of one transition: pairs of a level follow those of the level above it."""
+    """Return the code of a transition between finest states, and the level where they part."""
     if fan_out == 4:
-        return _pair_code_of_four(before, after, levels)
+        return _pair_code_fan_out_4(before, after, levels)
     a, b, level = before, after, levels
     while level > 1 and a // fan_out != b // fan_out:
         a //= fan_out
@@ -137,8 +137,8 @@ def pair_code(before: int, after: int, levels: int, fan_out: int) -> tuple[int, 
 
 
 @jit_inline
-def _pair_code_of_four(before: int, after: int, levels: int) -> tuple[int, int]:
-    """Code and level by bits, several times as fast: the first differing digit says the level."""
+def _pair_code_fan_out_4(before: int, after: int, levels: int) -> tuple[int, int]:
+    """Return the same as `pair_code` for a fan-out of 4, several times as fast by bits."""
     digit = log2_bin((before ^ after) | 1, 0) & ~1
     level = levels - digit // 2
     a, b = before >> digit, after >> digit
@@ -147,7 +147,7 @@ def _pair_code_of_four(before: int, after: int, levels: int) -> tuple[int, int]:
 
 
 def piece_blocks(mean_size_bytes: float) -> int:
-    """Length (512-byte blocks) of the pieces that sizes are counted in: a power of two."""
+    """Choose the length (512-byte blocks) of pieces by the mean request size: a power of two."""
     piece = _LEAST_PIECE
     while mean_size_bytes / (512 * piece) > _MOST_PIECES:
         piece *= 2
@@ -155,7 +155,7 @@ def piece_blocks(mean_size_bytes: float) -> int:
 
 
 @jit
-def kind(op: int, size_bytes: int, piece: int) -> int:
-    """Kind of a request: of under two, under eight, or more pieces."""
+def request_kind(op: int, size_bytes: int, piece: int) -> int:
+    """Return the kind of a request, 0 to 5: read or not, times below 2, below 8, or more pieces."""
     pieces = size_bytes // (512 * piece)
     return 3 * min(op, 1) + (0 if pieces < 2 else 1 if pieces < 8 else 2)

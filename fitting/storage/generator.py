@@ -124,26 +124,26 @@ class Generator:
     ) -> None:
         counts, streams = learnt.counts, len(learnt.pace)
         share = expected if stratified else 0.0
-        self._random, self._op = random.randomness(rng), counts.op.astype(np.uint8)
-        self._tables = _interleave(_tables(learnt, expected, share, rng))
+        self._random, self._op = random.new_randomness(rng), counts.op.astype(np.uint8)
+        self._tables = _interleave_tables(_build_tables(learnt, expected, share, rng))
         # Requests that each stream makes before those that are done begin again.
         self._share = np.full(streams, np.iinfo(np.int64).max)
         if share > 0:
             made = np.bincount(counts.stream_of_state, counts.occupancy, streams)
             self._share = np.maximum(np.round(made * min(1.0, share)), 1).astype(np.int64)
         self._tables.pending.left[:] = self._share
-        begins = _start(self._tables, counts.occupancy, rng)
-        _generate(self._tables, _empty_columns(streams), begins, self._random)
+        begins = _place_streams(self._tables, counts.occupancy, rng)
+        _fill_requests(self._tables, _empty_columns(streams), begins, self._random)
 
     def take(self, number: int) -> GeneratedRequests:
-        """Return the next requests."""
+        """Generate the next ``number`` requests."""
         due, stream, transition, lbn, size = found = _empty_columns(number)
         none, done = np.zeros(0, dtype=np.bool_), 0
         while done < number:
             pending = self._tables.pending
             pending.order[:] = np.argsort(pending.due, kind="stable")
             rest = tuple(column[done:] for column in found)
-            done += _generate(self._tables, rest, none, self._random)
+            done += _fill_requests(self._tables, rest, none, self._random)
             if done < number and pending.due.min() < np.inf:
                 self._make_room()
             elif done < number:
@@ -152,7 +152,7 @@ class Generator:
         return GeneratedRequests(due, stream, transition, lbn, size, self._op[transition])
 
     def _make_room(self) -> None:
-        """Make room in memory; after some billions of requests it begins anew."""
+        """Enlarge the memory of accesses; one whose clock is at its limit is emptied."""
         memory = self._tables.memory
         if memory.clock.max() >= last_access.MOST_CLOCK:
             self._tables.pending.made[:] = -1
@@ -165,8 +165,10 @@ class Generator:
         self._tables = self._tables._replace(memory=memory._replace(accesses=accesses))
 
 
-def _tables(learnt: Learnt, expected: float, share: float, rng: np.random.Generator) -> Tables:
-    """Lay out all that a generator needs."""
+def _build_tables(
+    learnt: Learnt, expected: float, share: float, rng: np.random.Generator
+) -> Tables:
+    """Lay out all tables that a generator draws from."""
     counts, chain, runs, streams = learnt.counts, learnt.chain, learnt.runs, len(learnt.pace)
     started, most = runs.numbers(), min(1.0, share)
     nodes = np.add.reduceat(counts.count[chain.order], chain.first[:-1])
@@ -178,18 +180,18 @@ def _tables(learnt: Learnt, expected: float, share: float, rng: np.random.Genera
     samples = stratified.new_samples(chain.order, counts.count[chain.order], chain.first, share)
     draws = stratified.new_batches(most * started.sum(axis=1), rng)
     return Tables(
-        *(chain, _moves(learnt), _features(learnt)),
-        run_lengths.run_lengths(runs, counts.state_origin),
+        *(chain, _build_moves(learnt), _build_features(learnt)),
+        run_lengths.fit_run_lengths(runs, counts.state_origin),
         strata,
         samples,
         addresses.new_memory(counts, runs, learnt.addresses, expected, draws),
-        _pending(counts, streams),
-        _quotas(counts, chain, started.ravel(), streams, closed=share >= 1.0),
+        _new_pending(counts, streams),
+        _full_quotas(counts, chain, started.ravel(), streams, closed=share >= 1.0),
     )
 
 
-def _interleave(c: Tables) -> Tables:
-    """Lay side by side in memory what is used together, by transition, state, run and node."""
+def _interleave_tables(c: Tables) -> Tables:
+    """Copy columns that are used together to neighbouring memory, to save cache misses."""
     chain, w, f, q, strata = c.chain, c.moves, c.features, c.quotas, c.strata
     low, high, target, level, kind, size_class, mean, shape, law = loops.interleave(
         *(chain.low, chain.high, chain.target, chain.level, w.kind, w.size_class),
@@ -214,8 +216,8 @@ def _interleave(c: Tables) -> Tables:
     )
 
 
-def _moves(learnt: Learnt) -> Moves:
-    """Lay out what each transition makes, and the mean size of what goes on from each state."""
+def _build_moves(learnt: Learnt) -> Moves:
+    """Lay out what each transition makes, and the mean blocks of a state's sequential requests."""
     counts, chain, classes = learnt.counts, learnt.chain, learnt.classes
     only = np.where(np.diff(chain.first) == 1, chain.order[chain.first[:-1]], -1)
     pairs = zip(classes.sizes, classes.counts, strict=True)
@@ -228,10 +230,10 @@ def _moves(learnt: Learnt) -> Moves:
     return Moves(only.astype(np.int32), counts.size_class, learnt.kinds, further)
 
 
-def _quotas(
+def _full_quotas(
     counts: TransitionCounts, chain: Chain, runs: IntArray, streams: int, *, closed: bool
 ) -> Quotas:
-    """Lay out the transitions and runs that are left at the start: all that were counted."""
+    """Lay out how many transitions and runs are left: at the start, all that were counted."""
     starts = np.bincount(counts.stream_of_state, chain.departures, streams).astype(np.int64)
     sequential = counts.departures.sum(axis=1) - chain.departures
     sequential[chain.follows < 0] = 0
@@ -240,8 +242,8 @@ def _quotas(
     return Quotas(random, on, starts, starts.copy(), runs, runs.copy(), np.asarray(closed))
 
 
-def _pending(counts: TransitionCounts, streams: int) -> addresses.Pending:
-    """Lay out the streams ahead of their first request."""
+def _new_pending(counts: TransitionCounts, streams: int) -> addresses.Pending:
+    """Lay out the streams' next requests, none of which is drawn yet."""
     whole = {name: np.full(streams, -1, dtype=np.int64) for name in addresses.Pending._fields}
     # The state that a stream began in was left once more than entered.
     surplus = counts.departures.sum(axis=1) - counts.arrivals.sum(axis=1)
@@ -251,7 +253,7 @@ def _pending(counts: TransitionCounts, streams: int) -> addresses.Pending:
     return addresses.Pending(**{**whole, **times, "gap": np.zeros(streams)})
 
 
-def _features(learnt: Learnt) -> stratified.Features:
+def _build_features(learnt: Learnt) -> stratified.Features:
     """Lay out request sizes and inter-arrival laws as arrays."""
     laws, classes = learnt.laws, learnt.classes
     number = np.array([len(s) for s in classes.sizes])
@@ -263,13 +265,13 @@ def _features(learnt: Learnt) -> stratified.Features:
 
 
 def _empty_columns(number: int) -> tuple[Any, ...]:
-    """Columns of requests: due, stream, transition, block, size."""
+    """Make uninitialised columns of requests: due (s), stream, transition, block, size (bytes)."""
     types = (np.float64, np.int32, np.int64, np.int64, np.int64)
     return tuple(np.empty(number, dtype=dtype) for dtype in types)
 
 
-def _start(c: Tables, occupancy: IntArray, rng: np.random.Generator) -> BoolArray:
-    """Put every stream where it began, or in a state by its occupancy; return which began there."""
+def _place_streams(c: Tables, occupancy: IntArray, rng: np.random.Generator) -> BoolArray:
+    """Put each stream where it began, or in a drawn state; return which are where they began."""
     p, follows, random = c.pending, c.chain.follows, c.quotas.random.all
     begins = np.zeros(len(p.due), dtype=np.bool_)
     for s, (a, b) in enumerate(itertools.pairwise(c.memory.space.origin_start[::KINDS].tolist())):
@@ -288,12 +290,12 @@ def _start(c: Tables, occupancy: IntArray, rng: np.random.Generator) -> BoolArra
 
 
 @loops.jit_uncounted
-def _generate(c: Tables, out: tuple[Any, ...], begins: BoolArray, rng: Randomness) -> int:
-    """Give what is due first, or the first of each stream, while there is room; return how many."""
+def _fill_requests(c: Tables, out: tuple[Any, ...], begins: BoolArray, rng: Randomness) -> int:
+    """Write requests in order of due time to ``out``; return how many there was room for."""
     due, stream, transition, lbn, size = out
     p, first = c.pending, len(begins) > 0
     for i in range(len(due)):
-        s = i if first else _soonest(p.order, p.due)
+        s = i if first else _first_due_stream(p.order, p.due)
         if p.due[s] == np.inf:
             if first:
                 continue
@@ -314,13 +316,13 @@ def _generate(c: Tables, out: tuple[Any, ...], begins: BoolArray, rng: Randomnes
             p.resumes[s] = p.due[s]
             p.due[s] = np.inf
         if len(p.due) > _FEW:
-            _sift(p.order, p.due)
+            _sift_down(p.order, p.due)
     return len(due)
 
 
 @jit_inline
-def _soonest(heap: IntArray, due: FloatArray) -> int:
-    """Stream that is due first: of few that which a look at all finds, without a branch."""
+def _first_due_stream(heap: IntArray, due: FloatArray) -> int:
+    """Return the stream whose next request is due first: the top of the heap, if many."""
     if len(due) > _FEW:
         return heap[0]
     found, least = 0, due[0]
@@ -331,8 +333,8 @@ def _soonest(heap: IntArray, due: FloatArray) -> int:
 
 
 @jit_inline
-def _sift(heap: IntArray, due: FloatArray) -> None:
-    """Move the first stream of a heap down to where it is due."""
+def _sift_down(heap: IntArray, due: FloatArray) -> None:
+    """Move the first stream of a heap down to its place by due time."""
     s, streams, at = heap[0], len(heap), 0
     while 2 * at + 1 < streams:
         child = 2 * at + 1
@@ -347,13 +349,13 @@ def _sift(heap: IntArray, due: FloatArray) -> None:
 
 @jit_inline
 def _draw_next(c: Tables, s: int, first: bool, rng: Randomness) -> None:
-    """Draw the next request of a stream but for its address; the first goes on where it began."""
+    """Draw a stream's next request but for its address; ``first`` goes on where it began."""
     p, follows, quotas = c.pending, c.chain.follows, c.quotas
     if quotas.closed[()] and not first:
-        _keep_share(quotas, p, s, c.memory.space.end_lbn)
+        _adjust_run(quotas, p, s, c.memory.space.end_lbn)
     goes_on, left = p.run[s] > 0, p.state[s]
     if not first:
-        left = _leave(c, quotas.sequential if goes_on else quotas.random, s)
+        left = _leave_state(c, quotas.sequential if goes_on else quotas.random, s)
     if not (first or goes_on):
         quotas.left[s] = (quotas.left[s] if quotas.left[s] > 0 else quotas.starts[s]) - 1
     if left < 0:
@@ -368,16 +370,16 @@ def _draw_next(c: Tables, s: int, first: bool, rng: Randomness) -> None:
     elif first:
         to = left
     else:
-        to = _draw_entry(c, t, rng) if left >= 0 else p.first[s]
+        to = _draw_entered_state(c, t, rng) if left >= 0 else p.first[s]
     if not goes_on:
         _begin_run(c, s, to, rng)
     p.sequential[s] = goes_on
-    _make_due(c, s, t, to, rng)
+    _draw_size_and_gap(c, s, t, to, rng)
 
 
 @jit_inline
-def _keep_share(quotas: Quotas, p: addresses.Pending, s: int, end_lbn: int) -> None:
-    """End or prolong the run of a stream where its share, or the end of the space, asks for it."""
+def _adjust_run(quotas: Quotas, p: addresses.Pending, s: int, end_lbn: int) -> None:
+    """End or prolong a stream's sequential run, so that it makes all its random transitions."""
     to_come = p.left[s] - 1
     at_end = quotas.left[s] > 0 and p.end[s] >= end_lbn
     if p.run[s] > 0 and (at_end or quotas.left[s] >= to_come):
@@ -387,8 +389,8 @@ def _keep_share(quotas: Quotas, p: addresses.Pending, s: int, end_lbn: int) -> N
 
 
 @jit_inline
-def _leave(c: Tables, quota: Quota, s: int) -> int:
-    """State that a stream leaves: the one it is in, or the next one that something leaves."""
+def _leave_state(c: Tables, quota: Quota, s: int) -> int:
+    """Return the state that a stream leaves, taken off its quota: its own, the next, or −1."""
     v = c.pending.state[s]
     a, b = c.memory.space.origin_start[s * KINDS], c.memory.space.origin_start[(s + 1) * KINDS]
     if not c.quotas.closed[()]:
@@ -398,28 +400,28 @@ def _leave(c: Tables, quota: Quota, s: int) -> int:
             looked += 1
         return v if quota.all[v] > 0 else -1
     if quota.left[v] == 0:
-        v = _next_left(quota, v, a, b)
+        v = _next_state_left(quota, v, a, b)
     if v >= 0:
         quota.left[v] -= 1
     return v
 
 
 @jit_inline
-def _next_left(quota: Quota, v: int, low: int, high: int) -> int:
-    """Accessed state from v on, round a range, with transitions left, of a new quota if need be."""
+def _next_state_left(quota: Quota, v: int, low: int, high: int) -> int:
+    """Return the next state from v on, in a cycle, with transitions left; −1 for none."""
     for attempt in range(4):
         if attempt == 2:
             for again in range(low, high):
                 quota.left[again], quota.ahead[again] = quota.all[again], again + 1
-        found = _left_ahead(quota, low if attempt % 2 else v, high)
+        found = _first_state_left(quota, low if attempt % 2 else v, high)
         if found < high:
             return found
     return -1
 
 
 @jit_inline
-def _left_ahead(quota: Quota, v: int, end: int) -> int:
-    """First accessed state from v on that has transitions left, or the end."""
+def _first_state_left(quota: Quota, v: int, end: int) -> int:
+    """Return the first state in [v, end) with transitions left, or the end."""
     found = v
     while found < end and quota.left[found] == 0:
         found = quota.ahead[found]
@@ -433,10 +435,10 @@ def _left_ahead(quota: Quota, v: int, end: int) -> int:
 
 @jit_inline
 def _draw_node(c: Tables, v: int, rng: Randomness) -> int:
-    """Draw the level at which a state is left; return the node of what leaves it there."""
+    """Draw the level at which state v is left; return the node of its random transitions there."""
     w, level = c.chain, 0
     if w.leave[v, 0] < 1.0:
-        u = stratified.draw(c.strata.leave, v, rng)
+        u = stratified.draw_stratified(c.strata.leave, v, rng)
         while level < c.memory.space.levels - 1 and u >= w.leave[v, level]:
             level += 1
     return w.node[v, level]
@@ -449,9 +451,9 @@ def _draw_transition(c: Tables, node: int, rng: Randomness) -> int:
     if only >= 0:
         return np.int64(only)
     if c.samples.number[node] > 0:
-        return stratified.sample(c.samples, node, rng)
+        return stratified.next_sample(c.samples, node, rng)
     first, number = w.first[node], w.first[node + 1] - w.first[node]
-    u = stratified.draw(c.strata.node, node, rng) * number
+    u = stratified.draw_stratified(c.strata.node, node, rng) * number
     at = first + int(u)
     if u - int(u) >= w.keep[at]:
         at = w.other[at]
@@ -460,7 +462,7 @@ def _draw_transition(c: Tables, node: int, rng: Randomness) -> int:
 
 @jit_inline
 def _state_reached(c: Tables, s: int, t: int) -> int:
-    """State that a run has come to."""
+    """Return the accessed state in which a stream's sequential run ended its last request."""
     d, v, end = c.memory.space, c.pending.state[s], c.pending.end[s]
     origin = s * KINDS + c.moves.kind[t]
     inside = end - d.first_lbn - d.state[v] * d.state_blocks
@@ -470,19 +472,19 @@ def _state_reached(c: Tables, s: int, t: int) -> int:
 
 
 @jit_inline
-def _draw_entry(c: Tables, t: int, rng: Randomness) -> int:
-    """Draw the state that a random transition leads to."""
+def _draw_entered_state(c: Tables, t: int, rng: Randomness) -> int:
+    """Draw the accessed state that a random transition leads to."""
     w = c.chain
     to = w.low[t]
     if w.high[t] - to > 1:
-        u = stratified.draw(c.strata.entry, w.target[t], rng)
-        to = stratified.between(w.entered[w.level[t] - 1], w.low[t], w.high[t], u)
+        u = stratified.draw_stratified(c.strata.entry, w.target[t], rng)
+        to = stratified.index_at_share(w.entered[w.level[t] - 1], w.low[t], w.high[t], u)
     return to
 
 
 @jit_inline
 def _begin_run(c: Tables, s: int, v: int, rng: Randomness) -> None:
-    """Draw how a run comes to its start address, and its length."""
+    """Draw the reuse class of a stream's new run in state v, and its length."""
     p = c.pending
     p.reuse[s] = addresses.draw_class(c.memory, v, rng)
     row = 2 * v + (1 if AGAIN <= p.reuse[s] < FRESH else 0)
@@ -494,12 +496,14 @@ def _begin_run(c: Tables, s: int, v: int, rng: Randomness) -> None:
         if left[row] == 0 and left[other] > 0:
             row = other
         left[row] = max(0, left[row] - 1)
-    p.run[s] = run_lengths.draw_length(c.runs, row, stratified.draw(c.strata.run, row, rng))
+    p.run[s] = run_lengths.draw_length(
+        c.runs, row, stratified.draw_stratified(c.strata.run, row, rng)
+    )
 
 
 @jit_inline
-def _make_due(c: Tables, s: int, t: int, v: int, rng: Randomness) -> None:
-    """Draw size and inter-arrival time of the request that a transition makes."""
+def _draw_size_and_gap(c: Tables, s: int, t: int, v: int, rng: Randomness) -> None:
+    """Draw the size and the inter-arrival time of the request that transition t makes."""
     p, f, class_ = c.pending, c.features, c.moves.size_class[t]
     p.run[s] -= 1
     at = f.size_start[class_]

@@ -53,7 +53,7 @@ class GapLaws:
     quantiles: FloatArray  # of gaps over their mean, at `KNOTS`: a row an empirical law
 
     def draw(self, which: Array, rng: Rng) -> FloatArray:
-        """Draw a gap (s) from each law named by its index."""
+        """Draw a gap (s) from each law in ``which``, by index."""
         index = np.asarray(which, dtype=np.int64)
         law, shape, mean = self.law[index], self.shape[index], self.mean_s[index]
         relative = np.ones(len(index))
@@ -63,7 +63,7 @@ class GapLaws:
         return relative * mean
 
     def _draw_relative(self, law: int, shape: FloatArray, mean: FloatArray, rng: Rng) -> FloatArray:
-        """Draw gaps over their mean."""
+        """Draw gaps from one sort of law, as multiples of their means."""
         if law == POISSON:
             return rng.poisson(mean / shape) * shape / mean
         if law == EXPONENTIAL:
@@ -104,7 +104,7 @@ class GapLaws:
 def fit_interarrivals(
     sums: FloatArray, histogram: CountArray, tick_s: float, laws: str = "likelihood"
 ) -> GapLaws:
-    """Fit a law to the gaps of every transition, read from a clock of some resolution (s).
+    """Fit a law to the gaps of each transition, as read from a clock with a tick (s).
 
     ``sums`` and ``histogram`` are as `transitions.TransitionCounts` has them. ``laws`` is
     ``"likelihood"``, the likeliest of `LAWS`; ``"published"``, the likeliest of the five that
@@ -121,18 +121,18 @@ def fit_interarrivals(
     # No histogram has more gaps than there were, and most transitions have few.
     kept = np.flatnonzero(n >= _EMPIRICAL_FROM)
     kept = kept[histogram[kept].sum(axis=1) >= _EMPIRICAL_FROM]
-    quantiles = _quantiles(histogram, kept, np.log(INTERARRIVAL_BOUNDS), KNOTS)
+    quantiles = _histogram_quantiles(histogram, kept, np.log(INTERARRIVAL_BOUNDS), KNOTS)
     # Quantiles are over the mean of the law that is linear between them.
     quantiles /= (((quantiles[:, 1:] + quantiles[:, :-1]) / 2) @ np.diff(KNOTS))[:, None]
-    shapes = _shapes(sums, tick_s, n >= (_LEAST_GAPS if len(allowed) > 1 else 1))
+    shapes = _fit_shapes(sums, tick_s, n >= (_LEAST_GAPS if len(allowed) > 1 else 1))
     shapes[EMPIRICAL, kept] = np.arange(len(kept))
     if len(allowed) == 1:
         chosen = np.full(len(n), LAWS.index(allowed[0]))
         chosen[np.isnan(shapes[chosen, np.arange(len(n))]) & (chosen > EXPONENTIAL)] = EXPONENTIAL
     else:
         empirical = np.full(len(n), -np.inf)
-        empirical[kept] = n[kept] * _mean_logs(histogram, kept, np.diff(INTERARRIVAL_BOUNDS))
-        scores = _scores(sums, empirical, shapes, tick_s)
+        empirical[kept] = n[kept] * _mean_log_density(histogram, kept, np.diff(INTERARRIVAL_BOUNDS))
+        scores = _score_laws(sums, empirical, shapes, tick_s)
         scores[[LAWS.index(name) for name in LAWS if name not in allowed]] = -np.inf
         chosen = np.argmax(scores, axis=0)
         chosen[n < _LEAST_GAPS] = EXPONENTIAL
@@ -146,8 +146,8 @@ def fit_interarrivals(
     return GapLaws(chosen.astype(np.int8), mean, shape, quantiles[rows])
 
 
-def _shapes(sums: FloatArray, tick_s: float, enough: BoolArray) -> FloatArray:
-    """Shapes, laws by transitions: by maximum likelihood, or by moments for the normal law."""
+def _fit_shapes(sums: FloatArray, tick_s: float, enough: BoolArray) -> FloatArray:
+    """Fit the shape of each law (rows) to each transition; NaN where a law does not apply."""
     n, total, squares, logs, log_squares = sums.T[:5]
     mean = np.maximum(total / n, tick_s / 2)
     variance = np.maximum(squares / n - (total / n) ** 2, 0)
@@ -167,7 +167,7 @@ def _shapes(sums: FloatArray, tick_s: float, enough: BoolArray) -> FloatArray:
 
 
 def _gamma_shape(log_ratio: FloatArray) -> FloatArray:
-    """Solve ln k − ψ(k) = ln mean − mean ln, from Minka's start by Newton's steps."""
+    """Solve ln k − ψ(k) = log_ratio (ln mean − mean ln) for the gamma law's shape k."""
     from scipy.special import digamma, polygamma
 
     s = log_ratio
@@ -177,10 +177,10 @@ def _gamma_shape(log_ratio: FloatArray) -> FloatArray:
     return np.asarray(np.clip(k, 1e-3, _LARGEST_SHAPE))
 
 
-def _scores(
+def _score_laws(
     sums: FloatArray, empirical: FloatArray, shapes: FloatArray, tick_s: float
 ) -> FloatArray:
-    """Log-likelihood of the laws in order less ½·ln n a parameter; −inf where it cannot be."""
+    """Score laws by transition: log-likelihood less ½·ln n a parameter; −inf if impossible."""
     from scipy.special import gammaln
 
     n, total, _, logs, _, g_logs, smallest, largest = sums.T
@@ -215,8 +215,8 @@ def _scores(
 
 
 @jit
-def _mean_logs(histogram: CountArray, kept: IntArray, widths: FloatArray) -> FloatArray:
-    """Find the mean logarithm of the density over the counts of each histogram kept."""
+def _mean_log_density(histogram: CountArray, kept: IntArray, widths: FloatArray) -> FloatArray:
+    """Return the mean log density of the gaps of each kept histogram under the histogram itself."""
     mean = np.empty(len(kept))
     for i in range(len(kept)):
         counts = histogram[kept[i]]
@@ -229,10 +229,10 @@ def _mean_logs(histogram: CountArray, kept: IntArray, widths: FloatArray) -> Flo
 
 
 @jit
-def _quantiles(
+def _histogram_quantiles(
     histogram: CountArray, kept: IntArray, bounds: FloatArray, knots: FloatArray
 ) -> FloatArray:
-    """Find quantiles as if gaps were spread evenly over the logarithms of their class."""
+    """Return quantiles of the kept histograms at ``knots``, from log bounds of their classes."""
     quantiles = np.empty((len(kept), len(knots)))
     for i in range(len(kept)):
         counts = histogram[kept[i]]
@@ -251,7 +251,7 @@ def _quantiles(
 
 
 def fit_chain(gaps_s: FloatArray) -> FloatArray:
-    """Probability, by eighth of a gap, that the next one is in each eighth or below it."""
+    """Return chances, by eighth of the gaps' law, that the next gap is in an eighth or below."""
     counts = np.full((CLASSES, CLASSES), 1e-9)
     n = len(gaps_s)
     # Equal gaps are in no order.
@@ -265,7 +265,7 @@ def fit_chain(gaps_s: FloatArray) -> FloatArray:
 
 @jit
 def draw_chained(chain: FloatArray, number: int, rng: Rng) -> FloatArray:
-    """Draw probabilities of the law of gaps, each in the eighth that the last one leads to."""
+    """Draw probabilities that follow a chain of eighths, to look up quantiles of gaps at."""
     at, chance, eighth = rng.random(number), rng.random(number), 0
     for k in range(number):
         if k == 0:

@@ -57,8 +57,8 @@ class LruLists(NamedTuple):
 
 
 def new_last_access(piece: int, devices: int, rows: int = _LEAST_ROWS) -> LastAccess:
-    """Make an empty table of pieces of so many blocks, a power of two."""
-    held = loops.cache_lines(rows, _LINE)
+    """Make an empty table of last accesses to pieces of ``piece`` blocks, a power of two."""
+    held = loops.aligned_rows(rows, _LINE)
     return LastAccess(
         piece.bit_length() - 1,
         devices,
@@ -70,10 +70,10 @@ def new_last_access(piece: int, devices: int, rows: int = _LEAST_ROWS) -> LastAc
 
 
 def make_room_for_rows(m: LastAccess, clock: IntArray) -> LastAccess:
-    """Have room for more rows, in a larger table or by forgetting old ones, by devices' clocks."""
+    """Make the table twice as large, or, at its limit, forget the older half of its rows."""
     if len(m.key) < _MOST_ROWS:
         larger = new_last_access(1 << m.bits, m.devices, 2 * len(m.key))
-        _copy(m, larger)
+        _copy_rows(m, larger)
         return larger
     age = clock[(m.key - 1) % m.devices] - m.clock.max(axis=1)
     there = m.key > 0
@@ -81,23 +81,23 @@ def make_room_for_rows(m: LastAccess, clock: IntArray) -> LastAccess:
     few = m._replace(key=m.key[kept], clock=m.clock[kept], begin=m.begin[kept])
     for part in (m.key, m.clock, m.begin, m.held[:1]):
         part[...] = 0
-    _copy(few, m)
+    _copy_rows(few, m)
     return m
 
 
 @loops.jit
-def _copy(m: LastAccess, to: LastAccess) -> None:
-    """Copy rows to an empty table."""
+def _copy_rows(m: LastAccess, to: LastAccess) -> None:
+    """Insert the rows of a table into an empty one, in place."""
     for row in range(len(m.key)):
         if m.key[row] > 0:
-            at = _row(to, m.key[row])
+            at = _find_row(to, m.key[row])
             to.key[at], to.clock[at], to.begin[at] = m.key[row], m.clock[row], m.begin[row]
             to.held[0] += 1
 
 
 @jit_uncounted
-def _row(m: LastAccess, key: int) -> int:
-    """Row of a key, or the empty one where it belongs; rows of a pair share two lines."""
+def _find_row(m: LastAccess, key: int) -> int:
+    """Return the row of a key, or the empty row where it belongs."""
     mask = len(m.key) - 1
     row = ((spread_bits(key >> 1) << 1) | (key & 1)) & mask
     while m.key[row] != key and m.key[row] != 0:
@@ -107,13 +107,13 @@ def _row(m: LastAccess, key: int) -> int:
 
 @jit_uncounted
 def row_of(m: LastAccess, device: int, piece: int) -> int:
-    """Row that has a piece of a device, or the empty one where it belongs."""
-    return _row(m, (piece >> _BITS) * m.devices + device + 1)
+    """Return the row of a device's piece, or the empty row where it belongs."""
+    return _find_row(m, (piece >> _BITS) * m.devices + device + 1)
 
 
 @jit_uncounted
 def add_row(m: LastAccess, device: int, piece: int) -> int:
-    """Row that has a piece of a device; a new one if there is none."""
+    """Return the row of a device's piece; add one where there is none."""
     row = row_of(m, device, piece)
     if m.key[row] == 0:
         m.key[row] = (piece >> _BITS) * m.devices + device + 1
@@ -123,28 +123,28 @@ def add_row(m: LastAccess, device: int, piece: int) -> int:
 
 @jit_uncounted
 def last_clock(m: LastAccess, device: int, lbn: int) -> int:
-    """Clock of the last access to the piece that a block is in, 0 where there was none."""
+    """Return the clock at the last access to the piece of a block; 0 for never."""
     piece = lbn >> m.bits
     return np.int64(m.clock[row_of(m, device, piece), piece & (NEIGHBOURS - 1)])
 
 
 @jit_uncounted
 def note_begin(m: LastAccess, row: int, lbn: int) -> None:
-    """Note that a request begins at a block, which the row has."""
+    """Record in a row that a request begins at a block."""
     inside = min(lbn & ((1 << m.bits) - 1), _FURTHEST)
     m.begin[row, (lbn >> m.bits) & (NEIGHBOURS - 1)] = inside + 1
 
 
 @jit_uncounted
 def begun_at(m: LastAccess, row: int, piece: int) -> int:
-    """Block of a piece, which the row has, where a request began; −1 for none."""
+    """Return the block in a piece where a request last began, as its row has it; −1 for none."""
     inside = np.int64(m.begin[row, piece & (NEIGHBOURS - 1)])
     return (piece << m.bits) + inside - 1 if inside > 0 else -1
 
 
 @jit_uncounted
 def fresh_blocks(m: LastAccess, device: int, lbn: int, blocks: int) -> int:
-    """Blocks of a run ahead of the first accessed one, of those that are looked at."""
+    """Count the blocks of a run before the first one found accessed; not all are looked at."""
     ahead, row, of, step = 0, 0, -1, max(1 << m.bits, -(-blocks // _LOOKS))
     while ahead < blocks:
         piece = (lbn + ahead) >> m.bits
@@ -157,7 +157,7 @@ def fresh_blocks(m: LastAccess, device: int, lbn: int, blocks: int) -> int:
 
 
 def new_lru_lists(wanted: FloatArray, *, stops: bool) -> LruLists:
-    """Make empty lists with room for so many places a state, within limits."""
+    """Make empty lists of addresses by last use, with room for ``wanted`` entries a state."""
     share = min(1.0, _MOST / max(1.0, float(wanted.sum())))
     room = (wanted * share).astype(np.int64) + 16
     return LruLists(
@@ -171,8 +171,8 @@ def new_lru_lists(wanted: FloatArray, *, stops: bool) -> LruLists:
 
 
 @jit_uncounted
-def _holds(u: LruLists, m: LastAccess, device: int, at: int) -> bool:
-    """Whether an entry is the last use of its place, and a run that stopped can go on there."""
+def _is_current(u: LruLists, m: LastAccess, device: int, at: int) -> bool:
+    """Tell whether an entry is the last use of its address, and a stopped run can go on there."""
     when, lbn = u.entry[at, WHEN], u.entry[at, LBN]
     if lbn == GONE:
         return False
@@ -187,17 +187,17 @@ def _holds(u: LruLists, m: LastAccess, device: int, at: int) -> bool:
 
 @jit_uncounted
 def append_entry(u: LruLists, m: LastAccess, device: int, v: int, lbn: int, clock: int) -> None:
-    """Put a place at the end of the list of a state, of a device."""
+    """Append an address, used at a clock, to the list of state v; tidy the list if it is full."""
     if u.used[v] == u.limit[v]:
-        _tidy(u, m, device, v)
+        _tidy_list(u, m, device, v)
     at = u.start[v] + u.used[v]
     u.entry[at, WHEN], u.entry[at, LBN] = clock, lbn
     u.used[v] += 1
 
 
 @jit_uncounted
-def nearest(u: LruLists, m: LastAccess, device: int, v: int, clock: int) -> int:
-    """Entry of a state used nearest to a clock: of two the earlier, of equals the first; or −1."""
+def nearest_entry(u: LruLists, m: LastAccess, device: int, v: int, clock: int) -> int:
+    """Return the current entry of state v used nearest to a clock, in a tie the earliest; or −1."""
     a = u.start[v]
     b = a + u.used[v]
     after = first_above(u.entry[:, WHEN], a, b, clock)
@@ -207,7 +207,7 @@ def nearest(u: LruLists, m: LastAccess, device: int, v: int, clock: int) -> int:
             after < b and u.entry[after, WHEN] - clock < clock - u.entry[before, WHEN]
         )
         at = after if later else before
-        if _holds(u, m, device, at):
+        if _is_current(u, m, device, at):
             return at if later else _first_of_use(u, m, device, a, at)
         u.entry[at, LBN] = GONE
         if later:
@@ -219,7 +219,7 @@ def nearest(u: LruLists, m: LastAccess, device: int, v: int, clock: int) -> int:
 
 @jit_uncounted
 def first_above(values: Array, low: int, high: int, wanted: float) -> int:
-    """First index from low on, of values in rising order, whose value is greater; else high."""
+    """Return the first index in [low, high) of a rising array with a greater value; else high."""
     while low < high:
         middle = (low + high) >> 1
         if values[middle] <= wanted:
@@ -231,23 +231,23 @@ def first_above(values: Array, low: int, high: int, wanted: float) -> int:
 
 @jit_uncounted
 def _first_of_use(u: LruLists, m: LastAccess, device: int, a: int, found: int) -> int:
-    """First entry of the same use, of those from a on."""
+    """Return the first current entry, from a on, of the same clock as the one found."""
     when, before = u.entry[found, WHEN], found - 1
     while before >= a and u.entry[before, WHEN] == when:
-        if _holds(u, m, device, before):
+        if _is_current(u, m, device, before):
             found = before
         before -= 1
     return found
 
 
 @jit_uncounted
-def _tidy(u: LruLists, m: LastAccess, device: int, v: int) -> None:
-    """Rid a list of what is out of date; one that stays more than half full of its oldest."""
+def _tidy_list(u: LruLists, m: LastAccess, device: int, v: int) -> None:
+    """Drop outdated entries of state v's list, and the oldest if it stays over half full."""
     a = u.start[v]
     b = a + u.used[v]
     kept = a
     for at in range(a, b):
-        if _holds(u, m, device, at):
+        if _is_current(u, m, device, at):
             u.entry[kept, WHEN], u.entry[kept, LBN] = u.entry[at, WHEN], u.entry[at, LBN]
             kept += 1
     surplus = max(0, kept - a - u.room[v] // 2)

@@ -62,7 +62,7 @@ _MOST_SPLITS = 5_000
 
 
 def shared_tick(gaps_s: FloatArray, finest_s: float) -> float:
-    """Tick of a coarse clock, at least as long as the finest windows, or 0 where there is none."""
+    """Return the tick (s) of a coarse clock that many arrivals share; 0 where there is none."""
     apart = gaps_s[gaps_s > 0]
     if len(apart) == len(gaps_s) or not len(apart):
         return 0.0
@@ -75,12 +75,12 @@ def shared_tick(gaps_s: FloatArray, finest_s: float) -> float:
 
 
 def clock_stretch(tick_s: float, duration_s: float) -> float:
-    """Length of the clock's time, last tick and all, over the duration of a trace."""
+    """Return the ratio of a trace's duration with its last tick to that without."""
     return 1 + tick_s / duration_s
 
 
 def spread_counts(finest: IntArray, tick_s: float, duration_s: float) -> IntArray:
-    """Spread arrivals of windows that are no longer than a tick over their ticks."""
+    """Spread the arrivals of each tick over the fine windows it lasts; return new counts."""
     width = duration_s / len(finest)
     held = np.flatnonzero(finest)
     # The tick that a window holds: none of them holds two.
@@ -92,7 +92,7 @@ def spread_counts(finest: IntArray, tick_s: float, duration_s: float) -> IntArra
 
 
 def spread_arrivals(gaps_s: FloatArray, tick_s: float, duration_s: float) -> FloatArray:
-    """Inter-arrival times of arrivals that are spread over their ticks."""
+    """Spread arrivals of one tick over it; return the new inter-arrival times (s)."""
     tick = np.rint(np.concatenate([[0.0], np.cumsum(gaps_s)]) / tick_s).astype(np.int64)
     counts = np.bincount(tick)
     if _is_even(counts):
@@ -104,13 +104,13 @@ def spread_arrivals(gaps_s: FloatArray, tick_s: float, duration_s: float) -> Flo
 
 
 def _is_even(counts: IntArray) -> bool:
-    """Whether ticks have as many arrivals each, more or less."""
+    """Tell whether ticks have nearly equal counts of arrivals."""
     return bool(counts.var() < _EVEN * counts.mean())
 
 
 @jit
 def _add_arrivals(counts: IntArray, length: float, even: bool, windows: IntArray, rng: Rng) -> None:
-    """Add each tick's arrivals to the windows that it lasts, at a length in windows."""
+    """Add each tick's arrivals to the windows it lasts; a tick is ``length`` windows long."""
     last = len(windows) - 1
     for tick in range(len(counts)):
         for k in range(counts[tick]):
@@ -119,7 +119,7 @@ def _add_arrivals(counts: IntArray, length: float, even: bool, windows: IntArray
 
 
 def split_laws(halves: IntArray) -> tuple[IntArray, FloatArray, FloatArray]:
-    """Windows twice as long, and laws of the first half's arrivals by context."""
+    """Sum up windows in pairs; return the sums, and laws of how many are in the first half."""
     n = halves[::2] + halves[1::2]
     found = np.zeros(SMALL_SHAPE)
     kept = int(np.count_nonzero(n >= _SMALL))
@@ -140,12 +140,12 @@ def split_laws(halves: IntArray) -> tuple[IntArray, FloatArray, FloatArray]:
 
 
 def _group_shares(log2: Array, share: FloatArray) -> dict[int, FloatArray]:
-    """Shares of each log2 bin that there is, in their order."""
+    """Group shares by their log2 bins; bins without any are left out."""
     return {int(k): share[log2 == k] for k in np.unique(log2)}
 
 
 def _number_laws(found: FloatArray, of_all: FloatArray, mirrored: bool) -> FloatArray:
-    """Probability, by number, that at most so many are in the first half."""
+    """Return, by number of arrivals, cumulated chances of how many are in the first half."""
     small = np.ones((_SMALL, _SMALL))
     small[0] = 0.0
     for number in range(1, _SMALL):
@@ -159,7 +159,7 @@ def _number_laws(found: FloatArray, of_all: FloatArray, mirrored: bool) -> Float
 
 
 def _share_laws(by_bin: dict[int, FloatArray], mirrored: bool) -> FloatArray:
-    """Quantiles of the share of the first half, by log2 bin of the arrivals that are divided."""
+    """Return, by log2 bin of the arrivals, quantiles of the first half's share of them."""
     large = np.full(LARGE_SHAPE[1:], 0.5)
     present = np.array(sorted(by_bin), dtype=np.int64)
     for k in present:
@@ -181,8 +181,8 @@ def _share_laws(by_bin: dict[int, FloatArray], mirrored: bool) -> FloatArray:
 def draw_split(
     n: int, left: int, right: int, small: FloatArray, large: FloatArray, rng: Rng
 ) -> int:
-    """Draw how many of n arrivals are in the first half of a window between two others."""
-    kind = _context(n, left, right)
+    """Draw how many of a window's n arrivals are in its first half, given its neighbours'."""
+    kind = _neighbour_context(n, left, right)
     u = rng.random()
     if n < _SMALL:
         first = 0
@@ -198,8 +198,8 @@ def draw_split(
 
 
 @jit
-def _context(n: int, left: int, right: int) -> int:
-    """Context of a window of n arrivals: its neighbours, by their arrivals."""
+def _neighbour_context(n: int, left: int, right: int) -> int:
+    """Classify a window of n arrivals by its neighbours' arrivals, as one of `CONTEXTS`."""
     both, apart = left + right, 4 * abs(left - right)
     if 4 * both <= n:
         return _ALONE
@@ -208,7 +208,7 @@ def _context(n: int, left: int, right: int) -> int:
 
 @jit
 def _count_halves(halves: IntArray, n: IntArray, found: FloatArray, split: Columns) -> None:
-    """Note how each sum splits, the half towards the busier neighbour first."""
+    """Record how each sum splits: few arrivals in ``found``, many as shares in ``split``."""
     context, log2, share = split
     held, last = 0, len(n) - 1
     for i in range(len(n)):
@@ -218,7 +218,7 @@ def _count_halves(halves: IntArray, n: IntArray, found: FloatArray, split: Colum
         # Beyond its ends a trace goes on as on the other side.
         left = n[i - 1 if i > 0 else min(1, last)]
         right = n[i + 1 if i < last else max(0, last - 1)]
-        kind = _context(total, left, right)
+        kind = _neighbour_context(total, left, right)
         first = halves[2 * i]
         if kind >= _BUSIER and right > left:
             first = total - first
@@ -251,7 +251,7 @@ class HalvingRules(NamedTuple):
 
 
 def keep_halves(busy: list[tuple[IntArray, IntArray]]) -> Halves:
-    """Keep the halves of the busiest windows, of whole windows and first halves by depth."""
+    """Keep the first halves' arrivals of the busiest windows; ``busy`` has both, by depth."""
     if not busy:
         return Halves(LEAST_HALVED, np.zeros(0, dtype=np.int64))
     whole = np.concatenate([n for n, _ in busy]).astype(np.int64)
@@ -265,7 +265,7 @@ def keep_halves(busy: list[tuple[IntArray, IntArray]]) -> Halves:
 def link_halves(
     halves: Halves, counts: IntArray, small: FloatArray, large: FloatArray, rules: tuple[int, int]
 ) -> HalvingRules:
-    """Link halves to those below them, from the counts of the coarse windows on."""
+    """Find for each kept half the number of the halves below it, from coarse windows on."""
     below = np.zeros_like(halves.first)
     known, here = 0, counts
     busy = counts >= halves.least
@@ -283,7 +283,7 @@ def link_halves(
 def place_arrivals(
     counts: IntArray, kept: IntArray, rules: HalvingRules, gaps: FloatArray, rng: Rng
 ) -> FloatArray:
-    """Arrival times, in windows, of consecutive coarse windows.
+    """Return sorted arrival times, in windows, for consecutive coarse windows.
 
     ``counts`` and ``kept`` have the arrivals of each, and the number of its halves in ``rules``;
     ``gaps`` has a gap for each arrival.
@@ -304,7 +304,7 @@ def place_arrivals(
 def _halve_windows(
     nodes: IntArray, rules: HalvingRules, depth: int, arrivals: Arrivals, rng: Rng
 ) -> IntArray:
-    """Halve windows, or place the arrivals of those that are not; return halves with arrivals."""
+    """Halve windows, or place the arrivals of those at the last depth; return halves left."""
     # By window: its number, arrivals, number of the halves that are kept, first arrival.
     at, held, pins, offset = nodes[0], nodes[1], nodes[2], nodes[3]
     small = rules.small[min(depth, len(rules.small) - 1)]
@@ -319,7 +319,7 @@ def _halve_windows(
                 _place_by_interarrivals(at[i] * width, width, start, start + whole, arrivals)
             else:
                 here = arrivals[2][start : start + whole]
-                _place_last(at[i] * width, width, rules.placement == EVEN, here, rng)
+                _place_in_window(at[i] * width, width, rules.placement == EVEN, here, rng)
             continue
         none = child = len(rules.first)
         if pin >= 0:
@@ -344,8 +344,8 @@ def _halve_windows(
 
 
 @jit
-def _place_last(start: float, width: float, even: bool, times: FloatArray, rng: Rng) -> None:
-    """Place the arrivals of a window that is not divided any more, evenly or anywhere."""
+def _place_in_window(start: float, width: float, even: bool, times: FloatArray, rng: Rng) -> None:
+    """Place the arrivals of a window evenly, or at random in order; fill in ``times``."""
     n = len(times)
     for k in range(n):
         times[k] = start + width * ((k + 0.5) / n if even else rng.random())
@@ -357,7 +357,7 @@ def _place_last(start: float, width: float, even: bool, times: FloatArray, rng: 
 def _place_by_interarrivals(
     start: float, width: float, first: int, end: int, arrivals: Arrivals
 ) -> None:
-    """Place some arrivals in a window by their gaps, of which the outer ones are shared."""
+    """Place arrivals ``first`` to ``end`` in a window, as far apart as their gaps are long."""
     gaps, edges, times = arrivals
     reached = (1 - edges[first]) * gaps[first]
     total = reached
@@ -382,7 +382,7 @@ class Lateness:
     drift: float
 
     def times(self, number: int, before: int, rng: Rng) -> FloatArray:
-        """Times (gaps) of so many arrivals after so many others; the first of all is at 0."""
+        """Draw times (in mean gaps) of arrivals that follow ``before`` others; the first of all is 0."""
         from scipy.signal import lfilter
         from scipy.special import ndtr
 
@@ -398,8 +398,8 @@ class Lateness:
         return np.sort(np.clip(due + late, 0, number))
 
 
-def lateness_of(gaps_s: FloatArray, duration_s: float, arrivals: int) -> Lateness:
-    """Find how late arrivals are against one pace, that of the whole trace, by the first gaps."""
+def fit_lateness(gaps_s: FloatArray, duration_s: float, arrivals: int) -> Lateness:
+    """Fit how late arrivals are against a constant rate; `ON_TIME` for too few gaps."""
     if len(gaps_s) < _LEAST_GAPS:
         return ON_TIME
     pace, due = duration_s / arrivals, np.arange(1.0, len(gaps_s) + 1)
@@ -409,15 +409,15 @@ def lateness_of(gaps_s: FloatArray, duration_s: float, arrivals: int) -> Latenes
         centred = due - due.mean()
         drift = float(centred @ late / (centred @ centred))
         late -= drift * due
-    cycle = _cycle(np.concatenate([[0.0], late]))
+    cycle = _fit_cycle(np.concatenate([[0.0], late]))
     late -= cycle[np.arange(1, len(late) + 1) % len(cycle)]
     correlation = np.corrcoef(late[1:], late[:-1])[0, 1] if late.std() > _EXACT else 0.0
     correlation = float(np.clip(correlation, -0.999, 0.999))
     return Lateness(cycle, np.quantile(late, LATE_KNOTS), correlation, drift)
 
 
-def _cycle(late: FloatArray) -> FloatArray:
-    """Mean lateness by place in a cycle, as long as Schwarz's criterion has it."""
+def _fit_cycle(late: FloatArray) -> FloatArray:
+    """Return mean lateness by place in a cycle of the best length (Schwarz); [0] for none."""
     late = late[:_MOST_LOOKED_AT]
     n, best, cycle = len(late), np.inf, np.zeros(1)
     for length in range(1, min(_LONGEST_CYCLE, n // _LEAST_CYCLES) + 1):

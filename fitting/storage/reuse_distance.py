@@ -62,7 +62,7 @@ _SECTOR = 512
 
 
 def reuse_law(counts: IntArray, requests: ArrayLike) -> FloatArray:
-    """Cumulated chances of the classes, to be fresh where an age reaches before the start.
+    """Return cumulated chances of the reuse classes by state, corrected for a trace's short past.
 
     A request can come back over an age only once its device has had so many requests: each
     class is divided by the share of requests that could, to a power of one, or less where the
@@ -123,11 +123,11 @@ class ReuseCounter:
 
     @property
     def counts(self) -> IntArray:
-        """Counts by row and column; rows beyond those accessed are 0."""
+        """Counts by row (accessed state) and column (class of age); spare rows are 0."""
         return self._ages.counts
 
     def add(self, seen: Seen, lbn: IntArray, size_bytes: IntArray) -> BoolArray:
-        """Take requests as transitions have seen them; mark those that start runs again."""
+        """Count requests by state; mark those that start a run at a used address."""
         again = np.zeros(len(lbn), dtype=np.bool_)
         while len(seen.row) and seen.row.max() >= len(self.counts):
             counts = np.pad(self.counts, ((0, len(self.counts)), (0, 0)))
@@ -136,16 +136,16 @@ class ReuseCounter:
         while start < len(lbn):
             start = _count_ages(start, requests, seen, self.piece, self._ages)
             if start < len(lbn):
-                self._make_room(_pieces(lbn[start], size_bytes[start], self.piece))
+                self._make_room(_count_pieces(lbn[start], size_bytes[start], self.piece))
         return again
 
     def by_state(self, rows: IntArray) -> IntArray:
-        """Counts of the accessed states in the order of their rows; of most ages there are none."""
+        """Return the counts of the accessed states, in the order of ``rows``."""
         missing = max(0, int(rows.max(initial=-1)) + 1 - len(self.counts))
         return np.pad(self.counts, ((0, missing), (0, 0)))[rows]
 
     def _make_room(self, more: int) -> None:
-        """Have room for a request of so many pieces, or for some of them."""
+        """Enlarge tables for ``more`` pieces, or forget half of the addresses at the limit."""
         pieces, ends, halvings = self._ages[2:5]
         if pieces.used[0] + more >= _MOST_TRACKED or ends.used[0] + 1 >= _MOST_TRACKED:
             halvings[0] += 1
@@ -153,31 +153,31 @@ class ReuseCounter:
                 _thin_out(table.keys, table.values, halvings[0])
                 table.used[0] = np.count_nonzero(table.keys != EMPTY)
             return
-        pieces, ends = hashing.with_room(pieces, more + 1), hashing.with_room(ends, 2)
+        pieces, ends = hashing.ensure_room(pieces, more + 1), hashing.ensure_room(ends, 2)
         self._ages = self._ages._replace(pieces=pieces, ends=ends)
 
 
 @jit
 def piece_key(device: int, piece: int) -> int:
-    """Key of a piece of the space of a device; devices are told apart by a hash."""
+    """Return the hash key of a piece of a device."""
     return (piece ^ (scramble(device + 1) << 1)) & 0x7FFFFFFFFFFFFFFF if device else piece
 
 
 @jit
 def age_class(age: int) -> int:
-    """Class of an age of 1 or more."""
+    """Return the class of an age (requests of the device) of 1 or more: two classes an octave."""
     return min(loops.log2_bin(age, 1), AGE_CLASSES - 1)
 
 
 @jit
 def is_followed(key: int, halvings: int) -> bool:
-    """Whether an address is one of those still followed."""
+    """Tell whether an address is still in the sample after so many halvings."""
     return (scramble(key) >> 40) & ((1 << halvings) - 1) == 0
 
 
 @jit
 def _thin_out(keys: IntArray, last: IntArray, halvings: int) -> None:
-    """Forget, in place, the addresses that are not followed any more."""
+    """Remove from a hash table, in place, the addresses that are not followed any more."""
     for place in range(len(keys)):
         # What is taken out lets another one move here.
         while keys[place] != EMPTY and not is_followed(keys[place], halvings):
@@ -185,22 +185,22 @@ def _thin_out(keys: IntArray, last: IntArray, halvings: int) -> None:
 
 
 @jit
-def _pieces(lbn: int, size_bytes: int, piece: int) -> int:
-    """Pieces that a request accesses, of those that are followed."""
+def _count_pieces(lbn: int, size_bytes: int, piece: int) -> int:
+    """Return the number of pieces that a request accesses, at most `_MOST_PIECES`."""
     accessed = (lbn + size_bytes // 512 - 1) // piece - lbn // piece + 1
     return min(max(1, accessed), _MOST_PIECES)
 
 
 @jit
 def _count_ages(start: int, requests: Columns, seen: Seen, piece: int, ages: _Ages) -> int:
-    """Take requests until a table is half full; return where to go on."""
+    """Count ages of requests from ``start`` until a table is half full; return where to go on."""
     devices, lbn, size_bytes, again = requests
     stream, row, sequential = seen
     counts, clock, (keys, last, used), (end_keys, ended, ends), halved, began_fresh = ages
     for i in range(start, len(lbn)):
         g = devices[stream[i]]
         first = lbn[i] // piece
-        pieces = _pieces(lbn[i], size_bytes[i], piece)
+        pieces = _count_pieces(lbn[i], size_bytes[i], piece)
         if 2 * (used[0] + pieces) >= len(keys) or 2 * (ends[0] + 1) >= len(end_keys):
             return i
         clock[g] += 1
@@ -252,44 +252,44 @@ class HitRatioCurve:
 
     @property
     def footprint(self) -> int:
-        """Distinct blocks of the trace, estimated where blocks were sampled."""
+        """Number of distinct blocks of the trace, estimated where blocks were sampled."""
         return self.blocks << self.halvings
 
     def hit_ratio(self, blocks: ArrayLike) -> FloatArray:
-        """Hit ratio of caches of so many blocks, cold misses included."""
+        """Return the hit ratio of caches of so many blocks; first accesses are misses."""
         reached = np.concatenate([[0], np.cumsum(self.hits)])
         size = -(-np.asarray(blocks, dtype=np.int64) // (1 << self.halvings))
         return np.asarray(reached[np.clip(size, 0, len(self.hits))] / self.accesses)
 
     def distances(self) -> FloatArray:
-        """Shares of the accesses by log2 bin of the reuse distance, and of first accesses last."""
+        """Return shares of accesses by log2 bin of reuse distance, then that of first accesses."""
         log2 = np.frexp(np.arange(len(self.hits)) * 2.0**self.halvings)[1]
         shares = np.bincount(log2, np.maximum(self.hits, 0), minlength=64) / self.accesses
         return np.append(shares, self.blocks / self.accesses)
 
 
 def hit_ratio_curve(blocks: ArrayLike) -> HitRatioCurve:
-    """Hit ratio curve of a sequence of block numbers of 0 or more."""
+    """Compute the LRU hit ratio curve of accesses to block numbers of 0 or more."""
     distances = reuse_distances(blocks)
     hits = np.bincount(distances[distances >= 0], minlength=1)
     return HitRatioCurve(len(distances), int((distances < 0).sum()), hits)
 
 
 def reuse_distances(blocks: ArrayLike) -> IntArray:
-    """Distinct blocks accessed since the last access to each block; −1 for a first access."""
+    """Count distinct blocks since the last access to the same block; −1 for a first access."""
     accessed = np.ascontiguousarray(blocks, dtype=np.int64)
     if not len(accessed) or accessed.min() < 0:
         raise FittingError("give at least one block number, each 0 or more")
     distances = np.empty(len(accessed), dtype=np.int64)
     table = hashing.new_table(2 * len(accessed))
-    _distances(accessed, table.keys, table.values, distances)
+    _fill_distances(accessed, table.keys, table.values, distances)
     return distances
 
 
 def accessed_blocks(
     lbn: ArrayLike, size_bytes: ArrayLike, block_bytes: int = 4096
 ) -> tuple[IntArray, IntArray]:
-    """List the blocks that requests access, in order, and the request of each.
+    """List the block numbers that requests access, in order, and each one's request index.
 
     A request that does not start on a block accesses one block more than its size holds.
     """
@@ -302,8 +302,10 @@ def accessed_blocks(
 
 
 @jit
-def _distances(accessed: IntArray, keys: IntArray, last: IntArray, distances: IntArray) -> None:
-    """Count, in a Fenwick tree over accesses, the last accesses after a block's last one."""
+def _fill_distances(
+    accessed: IntArray, keys: IntArray, last: IntArray, distances: IntArray
+) -> None:
+    """Fill in reuse distances by a Fenwick tree; ``keys`` and ``last`` are a hash table."""
     tree, live = np.zeros(len(accessed) + 1, dtype=np.int64), 0
     for i in range(len(accessed)):
         place = find(keys, accessed[i])
@@ -324,6 +326,7 @@ def _distances(accessed: IntArray, keys: IntArray, last: IntArray, distances: In
 
 @jit
 def _add_to_tree(tree: IntArray, k: int, number: int) -> None:
+    """Add a number at place k, from 1, of a Fenwick tree."""
     while k < len(tree):
         tree[k] += number
         k += k & -k
@@ -337,15 +340,17 @@ class ReuseSample:
         self._parts: list[IntArray] = []
 
     def add(self, blocks: IntArray) -> None:
-        """Take the next accesses."""
+        """Take the next accesses; past the limit, every other block is dropped."""
         self._accesses += len(blocks)
-        self._parts.append(_sample(blocks, self._halvings) if self._halvings else blocks.copy())
+        self._parts.append(
+            _sample_accesses(blocks, self._halvings) if self._halvings else blocks.copy()
+        )
         while sum(map(len, self._parts)) > self._most:
             self._halvings += 1
-            self._parts = [_sample(part, self._halvings) for part in self._parts]
+            self._parts = [_sample_accesses(part, self._halvings) for part in self._parts]
 
     def curve(self) -> HitRatioCurve:
-        """Hit ratio curve of what was taken. Raises `FittingError` where that is nothing."""
+        """Return the hit ratio curve of the accesses. Raises `FittingError` if there are none."""
         if not sum(map(len, self._parts)):
             raise FittingError("no block was accessed: there is no hit ratio")
         found = hit_ratio_curve(np.concatenate(self._parts))
@@ -356,6 +361,6 @@ class ReuseSample:
 
 
 @jit
-def _sample(blocks: IntArray, halvings: int) -> IntArray:
+def _sample_accesses(blocks: IntArray, halvings: int) -> IntArray:
     """Copy the accesses to blocks that are still followed."""
     return blocks[np.array([is_followed(block, halvings) for block in blocks])]

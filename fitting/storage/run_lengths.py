@@ -44,7 +44,7 @@ class Runs:
     highest: IntArray
 
     def group_runs(self, group: IntArray) -> Runs:
-        """Runs of states that are numbered by groups, from 0 without a gap."""
+        """Add up the runs of the states in each group; groups are numbered 0, 1, 2 …"""
         number = int(group.max(initial=-1)) + 1
         counts = np.zeros((number, COLUMNS), dtype=np.int64)
         np.add.at(counts, group, self.counts)
@@ -56,7 +56,7 @@ class Runs:
         return Runs(counts, np.where(highest == _NONE, _NONE, lowest), highest)
 
     def numbers(self) -> IntArray:
-        """Number of runs by accessed state, others and those that start at an accessed address."""
+        """Return the number of runs, (states, 2): others, and those starting at a used address."""
         return np.asarray(self.counts.reshape(-1, 2, 2, CLASSES)[:, :, 0].sum(axis=-1))
 
 
@@ -83,29 +83,30 @@ class RunCounter:
         self._used = 0
 
     def add(self, seen: Seen, lbn: IntArray, again: BoolArray) -> None:
-        """Take requests, with what the counts of transitions and of reuse have seen of them."""
+        """Count the runs of the next requests; ``again`` marks starts at an address used before."""
         if len(seen.row):
-            self._reserve(int(seen.row.max()) + 1)
+            self._reserve_rows(int(seen.row.max()) + 1)
         _count_runs(seen, lbn, again, self._current, self._rows)
 
     def by_state(self, rows: IntArray) -> Runs:
-        """Runs of the accessed states in the order of their rows, the last of each stream too."""
-        self._reserve(int(rows.max(initial=0)) + 1)
+        """Return the runs of the accessed states in the order of ``rows``, open ones included."""
+        self._reserve_rows(int(rows.max(initial=0)) + 1)
         found, place = self._rows[rows], np.zeros(len(self._rows), dtype=np.int64)
         place[rows] = np.arange(len(rows))
         for row, first, length in self._current.tolist():
-            _count(found, int(place[row]), first, length)
+            _count_run(found, int(place[row]), first, length)
         counts = found[:, _CLASSES_FROM:].reshape(-1, 2, CLASSES, 2).swapaxes(2, 3)
         lowest, highest = found[:, :_CLASSES_FROM].T - 1
         return Runs(counts.reshape(-1, COLUMNS), lowest, highest)
 
-    def _reserve(self, rows: int) -> None:
-        self._rows = hashing.longer(self._rows, self._used, rows - self._used)
+    def _reserve_rows(self, rows: int) -> None:
+        """Have room for so many rows."""
+        self._rows = hashing.grow_rows(self._rows, self._used, rows - self._used)
         self._used = max(self._used, rows)
 
 
-def run_lengths(runs: Runs, origin: IntArray) -> RunLengths:
-    """Law of run lengths by accessed state: its own, or that of its origin, or that of all runs."""
+def fit_run_lengths(runs: Runs, origin: IntArray) -> RunLengths:
+    """Fit a law of run lengths to each state; one without runs has its origin's, or that of all."""
     # States by sorts by numbers and requests beyond by classes.
     counts = runs.counts.reshape(-1, 2, 2, CLASSES)
     # States are in the order of their origins.
@@ -127,7 +128,7 @@ def run_lengths(runs: Runs, origin: IntArray) -> RunLengths:
 def start_alignments(
     runs: Runs, group: IntArray, others: tuple[int, int], piece: int
 ) -> tuple[IntArray, IntArray]:
-    """Alignment and offset (blocks) of where runs start in states of a group, by accessed state.
+    """Find alignment and offset (blocks) of run starts, by state, from all states of its group.
 
     They are taken from the first and last of these places; where those are few, others are given.
     Beyond a piece, and what the others have, an alignment makes no difference to what is accessed.
@@ -147,7 +148,7 @@ def start_alignments(
 
 @loops.jit_inline
 def draw_length(law: RunLengths, row: int, u: float) -> int:
-    """Length of the run that a share u falls on: means of classes are kept."""
+    """Return the run length at a share u of the law in a row, in [0, 1)."""
     at, before = law.start[row], 0.0
     while law.share[at] <= u and at < law.start[row + 1] - 1:
         before = law.share[at]
@@ -160,12 +161,12 @@ def draw_length(law: RunLengths, row: int, u: float) -> int:
 def _count_runs(
     seen: Seen, lbn: IntArray, again: BoolArray, current: IntArray, rows: IntArray
 ) -> None:
-    """Take requests: a run ends where the next one of its stream starts."""
+    """Count the runs of requests in ``rows``; each stream's open run stays in ``current``."""
     stream, row, sequential = seen
     for i in range(len(stream)):
         run = current[stream[i]]
         if not sequential[i]:
-            _count(rows, run[0], run[1], run[2])
+            _count_run(rows, run[0], run[1], run[2])
             run[0], run[1], run[2] = row[i], 2 * CLASSES if again[i] else 0, 0
             here = rows[row[i]]
             here[0] = min(here[0] if here[0] else lbn[i] + 1, lbn[i] + 1)
@@ -174,8 +175,8 @@ def _count_runs(
 
 
 @loops.jit_uncounted
-def _count(rows: IntArray, row: int, first: int, length: int) -> None:
-    """Count a run, if there is one."""
+def _count_run(rows: IntArray, row: int, first: int, length: int) -> None:
+    """Count a run of a length in its state's row; one of length 0 is none."""
     if length > 0:
         class_ = min(loops.log2_bin(length, 2), CLASSES - 1)
         at = _CLASSES_FROM + first + 2 * class_

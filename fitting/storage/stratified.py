@@ -48,7 +48,7 @@ class Features(NamedTuple):
 
 
 def new_batches(length: FloatArray, rng: np.random.Generator) -> DrawBatches:
-    """Make batches of about such lengths; those of one are independent draws."""
+    """Make batches of stratified draws of these lengths, rounded; one of 1 is a plain draw."""
     whole = np.maximum(np.round(length), 1).astype(np.int64)
     bits = np.ceil(np.log2(whole)).astype(np.int64)
     return DrawBatches(np.zeros_like(whole), whole, bits, rng.integers(2**62, size=len(whole)))
@@ -56,7 +56,7 @@ def new_batches(length: FloatArray, rng: np.random.Generator) -> DrawBatches:
 
 @jit_uncounted
 def _permute(k: int, bits: int, key: int) -> int:
-    """Rank of k in an order of 0 … 2^bits − 1 that a key chooses."""
+    """Return the place of k in a permutation of 0 … 2^bits − 1 that ``key`` chooses."""
     mask = (1 << bits) - 1
     half = (bits + 1) >> 1
     x = (k + key) & mask
@@ -69,8 +69,8 @@ def _permute(k: int, bits: int, key: int) -> int:
 
 
 @loops.jit_inline
-def draw(b: DrawBatches, at: int, rng: Randomness) -> float:
-    """Draw from [0, 1): the next of a batch."""
+def draw_stratified(b: DrawBatches, at: int, rng: Randomness) -> float:
+    """Draw from [0, 1): the next stratified draw of a batch, which starts anew at its end."""
     n = b.length[at]
     if n == 1:
         return uniform(rng)
@@ -86,8 +86,8 @@ def draw(b: DrawBatches, at: int, rng: Randomness) -> float:
 
 
 @jit_uncounted
-def poisson(mean: float, rng: Randomness) -> float:
-    """Count of Poisson's law; rounded from the normal law of its moments where that is as good."""
+def draw_poisson(mean: float, rng: Randomness) -> float:
+    """Draw a count of Poisson's law; of a mean above 100 from the rounded normal law."""
     if mean > _NORMAL_FROM:
         return max(0.0, np.floor(mean + np.sqrt(mean) * random.standard_normal(rng) + 0.5))
     count, left = 0.0, mean - random.standard_exponential(rng)
@@ -99,7 +99,7 @@ def poisson(mean: float, rng: Randomness) -> float:
 
 @loops.jit_inline
 def draw_interarrival(f: Features, t: int, rng: Randomness) -> float:
-    """Draw an inter-arrival time (s) by the law of a transition."""
+    """Draw an inter-arrival time (s) from the law of transition ``t``."""
     law, mean, shape = f.law[t], f.mean[t], f.shape[t]
     if law == laws.CONSTANT:
         return mean
@@ -118,12 +118,12 @@ def draw_interarrival(f: Features, t: int, rng: Randomness) -> float:
         row = f.quantiles[int(shape)]
         share = (u - f.knots[k]) / (f.knots[k + 1] - f.knots[k])
         return mean * (row[k] + share * (row[k + 1] - row[k]))
-    return shape * poisson(mean / shape, rng)
+    return shape * draw_poisson(mean / shape, rng)
 
 
 @loops.jit_inline
-def between(cumulated: FloatArray, low: int, high: int, u: float) -> int:
-    """Index in [low, high) that a share u of what is cumulated falls on."""
+def index_at_share(cumulated: FloatArray, low: int, high: int, u: float) -> int:
+    """Return the index in [low, high) where the cumulated weight there reaches a share u."""
     wanted = cumulated[low] + u * (cumulated[high] - cumulated[low])
     return first_above(cumulated, low + 1, high, wanted) - 1
 
@@ -146,7 +146,7 @@ class Samples(NamedTuple):
 
 
 def new_samples(member: IntArray, copies: IntArray, first: IntArray, share: float) -> Samples:
-    """Begin to sample; a round is a share of its population, or all of it."""
+    """Prepare sampling without replacement, in rounds of a share of each population."""
     size = np.add.reduceat(copies, first[:-1])
     size = np.where(size > LARGEST, 0, size).astype(np.int32)
     number = np.minimum(np.maximum(np.round(size * share), 1), size).astype(np.int32)
@@ -156,8 +156,8 @@ def new_samples(member: IntArray, copies: IntArray, first: IntArray, share: floa
 
 
 @jit_uncounted
-def sample(d: Samples, population: int, rng: Randomness) -> int:
-    """Give the next member of a population that has any."""
+def next_sample(d: Samples, population: int, rng: Randomness) -> int:
+    """Return the next member of a population's round; a new round is drawn after the last."""
     if d.done[population] == d.number[population]:
         _draw_round(d, population, rng)
         d.done[population] = 0
@@ -168,7 +168,7 @@ def sample(d: Samples, population: int, rng: Randomness) -> int:
 
 @jit_uncounted
 def _draw_round(d: Samples, population: int, rng: Randomness) -> None:
-    """Draw the members of a round, in random order (Fisher and Yates)."""
+    """Draw the members of a population's next round, in random order (Fisher and Yates)."""
     n, size, start = int(d.number[population]), int(d.size[population]), d.start[population]
     done, passed = 0, 0
     wanted = int(uniform(rng) * size / n) if n < size else 0

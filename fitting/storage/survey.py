@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fitting.compiled.hashing import EMPTY, HashTable, find, in_order, new_table, with_room
+from fitting.compiled.hashing import EMPTY, HashTable, find, sorted_items, new_table, ensure_room
 from fitting.compiled.loops import Array, ArrayLike, FloatArray, IntArray, jit_uncounted
 from fitting.errors import FittingError
 from fitting.storage.diagram import piece_blocks
@@ -59,7 +59,7 @@ class Survey:
 
     @property
     def device_of_stream(self) -> IntArray:
-        """Index of the device of every stream."""
+        """Index of the device of every stream, from 0."""
         return np.unique(self.devices, return_inverse=True)[1].astype(np.int64)
 
     @property
@@ -68,7 +68,7 @@ class Survey:
         return piece_blocks(float(self.sizes @ self.size_counts) / self.requests)
 
     def size_classes(self, alone: int = 12) -> SizeClasses:
-        """Give so many of the most frequent sizes a class each, the others one a power of two."""
+        """Put the ``alone`` most frequent sizes in classes of their own, others by power of two."""
         members = list(np.arange(min(alone, len(self.sizes)))[:, None])
         rest = np.arange(len(members), len(self.sizes))
         power = np.frexp(np.maximum(self.sizes[rest], 1).astype(np.float64))[1]
@@ -97,14 +97,14 @@ class Surveyor:
         self._streams, self._sizes = new_table(64), new_table(1024)
 
     def add(self, *columns: Array) -> None:
-        """Take the next requests: time (s), stream, device, block and size (bytes) of each.
+        """Survey the next requests: time (s), stream, device, block and size (bytes) of each.
 
         Raises `FittingError` for one before the one ahead of it.
         """
         start = 0
         while start < len(columns[0]):
-            self._streams, self._sizes = with_room(self._streams, 1), with_room(self._sizes, 1)
-            start = _survey(start, columns, self._extent, self._streams, self._sizes)
+            self._streams, self._sizes = ensure_room(self._streams, 1), ensure_room(self._sizes, 1)
+            start = _survey_requests(start, columns, self._extent, self._streams, self._sizes)
             if start < 0:
                 request, time = int(self._extent.numbers[0]), columns[0][-start - 1]
                 raise FittingError(
@@ -115,7 +115,7 @@ class Surveyor:
                 )
 
     def survey(self) -> Survey:
-        """Return the result. Raises `FittingError` for fewer than two requests or one instant."""
+        """Return the survey. Raises `FittingError` for fewer than two requests or one instant."""
         first, last, tick = self._extent.times.tolist()
         n, low, high = self._extent.numbers.tolist()
         if n < 2 or last <= first:
@@ -124,8 +124,8 @@ class Surveyor:
                 f"{max(0.0, last - first) if n else 0.0:g} s are too few for a "
                 "model: give a trace of at least two requests at different times"
             )
-        keys, counts = in_order(self._streams)
-        sizes, size_counts = in_order(self._sizes)
+        keys, counts = sorted_items(self._streams)
+        sizes, size_counts = sorted_items(self._sizes)
         order = np.lexsort((sizes, -size_counts))
         alignment, offset = alignment_of(self._extent.residues)
         streams, devices = keys >> _STREAM_SHIFT, keys & ((1 << _STREAM_SHIFT) - 1)
@@ -135,7 +135,7 @@ class Surveyor:
 
 
 def alignment_of(residues: ArrayLike) -> tuple[int, int]:
-    """Find the largest alignment and offset that nine requests in ten keep, from residues."""
+    """Find the largest alignment (blocks) that nine requests in ten keep, and its offset."""
     counts = np.asarray(residues)
     alignment = len(counts)
     while alignment > 1:
@@ -147,10 +147,10 @@ def alignment_of(residues: ArrayLike) -> tuple[int, int]:
 
 
 @jit_uncounted
-def _survey(
+def _survey_requests(
     start: int, columns: tuple[Any, ...], extent: _Extent, streams: HashTable, sizes: HashTable
 ) -> int:
-    """Take requests until a table is half full; return where to go on, −1 − row for a bad one."""
+    """Survey requests until a table is half full; return where to go on, −1 − row for a bad one."""
     # One loop with its sums in registers: several loops would read memory several times.
     time_s, stream, device, lbn, size_bytes = columns
     first, latest, tick = extent.times[0], extent.times[1], extent.times[2]
@@ -182,7 +182,7 @@ def _survey(
 
 @jit_uncounted
 def _count_key(table: HashTable, key: int) -> None:
-    """Count one more of a key in a hash table."""
+    """Add one to the count of a key in a hash table."""
     slot = find(table.keys, key)
     table.used[0] += table.keys[slot] == EMPTY
     table.keys[slot] = key

@@ -26,7 +26,7 @@ from fitting.compiled.loops import (
     IntArray,
     ShortArray,
 )
-from fitting.storage.diagram import KINDS, Diagram, kind, pair_code
+from fitting.storage.diagram import KINDS, Diagram, request_kind, pair_code
 from fitting.storage.survey import BLOCK, SizeClasses, Survey
 
 OPERATIONS = 4
@@ -79,7 +79,7 @@ class TransitionCounts:
 
     @property
     def stream(self) -> IntArray:
-        """Index of the stream."""
+        """Index of the stream of every transition."""
         return self.origin // KINDS
 
     @property
@@ -89,17 +89,17 @@ class TransitionCounts:
 
     @property
     def count(self) -> IntArray:
-        """Transitions counted."""
+        """How many times each transition was counted."""
         return self.sums[:, GAPS].astype(np.int64)
 
     def coarser(self) -> TransitionCounts:
-        """The same trace counted with one level less: nothing has to be read again."""
+        """Return the counts of the same trace for a diagram with one level less."""
         diagram, k = self.diagram.coarser(), self.diagram.fan_out
         levels = np.arange(diagram.levels)
         pair = self.diagram.coarser_codes(self.pair)
         keys = (self.origin, pair, self.op, self.sequential, self.size_class)
-        group, first = _groups(*keys)
-        states = _groups(self.state_origin, self.state // k)
+        group, first = _number_groups(*keys)
+        states = _number_groups(self.state_origin, self.state // k)
         sums = _reduce_groups(np.add, self.sums, group, first)
         for column, which in ((SMALLEST, np.minimum), (LARGEST, np.maximum)):
             sums[:, column] = _reduce_groups(which, self.sums[:, column], group, first)
@@ -122,8 +122,8 @@ class TransitionCounts:
         )
 
 
-def _groups(*keys: IntArray) -> tuple[IntArray, IntArray]:
-    """Number rows by their keys, in order; and the first row of each group."""
+def _number_groups(*keys: IntArray) -> tuple[IntArray, IntArray]:
+    """Number rows by their sorted keys; return group numbers and each group's first row."""
     order = np.lexsort(keys[::-1])
     new = np.zeros(len(order), dtype=bool)
     for key in keys:
@@ -134,7 +134,7 @@ def _groups(*keys: IntArray) -> tuple[IntArray, IntArray]:
 
 
 def _reduce_groups(which: np.ufunc, rows: Array, group: IntArray, first: IntArray) -> Array:
-    """Sum or extreme of the rows of each group, in their order from the first on."""
+    """Reduce the rows of each group to one by a ufunc (add, minimum, maximum)."""
     reduced: Array = rows[first]
     others = np.delete(np.arange(len(rows)), first)
     which.at(reduced, group[others], rows[others])
@@ -195,7 +195,7 @@ class TransitionCounter:
             *(diagram.states, diagram.pair_codes, len(classes), devices, unit),
         )
         keys = survey.streams * devices + survey.devices
-        self._stream = hashing.table_of(keys, np.arange(streams))
+        self._stream = hashing.build_table(keys, np.arange(streams))
         self._size = _classes_and_kinds(survey, classes, unit)
         # A gap of 0 has no logarithm: below the clock's resolution it counts as half a tick.
         self._least_gap = survey.tick_s / 2
@@ -215,46 +215,47 @@ class TransitionCounter:
         self._steps = _Steps(state, origin, feature, before, level, code, gap)
 
     def add(self, *columns: Array) -> Seen:
-        """Take requests in columns: time (s), stream, device, block, size (bytes) and operation."""
+        """Count requests by columns: time (s), stream, device, block, size (bytes), operation."""
         n = len(columns[0])
         seen = Seen(np.empty(n, np.int32), np.empty(n, np.int64), np.empty(n, np.bool_))
         for start in range(0, n, _PART):
             part = slice(start, start + _PART)
             here = Seen(seen.stream[part], seen.row[part], seen.sequential[part])
-            self._add_part([column[part] for column in columns], here)
+            self._count_part([column[part] for column in columns], here)
         return seen
 
-    def _add_part(self, columns: list[Array], seen: Seen) -> None:
+    def _count_part(self, columns: list[Array], seen: Seen) -> None:
+        """Count at most `_PART` requests, and fill in what was seen of them."""
         self._make_room(len(seen.row))
         codes = self._stream, self._size, self._states
         steps, (time_s, _, _, lbn, size_bytes, _) = self._steps, columns
-        _locate(tuple(columns[1:]), self._space, codes, seen, steps)
-        found = _follow((time_s, lbn, size_bytes), self._space, seen, steps, self._last)
+        _locate_requests(tuple(columns[1:]), self._space, codes, seen, steps)
+        found = _follow_transitions((time_s, lbn, size_bytes), self._space, seen, steps, self._last)
         _note_states(lbn, seen.row, self._space.levels, steps, self._accessed)
         transition = np.empty(found, dtype=np.int64)
-        _number(steps.code, self._transitions, transition)
+        _number_transitions(steps.code, self._transitions, transition)
         logs = np.log(np.maximum(steps.gap[:found], self._least_gap))
-        _add_up(transition, steps.gap, logs, self._tally)
-        _count_classes(transition, logs, self._tally.histogram)
+        _add_gaps(transition, steps.gap, logs, self._tally)
+        _count_log_gaps(transition, logs, self._tally.histogram)
 
     def _make_room(self, more: int) -> None:
-        """Have room for so many requests, whatever they are."""
-        self._states = hashing.with_room(self._states, more)
-        self._transitions = hashing.with_room(self._transitions, more)
-        self._accessed = hashing.longer(self._accessed, int(self._states.used[0]), more)
+        """Enlarge the tables for ``more`` requests, whatever they are."""
+        self._states = hashing.ensure_room(self._states, more)
+        self._transitions = hashing.ensure_room(self._transitions, more)
+        self._accessed = hashing.grow_rows(self._accessed, int(self._states.used[0]), more)
         transitions, (histogram, used) = int(self._transitions.used[0]), self._tally[2:]
-        sums, row = (hashing.longer(column, transitions, more) for column in self._tally[:2])
+        sums, row = (hashing.grow_rows(column, transitions, more) for column in self._tally[:2])
         most = min(more, 1 + _MOST_HISTOGRAMS - int(used[0]))
-        histogram = hashing.longer(histogram, int(used[0]), most)
+        histogram = hashing.grow_rows(histogram, int(used[0]), most)
         self._tally = _Tally(sums, row, histogram, used)
 
     def rows(self) -> IntArray:
         """Rows of the accessed states, as `Seen` has them, in the order of the counts."""
-        return hashing.in_order(self._states)[1] - 1
+        return hashing.sorted_items(self._states)[1] - 1
 
     def counts(self) -> TransitionCounts:
-        """Return what was counted."""
-        key, transition = hashing.in_order(self._transitions)
+        """Return the transitions and states that were counted."""
+        key, transition = hashing.sorted_items(self._transitions)
         rest, size_class = np.divmod(key, self._classes)
         rest, sequential = np.divmod(rest, 2)
         rest, op = np.divmod(rest, OPERATIONS)
@@ -263,7 +264,7 @@ class TransitionCounter:
         kept = np.flatnonzero(row)
         histogram = np.zeros((len(row), HISTOGRAM_CLASSES), dtype=np.uint32)
         histogram[kept] = self._tally.histogram[row[kept]]
-        cell, state_row = hashing.in_order(self._states)
+        cell, state_row = hashing.sorted_items(self._states)
         state_origin, state = np.divmod(cell, self.diagram.states)
         accessed = self._accessed[state_row - 1]
         departures, arrivals = np.split(accessed[:, 3:], 2, axis=1)
@@ -280,16 +281,18 @@ class TransitionCounter:
 
 
 def _classes_and_kinds(survey: Survey, classes: SizeClasses, unit: int) -> hashing.HashTable:
-    """Class and kind of every size, in one number."""
+    """Map every size, in units, to its class and kind, packed in one number."""
     sizes = np.concatenate(classes.sizes)
     class_ = np.repeat(np.arange(len(classes)), [len(s) for s in classes.sizes])
-    kinds = np.array([kind(0, int(size), survey.piece) for size in sizes])
-    return hashing.table_of(sizes // unit, class_ << _KIND_BITS | kinds)
+    kinds = np.array([request_kind(0, int(size), survey.piece) for size in sizes])
+    return hashing.build_table(sizes // unit, class_ << _KIND_BITS | kinds)
 
 
 @loops.jit_uncounted
-def _locate(columns: Columns, space: _Space, codes: Columns, seen: Seen, steps: _Steps) -> None:
-    """Find stream, state and kind of every request."""
+def _locate_requests(
+    columns: Columns, space: _Space, codes: Columns, seen: Seen, steps: _Steps
+) -> None:
+    """Fill in stream, accessed state, kind and size class of every request."""
     stream, device, lbn, size_bytes, op = columns
     streams, sizes, states = codes  # index by stream and device, class and kind by size, rows
     by_width = 1.0 / space.state_blocks
@@ -312,8 +315,10 @@ def _locate(columns: Columns, space: _Space, codes: Columns, seen: Seen, steps: 
 
 
 @loops.jit_uncounted
-def _follow(columns: Columns, space: _Space, seen: Seen, steps: _Steps, last: Columns) -> int:
-    """Find the transition of every request but a stream's first; return how many there are."""
+def _follow_transitions(
+    columns: Columns, space: _Space, seen: Seen, steps: _Steps, last: Columns
+) -> int:
+    """Fill in the transition of every request but a stream's first; return their number."""
     time_s, lbn, size_bytes = columns
     last_request, last_s = last
     features = 2 * OPERATIONS * space.size_classes
@@ -343,7 +348,7 @@ def _follow(columns: Columns, space: _Space, seen: Seen, steps: _Steps, last: Co
 def _note_states(
     lbn: IntArray, row: IntArray, levels: int, steps: _Steps, accessed: IntArray
 ) -> None:
-    """Note what of the states was accessed, and where transitions part."""
+    """Record what was accessed of each state, and at which level transitions part."""
     for i in range(len(lbn)):
         here, before, level = accessed[np.uint64(row[i])], steps.before[i], steps.level[i]
         here[1] = max(here[1], _END - lbn[i])
@@ -356,15 +361,17 @@ def _note_states(
 
 
 @loops.jit_uncounted
-def _number(code: IntArray, transitions: hashing.HashTable, transition: IntArray) -> None:
-    """Give each transition its integer code."""
+def _number_transitions(
+    code: IntArray, transitions: hashing.HashTable, transition: IntArray
+) -> None:
+    """Fill in the integer code of each transition."""
     for i in range(len(transition)):
         transition[i] = hashing.code_of(transitions, code[i])
 
 
 @loops.jit_uncounted
-def _add_up(transition: IntArray, gap: FloatArray, logs: FloatArray, tally: _Tally) -> None:
-    """Add the gaps to their transitions, and put in the place of these their histograms' rows."""
+def _add_gaps(transition: IntArray, gap: FloatArray, logs: FloatArray, tally: _Tally) -> None:
+    """Add gaps to their transitions' sums; replace transitions by their histograms' rows."""
     for i in range(len(logs)):
         at, g, log = np.uint64(transition[i]), gap[i], logs[i]
         total = tally.sums[at]
@@ -385,8 +392,8 @@ def _add_up(transition: IntArray, gap: FloatArray, logs: FloatArray, tally: _Tal
 
 
 @loops.jit_uncounted
-def _count_classes(row: IntArray, logs: FloatArray, histogram: CountArray) -> None:
-    """Count gaps in the classes of their histograms."""
+def _count_log_gaps(row: IntArray, logs: FloatArray, histogram: CountArray) -> None:
+    """Count logarithms of gaps in their histograms' classes."""
     for i in range(len(logs)):
         log2 = (logs[i] * _PER_NATURAL - LOWEST_OCTAVE) * PER_OCTAVE
         class_ = np.uint64(min(max(log2, 0), HISTOGRAM_CLASSES - 1))
@@ -408,31 +415,31 @@ def log_likelihood(fitted: TransitionCounts, seen: TransitionCounts) -> float:
     wanted = pairs // diagram.pair_codes * diagram.states + source
     made, entered, left = np.zeros(len(pairs)), 0.0, fitted.departures.sum(axis=1)
     finest = _state_keys(fitted, diagram.levels), _state_keys(seen, diagram.levels)
-    inside = _sums_at(finest[0], fitted.occupancy, finest[1]) + _PRIOR
+    inside = _sum_weights(finest[0], fitted.occupancy, finest[1]) + _PRIOR
     for i in range(1, diagram.levels + 1):
         coarse, here = _state_keys(fitted, i), level == i
         # Transitions out of the sources, at whatever level they part.
-        made[here] = _sums_at(coarse, left, wanted[here])
+        made[here] = _sum_weights(coarse, left, wanted[here])
         # The finest state entered, given the coarse one.
-        total = _sums_at(coarse, fitted.occupancy, _state_keys(seen, i))
+        total = _sum_weights(coarse, fitted.occupancy, _state_keys(seen, i))
         total += _PRIOR * k ** (diagram.levels - i)
         entered += float(seen.arrivals[:, i - 1] @ np.log(inside / total))
     # A state can go to its siblings at every level, and at the finest to itself.
     ways = (k - 1) * diagram.levels + 1
-    found = _sums_at(keys, fitted.count, pairs)
+    found = _sum_weights(keys, fitted.count, pairs)
     moved = number @ np.log((found + _PRIOR) / (made + _PRIOR * ways))
     return float((moved + entered) / number.sum() - np.log(diagram.state_blocks))
 
 
 def _state_keys(counts: TransitionCounts, level: int) -> IntArray:
-    """Key of the state at a level of every accessed state."""
+    """Return a number for stream and state, at a level, of every accessed state."""
     diagram = counts.diagram
     coarse = counts.state // diagram.fan_out ** (diagram.levels - level)
     return np.asarray(counts.stream_of_state * diagram.states + coarse)
 
 
-def _sums_at(keys: IntArray, weight: IntArray, wanted: IntArray) -> FloatArray:
-    """Sum of the weights of each key that is wanted, 0 for one without any."""
+def _sum_weights(keys: IntArray, weight: IntArray, wanted: IntArray) -> FloatArray:
+    """Sum the weights of each key that is wanted; 0 for one without any."""
     unique, place = np.unique(keys, return_inverse=True)
     total = np.bincount(place, weight)
     at = np.minimum(np.searchsorted(unique, wanted), len(unique) - 1)

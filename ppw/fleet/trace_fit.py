@@ -24,7 +24,7 @@ from fitting.storage import reuse_distance as rd
 from fitting.storage import run_lengths as rl
 from fitting.storage import transitions as tr
 from fitting.storage.cascade import Windows, fit_cascade
-from fitting.storage.diagram import KINDS, Diagram, kind
+from fitting.storage.diagram import KINDS, Diagram, request_kind
 from fitting.storage.survey import BLOCK, SizeClasses, Survey, alignment_of
 from measurements.errors import MeasurementError
 from measurements.traces.requests import has_columns
@@ -164,7 +164,7 @@ def locate_requests(
     # Class and kind of every size.
     size = np.concatenate(classes.sizes)
     numbers = np.repeat(np.arange(len(classes)), [len(s) for s in classes.sizes])
-    kinds = np.array([kind(0, int(s), survey.piece) for s in size])
+    kinds = np.array([request_kind(0, int(s), survey.piece) for s in size])
     sizes = pa.table({"size_bytes": size, "size_class": numbers, "size_kind": kinds})
     table = table.join(register_table(table.get_backend(), sizes), "size_bytes")
     state = (table.lbn - diagram.first_lbn) // diagram.state_blocks

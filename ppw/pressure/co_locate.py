@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from fitting.demand.utilisation import agreement, load_of
+from fitting.demand.utilisation import resample_agreement, summarise_shares
 from ppw.errors import CaveatWarning, PpwError
 from ppw.pressure import capacity as cap
 from ppw.pressure import demand as dem
@@ -259,7 +259,7 @@ def co_locate(
     ceilings = np.full(len(dem.NAMES), ceiling)
     for name, used in zip(aligned.names, aligned.demand / dem.capacity_array(limits), strict=True):
         if name in latency_critical:
-            queues = can_queue & (load_of(used).mean > _USED)
+            queues = can_queue & (summarise_shares(used).mean > _USED)
             ceilings = np.where(queues, np.minimum(ceilings, latency_ceiling), ceilings)
     caveats = _co_location_caveats(recordings, aligned, limits, idle, align)
     warn_caveats(caveats)
@@ -367,7 +367,7 @@ def _resource_table(
     total = aligned.demand.sum(axis=0)
     capacity = dem.capacity_array(limits)
     held = total / (capacity * ceilings)
-    value, load = load_of(total, quantile), load_of(held, quantile)
+    value, load = summarise_shares(total, quantile), summarise_shares(held, quantile)
     # Demands near the smallest number break at infinity.
     with np.errstate(over="ignore"):
         breaks_at = 1 / np.where(load.high > 0, load.high, np.nan)
@@ -391,7 +391,7 @@ def _resource_table(
             "longest_s": load.longest * aligned.step_s if aligned.in_order else np.nan,
             "breaks_at": breaks_at,
             "column": [resource.log for resource in dem.RESOURCES],
-            "confidence": [agreement(cells, 1.0, quantile, seed) for cells in recorded],
+            "confidence": [resample_agreement(cells, 1.0, quantile, seed) for cells in recorded],
             "not_measured": _not_measured_texts(aligned, capacity),
         }
     )
@@ -422,7 +422,7 @@ def _not_measured_texts(aligned: _AlignedDemand, capacity: dem.FloatArray) -> li
 def _workload_part_table(
     aligned: _AlignedDemand, quantile: float, latency_critical: Sequence[str]
 ) -> pd.DataFrame:
-    loads = [load_of(demand, quantile) for demand in aligned.demand]
+    loads = [summarise_shares(demand, quantile) for demand in aligned.demand]
     means = np.stack([load.mean for load in loads])
     with np.errstate(divide="ignore", invalid="ignore"):
         shares = means / means.sum(axis=0)
@@ -471,7 +471,7 @@ def _co_location_caveats(
     medium = np.array([cap.DEFAULTS[resource.measure].medium for resource in dem.RESOURCES])
     for demand, (name, series) in zip(aligned.demand, recordings.items(), strict=True):
         said += dem.assumed_cpus_texts(series)
-        share = load_of(demand / dem.own_capacities(series, limits)).high
+        share = summarise_shares(demand / dem.own_capacities(series, limits)).high
         full = [dem.NAMES[r] for r in np.flatnonzero(share >= dem.FULL)]
         if full:
             said.append(

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from fitting.demand.utilisation import on_clock
+from fitting.demand.utilisation import mean_on_clock
 from measurements.timeseries.log import physical_disks
 from measurements.timeseries.series import CPUS_TAKEN, SECTOR_BYTES, TimeSeries, of_device
 from ppw.errors import PpwError
@@ -258,7 +258,7 @@ def demand_on_clock(demand: pd.DataFrame, start_s: float, step_s: float, n: int)
     """Mean demand in each cell of a clock: (cells, resources), NaN where not known."""
     # NaN in a rate leaves its time out of the cells, so that missing time is not zero.
     rates = demand[list(NAMES)].to_numpy(dtype=np.float64)
-    return on_clock(demand["time_s"], demand["interval_s"], rates, start_s, step_s, n)
+    return mean_on_clock(demand["time_s"], demand["interval_s"], rates, start_s, step_s, n)
 
 
 def own_clock(demand: pd.DataFrame) -> tuple[float, float, int]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from fitting.demand.utilisation import agreement, load_of
+from fitting.demand.utilisation import resample_agreement, summarise_shares
 from ppw.errors import PpwError
 from ppw.pressure import capacity as cap
 from ppw.pressure import demand as dem
@@ -267,14 +267,14 @@ def _resource_table(
     quantile: float,
 ) -> pd.DataFrame:
     amounts = dem.demand_on_clock(demands, *dem.own_clock(demands))
-    high = load_of(amounts, quantile).high.tolist()
+    high = summarise_shares(amounts, quantile).high.tolist()
     capacity = dem.capacity_array(limits).tolist()
     rows = []
     for place, (resource, (idle, most)) in enumerate(zip(dem.RESOURCES, shares, strict=True)):
         value, limit = high[place], capacity[place]
         finding, decided = _judge(value, limit, idle, most)
         # A finding between two thresholds is as sure as the nearer of them.
-        sure = [agreement(amounts[:, place] / limit, share, quantile) for share in decided]
+        sure = [resample_agreement(amounts[:, place] / limit, share, quantile) for share in decided]
         rows.append(
             {
                 "resource": resource.name,

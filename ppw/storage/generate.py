@@ -32,7 +32,7 @@ import pyarrow as pa
 from fitting.storage import generator, reuse_distance
 from fitting.storage.addresses import Addresses
 from fitting.storage.chain import make_chain
-from fitting.storage.diagram import KINDS, kind
+from fitting.storage.diagram import KINDS, request_kind
 from fitting.storage.interarrival import CONSTANT
 from fitting.storage.survey import BLOCK
 from measurements.loads.job_files import AddressZone, LoadJob
@@ -337,7 +337,7 @@ def _source(trace: GeneratedTrace) -> generator.Generator | RoundRobin:
     counts, survey = model.counts, model.survey
     # Kind of the request of every transition: by operation and size class.
     sizes = [int(size[0]) for size in model.classes.sizes]
-    by_op = np.array([[kind(op, size, survey.piece) for size in sizes] for op in (0, 1)])
+    by_op = np.array([[request_kind(op, size, survey.piece) for size in sizes] for op in (0, 1)])
     kinds = by_op[np.minimum(counts.op, 1), counts.size_class]
     if trace.mode == "round_robin":
         return RoundRobin(model, kinds, rng)

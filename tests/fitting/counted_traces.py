@@ -8,7 +8,7 @@ from requests_reference import Model, Reference
 
 from fitting.storage.addresses import Addresses
 from fitting.storage.chain import ENTRIES, make_chain
-from fitting.storage.diagram import Diagram, kind
+from fitting.storage.diagram import Diagram, request_kind
 from fitting.storage.generator import Generator, Learnt
 from fitting.storage.interarrival import fit_interarrivals
 from fitting.storage.reuse_distance import ReuseCounter, reuse_law
@@ -61,7 +61,7 @@ def learnt_of(trace, *, reuse=True, pace=None, entry=ENTRIES[0], laws="constant"
     survey, counts, device = trace.survey, trace.counts, trace.survey.device_of_stream
     sizes = (int(trace.classes.sizes[class_][0]) for class_ in counts.size_class)
     ways = zip(counts.op.tolist(), sizes, strict=True)
-    kinds = np.array([kind(*of, survey.piece) for of in ways])
+    kinds = np.array([request_kind(*of, survey.piece) for of in ways])
     return Learnt(
         *(counts, kinds, make_chain(counts, kinds, entry), trace.runs),
         fit_interarrivals(counts.sums, counts.histogram, survey.tick_s, laws),

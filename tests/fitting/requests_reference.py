@@ -16,11 +16,11 @@ from statistics import median
 import numpy as np
 
 from fitting.compiled import random as numbers
-from fitting.compiled.random import randomness, uniform
+from fitting.compiled.random import new_randomness, uniform
 from fitting.storage import interarrival as laws
-from fitting.storage.diagram import KINDS, kind, piece_blocks
+from fitting.storage.diagram import KINDS, request_kind, piece_blocks
 from fitting.storage.reuse_distance import AGAIN, AGE_BOUNDS, CLASSES, FRESH
-from fitting.storage.stratified import poisson
+from fitting.storage.stratified import draw_poisson
 
 WHOLE, FIBONACCI = 2**64, 0x9E3779B97F4A7C15
 
@@ -75,7 +75,7 @@ class Model:
         for row, (time, stream, device, lbn, size, op) in enumerate(survey.rows):
             s = survey.streams.index((stream, device))
             state = self.state(lbn)
-            here = (s * KINDS + int(kind(op, size, survey.piece)), state)
+            here = (s * KINDS + int(request_kind(op, size, survey.piece)), state)
             touched[here].append(lbn)
             self.first_state.setdefault(s, here)
             before = last.get(s)
@@ -195,7 +195,7 @@ GAPS = {
     laws.GAMMA: lambda r, k, m, rows: numbers.standard_gamma(r, k) / k,
     laws.LOGNORMAL: lambda r, k, m, rows: exp(k * numbers.standard_normal(r) - k**2 / 2),
     laws.EMPIRICAL: lambda r, k, m, rows: np.interp(uniform(r), laws.KNOTS, rows[int(k)]),
-    laws.POISSON: lambda r, k, m, rows: k / m * poisson(m / k, r),
+    laws.POISSON: lambda r, k, m, rows: k / m * draw_poisson(m / k, r),
 }
 
 
@@ -362,7 +362,7 @@ class Reference:
         self.addresses = addresses = learnt.addresses
         self.streams = [Stream(s) for s in range(len(learnt.pace))]
         share = expected if stratified else 0.0
-        self.r, self.closed = randomness(rng), share >= 1
+        self.r, self.closed = new_randomness(rng), share >= 1
         self.of_stream, self.origin = defaultdict(list), defaultdict(list)
         for v, (origin, _) in enumerate(model.states):
             self.of_stream[origin // KINDS].append(v)

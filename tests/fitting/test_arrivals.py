@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from fitting.errors import FittingError
 from fitting.storage.cascade import (
     Windows,
-    _trial,
-    character,
+    _trial_character,
+    arrival_character,
     dispersion_band,
     fit_cascade,
     index_of_dispersion,
@@ -25,7 +25,7 @@ from fitting.storage.placement import (
     SMALL_SHAPE,
     draw_split,
     keep_halves,
-    lateness_of,
+    fit_lateness,
     shared_tick,
     split_laws,
     spread_arrivals,
@@ -181,7 +181,9 @@ def test_arrivals_are_placed_as_the_reference_places_them(kind, data, n, in_orde
 def test_a_trial_is_of_windows_with_fewer_than_25_000_arrivals(counts):
     gaps, cascade = fitted("chance", 40)
     trial = replace(cascade, counts=np.array(counts), placement=EVEN, stop=0)
-    found = np.abs(_trial(replace(trial, tick_s=5.0), gaps) - character(gaps)).sum()
+    found = np.abs(
+        _trial_character(replace(trial, tick_s=5.0), gaps) - arrival_character(gaps)
+    ).sum()
     assert found == pytest.approx(reference.trial_miss(trial, gaps))
 
 
@@ -248,7 +250,7 @@ def test_lateness_is_that_of_the_reference(length, more, cycle, chance, seed):
     late = cycle * np.resize(rng.random(length), n + 1) + chance * rng.random(n + 1).cumsum() ** 0.5
     arrivals = n + 1 + seed % 2
     trace = 0.3 * np.diff(1.02 * np.arange(n + 1) + late), 0.3 * arrivals, arrivals
-    found, expected = lateness_of(*trace), reference.lateness_of(*trace)
+    found, expected = fit_lateness(*trace), reference.lateness_of(*trace)
     for value, wanted in zip(astuple(found), expected, strict=True):
         same(value, wanted, rtol=1e-6, atol=1e-6)
     found = replace(found, correlation=0.6, quantiles=np.sort(rng.standard_normal(15)))
@@ -260,7 +262,7 @@ def test_a_cycle_is_looked_for_in_twenty_thousand_arrivals():
     late = np.resize([0.0, 0.5], 20_002)
     # One more at the last of them, which moves a mean of ten thousand; and much more beyond.
     late[[19_999, 20_000]] += [1.0, 1e6]
-    found = lateness_of(1 + np.diff(late), 30_000.0, 30_000)
+    found = fit_lateness(1 + np.diff(late), 30_000.0, 30_000)
     assert found.cycle == pytest.approx([0.0, 0.5001], abs=1e-9)
 
 
@@ -289,7 +291,7 @@ def test_the_character_of_gaps_is_that_of_the_reference(kind, n, seed):
     # Gaps that vary by less than a millionth have no memory.
     for apart in (1.0, 1e-5, 1e-7):
         gaps = 1 - apart + apart * (gaps_of(kind, n, seed) + 1e-3)
-        same(character(gaps), reference.character(gaps.tolist()), rtol=1e-6, atol=1e-6)
+        same(arrival_character(gaps), reference.character(gaps.tolist()), rtol=1e-6, atol=1e-6)
 
 
 def test_the_index_of_poisson_counts_is_one_and_most_bands_at_90_percent_hold_it():

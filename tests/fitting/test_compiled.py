@@ -12,7 +12,7 @@ from unittest.mock import Mock
 import pytest
 
 from fitting.compiled import loops as module
-from fitting.compiled.loops import Notice, _folder, _Forgiving, _parents, jit
+from fitting.compiled.loops import Notice, _cache_folder, _ForgivingCache, _candidate_folders, jit
 
 WALK = """
 from fitting.compiled.loops import jit
@@ -83,29 +83,33 @@ class TestFolders:
 
     def test_beside_the_package_then_the_users_caches(self, package, tmp_path, monkeypatch):
         home = tmp_path / "home" / ".cache" / "ppw"
-        assert list(_parents()) == [package / "__pycache__", tmp_path / "xdg" / "ppw", home]
+        assert list(_candidate_folders()) == [
+            package / "__pycache__",
+            tmp_path / "xdg" / "ppw",
+            home,
+        ]
         # One that is no absolute path is ignored; one that numba is told is the only one.
         for given in ("", "relative/cache"):
             monkeypatch.setenv("XDG_CACHE_HOME", given)
-            assert list(_parents()) == [package / "__pycache__", home]
+            assert list(_candidate_folders()) == [package / "__pycache__", home]
         monkeypatch.setattr(module._settings, "CACHE_DIR", str(tmp_path / "told"))
-        assert list(_parents()) == [tmp_path / "told"]
+        assert list(_candidate_folders()) == [tmp_path / "told"]
 
     def test_the_first_that_can_be_made_is_taken(self, package, tmp_path):
         (package / "__pycache__").write_text("in the way")
-        found = _folder.__wrapped__()
+        found = _cache_folder.__wrapped__()
         assert Path(found) == tmp_path / "xdg" / "ppw" / "ppw-loops"
         assert Path(found).is_dir()
-        assert _folder.__wrapped__() == found
+        assert _cache_folder.__wrapped__() == found
 
     def test_one_that_may_not_be_written_to_is_passed_over(self, package, tmp_path, monkeypatch):
         def may(path, mode):
             return os.path.commonpath([package, path]) != str(package)
 
         monkeypatch.setattr(os, "access", may)
-        assert Path(_folder.__wrapped__()).parent == tmp_path / "xdg" / "ppw"
+        assert Path(_cache_folder.__wrapped__()).parent == tmp_path / "xdg" / "ppw"
         monkeypatch.setattr(os, "access", lambda path, mode: False)
-        assert _folder.__wrapped__() is None
+        assert _cache_folder.__wrapped__() is None
 
 
 def twice(x):
@@ -114,14 +118,14 @@ def twice(x):
 
 class TestMachineCode:
     def test_goes_to_the_folder_and_that_of_other_packages_elsewhere(self, tmp_path, monkeypatch):
-        monkeypatch.setattr(module, "_folder", lambda: str(tmp_path))
+        monkeypatch.setattr(module, "_cache_folder", lambda: str(tmp_path))
         before = module._settings.CACHE_DIR
         assert jit(twice)(21) == 42
         assert list(tmp_path.rglob("*.nbc"))
         assert before == module._settings.CACHE_DIR
 
     def test_that_cannot_be_read_or_written_is_made_anew(self, tmp_path, monkeypatch):
-        monkeypatch.setattr(module, "_folder", lambda: str(tmp_path))
+        monkeypatch.setattr(module, "_cache_folder", lambda: str(tmp_path))
         for name in ("load_overload", "save_overload"):
             full = Mock(side_effect=OSError("no space left"))
             monkeypatch.setattr(module._FunctionCache, name, full)
@@ -131,7 +135,7 @@ class TestMachineCode:
     def test_of_another_release_that_names_classes_that_are_gone_is_made_anew(
         self, gone, tmp_path, monkeypatch
     ):
-        monkeypatch.setattr(module, "_folder", lambda: str(tmp_path))
+        monkeypatch.setattr(module, "_cache_folder", lambda: str(tmp_path))
         assert jit(twice)(21) == 42
         with monkeypatch.context() as patch:
             patch.setattr(module._FunctionCache, "load_overload", Mock(side_effect=gone))
@@ -141,8 +145,8 @@ class TestMachineCode:
 
     @pytest.mark.parametrize("gone", [OSError, RuntimeError])
     def test_without_a_folder_for_it_is_made_by_each_process(self, gone, tmp_path, monkeypatch):
-        monkeypatch.setattr(module, "_folder", lambda: str(tmp_path))
-        monkeypatch.setattr(_Forgiving, "__init__", Mock(side_effect=gone))
+        monkeypatch.setattr(module, "_cache_folder", lambda: str(tmp_path))
+        monkeypatch.setattr(_ForgivingCache, "__init__", Mock(side_effect=gone))
         assert jit(twice)(21) == 42
         assert not list(tmp_path.rglob("*.nbc"))
 
@@ -219,7 +223,7 @@ class TestNotice:
         caplog.set_level("INFO", "fitting.compiled.loops")
         for name in ("_KEPT", "_NOT_KEPT"):
             monkeypatch.setattr(module, name, timed_notice(getattr(module, name)._text, timers))
-        monkeypatch.setattr(module, "_folder", lambda: folder and str(tmp_path / folder))
+        monkeypatch.setattr(module, "_cache_folder", lambda: folder and str(tmp_path / folder))
         for _ in range(2):
             assert jit(twice)(4) == 8
         assert len(timers.made) == (1 if folder else 2)

@@ -10,12 +10,12 @@ from scipy.stats import binom
 
 from fitting.demand.utilisation import (
     NOISE_FLOOR,
-    _noise,
-    agreement,
+    _noise_level,
+    resample_agreement,
     change_points,
     grade,
-    load_of,
-    on_clock,
+    summarise_shares,
+    mean_on_clock,
     penalty,
     summarise,
     worst,
@@ -149,7 +149,7 @@ def test_the_shortest_phase():
 def test_a_steady_drift_is_no_noise():
     rng = np.random.default_rng(1)
     table = 5.0 * np.arange(2000)[:, None] + rng.normal(0, 1, (2000, 3))
-    assert _noise(table) == pytest.approx(np.full(3, 1 + 2 / np.sqrt(2000)), rel=0.1)
+    assert _noise_level(table) == pytest.approx(np.full(3, 1 + 2 / np.sqrt(2000)), rel=0.1)
 
 
 # Rates on a common clock.
@@ -173,7 +173,7 @@ RATES = np.array([1.0, 2.0, 3.0, 5.0, np.nan])
     ids=["own clock", "shifted", "coarse", "overlapping", "within"],
 )
 def test_rates_on_a_clock_by_hand(ends, lengths, rates, clock, expected):
-    found = on_clock(ends, lengths, np.transpose([rates]), *clock)
+    found = mean_on_clock(ends, lengths, np.transpose([rates]), *clock)
     np.testing.assert_allclose(found.ravel(), expected)
 
 
@@ -182,7 +182,7 @@ def test_a_clock_keeps_the_sum_of_use(intervals):
     lengths, rates = np.array(intervals).T
     ends = np.cumsum(lengths)
     step = ends[-1] / 7
-    found = on_clock(ends, lengths, rates[:, None], 0.0, step, 7)
+    found = mean_on_clock(ends, lengths, rates[:, None], 0.0, step, 7)
     assert (found * step).sum() == pytest.approx((rates * lengths).sum(), rel=1e-9, abs=1e-9)
 
 
@@ -191,19 +191,19 @@ def test_a_clock_keeps_the_sum_of_use(intervals):
 
 def test_load_by_hand():
     shares = np.array([[0.5, 0.1], [1.2, np.nan], [1.3, 0.2], [0.2, 0.3], [1.1, np.nan]])
-    load = load_of(shares, 0.6)
+    load = summarise_shares(shares, 0.6)
     expected = [[1.1, 0.2], [0.86, 0.2], [1.3, 0.3], [0.6, 0.0], [2, 0]]
     np.testing.assert_allclose(load, expected)
     assert load.first == 0
     # What was never measured is not nought.
-    load = load_of(np.full((3, 2), np.nan))
+    load = summarise_shares(np.full((3, 2), np.nan))
     assert load.first is None
     assert np.isnan(load).all()
 
 
 @given(st.lists(st.floats(0, 2), min_size=1, max_size=60), st.sampled_from([0.5, 0.9, 0.95, 1.0]))
 def test_high_is_above_one_just_when_the_rest_of_time_is(shares, quantile):
-    load = load_of(np.array(shares)[:, None], quantile)
+    load = summarise_shares(np.array(shares)[:, None], quantile)
     below = sum(share <= 1 for share in shares)
     assert (load.high[0] > 1) == (below < quantile * len(shares) - 1e-9)
 
@@ -217,10 +217,10 @@ def test_high_is_above_one_just_when_the_rest_of_time_is(shares, quantile):
         (lambda: grade(0.5, 0.7, 0.3), "is above"),
         (lambda: change_points([1.0, 2.0]), "one row per point"),
         (lambda: change_points([[1.0]], shortest=1), "at least 2"),
-        (lambda: load_of(np.ones((3, 1)), 0.0), "quantile"),
-        (lambda: load_of(np.ones((3, 1)), 1.1), "quantile"),
-        (lambda: load_of(np.ones(3)), "intervals by resources"),
-        (lambda: on_clock([1.0, 2.0], [1.0], [[1.0]], 0.0, 1.0, 1), "lengths"),
+        (lambda: summarise_shares(np.ones((3, 1)), 0.0), "quantile"),
+        (lambda: summarise_shares(np.ones((3, 1)), 1.1), "quantile"),
+        (lambda: summarise_shares(np.ones(3)), "intervals by resources"),
+        (lambda: mean_on_clock([1.0, 2.0], [1.0], [[1.0]], 0.0, 1.0, 1), "lengths"),
     ],
 )
 def test_what_cannot_be_is_refused(ask, message):
@@ -232,15 +232,19 @@ def test_what_cannot_be_is_refused(ask, message):
 
 
 def test_agreement_of_constant_and_few_intervals_and_at_the_threshold():
-    assert agreement(np.full(100, 0.2), 0.7) == agreement(np.full(100, 0.9), 0.7) == 1.0
-    assert np.isnan(agreement(np.ones(9), 0.5))
-    assert agreement(np.concatenate([np.ones(10), [np.nan]]), 0.5) == 1.0
+    assert (
+        resample_agreement(np.full(100, 0.2), 0.7)
+        == resample_agreement(np.full(100, 0.9), 0.7)
+        == 1.0
+    )
+    assert np.isnan(resample_agreement(np.ones(9), 0.5))
+    assert resample_agreement(np.concatenate([np.ones(10), [np.nan]]), 0.5) == 1.0
     often = np.arange(200) % 19 == 0
-    found = agreement(np.where(often, 1.0, 0.2), 0.7)
+    found = resample_agreement(np.where(often, 1.0, 0.2), 0.7)
     # The order of draws is fixed.
-    assert 0.3 < found == agreement(np.where(often, 1.0, 0.2), 0.7) < 0.8
+    assert 0.3 < found == resample_agreement(np.where(often, 1.0, 0.2), 0.7) < 0.8
     # A share of just the threshold is not above it.
-    assert agreement(np.where(often, 0.7, 0.2), 0.7) == 1.0
+    assert resample_agreement(np.where(often, 0.7, 0.2), 0.7) == 1.0
 
 
 def test_agreement_is_how_often_another_recording_agrees():
@@ -250,7 +254,7 @@ def test_agreement_is_how_often_another_recording_agrees():
     for _ in range(200):
         shares = (rng.random(1000) < 0.06).astype(float)
         above.append(shares.mean() > 0.05)
-        agreed = agreement(shares, 0.5)
+        agreed = resample_agreement(shares, 0.5)
         found.append(agreed if above[-1] else 1 - agreed)
     assert np.mean(above) == pytest.approx(1 - binom.cdf(50, 1000, 0.06), abs=0.05)
     assert np.mean(found) == pytest.approx(np.mean(above), abs=0.12)

@@ -12,26 +12,26 @@ from fitting.compiled.hashing import (
     EMPTY,
     code_of,
     find,
-    in_order,
-    longer,
+    sorted_items,
+    grow_rows,
     new_codes,
     new_table,
     remove,
     resize,
     scramble,
     spread_bits,
-    table_of,
+    build_table,
     value_of,
-    with_room,
+    ensure_room,
 )
-from fitting.compiled.loops import cache_lines, interleave, log2_bin
+from fitting.compiled.loops import aligned_rows, interleave, log2_bin
 from fitting.storage.last_access import (
     LBN,
     MOST_CLOCK,
     add_row,
     append_entry,
     begun_at,
-    nearest,
+    nearest_entry,
     new_last_access,
     new_lru_lists,
     note_begin,
@@ -58,9 +58,9 @@ def test_a_table_holds_what_a_dict_holds(seed, most):
             assert [values[find(keys, known)] for known in wanted] == list(wanted.values())
     assert np.count_nonzero(keys != EMPTY) == len(wanted)
     used[0] = len(wanted)
-    for more in (table, resize(table, 100), with_room(table, 40)):
+    for more in (table, resize(table, 100), ensure_room(table, 40)):
         assert [more.values[find(more.keys, key)] for key in wanted] == list(wanted.values())
-        assert list(zip(*(of.tolist() for of in in_order(more)), strict=True)) == sorted(
+        assert list(zip(*(of.tolist() for of in sorted_items(more)), strict=True)) == sorted(
             wanted.items()
         )
         assert more.used.tolist() == used.tolist()
@@ -69,7 +69,7 @@ def test_a_table_holds_what_a_dict_holds(seed, most):
 def test_tables_are_powers_of_two_at_most_half_full():
     assert [len(new_table(k).keys) for k in (1, 16, 17, 64, 65)] == [16, 16, 32, 64, 128]
     for more, room in ((8, 16), (9, 32), (33, 128)):
-        assert len(with_room(new_table(16), more).keys) == room
+        assert len(ensure_room(new_table(16), more).keys) == room
     # Consecutive keys are neighbours.
     keys = new_table(1 << 12).keys
     at = [find(keys, key) for key in range(64, 72)]
@@ -85,18 +85,18 @@ def test_keys_are_spread_by_multiplication(key):
 
 @given(st.dictionaries(KEYS, st.integers(0, 2**31 - 1), min_size=1, max_size=60))
 def test_a_table_has_what_it_was_made_of(held):
-    table = table_of(*(np.array(list(of)) for of in (held.keys(), held.values())))
+    table = build_table(*(np.array(list(of)) for of in (held.keys(), held.values())))
     assert (len(table.keys) == 0) == (max(held) < 2**16)
     assert [value_of(table, key) for key in held] == list(held.values())
 
 
 def test_a_key_that_a_table_has_not_stays_inside_it():
-    table = table_of(np.array([3, 5]), np.array([1, 2]))
+    table = build_table(np.array([3, 5]), np.array([1, 2]))
     assert [value_of(table, key) for key in (2**40, -(2**40), 6)] == [2, 0, 2]
-    many = table_of(np.arange(0, 2**40, 2**33), np.arange(128))
+    many = build_table(np.arange(0, 2**40, 2**33), np.arange(128))
     assert [value_of(many, k * 2**33) for k in range(128)] == list(range(128))
     for largest, direct in ((2**16 - 1, True), (2**16, False)):
-        assert (len(table_of(np.array([largest]), np.array([1])).keys) == 0) == direct
+        assert (len(build_table(np.array([largest]), np.array([1])).keys) == 0) == direct
 
 
 @given(st.lists(st.lists(KEYS, max_size=30), max_size=8))
@@ -104,27 +104,27 @@ def test_codes_follow_the_order_in_which_keys_appear(parts):
     bound = max([key for part in parts for key in part], default=0) + 1
     codes, wanted = new_codes(bound), {}
     for part in parts:
-        codes = with_room(codes, len(part))
+        codes = ensure_room(codes, len(part))
         expected = [wanted.setdefault(key, len(wanted)) for key in part]
         assert [code_of(codes, key) for key in part] == expected
         assert codes.used.tolist() == [len(wanted)]
-    keys, of = in_order(codes)
+    keys, of = sorted_items(codes)
     assert list(zip(keys.tolist(), (of - 1).tolist(), strict=True)) == sorted(wanted.items())
 
 
 def test_a_table_of_codes_grows_and_rows_behind_those_used_are_noughts():
     codes, keys = new_codes(2**62), np.random.default_rng(0).integers(2**62, size=6000)
     for start in range(0, 6000, 1500):
-        codes = with_room(codes, 1500)
+        codes = ensure_room(codes, 1500)
         assert len(codes.keys) >= 2 * (start + 1500)
         for key in keys[start : start + 1500].tolist():
             code_of(codes, key)
-    assert (in_order(codes)[1] - 1).tolist() == np.argsort(keys).tolist()
+    assert (sorted_items(codes)[1] - 1).tolist() == np.argsort(keys).tolist()
     for bound, direct in ((2**22, True), (2**22 + 1, False)):
         assert (len(new_codes(bound).keys) == 0) == direct
     rows = np.arange(6.0).reshape(3, 2)
-    assert longer(rows, 2, 1) is rows
-    assert longer(rows, 2, 3).tolist() == [*rows[:2].tolist(), *[[0.0, 0.0]] * 8]
+    assert grow_rows(rows, 2, 1) is rows
+    assert grow_rows(rows, 2, 3).tolist() == [*rows[:2].tolist(), *[[0.0, 0.0]] * 8]
 
 
 @pytest.mark.parametrize("bits", [0, 1, 2])
@@ -164,7 +164,7 @@ class TestSideBySide:
     def test_lines_begin_where_lines_of_a_cache_do(self):
         # Memory is given in steps of 16 bytes: of so many pieces some begin everywhere.
         shapes = [(rows, width) for rows in range(1, 9) for width in (1, 32, 48, 64, 65)]
-        held = [cache_lines(rows, width) for rows, width in shapes]
+        held = [aligned_rows(rows, width) for rows, width in shapes]
         assert [a.shape for a in held] == shapes
         assert not any(a.any() for a in held)
         assert {a.ctypes.data % 64 for a in held} == {0}
@@ -245,6 +245,6 @@ def test_lists_are_those_of_the_reference(seed, stops, wanted, piece):
             append_entry(lists, marks, 1, v, at, clock)
             plain[v].put(clock, at)
         if clock % 3 == 0:
-            found, expected = nearest(lists, marks, 1, v, asked), plain[v].nearest(asked)
+            found, expected = nearest_entry(lists, marks, 1, v, asked), plain[v].nearest(asked)
             assert found - lists.start[v] == expected if expected is not None else found == -1
             assert found < 0 or lists.entry[found, LBN] == plain[v].entries[expected][1]

@@ -11,10 +11,10 @@ from requests_reference import GAPS as DRAWS
 from requests_reference import drawn_gap
 from scipy import stats
 
-from fitting.compiled.random import randomness
+from fitting.compiled.random import new_randomness
 from fitting.errors import FittingError
 from fitting.storage.interarrival import LAWS, PUBLISHED, GapLaws, fit_interarrivals
-from fitting.storage.stratified import Features, between, draw_interarrival
+from fitting.storage.stratified import Features, index_at_share, draw_interarrival
 from fitting.storage.transitions import INTERARRIVAL_BOUNDS
 
 CONSTANT, EXPONENTIAL, POISSON, NORMAL, GAMMA, LOGNORMAL, EMPIRICAL = range(7)
@@ -144,7 +144,7 @@ def features_of(law, shape):
 
 def by_walk(law, shape, number):
     """Gaps as a walk draws them."""
-    features, r = features_of(law, shape), randomness(np.random.default_rng(5))
+    features, r = features_of(law, shape), new_randomness(np.random.default_rng(5))
     return np.array([draw_interarrival(features, 1, r) for _ in range(number)])
 
 
@@ -157,7 +157,7 @@ def by_laws(law, shape, number):
 @pytest.mark.parametrize("shape", [1.0, 2.7])
 def test_a_gap_of_a_walk_is_a_draw_of_its_law(law, shape):
     features, laws = features_of(law, shape), GapLaws(*laws_of(law, shape), QUANTILES)
-    r, copy = (randomness(np.random.default_rng(3)) for _ in range(2))
+    r, copy = (new_randomness(np.random.default_rng(3)) for _ in range(2))
     for _ in range(30):
         assert draw_interarrival(features, 1, r) == pytest.approx(
             drawn_gap(laws, 1, copy), rel=1e-12
@@ -196,6 +196,6 @@ class TestDrawn:
 def test_a_share_falls_on_what_it_was_cumulated_from(weights, low, u):
     # Before and behind are others, of which nothing is drawn.
     cumulated = np.cumsum([0, *[3] * low, *weights, *[3] * low]).astype(float)
-    found = between(cumulated, low, low + len(weights), u)
+    found = index_at_share(cumulated, low, low + len(weights), u)
     wanted = u * sum(weights)
     assert cumulated[found] - cumulated[low] <= wanted < cumulated[found + 1] - cumulated[low]

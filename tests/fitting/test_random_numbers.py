@@ -11,8 +11,8 @@ from requests_reference import FIBONACCI, WHOLE, Batch, permuted
 from scipy import special, stats
 
 from fitting.compiled import random as module
-from fitting.compiled.random import random_bits, randomness, uniform
-from fitting.storage.stratified import _permute, draw, new_batches, poisson
+from fitting.compiled.random import random_bits, new_randomness, uniform
+from fitting.storage.stratified import _permute, draw_stratified, new_batches, draw_poisson
 
 FIRST, SECOND = 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
 
@@ -51,7 +51,7 @@ def crafted():
 
 def test_bits_are_those_of_the_published_sequence():
     """The first numbers from the state 1234567, as the reference code of SplitMix64 prints them."""
-    begins = [int(randomness(np.random.default_rng(seed))[0]) for seed in range(40)]
+    begins = [int(new_randomness(np.random.default_rng(seed))[0]) for seed in range(40)]
     assert len(set(begins)) == 40
     assert 2**63 < max(begins) < 2**64
     r = np.array([1234567], dtype=np.uint64)
@@ -150,7 +150,7 @@ def some_begun(number):
             for shape, n in ((0.05, 1000), (0.4, 200), (1.0, 200), (1.7, 200), (60.0, 200))
         ),
         *(
-            (partial(poisson, mean), partial(poisson_count, mean), some_begun(20))
+            (partial(draw_poisson, mean), partial(poisson_count, mean), some_begun(20))
             for mean in (0.0, 0.3, 5.0, 100.0, 100.5)
         ),
     ],
@@ -172,7 +172,7 @@ def test_draws_are_those_of_their_authors(draw_one, reference, begins):
     ],
 )
 def test_draws_follow_their_laws_and_tails(draw_one, law):
-    r = randomness(np.random.default_rng(1))
+    r = new_randomness(np.random.default_rng(1))
     out = np.array([draw_one(r) for _ in range(10_000)])
     assert stats.kstest(out, law.cdf).pvalue > 1e-3
     edge = law.isf(0.02)
@@ -198,7 +198,7 @@ class TestBatches:
         reference, r = Batch(length, batches.key[1]), begun(seed)
         copy, dealt = r.copy(), []
         for _ in range(3):
-            found = [draw(batches, 1, r) for _ in range(length)]
+            found = [draw_stratified(batches, 1, r) for _ in range(length)]
             assert found == [reference.draw(copy) for _ in range(length)]
             dealt.append([int(u * length) for u in found])
             assert length == 1 or sorted(dealt[-1]) == list(range(length))

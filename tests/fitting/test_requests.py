@@ -11,8 +11,8 @@ from requests_reference import Chain, Model
 
 from fitting.errors import FittingError
 from fitting.storage import last_access, stratified
-from fitting.storage.chain import ENTRIES, _alias
-from fitting.storage.generator import Generator, _sift
+from fitting.storage.chain import ENTRIES, _build_alias_tables
+from fitting.storage.generator import Generator, _sift_down
 from fitting.storage.last_access import MOST_CLOCK, new_last_access
 
 HOW = st.fixed_dictionaries(
@@ -130,7 +130,7 @@ def test_of_two_streams_due_at_once_the_one_on_the_left_moves_up():
         ([2, 0, 1], [5.0, 5.0, 5.0], [2, 0, 1]),
     ):
         heap = np.array(before)
-        _sift(heap, np.array(due))
+        _sift_down(heap, np.array(due))
         assert heap.tolist() == after
 
 
@@ -233,7 +233,7 @@ def test_an_alias_table_holds_the_shares_of_its_node(nodes):
     first = np.cumsum([0, *map(len, nodes)])
     weight = np.concatenate(nodes).astype(float)
     keep, other = np.empty(len(weight)), np.empty(len(weight), dtype=np.int64)
-    _alias(first, weight, keep, other)
+    _build_alias_tables(first, weight, keep, other)
     for a, b in itertools.pairwise(first):
         assert (keep[a:b] >= 0).all()
         assert (keep[a:b] <= 1).all()

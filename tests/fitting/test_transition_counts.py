@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 from requests_reference import Model, Survey, drawn_length, length_class, length_law
 
 from fitting.errors import FittingError
-from fitting.storage.diagram import KINDS, Diagram, kind, pair_code, piece_blocks
+from fitting.storage.diagram import KINDS, Diagram, request_kind, pair_code, piece_blocks
 from fitting.storage.run_lengths import (
     CLASSES,
     COLUMNS,
     RunCounter,
     Runs,
-    run_lengths,
+    fit_run_lengths,
     start_alignments,
 )
 from fitting.storage.run_lengths import draw_length as drawn
@@ -98,7 +98,7 @@ def test_alignments_kinds_and_pieces_by_hand():
     # Three sizes of reads and of all others.
     sizes = {0.5: 0, 1: 0, 1.9: 0, 2: 1, 7.9: 1, 8: 2, 100: 2}
     for (pieces, size), op in itertools.product(sizes.items(), range(4)):
-        assert kind(op, int(pieces * 4096), 8) == size + (3 if op else 0) < KINDS
+        assert request_kind(op, int(pieces * 4096), 8) == size + (3 if op else 0) < KINDS
     # A mean request has sixteen pieces at most.
     blocks = {4: 8, 64: 8, 64.1: 16, 128: 16, 129: 32, 1024: 128}
     assert {mean_kib: piece_blocks(mean_kib * 1024) for mean_kib in blocks} == blocks
@@ -275,7 +275,7 @@ def test_runs_are_those_of_the_reference(columns, levels, parts):
         (runs, [[v] for v in range(len(group))]),
         (merged, [np.flatnonzero(group == k) for k in range(group.max() + 1)]),
     ):
-        law = run_lengths(found, np.arange(len(members)))
+        law = fit_run_lengths(found, np.arange(len(members)))
         for v, of in enumerate(members):
             places = [lbn for w in of for *_, lbn in model.runs[w]]
             assert found.lowest[v] == min(places, default=-1)
@@ -295,7 +295,7 @@ def test_lengths_are_drawn_by_their_classes(lengths):
     counter, on = RunCounter(1), np.concatenate([np.arange(n) > 0 for n in lengths])
     nothing = np.zeros(len(on), dtype=np.int64)
     counter.add(Seen(nothing.astype(np.int32), nothing, on), nothing, on & False)
-    law = run_lengths(counter.by_state(np.array([0])), np.array([0]))
+    law = fit_run_lengths(counter.by_state(np.array([0])), np.array([0]))
     plain, found = length_law(lengths), [drawn(law, 0, k / 499) for k in range(499)]
     assert found == [drawn_length(plain, k / 499) for k in range(499)]
     assert np.mean(found) == pytest.approx(np.mean(lengths), rel=0.03)
@@ -307,7 +307,7 @@ def test_lengths_are_drawn_by_their_classes(lengths):
 def test_states_without_runs_have_those_of_their_origin_or_of_all():
     counts = np.zeros((4, COLUMNS), dtype=np.int64)
     counts[0, length_class(3)], counts[2, 2 * CLASSES + length_class(5)] = 2, 1
-    law = run_lengths(Runs(counts, *np.full((2, 4), -1)), np.array([0, 0, 1, 2]))
+    law = fit_run_lengths(Runs(counts, *np.full((2, 4), -1)), np.array([0, 0, 1, 2]))
     means = [law.mean[a:b].tolist() for a, b in zip(law.start[:-1], law.start[1:], strict=True)]
     # One comes back, in the second origin; where none of its sort is, there are all.
     assert means == [[3], [3, 5], [3], [3, 5], [3, 5], [5], [3, 5], [3, 5]]

@@ -21,7 +21,7 @@ import psutil
 import pytest
 from peers.waiting import wait_for
 
-from fitting.demand.utilisation import load_of
+from fitting.demand.utilisation import summarise_shares
 from measurements.timeseries import LiveSampler, TimeSeries, read_time_series, sample
 from measurements.workloads.memcached.servers import free_ports
 from ppw.errors import CaveatWarning
@@ -378,6 +378,6 @@ class TestPairs:
         predicted = co_locate(alone, capacity=disk)
         together = record(*full)
         limits = capacity_array(capacity_for(together, disk))
-        share = load_of(demands(together)[list(NAMES)].to_numpy() / limits).mean
+        share = summarise_shares(demands(together)[list(NAMES)].to_numpy() / limits).mean
         assert predicted.first == breaks
         assert pd.Series(share, NAMES).idxmax() == breaks
