@@ -172,9 +172,7 @@ def _longest_true_run(above: BoolArray) -> FloatArray:
     return longest
 
 
-def resample_agreement(
-    shares: ArrayLike, threshold: float, quantile: float = 0.95, seed: int = 0
-) -> float:
+def agreement(shares: ArrayLike, threshold: float, quantile: float = 0.95, seed: int = 0) -> float:
     """Return the share of resampled recordings that agree if the quantile is above the threshold.
 
     Blocks of neighbouring intervals are drawn with replacement (circular blocks, of the cube root

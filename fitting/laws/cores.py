@@ -87,7 +87,7 @@ class _ScalingModel(PositiveRegressor):
                 f"{type(self).__name__}.fit read {len(table)} runs at {found} distinct "
                 f"({', '.join(self._columns)}), but needs {self._least_distinct}: measure at more"
             )
-        self._infer(table, observed, self._solve(table, observed))
+        self._infer(table, observed, self._fit_parameters(table, observed))
         return self
 
     def predict(self, X: ArrayLike) -> FloatArray:
@@ -100,7 +100,7 @@ class _ScalingModel(PositiveRegressor):
         OutOfRangeError
             Where the curve is at zero or below, as no time or throughput can be.
         """
-        return self._positive_mean(self._points(X))
+        return self._positive_mean(self._read_prediction_points(X))
 
     def predict_interval(
         self, X: ArrayLike, *, level: float = 0.90, repeats: int = 1
@@ -119,7 +119,7 @@ class _ScalingModel(PositiveRegressor):
         repeats : int
             How many new runs that mean is taken over, 1 or more.
         """
-        table = self._points(X)
+        table = self._read_prediction_points(X)
         if not (0.0 < level < 1.0 and repeats >= 1 and repeats % 1 == 0):
             raise FittingError(
                 f"level is {level}, repeats {repeats}: give a share between 0 and 1, and 1 or more "
@@ -132,24 +132,26 @@ class _ScalingModel(PositiveRegressor):
         half = stdtrit(self.degrees_of_freedom_, (1.0 + level) / 2.0) * np.sqrt(variance)
         return mean - half, mean + half
 
-    def _solve(self, table: FloatArray, observed: FloatArray) -> BoolArray:
-        """Set ``theta_`` and what is named after it; return which parameters are free."""
+    def _fit_parameters(self, table: FloatArray, observed: FloatArray) -> BoolArray:
+        """Set ``theta_`` and the attributes made of it; return which parameters are free."""
         raise NotImplementedError
 
-    def _mean(self, table: FloatArray) -> FloatArray:
+    def _predict_mean(self, table: FloatArray) -> FloatArray:
         # A law that is linear in its parameters is their sum over the derivatives.
         return self._jacobian(table) @ self.theta_
 
     def _jacobian(self, table: FloatArray) -> FloatArray:
+        """Return the derivatives of the mean by each parameter, (rows, parameters)."""
         raise NotImplementedError
 
     def _infer(self, table: FloatArray, observed: FloatArray, free: BoolArray) -> None:
-        """Set rank, covariance, standard errors and what stands on a bound."""
+        """Set rank, covariance, standard errors, and which parameters are held on a bound."""
         jacobian = self._jacobian(table)
         # Columns differ in size by many digits: of unit length, the tolerance is the same for all.
-        self.rank_ = int(np.linalg.matrix_rank(jacobian / _sizes(jacobian), tol=1e-13))
+        self.rank_ = int(np.linalg.matrix_rank(jacobian / _column_norms(jacobian), tol=1e-13))
         self.degrees_of_freedom_ = int(observed.size - free.sum())
-        squares, freedom = np.sum((observed - self._mean(table)) ** 2), self.degrees_of_freedom_
+        freedom = self.degrees_of_freedom_
+        squares = np.sum((observed - self._predict_mean(table)) ** 2)
         self.residual_variance_ = float(squares) / freedom if freedom > 0 else np.nan
         variance = self.residual_variance_ if self.rank_ == free.size else np.nan
         self.covariance_ = variance * _unscaled_covariance(jacobian, free)
@@ -160,7 +162,7 @@ class _ScalingModel(PositiveRegressor):
 
     def _positive_mean(self, table: FloatArray) -> FloatArray:
         """Fitted mean; raises `OutOfRangeError` where it is not positive."""
-        mean = self._mean(table)
+        mean = self._predict_mean(table)
         if not np.all(mean > 0.0):
             row = int(np.argmin(mean > 0.0))
             raise OutOfRangeError(
@@ -170,7 +172,7 @@ class _ScalingModel(PositiveRegressor):
             )
         return mean
 
-    def _points(self, X: ArrayLike) -> FloatArray:
+    def _read_prediction_points(self, X: ArrayLike) -> FloatArray:
         check_is_fitted(self, "standard_errors_")
         return self._read_points(X)
 
@@ -206,8 +208,9 @@ class AmdahlScaling(_ScalingModel):
     def __init__(self, *, bounded: bool = True) -> None:
         self.bounded = bounded
 
-    def _solve(self, table: FloatArray, observed: FloatArray) -> BoolArray:
-        self.theta_, free = _linear_fit(self._jacobian(table), observed, bounded=self.bounded)
+    def _fit_parameters(self, table: FloatArray, observed: FloatArray) -> BoolArray:
+        """Set (t_serial, t_parallel) and their attributes; return which of them are free."""
+        self.theta_, free = _fit_linear(self._jacobian(table), observed, bounded=self.bounded)
         self.t_serial_, self.t_parallel_ = self.theta_.tolist()
         one = self.t_serial_ + self.t_parallel_
         self.serial_fraction_ = self.t_serial_ / one if one > 0 else np.nan
@@ -242,8 +245,9 @@ class ErnestScaling(_ScalingModel):
     _columns = ("core count n", "data size D")
     _names = ("theta0", "theta1", "theta2", "theta3")
 
-    def _solve(self, table: FloatArray, observed: FloatArray) -> BoolArray:
-        self.theta_, free = _linear_fit(self._jacobian(table), observed, bounded=True)
+    def _fit_parameters(self, table: FloatArray, observed: FloatArray) -> BoolArray:
+        """Set (θ0, θ1, θ2, θ3), each 0 or more; return which of them are free."""
+        self.theta_, free = _fit_linear(self._jacobian(table), observed, bounded=True)
         return free
 
     def _jacobian(self, table: FloatArray) -> FloatArray:
@@ -280,7 +284,8 @@ class UniversalScalability(_ScalingModel):
     _response = "throughput"
     _least_distinct = 3
 
-    def _solve(self, table: FloatArray, observed: FloatArray) -> BoolArray:
+    def _fit_parameters(self, table: FloatArray, observed: FloatArray) -> BoolArray:
+        """Set (λ, σ, κ) and their attributes; return which of them are free."""
         flat, per_core, crosstalk = _fit_time_per_work(table[:, 0], observed).tolist()
         one = flat + per_core
         if not one > 0:
@@ -295,10 +300,10 @@ class UniversalScalability(_ScalingModel):
         if crosstalk > 0:
             self.limit_, self.peak_cores_ = 0.0, float(np.sqrt(flat / crosstalk))
             best = np.array([[max(1.0, self.peak_cores_)]])
-            self.peak_throughput_ = float(self._mean(best)[0])
+            self.peak_throughput_ = float(self._predict_mean(best)[0])
         return np.array([True, flat > 0 and per_core > 0, crosstalk > 0])
 
-    def _mean(self, table: FloatArray) -> FloatArray:
+    def _predict_mean(self, table: FloatArray) -> FloatArray:
         return np.asarray(self.theta_[0] * self._jacobian(table)[:, 0])
 
     def _jacobian(self, table: FloatArray) -> FloatArray:
@@ -309,24 +314,24 @@ class UniversalScalability(_ScalingModel):
         return np.column_stack([cores / slowdown, by_sigma, by_sigma * cores])
 
 
-def _sizes(matrix: FloatArray) -> FloatArray:
-    """Lengths of the columns, 1 in place of 0."""
+def _column_norms(matrix: FloatArray) -> FloatArray:
+    """Return the length of each column, 1 in place of 0."""
     sizes = np.linalg.norm(matrix, axis=0)
     return np.where(sizes > 0, sizes, 1.0)
 
 
 def _unscaled_covariance(jacobian: FloatArray, free: BoolArray) -> FloatArray:
-    """Invert JᵀJ over the free parameters; zero elsewhere."""
-    sizes = _sizes(jacobian[:, free])
+    """Invert JᵀJ over the free parameters; rows and columns of the others are zero."""
+    sizes = _column_norms(jacobian[:, free])
     inverse = np.linalg.pinv(jacobian[:, free] / sizes) / sizes[:, None]
     full = np.zeros((free.size, free.size))
     full[np.ix_(free, free)] = inverse @ inverse.T
     return full
 
 
-def _linear_fit(terms: FloatArray, y: FloatArray, *, bounded: bool) -> tuple[FloatArray, BoolArray]:
-    """Least squares, non-negative if bounded; and which coefficients are free."""
-    sizes, unit = _sizes(terms), float(y.max())
+def _fit_linear(terms: FloatArray, y: FloatArray, *, bounded: bool) -> tuple[FloatArray, BoolArray]:
+    """Fit coefficients by least squares, 0 or more if bounded; and tell which are free."""
+    sizes, unit = _column_norms(terms), float(y.max())
     scaled, target = terms / sizes, y / unit
     theta = nnls(scaled, target, maxiter=100)[0]
     free = theta > 0 if bounded else np.ones_like(theta, dtype=bool)
@@ -347,30 +352,30 @@ def _fit_time_per_work(cores: FloatArray, throughput: FloatArray) -> FloatArray:
     target = throughput / (unit := float(throughput.max()))
     # An error of 1/X is X² times as large in X; rows weighed so make a close start.
     weighed = terms * target[:, None] ** 2
-    sizes = _sizes(weighed)
+    sizes = _column_norms(weighed)
     start = nnls(weighed / sizes, target, maxiter=100)[0]
-    return _refine(terms / sizes, target, np.maximum(start, 1e-6)) / (sizes * unit)
+    return _refine_fit(terms / sizes, target, np.maximum(start, 1e-6)) / (sizes * unit)
 
 
-def _refine(terms: FloatArray, target: FloatArray, start: FloatArray) -> FloatArray:
-    """Minimise the squares of 1/(terms·p) − target over p ≥ 0."""
+def _refine_fit(terms: FloatArray, target: FloatArray, start: FloatArray) -> FloatArray:
+    """Minimise the squares of 1/(terms·p) − target over p ≥ 0, from ``start``."""
 
     def residual(p: FloatArray) -> Any:
         with np.errstate(divide="ignore"):  # an infinite residual: the solver steps back
             return 1.0 / (terms @ p) - target
 
-    def slope(p: FloatArray) -> Any:
+    def residual_jacobian(p: FloatArray) -> Any:
         return -terms / (terms @ p)[:, None] ** 2
 
     # dogbox puts parameters on their bound exactly, which the other methods only approach.
     stop: dict[str, Any] = {"ftol": None, "xtol": 1e-14, "gtol": None, "max_nfev": 1000}
-    p = least_squares(residual, start, slope, (0.0, np.inf), "dogbox", **stop).x
+    p = least_squares(residual, start, residual_jacobian, (0.0, np.inf), "dogbox", **stop).x
     p[np.all(terms * p < 1e-13 * (terms @ p)[:, None], axis=0)] = 0.0  # this is rounding
     return _newton_step(terms, target, _newton_step(terms, target, p))
 
 
 def _newton_step(terms: FloatArray, target: FloatArray, p: FloatArray) -> FloatArray:
-    """Gain the digits that comparing sums of squares cannot resolve; zeros stay."""
+    """Return p after a Newton step, or p where that is no better; zeros stay zero."""
     free, fitted = p > 0, 1.0 / (terms @ p)
     residual, used = fitted - target, terms[:, free]
     bend = fitted**4 + 2.0 * residual * fitted**3

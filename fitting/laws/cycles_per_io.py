@@ -36,10 +36,10 @@ _ROUNDING = 1e-10
 
 
 def cycles_per_io(cycles: ArrayLike, ios: ArrayLike) -> FloatArray:
-    """Cycles over 512-byte I/Os; NaN where there was no I/O."""
-    ios = _array(ios)
+    """Divide CPU cycles by 512-byte I/Os; NaN where there was no I/O."""
+    ios = _floats(ios)
     with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where(ios > 0, _array(cycles) / ios, np.nan)
+        return np.where(ios > 0, _floats(cycles) / ios, np.nan)
 
 
 def io_rate(
@@ -49,51 +49,51 @@ def io_rate(
 
     ``cpio`` is in cycles per I/O, without those of idle time.
     """
-    cpio = _array(cpio)
+    cpio = _floats(cpio)
     with np.errstate(divide="ignore", invalid="ignore"):
-        rate = _array(utilisation) * _array(cores) * _array(frequency) / cpio
+        rate = _floats(utilisation) * _floats(cores) * _floats(frequency) / cpio
     return np.where(cpio <= 0, np.inf, rate)
 
 
 def grow(base: ArrayLike, growth_per_year: ArrayLike, years: ArrayLike) -> FloatArray:
     """Size of a market that grows by a share each year, base·(1 + g)^years."""
-    return _array(base) * (1.0 + _array(growth_per_year)) ** _array(years)
+    return _floats(base) * (1.0 + _floats(growth_per_year)) ** _floats(years)
 
 
 def mean_power(
     full_power_w: ArrayLike, utilisation: ArrayLike, idle_share: ArrayLike
 ) -> FloatArray:
     """Mean power (W) of a server busy for a share of the time, P·(µ + i·(1 − µ))."""
-    busy = _array(utilisation)
-    return _array(full_power_w) * (busy + _array(idle_share) * (1.0 - busy))
+    busy = _floats(utilisation)
+    return _floats(full_power_w) * (busy + _floats(idle_share) * (1.0 - busy))
 
 
-def servers_to_sweep(data_bytes: ArrayLike, seconds: ArrayLike, rate: ArrayLike) -> FloatArray:
-    """Servers, not rounded, that read or write a data set once in a time.
+def servers_to_sweep(data_bytes: ArrayLike, seconds: ArrayLike, iops: ArrayLike) -> FloatArray:
+    """Return the servers, not rounded, that read or write a data set once in ``seconds``.
 
-    ``rate`` is in 512-byte I/Os per second of one server.
+    ``iops`` are 512-byte I/Os per second of one server.
     """
     with np.errstate(divide="ignore"):
-        return _array(data_bytes) / IO_BYTES / (_array(rate) * _array(seconds))
+        return _floats(data_bytes) / IO_BYTES / (_floats(iops) * _floats(seconds))
 
 
 def thread_worth(
     cores_alone: ArrayLike, with_threads: ArrayLike, as_cores: ArrayLike
 ) -> FloatArray:
-    """How much of a full core a second hardware thread is worth.
+    """Return the share of a full core that a second hardware thread is worth; NaN if unknown.
 
     From the rates of n cores with one thread each, of the same n cores with m threads, and of m
     cores with one thread each: 0 where threads add nothing, 1 where they are as good as cores; NaN
     where more cores add nothing either.
     """
-    start = _array(cores_alone)
-    by_cores = _array(as_cores) - start
+    start = _floats(cores_alone)
+    by_cores = _floats(as_cores) - start
     with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where(by_cores > 0, (_array(with_threads) - start) / by_cores, np.nan)
+        return np.where(by_cores > 0, (_floats(with_threads) - start) / by_cores, np.nan)
 
 
 def bandwidth_at_rise(bandwidth: FloatArray, cpio: FloatArray, rise: float) -> FloatArray:
-    """Memory bandwidth at which cpio has risen by a share over that at the highest bandwidth.
+    """Return the memory bandwidth (B/s a core) where cpio is ``rise`` above that at the highest.
 
     Straight lines join neighbouring levels; the first crossing from the highest bandwidth counts.
     NaN where cpio has not risen so far at any level. ``bandwidth`` is that of each core (B/s), each
@@ -101,7 +101,7 @@ def bandwidth_at_rise(bandwidth: FloatArray, cpio: FloatArray, rise: float) -> F
     0.10 is 10 %.
     """
     down = np.argsort(-np.asarray(bandwidth))
-    at = _array(bandwidth)[down]
+    at = _floats(bandwidth)[down]
     increase = np.asarray(cpio)[..., down] / np.asarray(cpio)[..., down[:1]] - 1.0
     above = increase >= rise
     reached = above.any(axis=-1)
@@ -113,7 +113,7 @@ def bandwidth_at_rise(bandwidth: FloatArray, cpio: FloatArray, rise: float) -> F
     return np.where(reached, crossing, np.nan)
 
 
-def _array(values: ArrayLike) -> FloatArray:
+def _floats(values: ArrayLike) -> FloatArray:
     return np.asarray(values, dtype=np.float64)
 
 
@@ -127,7 +127,7 @@ class IoRuns(NamedTuple):
     frequency: FloatArray  # Hz
 
     def take(self, rows: BoolArray) -> IoRuns:
-        """Choose some of the runs."""
+        """Select the runs that are marked."""
         return IoRuns._make(part[rows] for part in self)
 
 
@@ -151,16 +151,16 @@ class LawScore(NamedTuple):
 
 
 def fit_laws(runs: IoRuns, *, floor: float, frequency: float) -> dict[str, RateLaw]:
-    """Fit every law that the runs can tell.
+    """Fit each law of the I/O rate to runs; leave out those that the runs cannot determine.
 
     ``floor`` is the lowest utilisation of the first law, ``frequency`` (Hz) that of the server to
     predict; rates of Amdahl's and Gunther's laws go in proportion to it.
     """
     scale = frequency / runs.frequency
     fits: dict[str, Callable[[], RateLaw]] = {
-        LINEAR_CPIO: lambda: _linear_cpio(runs, floor, frequency),
-        AMDAHL: lambda: _amdahl(runs.cores, runs.rate * scale),
-        GUNTHER: lambda: _gunther(runs.cores, runs.rate * scale),
+        LINEAR_CPIO: lambda: _fit_linear_cpio(runs, floor, frequency),
+        AMDAHL: lambda: _fit_amdahl(runs.cores, runs.rate * scale),
+        GUNTHER: lambda: _fit_gunther(runs.cores, runs.rate * scale),
     }
     found: dict[str, RateLaw] = {}
     for name, fit in fits.items():
@@ -170,7 +170,7 @@ def fit_laws(runs: IoRuns, *, floor: float, frequency: float) -> dict[str, RateL
 
 
 def score_laws(runs: IoRuns, laws: Mapping[str, RateLaw], *, floor: float) -> dict[str, LawScore]:
-    """Score fitted laws; all rates are compared at the frequency of their runs."""
+    """Score laws by Akaike's criterion and hold-out error, at the core frequency of the runs."""
     own = float(np.median(runs.frequency))
     at_own = fit_laws(runs, floor=floor, frequency=own)
     rate = runs.rate * own / runs.frequency
@@ -179,7 +179,7 @@ def score_laws(runs: IoRuns, laws: Mapping[str, RateLaw], *, floor: float) -> di
     least = np.nanmin([*criteria.values(), np.inf])
     likely = {name: np.exp(-0.5 * (value - least)) for name, value in criteria.items()}
     total = np.nansum([*likely.values()])
-    errors = _held_out(runs, rate, floor, own)
+    errors = _test_laws(runs, rate, floor, own)
     return {
         name: LawScore(
             laws[name].parameters, criteria[name], likely[name] / total, errors.get(name, np.nan)
@@ -189,7 +189,7 @@ def score_laws(runs: IoRuns, laws: Mapping[str, RateLaw], *, floor: float) -> di
 
 
 def _aicc(rate: FloatArray, law: RateLaw, cores: FloatArray) -> float:
-    """Akaike's criterion of a law with the correction for few runs; NaN for too few."""
+    """Return Akaike's criterion (AICc) of a law for I/O rates; NaN for too few runs."""
     n, k = len(rate), law.parameters + 1
     # Normal errors of ln(rate) about each law as fitted by its own least squares: the criterion is
     # a little too large for a law that is fitted otherwise.
@@ -200,8 +200,8 @@ def _aicc(rate: FloatArray, law: RateLaw, cores: FloatArray) -> float:
     return float(n * np.log(spread) + 2 * k + 2 * k * (k + 1) / (n - k - 1))
 
 
-def _held_out(runs: IoRuns, rate: FloatArray, floor: float, frequency: float) -> dict[str, float]:
-    """Errors, as shares, of the laws of fewer cores at the most cores."""
+def _test_laws(runs: IoRuns, rate: FloatArray, floor: float, frequency: float) -> dict[str, float]:
+    """Fit laws without the runs on most cores; return their relative errors there."""
     # A law is for core counts beyond the measured ones: it is judged by the most cores, unseen.
     last = runs.cores == runs.cores.max()
     if last.all():
@@ -212,44 +212,44 @@ def _held_out(runs: IoRuns, rate: FloatArray, floor: float, frequency: float) ->
     return {name: abs(float(law.rate(most)[0]) / truth - 1.0) for name, law in laws.items()}
 
 
-def _linear_cpio(runs: IoRuns, floor: float, frequency: float) -> RateLaw:
-    """Fit lines of cycles per I/O and of utilisation against cores."""
+def _fit_linear_cpio(runs: IoRuns, floor: float, frequency: float) -> RateLaw:
+    """Fit lines of cycles per I/O and of utilisation against cores, as a law of the I/O rate."""
     if len(np.unique(runs.cores)) < 2:
         raise FittingError("a line of cycles per I/O needs two core counts")
     codes = np.zeros(len(runs.cores), dtype=np.int64)
     fit = fit_scaling(codes, runs.cores, runs.cpio, runs.utilisation, 1)
 
-    def rate(cores: FloatArray) -> FloatArray:
+    def predict_rate(cores: FloatArray) -> FloatArray:
         busy = np.clip(fit.utilisation.value(cores), floor, 1.0)
         return io_rate(busy, cores, frequency, fit.cpio.value(cores))
 
     # Its interval is that of the projection itself, which has more to say than the law.
-    return RateLaw(rate, lambda cores, level: (np.nan, np.nan), 4 - int(fit.falls[0]))
+    return RateLaw(predict_rate, lambda cores, level: (np.nan, np.nan), 4 - int(fit.falls[0]))
 
 
-def _amdahl(cores: FloatArray, rate: FloatArray) -> RateLaw:
-    """Fit Amdahl's law to the time per I/O."""
+def _fit_amdahl(cores: FloatArray, rate: FloatArray) -> RateLaw:
+    """Fit Amdahl's law to the time per I/O, as a law of the I/O rate."""
     from fitting.laws.cores import AmdahlScaling
 
     model = AmdahlScaling().fit(cores, 1.0 / rate)
 
-    def interval(cores: float, level: float) -> tuple[float, float]:
+    def rate_interval(cores: float, level: float) -> tuple[float, float]:
         lower, upper = (float(end[0]) for end in model.predict_interval([cores], level=level))
         # A time that may be nothing is a rate without an upper end.
         return 1.0 / upper, np.inf if lower <= 0 else 1.0 / lower
 
     parameters = len(rate) - model.degrees_of_freedom_
-    return RateLaw(lambda cores: 1.0 / model.predict(cores), interval, parameters)
+    return RateLaw(lambda cores: 1.0 / model.predict(cores), rate_interval, parameters)
 
 
-def _gunther(cores: FloatArray, rate: FloatArray) -> RateLaw:
+def _fit_gunther(cores: FloatArray, rate: FloatArray) -> RateLaw:
     """Fit Gunther's law to the I/O rate."""
     from fitting.laws.cores import UniversalScalability
 
     model = UniversalScalability().fit(cores, rate)
 
-    def interval(cores: float, level: float) -> tuple[float, float]:
+    def rate_interval(cores: float, level: float) -> tuple[float, float]:
         lower, upper = (float(end[0]) for end in model.predict_interval([cores], level=level))
         return max(lower, 0.0), upper
 
-    return RateLaw(model.predict, interval, len(rate) - model.degrees_of_freedom_)
+    return RateLaw(model.predict, rate_interval, len(rate) - model.degrees_of_freedom_)

@@ -50,11 +50,11 @@ class IoScaling(NamedTuple):
 
     @property
     def falls(self) -> BoolArray:
-        """True for groups whose cpio falls with cores, and is held level."""
+        """True for groups whose cpio would fall with cores, so that its line is held level."""
         return np.asarray(self.cpio.bound == lines.SLOPE_AT_ZERO)
 
     def cpio_centres(self, cores: float, *, repeats: float = 1) -> dict[str, Centre]:
-        """Cycles per I/O as desired, today and projected to a core count."""
+        """Estimate cycles per I/O on fewest cores (desired), on most (today), and at ``cores``."""
         line, at = self.cpio, float(cores)
 
         def centre(value: FloatArray, variance: FloatArray) -> Centre:
@@ -62,17 +62,17 @@ class IoScaling(NamedTuple):
             new = (self.scatter * value) ** 2 * lines.variance_of_mean(repeats)
             return Centre(value, np.sqrt(variance + new), line.degrees_of_freedom)
 
-        def mean_centre(mean: FloatArray, runs: FloatArray) -> Centre:
+        def centre_of_runs(mean: FloatArray, runs: FloatArray) -> Centre:
             return centre(mean, (self.scatter * mean) ** 2 * (1.0 / runs))
 
         return {
-            "desired": mean_centre(self.cpio_fewest, self.runs_fewest),
-            "today": mean_centre(self.cpio_most, self.runs_most),
+            "desired": centre_of_runs(self.cpio_fewest, self.runs_fewest),
+            "today": centre_of_runs(self.cpio_most, self.runs_most),
             "projected": centre(line.value(at), line.variance * line.leverage(at)),
         }
 
     def utilisation_centres(self, cores: float, *, repeats: float = 1) -> dict[str, Centre]:
-        """Utilisation as measured on most cores, and projected to a core count; not clamped."""
+        """Estimate utilisation as measured on most cores, and projected to ``cores`` (not clamped)."""
         line, at = self.utilisation, float(cores)
         error = np.sqrt(line.variance * (1.0 / self.runs_most + lines.variance_of_mean(repeats)))
         df = line.degrees_of_freedom
@@ -82,7 +82,7 @@ class IoScaling(NamedTuple):
         }
 
     def normals(self, draws: int, seed: int) -> tuple[FloatArray, FloatArray]:
-        """Standard normal draws (groups, draws) for cpio and utilisation, correlated by group."""
+        """Draw standard normals (groups, draws) for cpio and utilisation, correlated by group."""
         rng = np.random.default_rng(seed)
         first, other = rng.standard_normal((2, len(self.correlation), draws))
         rho = self.correlation[:, None]
@@ -92,11 +92,11 @@ class IoScaling(NamedTuple):
 def fit_scaling(
     codes: IntArray, cores: FloatArray, cpio: FloatArray, utilisation: FloatArray, groups: int
 ) -> IoScaling:
-    """Fit both lines of every group to runs labelled by group, 0 … ``groups`` − 1.
+    """Fit lines of cpio and utilisation against cores to runs of groups 0 … ``groups`` − 1.
 
     All figures are above 0; utilisations are at most 1.
     """
-    _refuse_impossible(cores, cpio, utilisation)
+    _refuse_bad_runs(cores, cpio, utilisation)
     cost, scatter = _fit_in_proportion(codes, cores, cpio, groups)
     busy = lines.fit_groups(codes, cores, utilisation, groups)
     fewest, most = np.full(groups, np.inf), np.full(groups, -np.inf)
@@ -119,12 +119,12 @@ def fit_scaling(
             utilisation_most=np.bincount(codes, at_most * utilisation, groups) / runs_most,
             runs_fewest=runs_fewest.astype(np.float64),
             runs_most=runs_most.astype(np.float64),
-            correlation=_correlation(codes, cost_off, busy_off, groups),
+            correlation=_correlate_residuals(codes, cost_off, busy_off, groups),
         )
 
 
 def student_draws(centre: Centre, normals: FloatArray) -> FloatArray:
-    """Draws (groups, draws) of Student's t about a centre, by the ranks of normal draws.
+    """Draw from Student's t about a centre, (groups, draws), by the ranks of normal draws.
 
     NaN for a group without degrees of freedom.
     """
@@ -135,7 +135,7 @@ def student_draws(centre: Centre, normals: FloatArray) -> FloatArray:
     return centre.value[:, None] + away
 
 
-def _refuse_impossible(cores: FloatArray, cpio: FloatArray, utilisation: FloatArray) -> None:
+def _refuse_bad_runs(cores: FloatArray, cpio: FloatArray, utilisation: FloatArray) -> None:
     for name, values, most in (
         ("core count", cores, np.inf),
         ("cycles per I/O", cpio, np.inf),
@@ -153,7 +153,7 @@ def _refuse_impossible(cores: FloatArray, cpio: FloatArray, utilisation: FloatAr
 def _fit_in_proportion(
     codes: IntArray, cores: FloatArray, cpio: FloatArray, groups: int
 ) -> tuple[lines.LineFit, FloatArray]:
-    """Line of each group with errors that are a share of it, and that share."""
+    """Fit a line to each group, with errors in proportion to it; return lines and error shares."""
     first = lines.fit_groups(codes, cores, cpio, groups)
     mean = first.moments.mean_y[codes]
     # Of a line that falls, or is none, the mean will be taken.
@@ -173,18 +173,18 @@ def _fit_in_proportion(
 def _weighted_moments(
     codes: IntArray, x: FloatArray, y: FloatArray, weight: FloatArray, groups: int
 ) -> lines.Moments:
-    def sums(values: FloatArray) -> FloatArray:
+    def sum_up(values: FloatArray) -> FloatArray:
         return np.bincount(codes, weight * values, groups).astype(np.float64, copy=False)
 
     # About the means, because plain sums of squares lose digits.
     points = np.bincount(codes, minlength=groups)
-    mean_x, mean_y = sums(x) / points, sums(y) / points
+    mean_x, mean_y = sum_up(x) / points, sum_up(y) / points
     dx, dy = x - mean_x[codes], y - mean_y[codes]
-    return lines.Moments(points, mean_x, mean_y, sums(dx * dx), sums(dx * dy), sums(dy * dy))
+    return lines.Moments(points, mean_x, mean_y, sum_up(dx * dx), sum_up(dx * dy), sum_up(dy * dy))
 
 
-def _correlation(codes: IntArray, a: FloatArray, b: FloatArray, groups: int) -> FloatArray:
-    """Correlation of two residuals in each group; 0 where it cannot be known."""
+def _correlate_residuals(codes: IntArray, a: FloatArray, b: FloatArray, groups: int) -> FloatArray:
+    """Return the correlation of two residuals in each group; 0 where it is not known."""
     aa, bb, ab = (np.bincount(codes, part, groups) for part in (a * a, b * b, a * b))
     with np.errstate(divide="ignore", invalid="ignore"):
         rho = ab / np.sqrt(aa * bb)

@@ -43,18 +43,18 @@ class PositiveRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]  #
         return tags
 
     def _read_points(self, X: ArrayLike) -> FloatArray:
-        """Check a table of predictors; one column may come without its axis."""
+        """Return predictors as a checked table; a single column may be one-dimensional."""
         return self._check_table(self._validate(X, reset=False))
 
     def _read_runs(self, X: ArrayLike, y: ArrayLike) -> tuple[FloatArray, FloatArray]:
-        """Check predictors and measurements, two rows or more."""
+        """Return a checked table of predictors and measured values, two rows at least."""
         table, response = self._validate(X, y=y, y_numeric=True, ensure_min_samples=2)
         table, observed = self._check_table(table), np.asarray(response, dtype=np.float64)
         self._check_cells(f"y ({self._response})", observed, observed > 0, "above 0")
         return table, observed
 
     def _validate(self, X: ArrayLike, **options: Any) -> Any:
-        """Let scikit-learn check shapes and types, in one line."""
+        """Check shapes and types by scikit-learn; its errors become a `FittingError`."""
         try:
             if len(self._columns) == 1 and not hasattr(X, "columns") and np.asarray(X).ndim == 1:
                 X = np.asarray(X)[:, None]
@@ -67,6 +67,7 @@ class PositiveRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]  #
             ) from error
 
     def _check_table(self, table: FloatArray) -> FloatArray:
+        """Return the table. Raises `FittingError` for wrong columns or values out of range."""
         name, columns = type(self).__name__, " and ".join(self._columns)
         if (table < 0).any():
             raise FittingError(f"Negative values in data passed to {name}: X must hold {columns}")
@@ -80,7 +81,7 @@ class PositiveRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]  #
         return table
 
     def _check_cells(self, label: str, values: FloatArray, in_range: BoolArray, rule: str) -> None:
-        """Raise `FittingError` for values out of range or not finite."""
+        """Raise `FittingError` for values out of range or not finite; ``rule`` says the range."""
         bad = np.flatnonzero(~(in_range & np.isfinite(values)))
         if bad.size:
             raise FittingError(
@@ -107,8 +108,8 @@ class LineRegressor(PositiveRegressor):
         What the metric tends to as the predictor grows; inf where it grows without bound.
     """
 
-    def _model(self, x: FloatArray, metric: FloatArray) -> LineModel:
-        """Law to fit to these runs."""
+    def _choose_law(self, x: FloatArray, metric: FloatArray) -> LineModel:
+        """Make the law that is to be fitted to these runs."""
         raise NotImplementedError
 
     def __sklearn_tags__(self) -> Any:
@@ -126,18 +127,18 @@ class LineRegressor(PositiveRegressor):
         """
         table, metric = self._read_runs(X, y)
         x = table[:, 0]
-        fitted = fit(self._model(x, metric), np.zeros(len(x), dtype=np.int64), x, metric, 1)
+        fitted = fit(self._choose_law(x, metric), np.zeros(len(x), dtype=np.int64), x, metric, 1)
         if np.isnan(fitted.line.slope[0]):
             raise FittingError(
                 f"{type(self).__name__} needs two different predictor values; all {len(x)} "
                 f"given are {x[0]:g}: measure at one more"
             )
         self._x, self._y = x, metric
-        self._learn(fitted)
+        self._set_attributes(fitted)
         return self
 
-    def _learn(self, fitted: ModelFit) -> None:
-        """Set the attributes that a fit, or published coefficients, tell."""
+    def _set_attributes(self, fitted: ModelFit) -> None:
+        """Set the public attributes from a fit, or from published coefficients."""
         self.model_fit_ = fitted
         # What intervals are of.
         self._curve: ModelFit | power.FreeExponent = fitted
@@ -153,11 +154,11 @@ class LineRegressor(PositiveRegressor):
 
     def predict(self, X: ArrayLike) -> FloatArray:
         """Metric at X. Raises `OutOfRangeError` where the law has no positive answer."""
-        x = self._points(X)
+        x = self._read_prediction_points(X)
         value = self.model_fit_.predict(x)
         refused = np.isnan(value)
         if refused.any():
-            raise OutOfRangeError(self._refusal(float(x[refused][0])))
+            raise OutOfRangeError(self._refusal_text(float(x[refused][0])))
         return value
 
     def predict_interval(
@@ -169,7 +170,7 @@ class LineRegressor(PositiveRegressor):
         freedom is left: two points determine the line and leave nothing to judge it by.
         """
         # Before the curve, so that an estimator without a fit says so.
-        x = self._points(X)
+        x = self._read_prediction_points(X)
         return self._curve.interval(x, level=level, repeats=repeats)
 
     def statsmodels_results(self) -> Any:
@@ -197,11 +198,11 @@ class LineRegressor(PositiveRegressor):
         design = DataFrame(named).drop(columns=self.bound_ or [])
         return OLS(model.ordinate(self._y, self._x), design).fit()
 
-    def _points(self, X: ArrayLike) -> FloatArray:
+    def _read_prediction_points(self, X: ArrayLike) -> FloatArray:
         check_is_fitted(self, "model_fit_")
         return self._read_points(X)[:, 0]
 
-    def _refusal(self, x: float) -> str:
+    def _refusal_text(self, x: float) -> str:
         """Say that the law has no answer at a predictor, and what to do."""
         return (
             f"{type(self).__name__} ({self.model_fit_.model.equation}) is not "
@@ -225,7 +226,7 @@ class AmdahlRegression(LineRegressor):
         self.metric = metric
         self.bounded = bounded
 
-    def _model(self, x: FloatArray, metric: FloatArray) -> LineModel:
+    def _choose_law(self, x: FloatArray, metric: FloatArray) -> LineModel:
         return frequency.AMDAHL[_check_metric(self.metric)](nonnegative=self.bounded)
 
 
@@ -248,11 +249,11 @@ class ReciprocalRegression(LineRegressor):
     def __init__(self, *, metric: Metric = "cpi") -> None:
         self.metric = metric
 
-    def _model(self, x: FloatArray, metric: FloatArray) -> LineModel:
+    def _choose_law(self, x: FloatArray, metric: FloatArray) -> LineModel:
         return frequency.RECIPROCAL[_check_metric(self.metric)]()
 
-    def _learn(self, fitted: ModelFit) -> None:
-        super()._learn(fitted)
+    def _set_attributes(self, fitted: ModelFit) -> None:
+        super()._set_attributes(fitted)
         assert isinstance(fitted.model, frequency.ReciprocalCpi)
         self.pole_hz_ = float(fitted.model.pole(fitted.line)[0])
         self.caveats_ = (FASTER_THAN_CLOCK,) if fitted.line.slope[0] < 0 else ()
@@ -261,10 +262,10 @@ class ReciprocalRegression(LineRegressor):
     def from_coefficients(cls, *, c: float, k_hz: float) -> ReciprocalRegression:
         """Build the CPI curve of published coefficients: 1/CPI = c − k/f, k in Hz."""
         curve = cls()
-        curve._learn(_published_line(frequency.ReciprocalCpi(), intercept=c, slope=-k_hz))
+        curve._set_attributes(_published_line(frequency.ReciprocalCpi(), intercept=c, slope=-k_hz))
         return curve
 
-    def _refusal(self, x: float) -> str:
+    def _refusal_text(self, x: float) -> str:
         side = "above" if self.model_fit_.line.intercept[0] > 0 else "below"
         return (
             f"{self.model_fit_.model.equation} cannot be computed at {x / 1e9:g} "
@@ -279,7 +280,7 @@ class LinearPower(LineRegressor):
     def __init__(self) -> None:
         pass
 
-    def _model(self, x: FloatArray, metric: FloatArray) -> LineModel:
+    def _choose_law(self, x: FloatArray, metric: FloatArray) -> LineModel:
         return power.PowerLine()
 
 
@@ -311,14 +312,14 @@ class CmosPower(LineRegressor):
         self.exponent = exponent
         self.voltages = voltages
 
-    def _model(self, x: FloatArray, metric: FloatArray) -> LineModel:
+    def _choose_law(self, x: FloatArray, metric: FloatArray) -> LineModel:
         if self.voltages is not None:
             return power.CmosVoltage(voltages=dict(self.voltages))
         exponent = power.best_exponent(x, metric) if self.exponent is None else self.exponent
         return power.CmosExponent(exponent=exponent)
 
-    def _learn(self, fitted: ModelFit) -> None:
-        super()._learn(fitted)
+    def _set_attributes(self, fitted: ModelFit) -> None:
+        super()._set_attributes(fitted)
         self.exponent_ = getattr(fitted.model, "exponent", None)
         self.exponent_error_ = np.nan
         if self.exponent is None and self.voltages is None:
@@ -350,7 +351,7 @@ class LogPathLength(LineRegressor):
     def __init__(self, *, workload: str | None = None) -> None:
         self.workload = workload
 
-    def _model(self, x: FloatArray, metric: FloatArray) -> LineModel:
+    def _choose_law(self, x: FloatArray, metric: FloatArray) -> LineModel:
         return LogCores()
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
@@ -359,8 +360,8 @@ class LogPathLength(LineRegressor):
         self.cores_ = (float(self._x.min()), float(self._x.max()))
         return self
 
-    def _learn(self, fitted: ModelFit) -> None:
-        super()._learn(fitted)
+    def _set_attributes(self, fitted: ModelFit) -> None:
+        super()._set_attributes(fitted)
         self.positive_up_to_ = positive_up_to(self.parameters_["a"], self.parameters_["b"])
 
     @classmethod
@@ -369,7 +370,7 @@ class LogPathLength(LineRegressor):
     ) -> LogPathLength:
         """Build the path length of published coefficients, which were fitted to ``cores``."""
         known = cls(workload=workload)
-        known._learn(_published_line(LogCores(), intercept=b, slope=a))
+        known._set_attributes(_published_line(LogCores(), intercept=b, slope=a))
         known.cores_ = cores
         return known
 
@@ -382,7 +383,7 @@ class LogPathLength(LineRegressor):
             )
         return float(self.predict(np.array([[cores]]))[0])
 
-    def _refusal(self, x: float) -> str:
+    def _refusal_text(self, x: float) -> str:
         end = self.positive_up_to_
         where = (
             f"it reaches zero at {end:.3f}; predict below that" if end < np.inf else "ask higher up"
@@ -398,7 +399,7 @@ def _check_metric(metric: str) -> str:
 
 
 def _published_line(model: LineModel, *, intercept: float, slope: float) -> ModelFit:
-    """Wrap published coefficients as a line: no points, so no inference."""
+    """Make a fit of published coefficients, which has no points and so no inference."""
     if not np.isfinite([intercept, slope]).all():
         raise FittingError(f"{model.equation} needs finite coefficients")
     # No points leave no degree of freedom, so that errors and intervals come out NaN.

@@ -66,7 +66,7 @@ class LogCores(LineModel):
     parameters = ("b", "a")
 
     def abscissa(self, predictor: FloatArray) -> FloatArray:
-        """ln(n)."""
+        """Return ln(n) of core counts n."""
         return np.log(predictor)
 
     def asymptote(self, line: LineFit) -> Asymptote:

@@ -28,7 +28,7 @@ class AmdahlTime(LineModel):
     nonnegative: bool = True
 
     def abscissa(self, predictor: FloatArray) -> FloatArray:
-        """One over frequency (s)."""
+        """Return 1/f (s) of core frequencies f (Hz)."""
         return 1 / predictor
 
     def asymptote(self, line: LineFit) -> Asymptote:
@@ -94,7 +94,7 @@ class ReciprocalCpi(LineModel):
     slope_sign = -1
 
     def abscissa(self, predictor: FloatArray) -> FloatArray:
-        """One over frequency (s)."""
+        """Return 1/f (s) of core frequencies f (Hz)."""
         return 1 / predictor
 
     def asymptote(self, line: LineFit) -> Asymptote:
@@ -120,11 +120,11 @@ class ReciprocalRate(ReciprocalCpi):
     reciprocal = False
 
     def ordinate(self, metric: FloatArray, predictor: FloatArray) -> FloatArray:
-        """Work per cycle."""
+        """Convert throughput (1/s) at core frequencies (Hz) to work per cycle."""
         return metric / predictor
 
     def metric(self, ordinate: FloatArray, predictor: FloatArray) -> FloatArray:
-        """Throughput (1/s)."""
+        """Convert work per cycle at core frequencies (Hz) to throughput (1/s)."""
         return ordinate * predictor
 
     def asymptote(self, line: LineFit) -> Asymptote:
@@ -141,11 +141,11 @@ class ReciprocalTime(ReciprocalRate):
     reciprocal = True
 
     def ordinate(self, metric: FloatArray, predictor: FloatArray) -> FloatArray:
-        """Runs per cycle."""
+        """Convert elapsed time (s) at core frequencies (Hz) to runs per cycle."""
         return 1 / (metric * predictor)
 
     def metric(self, ordinate: FloatArray, predictor: FloatArray) -> FloatArray:
-        """Elapsed time (s)."""
+        """Convert runs per cycle at core frequencies (Hz) to elapsed time (s)."""
         return 1 / (ordinate * predictor)
 
     def asymptote(self, line: LineFit) -> Asymptote:

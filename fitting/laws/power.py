@@ -47,11 +47,11 @@ class CmosExponent(PowerLine):
             raise FittingError(f"power exponent {self.exponent!r} is outside 1 to 5")
 
     def abscissa(self, predictor: FloatArray) -> FloatArray:
-        """(f/GHz)^γ."""
+        """Return (f/GHz)^γ of core frequencies f (Hz)."""
         return (predictor / 1e9) ** self.exponent
 
     def asymptote(self, line: LineFit) -> lines.Asymptote:
-        """c·(f/GHz)^γ."""
+        """Return c·(f/GHz)^γ, to which the power tends."""
         far = super().asymptote(line)
         exponent = np.where(far.exponent > 0, self.exponent, 0.0)
         return lines.Asymptote(far.coefficient * 1e-9**exponent, exponent)
@@ -84,7 +84,7 @@ class FreeExponent(NamedTuple):
 
     @classmethod
     def of(cls, fitted: lines.ModelFit, frequency: FloatArray) -> FreeExponent:
-        """Take the line at the best exponent and the frequencies of its points."""
+        """Linearise the fit at its best exponent, for points at these frequencies (Hz)."""
         line = fitted.line
         df = np.maximum(line.degrees_of_freedom - 1, 0)
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -98,7 +98,7 @@ class FreeExponent(NamedTuple):
         return cls(paid, np.linalg.pinv(gradient / size) / size[:, None])
 
     def gradient(self, frequency: FloatArray) -> FloatArray:
-        """Derivatives of the power by P0, c and γ: (points, 3)."""
+        """Return derivatives of the power by P0, c and γ at frequencies (Hz): (points, 3)."""
         scaled = self.fit.model.abscissa(frequency)
         by_exponent = self.fit.line.slope * scaled * np.log(frequency / 1e9)
         return np.column_stack([np.ones_like(scaled), scaled, by_exponent])
@@ -111,7 +111,7 @@ class FreeExponent(NamedTuple):
     def interval(
         self, frequency: FloatArray, *, level: float = 0.90, repeats: float = 1
     ) -> tuple[FloatArray, FloatArray]:
-        """Prediction interval, as that of `ModelFit`."""
+        """Return the prediction interval of the mean power (W) of ``repeats`` runs, 0 at least."""
         line, middle = self.fit.line, self.fit.predict(frequency)
         leverage = np.sum((self.gradient(frequency) @ self.root) ** 2, axis=1)
         spread = np.sqrt(line.variance * (leverage + variance_of_mean(repeats)))
@@ -137,7 +137,7 @@ class CmosVoltage(PowerLine):
             raise FittingError("the V-f table needs positive frequencies (Hz) and voltages (V)")
 
     def abscissa(self, predictor: FloatArray) -> FloatArray:
-        """(f/GHz)·V²; raises `OutOfRangeError` outside the table."""
+        """Return (f/GHz)·V(f)² at f in Hz; raises `OutOfRangeError` outside the table."""
         table = np.array(sorted(self.voltages.items()), dtype=float)
         f = np.asarray(predictor, dtype=float)
         low, high = table[0, 0] * (1 - 1e-9), table[-1, 0] * (1 + 1e-9)
@@ -153,6 +153,6 @@ class CmosVoltage(PowerLine):
         return scaled
 
     def asymptote(self, line: LineFit) -> lines.Asymptote:
-        """Give none: nobody measured the voltage beyond the table."""
+        """Return NaN: nobody measured the voltage beyond the table."""
         unknown = np.full_like(line.slope, np.nan)
         return lines.Asymptote(unknown, unknown)

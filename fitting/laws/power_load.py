@@ -64,12 +64,12 @@ class PowerForecast(NamedTuple):
 
     @property
     def lower(self) -> FloatArray:
-        """Lower end of the interval, at least 0."""
+        """Lower end of the prediction interval (W), at least 0."""
         return np.maximum(self.watts - self.half_width, 0)
 
     @property
     def upper(self) -> FloatArray:
-        """Upper end of the interval."""
+        """Upper end of the prediction interval (W)."""
         return self.watts + self.half_width
 
 
@@ -127,7 +127,7 @@ def energy_proportionality(load: FloatArray, power: FloatArray) -> float:
 
 
 def linear_deviation(load: FloatArray, power: FloatArray) -> tuple[float, float]:
-    """Largest relative distance from the line between idle and full load, and its load.
+    """Return the largest relative distance from the line idle to full load, and its load.
 
     LDR(u) = P(u)/(P(idle) + (P(full) − P(idle))·u) − 1, with its sign, at the level where its size
     is largest: above 0 the curve is above its line.
@@ -139,7 +139,7 @@ def linear_deviation(load: FloatArray, power: FloatArray) -> tuple[float, float]
 
 
 def peak_efficiency(load: FloatArray, power: FloatArray) -> tuple[float, float]:
-    """Load at which work per joule is most, and how many times that of full load it is there."""
+    """Return the load with most work per joule, and that work over the one at full load."""
     relative = load * power[-1] / power
     at = int(np.argmax(relative))
     return float(load[at]), float(relative[at])
@@ -148,6 +148,7 @@ def peak_efficiency(load: FloatArray, power: FloatArray) -> tuple[float, float]:
 def _check_levels(
     load: FloatArray, power: FloatArray, asked: FloatArray
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return loads and power as (servers, …) arrays. Raises `FittingError` for impossible ones."""
     power = np.asarray(power, dtype=np.float64)
     load, asked = np.asarray(load, dtype=np.float64), np.asarray(asked, dtype=np.float64)
     # One row of loads may serve all servers.
@@ -177,7 +178,7 @@ class _Stack(NamedTuple):
     asked: FloatArray  # (servers, asked)
 
     def forecast(self, level: float) -> FloatArray:
-        """Watts, and half widths of their intervals."""
+        """Return the power (W) at the loads asked, and half widths of its intervals, stacked."""
         weights = self._weights()
         power = np.einsum("snm,sn->sm", weights, self.power)
         deviation, freedom = self._deviation(weights)
@@ -187,7 +188,7 @@ class _Stack(NamedTuple):
         return np.stack([power, half])
 
     def _weights(self) -> FloatArray:
-        """Weights of the levels in each answer, (servers, levels, asked)."""
+        """Return kriging weights of the levels in each forecast, (servers, levels, asked)."""
         levels = self.load.shape[1]
         between = covariance(self.load, self.load, SHAPE)
         drift = _drift(self.load)
@@ -199,7 +200,7 @@ class _Stack(NamedTuple):
         return solved[:, :levels]
 
     def _deviation(self, weights: FloatArray) -> tuple[FloatArray, float]:
-        """Standard deviation of the answers and its degrees of freedom."""
+        """Return the standard deviation (W) of each forecast, and its degrees of freedom."""
         between = covariance(self.load, self.load, SPREAD)
         towards = covariance(self.load, self.asked, SPREAD)
         variance = (
@@ -219,7 +220,7 @@ class _Stack(NamedTuple):
         return deviation, freedom
 
     def _scale(self) -> FloatArray:
-        """Watts at full load on the line, times a power of the share that follows the load."""
+        """Return each server's scale (W): fitted full power times a power of its dynamic share."""
         centre, mean = self.load.mean(axis=1), self.power.mean(axis=1)
         offset = self.load - centre[:, None]
         slope = (offset * self.power).sum(axis=1) / (offset**2).sum(axis=1)
@@ -230,7 +231,7 @@ class _Stack(NamedTuple):
 
 
 def covariance(first: FloatArray, second: FloatArray, of: Covariance) -> FloatArray:
-    """Covariance (servers, n, m) of the departures at (servers, n) and at (servers, m) loads."""
+    """Return covariances (servers, n, m) of departures from a line between two sets of loads."""
     u, v = first[:, :, None], second[:, None, :]
     near, far = np.minimum(u, v), np.maximum(u, v)
     idle = (u < _SAME_LOAD) & (v < _SAME_LOAD)
@@ -244,18 +245,18 @@ def covariance(first: FloatArray, second: FloatArray, of: Covariance) -> FloatAr
 
 
 def _variance(load: FloatArray, of: Covariance) -> FloatArray:
-    """Variance of the departures at (servers, n) loads: the diagonal of `covariance`."""
+    """Return the variance of departures from a line at loads: the diagonal of `covariance`."""
     quadratic, bend = (of.quadratic * load**2) ** 2, of.bend**2 * load**3 / 3
     return quadratic + bend + of.rough**2 + of.asleep**2 * (load < _SAME_LOAD)
 
 
 def _drift(load: FloatArray) -> FloatArray:
-    """Terms of a straight line at (servers, n) loads: 1 and the load."""
+    """Return the terms of a straight line, 1 and the load, at (servers, n) loads."""
     return np.stack([np.ones_like(load), load], axis=2)
 
 
 def _departure(load: FloatArray, power: FloatArray, between: FloatArray) -> FloatArray:
-    """Squared distance of the levels from their line, by the spread; 0 for two levels."""
+    """Return the squared distance of levels from their line over its expected spread, by server."""
     # The line by generalised least squares; what is left is measured in the spread's own units.
     drift = _drift(load)
     solved = np.linalg.solve(between, np.concatenate([drift, power[:, :, None]], axis=2))

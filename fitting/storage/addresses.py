@@ -16,7 +16,7 @@ from fitting.storage import last_access
 from fitting.storage.diagram import KINDS
 from fitting.storage.reuse_distance import AGAIN, AGE_BOUNDS, CLASSES, FRESH
 from fitting.storage.run_lengths import Runs, start_alignments
-from fitting.storage.stratified import DrawBatches, draw_stratified
+from fitting.storage.stratified import DrawBatches, draw
 from fitting.storage.survey import BLOCK
 from fitting.storage.transitions import TransitionCounts
 
@@ -196,7 +196,7 @@ def draw_class(m: AddressMemory, v: int, rng: Randomness) -> int:
     law = m.law
     if len(law.chance) == 0:
         return FRESH
-    u = draw_stratified(m.draws, v, rng)
+    u = draw(m.draws, v, rng)
     at = last_access.first_above(law.chance, law.start[v], law.start[v + 1] - 1, u)
     return np.int64(law.class_[at])
 

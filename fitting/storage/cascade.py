@@ -223,7 +223,7 @@ def fit_cascade(windows: Windows, finest: ArrayLike, gaps_s: ArrayLike) -> Casca
 
 def _choose_placement(full: Cascade, gaps_s: FloatArray) -> Cascade:
     """Choose the depth and placement whose trial is most like the original arrivals."""
-    aim = arrival_character(gaps_s[:_TRIAL])
+    aim = describe_gaps(gaps_s[:_TRIAL])
     depths = range(full.windows.kept, full.windows.depth + 1)
     ways = [way for way in range(len(placement.PLACEMENTS)) if way != placement.PACED]
     trials = [replace(full, stop=d, placement=way) for d in depths for way in ways]
@@ -241,7 +241,7 @@ def _is_periodic(counts: IntArray) -> bool:
 
 
 def _trial_character(cascade: Cascade, gaps_s: FloatArray) -> FloatArray:
-    """Place some arrivals by a cascade, as a trial, and return their `arrival_character`."""
+    """Place some arrivals by a cascade, as a trial, and return their `describe_gaps`."""
     rng = np.random.default_rng(0)
     reached = np.cumsum(cascade.counts)
     most = max(1, int(np.searchsorted(reached, _TRIAL)))
@@ -250,10 +250,10 @@ def _trial_character(cascade: Cascade, gaps_s: FloatArray) -> FloatArray:
     gaps = cascade.draw_interarrivals(number, rng) if is_chained else rng.choice(gaps_s, number)
     # The gaps that are aimed at are those of arrivals that share no tick.
     trial = replace(cascade, tick_s=0.0)
-    return arrival_character(np.diff(trial.place(np.arange(most), 0.0, gaps, rng)))
+    return describe_gaps(np.diff(trial.place(np.arange(most), 0.0, gaps, rng)))
 
 
-def arrival_character(gaps_s: FloatArray) -> FloatArray:
+def describe_gaps(gaps_s: FloatArray) -> FloatArray:
     """Describe gaps by numbers to compare: variation, dispersion of counts, autocorrelations."""
     mean, deviation = float(gaps_s.mean()), float(gaps_s.std())
     steady = len(gaps_s) <= 2 * _LAGS[-1] or deviation <= 1e-6 * mean

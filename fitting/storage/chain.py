@@ -62,7 +62,7 @@ def make_chain(counts: TransitionCounts, kinds: IntArray, entry: str = "arrivals
     order, first, node, follows = _group_into_nodes(counts, pairs)
     weight = counts.count[order]
     keep, other = np.empty(len(weight)), np.empty(len(weight), dtype=np.int64)
-    _build_alias_tables(first, weight.astype(np.float64), keep, other)
+    _fill_aliases(first, weight.astype(np.float64), keep, other)
     if entry == "occupancy":
         by_level = _pool_departures(counts, departures)
         arrivals = np.broadcast_to(counts.occupancy[:, None], arrivals.shape)
@@ -152,9 +152,7 @@ def _pool_departures(counts: TransitionCounts, departures: IntArray) -> FloatArr
 
 
 @jit
-def _build_alias_tables(
-    first: IntArray, weight: FloatArray, keep: FloatArray, other: IntArray
-) -> None:
+def _fill_aliases(first: IntArray, weight: FloatArray, keep: FloatArray, other: IntArray) -> None:
     """Fill in the alias table of every node, in place (Vose 1991)."""
     for node in range(len(first) - 1):
         a, b = first[node], first[node + 1]

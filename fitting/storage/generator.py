@@ -125,7 +125,7 @@ class Generator:
         counts, streams = learnt.counts, len(learnt.pace)
         share = expected if stratified else 0.0
         self._random, self._op = random.new_randomness(rng), counts.op.astype(np.uint8)
-        self._tables = _interleave_tables(_build_tables(learnt, expected, share, rng))
+        self._tables = _interleave_tables(_make_tables(learnt, expected, share, rng))
         # Requests that each stream makes before those that are done begin again.
         self._share = np.full(streams, np.iinfo(np.int64).max)
         if share > 0:
@@ -165,9 +165,7 @@ class Generator:
         self._tables = self._tables._replace(memory=memory._replace(accesses=accesses))
 
 
-def _build_tables(
-    learnt: Learnt, expected: float, share: float, rng: np.random.Generator
-) -> Tables:
+def _make_tables(learnt: Learnt, expected: float, share: float, rng: np.random.Generator) -> Tables:
     """Lay out all tables that a generator draws from."""
     counts, chain, runs, streams = learnt.counts, learnt.chain, learnt.runs, len(learnt.pace)
     started, most = runs.numbers(), min(1.0, share)
@@ -438,7 +436,7 @@ def _draw_node(c: Tables, v: int, rng: Randomness) -> int:
     """Draw the level at which state v is left; return the node of its random transitions there."""
     w, level = c.chain, 0
     if w.leave[v, 0] < 1.0:
-        u = stratified.draw_stratified(c.strata.leave, v, rng)
+        u = stratified.draw(c.strata.leave, v, rng)
         while level < c.memory.space.levels - 1 and u >= w.leave[v, level]:
             level += 1
     return w.node[v, level]
@@ -453,7 +451,7 @@ def _draw_transition(c: Tables, node: int, rng: Randomness) -> int:
     if c.samples.number[node] > 0:
         return stratified.next_sample(c.samples, node, rng)
     first, number = w.first[node], w.first[node + 1] - w.first[node]
-    u = stratified.draw_stratified(c.strata.node, node, rng) * number
+    u = stratified.draw(c.strata.node, node, rng) * number
     at = first + int(u)
     if u - int(u) >= w.keep[at]:
         at = w.other[at]
@@ -477,7 +475,7 @@ def _draw_entered_state(c: Tables, t: int, rng: Randomness) -> int:
     w = c.chain
     to = w.low[t]
     if w.high[t] - to > 1:
-        u = stratified.draw_stratified(c.strata.entry, w.target[t], rng)
+        u = stratified.draw(c.strata.entry, w.target[t], rng)
         to = stratified.index_at_share(w.entered[w.level[t] - 1], w.low[t], w.high[t], u)
     return to
 
@@ -496,9 +494,7 @@ def _begin_run(c: Tables, s: int, v: int, rng: Randomness) -> None:
         if left[row] == 0 and left[other] > 0:
             row = other
         left[row] = max(0, left[row] - 1)
-    p.run[s] = run_lengths.draw_length(
-        c.runs, row, stratified.draw_stratified(c.strata.run, row, rng)
-    )
+    p.run[s] = run_lengths.draw_length(c.runs, row, stratified.draw(c.strata.run, row, rng))
 
 
 @jit_inline

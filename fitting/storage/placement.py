@@ -382,7 +382,7 @@ class Lateness:
     drift: float
 
     def times(self, number: int, before: int, rng: Rng) -> FloatArray:
-        """Draw times (in mean gaps) of arrivals that follow ``before`` others; the first of all is 0."""
+        """Draw times (in mean gaps) of arrivals after ``before`` others; the first of all is 0."""
         from scipy.signal import lfilter
         from scipy.special import ndtr
 

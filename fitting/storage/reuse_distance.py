@@ -282,7 +282,7 @@ def reuse_distances(blocks: ArrayLike) -> IntArray:
         raise FittingError("give at least one block number, each 0 or more")
     distances = np.empty(len(accessed), dtype=np.int64)
     table = hashing.new_table(2 * len(accessed))
-    _fill_distances(accessed, table.keys, table.values, distances)
+    _distances(accessed, table.keys, table.values, distances)
     return distances
 
 
@@ -302,9 +302,7 @@ def accessed_blocks(
 
 
 @jit
-def _fill_distances(
-    accessed: IntArray, keys: IntArray, last: IntArray, distances: IntArray
-) -> None:
+def _distances(accessed: IntArray, keys: IntArray, last: IntArray, distances: IntArray) -> None:
     """Fill in reuse distances by a Fenwick tree; ``keys`` and ``last`` are a hash table."""
     tree, live = np.zeros(len(accessed) + 1, dtype=np.int64), 0
     for i in range(len(accessed)):
@@ -342,12 +340,10 @@ class ReuseSample:
     def add(self, blocks: IntArray) -> None:
         """Take the next accesses; past the limit, every other block is dropped."""
         self._accesses += len(blocks)
-        self._parts.append(
-            _sample_accesses(blocks, self._halvings) if self._halvings else blocks.copy()
-        )
+        self._parts.append(_sample(blocks, self._halvings) if self._halvings else blocks.copy())
         while sum(map(len, self._parts)) > self._most:
             self._halvings += 1
-            self._parts = [_sample_accesses(part, self._halvings) for part in self._parts]
+            self._parts = [_sample(part, self._halvings) for part in self._parts]
 
     def curve(self) -> HitRatioCurve:
         """Return the hit ratio curve of the accesses. Raises `FittingError` if there are none."""
@@ -361,6 +357,6 @@ class ReuseSample:
 
 
 @jit
-def _sample_accesses(blocks: IntArray, halvings: int) -> IntArray:
+def _sample(blocks: IntArray, halvings: int) -> IntArray:
     """Copy the accesses to blocks that are still followed."""
     return blocks[np.array([is_followed(block, halvings) for block in blocks])]

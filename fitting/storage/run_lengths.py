@@ -44,7 +44,7 @@ class Runs:
     highest: IntArray
 
     def group_runs(self, group: IntArray) -> Runs:
-        """Add up the runs of the states in each group; groups are numbered 0, 1, 2 …"""
+        """Add up the runs of the states in each group, numbered from 0 without a gap."""
         number = int(group.max(initial=-1)) + 1
         counts = np.zeros((number, COLUMNS), dtype=np.int64)
         np.add.at(counts, group, self.counts)

@@ -69,7 +69,7 @@ def _permute(k: int, bits: int, key: int) -> int:
 
 
 @loops.jit_inline
-def draw_stratified(b: DrawBatches, at: int, rng: Randomness) -> float:
+def draw(b: DrawBatches, at: int, rng: Randomness) -> float:
     """Draw from [0, 1): the next stratified draw of a batch, which starts anew at its end."""
     n = b.length[at]
     if n == 1:

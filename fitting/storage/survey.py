@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fitting.compiled.hashing import EMPTY, HashTable, find, sorted_items, new_table, ensure_room
+from fitting.compiled.hashing import EMPTY, HashTable, ensure_room, find, new_table, sorted_items
 from fitting.compiled.loops import Array, ArrayLike, FloatArray, IntArray, jit_uncounted
 from fitting.errors import FittingError
 from fitting.storage.diagram import piece_blocks

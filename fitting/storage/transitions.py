@@ -26,7 +26,7 @@ from fitting.compiled.loops import (
     IntArray,
     ShortArray,
 )
-from fitting.storage.diagram import KINDS, Diagram, request_kind, pair_code
+from fitting.storage.diagram import KINDS, Diagram, pair_code, request_kind
 from fitting.storage.survey import BLOCK, SizeClasses, Survey
 
 OPERATIONS = 4
@@ -229,11 +229,11 @@ class TransitionCounter:
         self._make_room(len(seen.row))
         codes = self._stream, self._size, self._states
         steps, (time_s, _, _, lbn, size_bytes, _) = self._steps, columns
-        _locate_requests(tuple(columns[1:]), self._space, codes, seen, steps)
-        found = _follow_transitions((time_s, lbn, size_bytes), self._space, seen, steps, self._last)
+        _locate(tuple(columns[1:]), self._space, codes, seen, steps)
+        found = _follow((time_s, lbn, size_bytes), self._space, seen, steps, self._last)
         _note_states(lbn, seen.row, self._space.levels, steps, self._accessed)
         transition = np.empty(found, dtype=np.int64)
-        _number_transitions(steps.code, self._transitions, transition)
+        _give_codes(steps.code, self._transitions, transition)
         logs = np.log(np.maximum(steps.gap[:found], self._least_gap))
         _add_gaps(transition, steps.gap, logs, self._tally)
         _count_log_gaps(transition, logs, self._tally.histogram)
@@ -289,9 +289,7 @@ def _classes_and_kinds(survey: Survey, classes: SizeClasses, unit: int) -> hashi
 
 
 @loops.jit_uncounted
-def _locate_requests(
-    columns: Columns, space: _Space, codes: Columns, seen: Seen, steps: _Steps
-) -> None:
+def _locate(columns: Columns, space: _Space, codes: Columns, seen: Seen, steps: _Steps) -> None:
     """Fill in stream, accessed state, kind and size class of every request."""
     stream, device, lbn, size_bytes, op = columns
     streams, sizes, states = codes  # index by stream and device, class and kind by size, rows
@@ -315,9 +313,7 @@ def _locate_requests(
 
 
 @loops.jit_uncounted
-def _follow_transitions(
-    columns: Columns, space: _Space, seen: Seen, steps: _Steps, last: Columns
-) -> int:
+def _follow(columns: Columns, space: _Space, seen: Seen, steps: _Steps, last: Columns) -> int:
     """Fill in the transition of every request but a stream's first; return their number."""
     time_s, lbn, size_bytes = columns
     last_request, last_s = last
@@ -361,9 +357,7 @@ def _note_states(
 
 
 @loops.jit_uncounted
-def _number_transitions(
-    code: IntArray, transitions: hashing.HashTable, transition: IntArray
-) -> None:
+def _give_codes(code: IntArray, transitions: hashing.HashTable, transition: IntArray) -> None:
     """Fill in the integer code of each transition."""
     for i in range(len(transition)):
         transition[i] = hashing.code_of(transitions, code[i])

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from fitting.demand.utilisation import resample_agreement, summarise_shares
+from fitting.demand.utilisation import agreement, summarise_shares
 from ppw.errors import CaveatWarning, PpwError
 from ppw.pressure import capacity as cap
 from ppw.pressure import demand as dem
@@ -391,7 +391,7 @@ def _resource_table(
             "longest_s": load.longest * aligned.step_s if aligned.in_order else np.nan,
             "breaks_at": breaks_at,
             "column": [resource.log for resource in dem.RESOURCES],
-            "confidence": [resample_agreement(cells, 1.0, quantile, seed) for cells in recorded],
+            "confidence": [agreement(cells, 1.0, quantile, seed) for cells in recorded],
             "not_measured": _not_measured_texts(aligned, capacity),
         }
     )

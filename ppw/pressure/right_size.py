@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from fitting.demand.utilisation import resample_agreement, summarise_shares
+from fitting.demand.utilisation import agreement, summarise_shares
 from ppw.errors import PpwError
 from ppw.pressure import capacity as cap
 from ppw.pressure import demand as dem
@@ -274,7 +274,7 @@ def _resource_table(
         value, limit = high[place], capacity[place]
         finding, decided = _judge(value, limit, idle, most)
         # A finding between two thresholds is as sure as the nearer of them.
-        sure = [resample_agreement(amounts[:, place] / limit, share, quantile) for share in decided]
+        sure = [agreement(amounts[:, place] / limit, share, quantile) for share in decided]
         rows.append(
             {
                 "resource": resource.name,

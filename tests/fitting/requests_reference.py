@@ -18,7 +18,7 @@ import numpy as np
 from fitting.compiled import random as numbers
 from fitting.compiled.random import new_randomness, uniform
 from fitting.storage import interarrival as laws
-from fitting.storage.diagram import KINDS, request_kind, piece_blocks
+from fitting.storage.diagram import KINDS, piece_blocks, request_kind
 from fitting.storage.reuse_distance import AGAIN, AGE_BOUNDS, CLASSES, FRESH
 from fitting.storage.stratified import draw_poisson
 

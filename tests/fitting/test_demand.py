@@ -11,13 +11,13 @@ from scipy.stats import binom
 from fitting.demand.utilisation import (
     NOISE_FLOOR,
     _noise_level,
-    resample_agreement,
+    agreement,
     change_points,
     grade,
-    summarise_shares,
     mean_on_clock,
     penalty,
     summarise,
+    summarise_shares,
     worst,
 )
 from fitting.errors import FittingError
@@ -232,19 +232,15 @@ def test_what_cannot_be_is_refused(ask, message):
 
 
 def test_agreement_of_constant_and_few_intervals_and_at_the_threshold():
-    assert (
-        resample_agreement(np.full(100, 0.2), 0.7)
-        == resample_agreement(np.full(100, 0.9), 0.7)
-        == 1.0
-    )
-    assert np.isnan(resample_agreement(np.ones(9), 0.5))
-    assert resample_agreement(np.concatenate([np.ones(10), [np.nan]]), 0.5) == 1.0
+    assert agreement(np.full(100, 0.2), 0.7) == agreement(np.full(100, 0.9), 0.7) == 1.0
+    assert np.isnan(agreement(np.ones(9), 0.5))
+    assert agreement(np.concatenate([np.ones(10), [np.nan]]), 0.5) == 1.0
     often = np.arange(200) % 19 == 0
-    found = resample_agreement(np.where(often, 1.0, 0.2), 0.7)
+    found = agreement(np.where(often, 1.0, 0.2), 0.7)
     # The order of draws is fixed.
-    assert 0.3 < found == resample_agreement(np.where(often, 1.0, 0.2), 0.7) < 0.8
+    assert 0.3 < found == agreement(np.where(often, 1.0, 0.2), 0.7) < 0.8
     # A share of just the threshold is not above it.
-    assert resample_agreement(np.where(often, 0.7, 0.2), 0.7) == 1.0
+    assert agreement(np.where(often, 0.7, 0.2), 0.7) == 1.0
 
 
 def test_agreement_is_how_often_another_recording_agrees():
@@ -254,7 +250,7 @@ def test_agreement_is_how_often_another_recording_agrees():
     for _ in range(200):
         shares = (rng.random(1000) < 0.06).astype(float)
         above.append(shares.mean() > 0.05)
-        agreed = resample_agreement(shares, 0.5)
+        agreed = agreement(shares, 0.5)
         found.append(agreed if above[-1] else 1 - agreed)
     assert np.mean(above) == pytest.approx(1 - binom.cdf(50, 1000, 0.06), abs=0.05)
     assert np.mean(found) == pytest.approx(np.mean(above), abs=0.12)

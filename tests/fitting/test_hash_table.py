@@ -10,19 +10,19 @@ from requests_reference import FIBONACCI, WHOLE, Memory, Places, hashed
 
 from fitting.compiled.hashing import (
     EMPTY,
+    build_table,
     code_of,
+    ensure_room,
     find,
-    sorted_items,
     grow_rows,
     new_codes,
     new_table,
     remove,
     resize,
     scramble,
+    sorted_items,
     spread_bits,
-    build_table,
     value_of,
-    ensure_room,
 )
 from fitting.compiled.loops import aligned_rows, interleave, log2_bin
 from fitting.storage.last_access import (

@@ -14,7 +14,7 @@ from scipy import stats
 from fitting.compiled.random import new_randomness
 from fitting.errors import FittingError
 from fitting.storage.interarrival import LAWS, PUBLISHED, GapLaws, fit_interarrivals
-from fitting.storage.stratified import Features, index_at_share, draw_interarrival
+from fitting.storage.stratified import Features, draw_interarrival, index_at_share
 from fitting.storage.transitions import INTERARRIVAL_BOUNDS
 
 CONSTANT, EXPONENTIAL, POISSON, NORMAL, GAMMA, LOGNORMAL, EMPIRICAL = range(7)

@@ -11,8 +11,8 @@ from requests_reference import FIBONACCI, WHOLE, Batch, permuted
 from scipy import special, stats
 
 from fitting.compiled import random as module
-from fitting.compiled.random import random_bits, new_randomness, uniform
-from fitting.storage.stratified import _permute, draw_stratified, new_batches, draw_poisson
+from fitting.compiled.random import new_randomness, random_bits, uniform
+from fitting.storage.stratified import _permute, draw, draw_poisson, new_batches
 
 FIRST, SECOND = 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
 
@@ -198,7 +198,7 @@ class TestBatches:
         reference, r = Batch(length, batches.key[1]), begun(seed)
         copy, dealt = r.copy(), []
         for _ in range(3):
-            found = [draw_stratified(batches, 1, r) for _ in range(length)]
+            found = [draw(batches, 1, r) for _ in range(length)]
             assert found == [reference.draw(copy) for _ in range(length)]
             dealt.append([int(u * length) for u in found])
             assert length == 1 or sorted(dealt[-1]) == list(range(length))

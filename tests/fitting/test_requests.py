@@ -11,7 +11,7 @@ from requests_reference import Chain, Model
 
 from fitting.errors import FittingError
 from fitting.storage import last_access, stratified
-from fitting.storage.chain import ENTRIES, _build_alias_tables
+from fitting.storage.chain import ENTRIES, _fill_aliases
 from fitting.storage.generator import Generator, _sift_down
 from fitting.storage.last_access import MOST_CLOCK, new_last_access
 
@@ -233,7 +233,7 @@ def test_an_alias_table_holds_the_shares_of_its_node(nodes):
     first = np.cumsum([0, *map(len, nodes)])
     weight = np.concatenate(nodes).astype(float)
     keep, other = np.empty(len(weight)), np.empty(len(weight), dtype=np.int64)
-    _build_alias_tables(first, weight, keep, other)
+    _fill_aliases(first, weight, keep, other)
     for a, b in itertools.pairwise(first):
         assert (keep[a:b] >= 0).all()
         assert (keep[a:b] <= 1).all()

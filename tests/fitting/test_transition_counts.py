@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from requests_reference import Model, Survey, drawn_length, length_class, length_law
 
 from fitting.errors import FittingError
-from fitting.storage.diagram import KINDS, Diagram, request_kind, pair_code, piece_blocks
+from fitting.storage.diagram import KINDS, Diagram, pair_code, piece_blocks, request_kind
 from fitting.storage.run_lengths import (
     CLASSES,
     COLUMNS,
