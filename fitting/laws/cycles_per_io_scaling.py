@@ -72,7 +72,7 @@ class IoScaling(NamedTuple):
         }
 
     def utilisation_centres(self, cores: float, *, repeats: float = 1) -> dict[str, Centre]:
-        """Estimate utilisation as measured on most cores, and projected to ``cores`` (not clamped)."""
+        """Estimate utilisation as measured on most cores, and projected to ``cores``, unclamped."""
         line, at = self.utilisation, float(cores)
         error = np.sqrt(line.variance * (1.0 / self.runs_most + lines.variance_of_mean(repeats)))
         df = line.degrees_of_freedom
