@@ -74,7 +74,9 @@ class TestSurvey:
         found = surveyed(columns([0, 8], size_bytes=0))
         assert (found.requests, found.low_lbn, found.high_lbn) == (2, 0, 9)
         for times, said in {(): "0 requests", (3,): "1 request", (3, 3): "2 requests"}.items():
-            with pytest.raises(FittingError, match=f"^{said} within 0 s make no model: give"):
+            with pytest.raises(
+                FittingError, match=f"^{said} within 0 s are too few for a model: give"
+            ):
                 surveyed(columns(np.arange(len(times)), time_s=np.array(times)))
 
     @pytest.mark.parametrize("row", [0, 1, 3])
