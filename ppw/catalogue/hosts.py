@@ -145,7 +145,7 @@ class Host:
 
     def to_json(self) -> str:
         """Write the host as JSON; the unit is in each key's name."""
-        figures = {key: _parts_that_are_known(figure) for key, figure in self.figures.items()}
+        figures = {key: _stated_parts(figure) for key, figure in self.figures.items()}
         texts = {key: getattr(self, key) for key in TEXTS}
         return write_document(
             "host", None, {"host": {**texts, "figures": figures, "sources": self.sources}}
@@ -196,7 +196,7 @@ def host_steps(host: Host) -> tuple[float, ...]:
     return tuple(float(round(ratio * host.step_hz)) for ratio in range(low, high + 1))
 
 
-def _parts_that_are_known(figure: HostFigure) -> dict[str, Any]:
+def _stated_parts(figure: HostFigure) -> dict[str, Any]:
     parts = {key: getattr(figure, key) for key in PARTS}
     return {key: part for key, part in parts.items() if part is not None}
 

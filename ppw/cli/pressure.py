@@ -450,8 +450,8 @@ def _io_runs_of_logs(
     stated = series.frame["cpus"].max() if "cpus" in series.frame else cpus
     if cpus and stated != cpus:
         raise click.UsageError(
-            f"{series.source}: says {stated:g} CPUs, and --cpus {cpus:g}: --cpus is for a log that "
-            "does not say"
+            f"{series.source}: the log states {stated:g} CPUs, but --cpus is {cpus:g}: leave out "
+            "--cpus; it is for logs that do not state the number"
         )
     return runs_of_series(series, freq=given["freq"], window_s=window)
 

@@ -269,8 +269,8 @@ def _refuse_beside_scenario(ctx: click.Context, files: opt.Runs) -> None:
         raise click.UsageError(f"one scenario at a time, and {len(files)} files were given", ctx)
     for name in opt.typed_options(ctx, "runs", "draws", "seed", "level", "format_", "output"):
         raise click.UsageError(
-            f"{name} is for runs tables: a scenario says all but --draws, --seed, --level, "
-            "--format and --output itself",
+            f"{name} works only with runs tables: with a scenario, take only --draws, --seed, "
+            "--level, --format and --output; the rest is in the scenario file",
             ctx,
         )
 

@@ -377,12 +377,17 @@ class Plan(Result):
         counts = self.groups["status"].value_counts()
         parts = [f"{counts[status]} {text}" for status, text in _STATUS.items() if status in counts]
         rows = rows_of(self.groups.head(_MOST_SENTENCES))
-        return [f"Of {len(self.groups)} groups, {', '.join(parts)}.", *map(self._advice_text, rows)]
+        return [
+            f"Of {len(self.groups)} groups, {', '.join(parts)}.",
+            *map(self._recommendation_text, rows),
+        ]
 
     def text_parts(self) -> list[str]:
         """Return the question, the groups, what to do, and the candidates of a single group."""
         groups, candidates = self.printed_tables()
-        sentences = [self._advice_text(row) for row in rows_of(self.groups.head(len(groups.rows)))]
+        sentences = [
+            self._recommendation_text(row) for row in rows_of(self.groups.head(len(groups.rows)))
+        ]
         parts = [self.question(), *groups.lines(), *sentences]
         if len(self.groups) == 1 and len(self.table):
             parts += ["", candidates.lines()[0]]
@@ -392,7 +397,7 @@ class Plan(Result):
         """Name the group of a row by its keys; "" without keys."""
         return ", ".join(key_texts(self.by, row))
 
-    def _advice_text(self, row: Mapping[Any, Any]) -> str:
+    def _recommendation_text(self, row: Mapping[Any, Any]) -> str:
         name = self.name(row)
         return f"{name}: {row['advice']}" if name else str(row["advice"])
 

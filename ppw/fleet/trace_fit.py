@@ -289,10 +289,12 @@ def _sum_transitions(steps: ibis.Table, least_gap: float) -> tuple[IntArray, Any
         largest=ranked.gap.max(),
         reached_s=ranked.time_s.min(where=classed),
     )
-    return _merge_gap_groups(arrays(sums), least_gap)
+    return _merge_interarrival_groups(arrays(sums), least_gap)
 
 
-def _merge_gap_groups(found: dict[str, Any], least_gap: float) -> tuple[IntArray, Any, Any]:
+def _merge_interarrival_groups(
+    found: dict[str, Any], least_gap: float
+) -> tuple[IntArray, Any, Any]:
     """Merge the groups of each transition into its sums and its histogram of times."""
     key, row = np.unique(found["key"], return_inverse=True)
     sums = np.zeros((len(key), tr.SUMS))
