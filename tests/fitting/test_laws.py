@@ -314,7 +314,7 @@ def test_published_curve_gives_the_published_figures_and_none_at_or_below_its_po
     np.testing.assert_allclose(curve.limit_, bound, atol=0.001)
     np.testing.assert_allclose(curve.pole_hz_ / 1e6, pole_mhz, atol=0.05)
     assert "faster than 1/f" in curve.caveats_[0]
-    message = r"^1/CPI.* no answer at .* pole .*; ask above it"
+    message = r"^1/CPI.* cannot be computed at .* pole .*; ask above it"
     for share in (1.0, 0.999, 0.5):
         with pytest.raises(OutOfRangeError, match=message):
             curve.predict([3e9, share * curve.pole_hz_])
@@ -341,7 +341,9 @@ def test_refusal_prints_the_equation_of_its_metric(metric):
     rate = 0.5e-9 * f - 0.3
     curve = ReciprocalRegression(metric=metric).fit(f, rate if metric == "throughput" else 1 / rate)
     np.testing.assert_allclose(curve.pole_hz_, 0.6e9, rtol=1e-12)
-    with pytest.raises(OutOfRangeError, match=r"= c·f − k has no answer at 0\.5 GHz.* 0\.6 GHz"):
+    with pytest.raises(
+        OutOfRangeError, match=r"= c·f − k cannot be computed at 0\.5 GHz.* 0\.6 GHz"
+    ):
         curve.predict([0.5e9])
 
 
@@ -498,7 +500,7 @@ def test_voltages_by_hand():
 @pytest.mark.parametrize("at", [0.9e9, 3.1e9])
 def test_outside_the_table_there_is_no_voltage(at):
     model = CmosPower(voltages=VOLTAGES).fit([*VOLTAGES], [14, 22, 37])
-    message = rf"no voltage is known at {at / GHZ:g} GHz: .* 1 to 3 GHz; add that step"
+    message = rf"no voltage is known at {at / GHZ:g} GHz: .* 1 to 3 GHz; add that frequency"
     for ask in (model.predict, model.predict_interval, lambda f: clone(model).fit(f, [14, 22])):
         with pytest.raises(OutOfRangeError, match=message):
             ask([2e9, at])
@@ -532,7 +534,9 @@ def test_wordcount_has_the_published_figures():
     # Past its root there is none.
     assert model.at(9.43) > 0
     for cores in (9.44, 10, 64):
-        with pytest.raises(OutOfRangeError, match=r"positive at \S+ cores: .* 9\.436; ask below"):
+        with pytest.raises(
+            OutOfRangeError, match=r"positive at \S+ cores: .* 9\.436; predict below"
+        ):
             model.at(cores)
 
 
