@@ -261,7 +261,7 @@ def meter(data):
 
         def reopen(self): ...
 
-        def _call(self, ask, query):
+        def _call_device(self, ask, query):
             return lines.pop(0) if lines else ""
 
     MeterSource(Said(), {}).read()

@@ -371,7 +371,7 @@ def test_without_watts_its_sensors_are_read_or_it_is_refused_but_where_they_may_
     for name, value, reason in reasons:
         bmc.set(**{name: value})
         said = refused(tool, bmc.where, bmc.login)
-        assert f"by DCMI {reason}" in said
+        assert f"over DCMI, {reason}" in said
         assert "and it has no power sensor: measure with redfish@HOST" in said
 
 

@@ -630,7 +630,7 @@ class TestPerf:
     def test_the_task_clock_is_not_read(self, read, refused):
         clock = counted(1.0, "task-clock", "2000.0", "msec")
         assert "scheduled_s" not in read(perf_log(clock, counted(1.0, "cs", "3"))).frame
-        refused("of use", perf_log(clock))
+        refused("that ppw can use", perf_log(clock))
 
     def test_what_was_not_counted_is_not_known(self, read):
         lines = [counted(1.0, "cs", "3.0"), counted(1.0, "unc_m_cas_count.rd", "<not counted>")]
@@ -672,7 +672,7 @@ class TestOwn:
             pd.testing.assert_series_equal(again.frame[column], wanted)
 
     def test_totals_stand_and_other_endings_are_refused(self, read, refused, tmp_path):
-        refused("recorded with", OWN, disks=["sda"])
+        refused("choose disks when you record", OWN, disks=["sda"])
         refused("read alone", OWN, OWN)
         with pytest.raises(MeasurementError, match="ends in"):
             write_time_series(read(SADF), tmp_path / "s.xlsx")

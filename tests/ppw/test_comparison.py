@@ -273,7 +273,7 @@ class TestTheSides:
             (A, A, {}, "A and B are the same"),
             (A, B, {"metric": "cpi"}, "cpi is not comparable"),
             (A, B, {"metric": "speed"}, "no metric 'speed'"),
-            (A, B, {"electricity": 0.3}, "go together"),
+            (A, B, {"electricity": 0.3}, "must be given together"),
             (A, B, {"lifetime_hours": -1}, "lifetime .hours. -1 must be greater than 0"),
             (A, B, {"price_a": 0}, "price of A 0 must be greater than 0"),
             (A, B, {"level": 0}, "interval level 0"),

@@ -493,7 +493,7 @@ class TestCommandLine:
         written(Path("says.tab"), plot_log(ROWS, HEADER))
         written(Path("silent.tab"), plot_log(ROWS, HEADER, comments=""))
         done = asked("cpio says.tab --clock 2GHz --cpus 8")
-        refused(done, "says.tab: says 4 CPUs, and --cpus 8", code=2)
+        refused(done, "says.tab: the log states 4 CPUs, but --cpus is 8", code=2)
         for log in ("says.tab", "says.tab --cpus 4", "silent.tab --cpus 4"):
             (point,) = json.loads(asked(f"cpio {log} --clock 2GHz --format json").stdout)["points"]
             # 2 of 4 CPUs at 2 GHz, and 2000 sectors a second.

@@ -289,9 +289,9 @@ class TestCommandLine:
     @pytest.mark.parametrize(
         ("words", "said"),
         [
-            (("scenario.toml", "--a", "host=x"), "--a is for runs tables"),
-            (("scenario.toml", "--electricity", "0.2"), "--electricity is for runs tables"),
-            (("scenario.toml", "--no-pool"), "--pool is for runs tables"),
+            (("scenario.toml", "--a", "host=x"), "--a works only with runs tables"),
+            (("scenario.toml", "--electricity", "0.2"), "--electricity works only with runs tables"),
+            (("scenario.toml", "--no-pool"), "--pool works only with runs tables"),
             (("scenario.toml", "runs.csv"), "one scenario at a time, and 2 files were given"),
             (("runs.csv",), "Missing option '--a'"),
             ((), "Missing argument 'RUNS...'"),
@@ -602,7 +602,7 @@ def two_sensors(tmp_path, other="meter:wt310", **more):
 class TestWattsOfDifferentScope:
     def test_are_refused_unless_asked_for_or_made_whole(self, tmp_path):
         table = two_sensors(tmp_path)
-        with pytest.raises(PpwError, match=r"not of one scope \(rack1: package, rack2: wall\)"):
+        with pytest.raises(PpwError, match=r"different scopes \(rack1: package, rack2: wall\)"):
             asked(table)
         bare = asked(table | {"mixed_scope": True})
         said = "mixed scope, as asked for: the power is of rack1: package, rack2: wall"

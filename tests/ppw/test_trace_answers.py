@@ -335,7 +335,7 @@ class TestDefragmentation:
         result = trace_what_if(load, caches=[], defragment=True, repeats=1)
         assert result.table["sequential_share"].tolist() == pytest.approx([59 / 60] * 3)
         assert result.table["speed_up"].tolist() == pytest.approx([1.0] * 3)
-        with pytest.raises(PpwError, match="which file"):
+        with pytest.raises(PpwError, match="no file names"):
             trace_what_if(busy(n=50), defragment=True)
 
 
