@@ -261,7 +261,7 @@ def test_levels_that_are_no_share_and_repeats_below_one_are_refused():
         with pytest.raises(FittingError, match=r"not a share between 0 and 1; try 0\.90$"):
             one(STEPS, STEPS).interval(1.0, level=level)
     for repeats in (0, -1, 0.5, np.nan, np.array([2, 0])):
-        with pytest.raises(FittingError, match=r"^repeats is \S+: a mean takes 1 new point or"):
+        with pytest.raises(FittingError, match=r"^repeats is \S+: a mean needs 1 new point or"):
             variance_of_mean(repeats)
 
 

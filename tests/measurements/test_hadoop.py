@@ -339,7 +339,7 @@ class TestNodes:
             "host,price\nn1,free\n": "line 2: price is 'free'",
             "host,cores\nn1,1.5\n": "line 2: cores is '1.5'",
             "host,cores\nn1,-1\n": "line 2: cores is '-1'",
-            "host,cores\nn1\n": "line 2: has not as many cells",
+            "host,cores\nn1\n": "line 2: does not have as many values",
             "host,cores\n,4\n": "line 2: has no host",
             "host\n../n1\n": "is no name of a host",
         }.items():

@@ -372,7 +372,7 @@ class TestEvents:
         (event,) = memory_events(tmp_path)
         assert event.bytes_of(2.5, "MiB") == 2.5 * MIB
         assert event.bytes_of(1000, "") == 64_000
-        with pytest.raises(MeasurementError, match="its unit 'Joules' is not one of bytes"):
+        with pytest.raises(MeasurementError, match="its unit 'Joules' is not a unit of bytes"):
             event.bytes_of(1, "Joules")
         # An old kernel gives no scale.
         tree(tmp_path, controller("uncore_imc_0", ["cas_count_read"], scale=None))

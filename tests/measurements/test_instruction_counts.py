@@ -173,5 +173,5 @@ def test_files_of_callgrind_and_of_the_plugin(tmp_path):
     file.write_text("7 100 exit\n8 30 exec\n")
     assert read_qemu(file) == (100, False)
     file.write_text("7 100\n")
-    with pytest.raises(MeasurementError, match="'7 100' is no count"):
+    with pytest.raises(MeasurementError, match="'7 100' is not a count"):
         read_qemu(file)

@@ -98,7 +98,7 @@ class TestFioJobs:
         for number in (0, 5000):
             with pytest.raises(MeasurementError, match=f"{number} jobs"):
                 write_fio_jobs([job()] * number, tmp_path / "x", target="f", duration_s=1)
-        with pytest.raises(MeasurementError, match="one a transition"):
+        with pytest.raises(MeasurementError, match="one job per transition"):
             write_diskspd([MIXED], tmp_path / "p.xml", target="f", duration_s=1)
 
 

@@ -177,7 +177,7 @@ def test_items_without_or_with_several_powers_are_named():
         with opened(meter, item="3") as source:
             assert power(source) == 7.0
         message = refused_opening(meter, item="4")
-        assert f"answers 3 numbers to {VALUES}, and item 4 is wanted" in message
+        assert f"answers 3 numbers to {VALUES}, but not item 4" in message
 
 
 def test_another_kind_of_meter_is_asked_what_the_option_says():

@@ -251,7 +251,7 @@ def test_energy_is_a_counter_in_joules_and_energy_of_each_row_is_none(log):
             append(log, rows(2))
             assert figures(source) == [joules]
     for said, reason in (
-        ([5, 4] * 20, "the energy falls 20 times in 40 rows, so that it is no counter"),
+        ([5, 4] * 20, "the energy falls 20 times in 40 rows, so it is not a counter"),
         ([5, 4, 5, 4, 5], "falls 2 times in 5 rows"),
     ):
         assert reason in refused_opening(log, "time,energy_j\n" + rows(*said))

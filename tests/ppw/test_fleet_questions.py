@@ -493,8 +493,8 @@ class TestSavedState:
         ("options", "said"),
         [
             ({"columns": {"time_s": "seconds"}}, "has its columns: leave the mapping"),
-            ({"metric": ["throughput"]}, "do not tell throughput, only"),
-            ({"by": ["rack"]}, "not told apart by rack"),
+            ({"metric": ["throughput"]}, "do not have throughput, only"),
+            ({"by": ["rack"]}, "not grouped by rack"),
         ],
     )
     def test_what_it_does_not_keep_is_refused(self, state, options, said):

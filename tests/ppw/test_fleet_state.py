@@ -175,7 +175,7 @@ class TestRefusals:
     def test_what_a_state_cannot_answer(self, tmp_path):
         file = saved(made(1), tmp_path / "a.parquet")
         update(tmp_path / "s", file)
-        with pytest.raises(PpwError, match="s: a saved state has no single runs, and the checks"):
+        with pytest.raises(PpwError, match="s: a saved state has no single runs, and checks need"):
             fleet.check(tmp_path / "s", engine=engine("duckdb"))
         with pytest.raises(PpwError, match="s: is a saved state, which answers alone"):
             fleet.fit([tmp_path / "s", file], engine=engine("duckdb"))
@@ -200,7 +200,7 @@ class TestRefusals:
         assert ask("s", "a.parquet", "b.parquet", "--keep-going").return_value != 1
         refused = ask("s", "a.parquet", "--by", "host")
         assert isinstance(refused.exception, PpwError)
-        assert "told apart by workload, not by host" in str(refused.exception)
+        assert "groups of this state are by workload, not by host" in str(refused.exception)
 
     def test_two_updates_at_once_and_a_damaged_state_are_refused(self, tmp_path):
         file = saved(made(1), tmp_path / "a.parquet")

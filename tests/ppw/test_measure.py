@@ -283,7 +283,7 @@ class TestBareHost:
         # Without a file it is summed up; as text it can be passed on.
         assert bare("--replay", "runs.samples").stdout == done.stdout
         assert bare("--replay", "runs.samples", "-o", "-").stdout == first
-        refused(bare(*asked, "--", "true"), "is there already", "--resume")
+        refused(bare(*asked, "--", "true"), "exists already", "--resume")
         other = bare(*asked, "--resume", "--", "echo", "1")
         refused(other, "command was true and is echo 1 now")
         # Nothing but its raw readings is needed.
@@ -322,7 +322,7 @@ class TestBareHost:
             ("-o a.csv -- touch ran", "no core frequency", 2),
             ("--as-found --freq 1GHz -o a.csv -- touch ran", "give one", 2),
             ("--as-found -- touch ran", "no -o FILE", 2),
-            ("--as-found -o - -- touch ran", "written anew after every run", 2),
+            ("--as-found -o - -- touch ran", "rewrites the table after every run", 2),
             ("--freq 1GHz --clock 2GHz -- touch ran", "but --freq sets it", 2),
         ],
     )
@@ -403,7 +403,7 @@ class TestSimulated:
         [
             ("o4 --freq 1GHz -o r.csv kmeans", "'o4' is not one of inorder, o3"),
             ("o3 --freq 1GHz -o r.csv", "no program: give one of word_count, sort,"),
-            ("o3 --repeats 3 -o r.csv kmeans", "--repeats says nothing to a sim"),
+            ("o3 --repeats 3 -o r.csv kmeans", "--repeats has no effect on a sim"),
         ],
     )
     def test_wrong_usage(self, inside, words, said):

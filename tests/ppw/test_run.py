@@ -206,8 +206,8 @@ CPIO = ("cpio", "--power", "none", "-o", "a.csv", "--folder")
     ("given", "said", "code"),
     [
         (["memcached"], "Missing option '-o'", 2),
-        (["memcached", "-o", "-"], "-o takes a file", 2),
-        (["memcached", "--gets", "10%,20%", "-o", "a.csv"], "one share", 2),
+        (["memcached", "-o", "-"], "-o needs a file", 2),
+        (["memcached", "--gets", "10%,20%", "-o", "a.csv"], "takes a single share", 2),
         (["memcached", "--load", "much", "-o", "a.csv"], "is not a share", 2),
         (["memcached", "--server-cpus", "x", "-o", "a.csv"], "is not a list of CPUs", 2),
         (["memcached", "--object-size", "2MiB", "-o", "a.csv"], "there may be 1 to", 1),
@@ -216,7 +216,7 @@ CPIO = ("cpio", "--power", "none", "-o", "a.csv", "--folder")
         (["fio", "--folder", "none", "-o", "a.csv"], "none: is no folder", 1),
         (["count", "--method", "cpu-time", "--", "true"], "needs the clock and the CPI", 1),
         ([*CPIO, "/nowhere"], "/nowhere: is no folder", 1),
-        ([*CPIO, "/", "--cores", "4096"], "4096 physical cores are not to be had", 1),
+        ([*CPIO, "/", "--cores", "4096"], "4096 physical cores are not available", 1),
         ([*CPIO, "/", "--pattern", "trim"], "pattern 'trim': there are randread", 1),
     ],
 )

@@ -266,7 +266,7 @@ def test_a_group_without_an_answer_is_counted_and_no_error():
         ({"train_host": "rack1"}, "give both the train host and the test host"),
         ({**HOSTS, "test_host": "rack9"}, "no host 'rack9'; the hosts are rack1"),
         ({"train_host": "rack1", "test_host": "rack1"}, "name two"),
-        ({"scheme": "host"}, "takes two hosts; the table has only rack1"),
+        ({"scheme": "host"}, "needs two hosts; the table has only rack1"),
         ({"runs": BY_HAND, "scheme": "host"}, "no column host: name it so"),
         ({"train": "1.2GHz", "test": TEST}, "nothing to test"),
         ({"train": 1.2}, "is it in GHz or MHz?"),
