@@ -169,7 +169,7 @@ def _compile(function: F, **options: Any) -> F:
 @cache
 def _cache_folder() -> str | None:
     """Return the first folder for machine code that can be written to; None for none."""
-    for parent in _folder_choices():
+    for parent in _folder_candidates():
         with suppress(OSError):
             (parent / "ppw-loops").mkdir(parents=True, exist_ok=True)
             if os.access(parent / "ppw-loops", os.W_OK):
@@ -177,7 +177,7 @@ def _cache_folder() -> str | None:
     return None
 
 
-def _folder_choices() -> Iterator[Path]:
+def _folder_candidates() -> Iterator[Path]:
     """Yield the folders that may keep machine code, best first."""
     if _settings.CACHE_DIR:
         yield Path(_settings.CACHE_DIR)

@@ -223,7 +223,7 @@ def fit_cascade(windows: Windows, finest: ArrayLike, gaps_s: ArrayLike) -> Casca
 
 def _choose_placement(full: Cascade, gaps_s: FloatArray) -> Cascade:
     """Choose the depth and placement whose trial is most like the original arrivals."""
-    aim = describe_gaps(gaps_s[:_TRIAL])
+    aim = describe_interarrivals(gaps_s[:_TRIAL])
     depths = range(full.windows.kept, full.windows.depth + 1)
     ways = [way for way in range(len(placement.PLACEMENTS)) if way != placement.PACED]
     trials = [replace(full, stop=d, placement=way) for d in depths for way in ways]
@@ -241,7 +241,7 @@ def _is_periodic(counts: IntArray) -> bool:
 
 
 def _trial_character(cascade: Cascade, gaps_s: FloatArray) -> FloatArray:
-    """Place some arrivals by a cascade, as a trial, and return their `describe_gaps`."""
+    """Place some arrivals by a cascade, as a trial, and return their `describe_interarrivals`."""
     rng = np.random.default_rng(0)
     reached = np.cumsum(cascade.counts)
     most = max(1, int(np.searchsorted(reached, _TRIAL)))
@@ -250,10 +250,10 @@ def _trial_character(cascade: Cascade, gaps_s: FloatArray) -> FloatArray:
     gaps = cascade.draw_interarrivals(number, rng) if is_chained else rng.choice(gaps_s, number)
     # The gaps that are aimed at are those of arrivals that share no tick.
     trial = replace(cascade, tick_s=0.0)
-    return describe_gaps(np.diff(trial.place(np.arange(most), 0.0, gaps, rng)))
+    return describe_interarrivals(np.diff(trial.place(np.arange(most), 0.0, gaps, rng)))
 
 
-def describe_gaps(gaps_s: FloatArray) -> FloatArray:
+def describe_interarrivals(gaps_s: FloatArray) -> FloatArray:
     """Describe gaps by numbers to compare: variation, dispersion of counts, autocorrelations."""
     mean, deviation = float(gaps_s.mean()), float(gaps_s.std())
     steady = len(gaps_s) <= 2 * _LAGS[-1] or deviation <= 1e-6 * mean
@@ -339,7 +339,7 @@ def loose_levels(counts: IntArray, fine: IntArray, periods: int, fine_s: float) 
     """
     loose = np.zeros((len(counts) // periods).bit_length() - 1, dtype=np.bool_)
     parts = fine.reshape(len(counts), -1)
-    bands, variation = _dispersion_bands(fine, fine_s), _mean_square_gap(fine)
+    bands, variation = _dispersion_bands(fine, fine_s), _mean_square_interarrival(fine)
     for level in range(len(loose)):
         loose[level] = True
         rng = np.random.default_rng(level)
@@ -382,7 +382,7 @@ def _count_between(reached: IntArray, window: IntArray, part: FloatArray) -> Flo
     return np.diff(before + part * (reached[..., window + 1] - before))
 
 
-def _mean_square_gap(counts: IntArray) -> float:
+def _mean_square_interarrival(counts: IntArray) -> float:
     """Return the mean square of gaps, in windows, if arrivals are even in each window."""
     busy = np.flatnonzero(counts)
     width = 1 / counts[busy]
@@ -393,7 +393,7 @@ def _mean_square_gap(counts: IntArray) -> float:
 
 def _is_alike(profiles: IntArray, bands: list[_Band], variation: float) -> bool:
     """Tell whether load profiles' dispersion is within the bands and their gaps vary as given."""
-    found = np.mean([_mean_square_gap(profile) for profile in profiles])
+    found = np.mean([_mean_square_interarrival(profile) for profile in profiles])
     # The coefficient of variation goes with the root.
     if abs(found / variation - 1) > 2 * _OF_VARIATION:
         return False

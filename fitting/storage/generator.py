@@ -372,7 +372,7 @@ def _draw_next(c: Tables, s: int, first: bool, rng: Randomness) -> None:
     if not goes_on:
         _begin_run(c, s, to, rng)
     p.sequential[s] = goes_on
-    _draw_size_and_gap(c, s, t, to, rng)
+    _draw_size_and_interarrival(c, s, t, to, rng)
 
 
 @jit_inline
@@ -498,7 +498,7 @@ def _begin_run(c: Tables, s: int, v: int, rng: Randomness) -> None:
 
 
 @jit_inline
-def _draw_size_and_gap(c: Tables, s: int, t: int, v: int, rng: Randomness) -> None:
+def _draw_size_and_interarrival(c: Tables, s: int, t: int, v: int, rng: Randomness) -> None:
     """Draw the size and the inter-arrival time of the request that transition t makes."""
     p, f, class_ = c.pending, c.features, c.moves.size_class[t]
     p.run[s] -= 1

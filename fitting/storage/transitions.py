@@ -235,8 +235,8 @@ class TransitionCounter:
         transition = np.empty(found, dtype=np.int64)
         _give_codes(steps.code, self._transitions, transition)
         logs = np.log(np.maximum(steps.gap[:found], self._least_gap))
-        _add_gaps(transition, steps.gap, logs, self._tally)
-        _count_log_gaps(transition, logs, self._tally.histogram)
+        _add_interarrivals(transition, steps.gap, logs, self._tally)
+        _count_log_interarrivals(transition, logs, self._tally.histogram)
 
     def _make_room(self, more: int) -> None:
         """Enlarge the tables for ``more`` requests, whatever they are."""
@@ -364,7 +364,9 @@ def _give_codes(code: IntArray, transitions: hashing.HashTable, transition: IntA
 
 
 @loops.jit_uncounted
-def _add_gaps(transition: IntArray, gap: FloatArray, logs: FloatArray, tally: _Tally) -> None:
+def _add_interarrivals(
+    transition: IntArray, gap: FloatArray, logs: FloatArray, tally: _Tally
+) -> None:
     """Add gaps to their transitions' sums; replace transitions by their histograms' rows."""
     for i in range(len(logs)):
         at, g, log = np.uint64(transition[i]), gap[i], logs[i]
@@ -386,7 +388,7 @@ def _add_gaps(transition: IntArray, gap: FloatArray, logs: FloatArray, tally: _T
 
 
 @loops.jit_uncounted
-def _count_log_gaps(row: IntArray, logs: FloatArray, histogram: CountArray) -> None:
+def _count_log_interarrivals(row: IntArray, logs: FloatArray, histogram: CountArray) -> None:
     """Count logarithms of gaps in their histograms' classes."""
     for i in range(len(logs)):
         log2 = (logs[i] * _PER_NATURAL - LOWEST_OCTAVE) * PER_OCTAVE

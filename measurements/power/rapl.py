@@ -349,7 +349,7 @@ _SYSFS = Path("/sys")
 def open_pyrapl(where: str | None, settings: SourceSettings) -> PyRaplSource:
     """Open the counters that pyRAPL finds."""
     if where is not None:
-        raise SensorError(f"rapl:pyrapl@{where}: pyRAPL reads this host alone: leave out @{where}")
+        raise SensorError(f"rapl:pyrapl@{where}: pyRAPL reads only this host: leave out @{where}")
     if settings.sysfs != _SYSFS:
         raise SensorError(f"rapl:pyrapl reads {_SYSFS} alone, not {settings.sysfs}: use rapl")
     with _quietly():

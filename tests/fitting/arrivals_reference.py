@@ -246,7 +246,7 @@ def _windows(counts, length):
     return [b - a for a, b in pairwise(interpolate(e, range(len(reached)), reached) for e in ends)]
 
 
-def _mean_square_gap(counts):
+def _mean_square_interarrival(counts):
     times = [w + (k + 0.5) / n for w, n in enumerate(counts) for k in range(n)]
     return math.fsum((b - a) ** 2 for a, b in pairwise(times)) / len(times)
 
@@ -266,8 +266,8 @@ def loose_levels(counts, fine, periods, fine_s):
         for _ in range(8):
             order = turned(counts, periods, loose, rng)
             courses.append([n for w in order for n in fine[w * each : (w + 1) * each]])
-        squares = mean([_mean_square_gap(course) for course in courses])
-        loose[level] = abs(squares / _mean_square_gap(fine) - 1) <= 0.06 and all(
+        squares = mean([_mean_square_interarrival(course) for course in courses])
+        loose[level] = abs(squares / _mean_square_interarrival(fine) - 1) <= 0.06 and all(
             low <= mean([dispersion(_windows(course, length)) for course in courses]) <= high
             for length, low, high in bands
         )

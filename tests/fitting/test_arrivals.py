@@ -13,7 +13,7 @@ from fitting.errors import FittingError
 from fitting.storage.cascade import (
     Windows,
     _trial_character,
-    describe_gaps,
+    describe_interarrivals,
     dispersion_band,
     fit_cascade,
     index_of_dispersion,
@@ -181,7 +181,9 @@ def test_arrivals_are_placed_as_the_reference_places_them(kind, data, n, in_orde
 def test_a_trial_is_of_windows_with_fewer_than_25_000_arrivals(counts):
     gaps, cascade = fitted("chance", 40)
     trial = replace(cascade, counts=np.array(counts), placement=EVEN, stop=0)
-    found = np.abs(_trial_character(replace(trial, tick_s=5.0), gaps) - describe_gaps(gaps)).sum()
+    found = np.abs(
+        _trial_character(replace(trial, tick_s=5.0), gaps) - describe_interarrivals(gaps)
+    ).sum()
     assert found == pytest.approx(reference.trial_miss(trial, gaps))
 
 
@@ -289,7 +291,7 @@ def test_the_character_of_gaps_is_that_of_the_reference(kind, n, seed):
     # Gaps that vary by less than a millionth have no memory.
     for apart in (1.0, 1e-5, 1e-7):
         gaps = 1 - apart + apart * (gaps_of(kind, n, seed) + 1e-3)
-        same(describe_gaps(gaps), reference.character(gaps.tolist()), rtol=1e-6, atol=1e-6)
+        same(describe_interarrivals(gaps), reference.character(gaps.tolist()), rtol=1e-6, atol=1e-6)
 
 
 def test_the_index_of_poisson_counts_is_one_and_most_bands_at_90_percent_hold_it():

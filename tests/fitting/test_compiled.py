@@ -12,7 +12,7 @@ from unittest.mock import Mock
 import pytest
 
 from fitting.compiled import loops as module
-from fitting.compiled.loops import Notice, _cache_folder, _folder_choices, _ForgivingCache, jit
+from fitting.compiled.loops import Notice, _cache_folder, _folder_candidates, _ForgivingCache, jit
 
 WALK = """
 from fitting.compiled.loops import jit
@@ -83,13 +83,17 @@ class TestFolders:
 
     def test_beside_the_package_then_the_users_caches(self, package, tmp_path, monkeypatch):
         home = tmp_path / "home" / ".cache" / "ppw"
-        assert list(_folder_choices()) == [package / "__pycache__", tmp_path / "xdg" / "ppw", home]
+        assert list(_folder_candidates()) == [
+            package / "__pycache__",
+            tmp_path / "xdg" / "ppw",
+            home,
+        ]
         # One that is no absolute path is ignored; one that numba is told is the only one.
         for given in ("", "relative/cache"):
             monkeypatch.setenv("XDG_CACHE_HOME", given)
-            assert list(_folder_choices()) == [package / "__pycache__", home]
+            assert list(_folder_candidates()) == [package / "__pycache__", home]
         monkeypatch.setattr(module._settings, "CACHE_DIR", str(tmp_path / "told"))
-        assert list(_folder_choices()) == [tmp_path / "told"]
+        assert list(_folder_candidates()) == [tmp_path / "told"]
 
     def test_the_first_that_can_be_made_is_taken(self, package, tmp_path):
         (package / "__pycache__").write_text("in the way")

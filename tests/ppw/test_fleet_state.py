@@ -177,7 +177,7 @@ class TestRefusals:
         update(tmp_path / "s", file)
         with pytest.raises(PpwError, match="s: a saved state has no single runs, and checks need"):
             fleet.check(tmp_path / "s", engine=engine("duckdb"))
-        with pytest.raises(PpwError, match="s: is a saved state, which answers alone"):
+        with pytest.raises(PpwError, match="s: is a saved state, which cannot be combined"):
             fleet.fit([tmp_path / "s", file], engine=engine("duckdb"))
         fitted = fleet.fit(tmp_path / "s", engine=engine("duckdb"))
         assert not any("were not left out" in caveat for caveat in fitted.caveats)

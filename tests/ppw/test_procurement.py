@@ -51,7 +51,7 @@ class TestWorkedByHandInTheGuide:
         said = [
             "so 5 servers are needed. With the spare\n   server there are 6.",
             "so 4 servers fit\n   into a rack",
-            "11,563.2 kWh and (7665.0 + 262.8) · 1.5 = 11,891.7 kWh",
+            "11,563.2 kWh and (7665.0 + 262.8) · 1.5 =\n   11,891.7 kWh",
             *("9,382.0 kg", "4,800.0\n   kg", "14,182.0 kg"),
             *("150 gets per joule", "12 gets/s per euro", "38,940.26 EUR", "= 4556 EUR"),
         ]
