@@ -361,7 +361,9 @@ def _pool_points(prepared: io.PreparedIo, keys: list[str], level: float) -> pd.D
     points["clock"] = cells["clock"].agg(_join_distinct)
     points = points.reset_index()
     # Costs are positive and their errors relative: the interval is symmetric in the logarithm.
-    spread = io.log_half_widths(table, points, cells.ngroup().to_numpy(np.int64), keys, level)
+    spread = io.log_half_widths(
+        table, points, np.asarray(cells.ngroup(), dtype=np.int64), keys, level
+    )
     # Runs that agree in nothing bound the mean by nothing.
     with np.errstate(over="ignore"):
         ends = points["cpio"] * np.exp(-spread), points["cpio"] * np.exp(spread)
