@@ -166,7 +166,7 @@ def _check_levels(
         raise FittingError("power must be above 0: leave out levels that were not measured")
     steps = np.diff(np.sort(np.where(np.isnan(power), np.nan, load), axis=1), axis=1)
     if (steps < _SAME_LOAD).any():
-        raise FittingError("a server has two levels at one load: give their mean")
+        raise FittingError("a server has two power values at the same load: give their mean")
     return load, power, asked
 
 
