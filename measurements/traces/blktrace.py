@@ -350,7 +350,8 @@ def _record_boundaries(data: bytes, layout: np.dtype[np.void], done: int) -> tup
         return starts[:-1], int(starts[-1])
     if len(data) - expected >= HEADER_BYTES:
         raise base.BadRequestError(
-            done + len(starts) + 1, "does not begin as a record: the file is damaged, or mixed"
+            done + len(starts) + 1,
+            "is not the start of a record: the file is damaged, or other output is in it",
         )
     return starts, expected
 

@@ -73,7 +73,7 @@ def read_report(path: Path, direction: str) -> dict[str, Any]:
     except DAMAGE as error:
         lines = [line.strip() for line in text.splitlines() if line.strip()]
         said = lines[0][:160] if lines and not text.lstrip().startswith("{") else repr(error)
-        raise MeasurementError(f"{path}: no report of fio: {said}") from error
+        raise MeasurementError(f"{path}: is not a fio report: {said}") from error
 
 
 def _refuse_not_finite(columns: dict[str, Any]) -> dict[str, Any]:

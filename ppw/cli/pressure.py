@@ -149,7 +149,8 @@ LOGS = click.argument("logs", nargs=-1, required=True, metavar="[NAME=]LOG[,LOG]
     opt.options("""
     --phases: Split each recording into phases, at the points where its demand changes.
     --shortest N>=2 (3): Smallest number of intervals per phase.
-    --operations NUMBER>0: Operations per second of the workload, to detect artificial load.
+    --operations NUMBER>0: Operations per second of the workload. ppw then also judges context
+        switches per operation.
     """),
     READING,
 )
@@ -425,7 +426,7 @@ def project(runs: opt.Runs, growth: tuple[float, ...] | None, **options: Any) ->
     group=cpio_command,
 )
 def compare(runs: opt.Runs, roof: str | None, **options: Any) -> ppw.DeviceComparison:
-    """Compare one workload over devices, hosts and instances with the limit of each device."""
+    """Compare one workload between devices, hosts and instances; show the limit of each device."""
     ceiling = None if roof is None else measurements.read_runs(roof, check=False)
     return ppw.compare_devices(read_io_runs(runs, options), roof=ceiling, **options)
 

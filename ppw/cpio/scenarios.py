@@ -211,7 +211,8 @@ def _usable_runs(table: pd.DataFrame, keys: Sequence[str], source: str) -> pd.Da
     kept &= table["cpio"].gt(0) & table["utilisation"].gt(0)
     if not kept.any():
         raise PpwError(
-            f"{source}: no run with one hardware thread a core did any I/O: measure some to project"
+            f"{source}: no run with one hardware thread per core has I/O, which a projection "
+            "needs: measure some"
         )
     used = table[kept].assign(cpus_used=cpus[kept], utilisation=table["utilisation"].clip(upper=1))
     return used.reset_index(drop=True)

@@ -483,7 +483,8 @@ def _grouping_columns(
     """Columns that tell groups apart: ``by`` or the identity columns, and those of A and B."""
     if not named:
         raise PpwError(
-            "A and B have no different column: name a column of each: a={'host': 'atom'}"
+            "no column tells A from B: choose each side by a column and its value: "
+            "a={'host': 'atom'}"
         )
     return list(dict.fromkeys([*(identity_columns(runs) if by is None else by), *named]))
 

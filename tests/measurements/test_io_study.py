@@ -65,10 +65,10 @@ class TestReport:
     def test_what_is_none(self, tmp_path):
         file = tmp_path / "fio.json"
         for text, said in {
-            "": "no report of fio",
-            "fio: engine libaio not loadable\n": "no report of fio: fio: engine libaio not",
-            REPORT[:80]: "no report of fio",
-            json.dumps({"jobs": []}): "no report of fio",
+            "": "is not a fio report",
+            "fio: engine libaio not loadable\n": "is not a fio report: fio: engine libaio not",
+            REPORT[:80]: "is not a fio report",
+            json.dumps({"jobs": []}): "is not a fio report",
             # Nothing moved is an error, and not zero.
             REPORT: "fio moved nothing: error 0",
         }.items():

@@ -498,7 +498,7 @@ FAULTS = {
     "vscsi mixed": (VSCSI * 20 + vscsi_1(0x28, 512, 0, 1, 0x200), "record 21.*version is 2, not 1"),
     "vscsi time": (vscsi_1(0x28, 512, 0, 2**63), "record 1.*its time .* is beyond 2.63"),
     "blktrace truncated": (blktrace() * 2 + blktrace()[:20], "record 3 is cut short, 20 bytes"),
-    "blktrace junk": (blktrace() * 2 + b"?" * 100, "record 3.*does not begin as a record"),
+    "blktrace junk": (blktrace() * 2 + b"?" * 100, "record 3.*is not the start of a record"),
     "blktrace zero size": (blktrace(size=0), "record 1.*a read of 0 bytes"),
     "blktrace far": (blktrace(sector=2**63), "record 1.*ends beyond 2.63 bytes"),
     "blktrace no arrival": (blktrace(action=(1 << 16) | 7), "none is an arrival"),

@@ -269,7 +269,7 @@ class TestTheSides:
         [
             ({"host": "rack9"}, B, {}, "no run has host 'rack9'.*there are rack1, rack2"),
             ({"hots": "rack1"}, B, {}, "no column 'hots'"),
-            ({}, {}, {"freq_a": 1e9}, "A and B have no different column"),
+            ({}, {}, {"freq_a": 1e9}, "no column tells A from B"),
             (A, A, {}, "A and B are the same"),
             (A, B, {"metric": "cpi"}, "cpi is not comparable"),
             (A, B, {"metric": "speed"}, "no metric 'speed'"),

@@ -172,7 +172,7 @@ class TestMemcached:
         assert records.read_text().splitlines(keepends=True)[0] == lines[0]
         assert sorted(again["connections"]) == sorted(first["connections"]) == [2, 4]
         refused(ppw_inside(*asked, "8", "--resume", cwd=tmp_path), "runs of another workload")
-        refused(ppw_inside(*asked, "2,4", cwd=tmp_path), "is there already", "--resume")
+        refused(ppw_inside(*asked, "2,4", cwd=tmp_path), "exists already", "--resume")
 
     @without_caveats
     def test_watts_are_of_the_window(self, ask, tmp_path):
