@@ -397,7 +397,7 @@ class TestBandwidth:
             assert 0 < load.cpu_s() - used_s < 0.5
         finally:
             load.stop()
-        with pytest.raises(MeasurementError, match="memory bandwidth ended with -9"):
+        with pytest.raises(MeasurementError, match="memory-bandwidth antagonist ended with -9"):
             load.check()
 
     def test_one_that_cannot_run_says_why(self, reaper, tmp_path):
