@@ -392,7 +392,7 @@ class Lateness:
         late = np.interp(at, LATE_KNOTS, self.quantiles)
         late += self.cycle[(before + np.arange(number)) % len(self.cycle)]
         if not before:
-            late[0] = 0.0
+            late[:1] = 0.0
         # One at the edge of a window is in that which begins there.
         due = np.arange(number) * (1 + self.drift) + 1e-6
         return np.sort(np.clip(due + late, 0, number))

@@ -95,7 +95,7 @@ def test_the_level_of_an_interval_is_a_share(ask, level):
         ),
         ("empty.csv: no interval was recorded", ASK(ppw.co_locate, PAIR)),
         ("rows of full, today", lambda: IO(cores=16).value("full", "today", workload="no such")),
-        ("did any I/O: measure some to project", ASK(ppw.project_cpio, IDLE, cores=16)),
+        ("has I/O, which a projection needs: measure some", ASK(ppw.project_cpio, IDLE, cores=16)),
         ("no trace was given", ASK(ppw.trace_what_if, [], cache_bytes=2**20)),
         (
             "there is nothing to learn",
