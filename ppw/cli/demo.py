@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-# The second part of `ppw demo`: projections held against what a simulator measured above them.
+# The second part of `ppw demo`: projections compared with what a simulator measured there.
 SOURCE = "rvsim 2.1.0, https://pypi.org/project/rvsim/2.1.0/"
 WIMPY, BRAWNY = "simulated-inorder", "simulated-o3"
 CONTROL = "stream"

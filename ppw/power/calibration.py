@@ -537,7 +537,7 @@ def calibrate(
         What is to be calibrated: "rapl:package", "rapl" (packages and memory), "ipmi:dcmi", a sum
         such as "rapl:package+rapl:dram".
     reference : str
-        What it is held against: "meter:wt310e", "ipmi".
+        Sensor it is compared with: "meter:wt310e", "ipmi".
     host : str, optional
         Which host's runs; needed where there are several, or for runs without a host that are to
         be saved.

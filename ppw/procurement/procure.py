@@ -179,7 +179,7 @@ _FACTOR = 10.0
 _STEPS = 121
 _ZOOMS = 4
 _MOST_YEARS = 15
-# Where a line is held against the cost: wide enough for whole servers to come and go.
+# Where a line is compared with the cost: wide enough for whole servers to come and go.
 _PROBES = np.array([0.01, 0.3, 1.0, 30.0])
 _STRAIGHT = 1e-9
 

@@ -201,7 +201,7 @@ _WORTH = 3
 def find_copies(runs: pd.DataFrame, groups: gr.Groups) -> pd.DataFrame:
     """Find workloads whose times are an exact multiple of another's on the same host.
 
-    Two workloads are held against each other over the settings that both have (cores, threads,
+    Two workloads are compared over the settings that both have (cores, threads,
     data size, whatever else is in ``by``, frequency; means where there are repeats): at least
     six, with at least four different times. The ratio must be the same at all of them to the
     recorded digits. The watts, where both have them, must be the same, vary, and like the times

@@ -311,10 +311,10 @@ def find_slips(runs: pd.DataFrame, groups: gr.Groups) -> pd.DataFrame:
     The values of a sweep (one group, and one setting of all the rest) are parted at their widest
     gap, if that is more than eightfold. The two sides are of two units when their geometric means,
     or the values at the gap, are within a factor of eight of a thousand or a million apart; what
-    is left is looked at again. Wrong is the side with fewer than a third of the runs, and the one
-    whose watts are no machine's (1 mW to 10 kW) where the other's are. Where this says nothing,
-    nobody can know, and both are named. Joules are held against the time too, where it is known,
-    since runs may be of any length.
+    is left is looked at again. The side with fewer than a third of the runs is wrong, and so is a
+    side with power outside 1 mW to 10 kW if the power of the other side is inside. If neither rule
+    decides, both sides are named. Energy is also compared with the time, where the time is known,
+    because runs may have any length.
     """
     power, energy = gr.numbers(runs, "power_w"), gr.numbers(runs, "energy_j")
     mean_power = energy / gr.numbers(runs, "time_s")
