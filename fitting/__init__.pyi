@@ -1,11 +1,14 @@
-from .errors import FittingError as FittingError
-from .errors import OutOfRangeError as OutOfRangeError
-from .laws.cores import AmdahlScaling as AmdahlScaling
-from .laws.cores import ErnestScaling as ErnestScaling
-from .laws.cores import UniversalScalability as UniversalScalability
-from .laws.estimators import AmdahlRegression as AmdahlRegression
-from .laws.estimators import CmosPower as CmosPower
-from .laws.estimators import LinearPower as LinearPower
-from .laws.estimators import LogPathLength as LogPathLength
-from .laws.estimators import ReciprocalRegression as ReciprocalRegression
+from .errors import FittingError as FittingError, OutOfRangeError as OutOfRangeError
+from .laws.cores import (
+    AmdahlScaling as AmdahlScaling,
+    ErnestScaling as ErnestScaling,
+    UniversalScalability as UniversalScalability,
+)
+from .laws.estimators import (
+    AmdahlRegression as AmdahlRegression,
+    CmosPower as CmosPower,
+    LinearPower as LinearPower,
+    LogPathLength as LogPathLength,
+    ReciprocalRegression as ReciprocalRegression,
+)
 from .laws.execution_time import execution_time as execution_time

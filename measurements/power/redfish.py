@@ -30,8 +30,7 @@ from decimal import Decimal
 from functools import cache
 from typing import Any, Literal
 
-from measurements.power import redfish_client as http
-from measurements.power import source
+from measurements.power import redfish_client as http, source
 from measurements.power.redfish_client import dig
 
 Document = Mapping[str, Any]

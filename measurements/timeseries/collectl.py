@@ -14,8 +14,7 @@ import pandas as pd
 import pyarrow.compute as pc
 
 from measurements.errors import MeasurementError
-from measurements.timeseries import log as logs
-from measurements.timeseries import series
+from measurements.timeseries import log as logs, series
 
 FORMAT = "collectl"
 _TIME_DIGITS = 8

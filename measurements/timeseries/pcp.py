@@ -13,8 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from measurements.errors import MeasurementError
-from measurements.timeseries import log as logs
-from measurements.timeseries import series
+from measurements.timeseries import log as logs, series
 
 FORMAT = "pcp"
 _HEADER = re.compile(rb'(?m)^(?:Host([,;|\t])Interval\1Time\1|Time[,;|\t])(?=")')

@@ -11,8 +11,7 @@ import pandas as pd
 
 from measurements.errors import MeasurementError
 from measurements.table.headers import list_names, nearest
-from measurements.timeseries import collectl, own, pcp, perf, sadf, sadf_json, series
-from measurements.timeseries import log as logs
+from measurements.timeseries import collectl, log as logs, own, pcp, perf, sadf, sadf_json, series
 
 # In the order in which they are tried.
 FORMATS = {reader.FORMAT: reader for reader in (collectl, sadf_json, sadf, pcp, perf)}

@@ -10,8 +10,7 @@ import pandas as pd
 import pyarrow.compute as pc
 
 from measurements.errors import MeasurementError
-from measurements.timeseries import log as logs
-from measurements.timeseries import series
+from measurements.timeseries import log as logs, series
 
 KIB = 1024.0
 

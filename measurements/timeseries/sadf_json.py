@@ -14,8 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.json
 
 from measurements.errors import MeasurementError
-from measurements.timeseries import log as logs
-from measurements.timeseries import sadf, series
+from measurements.timeseries import log as logs, sadf, series
 
 FORMAT = "sadf-json"
 _BEGINS = re.compile(rb'\s*\{\s*"sysstat"\s*:')

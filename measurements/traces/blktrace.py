@@ -18,8 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from measurements.errors import MeasurementError
-from measurements.traces import requests as base
-from measurements.traces import text_lines as text
+from measurements.traces import requests as base, text_lines as text
 from measurements.traces.requests import Array, Op, Requests
 
 _OTHERS = "{n} events of commands that move no data are left out"

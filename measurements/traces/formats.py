@@ -11,8 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from measurements.errors import MeasurementError
-from measurements.traces import requests as base
-from measurements.traces import text_lines as text
+from measurements.traces import requests as base, text_lines as text
 from measurements.traces.requests import Array, Op, Requests
 
 # 1601-01-01 to 1970-01-01, in seconds.

@@ -18,8 +18,7 @@ import pyarrow.parquet as pq
 from measurements.errors import MeasurementError
 from measurements.table import headers as table_headers
 from measurements.table.units import Unit, split_unit
-from measurements.traces import requests as base
-from measurements.traces import text_lines as text
+from measurements.traces import requests as base, text_lines as text
 from measurements.traces.requests import BLOCK_BYTES, SCHEMA, Array, Op
 
 # What a column may stand for, and the unit it is in where its header says none.

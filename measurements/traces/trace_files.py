@@ -15,8 +15,7 @@ from pyarrow import csv
 
 from measurements.errors import MeasurementError
 from measurements.table.writing import replace_whole
-from measurements.traces import blktrace, formats, tables
-from measurements.traces import requests as base
+from measurements.traces import blktrace, formats, requests as base, tables
 from measurements.traces.requests import SCHEMA, Trace, TraceReader
 
 # The most telling first: a CSV with a header is what is left.

@@ -17,8 +17,7 @@ from click import shell_completion as shells
 
 from measurements.errors import MeasurementError
 from measurements.table.headers import nearest
-from ppw.cli import options as opt
-from ppw.cli import output as out
+from ppw.cli import options as opt, output as out
 from ppw.errors import PpwError
 from ppw.results.text import package_version, printable_lines
 

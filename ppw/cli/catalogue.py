@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import ppw
-from ppw.cli import options as opt
-from ppw.cli import output as out
+from ppw.cli import options as opt, output as out
 from ppw.results.text import shown, summary_text, text_table
 
 if TYPE_CHECKING:

@@ -14,8 +14,7 @@ import ppw
 from ppw.catalogue.datasets import simulated_sweep
 from ppw.cli.output import caveats_in_result
 from ppw.decision.objectives import break_even_price_ratio, per_watt_ratio
-from ppw.results import page as pages
-from ppw.results import result as results
+from ppw.results import page as pages, result as results
 from ppw.results.axes import CURVE, MEASURED, PROJECTED
 from ppw.results.text import shown, text_table
 

@@ -13,9 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import ppw.fleet
-from ppw.cli import NamedCommands, runs_tables
-from ppw.cli import options as opt
-from ppw.cli import output as out
+from ppw.cli import NamedCommands, options as opt, output as out, runs_tables
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

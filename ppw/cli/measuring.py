@@ -16,8 +16,7 @@ import click
 
 import ppw
 from measurements.table.units import frequency_text
-from ppw.cli import options as opt
-from ppw.cli import output as out
+from ppw.cli import options as opt, output as out
 from ppw.results.text import shown, text_table
 
 if TYPE_CHECKING:

@@ -13,10 +13,7 @@ import click
 
 import ppw
 from measurements.workloads.hadoop import jobs
-from ppw.cli import NamedCommands
-from ppw.cli import measuring as ms
-from ppw.cli import options as opt
-from ppw.cli import output as out
+from ppw.cli import NamedCommands, measuring as ms, options as opt, output as out
 from ppw.results.text import printable, shown
 
 if TYPE_CHECKING:

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import ppw
-from ppw.cli import options as opt
-from ppw.cli import output as out
+from ppw.cli import options as opt, output as out
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -10,9 +10,7 @@ import click
 
 import ppw
 from measurements import traces
-from ppw.cli import NamedCommands
-from ppw.cli import options as opt
-from ppw.cli import output as out
+from ppw.cli import NamedCommands, options as opt, output as out
 from ppw.results.text import shown
 
 if TYPE_CHECKING:

@@ -13,8 +13,7 @@ import numpy as np
 import pandas as pd
 
 from fitting.laws.cycles_per_io import IO_BYTES, bandwidth_at_rise, thread_worth
-from ppw.cpio import caveats as found_in
-from ppw.cpio import io_runs as io
+from ppw.cpio import caveats as found_in, io_runs as io
 from ppw.cpio.result import EVERY_ROW, MARKS, MOST_DRAWN, IoResult, label_rows, logarithmic
 from ppw.errors import CaveatWarning, PpwError, UnknownColumnError
 from ppw.results import axes

@@ -15,11 +15,9 @@ import numpy as np
 import pandas as pd
 
 from fitting.laws.cycles_per_io import IO_BYTES, mean_power, servers_to_sweep
-from ppw.cpio import result as io
-from ppw.cpio import scenarios as sc
+from ppw.cpio import result as io, scenarios as sc
 from ppw.errors import PpwError
-from ppw.results import axes
-from ppw.results import result as rs
+from ppw.results import axes, result as rs
 from ppw.results.arguments import as_frequency, as_positive, as_share
 from ppw.results.text import shown
 

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from measurements import identity_columns
-from ppw.decision import objectives as obj
-from ppw.decision import ratios
+from ppw.decision import objectives as obj, ratios
 from ppw.errors import PpwError
 from ppw.projection import answers, options
 from ppw.results import axes as drawing

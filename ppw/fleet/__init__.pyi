@@ -1,13 +1,12 @@
-from .engine import Fault as Fault
-from .engine import connect as connect
-from .projections import FleetAnswer as FleetAnswer
-from .projections import check as check
-from .projections import fit as fit
-from .projections import path_lengths as path_lengths
-from .projections import project as project
-from .projections import validate as validate
+from .engine import Fault as Fault, connect as connect
+from .projections import (
+    FleetAnswer as FleetAnswer,
+    check as check,
+    fit as fit,
+    path_lengths as path_lengths,
+    project as project,
+    validate as validate,
+)
 from .run_files import open_runs as open_runs
-from .state import FleetState as FleetState
-from .state import update_state as update_state
-from .telemetry import Sensor as Sensor
-from .telemetry import join_power as join_power
+from .state import FleetState as FleetState, update_state as update_state
+from .telemetry import Sensor as Sensor, join_power as join_power

@@ -13,16 +13,12 @@ from fitting.bayes.posterior import SAME_STEP
 from measurements.table.checks import refuse_absent, value_rules
 from measurements.table.schema import FILE_COLUMN, IDENTITY, NUMERIC
 from ppw.errors import PpwError
-from ppw.fleet import engine as eng
-from ppw.fleet import run_files as rf
+from ppw.fleet import engine as eng, run_files as rf
 from ppw.fleet.engine import ibis
 from ppw.projection.answers import WITH_OTHER_FORM
 from ppw.results.arguments import as_names
 from ppw.results.text import key_texts
-from ppw.runs import checks as ck
-from ppw.runs import groups as gr
-from ppw.runs import metrics as mt
-from ppw.runs import prepare
+from ppw.runs import checks as ck, groups as gr, metrics as mt, prepare
 
 if TYPE_CHECKING:
     import ibis.expr.types as ir

@@ -16,12 +16,10 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypedDict, TypeVar, 
 from measurements import identity_columns, write_runs
 from measurements.table.schema import NUMERIC
 from ppw.errors import PpwError
-from ppw.fleet import moments as mo
-from ppw.fleet import run_files as rf
+from ppw.fleet import moments as mo, run_files as rf
 from ppw.fleet.engine import Fault, connect, ibis, report_progress
 from ppw.fleet.state import FleetState, state_cells
-from ppw.projection import path_length as pl
-from ppw.projection import validation
+from ppw.projection import path_length as pl, validation
 from ppw.projection.options import FitOptions, FittingOptions, ModelOptions
 from ppw.projection.runs import FittedParameters, RunsProjection, fit_prepared, project_prepared
 from ppw.results import result as rs

@@ -33,8 +33,7 @@ import pyarrow.parquet as pq
 from measurements.errors import DAMAGE
 from measurements.table.schema import FILE_COLUMN, IDENTITY, NUMERIC
 from ppw.errors import PpwError
-from ppw.fleet import moments as mo
-from ppw.fleet import run_files as rf
+from ppw.fleet import moments as mo, run_files as rf
 from ppw.fleet.engine import Fault, UnusableFilesError, connect, ibis, is_spark
 from ppw.runs import groups, metrics
 

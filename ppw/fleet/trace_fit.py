@@ -20,9 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from fitting.storage import reuse_distance as rd
-from fitting.storage import run_lengths as rl
-from fitting.storage import transitions as tr
+from fitting.storage import reuse_distance as rd, run_lengths as rl, transitions as tr
 from fitting.storage.cascade import Windows, fit_cascade
 from fitting.storage.diagram import KINDS, Diagram, request_kind
 from fitting.storage.survey import BLOCK, SizeClasses, Survey, alignment_of

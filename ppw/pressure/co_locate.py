@@ -13,8 +13,7 @@ import pandas as pd
 
 from fitting.demand.utilisation import agreement, summarise_shares
 from ppw.errors import CaveatWarning, PpwError
-from ppw.pressure import capacity as cap
-from ppw.pressure import demand as dem
+from ppw.pressure import capacity as cap, demand as dem
 from ppw.results import result as res
 from ppw.results.arguments import check_choice
 from ppw.results.axes import CURVE, PROJECTED, new_axes

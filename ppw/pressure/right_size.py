@@ -11,8 +11,7 @@ import pandas as pd
 
 from fitting.demand.utilisation import agreement, summarise_shares
 from ppw.errors import PpwError
-from ppw.pressure import capacity as cap
-from ppw.pressure import demand as dem
+from ppw.pressure import capacity as cap, demand as dem
 from ppw.results.axes import CURVE, PROJECTED
 from ppw.results.result import Result, Table, frame_digest, rows_of, warn_caveats
 from ppw.results.text import shown

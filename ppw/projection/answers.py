@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from fitting.bayes import draws as bd
-from fitting.bayes import pooling, posterior, prediction, priors
+from fitting.bayes import draws as bd, pooling, posterior, prediction, priors
 from fitting.regression import lines
 from fitting.regression.lines import FloatArray, IntArray
 from ppw.errors import PpwError

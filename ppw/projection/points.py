@@ -18,8 +18,7 @@ from fitting.regression.lines import FloatArray
 from measurements import check_runs, tidy_runs
 from measurements.table.units import implausible_frequency
 from ppw.errors import PpwError
-from ppw.projection import caveats as cv
-from ppw.projection import plots
+from ppw.projection import caveats as cv, plots
 from ppw.projection.answers import Answers, CellAnswers, TargetCells
 from ppw.projection.options import FitOptions
 from ppw.results import arguments, axes

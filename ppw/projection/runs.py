@@ -17,8 +17,7 @@ from fitting.bayes.prediction import fewest_scores
 from fitting.regression import lines
 from measurements.table.schema import HEADERS
 from ppw.errors import PpwError
-from ppw.projection import caveats as cv
-from ppw.projection import plots
+from ppw.projection import caveats as cv, plots
 from ppw.projection.answers import Answers, CellAnswers, CurveFit, TargetCells, fit_curves
 from ppw.projection.options import FitOptions, FittingOptions, ModelOptions
 from ppw.results import arguments, axes

@@ -15,14 +15,12 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from fitting.bayes.posterior import MeasuredSteps, lack_of_fit
-from fitting.laws import cores as by_cores
-from fitting.laws import data_size as by_size
+from fitting.laws import cores as by_cores, data_size as by_size
 from fitting.regression.lines import FloatArray, IntArray
 from measurements import check_runs
 from measurements.table.units import parse_quantity
 from ppw.errors import PpwError
-from ppw.results import arguments, axes
-from ppw.results import result as rs
+from ppw.results import arguments, axes, result as rs
 from ppw.results.text import key_texts, plot_label, shown
 from ppw.runs.groups import canonical, group_runs
 

@@ -14,8 +14,7 @@ from fitting.bayes.posterior import SAME_STEP, step_starts
 from fitting.regression.lines import FloatArray, Prediction
 from measurements import identity_columns
 from ppw.errors import PpwError
-from ppw.projection import caveats as cv
-from ppw.projection import plots
+from ppw.projection import caveats as cv, plots
 from ppw.projection.answers import Answers, TargetCells
 from ppw.projection.options import FitOptions, FittingOptions
 from ppw.projection.runs import unfitted_groups

@@ -14,9 +14,7 @@ from measurements.table.headers import list_names
 from measurements.table.schema import COLUMNS, DOUBTS, FILE_COLUMN, ROW_COLUMN
 from ppw.errors import PpwError
 from ppw.results.arguments import as_names
-from ppw.runs import checks as ck
-from ppw.runs import groups as gr
-from ppw.runs import metrics as mt
+from ppw.runs import checks as ck, groups as gr, metrics as mt
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence

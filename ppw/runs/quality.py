@@ -13,9 +13,7 @@ from measurements.table.schema import FILE_COLUMN
 from ppw.errors import PpwError, UnknownColumnError
 from ppw.results.arguments import as_names
 from ppw.results.result import PrintedTable, Result, Table, frame_digest, rows_of, warn_caveats
-from ppw.runs import checks as ck
-from ppw.runs import groups as gr
-from ppw.runs import metrics as mt
+from ppw.runs import checks as ck, groups as gr, metrics as mt
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -8,8 +8,7 @@ import math
 from bisect import bisect_right
 from collections import defaultdict
 from itertools import accumulate, pairwise
-from statistics import NormalDist, correlation, linear_regression
-from statistics import fmean as mean
+from statistics import NormalDist, correlation, fmean as mean, linear_regression
 
 import numpy as np
 from scipy.optimize import brentq

@@ -6,8 +6,7 @@ from functools import cache
 import arrivals_reference as reference
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
+from hypothesis import example, given, settings, strategies as st
 
 from fitting.errors import FittingError
 from fitting.storage.cascade import (

@@ -6,8 +6,7 @@ from collections import Counter
 import libcachesim
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from fitting.errors import FittingError
 from fitting.storage import reuse_distance

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 import statsmodels.api as sm
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from fitting.errors import FittingError
 from fitting.laws.cores import AmdahlScaling

@@ -4,8 +4,7 @@ import heapq
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from fitting.errors import FittingError
 from fitting.storage.devices import ORDERS, Disk, FilePages, Queue, SolidState, previous_ends

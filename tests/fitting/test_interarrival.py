@@ -5,10 +5,8 @@ import math
 import arrivals_reference as reference
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from requests_reference import GAPS as DRAWS
-from requests_reference import drawn_gap
+from hypothesis import given, strategies as st
+from requests_reference import GAPS as DRAWS, drawn_gap
 from scipy import stats
 
 from fitting.compiled.random import new_randomness

@@ -11,8 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from scipy.special import ndtr
 from scipy.stats import binomtest, chisquare, kstest
 from strategies import GHZ, POWER_PRIOR, TIME_PRIOR, cdf, prior_of

@@ -5,8 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
-from hypothesis import assume, given
-from hypothesis import strategies as st
+from hypothesis import assume, given, strategies as st
 from scipy.integrate import quad
 from scipy.stats import beta, lognorm
 from strategies import GHZ, POWER_PRIOR, TIME_PRIOR, frequencies, prior_of

@@ -5,8 +5,7 @@ import itertools
 import numpy as np
 import pytest
 from counted_traces import TRACES, both_of, columns, counted, learnt_of, mixed, two_streams, walk_of
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from requests_reference import Chain, Model
 
 from fitting.errors import FittingError

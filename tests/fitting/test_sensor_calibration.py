@@ -4,11 +4,9 @@ from contextlib import nullcontext
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from scipy.optimize import minimize
-from scipy.stats import linregress
-from scipy.stats import t as student
+from scipy.stats import linregress, t as student
 from statsmodels.api import OLS, WLS, add_constant
 
 from fitting.errors import FittingError, OutOfRangeError

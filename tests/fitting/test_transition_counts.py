@@ -9,8 +9,7 @@ from math import log, log2
 import numpy as np
 import pytest
 from counted_traces import TRACES, columns, counted, mixed, surveyed, two_streams
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from requests_reference import Model, Survey, drawn_length, length_class, length_law
 
 from fitting.errors import FittingError
@@ -20,10 +19,10 @@ from fitting.storage.run_lengths import (
     COLUMNS,
     RunCounter,
     Runs,
+    draw_length as drawn,
     fit_run_lengths,
     start_alignments,
 )
-from fitting.storage.run_lengths import draw_length as drawn
 from fitting.storage.survey import Surveyor, alignment_of
 from fitting.storage.transitions import (
     INTERARRIVAL_BOUNDS,

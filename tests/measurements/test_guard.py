@@ -17,8 +17,7 @@ import pytest
 from peers.waiting import FakeClock, is_running, wait_for
 
 from measurements.errors import MeasurementError
-from measurements.processes import cleanup_process
-from measurements.processes import settings_guard as guard_module
+from measurements.processes import cleanup_process, settings_guard as guard_module
 from measurements.processes.cleanup_process import CleanupProcess
 from measurements.processes.helper_process import HelperProcess
 from measurements.processes.settings_guard import (

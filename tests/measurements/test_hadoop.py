@@ -12,9 +12,7 @@ from xml.etree import ElementTree
 import numpy as np
 import psutil
 import pytest
-from hypothesis import given
-from hypothesis import settings as tried
-from hypothesis import strategies as st
+from hypothesis import given, settings as tried, strategies as st
 from peers.hadoop import JARS, JOB, attempt, counters, event, history, maven, program
 from peers.waiting import processes
 
@@ -22,8 +20,7 @@ from measurements.errors import MeasurementError
 from measurements.host.cpu_placement import execute
 from measurements.processes import private_network
 from measurements.processes.cleanup_process import MARK, CleanupProcess
-from measurements.workloads.hadoop import engines, install, jobs
-from measurements.workloads.hadoop import history as histories
+from measurements.workloads.hadoop import engines, history as histories, install, jobs
 from measurements.workloads.hadoop.cluster import cluster_row, read_nodes
 from measurements.workloads.hadoop.engines import Local, OneMachine, OwnHadoop
 from measurements.workloads.hadoop.history import Counter

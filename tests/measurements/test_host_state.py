@@ -9,8 +9,7 @@ from pathlib import Path
 import pandas as pd
 import psutil
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from peers.sysfs_host import CPU, arm_board, bare_machine, xeon
 
 from measurements import tidy_runs

@@ -20,8 +20,7 @@ from measurements.timeseries import LiveSampler
 from measurements.workloads import fio
 from measurements.workloads.clients import has_moved
 from measurements.workloads.fio import FioOptions, Pattern, read_report
-from measurements.workloads.io_study import cpu_accounting as accounts
-from measurements.workloads.io_study import study
+from measurements.workloads.io_study import cpu_accounting as accounts, study
 from measurements.workloads.io_study.bandwidth import BandwidthAntagonist
 from measurements.workloads.io_study.loads import Instances, LostCountError, window_columns
 from measurements.workloads.service import CutShortError

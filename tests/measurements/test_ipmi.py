@@ -25,8 +25,7 @@ from unittest import mock
 
 import psutil
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from peers.ipmi_bmc import IpmiBmc, PlayedBmc, Sensor, compiled, free_port, sensor_record
 from peers.waiting import is_running, processes, wait_for
 

@@ -12,8 +12,7 @@ from pathlib import Path
 from unittest import mock
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from peers.waiting import wait_for
 
 from measurements.errors import MeasurementError

@@ -9,8 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from peers.topology import Cpu, TopologyTree
 
 from measurements.errors import MeasurementError

@@ -12,8 +12,7 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from peers.waiting import wait_for
 from processes import ppw_process
 from scipy.stats import chi2

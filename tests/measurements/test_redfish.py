@@ -14,8 +14,7 @@ from email.utils import format_datetime
 import pytest
 from peers.redfish_bmc import CHASSIS, LOCAL, SESSIONS, V1, RedfishBmc, Said, certificate, linked
 
-from measurements.power import redfish_client
-from measurements.power import source as sources
+from measurements.power import redfish_client, source as sources
 from measurements.power.redfish import PERIOD_S, open_source, seconds
 from measurements.power.redfish_client import ServiceOrigin, parse_origin
 from measurements.power.source import Channel, Login, SensorError, SourceSettings

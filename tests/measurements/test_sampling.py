@@ -15,8 +15,7 @@ from peers.powercap import Counters, CounterWriter, PowercapTree
 from peers.waiting import is_running, wait_for
 
 from measurements.errors import MeasurementError
-from measurements.power import power_log, rapl
-from measurements.power import sampler as module
+from measurements.power import power_log, rapl, sampler as module
 from measurements.power.energy import channel_energy, streams, total_energy, totals
 from measurements.power.sampler import (
     Sampler,

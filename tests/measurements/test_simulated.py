@@ -14,8 +14,7 @@ from peers.waiting import is_running, wait_for
 
 from measurements import MeasurementError
 from measurements.table.reading import check_runs, read_runs
-from measurements.workloads import simulated
-from measurements.workloads import simulated as programs
+from measurements.workloads import simulated, simulated as programs
 from measurements.workloads.simulated import (
     CORES,
     KERNELS,

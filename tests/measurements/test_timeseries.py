@@ -9,8 +9,7 @@ import subprocess
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from timeseries_logs import (
     COMMENTS,
     CPU_HEADER,

@@ -14,8 +14,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from peers.loop_device import is_traced, loop_device, tracer_settings
 from peers.waiting import wait_for
 

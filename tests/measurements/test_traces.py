@@ -12,12 +12,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from measurements.errors import MeasurementError
-from measurements.traces import read_trace, write_trace
-from measurements.traces import requests as arrivals
+from measurements.traces import read_trace, requests as arrivals, write_trace
 from measurements.traces.blktrace import LITTLE, MAGIC
 from measurements.traces.requests import SCHEMA
 

@@ -12,8 +12,7 @@ import pandas as pd
 import pytest
 from cpio_studies import CLOCK, run, study
 from golden_runs import golden
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from laid_out_pages import laid_out
 from made_up import answered, only
 from matplotlib.figure import Figure

@@ -10,8 +10,7 @@ import pandas as pd
 import pytest
 from click.testing import CliRunner
 from fleet_peers import OTHERS_WARNINGS, assert_same, engine, every_engine, quiet
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 import ppw
 from measurements import BadRunsError

@@ -23,8 +23,7 @@ import ppw
 from ppw import fleet
 from ppw.cli.fleet import fleet_command
 from ppw.errors import CaveatWarning, PpwError
-from ppw.fleet import FleetAnswer, moments
-from ppw.fleet import engine as progress
+from ppw.fleet import FleetAnswer, engine as progress, moments
 from ppw.fleet.engine import Fault, _local_session
 from ppw.fleet.run_files import canonical
 from ppw.fleet.state import FleetState

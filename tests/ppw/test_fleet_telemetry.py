@@ -10,8 +10,7 @@ import pandas as pd
 import pytest
 from click.testing import CliRunner
 from fleet_peers import OTHERS_WARNINGS, saved, sockets_closed  # noqa: F401
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from measurements.power.energy import Stream, channel_energy
 from measurements.power.source import Channel

@@ -6,8 +6,7 @@ import csv
 import io
 
 import pandas as pd
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 import ppw
 from measurements.table.reading import unguard_text

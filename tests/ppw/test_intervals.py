@@ -9,8 +9,7 @@ from functools import cache
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
+from hypothesis import example, given, settings, strategies as st
 from made_up import GHZ, answered, only, sweep
 
 import ppw

@@ -9,8 +9,7 @@ import typing
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from made_up import answered, only, sweep
 from scipy.optimize import minimize_scalar
 

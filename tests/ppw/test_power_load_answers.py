@@ -9,8 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from golden_runs import golden
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from made_up import answered
 from processes import ppw_inside, refused
 from specpower_results import text_report

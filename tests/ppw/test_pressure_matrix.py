@@ -9,8 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from golden_runs import golden
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from pressure_series import CPUS, MEMORY, START_S, host, series
 from processes import ROOT, ppw_inside, refused
 from published_pressure import APPLICATIONS, WORDS, published_matrix

@@ -9,8 +9,7 @@ from decimal import Decimal
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
+from hypothesis import example, given, settings, strategies as st
 from made_up import only
 from procurement_scenarios import GUIDE, asked, documented, ranged, row_of, scenario, server
 

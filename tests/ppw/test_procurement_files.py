@@ -13,8 +13,7 @@ import pandas as pd
 import procurement_scenarios as ps
 import pytest
 from golden_runs import golden
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from jsonschema import Draft202012Validator
 from laid_out_pages import laid_out
 from made_up import GHZ, WORK, only, sweep

@@ -10,8 +10,7 @@ import pickle
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from made_up import ATOM, GHZ, answered, any_interval, ols_interval, only, sweep
 from scipy.stats import t as student
 

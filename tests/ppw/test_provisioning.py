@@ -8,8 +8,7 @@ import random
 import numpy as np
 import pytest
 from golden_runs import golden
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
+from hypothesis import example, given, settings, strategies as st
 from made_up import answered, only
 from processes import ppw_inside, refused
 from recordings import START_S, recording

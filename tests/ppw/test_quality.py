@@ -9,8 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from golden_runs import golden
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from made_up import answered, only, sweep
 from processes import ppw_inside, refused
 

@@ -11,8 +11,7 @@ import re
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from made_up import answered, sweep
 from parsed_pages import Parsed
 from procurement_scenarios import asked, scenario, server

@@ -6,8 +6,7 @@ What holds for any interval is asked of each; a posterior's own intervals are in
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from made_up import ATOM, GHZ, WORK, answered, any_interval, ols_interval, only, sweep
 
 import ppw

@@ -10,8 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from fleet_peers import OTHERS_WARNINGS, sockets_closed  # noqa: F401
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from made_traces import busy, made, trace
 
 from fitting.errors import FittingError

@@ -18,8 +18,7 @@ import pandas as pd
 from measurements.table.checks import row_numbers
 from measurements.table.schema import FILE_COLUMN
 from ppw.results.text import shown
-from ppw.runs import groups as gr
-from ppw.runs import metrics as mt
+from ppw.runs import groups as gr, metrics as mt
 from ppw.runs.checks import repeats, sweeps
 
 if TYPE_CHECKING:
