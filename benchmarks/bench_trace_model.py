@@ -25,8 +25,8 @@ from figures import Figure, in_turns, rate
 from measurements.traces import write_trace
 from measurements.traces.requests import SCHEMA
 from ppw.errors import CaveatWarning
-from ppw.storage.fit import fit_trace
 from ppw.storage.generate import generate_trace
+from ppw.storage.trace_model import fit_trace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

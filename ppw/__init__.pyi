@@ -62,14 +62,14 @@ from .storage.fidelity import (
     half_drift as half_drift,
     validate_trace as validate_trace,
 )
-from .storage.fit import (
+from .storage.generate import GeneratedTrace as GeneratedTrace, generate_trace as generate_trace
+from .storage.replay import TraceReplay as TraceReplay, replay_trace as replay_trace
+from .storage.trace_model import (
     LevelChoice as LevelChoice,
+    TraceModel as TraceModel,
     choose_level as choose_level,
     fit_trace as fit_trace,
 )
-from .storage.generate import GeneratedTrace as GeneratedTrace, generate_trace as generate_trace
-from .storage.replay import TraceReplay as TraceReplay, replay_trace as replay_trace
-from .storage.trace_model import TraceModel as TraceModel
 from .storage.what_if import (
     TimeScales as TimeScales,
     TraceWhatIf as TraceWhatIf,

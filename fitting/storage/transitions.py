@@ -40,8 +40,8 @@ HISTOGRAM_CLASSES = PER_OCTAVE * _OCTAVES
 # Bounds (s) of the classes.
 INTERARRIVAL_BOUNDS = np.exp2(np.arange(HISTOGRAM_CLASSES + 1) / PER_OCTAVE + LOWEST_OCTAVE)
 # A transition's gaps are kept in classes from here on, and those of so many transitions at most.
-_HISTOGRAM_FROM = 32
-_MOST_HISTOGRAMS = 65_536
+HISTOGRAM_FROM = 32
+MOST_HISTOGRAMS = 65_536
 # Requests in a part.
 _PART = 1 << 14
 _NONE = -1
@@ -245,7 +245,7 @@ class TransitionCounter:
         self._accessed = hashing.grow_rows(self._accessed, int(self._states.used[0]), more)
         transitions, (histogram, used) = int(self._transitions.used[0]), self._tally[2:]
         sums, row = (hashing.grow_rows(column, transitions, more) for column in self._tally[:2])
-        most = min(more, 1 + _MOST_HISTOGRAMS - int(used[0]))
+        most = min(more, 1 + MOST_HISTOGRAMS - int(used[0]))
         histogram = hashing.grow_rows(histogram, int(used[0]), most)
         self._tally = _Tally(sums, row, histogram, used)
 
@@ -381,7 +381,7 @@ def _add_interarrivals(
         total[G_LOGS] += g * log
         total[SMALLEST] = min(total[SMALLEST], g)
         total[LARGEST] = max(total[LARGEST], g)
-        if total[GAPS] == _HISTOGRAM_FROM and tally.used[0] <= _MOST_HISTOGRAMS:
+        if total[GAPS] == HISTOGRAM_FROM and tally.used[0] <= MOST_HISTOGRAMS:
             tally.row[at] = tally.used[0]
             tally.used[0] += 1
         transition[i] = tally.row[at]

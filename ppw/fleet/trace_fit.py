@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 from contextlib import contextmanager
-from functools import reduce
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -23,7 +22,7 @@ import pyarrow.parquet as pq
 from fitting.storage import reuse_distance as rd, run_lengths as rl, transitions as tr
 from fitting.storage.cascade import Windows, fit_cascade
 from fitting.storage.diagram import KINDS, Diagram, request_kind
-from fitting.storage.survey import BLOCK, SizeClasses, Survey, alignment_of
+from fitting.storage.survey import BLOCK, RESIDUES, SizeClasses, Survey, alignment_of
 from measurements.errors import MeasurementError
 from measurements.traces.requests import has_columns
 from measurements.traces.tables import own_metadata
@@ -31,7 +30,7 @@ from ppw.errors import PpwError
 from ppw.fleet.engine import connect, is_spark
 from ppw.fleet.run_files import register_table
 from ppw.results.arguments import as_positive
-from ppw.storage import fit, trace_source
+from ppw.storage import trace_model, trace_source
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -49,15 +48,9 @@ else:
 PLACE = ("file_name", "file_row")
 _COLUMNS = ("time_s", "stream", "device", "lbn", "size_bytes", "op")
 _CODED = ("stream", "device")
-_RESIDUES = 256
 _LAST = 2**63 // BLOCK
 # Requests that are sorted together to find the resolution of the clock.
 _TOGETHER = 100_000
-# As `ppw.fit_trace` has it: inter-arrival times that the cascade's last depth is chosen by.
-_GAPS_KEPT = 200_000
-# As the counter in memory has it: gaps of a transition are in classes from here on, of so many.
-_HISTOGRAM_FROM = 32
-_MOST_HISTOGRAMS = 65_536
 _PER_NATURAL = float(1 / np.log(2))
 # Logarithms of engines differ in their last digits: gaps so near to a bound of a class are put in
 # their class here.
@@ -114,19 +107,25 @@ def fit_trace_in(
     source = open_requests(trace, connection)
     found = survey_of(source)
     known, classes = found.survey, found.survey.size_classes()
-    diagram = fit.diagram_of(known, levels, fan_out, space_bytes)
+    diagram = trace_model.diagram_of(known, levels, fan_out, space_bytes)
     windows = Windows.of(known.duration_s, known.requests, as_positive("window (s)", window_s))
     # Sorting is most of the work: once, for all that is counted of it.
     with hold_table(locate_requests(source, known, classes, diagram), connection) as requests:
         counts = counts_of(requests, known, classes, diagram)
-        fit.check_transitions(counts)
         arrivals = _count_arrivals(requests, known, windows)
-        reused, runs = (
-            reuse_of(requests, known.piece, counts) if reuse else (None, runs_of(requests, counts))
-        )
-    times = source.without_flushes().select("time_s").order_by("time_s").limit(_GAPS_KEPT + 1)
+        touched = counts.state_origin * diagram.states + counts.state
+        if reuse:
+            reused, runs = reuse_of(requests, known.piece, touched)
+        else:
+            reused, runs = None, runs_of(requests, touched)
+    times = (
+        source.without_flushes()
+        .select("time_s")
+        .order_by("time_s")
+        .limit(trace_model.ARRIVALS_KEPT)
+    )
     gaps = np.diff(np.sort(arrays(times)["time_s"]))
-    return fit.assemble_model(
+    return trace_model.assemble_model(
         found,
         counts,
         laws,
@@ -142,9 +141,8 @@ def _count_arrivals(requests: ibis.Table, survey: Survey, windows: Windows) -> A
     rate = windows.finest / survey.duration_s
     at = ((requests.time_s - survey.first_s) * rate).floor().cast("int64")
     found = arrays(requests.group_by(window=at).agg(count=requests.count()))
-    finest = np.zeros(windows.finest, dtype=np.int32)
-    np.add.at(finest, np.minimum(found["window"], windows.finest - 1), found["count"])
-    return finest
+    window = np.minimum(found["window"], windows.finest - 1)
+    return np.bincount(window, found["count"], windows.finest).astype(np.int32)
 
 
 def locate_requests(
@@ -189,14 +187,9 @@ def _add_stream_numbers(table: ibis.Table, survey: Survey) -> ibis.Table:
     """Add the numbers that the survey gives each request's stream (s) and device (g)."""
     if len(survey.streams) == 1:
         return table.mutate(s=ibis.literal(0, "int64"), g=ibis.literal(0, "int64"))
-    streams = pa.table(
-        {
-            "stream": survey.streams.astype(np.int32),
-            "device": survey.devices.astype(np.int32),
-            "s": np.arange(len(survey.streams)),
-            "g": survey.device_of_stream,
-        }
-    )
+    stream, device = survey.streams.astype(np.int32), survey.devices.astype(np.int32)
+    numbers = {"s": np.arange(len(stream)), "g": survey.device_of_stream}
+    streams = pa.table({"stream": stream, "device": device, **numbers})
     return table.join(register_table(table.get_backend(), streams), ["stream", "device"])
 
 
@@ -206,10 +199,9 @@ def counts_of(
     """Count the transitions of located requests."""
     steps = _transitions(requests, survey, len(classes), diagram)
     key, sums, histogram = _sum_transitions(steps, survey.tick_s / 2)
-    rest, size_class = np.divmod(key, len(classes))
-    rest, sequential = np.divmod(rest, 2)
-    rest, op = np.divmod(rest, tr.OPERATIONS)
-    origin, pair = np.divmod(rest, diagram.pair_codes)
+    origins = len(survey.streams) * KINDS
+    parts = (origins, diagram.pair_codes, tr.OPERATIONS, 2, len(classes))
+    origin, pair, op, sequential, size_class = np.unravel_index(key, parts)
     # States in order: requests, first and last block at which one started.
     states = requests.group_by("touched").agg(
         occupancy=requests.count(), lowest=requests.lbn.min(), highest=requests.lbn.max()
@@ -267,7 +259,7 @@ def _sum_transitions(steps: ibis.Table, least_gap: float) -> tuple[IntArray, Any
         rank=ibis.row_number().over(order),
         octave=(steps.log * _PER_NATURAL - tr.LOWEST_OCTAVE) * tr.PER_OCTAVE,
     )
-    classed = ranked.rank >= _HISTOGRAM_FROM - 1
+    classed = ranked.rank >= tr.HISTOGRAM_FROM - 1
     near = classed & ((ranked.octave - ranked.octave.round()).abs() < _NEAR_BOUND)
     class_ = classed.ifelse(ranked.octave.floor(), -1.0).clip(-1, tr.HISTOGRAM_CLASSES - 1)
     groups = ranked.group_by(
@@ -310,7 +302,7 @@ def _merge_interarrival_groups(
     np.add.at(histogram, (row[classed], place), found["gaps"][classed].astype(np.uint32))
     reached = np.full(len(key), np.inf)
     np.minimum.at(reached, row[classed], found["reached_s"][classed])
-    histogram[np.argsort(reached, kind="stable")[_MOST_HISTOGRAMS:]] = 0
+    histogram[np.argsort(reached, kind="stable")[tr.MOST_HISTOGRAMS :]] = 0
     return key, sums, histogram
 
 
@@ -322,10 +314,8 @@ def _by_level(steps: ibis.Table, column: str, touched: IntArray, levels: int) ->
     return table
 
 
-def runs_of(
-    requests: ibis.Table, counts: tr.TransitionCounts, again: ibis.Table | None = None
-) -> rl.Runs:
-    """Count sequential runs by the state they start in, in the order of the counts.
+def runs_of(requests: ibis.Table, touched: IntArray, again: ibis.Table | None = None) -> rl.Runs:
+    """Count sequential runs by the state they start in, in the order of the touched states.
 
     ``again`` says by stream ``s`` and ``run`` whether it starts where its device was accessed
     before.
@@ -333,13 +323,10 @@ def runs_of(
     runs = requests.group_by("s", "run").agg(length=requests.count())
     starts = requests.filter(~requests.goes_on).select("s", "run", "touched", "lbn")
     runs = runs.join(starts, ["s", "run"])
-    if again is None:
-        runs = runs.mutate(again=ibis.literal(False))
-    else:
-        runs = runs.join(again, ["s", "run"])
+    fresh = runs.mutate(again=ibis.literal(False))
+    runs = fresh if again is None else runs.join(again, ["s", "run"])
     groups = runs.group_by("touched", "length", "again")
     found = arrays(groups.agg(n=runs.count(), lowest=runs.lbn.min(), highest=runs.lbn.max()))
-    touched = counts.state_origin * counts.diagram.states + counts.state
     row, number = np.searchsorted(touched, found["touched"]), found["n"]
     # Classes of short runs that hold no length have the shortest length of the next one.
     used = np.append(rl.LOWS[1:] > rl.LOWS[:-1], True)
@@ -355,24 +342,21 @@ def runs_of(
     return rl.Runs(table, np.where(highest < 0, -1, lowest), highest)
 
 
-def reuse_of(
-    requests: ibis.Table, piece: int, counts: tr.TransitionCounts
-) -> tuple[IntArray, rl.Runs]:
-    """Count reuse lags of addresses, and sequential runs, by state in the order of the counts.
+def reuse_of(requests: ibis.Table, piece: int, touched: IntArray) -> tuple[IntArray, rl.Runs]:
+    """Count reuse lags of addresses, and sequential runs, by state in the order given.
 
     A request that does not go on where the last one of its stream ended comes back to a piece that
     its device accessed before, or goes on where an earlier request stopped and nothing has been
     since, or is fresh. Both are lags: over what accessed a piece, and over what happened at a
     block. Of runs that began fresh, all further pieces are counted, and those accessed before.
     """
-    touched = counts.state_origin * counts.diagram.states + counts.state
     table = np.zeros((len(touched), rd.COLUMNS), dtype=np.int64)
     pieces = _accessed_pieces(requests, piece)
     with hold_table(_run_starts(requests, pieces), requests.get_backend()) as starts:
         classes = arrays(starts.group_by("touched", "reuse_class").agg(n=starts.count()))
         further = arrays(_further_pieces(pieces, starts))
         again = starts.reuse_class.between(rd.AGAIN, rd.FRESH - 1)
-        runs = runs_of(requests, counts, starts.select("s", "run", again=again))
+        runs = runs_of(requests, touched, starts.select("s", "run", again=again))
     table[np.searchsorted(touched, classes["touched"]), classes["reuse_class"]] = classes["n"]
     row = np.searchsorted(touched, further["touched"])
     table[row, rd.PIECES], table[row, rd.MET] = further["n"], further["met"]
@@ -466,7 +450,7 @@ class _Notes(NamedTuple):
     """Metadata that ppw wrote beside the columns of a file."""
 
     names: tuple[tuple[str, ...], ...]  # by `_CODED` and code
-    start_unix_ns: int | None
+    start_unix_ns: Any  # None where it is unknown
 
 
 def open_requests(
@@ -484,14 +468,12 @@ def open_requests(
         for i in range(len(_CODED))
     )
     starts = [notes.start_unix_ns for notes in groups]
-    present = [start for start in starts if start is not None]
     # Files that do not all say when they began are on one clock already.
-    first = min(present) if len(present) == len(starts) else None
+    first = None if None in starts else min(starts)
     parts = [
         _renumber(_read(connection, files), notes, names, first) for notes, files in groups.items()
     ]
-    requests = reduce(lambda table, part: table.union(part), parts)
-    return EngineTrace(requests, dict(zip(_CODED, names, strict=True)))
+    return EngineTrace(ibis.union(*parts), dict(zip(_CODED, names, strict=True)))
 
 
 def _list_trace_files(trace: str | PathLike[str] | Sequence[str | PathLike[str]]) -> list[Path]:
@@ -518,9 +500,8 @@ def _read_trace_metadata(path: Path) -> _Notes:
             f"{path}: is no trace that ppw wrote, which engines read: make one of it with "
             "`ppw trace convert`"
         )
-    start = metadata.get("start_unix_ns")
     names = tuple(tuple(metadata["names"].get(what, ())) for what in _CODED)
-    return _Notes(names, None if start is None else int(start))
+    return _Notes(names, metadata.get("start_unix_ns"))
 
 
 def _read(connection: BaseBackend, files: list[str]) -> ibis.Table:
@@ -552,7 +533,7 @@ def _renumber(
         if own and own != common[: len(own)]:
             numbers = [common.index(name) for name in own]
             changed[what] = table[what].cases(*enumerate(numbers), else_=-1).cast("int32")
-    if first is not None and notes.start_unix_ns is not None and notes.start_unix_ns > first:
+    if first is not None and notes.start_unix_ns > first:
         changed["time_s"] = table.time_s + (notes.start_unix_ns - first) / 1e9
     return table.mutate(**changed) if changed else table
 
@@ -588,28 +569,26 @@ def survey_of(source: EngineTrace) -> trace_source.TraceSurvey:
     _refuse_unfit_requests(extent, extent.pop("bad"))
     streams = kept.group_by("stream", "device").agg(n=kept.count()).order_by("stream", "device")
     by_stream = arrays(streams)
-    sizes = arrays(kept.group_by("size_bytes").agg(n=kept.count()))
-    order = np.lexsort((sizes["size_bytes"], -sizes["n"]))
-    residues = arrays(kept.group_by(residue=kept.lbn % _RESIDUES).agg(n=kept.count()))
-    by_residue = np.zeros(_RESIDUES, dtype=np.int64)
-    by_residue[residues["residue"]] = residues["n"]
+    sizes = kept.group_by("size_bytes").agg(n=kept.count())
+    by_size = arrays(sizes.order_by(ibis.desc("n"), "size_bytes"))
+    residues = arrays(kept.group_by(residue=kept.lbn % RESIDUES).agg(n=kept.count()))
+    by_residue = np.bincount(residues["residue"], residues["n"], RESIDUES)
     alignment, offset = alignment_of(by_residue)
     survey = Survey(
         **extent,
         streams=by_stream["stream"].astype(np.int64),
         devices=by_stream["device"].astype(np.int64),
         stream_counts=by_stream["n"],
-        sizes=sizes["size_bytes"][order],
-        size_counts=sizes["n"][order],
+        sizes=by_size["size_bytes"],
+        size_counts=by_size["n"],
         alignment=alignment,
         alignment_offset=offset,
         tick_s=_clock_resolution(kept, extent),
     )
     # The digest is of what the survey found, which no order of rows changes.
-    digest = hashlib.sha256()
-    for value in vars(survey).values():
-        digest.update(np.ascontiguousarray(value).tobytes())
-    return trace_source.TraceSurvey(survey, flushes, False, f"sha256:{digest.hexdigest()}", None)
+    found = b"".join(np.ascontiguousarray(value).tobytes() for value in vars(survey).values())
+    digest = f"sha256:{hashlib.sha256(found).hexdigest()}"
+    return trace_source.TraceSurvey(survey, flushes, False, digest, None)
 
 
 def _measure_extent(table: ibis.Table) -> dict[str, Any]:
@@ -631,17 +610,11 @@ def _measure_extent(table: ibis.Table) -> dict[str, Any]:
 
 def _impossible_mask(table: ibis.Table) -> Any:
     """Mark requests with a missing, negative or impossible number."""
-    time, lbn, size = table.time_s, table.lbn, table.size_bytes
-    bad = time.isnull() | time.isnan() | time.isinf() | (time < 0) | (lbn < 0)
-    bad = (
-        bad
-        | (size < 0)
-        | ((size == 0) & (table["op"] != trace_source.FLUSH))
-        | (lbn > _LAST - size // BLOCK)
-    )
-    bad = bad | (table.stream < 0) | (table.device < 0)
-    for name in ("stream", "device", "lbn", "size_bytes", "op"):
-        bad = bad | table[name].isnull()
+    time, lbn, size, op = table.time_s, table.lbn, table.size_bytes, table["op"]
+    bad = time.isnan() | time.isinf() | (time < 0) | (table.stream < 0) | (table.device < 0)
+    bad = bad | (lbn < 0) | (size < 0) | (lbn > _LAST - size // BLOCK)
+    bad = bad | op.isnull() | ((size == 0) & (op != trace_source.FLUSH))
+    # Where a number is missing, so is the answer of its comparison.
     return bad.fill_null(True)
 
 

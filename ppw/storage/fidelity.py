@@ -25,8 +25,8 @@ from ppw.results.arguments import as_positive
 from ppw.results.result import Result, Row, Table, numbers_digest, rows_of, warn_caveats
 from ppw.results.text import plot_label, shown
 from ppw.storage import fitted_devices as fd, trace_source as ts
-from ppw.storage.fit import fit_trace
 from ppw.storage.generate import generate_trace
+from ppw.storage.trace_model import fit_trace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -25,8 +25,8 @@ from ppw.results.arguments import as_positive, check_choice
 from ppw.results.result import Result, Table, numbers_digest, rows_of, warn_caveats
 from ppw.results.text import shown
 from ppw.storage import fitted_devices as fd, trace_source as ts
-from ppw.storage.fit import MOST_SIMULATED
 from ppw.storage.generate import generate_trace
+from ppw.storage.trace_model import MOST_SIMULATED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

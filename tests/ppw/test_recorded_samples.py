@@ -29,8 +29,8 @@ from ppw.cli.demo import (
     simulated_demo,
 )
 from ppw.errors import PpwError
-from ppw.storage.fit import fit_trace
 from ppw.storage.generate import generate_trace
+from ppw.storage.trace_model import fit_trace
 
 ignore_caveats = pytest.mark.filterwarnings("ignore::ppw.errors.CaveatWarning")
 SPACE_BYTES, STATES, REQUESTS, RATE = 2**30, 16, 6000, 500.0

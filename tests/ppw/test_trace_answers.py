@@ -10,7 +10,7 @@ from fitting.storage.reuse_distance import accessed_blocks
 from ppw.errors import CaveatWarning, PpwError
 from ppw.storage import fitted_devices as fd
 from ppw.storage.fidelity import half_drift, validate_trace
-from ppw.storage.fit import fit_trace
+from ppw.storage.trace_model import fit_trace
 from ppw.storage.trace_source import columns, survey, without_locality
 from ppw.storage.what_if import time_scales, trace_what_if
 

@@ -20,9 +20,8 @@ from measurements.loads.fio_replay import ReplayReport
 from measurements.traces import read_trace, write_trace
 from ppw.cli.output import caveats_in_result
 from ppw.storage import replay
-from ppw.storage.fit import fit_trace
 from ppw.storage.generate import generate_trace, jobs_of
-from ppw.storage.trace_model import TraceModel
+from ppw.storage.trace_model import TraceModel, fit_trace
 
 GOLDEN = Path(__file__).with_name("golden")
 

@@ -20,8 +20,7 @@ from measurements.traces.requests import METADATA
 from ppw.errors import PpwError
 from ppw.fleet.engine import connect
 from ppw.fleet.trace_fit import fit_trace_in
-from ppw.storage.fit import fit_trace
-from ppw.storage.trace_model import TraceModel
+from ppw.storage.trace_model import TraceModel, fit_trace
 
 pytestmark = [*OTHERS_WARNINGS, pytest.mark.filterwarnings("ignore::ppw.errors.CaveatWarning")]
 

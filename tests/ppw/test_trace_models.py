@@ -14,10 +14,9 @@ from fitting.storage.reuse_distance import accessed_blocks, hit_ratio_curve
 from measurements.traces import read_trace
 from ppw.errors import PpwError
 from ppw.storage.fidelity import validate_trace
-from ppw.storage.fit import choose_level, fit_trace
 from ppw.storage.fitted_devices import completed_iops
 from ppw.storage.generate import generate_trace
-from ppw.storage.trace_model import TraceModel
+from ppw.storage.trace_model import TraceModel, choose_level, fit_trace
 
 pytestmark = pytest.mark.filterwarnings("ignore::ppw.errors.CaveatWarning")
 
