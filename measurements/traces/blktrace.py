@@ -83,30 +83,17 @@ def _seconds_to_end(requests: Requests, completions: Requests) -> Array:
     begin = completions.lbn.astype(np.int64)
     low = np.searchsorted(targets, begin)
     held = np.searchsorted(targets, begin + _sizes_in_blocks(completions.size_bytes)) - low
-    # One row for each completion and target that it holds, in order of target, then time.
+    # One entry for each completion and target that it holds.
     which = np.repeat(np.arange(len(begin)), held)
-    within = np.arange(len(which)) - np.repeat(np.cumsum(held) - held, held)
-    reached = low[which] + within
-    order = np.lexsort((completions.time[which], reached))
-    reached, at = reached[order], completions.time[which][order]
-    found = _search_pairs(reached, at, target, requests.time)
-    inside = np.flatnonzero(found < len(at))
-    answered = inside[reached[found[inside]] == target[inside]]
-    seconds = np.full(len(last), np.nan)
-    seconds[answered] = (at[found[answered]] - requests.time[answered]) / 1e9
-    return seconds
-
-
-def _search_pairs(reached: Array, at: Array, target: Array, time: Array) -> Array:
-    """Place of each (target, time) in the pairs (reached, at), which are sorted."""
-    # Both together in order; of equal ones the arrival comes first.
-    number = np.concatenate([target, reached])
-    when = np.concatenate([time, at])
-    is_pair = np.repeat([0, 1], [len(target), len(reached)])
-    order = np.lexsort((is_pair, when, number))
-    place = np.empty(len(order), np.int64)
-    place[order] = np.cumsum(is_pair[order])
-    return place[: len(target)]
+    reached = low[which] + np.arange(len(which)) - np.repeat(np.cumsum(held) - held, held)
+    times = np.concatenate([requests.time, completions.time[which]])
+    times, rank = np.unique(times, return_inverse=True)
+    asked, ended = target * len(times), reached * len(times)
+    # Target and rank of the time as one whole number; the last pair is of no target.
+    pairs = np.append(np.sort(ended + rank[len(last) :]), len(targets) * len(times))
+    found = pairs[np.searchsorted(pairs, asked + rank[: len(last)])]
+    seconds = (times[found % len(times)] - requests.time) / 1e9
+    return np.where(found // len(times) == target, seconds, np.nan)
 
 
 def _sizes_in_blocks(size_bytes: Array) -> Array:
@@ -120,9 +107,8 @@ def _process_name(command: str, pid: int | str) -> str:
     return f"{command or 'process'}-{pid}"
 
 
-_MAGIC = 0x65617400
 VERSION = 7
-MAGIC = _MAGIC | VERSION
+MAGIC = 0x65617400 | VERSION
 # A record is a header of these fields and a payload.
 _FIELDS = {
     **dict.fromkeys(("magic", "sequence"), "u4"),
@@ -147,22 +133,15 @@ _PER_CPU = re.compile(r"(.+\.blktrace\.)\d+(\.gz)?")
 _RECORD_BITS = 48
 
 
-class _Note(NamedTuple):
-    """Note of blktrace beside the events; ``word`` is its u4 in the file's byte order."""
-
-    kind: int
-    pid: int
-    time: int
-    payload: bytes
-    word: np.dtype[np.void]
-
-
 class _Records(NamedTuple):
-    """Records of one file: their headers and numbers, and the notes among them."""
+    """Headers and numbers of records."""
 
     header: Array
     row: Array
-    notes: list[_Note]
+
+    def take(self, chosen: Array) -> _Records:
+        """Choose records by a mask or their numbers."""
+        return _Records(self.header[chosen], self.row[chosen])
 
 
 class Blktrace(_EventReader):
@@ -193,20 +172,44 @@ class Blktrace(_EventReader):
     def _read_events(self) -> Iterator[Events]:
         if len(self._files) > 1 and _PER_CPU.fullmatch(self.path.name):
             self.note("{n} files, one a CPU, are merged: all of its base name", len(self._files))
-        files = [_read_records(file, k << _RECORD_BITS) for k, file in enumerate(self._files)]
-        for records in _merge_by_time(files):
-            for note in records.notes:
-                self._take_note(note)
-            yield self._select_transfers(records)
+        files = [self._read_file(file, k << _RECORD_BITS) for k, file in enumerate(self._files)]
+        yield from map(self._select_transfers, _merge_by_time(files))
 
-    def _take_note(self, note: _Note) -> None:
-        """Take the name of a process, or the wall clock, from a note."""
-        if note.kind == PROCESS_NOTE:
-            name = note.payload.split(b"\0")[0].decode(errors="replace")
-            self._commands.setdefault(note.pid, name)
-        elif note.kind == TIME_NOTE and len(note.payload) >= 8 and self.epoch_ns is None:
-            seconds, nanoseconds = np.frombuffer(note.payload[:8], note.word)
-            self.epoch_ns = int(seconds) * 10**9 + int(nanoseconds) - note.time
+    def _read_file(self, path: Path, number: int) -> Iterator[_Records]:
+        """Yield the records of a file, many at a time; they are numbered after a first number."""
+        begin = base.head(path, HEADER_BYTES)
+        if not begin:
+            return
+        layout = _check_version(path, begin)
+        with base.open_unpacked(path) as file:
+            done, rest = 0, b""
+            while block := file.read(_AT_ONCE):
+                data = rest + block
+                starts, used = _record_boundaries(data, layout, number + done)
+                header = _copy_headers(data, starts, layout)
+                self._take_notes(header, starts, data, layout["magic"])
+                yield _Records(header, number + done + 1 + np.arange(len(starts)))
+                done, rest = done + len(starts), data[used:]
+            if rest:
+                raise MeasurementError(
+                    f"{path}: record {done + 1} is cut short, {len(rest)} bytes are left of it: "
+                    "let blktrace end by itself, or cut the file to whole records"
+                )
+
+    def _take_notes(
+        self, header: Array, starts: Array, data: bytes, word: np.dtype[np.void]
+    ) -> None:
+        """Take names of processes and the wall clock, in words of the file's byte order."""
+        for at in np.flatnonzero(header["action"] & NOTIFY):
+            action, pid, time, size = header[["action", "pid", "time", "payload"]][at].item()
+            begin = int(starts[at]) + HEADER_BYTES
+            kind, payload = action & _ACTION, data[begin : begin + size]
+            if kind == PROCESS_NOTE:
+                name = payload.split(b"\0")[0].decode(errors="replace")
+                self._commands.setdefault(pid, name)
+            elif kind == TIME_NOTE and len(payload) >= 8 and self.epoch_ns is None:
+                seconds, nanoseconds = np.frombuffer(payload[:8], word)
+                self.epoch_ns = int(seconds) * 10**9 + int(nanoseconds) - time
 
     def _select_transfers(self, records: _Records) -> Events:
         """Keep arrivals and completions of requests, with a mask of the arrivals."""
@@ -274,11 +277,8 @@ def _base_name(path: Path) -> str:
     return match[1] if match else ""
 
 
-def _read_records(path: Path, number: int) -> Iterator[_Records]:
-    """Yield the records of a file, many at a time; they are numbered after a first number."""
-    begin = base.head(path, HEADER_BYTES)
-    if not begin:
-        return
+def _check_version(path: Path, begin: bytes) -> np.dtype[np.void]:
+    """Layout of the records of a file; refuse one of another version."""
     if not Blktrace.recognises(begin):
         raise MeasurementError(f"{path}: does not begin as a blktrace file: is it one?")
     layout = BIG if begin.startswith(b"eat") else LITTLE
@@ -288,20 +288,7 @@ def _read_records(path: Path, number: int) -> Iterator[_Records]:
             f"{path}: is of version {version} of blktrace's records; version "
             f"{VERSION} is read: give the output of blkparse for it"
         )
-    with base.open_unpacked(path) as file:
-        done, rest = 0, b""
-        while block := file.read(_AT_ONCE):
-            data = rest + block
-            starts, used = _record_boundaries(data, layout, number + done)
-            header = _copy_headers(data, starts, layout)
-            row = number + done + 1 + np.arange(len(starts))
-            yield _Records(header, row, _read_notes(header, starts, data, layout["magic"]))
-            done, rest = done + len(starts), data[used:]
-        if rest:
-            raise MeasurementError(
-                f"{path}: record {done + 1} is cut short, {len(rest)} bytes are left of it: let "
-                "blktrace end by itself, or cut the file to whole records"
-            )
+    return layout
 
 
 def _copy_headers(data: bytes, starts: Array, layout: np.dtype[np.void]) -> Array:
@@ -312,16 +299,6 @@ def _copy_headers(data: bytes, starts: Array, layout: np.dtype[np.void]) -> Arra
     else:
         header = raw[starts[:, None] + np.arange(HEADER_BYTES)].reshape(-1).view(layout)
     return header.astype(LITTLE, copy=False)
-
-
-def _read_notes(header: Array, starts: Array, data: bytes, word: np.dtype[np.void]) -> list[_Note]:
-    """Read the notes among the records."""
-    notes = []
-    for at in np.flatnonzero(header["action"] & NOTIFY):
-        action, pid, time, size = header[["action", "pid", "time", "payload"]][at].item()
-        begin = int(starts[at]) + HEADER_BYTES
-        notes.append(_Note(action & _ACTION, pid, time, data[begin : begin + size], word))
-    return notes
 
 
 def _record_boundaries(data: bytes, layout: np.dtype[np.void], done: int) -> tuple[Array, int]:
@@ -360,16 +337,13 @@ def _merge_by_time(sources: list[Iterator[_Records]]) -> Iterator[_Records]:
     held = [next(source, None) for source in sources]
     while parts := [part for part in held if part is not None]:
         until = min(int(part.header["time"].max(initial=0)) for part in parts)
-        is_due = [part.header["time"] <= until for part in parts]
-        header = np.concatenate([part.header[due] for part, due in zip(parts, is_due, strict=True)])
-        row = np.concatenate([part.row[due] for part, due in zip(parts, is_due, strict=True)])
-        order = np.argsort(header["time"], kind="stable")
-        yield _Records(header[order], row[order], [note for part in parts for note in part.notes])
+        due = [part.take(part.header["time"] <= until) for part in parts]
+        merged = _Records(*map(np.concatenate, zip(*due, strict=True)))
+        yield merged.take(np.argsort(merged.header["time"], kind="stable"))
         for number, part in enumerate(held):
             if part is not None:
-                later = part.header["time"] > until
-                rest = _Records(part.header[later], part.row[later], [])
-                held[number] = rest if later.any() else next(sources[number], None)
+                rest = part.take(part.header["time"] > until)
+                held[number] = rest if len(rest.row) else next(sources[number], None)
 
 
 _TEXT_FIELDS = {
@@ -509,11 +483,9 @@ class Blkparse(_EventReader):
             name = pc.binary_join_element_wise(column["major"], column["minor"], ",")
         else:
             name = column.get("device")
-        return (
-            None
-            if name is None
-            else self.names["device"].codes(pc.replace_substring(name, " ", ""))
-        )
+        if name is None:
+            return None
+        return self.names["device"].codes(pc.replace_substring(name, " ", ""))
 
 
 def pattern(layout: str) -> str:
