@@ -140,9 +140,7 @@ class Trace:
     def _read_summary(self) -> _Summary:
         if self._summary is None:
             deque(self.batches(), maxlen=0)
-        if self._summary is None:
-            raise MeasurementError(f"{self.source}: cannot be read to its end")
-        return self._summary
+        return cast("_Summary", self._summary)
 
 
 class _Summary(NamedTuple):
@@ -500,16 +498,11 @@ def head(path: Path, size: int = 1 << 16) -> bytes:
         return file.read(size)
 
 
-class LineBlock(NamedTuple):
-    """Whole lines: the number of the first (1 is the file's first), how many, and their bytes."""
+def line_blocks(path: Path) -> Iterator[tuple[int, int, bytes]]:
+    """Yield whole lines, many at a time: number of the first, how many, and their bytes.
 
-    first: int
-    lines: int
-    text: bytes
-
-
-def line_blocks(path: Path) -> Iterator[LineBlock]:
-    """Yield whole lines, many at a time; bytes that are no UTF-8 are replaced."""
+    The file's first line is 1. Bytes that are no UTF-8 are replaced.
+    """
     with open_unpacked(path) as file:
         first, rest = 1, b""
         while block := file.read(BLOCK):
@@ -520,14 +513,14 @@ def line_blocks(path: Path) -> Iterator[LineBlock]:
                 text = _valid_utf8(b"".join((rest, memoryview(block)[:end])))
                 # bytes.count stops at every line end: slower.
                 lines = int(np.count_nonzero(np.frombuffer(text, np.uint8) == ord("\n")))
-                yield LineBlock(first, lines, text)
+                yield first, lines, text
                 first, rest = first + lines, block[end:]
             if len(rest) > _LONGEST_LINE:
                 raise MeasurementError(
                     f"{path}: line {first} is longer than {_LONGEST_LINE} bytes: is this a trace?"
                 )
         if rest:
-            yield LineBlock(first, 1, _valid_utf8(rest))
+            yield first, 1, _valid_utf8(rest)
 
 
 def _valid_utf8(block: bytes) -> bytes:

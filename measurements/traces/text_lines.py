@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv as plain
 import gzip
 import math
-import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -24,9 +23,8 @@ Function = TypeVar("Function", bound=Callable[..., int])
 WHOLE, NUMBER, TEXT = pa.int64(), pa.float64(), pa.string()
 _KINDS = {"whole": WHOLE, "number": NUMBER, "": TEXT}
 _AT_ONCE = 1 << 22
-# Bytes from which files are worth the compiled parser: once numba is loaded, which takes half a
-# second; and so large that loading it is soon paid back.
-_LONG, _VERY_LONG = 1 << 24, 1 << 29
+# Bytes from which a file is worth the time to compile or load the compiled parser.
+_LONG = 1 << 24
 _LARGEST = 2**63
 
 
@@ -106,18 +104,18 @@ def _two_words(column: pa.ChunkedArray, codes: dict[str, int]) -> Array | None:
 def _parse_tables(path: Path, form: Form) -> Iterator[pa.Table]:
     # Arrow takes one character between fields, so runs of spaces become one.
     if form.delimiter == " ":
-        for block in base.line_blocks(path):
-            if spaced := _single_spaces(block.text).strip(b"\n"):
+        for _, _, block in base.line_blocks(path):
+            if spaced := _single_spaces(block).strip(b"\n"):
                 yield _parse_by_arrow(spaced, form)
         return
     is_plain = set(form.kinds) <= {WHOLE, TEXT} and not (form.quoted or form.header_lines)
     if is_plain and not form.wanted and _is_worth_compiling(path):
         parser = PlainLines(form)
-        for block in base.line_blocks(path):
-            if (table := parser.table(block.text, block.lines)) is not None:
+        for _, lines, block in base.line_blocks(path):
+            if (table := parser.table(block, lines)) is not None:
                 yield table
-            elif block.text.strip():
-                yield _parse_by_arrow(block.text, form)
+            elif block.strip():
+                yield _parse_by_arrow(block, form)
         return
     with base.open_unpacked(path) as file, ThreadPoolExecutor(1) as pool:
         packed = isinstance(file, gzip.GzipFile)
@@ -131,7 +129,7 @@ def _parse_tables(path: Path, form: Form) -> Iterator[pa.Table]:
 
 
 def _is_worth_compiling(path: Path) -> bool:
-    return path.stat().st_size >= (_LONG if "numba" in sys.modules else _VERY_LONG)
+    return path.stat().st_size >= _LONG
 
 
 def _parse_by_arrow(text: bytes, form: Form) -> pa.Table:
@@ -164,8 +162,8 @@ def _single_spaces(block: bytes) -> bytes:
 def _filled_rows(path: Path, form: Form) -> Iterator[tuple[int, int, str]]:
     """Yield the lines that are not blank: number among them, number of the line, and text."""
     row = 0
-    for block in base.line_blocks(path):
-        for number, line in enumerate(block.text.decode().split("\n"), start=block.first):
+    for first, _, block in base.line_blocks(path):
+        for number, line in enumerate(block.decode().split("\n"), start=first):
             filled = " ".join(line.split()) if form.delimiter == " " else line.rstrip("\r")
             if filled and number > form.header_lines:
                 row += 1
@@ -294,7 +292,7 @@ def _find_word(text: Array, at: int, likely: int, number: int, lengths: Array, k
 def _add_word(text: Array, at: int, column: int, words: Array, lengths: Array, known: Array) -> int:
     """Keep the word that begins at a byte; −1 where there is no room for it."""
     code, size = words[column], 0
-    while text[at + size] != _COMMA and text[at + size] != _NEWLINE and text[at + size] != _RETURN:
+    while text[at + size] not in (_COMMA, _NEWLINE, _RETURN):
         size += 1
     if code == _MOST_WORDS or size > _LONGEST_WORD:
         return -1

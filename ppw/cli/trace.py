@@ -175,7 +175,7 @@ def _output_kind_by_ending(output: str) -> str:
 
 def _write_fio_iolog(trace: traces.Trace, output: str, options: opt.Given) -> Iterable[str]:
     """Write a trace as fio's iolog; yield what to tell the user."""
-    from measurements.loads.fio_replay import write_iolog
+    from measurements.loads.load_files import write_iolog
 
     size = options["size_bytes"]
     written = write_iolog(
@@ -202,13 +202,13 @@ def _write_jobs(
     **options: Any,
 ) -> Iterable[str]:
     """Write a model as fio or diskspd jobs; return what to tell the user."""
-    from measurements.loads import job_files
+    from measurements.loads import load_files
     from ppw.storage.generate import jobs_of
 
     model = read_model(source)
     by = by or ("transition" if kind == "diskspd" else "stream")
     jobs, notes = jobs_of(model, by=by, space_bytes=size_bytes)
-    write = job_files.write_diskspd if kind == "diskspd" else job_files.write_fio_jobs
+    write = load_files.write_diskspd if kind == "diskspd" else load_files.write_fio_jobs
     seconds = duration_s or model.survey.duration_s
     return (*notes, *write(jobs, output, duration_s=seconds, **options))
 

@@ -35,7 +35,7 @@ from fitting.storage.chain import make_chain
 from fitting.storage.diagram import KINDS, request_kind
 from fitting.storage.interarrival import CONSTANT
 from fitting.storage.survey import BLOCK
-from measurements.loads.job_files import AddressZone, LoadJob
+from measurements.loads.load_files import AddressZone, LoadJob
 from measurements.traces.requests import SCHEMA
 from ppw.errors import PpwError
 from ppw.results.arguments import as_positive, check_choice

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import pyarrow.compute as pc
 
-from measurements.loads import fio_replay as fio
+from measurements.loads import load_files as fio
 from ppw.errors import PpwError
 from ppw.results import axes
 from ppw.results.arguments import as_positive
@@ -128,7 +128,7 @@ def replay_trace(
     depth : int
         Largest number of requests in flight.
     ioengine, direct
-        As `measurements.loads.fio_replay.replay_iolog` has ``engine`` and ``direct``.
+        As `measurements.loads.load_files.replay_iolog` has ``engine`` and ``direct``.
     device : str, optional
         ``disk`` or ``ssd``, with parameters if need be: a model to compare the replay with.
     allow_device : bool

@@ -11,20 +11,18 @@ import pyarrow as pa
 import pytest
 
 from measurements.errors import MeasurementError
-from measurements.loads import job_files
-from measurements.loads.fio_replay import make_scratch, replay_iolog, write_iolog
-from measurements.loads.job_files import write_diskspd, write_fio_jobs
+from measurements.loads import load_files as files
 from measurements.traces import read_trace
 from measurements.traces.requests import SCHEMA
 
 MIB = 1 << 20
-Zone = job_files.AddressZone
+Zone = files.AddressZone
 
 
 def job(name="a", **given):
     known = {"rate": 200.0, "share": 1.0, "read_share": 1.0, "random_share": 1.0}
     known |= {"sizes": ((4096, 1.0),), "zones": (Zone(0, 8 * MIB, 1.0),), "alignment_bytes": 4096}
-    return job_files.LoadJob(name, **{**known, **given})
+    return files.LoadJob(name, **{**known, **given})
 
 
 MIXED = job(
@@ -47,7 +45,7 @@ def fio(*arguments):
 
 def written(one, path):
     """Section of a job in its file, and what is said."""
-    said = write_fio_jobs([one], path, target="f", duration_s=60)
+    said = files.write_fio_jobs([one], path, target="f", duration_s=60)
     parser = ConfigParser(delimiters="=", interpolation=None, allow_no_value=True)
     parser.read(path)
     return parser[one.name], said
@@ -57,11 +55,11 @@ def test_whole_percents_sum_to_a_hundred_and_stay_within_one():
     rng = np.random.default_rng(4)
     for n in (1, 2, 3, 17, 99):
         shares = rng.dirichlet(np.ones(n)).tolist()
-        whole = job_files.whole_percents(shares)
+        whole = files.whole_percents(shares)
         assert sum(whole) == 100
         assert max(abs(100 * s - w) for s, w in zip(shares, whole, strict=True)) < 1
     # The loss is the share that moves.
-    assert job_files.percent_loss([0.333, 0.667], [33, 67]) == pytest.approx(0.003)
+    assert files.misplaced_share([0.333, 0.667], [33, 67]) == pytest.approx(0.003)
 
 
 class TestFioJobs:
@@ -97,12 +95,12 @@ class TestFioJobs:
     def test_no_jobs_too_many_and_mixed_ones_for_diskspd_are_refused(self, tmp_path):
         for number in (0, 5000):
             with pytest.raises(MeasurementError, match=f"{number} jobs"):
-                write_fio_jobs([job()] * number, tmp_path / "x", target="f", duration_s=1)
+                files.write_fio_jobs([job()] * number, tmp_path / "x", target="f", duration_s=1)
         with pytest.raises(MeasurementError, match="one job per transition"):
-            write_diskspd([MIXED], tmp_path / "p.xml", target="f", duration_s=1)
+            files.write_diskspd([MIXED], tmp_path / "p.xml", target="f", duration_s=1)
 
 
-@pytest.mark.parametrize("write", [write_fio_jobs, write_diskspd])
+@pytest.mark.parametrize("write", [files.write_fio_jobs, files.write_diskspd])
 @pytest.mark.parametrize("target", ["/dev/null", "#3", "\\\\.\\PhysicalDrive1", "7"])
 def test_a_device_is_no_target_unless_allowed(tmp_path, write, target):
     with pytest.raises(MeasurementError, match="is a device"):
@@ -165,7 +163,9 @@ class TestDiskSpd:
 
         def write(target="f", duration_s=1, **options):
             path = tmp_path / "p.xml"
-            said = write_diskspd(self.JOBS, path, target=target, duration_s=duration_s, **options)
+            said = files.write_diskspd(
+                self.JOBS, path, target=target, duration_s=duration_s, **options
+            )
             return ElementTree.parse(path).getroot(), said
 
         return write
@@ -211,7 +211,7 @@ class TestIolog:
         return tmp_path / "t.log"
 
     def test_the_text_is_fios(self, path):
-        written = write_iolog([REQUESTS], str(path), target="/x/f")
+        written = files.write_iolog([REQUESTS], str(path), target="/x/f")
         assert path.read_text().splitlines() == [
             "fio version 3 iolog",
             "1 /x/f add",
@@ -226,18 +226,18 @@ class TestIolog:
         assert written == (5, 16896, 0.5, 1048576, 0)
 
     def test_it_reads_back_as_it_was(self, path):
-        write_iolog([REQUESTS.slice(0, 2), REQUESTS.slice(2)], str(path), target="/x/f")
+        files.write_iolog([REQUESTS.slice(0, 2), REQUESTS.slice(2)], str(path), target="/x/f")
         table = read_trace(path).to_table()
         for name in ("lbn", "size_bytes", "op"):
             assert table[name].to_pylist() == REQUESTS.column(name).to_pylist()
         np.testing.assert_allclose(table["time_s"], REQUESTS.column("time_s"), atol=1e-9)
 
     def test_places_beyond_the_target_fold_and_time_and_number_are_scaled(self, path):
-        written = write_iolog([REQUESTS], str(path), target="/x/f", size_bytes=16384)
+        written = files.write_iolog([REQUESTS], str(path), target="/x/f", size_bytes=16384)
         assert (written.folded, written.extent_bytes) == (1, 16384)
         # Block 2040 modulo the 25 blocks where 4096 bytes can start.
         assert f"write {2040 % 25 * 512} 4096" in path.read_text()
-        written = write_iolog([REQUESTS], str(path), target="/x/f", time_scale=2.0, most=3)
+        written = files.write_iolog([REQUESTS], str(path), target="/x/f", time_scale=2.0, most=3)
         assert (written.requests, written.duration_s) == (3, 0.5)
         assert "500001 /x/f read 8192 8192" in path.read_text()
 
@@ -250,18 +250,18 @@ class TestIolog:
             (REQUESTS, {"first_byte": 4096}, "below the first byte"),
         ):
             with pytest.raises(MeasurementError, match=said):
-                write_iolog([requests], str(path), **{"target": "/x", **given})
+                files.write_iolog([requests], str(path), **{"target": "/x", **given})
 
 
 def test_a_scratch_file_is_made_longer_and_never_shorter_where_there_is_room(tmp_path):
     path = tmp_path / "f"
     with pytest.raises(MeasurementError, match="MB are needed"):
-        make_scratch(path, 2**60)
+        files.make_scratch(path, 2**60)
     assert not path.exists()
-    make_scratch(path, 3 * MIB)
+    files.make_scratch(path, 3 * MIB)
     first = path.read_bytes()
-    make_scratch(path, 4 * MIB + 5)
-    make_scratch(path, 10)
+    files.make_scratch(path, 4 * MIB + 5)
+    files.make_scratch(path, 10)
     assert path.stat().st_size == 4 * MIB + 5
     assert path.read_bytes().startswith(first)
 
@@ -276,13 +276,13 @@ class TestFioItself:
             job("writes in sequence", read_share=0.0, random_share=0.0, rate=0.01),
         ]
         path, known = tmp_path / "load.fio", {"duration_s": 1.5, "outstanding": outstanding}
-        write_fio_jobs(jobs, path, target=str(tmp_path / "f"), **known)
+        files.write_fio_jobs(jobs, path, target=str(tmp_path / "f"), **known)
         fio("--parse-only", path)
 
     def test_fio_runs_it_for_its_time_on_a_scratch_file(self, tmp_path):
         path, target = tmp_path / "load.fio", tmp_path / "scratch:1"
         jobs = [job("r", rate=50.0, share=0.5), job("w", rate=50.0, share=0.5, read_share=0.0)]
-        write_fio_jobs(jobs, path, target=str(target), duration_s=1.2)
+        files.write_fio_jobs(jobs, path, target=str(target), duration_s=1.2)
         report = json.loads(fio("--output-format=json", path))
         (group,) = report["jobs"]
         assert group["error"] == 0
@@ -294,7 +294,7 @@ class TestFioItself:
     def test_shares_of_a_closed_loop_are_those_asked_for(self, tmp_path):
         path = tmp_path / "load.fio"
         jobs = [job("often", share=0.75), job("seldom", share=0.25, read_share=0.0)]
-        write_fio_jobs(jobs, path, target=str(tmp_path / "f"), duration_s=1, outstanding=2)
+        files.write_fio_jobs(jobs, path, target=str(tmp_path / "f"), duration_s=1, outstanding=2)
         text = path.read_text().replace("ioengine=libaio", "ioengine=null")
         path.write_text(text.replace("direct=1", "direct=0"))
         (group,) = json.loads(fio("--output-format=json", path))["jobs"]
@@ -303,24 +303,24 @@ class TestFioItself:
 
     def test_fio_completes_every_request_and_keeps_the_time(self, tmp_path):
         target, path = tmp_path / "f", tmp_path / "t.log"
-        written = write_iolog([REQUESTS], str(path), target=str(target))
-        make_scratch(target, written.extent_bytes)
-        done = replay_iolog(path, expected_s=1)
+        written = files.write_iolog([REQUESTS], str(path), target=str(target))
+        files.make_scratch(target, written.extent_bytes)
+        done = files.replay_iolog(path, expected_s=1)
         assert (done.requests, done.bytes_) == (4, 16896)
         assert done.duration_s >= 0.49
         assert 0 < done.latency_mean_s < 0.2
-        fast = replay_iolog(path, as_fast_as_possible=True)
+        fast = files.replay_iolog(path, as_fast_as_possible=True)
         assert fast.requests == 4
         assert fast.duration_s < 0.49
         # The gap after the first request: with a time of 0, fio would take the next for the first.
         late = batch([0.0, 0.6], [0, 8], [4096, 4096], [0, 0])
-        write_iolog([late], str(path), target=str(target))
-        assert replay_iolog(path, expected_s=1).duration_s >= 0.55
+        files.write_iolog([late], str(path), target=str(target))
+        assert files.replay_iolog(path, expected_s=1).duration_s >= 0.55
 
     def test_its_errors_are_ours(self, tmp_path):
         path, other = tmp_path / "t.log", tmp_path / "other.log"
-        write_iolog([REQUESTS], str(path), target=str(tmp_path / "no" / "f"))
+        files.write_iolog([REQUESTS], str(path), target=str(tmp_path / "no" / "f"))
         other.write_text("nothing of the kind\n")
         for log in (path, other):
             with pytest.raises(MeasurementError, match="fio"):
-                replay_iolog(log)
+                files.replay_iolog(log)

@@ -16,7 +16,7 @@ from made_traces import busy, fragmented, trace
 from processes import ppw_inside, refused
 from walked_commands import COMMANDS, examples
 
-from measurements.loads.fio_replay import ReplayReport
+from measurements.loads.load_files import ReplayReport
 from measurements.traces import read_trace, write_trace
 from ppw.cli.output import caveats_in_result
 from ppw.storage import replay
