@@ -278,7 +278,7 @@ def _base_name(path: Path) -> str:
 
 
 def _check_version(path: Path, begin: bytes) -> np.dtype[np.void]:
-    """Layout of the records of a file; refuse one of another version."""
+    """Check a file's version by its first record; return the layout of its records."""
     if not Blktrace.recognises(begin):
         raise MeasurementError(f"{path}: does not begin as a blktrace file: is it one?")
     layout = BIG if begin.startswith(b"eat") else LITTLE

@@ -66,9 +66,9 @@ def record(
         raise MeasurementError(f"no method {method!r}: choose one of {', '.join(METHODS)}")
     with tempfile.TemporaryDirectory(prefix="ppw-trace-") as scratch:
         folder = Path(scratch)
-        with contextlib.closing(_Session(sysfs, folder, method)) as session:
+        with _recording(sysfs, folder, method) as (process, started):
             elapsed_s, code = _run_command(command)
-            ended = session.end()
+            ended = _ask_recorder(process, end=True)
         files = sorted(folder.glob("trace.blktrace.*"))
         _add_notes(files, ended)
         kept = _copy_records(files, Path(raw)) if raw is not None else ()
@@ -79,8 +79,8 @@ def record(
             )
         trace = read_trace(folder / "trace", format="blktrace")
         requests = write_trace(trace, output).requests
-        caveats = (*_caveats(session.started, ended, code), *trace.findings)
-        how = Path(output), session.started["method"]
+        caveats = (*_caveats(started, ended, code), *trace.findings)
+        how = Path(output), started["method"]
         return Recording(*how, requests, elapsed_s, code, ended["lost"], kept, caveats)
 
 
@@ -98,40 +98,33 @@ def device_folder(device: str) -> Path:
     return folder.resolve()
 
 
-class _Session:
-    """The recording process: from when it records until it has put everything back."""
+@contextlib.contextmanager
+def _recording(
+    device: Path, folder: Path, method: str
+) -> Iterator[tuple[HelperProcess, dict[str, Any]]]:
+    """Record by a process of its own, which has put everything back when the block is left."""
+    if os.geteuid() != 0:
+        raise MeasurementError("only root may record a block trace: run ppw with sudo")
+    module, called = recording_process.__name__, "unshare (install util-linux)"
+    arguments, through = (str(device), str(folder), method), ("unshare", "--mount")
+    process = HelperProcess(module, called, *arguments, through=through)
+    try:
+        yield process, _ask_recorder(process)
+    finally:
+        # Its guard puts everything back where it hangs.
+        process.end(_END_S)
 
-    def __init__(self, device: Path, folder: Path, method: str) -> None:
-        if os.geteuid() != 0:
-            raise MeasurementError("only root may record a block trace: run ppw with sudo")
-        module, called = recording_process.__name__, "unshare (install util-linux)"
-        arguments, through = (str(device), str(folder), method), ("unshare", "--mount")
-        self._process = HelperProcess(module, called, *arguments, through=through)
-        try:
-            self.started = self._ask_recorder()
-        except BaseException:
-            self.close()
-            raise
 
-    def end(self) -> dict[str, Any]:
-        """Stop recording; returns what the process says of it."""
-        return self._ask_recorder(end=True)
-
-    def close(self) -> None:
-        """Wait until the process has put everything back; its guard does if it hangs."""
-        self._process.end(_END_S)
-
-    def _ask_recorder(self, **message: Any) -> dict[str, Any]:
-        process = self._process
-        try:
-            answer = process.ask(_ANSWER_S, **message) if message else process.answer(_ANSWER_S)
-        except OSError as error:
-            raise MeasurementError(
-                "the recording process ended early, and its settings are restored: try again"
-            ) from error
-        if "error" in answer:
-            raise MeasurementError(f"cannot record: {answer['error']}")
-        return answer
+def _ask_recorder(process: HelperProcess, **message: Any) -> dict[str, Any]:
+    try:
+        answer = process.ask(_ANSWER_S, **message) if message else process.answer(_ANSWER_S)
+    except OSError as error:
+        raise MeasurementError(
+            "the recording process ended early, and its settings are restored: try again"
+        ) from error
+    if "error" in answer:
+        raise MeasurementError(f"cannot record: {answer['error']}")
+    return answer
 
 
 def _run_command(command: Sequence[str]) -> tuple[float, int]:
@@ -172,16 +165,15 @@ def _first_time_ns(file: Path) -> int:
 
 def _note_records(time_ns: int, cpu: int, ended: dict[str, Any]) -> bytes:
     """Records of notes: the wall clock, and names of processes."""
+    header = np.zeros(1, _RECORD)
+    header["magic"], header["time"], header["cpu"] = blktrace.MAGIC, time_ns, cpu
     notes = []
     if ended["clock_unix_ns"] is not None:
-        now = ended["clock_unix_ns"] + time_ns
-        clock = np.array([now // 10**9, now % 10**9], np.uint32).tobytes()
-        notes.append((blktrace.TIME_NOTE, 0, clock))
+        clock = np.array(divmod(ended["clock_unix_ns"] + time_ns, 10**9), np.uint32)
+        notes.append((blktrace.TIME_NOTE, 0, clock.tobytes()))
     for pid, name in ended["commands"].items():
         command = name.encode()[: _COMMAND_BYTES - 1].ljust(_COMMAND_BYTES, b"\0")
         notes.append((blktrace.PROCESS_NOTE, int(pid), command))
-    header = np.zeros(1, _RECORD)
-    header["magic"], header["time"], header["cpu"] = blktrace.MAGIC, time_ns, cpu
     parts = []
     for kind, pid, payload in notes:
         header["action"], header["pid"] = blktrace.NOTIFY | kind, pid

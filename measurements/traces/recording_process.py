@@ -70,10 +70,8 @@ def _mount_tracefs_and_debugfs() -> None:
         ("debugfs", DEBUGFS, DEBUGFS / "block"),
     ):
         if where.is_dir() and not there.exists():
-            nothing: dict[str, Any] = dict.fromkeys(
-                ("stdin", "stdout", "stderr"), subprocess.DEVNULL
-            )
-            subprocess.run(["mount", "-t", kind, kind, str(where)], check=False, **nothing)
+            command = ["mount", "-t", kind, kind, str(where)]
+            subprocess.run(command, check=False, stdin=subprocess.DEVNULL, capture_output=True)
     if not (TRACEFS / "current_tracer").exists():
         raise MeasurementError(
             f"{TRACEFS}: tracefs cannot be mounted: record as root, on a kernel with CONFIG_FTRACE"

@@ -35,7 +35,6 @@ READERS: tuple[type[TraceReader], ...] = (
     tables.CsvTable,
 )
 FORMATS = {reader.name: reader for reader in READERS}
-_LAYOUT = "blkparse:"
 
 
 def read_trace(
@@ -70,8 +69,8 @@ def read_trace(
     if batch_requests < 1:
         raise MeasurementError(f"batch_requests is {batch_requests}: at least 1 is needed")
     source, options = Path(path), {}
-    if format and format.startswith(_LAYOUT):
-        options["layout"] = format.removeprefix(_LAYOUT)
+    if format and format.startswith("blkparse:"):
+        format, _, options["layout"] = format.partition(":")
         # Refuses a layout that is none.
         blktrace.pattern(options["layout"])
     kind = _reader_of(source, format, mapping)
@@ -88,13 +87,12 @@ def _reader_of(
 ) -> type[TraceReader]:
     """Choose the reader by the format that is asked for, the mapping, or the content."""
     if format is not None:
-        name = "blkparse" if format.startswith(_LAYOUT) else format
-        if name not in FORMATS:
+        if format not in FORMATS:
             raise MeasurementError(
                 f"no trace format {format!r}: choose one of {', '.join(FORMATS)}, or "
                 "blkparse:FORMAT with what was given to blkparse -f"
             )
-        return FORMATS[name]
+        return FORMATS[format]
     if mapping:
         # A mapping is for a table, whatever its first lines look like.
         is_parquet = tables.ParquetTable.recognises(base.head(path, 4))
