@@ -1,51 +1,34 @@
 """Reading the world into one tidy table: the runs table, its columns, units and checks."""
 
-from __future__ import annotations
-
 import importlib
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from measurements.errors import BadRunsError, MeasurementError
-    from measurements.table.checks import check_runs, identity_columns
-    from measurements.table.reading import read_runs, tidy_runs
-    from measurements.table.units import parse_frequency, parse_quantity
-    from measurements.table.writing import write_runs
-
-# Written by hand, as the guard and cleanup processes start without site packages, where no
-# lazy_loader is found.
-_HOME = {
-    "BadRunsError": "measurements.errors",
-    "MeasurementError": "measurements.errors",
-    "check_runs": "measurements.table.checks",
-    "identity_columns": "measurements.table.checks",
-    "parse_frequency": "measurements.table.units",
-    "parse_quantity": "measurements.table.units",
-    "read_runs": "measurements.table.reading",
-    "tidy_runs": "measurements.table.reading",
-    "write_runs": "measurements.table.writing",
-}
-
-__all__ = [
-    "BadRunsError",
-    "MeasurementError",
-    "check_runs",
-    "identity_columns",
-    "parse_frequency",
-    "parse_quantity",
-    "read_runs",
-    "tidy_runs",
-    "write_runs",
-]
 
 
-def __getattr__(name: str) -> Any:
-    if name in _HOME:
-        # Kept, so that only the first use of a name comes here.
-        globals()[name] = getattr(importlib.import_module(_HOME[name]), name)
-        return globals()[name]
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+def load_late(package, homes):
+    """Make `__getattr__`, `__dir__` and `__all__` of a package whose names load when first used.
+
+    ``homes`` has the module of each name, inside the package; a module is its own home, and not
+    in `__all__`. The stub beside the package's file tells the types.
+    """
+
+    # Written by hand, as the guard and cleanup processes start without site packages, where no
+    # lazy_loader is found.
+    def load(name):
+        if name not in homes:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        module = importlib.import_module(f"{package}.{homes[name]}")
+        return module if homes[name].rpartition(".")[2] == name else getattr(module, name)
+
+    public = sorted(name for name, home in homes.items() if home.rpartition(".")[2] != name)
+    return load, lambda: public, public
 
 
-def __dir__() -> list[str]:
-    return __all__
+__getattr__, __dir__, __all__ = load_late(
+    __name__,
+    {
+        **dict.fromkeys(("BadRunsError", "MeasurementError"), "errors"),
+        **dict.fromkeys(("check_runs", "identity_columns"), "table.checks"),
+        **dict.fromkeys(("parse_frequency", "parse_quantity"), "table.units"),
+        **dict.fromkeys(("read_runs", "tidy_runs"), "table.reading"),
+        "write_runs": "table.writing",
+    },
+)

@@ -2,7 +2,8 @@
 
 Everything that happens is in the session's folder before the next thing begins; the table is made
 from there (`measurements.sweep.session`). Runs are in random order within the sweep, so that a host
-that warms up or a neighbour that wakes does not look like an effect of the frequency.
+that warms up or a neighbour that wakes does not look like an effect of the frequency. `Machine` is
+the host as a sweep uses it: what is set before a run and what is read around it.
 """
 
 from __future__ import annotations
@@ -13,13 +14,15 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from statistics import median
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
+from measurements.counters.command import PerfCounters, check_perf
+from measurements.counters.memory_traffic import MemoryTraffic
 from measurements.errors import MeasurementError
-from measurements.host.conditions import Cooling
-from measurements.host.cpu_placement import Execution, execute
-from measurements.processes.cleanup_process import CleanupProcess
-from measurements.sweep import machine
+from measurements.host import activity, conditions, cpu_placement, files
+from measurements.host.frequency_control import FrequencyControl, current_frequencies
+from measurements.processes import cleanup_process, settings_guard
 from measurements.sweep.session import Session, check_space, row_of, run_energy
 from measurements.table.units import frequency_text
 
@@ -90,6 +93,219 @@ def order_of(options: SweepOptions) -> list[RunSetup]:
     return steps
 
 
+# Repeats further apart than this, highest to lowest as a share of their median, are not one value.
+_MOST_SPREAD = 0.03
+# A frequency further than this from the one asked for was not applied.
+_MOST_OFF = 0.02
+_NOT_APPLIED = "look for turbo, a power cap or heat; achieved is kept in freq_achieved_hz"
+_SPREADS = {
+    "time_s": ("time", "close other programs, fix the frequency, or let a run last longer"),
+    "power_w": ("power", "let a run last longer, or wait for the fans and temperatures"),
+}
+# Columns of counters that add up over executions; the rest are ratios and names.
+_ADDED = (
+    *("instructions", "cycles", "task_clock_s", "llc_misses"),
+    *("instructions_user", "instructions_kernel", "cycles_user", "cycles_kernel"),
+)
+
+
+def instabilities(rows: Sequence[Mapping[str, object]], at: str) -> dict[str, str]:
+    """Find what does not hold still at a set-up, each with the advice; the last row is the newest.
+
+    Repeats that are too far apart in time or power, a frequency that was not the one asked for,
+    and a run in which heat or a limit held the frequency down.
+    """
+    found = {}
+    for column, (name, advice) in _SPREADS.items():
+        values = [v for row in rows if isinstance(v := row.get(column), float) and v == v]
+        middle = median(values) if len(values) > 1 else 0.0
+        spread = (max(values) - min(values)) / middle if middle > 0 else 0.0
+        if spread > _MOST_SPREAD:
+            apart = f"{name} at {at} spreads by {spread:.1%} over {len(values)} runs"
+            found[f"{name} spread"] = f"{apart}: {advice}"
+    asked, achieved = rows[-1].get("freq_hz"), rows[-1].get("freq_achieved_hz")
+    # NaN, which is not known, is never too far off.
+    if (
+        isinstance(asked, float)
+        and isinstance(achieved, float)
+        and abs(achieved / asked - 1) > _MOST_OFF
+    ):
+        ran = f"was asked for and the core ran at {frequency_text(achieved)}"
+        found["clock"] = f"{frequency_text(asked)} {ran}: {_NOT_APPLIED}"
+    if rows[-1].get("throttled"):
+        found["throttling"] = (
+            "heat, current or a quota held the processor back during a run: cool the host, raise "
+            "its limits, or measure at a lower clock"
+        )
+    return found
+
+
+class Before(NamedTuple):
+    """The host just before a run."""
+
+    snapshot: activity.Snapshot
+    state: dict[str, Any]
+
+
+@dataclass
+class Machine:
+    """A host that is measured. Made by `open`; `close` puts back what was changed.
+
+    ``control`` is None where the frequency is left as it is found; ``no_counters`` says why
+    instructions and cycles cannot be counted, and is None where they can; ``traffic`` are the
+    counters of the memory controllers, where there are any.
+    """
+
+    control: FrequencyControl | None
+    perf: PerfCounters | None
+    no_counters: str | None
+    topology: cpu_placement.Topology
+    sysfs: Path
+    procfs: Path
+    traffic: MemoryTraffic | None
+    _placement: cpu_placement.Placement
+    _clock_hz: float | None = None
+
+    @classmethod
+    def open(
+        cls,
+        *,
+        frequencies: Sequence[float] = (),
+        cores: Sequence[int] = (),
+        turbo: bool | None = None,
+        counters: bool = True,
+        sysfs: Path = Path("/sys"),
+        procfs: Path = Path("/proc"),
+        dry_run: bool = False,
+    ) -> Self:
+        """Take what a sweep needs of this host.
+
+        Raises `MeasurementError` when a frequency cannot be set, or there are fewer cores than
+        asked for: before any run.
+        """
+        topology = cpu_placement.read_topology(sysfs)
+        for count in cores:
+            cpu_placement.place(topology, count)
+        perf, reason = None, "counting was not asked for"
+        if counters:
+            support = check_perf(sysfs=sysfs, procfs=procfs)
+            perf = support.counters if support.hardware else None
+            reason = "; ".join(support.reasons)
+        control = None
+        if frequencies or turbo is not None:
+            control = FrequencyControl.open(sysfs=sysfs, procfs=procfs, dry_run=dry_run)
+            try:
+                if turbo is not None:
+                    control.turn_turbo(turbo)
+                for freq_hz in frequencies:
+                    control.refuse_step(freq_hz)
+            except BaseException:
+                control.close()
+                raise
+        traffic = None if dry_run or perf is None else MemoryTraffic.find(sysfs, procfs)
+        reasons = reason if perf is None else None
+        return cls(
+            control, perf, reasons, topology, sysfs, procfs, traffic, cpu_placement.place(topology)
+        )
+
+    @property
+    def turbo(self) -> bool | None:
+        """Whether turbo is on; None where that is not known, or the clock is left as found."""
+        return None if self.control is None else self.control.turbo
+
+    @property
+    def cores(self) -> int:
+        """Physical cores that the next run may use."""
+        return self._placement.cores
+
+    def set_up(self, freq_hz: float | None, cores: int | None) -> bool:
+        """Set frequency and cores for the next run; True where the frequency was changed."""
+        self._placement = cpu_placement.place(self.topology, cores)
+        if freq_hz is None or self.control is None or freq_hz == self._clock_hz:
+            return False
+        self.control.fix(freq_hz)
+        self._clock_hz = freq_hz
+        return True
+
+    def cpus(self) -> tuple[int, ...]:
+        """List the logical CPUs that the next run may use."""
+        return self._placement.cpus
+
+    def commands(self, command: Sequence[str], counts: Sequence[Path]) -> list[list[str]]:
+        """Repeat the command for each file of counts, with perf before it where perf can count."""
+        if self.perf is None:
+            return [list(command) for _ in counts]
+        return [self.perf.wrap(command, path) for path in counts]
+
+    def counter_columns(self, counts: Sequence[Path]) -> dict[str, Any]:
+        """Make columns of what perf counted, of one execution on average."""
+        if self.perf is None:
+            return {}
+        counters = self.perf.read(*counts)
+        row: dict[str, Any] = counters.columns()
+        row |= {c: row[c] / len(counts) for c in _ADDED if c in row}
+        if counters.elapsed_s is not None:
+            # Without perf's own start, which the time around it includes.
+            row["time_s"] = counters.elapsed_s / len(counts)
+        if counters.caveats:
+            row["counter_notes"] = "; ".join(counters.caveats)
+        return row
+
+    def before_run(self, traffic: Path | None = None) -> Before:
+        """Read what has to be known before a run; counts of memory traffic go to ``traffic``."""
+        if self.control is not None:
+            self.control.check()
+        if self.traffic is not None and traffic is not None:
+            self.traffic.start(traffic)
+        state = conditions.read_state(self.sysfs, self.procfs)
+        return Before(activity.Snapshot.take(self.procfs, self.sysfs), state)
+
+    def after_run(
+        self, before: Before, made: cpu_placement.Execution, executions: int
+    ) -> dict[str, Any]:
+        """Make columns of what the host did and of its state during a run."""
+        moved = {} if self.traffic is None else self.traffic.stop()
+        did = before.snapshot.until(activity.Snapshot.take(self.procfs, self.sysfs))
+        state = conditions.read_state(self.sysfs, self.procfs)
+        return {
+            **{name: value / executions for name, value in did.items()},
+            **moved,
+            "command_user_s": made.user_s / executions,
+            "command_system_s": made.system_s / executions,
+            **state,
+            **conditions.throttled_between(before.state, state),
+            "sockets": len(self._placement.sockets),
+        }
+
+    def temperature_c(self) -> float | None:
+        """Read the temperature of the hottest package (°C), where it can be read."""
+        return conditions.package_temperature_c(self.sysfs)
+
+    def clock_hz(self) -> float | None:
+        """Read the frequency (Hz) as the kernel tells it, where it does."""
+        frequencies = current_frequencies(self.sysfs)
+        known = [frequencies[cpu] for cpu in self.cpus() if cpu in frequencies]
+        # In a virtual machine /proc/cpuinfo has the nominal frequency.
+        pairs = files.read_pairs(self.procfs / "cpuinfo")
+        known = known or [float(value) * 1e6 for key, value in pairs if key == "cpu MHz"]
+        return median(known) if known else None
+
+    def writes(self, freq_hz: float | None) -> list[settings_guard.HostSetting]:
+        """List what setting a frequency would write; with a dry run only."""
+        if self.control is None or freq_hz is None:
+            return []
+        before = len(self.control.writes)
+        self.control.fix(freq_hz)
+        return self.control.writes[before:]
+
+    def close(self) -> None:
+        """Put back what was changed. Raises `MeasurementError` where something could not be."""
+        if self.traffic is not None:
+            self.traffic.close()
+        if self.control is not None and (unrestored := self.control.close()):
+            raise MeasurementError(settings_guard.not_restored(unrestored))
+
+
 @dataclass
 class Recorder:
     """Records of a sweep in its folder, numbered, and what the user is told of them.
@@ -98,7 +314,7 @@ class Recorder:
     """
 
     session: Session
-    machine: machine.Machine
+    machine: Machine
     sampling: sampler.Sampling
     tell: Callable[[str], None]
     # These two differ in tests.
@@ -129,17 +345,19 @@ class Recorder:
         self._number += 1
         return record
 
-    def end_record(self, record: dict[str, Any], made: Execution, **more: Any) -> None:
+    def end_record(
+        self, record: dict[str, Any], made: cpu_placement.Execution, **more: Any
+    ) -> None:
         """Complete a record; it is on disk when this returns."""
         times = {"start_s": made.start_s, "end_s": made.end_s, "exit_code": made.exit_code}
         record |= {**times, **more}
         self.session.append(record)
 
-    def idle(self, seconds: float) -> Execution:
+    def idle(self, seconds: float) -> cpu_placement.Execution:
         """Let the host idle; returns when that was."""
         start_s = self.clock()
         self.wait(seconds)
-        return Execution(start_s, self.clock(), 0, 0.0, 0.0)
+        return cpu_placement.Execution(start_s, self.clock(), 0, 0.0, 0.0)
 
     def measure_idle(self, seconds: float) -> None:
         """Measure the power of the idle host."""
@@ -164,7 +382,7 @@ class Recorder:
 
     def advise(self, setup: Any, at: str, row: dict[str, Any]) -> None:
         """Tell each instability of a set-up once, and each note of a row once."""
-        for what, message in machine.instabilities(self.keep_row(setup, row), at).items():
+        for what, message in instabilities(self.keep_row(setup, row), at).items():
             self.tell_once(message, f"{at}: {what}")
         if row.get("notes"):
             self.tell_once(str(row["notes"]))
@@ -187,9 +405,9 @@ class MeasuredSweep(Recorder):
         todo = [step for step in order_of(self.options) if step not in done]
         if not todo:
             return
-        cooling = Cooling(self.machine.temperature_c)
+        cooling = conditions.Cooling(self.machine.temperature_c)
         # Killed in any way, this process leaves no command running that nobody measures.
-        with CleanupProcess() as reaper:
+        with cleanup_process.CleanupProcess() as reaper:
             self._environment = reaper.environment()
             if self.sampling.channels and self.options.idle_s > 0 and not self._idle:
                 self._measure_settled_idle()
@@ -236,7 +454,7 @@ class MeasuredSweep(Recorder):
                 + f": it is executed {self._executions} times a run, and its mean is reported"
             )
 
-    def _measure_run(self, step: RunSetup, cooling: Cooling) -> dict[str, Any]:
+    def _measure_run(self, step: RunSetup, cooling: conditions.Cooling) -> dict[str, Any]:
         check_space(self.session.folder)
         self._set_up_and_settle(step)
         cooling.wait()
@@ -267,11 +485,17 @@ class MeasuredSweep(Recorder):
         asked = {"asked_hz": step.freq_hz, "asked_cores": step.cores, "repeat": step.repeat}
         return self.begin_record(kind, **asked, **more)
 
-    def _execute(self, record: dict[str, Any], commands: Sequence[Sequence[str]]) -> Execution:
+    def _execute(
+        self, record: dict[str, Any], commands: Sequence[Sequence[str]]
+    ) -> cpu_placement.Execution:
         output, cpus = self.session.output(record["run"]), self.machine.cpus()
-        return execute(commands, output=output, cpus=cpus, environment=self._environment)
+        return cpu_placement.execute(
+            commands, output=output, cpus=cpus, environment=self._environment
+        )
 
-    def _end_run(self, record: dict[str, Any], made: Execution, facts: dict[str, Any]) -> None:
+    def _end_run(
+        self, record: dict[str, Any], made: cpu_placement.Execution, facts: dict[str, Any]
+    ) -> None:
         """Keep a record; a command that failed ends the sweep."""
         freq_hz = facts.pop("freq_hz", record["asked_hz"])
         failures = self.sampling.failures if record["kind"] == "run" else {}
@@ -284,9 +508,7 @@ class MeasuredSweep(Recorder):
             )
 
 
-def clock_found(
-    host: machine.Machine, stated_hz: float | None, facts: Mapping[str, Any]
-) -> dict[str, Any]:
+def clock_found(host: Machine, stated_hz: float | None, facts: Mapping[str, Any]) -> dict[str, Any]:
     """Find the frequency of a run that was measured as found: stated, counted, or the kernel's.
 
     Raises `MeasurementError` when none of them tells.

@@ -28,7 +28,6 @@ from measurements.host import conditions
 from measurements.host.frequency_control import FrequencyControl
 from measurements.power import credentials, sampler, source
 from measurements.sweep import loop
-from measurements.sweep.machine import Machine
 from measurements.sweep.session import Session, check_writable, session_rows, session_table
 from measurements.table.units import frequency_text
 
@@ -158,8 +157,8 @@ def folder_and_session(output: Path, *, resume: bool) -> tuple[Path, Session | N
 
 def _open_machine(
     options: loop.SweepOptions, host: HostOptions, *, dry_run: bool = False
-) -> Machine:
-    return Machine.open(
+) -> loop.Machine:
+    return loop.Machine.open(
         frequencies=options.frequencies,
         cores=options.cores,
         turbo=host.turbo,

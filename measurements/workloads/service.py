@@ -21,7 +21,6 @@ from measurements.errors import MeasurementError
 from measurements.host import activity, conditions, cpu_placement
 from measurements.processes.cleanup_process import CleanupProcess
 from measurements.sweep import loop, measure
-from measurements.sweep.machine import Machine
 from measurements.sweep.session import Session, check_space, row_of, run_energy
 from measurements.workloads.clients import Client, CutShortError, start_process
 
@@ -356,7 +355,7 @@ def running(
         )
     missing: list[str] = []
     with ExitStack() as stack:
-        machine = Machine.open(
+        machine = loop.Machine.open(
             frequencies=options.frequencies,
             turbo=host.turbo,
             counters=counters and is_local,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import ppw
+from ppw import catalogue
 from ppw.cli import options as opt, output as out
 from ppw.results.text import shown, summary_text, text_table
 
@@ -17,8 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     import pandas as pd
-
-    from ppw.catalogue.datasets import DataFile, Dataset
 
 _FORMATS = ("text", "json", "csv")
 
@@ -117,11 +116,10 @@ def datasets_command(name: str | None, fetch: bool, folder: str | None) -> Listi
     ppw contains none of them. --fetch shows the licence of NAME and then downloads it from its
     publisher. It keeps only files whose checksum is that of the published files.
     """
-    from ppw.catalogue.datasets import data_folder, find_dataset
-
     if name is not None:
-        dataset = find_dataset(name)
-        return _list_files(dataset, _fetch_files(dataset, folder) if fetch else data_folder(folder))
+        dataset = catalogue.datasets.find_dataset(name)
+        where = _fetch_files(dataset, folder) if fetch else catalogue.datasets.data_folder(folder)
+        return _list_files(dataset, where)
     if fetch:
         raise click.UsageError("--fetch needs the name of a data set: ppw datasets NAME --fetch")
     table = ppw.list_datasets(folder)
@@ -130,21 +128,20 @@ def datasets_command(name: str | None, fetch: bool, folder: str | None) -> Listi
     )
 
 
-def _fetch_files(dataset: Dataset, folder: str | None) -> Path:
+def _fetch_files(dataset: catalogue.datasets.Dataset, folder: str | None) -> Path:
     """Fetch the missing files of a data set, print each source, and return the folder."""
-    from ppw.catalogue.datasets import data_folder, fetch_dataset, licence_text
-
     # A folder that was named for it may be new.
-    where = Path(folder) if folder else data_folder()
-    out.say(f"{dataset.name} is of {dataset.origin}, under {licence_text(dataset)}")
+    where = Path(folder) if folder else catalogue.datasets.data_folder()
+    licence = catalogue.datasets.licence_text(dataset)
+    out.say(f"{dataset.name} is of {dataset.origin}, under {licence}")
 
-    def announce_fetch(file: DataFile) -> None:
+    def announce_fetch(file: catalogue.datasets.DataFile) -> None:
         out.say(f"fetching {file.url}")
         if file.sha256 is None:
             out.say("caveat: its checksum is not known, so what comes is not checked")
 
     # Each file is told before it comes: some are gigabytes.
-    fetch_dataset(dataset, where, each=announce_fetch)
+    catalogue.datasets.fetch_dataset(dataset, where, each=announce_fetch)
     return where
 
 
@@ -160,16 +157,14 @@ def _datasets_table(table: pd.DataFrame) -> str:
     )
 
 
-def _list_files(dataset: Dataset, folder: Path) -> Listing:
+def _list_files(dataset: catalogue.datasets.Dataset, folder: Path) -> Listing:
     """List the files of a data set, with what a folder has of them."""
-    from ppw.catalogue.datasets import licence_text, state_of
-
-    states = [str(state_of(file, folder)) for file in dataset.files]
+    states = [str(catalogue.datasets.state_of(file, folder)) for file in dataset.files]
     facts = {
         **{key: getattr(dataset, key) for key in ("name", "title", "what")},
         "holds": dataset.kind,
         "origin": dataset.origin,
-        "licence": licence_text(dataset),
+        "licence": catalogue.datasets.licence_text(dataset),
         "made_from": dataset.made_from,
     }
 
@@ -204,10 +199,9 @@ def demo_command(report: str, runs: str | None, **written: Any) -> None:
     the projections with simulations at these frequencies.
     """
     if runs is not None:
-        from ppw.catalogue.datasets import simulated_sweep
         from ppw.runs.prepare import SIMULATED
 
-        ppw.write_runs(simulated_sweep(), runs)
+        ppw.write_runs(catalogue.datasets.simulated_sweep(), runs)
         out.say_caveats([SIMULATED])
         return
     from ppw.cli.demo import demo

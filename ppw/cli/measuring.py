@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import sys
 import time
 from dataclasses import asdict
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import ppw
+from measurements import sweep, timeseries, workloads
 from measurements.table.units import frequency_text
 from ppw.cli import options as opt, output as out
 from ppw.results.text import shown, text_table
@@ -25,9 +27,6 @@ if TYPE_CHECKING:
 
     import pandas as pd
     from rich.live import Live
-
-    from measurements.sweep import loop, measure
-    from measurements.timeseries.live import CommandEnd, LiveSampler
 
 
 # Options of the commands that measure this host.
@@ -101,12 +100,10 @@ def refuse_standard_output(output: str) -> None:
 
 def measured_host_options(
     given: opt.Given, metrics: Sequence[str], *, as_found: bool
-) -> measure.HostOptions:
+) -> sweep.measure.HostOptions:
     """Make the host options of `measurements.sweep.measure` from command-line options."""
-    from measurements.sweep import measure
-
     return opt.pick_fields(
-        measure.HostOptions,
+        sweep.measure.HostOptions,
         given,
         metrics=tuple(metrics),
         as_found=as_found,
@@ -229,9 +226,7 @@ def measure_command(ctx: click.Context, /, **given: Any) -> int:
     if given["simulate"]:
         return measure_simulated(ctx, given)
     if given["ssh"]:
-        from measurements.sweep.measure import measure_on
-
-        return measure_on(given["ssh"], sys.argv, given["output"])
+        return sweep.measure.measure_on(given["ssh"], sys.argv, given["output"])
     if given["replay"] is not None:
         return _export_session_runs(given["replay"], given["output"])
     if not given["command"] and not given["resume"]:
@@ -247,13 +242,11 @@ def measure_command(ctx: click.Context, /, **given: Any) -> int:
 
 
 def _measure_or_dry_run(given: opt.Given) -> int:
-    from measurements.sweep import measure
-
     options = _make_sweep_options(given)
-    metrics = given["metrics"] or measure.METRICS
+    metrics = given["metrics"] or sweep.measure.METRICS
     host = measured_host_options(given, metrics, as_found=given["as_found"])
     if given["dry_run"]:
-        for line in measure.dry_run(options, host):
+        for line in sweep.measure.dry_run(options, host):
             click.echo(line)
         return 0
     if not given["output"]:
@@ -261,23 +254,17 @@ def _measure_or_dry_run(given: opt.Given) -> int:
     refuse_standard_output(given["output"])
     # Behind --stream is another host's ppw: when its connection ends, so does the sweep.
     if given["stream"]:
-        from measurements.sweep.measure import end_with_input
-
-        end_with_input()
+        sweep.measure.end_with_input()
     table = _run_sweep(options, host, given)
     if not given["stream"]:
         click.echo(measure_summary(table))
     return 0
 
 
-def _make_sweep_options(given: opt.Given) -> loop.SweepOptions:
-    import socket
-
-    from measurements.sweep import loop
-
+def _make_sweep_options(given: opt.Given) -> sweep.loop.SweepOptions:
     program = given["command"]
     return opt.pick_fields(
-        loop.SweepOptions,
+        sweep.loop.SweepOptions,
         given,
         workload=given["workload"] or (Path(program[0]).name if program else ""),
         host=given["host"] or socket.gethostname(),
@@ -287,36 +274,32 @@ def _make_sweep_options(given: opt.Given) -> loop.SweepOptions:
 
 
 def _run_sweep(
-    options: loop.SweepOptions, host: measure.HostOptions, given: opt.Given
+    options: sweep.loop.SweepOptions, host: sweep.measure.HostOptions, given: opt.Given
 ) -> pd.DataFrame:
     """Run a sweep and return its table; with --stream print each row as a line of JSON at once."""
-    from measurements.sweep import measure
-
     stream = given["stream"]
     with Progress() as progress:
-        with measure.set_up(
+        with sweep.measure.set_up(
             options,
             host,
             Path(given["output"]),
             resume=given["resume"],
             probe_memory=given["probe_memory"],
             tell=progress.tell,
-        ) as sweep:
-            progress.expect(sweep.left())
+        ) as opened:
+            progress.expect(opened.left())
             # Whoever reads the stream wants the whole table, rows before an interruption too.
-            for row in sweep.earlier() if stream else ():
+            for row in opened.earlier() if stream else ():
                 click.echo(json.dumps(row))
-            for row in sweep.rows():
+            for row in opened.rows():
                 progress.show(row)
                 if stream:
                     click.echo(json.dumps(row))
-        return sweep.table()
+        return opened.table()
 
 
 def _export_session_runs(folder: Path, output: str | None) -> int:
-    from measurements.sweep.session import Session, session_table
-
-    table = session_table(Session.open(folder))
+    table = sweep.session.session_table(sweep.session.Session.open(folder))
     if table.empty:
         raise ppw.PpwError(f"{folder}: no run that went well is in there")
     if output:
@@ -352,9 +335,7 @@ def measure_simulated(ctx: click.Context, given: opt.Given) -> int:
     for name in opt.typed_options(ctx, "simulate", "command", "freqs", "data_bytes", "output"):
         raise click.UsageError(f"{name} has no effect on a simulated core", ctx)
     if not given["command"]:
-        from measurements.workloads.simulated import KERNELS
-
-        kernels = ", ".join(KERNELS)
+        kernels = ", ".join(workloads.simulated.KERNELS)
         raise click.UsageError(f"no program: give one of {kernels}, or a bare-metal ELF file", ctx)
     if not given["freqs"]:
         raise click.UsageError("no core frequency: give --freq 1.2GHz,2GHz", ctx)
@@ -367,7 +348,6 @@ def measure_simulated(ctx: click.Context, given: opt.Given) -> int:
 def _simulate_and_write(given: opt.Given) -> None:
     import pandas as pd
 
-    from measurements.workloads.simulated import WHOLE, simulate_sweep
     from ppw.runs.prepare import SIMULATED
 
     programs, cores, clocks = given["command"], given["simulate"], given["freqs"]
@@ -376,8 +356,11 @@ def _simulate_and_write(given: opt.Given) -> None:
     processes = len(os.sched_getaffinity(0))
     rows: list[dict[str, Any]] = []
     texts: list[list[str]] = []
-    sweep = simulate_sweep(programs, cores, clocks, processes=processes, data_bytes=data_bytes)
-    for cell, row in sweep:
+    simulated = workloads.simulated
+    rows_of_cells = simulated.simulate_sweep(
+        programs, cores, clocks, processes=processes, data_bytes=data_bytes
+    )
+    for cell, row in rows_of_cells:
         rows.append(row)
         clock = frequency_text(cell.freq_hz)
         figures = shown(row["time_s"], "s"), f"{row['cpi']:.4g}"
@@ -385,7 +368,7 @@ def _simulate_and_write(given: opt.Given) -> None:
         out.say(f"{len(rows)} of {count}: {row['workload']} on {cell.core}, {clock}")
     ppw.write_runs(pd.DataFrame(rows), given["output"])
     out.say(f"caveat: {SIMULATED}")
-    unmarked = dict.fromkeys(row["workload"] for row in rows if row["region"] == WHOLE)
+    unmarked = dict.fromkeys(row["workload"] for row in rows if row["region"] == simulated.WHOLE)
     if unmarked:
         out.say(f"caveat: {', '.join(unmarked)}: without marks of a region, so set-up counts too")
     if given["output"] != "-":
@@ -417,8 +400,6 @@ def sample_command(
     ppw writes each row before the next interval begins. It only reads the kernel's counters and
     changes nothing.
     """
-    from measurements.timeseries.live import LiveSampler
-
     if command and duration is not None:
         raise click.UsageError(
             "with a COMMAND, ppw records until COMMAND ends: leave out --duration"
@@ -428,7 +409,7 @@ def sample_command(
     # SIGTERM ends a recording as Ctrl-C does: the file is complete either way.
     signal.signal(signal.SIGTERM, _raise_interrupt)
     given |= {name: Path(given[name]) for name in ("procfs", "sysfs", "root")}
-    sampler = LiveSampler(interval_s=every, **given)
+    sampler = timeseries.LiveSampler(interval_s=every, **given)
     for caveat in sampler.caveats:
         out.say(caveat)
     ended = _record_samples(sampler, command, duration, output)
@@ -438,18 +419,16 @@ def sample_command(
 
 
 def _record_samples(
-    sampler: LiveSampler, program: tuple[str, ...], seconds: float | None, output: str
-) -> CommandEnd | None:
+    sampler: timeseries.LiveSampler, program: tuple[str, ...], seconds: float | None, output: str
+) -> timeseries.live.CommandEnd | None:
     """Record until the program or the seconds end; return how the program ended, else None."""
-    from measurements.timeseries.live import Command, for_seconds
-    from measurements.timeseries.own import Writer
-
-    with Writer(output) as writer:
+    live = timeseries.live
+    with timeseries.own.Writer(output) as writer:
         if not program:
-            for row in sampler.rows(for_seconds(float("inf") if seconds is None else seconds)):
+            for row in sampler.rows(live.for_seconds(float("inf") if seconds is None else seconds)):
                 writer.write(row)
             return None
-        running = Command(program)
+        running = live.Command(program)
         try:
             for row in sampler.rows(running.wait):
                 writer.write(row)
@@ -464,13 +443,11 @@ def _raise_interrupt(number: int, frame: FrameType | None) -> None:
 
 
 def _print_series_summary(output: str) -> None:
-    from measurements.timeseries import read_time_series
-
-    for line in read_time_series(output).summary().splitlines():
+    for line in timeseries.read_time_series(output).summary().splitlines():
         out.say(line)
 
 
-def _report_command_end(name: str, ended: CommandEnd) -> int:
+def _report_command_end(name: str, ended: timeseries.live.CommandEnd) -> int:
     """Print the command's CPU time, and how it failed; return 1 where it failed, else 0."""
     out.say(
         f"{name}: {ended.user_s:.6g} s user and {ended.system_s:.6g} s system CPU time of its own"
@@ -492,14 +469,12 @@ def _report_command_end(name: str, ended: CommandEnd) -> int:
 )
 def sensors_command(format_: str, sysfs: str, procfs: str, output: str) -> None:
     """Test all power sources, counters and frequency control of this host, and change nothing."""
-    from measurements.sweep import measure
-
-    found = measure.find_sensors(Path(sysfs), Path(procfs))
+    found = sweep.measure.find_sensors(Path(sysfs), Path(procfs))
     in_json = json.dumps([asdict(s) for s in found], indent=1, ensure_ascii=False)
     out.write((in_json if format_ == "json" else _sensors_text(found)) + "\n", output)
 
 
-def _sensors_text(sensors: list[measure.HostSensor]) -> str:
+def _sensors_text(sensors: list[sweep.measure.HostSensor]) -> str:
     """Tabulate the sensors that are here, then say why the others are not."""
     # A BMC or a meter on the network is there only once its address is named.
     words = {True: "yes", False: "no", None: "by address"}

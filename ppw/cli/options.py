@@ -21,6 +21,7 @@ from measurements.errors import MeasurementError
 from measurements.host.files import parse_cpu_list
 from measurements.table import units
 from measurements.table.headers import nearest
+from ppw import catalogue
 from ppw.cli import output as out
 from ppw.errors import PpwError
 
@@ -283,16 +284,14 @@ def complete_selection(ctx: click.Context, param: click.Parameter, incomplete: s
 
 def complete_host(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     """Complete a host of the catalogue."""
-    from ppw.catalogue.hosts import load_hosts
-
-    return [name for name in load_hosts() if name.lower().startswith(incomplete.lower())]
+    return [
+        name for name in catalogue.hosts.load_hosts() if name.lower().startswith(incomplete.lower())
+    ]
 
 
 def complete_dataset(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     """Complete a public data set."""
-    from ppw.catalogue.datasets import datasets_by_name
-
-    return [name for name in datasets_by_name() if name.startswith(incomplete)]
+    return [name for name in catalogue.datasets.datasets_by_name() if name.startswith(incomplete)]
 
 
 def _read_device(text: str) -> str:

@@ -123,13 +123,11 @@ def read_log(text: str, given: opt.Given) -> timeseries.TimeSeries:
 
 def log_format(path: str) -> str:
     """Return "perf" or "ppw" for a log of that format, and "" for any other or standard input."""
-    from measurements.timeseries import own, perf
-    from measurements.timeseries.log import open_source
-
     if path == "-":
         return ""
-    with open_source(path) as source:
-        return next((m.FORMAT for m in (own, perf) if m.recognises(source.head)), "")
+    with timeseries.log.open_source(path) as source:
+        formats = timeseries.own, timeseries.perf
+        return next((m.FORMAT for m in formats if m.recognises(source.head)), "")
 
 
 LOGS = click.argument("logs", nargs=-1, required=True, metavar="[NAME=]LOG[,LOG]...")
@@ -433,9 +431,7 @@ def compare(runs: opt.Runs, roof: str | None, **options: Any) -> ppw.DeviceCompa
 
 def _is_log(path: str) -> bool:
     """Tell whether a file is a log of a host; False for standard input, which is read only once."""
-    from measurements.timeseries.reading import is_log
-
-    return path != "-" and is_log(path)
+    return path != "-" and timeseries.reading.is_log(path)
 
 
 def _io_runs_of_logs(

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import ppw
+from measurements import sweep, workloads
+from measurements.host.cpu_placement import place, read_topology
 from measurements.workloads.hadoop import jobs
 from ppw.cli import NamedCommands, measuring as ms, options as opt, output as out
 from ppw.results.text import printable, shown
@@ -20,11 +22,6 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     import pandas as pd
-
-    from measurements.sweep.measure import HostOptions
-    from measurements.workloads.io_study.study import StudyOptions
-    from measurements.workloads.memcached.load_sweep import MemcachedOptions
-    from measurements.workloads.service import Running, ServiceOptions
 
 
 class Workloads(NamedCommands):
@@ -68,14 +65,12 @@ RUN = opt.all_of(
 )
 
 
-def service_options(given: opt.Given, host: str = "") -> ServiceOptions:
+def service_options(given: opt.Given, host: str = "") -> workloads.service.ServiceOptions:
     """Make the service options of command-line options; ``host`` is its name by default."""
-    from measurements.workloads.service import ServiceOptions
-
     ms.refuse_two_frequencies(given)
     ms.refuse_standard_output(given["output"])
     return opt.pick_fields(
-        ServiceOptions,
+        workloads.service.ServiceOptions,
         given,
         host=given["host"] or host or socket.gethostname(),
         frequencies=tuple(given["freqs"] or ()),
@@ -84,7 +79,7 @@ def service_options(given: opt.Given, host: str = "") -> ServiceOptions:
     )
 
 
-def sensor_options(given: opt.Given) -> HostOptions:
+def sensor_options(given: opt.Given) -> sweep.measure.HostOptions:
     """Options of `measurements.sweep.measure` for sensors and frequencies, from those given."""
     metrics = ("time", *(given["metrics"] or ()))
     return ms.measured_host_options(given, metrics, as_found=not given["freqs"])
@@ -92,11 +87,9 @@ def sensor_options(given: opt.Given) -> HostOptions:
 
 def running_on(
     given: opt.Given, workload: dict[str, Any], *, host: str = "", is_local: bool = True
-) -> AbstractContextManager[Running]:
+) -> AbstractContextManager[workloads.service.Running]:
     """Open what the runs of a service need; see `measurements.workloads.service.running`."""
-    from measurements.workloads.service import running
-
-    return running(
+    return workloads.service.running(
         service_options(given, host),
         sensor_options(given),
         Path(given["output"]),
@@ -142,7 +135,6 @@ def run_count_command(
 ) -> int:
     """Count the retired instructions of COMMAND, and state the method of counting."""
     from measurements.counters.instructions import count_instructions
-    from measurements.host.cpu_placement import place, read_topology
 
     placement = place(read_topology(), given["cores"])
     cpi, data = given["cpi"], given["data_bytes"]
@@ -217,17 +209,14 @@ def run_cpio_command(command: tuple[str, ...], **given: Any) -> int:
     In COMMAND, {folder} is a new folder on the device, {threads} the number of logical CPUs and
     {instance} the number of the program, from 0. Read the table with ppw cpio.
     """
-    from measurements.workloads.io_study.cpu_accounting import findings
-    from measurements.workloads.io_study.study import open_study, table
-
     options = _make_cpio_options(command, given)
     options.check()
     with (
         running_on(given, {"cpio": asdict(options)}) as opened,
-        open_study(options, opened.runs) as study,
+        workloads.study.open_study(options, opened.runs) as study,
     ):
-        found = opened.take(study.run(), study.runs_in_table, table, show_progress)
-    for text in findings(found):
+        found = opened.take(study.run(), study.runs_in_table, workloads.study.table, show_progress)
+    for text in workloads.cpu_accounting.findings(found):
         out.say(text)
     with out.caveats_in_result():
         try:
@@ -238,23 +227,19 @@ def run_cpio_command(command: tuple[str, ...], **given: Any) -> int:
     return 0
 
 
-def _make_cpio_options(command: tuple[str, ...], given: opt.Given) -> StudyOptions:
-    from measurements.host.cpu_placement import read_topology
-    from measurements.workloads.fio import Pattern
-    from measurements.workloads.io_study.study import StudyOptions
-
+def _make_cpio_options(command: tuple[str, ...], given: opt.Given) -> workloads.study.StudyOptions:
     # Scaling shows in doublings: 1, 2, 4 … and all cores, which may be no power of two.
     cores = len(read_topology().cores)
     doubled = (*(1 << n for n in range(cores.bit_length()) if 1 << n < cores), cores)
     return opt.pick_fields(
-        StudyOptions,
+        workloads.study.StudyOptions,
         given,
         command=command,
         cores=given["cores"] or doubled,
         own=given["scope"] == "own",
         taken=given["take_bandwidth"],
         size_bytes=round(given["size"]),
-        patterns=() if command else tuple(map(Pattern.parse, given["patterns"])),
+        patterns=() if command else tuple(map(workloads.fio.Pattern.parse, given["patterns"])),
         data_bytes=None if given["data_bytes"] is None else round(given["data_bytes"]),
     )
 
@@ -294,8 +279,8 @@ def run_fio_command(**given: Any) -> int:
     ppw creates the file for fio in --folder and removes it afterwards.
     """
     from measurements.processes.programs import find_program
-    from measurements.workloads import fio
 
+    fio = workloads.fio
     patterns = tuple(map(fio.Pattern.parse, given["patterns"]))
     size_bytes = round(given["size"])
     options = opt.pick_fields(fio.FioOptions, given, size_bytes=size_bytes, patterns=patterns)
@@ -398,9 +383,7 @@ def run_hadoop_command(**given: Any) -> int:
     new folder. It writes each run to the file before the next run begins.
     """
     if given["setup"]:
-        from measurements.workloads.hadoop.install import set_up
-
-        out.say(f"Hadoop is in {set_up(tell=out.say)}")
+        out.say(f"Hadoop is in {workloads.install.set_up(tell=out.say)}")
         if not given["output"]:
             return 0
     if not given["output"]:
@@ -472,11 +455,9 @@ def _refuse_command_mismatch(options: jobs.HadoopOptions) -> None:
 
 
 def _measure_hadoop(options: jobs.HadoopOptions, given: opt.Given) -> pd.DataFrame:
-    from measurements.workloads.hadoop.job_sweep import measure_hadoop
-
     on_cluster = options.mode == "cluster"
     host = f"cluster:{options.cluster}" if on_cluster else ""
-    return measure_hadoop(
+    return workloads.job_sweep.measure_hadoop(
         options,
         service_options({**given, "window": 1.0}, host),
         # This host's watts are not those of a cluster.
@@ -566,14 +547,13 @@ def run_memcached_command(**given: Any) -> int:
     more load generators. If that run has more throughput, the client was the bottleneck: the rows
     of the set-up then have client_limited = true.
     """
-    from measurements.workloads.memcached import load_run, load_sweep, servers
-
+    load_sweep = workloads.load_sweep
     options = _make_memcached_options(given)
     options.check()
     # Before the sensors have their say.
     load_sweep.find_programs(options)
-    named = [servers.Address.parse(text) for text in options.servers]
-    is_local = all(load_run.link_to(address).is_loopback for address in named)
+    named = [workloads.servers.Address.parse(text) for text in options.servers]
+    is_local = all(load_sweep.link_to(address).is_loopback for address in named)
     host, workload = "" if is_local else str(named[0].host), {"memcached": asdict(options)}
     with running_on(given, workload, host=host, is_local=is_local) as opened:
         runs = load_sweep.open_runs(options, opened.runs)
@@ -582,13 +562,11 @@ def run_memcached_command(**given: Any) -> int:
     return 0
 
 
-def _make_memcached_options(given: opt.Given) -> MemcachedOptions:
-    from measurements.workloads.memcached.load_sweep import MemcachedOptions
-
+def _make_memcached_options(given: opt.Given) -> workloads.load_sweep.MemcachedOptions:
     if len(given["gets"]) != 1:
         raise click.UsageError("--gets takes a single share: 90%")
     return opt.pick_fields(
-        MemcachedOptions,
+        workloads.load_sweep.MemcachedOptions,
         given,
         servers=tuple(given["servers"] or ()),
         object_bytes=given["object_size"],

@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import ppw
+from measurements.table import specpower
 from ppw.cli import options as opt, output as out
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     import pandas as pd
-
-    from measurements.table.specpower import SpecPowerResult
 
 
 @opt.question(
@@ -464,15 +463,15 @@ def powerload_command(runs: opt.Runs, **options: Any) -> ppw.PowerLoads:
     return ppw.power_loads(_read_loads(runs, options), **options)
 
 
-def _read_loads(paths: opt.Runs, given: opt.Given) -> pd.DataFrame | list[SpecPowerResult]:
-    from measurements.table.specpower import is_specpower, read_specpower
-
+def _read_loads(
+    paths: opt.Runs, given: opt.Given
+) -> pd.DataFrame | list[specpower.SpecPowerResult]:
     # Published results name their own columns, so --map and --where do not apply to them.
-    published = [path for path in paths if path != "-" and is_specpower(path)]
+    published = [path for path in paths if path != "-" and specpower.is_specpower(path)]
     if not published:
         return opt.read_table(paths, given)
     if len(published) < len(paths):
         other = next(path for path in paths if path not in published)
         raise click.UsageError(f"{other} is no SPECpower result, as {published[0]} is: ask apart")
     opt.refuse_table_options(given, f"{published[0]} is a SPECpower result")
-    return read_specpower(published)
+    return specpower.read_specpower(published)

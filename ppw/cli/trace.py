@@ -16,8 +16,6 @@ from ppw.results.text import shown
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from measurements.traces.trace_files import NamedRequests
-
 
 @click.group(
     name="trace",
@@ -87,7 +85,7 @@ def read_model(path: str) -> ppw.TraceModel:
         raise ppw.PpwError(f"{path} is no model: {reason}; {_FIT}") from error
 
 
-def write_requests(trace: NamedRequests, output: str) -> None:
+def write_requests(trace: traces.trace_files.NamedRequests, output: str) -> None:
     """Write requests as Parquet or CSV, by the output's ending, and say how many there were."""
     out.refuse_input_as_output(output)
     requests, last_s = traces.write_trace(trace, output)
@@ -343,9 +341,7 @@ def trace_record_command(device: str, program: tuple[str, ...], output: Path, **
     ppw records requests of other programs too; the trace has the thread of each request. ppw
     restores the settings of the kernel, also after an error or Ctrl-C. Needs root.
     """
-    from measurements.traces.record import record
-
-    done = record(device, program, output, **how)
+    done = traces.record.record(device, program, output, **how)
     out.say_caveats(done.caveats)
     rate = done.requests / done.elapsed_s
     click.echo(

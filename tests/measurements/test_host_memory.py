@@ -20,7 +20,7 @@ from measurements.counters.memory_traffic import MemoryTraffic, llc_misses_per_b
 from measurements.host.activity import available_memory, cpu_quota, last_level_cache
 from measurements.host.cpu_placement import run_on
 from measurements.host.memory_probe import WORDS, probe_memory
-from measurements.sweep.machine import Machine
+from measurements.sweep.loop import Machine
 from measurements.sweep.session import row_of
 
 ROOT = Path(__file__).resolve().parents[2]

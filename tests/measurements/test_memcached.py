@@ -22,7 +22,7 @@ from measurements.workloads.clients import Client, Histogram, merge_histograms, 
 from measurements.workloads.memcached import load_generators, load_sweep
 from measurements.workloads.memcached.limits import judge_runs
 from measurements.workloads.memcached.load_generators import Work, find_loader
-from measurements.workloads.memcached.load_run import Demand, line_rate, link_to, works
+from measurements.workloads.memcached.load_sweep import Demand, line_rate, link_to, works
 from measurements.workloads.memcached.servers import Address, Control, Servers, needed_memory
 
 with_memcached = pytest.mark.peer("memcached")

@@ -19,7 +19,7 @@ import ppw
 from measurements.counters.command import PerfCounters
 from measurements.power.sampler import Sampling
 from measurements.processes.cleanup_process import CleanupProcess
-from measurements.sweep.machine import Machine
+from measurements.sweep.loop import Machine
 from measurements.sweep.session import Session
 from measurements.workloads import service
 from measurements.workloads.memcached.servers import Servers, free_ports

@@ -1,29 +1,35 @@
-"""The sweep over set-ups of memcached: full load, one step more client, then the rates."""
+"""The sweep over set-ups of memcached: full load, one step more client, then the rates.
+
+One run has its clients, their counts in the window of steady load, and the columns of these.
+"""
 
 from __future__ import annotations
 
+import fcntl
+import ipaddress
+import math
 import random
+import socket
+import struct
+import time
 from dataclasses import dataclass, field
-from itertools import product, starmap
-from statistics import mean
+from itertools import pairwise, product, starmap
+from pathlib import Path
+from statistics import mean, stdev
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pandas as pd
 
 from measurements.errors import MeasurementError
-from measurements.host.activity import available_memory
-from measurements.host.cpu_placement import PhysicalCore, Placement, Topology, place, read_topology
+from measurements.host import activity, cpu_placement, files
 from measurements.processes.programs import find_program
-from measurements.workloads import service
-from measurements.workloads.memcached.limits import judge_runs
-from measurements.workloads.memcached.load_generators import Loader, Work, find_loader
-from measurements.workloads.memcached.load_run import Demand, Link, MemcachedLoad, link_to, works
-from measurements.workloads.memcached.servers import Address, Servers, needed_memory
+from measurements.workloads import clients, service
+from measurements.workloads.memcached import limits, load_generators as gen, servers as sv
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
-    from pathlib import Path
 
+    from measurements.processes.cleanup_process import CleanupProcess
     from measurements.sweep.session import Session
 
 # Share of the free memory that servers may be given.
@@ -121,19 +127,21 @@ def workload_name(get_share: float, keys_per_request: int, partitions: int) -> s
 class Sides(NamedTuple):
     """Cores and logical CPUs of servers and clients on this host."""
 
-    server: tuple[PhysicalCore, ...]
+    server: tuple[cpu_placement.PhysicalCore, ...]
     server_cpus: tuple[int, ...]
     client_cpus: tuple[int, ...]
     shared: bool
 
-    def server_placement(self, threads: int) -> Placement:
+    def server_placement(self, threads: int) -> cpu_placement.Placement:
         """CPUs for so many server threads, each on a core of its own as far as there are cores."""
         if not self.server:
-            return Placement(self.server_cpus, len(self.server_cpus), ())
-        return place(Topology(self.server), min(threads, len(self.server)))
+            return cpu_placement.Placement(self.server_cpus, len(self.server_cpus), ())
+        return cpu_placement.place(
+            cpu_placement.Topology(self.server), min(threads, len(self.server))
+        )
 
 
-def sides(options: MemcachedOptions, topology: Topology) -> Sides:
+def sides(options: MemcachedOptions, topology: cpu_placement.Topology) -> Sides:
     """Share the cores. Raises `MeasurementError` when a CPU that was named may not be used."""
     cores = topology.cores
     known = {cpu for core in cores for cpu in core.cpus}
@@ -155,10 +163,277 @@ def sides(options: MemcachedOptions, topology: Topology) -> Sides:
     return Sides(server, tuple(sorted(taken)), client, bool(taken & set(client)))
 
 
-def _cut_to_cpus(cores: Sequence[PhysicalCore], cpus: Sequence[int]) -> tuple[PhysicalCore, ...]:
+def _cut_to_cpus(
+    cores: Sequence[cpu_placement.PhysicalCore], cpus: Sequence[int]
+) -> tuple[cpu_placement.PhysicalCore, ...]:
     """Cut cores down to the CPUs that were named."""
     cut = [core._replace(cpus=tuple(c for c in core.cpus if c in cpus)) for core in cores]
     return tuple(core for core in cut if core.cpus)
+
+
+# From the first answers to a steady load.
+_LEAD_S = 0.25
+# Objects that are stored before the load begins may take a while.
+_LONGEST_START_S = 120.0
+_FLOWING = 10
+
+
+class Moment(NamedTuple):
+    """Counts of servers, clients and network at one moment."""
+
+    counts: sv.Counts
+    client_s: tuple[float, float]  # CPU time in user and system mode
+    moved: tuple[int, int] | None  # bytes received and sent
+
+
+class Demand(NamedTuple):
+    """What all clients together ask for in one run."""
+
+    connections: int
+    client_threads: int
+    asked_s: float | None  # operations per second; None for a closed loop
+    seconds: float  # the window and what comes after it
+
+    @property
+    def client_s(self) -> float:
+        """Duration of the clients (s)."""
+        return _LEAD_S + self.seconds
+
+
+def works(base: gen.Work, demand: Demand, partitions: int, *, one_thread: bool) -> list[gen.Work]:
+    """Share a demand between client processes.
+
+    There is one process a partition, or one a thread where a process of this client has
+    ``one_thread`` only. Process i drives server i modulo ``partitions``.
+    """
+    each = max(1, round(demand.client_threads / partitions))
+    processes = partitions * each if one_thread else partitions
+    # Each process needs a connection.
+    processes = max(partitions, min(processes, demand.connections // partitions * partitions))
+    requests_s = None
+    if demand.asked_s is not None:
+        requests_s = demand.asked_s / base.operations_per_request
+    shares = [
+        demand.connections // processes + (number < demand.connections % processes)
+        for number in range(processes)
+    ]
+    return [
+        base._replace(
+            connections=max(1, share),
+            threads=1 if one_thread else min(each, max(1, share)),
+            rate_s=None if requests_s is None else requests_s / processes,
+            seconds=demand.client_s,
+        )
+        for share in shares
+    ]
+
+
+@dataclass
+class MemcachedLoad(service.Load):
+    """Clients on servers, private ones or others."""
+
+    servers: sv.Servers
+    placement: cpu_placement.Placement | None  # CPUs of private servers
+    link: Link
+    loader: gen.Loader
+    works: Sequence[gen.Work]  # one a client process
+    client_cpus: tuple[int, ...]
+    demand: Demand
+    reaper: CleanupProcess
+    scratch: Path
+    procfs: Path
+
+    def __post_init__(self) -> None:
+        addresses = self.servers.addresses
+        commands = [
+            self.loader.command(addresses[n % len(addresses)], work, self.scratch, n)
+            for n, work in enumerate(self.works)
+        ]
+        self.client = clients.Client(commands, self.client_cpus, self.reaper)
+        self.cores = None if self.placement is None else self.placement.cores
+        self.is_local = self.link.is_loopback
+        self._report: gen.LoadReport | None = None
+
+    @property
+    def pids(self) -> Sequence[int]:
+        """Process IDs of private servers."""
+        return self.servers.pids
+
+    def wait_steady(self) -> None:
+        """Return shortly after the first requests that are no preparation."""
+        first = self._requests_so_far()
+        self.client.wait_until(
+            lambda: self._requests_so_far() - first >= _FLOWING,
+            _LONGEST_START_S,
+            f"{self.loader.name} sent next to nothing to {self.servers.addresses[0]}",
+        )
+        time.sleep(_LEAD_S)
+
+    def _requests_so_far(self) -> int:
+        # Before the load begins, objects are stored and not read.
+        counts = self.servers.counts()
+        return counts.gets if self.works[0].get_share > 0 else counts.sets
+
+    def observe(self) -> Moment:
+        """Counts of this moment."""
+        used = self.client.observe(self.procfs)
+        return Moment(self.servers.counts(), used, self.link.byte_counts(self.procfs))
+
+    def finish(self) -> None:
+        """Wait for the clients and read what they saw."""
+        client = self.client
+        hang = f"{client.commands[0][0]} was to end and did not: what it talks to may hang"
+        client.finish(self.loader.name, self.demand.client_s + _LONGEST_START_S, hang=hang)
+        self._report = self.loader.report(client.outputs, self.scratch, self.works)
+
+    def columns(self, seen: Sequence[Moment]) -> dict[str, Any]:
+        """Columns of the run."""
+        first, last = seen[0], seen[-1]
+        did = _growth_of_counts(first.counts, last.counts)
+        seconds = did["at_s"]
+        rate = did["operations"] / seconds
+        row: dict[str, Any] = {
+            "threads": self.servers.threads,
+            "partitions": len(self.servers.addresses),
+            "data_bytes": self.works[0].value_bytes,
+            "throughput_ops_s": rate if rate > 0 else None,
+            "throughput_noise": _throughput_noise(seen),
+            "asked_ops_s": self.demand.asked_s,
+            "hit_rate": did["hits"] / did["gets"] if did["gets"] else None,
+            "evictions": did["evictions"],
+            "server_read_bytes_s": did["read_bytes"] / seconds,
+            "server_written_bytes_s": did["written_bytes"] / seconds,
+            "server_version": self.servers.version,
+        }
+        row |= self._cpu_columns(first, last, did)
+        row |= self._network_columns(first, last, seconds)
+        row |= self._client_columns()
+        if self.placement is not None and rate > 0:
+            row["throughput_per_core_ops_s"] = rate / self.placement.cores
+            if self.placement.sockets:
+                row["sockets"] = len(self.placement.sockets)
+                row["throughput_per_socket_ops_s"] = rate / len(self.placement.sockets)
+        return row | (self._report.columns() if self._report else {})
+
+    def _cpu_columns(self, first: Moment, last: Moment, did: dict[str, float]) -> dict[str, Any]:
+        user_s, system_s = (b - a for a, b in zip(first.client_s, last.client_s, strict=True))
+        client_threads = sum(work.threads for work in self.works)
+        clients = min(len(self.client_cpus), client_threads)
+        row: dict[str, Any] = {
+            "server_user_s": did["user_s"],
+            "server_system_s": did["system_s"],
+            "client_user_s": user_s,
+            "client_system_s": system_s,
+            "client_cpus": files.cpu_list_text(self.client_cpus),
+            "client_cpu_share": (user_s + system_s) / did["at_s"] / clients,
+        }
+        threads = self.servers.threads
+        if self.placement is not None:
+            row["server_cpus"] = files.cpu_list_text(self.placement.cpus)
+            threads = min(threads, len(self.placement.cpus))
+        if threads:
+            row["server_cpu_share"] = (did["user_s"] + did["system_s"]) / did["at_s"] / threads
+        return row
+
+    def _network_columns(self, first: Moment, last: Moment, seconds: float) -> dict[str, Any]:
+        if self.link.is_loopback or first.moved is None or last.moved is None:
+            return {}
+        received, sent = (b - a for a, b in zip(first.moved, last.moved, strict=True))
+        row: dict[str, Any] = {
+            "client_interface": self.link.interface,
+            "client_received_bytes_s": received / seconds,
+            "client_sent_bytes_s": sent / seconds,
+        }
+        if self.link.bits_s:
+            row["line_rate_bits_s"] = self.link.bits_s
+            row["line_share"] = 8 * max(received, sent) / seconds / self.link.bits_s
+        return row
+
+    def _client_columns(self) -> dict[str, Any]:
+        work, objects = self.works[0], self.works[0].keys * len(self.servers.addresses)
+        if self.loader.own_objects:
+            objects = sum(self.loader.object_count(w) for w in self.works)
+        return {
+            "get_share": work.get_share,
+            "keys_per_request": work.keys_per_request,
+            "key_bytes": work.key_bytes,
+            "objects": objects,
+            "client": self.loader.name,
+            "client_processes": len(self.works),
+            "client_threads": sum(w.threads for w in self.works),
+            "connections": sum(w.connections for w in self.works),
+        }
+
+
+def _growth_of_counts(first: sv.Counts, last: sv.Counts) -> dict[str, float]:
+    grown = {name: getattr(last, name) - getattr(first, name) for name in first._fields}
+    return grown | {"operations": last.operations - first.operations}
+
+
+def _throughput_noise(seen: Sequence[Moment]) -> float | None:
+    """Standard error of the throughput, as a share of it, from the slices of the window."""
+    rates = [
+        (b.counts.operations - a.counts.operations) / (b.counts.at_s - a.counts.at_s)
+        for a, b in pairwise(seen)
+    ]
+    mean = sum(rates) / len(rates)
+    if len(rates) < 2 or mean <= 0:
+        return None
+    return stdev(rates) / math.sqrt(len(rates)) / mean
+
+
+# Request for an interface's address (linux/sockios.h), and column of the bytes sent in net/dev.
+_SIOCGIFADDR = 0x8915
+_SENT = 8
+
+
+class Link(NamedTuple):
+    """The network by which a server is reached."""
+
+    interface: str | None  # None where not known
+    bits_s: float | None  # line rate; None for loopback and where the driver does not tell
+    is_loopback: bool  # whether the server is on this host
+
+    def byte_counts(self, procfs: Path = Path("/proc")) -> tuple[int, int] | None:
+        """Bytes received and sent so far; None where they cannot be read."""
+        for line in files.read_lines(procfs / "net/dev")[2:]:
+            name, _, figures = line.rpartition(":")
+            fields = figures.split()
+            if name.strip() == self.interface and len(fields) > _SENT:
+                return int(fields[0]), int(fields[_SENT])
+        return None
+
+
+def link_to(address: sv.Address, sysfs: Path = Path("/sys")) -> Link:
+    """Find the interface by which an address is reached, without sending anything."""
+    try:
+        family, _, _, _, where = socket.getaddrinfo(*address, type=socket.SOCK_DGRAM)[0]
+        # Connecting a datagram socket chooses the route and sends nothing.
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.connect(where)
+            own = probe.getsockname()[0].partition("%")[0]
+    except OSError:
+        return Link(None, None, is_loopback=False)
+    if ipaddress.ip_address(own).is_loopback or str(where[0]) == own:
+        return Link("lo", None, is_loopback=True)
+    names = (name for _, name in socket.if_nameindex())
+    interface = next((name for name in names if _ipv4_address(name) == own), None)
+    return Link(interface, None if interface is None else line_rate(interface, sysfs), False)
+
+
+def line_rate(interface: str, sysfs: Path) -> float | None:
+    """Line rate (bit/s) of an interface; None where its driver does not tell."""
+    megabits = files.read_number(sysfs / "class/net" / interface / "speed")
+    return megabits * 1e6 if megabits is not None and megabits > 0 else None
+
+
+def _ipv4_address(interface: str) -> str | None:
+    request = struct.pack("256s", interface.encode()[:15])
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
+        try:
+            return socket.inet_ntoa(fcntl.ioctl(asked, _SIOCGIFADDR, request)[20:24])
+        except OSError:
+            return None
 
 
 @dataclass
@@ -167,11 +442,11 @@ class MemcachedRuns:
 
     options: MemcachedOptions
     runs: service.ServiceRuns
-    loader: Loader  # for full load
+    loader: gen.Loader  # for full load
     sides: Sides
     link: Link
     scratch: Path
-    _pacing: Loader | None = field(default=None)
+    _pacing: gen.Loader | None = field(default=None)
 
     def run(self) -> Iterator[dict[str, Any]]:
         """Measure all that is not yet measured; yields the row of each run as it ends.
@@ -252,7 +527,7 @@ class MemcachedRuns:
         return [(step, demand) for step, demand in steps if self.runs.done(step) is None]
 
     def _measure_steps(
-        self, setup: Setup, loader: Loader, steps: Sequence[tuple[service.ServiceStep, Demand]]
+        self, setup: Setup, loader: gen.Loader, steps: Sequence[tuple[service.ServiceStep, Demand]]
     ) -> Iterator[dict[str, Any]]:
         """Measure steps on servers that have room for the largest of them."""
         todo = self._steps_to_do(steps)
@@ -268,9 +543,9 @@ class MemcachedRuns:
 
     def _measure_step(
         self,
-        servers: Servers,
+        servers: sv.Servers,
         setup: Setup,
-        loader: Loader,
+        loader: gen.Loader,
         step: service.ServiceStep,
         demand: Demand,
     ) -> dict[str, Any]:
@@ -295,9 +570,9 @@ class MemcachedRuns:
         return self.runs.measure(step, make_load, workload=name)
 
     def _share_work(
-        self, setup: Setup, loader: Loader, demand: Demand, partitions: int
-    ) -> list[Work]:
-        base = Work(
+        self, setup: Setup, loader: gen.Loader, demand: Demand, partitions: int
+    ) -> list[gen.Work]:
+        base = gen.Work(
             get_share=self.options.get_share,
             keys_per_request=setup.keys_per_request,
             keys=max(1, -(-self.options.objects // partitions)),
@@ -311,31 +586,31 @@ class MemcachedRuns:
         )
         return works(base, demand, partitions, one_thread=loader.name == "paced")
 
-    def _server_placement(self, setup: Setup) -> Placement:
+    def _server_placement(self, setup: Setup) -> cpu_placement.Placement:
         return self.sides.server_placement(setup.threads * setup.partitions)
 
     @property
     def _client_threads(self) -> int:
         return self.options.client_threads or len(self.sides.client_cpus)
 
-    def _pacing_loader(self) -> Loader:
+    def _pacing_loader(self) -> gen.Loader:
         if self.loader.paces:
             return self.loader
         if self._pacing is None:
-            self._pacing = find_loader("paced").open(self.scratch)
+            self._pacing = gen.find_loader("paced").open(self.scratch)
         return self._pacing
 
-    def _servers(self, setup: Setup, loader: Loader, demand: Demand) -> Servers:
+    def _servers(self, setup: Setup, loader: gen.Loader, demand: Demand) -> sv.Servers:
         """Start or connect servers, and fill them with what the loader asks for."""
-        named = [Address.parse(text) for text in self.options.servers]
+        named = [sv.Address.parse(text) for text in self.options.servers]
         shared = self._share_work(setup, loader, demand, len(named) or setup.partitions)
         if named:
-            servers = Servers.connect_to(named)
+            servers = sv.Servers.connect_to(named)
             self.runs.tell_once(
                 "objects stay in the servers that were named until these drop or flush them"
             )
         else:
-            servers = Servers.start(
+            servers = sv.Servers.start(
                 partitions=setup.partitions,
                 threads=setup.threads,
                 memory_bytes=self._server_memory_bytes(setup, loader, shared),
@@ -349,7 +624,9 @@ class MemcachedRuns:
             servers.fill(lambda n: loader.key(n, work), work.keys, work.value_bytes)
         return servers
 
-    def _server_memory_bytes(self, setup: Setup, loader: Loader, shared: Sequence[Work]) -> int:
+    def _server_memory_bytes(
+        self, setup: Setup, loader: gen.Loader, shared: Sequence[gen.Work]
+    ) -> int:
         """Memory (B) of private servers, as asked for or as the objects need."""
         if self.options.memory_bytes is not None:
             return int(self.options.memory_bytes)
@@ -357,8 +634,10 @@ class MemcachedRuns:
         if loader.own_objects:
             held = sum(loader.object_count(work) for work in shared)
         each = -(-held // setup.partitions)
-        needed = setup.partitions * needed_memory(each, self.options.key_bytes, setup.object_bytes)
-        free = available_memory(self.runs.machine.procfs, self.runs.machine.sysfs)
+        needed = setup.partitions * sv.needed_memory(
+            each, self.options.key_bytes, setup.object_bytes
+        )
+        free = activity.available_memory(self.runs.machine.procfs, self.runs.machine.sysfs)
         if needed > _MOST_MEMORY * free:
             hint = " (memcaslap holds 1024 a connection; --client paced does not)"
             raise MeasurementError(
@@ -369,17 +648,17 @@ class MemcachedRuns:
         return needed
 
 
-def find_programs(options: MemcachedOptions) -> Loader:
+def find_programs(options: MemcachedOptions) -> gen.Loader:
     """Find the load generator, and memcached unless servers are named.
 
     Raises `MeasurementError` when one of them is missing, with what to install.
     """
     if not options.servers:
         find_program("memcached")
-    found = find_loader(options.client)
+    found = gen.find_loader(options.client)
     if (options.loads or options.rates) and not found.paces:
         # ppw's own takes its place for rates.
-        find_loader("paced")
+        gen.find_loader("paced")
     return found
 
 
@@ -393,10 +672,10 @@ def open_runs(options: MemcachedOptions, runs: service.ServiceRuns) -> Memcached
     found = find_programs(options)
     scratch = runs.reaper.folder()
     loader = found.open(scratch)
-    link = link_to(Address.parse(options.servers[0] if options.servers else "127.0.0.1"))
+    link = link_to(sv.Address.parse(options.servers[0] if options.servers else "127.0.0.1"))
     if options.line_rate_bits_s is not None:
         link = link._replace(bits_s=options.line_rate_bits_s)
-    topology = read_topology(runs.machine.sysfs)
+    topology = cpu_placement.read_topology(runs.machine.sysfs)
     cpus = sides(options, topology)
     if options.servers:
         every = tuple(core.cpus[0] for core in topology.cores)
@@ -417,4 +696,4 @@ def open_runs(options: MemcachedOptions, runs: service.ServiceRuns) -> Memcached
 def table(session: Session) -> pd.DataFrame:
     """Runs table of all runs so far, with what limits each."""
     rows = service.service_rows(session)
-    return pd.DataFrame(judge_runs(rows, service.service_rows(session, kind="client-step")))
+    return pd.DataFrame(limits.judge_runs(rows, service.service_rows(session, kind="client-step")))

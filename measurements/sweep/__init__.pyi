@@ -1,0 +1,1 @@
+from . import loop as loop, measure as measure, session as session
