@@ -9,6 +9,6 @@ __getattr__, __dir__, __all__ = load_late(
         **dict.fromkeys(("LiveSampler", "sample"), "live"),
         "read_time_series": "reading",
         "write_time_series": "own",
-        **{module: module for module in ("live", "log", "own", "perf", "reading")},
+        **{module: module for module in ("live", "log", "own", "reading")},
     },
 )

@@ -123,11 +123,12 @@ def read_log(text: str, given: opt.Given) -> timeseries.TimeSeries:
 
 def log_format(path: str) -> str:
     """Return "perf" or "ppw" for a log of that format, and "" for any other or standard input."""
+    from measurements.timeseries import own, perf
+
     if path == "-":
         return ""
     with timeseries.log.open_source(path) as source:
-        formats = timeseries.own, timeseries.perf
-        return next((m.FORMAT for m in formats if m.recognises(source.head)), "")
+        return next((m.FORMAT for m in (own, perf) if m.recognises(source.head)), "")
 
 
 LOGS = click.argument("logs", nargs=-1, required=True, metavar="[NAME=]LOG[,LOG]...")
