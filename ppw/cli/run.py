@@ -13,7 +13,6 @@ import click
 
 import ppw
 from measurements import sweep, workloads
-from measurements.host.cpu_placement import place, read_topology
 from measurements.workloads.hadoop import jobs
 from ppw.cli import NamedCommands, measuring as ms, options as opt, output as out
 from ppw.results.text import printable, shown
@@ -135,6 +134,7 @@ def run_count_command(
 ) -> int:
     """Count the retired instructions of COMMAND, and state the method of counting."""
     from measurements.counters.instructions import count_instructions
+    from measurements.host.cpu_placement import place, read_topology
 
     placement = place(read_topology(), given["cores"])
     cpi, data = given["cpi"], given["data_bytes"]
@@ -228,6 +228,8 @@ def run_cpio_command(command: tuple[str, ...], **given: Any) -> int:
 
 
 def _make_cpio_options(command: tuple[str, ...], given: opt.Given) -> workloads.study.StudyOptions:
+    from measurements.host.cpu_placement import read_topology
+
     # Scaling shows in doublings: 1, 2, 4 … and all cores, which may be no power of two.
     cores = len(read_topology().cores)
     doubled = (*(1 << n for n in range(cores.bit_length()) if 1 << n < cores), cores)

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import ppw
-from measurements.table import specpower
 from ppw.cli import options as opt, output as out
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     import pandas as pd
+
+    from measurements.table import specpower
 
 
 @opt.question(
@@ -466,6 +467,8 @@ def powerload_command(runs: opt.Runs, **options: Any) -> ppw.PowerLoads:
 def _read_loads(
     paths: opt.Runs, given: opt.Given
 ) -> pd.DataFrame | list[specpower.SpecPowerResult]:
+    from measurements.table import specpower
+
     # Published results name their own columns, so --map and --where do not apply to them.
     published = [path for path in paths if path != "-" and specpower.is_specpower(path)]
     if not published:
