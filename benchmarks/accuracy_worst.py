@@ -15,9 +15,9 @@ from outcomes import error_pct
 
 import ppw
 from fitting.laws.power_load import forecast_power
-from ppw.results.arguments import as_frequency
 from ppw.results.axes import CURVE, MEASURED, PROJECTED
 from ppw.results.page import draw
+from ppw.results.text import as_frequency
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -23,8 +23,8 @@ import pandas as pd
 from measurements import read_runs, tidy_runs
 from measurements.table.headers import nearest
 from ppw.errors import PpwError
-from ppw.results.arguments import check_choice
 from ppw.results.result import numbers_digest
+from ppw.results.text import check_choice
 
 if TYPE_CHECKING:
     from measurements.traces.requests import Trace

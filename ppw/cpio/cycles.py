@@ -17,9 +17,8 @@ from ppw.cpio import caveats as found_in, io_runs as io
 from ppw.cpio.result import EVERY_ROW, MARKS, MOST_DRAWN, IoResult, label_rows, logarithmic
 from ppw.errors import CaveatWarning, PpwError, UnknownColumnError
 from ppw.results import axes
-from ppw.results.arguments import as_share
 from ppw.results.result import PrintedTable, Table, frame_digest, rows_of, warn_caveats
-from ppw.results.text import key_texts, plot_label, shown
+from ppw.results.text import as_share, key_texts, plot_label, shown
 from ppw.runs.groups import canonical
 
 if TYPE_CHECKING:

@@ -16,9 +16,8 @@ from ppw.cpio.cycles import group_columns
 from ppw.cpio.io_runs import column, with_cpio
 from ppw.errors import PpwError
 from ppw.results import axes
-from ppw.results.arguments import as_frequency, as_positive, as_share
 from ppw.results.result import Table, frame_digest, rows_of, warn_caveats
-from ppw.results.text import key_texts, shown
+from ppw.results.text import as_frequency, as_positive, as_share, key_texts, shown
 from ppw.runs.groups import Groups, group_runs
 
 if TYPE_CHECKING:

@@ -18,8 +18,7 @@ from fitting.laws.cycles_per_io import IO_BYTES, mean_power, servers_to_sweep
 from ppw.cpio import result as io, scenarios as sc
 from ppw.errors import PpwError
 from ppw.results import axes, result as rs
-from ppw.results.arguments import as_frequency, as_positive, as_share
-from ppw.results.text import shown
+from ppw.results.text import as_frequency, as_positive, as_share, shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -11,13 +11,11 @@ import pandas as pd
 from fitting.bayes.posterior import SAME_STEP
 from ppw.decision import objectives as obj
 from ppw.errors import PpwError
-from ppw.projection.answers import POWER, Answers, CurveDraws
-from ppw.projection.options import FitOptions
+from ppw.projection.answers import POWER, Answers, CurveDraws, FitOptions
 from ppw.projection.runs import nothing_to_fit, unfitted_groups
-from ppw.results.arguments import as_positive, as_share, check_choice
 from ppw.results.axes import new_axes
 from ppw.results.result import PrintedTable, Result, Table, frame_digest, rows_of, warn_caveats
-from ppw.results.text import key_texts, plot_label, shown
+from ppw.results.text import as_positive, as_share, check_choice, key_texts, plot_label, shown
 from ppw.runs.groups import canonical
 from ppw.runs.metrics import METRICS, PERFORMANCE, columns_for, values
 from ppw.runs.prepare import Prepared, prepare

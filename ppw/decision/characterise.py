@@ -21,9 +21,8 @@ from ppw.decision.compare import draw_ratio_axes, scopes_of
 from ppw.decision.objectives import per_dollar_ratio, per_watt_ratio
 from ppw.errors import PpwError
 from ppw.results import axes as drawing
-from ppw.results.arguments import as_frequency, as_positive
 from ppw.results.result import PrintedTable, Result, Table, frame_digest, rows_of, warn_caveats
-from ppw.results.text import key_texts, plot_label, shown, shown_name
+from ppw.results.text import as_frequency, as_positive, key_texts, plot_label, shown, shown_name
 from ppw.runs.groups import canonical
 from ppw.runs.prepare import UNKNOWN_WATTS, all_sources_named, at_full_load
 

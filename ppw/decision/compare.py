@@ -11,11 +11,9 @@ import numpy as np
 from measurements import identity_columns
 from ppw.decision import objectives as obj, ratios
 from ppw.errors import PpwError
-from ppw.projection import answers, options
-from ppw.results import axes as drawing
-from ppw.results.arguments import as_frequency, as_positive, as_share
+from ppw.projection import answers
+from ppw.results import axes as drawing, text as tx
 from ppw.results.result import Result, Table, frame_digest, rows_of, warn_caveats
-from ppw.results.text import key_texts, plot_label, shown, shown_interval, telling_keys
 from ppw.runs import groups as gr
 from ppw.runs.metrics import METRICS, answerable, columns_for, parse_metrics
 from ppw.runs.prepare import Prepared, is_named_source, prepare
@@ -93,7 +91,7 @@ def match_groups(
 
 def _key_value_text(groups: gr.Groups, column: str, side: Any) -> str:
     value = groups.keys[column].iloc[side[0]]
-    return shown(float(value)) if isinstance(value, (int, float)) else str(value)
+    return tx.shown(float(value)) if isinstance(value, (int, float)) else str(value)
 
 
 def scope_of(source: object) -> str | None:
@@ -199,7 +197,7 @@ class Comparison(Result):
             """,
             title="Ratios",
             key="ratios",
-            show={"lower": lambda r: shown_interval(r["ratio"], r["lower"], r["upper"], "1")},
+            show={"lower": lambda r: tx.shown_interval(r["ratio"], r["lower"], r["upper"], "1")},
         ),
         Table(
             "break_even",
@@ -214,7 +212,7 @@ class Comparison(Result):
             """,
             title=COSTS_ALIKE.rstrip(":"),
             most=20,
-            show={"value": lambda row: f"{shown(row['value'])} {row['unit']}"},
+            show={"value": lambda row: f"{tx.shown(row['value'])} {row['unit']}"},
         ),
     )
 
@@ -250,14 +248,14 @@ class Comparison(Result):
             return f"{_count_better(rows)}; {_times_text(metric, mean)} (geometric mean)"
         row = rows.iloc[0]
         if row["better"] == UNDECIDED:
-            between = shown_interval(row["ratio"], row["lower"], row["upper"], "1")
+            between = tx.shown_interval(row["ratio"], row["lower"], row["upper"], "1")
             return (
-                f"cannot be told apart: A:B is {shown(row['ratio'])} ({self.level:.0%} interval "
+                f"cannot be told apart: A:B is {tx.shown(row['ratio'])} ({self.level:.0%} interval "
                 f"{between}); P(A better) = {row['p_a_better']:.0%}"
             )
         ends = row["lower"], row["upper"]
         low, high = ends if row["ratio"] >= 1 else (1 / ends[1], 1 / ends[0])
-        between = shown_interval(max(row["ratio"], 1 / row["ratio"]), low, high, "1")
+        between = tx.shown_interval(max(row["ratio"], 1 / row["ratio"]), low, high, "1")
         return f"{_times_text(metric, row['ratio'])} ({self.level:.0%} interval {between})"
 
     def undecided(self) -> list[str]:
@@ -267,9 +265,9 @@ class Comparison(Result):
         rows = [row for table in (metrics, costs) for row in rows_of(table) if row["measure_next"]]
         rows = rows[:_MOST_TO_MEASURE]
         several = self.by and len(self.table.drop_duplicates([*self.by])) > 1
-        keys = telling_keys(self.by, rows) if several else []
+        keys = tx.telling_keys(self.by, rows) if several else []
         return [
-            f"{', '.join([*key_texts(keys, row), row['what']])}: measure {row['measure_next']}"
+            f"{', '.join([*tx.key_texts(keys, row), row['what']])}: measure {row['measure_next']}"
             for row in rows
         ]
 
@@ -285,8 +283,8 @@ class Comparison(Result):
         place = np.arange(len(rows))
         axes.hlines(place, rows["lower"], rows["upper"], color=drawing.BAND, lw=5)
         axes.plot(rows["ratio"], place, "D", color=drawing.PROJECTED, ms=5)
-        keys = telling_keys([*self.by, "metric"], rows_of(rows))
-        names = [plot_label(", ".join(key_texts(keys, row))) for row in rows_of(rows)]
+        keys = tx.telling_keys([*self.by, "metric"], rows_of(rows))
+        names = [tx.plot_label(", ".join(tx.key_texts(keys, row))) for row in rows_of(rows)]
         draw_ratio_axes(axes, names, rows[["lower", "upper"]].to_numpy())
         axes.set_xlabel(f"A:B, {self.level:.0%} interval")
         axes.set_ylabel("group and metric")
@@ -316,7 +314,7 @@ def _frequencies_text(table: pd.DataFrame) -> str:
     both = [table[column].unique() for column in ("a_hz", "b_hz")]
     if any(len(one) > 1 for one in both):
         return ""
-    a, b = (shown(float(one[0]), "Hz") for one in both)
+    a, b = (tx.shown(float(one[0]), "Hz") for one in both)
     return f", both at {a}" if a == b else f", at {a} and {b}"
 
 
@@ -339,7 +337,7 @@ def _times_text(metric: str, ratio: float) -> str:
     """Say which of A and B needs or has more, and how many times; ``ratio`` is A over B."""
     more, less = ("A", "B") if ratio >= 1 else ("B", "A")
     verb = "needs" if metric in _NEEDS else "has"
-    times = shown(max(ratio, 1 / ratio))
+    times = tx.shown(max(ratio, 1 / ratio))
     return f"{more} {verb} {times} times {(_NEEDS | _HAS)[metric]} of {less}"
 
 
@@ -411,20 +409,20 @@ def compare(
         For sides that no run has or that have no work in common, a frequency to which no curve
         leads, or watts of different scope.
     """
-    as_share("interval level", level)
+    tx.as_share("interval level", level)
     for name, side in (("a", a), ("b", b)):
         if not isinstance(side, Mapping):
             raise PpwError(f"side {name} {side!r}: say by a column, as in {{'host': {side!r}}}")
-    asked = [None if f is None else as_frequency(f) for f in (freq_a, freq_b)]
+    asked = [None if f is None else tx.as_frequency(f) for f in (freq_a, freq_b)]
     if dict(a) == dict(b) and asked[0] == asked[1]:
         raise PpwError("A and B are the same: name another side or another frequency")
     if electricity is None and lifetime_hours is not None:
-        as_positive("lifetime (hours)", lifetime_hours)
+        tx.as_positive("lifetime (hours)", lifetime_hours)
     rates = obj.Rates() if electricity is None else obj.Rates.of(electricity, lifetime_hours)
     tidy = gr.canonical(runs)
     a, b = (_one_value_each(tidy, side) for side in (a, b))
     prices = [
-        np.nan if price is None else as_positive(f"price of {which}", price)
+        np.nan if price is None else tx.as_positive(f"price of {which}", price)
         for which, price in (("A", price_a), ("B", price_b))
     ]
     metrics = _choose_metrics(tidy, metric, prices, rates)
@@ -437,7 +435,7 @@ def compare(
     pairs, agreed, caveats = match_groups(prepared.groups, a, b)
     if any(m.name in _OF_POWER for m in prepared.metrics):
         caveats += check_scopes(prepared, pairs, mixed_scope)
-    fitted = answers.Answers.of(prepared, options.FitOptions(voltages=voltages, pool=pool))
+    fitted = answers.Answers.of(prepared, answers.FitOptions(voltages=voltages, pool=pool))
     # Lowest and highest frequency (Hz) that each group may be asked for.
     measured = prepared.runs["freq_hz"].groupby(prepared.groups.codes)
     given = [f for f in asked if f is not None]

@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 from measurements.table.units import parse_frequency, parse_quantity
 from ppw.catalogue.hosts import find_host, host_steps
 from ppw.errors import PpwError, UnknownHostError
-from ppw.results.arguments import as_frequencies, as_frequency, as_number, as_positive
-from ppw.results.text import shown
+from ppw.results.text import as_frequencies, as_frequency, as_number, as_positive, shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

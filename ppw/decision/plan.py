@@ -14,11 +14,10 @@ from fitting.bayes.posterior import SAME_STEP, FrequencyTarget
 from ppw.catalogue.hosts import find_host, host_steps
 from ppw.decision.objectives import as_steps
 from ppw.errors import PpwError, UnknownHostError
-from ppw.projection import answers, options
-from ppw.results.arguments import as_frequency, as_positive, as_share, as_whole
+from ppw.projection import answers
+from ppw.results import text as tx
 from ppw.results.axes import new_axes
 from ppw.results.result import Result, Table, frame_digest, rows_of, warn_caveats
-from ppw.results.text import key_texts, plot_label, shown
 from ppw.runs.prepare import Prepared, prepare
 
 if TYPE_CHECKING:
@@ -93,7 +92,7 @@ class Question(NamedTuple):
         allowed = [f for f in steps if self.at_target or not self.is_target(f)]
         if not allowed:
             raise PpwError(
-                f"the only step is the frequency asked for, {shown(self.freq_hz, 'Hz')}: name "
+                f"the only step is the frequency asked for, {tx.shown(self.freq_hz, 'Hz')}: name "
                 "others in steps (--steps), or allow to measure there"
             )
         return [nm.Candidate(f, r) for f in allowed for r in self.repeats if r <= self.most_runs]
@@ -224,7 +223,7 @@ class GroupPlan:
             return self._obstacle(goal)
         runs, minutes = _runs_text(self.runs), self.question.minutes(self.runs)
         if self.status == "reach":
-            takes = "" if math.isnan(minutes) else f" ({shown(minutes, 'min')})"
+            takes = "" if math.isnan(minutes) else f" ({tx.shown(minutes, 'min')})"
             return f"about {runs}{takes} in all should reach {goal}"
         left = half_width_text(pct(self.stages[-1].half_width))
         if self.status == "budget":
@@ -237,8 +236,8 @@ class GroupPlan:
         least = half_width_text(pct(self.floor[0]))
         form, noise = self.parts
         words = (
-            f"{goal} cannot be reached by steps up to {shown(top, 'Hz')}: {_runs_text(int(most))} "
-            f"at each leave{'s' * (most == 1)} about {least}; "
+            f"{goal} cannot be reached by steps up to {tx.shown(top, 'Hz')}: "
+            f"{_runs_text(int(most))} at each leave{'s' * (most == 1)} about {least}; "
         )
         if noise >= form:
             return words + (
@@ -248,7 +247,7 @@ class GroupPlan:
         far = "beyond" if self.question.freq_hz > top else "between steps"
         return words + (
             f"the model error {far} is {half_width_text(form)}: measure nearer to "
-            f"{shown(self.question.freq_hz, 'Hz')}, or accept {least}"
+            f"{tx.shown(self.question.freq_hz, 'Hz')}, or accept {least}"
         )
 
 
@@ -268,7 +267,7 @@ def _runs_text(count: int) -> str:
 
 def runs_at_text(runs: float, frequency: float) -> str:
     """Write a number of runs at a frequency (Hz), as "3 × 2 GHz"; "–" for NaN."""
-    return "–" if math.isnan(runs) else f"{runs:.0f} × {shown(frequency, 'Hz')}"
+    return "–" if math.isnan(runs) else f"{runs:.0f} × {tx.shown(frequency, 'Hz')}"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -316,7 +315,7 @@ class Plan(Result):
                 "next_runs": lambda row: runs_at_text(row["next_runs"], row["next_freq_hz"]),
                 "next_half_width_pct": lambda row: half_width_text(row["next_half_width_pct"]),
                 "runs_to_goal": lambda row: (
-                    "many" if row["status"] == "far" else shown(row["runs_to_goal"])
+                    "many" if row["status"] == "far" else tx.shown(row["runs_to_goal"])
                 ),
             },
         ),
@@ -365,7 +364,7 @@ class Plan(Result):
         """Write the question: metric, frequency, precision wanted and level."""
         runs = "" if self.target_runs == 1 else f", mean of {self.target_runs} runs"
         return (
-            f"{self.metric} at {shown(self.freq_hz, 'Hz')} within ±{self.within_pct:g} % "
+            f"{self.metric} at {tx.shown(self.freq_hz, 'Hz')} within ±{self.within_pct:g} % "
             f"({self.level:.0%} interval{runs})"
         )
 
@@ -395,7 +394,7 @@ class Plan(Result):
 
     def name(self, row: Mapping[Any, Any]) -> str:
         """Name the group of a row by its keys; "" without keys."""
-        return ", ".join(key_texts(self.by, row))
+        return ", ".join(tx.key_texts(self.by, row))
 
     def _recommendation_text(self, row: Mapping[Any, Any]) -> str:
         name = self.name(row)
@@ -417,7 +416,8 @@ class Plan(Result):
         ax.set_ylim(bottom=0)
         name = self.name(group.to_dict(orient="records")[0])
         ax.set_title(
-            f"{self.metric} at {shown(self.freq_hz, 'Hz')}" + f": {plot_label(name)}" * bool(name)
+            f"{self.metric} at {tx.shown(self.freq_hz, 'Hz')}"
+            + f": {tx.plot_label(name)}" * bool(name)
         )
         ax.legend()
         return ax
@@ -487,19 +487,19 @@ def plan(
         For arguments that cannot be, a host whose steps are not known, or when no group has runs.
     """
     asked = Question(
-        as_frequency(freq),
-        as_positive("within", within),
-        as_share("interval level", level),
-        as_whole("target runs", target_runs),
-        None if run_time_minutes is None else as_positive("run time (min)", run_time_minutes),
-        None if budget_minutes is None else as_positive("budget (min)", budget_minutes),
-        as_whole("seed", seed, least=0),
-        sorted({as_whole("a number of repeats", r) for r in repeats}),
+        tx.as_frequency(freq),
+        tx.as_positive("within", within),
+        tx.as_share("interval level", level),
+        tx.as_whole("target runs", target_runs),
+        None if run_time_minutes is None else tx.as_positive("run time (min)", run_time_minutes),
+        None if budget_minutes is None else tx.as_positive("budget (min)", budget_minutes),
+        tx.as_whole("seed", seed, least=0),
+        sorted({tx.as_whole("a number of repeats", r) for r in repeats}),
         at_target,
     )
     asked.check()
     prepared = prepare(runs, by=by, metric=[metric], keep_all=keep_all)
-    known, single = _posteriors(prepared, asked, options.FitOptions(voltages=voltages, pool=pool))
+    known, single = _posteriors(prepared, asked, answers.FitOptions(voltages=voltages, pool=pool))
     name, keys = prepared.metrics[0].name, prepared.groups.keys
     if not known:
         raise PpwError(
@@ -525,7 +525,7 @@ def plan(
 
 
 def _posteriors(
-    prepared: Prepared, asked: Question, fitting: options.FitOptions
+    prepared: Prepared, asked: Question, fitting: answers.FitOptions
 ) -> tuple[dict[int, list[nm.GroupPosterior]], int]:
     """Posterior of each fitted quantity by group, and the number of groups with one step only."""
     (metric,) = prepared.metrics

@@ -18,7 +18,7 @@ import lazy_loader
 
 from measurements.table.units import parse_quantity
 from ppw.errors import PpwError
-from ppw.results.arguments import check_choice
+from ppw.results.text import check_choice
 
 if TYPE_CHECKING:
     import ibis as ibis

@@ -16,14 +16,13 @@ from ppw.errors import PpwError
 from ppw.fleet import engine as eng, run_files as rf
 from ppw.fleet.engine import ibis
 from ppw.projection.answers import WITH_OTHER_FORM
-from ppw.results.arguments import as_names
-from ppw.results.text import key_texts
+from ppw.results.text import as_names, key_texts
 from ppw.runs import checks as ck, groups as gr, metrics as mt, prepare
 
 if TYPE_CHECKING:
     import ibis.expr.types as ir
 
-    from ppw.projection.options import FitOptions
+    from ppw.projection.answers import FitOptions
 
 
 T = TypeVar("T")

@@ -20,10 +20,10 @@ from ppw.fleet import moments as mo, run_files as rf
 from ppw.fleet.engine import Fault, connect, ibis, report_progress
 from ppw.fleet.state import FleetState, state_cells
 from ppw.projection import path_length as pl, validation
-from ppw.projection.options import FitOptions, FittingOptions, ModelOptions
+from ppw.projection.answers import FitOptions, FittingOptions, ModelOptions
 from ppw.projection.runs import FittedParameters, RunsProjection, fit_prepared, project_prepared
 from ppw.results import result as rs
-from ppw.results.arguments import as_frequencies, as_names
+from ppw.results.text import as_frequencies, as_names
 from ppw.runs import groups
 from ppw.runs.quality import Quality, check_prepared
 

@@ -29,7 +29,7 @@ from measurements.traces.tables import own_metadata
 from ppw.errors import PpwError
 from ppw.fleet.engine import connect, is_spark
 from ppw.fleet.run_files import register_table
-from ppw.results.arguments import as_positive
+from ppw.results.text import as_positive
 from ppw.storage import trace_model, trace_source
 
 if TYPE_CHECKING:

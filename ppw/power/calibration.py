@@ -17,10 +17,9 @@ from measurements.power.energy import POWER_SUFFIX, column_stem, power_column
 from measurements.table import headers, schema
 from measurements.table.checks import as_numbers
 from ppw.errors import PpwError, UnknownColumnError
-from ppw.results.arguments import as_names
 from ppw.results.axes import BAND, CURVE, MEASURED, PROJECTED, new_axes
 from ppw.results.result import PrintedTable, Result, Table, frame_digest, rows_of, warn_caveats
-from ppw.results.text import key_texts, plot_label, shown
+from ppw.results.text import as_names, key_texts, plot_label, shown
 from ppw.runs import groups
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ import pandas as pd
 from fitting.laws import power_load as laws
 from measurements import identity_columns
 from ppw.errors import PpwError
-from ppw.results.arguments import as_share
+from ppw.results.text import as_share
 from ppw.runs.prepare import FULL_LOAD
 
 if TYPE_CHECKING:

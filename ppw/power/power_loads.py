@@ -13,10 +13,9 @@ import pandas as pd
 from measurements import check_runs
 from ppw.errors import PpwError
 from ppw.power.load_curve import EXTRAPOLATED, PowerLoadCurve, setup_columns
-from ppw.results.arguments import as_share
 from ppw.results.axes import CURVE, MEASURED, new_axes
 from ppw.results.result import PrintedTable, Result, Table, frame_digest, rows_of, warn_caveats
-from ppw.results.text import plot_label, shown, shown_interval
+from ppw.results.text import as_share, plot_label, shown, shown_interval
 from ppw.runs.groups import canonical
 
 if TYPE_CHECKING:

@@ -15,10 +15,9 @@ from fitting.demand.utilisation import agreement, summarise_shares
 from ppw.errors import CaveatWarning, PpwError
 from ppw.pressure import capacity as cap, demand as dem
 from ppw.results import result as res
-from ppw.results.arguments import check_choice
 from ppw.results.axes import CURVE, PROJECTED, new_axes
 from ppw.results.result import PrintedTable, Result, Table, rows_of, warn_caveats
-from ppw.results.text import plot_label, shown
+from ppw.results.text import check_choice, plot_label, shown
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

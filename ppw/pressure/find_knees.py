@@ -19,9 +19,8 @@ from measurements.table.units import split_unit
 from ppw.errors import PpwError, UnknownColumnError
 from ppw.pressure.demand import FloatArray, amount_text
 from ppw.results import axes as drawing
-from ppw.results.arguments import as_share, check_choice
 from ppw.results.result import TEXT, Result, Table, frame_digest, rows_of, warn_caveats
-from ppw.results.text import plot_label, shown, shown_interval
+from ppw.results.text import as_share, check_choice, plot_label, shown, shown_interval
 from ppw.runs.groups import canonical, group_runs
 from ppw.runs.prepare import FULL_LOAD
 

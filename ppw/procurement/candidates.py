@@ -12,8 +12,7 @@ from ppw.errors import PpwError
 from ppw.procurement import inputs as inp
 from ppw.procurement.measured import MeasuredFigures, Request, RunFigures, measure_requests
 from ppw.procurement.scenario import Scenario, Server, share_within
-from ppw.results.arguments import as_frequency
-from ppw.results.text import shown
+from ppw.results.text import as_frequency, shown
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

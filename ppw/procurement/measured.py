@@ -13,8 +13,7 @@ from measurements.table.headers import nearest
 from ppw.decision.compare import scopes_of
 from ppw.errors import PpwError
 from ppw.projection import caveats as cv
-from ppw.projection.answers import POWER, Answers, CurveDraws, TargetCells
-from ppw.projection.options import FitOptions
+from ppw.projection.answers import POWER, Answers, CurveDraws, FitOptions, TargetCells
 from ppw.results.result import frame_digest
 from ppw.results.text import shown
 from ppw.runs.groups import canonical, group_runs, rows_where

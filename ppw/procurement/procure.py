@@ -22,8 +22,8 @@ from ppw.procurement.inputs import GIVEN, CaseValues, FloatArray, Input, Inputs
 from ppw.procurement.result import Procurement
 from ppw.procurement.scenario import SCALE, read_scenario, scenario_of
 from ppw.projection.answers import FEWEST_DRAWS
-from ppw.results.arguments import as_share
 from ppw.results.result import numbers_digest, warn_caveats
+from ppw.results.text import as_share
 
 Mask = NDArray[np.bool_]
 

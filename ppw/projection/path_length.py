@@ -20,9 +20,9 @@ from fitting.laws.execution_time import positive_up_to
 from fitting.regression import lines
 from measurements import check_runs, identity_columns
 from ppw.errors import PpwError
-from ppw.results import arguments, axes
+from ppw.results import axes
 from ppw.results.result import Result, Table, frame_digest, rows_of, warn_caveats
-from ppw.results.text import key_texts, plot_label, shown
+from ppw.results.text import as_share, key_texts, plot_label, shown
 from ppw.runs import groups as gr
 
 if TYPE_CHECKING:
@@ -395,7 +395,7 @@ def path_lengths(
 
 def check_options(level: float, tolerance: float) -> None:
     """Raise `PpwError` for a level or a tolerance that cannot be."""
-    arguments.as_share("level", level)
+    as_share("level", level)
     if not tolerance > 0:
         raise PpwError(f"tolerance {tolerance!r} must be above 0; try 0.05")
 

@@ -18,7 +18,7 @@ from ppw.runs.metrics import Metric, values
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from ppw.projection.options import FitOptions
+    from ppw.projection.answers import FitOptions
     from ppw.runs.prepare import Prepared
 
 _STEPS = 200

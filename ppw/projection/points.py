@@ -19,11 +19,9 @@ from measurements import check_runs, tidy_runs
 from measurements.table.units import implausible_frequency
 from ppw.errors import PpwError
 from ppw.projection import caveats as cv, plots
-from ppw.projection.answers import Answers, CellAnswers, TargetCells
-from ppw.projection.options import FitOptions
-from ppw.results import arguments, axes
+from ppw.projection.answers import Answers, CellAnswers, FitOptions, TargetCells
+from ppw.results import axes, text as tx
 from ppw.results.result import Estimate, PrintedTable, Result, numbers_digest, warn_caveats
-from ppw.results.text import printable, printable_lines, shown, shown_interval
 from ppw.runs import metrics, prepare
 from ppw.runs.groups import group_runs
 
@@ -243,14 +241,16 @@ class Projection(Result):
 
     def summary(self) -> str:
         """Give the quantities with intervals and limits, then the caveats, as text."""
-        lines = [f"Projected to {shown(self.freq_hz, 'Hz')} on {self.cores:g} core(s), {self.form}"]
+        lines = [
+            f"Projected to {tx.shown(self.freq_hz, 'Hz')} on {self.cores:g} core(s), {self.form}"
+        ]
         lines += [f"  {n:20} {_quantity_text(q, self.level)}" for n, q in self._estimates().items()]
         for name, parts in self.error_budget.items():
             if name in ("time_s", "power_w", "perf_per_watt"):
                 said = ", ".join(f"{k} {v:.0%}" for k, v in parts.items() if v >= 0.005)
                 lines.append(f"  width of {name} from: {said}")
-        lines += [f"  caveat: {printable(c)}" for c in self.caveats]
-        return printable_lines("\n".join(lines))
+        lines += [f"  caveat: {tx.printable(c)}" for c in self.caveats]
+        return tx.printable_lines("\n".join(lines))
 
     def _estimates(self) -> dict[str, Estimate]:
         """Estimates that are not None, in print order, with the CPI by the other form."""
@@ -367,7 +367,7 @@ def project(
     and price are taken as exact; the intervals hold the errors of the CPI and power fits, and from
     "bayes" that of a fitted path length.
     """
-    arguments.check_choice("interval", interval, ("bayes", "t", "none"))
+    tx.check_choice("interval", interval, ("bayes", "t", "none"))
     options = FitOptions(
         form=form, power_form=power_form, exponent=exponent, voltages=voltages, interval=interval
     )
@@ -375,7 +375,7 @@ def project(
     given = {"cores": cores, "data_bytes": data_bytes, "instructions": instructions}
     for name, value in (given | {"efficiency": efficiency, "price": price}).items():
         if value is not None:
-            arguments.as_positive(name, value)
+            tx.as_positive(name, value)
     errors: dict[str, float] = {}
     outside: list[str] = []
     if path_length is not None:
@@ -387,7 +387,7 @@ def project(
             raise PpwError("path_length is per byte of input: give data_bytes with it")
         instructions = data_bytes * path_length.at(cores, workload=workload)
         errors, outside = _doubts_of_path_length(path_length, cores)
-    at = arguments.as_frequency(freq)
+    at = tx.as_frequency(freq)
     answers = _fit_points(points, options)
     cells = TargetCells(np.arange(1), np.array([at]), np.ones(1))
     products = _products(instructions, cores, efficiency)
@@ -472,9 +472,9 @@ def _refuse_unanswered(answers: Answers, at: float) -> NoReturn:
     """Raise `OutOfRangeError` where the CPI curve has no positive answer at a frequency (Hz)."""
     cpi, form = answers.curves["cpi"].fit, answers.options.form
     pole = getattr(cpi.model, "pole", None)
-    where = f"; its pole is at {shown(float(pole(cpi.line)[0]), 'Hz')}" if pole else ""
+    where = f"; its pole is at {tx.shown(float(pole(cpi.line)[0]), 'Hz')}" if pole else ""
     raise OutOfRangeError(
-        f"the {form} form {cpi.model.equation} has no positive answer at {shown(at, 'Hz')}"
+        f"the {form} form {cpi.model.equation} has no positive answer at {tx.shown(at, 'Hz')}"
         f"{where}: ask for another frequency or form"
     )
 
@@ -493,9 +493,9 @@ def _doubts_of_path_length(
 
 def _quantity_text(q: Estimate, level: float) -> str:
     """Write an estimate with its interval and its limit, where it has them."""
-    text = shown(float(q), q.unit)
+    text = tx.shown(float(q), q.unit)
     if q.lower is not None:
-        text += f"  [{shown_interval(q, q.lower, q.upper, q.unit)}] at {level:.0%}"
+        text += f"  [{tx.shown_interval(q, q.lower, q.upper, q.unit)}] at {level:.0%}"
     if q.limit_share is not None:
-        text += f"  limit {shown(q.limit)}, {q.limit_share:.0%} reached"
+        text += f"  limit {tx.shown(q.limit)}, {q.limit_share:.0%} reached"
     return text

@@ -18,11 +18,19 @@ from fitting.regression import lines
 from measurements.table.schema import HEADERS
 from ppw.errors import PpwError
 from ppw.projection import caveats as cv, plots
-from ppw.projection.answers import Answers, CellAnswers, CurveFit, TargetCells, fit_curves
-from ppw.projection.options import FitOptions, FittingOptions, ModelOptions
-from ppw.results import arguments, axes
+from ppw.projection.answers import (
+    Answers,
+    CellAnswers,
+    CurveFit,
+    FitOptions,
+    FittingOptions,
+    ModelOptions,
+    TargetCells,
+    fit_curves,
+)
+from ppw.results import axes
 from ppw.results.result import Result, Table, frame_digest, warn_caveats
-from ppw.results.text import plot_label, shown
+from ppw.results.text import as_frequencies, plot_label, shown
 from ppw.runs.prepare import Prepared, measured_cells, prepare
 
 if TYPE_CHECKING:
@@ -197,7 +205,7 @@ def project_runs(
         Use the rows that `ppw.check_quality` would leave out.
     **fitting
         ``form``, ``power_form``, ``exponent``, ``voltages``, ``via``, ``interval``, ``pool``: the
-        attributes of `ppw.projection.options.FitOptions`.
+        attributes of `ppw.projection.answers.FitOptions`.
 
     Returns
     -------
@@ -211,7 +219,7 @@ def project_runs(
     PpwError
         For a frequency, metric or column that is not there, or when no group has two frequencies.
     """
-    frequencies = arguments.as_frequencies(freq)
+    frequencies = as_frequencies(freq)
     options = FitOptions(**fitting)
     prepared = prepare(runs, by=by, metric=metric, keep_all=keep_all)
     projection = project_prepared(prepared, frequencies, options, level)
@@ -272,7 +280,7 @@ def _answer_rows(
         limit_share=made.prediction.limit_share,
         points=np.minimum.reduce([f.fit.line.moments.points for f in made.factors]),
         pulled_pct=np.nan if known is None else 100 * (known.pulled - 1),
-        **{budget_column(name): share for name, share in widths.items()},
+        **{WIDTH_FROM + name.replace(" ", "_"): share for name, share in widths.items()},
         other_form=refitted.curves[metric.name].fit.predict(frequency) if refitted else np.nan,
         caveats=_caveat_names([x for _, x in findings], len(groups)),
     )
@@ -299,11 +307,6 @@ def _make_conformal(
             "ask for --interval bayes, or measure more of them there"
         )
     return made
-
-
-def budget_column(source: str) -> str:
-    """Name the column for the share of a source of uncertainty: "width_from_…"."""
-    return f"{WIDTH_FROM}{source.replace(' ', '_')}"
 
 
 def _caveat_names(findings: Sequence[cv.Caveat], groups: int) -> pd.Categorical[Any] | None:

@@ -20,8 +20,8 @@ from fitting.regression.lines import FloatArray, IntArray
 from measurements import check_runs
 from measurements.table.units import parse_quantity
 from ppw.errors import PpwError
-from ppw.results import arguments, axes, result as rs
-from ppw.results.text import key_texts, plot_label, shown
+from ppw.results import axes, result as rs
+from ppw.results.text import as_names, as_positive, as_share, key_texts, plot_label, shown
 from ppw.runs.groups import canonical, group_runs
 
 if TYPE_CHECKING:
@@ -229,9 +229,9 @@ def project_time(
     kind: type[P], runs: pd.DataFrame, target: float, by: Sequence[str] | None, level: float
 ) -> P:
     """Project the time of every group of runs to a target of one kind, in its column's unit."""
-    arguments.as_share("level", level)
+    as_share("level", level)
     tidy = canonical(runs)
-    names = kind.usual_keys(tidy) if by is None else arguments.as_names(by)
+    names = kind.usual_keys(tidy) if by is None else as_names(by)
     checked = check_runs(tidy, needed=[kind.target, "time_s"], by=names)
     groups = group_runs(checked, names)
     values, times = (checked[c].to_numpy(dtype=np.float64) for c in (kind.target, "time_s"))
@@ -433,7 +433,7 @@ def project_core_count(
     PpwError
         When no group has runs on two other core counts.
     """
-    return project_time(CoreCountProjection, runs, arguments.as_positive("cores", cores), by, level)
+    return project_time(CoreCountProjection, runs, as_positive("cores", cores), by, level)
 
 
 # `project_data_size`: the time of a job at a data size that was not measured, from smaller ones.
@@ -558,5 +558,5 @@ def project_data_size(
         When no group has runs at two smaller sizes.
     """
     size = parse_quantity(data_bytes, "bytes") if isinstance(data_bytes, str) else data_bytes
-    target = arguments.as_positive("data size (bytes)", size)
+    target = as_positive("data size (bytes)", size)
     return project_time(DataSizeProjection, runs, target, by, level)

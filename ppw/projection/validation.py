@@ -15,12 +15,11 @@ from fitting.regression.lines import FloatArray, Prediction
 from measurements import identity_columns
 from ppw.errors import PpwError
 from ppw.projection import caveats as cv, plots
-from ppw.projection.answers import Answers, TargetCells
-from ppw.projection.options import FitOptions, FittingOptions
+from ppw.projection.answers import Answers, FitOptions, FittingOptions, TargetCells
 from ppw.projection.runs import unfitted_groups
-from ppw.results import arguments, axes
+from ppw.results import axes
 from ppw.results.result import PrintedTable, Result, Row, Table, plain, warn_caveats
-from ppw.results.text import shown, shown_interval
+from ppw.results.text import as_frequencies, as_names, check_choice, shown, shown_interval
 from ppw.runs import prepare as pr
 from ppw.runs.groups import Groups, canonical, run_count
 
@@ -123,7 +122,7 @@ def refuse_contradiction(
 ) -> None:
     """Refuse a choice of what to learn from and to test on that says two things at once."""
     if scheme is not None:
-        arguments.check_choice("scheme", scheme, SCHEMES)
+        check_choice("scheme", scheme, SCHEMES)
     if (train_host is None) != (test_host is None):
         raise PpwError("give both the train host and the test host")
     if scheme is not None and (frequencies or train_host is not None):
@@ -236,7 +235,7 @@ class Validation(Result):
     level : float
         Probability of the intervals.
     form, power_form, via, interval, pool
-        As asked for; see `ppw.projection.options.FitOptions`.
+        As asked for; see `ppw.projection.answers.FitOptions`.
     caveats : tuple of str
     """
 
@@ -412,12 +411,12 @@ def several(frequencies: float | str | Iterable[float | str]) -> list[float]:
     if isinstance(frequencies, Iterable):
         # Read once only: an iterator has no second time.
         frequencies = frequencies if isinstance(frequencies, str) else list(frequencies)
-    return [] if frequencies == [] else arguments.as_frequencies(frequencies)
+    return [] if frequencies == [] else as_frequencies(frequencies)
 
 
 def _columns_without_host(runs: pd.DataFrame, by: Sequence[str] | None) -> list[str]:
     """Group columns for a comparison of hosts: ``by`` or identity, without host."""
-    columns = identity_columns(canonical(runs)) if by is None else arguments.as_names(by)
+    columns = identity_columns(canonical(runs)) if by is None else as_names(by)
     return [c for c in columns if c != "host"]
 
 

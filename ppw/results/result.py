@@ -289,12 +289,6 @@ class Column(NamedTuple):
             on_pages="on pages" in rest,
         )
 
-    def titles(self, result: object) -> list[str]:
-        """Return the heading, and that of the interval where one is printed beside the value."""
-        # A heading may name an attribute of the result, as in "{objective}".
-        heading = self.title.format(**vars(result)) if "{" in self.title else self.title
-        return [heading, f"{vars(result)['level']:.0%} interval"] if self.ends else [heading]
-
     def texts(self, row: Row, result: object, text: str | None = None) -> list[str]:
         """Return the value of a row as text, or ``text`` in its place, and its interval."""
         value = row[self.name]
@@ -396,7 +390,11 @@ class Table:
             rows.append(cells)
         # Names are the keys, and the texts before the first number.
         texts = next((i for i, c in enumerate(columns) if c.unit != TEXT), len(columns))
-        header = [*by, *(title for c in columns for title in c.titles(result))]
+        header = by.copy()
+        for column in columns:
+            # A heading may name an attribute of the result, as in "{objective}".
+            header.append(column.title.format(**vars(result)))
+            header += [f"{result.level:.0%} interval"] if column.ends else []
         # Say where the rows are that are left out: CSV has the first table alone.
         in_csv = self is result.tables[0] and type(result).to_frame is Result.to_frame
         whole = "--format csv or to_frame()" if in_csv else f"--format json or .{self.name}"

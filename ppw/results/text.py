@@ -1,12 +1,20 @@
-"""Text for people: names, numbers with units, intervals and tables, of characters that print."""
+"""Text for people, of characters that print, and the arguments that they give.
+
+Names, numbers with units, intervals and tables; frequencies with units, positive numbers, choices.
+"""
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from importlib import metadata
+from numbers import Integral, Real
 from typing import Any
+
+from measurements.table.units import implausible_frequency, parse_frequency
+from ppw.errors import PpwError
 
 _MOST, _MOST_IN_PLOTS = 48, 40
 
@@ -107,6 +115,8 @@ def telling_keys(by: Iterable[str], rows: Sequence[Mapping[Any, Any]]) -> list[s
 
 # A sentence may stand in a cell; a name of thousands of characters may not.
 _MOST_IN_CELLS = 160
+# Cells that begin as a number does, yes and no, and cells without text.
+_ALIGNED_RIGHT = re.compile(r"[\d\-–∞+]|(yes|no)?\Z")
 
 
 class TextTable(str):
@@ -122,7 +132,7 @@ def text_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> TextTabl
     columns = []
     for title, *texts in zip(titles, *cells, strict=True):
         width = max(map(len, (title, *texts)))
-        pad = str.rjust if texts and all(map(_aligns_right, texts)) else str.ljust
+        pad = str.rjust if texts and all(map(_ALIGNED_RIGHT.match, texts)) else str.ljust
         columns.append([pad(title, width), "-" * width, *(pad(text, width) for text in texts)])
     return TextTable("\n".join("  ".join(line).rstrip() for line in zip(*columns, strict=True)))
 
@@ -133,11 +143,6 @@ def summary_text(parts: Iterable[str], caveats: Iterable[str]) -> str:
     return "\n".join(one if isinstance(one, TextTable) else printable(one) for one in said)
 
 
-def _aligns_right(cell: str) -> bool:
-    """Tell whether a cell begins as a number does, or is yes or no."""
-    return cell[:1].isdigit() or cell[:1] in "-–∞+" or cell in ("yes", "no")
-
-
 @cache
 def package_version() -> str:
     """Version of the installed distribution."""
@@ -145,3 +150,68 @@ def package_version() -> str:
         return metadata.version("perf-per-watt")
     except metadata.PackageNotFoundError:
         return "0+uninstalled"
+
+
+# Arguments as callers give them.
+
+
+def as_frequency(freq: float | str) -> float:
+    """Read a frequency given as a number (Hz) or as text with a unit ("3.0GHz")."""
+    if isinstance(freq, str):
+        return parse_frequency(freq)
+    value = as_number("frequency", freq)
+    if reason := implausible_frequency(value):
+        raise PpwError(f"frequency {freq!r}: {reason}")
+    return value
+
+
+def as_frequencies(freq: float | str | Iterable[float | str]) -> list[float]:
+    """Read one frequency or several, also as one text ("1.2GHz,1.6GHz"); each is kept once."""
+    if isinstance(freq, str):
+        freq = freq.split(",")
+    given = list(freq) if isinstance(freq, Iterable) else [freq]
+    if not given:
+        raise PpwError("no frequency was given")
+    return list(dict.fromkeys(map(as_frequency, given)))
+
+
+def as_number(name: str, value: Any) -> float:
+    """Read a finite number."""
+    # A numpy number is a Real too; a text with digits is none, as its unit is not known.
+    if not isinstance(value, Real) or not math.isfinite(float(value)):
+        raise PpwError(f"{name} {value!r} is not a finite number")
+    return float(value)
+
+
+def as_positive(name: str, value: Any) -> float:
+    """Read a finite number greater than zero."""
+    number = as_number(name, value)
+    if number <= 0:
+        raise PpwError(f"{name} {value!r} must be greater than 0")
+    return number
+
+
+def as_share(name: str, value: float) -> float:
+    """Check a share inside (0, 1), such as a level. Raises `PpwError`."""
+    if not 0 < value < 1:
+        raise PpwError(f"{name} {value!r} is not a share between 0 and 1; try 0.90")
+    return float(value)
+
+
+def as_whole(name: str, value: Any, least: int = 1) -> int:
+    """Check a whole number of at least ``least``. Raises `PpwError`."""
+    # True is an int to Python, and never a count to a caller.
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
+        raise PpwError(f"{name} {value!r} is not a whole number of at least {least}")
+    return int(value)
+
+
+def as_names(names: str | Iterable[str]) -> list[str]:
+    """Read one name or several; each is kept once."""
+    return list(dict.fromkeys([names] if isinstance(names, str) else names))
+
+
+def check_choice(what: str, value: str, choices: Sequence[str]) -> None:
+    """Refuse a value that is not one of the choices."""
+    if value not in choices:
+        raise PpwError(f"{what} {value!r} is not one of {', '.join(choices)}")

@@ -9,7 +9,7 @@ import numpy as np
 from measurements.table.headers import list_names, nearest
 from measurements.table.schema import COLUMNS
 from ppw.errors import PpwError, UnknownColumnError
-from ppw.results.arguments import as_names
+from ppw.results.text import as_names
 from ppw.runs import groups as gr
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from measurements.table.checks import as_numbers
 from measurements.table.headers import list_names
 from measurements.table.schema import COLUMNS, DOUBTS, FILE_COLUMN, ROW_COLUMN
 from ppw.errors import PpwError
-from ppw.results.arguments import as_names
+from ppw.results.text import as_names
 from ppw.runs import checks as ck, groups as gr, metrics as mt
 
 if TYPE_CHECKING:

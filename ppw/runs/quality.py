@@ -11,8 +11,8 @@ from measurements import check_runs
 from measurements.table.headers import list_names
 from measurements.table.schema import FILE_COLUMN
 from ppw.errors import PpwError, UnknownColumnError
-from ppw.results.arguments import as_names
 from ppw.results.result import PrintedTable, Result, Table, frame_digest, rows_of, warn_caveats
+from ppw.results.text import as_names
 from ppw.runs import checks as ck, groups as gr, metrics as mt
 
 if TYPE_CHECKING:

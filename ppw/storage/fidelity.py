@@ -21,9 +21,8 @@ from fitting.storage.survey import Survey
 from measurements.table.units import size_text
 from ppw.errors import PpwError
 from ppw.results import axes
-from ppw.results.arguments import as_positive
 from ppw.results.result import Result, Row, Table, numbers_digest, rows_of, warn_caveats
-from ppw.results.text import plot_label, shown
+from ppw.results.text import as_positive, plot_label, shown
 from ppw.storage import fitted_devices as fd, trace_source as ts
 from ppw.storage.generate import generate_trace
 from ppw.storage.trace_model import fit_trace

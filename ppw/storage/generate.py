@@ -38,7 +38,7 @@ from fitting.storage.survey import BLOCK
 from measurements.loads.load_files import AddressZone, LoadJob
 from measurements.traces.requests import SCHEMA
 from ppw.errors import PpwError
-from ppw.results.arguments import as_positive, check_choice
+from ppw.results.text import as_positive, check_choice
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

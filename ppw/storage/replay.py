@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -15,14 +16,13 @@ import pyarrow.compute as pc
 from measurements.loads import load_files as fio
 from ppw.errors import PpwError
 from ppw.results import axes
-from ppw.results.arguments import as_positive
 from ppw.results.result import Table, numbers_digest, rows_of, warn_caveats
-from ppw.results.text import plot_label, shown
+from ppw.results.text import as_positive, plot_label, shown
 from ppw.storage import trace_source as ts
 from ppw.storage.fitted_devices import Storage, parse_device, time_cells
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from os import PathLike
 
     import pyarrow as pa
@@ -166,22 +166,21 @@ def replay_trace(
         )
         if not Path(target).is_block_device():
             fio.make_scratch(target, size or written.extent_bytes)
-        options: dict[str, Any] = {
-            "engine": ioengine,
-            "depth": depth,
-            "expected_s": written.duration_s,
-        }
+        play = partial(
+            fio.replay_iolog, engine=ioengine, depth=depth, expected_s=written.duration_s
+        )
         length = max(_MEMORY_BYTES, 2 * int(known.survey.sizes.max()))
-        calibration = _calibrate(source, length, folder, written, scale, options)
-        played = fio.replay_iolog(log, direct=direct, allow_device=allow_device, **options)
+        calibration = _calibrate(source, length, folder, written.requests, scale, play)
+        played = play(log, direct=direct, allow_device=allow_device)
     # Each stage answers for what it lacks against the one before it.
     rows = list(_stages(written, calibration, played, original, scale))
     if device is not None:
         rows.append(_model_stage(source, device, written.requests, scale))
     remarks = tuple(_replay_caveats(written, calibration, played, direct))
     warn_caveats(remarks)
+    names = TraceReplay.tables[0].names
     return TraceReplay(
-        table=_table(rows),
+        table=pd.DataFrame(rows, columns=names).astype(dict.fromkeys(names[1:-1], np.float64)),
         target=target,
         engine=ioengine,
         fio_version=played.fio_version,
@@ -194,9 +193,9 @@ def _calibrate(
     source: Batches,
     length: int,
     folder: str,
-    written: fio.IologContent,
+    requests: int,
     scale: float,
-    options: dict[str, Any],
+    play: Callable[..., fio.ReplayReport],
 ) -> fio.ReplayReport:
     """Replay the same requests at the same times on a file in memory of so many bytes."""
     log = str(Path(folder, "calibration.log"))
@@ -209,11 +208,11 @@ def _calibrate(
             target=file.name,
             size_bytes=length,
             time_scale=scale,
-            most=written.requests,
+            most=requests,
             allow_device=True,
         )
         fio.make_scratch(file.name, length)
-        return fio.replay_iolog(log, direct=False, allow_device=True, **options)
+        return play(log, direct=False, allow_device=True)
 
 
 def _drop_flushes(source: Batches) -> Iterator[pa.RecordBatch]:
@@ -229,32 +228,34 @@ def _stages(
     original: Any,
     scale: float,
 ) -> Iterator[tuple[Any, ...]]:
-    """Yield the stages as `_table` takes them, each compared with the one before it."""
-    iops, nothing = written.requests / written.duration_s, (np.nan, np.nan)
-    answer: tuple[float, str] = (np.nan, "")
+    """Yield a row for each stage, compared with the one before it."""
+    iops, answer = written.requests / written.duration_s, (np.nan, "")
     if original is not None:
         known = ts.survey(ts.open_trace(original)).survey
         moved = known.sizes @ known.size_counts
-        yield ("original", known.requests, known.duration_s, moved, *nothing, *answer)
+        yield _stage("original", known.requests, known.duration_s, moved)
         answer = iops * scale / (known.requests / known.duration_s) - 1, "the generator"
-    yield ("trace", written.requests, written.duration_s, written.bytes_, *nothing, *answer)
+    yield _stage("trace", written.requests, written.duration_s, written.bytes_, None, *answer)
     for stage, done, before, due_to in (
         ("calibration", calibration, iops, "the replayer"),
         ("replay", played, calibration.iops, "the device"),
     ):
-        latencies = done.latency_mean_s, done.latency_p99_s
-        off = done.iops / before - 1
-        yield (stage, done.requests, done.duration_s, done.bytes_, *latencies, off, due_to)
+        delays, off = (done.latency_mean_s, done.latency_p99_s), done.iops / before - 1
+        yield _stage(stage, done.requests, done.duration_s, done.bytes_, delays, off, due_to)
 
 
-def _table(stages: list[tuple[Any, ...]]) -> pd.DataFrame:
-    """Tabulate the stages, with their rates of requests and of bytes."""
-    figures = ["requests", "duration_s", "moved", "latency_mean_s", "latency_p99_s", "off"]
-    table = pd.DataFrame(stages, columns=["stage", *figures, "due_to"])
-    table = table.astype(dict.fromkeys(figures, np.float64))
-    table["iops"] = table["requests"] / table["duration_s"]
-    table["bytes_s"] = table["moved"] / table["duration_s"]
-    return table[TraceReplay.tables[0].names]
+def _stage(
+    name: str,
+    requests: int,
+    duration_s: float,
+    moved: float,
+    delays: tuple[float, float] | None = None,
+    off: float = np.nan,
+    due_to: str = "",
+) -> tuple[Any, ...]:
+    """Row of a stage, with its rates of requests and of bytes."""
+    rates = requests / duration_s, moved / duration_s
+    return (name, requests, duration_s, *rates, *(delays or (np.nan, np.nan)), off, due_to)
 
 
 def _model_stage(source: Batches, device: str, requests: int, scale: float) -> tuple[Any, ...]:
@@ -272,14 +273,11 @@ def _model_stage(source: Batches, device: str, requests: int, scale: float) -> t
             break
     latencies, name = storage.latencies, f"model: {drive.name}, {drive.parameters}"
     delays = latencies.mean_s, latencies.quantile_s(0.99)
-    return (name, requests, latencies.requests / storage.iops, moved, *delays, np.nan, "")
+    return _stage(name, requests, latencies.requests / storage.iops, moved, delays)
 
 
 def _replay_caveats(
-    written: fio.IologContent,
-    calibration: fio.ReplayReport,
-    played: fio.ReplayReport,
-    direct: bool,
+    written: fio.IologContent, calibration: fio.ReplayReport, played: fio.ReplayReport, direct: bool
 ) -> Iterator[str]:
     if written.folded:
         share = written.folded / written.requests

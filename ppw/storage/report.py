@@ -16,7 +16,7 @@ from ppw.storage.generate import generate_trace
 from ppw.storage.trace_source import columns
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from matplotlib.axes import Axes
 
@@ -62,32 +62,22 @@ def trace_page(model: TraceModel, original: Batches | None = None) -> Page:
     )
 
 
-def plot_page(
-    result: Any,
-    title: str,
-    caption: str,
-    subtitle: str = "",
-    verdict: Sequence[str] | None = None,
-) -> Page:
-    """Make the page of a result with one plot."""
-    figures = [Figure(draw(result.plot), caption)]
-    return Page.of(result, title=title, subtitle=subtitle, verdict=verdict, figures=figures)
+def plot_page(result: Any, title: str, caption: str, **texts: Any) -> Page:
+    """Make the page of a result with one plot; ``texts`` as `Page.of` takes them."""
+    return Page.of(result, title=title, figures=[Figure(draw(result.plot), caption)], **texts)
 
 
 def trace_fidelity_page(result: fidelity.TraceFidelity) -> Page:
     """Report of `ppw.validate_trace`."""
     judged = int(result.table["tolerance"].notna().sum())
     offsets = draw(partial(plot_offsets, result), height=1.2 + 0.17 * judged)
+    taken = "How much of its tolerance each figure takes; the line is the tolerance."
+    hits = "Hit ratio of LRU caches by their share of the footprint."
     return Page.of(
         result,
         title="Synthetic trace against its original",
         subtitle=f"{result.synthetic_traces:g} synthetic · {result.device.partition(':')[0]} model",
-        figures=[
-            Figure(draw(result.plot), "Hit ratio of LRU caches by their share of the footprint."),
-            Figure(
-                offsets, "How much of its tolerance each figure takes; the line is the tolerance."
-            ),
-        ],
+        figures=[Figure(draw(result.plot), hits), Figure(offsets, taken)],
     )
 
 
@@ -99,9 +89,9 @@ def trace_whatif_page(result: what_if.TraceWhatIf) -> Page:
         "largest of the runs."
     )
     figures = [Figure(speed_ups, caption)]
+    hits = "Hits of an LRU cache by its size (line), and of the caches asked for (points)."
     if (result.table["kind"] == "cache").any():
-        caption = "Hits of an LRU cache by its size (line), and of the caches asked for (points)."
-        figures.insert(0, Figure(draw(result.plot), caption))
+        figures.insert(0, Figure(draw(result.plot), hits))
     return Page.of(
         result,
         title="What if: caches and layouts",
@@ -112,17 +102,15 @@ def trace_whatif_page(result: what_if.TraceWhatIf) -> Page:
 
 def plot_places(model: TraceModel, trace: Batches, ax: Axes | None = None) -> Axes:
     """Draw a heat map of the first requests by time and address, over the space of a model."""
-    times, addresses, left = [], [], _MOST_PLOTTED
+    places, left = [], _MOST_PLOTTED
     for batch in columns(trace):
-        times.append(batch.time_s[:left])
-        addresses.append(batch.lbn[:left] * 512 / 1e9)
-        left -= len(times[-1])
+        places.append((batch.time_s[:left], batch.lbn[:left] * 512 / 1e9))
+        left -= len(batch.time_s)
         if left <= 0:
             break
-    time_s = np.concatenate(times)
+    time_s, at = map(np.concatenate, zip(*places, strict=True))
     span = (float(time_s[0]), float(max(time_s[-1], time_s[0] + 1e-9)))
     space = (model.survey.low_lbn * 512 / 1e9, model.survey.high_lbn * 512 / 1e9)
-    at = np.concatenate(addresses)
     counts, *_ = np.histogram2d(time_s, at, bins=(120, 80), range=[span, space])
     shades = np.where(counts > 0, np.log1p(counts), np.nan).T
     ax = axes.new_axes(ax)
@@ -197,7 +185,7 @@ PAGES: dict[str, Callable[..., Page]] = {
         result,
         "Replayed trace",
         "Requests a second, stage by stage.",
-        f"{result.fio_version}, {result.engine}",
+        subtitle=f"{result.fio_version}, {result.engine}",
     ),
     "trace_what_if": trace_whatif_page,
 }

@@ -30,8 +30,7 @@ from measurements.table.units import size_text
 from measurements.traces.requests import OPERATIONS
 from ppw.errors import CaveatWarning, PpwError
 from ppw.results import axes, result as rs
-from ppw.results.arguments import as_positive
-from ppw.results.text import shown, summary_text, text_table
+from ppw.results.text import as_positive, shown, summary_text, text_table
 from ppw.storage import trace_source as ts
 from ppw.storage.fitted_devices import completed_iops, parse_device
 from ppw.storage.generate import generate_trace

@@ -21,9 +21,8 @@ from fitting.storage.reuse_distance import HitRatioCurve, ReuseSample, accessed_
 from fitting.storage.survey import BLOCK
 from ppw.errors import PpwError
 from ppw.results import axes
-from ppw.results.arguments import as_positive, check_choice
 from ppw.results.result import Result, Table, numbers_digest, rows_of, warn_caveats
-from ppw.results.text import shown
+from ppw.results.text import as_positive, check_choice, shown
 from ppw.storage import fitted_devices as fd, trace_source as ts
 from ppw.storage.generate import generate_trace
 from ppw.storage.trace_model import MOST_SIMULATED

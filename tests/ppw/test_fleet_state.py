@@ -20,7 +20,7 @@ from ppw.errors import PpwError
 from ppw.fleet.moments import prepare_cells, read_cells
 from ppw.fleet.run_files import open_runs
 from ppw.fleet.state import FleetState, state_cells, update_state
-from ppw.projection.options import FitOptions
+from ppw.projection.answers import FitOptions
 from ppw.projection.runs import fit_prepared, project_prepared
 
 pytestmark = [*OTHERS_WARNINGS, pytest.mark.filterwarnings("ignore::ppw.errors.CaveatWarning")]

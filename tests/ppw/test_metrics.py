@@ -18,7 +18,7 @@ from measurements.table.schema import COLUMNS
 from ppw.cli.options import METRIC_NAMES
 from ppw.decision import objectives as obj
 from ppw.errors import PpwError, UnknownColumnError
-from ppw.projection.options import FitOptions
+from ppw.projection.answers import FitOptions
 from ppw.projection.plots import _LABELS
 from ppw.results.result import Estimate
 from ppw.results.text import shown, telling_keys

@@ -13,7 +13,7 @@ from made_up import answered, any_interval, sweep
 from matplotlib.figure import Figure
 
 import ppw
-from ppw.projection.options import FitOptions
+from ppw.projection.answers import FitOptions
 from ppw.projection.plots import drawable_groups, group_curves, mark_best, plot_curve
 from ppw.runs.metrics import METRICS
 from ppw.runs.prepare import prepare

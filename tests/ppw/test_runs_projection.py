@@ -11,8 +11,7 @@ from made_up import ATOM, GHZ, WORK, answered, any_interval, ols_interval, only,
 
 import ppw
 from ppw.errors import PpwError, UnknownColumnError
-from ppw.projection.answers import Posteriors, TargetCells
-from ppw.projection.options import FitOptions
+from ppw.projection.answers import FitOptions, Posteriors, TargetCells
 from ppw.runs.groups import group_runs
 from ppw.runs.metrics import METRICS
 from ppw.runs.prepare import Prepared

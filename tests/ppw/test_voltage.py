@@ -9,7 +9,7 @@ import ppw
 from fitting.bayes.posterior import MeasuredSteps
 from fitting.errors import OutOfRangeError
 from ppw.errors import PpwError
-from ppw.projection.options import VoltageTable
+from ppw.projection.answers import VoltageTable
 from ppw.runs.groups import group_runs
 
 # Flat up to a knee at 1.6 GHz, which no step below it can show, then steep.

@@ -50,34 +50,33 @@ def find_unapplied(runs: pd.DataFrame, groups: gr.Groups) -> pd.DataFrame:
     Y. Benjamini and Y. Hochberg, "Controlling the False Discovery Rate", J. R. Statist. Soc. B 57
     (1995), 289-300.
     """
-    compared = int(np.count_nonzero(_time_or_rate(runs) > 0))
-    varying, where = _varying_power_mask(runs), np.arange(len(runs))
+    time, where = gr.numbers(runs, "time_s"), np.arange(len(runs))
+    pace = np.where(np.isnan(time), gr.numbers(runs, "throughput_ops_s"), time)
+    compared, varying = int(np.count_nonzero(pace > 0)), _varying_power_mask(runs)
     if gr.is_cell_table(runs):
         # Cells of many runs have no digits; none of theirs are equal, as the engine has found.
         single = runs.get(gr.SINGLE, pd.Series(False, runs.index)).to_numpy(dtype=bool)
         paced = [gr.run_counts(runs) - gr.lacking(runs, c) for c in ("time_s", "throughput_ops_s")]
         compared, where = int(np.maximum(*paced).sum()), np.flatnonzero(single)
         runs, groups = runs.iloc[where], replace(groups, codes=groups.codes[where])
-    rows, run = _equal_rows(runs, groups.codes)
+    pace = pace[where]
+    rows, run = _equal_rows(runs, groups.codes, pace)
     if not rows.size:
         return pd.DataFrame()
     first = np.flatnonzero(np.diff(run, prepend=-1))
-    chance = _chance(runs, groups, rows[first], varying[where])
+    chance = _chance(runs, groups, pace, rows[first], varying[where])
     chance[_differ_elsewhere(runs, rows, first)] = 1.0
     named = _beyond_chance(chance, np.bincount(run) - 1, compared)[run]
     rows, run = rows[named], run[named]
     return _unapplied_figures(runs, rows, run).set_axis(where[rows]).sort_index()
 
 
-def _time_or_rate(runs: pd.DataFrame) -> FloatArray:
-    """Time of each row, or its throughput where no time was recorded."""
-    time = gr.numbers(runs, "time_s")
-    return np.where(np.isnan(time), gr.numbers(runs, "throughput_ops_s"), time)
+def _equal_rows(runs: pd.DataFrame, codes: IntArray, pace: FloatArray) -> tuple[IntArray, IntArray]:
+    """Rows that equal another in pace and power at another frequency, and numbers of their sets.
 
-
-def _equal_rows(runs: pd.DataFrame, codes: IntArray) -> tuple[IntArray, IntArray]:
-    """Rows that equal another in time and power at another frequency, and numbers of their sets."""
-    pace, frequency = _time_or_rate(runs), gr.numbers(runs, "freq_hz")
+    ``pace`` is the time of each row, or its throughput where no time was recorded.
+    """
+    frequency = gr.numbers(runs, "freq_hz")
     # Not recorded is equal to not recorded.
     power = np.nan_to_num(gr.numbers(runs, "power_w"), nan=-np.inf)
     order = np.lexsort((frequency, power, pace, codes))
@@ -105,9 +104,11 @@ def _varying_power_mask(runs: pd.DataFrame) -> gr.Mask:
     return varies
 
 
-def _chance(runs: pd.DataFrame, groups: gr.Groups, rows: IntArray, varying: gr.Mask) -> FloatArray:
+def _chance(
+    runs: pd.DataFrame, groups: gr.Groups, pace: FloatArray, rows: IntArray, varying: gr.Mask
+) -> FloatArray:
     """Probability that two unaffected runs are recorded as equal, by row."""
-    pace, power = _time_or_rate(runs), gr.numbers(runs, "power_w")
+    power = gr.numbers(runs, "power_w")
     times = _values_within(_TIME_SCATTER, pace[rows])
     watts = _values_within(_POWER_SCATTER, power[rows])
     # Watts that were measured vary on the host, and in the group go with one time.
