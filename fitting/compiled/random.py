@@ -4,25 +4,36 @@ SplitMix64 (Steele, Lea & Flood 2014, doi:10.1145/2660193.2660195) makes the bit
 (Marsaglia & Tsang 2000, doi:10.18637/jss.v005.i08) the exponential and the normal law, and
 rejection from a cubed normal law (Marsaglia & Tsang 2000, doi:10.1145/358407.358414) the gamma law.
 All laws are exact.
+
+A share is drawn from a batch of n: one from each of n equal parts of the unit interval, in random
+order. Where n is the number of times that something was counted, a batch gives exactly what was
+counted, far more closely than independent draws; the order stays random.
 """
 
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
-from fitting.compiled.loops import FloatArray, RealFunction, WordArray, jit_uncounted
+from fitting.compiled import loops
+from fitting.compiled.hashing import scramble
+from fitting.compiled.loops import FloatArray, IntArray, ShortArray, jit_uncounted
 
-Randomness = WordArray
+Randomness = loops.WordArray
 _WEYL = np.uint64(0x9E3779B97F4A7C15)
 _FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 _LAYERS = 256
 _UNIT = 2.0**-53
+# Members of a population, at most, that are sampled without replacement: more take more memory
+# than an alias table does.
+LARGEST = 4096
+_NORMAL_FROM = 100.0
 
 
 def _ziggurat(
-    edge: float, area: float, density: RealFunction, at: RealFunction
+    edge: float, area: float, density: loops.RealFunction, at: loops.RealFunction
 ) -> tuple[FloatArray, FloatArray]:
     """Return widths and heights of equal-area layers under a density; the lowest has the tail."""
     x = [area / density(edge), edge]
@@ -127,3 +138,118 @@ def standard_gamma(r: Randomness, shape: float) -> float:
         if u < 1 - 0.0331 * square * square or np.log(u) < 0.5 * square + d * (1 - v + np.log(v)):
             break
     return d * v if shape >= 1 else d * v * np.exp(-standard_exponential(r) / shape)
+
+
+@jit_uncounted
+def draw_poisson(mean: float, rng: Randomness) -> float:
+    """Draw a count of Poisson's law; of a mean above 100 from the rounded normal law."""
+    if mean > _NORMAL_FROM:
+        return max(0.0, np.floor(mean + np.sqrt(mean) * standard_normal(rng) + 0.5))
+    count, left = 0.0, mean - standard_exponential(rng)
+    while left > 0:
+        left -= standard_exponential(rng)
+        count += 1
+    return count
+
+
+class DrawBatches(NamedTuple):
+    """Batches of stratified draws, one an element."""
+
+    made: IntArray  # draws made
+    length: IntArray
+    bits: IntArray  # of the length
+    key: IntArray  # of the order
+
+
+def new_batches(length: FloatArray, rng: np.random.Generator) -> DrawBatches:
+    """Make batches of stratified draws of these lengths, rounded; one of 1 is a plain draw."""
+    whole = np.maximum(np.round(length), 1).astype(np.int64)
+    bits = np.ceil(np.log2(whole)).astype(np.int64)
+    return DrawBatches(np.zeros_like(whole), whole, bits, rng.integers(2**62, size=len(whole)))
+
+
+@jit_uncounted
+def _permute(k: int, bits: int, key: int) -> int:
+    """Return the place of k in a permutation of 0 … 2^bits − 1 that ``key`` chooses."""
+    mask = (1 << bits) - 1
+    half = (bits + 1) >> 1
+    x = (k + key) & mask
+    x = (x * ((key >> 20) | 1)) & mask
+    x ^= x >> half
+    x = (x * 0x5851F42D4C957F2D) & mask
+    x ^= x >> half
+    x = (x * 0x14057B7EF767814F + (key >> 40)) & mask
+    return x ^ (x >> half)
+
+
+@loops.jit_inline
+def draw(b: DrawBatches, at: int, rng: Randomness) -> float:
+    """Draw from [0, 1): the next stratified draw of a batch, which starts anew at its end."""
+    n = b.length[at]
+    if n == 1:
+        return uniform(rng)
+    k = b.made[at]
+    if k == n:
+        k = 0
+        b.key[at] = scramble(b.key[at] + 1)
+    b.made[at] = k + 1
+    rank = _permute(k, b.bits[at], b.key[at])
+    while rank >= n:
+        rank = _permute(rank, b.bits[at], b.key[at])
+    return (rank + uniform(rng)) / n
+
+
+class Samples(NamedTuple):
+    """Samples without replacement: shuffled rounds of a population, one population an element.
+
+    A round has every member of its population once. Where rounds are to be shorter, each of n
+    equal parts of the population gives one member to a round of n; those of one are independent.
+    """
+
+    member: IntArray  # population i has ``member[first[i]:first[i + 1]]``
+    copies: IntArray  # how many times each is in its population
+    first: IntArray
+    drawn: ShortArray  # members of the rounds, shuffled: of round i from ``start[i]`` on
+    start: IntArray
+    number: ShortArray  # members of a round; 0 where there are too many to sample so
+    size: ShortArray  # members of the population
+    done: ShortArray  # members of the round that have been given
+
+
+def new_samples(member: IntArray, copies: IntArray, first: IntArray, share: float) -> Samples:
+    """Prepare sampling without replacement, in rounds of a share of each population."""
+    size = np.add.reduceat(copies, first[:-1])
+    size = np.where(size > LARGEST, 0, size).astype(np.int32)
+    number = np.minimum(np.maximum(np.round(size * share), 1), size).astype(np.int32)
+    start = np.cumsum(number, dtype=np.int64) - number
+    drawn = np.empty(int(number.sum()), dtype=np.int32)
+    return Samples(member, copies, first, drawn, *loops.interleave(start, number, size, number))
+
+
+@jit_uncounted
+def next_sample(d: Samples, population: int, rng: Randomness) -> int:
+    """Return the next member of a population's round; a new round is drawn after the last."""
+    if d.done[population] == d.number[population]:
+        _draw_round(d, population, rng)
+        d.done[population] = 0
+    at = d.done[population]
+    d.done[population] = at + 1
+    return np.int64(d.drawn[d.start[population] + at])
+
+
+@jit_uncounted
+def _draw_round(d: Samples, population: int, rng: Randomness) -> None:
+    """Draw the members of a population's next round, in random order (Fisher and Yates)."""
+    n, size, start = int(d.number[population]), int(d.size[population]), d.start[population]
+    done, passed = 0, 0
+    wanted = int(uniform(rng) * size / n) if n < size else 0
+    for k in range(d.first[population], d.first[population + 1]):
+        passed += d.copies[k]
+        # What is wanted after the last member of a round is beyond the population.
+        while wanted < passed:
+            d.drawn[start + done] = d.member[k]
+            done += 1
+            wanted = int((done + uniform(rng)) * size / n) if n < size else done
+    for k in range(start + n - 1, start, -1):
+        other = start + int(uniform(rng) * (k - start + 1))
+        d.drawn[k], d.drawn[other] = d.drawn[other], d.drawn[k]

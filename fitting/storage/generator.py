@@ -6,8 +6,15 @@ other starts where its device has been accessed before, by the law of reuse, or 
 in its state. Addresses are chosen when a request is made, in the order of all streams.
 
 A stream makes a run of sequential requests as long as its law says, which goes where its addresses
-lead; then a random transition of the state that it is in says where the next run starts. A
-generator that makes as many requests as its trace has samples transitions and runs without
+lead; where it ends, a random transition says where the next one starts. From a finest state that
+transition is drawn in two steps: the level at which it parts, in the proportions found for that
+state, and one of the random transitions recorded there. The position inside the state that it leads
+to follows the random requests that came into that state at that level. Leaving and entering so,
+runs start in every state as often as in the trace; with ``entry="occupancy"`` a stream leaves a
+coarse state from anywhere in it alike and enters one by its own occupancy, as the hierarchy alone
+has it, and the time in a state is off by as much as that loses.
+
+A generator that makes as many requests as its trace has samples transitions and runs without
 replacement: it makes each random transition as often as the trace did, so that shares of requests
 are the trace's own whatever the seed. Where nothing is left to leave a state by, it goes on from
 the next state that has something left.
@@ -22,18 +29,174 @@ import numpy as np
 
 from fitting.compiled import loops, random
 from fitting.compiled.loops import Array, BoolArray, FloatArray, IntArray, jit_inline
-from fitting.compiled.random import Randomness
-from fitting.storage import addresses, last_access, run_lengths, stratified
-from fitting.storage.chain import Chain
-from fitting.storage.diagram import KINDS
-from fitting.storage.interarrival import KNOTS, GapLaws
+from fitting.compiled.random import DrawBatches, Randomness
+from fitting.errors import FittingError
+from fitting.storage import addresses, interarrival, run_lengths
 from fitting.storage.reuse_distance import AGAIN, FRESH
-from fitting.storage.survey import BLOCK, SizeClasses
+from fitting.storage.survey import BLOCK, KINDS, Pairs, SizeClasses
 from fitting.storage.transitions import TransitionCounts
 
 # Streams that are looked through; of more there is a heap.
 _FEW = 8
 _LONGEST_BATCH = 2**20
+ENTRIES = ("arrivals", "occupancy")
+
+
+class Chain(NamedTuple):
+    """Tables that lead a generator over the accessed states of every stream.
+
+    A node holds the transitions that leave a state of some level at that level, the sequential
+    ones apart from the random ones. Transitions of node i are ``order[first[i]:first[i + 1]]``.
+    """
+
+    levels: int
+    departures: IntArray  # by accessed state, random transitions out of it
+    leave: FloatArray  # by accessed state, cumulated share that parts at each level or above
+    node: IntArray  # by accessed state and level, node of the random transitions, −1 for none
+    follows: IntArray  # by accessed state, node of the sequential transitions, −1 for none
+    order: IntArray
+    first: IntArray
+    keep: FloatArray  # in that order, alias tables of the nodes (Walker 1977)
+    other: IntArray
+    low: IntArray  # by transition, accessed states that it may lead to: from low up to high
+    high: IntArray
+    entered: FloatArray  # by level, random arrivals cumulated over the accessed states, from 0
+    level: IntArray  # by transition, the level it is recorded at
+    target: IntArray  # by transition, number of the range of states that it may lead to
+
+
+def make_chain(counts: TransitionCounts, kinds: IntArray, entry: str = "arrivals") -> Chain:
+    """Lay out a generator's tables of transitions; ``kinds`` has a request kind for each."""
+    if entry not in ENTRIES:
+        raise FittingError(f"no way of entry {entry!r}: give {' or '.join(ENTRIES)}")
+    levels, pairs = counts.diagram.levels, counts.diagram.pairs(counts.pair)
+    low, high = _state_range(counts, counts.stream * KINDS + kinds, pairs.level, pairs.target)
+    # A run leaves from the last part of a coarse state and comes into the first part of the next.
+    departures, arrivals = counts.departures.copy(), counts.arrivals.copy()
+    on = np.flatnonzero(counts.sequential == 1)
+    source = _state_range(counts, counts.origin[on], pairs.level[on], pairs.source[on])
+    _subtract_from_ranges(departures, pairs.level[on], counts.count[on], *source, -1)
+    _subtract_from_ranges(arrivals, pairs.level[on], counts.count[on], low[on], high[on], 1)
+    order, first, node, follows = _group_into_nodes(counts, pairs)
+    weight = counts.count[order]
+    keep, other = np.empty(len(weight)), np.empty(len(weight), dtype=np.int64)
+    _fill_aliases(first, weight.astype(np.float64), keep, other)
+    if entry == "occupancy":
+        by_level = _pool_departures(counts, departures)
+        arrivals = np.broadcast_to(counts.occupancy[:, None], arrivals.shape)
+    else:
+        by_level = departures.astype(np.float64)
+    total = by_level.sum(axis=1, keepdims=True)
+    leave = np.cumsum(by_level, axis=1) / np.where(total > 0, total, 1)
+    leave[total[:, 0] > 0, -1] = 1.0
+    entered = np.zeros((levels, len(counts.state) + 1))
+    entered[:, 1:] = np.cumsum(arrivals, axis=0).T
+    target = np.unique(low * (levels + 1) + pairs.level, return_inverse=True)[1].astype(np.int64)
+    return Chain(
+        *(levels, departures.sum(axis=1), leave, node, follows, order, first, keep, other),
+        *(low, high, entered, pairs.level, target),
+    )
+
+
+def _group_into_nodes(counts: TransitionCounts, pairs: Pairs) -> tuple[IntArray, ...]:
+    """Group transitions into nodes: their order and first rows, and the nodes of each state."""
+    keys = np.stack([counts.origin, pairs.level, pairs.source, counts.sequential])
+    order = np.lexsort(keys[::-1])
+    keys = keys[:, order]
+    new = np.r_[True, np.any(np.diff(keys, axis=1) != 0, axis=0)]
+    first = np.append(np.flatnonzero(new), len(new))
+    levels = range(1, counts.diagram.levels + 1)
+    random = np.stack([_find_nodes(counts, keys[:, new], i, 0) for i in levels], axis=1)
+    # A run that goes on mostly stays in its state: the finest level at which any does.
+    follows = np.full(len(counts.state), -1)
+    for i in levels:
+        finer = _find_nodes(counts, keys[:, new], i, 1)
+        follows = np.where(finer >= 0, finer, follows)
+    return order, first, random, follows
+
+
+def _find_nodes(counts: TransitionCounts, nodes: IntArray, level: int, sequential: int) -> IntArray:
+    """Return by accessed state its node at a level; −1 where no transition leaves it there."""
+    here = np.flatnonzero((nodes[1] == level) & (nodes[3] == sequential))
+    if not len(here):
+        return np.full(len(counts.state), -1)
+    states = counts.diagram.states
+    coarse = counts.state // counts.diagram.fan_out ** (counts.diagram.levels - level)
+    held = nodes[0, here] * states + nodes[2, here]
+    wanted = counts.state_origin * states + coarse
+    at = np.minimum(np.searchsorted(held, wanted), len(held) - 1)
+    return np.where(held[at] == wanted, here[at], -1)
+
+
+@loops.jit
+def _subtract_from_ranges(
+    partings: IntArray, level: IntArray, number: IntArray, low: IntArray, high: IntArray, step: int
+) -> None:
+    """Subtract numbers from ranges of states in place, from the first (step 1) or last (−1) on."""
+    for i in range(len(number)):
+        left = number[i]
+        v = low[i] if step > 0 else high[i] - 1
+        while left > 0 and low[i] <= v < high[i]:
+            taken = min(left, partings[v, level[i] - 1])
+            partings[v, level[i] - 1] -= taken
+            left -= taken
+            v += step
+
+
+def _state_range(
+    counts: TransitionCounts, origin: IntArray, level: IntArray, state: IntArray
+) -> tuple[IntArray, IntArray]:
+    """Return first and end index of the accessed states of an origin inside a coarse state."""
+    size = counts.diagram.fan_out ** (counts.diagram.levels - level)
+    accessed = counts.state_origin * counts.diagram.states + counts.state
+    start = origin * counts.diagram.states + state * size
+    return np.searchsorted(accessed, start), np.searchsorted(accessed, start + size)
+
+
+def _pool_departures(counts: TransitionCounts, departures: IntArray) -> FloatArray:
+    """Return departures by level as shares, if coarse states are left alike from all inside."""
+    levels, k = counts.diagram.levels, counts.diagram.fan_out
+    remaining = np.ones(len(counts.state))
+    shares = np.zeros((len(counts.state), levels))
+    for i in range(levels):
+        state = counts.state // k ** (levels - 1 - i)
+        _, group = np.unique(np.stack([counts.state_origin, state]), axis=1, return_inverse=True)
+        here = np.bincount(group, weights=departures[:, i])[group]
+        deeper = np.bincount(group, weights=departures[:, i:].sum(axis=1))[group]
+        share = np.where(deeper > 0, here / np.where(deeper > 0, deeper, 1), 0)
+        shares[:, i] = remaining * share
+        remaining = remaining * (1 - share)
+    return shares
+
+
+@loops.jit
+def _fill_aliases(first: IntArray, weight: FloatArray, keep: FloatArray, other: IntArray) -> None:
+    """Fill in the alias table of every node, in place (Vose 1991)."""
+    for node in range(len(first) - 1):
+        a, b = first[node], first[node + 1]
+        total = weight[a:b].sum()
+        small, large = np.empty(b - a, dtype=np.int64), np.empty(b - a, dtype=np.int64)
+        smalls, larges = 0, 0
+        for t in range(a, b):
+            keep[t] = weight[t] * (b - a) / total
+            other[t] = t
+            if keep[t] < 1.0:
+                small[smalls] = t
+                smalls += 1
+            else:
+                large[larges] = t
+                larges += 1
+        while smalls and larges:
+            smalls -= 1
+            less, more = small[smalls], large[larges - 1]
+            other[less] = more
+            keep[more] -= 1.0 - keep[less]
+            if keep[more] < 1.0:
+                larges -= 1
+                small[smalls] = more
+                smalls += 1
+        keep[small[:smalls]] = 1.0
+        keep[large[:larges]] = 1.0
 
 
 class GeneratedRequests(NamedTuple):
@@ -54,7 +217,7 @@ class Learnt(NamedTuple):
     kinds: IntArray  # kind of the request of every transition
     chain: Chain
     runs: run_lengths.Runs
-    laws: GapLaws
+    laws: interarrival.GapLaws
     classes: SizeClasses
     addresses: addresses.Addresses
     pace: FloatArray  # by stream, factor of its inter-arrival times
@@ -72,10 +235,10 @@ class Moves(NamedTuple):
 class Strata(NamedTuple):
     """Batches of draws."""
 
-    leave: stratified.DrawBatches  # by accessed state, of levels
-    run: stratified.DrawBatches  # by accessed state, of run lengths
-    node: stratified.DrawBatches
-    entry: stratified.DrawBatches  # by range of states that is entered
+    leave: DrawBatches  # by accessed state, of levels
+    run: DrawBatches  # by accessed state, of run lengths
+    node: DrawBatches
+    entry: DrawBatches  # by range of states that is entered
 
 
 class Quota(NamedTuple):
@@ -103,10 +266,10 @@ class Tables(NamedTuple):
 
     chain: Chain
     moves: Moves
-    features: stratified.Features
+    features: interarrival.Features
     runs: run_lengths.RunLengths
     strata: Strata
-    samples: stratified.Samples
+    samples: random.Samples
     memory: addresses.AddressMemory
     pending: addresses.Pending
     quotas: Quotas
@@ -154,14 +317,14 @@ class Generator:
     def _make_room(self) -> None:
         """Enlarge the memory of accesses; one whose clock is at its limit is emptied."""
         memory = self._tables.memory
-        if memory.clock.max() >= last_access.MOST_CLOCK:
+        if memory.clock.max() >= addresses.MOST_CLOCK:
             self._tables.pending.made[:] = -1
             for part in (memory.begins.used, memory.ends.used, memory.clock, memory.pieces_met):
                 part[:] = 0
             accesses = memory.accesses
-            accesses = last_access.new_last_access(1 << accesses.bits, accesses.devices)
+            accesses = addresses.new_last_access(1 << accesses.bits, accesses.devices)
         else:
-            accesses = last_access.make_room_for_rows(memory.accesses, memory.clock)
+            accesses = addresses.make_room_for_rows(memory.accesses, memory.clock)
         self._tables = self._tables._replace(memory=memory._replace(accesses=accesses))
 
 
@@ -174,9 +337,9 @@ def _make_tables(learnt: Learnt, expected: float, share: float, rng: np.random.G
     # Batches are as long as what was counted, or the share of it that is to come.
     visited = (chain.departures, started.ravel(), nodes, entered)
     lengths = (np.minimum(n * most, _LONGEST_BATCH) for n in visited)
-    strata = Strata(*(stratified.new_batches(length, rng) for length in lengths))
-    samples = stratified.new_samples(chain.order, counts.count[chain.order], chain.first, share)
-    draws = stratified.new_batches(most * started.sum(axis=1), rng)
+    strata = Strata(*(random.new_batches(length, rng) for length in lengths))
+    samples = random.new_samples(chain.order, counts.count[chain.order], chain.first, share)
+    draws = random.new_batches(most * started.sum(axis=1), rng)
     return Tables(
         *(chain, _build_moves(learnt), _build_features(learnt)),
         run_lengths.fit_run_lengths(runs, counts.state_origin),
@@ -193,7 +356,7 @@ def _interleave_tables(c: Tables) -> Tables:
     chain, w, f, q, strata = c.chain, c.moves, c.features, c.quotas, c.strata
     low, high, target, level, kind, size_class, mean, shape, law = loops.interleave(
         *(chain.low, chain.high, chain.target, chain.level, w.kind, w.size_class),
-        *(f.mean, f.shape, f.law),
+        *(f.laws.mean_s, f.laws.shape, f.laws.law),
     )
     leave, node, follows, further, *rest = loops.interleave(
         *(chain.leave, chain.node, chain.follows, w.further),
@@ -201,15 +364,15 @@ def _interleave_tables(c: Tables) -> Tables:
     )
     *run, runs, runs_left = loops.interleave(*strata.run, q.runs, q.runs_left)
     by_node, by_range = loops.interleave(*strata.node), loops.interleave(*strata.entry)
-    batches = map(stratified.DrawBatches._make, (rest[6:10], run, by_node, by_range))
+    batches = map(DrawBatches._make, (rest[6:10], run, by_node, by_range))
     random, sequential = Quota(*rest[:3]), Quota(*rest[3:6])
     chain = chain._replace(leave=leave, node=node, follows=follows)
     return c._replace(
         chain=chain._replace(low=low, high=high, target=target, level=level),
         moves=Moves(w.only, size_class, kind, further),
-        features=f._replace(mean=mean, shape=shape, law=law),
+        features=f._replace(laws=interarrival.GapLaws(law, mean, shape, f.laws.quantiles)),
         strata=Strata(*batches),
-        memory=c.memory._replace(draws=stratified.DrawBatches(*rest[10:])),
+        memory=c.memory._replace(draws=DrawBatches(*rest[10:])),
         quotas=Quotas(random, sequential, q.starts, q.left, runs, runs_left, q.closed),
     )
 
@@ -251,15 +414,13 @@ def _new_pending(counts: TransitionCounts, streams: int) -> addresses.Pending:
     return addresses.Pending(**{**whole, **times, "gap": np.zeros(streams)})
 
 
-def _build_features(learnt: Learnt) -> stratified.Features:
+def _build_features(learnt: Learnt) -> interarrival.Features:
     """Lay out request sizes and inter-arrival laws as arrays."""
     laws, classes = learnt.laws, learnt.classes
     number = np.array([len(s) for s in classes.sizes])
     shares = [np.cumsum(c) / c.sum() for c in classes.counts]
-    quantiles = laws.quantiles if len(laws.quantiles) else np.ones((1, len(KNOTS)))
     start, sizes = np.concatenate([[0], np.cumsum(number)]), np.concatenate(classes.sizes)
-    by_law = laws.law, laws.mean_s, laws.shape, quantiles
-    return stratified.Features(start, sizes, np.concatenate(shares), *by_law, KNOTS, learnt.pace)
+    return interarrival.Features(start, sizes, np.concatenate(shares), laws, learnt.pace)
 
 
 def _empty_columns(number: int) -> tuple[Any, ...]:
@@ -436,7 +597,7 @@ def _draw_node(c: Tables, v: int, rng: Randomness) -> int:
     """Draw the level at which state v is left; return the node of its random transitions there."""
     w, level = c.chain, 0
     if w.leave[v, 0] < 1.0:
-        u = stratified.draw(c.strata.leave, v, rng)
+        u = random.draw(c.strata.leave, v, rng)
         while level < c.memory.space.levels - 1 and u >= w.leave[v, level]:
             level += 1
     return w.node[v, level]
@@ -449,9 +610,9 @@ def _draw_transition(c: Tables, node: int, rng: Randomness) -> int:
     if only >= 0:
         return np.int64(only)
     if c.samples.number[node] > 0:
-        return stratified.next_sample(c.samples, node, rng)
+        return random.next_sample(c.samples, node, rng)
     first, number = w.first[node], w.first[node + 1] - w.first[node]
-    u = stratified.draw(c.strata.node, node, rng) * number
+    u = random.draw(c.strata.node, node, rng) * number
     at = first + int(u)
     if u - int(u) >= w.keep[at]:
         at = w.other[at]
@@ -475,8 +636,8 @@ def _draw_entered_state(c: Tables, t: int, rng: Randomness) -> int:
     w = c.chain
     to = w.low[t]
     if w.high[t] - to > 1:
-        u = stratified.draw(c.strata.entry, w.target[t], rng)
-        to = stratified.index_at_share(w.entered[w.level[t] - 1], w.low[t], w.high[t], u)
+        u = random.draw(c.strata.entry, w.target[t], rng)
+        to = addresses.index_at_share(w.entered[w.level[t] - 1], w.low[t], w.high[t], u)
     return to
 
 
@@ -494,7 +655,7 @@ def _begin_run(c: Tables, s: int, v: int, rng: Randomness) -> None:
         if left[row] == 0 and left[other] > 0:
             row = other
         left[row] = max(0, left[row] - 1)
-    p.run[s] = run_lengths.draw_length(c.runs, row, stratified.draw(c.strata.run, row, rng))
+    p.run[s] = run_lengths.draw_length(c.runs, row, random.draw(c.strata.run, row, rng))
 
 
 @jit_inline
@@ -509,6 +670,6 @@ def _draw_size_and_interarrival(c: Tables, s: int, t: int, v: int, rng: Randomne
             at += 1
     size = f.size[at]
     p.transition[s], p.state[s], p.size[s] = t, v, size
-    p.gap[s] = f.pace[s] * stratified.draw_interarrival(f, t, rng)
+    p.gap[s] = f.pace[s] * interarrival.draw_interarrival(f, t, rng)
     if p.sequential[s] == 0:
         p.blocks[s] = size // BLOCK + int(p.run[s] * c.moves.further[v])

@@ -19,10 +19,11 @@ The choice is by Schwarz's criterion, log-likelihood less ½·ln n a free parame
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
+from fitting.compiled import loops, random
 from fitting.compiled.loops import Array, BoolArray, CountArray, FloatArray, IntArray, jit
 from fitting.errors import FittingError
 from fitting.storage.transitions import INTERARRIVAL_BOUNDS
@@ -43,8 +44,7 @@ _LARGEST_SHAPE = 1e6
 CLASSES = 8
 
 
-@dataclass(frozen=True)
-class GapLaws:
+class GapLaws(NamedTuple):
     """Laws of inter-arrival times, one an element."""
 
     law: Array  # index into `LAWS`
@@ -99,6 +99,16 @@ class GapLaws:
         squares = ((low**2 + low * high + high**2) / 3) @ np.diff(KNOTS)
         found[empirical] = np.sqrt(squares - 1)
         return np.asarray(found)
+
+
+class Features(NamedTuple):
+    """Sizes by class, and laws of inter-arrival times by transition."""
+
+    size_start: IntArray  # by class, its first row in the two that follow
+    size: IntArray
+    size_share: FloatArray  # cumulated
+    laws: GapLaws
+    pace: FloatArray  # by stream, factor of its inter-arrival times
 
 
 def fit_interarrivals(
@@ -248,6 +258,30 @@ def _histogram_quantiles(
             width = bounds[class_ + 1] - bounds[class_]
             quantiles[i, k] = np.exp(bounds[class_] + share * width)
     return quantiles
+
+
+@loops.jit_inline
+def draw_interarrival(f: Features, t: int, rng: random.Randomness) -> float:
+    """Draw an inter-arrival time (s) from the law of transition ``t``."""
+    law, mean, shape = f.laws.law[t], f.laws.mean_s[t], f.laws.shape[t]
+    if law == CONSTANT:
+        return mean
+    if law == EXPONENTIAL:
+        return mean * random.standard_exponential(rng)
+    if law == NORMAL:
+        return mean * max(0.0, 1 + shape * random.standard_normal(rng))
+    if law == GAMMA:
+        return mean / shape * random.standard_gamma(rng, shape)
+    if law == LOGNORMAL:
+        return mean * np.exp(shape * random.standard_normal(rng) - shape * shape / 2)
+    if law == EMPIRICAL:
+        u, k = random.uniform(rng), 0
+        while u >= KNOTS[k + 1]:
+            k += 1
+        row = f.laws.quantiles[int(shape)]
+        share = (u - KNOTS[k]) / (KNOTS[k + 1] - KNOTS[k])
+        return mean * (row[k] + share * (row[k + 1] - row[k]))
+    return shape * random.draw_poisson(mean / shape, rng)
 
 
 def fit_chain(gaps_s: FloatArray) -> FloatArray:

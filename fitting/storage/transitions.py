@@ -17,17 +17,9 @@ from typing import NamedTuple
 import numpy as np
 
 from fitting.compiled import hashing, loops
-from fitting.compiled.loops import (
-    Array,
-    BoolArray,
-    Columns,
-    CountArray,
-    FloatArray,
-    IntArray,
-    ShortArray,
-)
-from fitting.storage.diagram import KINDS, Diagram, pair_code, request_kind
-from fitting.storage.survey import BLOCK, SizeClasses, Survey
+from fitting.compiled.loops import Array, Columns, CountArray, FloatArray, IntArray, ShortArray
+from fitting.storage import survey as sv
+from fitting.storage.survey import BLOCK, KINDS, Diagram, SizeClasses, Survey
 
 OPERATIONS = 4
 # Sums over the gaps g of a transition, in columns.
@@ -146,7 +138,7 @@ class Seen(NamedTuple):
 
     stream: ShortArray
     row: IntArray  # of the accessed state
-    sequential: BoolArray
+    sequential: loops.BoolArray
 
 
 class _Space(NamedTuple):
@@ -284,7 +276,7 @@ def _classes_and_kinds(survey: Survey, classes: SizeClasses, unit: int) -> hashi
     """Map every size, in units, to its class and kind, packed in one number."""
     sizes = np.concatenate(classes.sizes)
     class_ = np.repeat(np.arange(len(classes)), [len(s) for s in classes.sizes])
-    kinds = np.array([request_kind(0, int(size), survey.piece) for size in sizes])
+    kinds = np.array([sv.request_kind(0, int(size), survey.piece) for size in sizes])
     return hashing.build_table(sizes // unit, class_ << _KIND_BITS | kinds)
 
 
@@ -326,7 +318,7 @@ def _follow(columns: Columns, space: _Space, seen: Seen, steps: _Steps, last: Co
         steps.before[i] = before[0]
         if before[0] != _NONE:
             goes_on = lbn[i] == before[2]
-            pair, level = pair_code(before[1], state, space.levels, space.fan_out)
+            pair, level = sv.pair_code(before[1], state, space.levels, space.fan_out)
             steps.level[i] = level
             key = (before[3] * space.pair_codes + pair) * features + steps.feature[i]
             at = np.uint64(found)

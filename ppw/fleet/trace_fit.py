@@ -19,10 +19,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from fitting.storage import reuse_distance as rd, run_lengths as rl, transitions as tr
+from fitting.storage import reuse_distance as rd, run_lengths as rl, survey as sv, transitions as tr
 from fitting.storage.cascade import Windows, fit_cascade
-from fitting.storage.diagram import KINDS, Diagram, request_kind
-from fitting.storage.survey import BLOCK, RESIDUES, SizeClasses, Survey, alignment_of
+from fitting.storage.survey import BLOCK, KINDS, RESIDUES, Diagram, Survey
 from measurements.errors import MeasurementError
 from measurements.traces.requests import has_columns
 from measurements.traces.tables import own_metadata
@@ -146,7 +145,7 @@ def _count_arrivals(requests: ibis.Table, survey: Survey, windows: Windows) -> A
 
 
 def locate_requests(
-    source: EngineTrace, survey: Survey, classes: SizeClasses, diagram: Diagram
+    source: EngineTrace, survey: Survey, classes: sv.SizeClasses, diagram: Diagram
 ) -> ibis.Table:
     """Add to each request its state, size class and run, and the request before it in its stream.
 
@@ -160,7 +159,7 @@ def locate_requests(
     # Class and kind of every size.
     size = np.concatenate(classes.sizes)
     numbers = np.repeat(np.arange(len(classes)), [len(s) for s in classes.sizes])
-    kinds = np.array([request_kind(0, int(s), survey.piece) for s in size])
+    kinds = np.array([sv.request_kind(0, int(s), survey.piece) for s in size])
     sizes = pa.table({"size_bytes": size, "size_class": numbers, "size_kind": kinds})
     table = table.join(register_table(table.get_backend(), sizes), "size_bytes")
     state = (table.lbn - diagram.first_lbn) // diagram.state_blocks
@@ -194,7 +193,7 @@ def _add_stream_numbers(table: ibis.Table, survey: Survey) -> ibis.Table:
 
 
 def counts_of(
-    requests: ibis.Table, survey: Survey, classes: SizeClasses, diagram: Diagram
+    requests: ibis.Table, survey: Survey, classes: sv.SizeClasses, diagram: Diagram
 ) -> tr.TransitionCounts:
     """Count the transitions of located requests."""
     steps = _transitions(requests, survey, len(classes), diagram)
@@ -573,7 +572,7 @@ def survey_of(source: EngineTrace) -> trace_source.TraceSurvey:
     by_size = arrays(sizes.order_by(ibis.desc("n"), "size_bytes"))
     residues = arrays(kept.group_by(residue=kept.lbn % RESIDUES).agg(n=kept.count()))
     by_residue = np.bincount(residues["residue"], residues["n"], RESIDUES)
-    alignment, offset = alignment_of(by_residue)
+    alignment, offset = sv.alignment_of(by_residue)
     survey = Survey(
         **extent,
         streams=by_stream["stream"].astype(np.int64),

@@ -31,10 +31,8 @@ import pyarrow as pa
 
 from fitting.storage import generator, reuse_distance
 from fitting.storage.addresses import Addresses
-from fitting.storage.chain import make_chain
-from fitting.storage.diagram import KINDS, request_kind
 from fitting.storage.interarrival import CONSTANT
-from fitting.storage.survey import BLOCK
+from fitting.storage.survey import BLOCK, KINDS, request_kind
 from measurements.loads.load_files import AddressZone, LoadJob
 from measurements.traces.requests import SCHEMA
 from ppw.errors import PpwError
@@ -69,7 +67,7 @@ class RoundRobin:
         counts = model.counts
         self._share = counts.count / counts.count.sum()
         self._phase = rng.random(len(counts.pair))
-        self._chain = make_chain(counts, kinds)
+        self._chain = generator.make_chain(counts, kinds)
         self._done, self._due = 0, 0.0
         self._end = np.full(len(counts.pair), -1, dtype=np.int64)
 
@@ -271,7 +269,7 @@ def generate_trace(
     draws : {"stratified", "independent"}
         Whether shares are met closely or as chance has it.
     entry : {"arrivals", "occupancy"}
-        How a coarse state is entered; see `fitting.storage.chain`.
+        How a coarse state is entered; see `fitting.storage.generator`.
 
     Returns
     -------
@@ -346,7 +344,7 @@ def _source(trace: GeneratedTrace) -> generator.Generator | RoundRobin:
         _reuse_law(model) if trace.locality else None,
         *(survey.piece, survey.device_of_stream, _accessed_share(model)),
     )
-    chain = make_chain(counts, kinds, trace.entry)
+    chain = generator.make_chain(counts, kinds, trace.entry)
     parts = (model.runs, model.laws, model.classes, addresses, model.paces())
     learnt = generator.Learnt(counts, kinds, chain, *parts)
     expected = float(min(trace.count, trace.duration_s * model.rate)) / survey.requests

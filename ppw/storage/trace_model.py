@@ -21,10 +21,9 @@ import pandas as pd
 from fitting.compiled.loops import FloatArray, IntArray
 from fitting.storage import placement, reuse_distance, run_lengths, transitions
 from fitting.storage.cascade import Cascade, Windows, fit_cascade
-from fitting.storage.diagram import KINDS, Diagram
 from fitting.storage.interarrival import KNOTS, LAWS, GapLaws, fit_interarrivals
 from fitting.storage.run_lengths import Runs
-from fitting.storage.survey import BLOCK, SizeClasses, Survey
+from fitting.storage.survey import BLOCK, KINDS, Diagram, SizeClasses, Survey
 from fitting.storage.transitions import TransitionCounts
 from measurements.table.units import size_text
 from measurements.traces.requests import OPERATIONS

@@ -7,13 +7,11 @@ from hypothesis import strategies as st
 from requests_reference import Model, Reference
 
 from fitting.storage.addresses import Addresses
-from fitting.storage.chain import ENTRIES, make_chain
-from fitting.storage.diagram import Diagram, request_kind
-from fitting.storage.generator import Generator, Learnt
+from fitting.storage.generator import ENTRIES, Generator, Learnt, make_chain
 from fitting.storage.interarrival import fit_interarrivals
 from fitting.storage.reuse_distance import ReuseCounter, reuse_law
 from fitting.storage.run_lengths import RunCounter
-from fitting.storage.survey import Surveyor
+from fitting.storage.survey import Diagram, Surveyor, request_kind
 from fitting.storage.transitions import TransitionCounter
 
 # Requests of a trace in the order of arrival.

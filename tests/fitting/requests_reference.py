@@ -16,11 +16,10 @@ from statistics import median
 import numpy as np
 
 from fitting.compiled import random as numbers
-from fitting.compiled.random import new_randomness, uniform
+from fitting.compiled.random import draw_poisson, new_randomness, uniform
 from fitting.storage import interarrival as laws
-from fitting.storage.diagram import KINDS, piece_blocks, request_kind
 from fitting.storage.reuse_distance import AGAIN, AGE_BOUNDS, CLASSES, FRESH
-from fitting.storage.stratified import draw_poisson
+from fitting.storage.survey import KINDS, piece_blocks, request_kind
 
 WHOLE, FIBONACCI = 2**64, 0x9E3779B97F4A7C15
 

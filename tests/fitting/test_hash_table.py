@@ -24,7 +24,7 @@ from fitting.compiled.hashing import (
     value_of,
 )
 from fitting.compiled.loops import aligned_rows, interleave, log2_bin
-from fitting.storage.last_access import (
+from fitting.storage.addresses import (
     LBN,
     MOST_CLOCK,
     add_row,

@@ -11,8 +11,9 @@ from scipy import stats
 
 from fitting.compiled.random import new_randomness
 from fitting.errors import FittingError
+from fitting.storage import interarrival as ia
+from fitting.storage.addresses import index_at_share
 from fitting.storage.interarrival import LAWS, PUBLISHED, GapLaws, fit_interarrivals
-from fitting.storage.stratified import Features, draw_interarrival, index_at_share
 from fitting.storage.transitions import INTERARRIVAL_BOUNDS
 
 CONSTANT, EXPONENTIAL, POISSON, NORMAL, GAMMA, LOGNORMAL, EMPIRICAL = range(7)
@@ -137,13 +138,13 @@ def laws_of(law, shape):
 
 def features_of(law, shape):
     none, whole = np.zeros(0), np.zeros(0, dtype=np.int64)
-    return Features(whole, whole, none, *laws_of(law, shape), QUANTILES, LEVELS, none)
+    return ia.Features(whole, whole, none, GapLaws(*laws_of(law, shape), QUANTILES), none)
 
 
 def by_walk(law, shape, number):
     """Gaps as a walk draws them."""
     features, r = features_of(law, shape), new_randomness(np.random.default_rng(5))
-    return np.array([draw_interarrival(features, 1, r) for _ in range(number)])
+    return np.array([ia.draw_interarrival(features, 1, r) for _ in range(number)])
 
 
 def by_laws(law, shape, number):
@@ -157,7 +158,7 @@ def test_a_gap_of_a_walk_is_a_draw_of_its_law(law, shape):
     features, laws = features_of(law, shape), GapLaws(*laws_of(law, shape), QUANTILES)
     r, copy = (new_randomness(np.random.default_rng(3)) for _ in range(2))
     for _ in range(30):
-        assert draw_interarrival(features, 1, r) == pytest.approx(
+        assert ia.draw_interarrival(features, 1, r) == pytest.approx(
             drawn_gap(laws, 1, copy), rel=1e-12
         )
         assert r == copy

@@ -10,8 +10,7 @@ from requests_reference import FIBONACCI, WHOLE, Batch, permuted
 from scipy import special, stats
 
 from fitting.compiled import random as module
-from fitting.compiled.random import new_randomness, random_bits, uniform
-from fitting.storage.stratified import _permute, draw, draw_poisson, new_batches
+from fitting.compiled.random import draw, new_randomness, random_bits, uniform
 
 FIRST, SECOND = 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
 
@@ -149,7 +148,7 @@ def some_begun(number):
             for shape, n in ((0.05, 1000), (0.4, 200), (1.0, 200), (1.7, 200), (60.0, 200))
         ),
         *(
-            (partial(draw_poisson, mean), partial(poisson_count, mean), some_begun(20))
+            (partial(module.draw_poisson, mean), partial(poisson_count, mean), some_begun(20))
             for mean in (0.0, 0.3, 5.0, 100.0, 100.5)
         ),
     ],
@@ -186,14 +185,14 @@ class TestBatches:
     @given(st.integers(0, 20), st.integers(0, 2**62 - 1), st.data())
     def test_are_in_the_order_of_their_key(self, bits, key, data):
         k = data.draw(st.integers(0, 2**bits - 1))
-        assert _permute(k, np.int64(bits), np.int64(key)) == permuted(k, bits, key)
+        assert module._permute(k, np.int64(bits), np.int64(key)) == permuted(k, bits, key)
         few = bits % 8
-        found = [int(_permute(k, np.int64(few), np.int64(key))) for k in range(2**few)]
+        found = [int(module._permute(k, np.int64(few), np.int64(key))) for k in range(2**few)]
         assert sorted(found) == list(range(2**few))
 
     @given(st.integers(1, 100), st.integers(0, 99))
     def test_deal_out_every_part_once_and_then_in_another_order(self, length, seed):
-        batches = new_batches(np.array([3.0, float(length)]), np.random.default_rng(seed))
+        batches = module.new_batches(np.array([3.0, float(length)]), np.random.default_rng(seed))
         reference, r = Batch(length, batches.key[1]), begun(seed)
         copy, dealt = r.copy(), []
         for _ in range(3):

@@ -8,11 +8,11 @@ from counted_traces import TRACES, both_of, columns, counted, learnt_of, mixed, 
 from hypothesis import given, settings, strategies as st
 from requests_reference import Chain, Model
 
+from fitting.compiled import random
 from fitting.errors import FittingError
-from fitting.storage import last_access, stratified
-from fitting.storage.chain import ENTRIES, _fill_aliases
-from fitting.storage.generator import Generator, _sift_down
-from fitting.storage.last_access import MOST_CLOCK, new_last_access
+from fitting.storage import addresses
+from fitting.storage.addresses import MOST_CLOCK, new_last_access
+from fitting.storage.generator import ENTRIES, Generator, _fill_aliases, _sift_down
 
 HOW = st.fixed_dictionaries(
     {
@@ -68,7 +68,7 @@ def test_of_many_streams_are_those_of_the_reference(seed, streams, stratified):
 
 
 def test_of_large_nodes_are_drawn_by_their_alias_tables(monkeypatch):
-    monkeypatch.setattr(stratified, "LARGEST", 6)
+    monkeypatch.setattr(random, "LARGEST", 6)
     for seed, share in itertools.product(range(4), (0.5, 2.0)):
         trace = counted(mixed(150, seed, sizes=1), 1)
         both = both_of(trace, expected=share, seed=seed, largest=6)
@@ -78,7 +78,7 @@ def test_of_large_nodes_are_drawn_by_their_alias_tables(monkeypatch):
 class TestMemory:
     @pytest.mark.parametrize("most", [2**23, 32])
     def test_that_is_full_grows_or_forgets_what_is_oldest(self, monkeypatch, most):
-        monkeypatch.setattr(last_access, "_MOST_ROWS", most)
+        monkeypatch.setattr(addresses, "_MOST_ROWS", most)
         larger = 0
         for seed in range(6):
             trace = counted(mixed(90, seed, streams=3, devices=2, space=10**5))

@@ -13,7 +13,7 @@ from hypothesis import given, settings, strategies as st
 from requests_reference import Model, Survey, drawn_length, length_class, length_law
 
 from fitting.errors import FittingError
-from fitting.storage.diagram import KINDS, Diagram, pair_code, piece_blocks, request_kind
+from fitting.storage import survey as sv
 from fitting.storage.run_lengths import (
     CLASSES,
     COLUMNS,
@@ -23,7 +23,7 @@ from fitting.storage.run_lengths import (
     fit_run_lengths,
     start_alignments,
 )
-from fitting.storage.survey import Surveyor, alignment_of
+from fitting.storage.survey import KINDS, Diagram, Surveyor, alignment_of
 from fitting.storage.transitions import (
     INTERARRIVAL_BOUNDS,
     Seen,
@@ -99,14 +99,14 @@ def test_alignments_kinds_and_pieces_by_hand():
     # Three sizes of reads and of all others.
     sizes = {0.5: 0, 1: 0, 1.9: 0, 2: 1, 7.9: 1, 8: 2, 100: 2}
     for (pieces, size), op in itertools.product(sizes.items(), range(4)):
-        assert request_kind(op, int(pieces * 4096), 8) == size + (3 if op else 0) < KINDS
+        assert sv.request_kind(op, int(pieces * 4096), 8) == size + (3 if op else 0) < KINDS
     # A mean request has sixteen pieces at most.
     blocks = {4: 8, 64: 8, 64.1: 16, 128: 16, 129: 32, 1024: 128}
-    assert {mean_kib: piece_blocks(mean_kib * 1024) for mean_kib in blocks} == blocks
+    assert {mean_kib: sv.piece_blocks(mean_kib * 1024) for mean_kib in blocks} == blocks
 
 
 def code_of(diagram, before, after):
-    return pair_code(before, after, diagram.levels, diagram.fan_out)[0]
+    return sv.pair_code(before, after, diagram.levels, diagram.fan_out)[0]
 
 
 class TestDiagram:
