@@ -95,8 +95,6 @@ IN_ANY_ROOM = {"__init__", "caveats", "errors", "options", "plots", "reading", "
 PUBLIC = set(re.findall(r"(\w+)(?=\(|$)", (ROOT / "tests/surface.txt").read_text(), re.M))
 # Of this name in every room that prints; properties that the surface does not list.
 KEPT_NAMES = PUBLIC | {"shown", "passed", "suspects", "Prepared", "GapLaws"}
-# A format among formats.
-ALONE = {"pcp"}
 
 
 @cache
@@ -157,7 +155,7 @@ def test_a_small_module_that_one_neighbour_imports_stands_in_it():
         module.relative_to(ROOT)
         for module, by in importers().items()
         if len(by) == 1 and next(iter(by)).parent == module.parent
-        if module.stem not in IN_ANY_ROOM | ALONE
+        if module.stem not in IN_ANY_ROOM
         if module.read_text(encoding="utf-8").count("\n") <= 200
     ]
     assert found == []

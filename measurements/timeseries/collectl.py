@@ -7,7 +7,7 @@ and interfaces in the same file or in files of their own, headers that come agai
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 import pandas as pd
@@ -16,7 +16,6 @@ import pyarrow.compute as pc
 from measurements.errors import MeasurementError
 from measurements.timeseries import log as logs, series
 
-FORMAT = "collectl"
 _TIME_DIGITS = 8
 _FIELD = re.compile(r"\[(?P<group>[A-Z]+)(?::(?P<device>[^\]]+))?\](?P<name>.+)")
 _FACTS = {
@@ -54,16 +53,6 @@ _FIELDS = logs.Field.table("""
     1    [NET:]  TxDrp=network_tx_drops RxErr=network_errors TxErr=network_errors
     KiB  [NET:]  RxKB=network_rx_bytes TxKB=network_tx_bytes
 """)
-
-
-def recognises(head: bytes) -> bool:
-    """Check whether a file that begins so is a plot log."""
-    return any(_is_header(line) and "[" in line for line in _decode(head).splitlines())
-
-
-def read(source: logs.Source, options: logs.Options) -> logs.Log:
-    """Read a plot log; refuse one without a header of columns, or with dates without a year."""
-    return _Reader(source.name, options).read(source.lines())
 
 
 def _is_header(line: str) -> bool:
@@ -104,19 +93,26 @@ class _Layout:
                 self.wanted[position] = (found, device)
 
 
-class _Reader:
-    """Reads a log, stretch by stretch between headers."""
+class Collectl(logs.LogReader):
+    """Reads a plot log, stretch by stretch between headers."""
 
-    def __init__(self, name: str, options: logs.Options) -> None:
-        self._options = options
-        self._log = logs.Log(name, FORMAT, options.host or "")
+    format = "collectl"
+
+    def __init__(self, source: logs.Source, options: logs.Options) -> None:
+        super().__init__(source, options)
         self._facts: dict[str, str] = {}
         self._layout: _Layout | None = None
         self._comments: list[str] = []
         self._caveats: set[str] = set()
 
-    def read(self, pieces: Iterable[bytes]) -> logs.Log:
-        for lines in pieces:
+    @classmethod
+    def recognises(cls, head: bytes) -> bool:
+        """Check whether a file that begins so is a plot log."""
+        return any(_is_header(line) and "[" in line for line in _decode(head).splitlines())
+
+    def read(self) -> logs.Log:
+        """Read the log; refuse one without a header of columns, or with dates without a year."""
+        for lines in self._source.lines():
             self._read_lines(lines)
         log = self._log
         if self._layout is None:
@@ -178,7 +174,7 @@ class _Reader:
         stamps = (0,) if layout.epoch else (0, 1)
         block = logs.read_block(data, layout.separator, len(layout.names), stamps, [*layout.wanted])
         self._log.skipped += block.skipped
-        if block.rows:
+        if len(block.odd):
             self._log.add(self._utc_seconds(block, layout), self._columns(block, layout), block.odd)
 
     def _utc_seconds(self, block: logs.Block, layout: _Layout) -> logs.Numbers:

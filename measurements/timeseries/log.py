@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import IO, Any, NamedTuple, Self
+from typing import IO, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 import pandas as pd
@@ -253,6 +253,27 @@ class Log:
         return self
 
 
+class LogReader:
+    """Reads one log of a format into a `Log`."""
+
+    format: ClassVar[str]
+    # What the first bytes of a log of this format match.
+    begins: ClassVar[re.Pattern[bytes]]
+
+    def __init__(self, source: Source, options: Options) -> None:
+        self._source, self._options = source, options
+        self._log = Log(source.name, self.format, options.host or "")
+
+    @classmethod
+    def recognises(cls, head: bytes) -> bool:
+        """Check whether a file that begins so is of this format."""
+        return cls.begins.match(head) is not None
+
+    def read(self) -> Log:
+        """Read the log; refuse one that ppw cannot use."""
+        raise NotImplementedError
+
+
 # No counter of a host grows by more in a second; a broken one may show 2**64.
 _LARGEST = 1e18
 
@@ -275,11 +296,6 @@ class Block(NamedTuple):
     numbers: dict[int, Numbers]
     odd: Flags
     skipped: int
-
-    @property
-    def rows(self) -> int:
-        """Number of rows."""
-        return len(self.odd)
 
 
 def read_block(

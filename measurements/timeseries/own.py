@@ -48,8 +48,8 @@ def read(source: Source, options: Options) -> schema.TimeSeries:
     caveats = schema.reading_caveats(0, cut or source.truncated)
     if unknown:
         caveats.append(f"{unknown} columns are not ppw's and are left out")
-    findings = (*_mark_findings(frame), *schema.log_findings(caveats))
-    return schema.TimeSeries(frame, FORMAT, source.name, findings)
+    findings = [*_mark_findings(frame), *(schema.Finding("", 0, text) for text in caveats)]
+    return schema.TimeSeries(frame, FORMAT, source.name, tuple(findings))
 
 
 def series_of(
@@ -59,8 +59,8 @@ def series_of(
     if not rows:
         raise MeasurementError(f"{source}: ended before the first interval")
     frame = _convert_types(list(rows))
-    findings = (*schema.log_findings(caveats), *_mark_findings(frame))
-    return schema.TimeSeries(frame, "live", source, findings)
+    findings = [*(schema.Finding("", 0, text) for text in caveats), *_mark_findings(frame)]
+    return schema.TimeSeries(frame, "live", source, tuple(findings))
 
 
 def write_time_series(series: schema.TimeSeries, path: str | Path) -> None:

@@ -11,10 +11,17 @@ import pandas as pd
 
 from measurements.errors import MeasurementError
 from measurements.table.headers import list_names, nearest
-from measurements.timeseries import collectl, log as logs, own, pcp, perf, sadf, sadf_json, series
+from measurements.timeseries import collectl, log as logs, own, pcp_perf, sadf, series
 
 # In the order in which they are tried.
-FORMATS = {reader.FORMAT: reader for reader in (collectl, sadf_json, sadf, pcp, perf)}
+READERS: tuple[type[logs.LogReader], ...] = (
+    collectl.Collectl,
+    sadf.SadfJson,
+    sadf.SadfCsv,
+    pcp_perf.Pcp,
+    pcp_perf.Perf,
+)
+FORMATS = {reader.format: reader for reader in READERS}
 
 # What is often given instead, by how it begins, and what to do.
 _OTHER_KINDS = (
@@ -115,7 +122,7 @@ def _read_log(
         chosen = format_ or _recognise_format(source)
         if chosen == own.FORMAT:
             return own.read(source, options)
-        log: logs.Log = FORMATS[chosen].read(source, options)
+        log = FORMATS[chosen](source, options).read()
         log.caveats += series.reading_caveats(log.skipped, source.truncated)
         return log
 
@@ -234,8 +241,8 @@ def tidy(
         marks.add("not a number", logs.drop_absurd(values), column)
     _mark_values(log, intervals_s, marks)
     frame = _build_frame(log, intervals_s, marks, options)
-    findings = (*series.log_findings(log.caveats), *marks.findings())
-    return series.TimeSeries(frame, log.format, log.source, findings)
+    findings = [*(series.Finding("", 0, text) for text in log.caveats), *marks.findings()]
+    return series.TimeSeries(frame, log.format, log.source, tuple(findings))
 
 
 class RowMarking:

@@ -6,7 +6,6 @@ One row is one interval of the whole host. The column of a device has its name i
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -213,11 +212,6 @@ class Finding(NamedTuple):
     mark: str
     rows: int
     text: str
-
-
-def log_findings(texts: Iterable[str]) -> list[Finding]:
-    """Make findings of caveats about a whole log."""
-    return [Finding("", 0, text) for text in texts]
 
 
 def cpus_taken(cpus: float | None) -> str:

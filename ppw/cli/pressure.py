@@ -123,12 +123,14 @@ def read_log(text: str, given: opt.Given) -> timeseries.TimeSeries:
 
 def log_format(path: str) -> str:
     """Return "perf" or "ppw" for a log of that format, and "" for any other or standard input."""
-    from measurements.timeseries import own, perf
+    from measurements.timeseries import own, pcp_perf
 
     if path == "-":
         return ""
     with timeseries.log.open_source(path) as source:
-        return next((m.FORMAT for m in (own, perf) if m.recognises(source.head)), "")
+        if own.recognises(source.head):
+            return own.FORMAT
+        return pcp_perf.Perf.format if pcp_perf.Perf.recognises(source.head) else ""
 
 
 LOGS = click.argument("logs", nargs=-1, required=True, metavar="[NAME=]LOG[,LOG]...")

@@ -22,7 +22,7 @@ from timeseries_logs import (
 )
 
 from measurements.errors import MeasurementError
-from measurements.timeseries import pcp, read_time_series, write_time_series
+from measurements.timeseries import pcp_perf, read_time_series, write_time_series
 from measurements.timeseries.log import physical_disks, physical_interfaces
 from measurements.timeseries.series import COLUMNS, split_device
 
@@ -564,7 +564,7 @@ class TestPcp:
         assert np.isnan(series.frame["user_s"][1])
 
     def test_every_metric_is_a_column(self):
-        assert {split_device(f.column)[0] for f in pcp.METRICS.values()} <= set(COLUMNS)
+        assert {split_device(f.column)[0] for f in pcp_perf.METRICS.values()} <= set(COLUMNS)
 
     def test_host_and_interval_where_they_are(self, read):
         frame = read(PCP_HOST).frame
