@@ -5,10 +5,9 @@ from measurements import load_late
 __getattr__, __dir__, __all__ = load_late(
     __name__,
     {
-        **dict.fromkeys(("Finding", "TimeSeries"), "series"),
+        **dict.fromkeys(("Finding", "TimeSeries", "write_time_series"), "series"),
         **dict.fromkeys(("LiveSampler", "sample"), "live"),
         "read_time_series": "reading",
-        "write_time_series": "own",
-        **{module: module for module in ("live", "log", "own", "reading")},
+        **{module: module for module in ("live", "log", "pcp_perf", "reading", "series")},
     },
 )

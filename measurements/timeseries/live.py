@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from measurements.errors import MeasurementError
 from measurements.host import activity, files, processor
 from measurements.table.headers import list_names
-from measurements.timeseries import own, series
+from measurements.timeseries import series
 
 Row = dict[str, Any]
 
@@ -152,7 +152,7 @@ def sample(
             rows = list(sampler.rows(running.wait))
         finally:
             running.end()
-    return own.series_of(rows, f"{os.uname().nodename} (live)", sampler.caveats)
+    return series.series_of(rows, f"{os.uname().nodename} (live)", sampler.caveats)
 
 
 def for_seconds(

@@ -11,7 +11,7 @@ import pandas as pd
 
 from measurements.errors import MeasurementError
 from measurements.table.headers import list_names, nearest
-from measurements.timeseries import collectl, log as logs, own, pcp_perf, sadf, series
+from measurements.timeseries import collectl, log as logs, pcp_perf, sadf, series
 
 # In the order in which they are tried.
 READERS: tuple[type[logs.LogReader], ...] = (
@@ -76,7 +76,7 @@ def read_time_series(
         When it is no such log, or one that cannot be read.
     """
     options = logs.Options(None if columns is None else tuple(columns), cpus, host, timezone)
-    known = [*FORMATS, own.FORMAT]
+    known = [*FORMATS, series.OWN_FORMAT]
     if format is not None and format not in known:
         raise MeasurementError(
             f"no format is called {format!r}{nearest(format, known)}: one of {', '.join(known)}"
@@ -120,11 +120,31 @@ def _read_log(
 ) -> logs.Log | series.TimeSeries:
     with logs.open_source(path) as source:
         chosen = format_ or _recognise_format(source)
-        if chosen == own.FORMAT:
-            return own.read(source, options)
+        if chosen == series.OWN_FORMAT:
+            return _read_own(source, options)
         log = FORMATS[chosen](source, options).read()
         log.caveats += series.reading_caveats(log.skipped, source.truncated)
         return log
+
+
+def _read_own(source: logs.Source, options: logs.Options) -> series.TimeSeries:
+    """Read a series that ppw wrote."""
+    data = b"".join(source.pieces())
+    try:
+        frame, cut = series.parse_frame(data)
+        names = [name for name in frame.columns if series.is_column(str(name))]
+        unknown = len(frame.columns) - len(names)
+        frame = series.convert_types(frame[[name for name in names if options.keeps(str(name))]])
+    except (ValueError, OSError, TypeError, AttributeError, KeyError, OverflowError) as error:
+        text = " ".join(str(error).split())[:200]
+        raise MeasurementError(f"{source.name}: is no series of ppw: {text}") from error
+    frame = frame.sort_values("time_s", kind="stable", ignore_index=True)
+    caveats = series.reading_caveats(0, cut or source.truncated)
+    if unknown:
+        caveats.append(f"{unknown} columns are not ppw's and are left out")
+    about = (series.Finding("", 0, text) for text in caveats)
+    findings = (*series.mark_findings(frame), *about)
+    return series.TimeSeries(frame, series.OWN_FORMAT, source.name, findings)
 
 
 def is_log(path: str | Path) -> bool:
@@ -134,7 +154,9 @@ def is_log(path: str | Path) -> bool:
     """
     try:
         with logs.open_source(path) as source:
-            return source.head.startswith(own.CSV_START) or _format_by_head(source.head) is not None
+            return (
+                source.head.startswith(series.CSV_START) or _format_by_head(source.head) is not None
+            )
     except MeasurementError:
         return False
 
@@ -145,7 +167,7 @@ def _format_by_head(head: bytes) -> str | None:
 
 def _recognise_format(source: logs.Source) -> str:
     head = source.head
-    if found := own.FORMAT if own.recognises(head) else _format_by_head(head):
+    if found := series.OWN_FORMAT if series.is_own(head) else _format_by_head(head):
         return found
     what = next((text for start, text in _OTHER_KINDS if head.startswith(start)), None)
     if what is None and b"\nRECORD" not in head and head.startswith(b"##") and b">>> " in head:

@@ -423,7 +423,7 @@ def _record_samples(
 ) -> timeseries.live.CommandEnd | None:
     """Record until the program or the seconds end; return how the program ended, else None."""
     live = timeseries.live
-    with timeseries.own.Writer(output) as writer:
+    with timeseries.series.Writer(output) as writer:
         if not program:
             for row in sampler.rows(live.for_seconds(float("inf") if seconds is None else seconds)):
                 writer.write(row)

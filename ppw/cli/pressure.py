@@ -123,14 +123,13 @@ def read_log(text: str, given: opt.Given) -> timeseries.TimeSeries:
 
 def log_format(path: str) -> str:
     """Return "perf" or "ppw" for a log of that format, and "" for any other or standard input."""
-    from measurements.timeseries import own, pcp_perf
-
     if path == "-":
         return ""
     with timeseries.log.open_source(path) as source:
-        if own.recognises(source.head):
-            return own.FORMAT
-        return pcp_perf.Perf.format if pcp_perf.Perf.recognises(source.head) else ""
+        if timeseries.series.is_own(source.head):
+            return timeseries.series.OWN_FORMAT
+        is_perf = timeseries.pcp_perf.Perf.recognises(source.head)
+        return timeseries.pcp_perf.Perf.format if is_perf else ""
 
 
 LOGS = click.argument("logs", nargs=-1, required=True, metavar="[NAME=]LOG[,LOG]...")

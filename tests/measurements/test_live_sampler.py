@@ -17,8 +17,7 @@ from processes import ppw_inside, refused
 from measurements.errors import MeasurementError
 from measurements.timeseries import LiveSampler, read_time_series, sample
 from measurements.timeseries.live import for_seconds
-from measurements.timeseries.own import Writer
-from measurements.timeseries.series import COLUMNS, CPU_COLUMNS, MARKS, split_device
+from measurements.timeseries.series import COLUMNS, CPU_COLUMNS, MARKS, Writer, split_device
 from measurements.workloads.io_study.cpu_accounting import tick_shortfall
 
 ROOT = Path(__file__).resolve().parents[2]
