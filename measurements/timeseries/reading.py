@@ -154,9 +154,8 @@ def is_log(path: str | Path) -> bool:
     """
     try:
         with logs.open_source(path) as source:
-            return (
-                source.head.startswith(series.CSV_START) or _format_by_head(source.head) is not None
-            )
+            head = source.head
+            return head.startswith(series.CSV_START) or _format_by_head(head) is not None
     except MeasurementError:
         return False
 

@@ -460,6 +460,7 @@ def convert_types(table: pd.DataFrame | list[Mapping[str, Any]]) -> pd.DataFrame
 
 
 def mark_findings(frame: pd.DataFrame) -> list[Finding]:
+    """Make a finding of each mark in the rows of a series."""
     if "marks" not in frame:
         return []
     counts = frame["marks"].str.split("; ").explode().value_counts()
