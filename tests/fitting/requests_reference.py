@@ -136,9 +136,8 @@ class Chain:
             [(origin, i, state // model.k ** (model.levels - i)) for i in levels]
             for origin, state in model.states
         ]
-        self.node = [
-            [(*k, False) if (*k, False) in self.nodes else None for k in keys] for keys in coarse
-        ]
+        random = [[(*key, False) for key in keys] for keys in coarse]
+        self.node = [[key if key in self.nodes else None for key in keys] for keys in random]
         on = [[(*k, True) for k in keys[::-1] if (*k, True) in self.nodes] for keys in coarse]
         self.follows = [next(iter(keys), None) for keys in on]
         if entry == "occupancy":

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import example, given, settings, strategies as st
 
 from fitting.errors import FittingError
+from fitting.storage import placement
 from fitting.storage.cascade import (
     Windows,
     _trial_character,
@@ -18,17 +19,6 @@ from fitting.storage.cascade import (
     index_of_dispersion,
     loose_levels,
     swap_halves,
-)
-from fitting.storage.placement import (
-    LARGE_SHAPE,
-    SMALL_SHAPE,
-    draw_split,
-    fit_lateness,
-    keep_halves,
-    shared_tick,
-    split_laws,
-    spread_arrivals,
-    spread_counts,
 )
 
 ANYWHERE, EVEN, GAPS, PACED, CHAINED = range(5)
@@ -81,9 +71,8 @@ def fitted(kind, n, period_s=1800.0):
 def made(cascade, seed, **options):
     rng = np.random.default_rng(seed)
     course = cascade.load_profile(rng, **options)
-    return cascade.place(
-        course, 0.0, cascade.draw_interarrivals(cascade.counts.sum(), rng), rng, **options
-    )
+    gaps = cascade.draw_interarrivals(cascade.counts.sum(), rng)
+    return cascade.place(course, 0.0, gaps, rng, **options)
 
 
 def traits(times):
@@ -95,7 +84,7 @@ def traits(times):
 
 
 @given(st.floats(1e-3, 1e6), st.integers(0, 40) | st.integers(0, 10**7), st.floats(0.25, 1e5))
-def test_windows_are_halved_down_to_four_arrivals_and_to_a_quarter_of_one(
+def test_windows_are_halved_to_four_arrivals_and_to_a_quarter_of_one(
     duration_s, requests, period_s
 ):
     found = Windows.of(duration_s, requests, period_s)
@@ -180,22 +169,20 @@ def test_arrivals_are_placed_as_the_reference_places_them(kind, data, n, in_orde
 def test_a_trial_is_of_windows_with_fewer_than_25_000_arrivals(counts):
     gaps, cascade = fitted("chance", 40)
     trial = replace(cascade, counts=np.array(counts), placement=EVEN, stop=0)
-    found = np.abs(
-        _trial_character(replace(trial, tick_s=5.0), gaps) - describe_interarrivals(gaps)
-    ).sum()
-    assert found == pytest.approx(reference.trial_miss(trial, gaps))
+    found = _trial_character(replace(trial, tick_s=5.0), gaps) - describe_interarrivals(gaps)
+    assert np.abs(found).sum() == pytest.approx(reference.trial_miss(trial, gaps))
 
 
 @given(st.integers(1, 100), st.sampled_from([0.3, 2, 9, 30, 1e4]), st.integers(1, 9), SEEDS)
 def test_divisions_are_noted_and_drawn_as_the_reference_does(n, rate, lasting, seed):
     rng = np.random.default_rng(seed)
     halves = rng.poisson(rate * rng.gamma(0.5, 2.0, n).repeat(lasting)[:n].repeat(2))
-    found, expected = split_laws(halves), reference.split_laws(halves.tolist())
+    found, expected = placement.split_laws(halves), reference.split_laws(halves.tolist())
     for laws, wanted in zip(found, expected, strict=True):
         same(laws, wanted)
     for beside in rng.poisson(rate, (20, 3)).tolist():
         rngs = [np.random.default_rng(seed) for _ in range(2)]
-        drawn = draw_split(*beside, *found[1:], rngs[0])
+        drawn = placement.draw_split(*beside, *found[1:], rngs[0])
         assert drawn == reference.draw_split(*beside, *expected[1:], rngs[1])
 
 
@@ -203,15 +190,15 @@ def test_no_more_than_five_thousand_divisions_are_looked_at():
     for number in (5000, 5001, 10_001):
         first = np.random.default_rng(1).integers(1, 10, number)
         halves = np.column_stack([first, 10 - first]).ravel()
-        same(split_laws(halves)[2], reference.split_laws(halves.tolist())[2])
+        same(placement.split_laws(halves)[2], reference.split_laws(halves.tolist())[2])
 
 
 def test_a_draw_as_large_as_a_probability_is_beyond_it():
-    u, small = np.random.default_rng(1).random(), np.ones(SMALL_SHAPE)
+    u, small = np.random.default_rng(1).random(), np.ones(placement.SMALL_SHAPE)
     for probability, first in ((u, 1), (np.nextafter(u, 1), 0)):
         small[:, 7, 0] = probability
         rng = np.random.default_rng(1)
-        assert draw_split(7, 7, 7, small, np.ones(LARGE_SHAPE), rng) == first
+        assert placement.draw_split(7, 7, 7, small, np.ones(placement.LARGE_SHAPE), rng) == first
 
 
 @pytest.mark.parametrize("number", [0, 7, 2048, 2049, 3000])
@@ -221,7 +208,7 @@ def test_halves_of_the_busiest_windows_are_kept(number, most):
     whole = rng.integers(16, most, number)
     pairs = np.column_stack([whole, rng.integers(0, whole + 1)])
     levels = [part for part in (pairs[:5], pairs[5:]) if number]
-    found = keep_halves([(part[:, 0], part[:, 1]) for part in levels])
+    found = placement.keep_halves([(part[:, 0], part[:, 1]) for part in levels])
     expected = reference.busiest([part.tolist() for part in levels])
     assert (found.least, found.first.tolist()) == expected
 
@@ -232,12 +219,13 @@ def test_ticks_are_those_of_the_reference(ticks, jitter, seed):
     off = 1 + jitter * np.random.default_rng(seed).uniform(-1, 1, len(ticks))
     gaps = 0.5 * np.array(ticks) * off
     for finest_s in (0.4, 0.6):
-        same(shared_tick(gaps, finest_s), reference.shared_tick(gaps.tolist(), finest_s))
+        same(placement.shared_tick(gaps, finest_s), reference.shared_tick(gaps.tolist(), finest_s))
     gaps, duration_s = 0.5 * np.array(ticks), 0.5 * sum(ticks) + 0.25
-    same(spread_arrivals(gaps, 0.5, duration_s), reference.spread_gaps(gaps, 0.5, duration_s))
+    trace = gaps, 0.5, duration_s
+    same(placement.spread_arrivals(*trace), reference.spread_gaps(*trace))
     counts = np.histogram(np.cumsum([0.0, *gaps]), 256, (0, duration_s))[0]
     expected = reference.spread_counts(counts.tolist(), 0.5, duration_s)
-    assert spread_counts(counts, 0.5, duration_s).tolist() == expected
+    assert placement.spread_counts(counts, 0.5, duration_s).tolist() == expected
 
 
 @pytest.mark.parametrize("length", [1, 2, 3, 63, 64, 65])
@@ -249,7 +237,7 @@ def test_lateness_is_that_of_the_reference(length, more, cycle, chance, seed):
     late = cycle * np.resize(rng.random(length), n + 1) + chance * rng.random(n + 1).cumsum() ** 0.5
     arrivals = n + 1 + seed % 2
     trace = 0.3 * np.diff(1.02 * np.arange(n + 1) + late), 0.3 * arrivals, arrivals
-    found, expected = fit_lateness(*trace), reference.lateness_of(*trace)
+    found, expected = placement.fit_lateness(*trace), reference.lateness_of(*trace)
     for value, wanted in zip(astuple(found), expected, strict=True):
         same(value, wanted, rtol=1e-6, atol=1e-6)
     found = replace(found, correlation=0.6, quantiles=np.sort(rng.standard_normal(15)))
@@ -261,7 +249,7 @@ def test_a_cycle_is_looked_for_in_twenty_thousand_arrivals():
     late = np.resize([0.0, 0.5], 20_002)
     # One more at the last of them, which moves a mean of ten thousand; and much more beyond.
     late[[19_999, 20_000]] += [1.0, 1e6]
-    found = fit_lateness(1 + np.diff(late), 30_000.0, 30_000)
+    found = placement.fit_lateness(1 + np.diff(late), 30_000.0, 30_000)
     assert found.cycle == pytest.approx([0.0, 0.5001], abs=1e-9)
 
 

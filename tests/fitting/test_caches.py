@@ -9,23 +9,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from fitting.errors import FittingError
-from fitting.storage import reuse_distance
+from fitting.storage import reuse_distance as reuse
 from fitting.storage.caches import POLICIES, WRITES, Cache
-from fitting.storage.reuse_distance import (
-    AGAIN,
-    AGE_BOUNDS,
-    COLUMNS,
-    FRESH,
-    MET,
-    PIECES,
-    HitRatioCurve,
-    ReuseCounter,
-    ReuseSample,
-    accessed_blocks,
-    hit_ratio_curve,
-    reuse_distances,
-    reuse_law,
-)
 from fitting.storage.transitions import Seen
 
 # Caches.
@@ -49,7 +34,7 @@ def test_every_hit_is_libcachesims(policy, size):
     hits = Cache(size, policy).access(blocks, np.zeros(len(blocks), dtype=bool))
     np.testing.assert_array_equal(hits, expected)
     if policy == "lru":
-        ratio = hit_ratio_curve(blocks).hit_ratio(size)
+        ratio = reuse.hit_ratio_curve(blocks).hit_ratio(size)
         assert ratio == pytest.approx(np.mean(expected), abs=1e-12)
 
 
@@ -63,10 +48,8 @@ def test_every_hit_is_libcachesims(policy, size):
 def test_batches_make_no_difference(accesses, size, policy, writes, batch):
     blocks, is_write = (np.array(column) for column in zip(*accesses, strict=True))
     whole, parts = Cache(size, policy, writes), Cache(size, policy, writes)
-    pieces = [
-        parts.access(blocks[i : i + batch], is_write[i : i + batch])
-        for i in range(0, len(blocks), batch)
-    ]
+    both = (np.split(column, range(batch, len(blocks), batch)) for column in (blocks, is_write))
+    pieces = [parts.access(*of) for of in zip(*both, strict=True)]
     np.testing.assert_array_equal(whole.access(blocks, is_write), np.concatenate(pieces))
     assert (whole.written_back, whole.dirty) == (parts.written_back, parts.dirty)
 
@@ -143,9 +126,9 @@ def test_a_large_cache_takes_memory_for_the_blocks_that_it_holds():
         (lambda: Cache(5, "mru"), "no cache 'mru'"),
         (lambda: Cache(5, "lru", "sideways"), "'sideways'"),
         (lambda: Cache(2).access([1, -1], [False, False]), "0 or more"),
-        (lambda: reuse_distances([]), "block"),
-        (lambda: reuse_distances([-1]), "block"),
-        (lambda: ReuseSample().curve(), "no block"),
+        (lambda: reuse.reuse_distances([]), "block"),
+        (lambda: reuse.reuse_distances([-1]), "block"),
+        (lambda: reuse.ReuseSample().curve(), "no block"),
     ],
 )
 def test_impossible_caches_and_blocks_are_refused(ask, message):
@@ -159,17 +142,17 @@ def test_impossible_caches_and_blocks_are_refused(ask, message):
 @given(st.lists(st.integers(0, 12), min_size=1, max_size=60), st.integers(1, 13))
 def test_hit_ratios_are_those_of_a_search_through_all_blocks(blocks, size):
     hits, *_ = simulated("lru", np.array(blocks), np.zeros(len(blocks), dtype=bool), size)
-    found = hit_ratio_curve(blocks).hit_ratio([0, size])
+    found = reuse.hit_ratio_curve(blocks).hit_ratio([0, size])
     assert found == pytest.approx([0, sum(hits) / len(blocks)])
 
 
 def test_distances_and_accessed_blocks_by_hand():
-    assert reuse_distances([5, 6, 5, 5, 7, 6]).tolist() == [-1, -1, 1, 0, -1, 2]
-    never_again = hit_ratio_curve([3, 1, 2])
+    assert reuse.reuse_distances([5, 6, 5, 5, 7, 6]).tolist() == [-1, -1, 1, 0, -1, 2]
+    never_again = reuse.hit_ratio_curve([3, 1, 2])
     assert never_again.hit_ratio([0, 1, 100]).tolist() == [0, 0, 0]
     assert (never_again.footprint, never_again.hits.tolist()) == (3, [0])
     # A request off the grid touches one block more.
-    blocks, request = accessed_blocks([8, 63], [8192, 8192])
+    blocks, request = reuse.accessed_blocks([8, 63], [8192, 8192])
     assert (blocks.tolist(), request.tolist()) == ([1, 2, 7, 8, 9], [0, 0, 1, 1, 1])
 
 
@@ -181,7 +164,7 @@ def load(n, blocks):
 
 
 def sampled(accessed, parts=7, **options):
-    sample = ReuseSample(**options)
+    sample = reuse.ReuseSample(**options)
     for part in np.array_split(accessed, parts):
         sample.add(part)
     return sample.curve()
@@ -189,7 +172,7 @@ def sampled(accessed, parts=7, **options):
 
 def test_all_blocks_count_where_there_is_room():
     accessed = load(20_000, 3_000)
-    curve, whole = sampled(accessed), hit_ratio_curve(accessed)
+    curve, whole = sampled(accessed), reuse.hit_ratio_curve(accessed)
     sizes = [1, 10, 500, 5000, 50_000]
     assert (curve.halvings, curve.footprint) == (0, whole.footprint)
     np.testing.assert_array_equal(curve.hit_ratio(sizes), whole.hit_ratio(sizes))
@@ -200,7 +183,7 @@ def test_all_blocks_count_where_there_is_room():
 
 def test_an_eighth_of_the_blocks_by_hand():
     # Of 4 sampled blocks 10 accesses, at distances 0, 1, 1, 2, 2, 2: of all, 0, 8 and 16.
-    curve = HitRatioCurve(10, 4, np.array([1, 2, 3]), 3)
+    curve = reuse.HitRatioCurve(10, 4, np.array([1, 2, 3]), 3)
     assert curve.footprint == 32
     assert curve.hit_ratio([0, 1, 8, 9, 16, 17, 200]).tolist() == [0, 0.1, 0.1, 0.3, 0.3, 0.6, 0.6]
     shares = curve.distances()
@@ -210,9 +193,7 @@ def test_an_eighth_of_the_blocks_by_hand():
 
 
 def kept(accessed, halvings):
-    return np.array(
-        [b for b in accessed if halvings == 0 or reuse_distance.is_followed(b, halvings)]
-    )
+    return np.array([b for b in accessed if halvings == 0 or reuse.is_followed(b, halvings)])
 
 
 def test_a_sample_is_halved_as_often_as_it_takes():
@@ -224,7 +205,7 @@ def test_a_sample_is_halved_as_often_as_it_takes():
     curve = sampled(accessed, 4, most=most)
     sample = kept(accessed, curve.halvings)
     assert len(sample) <= most < len(kept(accessed, curve.halvings - 1))
-    expected = hit_ratio_curve(sample)
+    expected = reuse.hit_ratio_curve(sample)
     assert curve.footprint == expected.footprint << curve.halvings
     assert curve.hits[1:].tolist() == expected.hits[1:].tolist()
     assert curve.accesses == len(accessed) >> curve.halvings
@@ -242,23 +223,21 @@ def seen(stream, sequential):
 def counted(lbn, blocks, sequential, stream=None, devices=(0,)):
     """Counts of each stream, each a state of its own, and which requests come back."""
     stream = [0] * len(lbn) if stream is None else stream
-    counter = ReuseCounter(np.array(devices), 8)
+    counter = reuse.ReuseCounter(np.array(devices), 8)
     size_bytes = np.array(blocks, dtype=np.int64) * 512
     again = counter.add(seen(stream, sequential), np.array(lbn, dtype=np.int64), size_bytes)
     return counter.by_state(np.arange(len(devices))), again
 
 
 def age_column(age):
-    return int(np.searchsorted(AGE_BOUNDS, age, side="right")) - 1
+    return int(np.searchsorted(reuse.AGE_BOUNDS, age, side="right")) - 1
 
 
 @given(
     st.lists(
         st.tuples(
-            st.integers(0, 12).map(lambda x: 4 * x),
-            st.sampled_from([1, 4, 8, 9, 12, 40]),
-            st.booleans(),
-            st.integers(0, 2),
+            *(st.sampled_from(range(0, 52, 4)), st.sampled_from([1, 4, 8, 9, 12, 40])),
+            *(st.booleans(), st.integers(0, 2)),
         ),
         min_size=1,
         max_size=60,
@@ -268,7 +247,7 @@ def age_column(age):
 def test_ages_are_those_of_dictionaries_of_pieces_and_ends(requests, devices):
     """Last touch of each piece of 8 blocks, last end of a request, in requests of the device."""
     touched, ended, clock, fresh = {}, {}, Counter(), Counter()
-    counts, again = np.zeros((3, COLUMNS), dtype=int), []
+    counts, again = np.zeros((3, reuse.COLUMNS), dtype=int), []
     for lbn, blocks, sequential, stream in requests:
         device, first = devices[stream], lbn // 8
         clock[device] += 1
@@ -280,13 +259,13 @@ def test_ages_are_those_of_dictionaries_of_pieces_and_ends(requests, devices):
                 again[-1] = before not in (None, stopped)
                 fresh[stream] = before is None and stopped is None
                 if again[-1]:
-                    column = AGAIN + age_column(now - before)
+                    column = reuse.AGAIN + age_column(now - before)
                 else:
-                    column = FRESH if stopped is None else age_column(now - stopped)
+                    column = reuse.FRESH if stopped is None else age_column(now - stopped)
                 counts[stream, column] += 1
             elif fresh[stream] and (piece > first or lbn % 8 == 0):
-                counts[stream, PIECES] += 1
-                counts[stream, MET] += before is not None
+                counts[stream, reuse.PIECES] += 1
+                counts[stream, reuse.MET] += before is not None
             touched[device, piece] = now
         ended[device, lbn + blocks] = now
     lbn, blocks, sequential, stream = zip(*requests, strict=True)
@@ -296,26 +275,26 @@ def test_ages_are_those_of_dictionaries_of_pieces_and_ends(requests, devices):
 
 
 def test_classes_are_half_octaves():
-    bounds = AGE_BOUNDS
+    bounds = reuse.AGE_BOUNDS
     assert bounds[[0, 2, 3, 4, 5, 6, 7, 8]].tolist() == [1, 2, 3, 4, 6, 8, 12, 16]
     for age in [1, 2, 3, 4, 5, 6, 7, 8, 11, 12, 100, 1000, 10**6]:
-        class_ = reuse_distance.age_class(age)
+        class_ = reuse.age_class(age)
         assert bounds[class_] <= age < bounds[class_ + 1]
-    assert reuse_distance.age_class(2**52) == AGAIN - 1
+    assert reuse.age_class(2**52) == reuse.AGAIN - 1
 
 
 def law_of(age, again, fresh, requests):
-    counts = np.zeros((2, COLUMNS), dtype=np.int64)
-    counts[0, AGAIN + age_column(age)], counts[0, FRESH] = again, fresh
-    return reuse_law(counts, [requests, 1000])[0]
+    counts = np.zeros((2, reuse.COLUMNS), dtype=np.int64)
+    counts[0, reuse.AGAIN + age_column(age)], counts[0, reuse.FRESH] = again, fresh
+    return reuse.reuse_law(counts, [requests, 1000])[0]
 
 
 def test_a_law_leaves_the_rest_to_fresh_places():
     law = law_of(4, 30, 70, 10**9)
-    assert (law[FRESH], law[FRESH - 1]) == pytest.approx((1, 0.3), abs=1e-6)
+    assert (law[reuse.FRESH], law[reuse.FRESH - 1]) == pytest.approx((1, 0.3), abs=1e-6)
     # An age that few requests could have is likelier for those, up to all of them.
-    assert law_of(500, 300, 700, 1000)[FRESH - 1] > 0.45
-    assert law_of(500, 900, 100, 1000)[FRESH - 1] == pytest.approx(1, abs=1e-4)
+    assert law_of(500, 300, 700, 1000)[reuse.FRESH - 1] > 0.45
+    assert law_of(500, 900, 100, 1000)[reuse.FRESH - 1] == pytest.approx(1, abs=1e-4)
 
 
 @pytest.mark.parametrize("before", [0, 30])
@@ -325,22 +304,22 @@ def test_a_request_longer_than_all_before_it(before):
     (counts,), _ = counted(lbn, [8] * before + [8 * 2**14, 8], [False] * (before + 2))
     # All requests but the first go on where the one before them ended.
     assert counts[age_column(1)] == max(0, before - 1)
-    assert counts[FRESH] == min(1, before) + 1
-    assert counts[AGAIN + age_column(1)] == 1
-    assert counts[PIECES] == 2**14 - 1
+    assert counts[reuse.FRESH] == min(1, before) + 1
+    assert counts[reuse.AGAIN + age_column(1)] == 1
+    assert counts[reuse.PIECES] == 2**14 - 1
 
 
 def test_where_few_addresses_can_be_followed_the_law_stays(monkeypatch):
     # Once both know the space; ahead of that, more of what is new is followed than later.
     lbn = 8 * np.random.default_rng(6).integers(30_000, size=120_000)
     shares = []
-    for most in (reuse_distance._MOST_TRACKED, 2**13):
-        monkeypatch.setattr(reuse_distance, "_MOST_TRACKED", most)
-        counter = ReuseCounter(np.zeros(1, dtype=np.int64), 8)
+    for most in (reuse._MOST_TRACKED, 2**13):
+        monkeypatch.setattr(reuse, "_MOST_TRACKED", most)
+        counter = reuse.ReuseCounter(np.zeros(1, dtype=np.int64), 8)
         for part in np.split(lbn, 2):
             before = counter.counts[0].copy()
             counter.add(seen([0] * 60_000, [False] * 60_000), part, np.full(60_000, 4096))
-        found = (counter.counts[0] - before)[AGAIN:FRESH]
+        found = (counter.counts[0] - before)[reuse.AGAIN : reuse.FRESH]
         shares.append([found.sum(), *(np.cumsum(found)[[18, 22, 26, 28, 30]] / found.sum())])
     assert shares[1][0] < 0.3 * shares[0][0]
     assert shares[1][1:] == pytest.approx(shares[0][1:], abs=0.03)

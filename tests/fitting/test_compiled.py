@@ -83,11 +83,8 @@ class TestFolders:
 
     def test_beside_the_package_then_the_users_caches(self, package, tmp_path, monkeypatch):
         home = tmp_path / "home" / ".cache" / "ppw"
-        assert list(_folder_candidates()) == [
-            package / "__pycache__",
-            tmp_path / "xdg" / "ppw",
-            home,
-        ]
+        folders = [package / "__pycache__", tmp_path / "xdg" / "ppw", home]
+        assert list(_folder_candidates()) == folders
         # One that is no absolute path is ignored; one that numba is told is the only one.
         for given in ("", "relative/cache"):
             monkeypatch.setenv("XDG_CACHE_HOME", given)

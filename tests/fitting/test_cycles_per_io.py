@@ -6,22 +6,8 @@ import statsmodels.api as sm
 from hypothesis import given, strategies as st
 
 from fitting.errors import FittingError
+from fitting.laws import cycles_per_io as laws
 from fitting.laws.cores import AmdahlScaling
-from fitting.laws.cycles_per_io import (
-    AMDAHL,
-    GUNTHER,
-    LINEAR_CPIO,
-    IoRuns,
-    bandwidth_at_rise,
-    cycles_per_io,
-    fit_laws,
-    grow,
-    io_rate,
-    mean_power,
-    score_laws,
-    servers_to_sweep,
-    thread_worth,
-)
 from fitting.laws.cycles_per_io_scaling import fit_scaling, student_draws
 
 CORES = np.repeat([1.0, 2.0, 4.0, 8.0], 2)
@@ -31,34 +17,34 @@ shares = st.floats(0.01, 1.0)
 class TestArithmetic:
     def test_by_hand(self):
         # 3 s of 2 GHz over a million I/Os.
-        assert cycles_per_io(3 * 2e9, 1e6) == 6000
+        assert laws.cycles_per_io(3 * 2e9, 1e6) == 6000
         # 8 cores of 2 GHz, half busy, at 6000 cycles: 8e9/6000.
-        assert io_rate(0.5, 8, 2e9, 6000) == pytest.approx(8e9 / 6000)
+        assert laws.io_rate(0.5, 8, 2e9, 6000) == pytest.approx(8e9 / 6000)
         # 1 MB is 1953.125 I/Os; at 100 a second for 10 s each.
-        assert servers_to_sweep(1e6, 10, 100) == pytest.approx(1.953125)
-        assert mean_power(400, 0.5, 0.6) == pytest.approx(320)
-        assert grow(100, 0.1, 2) == pytest.approx(121)
+        assert laws.servers_to_sweep(1e6, 10, 100) == pytest.approx(1.953125)
+        assert laws.mean_power(400, 0.5, 0.6) == pytest.approx(320)
+        assert laws.grow(100, 0.1, 2) == pytest.approx(121)
         # From 100 on 4 cores to 160 with 8 threads, where 8 cores do 200: 60 of 100.
-        assert thread_worth(100, 160, 200) == pytest.approx(0.6)
-        assert thread_worth(100, 90, 200) == pytest.approx(-0.1)
+        assert laws.thread_worth(100, 160, 200) == pytest.approx(0.6)
+        assert laws.thread_worth(100, 90, 200) == pytest.approx(-0.1)
 
     def test_nothing_is_no_number_and_never_divides(self):
-        made = cycles_per_io([1e9, 1e9, 0.0], [0.0, 1e3, 0.0])
+        made = laws.cycles_per_io([1e9, 1e9, 0.0], [0.0, 1e3, 0.0])
         np.testing.assert_array_equal(made, [np.nan, 1e6, np.nan])
         # Work that costs nothing has no bound; cores that add nothing say nothing of threads.
-        assert io_rate(1, 1, 1e9, 0.5) == 2e9
-        assert io_rate(1, 1, 1e9, 0.0) == io_rate(1, 1, 1e9, -5.0) == np.inf
-        assert np.isnan(thread_worth(100, 110, [100, 90])).all()
+        assert laws.io_rate(1, 1, 1e9, 0.5) == 2e9
+        assert laws.io_rate(1, 1, 1e9, 0.0) == laws.io_rate(1, 1, 1e9, -5.0) == np.inf
+        assert np.isnan(laws.thread_worth(100, 110, [100, 90])).all()
 
     @given(shares, shares)
     def test_more_servers_that_idle_take_more_energy(self, busy, idle):
         """Sized for the same I/O, 1/µ times the servers each draw P·(µ + i·(1 − µ))."""
         factor = 1 + idle * (1 - busy) / busy
-        assert mean_power(1.0, busy, idle) / busy == pytest.approx(factor)
+        assert laws.mean_power(1.0, busy, idle) / busy == pytest.approx(factor)
 
     @given(st.floats(1e3, 1e8), st.floats(1, 1e4), st.floats(1e9, 1e22))
     def test_energy_implies_the_cycles_it_was_made_of(self, cpio, watts, data):
-        servers = servers_to_sweep(data, 3600.0, io_rate(1.0, 16, 2e9, cpio))
+        servers = laws.servers_to_sweep(data, 3600.0, laws.io_rate(1.0, 16, 2e9, cpio))
         energy = servers * watts * 3600.0
         implied = energy / watts * 16 * 2e9 / (data / 512)
         assert implied == pytest.approx(cpio)
@@ -71,16 +57,16 @@ class TestBandwidth:
         # Rises by 0, 5, 25 and 60 %: 10 % is a quarter of the way from 4 to 2 GB/s.
         cpio = 1000 * np.array([[1.0, 1.05, 1.25, 1.6], [1.0, 1.0, 1.0, 1.2]])
         for order in (np.arange(4), np.array([2, 0, 3, 1])):
-            found = bandwidth_at_rise(self.AT[order], cpio[:, order], 0.10)
+            found = laws.bandwidth_at_rise(self.AT[order], cpio[:, order], 0.10)
             np.testing.assert_allclose(found, [3.5e9, 1.5e9])
-        assert bandwidth_at_rise(self.AT, cpio[0], 0.25) == pytest.approx(2e9)
-        assert np.isnan(bandwidth_at_rise(self.AT, cpio[0], 0.70))
+        assert laws.bandwidth_at_rise(self.AT, cpio[0], 0.25) == pytest.approx(2e9)
+        assert np.isnan(laws.bandwidth_at_rise(self.AT, cpio[0], 0.70))
 
     @given(st.floats(1e3, 1e5), st.floats(1e10, 1e13), st.floats(0.05, 0.5))
     def test_of_a_stall_that_goes_with_one_over_bandwidth(self, core, stall, rise):
         """c = core + stall/bandwidth, solved by hand, on levels fine enough for straight lines."""
         at = np.geomspace(1e9, 1e10, 4000)
-        found = bandwidth_at_rise(at, core + stall / at, rise)
+        found = laws.bandwidth_at_rise(at, core + stall / at, rise)
         wanted = stall / ((1 + rise) * (core + stall / at[-1]) - core)
         if wanted < at[0]:
             assert np.isnan(found)
@@ -172,9 +158,9 @@ class TestIntervals:
         first, second = fit.normals(500, 7)
         cost = student_draws(fit.cpio_centres(cores)["projected"], first)
         busy = student_draws(fit.utilisation_centres(cores)["projected"], second)
-        draws = io_rate(np.clip(busy, 0.01, 1.0), cores, 2e9, cost)
+        draws = laws.io_rate(np.clip(busy, 0.01, 1.0), cores, 2e9, cost)
         _, _, cost, busy = made(rng, groups, cores=np.array([cores]))
-        truth = io_rate(busy, cores, 2e9, cost)
+        truth = laws.io_rate(busy, cores, 2e9, cost)
         for level in (0.5, 0.9):
             lower, upper = np.quantile(draws, [0.5 - level / 2, 0.5 + level / 2], axis=1)
             # Three standard errors of 1000 groups, and what errors in proportion cost.
@@ -193,15 +179,15 @@ class TestIntervals:
 def runs(rate, cores=CORES):
     """Runs of a rate at 2 GHz, all cores busy."""
     busy, clock = np.ones_like(cores), np.full_like(cores, 2e9)
-    return IoRuns(cores, rate, busy * cores * clock / rate, busy, clock)
+    return laws.IoRuns(cores, rate, busy * cores * clock / rate, busy, clock)
 
 
 def laws_of(given, frequency=2e9):
-    return fit_laws(given, floor=0.01, frequency=frequency)
+    return laws.fit_laws(given, floor=0.01, frequency=frequency)
 
 
 def scored(given):
-    return score_laws(given, laws_of(given), floor=0.01)
+    return laws.score_laws(given, laws_of(given), floor=0.01)
 
 
 class TestLaws:
@@ -214,30 +200,30 @@ class TestLaws:
         at = np.array([16.0, 64.0, 4096.0])
         slow, fast = laws_of(given), laws_of(given, 3e9)
         expected = 2e9 * at / (5000 + 500 * at)
-        np.testing.assert_allclose(slow[LINEAR_CPIO].rate(at), expected, rtol=1e-9)
-        np.testing.assert_allclose(slow[AMDAHL].rate(at), expected, rtol=1e-9)
+        np.testing.assert_allclose(slow[laws.LINEAR_CPIO].rate(at), expected, rtol=1e-9)
+        np.testing.assert_allclose(slow[laws.AMDAHL].rate(at), expected, rtol=1e-9)
         # Rates go with the clock.
-        for name in (LINEAR_CPIO, AMDAHL, GUNTHER):
+        for name in (laws.LINEAR_CPIO, laws.AMDAHL, laws.GUNTHER):
             assert fast[name].rate(at) == pytest.approx(1.5 * slow[name].rate(at))
 
     @pytest.mark.parametrize(
         ("rate", "law", "parameters", "least"),
         # Without a term of the square, Gunther's law is Amdahl's.
-        [(AMDAHLS, AMDAHL, 2, 0.4), (GUNTHERS * NOISE, GUNTHER, 3, 0.9)],
+        [(AMDAHLS, laws.AMDAHL, 2, 0.4), (GUNTHERS * NOISE, laws.GUNTHER, 3, 0.9)],
     )
     def test_the_law_that_made_the_runs_has_the_most_weight(self, rate, law, parameters, least):
         scores = scored(runs(rate))
-        assert scores[GUNTHER].parameters == parameters
+        assert scores[laws.GUNTHER].parameters == parameters
         assert scores[law].weight > least
         assert sum(s.weight for s in scores.values()) == pytest.approx(1.0)
 
     def test_the_criterion_is_akaikes_and_an_interval_of_rates_that_of_times_upside_down(self):
         given = runs(self.AMDAHLS)
-        law, n, k = laws_of(given)[AMDAHL], len(CORES), 3
+        law, n, k = laws_of(given)[laws.AMDAHL], len(CORES), 3
         residual = np.log(given.rate / law.rate(CORES))
         # With the correction for few runs: two parameters and the variance of a law of ln rate.
         expected = n * np.log(np.mean(residual**2)) + 2 * k * n / (n - k - 1)
-        assert scored(given)[AMDAHL].aicc == pytest.approx(expected, rel=1e-12)
+        assert scored(given)[laws.AMDAHL].aicc == pytest.approx(expected, rel=1e-12)
         time = AmdahlScaling().fit(CORES, 1 / self.AMDAHLS).predict_interval([16.0], level=0.9)
         found = law.interval(16.0, 0.9)
         assert found == pytest.approx((1 / time[1][0], 1 / time[0][0]), rel=1e-9)
@@ -245,21 +231,21 @@ class TestLaws:
 
     def test_the_held_out_error_is_that_at_the_most_cores(self):
         scores = scored(runs(self.GUNTHERS))
-        assert scores[GUNTHER].held_out == pytest.approx(0, abs=1e-6)
+        assert scores[laws.GUNTHER].held_out == pytest.approx(0, abs=1e-6)
         fewer = CORES < 8
         model = AmdahlScaling().fit(CORES[fewer], 1 / self.GUNTHERS[fewer])
         wanted = 1 / model.predict([8.0])[0] / self.GUNTHERS[-1] - 1
-        assert scores[AMDAHL].held_out == pytest.approx(abs(wanted))
+        assert scores[laws.AMDAHL].held_out == pytest.approx(abs(wanted))
 
     def test_few_core_counts_and_runs(self):
         two, one = np.array([1.0, 1.0, 2.0]), np.ones(3)
-        assert set(laws_of(runs(1e5 * two, cores=two))) == {LINEAR_CPIO, AMDAHL}
+        assert set(laws_of(runs(1e5 * two, cores=two))) == {laws.LINEAR_CPIO, laws.AMDAHL}
         assert laws_of(runs(1e5 * one, cores=one)) == {}
         few = np.array([1.0, 2.0, 4.0, 8.0])
         scores = scored(runs(1e5 * few / (1 + 0.1 * few), cores=few))
         assert all(np.isnan(s.aicc) for s in scores.values())
-        assert np.isfinite(scores[AMDAHL].held_out)
+        assert np.isfinite(scores[laws.AMDAHL].held_out)
         # A time that may be nothing leaves the rate unbounded.
         rate = 1e5 * few * np.array([1.0, 1.3, 0.7, 1.25])
-        lower, upper = laws_of(runs(rate, cores=few))[AMDAHL].interval(4096.0, 0.90)
+        lower, upper = laws_of(runs(rate, cores=few))[laws.AMDAHL].interval(4096.0, 0.90)
         assert 0 < lower < upper == np.inf

@@ -7,18 +7,7 @@ import pytest
 from hypothesis import given, strategies as st
 from scipy.stats import binom
 
-from fitting.demand.utilisation import (
-    NOISE_FLOOR,
-    _noise_level,
-    agreement,
-    change_points,
-    grade,
-    mean_on_clock,
-    penalty,
-    summarise,
-    summarise_shares,
-    worst,
-)
+from fitting.demand import utilisation as ut
 from fitting.errors import FittingError
 
 # Summary of use.
@@ -27,36 +16,36 @@ INTERVALS = st.lists(st.tuples(st.floats(0, 1), st.integers(1, 5)), min_size=1, 
 
 
 def test_use_and_its_levels_by_hand():
-    use = summarise([0.1, 0.9, np.nan, 0.5], [2.0, 1.0, 4.0, 1.0], high=0.5)
+    use = ut.summarise([0.1, 0.9, np.nan, 0.5], [2.0, 1.0, 4.0, 1.0], high=0.5)
     assert use.mean == pytest.approx((0.2 + 0.9 + 0.5) / 4)
     assert (use.median, use.p95, use.share_high, use.measured_s) == (0.1, 0.9, 0.5, 4.0)
     # A share that is just reached is not exceeded.
-    use = summarise(np.arange(1.0, 21.0), np.full(20, 0.1))
+    use = ut.summarise(np.arange(1.0, 21.0), np.full(20, 0.1))
     assert (use.median, use.p95) == (10.0, 19.0)
     # Levels begin at their thresholds.
-    found = [grade(value, 0.3, 0.7) for value in (0.29, 0.3, 0.69, 0.7, np.nan)]
+    found = [ut.grade(value, 0.3, 0.7) for value in (0.29, 0.3, 0.69, 0.7, np.nan)]
     assert found == ["low", "medium", "medium", "high", ""]
-    assert worst([]) == ""
-    assert worst(["", "low"]) == "low"
-    assert worst(["high", "medium", "low"]) == "high"
+    assert ut.worst([]) == ""
+    assert ut.worst(["", "low"]) == "low"
+    assert ut.worst(["high", "medium", "low"]) == "high"
 
 
 @given(INTERVALS, st.randoms(use_true_random=False))
 def test_an_interval_of_n_seconds_is_n_intervals_of_one_in_any_order(intervals, rng):
     values, seconds = map(np.array, zip(*intervals, strict=True))
     each = np.repeat(values, seconds)
-    use = summarise(values, seconds, high=0.7)
+    use = ut.summarise(values, seconds, high=0.7)
     assert use.mean == pytest.approx(each.mean())
     assert use.median == np.quantile(each, 0.5, method="inverted_cdf")
     assert use.p95 == np.quantile(each, 0.95, method="inverted_cdf")
     assert use.share_high == pytest.approx((each >= 0.7).mean())
     rng.shuffle(intervals)
-    assert summarise(*zip(*intervals, strict=True), high=0.7) == pytest.approx(use)
+    assert ut.summarise(*zip(*intervals, strict=True), high=0.7) == pytest.approx(use)
 
 
 def test_nothing_measured_is_no_use():
     for values, seconds in (([], []), ([np.nan], [1.0]), ([1.0], [np.nan]), ([1.0], [0.0])):
-        use = summarise(values, seconds)
+        use = ut.summarise(values, seconds)
         assert use.measured_s == 0
         assert np.isnan(use[:4]).all()
 
@@ -88,13 +77,13 @@ def stages(lengths, series=4, noise=0.03, seed=5):
 )
 def test_stages_are_found_exactly(lengths, series, noise):
     table, ends = stages(lengths, series, noise)
-    assert change_points(table, shortest=3) == ends
+    assert ut.change_points(table, shortest=3) == ends
 
 
 @given(st.lists(st.integers(4, 25), min_size=1, max_size=7), st.integers(1, 5), st.integers(0, 999))
 def test_any_stages_are_found_within_one_sample(lengths, series, seed):
     table, ends = stages(lengths, series, noise=0.05, seed=seed)
-    found = change_points(table)
+    found = ut.change_points(table)
     assert len(found) == len(ends)
     assert np.abs(np.subtract(found, ends)).max(initial=0) <= 1
 
@@ -103,7 +92,7 @@ def test_any_stages_are_found_within_one_sample(lengths, series, seed):
 @pytest.mark.parametrize("series", [1, 5])
 def test_noise_alone_is_one_phase(count, tables, series):
     rng = np.random.default_rng(11)
-    found = [bool(change_points(rng.normal(0.5, 0.2, (count, series)))) for _ in range(tables)]
+    found = [bool(ut.change_points(rng.normal(0.5, 0.2, (count, series)))) for _ in range(tables)]
     assert sum(found) <= tables // 20
 
 
@@ -112,12 +101,12 @@ def test_no_other_division_is_cheaper():
     table, _ = stages((5, 4, 6), series=2, noise=0.0)
     wave = 0.04 * np.sin(7 * np.arange(15))[:, None]
     # Noise is below its floor, so that it is known.
-    scaled = (table + wave) / NOISE_FLOOR
+    scaled = (table + wave) / ut.NOISE_FLOOR
 
     def cost(points):
         parts = np.split(scaled, points)
         within = sum(((part - part.mean(axis=0)) ** 2).sum() for part in parts)
-        return within + penalty(15, 2) * len(points)
+        return within + ut.penalty(15, 2) * len(points)
 
     divisions = [
         points
@@ -125,30 +114,30 @@ def test_no_other_division_is_cheaper():
         for points in itertools.combinations(range(2, 14), count)
         if min(np.diff([0, *points, 15])) >= 2
     ]
-    assert change_points(table + wave) == list(min(divisions, key=cost))
+    assert ut.change_points(table + wave) == list(min(divisions, key=cost))
 
 
 def test_missing_values_and_flat_runs_are_no_change():
-    assert change_points(np.full((50, 3), 0.7)) == []
-    assert change_points(0.7 + 0.5 * NOISE_FLOOR * np.sin(np.arange(50))[:, None]) == []
+    assert ut.change_points(np.full((50, 3), 0.7)) == []
+    assert ut.change_points(0.7 + 0.5 * ut.NOISE_FLOOR * np.sin(np.arange(50))[:, None]) == []
     table, ends = stages((10, 10))
     table[3:5, 0] = np.nan
-    assert change_points(table) == ends
-    assert change_points(np.column_stack([table, np.full(20, np.nan)])) == ends
-    assert change_points(np.full((20, 2), np.nan)) == []
+    assert ut.change_points(table) == ends
+    assert ut.change_points(np.column_stack([table, np.full(20, np.nan)])) == ends
+    assert ut.change_points(np.full((20, 2), np.nan)) == []
 
 
 def test_the_shortest_phase():
     table, _ = stages((10, 2, 10), series=1, noise=0.0)
-    assert change_points(table, shortest=2) == [10, 12]
-    assert change_points(table, shortest=12) == []
-    assert change_points(table[:3]) == []
+    assert ut.change_points(table, shortest=2) == [10, 12]
+    assert ut.change_points(table, shortest=12) == []
+    assert ut.change_points(table[:3]) == []
 
 
 def test_a_steady_drift_is_no_noise():
     rng = np.random.default_rng(1)
     table = 5.0 * np.arange(2000)[:, None] + rng.normal(0, 1, (2000, 3))
-    assert _noise_level(table) == pytest.approx(np.full(3, 1 + 2 / np.sqrt(2000)), rel=0.1)
+    assert ut._noise_level(table) == pytest.approx(np.full(3, 1 + 2 / np.sqrt(2000)), rel=0.1)
 
 
 # Rates on a common clock.
@@ -172,7 +161,7 @@ RATES = np.array([1.0, 2.0, 3.0, 5.0, np.nan])
     ids=["own clock", "shifted", "coarse", "overlapping", "within"],
 )
 def test_rates_on_a_clock_by_hand(ends, lengths, rates, clock, expected):
-    found = mean_on_clock(ends, lengths, np.transpose([rates]), *clock)
+    found = ut.mean_on_clock(ends, lengths, np.transpose([rates]), *clock)
     np.testing.assert_allclose(found.ravel(), expected)
 
 
@@ -181,7 +170,7 @@ def test_a_clock_keeps_the_sum_of_use(intervals):
     lengths, rates = np.array(intervals).T
     ends = np.cumsum(lengths)
     step = ends[-1] / 7
-    found = mean_on_clock(ends, lengths, rates[:, None], 0.0, step, 7)
+    found = ut.mean_on_clock(ends, lengths, rates[:, None], 0.0, step, 7)
     assert (found * step).sum() == pytest.approx((rates * lengths).sum(), rel=1e-9, abs=1e-9)
 
 
@@ -190,19 +179,19 @@ def test_a_clock_keeps_the_sum_of_use(intervals):
 
 def test_load_by_hand():
     shares = np.array([[0.5, 0.1], [1.2, np.nan], [1.3, 0.2], [0.2, 0.3], [1.1, np.nan]])
-    load = summarise_shares(shares, 0.6)
+    load = ut.summarise_shares(shares, 0.6)
     expected = [[1.1, 0.2], [0.86, 0.2], [1.3, 0.3], [0.6, 0.0], [2, 0]]
     np.testing.assert_allclose(load, expected)
     assert load.first == 0
     # What was never measured is not nought.
-    load = summarise_shares(np.full((3, 2), np.nan))
+    load = ut.summarise_shares(np.full((3, 2), np.nan))
     assert load.first is None
     assert np.isnan(load).all()
 
 
 @given(st.lists(st.floats(0, 2), min_size=1, max_size=60), st.sampled_from([0.5, 0.9, 0.95, 1.0]))
 def test_high_is_above_one_just_when_the_rest_of_time_is(shares, quantile):
-    load = summarise_shares(np.array(shares)[:, None], quantile)
+    load = ut.summarise_shares(np.array(shares)[:, None], quantile)
     below = sum(share <= 1 for share in shares)
     assert (load.high[0] > 1) == (below < quantile * len(shares) - 1e-9)
 
@@ -210,16 +199,16 @@ def test_high_is_above_one_just_when_the_rest_of_time_is(shares, quantile):
 @pytest.mark.parametrize(
     ("ask", "message"),
     [
-        (lambda: summarise([1.0], [1.0, 2.0]), "do not go with"),
-        (lambda: summarise([[1.0]], [[1.0]]), "do not go with"),
-        (lambda: summarise([1.0], [-1.0]), "negative length"),
-        (lambda: grade(0.5, 0.7, 0.3), "is above"),
-        (lambda: change_points([1.0, 2.0]), "one row per point"),
-        (lambda: change_points([[1.0]], shortest=1), "at least 2"),
-        (lambda: summarise_shares(np.ones((3, 1)), 0.0), "quantile"),
-        (lambda: summarise_shares(np.ones((3, 1)), 1.1), "quantile"),
-        (lambda: summarise_shares(np.ones(3)), "intervals by resources"),
-        (lambda: mean_on_clock([1.0, 2.0], [1.0], [[1.0]], 0.0, 1.0, 1), "lengths"),
+        (lambda: ut.summarise([1.0], [1.0, 2.0]), "do not go with"),
+        (lambda: ut.summarise([[1.0]], [[1.0]]), "do not go with"),
+        (lambda: ut.summarise([1.0], [-1.0]), "negative length"),
+        (lambda: ut.grade(0.5, 0.7, 0.3), "is above"),
+        (lambda: ut.change_points([1.0, 2.0]), "one row per point"),
+        (lambda: ut.change_points([[1.0]], shortest=1), "at least 2"),
+        (lambda: ut.summarise_shares(np.ones((3, 1)), 0.0), "quantile"),
+        (lambda: ut.summarise_shares(np.ones((3, 1)), 1.1), "quantile"),
+        (lambda: ut.summarise_shares(np.ones(3)), "intervals by resources"),
+        (lambda: ut.mean_on_clock([1.0, 2.0], [1.0], [[1.0]], 0.0, 1.0, 1), "lengths"),
     ],
 )
 def test_what_cannot_be_is_refused(ask, message):
@@ -231,15 +220,15 @@ def test_what_cannot_be_is_refused(ask, message):
 
 
 def test_agreement_of_constant_and_few_intervals_and_at_the_threshold():
-    assert agreement(np.full(100, 0.2), 0.7) == agreement(np.full(100, 0.9), 0.7) == 1.0
-    assert np.isnan(agreement(np.ones(9), 0.5))
-    assert agreement(np.concatenate([np.ones(10), [np.nan]]), 0.5) == 1.0
+    assert ut.agreement(np.full(100, 0.2), 0.7) == ut.agreement(np.full(100, 0.9), 0.7) == 1.0
+    assert np.isnan(ut.agreement(np.ones(9), 0.5))
+    assert ut.agreement(np.concatenate([np.ones(10), [np.nan]]), 0.5) == 1.0
     often = np.arange(200) % 19 == 0
-    found = agreement(np.where(often, 1.0, 0.2), 0.7)
+    found = ut.agreement(np.where(often, 1.0, 0.2), 0.7)
     # The order of draws is fixed.
-    assert 0.3 < found == agreement(np.where(often, 1.0, 0.2), 0.7) < 0.8
+    assert 0.3 < found == ut.agreement(np.where(often, 1.0, 0.2), 0.7) < 0.8
     # A share of just the threshold is not above it.
-    assert agreement(np.where(often, 0.7, 0.2), 0.7) == 1.0
+    assert ut.agreement(np.where(often, 0.7, 0.2), 0.7) == 1.0
 
 
 def test_agreement_is_how_often_another_recording_agrees():
@@ -249,7 +238,7 @@ def test_agreement_is_how_often_another_recording_agrees():
     for _ in range(200):
         shares = (rng.random(1000) < 0.06).astype(float)
         above.append(shares.mean() > 0.05)
-        agreed = agreement(shares, 0.5)
+        agreed = ut.agreement(shares, 0.5)
         found.append(agreed if above[-1] else 1 - agreed)
     assert np.mean(above) == pytest.approx(1 - binom.cdf(50, 1000, 0.06), abs=0.05)
     assert np.mean(found) == pytest.approx(np.mean(above), abs=0.12)

@@ -6,15 +6,9 @@ from hypothesis import given, strategies as st
 from scipy.stats import kstest
 from strategies import GHZ, OneCell
 
+from fitting.bayes import posterior as pt
 from fitting.bayes.draws import CurvePosterior, _systematic, curve_posteriors
 from fitting.bayes.pooling import CmosPowerCurve, Neighbours, TimeCurve
-from fitting.bayes.posterior import (
-    FrequencyTarget,
-    MeasuredSteps,
-    SweepSteps,
-    integrated_wiener,
-    noise_share,
-)
 from fitting.bayes.prediction import project_curve
 from fitting.errors import FittingError
 
@@ -30,7 +24,7 @@ def table(cores=True, kind="time"):
     time = share + (1 - share) * 2.4 * GHZ / frequency
     noisy = (np.log(time) + 0.01 * rng.standard_normal(time.shape)).ravel()
     value = -noisy if kind == "power" else noisy
-    steps = MeasuredSteps.of(codes, np.tile(frequency, groups), value, groups)
+    steps = pt.MeasuredSteps.of(codes, np.tile(frequency, groups), value, groups)
     cluster = np.zeros(groups, dtype=np.int64) if cores else np.arange(groups)
     return steps, Neighbours(cluster, np.log(1.0 + np.arange(groups)))
 
@@ -41,7 +35,7 @@ def table(cores=True, kind="time"):
 def test_draws_at_one_frequency_have_the_quantiles_of_the_projection(kind, cores, runs):
     curve = TimeCurve() if kind == "time" else CmosPowerCurve()
     steps, neighbours = table(cores, kind)
-    target = FrequencyTarget(np.full(4, 3.0 * GHZ), np.full(4, runs))
+    target = pt.FrequencyTarget(np.full(4, 3.0 * GHZ), np.full(4, runs))
     known = project_curve(curve, steps, target, neighbours, LEVELS)
     mean, variance = known.mixture.moments()
     asked, curves = np.array([1.4, 3.0]) * GHZ, curve_posteriors(curve, steps, neighbours, ALL)
@@ -57,7 +51,7 @@ def test_draws_at_one_frequency_have_the_quantiles_of_the_projection(kind, cores
 
 def test_noise_is_that_of_so_many_new_runs():
     steps, neighbours = table()
-    target = FrequencyTarget(np.full(4, 3.0 * GHZ), np.ones(4))
+    target = pt.FrequencyTarget(np.full(4, 3.0 * GHZ), np.ones(4))
     known = project_curve(TimeCurve(), steps, target, neighbours, [0.5])
 
     def drawn(runs):
@@ -66,7 +60,7 @@ def test_noise_is_that_of_so_many_new_runs():
 
     assert drawn(None).var() == pytest.approx(known.fit[1] + known.form[1], rel=0.1)
     one, four = drawn(1.0) - drawn(None), drawn(4.0) - drawn(None)
-    assert four == pytest.approx(one * np.sqrt(noise_share(np.array(4.0))), abs=1e-12)
+    assert four == pytest.approx(one * np.sqrt(pt.noise_share(np.array(4.0))), abs=1e-12)
 
 
 class TestOneCellByHand:
@@ -79,23 +73,22 @@ class TestOneCellByHand:
 
     def exact(self, law):
         u, at = (np.log(f / self.measured[-1]) for f in (self.measured, self.asked))
-        sigma = law.drift**2 * integrated_wiener(u[:, None], u)
-        sigma = np.linalg.inv(sigma + law.noise**2 * np.diag(noise_share(self.runs)))
-        cross = law.drift**2 * integrated_wiener(u[:, None], at)
+        sigma = law.drift**2 * pt.integrated_wiener(u[:, None], u)
+        sigma = np.linalg.inv(sigma + law.noise**2 * np.diag(pt.noise_share(self.runs)))
+        cross = law.drift**2 * pt.integrated_wiener(u[:, None], at)
         one, value = np.ones(3), self.value + np.log(self.measured)
         level = one @ sigma @ value / (one @ sigma @ one)
         mean = level + cross.T @ sigma @ (value - level)
         left = 1 - cross.T @ sigma @ one
-        covariance = law.drift**2 * integrated_wiener(at[:, None], at) - cross.T @ sigma @ cross
+        covariance = law.drift**2 * pt.integrated_wiener(at[:, None], at) - cross.T @ sigma @ cross
         covariance += np.outer(left, left) / (one @ sigma @ one)
         above = np.maximum(at, 0.0)
         covariance += (law.drift * law.beyond) ** 2 * np.minimum(above[:, None], above)
         return mean - np.log(self.asked), covariance
 
     def posterior(self, law):
-        sweep = SweepSteps(
-            self.measured[None], self.value[None], self.runs[None], *np.zeros((2, 1))
-        )
+        steps = self.measured[None], self.value[None], self.runs[None]
+        sweep = pt.SweepSteps(*steps, *np.zeros((2, 1)))
         return CurvePosterior(law, 0, sweep, np.ones((1, 1)))
 
     @pytest.mark.parametrize(
@@ -147,7 +140,7 @@ def test_cells_come_in_proportion_to_their_weight():
 
 
 def test_a_single_step_is_drawn_at_the_step_and_is_no_curve():
-    steps = MeasuredSteps.of(np.zeros(3, dtype=int), np.full(3, 2e9), np.log([9.9, 10, 10.1]), 1)
+    steps = pt.MeasuredSteps.of(np.zeros(3, dtype=int), np.full(3, 2e9), np.log([9.9, 10, 10.1]), 1)
     one = Neighbours(np.zeros(1, dtype=int), np.zeros(1))
     curves = curve_posteriors(TimeCurve(), steps, one, np.array([0]))
     drawn = curves[0].draw(np.array([2e9]), 4000, np.random.default_rng(0))
@@ -156,6 +149,6 @@ def test_a_single_step_is_drawn_at_the_step_and_is_no_curve():
 
 
 def test_groups_without_steps_are_refused():
-    empty = MeasuredSteps.of(np.zeros(2, dtype=int), np.array([1e9, 2e9]), np.zeros(2), 2)
+    empty = pt.MeasuredSteps.of(np.zeros(2, dtype=int), np.array([1e9, 2e9]), np.zeros(2), 2)
     with pytest.raises(FittingError, match="group 1 has no step"):
         curve_posteriors(TimeCurve(), empty, table()[1], np.array([0, 1]))

@@ -202,12 +202,10 @@ class TestEveryEstimator:
                 estimator.fit(X, y)
 
     def test_impossible_levels_and_repeats_are_refused(self, name):
-        message = (
-            r"give a share between 0 and 1" if name in SCALINGS else r"^(interval level|repeats)"
-        )
+        said = "give a share between 0 and 1" if name in SCALINGS else "^(interval level|repeats)"
         wrong = [{"level": 90}, {"level": 0.0}, {"level": 1.0}, {"level": np.nan}, {"repeats": 0}]
         for options in [*wrong, {"repeats": 1.5}] if name in SCALINGS else wrong:
-            with pytest.raises(FittingError, match=message):
+            with pytest.raises(FittingError, match=said):
                 fitted(name).predict_interval(CASES[name][1], **options)
 
     def test_unfitted_estimators_say_so(self, name):

@@ -30,9 +30,8 @@ def tables(draw):
 
 
 def steps_of(table, groups):
-    return MeasuredSteps.of(
-        *(table[c].to_numpy() for c in ("group", "frequency", "log_value")), groups
-    )
+    columns = table[["group", "frequency", "log_value"]]
+    return MeasuredSteps.of(*(columns[c].to_numpy() for c in columns), groups)
 
 
 @given(tables())

@@ -158,9 +158,8 @@ def test_a_gap_of_a_walk_is_a_draw_of_its_law(law, shape):
     features, laws = features_of(law, shape), GapLaws(*laws_of(law, shape), QUANTILES)
     r, copy = (new_randomness(np.random.default_rng(3)) for _ in range(2))
     for _ in range(30):
-        assert ia.draw_interarrival(features, 1, r) == pytest.approx(
-            drawn_gap(laws, 1, copy), rel=1e-12
-        )
+        expected = drawn_gap(laws, 1, copy)
+        assert ia.draw_interarrival(features, 1, r) == pytest.approx(expected, rel=1e-12)
         assert r == copy
 
 

@@ -10,22 +10,10 @@ from scipy.optimize import nnls
 from scipy.stats import t as student
 
 from fitting.errors import FittingError
-from fitting.regression import lines
-from fitting.regression.lines import (
-    FREE,
-    INTERCEPT_AT_ZERO,
-    SLOPE_AT_ZERO,
-    Repeats,
-    fit_groups,
-    fit_moments,
-    fit_points,
-    fit_repeats,
-    repeat_moments,
-    student_quantile,
-    variance_of_mean,
-)
+from fitting.regression import lines as rl
 
 STEPS = np.array([1.2, 1.5, 1.8, 2.1, 2.6, 3.3]) * 1e9
+LOG_CORES = np.log([1, 2, 3, 4, 6, 8])
 WOBBLE = np.array([1.0, -0.6, 0.3, 0.9, -1.1, -0.4])
 
 # Abscissas and ordinates at the sizes that the laws give them: 1/f, f, ln n, f^γ; and metrics
@@ -35,16 +23,13 @@ SCALES = {
     "cpi over f": (STEPS, 0.9 + 0.4e-9 * STEPS + 0.01 * WOBBLE),
     "nanoseconds": (1 / STEPS, (40 + 9e10 / STEPS + WOBBLE) * 1e-9),
     "rates": (STEPS, (40 + 9e-9 * STEPS + WOBBLE) * 1e12),
-    "path length": (
-        np.log([1, 2, 3, 4, 6, 8]),
-        70702 - 31500 * np.log([1, 2, 3, 4, 6, 8]) + WOBBLE,
-    ),
+    "path length": (LOG_CORES, 70702 - 31500 * LOG_CORES + WOBBLE),
     "fifth power": ((STEPS / 1e9) ** 5, 20 + 0.1 * (STEPS / 1e9) ** 5 + WOBBLE),
 }
 
 
 def one(x, y, *, nonnegative=False):
-    return fit_groups(np.zeros(len(x), dtype=int), x, y, 1, nonnegative=nonnegative)
+    return rl.fit_groups(np.zeros(len(x), dtype=int), x, y, 1, nonnegative=nonnegative)
 
 
 def learned(fit):
@@ -116,7 +101,7 @@ LEANT = 7 + 3 * NEAR + np.array([0.2, -0.1, 0.3, -0.2])
     ],
 )
 def test_lines_have_the_digits_of_mpmath(x, y, digits):
-    for fit in (one(x, y), fit_points(x[None], y[None])):
+    for fit in (one(x, y), rl.fit_points(x[None], y[None])):
         got = [fit.intercept, fit.slope, *fit.standard_errors(), fit.variance]
         np.testing.assert_allclose(np.ravel(got), exact_line(x, y), rtol=digits)
 
@@ -134,25 +119,26 @@ def test_runs_condensed_by_abscissa_have_the_line_of_all_runs(nonnegative):
     mean = np.bincount(point, y) / runs.ravel()
     squares = np.bincount(point, (y - mean[point]) ** 2)
     of = np.repeat(np.arange(groups), len(at))
-    condensed = Repeats(runs.ravel(), mean, squares)
+    condensed = rl.Repeats(runs.ravel(), mean, squares)
     place = np.tile(at, groups)
-    found = fit_repeats(of, place, condensed, groups, nonnegative=nonnegative)
-    whole = fit_groups(codes, x, y, groups, nonnegative=nonnegative)
+    found = rl.fit_repeats(of, place, condensed, groups, nonnegative=nonnegative)
+    whole = rl.fit_groups(codes, x, y, groups, nonnegative=nonnegative)
     assert learned(found) == pytest.approx(learned(whole), rel=1e-9, abs=1e-9)
-    moments = repeat_moments(codes, x, Repeats.single(y), groups)
-    for part, expected in zip(repeat_moments(of, place, condensed, groups), moments, strict=True):
+    moments = rl.repeat_moments(codes, x, rl.Repeats.single(y), groups)
+    parts = rl.repeat_moments(of, place, condensed, groups)
+    for part, expected in zip(parts, moments, strict=True):
         assert part == pytest.approx(expected, rel=1e-9, abs=1e-9)
-    halved = fit_repeats(of[::2], place[::2], condensed.take(np.s_[::2]).scaled(3.0), groups)
+    halved = rl.fit_repeats(of[::2], place[::2], condensed.take(np.s_[::2]).scaled(3.0), groups)
     kept = np.isin(point, np.arange(0, len(of), 2))
-    thrice = fit_groups(codes[kept], x[kept], 3 * y[kept], groups)
+    thrice = rl.fit_groups(codes[kept], x[kept], 3 * y[kept], groups)
     assert learned(halved) == pytest.approx(learned(thrice), rel=1e-8, abs=1e-8, nan_ok=True)
 
 
 def test_lines_taken_away_are_those_of_a_single_abscissa():
     x, y = random_groups(3, 4, 1)
-    found = fit_points(x, y).without(np.array([False, True, False]))
+    found = rl.fit_points(x, y).without(np.array([False, True, False]))
     x[1] = x[1, 0]
-    assert learned(found) == pytest.approx(learned(fit_points(x, y)), nan_ok=True)
+    assert learned(found) == pytest.approx(learned(rl.fit_points(x, y)), nan_ok=True)
 
 
 # The bounded line.
@@ -161,8 +147,8 @@ def test_lines_taken_away_are_those_of_a_single_abscissa():
 @pytest.mark.parametrize("points", [2, 3, 4])
 def test_bounded_lines_are_those_of_scipy(points):
     x, y = random_groups(200, points, seed=5)
-    fit = fit_points(x, y, nonnegative=True)
-    assert set(fit.bound) == {FREE, INTERCEPT_AT_ZERO, SLOPE_AT_ZERO}
+    fit = rl.fit_points(x, y, nonnegative=True)
+    assert set(fit.bound) == {rl.FREE, rl.INTERCEPT_AT_ZERO, rl.SLOPE_AT_ZERO}
     for row in range(len(x)):
         design = np.column_stack([np.ones(points), x[row] * 1e9])
         expected, distance = nnls(design, y[row])
@@ -176,19 +162,19 @@ def test_bounded_lines_are_those_of_scipy(points):
 
 def test_a_line_that_is_at_zero_by_itself_is_not_held_there():
     x = np.tile([1.0, 2.0, 3.0], (2, 1))
-    fit = fit_points(x, np.array([[2.0, 4.0, 6.0], [5.0, 5.0, 5.0]]), nonnegative=True)
+    fit = rl.fit_points(x, np.array([[2.0, 4.0, 6.0], [5.0, 5.0, 5.0]]), nonnegative=True)
     assert (fit.intercept.tolist(), fit.slope.tolist()) == ([0.0, 5.0], [2.0, 0.0])
-    assert list(fit.bound) == [FREE, FREE]
+    assert list(fit.bound) == [rl.FREE, rl.FREE]
     assert list(fit.degrees_of_freedom) == [1, 1]
 
 
-@pytest.mark.parametrize("held", [INTERCEPT_AT_ZERO, SLOPE_AT_ZERO])
+@pytest.mark.parametrize("held", [rl.INTERCEPT_AT_ZERO, rl.SLOPE_AT_ZERO])
 def test_inference_on_a_bound_is_that_of_the_regression_without_the_coefficient(held):
     x = 1 / STEPS
-    y = 2e9 * x**1.4 * 1e4 if held == INTERCEPT_AT_ZERO else 5 - 2e8 * x + 0.05 * WOBBLE
+    y = 2e9 * x**1.4 * 1e4 if held == rl.INTERCEPT_AT_ZERO else 5 - 2e8 * x + 0.05 * WOBBLE
     fit = one(x, y, nonnegative=True)
     assert fit.bound[0] == held
-    kept = slice(1, 2) if held == INTERCEPT_AT_ZERO else slice(0, 1)
+    kept = slice(1, 2) if held == rl.INTERCEPT_AT_ZERO else slice(0, 1)
     ols = sm.OLS(y, sm.add_constant(x)[:, kept]).fit()
     assert fit.degrees_of_freedom[0] == ols.df_resid == 5
     errors = np.ravel(fit.standard_errors())
@@ -209,11 +195,11 @@ def test_points_rows_and_moments_give_the_same_lines(groups, nonnegative):
     x, y = random_groups(groups, 4, seed=groups)
     order = np.random.default_rng(7).permutation(x.size)
     rows = np.repeat(np.arange(groups), 4)[order], x.ravel()[order], y.ravel()[order], groups
-    points = fit_points(x, y, nonnegative=nonnegative)
-    moments = repeat_moments(*rows[:2], Repeats.single(rows[2]), groups)
+    points = rl.fit_points(x, y, nonnegative=nonnegative)
+    moments = rl.repeat_moments(*rows[:2], rl.Repeats.single(rows[2]), groups)
     for other in (
-        fit_groups(*rows, nonnegative=nonnegative),
-        fit_moments(moments, nonnegative=nonnegative),
+        rl.fit_groups(*rows, nonnegative=nonnegative),
+        rl.fit_moments(moments, nonnegative=nonnegative),
     ):
         np.testing.assert_array_equal(other.bound, points.bound)
         np.testing.assert_array_equal(other.degrees_of_freedom, points.degrees_of_freedom)
@@ -221,8 +207,8 @@ def test_points_rows_and_moments_give_the_same_lines(groups, nonnegative):
         np.testing.assert_allclose(other.slope, points.slope, rtol=1e-9, atol=1e-4)
         np.testing.assert_allclose(other.variance, points.variance, rtol=1e-7, atol=1e-15)
     # One row of abscissas serves all groups.
-    shared = fit_points(x[0], y, nonnegative=nonnegative)
-    repeated = fit_points(np.tile(x[0], (groups, 1)), y, nonnegative=nonnegative)
+    shared = rl.fit_points(x[0], y, nonnegative=nonnegative)
+    repeated = rl.fit_points(np.tile(x[0], (groups, 1)), y, nonnegative=nonnegative)
     np.testing.assert_array_equal(learned(shared), learned(repeated))
 
 
@@ -234,9 +220,9 @@ def test_a_large_group_with_one_abscissa_is_not_a_line():
 
 def test_groups_are_taken_in_order_and_repeatedly_and_may_have_repeats_of_their_own():
     x, y = random_groups(50, 4, seed=8)
-    fit = fit_points(x, y, nonnegative=True)
+    fit = rl.fit_points(x, y, nonnegative=True)
     chosen = np.array([7, 3, 3, 49])
-    taken = lines.ModelFit(lines.LineModel(), fit).take(chosen).line
+    taken = rl.ModelFit(rl.LineModel(), fit).take(chosen).line
     np.testing.assert_array_equal(learned(taken), learned(fit)[:, chosen])
     np.testing.assert_array_equal(taken.interval(2e-10), np.array(fit.interval(2e-10))[:, chosen])
     repeats = np.array([1, 2, 9, 1])
@@ -252,8 +238,8 @@ def test_groups_are_taken_in_order_and_repeatedly_and_may_have_repeats_of_their_
 def test_quantiles_are_those_of_scipy_and_missing_without_freedom():
     df = np.array([5, 0, 1, 2, 1_000_000, -1, 5])
     expected = np.where(df > 0, student(np.where(df > 0, df, 1)).ppf(0.95), np.nan)
-    np.testing.assert_allclose(student_quantile(df, 0.9), expected, rtol=1e-12)
-    assert student_quantile(np.array([], dtype=int), 0.9).shape == (0,)
+    np.testing.assert_allclose(rl.student_quantile(df, 0.9), expected, rtol=1e-12)
+    assert rl.student_quantile(np.array([], dtype=int), 0.9).shape == (0,)
 
 
 def test_levels_that_are_no_share_and_repeats_below_one_are_refused():
@@ -262,7 +248,7 @@ def test_levels_that_are_no_share_and_repeats_below_one_are_refused():
             one(STEPS, STEPS).interval(1.0, level=level)
     for repeats in (0, -1, 0.5, np.nan, np.array([2, 0])):
         with pytest.raises(FittingError, match=r"^repeats is \S+: a mean needs 1 new point or"):
-            variance_of_mean(repeats)
+            rl.variance_of_mean(repeats)
 
 
 # Groups that are no line, and odd input.
@@ -274,7 +260,7 @@ def test_groups_without_a_line_are_missing_and_disturb_nobody(nonnegative):
     codes = np.array([0, 0, 0, 2, 3, 3, 4, 4, 4])
     x = np.array([1.0, 2, 3, 1, 2, 2, 1, 2, 3])
     y = np.array([2.0, 3, 5, 1, 2, 3, 1, np.nan, 3])
-    fit = fit_groups(codes, x, y, 6, nonnegative=nonnegative)
+    fit = rl.fit_groups(codes, x, y, 6, nonnegative=nonnegative)
     assert np.isfinite(fit.intercept).tolist() == [True, False, False, False, False, False]
     np.testing.assert_array_equal(np.isnan(fit.slope), np.isnan(fit.intercept))
     np.testing.assert_array_equal(fit.degrees_of_freedom, [1, 0, 0, 0, 0, 0])
@@ -282,26 +268,25 @@ def test_groups_without_a_line_are_missing_and_disturb_nobody(nonnegative):
     for values in (fit.value(1.5), *fit.interval(1.5), *fit.standard_errors()):
         np.testing.assert_array_equal(np.isnan(values), [0, 1, 1, 1, 1, 1])
     assert np.isnan(fit.variance[1:]).all()
-    np.testing.assert_array_equal(
-        learned(fit)[:, :1], learned(one(x[:3], y[:3], nonnegative=nonnegative))
-    )
+    whole = one(x[:3], y[:3], nonnegative=nonnegative)
+    np.testing.assert_array_equal(learned(fit)[:, :1], learned(whole))
 
 
 @pytest.mark.parametrize("shape", [(0, 3), (3, 0), (0, 0), (2, 1)])
 def test_empty_and_one_point_tables_give_missing_lines(shape):
-    fit = fit_points(np.ones(shape), np.ones(shape))
+    fit = rl.fit_points(np.ones(shape), np.ones(shape))
     assert fit.slope.shape == (shape[0],)
     for values in (fit.slope, fit.leverage(1.0) * fit.variance, *fit.interval(1.0)):
         assert values.shape == (shape[0],)
         assert np.isnan(values).all()
-    no_rows = fit_groups(np.array([], dtype=int), np.array([]), np.array([]), 2)
+    no_rows = rl.fit_groups(np.array([], dtype=int), np.array([]), np.array([]), 2)
     assert np.isnan(no_rows.slope).tolist() == [True, True]
 
 
 def test_integers_fit_as_floats():
     x, y = np.array([[1, 2, 4]]), np.array([[3, 5, 6]])
-    expected = learned(fit_points(x.astype(float), y.astype(float)))
-    np.testing.assert_array_equal(learned(fit_points(x, y)), expected)
+    expected = learned(rl.fit_points(x.astype(float), y.astype(float)))
+    np.testing.assert_array_equal(learned(rl.fit_points(x, y)), expected)
     np.testing.assert_allclose(learned(one(x[0], y[0])), expected, rtol=1e-12)
 
 
@@ -310,7 +295,7 @@ def test_integers_fit_as_floats():
 )
 def test_shapes_that_do_not_match_are_named(x, y):
     with pytest.raises(FittingError) as caught:
-        fit_points(np.ones(x), np.ones(y))
+        rl.fit_points(np.ones(x), np.ones(y))
     assert str(x) in str(caught.value)
     assert str(y) in str(caught.value)
 
@@ -318,7 +303,7 @@ def test_shapes_that_do_not_match_are_named(x, y):
 def test_moments_alone_keep_a_perfect_line_free_of_negative_variance():
     x, y = np.array([1.0, 2.0, 3.0]) * 1e9, np.array([0.1, 0.2, 0.3])
     fits = [
-        fit_moments(repeat_moments(np.zeros(3, dtype=int), x, Repeats.single(y * k), 1))
+        rl.fit_moments(rl.repeat_moments(np.zeros(3, dtype=int), x, rl.Repeats.single(y * k), 1))
         for k in (1, 3, 7, 1e6)
     ]
     assert all(fit.variance[0] >= 0 for fit in fits)

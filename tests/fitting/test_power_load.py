@@ -8,23 +8,14 @@ import pytest
 from hypothesis import given, strategies as st
 
 from fitting import FittingError
-from fitting.laws.power_load import (
-    SHAPE,
-    covariance,
-    dynamic_range,
-    energy_proportionality,
-    forecast_power,
-    idle_to_peak,
-    linear_deviation,
-    peak_efficiency,
-)
+from fitting.laws import power_load as law
 
 TENTHS = np.arange(11) / 10
 
 
 def of_one(load, watts, asked, **options):
     watts = np.array([watts], dtype=float)
-    return forecast_power(np.array(load), watts, np.array(asked), **options)
+    return law.forecast_power(np.array(load), watts, np.array(asked), **options)
 
 
 loads = st.lists(st.integers(0, 20), min_size=2, max_size=11, unique=True).map(
@@ -64,9 +55,9 @@ class TestForecast:
         both = np.concatenate([load, asked])
         line = vague * (1 + both[:, None] * both)
         near, far = np.minimum(both[:, None], both), np.maximum(both[:, None], both)
-        whole = line + (SHAPE.quadratic * near * far) ** 2 + SHAPE.asleep**2 * (far == 0)
-        whole += SHAPE.bend**2 * near**2 * (3 * far - near) / 6
-        whole += SHAPE.rough**2 * np.exp(-(far - near) / 0.4)
+        whole = line + (law.SHAPE.quadratic * near * far) ** 2 + law.SHAPE.asleep**2 * (far == 0)
+        whole += law.SHAPE.bend**2 * near**2 * (3 * far - near) / 6
+        whole += law.SHAPE.rough**2 * np.exp(-(far - near) / 0.4)
         of, towards = whole[:4, :4], whole[4:, :4]
         oracle = towards @ np.linalg.solve(of, watts)
         np.testing.assert_allclose(of_one(load, watts, asked).watts[0], oracle, rtol=1e-5)
@@ -79,7 +70,7 @@ class TestForecast:
         value = np.cumsum(slope, axis=1) / steps
         drawn = np.cov(value[:, [99, 199]].T)
         at = np.array([[0.5, 1.0]])
-        bend = covariance(at, at, SHAPE._replace(quadratic=0, bend=1, rough=0, asleep=0))[0]
+        bend = law.covariance(at, at, law.SHAPE._replace(quadratic=0, bend=1, rough=0, asleep=0))[0]
         np.testing.assert_allclose(bend, drawn, rtol=0.05)
 
     def test_servers_together_are_as_servers_alone(self):
@@ -87,7 +78,7 @@ class TestForecast:
         load = rng.permuted(np.tile(TENTHS, (20, 1)), axis=1)[:, :5]
         watts = 100 + 100 * load + rng.normal(0, 3, load.shape)
         watts[rng.random(watts.shape) < 0.3] = np.nan
-        together = forecast_power(load, watts, TENTHS)
+        together = law.forecast_power(load, watts, TENTHS)
         for n in range(20):
             known = ~np.isnan(watts[n])
             if known.sum() < 2:
@@ -99,7 +90,7 @@ class TestForecast:
 
         # Thousands at once, too.
         load, watts = np.array([0.4, 0.5, 0.9]), rng.uniform(100, 200, (5000, 3))
-        found = forecast_power(load, watts, np.array([1.0])).watts
+        found = law.forecast_power(load, watts, np.array([1.0])).watts
         assert found.shape == (5000, 1)
         assert found[-1] == pytest.approx(of_one(load, watts[-1], [1.0]).watts[0])
 
@@ -146,19 +137,19 @@ class TestForecast:
 
 
 def test_energy_proportionality_by_hand():
-    assert energy_proportionality(TENTHS, 200 * TENTHS) == pytest.approx(1)
-    assert energy_proportionality(TENTHS, np.full(11, 200.0)) == pytest.approx(0)
-    assert idle_to_peak(np.full(11, 200.0)) == 1
+    assert law.energy_proportionality(TENTHS, 200 * TENTHS) == pytest.approx(1)
+    assert law.energy_proportionality(TENTHS, np.full(11, 200.0)) == pytest.approx(0)
+    assert law.idle_to_peak(np.full(11, 200.0)) == 1
     # Idle 60, 80 at half, 120 at full load: normalised 1/2, 2/3, 1. Area of the trapezoids
     # 0.5·(1/2 + 2/3)/2 + 0.5·(2/3 + 1)/2 = 7/24 + 10/24 = 17/24; EP = 2 − 34/24 = 7/12.
     load, watts = np.array([0, 0.5, 1]), np.array([60.0, 80, 120])
-    assert energy_proportionality(load, watts) == pytest.approx(7 / 12)
-    assert dynamic_range(watts) == pytest.approx(0.5)
+    assert law.energy_proportionality(load, watts) == pytest.approx(7 / 12)
+    assert law.dynamic_range(watts) == pytest.approx(0.5)
     # The line is at 90 at half load: 80/90 − 1.
-    assert linear_deviation(load, watts) == (pytest.approx(-1 / 9), 0.5)
+    assert law.linear_deviation(load, watts) == (pytest.approx(-1 / 9), 0.5)
     # Work per joule as a share of full load's: 0.5·120/80 = 0.75 at half load.
-    assert peak_efficiency(load, watts) == (1.0, 1.0)
-    assert peak_efficiency(load, np.array([60.0, 50, 120])) == (0.5, pytest.approx(1.2))
+    assert law.peak_efficiency(load, watts) == (1.0, 1.0)
+    assert law.peak_efficiency(load, np.array([60.0, 50, 120])) == (0.5, pytest.approx(1.2))
 
 
 @pytest.mark.thirdparty

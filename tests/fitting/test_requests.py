@@ -48,9 +48,7 @@ def assert_same(found, expected):
 )
 @FEW
 @given(TRACES, st.integers(1, 3), st.integers(2, 4), HOW)
-def test_are_those_of_the_reference(
-    expected, stratified, reuse, entry, trace, levels, fan_out, how
-):
+def test_match_the_reference(expected, stratified, reuse, entry, trace, levels, fan_out, how):
     how |= {"expected": expected, "stratified": stratified, "reuse": reuse, "entry": entry}
     walk, reference = both_of(counted(trace, levels, fan_out), **how)
     for number in (30, 50):

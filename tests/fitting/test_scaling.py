@@ -1,5 +1,7 @@
 """Core-count scaling against independent solutions and published predictions."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 import statsmodels.api as sm
@@ -135,9 +137,8 @@ def usl_slope(n, one, sigma, kappa):
 
 @pytest.mark.parametrize("noise", [0.001, 0.02, 0.1])
 def test_usl_has_no_gradient_at_its_least_sum_of_squares(noise):
-    runs = usl(CORES, 900.0, 0.04, 0.005) * np.random.default_rng(4).uniform(
-        1 - noise, 1 + noise, 8
-    )
+    error = np.random.default_rng(4).uniform(1 - noise, 1 + noise, 8)
+    runs = usl(CORES, 900.0, 0.04, 0.005) * error
     theta = UniversalScalability().fit(CORES, runs).theta_
     gradient = (usl(CORES, *theta) - runs) @ usl_slope(CORES, *theta) * theta
     assert np.abs(gradient).max() < 1e-14 * runs @ runs
@@ -176,16 +177,13 @@ def test_usl_on_a_bound_has_no_standard_error_there(power, bound, free):
 def test_usl_bound_is_the_best_feasible_point():
     throughput = 10 * CORES**0.7
     model = UniversalScalability().fit(CORES, throughput)
-    (one, sigma), _ = curve_fit(
-        lambda n, one, sigma: usl(n, one, sigma, 0.0), CORES, throughput, p0=[10, 0.1], xtol=1e-12
-    )
+    free = partial(usl, kappa=0.0)
+    (one, sigma), _ = curve_fit(free, CORES, throughput, p0=[10, 0.1], xtol=1e-12)
     # curve_fit stops within 1e-8 of the least sum of squares.
     assert (model.throughput_one_, model.contention_) == pytest.approx((one, sigma), rel=1e-5)
     least = np.sum((model.predict(CORES) - throughput) ** 2)
     for kappa in (1e-6, 1e-4, 1e-2):
-        (a, b), _ = curve_fit(
-            lambda n, a, b, k=kappa: usl(n, a, b, k), CORES, throughput, p0=[10, 0.1]
-        )
+        (a, b), _ = curve_fit(partial(usl, kappa=kappa), CORES, throughput, p0=[10, 0.1])
         assert np.sum((usl(CORES, a, b, kappa) - throughput) ** 2) > least
 
 

@@ -138,9 +138,7 @@ class TestCoverage:
         ],
         ids=["noisy sensor", "no repeats", "drift between repeats", "few levels", "no scatter"],
     )
-    def test_ninety_percent_intervals_hold_ninety_percent_or_little_more(
-        self, setting, least, most
-    ):
+    def test_ninety_percent_intervals_hold_that_or_little_more(self, setting, least, most):
         """Shares of intervals that hold the offset, the slope, and a new run's reference."""
         rng, trials = np.random.default_rng(3), 150
         held = np.zeros(3)
@@ -224,9 +222,8 @@ class TestLine:
             for s, r in ((1.0, 1.0), (a, b))
         )
         assert scaled.slope == pytest.approx(plain.slope * b / a, rel=1e-6)
-        assert scaled.offset_interval() == pytest.approx(
-            np.multiply(b, plain.offset_interval()), rel=1e-5
-        )
+        ends = np.multiply(b, plain.offset_interval())
+        assert scaled.offset_interval() == pytest.approx(ends, rel=1e-5)
         assert scaled.scatter == pytest.approx(b * plain.scatter, rel=1e-5)
         assert scaled.lowest == pytest.approx(a * plain.lowest, rel=1e-12)
 

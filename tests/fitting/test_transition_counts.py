@@ -13,16 +13,8 @@ from hypothesis import given, settings, strategies as st
 from requests_reference import Model, Survey, drawn_length, length_class, length_law
 
 from fitting.errors import FittingError
-from fitting.storage import survey as sv
-from fitting.storage.run_lengths import (
-    CLASSES,
-    COLUMNS,
-    RunCounter,
-    Runs,
-    draw_length as drawn,
-    fit_run_lengths,
-    start_alignments,
-)
+from fitting.storage import run_lengths as rl, survey as sv
+from fitting.storage.run_lengths import draw_length as drawn
 from fitting.storage.survey import KINDS, Diagram, Surveyor, alignment_of
 from fitting.storage.transitions import (
     INTERARRIVAL_BOUNDS,
@@ -73,9 +65,8 @@ class TestSurvey:
         found = surveyed(columns([0, 8], size_bytes=0))
         assert (found.requests, found.low_lbn, found.high_lbn) == (2, 0, 9)
         for times, said in {(): "0 requests", (3,): "1 request", (3, 3): "2 requests"}.items():
-            with pytest.raises(
-                FittingError, match=f"^{said} within 0 s are too few for a model: give"
-            ):
+            message = f"^{said} within 0 s are too few for a model: give"
+            with pytest.raises(FittingError, match=message):
                 surveyed(columns(np.arange(len(times)), time_s=np.array(times)))
 
     @pytest.mark.parametrize("row", [0, 1, 3])
@@ -276,7 +267,7 @@ def test_runs_are_those_of_the_reference(columns, levels, parts):
         (runs, [[v] for v in range(len(group))]),
         (merged, [np.flatnonzero(group == k) for k in range(group.max() + 1)]),
     ):
-        law = fit_run_lengths(found, np.arange(len(members)))
+        law = rl.fit_run_lengths(found, np.arange(len(members)))
         for v, of in enumerate(members):
             places = [lbn for w in of for *_, lbn in model.runs[w]]
             assert found.lowest[v] == min(places, default=-1)
@@ -293,10 +284,10 @@ def test_runs_are_those_of_the_reference(columns, levels, parts):
 @given(st.lists(st.one_of(st.integers(1, 40), st.integers(1, 5000)), min_size=1, max_size=12))
 def test_lengths_are_drawn_by_their_classes(lengths):
     # Runs of a stream in a state, one after another.
-    counter, on = RunCounter(1), np.concatenate([np.arange(n) > 0 for n in lengths])
+    counter, on = rl.RunCounter(1), np.concatenate([np.arange(n) > 0 for n in lengths])
     nothing = np.zeros(len(on), dtype=np.int64)
     counter.add(Seen(nothing.astype(np.int32), nothing, on), nothing, on & False)
-    law = fit_run_lengths(counter.by_state(np.array([0])), np.array([0]))
+    law = rl.fit_run_lengths(counter.by_state(np.array([0])), np.array([0]))
     plain, found = length_law(lengths), [drawn(law, 0, k / 499) for k in range(499)]
     assert found == [drawn_length(plain, k / 499) for k in range(499)]
     assert np.mean(found) == pytest.approx(np.mean(lengths), rel=0.03)
@@ -306,9 +297,9 @@ def test_lengths_are_drawn_by_their_classes(lengths):
 
 
 def test_states_without_runs_have_those_of_their_origin_or_of_all():
-    counts = np.zeros((4, COLUMNS), dtype=np.int64)
-    counts[0, length_class(3)], counts[2, 2 * CLASSES + length_class(5)] = 2, 1
-    law = fit_run_lengths(Runs(counts, *np.full((2, 4), -1)), np.array([0, 0, 1, 2]))
+    counts = np.zeros((4, rl.COLUMNS), dtype=np.int64)
+    counts[0, length_class(3)], counts[2, 2 * rl.CLASSES + length_class(5)] = 2, 1
+    law = rl.fit_run_lengths(rl.Runs(counts, *np.full((2, 4), -1)), np.array([0, 0, 1, 2]))
     means = [law.mean[a:b].tolist() for a, b in zip(law.start[:-1], law.start[1:], strict=True)]
     # One comes back, in the second origin; where none of its sort is, there are all.
     assert means == [[3], [3, 5], [3], [3, 5], [3, 5], [5], [3, 5], [3, 5]]
@@ -318,11 +309,11 @@ def test_alignments_are_of_sixteen_places_of_a_group_up_to_a_piece():
     """Runs start at multiples of 16, at 7 modulo 8, and at fifteen places or nowhere, too few."""
     starts = [1000 * np.arange(40) // 16 * 16, 8 * np.arange(40) ** 2 + 7, np.arange(15), [-1] * 20]
     group = np.repeat(np.arange(4), [len(of) for of in starts])
-    runs = Runs(np.zeros((len(group), COLUMNS), np.int64), *[np.concatenate(starts)] * 2)
+    runs = rl.Runs(np.zeros((len(group), rl.COLUMNS), np.int64), *[np.concatenate(starts)] * 2)
     for piece, others, expected in (
         (8, (1, 0), [(8, 0), (8, 7), (1, 0), (1, 0)]),
         (16, (4, 3), [(16, 0), (8, 7), (4, 3), (4, 3)]),
         (8, (16, 3), [(16, 0), (8, 7), (16, 3), (16, 3)]),
     ):
-        found = zip(*start_alignments(runs, group, others, piece), strict=True)
+        found = zip(*rl.start_alignments(runs, group, others, piece), strict=True)
         assert list(dict(zip(group, found, strict=True)).values()) == expected

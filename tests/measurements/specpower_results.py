@@ -2,6 +2,9 @@
 
 import csv
 import io
+from pathlib import Path
+
+DATA = Path(__file__).parent / "data/specpower"
 
 # A made-up server: 1000 ssj_ops a percent of load, 50 W idle and 1.5 W a percent.
 TARGETS = range(100, 0, -10)
@@ -18,32 +21,8 @@ def text_report(watts=WATTS, score=str(SCORE), extra=""):
         for t in TARGETS
         if t in watts
     )
-    return f"""SPECpower_ssj2008
-Made-up Systems, Inc. Pebble 100      SPECpower_ssj2008 = {score} overall ssj_ops/watt
-
-Test Sponsor:  Made-up Systems, Inc.     SPEC License #:  0      Test Method:  Single Node
-Tested By:  Made-up Systems              Test Location:  Durham, NC, USA
-Test Date:  Feb 3, 2019                  Publication:  Mar 6, 2019
-{extra}
-Benchmark Results Summary
-=========================
- Performance | Power | Performance to Power Ratio
- Target Load | Actual Load | ssj_ops | Average Active Power (W) |
-{rows}
-    Active Idle | | 0 | {watts.get(0, "")} | 0
-    sum of ssj_ops / sum of power = | {score}
-
-Aggregate SUT Data
-==================
- # of Nodes | # of Chips | # of Cores | # of Threads | Total RAM (GB) | # of OS Images
- 1 | 2 | 56 | 112 | 1,024 | 1
-
-System Under Test
-=================
- Hardware Vendor:               Made-up Systems, Inc.
- Model:                         Pebble 100
- CPU Name:                      Granite 9000
-"""
+    known = {"score": score, "extra": extra, "rows": rows, "idle": watts.get(0, "")}
+    return (DATA / "report.txt").read_text(encoding="utf-8").format(**known)
 
 
 def html_page(watts=WATTS, score=str(SCORE)):
@@ -52,29 +31,8 @@ def html_page(watts=WATTS, score=str(SCORE)):
         f"<td>{OPS[t] / watts[t]:,.0f}</td></tr>\n"
         for t in TARGETS
     )
-    return f"""<!DOCTYPE html><html><head><title>Made-up</title>
-<script>var x = "<td>9999</td> non-compliant";</script></head><body>
-<table class="resultHeader"><tbody>
-<tr><td>Made-up Systems Pebble&nbsp;100</td>
-<td>SPECpower_ssj2008 = {score} overall ssj_ops/watt</td></tr>
-<tr><td><a href="#s">Test Sponsor:</a></td><td>Made-up Systems</td>
-<td><a href="#l">Test Location:</a></td><td>Durham, NC, USA</td></tr>
-<tr><td>Test Date:</td><td>Feb 3, 2009</td><td>Publication:</td><td>Mar 6, 2009</td></tr>
-</tbody></table>
-<div id="resultsSummary" class="resultsTable"><table><thead>
-<tr><th colspan="3">Performance</th><th rowspan="2">Average Active Power (W)</th>
-<th rowspan="2">Performance to Power Ratio</th></tr>
-<tr><th>Target Load</th><th>Actual Load</th><th>ssj_ops</th></tr></thead><tbody>
-{rows}<tr><td colspan="2">Active Idle</td><td>0</td><td>{watts[0]}</td><td>0</td></tr>
-<tr><td colspan="4">&#8721;ssj_ops / &#8721;power =</td><td>{score}</td></tr>
-</tbody></table></div>
-<h3>System Under Test</h3><table>
-<tr><td>Hardware Vendor:</td><td>Made-up Systems</td></tr>
-<tr><td>Model:</td><td>Pebble 100</td></tr>
-<tr><td>CPU Name:</td><td>Granite 1000</td></tr>
-<tr><td>CPU(s) Enabled:</td><td>8 cores, 2 chips, 4 cores/chip</td></tr>
-<tr><td>Memory Amount (GB):</td><td>16</td></tr>
-</table></body></html>"""
+    known = {"score": score, "rows": rows, "idle": watts[0]}
+    return (DATA / "page.html").read_text(encoding="utf-8").format(**known)
 
 
 def dump(rows=1, score=str(SCORE), watts=WATTS):

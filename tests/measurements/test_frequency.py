@@ -22,12 +22,7 @@ from peers.powercap import in_private_sys
 from peers.waiting import wait_for
 
 from measurements.errors import MeasurementError
-from measurements.host.frequency_control import (
-    FrequencyControl,
-    read_hz,
-    read_policies,
-    refused_write,
-)
+from measurements.host import frequency_control as fc
 from measurements.processes import settings_guard
 from measurements.processes.settings_guard import Guard, Journal, Owners, Process, boot_id
 
@@ -85,14 +80,13 @@ def opened(tmp_path):
     """Open a control of the files in ``sys``."""
     state = tmp_path / "state"
     state.mkdir(mode=0o700)
-    return lambda **options: FrequencyControl.open(
-        **{"sysfs": tmp_path / "sys", "state": state, **options}
-    )
+    known = {"sysfs": tmp_path / "sys", "state": state}
+    return lambda **options: fc.FrequencyControl.open(**known | options)
 
 
 def achieved_hz(control):
     """Frequencies of all policies now."""
-    return {read_hz(policy.folder / "scaling_cur_freq") for policy in control.policies}
+    return {fc.read_hz(policy.folder / "scaling_cur_freq") for policy in control.policies}
 
 
 def limits(host, policy=0):
@@ -102,12 +96,12 @@ def limits(host, policy=0):
 
 
 def test_policies_are_read_with_their_steps_or_their_range(tree, tmp_path):
-    policy = read_policies(tree(hosts.westmere()).root)[1]
+    policy = fc.read_policies(tree(hosts.westmere()).root)[1]
     assert (policy.name, policy.cpus, policy.driver) == ("policy1", (1,), "acpi-cpufreq")
     assert policy.steps_hz == tuple(1e3 * step for step in hosts.WESTMERE_STEPS)
     assert policy.turbo_mark_hz == 2.395 * GHZ
     assert "userspace" in policy.governors
-    policy = read_policies(hosts.CpufreqTree(tmp_path / "other", hosts.skylake()).root)[0]
+    policy = fc.read_policies(hosts.CpufreqTree(tmp_path / "other", hosts.skylake()).root)[0]
     assert (policy.steps_hz, policy.lowest_hz, policy.highest_hz) == ((), 1.0 * GHZ, 3.7 * GHZ)
 
 
@@ -115,12 +109,12 @@ def test_files_below_each_cpu_as_old_kernels_have_them_and_policies_that_are_off
     spec = hosts.westmere(below_cpus=True)
     spec.policies[0].cpus, spec.policies[1].cpus = [0, 2], [1, 3]
     host = tree(spec)
-    assert [(p.name, p.cpus) for p in read_policies(host.root)] == [
+    assert [(p.name, p.cpus) for p in fc.read_policies(host.root)] == [
         ("cpu0", (0, 2)),
         ("cpu1", (1, 3)),
     ]
     host.order(1, offline=True)
-    assert [policy.cpus for policy in read_policies(host.root)] == [(0, 2)]
+    assert [policy.cpus for policy in fc.read_policies(host.root)] == [(0, 2)]
 
 
 @pytest.mark.parametrize(("turned_on", "highest"), [(True, 3.3), (False, 2.2)])
@@ -137,9 +131,9 @@ def test_without_control_the_message_says_what_to_do(tmp_path):
     for flags, said in (("fpu", r"Atom D510.*"), ("fpu hypervisor", "virtual machine.*")):
         (tmp_path / "cpuinfo").write_text(f"processor : 0\nflags\t\t: {flags}\n")
         with pytest.raises(MeasurementError, match=rf"{said}--as-found measures"):
-            FrequencyControl.open(sysfs=tmp_path / "sys", procfs=tmp_path)
+            fc.FrequencyControl.open(sysfs=tmp_path / "sys", procfs=tmp_path)
     with pytest.raises(MeasurementError, match="no such folder"):
-        FrequencyControl.open(sysfs=tmp_path / "none")
+        fc.FrequencyControl.open(sysfs=tmp_path / "none")
 
 
 def sixteen():
@@ -221,7 +215,7 @@ def test_a_refused_write_names_the_remedy(tree, opened, monkeypatch):
         (errno.EPERM, "scaling_min_freq", "no right to set clocks"),
         (errno.EINVAL, "scaling_min_freq", "scaling_min_freq takes no '7': Invalid argument"),
     ):
-        refusal = refused_write(Path(name), "7", OSError(number, os.strerror(number)))
+        refusal = fc.refused_write(Path(name), "7", OSError(number, os.strerror(number)))
         assert re.search(text, refusal)
     tree(hosts.zen())
     monkeypatch.setattr("measurements.host.frequency_control.os.access", lambda path, how: False)
@@ -389,11 +383,8 @@ def test_turbo_that_is_off_in_the_firmware_can_be_left_off(kernel, opened):
 
 
 def test_policies_with_nothing_in_common_and_no_switch_for_turbo(tree, opened):
-    tree(
-        hosts.HostSpec(
-            [hosts.PolicySpec([0], 800000, 1200000), hosts.PolicySpec([1], 1500000, 2400000)]
-        )
-    )
+    ranges = ([0], 800000, 1200000), ([1], 1500000, 2400000)
+    tree(hosts.HostSpec([hosts.PolicySpec(*of) for of in ranges]))
     control = opened(dry_run=True)
     assert str(control.steps()) == "FrequencyRange(lowest_hz=nan, highest_hz=nan, steps_hz=())"
     with pytest.raises(MeasurementError, match="no switch for turbo"):

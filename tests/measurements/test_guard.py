@@ -227,9 +227,7 @@ class TestGuardItself:
         assert host.restored()
 
     @pytest.mark.parametrize("then", ["checked", "spoken to", "left", "hanging"])
-    def test_killed_everything_is_put_back_at_once_and_nothing_goes_on(
-        self, host, monkeypatch, then
-    ):
+    def test_killed_all_is_put_back_at_once_and_nothing_goes_on(self, host, monkeypatch, then):
         with host.guard() as guard:
             guard.change(host.one, "changed", was="1")
             if then == "hanging":
@@ -401,9 +399,7 @@ class TestStateFolder:
         monkeypatch.setattr(guard_module.os, "access", lambda path, how: path != "/run")
         monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
 
-    def test_of_root_is_the_hosts_and_of_a_user_the_sessions_or_temporary(
-        self, monkeypatch, tmp_path
-    ):
+    def test_is_the_hosts_or_of_a_user_the_sessions_or_temporary(self, monkeypatch, tmp_path):
         assert state_folder() == tmp_path / "ppw"
         assert (tmp_path / "ppw").stat().st_mode & 0o777 == 0o700
         monkeypatch.delenv("XDG_RUNTIME_DIR")
@@ -466,9 +462,7 @@ class TestRestoring:
         file = tmp_path / "no_turbo"
         file.write_text("7")
         clock = FakeClock()
-        monkeypatch.setattr(
-            "measurements.processes.settings_guard.write_setting", lambda path, value: None
-        )
+        monkeypatch.setattr(guard_module, "write_setting", lambda path, value: None)
         clock.stand_in(monkeypatch, guard_module)
         (left,) = restore([HostSetting(file, "8")])
         assert str(left) == f"{file} should be '8': it is '7'"

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections import Counter as Tally
 from pathlib import Path
+from unittest import mock
 from xml.etree import ElementTree
 
 import numpy as np
@@ -83,10 +84,7 @@ class TestLocalJobs:
 class TestOneMachineCluster:
     def test_wordcount_with_its_history_and_nobody_else_can_connect(self, own, tmp_path):
         ours = listening()
-        setting, engine = (
-            Setting("wordcount", 16 * MB, 1, 1, 2**29, "snappy"),
-            OneMachine(own),
-        )
+        setting, engine = (Setting("wordcount", 16 * MB, 1, 1, 2**29, "snappy"), OneMachine(own))
         job = run_job(engine, setting, tmp_path)
         columns = job_columns(job)
         assert (job.status, columns["map_tasks"], columns["reduce_tasks"]) == ("SUCCEEDED", 1, 1)
@@ -153,7 +151,9 @@ class TestText:
     @given(size=st.integers(0, 40_000), seed=st.integers(0, 3))
     def test_any_size_is_exact_and_a_line_ends_it(self, tmp_path_factory, size, seed):
         path = tmp_path_factory.getbasetemp() / "text"
-        jobs.write_text(path, size, seed=seed)
+        # Blocks of a few kilobytes, so that some texts have several.
+        with mock.patch.object(jobs, "_BLOCK_WORDS", 1 << 10):
+            jobs.write_text(path, size, seed=seed)
         content = path.read_bytes()
         assert len(content) == size
         assert content[-1:] == b"\n"[:size]
@@ -226,9 +226,8 @@ class TestJobs:
 class TestConfiguration:
     def test_every_address_is_of_the_loopback(self, tmp_path):
         folders, ports = (tmp_path, tmp_path / "conf", tmp_path / "jars"), engines.free_ports()
-        files = engines.cluster_properties(
-            *folders, ports, memory_mb=4096, cpus=3, variables={"A": "1"}
-        )
+        known = {"memory_mb": 4096, "cpus": 3, "variables": {"A": "1"}}
+        files = engines.cluster_properties(*folders, ports, **known)
         every = {name: value for part in files.values() for name, value in part.items()}
         ends = ("address", "bind-host", "hostname")
         addresses = [value for name, value in every.items() if name.endswith(ends)]
@@ -556,39 +555,9 @@ class TestPrintedCounters:
         assert histories.printed_counters(["INFO Job: Running job: job_1"]) == {}
 
 
-LOCAL_LOG = """\
-2024-03-01 10:00:01,000 INFO [main] JobSubmitter: Submitting tokens for job: job_local12_0001
-2024-03-01 10:00:01,500 INFO [Thread-3] LocalJobRunner: Waiting for map tasks
-2024-03-01 10:00:02,000 INFO [Map #0] LocalJobRunner: Starting task: attempt_local12_0001_m_0_0
-2024-03-01 10:00:02,500 INFO [Map #1] LocalJobRunner: Starting task: attempt_local12_0001_m_1_0
-2024-03-01 10:00:05,000 INFO [Map #0] Merger: Merging 2 sorted segments
-2024-03-01 10:00:06,000 INFO [Map #0] LocalJobRunner: Finishing task: attempt_local12_0001_m_0_0
-2024-03-01 10:00:07,500 INFO [Map #1] LocalJobRunner: Finishing task: attempt_local12_0001_m_1_0
-2024-03-01 10:00:07,600 INFO [Thread-3] LocalJobRunner: map task executor complete.
-2024-03-01 10:00:08,000 INFO [pool-5] LocalJobRunner: Starting task: attempt_local12_0001_r_0_0
-2024-03-01 10:00:08,100 INFO [pool-6] LocalJobRunner: Starting task: attempt_local12_0001_r_1_0
-2024-03-01 10:00:08,700 INFO [pool-6] MergeManagerImpl: finalMerge called with 2 in-memory
-2024-03-01 10:00:09,000 INFO [pool-5] MergeManagerImpl: finalMerge called with 2 in-memory
-2024-03-01 10:00:09,200 INFO [pool-6] Merger: Down to the last merge-pass, with 1 segments left
-2024-03-01 10:00:10,000 INFO [pool-5] LocalJobRunner: Finishing task: attempt_local12_0001_r_0_0
-2024-03-01 10:00:11,000 INFO [pool-6] LocalJobRunner: Finishing task: attempt_local12_0001_r_1_0
-2024-03-01 10:00:11,100 INFO [Thread-3] LocalJobRunner: reduce task executor complete.
-2024-03-01 10:00:11,900 INFO [main] Job: Job job_local12_0001 completed successfully
-2024-03-01 10:00:11,950 INFO [main] Job: Counters: 4
-\tFile System Counters
-\t\tFILE: Number of bytes read=190377544
-\tMap-Reduce Framework
-\t\tSpilled Records=5
-\t\tGC time elapsed (ms)=70
-\tFile Input Format Counters
-\t\tBytes Read=70341070
-"""
-
-
 class TestLocalLog:
-    def test_reduces_side_by_side_are_told_apart_by_their_threads(self, tmp_path):
-        log = tmp_path / "0000.txt"
-        log.write_text(LOCAL_LOG)
+    def test_reduces_side_by_side_are_told_apart_by_their_threads(self):
+        log = DATA / "local.log"
         job = histories.read_local_log(log, slots=2)
         phases = [(r.shuffle_s, r.sort_s, r.reduce_s) for r in job.done("REDUCE")]
         assert phases == [pytest.approx((1.0, 0.0, 1.0)), pytest.approx((0.6, 0.5, 1.8))]

@@ -1,21 +1,14 @@
 """Units of quantities and headers, and foreign headers to canonical columns."""
 
 import math
+from functools import partial
 
 import pytest
+import refusals
 from hypothesis import given, strategies as st
 
 from measurements import MeasurementError, parse_frequency, parse_quantity
-from measurements.table.headers import (
-    MOST_COLUMNS,
-    Renaming,
-    list_names,
-    mapped_factor,
-    nearest,
-    rename_headers,
-    unit_in_words,
-    unit_of,
-)
+from measurements.table import headers as hd
 from measurements.table.schema import COLUMNS, SYNONYMS, UNIT_IN_NAME
 from measurements.table.units import UNITS, implausible_frequency, split_unit
 
@@ -33,26 +26,21 @@ SI_FACTORS = {
     "c": {"c": 1},
 }
 DEFINED = [(si, name, factor) for si, names in SI_FACTORS.items() for name, factor in names.items()]
-WITH_UNIT = [name for name in COLUMNS if unit_of(name)]
+WITH_UNIT = [name for name in COLUMNS if hd.unit_of(name)]
 CONVERSIONS = [
     (canonical, name, unit.factor)
     for canonical in WITH_UNIT
     for name, unit in UNITS.items()
-    if unit.si == unit_of(canonical)
+    if unit.si == hd.unit_of(canonical)
 ]
 
 
 def renamed(*headers, **mapping):
-    return rename_headers(headers, mapping, "runs.csv")
+    return hd.rename_headers(headers, mapping, "runs.csv")
 
 
 def refusal(*headers, **mapping):
-    with pytest.raises(MeasurementError) as refused:
-        renamed(*headers, **mapping)
-    message = str(refused.value)
-    assert message.startswith("runs.csv: ")
-    assert "\n" not in message
-    return message
+    return refusals.refusal(lambda: renamed(*headers, **mapping), "runs.csv: ")
 
 
 class TestQuantities:
@@ -91,12 +79,9 @@ class TestQuantities:
             *("", " ", "GHz", "3.0.0GHz", ".", "3,0GHz", "3 0GHz", "1_000", "0x10", "nan", "inf"),
             *("3THz", "3GHzz", "3 G Hz", "--3", "3e", "1e999GHz", "3\nGHz!", "3GHz 4GHz"),
         ):
-            with pytest.raises(MeasurementError) as refused:
-                parse_quantity(text, "hz")
-            message = str(refused.value)
+            message = refusals.refusal(partial(parse_quantity, text, "hz"))
             assert repr(text) in message
             assert "hz, khz, mhz, ghz" in message
-            assert "\n" not in message
 
     @given(st.floats(allow_nan=False, allow_infinity=False))
     def test_a_plain_number_is_si_to_the_last_bit(self, value):
@@ -153,50 +138,48 @@ class TestUnitsInHeaders:
             *((["freqkHz"], "hz", 1e3), (["clockHz"], "hz", 1.0)),
             *((["avgmW"], "w", 1e-3), (["total MJ"], "j", 1e6)),
         ):
-            assert {unit_in_words(header, si) for header in headers} == {(si, factor)}
+            assert {hd.unit_in_words(header, si) for header in headers} == {(si, factor)}
         # What only ends like a unit is none.
         for header in ("h", "items", "Columns", "time GB", "", "()", "wall"):
-            assert unit_in_words(header, "s") is None
+            assert hd.unit_in_words(header, "s") is None
         for header in ("run ms", "requests", "size"):
-            assert unit_in_words(header, "bytes") is None
+            assert hd.unit_in_words(header, "bytes") is None
 
 
 class TestHeaders:
     def test_every_column_whose_unit_can_be_written_has_it_in_its_name(self):
         spelt = {"Hz": "hz", "s": "s", "W": "w", "B": "bytes", "J": "j", "V": "v", "°C": "c"}
-        assert {name: unit_of(name) for name in WITH_UNIT} == {
+        assert {name: hd.unit_of(name) for name in WITH_UNIT} == {
             name: spelt[column.unit] for name, column in COLUMNS.items() if column.unit in spelt
         }
-        assert {unit_of(name) for name in WITH_UNIT} == set(SI_FACTORS)
+        assert {hd.unit_of(name) for name in WITH_UNIT} == set(SI_FACTORS)
 
     @pytest.mark.parametrize("canonical", COLUMNS)
     def test_every_canonical_name_stands_for_itself_in_any_case(self, canonical):
         for header in (canonical, canonical.upper(), f" {canonical} ", f" {canonical.upper()} "):
-            assert renamed(header) == {header: Renaming(canonical)}
+            assert renamed(header) == {header: hd.Renaming(canonical)}
 
     @pytest.mark.parametrize(("canonical", "unit", "factor"), CONVERSIONS)
-    def test_every_suffix_and_bracketed_unit_of_a_column_or_a_synonym_converts(
-        self, canonical, unit, factor
-    ):
+    def test_every_unit_behind_a_column_or_a_synonym_converts(self, canonical, unit, factor):
         base = canonical.rpartition("_")[0]
         headers = [form.format(base, unit) for form in ("{}_{}", "{} ({})", "{} [{}]", "{}({})")]
         headers += [header.title() for header in headers]
         synonyms = (s for s, c in SYNONYMS.items() if c == canonical and s not in UNIT_IN_NAME)
         for header in [*headers, *(f"{synonym} ({unit})" for synonym in synonyms)]:
-            assert renamed(header) == {header: Renaming(canonical, factor)}
+            assert renamed(header) == {header: hd.Renaming(canonical, factor)}
 
     @pytest.mark.parametrize("synonym", SYNONYMS)
     def test_every_synonym_stands_for_its_column(self, synonym):
         canonical = SYNONYMS[synonym]
-        needs_unit = bool(unit_of(canonical)) and synonym not in UNIT_IN_NAME
-        expected = Renaming(canonical, 1.0, unit_in_cells=needs_unit)
+        needs_unit = bool(hd.unit_of(canonical)) and synonym not in UNIT_IN_NAME
+        expected = hd.Renaming(canonical, 1.0, unit_in_cells=needs_unit)
         assert renamed(synonym) == {synonym: expected}
         assert renamed(synonym.upper()) == {synonym.upper(): expected}
 
     def test_a_rate_per_minute_is_a_sixtieth_of_one_per_second(self):
         for unit, factor in (("s", 1.0), ("ms", 1e3), ("min", 1 / 60), ("h", 1 / 3600)):
             header = f"throughput_ops_{unit}"
-            expected = Renaming("throughput_ops_s", pytest.approx(factor, rel=1e-15))
+            expected = hd.Renaming("throughput_ops_s", pytest.approx(factor, rel=1e-15))
             assert renamed(header) == {header: expected}
             assert renamed("jobs_per_x", **{header: "jobs_per_x"}) == {"jobs_per_x": expected}
             header = f"jobs_per_{unit}"
@@ -204,10 +187,10 @@ class TestHeaders:
 
     def test_spaces_dashes_underscores_and_forms_of_percent_do_not_matter(self):
         for header in ("Elapsed Time (s)", "elapsed-time [s]", "elapsed_time_s"):
-            assert renamed(header) == {header: Renaming("time_s")}
+            assert renamed(header) == {header: hd.Renaming("time_s")}
         percent = ("Load (%)", "load [%]", "Load %", "LOAD%", "load_pct")
         for header in (*percent, "load_percent", "Load (percent)"):
-            assert renamed(header) == {header: Renaming("load", 0.01)}
+            assert renamed(header) == {header: hd.Renaming("load", 0.01)}
             assert "would all be load" in refusal(header, "load")
 
     def test_what_only_looks_like_a_column_is_left_alone(self):
@@ -217,7 +200,7 @@ class TestHeaders:
             *("power_kwh", "time_mhz", "Power (s)", "freq_s", "nsamples"),
             *("time_pct", "Cores (%)", "run_pct", "payload_pct"),
         ):
-            assert renamed(header, "time_s") == {"time_s": Renaming("time_s")}
+            assert renamed(header, "time_s") == {"time_s": hd.Renaming("time_s")}
 
     def test_a_synonym_beside_the_real_column_is_left_untouched(self):
         assert set(renamed("duration (s)", "time_s")) == {"time_s"}
@@ -238,7 +221,7 @@ class TestHeaders:
 
     def test_a_header_twice_is_an_error_and_nameless_ones_may_be_several(self):
         assert "names note more than once" in refusal("note", "time_s", "note")
-        assert renamed("", "", "host") == {"host": Renaming("host")}
+        assert renamed("", "", "host") == {"host": hd.Renaming("host")}
 
     def test_map_uses_the_unit_of_the_header_or_else_of_the_target(self):
         for target, header, canonical, factor in (
@@ -261,7 +244,8 @@ class TestHeaders:
             ("connections", "Conns", "connections", 1.0),
             ("instruction", "Instruction", "instruction", 1.0),
         ):
-            assert renamed("x", header, **{target: header}) == {header: Renaming(canonical, factor)}
+            found = renamed("x", header, **{target: header})
+            assert found == {header: hd.Renaming(canonical, factor)}
 
     @pytest.mark.parametrize(
         ("headers", "mapping", "said"),
@@ -298,11 +282,11 @@ class TestHeaders:
         assert said in refusal(*headers, **mapping)
 
     def test_units_of_one_dimension_that_differ_by_their_kilo_do_not_contradict_each_other(self):
-        assert mapped_factor("size_kib", "KB", 1024.0, 1e3, "size_bytes", "t.csv") == 1024.0
+        assert hd.mapped_factor("size_kib", "KB", 1024.0, 1e3, "size_bytes", "t.csv") == 1024.0
 
     def test_far_too_many_columns_are_an_error_that_gives_their_number(self):
-        assert f"{MOST_COLUMNS + 1} columns" in refusal(*map(str, range(MOST_COLUMNS + 1)))
-        assert renamed(*map(str, range(MOST_COLUMNS))) == {}
+        assert f"{hd.MOST_COLUMNS + 1} columns" in refusal(*map(str, range(hd.MOST_COLUMNS + 1)))
+        assert renamed(*map(str, range(hd.MOST_COLUMNS))) == {}
 
     @given(st.lists(st.text(max_size=12), unique=True, max_size=8))
     def test_any_headers_are_renamed_once_each_or_refused_in_one_line(self, headers):
@@ -321,11 +305,11 @@ class TestHeaders:
 
     def test_nearest_suggests_in_any_case_and_the_spelling_that_is_there(self):
         for name in ("Hots", "HOST"):
-            assert nearest(name, ["Host", "time_s"]) == " (did you mean 'Host'?)"
-        assert nearest("qqq", ["Host", "time_s"]) == ""
+            assert hd.nearest(name, ["Host", "time_s"]) == " (did you mean 'Host'?)"
+        assert hd.nearest("qqq", ["Host", "time_s"]) == ""
 
     def test_shown_names_the_first_and_counts_the_rest_in_one_line(self):
-        assert list_names(["a", "b\nc"]) == "a, b c"
-        assert list_names(["x"] * 12) == ", ".join(["x"] * 12)
-        assert list_names(["a", "b", "c", "d"], most=2) == "a, b and 2 more"
-        assert list_names(["y" * 41]) == "y" * 37 + "…"
+        assert hd.list_names(["a", "b\nc"]) == "a, b c"
+        assert hd.list_names(["x"] * 12) == ", ".join(["x"] * 12)
+        assert hd.list_names(["a", "b", "c", "d"], most=2) == "a, b and 2 more"
+        assert hd.list_names(["y" * 41]) == "y" * 37 + "…"

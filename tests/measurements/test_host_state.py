@@ -145,9 +145,8 @@ def test_the_temperature_is_that_of_the_die_by_its_driver_or_else_by_a_zone(tmp_
     for more, told in (({"temp1": ("Tctl", 75_000)}, 48.5), ({"temp2": ("Tdie", 49_000)}, 49.0)):
         host.hwmon(3, "k10temp", dies | more)
         assert conditions.package_temperature_c(host.sysfs) == told
-    assert conditions.package_temperature_c(arm_board(tmp_path / "arm").sysfs) == pytest.approx(
-        52.777
-    )
+    board = arm_board(tmp_path / "arm")
+    assert conditions.package_temperature_c(board.sysfs) == pytest.approx(52.777)
     # A sensor that sleeps is no temperature.
     for broken in ("-128000", "255000", "-273150", "", "N/A"):
         bare.hwmon(0, "coretemp", {"temp1": ("Package id 0", broken)})

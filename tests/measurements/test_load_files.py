@@ -213,15 +213,9 @@ class TestIolog:
     def test_the_text_is_fios(self, path):
         written = files.write_iolog([REQUESTS], str(path), target="/x/f")
         assert path.read_text().splitlines() == [
-            "fio version 3 iolog",
-            "1 /x/f add",
-            "1 /x/f open",
-            "1 /x/f read 4096 4096",
-            "1001 /x/f write 0 512",
-            "250001 /x/f read 8192 8192",
-            "250002 /x/f sync",
-            "500001 /x/f write 1044480 4096",
-            "500001 /x/f close",
+            *("fio version 3 iolog", "1 /x/f add", "1 /x/f open", "1 /x/f read 4096 4096"),
+            *("1001 /x/f write 0 512", "250001 /x/f read 8192 8192", "250002 /x/f sync"),
+            *("500001 /x/f write 1044480 4096", "500001 /x/f close"),
         ]
         assert written == (5, 16896, 0.5, 1048576, 0)
 

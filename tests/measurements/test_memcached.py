@@ -160,36 +160,7 @@ class TestAddresses:
 
 
 # Printed by memcaslap 1.1.4 for two seconds of nine gets to one set on this kind of machine.
-PRINTED = """servers: 127.0.0.1:11299
-threads count: 1
-\x1b[1;1H\x1b[2J
-Get Statistics (58254 events)
-   Min:        23
-   Max:     15197
-   Avg:       492
-   Geo:    292.90
-   Std:    932.71
-   Log2 Dist:
-       4:        0        3       42     3031
-       8:    32795    13487     3528     2612
-      12:     1755      918       83
-
-Total Statistics (64736 events)
-   Min:        23
-   Max:     15199
-   Avg:       493
-   Geo:    293.55
-   Std:    929.84
-   Log2 Dist:
-       4:        0        3       48     3361
-       8:    36385    15009     3919     2927
-      12:     1991      999       94
-
-cmd_get: 58269
-cmd_set: 6483
-
-Run time: 2.0s Ops: 64752 TPS: 32373 Net_rate: 3.7M/s
-"""
+PRINTED = (Path(__file__).parent / "data/memcached/memcaslap.txt").read_text()
 
 
 class TestMemcaslap:
@@ -441,10 +412,9 @@ class TestPercentiles:
 
 class TestSides:
     def sides(self, cores, threads=1, **options):
-        made = [
-            PhysicalCore(tuple(range(c, cores * threads, cores)), c // 4, 0) for c in range(cores)
-        ]
-        return load_sweep.sides(load_sweep.MemcachedOptions(**options), Topology(tuple(made)))
+        cpus = (tuple(range(core, cores * threads, cores)) for core in range(cores))
+        made = tuple(PhysicalCore(of, of[0] // 4, 0) for of in cpus)
+        return load_sweep.sides(load_sweep.MemcachedOptions(**options), Topology(made))
 
     def test_by_default_each_has_half_of_the_cores(self):
         for cores, threads, server, client in (
@@ -484,9 +454,8 @@ class TestOptions:
                 load_sweep.MemcachedOptions(**options).check()
 
     def test_set_ups_are_the_product(self):
-        options = load_sweep.MemcachedOptions(
-            threads=(1, 2), partitions=(1, 2), object_bytes=(64, 1024)
-        )
+        known = {"threads": (1, 2), "partitions": (1, 2), "object_bytes": (64, 1024)}
+        options = load_sweep.MemcachedOptions(**known)
         assert len({s.text() for s in load_sweep.setups(options, ())}) == 8
         assert len(load_sweep.setups(options, (1e9, 2e9))) == 16
         assert load_sweep.workload_name(0.0, 1, 1) == "memcached set"

@@ -1,6 +1,7 @@
 """Meters: a SCPI server on a socket through PyVISA-py, and a device file of pyvisa-sim."""
 
 import contextlib
+import functools
 import gc
 import math
 import socket
@@ -9,6 +10,7 @@ import time
 
 import pytest
 import pyvisa
+import refusals
 from peers.scpi_meter import LOCAL, NO_DATA, OVERRANGE, VALUES, ScpiMeter, write_sim
 
 from measurements.power import source as sources
@@ -16,11 +18,8 @@ from measurements.power.meter import QUICK_S, open_source
 from measurements.power.source import Channel, SensorError, SourceSettings
 
 RESOURCES = (
-    "TCPIP0::localhost::inst0::INSTR",
-    "TCPIP0::localhost::10001::SOCKET",
-    "USB0::0x0B21::0x0025::C2RD01234V::0::INSTR",
-    "GPIB0::1::INSTR",
-    "ASRL1::INSTR",
+    *("TCPIP0::localhost::inst0::INSTR", "TCPIP0::localhost::10001::SOCKET"),
+    *("USB0::0x0B21::0x0025::C2RD01234V::0::INSTR", "GPIB0::1::INSTR", "ASRL1::INSTR"),
 )
 WITH_ENERGY = ("U,1", "I,1", "P,1", "WH,1")
 # By its text: what is not known of it is NaN, which equals nothing.
@@ -46,13 +45,7 @@ def metered(watts=298.77, *, open_with=None, **known):
         yield meter, source
 
 
-def refusal(read):
-    with pytest.raises(SensorError) as refused:
-        read()
-    message = str(refused.value)
-    assert "\n" not in message
-    assert message.startswith("meter")
-    return message
+refusal = functools.partial(refusals.refusal, begins="meter", error=SensorError)
 
 
 def refused_opening(meter, **given):

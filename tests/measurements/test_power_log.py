@@ -3,6 +3,7 @@
 import contextlib
 import csv
 import dataclasses
+import functools
 import json
 import math
 import os
@@ -12,21 +13,15 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import numpy as np
 import pytest
+import refusals
 from hypothesis import given, strategies as st
 from peers.waiting import wait_for
 from processes import ppw_process
 from scipy.stats import chi2
 
 from measurements.errors import MeasurementError
+from measurements.power import power_log as pl
 from measurements.power.energy import estimate_clock_offset
-from measurements.power.power_log import (
-    RECENT_BYTES,
-    BadTimeError,
-    FileLines,
-    Tail,
-    TimeReader,
-    open_source,
-)
 from measurements.power.sampler import HEADER as SAMPLES_HEADER
 from measurements.power.source import Channel, SensorError, SourceSettings
 from measurements.sweep.session import Session, session_rows
@@ -48,7 +43,7 @@ def log(tmp_path):
 def opened(log, text=None, **options):
     if text is not None:
         log.write_text(text)
-    with contextlib.closing(open_source(str(log), SourceSettings(options=options))) as source:
+    with contextlib.closing(pl.open_source(str(log), SourceSettings(options=options))) as source:
         yield source
 
 
@@ -61,12 +56,7 @@ def figures(source):
     return [reading.value for reading in source.read()]
 
 
-def refusal(read):
-    with pytest.raises(SensorError) as refused:
-        read()
-    message = str(refused.value)
-    assert "\n" not in message
-    return message
+refusal = functools.partial(refusals.refusal, error=SensorError)
 
 
 def refused_opening(log, text=None, **options):
@@ -91,11 +81,9 @@ def test_rows_come_once_and_with_their_own_time(log):
         assert source.read() == []
 
 
-def test_rows_from_before_the_opening_are_given_if_asked_for_and_growth_costs_what_is_new(
-    log, monkeypatch
-):
+def test_earlier_rows_are_given_if_asked_for_and_growth_costs_what_is_new(log, monkeypatch):
     log.write_text(HEADER + rows(*range(1, 20001)))
-    assert log.stat().st_size > 2 * RECENT_BYTES
+    assert log.stat().st_size > 2 * pl.RECENT_BYTES
     taken, pread = [], os.pread
     with opened(log) as source:
         append(log, rows(5, start=NOON + 20000))
@@ -168,12 +156,12 @@ def test_skipping_keeps_the_whole_lines_at_the_end(log):
     text = [f"{n:059}" for n in range(7)]
     for but_bytes, kept in {0: 0, 1: 0, 59: 0, 60: 1, 61: 1, 119: 1, 120: 2, 999: 7}.items():
         log.write_text("".join(f"{line}\n" for line in text))
-        with contextlib.closing(Tail(log)) as tail:
+        with contextlib.closing(pl.Tail(log)) as tail:
             tail.skip(but_bytes)
             found = tail.poll()
             assert [line for lines in found for line in lines.lines] == text[7 - kept :]
             append(log, "more\n")
-            assert tail.poll() == [FileLines(["more"], first=False)]
+            assert tail.poll() == [pl.FileLines(["more"], first=False)]
             assert all(lines.first == (kept == 7) for lines in found)
             tail.close()
 
@@ -235,7 +223,7 @@ def test_what_is_no_file_to_follow(log, tmp_path):
         assert "has a line of more than 64 KiB" in refusal(source.read)
     log.write_bytes(HEADER.encode("utf-16"))
     assert "is UTF-16" in refused_opening(log)
-    assert "log needs a file" in refusal(lambda: open_source(None, SourceSettings()))
+    assert "log needs a file" in refusal(lambda: pl.open_source(None, SourceSettings()))
 
 
 def test_energy_is_a_counter_in_joules_and_energy_of_each_row_is_none(log):
@@ -355,7 +343,7 @@ def test_times_without_a_zone_are_local_and_say_so(log, monkeypatch):
 @given(st.datetimes(datetime(2000, 1, 2), datetime(2099, 12, 30)), st.integers(-14 * 60, 14 * 60))
 def test_every_iso_time_with_a_zone_is_read_exactly(moment, minutes):
     zoned = moment.replace(tzinfo=timezone(timedelta(minutes=minutes)))
-    assert TimeReader().read(zoned.isoformat()) == zoned.timestamp()
+    assert pl.TimeReader().read(zoned.isoformat()) == zoned.timestamp()
 
 
 def test_times_that_cannot_be_read_are_refused_with_the_remedy(log):
@@ -372,12 +360,16 @@ def test_times_that_cannot_be_read_are_refused_with_the_remedy(log):
 
 
 def test_the_unit_of_the_first_time_holds_for_all_and_numbers_are_of_this_century():
-    times = TimeReader()
+    times = pl.TimeReader()
     assert times.read(f"{NOON * 1e3:.0f}") == NOON
     for text in ("946684800", "4102444799", "946684800000"):
-        assert TimeReader().read(text) in (946684800.0, 4102444799.0)
-    for reader, text in ((times, NOON), (TimeReader(), 946684799), (TimeReader(), 4102444800)):
-        with pytest.raises(BadTimeError):
+        assert pl.TimeReader().read(text) in (946684800.0, 4102444799.0)
+    for reader, text in (
+        (times, NOON),
+        (pl.TimeReader(), 946684799),
+        (pl.TimeReader(), 4102444800),
+    ):
+        with pytest.raises(pl.BadTimeError):
             reader.read(f"{text:.0f}")
 
 

@@ -11,16 +11,9 @@ from pathlib import Path
 from unittest import mock
 
 import pytest
+from peers import powercap
 from peers.fake_time import FakeTime
-from peers.powercap import (
-    PACKAGE_RANGE_UJ,
-    Counters,
-    CounterWriter,
-    PowercapTree,
-    in_private_sys,
-    only_root,
-    write,
-)
+from refusals import refusal
 
 from measurements.power import rapl
 from measurements.power.source import SensorError, SourceSettings
@@ -41,21 +34,18 @@ class Host(types.SimpleNamespace):
 
     def run(self, watts, mirrors=None):
         """Let counters run by the host's clock."""
-        counters = Counters(watts, mirrors, self.time.monotonic)
+        counters = powercap.Counters(watts, mirrors, self.time.monotonic)
         self.time.followers.append(counters.update)
         return counters
 
     def refusal(self):
-        with pytest.raises(SensorError) as error:
-            self.open()
-        assert "\n" not in str(error.value)
-        return str(error.value)
+        return refusal(self.open, error=SensorError)
 
 
 @pytest.fixture
 def host(tmp_path, monkeypatch):
-    write(tmp_path / "proc", cpuinfo=cpuinfo("GenuineIntel", 6, 143, "Xeon 8480"))
-    tree = PowercapTree(tmp_path / "sys")
+    powercap.write(tmp_path / "proc", cpuinfo=cpuinfo("GenuineIntel", 6, 143, "Xeon 8480"))
+    tree = powercap.PowercapTree(tmp_path / "sys")
     settings = SourceSettings(sysfs=tree.root, procfs=tmp_path / "proc")
     host = Host(tree=tree, settings=settings, time=FakeTime(), opened=[])
     monkeypatch.setattr(rapl, "time", host.time)
@@ -156,14 +146,14 @@ def test_limits_that_hold_bound_the_watts(host):
 def test_core_counter_of_amd_is_said_to_be_one_core_s(host):
     host.tree.core(host.tree.package(0))
     for vendor, said in (("GenuineIntel", False), ("AuthenticAMD", True)):
-        write(host.settings.procfs, cpuinfo=f"vendor_id\t: {vendor}")
+        powercap.write(host.settings.procfs, cpuinfo=f"vendor_id\t: {vendor}")
         assert ("one core" in host.channels()["rapl:package-0/core"].note) is said
 
 
 def test_counter_without_a_range_says_so(host):
     zone = host.tree.package(0, start_uj=5_000_000)
     for text in ("0", None):
-        write(zone.folder, max_energy_range_uj=text)
+        powercap.write(zone.folder, max_energy_range_uj=text)
         source = host.open()
         assert source.channels[0].range_j is None
         assert "energy is lost when it wraps" in source.channels[0].note
@@ -241,10 +231,10 @@ def test_figure_that_cannot_be_is_missing(host):
     failing.energy.symlink_to("/proc/self/mem")
     source = host.open()
     rest = {"rapl:package-1": 9.0, "rapl:package-2": NAN}
-    for text in ("", "garbage\n", "-5\n", f"{PACKAGE_RANGE_UJ + 1}\n"):
+    for text in ("", "garbage\n", "-5\n", f"{powercap.PACKAGE_RANGE_UJ + 1}\n"):
         package.energy.write_text(text)
         assert values(source) == {"rapl:package-0": NAN, **rest}
-        for sound_uj in (8_000_000, PACKAGE_RANGE_UJ):
+        for sound_uj in (8_000_000, powercap.PACKAGE_RANGE_UJ):
             package.energy.write_text(f"{sound_uj}\n")
             assert values(source) == {"rapl:package-0": sound_uj / 1e6, **rest}
 
@@ -342,7 +332,7 @@ def test_an_address_is_refused(open_source, host):
 
 
 def test_counters_that_only_root_may_read_and_the_remedy_that_is_told(host, monkeypatch):
-    only_root(monkeypatch)
+    powercap.only_root(monkeypatch)
     package = host.tree.package(0, start_uj=4_000_000)
     dram = host.tree.dram(package)
     message = host.refusal()
@@ -448,11 +438,13 @@ def test_pyrapl_is_loaded_quietly_and_without_pandas():
 
 @pytest.mark.peer("rapl")
 def test_all_readers_see_the_same_joules(tmp_path):
-    tree = PowercapTree(tmp_path / "sys")
+    tree = powercap.PowercapTree(tmp_path / "sys")
     tree.topology()
     package = tree.package(0, start_uj=1_000_000)
-    with CounterWriter({package: 40.0, tree.core(package): 20.0, tree.dram(package): 4.0}):
-        seen = json.loads(in_private_sys(tree.root, sys.executable, "-P", str(READERS), "0.5"))
+    with powercap.CounterWriter({package: 40.0, tree.core(package): 20.0, tree.dram(package): 4.0}):
+        seen = json.loads(
+            powercap.in_private_sys(tree.root, sys.executable, "-P", str(READERS), "0.5")
+        )
     inner, outer = seen.pop("inner"), seen.pop("outer")
     assert set(seen) == {"pyRAPL", "pyJoules", "codecarbon", "powercap-info", "rapl:pyrapl"}
     assert 10.0 < inner <= seen["rapl:pyrapl"] <= outer

@@ -15,17 +15,8 @@ from peers.powercap import Counters, CounterWriter, PowercapTree
 from peers.waiting import is_running, wait_for
 
 from measurements.errors import MeasurementError
-from measurements.power import power_log, rapl, sampler as module
+from measurements.power import power_log, rapl, sampler as sm
 from measurements.power.energy import channel_energy, streams, total_energy, totals
-from measurements.power.sampler import (
-    Sampler,
-    SampleWriter,
-    Sampling,
-    SourceReader,
-    channel_from_json,
-    read_samples,
-    reading_interval,
-)
 from measurements.power.source import Channel, Login, SensorError, Spec, parse_spec, parse_specs
 
 HEADER = "label,at_s,value,source_at_s\n"
@@ -60,16 +51,16 @@ class Run:
         self.tree, self.time, self.folder = tree, FakeTime(), tmp_path
         monkeypatch.setattr(rapl, "time", self.time)
         monkeypatch.setattr(power_log, "time", self.time)
-        monkeypatch.setattr(module, "time", self.time)
-        monkeypatch.setattr(module, "_wait", self.time.wait)
+        monkeypatch.setattr(sm, "time", self.time)
+        monkeypatch.setattr(sm, "_wait", self.time.wait)
 
     def open(self, watts, specs="rapl", mirrors=None, interval_s=0.1):
         counters = Counters(watts, mirrors, self.time.monotonic)
         self.time.followers.append(counters.update)
-        self.sampler = Sampler()
+        self.sampler = sm.Sampler()
         answer = self.sampler.open(order(self.tree, specs, interval_s=interval_s))
         self.time.readers = len(parse_specs(specs))
-        self.channels = [channel_from_json(values) for values in answer["channels"]]
+        self.channels = [sm.channel_from_json(values) for values in answer["channels"]]
         return answer
 
     def run(self, seconds, act=lambda: None):
@@ -82,7 +73,7 @@ class Run:
         self.time.sleep(seconds / 2)
         end = self.time.now
         self.stopped = self.sampler.stop({})
-        self.samples = read_samples(file)
+        self.samples = sm.read_samples(file)
         return start, end
 
     def drawn(self, label, start, end):
@@ -196,8 +187,8 @@ class Source:
 def test_a_source_that_does_not_answer_is_told(tmp_path, monkeypatch):
     let_go = threading.Event()
     source = Source(read=lambda: let_go.wait() and [])
-    monkeypatch.setattr(module.sources, "open_sources", lambda *_: [source])
-    sampler = Sampler()
+    monkeypatch.setattr(sm.sources, "open_sources", lambda *_: [source])
+    sampler = sm.Sampler()
     tree = PowercapTree(tmp_path / "sys")
     assert sampler.open(order(tree, timeout_s=0.01)) == {"channels": [], "slowest_s": 0.0}
     answer = sampler.start({"file": str(tmp_path / "run.csv")})
@@ -220,9 +211,9 @@ def test_late_readings_do_not_bunch_up(monkeypatch):
     def wait(wake, seconds):
         clock.now += seconds
 
-    monkeypatch.setattr(module, "time", clock)
-    monkeypatch.setattr(module, "_wait", wait)
-    reader = SourceReader("r", Source(read=read), 1.0, SampleWriter())
+    monkeypatch.setattr(sm, "time", clock)
+    monkeypatch.setattr(sm, "_wait", wait)
+    reader = sm.SourceReader("r", Source(read=read), 1.0, sm.SampleWriter())
     reader.read_now(running=True)
     reader.run()
     assert asked == [0.0, 1.0, 2.0, 5.5, 6.5]
@@ -231,15 +222,12 @@ def test_late_readings_do_not_bunch_up(monkeypatch):
 def test_the_pace_is_as_asked_not_in_vain_and_before_a_counter_can_wrap():
     slow = Source()
     slow.period_s = 2.0
-    assert [
-        reading_interval(Source(), 0.5),
-        reading_interval(Source(), 0.0),
-        reading_interval(slow, 0.5),
-    ] == [0.5, 0.001, 2.0]
+    for source, asked_s, pace_s in ((Source(), 0.5, 0.5), (Source(), 0.0, 0.001), (slow, 0.5, 2.0)):
+        assert sm.reading_interval(source, asked_s) == pace_s
     counters = [Channel("a", "energy", "package", range_j=600.0, most_w=100.0)]
-    assert reading_interval(Source(*counters), 5.0) == 2.0
+    assert sm.reading_interval(Source(*counters), 5.0) == 2.0
     counters.append(Channel("b", "energy", "package", range_j=600.0))
-    assert reading_interval(Source(*counters), 5.0) == pytest.approx(0.2)
+    assert sm.reading_interval(Source(*counters), 5.0) == pytest.approx(0.2)
 
 
 def test_logins_come_with_the_order_or_are_looked_for(tree, monkeypatch):
@@ -249,9 +237,9 @@ def test_logins_come_with_the_order_or_are_looked_for(tree, monkeypatch):
         asked.extend(settings.login("ipmi", host) for host in ("bmc-7", "bmc-8"))
         return [Source()]
 
-    monkeypatch.setattr(module.sources, "open_sources", open_sources)
+    monkeypatch.setattr(sm.sources, "open_sources", open_sources)
     monkeypatch.setattr("measurements.power.credentials.find_login", lambda *who: who)
-    sampler = Sampler()
+    sampler = sm.Sampler()
     sampler.open({**order(tree), "logins": [["ipmi", "bmc-7", "ppw", "secret"]]})
     sampler.end()
     assert asked == [Login("ppw", "secret"), ("ipmi", "bmc-8")]
@@ -259,7 +247,7 @@ def test_logins_come_with_the_order_or_are_looked_for(tree, monkeypatch):
 
 @pytest.fixture
 def sampling(tree):
-    sampling = Sampling.open(parse_specs("rapl"), sysfs=tree.root) if tree.package() else None
+    sampling = sm.Sampling.open(parse_specs("rapl"), sysfs=tree.root) if tree.package() else None
     yield sampling
     sampling.close()
     sampling.close()
@@ -274,7 +262,7 @@ def test_the_process_samples_in_files_and_says_what_fails(sampling, tmp_path):
     sampling.start(tmp_path / "run.csv")
     sampling.stop()
     assert sampling.failures == {}
-    at = [reading.at_s for reading in read_samples(tmp_path / "run.csv")]
+    at = [reading.at_s for reading in sm.read_samples(tmp_path / "run.csv")]
     assert before <= at[0] < at[-1] <= time.monotonic()
     sampling.process.kill()
     sampling.process.wait()
@@ -298,7 +286,7 @@ def test_a_process_that_hangs_is_killed(sampling, monkeypatch):
 
 def test_one_that_cannot_be_opened_is_an_error_with_its_remedy_and_orders_are_lines(tree):
     with pytest.raises(SensorError, match="powercap"):
-        Sampling.open(parse_specs("rapl"), sysfs=tree.root)
+        sm.Sampling.open(parse_specs("rapl"), sysfs=tree.root)
     tree.package()
     # The process can be driven by hand, as its documentation says.
     known = {"input": f"{json.dumps(order(tree))}\n", "text": True, "timeout": 120}
@@ -331,13 +319,12 @@ def test_it_ends_with_whoever_started_it(tree, tmp_path):
         "time.sleep(600)\n"
     )
     for _ in range(3):
-        with subprocess.Popen(
-            [sys.executable, "-c", script], stdout=subprocess.PIPE, text=True
-        ) as parent:
+        command = [sys.executable, "-c", script]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as parent:
             pid = int(parent.stdout.readline())
             parent.kill()
         wait_for(lambda pid=pid: not is_running(pid))
-        assert len(read_samples(tmp_path / "run.csv")) > 0
+        assert len(sm.read_samples(tmp_path / "run.csv")) > 0
 
 
 @pytest.mark.peer("rapl")
@@ -370,6 +357,6 @@ def test_an_unfinished_last_line_is_passed_over_and_what_is_no_such_file_refused
         if text is not None:
             file.write_text(text)
         with pytest.raises(MeasurementError, match=said):
-            read_samples(file)
+            sm.read_samples(file)
     file.write_text(f"{HEADER}a,1.0,2.0,\na,2.0,3.0,7\na,3.")
-    assert [(r.at_s, r.source_at_s) for r in read_samples(file)] == [(1.0, None), (2.0, 7.0)]
+    assert [(r.at_s, r.source_at_s) for r in sm.read_samples(file)] == [(1.0, None), (2.0, 7.0)]

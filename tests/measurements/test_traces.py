@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
+from refusals import refusal
 
 from measurements.errors import MeasurementError
 from measurements.traces import read_trace, requests as arrivals, write_trace
@@ -65,10 +66,8 @@ def refused(trace, tmp_path):
     """Check that reading a trace fails with its name and one line of text."""
 
     def refused(said, content, **options):
-        with pytest.raises(MeasurementError, match=said) as raised:
-            trace(content, **options).to_table()
-        assert str(raised.value).startswith(str(tmp_path / "trace"))
-        assert "\n" not in str(raised.value)
+        message = refusal(lambda: trace(content, **options).to_table(), f"{tmp_path}/trace")
+        assert re.search(said, message)
 
     return refused
 

@@ -38,22 +38,14 @@ def plain_log(seconds=3):
 def sadf_document(statistics, **host):
     """What ``sadf -j`` prints, with tabs and lines as it has them."""
     about = {"nodename": "db7", "machine": "x86_64", "number-of-cpus": 4, "timezone": "UTC"}
-    document = {
-        "sysstat": {
-            "hosts": [{**about, **host, "statistics": statistics, "restarts": [], "comments": []}]
-        }
-    }
-    return json.dumps(document, indent="\t")
+    about |= {**host, "statistics": statistics, "restarts": [], "comments": []}
+    return json.dumps({"sysstat": {"hosts": [about]}}, indent="\t")
 
 
 def sample(second, interval=1, **activities):
     """One sample at 15:06:40 and so many seconds."""
-    stamp = {
-        "date": "2025-06-15",
-        "time": f"15:{6 + (40 + second) // 60:02}:{(40 + second) % 60:02}",
-        "utc": 1,
-        "interval": interval,
-    }
+    time = f"15:{6 + (40 + second) // 60:02}:{(40 + second) % 60:02}"
+    stamp = {"date": "2025-06-15", "time": time, "utc": 1, "interval": interval}
     return {"timestamp": stamp, **{k.replace("_", "-"): v for k, v in activities.items()}}
 
 

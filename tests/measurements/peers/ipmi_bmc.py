@@ -188,9 +188,8 @@ class IpmiBmc(Bmc):
             # -n: without it the end of input stops it.
             command = ["ipmi_sim", "-n", "-c", "lan.conf", "-f", "bmc.emu", "-s", state]
             streams = {"stdin": subprocess.DEVNULL, "stdout": log, "stderr": log}
-            self._process = subprocess.Popen(
-                command, cwd=self.folder, start_new_session=True, **streams
-            )
+            streams |= {"cwd": self.folder, "start_new_session": True}
+            self._process = subprocess.Popen(command, **streams)
         deadline = time.monotonic() + START_S
         while not self._answers():
             if self._process.poll() is not None or time.monotonic() > deadline:

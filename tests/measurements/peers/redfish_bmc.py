@@ -23,9 +23,9 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
+from peers.loopback import LOCAL, LoopbackPeer
 from peers.waiting import wait_for
 
-LOCAL = "127.0.0.1"
 START_S = 60.0
 
 V1 = "/redfish/v1"
@@ -85,7 +85,7 @@ class Said(NamedTuple):
     pause_s: float = 0.0
 
 
-class RedfishBmc:
+class RedfishBmc(LoopbackPeer):
     """A started BMC; a context manager that stops it.
 
     Every figure of chassis "1" says ``watts``, and it has those named by ``figures``. With a
@@ -112,17 +112,9 @@ class RedfishBmc:
         self.put(SESSIONS, {"Name": "Sessions", "Members": []})
         self.put(CHASSIS, {"Name": "Chassis", "Members": []})
         self.add_chassis("1", watts, figures)
-        self._front = _Front(self, certificate)
+        self.serve(_Front(self, certificate))
         scheme = "https" if certificate else "http"
-        self.address = f"{scheme}://{LOCAL}:{self._front.server_port}"
-        self._thread = threading.Thread(target=self._front.serve_forever, args=(0.02,))
-        self._thread.start()
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.stop()
+        self.address = f"{scheme}://{LOCAL}:{self.server.server_port}"
 
     @contextlib.contextmanager
     def served(self, folder):
@@ -203,22 +195,14 @@ class RedfishBmc:
         self.set_watts(watts, name)
         self.change(CHASSIS, Members=[*self.document(CHASSIS)["Members"], linked(base)])
 
-    def drop_connections(self):
-        """Hang up on everybody who keeps a connection open."""
-        self._front.drop_connections()
-
     def renew(self, certificate):
         """Show another certificate from the next connection on, and hang up on the present."""
-        self._front.context.load_cert_chain(certificate.pem)
-        self.drop_connections()
+        self.server.context.load_cert_chain(certificate.pem)
+        self.hang_up()
 
     def stop(self):
-        """Stop it; a second call does nothing."""
         self.stopping.set()
-        self._front.shutdown()
-        self._front.drop_connections()
-        self._front.server_close()
-        self._thread.join()
+        super().stop()
 
     def said(self, path):
         """Answer of the resource itself."""
@@ -233,7 +217,7 @@ class _Front(ThreadingHTTPServer):
     block_on_close = True
 
     def __init__(self, bmc, certificate):
-        self.bmc, self._open, self.context = bmc, set(), None
+        self.bmc, self.open, self.context = bmc, set(), None
         if certificate:
             self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
             self.context.load_cert_chain(certificate.pem)
@@ -246,14 +230,9 @@ class _Front(ThreadingHTTPServer):
             if self.context:
                 request.settimeout(START_S)
                 request = stack.enter_context(self.context.wrap_socket(request, server_side=True))
-            self._open.add(request)
-            stack.callback(self._open.discard, request)
+            self.open.add(request)
+            stack.callback(self.open.discard, request)
             super().finish_request(request, client_address)
-
-    def drop_connections(self):
-        for connection in tuple(self._open):
-            with contextlib.suppress(OSError):
-                connection.shutdown(socket.SHUT_RDWR)
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -8,9 +8,7 @@ from pathlib import Path
 import measurements.workloads
 
 KERNELS = Path(measurements.workloads.__path__[0], "kernels")
-FLAGS = (
-    "-O2 -march=rv64gc -mabi=lp64d -mcmodel=medany -ffreestanding -fno-builtin -nostdlib -static"
-)
+FLAGS = "-O2 -march=rv64gc -mabi=lp64d -mcmodel=medany -ffreestanding -fno-builtin"
 
 # Enough stores to memory that a run depends on the clock.
 WORK = "for (int i = 0; i < 4096; i += 8) data[i] += i;"
@@ -24,7 +22,7 @@ def build(path, body, *, data=4096):
         f"int main(void) {{ {body} }}\n"
     )
     files = ["-I", KERNELS, "-T", KERNELS / "layout.ld", "-o", path, KERNELS / "start.c", source]
-    command = ["riscv64-unknown-elf-gcc", *FLAGS.split(), *map(str, files)]
+    command = ["riscv64-unknown-elf-gcc", *FLAGS.split(), "-nostdlib", "-static", *map(str, files)]
     subprocess.run(command, check=True, capture_output=True)
     return path
 

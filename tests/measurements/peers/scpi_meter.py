@@ -2,13 +2,12 @@
 
 import contextlib
 import re
-import socket
 import socketserver
 import struct
-import threading
 from collections import deque
 
-LOCAL = "127.0.0.1"
+from peers.loopback import LOCAL, LoopbackPeer
+
 IDENTITY = "YOKOGAWA,WT310E,C2RD01234V,F1.04"
 ITEMS = ("U,1", "I,1", "P,1")
 VALUES = ":NUMERIC:NORMAL:VALUE?"
@@ -16,7 +15,7 @@ ITEM = re.compile(r":NUMERIC:NORMAL:ITEM(\d+)\?")
 NO_DATA, OVERRANGE = 9.91e37, 9.9e37
 
 
-class ScpiMeter:
+class ScpiMeter(LoopbackPeer):
     """A meter on a socket of this machine; a context manager that stops it.
 
     Function P says ``watts``, a text as it stands, and ``others`` what they say, or 1; ``items``
@@ -36,30 +35,9 @@ class ScpiMeter:
         vars(self).update(known)
         self.asked, self.connections, self.drops = [], 0, 0
         self.next_said, self.deaf = deque(), set()
-        self._server = _Server(self)
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,))
-        self._thread.start()
+        self.serve(_Server(self))
         # VISA name of the meter.
-        self.resource = f"TCPIP0::{LOCAL}::{self._server.server_address[1]}::SOCKET"
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.stop()
-
-    def hang_up(self):
-        """End all connections."""
-        for connection in tuple(self._server.open):
-            with contextlib.suppress(OSError):
-                connection.shutdown(socket.SHUT_RDWR)
-
-    def stop(self):
-        """Stop listening and hang up; a second call does nothing."""
-        self._server.shutdown()
-        self.hang_up()
-        self._server.server_close()
-        self._thread.join()
+        self.resource = f"TCPIP0::{LOCAL}::{self.server.server_address[1]}::SOCKET"
 
     def answer(self, line):
         """Answer a line; None where a meter stays silent."""

@@ -67,9 +67,8 @@ class SshHost:
         # It wants a folder to drop its privileges in, which systemd makes elsewhere.
         Path("/run/sshd").mkdir(exist_ok=True)
         server = shutil.which("sshd", path=f"{os.environ['PATH']}:/usr/sbin")
-        self._process = subprocess.Popen(
-            [server, "-D", "-e", "-f", self.folder / "server"], stderr=subprocess.DEVNULL
-        )
+        command = [server, "-D", "-e", "-f", self.folder / "server"]
+        self._process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
         wait_for(self._listens)
         return self
 
