@@ -60,6 +60,8 @@ _LEAST_POISSON = 100.0
 _ROUNDED = ("reads", "random requests", "sizes", "zones", "jobs")
 _LEAST_LOSS = 5e-4
 
+Losses = dict[str, float]
+
 
 @dataclass(frozen=True)
 class AddressZone:
@@ -144,7 +146,7 @@ def write_fio_jobs(
     return sentences
 
 
-def _fio_losses(losses: Mapping[str, float], *, closed: bool) -> tuple[str, ...]:
+def _fio_losses(losses: Losses, *, closed: bool) -> tuple[str, ...]:
     """Say what a job file cannot say of its jobs, where it is enough to matter."""
     sentences = [
         f"whole {'weights' if what == 'jobs' else 'percents'} of {what} misplace "
@@ -163,7 +165,7 @@ def _fio_losses(losses: Mapping[str, float], *, closed: bool) -> tuple[str, ...]
     return (*sentences, uniform, loop if closed else rates)
 
 
-def _proportional_weights(jobs: Sequence[LoadJob], losses: dict[str, float]) -> list[int]:
+def _proportional_weights(jobs: Sequence[LoadJob], losses: Losses) -> list[int]:
     """Weigh jobs by their shares, at least 1 each; add what rounding misplaces to the losses."""
     # The largest weight is that of the largest share, so that small shares lose least.
     shares = [job.share for job in jobs]
@@ -172,7 +174,7 @@ def _proportional_weights(jobs: Sequence[LoadJob], losses: dict[str, float]) -> 
     return weights
 
 
-def _job_section(job: LoadJob, weight: int | None, depth: int, losses: dict[str, float]) -> str:
+def _job_section(job: LoadJob, weight: int | None, depth: int, losses: Losses) -> str:
     """Section of a job in a job file of fio; adds what it cannot say to the losses."""
     first, end = job.space
     reads, kept = whole_percents([job.read_share, 1 - job.read_share])[0], _kept_sizes(job)
@@ -190,7 +192,7 @@ def _job_section(job: LoadJob, weight: int | None, depth: int, losses: dict[str,
     return "\n".join(lines) + "\n"
 
 
-def _operation_options(job: LoadJob, reads: int, losses: dict[str, float]) -> list[str]:
+def _operation_options(job: LoadJob, reads: int, losses: Losses) -> list[str]:
     losses["reads"] += job.share * abs(job.read_share - reads / 100)
     way = "rw" if 0 < reads < 100 else "read" if reads else "write"
     lines = [f"rw={'rand' if job.random_share > 0 else ''}{way}"]
@@ -203,7 +205,7 @@ def _operation_options(job: LoadJob, reads: int, losses: dict[str, float]) -> li
     return lines
 
 
-def _size_options(job: LoadJob, kept: dict[int, int], losses: dict[str, float]) -> list[str]:
+def _size_options(job: LoadJob, kept: dict[int, int], losses: Losses) -> list[str]:
     rest = (share - kept.get(size, 0) / 100 for size, share in dict(job.sizes).items())
     losses["sizes"] += job.share * sum(max(0.0, share) for share in rest)
     if len(kept) == 1:
@@ -218,7 +220,7 @@ def _kept_sizes(job: LoadJob) -> dict[int, int]:
     return {size: percent for (size, _), percent in zip(common, whole, strict=True) if percent}
 
 
-def _zone_options(job: LoadJob, losses: dict[str, float]) -> list[str]:
+def _zone_options(job: LoadJob, losses: Losses) -> list[str]:
     """Option of fio for the zones that random requests go to."""
     if len(job.zones) == 1 or job.random_share == 0:
         return []
@@ -250,9 +252,7 @@ def _join_zones(zones: Sequence[AddressZone]) -> list[AddressZone]:
     return kept
 
 
-def _rate_options(
-    job: LoadJob, reads: float, kept: dict[int, int], losses: dict[str, float]
-) -> list[str]:
+def _rate_options(job: LoadJob, reads: float, kept: dict[int, int], losses: Losses) -> list[str]:
     """Options of fio for the rate of a job, with a share of reads and the percents of sizes."""
     # fio holds reads and writes to a rate each, and waits for the one that is behind.
     rates = [job.rate * share for share in (reads, 1 - reads) if share]

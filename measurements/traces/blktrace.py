@@ -346,20 +346,15 @@ def _merge_by_time(sources: list[Iterator[_Records]]) -> Iterator[_Records]:
                 held[number] = rest if len(rest.row) else next(sources[number], None)
 
 
+# Letters of the fields that are numbers, and what they tell.
+_NUMBERS = "m minor, M major, n sectors, N bytes, p pid, S sector, t nanoseconds, T seconds"
 _TEXT_FIELDS = {
     "a": r"(?P<action>[A-Z][A-Za-z]?)",
     "C": r"(?P<command>.*?)",
     "d": r"(?P<rwbs>[A-Z]+)",
     "D": r"(?P<device>\d+,\s*\d+)",
     "e": r"-?\d+",
-    "m": r"(?P<minor>\d+)",
-    "M": r"(?P<major>\d+)",
-    "n": r"(?P<sectors>\d+)",
-    "N": r"(?P<bytes>\d+)",
-    "p": r"(?P<pid>\d+)",
-    "S": r"(?P<sector>\d+)",
-    "t": r"(?P<nanoseconds>\d+)",
-    "T": r"(?P<seconds>\d+)",
+    **{letter: rf"(?P<{name}>\d+)" for letter, name in map(str.split, _NUMBERS.split(","))},
     **dict.fromkeys("csuU", r"\d+"),
 }
 _NEEDED = ("T", "t", "a", "d", "S")

@@ -24,7 +24,7 @@ from fitting.storage.cascade import Windows, fit_cascade
 from fitting.storage.survey import BLOCK, KINDS, RESIDUES, Diagram, Survey
 from measurements.errors import MeasurementError
 from measurements.traces.requests import has_columns
-from measurements.traces.tables import own_metadata
+from measurements.traces.trace_files import own_metadata
 from ppw.errors import PpwError
 from ppw.fleet.engine import connect, is_spark
 from ppw.fleet.run_files import register_table
