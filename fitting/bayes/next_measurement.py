@@ -297,11 +297,7 @@ class _Predictive(NamedTuple):
 
     @classmethod
     def of(
-        cls,
-        known: GroupPosterior,
-        sweep: SweepSteps,
-        frequency: Sequence[float],
-        cell: IntArray,
+        cls, known: GroupPosterior, sweep: SweepSteps, frequency: Sequence[float], cell: IntArray
     ) -> _Predictive:
         """Predict as `evidence` does, but with the anchor of the target at every frequency.
 

@@ -317,6 +317,7 @@ class Recorder:
     machine: Machine
     sampling: sampler.Sampling
     tell: Callable[[str], None]
+    options: RunOptions
     # These two differ in tests.
     clock: Callable[[], float] = field(default=time.monotonic, kw_only=True)
     wait: Callable[[float], None] = field(default=time.sleep, kw_only=True)
@@ -367,6 +368,11 @@ class Recorder:
         self.sampling.stop()
         self.end_record(record, made, facts={}, failures=self.sampling.failures)
         self._idle = run_energy(self.session, record)
+
+    def set_up_and_settle(self, freq_hz: float | None, cores: int | None = None) -> None:
+        """Set frequency and cores for the next run; wait where the frequency was changed."""
+        if self.machine.set_up(freq_hz, cores):
+            self.wait(self.options.settle_s)
 
     def tell_once(self, text: str, key: str | None = None) -> None:
         """Tell the user a line at its first occurrence only, or that of its key."""
@@ -439,7 +445,7 @@ class MeasuredSweep(Recorder):
         quickest = max(todo, key=lambda s: (s.freq_hz or 0.0, s.cores or 0))
         took = 0.0
         for _ in range(self.options.warm_ups):
-            self._set_up_and_settle(quickest)
+            self.set_up_and_settle(quickest.freq_hz, quickest.cores)
             record = self._begin_run_record("warm-up", quickest)
             made = self._execute(record, [list(self.options.command)])
             took = made.end_s - made.start_s
@@ -456,7 +462,7 @@ class MeasuredSweep(Recorder):
 
     def _measure_run(self, step: RunSetup, cooling: conditions.Cooling) -> dict[str, Any]:
         check_space(self.session.folder)
-        self._set_up_and_settle(step)
+        self.set_up_and_settle(step.freq_hz, step.cores)
         cooling.wait()
         record = self._begin_run_record("run", step, executions=self._executions)
         number = record["run"]
@@ -476,10 +482,6 @@ class MeasuredSweep(Recorder):
         row = row_of(self.session, record, self._idle)
         self.advise(step[:2], step.text(), row)
         return row
-
-    def _set_up_and_settle(self, step: RunSetup) -> None:
-        if self.machine.set_up(step.freq_hz, step.cores):
-            self.wait(self.options.settle_s)
 
     def _begin_run_record(self, kind: str, step: RunSetup, **more: Any) -> dict[str, Any]:
         asked = {"asked_hz": step.freq_hz, "asked_cores": step.cores, "repeat": step.repeat}

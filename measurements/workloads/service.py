@@ -149,8 +149,7 @@ class ServiceRuns(loop.Recorder):
 
     def _measure_window(self, step: ServiceStep, load: Load, workload: str) -> dict[str, Any]:
         check_space(self.session.folder)
-        if self.machine.set_up(step.freq_hz, None):
-            self.wait(self.options.settle_s)
+        self.set_up_and_settle(step.freq_hz)
         if self._cooling is not None:
             self._cooling.wait()
         asked = {"setup": dict(step.setup), "asked_hz": step.freq_hz, "repeat": step.repeat}

@@ -457,10 +457,7 @@ def _download(url: str, into: str, _: object) -> None:
     """Download a URL into a file, and close the connection whatever happens."""
     import requests
 
-    with (
-        requests.get(url, stream=True, timeout=TIMEOUT_S) as answer,
-        Path(into).open("wb") as file,
-    ):
+    with requests.get(url, stream=True, timeout=TIMEOUT_S) as answer, Path(into).open("wb") as file:
         answer.raise_for_status()
         for part in answer.iter_content(_PART_BYTES):
             file.write(part)

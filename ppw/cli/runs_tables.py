@@ -213,9 +213,7 @@ def _print_schema_and_exit(ctx: click.Context, param: click.Parameter, asked: bo
     "--format html -o report.html",
     opt.TABLE_METRIC,
     opt.selection_option(
-        "--a",
-        "Columns that select side A: host=atom. Separate several by commas.",
-        one_value=True,
+        "--a", "Columns that select side A: host=atom. Separate several by commas.", one_value=True
     ),
     opt.selection_option("--b", "Columns that select side B: host=xeon.", one_value=True),
     opt.options("""

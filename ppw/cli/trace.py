@@ -50,8 +50,12 @@ def device_option(meaning: str, default: str = "") -> opt.Decorator:
 _FIT = "make one with: ppw trace fit TRACE --format json -o MODEL"
 
 
-def read_requests(path: str, trace_format: str | None, mapping: dict[str, str]) -> traces.Trace:
-    """Open a block trace. Raises `PpwError` for a file that holds a fitted model."""
+def read_requests(path: str, given: opt.Given) -> traces.Trace:
+    """Open a block trace; --trace-format and --map are taken out of the options given.
+
+    Raises `PpwError` for a file that holds a fitted model.
+    """
+    trace_format, mapping = given.pop("trace_format"), given.pop("mapping")
     if trace_format is None and is_model(path):
         raise ppw.PpwError(
             f"{path}: is a model, no trace: make one of it with ppw trace generate {path} -o TRACE"
@@ -128,14 +132,7 @@ _KINDS = {
     ALLOW_DEVICE,
     group=trace_command,
 )
-def trace_convert_command(
-    source: str,
-    trace_format: str | None,
-    mapping: dict[str, str],
-    to: str | None,
-    output: str,
-    **options: Any,
-) -> None:
+def trace_convert_command(source: str, to: str | None, output: str, **options: Any) -> None:
     """Convert SOURCE, a trace or a model, to a file for another tool.
 
     A trace becomes Parquet, CSV or an iolog of fio. A model (from ppw trace fit) becomes a job file
@@ -155,9 +152,9 @@ def trace_convert_command(
     if kind not in ("parquet", "csv") and not options["target"]:
         raise click.UsageError("Missing option '--target': a load needs a scratch file.")
     if from_model:
-        out.say_caveats(_write_jobs(source, kind, output, **options))
+        out.say_caveats(_write_jobs(source, kind, output, options))
         return
-    trace = read_requests(source, trace_format, mapping)
+    trace = read_requests(source, options)
     if kind == "iolog":
         out.say_caveats(_write_fio_iolog(trace, output, options))
     else:
@@ -189,25 +186,17 @@ def _write_fio_iolog(trace: traces.Trace, output: str, options: opt.Given) -> It
     yield f"the target has to be {written.extent_bytes} bytes long before fio replays on it"
 
 
-def _write_jobs(
-    source: str,
-    kind: str,
-    output: str,
-    *,
-    by: str | None,
-    size_bytes: float | None,
-    duration_s: float | None,
-    **options: Any,
-) -> Iterable[str]:
+def _write_jobs(source: str, kind: str, output: str, given: opt.Given) -> Iterable[str]:
     """Write a model as fio or diskspd jobs; return what to tell the user."""
     from measurements.loads import load_files
     from ppw.storage.generate import jobs_of
 
     model = read_model(source)
-    by = by or ("transition" if kind == "diskspd" else "stream")
-    jobs, notes = jobs_of(model, by=by, space_bytes=size_bytes)
+    by = given["by"] or ("transition" if kind == "diskspd" else "stream")
+    jobs, notes = jobs_of(model, by=by, space_bytes=given["size_bytes"])
     write = load_files.write_diskspd if kind == "diskspd" else load_files.write_fio_jobs
-    seconds = duration_s or model.survey.duration_s
+    seconds = given["duration_s"] or model.survey.duration_s
+    options = {name: given[name] for name in ("target", "outstanding", "allow_device")}
     return (*notes, *write(jobs, output, duration_s=seconds, **options))
 
 
@@ -251,18 +240,7 @@ def _write_jobs(
     group=trace_command,
 )
 def trace_fit_command(
-    trace: str,
-    trace_format: str | None,
-    mapping: dict[str, str],
-    flat: bool,
-    choose: bool,
-    drift: bool,
-    device: str,
-    seed: int,
-    engine: str,
-    memory_limit: str | None,
-    temporary: str | None,
-    **options: Any,
+    trace: str, flat: bool, choose: bool, drift: bool, device: str, seed: int, **options: Any
 ) -> ppw.TraceModel | ppw.HalfDrift | ppw.LevelChoice:
     """Learn a hierarchical state diagram from the block trace TRACE.
 
@@ -271,15 +249,17 @@ def trace_fit_command(
     if drift and (choose or flat):
         raise click.UsageError("--drift fits one model: leave --choose and --flat out")
     # An engine counts what no memory holds, which the other questions about a trace need whole.
-    if engine != "memory":
-        if drift or choose or flat or trace_format or mapping:
+    if options["engine"] != "memory":
+        of_files = options.pop("trace_format"), options.pop("mapping")
+        if drift or choose or flat or any(of_files):
             raise click.UsageError(
                 "--engine fits one model to ppw's own Parquet: make it by ppw trace convert, and "
                 "leave --drift, --choose, --flat, --trace-format and --map out"
             )
-        options |= {"memory_limit": memory_limit, "temporary": temporary}
-        return ppw.fit_trace_in(trace, engine=engine, **options)
-    source = read_requests(trace, trace_format, mapping)
+        return ppw.fit_trace_in(trace, **options)
+    for name in ("engine", "memory_limit", "temporary"):
+        del options[name]
+    source = read_requests(trace, options)
     out.say(f"{trace}: read as {source.described}")
     if drift:
         return ppw.half_drift(source, seed=seed, **options)
@@ -372,11 +352,9 @@ def trace_record_command(device: str, program: tuple[str, ...], output: Path, **
     ALLOW_DEVICE,
     group=trace_command,
 )
-def trace_replay_command(
-    trace: str, trace_format: str | None, mapping: dict[str, str], **options: Any
-) -> ppw.TraceReplay:
+def trace_replay_command(trace: str, **options: Any) -> ppw.TraceReplay:
     """Replay TRACE on a scratch file, after a calibration run that touches no device."""
-    return ppw.replay_trace(read_requests(trace, trace_format, mapping), **options)
+    return ppw.replay_trace(read_requests(trace, options), **options)
 
 
 @opt.command(
@@ -396,13 +374,7 @@ def trace_replay_command(
     group=trace_command,
 )
 def trace_show_command(
-    model: str,
-    original: str | None,
-    trace_format: str | None,
-    mapping: dict[str, str],
-    scales: bool,
-    device: str,
-    **written: Any,
+    model: str, original: str | None, scales: bool, device: str, **given: Any
 ) -> None:
     """Show MODEL, the output of ppw trace fit --format json.
 
@@ -411,13 +383,14 @@ def trace_show_command(
     """
     from ppw.storage.report import trace_page
 
+    written = given["format_"], given["output"]
     with out.caveats_in_result():
         fitted = read_model(model)
         if scales:
-            out.emit(ppw.time_scales(fitted, device=device), **written)
+            out.emit(ppw.time_scales(fitted, device=device), *written)
             return
-        source = read_requests(original, trace_format, mapping) if original else None
-        out.emit(fitted, **written, page=lambda model: trace_page(model, original=source))
+        source = read_requests(original, given) if original else None
+        out.emit(fitted, *written, page=lambda model: trace_page(model, original=source))
 
 
 @opt.question(
@@ -444,11 +417,7 @@ def trace_show_command(
     group=trace_command,
 )
 def trace_validate_command(
-    original: str,
-    synthetic: tuple[str, ...],
-    trace_format: str | None,
-    mapping: dict[str, str],
-    **options: Any,
+    original: str, synthetic: tuple[str, ...], **options: Any
 ) -> tuple[ppw.TraceFidelity, str | None]:
     """Compare SYNTHETIC traces with ORIGINAL, and exit with 3 if they differ too much.
 
@@ -458,7 +427,7 @@ def trace_validate_command(
     # Tolerances are typed as percentages and compared as shares.
     for name in ("features_tolerance", "performance_tolerance", "hit_ratio_tolerance"):
         options[name] /= 100
-    trace = read_requests(original, trace_format, mapping)
+    trace = read_requests(original, options)
     result = ppw.validate_trace(trace, list(synthetic), **options)
     return result, None if result.passed else result.verdict()[0]
 
@@ -495,12 +464,7 @@ def trace_validate_command(
     group=trace_command,
 )
 def trace_whatif_command(
-    source: str,
-    trace_format: str | None,
-    mapping: dict[str, str],
-    no_locality: bool,
-    block_bytes: float,
-    **options: Any,
+    source: str, no_locality: bool, block_bytes: float, **options: Any
 ) -> ppw.TraceWhatIf:
     """Estimate the benefit of caches of several sizes and policies for a trace or a model."""
     seed = options["seed"]
@@ -509,8 +473,9 @@ def trace_whatif_command(
     if is_model(source) or source.lower().endswith(".json"):
         model = read_model(source)
         made = [ppw.generate_trace(model, seed=seed + k) for k in range(options["repeats"])]
+        del options["trace_format"], options["mapping"]
     else:
-        made = read_requests(source, trace_format, mapping)
+        made = read_requests(source, options)
     if no_locality:
         made = _without_locality(made, seed)
     return ppw.trace_what_if(made, block_bytes=int(block_bytes), **options)

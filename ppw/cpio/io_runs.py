@@ -288,11 +288,7 @@ def pooled_rates(
 
 
 def log_half_widths(
-    table: pd.DataFrame,
-    points: pd.DataFrame,
-    codes: IntArray,
-    keys: Sequence[str],
-    level: float,
+    table: pd.DataFrame, points: pd.DataFrame, codes: IntArray, keys: Sequence[str], level: float
 ) -> FloatArray:
     """Compute half widths of the intervals of ln R, R = sum of cycles/sum of I/Os of each point.
 

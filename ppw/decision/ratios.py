@@ -251,11 +251,7 @@ def _log_time(draws: Draws) -> obj.FloatArray:
 
 
 def compare_pair(
-    curves: CurveDraws,
-    pair: Pair,
-    frequency: Sequence[float],
-    price: Sequence[float],
-    terms: Terms,
+    curves: CurveDraws, pair: Pair, frequency: Sequence[float], price: Sequence[float], terms: Terms
 ) -> PairwiseComparison:
     """Draw two groups at a frequency (Hz) each, and A also along its frequencies."""
     # Each group is asked for the same frequencies whichever side it is on, so that B:A is

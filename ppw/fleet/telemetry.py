@@ -189,11 +189,7 @@ def _mean_of_windows(inside: ibis.Table, window_s: float) -> ibis.Table:
 
 
 def energy_of_counters(
-    intervals: ibis.Table,
-    samples: ibis.Table,
-    width: float,
-    range_j: float | None,
-    most_w: float,
+    intervals: ibis.Table, samples: ibis.Table, width: float, range_j: float | None, most_w: float
 ) -> ibis.Table:
     """Energy (J) of each interval by an energy counter that was read at both its ends."""
     order = ibis.window(group_by=["host", "label"], order_by=["at_s", "value"])

@@ -801,13 +801,7 @@ class CurveDraws:
 
     @classmethod
     def of(
-        cls,
-        answers: Answers,
-        lowest: FloatArray,
-        highest: FloatArray,
-        *,
-        draws: int,
-        seed: int,
+        cls, answers: Answers, lowest: FloatArray, highest: FloatArray, *, draws: int, seed: int
     ) -> CurveDraws:
         """Prepare the posterior of every curve for drawing.
 

@@ -401,12 +401,7 @@ def check_options(level: float, tolerance: float) -> None:
 
 
 def answer_cells(
-    cells: pd.DataFrame,
-    rates: pd.DataFrame,
-    rows: int,
-    level: float,
-    tolerance: float,
-    digest: str,
+    cells: pd.DataFrame, rates: pd.DataFrame, rows: int, level: float, tolerance: float, digest: str
 ) -> PathLengths:
     """Fit path lengths to cells, and find flat ranges of throughput over data size.
 

@@ -401,11 +401,7 @@ class CoreCountProjection(TimeProjection):
 
 
 def project_core_count(
-    runs: pd.DataFrame,
-    *,
-    cores: float,
-    by: Sequence[str] | None = None,
-    level: float = 0.90,
+    runs: pd.DataFrame, *, cores: float, by: Sequence[str] | None = None, level: float = 0.90
 ) -> CoreCountProjection:
     """Project the time of jobs to a number of cores, from runs on other numbers of them.
 

@@ -555,11 +555,7 @@ class TimeScales(Result):
 
 
 def time_scales(
-    model: TraceModel,
-    *,
-    scales: Sequence[float] = SCALES,
-    device: str = "disk",
-    seed: int = 0,
+    model: TraceModel, *, scales: Sequence[float] = SCALES, device: str = "disk", seed: int = 0
 ) -> TimeScales:
     """Serve the load of a model at several time scales by a device model.
 

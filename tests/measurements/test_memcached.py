@@ -22,7 +22,7 @@ from measurements.workloads.clients import Client, Histogram, merge_histograms, 
 from measurements.workloads.memcached import load_generators, load_sweep
 from measurements.workloads.memcached.limits import judge_runs
 from measurements.workloads.memcached.load_generators import Work, find_loader
-from measurements.workloads.memcached.load_sweep import Demand, line_rate, link_to, works
+from measurements.workloads.memcached.load_sweep import line_rate, link_to, works
 from measurements.workloads.memcached.servers import Address, Control, Servers, needed_memory
 
 with_memcached = pytest.mark.peer("memcached")
@@ -367,9 +367,9 @@ class TestLoaders:
         *(st.one_of(st.none(), st.floats(10, 1e6)), st.floats(0, 1), st.integers(1, 20)),
     )
     def test_a_demand_is_shared_whole(self, connections, threads, servers, one, asked, gets, keys):
-        base = WORK._replace(get_share=gets, keys_per_request=keys)
-        demand = Demand(connections, threads, asked, 1.0)
-        shared = works(base, demand, servers, one_thread=one)
+        base = WORK._replace(get_share=gets, keys_per_request=keys, seconds=1.0)
+        base = base._replace(connections=connections, threads=threads, asked_s=asked)
+        shared = works(base, servers, one_thread=one)
         assert len(shared) % servers == 0
         assert sum(w.connections for w in shared) == max(connections, len(shared))
         assert all(1 <= w.threads <= w.connections for w in shared)

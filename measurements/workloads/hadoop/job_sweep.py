@@ -247,7 +247,7 @@ class HadoopSweep:
         """Run the smallest job unmeasured, so that the first measured one finds files cached."""
         smallest = min(todo, key=lambda step: step.setting.data_bytes or 0)
         for _ in range(self.options.warm_ups):
-            self._set_up_and_settle(smallest)
+            self.runs.set_up_and_settle(smallest.freq_hz)
             record = self._begin_record("warm-up", smallest)
             made = self._execute_job(record, smallest, self.engine.command(smallest.setting), [])
             self.engine.job(smallest.setting, self.session.output(record["run"]))
@@ -255,7 +255,7 @@ class HadoopSweep:
 
     def _measure_run(self, step: Step) -> list[dict[str, Any]]:
         check_space(self.session.folder)
-        self._set_up_and_settle(step)
+        self.runs.set_up_and_settle(step.freq_hz)
         record = self._begin_record("run", step)
         counts = [self.session.counts(record["run"], 0)]
         command = self.engine.command(step.setting)
@@ -269,10 +269,6 @@ class HadoopSweep:
         rows = self._rows_of_record(record)
         self.runs.advise(step[:2], step.text(), rows[-1])
         return rows
-
-    def _set_up_and_settle(self, step: Step) -> None:
-        if self.machine.set_up(step.freq_hz, None):
-            self.runs.wait(self.runs.options.settle_s)
 
     def _begin_record(self, kind: str, step: Step | None) -> dict[str, Any]:
         """Begin the record of a run, or of idling."""

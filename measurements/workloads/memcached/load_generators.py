@@ -38,6 +38,7 @@ class Work(NamedTuple):
     rate_s: float | None  # requests per second of this process; None for a closed loop
     seconds: float  # duration without the preparation
     seed: int
+    asked_s: float | None = None  # operations per second of all processes; None for a closed loop
 
     @property
     def operations_per_request(self) -> float:
@@ -182,14 +183,8 @@ class Memcaslap(Loader):
         seconds = math.ceil(work.seconds)
         command = [
             *(self._program, "-s", str(address), "-F", str(settings), "-t", f"{seconds}s"),
-            *(
-                "-T",
-                str(work.threads),
-                "-c",
-                str(_connections_used(work)),
-                "-w",
-                f"{_windows_per_connection(work)}k",
-            ),
+            *("-T", str(work.threads), "-c", str(_connections_used(work))),
+            *("-w", f"{_windows_per_connection(work)}k"),
             # Without a period it counts no latencies; a long one prints them once, at the end.
             *("-S", f"{seconds + 3600}s"),
         ]
@@ -400,10 +395,8 @@ class PacedClient(Loader):
     def report(self, outputs: Sequence[Path], scratch: Path, works: Sequence[Work]) -> LoadReport:
         """Merge what the processes printed."""
         totals = [read_paced_totals(path) for path in outputs]
-        whole, late = (
-            clients.merge_histograms([t.latency for t in totals]),
-            clients.merge_histograms([t.lateness for t in totals]),
-        )
+        whole = clients.merge_histograms([t.latency for t in totals])
+        late = clients.merge_histograms([t.lateness for t in totals])
         failed = sum(t.figures["failed"] + t.figures["unanswered"] for t in totals)
         return LoadReport(
             median=whole.percentile(0.50),

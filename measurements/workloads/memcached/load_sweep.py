@@ -186,43 +186,27 @@ class Moment(NamedTuple):
     moved: tuple[int, int] | None  # bytes received and sent
 
 
-class Demand(NamedTuple):
-    """What all clients together ask for in one run."""
-
-    connections: int
-    client_threads: int
-    asked_s: float | None  # operations per second; None for a closed loop
-    seconds: float  # the window and what comes after it
-
-    @property
-    def client_s(self) -> float:
-        """Duration of the clients (s)."""
-        return _LEAD_S + self.seconds
-
-
-def works(base: gen.Work, demand: Demand, partitions: int, *, one_thread: bool) -> list[gen.Work]:
-    """Share a demand between client processes.
+def works(total: gen.Work, partitions: int, *, one_thread: bool) -> list[gen.Work]:
+    """Share the work of all clients together between client processes.
 
     There is one process a partition, or one a thread where a process of this client has
     ``one_thread`` only. Process i drives server i modulo ``partitions``.
     """
-    each = max(1, round(demand.client_threads / partitions))
+    each = max(1, round(total.threads / partitions))
     processes = partitions * each if one_thread else partitions
     # Each process needs a connection.
-    processes = max(partitions, min(processes, demand.connections // partitions * partitions))
-    requests_s = None
-    if demand.asked_s is not None:
-        requests_s = demand.asked_s / base.operations_per_request
-    shares = [
-        demand.connections // processes + (number < demand.connections % processes)
-        for number in range(processes)
-    ]
+    processes = max(partitions, min(processes, total.connections // partitions * partitions))
+    rate_s = None
+    if total.asked_s is not None:
+        rate_s = total.asked_s / total.operations_per_request / processes
+    most, rest = divmod(total.connections, processes)
+    shares = [max(1, most + (number < rest)) for number in range(processes)]
     return [
-        base._replace(
-            connections=max(1, share),
-            threads=1 if one_thread else min(each, max(1, share)),
-            rate_s=None if requests_s is None else requests_s / processes,
-            seconds=demand.client_s,
+        total._replace(
+            connections=share,
+            threads=1 if one_thread else min(each, share),
+            rate_s=rate_s,
+            seconds=_LEAD_S + total.seconds,
         )
         for share in shares
     ]
@@ -238,7 +222,6 @@ class MemcachedLoad(service.Load):
     loader: gen.Loader
     works: Sequence[gen.Work]  # one a client process
     client_cpus: tuple[int, ...]
-    demand: Demand
     reaper: CleanupProcess
     scratch: Path
     procfs: Path
@@ -283,7 +266,7 @@ class MemcachedLoad(service.Load):
         """Wait for the clients and read what they saw."""
         client = self.client
         hang = f"{client.commands[0][0]} was to end and did not: what it talks to may hang"
-        client.finish(self.loader.name, self.demand.client_s + _LONGEST_START_S, hang=hang)
+        client.finish(self.loader.name, self.works[0].seconds + _LONGEST_START_S, hang=hang)
         self._report = self.loader.report(client.outputs, self.scratch, self.works)
 
     def columns(self, seen: Sequence[Moment]) -> dict[str, Any]:
@@ -298,7 +281,7 @@ class MemcachedLoad(service.Load):
             "data_bytes": self.works[0].value_bytes,
             "throughput_ops_s": rate if rate > 0 else None,
             "throughput_noise": _throughput_noise(seen),
-            "asked_ops_s": self.demand.asked_s,
+            "asked_ops_s": self.works[0].asked_s,
             "hit_rate": did["hits"] / did["gets"] if did["gets"] else None,
             "evictions": did["evictions"],
             "server_read_bytes_s": did["read_bytes"] / seconds,
@@ -475,7 +458,7 @@ class MemcachedRuns:
         order = [(c, r) for c in self.options.connections for r in range(repeats)]
         random.Random(f"{seed} {setup}").shuffle(order)
         steps = [
-            (self._make_step(setup, repeat, connections=c), self._demand(c, threads))
+            (self._make_step(setup, repeat, connections=c), self._total_work(setup, c, threads))
             for c, repeat in order
         ]
         # The last step tells whether the client was what limited the runs before it.
@@ -483,7 +466,7 @@ class MemcachedRuns:
         more_threads = min(threads + 1, max(len(self.sides.client_cpus), threads))
         key = setup.key(connections=more, client_threads=more_threads)
         step = service.ServiceStep("client-step", key, setup.freq_hz, 0)
-        steps.append((step, self._demand(more, more_threads)))
+        steps.append((step, self._total_work(setup, more, more_threads)))
         yield from self._measure_steps(setup, self.loader, steps)
 
     def _measure_rates(self, setup: Setup) -> Iterator[dict[str, Any]]:
@@ -494,7 +477,7 @@ class MemcachedRuns:
             rates += [({"load": load}, load * full) for load in options.loads]
         most, threads = max(options.connections), self._client_threads
         steps = [
-            (self._make_step(setup, repeat, **key), self._demand(most, threads, rate))
+            (self._make_step(setup, repeat, **key), self._total_work(setup, most, threads, rate))
             for key, rate in rates
             for repeat in range(repeats)
         ]
@@ -518,26 +501,26 @@ class MemcachedRuns:
     def _make_step(self, setup: Setup, repeat: int, **key: float) -> service.ServiceStep:
         return service.ServiceStep("run", setup.key(**key), setup.freq_hz, repeat)
 
-    def _demand(self, connections: int, threads: int, rate: float | None = None) -> Demand:
-        return Demand(connections, threads, rate, self.runs.options.seconds)
-
     def _steps_to_do(
-        self, steps: Sequence[tuple[service.ServiceStep, Demand]]
-    ) -> list[tuple[service.ServiceStep, Demand]]:
-        return [(step, demand) for step, demand in steps if self.runs.done(step) is None]
+        self, steps: Sequence[tuple[service.ServiceStep, gen.Work]]
+    ) -> list[tuple[service.ServiceStep, gen.Work]]:
+        return [(step, total) for step, total in steps if self.runs.done(step) is None]
 
     def _measure_steps(
-        self, setup: Setup, loader: gen.Loader, steps: Sequence[tuple[service.ServiceStep, Demand]]
+        self,
+        setup: Setup,
+        loader: gen.Loader,
+        steps: Sequence[tuple[service.ServiceStep, gen.Work]],
     ) -> Iterator[dict[str, Any]]:
         """Measure steps on servers that have room for the largest of them."""
         todo = self._steps_to_do(steps)
         if not todo:
             return
-        connections = max(demand.connections for _, demand in steps)
-        threads = max(demand.client_threads for _, demand in steps)
-        with self._servers(setup, loader, self._demand(connections, threads)) as servers:
-            for step, demand in todo:
-                row = self._measure_step(servers, setup, loader, step, demand)
+        connections = max(total.connections for _, total in steps)
+        threads = max(total.threads for _, total in steps)
+        with self._servers(setup, loader, connections, threads) as servers:
+            for step, total in todo:
+                row = self._measure_step(servers, setup, loader, step, total)
                 if step.kind == "run":
                     yield row
 
@@ -547,44 +530,50 @@ class MemcachedRuns:
         setup: Setup,
         loader: gen.Loader,
         step: service.ServiceStep,
-        demand: Demand,
+        total: gen.Work,
     ) -> dict[str, Any]:
-        partitions = len(servers.addresses)
-
         def make_load(margin_s: float) -> MemcachedLoad:
-            longer = demand._replace(seconds=demand.seconds + margin_s)
+            longer = total._replace(seconds=total.seconds + margin_s)
             return MemcachedLoad(
                 servers=servers,
                 placement=self._server_placement(setup) if servers.processes else None,
                 link=self.link,
                 loader=loader,
-                works=self._share_work(setup, loader, longer, partitions),
+                works=self._share_work(setup, loader, longer),
                 client_cpus=self.sides.client_cpus,
-                demand=longer,
                 reaper=self.runs.reaper,
                 scratch=self.scratch,
                 procfs=self.runs.machine.procfs,
             )
 
-        name = workload_name(self.options.get_share, setup.keys_per_request, partitions)
+        name = workload_name(
+            self.options.get_share, setup.keys_per_request, self._partitions(setup)
+        )
         return self.runs.measure(step, make_load, workload=name)
 
-    def _share_work(
-        self, setup: Setup, loader: gen.Loader, demand: Demand, partitions: int
-    ) -> list[gen.Work]:
-        base = gen.Work(
+    def _total_work(
+        self, setup: Setup, connections: int, threads: int, asked_s: float | None = None
+    ) -> gen.Work:
+        """Work of all clients together in one run, for the length of its window."""
+        return gen.Work(
             get_share=self.options.get_share,
             keys_per_request=setup.keys_per_request,
-            keys=max(1, -(-self.options.objects // partitions)),
+            keys=max(1, -(-self.options.objects // self._partitions(setup))),
             key_bytes=self.options.key_bytes,
             value_bytes=setup.object_bytes,
-            connections=demand.connections,
-            threads=demand.client_threads,
+            connections=connections,
+            threads=threads,
             rate_s=None,
-            seconds=demand.client_s,
+            seconds=self.runs.options.seconds,
             seed=self.runs.options.seed,
+            asked_s=asked_s,
         )
-        return works(base, demand, partitions, one_thread=loader.name == "paced")
+
+    def _share_work(self, setup: Setup, loader: gen.Loader, total: gen.Work) -> list[gen.Work]:
+        return works(total, self._partitions(setup), one_thread=loader.name == "paced")
+
+    def _partitions(self, setup: Setup) -> int:
+        return len(self.options.servers) or setup.partitions
 
     def _server_placement(self, setup: Setup) -> cpu_placement.Placement:
         return self.sides.server_placement(setup.threads * setup.partitions)
@@ -600,10 +589,12 @@ class MemcachedRuns:
             self._pacing = gen.find_loader("paced").open(self.scratch)
         return self._pacing
 
-    def _servers(self, setup: Setup, loader: gen.Loader, demand: Demand) -> sv.Servers:
+    def _servers(
+        self, setup: Setup, loader: gen.Loader, connections: int, threads: int
+    ) -> sv.Servers:
         """Start or connect servers, and fill them with what the loader asks for."""
         named = [sv.Address.parse(text) for text in self.options.servers]
-        shared = self._share_work(setup, loader, demand, len(named) or setup.partitions)
+        shared = self._share_work(setup, loader, self._total_work(setup, connections, threads))
         if named:
             servers = sv.Servers.connect_to(named)
             self.runs.tell_once(
@@ -614,7 +605,7 @@ class MemcachedRuns:
                 partitions=setup.partitions,
                 threads=setup.threads,
                 memory_bytes=self._server_memory_bytes(setup, loader, shared),
-                connections=demand.connections,
+                connections=connections,
                 cpus=self._server_placement(setup).cpus,
                 reaper=self.runs.reaper,
                 log=self.runs.session.folder / "output" / "memcached.txt",
