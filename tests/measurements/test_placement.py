@@ -10,7 +10,7 @@ from itertools import pairwise
 
 import pytest
 from hypothesis import given, strategies as st
-from peers.topology import Cpu, TopologyTree
+from peers.sysfs_host import Cpu, TopologyTree
 
 from measurements.errors import MeasurementError
 from measurements.host.cpu_placement import place, read_topology, run_on

@@ -12,7 +12,7 @@ from unittest import mock
 
 import pytest
 from peers import powercap
-from peers.fake_time import FakeTime
+from peers.waiting import FakeTime
 from refusals import refusal
 
 from measurements.power import rapl

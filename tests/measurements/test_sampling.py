@@ -10,9 +10,8 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from peers.fake_time import FakeTime
 from peers.powercap import Counters, CounterWriter, PowercapTree
-from peers.waiting import is_running, wait_for
+from peers.waiting import FakeTime, is_running, wait_for
 
 from measurements.errors import MeasurementError
 from measurements.power import power_log, rapl, sampler as sm
