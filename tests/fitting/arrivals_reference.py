@@ -5,12 +5,12 @@ the same generator in the same order, so that results can be compared number by 
 """
 
 import math
-from bisect import bisect_right
 from collections import defaultdict
 from itertools import accumulate, pairwise
 from statistics import NormalDist, correlation, fmean as mean, linear_regression
 
 import numpy as np
+from numpy import interp as interpolate, quantile as quantiles, var as variance
 from scipy.optimize import brentq
 from scipy.special import digamma
 
@@ -19,21 +19,6 @@ TAIL = [0, 0.01, 0.05, *(k / 10 for k in range(1, 10)), 0.95, 0.99, 1]
 GAP_LEVELS = [0, 0.01, *(k / 20 for k in range(1, 20)), 0.98, 0.99, 0.995, 0.998, 0.999, 1]
 BOUNDS = [2 ** (k / 4 - 30) for k in range(201)]
 ON_TIME = [0.0], [0.0] * len(TAIL), 0.0, 0.0
-
-
-def variance(values):
-    middle = mean(values)
-    return math.fsum((v - middle) ** 2 for v in values) / len(values)
-
-
-def interpolate(x, xs, ys):
-    k = max(1, min(bisect_right(xs, x), len(xs) - 1))
-    return ys[k - 1] + (x - xs[k - 1]) / (xs[k] - xs[k - 1]) * (ys[k] - ys[k - 1])
-
-
-def quantiles(values, levels):
-    ordered = [*sorted(values), max(values)]
-    return [interpolate(p * (len(values) - 1), range(len(ordered)), ordered) for p in levels]
 
 
 def empirical_quantiles(counts):
@@ -242,7 +227,7 @@ def _windows(counts, length):
     """Arrivals of windows of a length that is no whole number of those counted."""
     reached = [0, *accumulate(counts)]
     ends = [k * length for k in range(int(len(counts) / length) + 1)]
-    return [b - a for a, b in pairwise(interpolate(e, range(len(reached)), reached) for e in ends)]
+    return np.diff(interpolate(ends, range(len(reached)), reached)).tolist()
 
 
 def _mean_square_interarrival(counts):

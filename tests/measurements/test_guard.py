@@ -17,23 +17,9 @@ import pytest
 from peers.waiting import FakeClock, is_running, wait_for
 
 from measurements.errors import MeasurementError
-from measurements.processes import cleanup_process, settings_guard as guard_module
+from measurements.processes import cleanup_process, settings_guard as sg
 from measurements.processes.cleanup_process import CleanupProcess
 from measurements.processes.helper_process import HelperProcess
-from measurements.processes.settings_guard import (
-    Guard,
-    HostSetting,
-    Journal,
-    Owners,
-    Process,
-    RefusalError,
-    boot_id,
-    journals,
-    limits_in_order,
-    restore,
-    state_folder,
-    take,
-)
 
 ROOT = Path(__file__).resolve().parents[2]
 DEADLINE_S, US = 60.0, os.geteuid()
@@ -87,7 +73,7 @@ class Host:
         return self.values == ("1", "2") and not self.journals
 
     def guard(self):
-        return Guard(lock=self.folder, state=self.state)
+        return sg.Guard(lock=self.folder, state=self.state)
 
     def restore_leftovers(self):
         with self.guard() as guard:
@@ -115,7 +101,7 @@ def host(tmp_path):
 
 def kill(pid):
     os.kill(pid, signal.SIGKILL)
-    wait_for(lambda: Process.of(pid) is None)
+    wait_for(lambda: sg.Process.of(pid) is None)
 
 
 # Ways to end, and the status that each gives.
@@ -218,10 +204,10 @@ class TestGuardItself:
             guard.learn([(host.one, "1"), (host.one, "never")])
             guard.learn([(host.one, "later")])
             lines = [json.loads(line) for line in guard.journal.read_text().splitlines()]
-            assert lines[0]["parent"] == list(Process.of(os.getpid()))
+            assert lines[0]["parent"] == list(sg.Process.of(os.getpid()))
             assert lines[1:] == [{"path": str(host.one), "value": "1"}]
             assert guard.journal.stat().st_mode & 0o777 == 0o600
-            assert guard._settings == {host.one: HostSetting(host.one, "1")}
+            assert guard._settings == {host.one: sg.HostSetting(host.one, "1")}
             with pytest.raises(MeasurementError, match="no process would restore it"):
                 guard.change(host.two, "changed")
         assert host.restored()
@@ -232,7 +218,7 @@ class TestGuardItself:
             guard.change(host.one, "changed", was="1")
             if then == "hanging":
                 os.kill(guard.pid, signal.SIGSTOP)
-                monkeypatch.setattr(guard_module, "_ANSWER_S", 0.05)
+                monkeypatch.setattr(sg, "_ANSWER_S", 0.05)
             else:
                 kill(guard.pid)
             if then != "left":
@@ -273,12 +259,12 @@ class TestGuardItself:
         host.guard().release()
 
     def test_a_line_that_is_not_on_the_disk_is_taken_back(self, host, monkeypatch):
-        me = Process.of(os.getpid())
-        journal = Journal(host.state, Owners(boot_id(), me, me, host.folder))
+        me = sg.Process.of(os.getpid())
+        journal = sg.Journal(host.state, sg.Owners(sg.boot_id(), me, me, host.folder))
         before = journal.path.read_text()
         monkeypatch.setattr(os, "fsync", mock.Mock(side_effect=OSError(28, "No space left")))
         with pytest.raises(OSError, match="No space"):
-            journal.add([HostSetting(host.one, "1")])
+            journal.add([sg.HostSetting(host.one, "1")])
         assert journal.path.read_text() == before
 
     def test_a_full_disk_is_told_and_nothing_changed(self, host):
@@ -292,14 +278,14 @@ class TestGuardItself:
             assert guard.journal.stat().st_size == size
             resource.prlimit(guard.pid, resource.RLIMIT_FSIZE, (size + 999, size + 999))
             guard.change(host.one, "changed", was="1")
-            assert guard._settings == {host.one: HostSetting(host.one, "1")}
+            assert guard._settings == {host.one: sg.HostSetting(host.one, "1")}
         assert host.restored()
 
 
 class TestOneAtATime:
     def test_the_second_is_refused_with_the_number_of_the_first(self, host, tmp_path_factory):
         with host.changed() as (process, guard):
-            with Guard(lock=tmp_path_factory.mktemp("other"), state=host.state):
+            with sg.Guard(lock=tmp_path_factory.mktemp("other"), state=host.state):
                 pass
             # Also when the first has lost its guard.
             for end in (lambda pid: None, kill):
@@ -310,21 +296,21 @@ class TestOneAtATime:
 
     def test_it_waits_three_seconds_for_the_lock(self, host, monkeypatch):
         clock = FakeClock()
-        clock.stand_in(monkeypatch, guard_module)
-        me = Process.of(os.getpid())
+        clock.stand_in(monkeypatch, sg)
+        me = sg.Process.of(os.getpid())
         held = os.open(host.folder, os.O_RDONLY)
         fcntl.flock(held, fcntl.LOCK_EX)
-        with pytest.raises(RefusalError) as refused:
-            take(host.folder, host.state, me)
+        with pytest.raises(sg.RefusalError) as refused:
+            sg.take(host.folder, host.state, me)
         with pytest.raises(MeasurementError, match=r"already changing .*\(another process"):
-            guard_module._raise_refusal(refused.value.answer, host.folder)
+            sg._raise_refusal(refused.value.answer, host.folder)
         assert clock.now_s == pytest.approx(1003, abs=0.03)
 
         def release(seconds):
             fcntl.flock(held, fcntl.LOCK_UN)
 
-        clock.stand_in(monkeypatch, guard_module, wait=release)
-        os.close(take(host.folder, host.state, me))
+        clock.stand_in(monkeypatch, sg, wait=release)
+        os.close(sg.take(host.folder, host.state, me))
         os.close(held)
 
 
@@ -333,10 +319,10 @@ class TestLeftovers:
     def left(self, host):
         """A host with settings that a killed ppw and its killed guard have left."""
         with subprocess.Popen(["sleep", "60"]) as dead:
-            started = Process.of(dead.pid)
+            started = sg.Process.of(dead.pid)
             dead.kill()
-        journal = Journal(host.state, Owners(boot_id(), started, started, host.folder))
-        journal.add([HostSetting(host.one, "1"), HostSetting(host.two, "2")])
+        journal = sg.Journal(host.state, sg.Owners(sg.boot_id(), started, started, host.folder))
+        journal.add([sg.HostSetting(host.one, "1"), sg.HostSetting(host.two, "2")])
         host.one.write_text("changed")
         host.two.write_text("changed")
         host.journal = journal.path
@@ -346,12 +332,15 @@ class TestLeftovers:
         with left.journal.open("a") as file:
             # A line without its end was never acted on.
             file.write(json.dumps({"path": str(left.one), "value": "cut"}))
-        assert left.restore_leftovers() == (HostSetting(left.one, "1"), HostSetting(left.two, "2"))
+        assert left.restore_leftovers() == (
+            sg.HostSetting(left.one, "1"),
+            sg.HostSetting(left.two, "2"),
+        )
         assert left.restored()
         assert left.restore_leftovers() == ()
 
     def test_those_of_an_earlier_boot_are_gone_with_it(self, left):
-        left.journal.write_text(left.journal.read_text().replace(boot_id(), "an-earlier-boot"))
+        left.journal.write_text(left.journal.read_text().replace(sg.boot_id(), "an-earlier-boot"))
         assert left.restore_leftovers() == ()
         assert (left.values, left.journals) == (("changed", "changed"), [])
 
@@ -364,10 +353,10 @@ class TestLeftovers:
         left.journal.write_text("\n".join([json.dumps(said), *rest, ""]))
         left.two.unlink()
         (left.state / "guard-1-1.jsonl").write_text(begun)
-        pid, started = Process.of(os.getpid())
+        pid, started = sg.Process.of(os.getpid())
         mine = left.state / f"guard-{pid}-{started}.jsonl"
         mine.touch()
-        assert left.restore_leftovers() == (HostSetting(left.one, "1"),)
+        assert left.restore_leftovers() == (sg.HostSetting(left.one, "1"),)
         # A journal that a living guard has begun stays.
         assert left.journals == [mine]
 
@@ -383,9 +372,9 @@ class TestLeftovers:
 
         believed = left.journal.read_text()
         for harm in (lambda: left.journal.chmod(0o666), link, garbage, foreign):
-            assert len(list(journals(left.state))) == 1
+            assert len(list(sg.journals(left.state))) == 1
             harm()
-            assert list(journals(left.state)) == []
+            assert list(sg.journals(left.state)) == []
             left.journal.unlink()
             left.journal.touch(mode=0o600)
             left.journal.write_text(believed)
@@ -395,19 +384,19 @@ class TestStateFolder:
     @pytest.fixture(autouse=True)
     def as_user(self, monkeypatch, tmp_path):
         """No root: only the variables decide."""
-        monkeypatch.setattr(guard_module.tempfile, "gettempdir", lambda: str(tmp_path / "temp"))
-        monkeypatch.setattr(guard_module.os, "access", lambda path, how: path != "/run")
+        monkeypatch.setattr(sg.tempfile, "gettempdir", lambda: str(tmp_path / "temp"))
+        monkeypatch.setattr(sg.os, "access", lambda path, how: path != "/run")
         monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
 
     def test_is_the_hosts_or_of_a_user_the_sessions_or_temporary(self, monkeypatch, tmp_path):
-        assert state_folder() == tmp_path / "ppw"
+        assert sg.state_folder() == tmp_path / "ppw"
         assert (tmp_path / "ppw").stat().st_mode & 0o777 == 0o700
         monkeypatch.delenv("XDG_RUNTIME_DIR")
-        assert state_folder() == tmp_path / "temp" / f"ppw-{os.geteuid()}"
-        monkeypatch.setattr(guard_module, "_make_private_folder", lambda folder: folder)
-        monkeypatch.setattr(guard_module.os, "geteuid", lambda: 0)
-        monkeypatch.setattr(guard_module.os, "access", lambda path, how: path == "/run")
-        assert state_folder() == Path("/run/ppw")
+        assert sg.state_folder() == tmp_path / "temp" / f"ppw-{os.geteuid()}"
+        monkeypatch.setattr(sg, "_make_private_folder", lambda folder: folder)
+        monkeypatch.setattr(sg.os, "geteuid", lambda: 0)
+        monkeypatch.setattr(sg.os, "access", lambda path, how: path == "/run")
+        assert sg.state_folder() == Path("/run/ppw")
 
     @pytest.mark.parametrize("harm", ["link", "open", "foreign", "file"])
     def test_somebody_elses_is_refused(self, monkeypatch, tmp_path, harm):
@@ -422,7 +411,7 @@ class TestStateFolder:
         if harm == "foreign":
             monkeypatch.setattr(os, "geteuid", lambda: US + 1)
         with pytest.raises(MeasurementError, match=str(folder)):
-            state_folder()
+            sg.state_folder()
 
 
 class TestRestoring:
@@ -434,7 +423,7 @@ class TestRestoring:
             ("5", "6", None, "scaling_min_freq"),
             ("5", "6", "<unknown>", "scaling_min_freq"),
         ):
-            order = limits_in_order(Path("policy0"), lower, upper, upper_now)
+            order = sg.limits_in_order(Path("policy0"), lower, upper, upper_now)
             assert order[0].path.name == first
             assert {setting.value for setting in order} == {lower, upper}
 
@@ -451,24 +440,26 @@ class TestRestoring:
         for name in in_order:
             (tmp_path / name).parent.mkdir(exist_ok=True)
             (tmp_path / name).write_text("7")
-        assert restore([HostSetting(tmp_path / name, "8") for name in reversed(in_order)]) == []
+        assert (
+            sg.restore([sg.HostSetting(tmp_path / name, "8") for name in reversed(in_order)]) == []
+        )
         assert [str(path.relative_to(tmp_path)) for path in written] == in_order
         # Only what differs is written, but limits and speed always.
         written.clear()
-        assert restore([HostSetting(tmp_path / name, "8") for name in in_order]) == []
+        assert sg.restore([sg.HostSetting(tmp_path / name, "8") for name in in_order]) == []
         assert {path.name for path in written} == {Path(name).name for name in in_order[-3:]}
 
     def test_what_does_not_stay_is_tried_three_times(self, tmp_path, monkeypatch):
         file = tmp_path / "no_turbo"
         file.write_text("7")
         clock = FakeClock()
-        monkeypatch.setattr(guard_module, "write_setting", lambda path, value: None)
-        clock.stand_in(monkeypatch, guard_module)
-        (left,) = restore([HostSetting(file, "8")])
+        monkeypatch.setattr(sg, "write_setting", lambda path, value: None)
+        clock.stand_in(monkeypatch, sg)
+        (left,) = sg.restore([sg.HostSetting(file, "8")])
         assert str(left) == f"{file} should be '8': it is '7'"
         assert len(clock.waits_s) == 2
-        clock.stand_in(monkeypatch, guard_module, wait=lambda seconds: file.write_text("9"))
-        assert restore([HostSetting(file, "9")]) == []
+        clock.stand_in(monkeypatch, sg, wait=lambda seconds: file.write_text("9"))
+        assert sg.restore([sg.HostSetting(file, "9")]) == []
 
 
 # Starts two generations of processes and a folder, says which, and waits.

@@ -33,6 +33,8 @@ CONVERSIONS = [
     for name, unit in UNITS.items()
     if unit.si == hd.unit_of(canonical)
 ]
+LACKS = "which the table does not have"
+SLIPS = {"freq_hzz": "freq_hz", "tme_s": "time_s", "powr_w": "power_w", "frequency": "freq_hz"}
 
 
 def renamed(*headers, **mapping):
@@ -253,22 +255,11 @@ class TestHeaders:
             (["f (kHz)"], {"freq_mhz": "f (kHz)"}, "--map freq_mhz=f (kHz): the two names carry"),
             (["run ms"], {"time_us": "run ms"}, "carry different units; write time_s=run ms"),
             (["E (J)"], {"power_w": "E (J)"}, "the column is not in W, by its header"),
-            (
-                ["Clock"],
-                {"freq_hz": "Clok"},
-                "'Clok', which the table does not have (did you mean 'Clock'?)",
-            ),
-            (
-                ["a", "b"],
-                {"freq_hz": "Frequency"},
-                "which the table does not have; the columns are a, b",
-            ),
+            (["Clock"], {"freq_hz": "Clok"}, f"'Clok', {LACKS} (did you mean 'Clock'?)"),
+            (["a", "b"], {"freq_hz": "Frequency"}, f"{LACKS}; the columns are a, b"),
             *(
                 (["x"], {slip: "x"}, f"no column '{slip}' (did you mean '{column}'?)")
-                for slip, column in (
-                    *(("freq_hzz", "freq_hz"), ("tme_s", "time_s")),
-                    *(("powr_w", "power_w"), ("frequency", "freq_hz")),
-                )
+                for slip, column in SLIPS.items()
             ),
             (["f"], {"freq_hz": "f", "freq_achieved_hz": "f"}, "'f' all of freq_hz, freq_ach"),
             *(

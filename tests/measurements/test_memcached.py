@@ -319,24 +319,12 @@ class TestPaced:
 
 def test_what_is_no_report(tmp_path):
     file = tmp_path / "memtier-0.json"
+    caslap, paced = load_generators.read_memcaslap_totals, load_generators.read_paced_totals
     for read, text, said in (
-        (
-            load_generators.read_memcaslap_totals,
-            PRINTED.partition("      12:     1991")[0],
-            "output is cut off",
-        ),
-        (
-            load_generators.read_memcaslap_totals,
-            PRINTED.partition("Total Statistics")[0],
-            "no latencies of mem",
-        ),
-        (load_generators.read_memcaslap_totals, "", "it printed nothing"),
-        (load_generators.read_paced_totals, "", "had no answer to any request"),
-        (
-            load_generators.read_paced_totals,
-            "127.0.0.1:1: no connection: refused\n",
-            "failed: 127.0.0.1:1",
-        ),
+        (caslap, PRINTED.partition("      12:     1991")[0], "output is cut off"),
+        (caslap, PRINTED.partition("Total Statistics")[0], "no latencies of mem"),
+        *((caslap, "", "it printed nothing"), (paced, "", "had no answer to any request")),
+        (paced, "127.0.0.1:1: no connection: refused\n", "failed: 127.0.0.1:1"),
         *((memtier_report, text, "no report of memtier_") for text in ("", "{}", NO_STATS, "[]")),
     ):
         file.write_text(text)
