@@ -13,8 +13,6 @@ from fitting.storage import reuse_distance as reuse
 from fitting.storage.caches import POLICIES, WRITES, Cache
 from fitting.storage.transitions import Seen
 
-# Caches.
-
 PEERS = {"lru": "LRU", "fifo": "FIFO", "clock": "Clock", "lfu": "LFU"}
 
 
@@ -136,9 +134,6 @@ def test_impossible_caches_and_blocks_are_refused(ask, message):
         ask()
 
 
-# Hit ratios of all sizes.
-
-
 @given(st.lists(st.integers(0, 12), min_size=1, max_size=60), st.integers(1, 13))
 def test_hit_ratios_are_those_of_a_search_through_all_blocks(blocks, size):
     hits, *_ = simulated("lru", np.array(blocks), np.zeros(len(blocks), dtype=bool), size)
@@ -154,9 +149,6 @@ def test_distances_and_accessed_blocks_by_hand():
     # A request off the grid touches one block more.
     blocks, request = reuse.accessed_blocks([8, 63], [8192, 8192])
     assert (blocks.tolist(), request.tolist()) == ([1, 2, 7, 8, 9], [0, 0, 1, 1, 1])
-
-
-# Hit ratios of a sample of the blocks.
 
 
 def load(n, blocks):
@@ -210,9 +202,6 @@ def test_a_sample_is_halved_as_often_as_it_takes():
     assert curve.hits[1:].tolist() == expected.hits[1:].tolist()
     assert curve.accesses == len(accessed) >> curve.halvings
     assert curve.hits.sum() + expected.footprint == curve.accesses
-
-
-# Ages of reuse.
 
 
 def seen(stream, sequential):

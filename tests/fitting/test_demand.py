@@ -10,8 +10,6 @@ from scipy.stats import binom
 from fitting.demand import utilisation as ut
 from fitting.errors import FittingError
 
-# Summary of use.
-
 INTERVALS = st.lists(st.tuples(st.floats(0, 1), st.integers(1, 5)), min_size=1, max_size=30)
 
 
@@ -48,9 +46,6 @@ def test_nothing_measured_is_no_use():
         use = ut.summarise(values, seconds)
         assert use.measured_s == 0
         assert np.isnan(use[:4]).all()
-
-
-# Phases.
 
 
 def stages(lengths, series=4, noise=0.03, seed=5):
@@ -140,8 +135,6 @@ def test_a_steady_drift_is_no_noise():
     assert ut._noise_level(table) == pytest.approx(np.full(3, 1 + 2 / np.sqrt(2000)), rel=0.1)
 
 
-# Rates on a common clock.
-
 ENDS = np.array([1.0, 2.0, 3.0, 5.0, 6.0])
 RATES = np.array([1.0, 2.0, 3.0, 5.0, np.nan])
 
@@ -172,9 +165,6 @@ def test_a_clock_keeps_the_sum_of_use(intervals):
     step = ends[-1] / 7
     found = ut.mean_on_clock(ends, lengths, rates[:, None], 0.0, step, 7)
     assert (found * step).sum() == pytest.approx((rates * lengths).sum(), rel=1e-9, abs=1e-9)
-
-
-# Load against a ceiling.
 
 
 def test_load_by_hand():
@@ -214,9 +204,6 @@ def test_high_is_above_one_just_when_the_rest_of_time_is(shares, quantile):
 def test_what_cannot_be_is_refused(ask, message):
     with pytest.raises(FittingError, match=message):
         ask()
-
-
-# Agreement with another recording.
 
 
 def test_agreement_of_constant_and_few_intervals_and_at_the_threshold():

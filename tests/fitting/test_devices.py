@@ -27,9 +27,6 @@ def blocks(*values):
     return np.array(values, dtype=np.int64)
 
 
-# Service times.
-
-
 def test_seeks_have_the_ends_and_the_mean_of_the_data_sheet():
     assert DISK.seek_s(0) == 0.0
     assert DISK.seek_s(1) == pytest.approx(1e-3)
@@ -68,9 +65,6 @@ def test_a_solid_state_drive_by_hand_and_ordinary_devices_by_default():
     expected = (0.1 + 0.8 + 500 / 120 + 5.0) * 1e-3
     assert Disk().service_s(*one) == pytest.approx([expected], rel=1e-12)
     assert 0 < SolidState().service_s(*one)[0] < expected
-
-
-# Queues.
 
 
 def test_a_request_follows_the_last_one_of_its_own_device_whose_units_are_as_many():
@@ -169,8 +163,6 @@ def test_impossible_devices_are_refused(make, how):
     with pytest.raises(FittingError):
         make(**how)
 
-
-# Layouts of files.
 
 PAGE = 8
 

@@ -93,9 +93,6 @@ def learned(name, estimator):
     return np.concatenate([parameters, [*estimator.standard_errors_.values()], *answers])
 
 
-# Oracles.
-
-
 @pytest.mark.parametrize("name", AXES)
 def test_lines_are_those_of_statsmodels_and_given_out_by_name(name):
     estimator, X, metric = case(name)
@@ -142,9 +139,6 @@ def test_a_parameter_on_its_bound_is_named_and_left_out_of_the_inference(power, 
     np.testing.assert_allclose(results.bse[kept], estimator.standard_errors_[kept], rtol=1e-10)
     assert results.df_resid == estimator.degrees_of_freedom_ == 5
     assert estimator.limit_ == (0 if held == "t_fixed_s" else estimator.parameters_["t_fixed_s"])
-
-
-# Kinds of input.
 
 
 @pytest.mark.parametrize("name", AXES)
@@ -243,9 +237,6 @@ class TestEveryEstimator:
         numbers += estimator.standard_errors_.values()
         numbers += getattr(estimator, "parameters_", {}).values()
         assert not any(isinstance(number, np.generic) for number in numbers)
-
-
-# Refusals.
 
 
 BAD = (0.0, np.nan, np.inf, -1.0, -np.inf)
@@ -347,9 +338,6 @@ def test_an_unbounded_time_that_would_be_negative_is_refused():
     with pytest.raises(OutOfRangeError, match=r"AmdahlRegression .*is not positive at 6\.5e\+09"):
         model.predict([3e9, 6.5e9])
     assert np.isnan(model.predict_interval([6.5e9])).all()
-
-
-# The package.
 
 
 def test_all_is_sorted_and_resolves():

@@ -115,8 +115,6 @@ def test_runs_condensed_by_frequency_have_the_steps_of_all_runs(made):
     assert step_counts(codes, frequency, groups).tolist() == whole.count.tolist()
 
 
-# Lack of fit.
-
 F = np.array([1.2e9, 1.6e9, 2.0e9, 2.4e9])
 
 

@@ -27,9 +27,6 @@ def least_squares(x, y, knee):
     return sm.OLS(y, design).fit()
 
 
-# Curves that are known.
-
-
 @given(st.floats(2, 12), st.floats(0.5, 1.5), st.floats(-1, 0.3), st.floats(1e-3, 1e6))
 def test_a_power_law_that_bends_comes_back(knee, before, after, height):
     rate = height * (LEVELS / knee) ** np.where(knee > LEVELS, before, after)

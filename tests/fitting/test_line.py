@@ -53,9 +53,6 @@ def check_intervals(fit, at, expected, level):
         np.testing.assert_allclose(found, ends, rtol=1e-10)
 
 
-# Ordinary least squares.
-
-
 @pytest.mark.parametrize("name", SCALES)
 def test_intervals_are_those_of_statsmodels(name):
     x, y = SCALES[name]
@@ -141,9 +138,6 @@ def test_lines_taken_away_are_those_of_a_single_abscissa():
     assert learned(found) == pytest.approx(learned(rl.fit_points(x, y)), nan_ok=True)
 
 
-# The bounded line.
-
-
 @pytest.mark.parametrize("points", [2, 3, 4])
 def test_bounded_lines_are_those_of_scipy(points):
     x, y = random_groups(200, points, seed=5)
@@ -184,9 +178,6 @@ def test_inference_on_a_bound_is_that_of_the_regression_without_the_coefficient(
     expected = ols.get_prediction(np.column_stack([np.ones(2), at])[:, kept])
     check_intervals(fit, at, expected.summary_frame(alpha=0.1), level=0.9)
     np.testing.assert_array_equal(fit.interval(at), fit.interval(at, level=0.9))
-
-
-# Invariances.
 
 
 @pytest.mark.parametrize("nonnegative", [False, True])
@@ -232,9 +223,6 @@ def test_groups_are_taken_in_order_and_repeatedly_and_may_have_repeats_of_their_
         np.testing.assert_array_equal(together[:, group], alone[:, group])
 
 
-# Intervals.
-
-
 def test_quantiles_are_those_of_scipy_and_missing_without_freedom():
     df = np.array([5, 0, 1, 2, 1_000_000, -1, 5])
     expected = np.where(df > 0, student(np.where(df > 0, df, 1)).ppf(0.95), np.nan)
@@ -249,9 +237,6 @@ def test_levels_that_are_no_share_and_repeats_below_one_are_refused():
     for repeats in (0, -1, 0.5, np.nan, np.array([2, 0])):
         with pytest.raises(FittingError, match=r"^repeats is \S+: a mean needs 1 new point or"):
             rl.variance_of_mean(repeats)
-
-
-# Groups that are no line, and odd input.
 
 
 @pytest.mark.parametrize("nonnegative", [False, True])

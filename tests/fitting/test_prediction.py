@@ -40,9 +40,6 @@ def exact_quantile(mixture, group, p):
     return brentq(lambda x: weight @ ndtr((x - mean) / deviation) - p, low, high, xtol=1e-13)
 
 
-# Distribution and quantiles.
-
-
 @given(mixtures(), st.floats(-3, 3), st.sampled_from([-1.0, -2.5, 0.3, 4.0]), st.floats(-20, 20))
 def test_multiples_and_shifts_are_read_where_they_are(mixture, deviations, factor, by):
     middle, variance = mixture.moments()
@@ -82,9 +79,6 @@ def test_quantiles_of_one_normal_and_of_far_components():
     np.testing.assert_allclose(mixture.quantiles([0.9999]), [[100 + norm.ppf(0.9996)]], atol=0.05)
 
 
-# Moments and sums.
-
-
 def test_moments_worked_by_hand():
     # Mean 1/4·2 + 3/4·6 = 5; variance 1/4·(1 + 9) + 3/4·(4 + 1) = 6.25.
     mixture = Mixture(np.array([[2.0, 6.0]]), np.array([[1.0, 4.0]]), np.array([[0.25, 0.75]]))
@@ -109,9 +103,6 @@ def test_a_sum_is_distributed_as_the_sum_of_draws():
     mean, variance, (weight,) = one.plus(other)
     normals = norm(mean, np.sqrt(variance))
     assert kstest(drawn, lambda x: normals.cdf(x[:, None]) @ weight).pvalue > 0.001
-
-
-# Fewer components.
 
 
 @given(mixtures(), st.integers(1, 30))
@@ -145,9 +136,6 @@ def test_unknown_mixtures_give_nan_and_leave_the_others_alone():
     assert np.isnan(mixed.quantiles([0.9])[0]).tolist() == [False, True, False, True]
     assert Mixture(*np.full((3, 0, 1), np.nan)).quantiles([0.5]).shape == (1, 0)
     assert Mixture(*np.full((3, 0, 4), np.nan)).trim(2).mean.shape == (0, 3)
-
-
-# Split conformal calibration.
 
 
 def alone(score, level):

@@ -47,9 +47,6 @@ def test_usl_recovers_its_parameters(one, sigma, kappa):
     assert model.coherency_ == pytest.approx(kappa, abs=1e-10)
 
 
-# Amdahl against statsmodels and nnls.
-
-
 def test_amdahl_matches_statsmodels_ols_to_ten_digits():
     rng = np.random.default_rng(3)
     cores = rng.integers(1, 49, 24).astype(float)
@@ -108,9 +105,6 @@ def test_unbounded_amdahl_refuses_where_time_is_not_positive():
             ask([8, 64])
     # No time at one core has no serial fraction.
     assert np.isnan(AmdahlScaling(bounded=False).fit([2, 4], [1.0, 1.5]).serial_fraction_)
-
-
-# Gunther's law against curve_fit.
 
 
 def test_usl_matches_curve_fit_and_its_covariance():
@@ -210,9 +204,6 @@ def test_usl_fits_without_a_start_for_one_core_and_refuses_a_fall_too_steep_for_
         UniversalScalability().fit([2, 3, 4, 8], [10, 2, 0.5, 0.1])
 
 
-# Ernest against its authors' tool.
-
-
 @pytest.mark.thirdparty
 def test_ernest_matches_nnls_by_hand_and_the_predictions_its_authors_print(data_dir):
     raw = data_dir / "ernest-example" / "raw"
@@ -259,9 +250,6 @@ def test_ernest_on_one_core_is_a_line_in_the_data():
     np.testing.assert_allclose(model.predict([[1, 4.0], [1, 8.0]]), line(np.array([4.0, 8.0])))
     # The term of the cores is the constant's, and their logarithm is 0.
     assert model.rank_ == 2
-
-
-# Invariances and degrees of freedom.
 
 
 @kinds

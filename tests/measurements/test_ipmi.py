@@ -660,9 +660,6 @@ def test_the_session_ends_with_the_process_that_asks(local_bmc):
         wait_for(lambda: not is_running(session.pid))
 
 
-# Passwords.
-
-
 @simulated
 @both_tools
 def test_a_password_is_seen_nowhere(tmp_path, monkeypatch, caplog, capfd, tool):
@@ -742,9 +739,6 @@ def test_what_cannot_be_asked_for_is_refused(spec, reason, monkeypatch, tmp_path
     with pytest.raises(SensorError, match=re.escape(reason)) as caught:
         open_source(parse_spec(spec), SourceSettings(login=lambda *_: Login("ppw", "x")))
     assert "s3cr3t" not in str(caught.value)
-
-
-# Sensor data records.
 
 
 def pyghmi_entry(record):
