@@ -22,6 +22,7 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import measurements
 from measurements.counters.command import check_perf
 from measurements.errors import MeasurementError
 from measurements.host import conditions
@@ -70,12 +71,10 @@ class Measuring:
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """Measure; yields each run's row when it and all before it are in the table's file."""
-        from measurements import write_runs
-
         for row in self.sweep.run():
-            write_runs(self.table(), self.output)
+            measurements.write_runs(self.table(), self.output)
             yield row
-        write_runs(self.table(), self.output)
+        measurements.write_runs(self.table(), self.output)
 
     def left(self) -> int:
         """Count the runs that are still to do."""
@@ -391,8 +390,6 @@ def _keep_rows(remote: subprocess.Popen[bytes], target: Path) -> int:
     """Write the table anew after each row that arrives; the exit code of the other ppw."""
     import pandas as pd
 
-    from measurements import write_runs
-
     assert remote.stdin is not None
     assert remote.stdout is not None
     rows: list[dict[str, Any]] = []
@@ -404,7 +401,7 @@ def _keep_rows(remote: subprocess.Popen[bytes], target: Path) -> int:
                 # A greeting of the other host's shell is no row.
                 sys.stderr.write(line.decode(errors="replace"))
             else:
-                write_runs(pd.DataFrame(rows), target)
+                measurements.write_runs(pd.DataFrame(rows), target)
     except BaseException:
         # The other ppw ends when its input does, and puts back what it changed.
         remote.stdin.close()

@@ -28,7 +28,7 @@ from measurements.errors import DAMAGE, MeasurementError
 from measurements.power import energy, sampler, source
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
     import pandas as pd
@@ -164,44 +164,6 @@ def _write_synced(path: Path, text: str, mode: str = "w") -> None:
 _PREFERRED = ("wall", "host", "package", "gpu", "battery", "psys", "dram", "other")
 
 
-def session_table(session: Session) -> pd.DataFrame:
-    """Make the runs table of all runs of a sweep so far, from its records and raw readings."""
-    import pandas as pd
-
-    try:
-        return pd.DataFrame(session_rows(session))
-    except UnicodeEncodeError as error:
-        raise MeasurementError(
-            f"{session.folder}: runs.jsonl or plan.json holds {error.object[:40]!r}, which is no "
-            "text: correct it there"
-        ) from error
-
-
-def session_rows(session: Session) -> list[dict[str, Any]]:
-    """Make the rows of all runs that went well, in the order in which they were measured.
-
-    Raises `MeasurementError` for readings that cannot be read, and a record or plan that ppw did
-    not write so.
-    """
-    rows: list[dict[str, Any]] = []
-    idle: dict[str, energy.RunEnergy] = {}
-    for number, record in enumerate(session.records(), start=1):
-        try:
-            if record["kind"] == "idle":
-                idle = run_energy(session, record)
-            elif record["kind"] == "run" and record["exit_code"] == 0:
-                rows.append(row_of(session, record, idle))
-        except MeasurementError:
-            raise
-        except DAMAGE as error:
-            reason = f"{type(error).__name__}: {str(error)[:80]!r}"
-            raise MeasurementError(
-                f"{session.folder}: line {number} of runs.jsonl, or plan.json, is not as ppw wrote "
-                f"it ({reason}): measure again into another folder"
-            ) from error
-    return rows
-
-
 def run_energy(session: Session, record: Mapping[str, Any]) -> dict[str, energy.RunEnergy]:
     """Compute what every total of the sweep's channels drew in a run, the first source's first."""
     channels = [sampler.channel_from_json(c) for c in session.plan["channels"]]
@@ -326,3 +288,48 @@ def row_of(
 
 def _none_if_nan(value: float) -> float | None:
     return value if value == value else None
+
+
+def session_table(session: Session) -> pd.DataFrame:
+    """Make the runs table of all runs of a sweep so far, from its records and raw readings."""
+    import pandas as pd
+
+    try:
+        return pd.DataFrame(session_rows(session))
+    except UnicodeEncodeError as error:
+        raise MeasurementError(
+            f"{session.folder}: runs.jsonl or plan.json holds {error.object[:40]!r}, which is no "
+            "text: correct it there"
+        ) from error
+
+
+def session_rows(
+    session: Session,
+    *,
+    kind: str = "run",
+    energy_of: Callable[..., Any] = run_energy,
+    make_row: Callable[..., Any] = row_of,
+) -> list[Any]:
+    """Make the rows of all runs of a kind that went well, in the order in which they were measured.
+
+    ``energy_of`` and ``make_row`` are those of a sweep with rows of its own. Raises
+    `MeasurementError` for readings that cannot be read, and a record or plan that ppw did not write
+    so.
+    """
+    rows: list[Any] = []
+    idle: Any = {}
+    for number, record in enumerate(session.records(), start=1):
+        try:
+            if record["kind"] == "idle":
+                idle = energy_of(session, record)
+            elif record["kind"] == kind and record["exit_code"] == 0:
+                rows.append(make_row(session, record, idle))
+        except MeasurementError:
+            raise
+        except DAMAGE as error:
+            reason = f"{type(error).__name__}: {str(error)[:80]!r}"
+            raise MeasurementError(
+                f"{session.folder}: line {number} of runs.jsonl, or plan.json, is not as ppw wrote "
+                f"it ({reason}): measure again into another folder"
+            ) from error
+    return rows

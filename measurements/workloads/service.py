@@ -21,7 +21,7 @@ from measurements.errors import MeasurementError
 from measurements.host import activity, conditions, cpu_placement
 from measurements.processes.cleanup_process import CleanupProcess
 from measurements.sweep import loop, measure
-from measurements.sweep.session import Session, check_space, row_of, run_energy
+from measurements.sweep.session import Session, check_space, row_of, run_energy, session_rows
 from measurements.workloads.clients import Client, CutShortError, start_process
 
 if TYPE_CHECKING:
@@ -206,14 +206,7 @@ class ServiceRuns(loop.Recorder):
 
 def service_rows(session: Session, *, kind: str = "run") -> list[dict[str, Any]]:
     """Rows of all runs of a kind so far, from records and raw readings alone."""
-    rows: list[dict[str, Any]] = []
-    idle: dict[str, energy.RunEnergy] = {}
-    for record in session.records():
-        if record["kind"] == "idle":
-            idle = run_energy(session, record)
-        elif record["kind"] == kind:
-            rows.append(_service_row(session, record, idle))
-    return rows
+    return session_rows(session, kind=kind, make_row=_service_row)
 
 
 def _service_row(

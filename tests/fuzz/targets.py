@@ -50,7 +50,7 @@ from measurements.timeseries import read_time_series
 from measurements.traces import read_trace
 from measurements.workloads import fio
 from measurements.workloads.hadoop.cluster import read_nodes
-from measurements.workloads.hadoop.history import read_history, read_local_log
+from measurements.workloads.hadoop.history import parse_history, read_local_log
 from measurements.workloads.hadoop.job_sweep import job_columns, node_columns
 from measurements.workloads.memcached import load_generators
 from measurements.workloads.memcached.servers import Address
@@ -241,7 +241,7 @@ def memtier_totals(path):
 
 
 def history(path):
-    job = read_history(path)
+    job = parse_history(Path(path).read_text(errors="replace"), str(path))
     job_columns(job)
     node_columns(job)
 

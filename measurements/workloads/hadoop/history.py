@@ -189,18 +189,6 @@ class Job:
         return [a for a in self.attempts if a.kind == kind and a.attempt in self.succeeded]
 
 
-def read_history(path: Path) -> Job:
-    """Read a job history file. Raises `MeasurementError` when it is no history in JSON."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except UnicodeDecodeError:
-        # The binary form begins with a line of text, too.
-        text = path.read_bytes().decode("latin-1")
-    except OSError as error:
-        raise MeasurementError(f"{path}: cannot be read: {error.strerror}") from error
-    return parse_history(text, str(path))
-
-
 def parse_history(text: str, source: str) -> Job:
     """Read the text of a job history file; ``source`` names it in messages.
 

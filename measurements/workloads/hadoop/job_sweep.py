@@ -14,7 +14,7 @@ import time
 from collections import defaultdict
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field, replace
-from itertools import product
+from itertools import chain, product
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -26,7 +26,7 @@ from measurements.host.conditions import Cooling
 from measurements.host.cpu_placement import Execution, execute
 from measurements.power import energy, sampler
 from measurements.sweep import loop
-from measurements.sweep.session import Session, check_space, row_of, run_energy
+from measurements.sweep.session import Session, check_space, row_of, run_energy, session_rows
 from measurements.table.units import frequency_text
 from measurements.workloads import fio
 from measurements.workloads.hadoop import cluster, engines, history, install
@@ -365,14 +365,12 @@ _SOURCE = "power_source"
 def hadoop_table(session: Session) -> pd.DataFrame:
     """Runs table of all runs that went well: a row per node, and one of a cluster."""
     parts = node_sessions(session)
-    rows: list[dict[str, Any]] = []
-    idle: dict[str, dict[str, energy.RunEnergy]] = {}
-    for record in session.records():
-        if record["kind"] == "idle":
-            idle = node_energies(session, parts, record)
-        elif record["kind"] == "run" and record["exit_code"] == 0:
-            rows += rows_of(session, parts, record, idle)
-    return pd.DataFrame(rows)
+    found = session_rows(
+        session,
+        energy_of=lambda session, record: node_energies(session, parts, record),
+        make_row=lambda session, record, idle: rows_of(session, parts, record, idle),
+    )
+    return pd.DataFrame(list(chain.from_iterable(found)))
 
 
 def node_sessions(session: Session) -> dict[str, Session]:
