@@ -56,6 +56,8 @@ _PER_NATURAL = float(1 / np.log(2))
 _NEAR_BOUND = 1e-9
 _SUMS = ("gaps", "total", "squares", "logs", "log_squares", "g_logs", "smallest", "largest")
 _BEGINS, _ENDS = 0, 1
+# Columns of a located request that its pieces, and its start and end, have too.
+_SHARED = ("s", "g", "clock", "run", "touched", "goes_on")
 
 
 def fit_trace_in(
@@ -117,12 +119,7 @@ def fit_trace_in(
             reused, runs = reuse_of(requests, known.piece, touched)
         else:
             reused, runs = None, runs_of(requests, touched)
-    times = (
-        source.without_flushes()
-        .select("time_s")
-        .order_by("time_s")
-        .limit(trace_model.ARRIVALS_KEPT)
-    )
+    times = source.kept.select("time_s").order_by("time_s").limit(trace_model.ARRIVALS_KEPT)
     gaps = np.diff(np.sort(arrays(times)["time_s"]))
     return trace_model.assemble_model(
         found,
@@ -155,7 +152,7 @@ def locate_requests(
     requests that go on it is in, from 1); and of the one before, null for the first: ``before_s``,
     ``before_touched``, ``goes_on`` (whether it starts where that one ended).
     """
-    table = _add_stream_numbers(source.without_flushes(), survey)
+    table = _add_stream_numbers(source.kept, survey)
     # Class and kind of every size.
     size = np.concatenate(classes.sizes)
     numbers = np.repeat(np.arange(len(classes)), [len(s) for s in classes.sizes])
@@ -261,23 +258,13 @@ def _sum_transitions(steps: ibis.Table, least_gap: float) -> tuple[IntArray, Any
     classed = ranked.rank >= tr.HISTOGRAM_FROM - 1
     near = classed & ((ranked.octave - ranked.octave.round()).abs() < _NEAR_BOUND)
     class_ = classed.ifelse(ranked.octave.floor(), -1.0).clip(-1, tr.HISTOGRAM_CLASSES - 1)
-    groups = ranked.group_by(
-        "key",
-        gap_class=class_,
-        bound=near.ifelse(ranked.log, ibis.null("float64")),
-        classed=classed,
-    )
-    sums = groups.agg(
-        gaps=ranked.count(),
-        total=ranked.gap.sum(),
-        squares=(ranked.gap * ranked.gap).sum(),
-        logs=ranked.log.sum(),
-        log_squares=(ranked.log * ranked.log).sum(),
-        g_logs=(ranked.gap * ranked.log).sum(),
-        smallest=ranked.gap.min(),
-        largest=ranked.gap.max(),
-        reached_s=ranked.time_s.min(where=classed),
-    )
+    bound = near.ifelse(ranked.log, ibis.null("float64"))
+    groups = ranked.group_by("key", gap_class=class_, bound=bound, classed=classed)
+    gap, log = ranked.gap, ranked.log
+    products = (gap * gap).sum(), log.sum(), (log * log).sum(), (gap * log).sum()
+    values = ranked.count(), gap.sum(), *products, gap.min(), gap.max()
+    reached_s = ranked.time_s.min(where=classed)
+    sums = groups.agg(reached_s=reached_s, **dict(zip(_SUMS, values, strict=True)))
     return _merge_interarrival_groups(arrays(sums), least_gap)
 
 
@@ -382,9 +369,8 @@ def _run_starts(requests: ibis.Table, pieces: ibis.Table) -> ibis.Table:
 
 def _since_end(requests: ibis.Table) -> ibis.Table:
     """Run starts, each with the lag since a request ended at their block; NULL if none did last."""
-    shared = ("s", "g", "clock", "run", "touched", "goes_on")
-    begins = requests.select(*shared, block=requests.lbn, what=ibis.literal(_BEGINS))
-    ends = requests.select(*shared, block=requests.end, what=ibis.literal(_ENDS))
+    begins = requests.select(*_SHARED, block=requests.lbn, what=ibis.literal(_BEGINS))
+    ends = requests.select(*_SHARED, block=requests.end, what=ibis.literal(_ENDS))
     events = begins.union(ends)
     order = ibis.window(group_by=["g", "block"], order_by=["clock", "what"])
     events = events.mutate(
@@ -401,7 +387,7 @@ def _accessed_pieces(requests: ibis.Table, piece: int) -> ibis.Table:
     # The last block of a request without length is the one before its start.
     last = ibis.greatest((requests.end - 1) // piece, first)
     pieces = requests.select(
-        *("s", "g", "clock", "run", "touched", "goes_on"),
+        *_SHARED,
         first_piece=first,
         aligned=requests.lbn % piece == 0,
         piece=ibis.range(first, last + 1).unnest(),
@@ -438,18 +424,8 @@ class EngineTrace(NamedTuple):
     """Requests as `_COLUMNS` and `PLACE`, and the names of streams and devices by code."""
 
     requests: ibis.Table
+    kept: ibis.Table  # the requests without the flushes, which have no address
     names: dict[str, tuple[str, ...]]
-
-    def without_flushes(self) -> ibis.Table:
-        """Return the requests without the flushes, which have no address."""
-        return self.requests.filter(self.requests["op"] != trace_source.FLUSH)
-
-
-class _Notes(NamedTuple):
-    """Metadata that ppw wrote beside the columns of a file."""
-
-    names: tuple[tuple[str, ...], ...]  # by `_CODED` and code
-    start_unix_ns: Any  # None where it is unknown
 
 
 def open_requests(
@@ -459,35 +435,34 @@ def open_requests(
 
     Raises `MeasurementError` for a file that is no trace of ppw's, and names it.
     """
-    groups: dict[_Notes, list[str]] = {}
+    groups: dict[Any, list[str]] = {}
     for file in _list_trace_files(trace):
         groups.setdefault(_read_trace_metadata(file), []).append(str(file))
-    names = tuple(
-        tuple(dict.fromkeys(name for notes in groups for name in notes.names[i]))
-        for i in range(len(_CODED))
-    )
-    starts = [notes.start_unix_ns for notes in groups]
+    names = [tuple(dict.fromkeys(name for own, _ in groups for name in own[i])) for i in (0, 1)]
+    starts = [start for _, start in groups]
     # Files that do not all say when they began are on one clock already.
     first = None if None in starts else min(starts)
-    parts = [
-        _renumber(_read(connection, files), notes, names, first) for notes, files in groups.items()
-    ]
-    return EngineTrace(ibis.union(*parts), dict(zip(_CODED, names, strict=True)))
+    parts = []
+    for (own, start), files in groups.items():
+        late_s = 0.0 if first is None else (start - first) / 1e9
+        parts.append(_renumber(_read(connection, files), own, names, late_s))
+    requests = ibis.union(*parts)
+    kept = requests.filter(requests["op"] != trace_source.FLUSH)
+    return EngineTrace(requests, kept, dict(zip(_CODED, names, strict=True)))
 
 
 def _list_trace_files(trace: str | PathLike[str] | Sequence[str | PathLike[str]]) -> list[Path]:
     paths = [Path(one) for one in ([trace] if isinstance(trace, (str, PathLike)) else trace)]
-    files = [
-        file
-        for path in paths
-        for file in (sorted(path.glob("*.parquet")) if path.is_dir() else [path])
-    ]
+    files: list[Path] = []
+    for path in paths:
+        files += sorted(path.glob("*.parquet")) if path.is_dir() else [path]
     if not files:
         raise PpwError(f"{' '.join(map(str, paths))}: no Parquet file is there: name the trace")
     return files
 
 
-def _read_trace_metadata(path: Path) -> _Notes:
+def _read_trace_metadata(path: Path) -> tuple[tuple[tuple[str, ...], ...], Any]:
+    """Names by `_CODED` and code, and the start (ns since 1970, or None) of a file of ppw's."""
     try:
         with pq.ParquetFile(path) as file:
             metadata = own_metadata(file) if has_columns(file.schema_arrow) else None
@@ -500,17 +475,13 @@ def _read_trace_metadata(path: Path) -> _Notes:
             "`ppw trace convert`"
         )
     names = tuple(tuple(metadata["names"].get(what, ())) for what in _CODED)
-    return _Notes(names, metadata.get("start_unix_ns"))
+    return names, metadata.get("start_unix_ns")
 
 
-def _read(connection: BaseBackend, files: list[str]) -> ibis.Table:
+def _read(connection: Any, files: list[str]) -> ibis.Table:
     """Columns of trace files, with the file name and row number of each request."""
     if is_spark(connection):
-        from pyspark.sql import SparkSession
-
-        session = SparkSession.getActiveSession()
-        assert session is not None
-        frame = session.read.parquet(*files).selectExpr(
+        frame = connection._session.read.parquet(*files).selectExpr(
             *_COLUMNS, "_metadata.file_path AS filename", "_metadata.row_index AS file_row_number"
         )
         view = ibis.util.gen_name("ppw_trace")
@@ -524,16 +495,16 @@ def _read(connection: BaseBackend, files: list[str]) -> ibis.Table:
 
 
 def _renumber(
-    table: ibis.Table, notes: _Notes, names: tuple[tuple[str, ...], ...], first: int | None
+    table: ibis.Table, own: Sequence[Any], names: Sequence[tuple[str, ...]], late_s: float
 ) -> ibis.Table:
     """Replace a file's codes and start time by those common to all files."""
     changed = {}
-    for what, own, common in zip(_CODED, notes.names, names, strict=True):
-        if own and own != common[: len(own)]:
-            numbers = [common.index(name) for name in own]
+    for what, mine, common in zip(_CODED, own, names, strict=True):
+        if mine and mine != common[: len(mine)]:
+            numbers = [common.index(name) for name in mine]
             changed[what] = table[what].cases(*enumerate(numbers), else_=-1).cast("int32")
-    if first is not None and notes.start_unix_ns > first:
-        changed["time_s"] = table.time_s + (notes.start_unix_ns - first) / 1e9
+    if late_s > 0:
+        changed["time_s"] = table.time_s + late_s
     return table.mutate(**changed) if changed else table
 
 
@@ -558,14 +529,9 @@ def arrays(table: ibis.Table) -> dict[str, Any]:
 
 
 def survey_of(source: EngineTrace) -> trace_source.TraceSurvey:
-    """Survey a trace without its flushes: extent, streams, sizes, alignment and resolution.
-
-    Raises `PpwError` for requests that cannot be, or too few of them.
-    """
-    kept = source.without_flushes()
-    extent = _measure_extent(source.requests)
-    flushes = extent.pop("flushes")
-    _refuse_unfit_requests(extent, extent.pop("bad"))
+    """Survey a trace without its flushes: extent, streams, sizes, alignment and resolution."""
+    kept = source.kept
+    extent, flushes = _measure_extent(source.requests)
     streams = kept.group_by("stream", "device").agg(n=kept.count()).order_by("stream", "device")
     by_stream = arrays(streams)
     sizes = kept.group_by("size_bytes").agg(n=kept.count())
@@ -590,8 +556,11 @@ def survey_of(source: EngineTrace) -> trace_source.TraceSurvey:
     return trace_source.TraceSurvey(survey, flushes, False, digest, None)
 
 
-def _measure_extent(table: ibis.Table) -> dict[str, Any]:
-    """Time and address extent of the requests without flushes, with counts of flushes and bad."""
+def _measure_extent(table: ibis.Table) -> tuple[dict[str, Any], int]:
+    """Measure time and address extent of the requests without flushes, and count these.
+
+    Raises `PpwError` for requests that cannot be, or too few of them.
+    """
     kept = table["op"] != trace_source.FLUSH
     end = table.lbn + ibis.greatest(table.size_bytes // BLOCK, 1)
     found = table.agg(
@@ -603,22 +572,8 @@ def _measure_extent(table: ibis.Table) -> dict[str, Any]:
         high_lbn=end.max(where=kept),
         bad=_impossible_mask(table).cast("int64").sum(),
     )
-    row: dict[str, Any] = found.to_pyarrow().to_pylist()[0]
-    return row
-
-
-def _impossible_mask(table: ibis.Table) -> Any:
-    """Mark requests with a missing, negative or impossible number."""
-    time, lbn, size, op = table.time_s, table.lbn, table.size_bytes, table["op"]
-    bad = time.isnan() | time.isinf() | (time < 0) | (table.stream < 0) | (table.device < 0)
-    bad = bad | (lbn < 0) | (size < 0) | (lbn > _LAST - size // BLOCK)
-    bad = bad | op.isnull() | ((size == 0) & (op != trace_source.FLUSH))
-    # Where a number is missing, so is the answer of its comparison.
-    return bad.fill_null(True)
-
-
-def _refuse_unfit_requests(extent: dict[str, Any], impossible: int) -> None:
-    n = extent["requests"] or 0
+    extent: dict[str, Any] = found.to_pyarrow().to_pylist()[0]
+    n, impossible = extent["requests"] or 0, extent.pop("bad")
     if impossible:
         raise PpwError(
             f"{impossible} requests cannot be (a number is missing or negative, no size, or "
@@ -630,6 +585,17 @@ def _refuse_unfit_requests(extent: dict[str, Any], impossible: int) -> None:
             f"{n} request{'s' * (n != 1)} within {span:g} s are too few for a "
             "model: give a trace of at least two requests at different times"
         )
+    return extent, extent.pop("flushes")
+
+
+def _impossible_mask(table: ibis.Table) -> Any:
+    """Mark requests with a missing, negative or impossible number."""
+    time, lbn, size, op = table.time_s, table.lbn, table.size_bytes, table["op"]
+    bad = time.isnan() | time.isinf() | (time < 0) | (table.stream < 0) | (table.device < 0)
+    bad = bad | (lbn < 0) | (size < 0) | (lbn > _LAST - size // BLOCK)
+    bad = bad | op.isnull() | ((size == 0) & (op != trace_source.FLUSH))
+    # Where a number is missing, so is the answer of its comparison.
+    return bad.fill_null(True)
 
 
 def _clock_resolution(kept: ibis.Table, extent: dict[str, Any]) -> float:

@@ -15,17 +15,12 @@ import numpy as np
 import pandas as pd
 
 from fitting.compiled.loops import FloatArray, IntArray
-from fitting.storage.cascade import dispersion_band, index_of_dispersion
-from fitting.storage.reuse_distance import HitRatioCurve, ReuseSample, accessed_blocks
+from fitting.storage import cascade, reuse_distance as rd
 from fitting.storage.survey import Survey
 from measurements.table.units import size_text
 from ppw.errors import PpwError
-from ppw.results import axes
-from ppw.results.result import Result, Row, Table, numbers_digest, rows_of, warn_caveats
-from ppw.results.text import as_positive, plot_label, shown
-from ppw.storage import fitted_devices as fd, trace_source as ts
-from ppw.storage.generate import generate_trace
-from ppw.storage.trace_model import fit_trace
+from ppw.results import axes, result as rs, text as tx
+from ppw.storage import fitted_devices as fd, generate, trace_model, trace_source as ts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -36,6 +31,8 @@ if TYPE_CHECKING:
     from ppw.storage.trace_source import Batches
 
     Measure = Callable[["TraceFeatures"], float]
+    _Measures = tuple[tuple[str, str, Measure], ...]
+    _Names = Mapping[str, tuple[str, ...]]
 
 # Sizes of LRU caches, as shares of the footprint, and their block (bytes).
 CACHES = (0.01, 0.05, 0.20)
@@ -72,77 +69,57 @@ _LEAST_REQUESTS = 100
 # Figures of a trace, by which a synthetic one is compared with its original.
 
 
-@dataclass(frozen=True)
 class TraceFeatures:
-    """Figures of a trace; shares are of its requests, flushes aside."""
-
-    requests: int
-    duration_s: float
-    read_share: float
-    random_share: float  # of requests that do not start where the last one of their stream ended
-    sizes: Mapping[int, float]  # shares of request sizes (bytes)
-    octants: FloatArray  # shares by eighths and by 64ths of the original's space
-    bins: FloatArray
-    drift: float  # distance in 64ths of the space between both halves of the requests
-    gap_mean_s: float  # of inter-arrival times
-    gap_variation: float  # their coefficient of variation
-    gap_correlation: float  # of an inter-arrival time with the next one
-    counts: Mapping[float, IntArray]  # arrivals of each whole window, by its length (s)
-    rate: float  # requests and bytes per second, as they arrive
-    bytes_s: float
-    reuse: HitRatioCurve  # of blocks of 4 KiB
-    recorded: fd.Latencies
-    storage: fd.Storage  # a modelled device, after it served the trace
-    streams: pd.DataFrame  # one row a stream, the busiest first
-
-    def hit_ratio(self, cache: float, of: TraceFeatures) -> float:
-        """Hit ratio of an LRU cache of a share of the footprint of another trace."""
-        return float(self.reuse.hit_ratio(max(1, round(cache * of.reuse.footprint))))
-
-
-def features(
-    trace: Batches,
-    found: ts.TraceSurvey,
-    space: Survey,
-    device: fd.Device,
-    names: Mapping[str, tuple[str, ...]] | None = None,
-) -> TraceFeatures:
-    """Pass over a trace and gather its figures, in bounded memory.
+    """Figures of a trace, gathered in bounded memory; shares are of its requests, flushes aside.
 
     ``space`` is the survey of the original, whose blocks are divided evenly to see where requests
     go; ``names`` are its names, for a synthetic trace that numbers its streams like it.
     """
-    known = found.survey
-    tally = _Tally(known, space)
-    reuse, storage, recorded = ReuseSample(), fd.Storage(device), fd.Latencies()
-    for batch in ts.columns(trace):
-        tally.add(batch)
-        reuse.add(accessed_blocks(batch.lbn, batch.size_bytes, _CACHE_BLOCK)[0])
-        storage.take(batch)
-        recorded.add(batch.latency_s)
-    # Places are counted by half of the requests: together they are shares, apart a drift.
-    n, halves = known.requests, tally.bins
-    return TraceFeatures(
-        requests=n,
-        duration_s=known.duration_s,
-        read_share=float(tally.reads.sum() / n),
-        random_share=float(tally.random.sum() / n),
-        sizes=dict(zip(known.sizes.tolist(), (known.size_counts / n).tolist(), strict=True)),
-        octants=halves.sum(axis=0).reshape(OCTANTS, -1).sum(axis=1) / n,
-        bins=halves.sum(axis=0) / n,
-        drift=distance(*(halves / halves.sum(axis=1, keepdims=True))),
-        gap_mean_s=known.duration_s / n,
-        gap_variation=tally.arrivals.variation(),
-        gap_correlation=tally.arrivals.correlation(),
-        # The last window is cut short.
-        counts={width: counts[:-1] for width, counts in tally.windows.items()},
-        rate=n / known.duration_s,
-        bytes_s=float(known.sizes @ known.size_counts) / known.duration_s,
-        reuse=reuse.curve(),
-        recorded=recorded,
-        storage=storage,
-        streams=tally.streams(_stream_names(trace.names, names or {})),
-    )
+
+    def __init__(
+        self,
+        trace: Batches,
+        known: Survey,
+        space: Survey,
+        device: fd.Device,
+        names: _Names | None = None,
+    ) -> None:
+        # A modelled device serves the trace, whose own latencies may be missing.
+        reuse, self.storage, self.recorded = rd.ReuseSample(), fd.Storage(device), fd.Latencies()
+        tally = _Tally(known, space)
+        for batch in ts.columns(trace):
+            tally.add(batch)
+            reuse.add(rd.accessed_blocks(batch.lbn, batch.size_bytes, _CACHE_BLOCK)[0])
+            self.storage.take(batch)
+            self.recorded.add(batch.latency_s)
+        n = self.requests = known.requests
+        self.duration_s = known.duration_s
+        # Requests and bytes per second, as they arrive.
+        self.rate = n / known.duration_s
+        self.bytes_s = float(known.sizes @ known.size_counts) / known.duration_s
+        self.read_share = float(tally.reads.sum() / n)
+        # Of requests that do not start where the last one of their stream ended.
+        self.random_share = float(tally.random.sum() / n)
+        # Shares of request sizes (bytes).
+        self.sizes = dict(zip(known.sizes.tolist(), (known.size_counts / n).tolist(), strict=True))
+        # Places are counted by half of the requests: together they are shares by eighths and by
+        # 64ths of the space, apart a distance of the halves.
+        halves = tally.bins
+        self.octants = halves.sum(axis=0).reshape(OCTANTS, -1).sum(axis=1) / n
+        self.bins = halves.sum(axis=0) / n
+        self.drift = distance(*(halves / halves.sum(axis=1, keepdims=True)))
+        # Inter-arrival times: their coefficient of variation, and correlation with the next one.
+        self.gap_variation, self.gap_correlation = tally.time_moments()
+        # Arrivals of each window by its length (s); the last window is cut short.
+        self.counts = {width: counts[:-1] for width, counts in tally.windows.items()}
+        # Of blocks of 4 KiB.
+        self.reuse = reuse.curve()
+        # One row a stream, the busiest first.
+        self.streams = tally.streams(_stream_labels(known, trace.names, names or {}))
+
+    def hit_ratio(self, cache: float, of: TraceFeatures) -> float:
+        """Hit ratio of an LRU cache of a share of the footprint of another trace."""
+        return float(self.reuse.hit_ratio(max(1, round(cache * of.reuse.footprint))))
 
 
 def distance(a: FloatArray, b: FloatArray) -> float:
@@ -150,46 +127,13 @@ def distance(a: FloatArray, b: FloatArray) -> float:
     return float(np.abs(a - b).sum() / 2)
 
 
-def _stream_names(
-    own: Mapping[str, tuple[str, ...]], original: Mapping[str, tuple[str, ...]]
-) -> dict[str, tuple[str, ...]]:
-    """Names of the trace, or of the original where it has none."""
-    nameless = ((), ("all",))
-    return {
-        what: original.get(what, ()) if own.get(what, ()) in nameless else own[what]
-        for what in ("stream", "device")
-    }
-
-
-class _Arrivals:
-    """Moments of inter-arrival times, and of each with the next one."""
-
-    def __init__(self) -> None:
-        self._last: FloatArray = np.empty(0)
-        self._sums = np.zeros(5)
-
-    def add(self, time_s: FloatArray) -> None:
-        """Take the next arrivals."""
-        times = np.concatenate([self._last, time_s])
-        gap = np.diff(times)
-        # The gap before the first new one was taken already; its pair with it was not.
-        new = gap[max(0, len(self._last) - 1) :]
-        first, second = gap[:-1], gap[1:]
-        self._sums += [len(new), new.sum(), (new**2).sum(), len(first), (first * second).sum()]
-        self._last = times[-2:]
-
-    def variation(self) -> float:
-        """Coefficient of variation."""
-        n, total, squares = self._sums[:3]
-        mean = total / n
-        return float(np.sqrt(max(squares / n - mean**2, 0)) / mean)
-
-    def correlation(self) -> float:
-        """Correlation of an inter-arrival time with the next one, about the mean of all."""
-        n, total, squares, pairs, products = self._sums
-        mean = total / n
-        spread = squares / n - mean**2
-        return float((products / pairs - mean**2) / spread) if pairs and spread > 0 else 0.0
+def _stream_labels(known: Survey, own: _Names, original: _Names) -> list[str]:
+    """Name each stream and its device; a trace without names has those of the original."""
+    nameless, labels = ((), ("all",)), []
+    for what, codes in (("stream", known.streams), ("device", known.devices)):
+        names = original.get(what, ()) if own.get(what, ()) in nameless else own[what]
+        labels.append([names[c] if 0 <= c < len(names) else str(c) for c in codes.tolist()])
+    return [f"{stream} on {device}" for stream, device in zip(*labels, strict=True)]
 
 
 class _Tally:
@@ -205,7 +149,9 @@ class _Tally:
         self.spells = np.zeros((len(keys), _SPELLS), dtype=np.int64)
         # By half of the requests.
         self.bins = np.zeros((2, BINS), dtype=np.int64)
-        self.arrivals, self.ends = _Arrivals(), fd.LastEnds()
+        self.ends = fd.LastEnds()
+        # The last two times, and sums over inter-arrival times and over pairs of them.
+        self._last, self._sums = np.empty(0), np.zeros(5)
         self.windows = {
             width: np.zeros(int(known.duration_s / width) + 1, dtype=np.int64)
             for width in WINDOWS_S
@@ -224,7 +170,7 @@ class _Tally:
         self.reads += np.bincount(stream[batch.op == 0], minlength=k)
         self.random += np.bincount(stream[random], minlength=k)
         self.bytes_ += np.bincount(stream, batch.size_bytes, minlength=k)
-        self.arrivals.add(batch.time_s)
+        self._add_times(batch.time_s)
         left = max(0, self._known.requests // 2 - int(self.bins.sum()))
         for half, places in zip(self.bins, (batch.lbn[:left], batch.lbn[left:]), strict=True):
             half += np.bincount(self._bins(places), minlength=BINS)
@@ -237,24 +183,38 @@ class _Tally:
             here = np.bincount(window - window[0])
             counts[window[0] : window[0] + len(here)] += here
 
+    def _add_times(self, time_s: FloatArray) -> None:
+        """Add up the moments of inter-arrival times, and of each with the next one."""
+        times = np.concatenate([self._last, time_s])
+        gap = np.diff(times)
+        # The gap before the first new one was taken already; its pair with it was not.
+        new = gap[max(0, len(self._last) - 1) :]
+        first, second = gap[:-1], gap[1:]
+        self._sums += [len(new), new.sum(), (new**2).sum(), len(first), (first * second).sum()]
+        self._last = times[-2:]
+
+    def time_moments(self) -> tuple[float, float]:
+        """Coefficient of variation of inter-arrival times; correlation of each with the next."""
+        n, total, squares, pairs, products = self._sums
+        mean = total / n
+        variance = squares / n - mean**2
+        # About the mean of all, which is nearly that of the first and of the second of each pair.
+        correlation = (products / pairs - mean**2) / variance if pairs and variance > 0 else 0.0
+        return float(np.sqrt(max(variance, 0)) / mean), float(correlation)
+
     def _bins(self, lbn: IntArray) -> IntArray:
         """Number the parts of the space that blocks lie in; those outside belong to the nearest."""
         low, width = self._space.low_lbn, max(1, self._space.high_lbn - self._space.low_lbn)
         return np.asarray(np.clip((lbn - low) * BINS // width, 0, BINS - 1))
 
-    def streams(self, names: dict[str, tuple[str, ...]]) -> pd.DataFrame:
+    def streams(self, labels: list[str]) -> pd.DataFrame:
         """Streams, the busiest first, with what nine in ten of their requests do."""
-        known, n = self._known, np.maximum(self.number, 1)
-        pairs = zip(known.streams.tolist(), known.devices.tolist(), strict=True)
-        mean = np.maximum(self.spells.mean(axis=1), 1e-300)
+        n, mean = np.maximum(self.number, 1), np.maximum(self.spells.mean(axis=1), 1e-300)
         table = pd.DataFrame(
             {
-                "stream": [
-                    f"{ts.name_of(names, 'stream', s)} on {ts.name_of(names, 'device', d)}"
-                    for s, d in pairs
-                ],
+                "stream": labels,
                 "share": self.number / self.number.sum(),
-                "rate": self.number / known.duration_s,
+                "rate": self.number / self._known.duration_s,
                 "fluctuation": self.spells.std(axis=1) / mean,
                 "read_share": self.reads / n,
                 "random_share": self.random / n,
@@ -348,13 +308,13 @@ class _Comparison(NamedTuple):
         for k in range(OCTANTS):
             yield share(f"octant {k + 1} of the space", lambda f, k=k: float(f.octants[k]))  # type: ignore[misc]
         for name in ours.streams["stream"].head(_TOP_STREAMS) if len(ours.streams) > 1 else ():
-            yield share(f"weight of {name}", lambda f, n=name: _weight(f.streams, n))  # type: ignore[misc]
+            yield share(f"weight of {name}", partial(_weight, name=name))
 
     def rates(self, tolerance: float) -> Iterator[_Figure]:
         """Rows of arrival rates, and how far they are spread over several synthetic traces."""
         group = "features"
-        measures: tuple[tuple[str, str, Measure], ...] = (
-            ("mean inter-arrival time", "s", lambda f: f.gap_mean_s),
+        measures: _Measures = (
+            ("mean inter-arrival time", "s", lambda f: f.duration_s / f.requests),
             ("requests a second", "1", lambda f: f.rate),
             ("throughput", "B/s", lambda f: f.bytes_s),
         )
@@ -374,7 +334,7 @@ class _Comparison(NamedTuple):
             return f.recorded if recorded else f.storage.latencies
 
         mean_latency = f"mean latency, {'recorded' if recorded else 'modelled'}"
-        measures: tuple[tuple[str, str, Measure], ...] = (
+        measures: _Measures = (
             ("completed a second, modelled", "1", lambda f: f.storage.iops),
             ("device time a request, modelled", "s", lambda f: f.storage.busy_s / f.requests),
             (mean_latency, "s", lambda f: latencies(f).mean_s),
@@ -418,9 +378,9 @@ class _Comparison(NamedTuple):
                 continue
             # A synthetic trace may be too short to have two such windows.
             others = [f.counts[width] for f in self.theirs if len(f.counts.get(width, ())) >= 2]
-            low, high = dispersion_band(counts, seed=seed)
-            a = index_of_dispersion(counts)
-            b = float(np.mean([*map(index_of_dispersion, others)])) if others else np.nan
+            low, high = cascade.dispersion_band(counts, seed=seed)
+            a = cascade.index_of_dispersion(counts)
+            b = float(np.mean([*map(cascade.index_of_dispersion, others)])) if others else np.nan
             row = _relative(group, f"dispersion over {width:g} s", "1", a, b)
             yield row._replace(lower=low, upper=high).judge(low <= b <= high)
 
@@ -429,8 +389,7 @@ class _Comparison(NamedTuple):
         types = dict(zip(self.ours.streams["stream"], self.ours.streams["type"], strict=True))
 
         def alike(f: TraceFeatures) -> float:
-            pairs = zip(f.streams["stream"], f.streams["type"], strict=True)
-            same = np.array([types.get(name) == type_ for name, type_ in pairs])
+            same = f.streams["stream"].map(types) == f.streams["type"]
             return float(f.streams["share"].to_numpy()[same].sum())
 
         figure = "requests of threads that keep their type"
@@ -450,10 +409,9 @@ def _hits_figure(cache: float) -> str:
     return f"LRU hits, cache of {cache:.0%} of the footprint"
 
 
-def _weight(streams: pd.DataFrame, name: str) -> float:
+def _weight(one: TraceFeatures, name: str) -> float:
     """Share of the requests that the first stream of a name has."""
-    names = streams["stream"].tolist()
-    return float(streams["share"].iloc[names.index(name)]) if name in names else 0.0
+    return float(one.streams["share"][one.streams["stream"] == name].head(1).sum())
 
 
 def _value_text(value: float, unit: str) -> str:
@@ -463,10 +421,10 @@ def _value_text(value: float, unit: str) -> str:
         return f"{value:.2%}"
     if unit == "s":
         return fd.time_text(value)
-    return f"{shown(value, 'B')}/s" if unit == "B/s" else shown(value, unit)
+    return f"{tx.shown(value, 'B')}/s" if unit == "B/s" else tx.shown(value, unit)
 
 
-def _off_text(row: Row) -> str:
+def _off_text(row: rs.Row) -> str:
     off = row["off"]
     if np.isnan(off):
         return "–"
@@ -478,9 +436,9 @@ def _off_text(row: Row) -> str:
     }[row["kind"]]
 
 
-def _tolerance_text(row: Row) -> str:
+def _tolerance_text(row: rs.Row) -> str:
     if np.isfinite(row["lower"]):
-        return f"{shown(row['lower'])} to {shown(row['upper'])}"
+        return f"{tx.shown(row['lower'])} to {tx.shown(row['upper'])}"
     if np.isnan(row["tolerance"]):
         return "–"
     return f"{100 * row['tolerance']:.3g} {'points' if row['kind'] == 'points' else '%'}"
@@ -507,8 +465,8 @@ class TraceFidelity(ts.TraceResult):
     """
 
     kind: ClassVar[str] = "trace_fidelity"
-    tables: ClassVar[tuple[Table, ...]] = (
-        Table(
+    tables: ClassVar[tuple[rs.Table, ...]] = (
+        rs.Table(
             "table",
             """
             group     | text  |           | features, performance, spatial, temporal, ablation
@@ -533,7 +491,7 @@ would have to move to make two distributions one; difference
                 "tolerance": _tolerance_text,
             },
         ),
-        Table(
+        rs.Table(
             "streams",
             """
             stream                 | text      | thread          | thread, of either trace
@@ -579,14 +537,16 @@ would have to move to make two distributions one; difference
         judged = (table["verdict"] != NOT_JUDGED) | table["off"].isna()
         # Figures of the original by itself, for comparison.
         alone = (table["group"] == "ablation") | table["figure"].str.contains("original's halves")
-        rows = rows_of(table[~judged & ~alone])
+        rows = rs.rows_of(table[~judged & ~alone])
         if rows:
             figures = (f"{row['figure']} ({_off_text(row)})" for row in rows)
             yield f"Not judged: {'; '.join(figures)}."
 
     def _ablation_text(self) -> Iterator[str]:
         rows = self.table[self.table["group"] == "ablation"]
-        for worst in rows_of(rows.sort_values("off", key=abs, ascending=False, kind="stable"))[:1]:
+        for worst in rs.rows_of(rows.sort_values("off", key=abs, ascending=False, kind="stable"))[
+            :1
+        ]:
             yield (
                 f"With uniform places, {worst['figure'].partition(': ')[2]} are "
                 f"{worst['synthetic']:.1%} instead of {worst['original']:.1%}: the effect of a "
@@ -662,21 +622,24 @@ def validate_trace(
     PpwError
         For a trace without arrival times, or tolerances that cannot be.
     """
-    for_features = as_positive("tolerance of features", features_tolerance)
-    for_performance = as_positive("tolerance of performance", performance_tolerance)
-    for_hits = as_positive("tolerance of hit ratios", hit_ratio_tolerance)
+    for_features = tx.as_positive("tolerance of features", features_tolerance)
+    for_performance = tx.as_positive("tolerance of performance", performance_tolerance)
+    for_hits = tx.as_positive("tolerance of hit ratios", hit_ratio_tolerance)
     drive, first = fd.parse_device(device), ts.open_trace(original)
     known = ts.survey(first)
     drive = drive.reaching(known.survey.high_lbn)
-    ours = features(first, known, known.survey, drive.model, first.names)
+    space = known.survey
+    ours = TraceFeatures(first, space, space, drive.model, first.names)
     others = [(one, ts.survey(one)) for one in ts.open_traces(synthetic)]
     if not others:
         raise PpwError("no synthetic trace was given")
-    theirs = [features(*one, known.survey, drive.model, first.names) for one in others]
+    theirs = [
+        TraceFeatures(one, found.survey, space, drive.model, first.names) for one, found in others
+    ]
     ablated = None
     if no_locality:
-        without = ts.without_locality(first, known.survey, seed)
-        ablated = features(without, ts.survey(without), known.survey, drive.model)
+        without = ts.without_locality(first, space, seed)
+        ablated = TraceFeatures(without, ts.survey(without).survey, space, drive.model)
     both = _Comparison(ours, theirs)
     rows = [
         *both.requests(for_features),
@@ -688,7 +651,7 @@ def validate_trace(
         *both.ablation(ablated),
     ]
     remarks = tuple(_comparison_caveats(both, drive.caveat))
-    warn_caveats(remarks)
+    rs.warn_caveats(remarks)
     return TraceFidelity(
         table=pd.DataFrame(rows, columns=_Figure._fields),
         streams=_merge_streams(ours.streams, theirs[0].streams),
@@ -696,7 +659,7 @@ def validate_trace(
         synthetic_traces=float(len(theirs)),
         device=drive.text,
         caveats=remarks,
-        input_digest=numbers_digest(known.digest, *(found.digest for _, found in others)),
+        input_digest=rs.numbers_digest(known.digest, *(found.digest for _, found in others)),
     )
 
 
@@ -758,7 +721,7 @@ def _merge_streams(ours: pd.DataFrame, theirs: pd.DataFrame) -> pd.DataFrame:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class HalfDrift(Result):
+class HalfDrift(rs.Result):
     """Figures of both halves of a trace, and of what a model of the first half makes.
 
     Differences are relative for rates and variation, and in points for shares. Distances are
@@ -771,8 +734,8 @@ class HalfDrift(Result):
     """
 
     kind: ClassVar[str] = "trace_half_drift"
-    tables: ClassVar[tuple[Table, ...]] = (
-        Table(
+    tables: ClassVar[tuple[rs.Table, ...]] = (
+        rs.Table(
             "table",
             """
             figure      | text  | figure      | figure that is compared
@@ -798,7 +761,7 @@ class HalfDrift(Result):
         ax, at = axes.new_axes(ax), np.arange(len(self.table))
         ax.barh(at - 0.2, self.table["drift"].abs(), 0.4, color=axes.MEASURED, label="halves")
         ax.barh(at + 0.2, self.table["model_off"].abs(), 0.4, color=axes.PROJECTED, label="model")
-        ax.set_yticks(at, [plot_label(name) for name in self.table["figure"]])
+        ax.set_yticks(at, [tx.plot_label(name) for name in self.table["figure"]])
         ax.invert_yaxis()
         ax.set(xlabel="distance from the second half", ylabel="figure")
         ax.legend()
@@ -836,10 +799,10 @@ def half_drift(trace: Batches | str | PathLike[str], *, seed: int = 0, **options
     half = requests // 2
     parts = ts.part_of(source, 0, half), ts.part_of(source, half, requests)
     device = fd.parse_device("ssd").model
-    model = fit_trace(parts[0], **options)
-    made = generate_trace(model, seed=seed, count=requests - half)
+    model = trace_model.fit_trace(parts[0], **options)
+    made = generate.generate_trace(model, seed=seed, count=requests - half)
     # One space for all three, or their places could not be compared.
-    figures = [features(t, ts.survey(t), known.survey, device) for t in (*parts, made)]
+    figures = [TraceFeatures(t, ts.survey(t).survey, known.survey, device) for t in (*parts, made)]
     # The fit has warned.
     return HalfDrift(
         table=_compare_halves(*figures), caveats=model.caveats, input_digest=known.digest
@@ -859,16 +822,15 @@ def _compare_halves(
         "random requests": lambda f: f.random_share,
         **{_hits_figure(c): partial(TraceFeatures.hit_ratio, cache=c, of=second) for c in CACHES},
     }
-    laws: dict[str, Callable[[TraceFeatures], Any]] = {
-        "distance in 64ths of the space": lambda f: f.bins,
-        "distance in reuse distances": lambda f: f.reuse.distances(),
-    }
     rows = []
     for figure, measure in (ratios | shares).items():
         a, b, c = (measure(f) for f in (first, second, model))
         scale = b if figure in ratios else 1.0
         rows.append((figure, a, b, c, (b - a) / scale, (c - b) / scale))
-    for figure, law in laws.items():
-        drift, off = (distance(law(f), law(second)) for f in (first, model))
-        rows.append((figure, np.nan, np.nan, np.nan, drift, off))
+    laws = {
+        "distance in 64ths of the space": [f.bins for f in (first, second, model)],
+        "distance in reuse distances": [f.reuse.distances() for f in (first, second, model)],
+    }
+    for figure, (a, b, c) in laws.items():
+        rows.append((figure, np.nan, np.nan, np.nan, distance(a, b), distance(c, b)))
     return pd.DataFrame(rows, columns=HalfDrift.tables[0].names)

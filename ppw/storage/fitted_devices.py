@@ -83,10 +83,8 @@ def parse_device(text: str) -> NamedDevice:
         # With or without the unit: average_seek or average_seek_s.
         full = next((k for k in names if key in (k, _without_unit(k))), None)
         if full is None or not equals:
-            raise PpwError(
-                f"{pair!r} is not a parameter of the {name}: give "
-                f"{', '.join(f'{_without_unit(k)}=…' for k in names)}"
-            )
+            options = ", ".join(f"{_without_unit(k)}=…" for k in names)
+            raise PpwError(f"{pair!r} is not a parameter of the {name}: give {options}")
         try:
             changed[full] = _parse_value(full, value)
         except ValueError as error:

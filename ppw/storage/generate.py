@@ -29,12 +29,11 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from fitting.storage import generator, reuse_distance
+from fitting.storage import generator, interarrival, reuse_distance as rd
 from fitting.storage.addresses import Addresses
-from fitting.storage.interarrival import CONSTANT
 from fitting.storage.survey import BLOCK, KINDS, request_kind
 from measurements.loads.load_files import AddressZone, LoadJob
-from measurements.traces.requests import SCHEMA
+from measurements.traces.requests import OPERATIONS, SCHEMA
 from ppw.errors import PpwError
 from ppw.results.text import as_positive, check_choice
 
@@ -46,6 +45,7 @@ if TYPE_CHECKING:
 
 MODES = ("walk", "round_robin")
 ARRIVALS = ("cascade", "windows", "laws")
+_WRITE = 1
 # Requests made at once; a window of more makes its batch longer.
 _AT_ONCE = 2**18
 # A state with fewer requests takes the law of reuse of its stream and kind.
@@ -294,20 +294,11 @@ def generate_trace(
     end = np.inf if duration_s is None else as_positive("duration (s)", duration_s) / scale
     # A duration alone sets no bound on the number of requests.
     most = model.survey.requests if duration_s is None else 2**62
-    return GeneratedTrace(
-        model=model,
-        mode=mode,
-        seed=int(seed),
-        count=most if count is None else int(count),
-        duration_s=float(end),
-        time_scale=scale,
-        arrivals=arrivals,
-        outstanding=outstanding,
-        locality=locality,
-        stratified=draws == "stratified",
-        entry=entry,
-        caveats=tuple(_generation_caveats(model, locality, scale, outstanding)),
-    )
+    requests = most if count is None else int(count)
+    caveats = tuple(_generation_caveats(model, locality, scale, outstanding))
+    times = float(end), scale, arrivals, outstanding
+    how = locality, draws == "stratified", entry
+    return GeneratedTrace(model, mode, int(seed), requests, *times, *how, caveats)
 
 
 def _generation_caveats(
@@ -363,7 +354,7 @@ def _reuse_law(model: TraceModel) -> FloatArray | None:
     counts = np.where(seen[:, None], model.reuse, pooled[of_state])
     device = model.survey.device_of_stream
     requests = np.bincount(device, model.survey.stream_counts)
-    return reuse_distance.reuse_law(counts, requests[device[origin // KINDS]])
+    return rd.reuse_law(counts, requests[device[origin // KINDS]])
 
 
 def _accessed_share(model: TraceModel) -> FloatArray:
@@ -372,10 +363,8 @@ def _accessed_share(model: TraceModel) -> FloatArray:
     if model.reuse is None:
         return np.zeros(int(device.max()) + 1)
     of_state = device[model.counts.state_origin // KINDS]
-    pieces, touched = (
-        np.bincount(of_state, model.reuse[:, column])
-        for column in (reuse_distance.PIECES, reuse_distance.MET)
-    )
+    columns = model.reuse.T[[rd.PIECES, rd.MET]]
+    pieces, touched = (np.bincount(of_state, column) for column in columns)
     return np.asarray(touched / np.maximum(pieces, 1))
 
 
@@ -433,7 +422,6 @@ def _window_batches(ends: IntArray) -> Iterator[tuple[int, int, int]]:
 # Jobs of a load generator.
 
 BY = ("transition", "stream")
-_OPS = {0: "read", 1: "write"}
 _LAYOUT = ["stream", "op", "sequential", "size_class", "level", "target"]
 
 
@@ -461,7 +449,7 @@ def jobs_of(
     columns = {name: getattr(counts, name) for name in ("stream", "op", "sequential", "size_class")}
     numbers = {"level": pairs.level, "target": pairs.target, "count": counts.count}
     rows = pd.DataFrame({**columns, **numbers, "law": model.laws.law})
-    moves = rows["op"].isin(list(_OPS))
+    moves = rows["op"] <= _WRITE
     left = float(rows.loc[~moves, "count"].sum() / rows["count"].sum())
     if not moves.any():
         raise PpwError("the model has no reads and writes, so ppw cannot make a load")
@@ -477,7 +465,7 @@ def jobs_of(
             f"the space is {1 / scale:.3g} times smaller than the trace's: requests are nearer to "
             "each other than they were"
         )
-    maker = _JobMaker(model, rows[moves], scale)
+    maker = _JobMaker(model, rows[moves], scale, int(model.survey.alignment) * BLOCK)
     jobs = maker.by_transition() if by == "transition" else maker.by_stream()
     return tuple(sorted(jobs, key=lambda job: (-job.share, job.name))), tuple(notes)
 
@@ -489,33 +477,28 @@ class _JobMaker:
     model: TraceModel
     rows: pd.DataFrame
     scale: float
+    alignment_bytes: int  # requests begin at multiples of it; an offset of their grid is left out
 
     def by_transition(self) -> Iterator[LoadJob]:
         """Yield a job for each range, operation, size class and order of a stream."""
         for key, members in self.rows.groupby(_LAYOUT, sort=True):
             stream, op, sequential, size_class, level, target = map(int, key)  # type: ignore[arg-type]
-            size = self._size(size_class)
-            constant = members.loc[members["law"] == CONSTANT, "count"].sum()
-            yield self._make_job(
-                f"s{stream} {_OPS[op]} {'seq' if sequential else 'rand'} {size} L{level} S{target}",
-                members,
-                sizes=((size, 1.0),),
-                zones=(self._zone(level, target, size),),
-                arrivals="constant" if constant > members["count"].sum() / 2 else "poisson",
-            )
+            size, order = self._size(size_class), "seq" if sequential else "rand"
+            name = f"s{stream} {OPERATIONS[op]} {order} {size} L{level} S{target}"
+            constant = members.loc[members["law"] == interarrival.CONSTANT, "count"].sum()
+            arrivals = "constant" if constant > members["count"].sum() / 2 else "poisson"
+            zone = self._zone(level, target, size)
+            yield self._make_job(name, members, ((size, 1.0),), (zone,), arrivals)
 
     def by_stream(self) -> Iterator[LoadJob]:
         """Yield a job for each stream, with mixed sizes and zones."""
         for stream, members in self.rows.groupby("stream", sort=True):
-            yield self._make_job(
-                f"stream {stream}",
-                members,
-                sizes=self._sizes(members),
-                zones=self._zones(int(str(stream))),
-                arrivals="poisson",
-            )
+            sizes, zones = self._sizes(members), self._zones(int(str(stream)))
+            yield self._make_job(f"stream {stream}", members, sizes, zones, "poisson")
 
-    def _make_job(self, name: str, members: pd.DataFrame, **given: Any) -> LoadJob:
+    def _make_job(
+        self, name: str, members: pd.DataFrame, sizes: Any, zones: Any, arrivals: str
+    ) -> LoadJob:
         weight = members["count"].to_numpy(dtype=float)
         count = float(weight.sum())
         return LoadJob(
@@ -524,19 +507,18 @@ class _JobMaker:
             share=count / float(self.rows["count"].sum()),
             read_share=float(weight[members["op"] == 0].sum() / count),
             random_share=float(weight[members["sequential"] == 0].sum() / count),
-            alignment_bytes=self._alignment_bytes,
-            **given,
+            sizes=sizes,
+            zones=zones,
+            arrivals=arrivals,
+            alignment_bytes=self.alignment_bytes,
         )
 
     def _sizes(self, members: pd.DataFrame) -> tuple[tuple[int, float], ...]:
         """Sizes with their shares; classes of one size are joined."""
         shares = members.groupby("size_class")["count"].sum()
-        shares = shares / shares.sum()
-        joined: dict[int, float] = {}
-        for class_, share in shares.items():
-            size = self._size(int(str(class_)))
-            joined[size] = joined.get(size, 0.0) + float(share)
-        return tuple(sorted(joined.items()))
+        sizes = [self._size(int(str(class_))) for class_ in shares.index]
+        joined = (shares / shares.sum()).groupby(sizes).sum()
+        return tuple(zip(joined.index.tolist(), joined.tolist(), strict=True))
 
     def _size(self, class_: int) -> int:
         """Size that stands for a class: its mean, in whole blocks."""
@@ -549,27 +531,20 @@ class _JobMaker:
         """Finest states that a stream accesses, by their share of its requests."""
         counts, levels = self.model.counts, self.model.diagram.levels
         mine = counts.stream_of_state == stream
-        arrivals = pd.Series(counts.occupancy[mine].astype(float))
-        table = arrivals.groupby(counts.state[mine]).sum()
-        zones = [
-            self._zone(levels, int(str(state)), 0, float(number / table.sum()))
-            for state, number in table.items()
-        ]
+        states, row = np.unique(counts.state[mine], return_inverse=True)
+        arrivals = np.bincount(row, counts.occupancy[mine])
+        shares = zip(states.tolist(), (arrivals / arrivals.sum()).tolist(), strict=True)
+        zones = [self._zone(levels, state, 0, share) for state, share in shares]
         return _join_short(zones, int(self.model.survey.sizes.max()))
 
     def _zone(self, level: int, state: int, least: int, share: float = 1.0) -> AddressZone:
         """Bytes of a state, in the space of the target."""
-        diagram, step = self.model.diagram, self._alignment_bytes
+        diagram, step = self.model.diagram, self.alignment_bytes
         width = diagram.state_blocks * diagram.fan_out ** (diagram.levels - level)
         first = state * width
         end = max(min(first + width, diagram.blocks), first + 1)
         start, stop = (int(at * BLOCK * self.scale) // step * step for at in (first, end))
         return AddressZone(start, max(stop, start + max(step, least)), share)
-
-    @property
-    def _alignment_bytes(self) -> int:
-        """Requests begin at multiples of this (B); an offset of their grid is left out."""
-        return int(self.model.survey.alignment) * BLOCK
 
 
 def _join_short(zones: list[AddressZone], largest: int) -> tuple[AddressZone, ...]:

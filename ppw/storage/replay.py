@@ -15,11 +15,8 @@ import pyarrow.compute as pc
 
 from measurements.loads import load_files as fio
 from ppw.errors import PpwError
-from ppw.results import axes
-from ppw.results.result import Table, numbers_digest, rows_of, warn_caveats
-from ppw.results.text import as_positive, plot_label, shown
-from ppw.storage import trace_source as ts
-from ppw.storage.fitted_devices import Storage, parse_device, time_cells
+from ppw.results import axes, result as rs, text as tx
+from ppw.storage import fitted_devices as fd, trace_source as ts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -29,6 +26,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from ppw.storage.trace_source import Batches
+
+    _Play = Callable[..., fio.ReplayReport]
 
 # Places do not matter in memory; a short file does not use it up.
 _MEMORY_BYTES = 1 << 24
@@ -50,8 +49,8 @@ class TraceReplay(ts.TraceResult):
     """
 
     kind: ClassVar[str] = "trace_replay"
-    tables: ClassVar[tuple[Table, ...]] = (
-        Table(
+    tables: ClassVar[tuple[rs.Table, ...]] = (
+        rs.Table(
             "table",
             """
             stage          | text  | stage    | original, where one was given; trace; calibration, \
@@ -67,8 +66,8 @@ on a file in memory; replay; and model, where one was named
             """,
             "Stages",
             show={
-                **time_cells("duration_s", "latency_mean_s", "latency_p99_s"),
-                "bytes_s": lambda row: shown(row["bytes_s"], "B"),
+                **fd.time_cells("duration_s", "latency_mean_s", "latency_p99_s"),
+                "bytes_s": lambda row: tx.shown(row["bytes_s"], "B"),
             },
         ),
     )
@@ -80,14 +79,14 @@ on a file in memory; replay; and model, where one was named
 
     def verdict(self) -> list[str]:
         """Say which part each difference is due to."""
-        parts = rows_of(self.table[self.table["due_to"] != ""])
+        parts = rs.rows_of(self.table[self.table["due_to"] != ""])
         return [f"{row['due_to']}: {row['off']:+.2%} of the requests a second." for row in parts]
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw requests per second by stage."""
         ax, place = axes.new_axes(ax), np.arange(len(self.table))[::-1]
         ax.barh(place, self.table["iops"], color=axes.BAND)
-        ax.set_yticks(place, [plot_label(s.partition(",")[0]) for s in self.table["stage"]])
+        ax.set_yticks(place, [tx.plot_label(s.partition(",")[0]) for s in self.table["stage"]])
         ax.set(xlabel="requests a second", ylabel="stage")
         return ax
 
@@ -145,12 +144,12 @@ def replay_trace(
     PpwError
         For arguments that cannot be.
     """
-    scale = as_positive("time scale", time_scale)
+    scale = tx.as_positive("time scale", time_scale)
     if count is not None and count < 2:
         raise PpwError(f"count {count}: a replay takes two requests at least")
     source = ts.open_trace(trace)
     known = ts.survey(source)
-    size = None if size_bytes is None else int(as_positive("size", size_bytes))
+    size = None if size_bytes is None else int(tx.as_positive("size", size_bytes))
     # The log is written for this target first: it tells how long the target has to be.
     with tempfile.TemporaryDirectory(prefix="ppw-replay-") as folder:
         log = str(Path(folder, "trace.log"))
@@ -177,7 +176,7 @@ def replay_trace(
     if device is not None:
         rows.append(_model_stage(source, device, written.requests, scale))
     remarks = tuple(_replay_caveats(written, calibration, played, direct))
-    warn_caveats(remarks)
+    rs.warn_caveats(remarks)
     names = TraceReplay.tables[0].names
     return TraceReplay(
         table=pd.DataFrame(rows, columns=names).astype(dict.fromkeys(names[1:-1], np.float64)),
@@ -185,17 +184,12 @@ def replay_trace(
         engine=ioengine,
         fio_version=played.fio_version,
         caveats=remarks,
-        input_digest=numbers_digest(known.digest, count, scale),
+        input_digest=rs.numbers_digest(known.digest, count, scale),
     )
 
 
 def _calibrate(
-    source: Batches,
-    length: int,
-    folder: str,
-    requests: int,
-    scale: float,
-    play: Callable[..., fio.ReplayReport],
+    source: Batches, length: int, folder: str, requests: int, scale: float, play: _Play
 ) -> fio.ReplayReport:
     """Replay the same requests at the same times on a file in memory of so many bytes."""
     log = str(Path(folder, "calibration.log"))
@@ -229,40 +223,34 @@ def _stages(
     scale: float,
 ) -> Iterator[tuple[Any, ...]]:
     """Yield a row for each stage, compared with the one before it."""
-    iops, answer = written.requests / written.duration_s, (np.nan, "")
+    iops, nothing = written.requests / written.duration_s, (np.nan, np.nan)
+    answer: tuple[float, str] = (np.nan, "")
     if original is not None:
         known = ts.survey(ts.open_trace(original)).survey
-        moved = known.sizes @ known.size_counts
-        yield _stage("original", known.requests, known.duration_s, moved)
+        moved = float(known.sizes @ known.size_counts)
+        yield _stage("original", known.requests, known.duration_s, moved, *nothing, *answer)
         answer = iops * scale / (known.requests / known.duration_s) - 1, "the generator"
-    yield _stage("trace", written.requests, written.duration_s, written.bytes_, None, *answer)
+    yield _stage("trace", written.requests, written.duration_s, written.bytes_, *nothing, *answer)
     for stage, done, before, due_to in (
         ("calibration", calibration, iops, "the replayer"),
         ("replay", played, calibration.iops, "the device"),
     ):
-        delays, off = (done.latency_mean_s, done.latency_p99_s), done.iops / before - 1
-        yield _stage(stage, done.requests, done.duration_s, done.bytes_, delays, off, due_to)
+        rest = done.latency_mean_s, done.latency_p99_s, done.iops / before - 1, due_to
+        yield _stage(stage, done.requests, done.duration_s, done.bytes_, *rest)
 
 
 def _stage(
-    name: str,
-    requests: int,
-    duration_s: float,
-    moved: float,
-    delays: tuple[float, float] | None = None,
-    off: float = np.nan,
-    due_to: str = "",
+    name: str, requests: int, duration_s: float, moved: float, *rest: Any
 ) -> tuple[Any, ...]:
-    """Row of a stage, with its rates of requests and of bytes."""
-    rates = requests / duration_s, moved / duration_s
-    return (name, requests, duration_s, *rates, *(delays or (np.nan, np.nan)), off, due_to)
+    """Row of a stage: its rates of requests and of bytes stand before the rest."""
+    return (name, requests, duration_s, requests / duration_s, moved / duration_s, *rest)
 
 
 def _model_stage(source: Batches, device: str, requests: int, scale: float) -> tuple[Any, ...]:
     """Serve the first requests by a model of the device."""
-    drive = parse_device(device)
+    drive = fd.parse_device(device)
     # As many requests as fio played, at the times that it was asked for.
-    storage, left, moved = Storage(drive.model), requests, 0.0
+    storage, left, moved = fd.Storage(drive.model), requests, 0.0
     for batch in ts.columns(source):
         part = batch.pick(slice(left))
         # One target serves all devices of the trace.
@@ -273,7 +261,7 @@ def _model_stage(source: Batches, device: str, requests: int, scale: float) -> t
             break
     latencies, name = storage.latencies, f"model: {drive.name}, {drive.parameters}"
     delays = latencies.mean_s, latencies.quantile_s(0.99)
-    return _stage(name, requests, latencies.requests / storage.iops, moved, delays)
+    return _stage(name, requests, latencies.requests / storage.iops, moved, *delays, np.nan, "")
 
 
 def _replay_caveats(

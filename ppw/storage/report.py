@@ -8,10 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fitting.storage.interarrival import KNOTS
-from ppw.results import axes
+from ppw.results import axes, result as rs, text as tx
 from ppw.results.page import Figure, Page, draw
-from ppw.results.result import PrintedTable
-from ppw.results.text import plot_label
 from ppw.storage.generate import generate_trace
 from ppw.storage.trace_source import columns
 
@@ -56,7 +54,9 @@ def trace_page(model: TraceModel, original: Batches | None = None) -> Page:
             ),
             Figure(draw(partial(plot_windows, model)), "As it was in the trace."),
         ],
-        tables=[PrintedTable("Pairs of states, the most frequent", list(pairs.columns), rows, 5)],
+        tables=[
+            rs.PrintedTable("Pairs of states, the most frequent", list(pairs.columns), rows, 5)
+        ],
         caveats=model.caveats,
         document=model.to_json(),
     )
@@ -148,7 +148,7 @@ def plot_offsets(result: fidelity.TraceFidelity, ax: Axes | None = None) -> Axes
     place = np.arange(len(rows))[::-1]
     ax.barh(place, np.minimum(taken, 2), color=[_COLORS[v] for v in rows["verdict"]])
     ax.axvline(1, color=axes.MEASURED, lw=1)
-    ax.set_yticks(place, [plot_label(name) for name in rows["figure"]], fontsize=6)
+    ax.set_yticks(place, [tx.plot_label(name) for name in rows["figure"]], fontsize=6)
     ax.set(xlim=(0, 2), xlabel="offset over tolerance, cut at 2")
     return ax
 
@@ -158,7 +158,7 @@ def plot_speed_ups(result: what_if.TraceWhatIf, ax: Axes | None = None) -> Axes:
     ax, table = axes.new_axes(ax), result.table
     place, value = np.arange(len(table))[::-1], table["speed_up"]
     reach = np.maximum([value - table["lower"], table["upper"] - value], 0)
-    labels = [plot_label(name, most=80).replace(", ", ",\n", 1) for name in table["option"]]
+    labels = [tx.plot_label(name, most=80).replace(", ", ",\n", 1) for name in table["option"]]
     ax.barh(place, value, color=axes.BAND)
     ax.errorbar(value, place, xerr=reach, fmt="none", color=axes.MEASURED, capsize=3)
     ax.axvline(1, color=axes.MEASURED, lw=0.8)

@@ -28,10 +28,8 @@ from fitting.storage.transitions import TransitionCounts
 from measurements.table.units import size_text
 from measurements.traces.requests import OPERATIONS
 from ppw.errors import CaveatWarning, PpwError
-from ppw.results import axes, result as rs
-from ppw.results.text import as_positive, shown, summary_text, text_table
-from ppw.storage import trace_source as ts
-from ppw.storage.fitted_devices import completed_iops, parse_device
+from ppw.results import axes, result as rs, text as tx
+from ppw.storage import fitted_devices as fd, trace_source as ts
 from ppw.storage.generate import generate_trace
 
 if TYPE_CHECKING:
@@ -213,18 +211,18 @@ class TraceModel:
             for code in np.unique(law)
         ]
         parts = [
-            f"{survey.requests} requests in {shown(survey.duration_s, 's')}, "
-            f"{shown(self.rate)} a second; {len(survey.streams)} streams",
+            f"{survey.requests} requests in {tx.shown(survey.duration_s, 's')}, "
+            f"{tx.shown(self.rate)} a second; {len(survey.streams)} streams",
             f"{diagram.levels} levels of {diagram.fan_out} states over "
-            f"{shown(diagram.blocks * BLOCK, 'B')}: {len(np.unique(self.counts.pair))} of "
+            f"{tx.shown(diagram.blocks * BLOCK, 'B')}: {len(np.unique(self.counts.pair))} of "
             f"{diagram.transitions} pairs of states occur",
             f"reads {self.read_share():.1%}, random {self.random_share():.1%}",
             "",
-            text_table(["size", "share"], sizes),
+            tx.text_table(["size", "share"], sizes),
             "",
-            text_table(["inter-arrival law", "transitions", "requests"], laws),
+            tx.text_table(["inter-arrival law", "transitions", "requests"], laws),
         ]
-        return summary_text(parts, self.caveats)
+        return tx.summary_text(parts, self.caveats)
 
     def coarser(self) -> TraceModel:
         """The same trace with one level less; the laws of merged gaps need their sums.
@@ -329,7 +327,7 @@ def fit_trace(
     source = ts.open_trace(trace)
     found = ts.survey(source, most_kept=_MOST_KEPT)
     known = found.survey
-    windows = Windows.of(known.duration_s, known.requests, as_positive("window (s)", window_s))
+    windows = Windows.of(known.duration_s, known.requests, tx.as_positive("window (s)", window_s))
     diagram = diagram_of(known, levels, fan_out, space_bytes)
     classes = known.size_classes()
     counter = transitions.TransitionCounter(diagram, known, classes)
@@ -369,7 +367,18 @@ def assemble_model(
     """Build a model of what was counted, and warn of its caveats; ``parts`` are other fields."""
     if not len(counts.pair):
         raise PpwError("no stream of the trace has two requests: there is nothing to learn")
-    known, remarks = found.survey, caveats_of(found, findings)
+    known, single = found.survey, int((found.survey.stream_counts < 2).sum())
+    few = (
+        f"{known.requests} requests are few: rates and shares of single transitions are little "
+        "more than guesses"
+    )
+    # What could mislead, and whether it applies; the findings of the trace come first.
+    texts = {
+        f"{found.flushes} flushes have no address and are left out": found.flushes,
+        few: known.requests < _FEW,
+        f"{single} streams have a single request, which tells no transition": single,
+    }
+    remarks = (*findings, *(text for text, applies in texts.items() if applies))
     rs.warn_caveats(remarks)
     return TraceModel(
         survey=known,
@@ -389,28 +398,13 @@ def diagram_of(survey: Survey, levels: int, fan_out: int, space_bytes: float | N
     """
     if space_bytes is None:
         return Diagram.over(survey.low_lbn, survey.high_lbn, levels, fan_out)
-    blocks = int(as_positive("space (bytes)", space_bytes) // 512)
+    blocks = int(tx.as_positive("space (bytes)", space_bytes) // 512)
     if blocks < survey.high_lbn:
         raise PpwError(
             f"a space of {space_bytes:g} bytes ends before block {survey.high_lbn - 1}, which the "
             "trace touches: give the provisioned size, or none"
         )
     return Diagram.over(0, blocks, levels, fan_out)
-
-
-def caveats_of(found: ts.TraceSurvey, findings: tuple[str, ...]) -> tuple[str, ...]:
-    """Say what could mislead in a model of a trace, the findings of the trace first."""
-    requests, single = found.survey.requests, int((found.survey.stream_counts < 2).sum())
-    few = (
-        f"{requests} requests are few: rates and shares of single transitions are little more "
-        "than guesses"
-    )
-    texts = {
-        f"{found.flushes} flushes have no address and are left out": found.flushes,
-        few: requests < _FEW,
-        f"{single} streams have a single request, which tells no transition": single,
-    }
-    return (*findings, *(text for text, applies in texts.items() if applies))
 
 
 def _body(model: TraceModel) -> dict[str, Any]:
@@ -669,9 +663,13 @@ def choose_level(
     model = deepest = fit_trace(source, levels=levels, **options)
     remarks: list[str] = []
     if isinstance(device, str):
-        drive = parse_device(device).reaching(model.survey.high_lbn)
-        device, remarks = partial(completed_iops, device=drive.model), [drive.caveat]
-    complete = partial(_generated_iops, device, seed)
+        drive = fd.parse_device(device).reaching(model.survey.high_lbn)
+        device, remarks = partial(fd.completed_iops, device=drive.model), [drive.caveat]
+    count = min(MOST_SIMULATED, model.survey.requests)
+
+    def complete(model: TraceModel) -> float:
+        return device(generate_trace(model, count=count, seed=seed).to_table())
+
     halves = _count_halves(source, model)
     rows = []
     # From the deepest level up: a coarser diagram sums the counts of the finer one.
@@ -705,12 +703,6 @@ def choose_level(
         caveats=(*deepest.caveats, *remarks),
         input_digest=deepest.input_digest,
     )
-
-
-def _generated_iops(complete: Callable[[pa.Table], float], seed: int, model: TraceModel) -> float:
-    """Measure the requests per second completed of what a model generates."""
-    count = min(MOST_SIMULATED, model.survey.requests)
-    return complete(generate_trace(model, count=count, seed=seed).to_table())
 
 
 def _count_halves(source: Batches, model: TraceModel) -> tuple[TransitionCounts, TransitionCounts]:

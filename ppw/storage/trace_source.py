@@ -98,8 +98,8 @@ def survey(trace: Batches, *, most_kept: int = 0) -> TraceSurvey:
     Raises `PpwError` for a trace without times, whose requests were generated closed loop, and
     `FittingError` for one of fewer than two requests, or all at one time.
     """
-    surveyor, digest = Surveyor(), _Digest()
-    requests, files = 0, False
+    surveyor, total, files = Surveyor(), 0, False
+    digests = [hashlib.sha256() for _ in RequestColumns._fields]
     kept: list[RequestColumns] = []
     for whole in _all_columns(trace):
         # The least of times is missing where any of them is.
@@ -108,51 +108,23 @@ def survey(trace: Batches, *, most_kept: int = 0) -> TraceSurvey:
                 "requests have no arrival times, as of a closed loop: generate the trace without "
                 "outstanding requests"
             )
-        digest.add(whole)
+        # Every so many requests of the whole trace, wherever its batches begin.
+        for column, digest in zip(whole, digests, strict=True):
+            digest.update(column[-total % _HASHED :: _HASHED].tobytes())
+        total += len(whole.op)
         batch = _drop_flushes(whole)
         surveyor.add(*batch[:5])
-        requests += len(batch.op)
         files = files or bool(whole.file.max(initial=-1) >= 0)
-        if digest.requests <= most_kept:
+        if total <= most_kept:
             kept.append(batch._replace(latency_s=None, file=None))
         elif kept:
             kept.clear()
             # Arrow would hold on to the memory for batches to come, which take a tenth of it.
             pa.default_memory_pool().release_unused()
-    return TraceSurvey(
-        surveyor.survey(),
-        digest.requests - requests,
-        files,
-        digest.text(),
-        tuple(kept) if digest.requests <= most_kept else None,
-    )
-
-
-class _Digest:
-    """Digest of a sample of the requests, column by column, and of their number."""
-
-    def __init__(self) -> None:
-        self._columns = [hashlib.sha256() for _ in RequestColumns._fields]
-        self.requests = 0
-
-    def add(self, batch: RequestColumns) -> None:
-        # Every so many requests of the whole trace, wherever its batches begin.
-        first = -self.requests % _HASHED
-        for column, digest in zip(batch, self._columns, strict=True):
-            digest.update(column[first::_HASHED].tobytes())
-        self.requests += len(batch.op)
-
-    def text(self) -> str:
-        whole = hashlib.sha256(str(self.requests).encode())
-        for digest in self._columns:
-            whole.update(digest.digest())
-        return f"sha256:{whole.hexdigest()}"
-
-
-def name_of(names: dict[str, tuple[str, ...]], what: str, code: int) -> str:
-    """Name of a stream or device, or its number where it has none."""
-    own = names.get(what, ())
-    return own[code] if 0 <= code < len(own) else str(code)
+    found, in_memory = surveyor.survey(), tuple(kept) if total <= most_kept else None
+    parts = b"".join([str(total).encode(), *(digest.digest() for digest in digests)])
+    text = f"sha256:{hashlib.sha256(parts).hexdigest()}"
+    return TraceSurvey(found, total - found.requests, files, text, in_memory)
 
 
 class DerivedTrace(NamedTuple):

@@ -13,19 +13,15 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import numpy as np
 import pandas as pd
 
-from fitting.compiled.loops import BoolArray
+from fitting.compiled.loops import BoolArray, FloatArray
 from fitting.errors import FittingError
 from fitting.storage.caches import POLICIES, WRITES, Cache
 from fitting.storage.devices import ORDERS, FilePages, PageLayout, SolidState
 from fitting.storage.reuse_distance import HitRatioCurve, ReuseSample, accessed_blocks
 from fitting.storage.survey import BLOCK
 from ppw.errors import PpwError
-from ppw.results import axes
-from ppw.results.result import Result, Table, numbers_digest, rows_of, warn_caveats
-from ppw.results.text import as_positive, check_choice, shown
-from ppw.storage import fitted_devices as fd, trace_source as ts
-from ppw.storage.generate import generate_trace
-from ppw.storage.trace_model import MOST_SIMULATED
+from ppw.results import axes, result as rs, text as tx
+from ppw.storage import fitted_devices as fd, generate, trace_model, trace_source as ts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -35,6 +31,8 @@ if TYPE_CHECKING:
 
     from ppw.storage.trace_model import TraceModel
     from ppw.storage.trace_source import Batches
+
+    _Maker = Callable[["_Plan", int], "StorageOption"]
 
 _WRITE = 1
 # Blocks of all devices are numbered together: the device stands above so many bits of the block.
@@ -48,35 +46,18 @@ SCALES = (4.0, 2.0, 1.0, 0.5, 0.2, 0.1, 0.05, 0.02, 0.01)
 _KEEPS_UP = 0.95
 
 
-class CacheDrives(NamedTuple):
-    """Cache drives of one kind."""
-
-    drive: SolidState
-    drive_bytes: float
-    block_bytes: int
-    writes: str  # one of `fitting.storage.caches.WRITES`
-
-
-class StorageOption:
+class StorageOption(fd.Storage):
     """The storage without a change, which takes a trace batch by batch."""
-
-    def __init__(self, device: fd.Device, seed: int) -> None:
-        self.storage = fd.Storage(device, seed)
-
-    def take(self, batch: ts.RequestColumns) -> None:
-        """Take the next requests."""
-        self.storage.take(batch)
 
     def outcome(self) -> dict[str, float]:
         """Return the columns of `TraceWhatIf.table` that the requests decide."""
-        storage, latencies = self.storage, self.storage.latencies
         return {
-            "device_s": storage.busy_s / max(1, latencies.requests),
-            "latency_s": latencies.mean_s,
-            "latency_p99_s": latencies.quantile_s(0.99),
-            "utilisation": storage.utilisation,
+            "device_s": self.busy_s / max(1, self.latencies.requests),
+            "latency_s": self.latencies.mean_s,
+            "latency_p99_s": self.latencies.quantile_s(0.99),
+            "utilisation": self.utilisation,
             "hit_ratio": np.nan,
-            "sequential_share": storage.ends.sequential_share,
+            "sequential_share": self.ends.sequential_share,
             "broken_share": 0.0,
         }
 
@@ -90,28 +71,24 @@ class CachedStorage(StorageOption):
     """
 
     def __init__(
-        self, device: fd.Device, drives: CacheDrives, number: int, policy: str, seed: int
+        self, device: fd.Device, seed: int, cache: Cache, front: SolidState, block_bytes: int
     ) -> None:
         super().__init__(device, seed)
-        try:
-            blocks = int(number * drives.drive_bytes // drives.block_bytes)
-            self._cache = Cache(blocks, policy, drives.writes)
-        except FittingError as error:
-            raise PpwError(str(error)) from error
-        self._block = drives.block_bytes
-        # Drives are striped: the cache serves as many more requests at a time.
-        striped = replace(drives.drive, units=number * drives.drive.units)
-        self._front, self._latencies = fd.Storage(striped), fd.Latencies()
+        self._cache, self._block = cache, block_bytes
+        self._front, self._overall = fd.Storage(front), fd.Latencies()
         self._hits = self._accesses = 0
 
-    def take(self, batch: ts.RequestColumns) -> None:
-        """Take the next requests."""
+    def take(self, batch: ts.RequestColumns) -> FloatArray:
+        """Serve the next requests; return their latencies (s), those of the misses first."""
         # The storage sees the misses alone, in their order, and its queue with them.
         served = self._serve(batch)
-        self._latencies.add(self.storage.take(batch.pick(~served)))
         front = batch.pick(served)
         # One cache serves all devices.
-        self._latencies.add(self._front.take(front._replace(device=np.zeros_like(front.device))))
+        front = front._replace(device=np.zeros_like(front.device))
+        latencies = super().take(batch.pick(~served)), self._front.take(front)
+        for latency_s in latencies:
+            self._overall.add(latency_s)
+        return np.concatenate(latencies)
 
     def _serve(self, batch: ts.RequestColumns) -> BoolArray:
         """Access the cache; return the mask of the requests that it answers."""
@@ -131,15 +108,15 @@ class CachedStorage(StorageOption):
     def outcome(self) -> dict[str, float]:
         """Return the outcome behind the cache, with the time that dirty blocks cost in the end."""
         # Each dirty block is a write to the storage, at the mean distance of two places: a third.
-        device, dirty = self.storage.device, self._cache.written_back + self._cache.dirty
-        third = int(getattr(device, "capacity_bytes", BLOCK) / BLOCK) // 3
-        one = (np.array([value]) for value in (_WRITE, third, self._block, 0))
-        cleaning_s = dirty * float(device.service_s(*one)[0])
-        total_s = self.storage.busy_s + self._front.busy_s + cleaning_s
+        dirty = self._cache.written_back + self._cache.dirty
+        third = int(getattr(self.device, "capacity_bytes", BLOCK) / BLOCK) // 3
+        one = np.array([[_WRITE], [third], [self._block], [0]])
+        cleaning_s = dirty * float(self.device.service_s(*one)[0])
+        total_s = self.busy_s + self._front.busy_s + cleaning_s
         return super().outcome() | {
-            "device_s": total_s / self._latencies.requests,
-            "latency_s": self._latencies.mean_s,
-            "latency_p99_s": self._latencies.quantile_s(0.99),
+            "device_s": total_s / self._overall.requests,
+            "latency_s": self._overall.mean_s,
+            "latency_p99_s": self._overall.quantile_s(0.99),
             "hit_ratio": self._hits / self._accesses if self._accesses else np.nan,
         }
 
@@ -151,19 +128,19 @@ class DefragmentedStorage(StorageOption):
         super().__init__(device, seed)
         self._layout, self._ends, self._broken = layout, fd.LastEnds(), 0
 
-    def take(self, batch: ts.RequestColumns) -> None:
-        """Take the next requests."""
+    def take(self, batch: ts.RequestColumns) -> FloatArray:
+        """Serve the next requests at their new places; return their latencies (s)."""
         moved = self._layout.move(batch.device, batch.lbn, batch.size_bytes)
         self._broken += int(moved.broken.sum())
         self._ends.before(batch.device, moved.lbn, (moved.end - moved.lbn) * BLOCK)
         # A request that is taken apart ends elsewhere; its next one then has to move.
-        self.storage.take(batch._replace(lbn=moved.lbn))
+        return super().take(batch._replace(lbn=moved.lbn))
 
     def outcome(self) -> dict[str, float]:
         """Return the outcome, with the share of the requests that the layout takes apart."""
         return super().outcome() | {
             "sequential_share": self._ends.sequential_share,
-            "broken_share": self._broken / self.storage.latencies.requests,
+            "broken_share": self._broken / self.latencies.requests,
         }
 
 
@@ -213,8 +190,8 @@ class TraceWhatIf(ts.TraceResult):
     """
 
     kind: ClassVar[str] = "trace_what_if"
-    tables: ClassVar[tuple[Table, ...]] = (
-        Table(
+    tables: ClassVar[tuple[rs.Table, ...]] = (
+        rs.Table(
             "table",
             """
             option           | text      | option     | change of the storage
@@ -257,19 +234,21 @@ class TraceWhatIf(ts.TraceResult):
         """Say what each option is worth, the best first, and how large a cache drive is."""
         options = self.table[self.table["kind"] != "base"]
         said = []
-        for row in rows_of(options.sort_values("speed_up", ascending=False, kind="stable")):
+        for row in rs.rows_of(options.sort_values("speed_up", ascending=False, kind="stable")):
             spread = f" ({row['lower']:.2f} to {row['upper']:.2f} over {self.runs:g} runs)"
             why = f"{row['sequential_share']:.1%} of the requests are sequential"
             if row["kind"] == "cache":
                 why = f"{row['hit_ratio']:.1%} of the blocks are hits"
             said.append(f"{row['option']}: {row['speed_up']:.2f} times as fast{spread}, {why}.")
-        for row in rows_of(options[options["kind"] == "cache"].head(1)):
-            size = row["cache_bytes"] / row["drives"]
-            share, touched = size / self.touched_bytes, shown(self.touched_bytes, "B")
+        for row in rs.rows_of(options[options["kind"] == "cache"].head(1)):
+            size, touched = row["cache_bytes"] / row["drives"], tx.shown(self.touched_bytes, "B")
+            share = size / self.touched_bytes
             part = (
-                f"{shown(float(f'{share:.3g}'))} times" if share >= 1 else f"{100 * share:.3g}% of"
+                f"{100 * share:.3g}% of"
+                if share < 1
+                else f"{tx.shown(float(f'{share:.3g}'))} times"
             )
-            lead = f"A cache drive has {shown(size, 'B')}"
+            lead = f"A cache drive has {tx.shown(size, 'B')}"
             said.append(f"{lead}, {part} the {touched} that the trace touches.")
         return said
 
@@ -348,14 +327,19 @@ def trace_what_if(
     PpwError
         For a trace without files or times, or arguments that cannot be.
     """
-    check_choice("writes", writes, WRITES)
+    tx.check_choice("writes", writes, WRITES)
     for policy in policies:
-        check_choice("policy", policy, POLICIES)
+        tx.check_choice("policy", policy, POLICIES)
     behind, cache_drive = fd.parse_device(device), fd.parse_device(cache_device)
     if not isinstance(cache_drive.model, SolidState):
         raise PpwError("a cache is a solid state drive: give --cache-device ssd,…")
     # Space, footprint and files are those of the first trace; others are runs of the same load.
-    sources = _open_runs(traces, repeats)
+    alone = ts.is_one_trace(traces)
+    if alone and repeats < 1:
+        raise PpwError(f"{repeats} repeats: at least 1 is needed")
+    sources = ts.open_traces(traces) * (repeats if alone else 1)
+    if not sources:
+        raise PpwError("no trace was given")
     found = ts.survey(sources[0])
     behind = behind.reaching(found.survey.high_lbn)
     if defragment and not found.has_files:
@@ -367,17 +351,29 @@ def trace_what_if(
     curve = _hit_ratios(sources[0], block_bytes)
     touched = float(curve.footprint * block_bytes)
     size = _drive_bytes(cache_bytes, touched, block_bytes)
-    drives = CacheDrives(cache_drive.model, size, block_bytes, writes)
+    front = cache_drive.model
+
+    def make_cached(plan: _Plan, seed: int) -> CachedStorage:
+        """Put a cache of so many drives before the storage."""
+        try:
+            cache = Cache(int(plan.drives * size // block_bytes), plan.policy, writes)
+        except FittingError as error:
+            raise PpwError(str(error)) from error
+        # Drives are striped: the cache serves as many more requests at a time.
+        striped = replace(front, units=plan.drives * front.units)
+        return CachedStorage(behind.model, seed, cache, striped, block_bytes)
+
     plans = _plans(caches, policies, defragment)
     outcomes = [
-        _outcomes(source, plans, behind.model, drives, seed + k) for k, source in enumerate(sources)
+        _outcomes(source, plans, behind.model, make_cached, seed + k)
+        for k, source in enumerate(sources)
     ]
     table = _table(plans, outcomes, size)
     for column, each in (("added_cost", cache_price), ("added_w", cache_power_w)):
         added = table["drives"] * (np.nan if each is None else float(each))
         table[column] = added.where(table["drives"] > 0, 0.0)
     remarks = tuple(_caveats(table, behind, writes))
-    warn_caveats(remarks)
+    rs.warn_caveats(remarks)
     # The curve reaches to the largest cache and to all that the trace touches.
     largest = max(2.0, size * max([1, *caches]) / block_bytes, float(curve.footprint))
     blocks = np.unique(np.geomspace(1, largest, _CURVE_POINTS).astype(np.int64))
@@ -392,26 +388,15 @@ def trace_what_if(
         cache_device=cache_drive.text,
         touched_bytes=touched,
         caveats=remarks,
-        input_digest=numbers_digest(found.digest, len(sources)),
+        input_digest=rs.numbers_digest(found.digest, len(sources)),
     )
-
-
-def _open_runs(traces: Any, repeats: int) -> list[Batches]:
-    """Open a trace for each run: several traces, or one as often as it is repeated."""
-    alone = ts.is_one_trace(traces)
-    if alone and repeats < 1:
-        raise PpwError(f"{repeats} repeats: at least 1 is needed")
-    sources = ts.open_traces(traces) * (repeats if alone else 1)
-    if not sources:
-        raise PpwError("no trace was given")
-    return sources
 
 
 def _drive_bytes(cache_bytes: float | None, touched: float, block: int) -> float:
     """Check the size of a cache drive (B); by default it is a tenth of what the trace touches."""
     if cache_bytes is None:
         return max(float(block), 0.1 * touched)
-    size = as_positive("cache size (bytes)", cache_bytes)
+    size = tx.as_positive("cache size (bytes)", cache_bytes)
     if size < block:
         raise PpwError(
             f"a cache of {size:g} B is less than a block of {block} B: write it with a unit, 10GiB"
@@ -429,28 +414,25 @@ def _hit_ratios(source: Batches, block: int) -> HitRatioCurve:
 
 
 def _outcomes(
-    source: Batches, plans: Sequence[_Plan], device: fd.Device, drives: CacheDrives, seed: int
+    source: Batches, plans: Sequence[_Plan], device: fd.Device, make_cached: _Maker, seed: int
 ) -> list[dict[str, float]]:
     """Put a trace through every option at once."""
-    layouts = _layouts(source) if any(plan.order for plan in plans) else {}
-    makers: dict[str, Callable[[_Plan], StorageOption]] = {
-        "base": lambda plan: StorageOption(device, seed),
-        "cache": lambda plan: CachedStorage(device, drives, plan.drives, plan.policy, seed),
-        "layout": lambda plan: DefragmentedStorage(device, layouts[plan.order], seed),
+    layouts: dict[str, PageLayout] = {}
+    if any(plan.order for plan in plans):
+        pages = FilePages()
+        for batch in ts.columns(source):
+            pages.add(batch.device, batch.file, batch.lbn, batch.size_bytes)
+        layouts = {order: pages.layout(order) for order in ORDERS}
+    makers: dict[str, _Maker] = {
+        "base": lambda plan, seed: StorageOption(device, seed),
+        "cache": make_cached,
+        "layout": lambda plan, seed: DefragmentedStorage(device, layouts[plan.order], seed),
     }
-    options = [makers[plan.kind](plan) for plan in plans]
+    options = [makers[plan.kind](plan, seed) for plan in plans]
     for batch in ts.columns(source):
         for one in options:
             one.take(batch)
     return [one.outcome() for one in options]
-
-
-def _layouts(source: Batches) -> dict[str, PageLayout]:
-    """Lay the files of a trace out in one piece each, by every order."""
-    pages = FilePages()
-    for batch in ts.columns(source):
-        pages.add(batch.device, batch.file, batch.lbn, batch.size_bytes)
-    return {order: pages.layout(order) for order in ORDERS}
 
 
 def _table(
@@ -459,12 +441,12 @@ def _table(
     """Mean outcome of each option over the runs, and its speed-up against the first one."""
     # Runs by options by figures. Ratios are taken run by run, so what runs share cancels out.
     figures = np.array([[[*one.values()] for one in run] for run in outcomes])
-    names, runs = [*outcomes[0][0]], len(outcomes)
-    device_s = figures[:, :, names.index("device_s")]
-    speed_up, mean = device_s[:, :1] / device_s, figures.mean(axis=0)
-    table = pd.DataFrame(plans)[["option", "kind", "drives", "policy"]].astype({"drives": float})
+    mean = pd.DataFrame(figures.mean(axis=0), columns=[*outcomes[0][0]])
+    device_s = figures[:, :, mean.columns.get_loc("device_s")]
+    speed_up, runs = device_s[:, :1] / device_s, len(outcomes)
+    table = pd.DataFrame(plans).drop(columns="order").astype({"drives": float})
     table.insert(3, "cache_bytes", table["drives"] * size)
-    return table.join(pd.DataFrame(mean, columns=names)).assign(
+    return table.join(mean).assign(
         speed_up=speed_up.mean(axis=0),
         lower=speed_up.min(axis=0),
         upper=speed_up.max(axis=0),
@@ -497,7 +479,7 @@ def _caveats(table: pd.DataFrame, device: fd.NamedDevice, writes: str) -> Iterat
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class TimeScales(Result):
+class TimeScales(rs.Result):
     """Throughput and latency of a device against the time scale of a load.
 
     Attributes
@@ -509,8 +491,8 @@ class TimeScales(Result):
     """
 
     kind: ClassVar[str] = "trace_time_scales"
-    tables: ClassVar[tuple[Table, ...]] = (
-        Table(
+    tables: ClassVar[tuple[rs.Table, ...]] = (
+        rs.Table(
             "table",
             """
             time_scale    | 1 .6g     | time scale   | factor of all times: 2 is twice as slow
@@ -530,7 +512,7 @@ class TimeScales(Result):
     def verdict(self) -> str:
         """Say where throughput levels off."""
         behind = self.table[self.table["completed"] < _KEEPS_UP * self.table["offered"]]
-        most = shown(float(self.table["completed"].max()))
+        most = tx.shown(float(self.table["completed"].max()))
         if behind.empty:
             return f"The device keeps up at every scale, with up to {most} requests a second."
         return (
@@ -583,25 +565,21 @@ def time_scales(
     if not len(scales):
         raise PpwError("no time scale was given")
     drive = fd.parse_device(device).reaching(model.survey.high_lbn)
-    count = min(MOST_SIMULATED, model.survey.requests)
+    count = min(trace_model.MOST_SIMULATED, model.survey.requests)
     rows = []
     # The same requests at every scale, so that the scale alone makes the difference.
-    for scale in sorted((as_positive("time scale", s) for s in scales), reverse=True):
+    for scale in sorted((tx.as_positive("time scale", s) for s in scales), reverse=True):
         storage = fd.Storage(drive.model)
-        for batch in ts.columns(generate_trace(model, count=count, seed=seed, time_scale=scale)):
+        for batch in ts.columns(
+            generate.generate_trace(model, count=count, seed=seed, time_scale=scale)
+        ):
             storage.take(batch)
-        rows.append(
-            {
-                "time_scale": scale,
-                "offered": model.rate / scale,
-                "completed": storage.iops,
-                "utilisation": storage.utilisation,
-                "latency_s": storage.latencies.mean_s,
-                "latency_p99_s": storage.latencies.quantile_s(0.99),
-            }
-        )
+        latencies = storage.latencies.mean_s, storage.latencies.quantile_s(0.99)
+        rows.append((scale, model.rate / scale, storage.iops, storage.utilisation, *latencies))
     growing = "open loop: where the device is always busy its queue, and latency, only grow"
     remarks = (drive.caveat, growing)
-    warn_caveats(remarks)
-    table, digest = pd.DataFrame(rows), model.input_digest
-    return TimeScales(table=table, device=drive.text, caveats=remarks, input_digest=digest)
+    rs.warn_caveats(remarks)
+    table = pd.DataFrame(rows, columns=TimeScales.tables[0].names)
+    return TimeScales(
+        table=table, device=drive.text, caveats=remarks, input_digest=model.input_digest
+    )
