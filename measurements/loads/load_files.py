@@ -335,9 +335,8 @@ def write_diskspd(
         is_pure = job.read_share in (0.0, 1.0) and job.random_share in (0.0, 1.0)
         if len(job.sizes) > 1 or len(job.zones) > 1 or not is_pure:
             raise MeasurementError(
-                f"job {job.name!r} mixes sizes, zones or kinds of request, which "
-                "DiskSpd does not support in one target: make one job per "
-                "transition"
+                f"job {job.name!r} mixes sizes, zones or kinds of request, which DiskSpd does not "
+                "support in one target: make one job per transition"
             )
     losses = tuple(_diskspd_losses(jobs, closed=outstanding is not None))
     profile = ElementTree.Element("Profile")
@@ -506,9 +505,8 @@ def _run_fio(command: list[str], folder: str, expected_s: float) -> Mapping[str,
         done = ask(command, timeout_s=2 * expected_s + _PATIENCE_S, folder=Path(folder))
     except subprocess.TimeoutExpired as error:
         raise MeasurementError(
-            f"fio was ended after {error.timeout:.0f} s, more than twice the "
-            "length of the trace: the device is too slow for the trace. Replay "
-            "fewer requests, or slower (--time-scale)"
+            f"fio was ended after {error.timeout:.0f} s, more than twice the length of the trace: "
+            "the device is too slow for the trace. Replay fewer requests, or slower (--time-scale)"
         ) from None
     messages = done.stderr.strip().splitlines()
     text = Path(folder, "report.json")

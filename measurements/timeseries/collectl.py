@@ -194,10 +194,7 @@ class Collectl(logs.LogReader):
         fraction = pc.utf8_slice_codeunits(times, _TIME_DIGITS)
         if pc.any(pc.not_equal(fraction, "")).as_py():
             found = found + pd.to_numeric("0" + fraction.to_pandas(), errors="coerce").to_numpy()
-        return logs.to_utc(found, self._time_zone())
-
-    def _time_zone(self) -> str | None:
-        return self._options.timezone or self._facts.get("offset")
+        return logs.to_utc(found, self._options.timezone or self._facts.get("offset"))
 
     def _columns(self, block: logs.Block, layout: _Layout) -> logs.Columns:
         columns: logs.Columns = {}
@@ -247,7 +244,7 @@ class Collectl(logs.LogReader):
             yield series.CPUS_UNKNOWN
         if series.CPUS_TAKEN in self._caveats:
             yield series.cpus_taken(self._options.cpus)
-        if not layout.epoch and not self._time_zone():
+        if not (layout.epoch or self._options.timezone or "offset" in self._facts):
             yield series.LOCAL_TIMES
         cpus, idle_s = self._log.cpus, self._log.columns.get("idle_s")
         if cpus and idle_s is not None:

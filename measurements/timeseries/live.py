@@ -81,11 +81,10 @@ class LiveSampler:
 
         A value that is not known is None.
         """
-        now = self._kernel.read()
-        interval = _Interval(self._last, now, self._kernel)
+        before, self._last = self._last, self._kernel.read()
+        interval = _Interval(before, self._last, self._kernel)
         row = interval.row(self._host)
         late = ["gap"] if interval.seconds > _GAP * self.interval_s else []
-        self._last = now
         return row | {"marks": "; ".join([*interval.marks, *late, *self._marks])}
 
     def rows(self, ended: Callable[[float], bool]) -> Iterator[dict[str, Any]]:
@@ -278,13 +277,12 @@ class _Kernel:
     ) -> None:
         self.ticks_per_s = float(os.sysconf("SC_CLK_TCK"))
         self.page_bytes = float(os.sysconf("SC_PAGE_SIZE"))
-        self.host_interfaces: frozenset[str] = frozenset()
         self.speeds: dict[str, float] = {}
         self._procfs, self._sysfs, self._clock = procfs, sysfs, clock
         self._wanted_disks = None if disks is None else frozenset(disks)
-        self._disk_names: frozenset[str] = frozenset()
-        self._disks: frozenset[str] = frozenset()
-        self._interface_names: frozenset[str] = frozenset()
+        # Names at the reading before, and which of them count for the host.
+        self._disk_names = self._disks = frozenset[str]()
+        self._interface_names = self.host_interfaces = frozenset[str]()
         known = [row[2] for row in self._read_diskstats_rows()]
         if missing := sorted((self._wanted_disks or frozenset()) - set(known)):
             raise MeasurementError(

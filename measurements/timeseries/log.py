@@ -338,17 +338,11 @@ def _parse_and_count_skipped(
         skipped.append(1)
         return "skip"
 
-    table = csv.read_csv(
-        pa.BufferReader(data),
-        read_options=csv.ReadOptions(column_names=[str(n) for n in range(width)]),
-        parse_options=csv.ParseOptions(
-            delimiter=separator, quote_char=False, invalid_row_handler=skip
-        ),
-        convert_options=csv.ConvertOptions(
-            include_columns=list(types), column_types=types, null_values=[""], check_utf8=False
-        ),
-    )
-    return table, len(skipped)
+    reading = csv.ReadOptions(column_names=[str(n) for n in range(width)])
+    parsing = csv.ParseOptions(delimiter=separator, quote_char=False, invalid_row_handler=skip)
+    columns = {"include_columns": list(types), "column_types": types}
+    kept = csv.ConvertOptions(**columns, null_values=[""], check_utf8=False)
+    return csv.read_csv(pa.BufferReader(data), reading, parsing, kept), len(skipped)
 
 
 def _floats_and_odd(column: pa.ChunkedArray) -> tuple[Numbers, Flags]:

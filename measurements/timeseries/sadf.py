@@ -315,14 +315,10 @@ class SadfJson(logs.LogReader):
             lines = lines.decode("utf-8", errors="replace").encode()
         # A sample must lie within two blocks.
         block_size = max(1 << 20, 2 * max(map(len, lines.split(b"\n"))))
+        reading = pyarrow.json.ReadOptions(block_size=block_size)
+        parsing = pyarrow.json.ParseOptions(self._schema, unexpected_field_behavior="ignore")
         try:
-            return pyarrow.json.read_json(
-                pa.BufferReader(lines),
-                read_options=pyarrow.json.ReadOptions(block_size=block_size),
-                parse_options=pyarrow.json.ParseOptions(
-                    explicit_schema=self._schema, unexpected_field_behavior="ignore"
-                ),
-            )
+            return pyarrow.json.read_json(pa.BufferReader(lines), reading, parsing)
         except pa.ArrowException as error:
             raise MeasurementError(
                 f"{self._log.source}: its statistics are not those of sadf -j: "

@@ -481,11 +481,7 @@ def open_unpacked(path: Path) -> Iterator[IO[bytes]]:
         with path.open("rb") as file:
             packed = file.read(2) == _GZIP
             file.seek(0)
-            if packed:
-                with gzip.open(file) as unpacked:
-                    yield cast("IO[bytes]", unpacked)
-            else:
-                yield file
+            yield cast("IO[bytes]", gzip.GzipFile(fileobj=file)) if packed else file
     except (gzip.BadGzipFile, zlib.error, EOFError) as error:
         raise MeasurementError(f"{path}: broken gzip: {error}: copy it again") from error
     except OSError as error:

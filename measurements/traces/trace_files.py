@@ -121,9 +121,8 @@ class _Table(base.TraceReader):
             each = size.bytes_per_unit
             unit = "bytes" if each == 1 else f"units of {each:.6g} bytes"
             yield (
-                f"{self._odd_sizes} of {self._rows} sizes are no multiple of 512 bytes: is "
-                f"column {size.header!r} in {unit}? Write its unit, as in --map "
-                f"size_kib={size.header!r}"
+                f"{self._odd_sizes} of {self._rows} sizes are no multiple of 512 bytes: is column "
+                f"{size.header!r} in {unit}? Write its unit, as in --map size_kib={size.header!r}"
             )
 
     def _choose_columns(self, headers: Sequence[str]) -> None:
@@ -641,11 +640,7 @@ def _write_csv(trace: NamedRequests | Iterable[pa.RecordBatch], path: Path) -> W
         gzip.open(path, "wb") if packed else path.open("wb") as file,
         csv.CSVWriter(file, schema, write_options=options) as writer,
     ):
-
-        def write(batch: pa.RecordBatch) -> None:
-            writer.write_table(_replace_all_codes(pa.Table.from_batches([batch]), names))
-
-        return _write_batches(trace, write)
+        return _write_batches(trace, lambda b: writer.write_table(_replace_all_codes(b, names)))
 
 
 def _names_if_any(trace: NamedRequests | Iterable[pa.RecordBatch]) -> Mapping[str, tuple[str, ...]]:
@@ -675,18 +670,20 @@ def _check_and_store(batch: pa.RecordBatch) -> pa.Table:
     return pa.Table.from_batches([batch], SCHEMA).cast(base.STORED)
 
 
-def _replace_all_codes(table: pa.Table, names: Mapping[str, tuple[str, ...]]) -> pa.Table:
+def _replace_all_codes(
+    batch: pa.RecordBatch | pa.Table, names: Mapping[str, tuple[str, ...]]
+) -> pa.Table:
     """Replace numbers by words, and a missing latency or file by nothing."""
-    columns = {name: table[name] for name in SCHEMA.names}
-    columns["op"] = pa.array(base.OPERATIONS).take(table["op"].cast(pa.int32()))
+    columns = {name: batch[name] for name in SCHEMA.names}
+    columns["op"] = pa.array(base.OPERATIONS).take(columns["op"].cast(pa.int32()))
     for name in base.NAMED:
-        columns[name] = _replace_codes(table[name], pa.array(names.get(name, ()), pa.string()))
+        columns[name] = _replace_codes(columns[name], pa.array(names.get(name, ()), pa.string()))
     latency = columns["latency_s"]
     columns["latency_s"] = pc.if_else(pc.is_nan(latency), pa.scalar(None, pa.float64()), latency)
     return pa.table(columns)
 
 
-def _replace_codes(numbers: pa.ChunkedArray, words: pa.StringArray) -> pa.ChunkedArray:
+def _replace_codes(numbers: pa.Array, words: pa.StringArray) -> pa.Array:
     """Replace numbers by their words; a number without one stays, and -1 becomes nothing."""
     nothing = pa.scalar(None, pa.int32())
     there = pc.if_else(pc.greater_equal(numbers, 0), numbers, nothing)
