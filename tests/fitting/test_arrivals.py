@@ -84,9 +84,7 @@ def traits(times):
 
 
 @given(st.floats(1e-3, 1e6), st.integers(0, 40) | st.integers(0, 10**7), st.floats(0.25, 1e5))
-def test_windows_are_halved_to_four_arrivals_and_to_a_quarter_of_one(
-    duration_s, requests, period_s
-):
+def test_windows_are_halved_to_four_arrivals_and_a_quarter_of_one(duration_s, requests, period_s):
     found = Windows.of(duration_s, requests, period_s)
     assert found.periods == max(1, round(duration_s / period_s))
     assert 2**found.kept <= max(1, min(1024, requests / 4) / found.periods) < 2 ** (found.kept + 1)

@@ -117,9 +117,8 @@ def known():
 @given(st.permutations(range(5)), st.integers(0, 3))
 def test_the_order_of_frequencies_is_the_order_of_columns(known, order, group):
     at = np.array([0.9, 1.2, 1.7, 2.4, 3.1]) * GHZ
-    one, other = (
-        known[group].draw(f, 4000, np.random.default_rng(0)).mean(axis=0) for f in (at, at[order])
-    )
+    draws = (known[group].draw(f, 4000, np.random.default_rng(0)) for f in (at, at[order]))
+    one, other = (drawn.mean(axis=0) for drawn in draws)
     assert np.allclose(one[order], other, atol=0.01)
 
 

@@ -169,12 +169,9 @@ for _ in range(int(sys.argv[1])):
 def at_terminal(times, *typed):
     """What a terminal shows when each text is typed at a question for a user or a password."""
     ours, theirs = pty.openpty()
-    with subprocess.Popen(
-        [sys.executable, "-c", ASKING, str(times), SECRET],
-        cwd=ROOT,
-        start_new_session=True,
-        **dict.fromkeys(("stdin", "stdout", "stderr"), theirs),
-    ) as asking:
+    streams = dict.fromkeys(("stdin", "stdout", "stderr"), theirs)
+    command = [sys.executable, "-c", ASKING, str(times), SECRET]
+    with subprocess.Popen(command, cwd=ROOT, start_new_session=True, **streams) as asking:
         os.close(theirs)
         shown, answers = "", list(typed)
         while True:

@@ -21,7 +21,7 @@ from measurements.processes import cleanup_process, settings_guard as sg
 from measurements.processes.cleanup_process import CleanupProcess
 from measurements.processes.helper_process import HelperProcess
 
-ROOT = Path(__file__).resolve().parents[2]
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2])}
 DEADLINE_S, US = 60.0, os.geteuid()
 KILL = pytest.mark.peer("kill")
 # The guard of a kernel before Linux 5.3.
@@ -82,12 +82,10 @@ class Host:
     @contextmanager
     def changed(self, then="ready(); time.sleep(600)", first="", **options):
         """Run a process that has changed the settings; yields it and the numbers that it tells."""
-        with subprocess.Popen(
-            [sys.executable, "-c", CHANGES.format(then=then, first=first), str(self.folder)],
-            stdout=subprocess.PIPE,
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
-            **{"start_new_session": True, **options},
-        ) as process:
+        script = CHANGES.format(then=then, first=first)
+        known = {"stdout": subprocess.PIPE, "env": ENVIRONMENT, "start_new_session": True}
+        command = [sys.executable, "-c", script, str(self.folder)]
+        with subprocess.Popen(command, **known | options) as process:
             try:
                 yield process, *map(int, process.stdout.readline().split())
             finally:
@@ -332,10 +330,8 @@ class TestLeftovers:
         with left.journal.open("a") as file:
             # A line without its end was never acted on.
             file.write(json.dumps({"path": str(left.one), "value": "cut"}))
-        assert left.restore_leftovers() == (
-            sg.HostSetting(left.one, "1"),
-            sg.HostSetting(left.two, "2"),
-        )
+        before = (left.one, "1"), (left.two, "2")
+        assert left.restore_leftovers() == tuple(sg.HostSetting(*of) for of in before)
         assert left.restored()
         assert left.restore_leftovers() == ()
 
@@ -440,13 +436,12 @@ class TestRestoring:
         for name in in_order:
             (tmp_path / name).parent.mkdir(exist_ok=True)
             (tmp_path / name).write_text("7")
-        assert (
-            sg.restore([sg.HostSetting(tmp_path / name, "8") for name in reversed(in_order)]) == []
-        )
+        wanted = [sg.HostSetting(tmp_path / name, "8") for name in in_order]
+        assert sg.restore(wanted[::-1]) == []
         assert [str(path.relative_to(tmp_path)) for path in written] == in_order
         # Only what differs is written, but limits and speed always.
         written.clear()
-        assert sg.restore([sg.HostSetting(tmp_path / name, "8") for name in in_order]) == []
+        assert sg.restore(wanted) == []
         assert {path.name for path in written} == {Path(name).name for name in in_order[-3:]}
 
     def test_what_does_not_stay_is_tried_three_times(self, tmp_path, monkeypatch):
@@ -485,7 +480,7 @@ class TestCleanup:
     def test_whatever_ends_the_owner_its_processes_end_and_its_folders_go(self, number):
         with subprocess.Popen(
             [sys.executable, "-c", OWNER, str(int(number))],
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            env=ENVIRONMENT,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -502,10 +497,8 @@ class TestCleanup:
     def test_closed_it_has_ended_its_own_alone_and_does_nothing_twice(self, tmp_path):
         with CleanupProcess() as reaper, CleanupProcess() as other:
             folder = reaper.folder(tmp_path)
-            started = [
-                subprocess.Popen(["sleep", "1000"], env=environment)
-                for environment in (reaper.environment(), other.environment(), None)
-            ]
+            environments = reaper.environment(), other.environment(), None
+            started = [subprocess.Popen(["sleep", "1000"], env=of) for of in environments]
             try:
                 with pytest.raises(MeasurementError, match="none: no folder can be made in it: No"):
                     reaper.folder(tmp_path / "none")

@@ -281,9 +281,8 @@ class TestSizes:
 
     def test_arrays_are_four_caches_or_shrink_with_free_memory(self, host, tmp_path, monkeypatch):
         sizes = []
-        monkeypatch.setattr(
-            "measurements.host.memory_probe.bandwidth_by_numpy", lambda size, *_: sizes.append(size)
-        )
+        by_numpy = "measurements.host.memory_probe.bandwidth_by_numpy"
+        monkeypatch.setattr(by_numpy, lambda size, *_: sizes.append(size))
         # Where the kernel says nothing a size is assumed.
         assert last_level_cache(tmp_path, [0]) == (0, 0, 64)
         for megabytes, more in ((10_000, {"sysfs": tmp_path}), (10_000, {}), (300, {})):

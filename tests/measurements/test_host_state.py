@@ -314,11 +314,8 @@ def move(host, sectors, received):
 
 def test_whole_physical_devices_are_counted_once(disks, tmp_path):
     before = move(disks, 1000, 50_000_000_000)
-    assert sorted(activity.disk_sectors(disks.procfs, disks.sysfs)) == [
-        "cciss/c0d0",
-        "nvme0c0n1",
-        "sda",
-    ]
+    found = activity.disk_sectors(disks.procfs, disks.sysfs)
+    assert sorted(found) == ["cciss/c0d0", "nvme0c0n1", "sda"]
     moved = activity.interface_bytes(disks.procfs, disks.sysfs)
     assert moved == dict.fromkeys(("eth0", "eth1"), (50_000_000_000, 150_000_000_000))
     grown = {"sectors_read": 300.0, "sectors_written": 600.0}

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from functools import partial
 
 import pytest
 from refusals import refusal
@@ -56,9 +57,8 @@ def built(tmp_path_factory):
 class TestEmulators:
     @pytest.mark.parametrize("method", ["callgrind", "qemu"])
     def test_a_loop_counted_by_hand(self, built, method):
-        found, again = (
-            instructions.count_instructions([built["loop"]], method=method) for _ in range(2)
-        )
+        twice = (instructions.count_instructions([built["loop"]], method=method) for _ in "12")
+        found, again = twice
         assert abs(found.instructions - BY_HAND) <= A_FEW_HUNDRED
         assert (found.method, found.label, found.modes) == (method, "emulated", "user")
         assert found.time_s > 0
@@ -67,9 +67,8 @@ class TestEmulators:
 
     def test_both_agree_on_a_program_of_the_c_library(self):
         command = ["perl", "-e", "$s += $_ for 1..100000"]
-        one, other = (
-            instructions.count_instructions(command, method=how) for how in ("callgrind", "qemu")
-        )
+        count = partial(instructions.count_instructions, command)
+        one, other = count(method="callgrind"), count(method="qemu")
         # They emulate different processors, whose string functions differ.
         assert one.instructions == pytest.approx(other.instructions, rel=0.02)
 

@@ -156,6 +156,8 @@ QUIET = interval(sectors_read=0.0, sectors_written=0.0)
 LEFT_OUT = {"steal_s": None, "iowait_s": None, "idle_s": 1.2}
 ALONE = {"user_s": 0.1, "system_s": 0.2}
 OWN = ALONE | {"scope": "own", "idle_s": 1.2, "iowait_s": 0.4}
+MOVED = {"sectors_read": 90.0, "sectors_written": 0.0}
+TICKS = {"cpu_accounting": "tick", "scheduled_s": None}
 
 
 class TestWindow:
@@ -177,16 +179,8 @@ class TestWindow:
             ([interval(user_s=1.1)], {"cpus": 1, "taken_s": 0.9}, {"user_s": 0.2, "idle_s": 0.225}),
             # Other programs are left out; the I/O of one's own where it can be told.
             ([interval()], {"own": ALONE}, OWN | {"sectors_read": 100.0}),
-            (
-                [interval()],
-                {"own": ALONE | {"sectors_read": 90.0, "sectors_written": 0.0}},
-                OWN | {"sectors_read": 90.0},
-            ),
-            (
-                [interval(), interval(cpu_accounting="tick", scheduled_s=None)],
-                {},
-                {"cpu_accounting": "tick", "scheduled_s": None},
-            ),
+            ([interval()], {"own": ALONE | MOVED}, OWN | {"sectors_read": 90.0}),
+            ([interval(), interval(**TICKS)], {}, TICKS),
             # A kernel that does not count a kind of time.
             ([interval(iowait_s=None, steal_s=None)], {}, LEFT_OUT),
             ([interval(), QUIET], {}, {"io_notes": "1 of 2 intervals had no I/O"}),

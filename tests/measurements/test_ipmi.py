@@ -921,10 +921,8 @@ def test_records_are_fetched_in_pieces_and_again_but_not_for_ever():
 @both_tools
 def test_a_full_repository_is_searched(tmp_path, tool):
     sensors = [Sensor(f"Sensor {i}", i, base_unit=1 if i % 20 else 6) for i in range(1, 61)]
-    with (
-        IpmiBmc(tmp_path, dcmi=False, sensors=sensors, watts=96) as bmc,
-        opened(tool, bmc) as source,
-    ):
+    known = {"dcmi": False, "sensors": sensors, "watts": 96}
+    with IpmiBmc(tmp_path, **known) as bmc, opened(tool, bmc) as source:
         labels = [channel.label for channel in source.channels]
         assert labels == ["ipmi:Sensor 20", "ipmi:Sensor 40", "ipmi:Sensor 60"]
         assert len(source.read()) == 3

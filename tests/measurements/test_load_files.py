@@ -163,9 +163,8 @@ class TestDiskSpd:
 
         def write(target="f", duration_s=1, **options):
             path = tmp_path / "p.xml"
-            said = files.write_diskspd(
-                self.JOBS, path, target=target, duration_s=duration_s, **options
-            )
+            options |= {"target": target, "duration_s": duration_s}
+            said = files.write_diskspd(self.JOBS, path, **options)
             return ElementTree.parse(path).getroot(), said
 
         return write

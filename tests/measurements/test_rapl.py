@@ -442,9 +442,8 @@ def test_all_readers_see_the_same_joules(tmp_path):
     tree.topology()
     package = tree.package(0, start_uj=1_000_000)
     with powercap.CounterWriter({package: 40.0, tree.core(package): 20.0, tree.dram(package): 4.0}):
-        seen = json.loads(
-            powercap.in_private_sys(tree.root, sys.executable, "-P", str(READERS), "0.5")
-        )
+        command = sys.executable, "-P", str(READERS), "0.5"
+        seen = json.loads(powercap.in_private_sys(tree.root, *command))
     inner, outer = seen.pop("inner"), seen.pop("outer")
     assert set(seen) == {"pyRAPL", "pyJoules", "codecarbon", "powercap-info", "rapl:pyrapl"}
     assert 10.0 < inner <= seen["rapl:pyrapl"] <= outer
