@@ -87,7 +87,8 @@ class Trace:
 
     def __init__(self, new_reader: Callable[[], TraceReader], batch_requests: int) -> None:
         self._new_reader, self._batch_requests = new_reader, batch_requests
-        self._summary: _Summary | None = None
+        # Reader and order of the last whole pass.
+        self._last_pass: tuple[TraceReader, InOrder] | None = None
         first = new_reader()
         self.format, self.described, self.source = first.name, first.described, str(first.path)
 
@@ -109,22 +110,34 @@ class Trace:
             raise MeasurementError(f"{where}: {error.reason}") from None
         if order.first is None:
             raise MeasurementError(f"{self.source}: {self.described}: holds no request")
-        self._summary = _summarise(reader, order)
+        self._last_pass = reader, order
 
     @property
     def names(self) -> dict[str, tuple[str, ...]]:
         """Names of ``stream``, ``device`` and ``file``; asked for before a pass, makes one."""
-        return self._read_summary().names
+        reader, _ = self._read_once()
+        # Where a format records no streams or devices, all requests belong to one.
+        whole = () if reader.numbered else ("stream", "device")
+        return {name: reader.names[name].all() or ("all",) * (name in whole) for name in NAMED}
 
     @property
     def findings(self) -> tuple[str, ...]:
         """Findings about the trace, in sentences; asked for before a pass, makes one."""
-        return self._read_summary().findings
+        reader, order = self._read_once()
+        findings = [*reader.doubts(), *(note.format(n=n) for note, n in reader.notes.items() if n)]
+        if order.late:
+            by = f"by up to {order.latest / reader.ticks_per_s:.6g} s"
+            findings.append(f"{order.late} requests were out of order, {by}; now sorted")
+        return tuple(findings)
 
     @property
     def start_unix_ns(self) -> int | None:
         """Arrival of the first request, Unix time in ns; None where the format does not say."""
-        return self._read_summary().start_unix_ns
+        reader, order = self._read_once()
+        if reader.epoch_ns is None:
+            return None
+        ticks = int(order.first or 0) if reader.rebased else 0
+        return reader.epoch_ns + ticks * (10**9 // reader.ticks_per_s)
 
     def to_table(self) -> pa.Table:
         """Read all of it, with names and start in the schema's metadata (``ppw.trace``, JSON)."""
@@ -137,34 +150,10 @@ class Trace:
         content |= {"start_unix_ns": self.start_unix_ns, "names": self.names}
         return json.dumps(content).encode()
 
-    def _read_summary(self) -> _Summary:
-        if self._summary is None:
+    def _read_once(self) -> tuple[TraceReader, InOrder]:
+        if self._last_pass is None:
             deque(self.batches(), maxlen=0)
-        return cast("_Summary", self._summary)
-
-
-class _Summary(NamedTuple):
-    """Names, findings and start of a trace, after a whole pass."""
-
-    names: dict[str, tuple[str, ...]]
-    findings: tuple[str, ...]
-    start_unix_ns: int | None
-
-
-def _summarise(reader: TraceReader, order: InOrder) -> _Summary:
-    """Names, findings and start of a trace that was read to its end."""
-    # Where a format records no streams or devices, all requests belong to one.
-    whole: tuple[str, ...] = () if reader.numbered else ("stream", "device")
-    names = {name: reader.names[name].all() or ("all",) * (name in whole) for name in NAMED}
-    findings = [*reader.doubts(), *(note.format(n=n) for note, n in reader.notes.items() if n)]
-    if order.late:
-        by = order.latest / reader.ticks_per_s
-        findings.append(f"{order.late} requests were out of order, by up to {by:.6g} s; now sorted")
-    start = None
-    if reader.epoch_ns is not None and order.first is not None:
-        ticks = order.first if reader.rebased else 0
-        start = reader.epoch_ns + int(ticks) * (10**9 // reader.ticks_per_s)
-    return _Summary(names, tuple(findings), start)
+        return cast("tuple[TraceReader, InOrder]", self._last_pass)
 
 
 def _batch(requests: Requests, reader: TraceReader, first: float) -> pa.RecordBatch:
@@ -270,11 +259,11 @@ class Requests(NamedTuple):
     ) -> Requests:
         """Fill what is not recorded, or None, of stream, device, latency_s and file."""
         missing = {"stream": 0, "device": 0, "latency_s": np.nan, "file": NO_FILE}
-        types = {field.name: field.type.to_pandas_dtype() for field in SCHEMA}
         filled = {}
         for name, default in missing.items():
             column = default if recorded.get(name) is None else recorded[name]
-            filled[name] = np.broadcast_to(np.asarray(column, types[name]), row.shape)
+            of_type = np.asarray(column, SCHEMA.field(name).type.to_pandas_dtype())
+            filled[name] = np.broadcast_to(of_type, row.shape)
         return cls(row=row, time=time, lbn=lbn, size_bytes=size_bytes, op=op, **filled)
 
     def drop_others(self) -> Requests:
