@@ -110,13 +110,10 @@ def _process_name(command: str, pid: int | str) -> str:
 VERSION = 7
 MAGIC = 0x65617400 | VERSION
 # A record is a header of these fields and a payload.
-_FIELDS = {
-    **dict.fromkeys(("magic", "sequence"), "u4"),
-    **dict.fromkeys(("time", "sector"), "u8"),
-    **dict.fromkeys(("bytes", "action", "pid", "device", "cpu"), "u4"),
-    **dict.fromkeys(("error", "payload"), "u2"),
-}
-LITTLE = np.dtype([(name, f"<{kind}") for name, kind in _FIELDS.items()])
+LITTLE = base.record_layout(
+    "magic u4, sequence u4, time u8, sector u8, bytes u4, action u4, pid u4, device u4, cpu u4,"
+    "error u2, payload u2"
+)
 BIG = LITTLE.newbyteorder(">")
 HEADER_BYTES = LITTLE.itemsize
 _PAYLOAD_AT = (46, 47)

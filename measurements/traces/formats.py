@@ -315,11 +315,6 @@ _RECORDS_AT_ONCE = 1 << 19
 _RECORDS_TO_RECOGNISE = 16
 
 
-def _record_layout(**sizes: int) -> np.dtype[np.void]:
-    """Layout of a record of little-endian whole numbers, by their sizes (bytes)."""
-    return np.dtype([(name, f"<u{size}") for name, size in sizes.items()])
-
-
 class Vscsi1(base.TraceReader):
     """CloudPhysics' vscsi, version 1: little-endian records; bytes, lbn of 512 bytes, microseconds.
 
@@ -332,8 +327,8 @@ class Vscsi1(base.TraceReader):
     unit = "record"
     ticks_per_s = 10**6
     version: ClassVar[int] = 1
-    record: ClassVar[np.dtype[np.void]] = _record_layout(
-        serial=4, length=4, segments=4, command=2, version=2, lbn=8, time_us=8
+    record: ClassVar[np.dtype[np.void]] = base.record_layout(
+        "serial u4, length u4, segments u4, command u2, version u2, lbn u8, time_us u8"
     )
 
     @classmethod
@@ -377,6 +372,7 @@ class Vscsi2(Vscsi1):
     name = "vscsi-2"
     described = "vscsi version 2, 40-byte records"
     version = 2
-    record = _record_layout(
-        command=2, version=2, serial=4, length=4, segments=4, lbn=8, time_us=8, response_us=8
+    record = base.record_layout(
+        "command u2, version u2, serial u4, length u4, segments u4, lbn u8, time_us u8,"
+        "response_us u8"
     )

@@ -22,18 +22,11 @@ from measurements.errors import MeasurementError
 Array = npt.NDArray[Any]
 
 METADATA = b"ppw.trace"
-SCHEMA = pa.schema(
-    [
-        ("time_s", pa.float64()),
-        ("stream", pa.int32()),
-        ("device", pa.int32()),
-        ("lbn", pa.int64()),
-        ("size_bytes", pa.int64()),
-        ("op", pa.uint8()),
-        ("latency_s", pa.float64()),
-        ("file", pa.int32()),
-    ]
-)
+_COLUMNS = """
+    time_s float64, stream int32, device int32, lbn int64, size_bytes int64, op uint8,
+    latency_s float64, file int32
+"""
+SCHEMA = pa.schema([tuple(column.split()) for column in _COLUMNS.split(",")])
 # Files of ppw have required columns: Parquet marks every optional value as present or missing,
 # and a column without these marks is read in two thirds of the time.
 STORED = pa.schema([field.with_nullable(False) for field in SCHEMA])
@@ -218,6 +211,12 @@ class TraceReader:
         inside = (offset & (BLOCK_BYTES - 1)) != 0
         self.note("{n} requests begin inside a block of 512 bytes; lbn is that block", inside)
         return offset >> 9
+
+
+def record_layout(declared: str) -> np.dtype[np.void]:
+    """Layout of a record of little-endian numbers, whose fields are declared as ``NAME TYPE``."""
+    fields = (field.split() for field in declared.split(","))
+    return np.dtype([(name, f"<{kind}") for name, kind in fields])
 
 
 class BadRequestError(Exception):
