@@ -124,7 +124,7 @@ def fit_interarrivals(
     allowed = {"likelihood": LAWS, "published": PUBLISHED}.get(laws, (laws,))
     if not set(allowed) <= set(LAWS):
         raise FittingError(
-            f"no inter-arrival law {laws!r}: give likelihood, published, or {', '.join(LAWS)}"
+            f"unknown inter-arrival law {laws!r}: give likelihood, published, or {', '.join(LAWS)}"
         )
     n, total = sums.T[:2]
     mean = total / n

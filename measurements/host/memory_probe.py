@@ -286,8 +286,8 @@ def _run_probe(program: Path, *arguments: object) -> _Repeats:
         done = programs.ask([str(program), *map(str, arguments)], timeout_s=_TIMEOUT_S)
     except PermissionError as error:
         raise _CannotCompileError(
-            f"{program.parent} takes no programs (mounted noexec?): set TMPDIR to a folder that "
-            "does"
+            f"programs cannot run from {program.parent} (mounted noexec?): set TMPDIR to a folder "
+            "from which they can"
         ) from error
     except subprocess.TimeoutExpired as error:
         raise MeasurementError(

@@ -122,7 +122,8 @@ def set_up(
             )
         elif session.plan["channels"] != sampled_channels(sampling):
             raise MeasurementError(
-                f"{folder}: was measured with power sources that this host does not have now"
+                f"{folder}: was measured with other power sources than this host has now: give "
+                "the same ones, or another folder"
             )
         for text in missing:
             tell(f"not measured here: {text}")

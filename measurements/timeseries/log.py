@@ -50,7 +50,9 @@ class Source:
     def pieces(self, size: int = PIECE_BYTES) -> Iterator[bytes]:
         """Yield all bytes, once, in pieces of about ``size``."""
         if self._given:
-            raise MeasurementError(f"{self.name}: can be read only once")
+            raise MeasurementError(
+                f"{self.name}: was already read, and can be read only once: open it again"
+            )
         self._given = True
         piece = self.head + self._read_unpacked(max(0, size - len(self.head)))
         while piece:

@@ -185,7 +185,7 @@ class Progress:
     FREQUENCY,
     opt.options("""
     --as-found: Leave the core frequency unchanged.
-    --cores N[,…]: Numbers of physical cores to use. Default: all.
+    --cores N[,…]: Number of physical cores to use, one or several: 1,2,4. Default: all.
     """),
     repeats_option(5),
     opt.options("""

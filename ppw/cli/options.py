@@ -546,7 +546,7 @@ POOL = options(
     "--pool/--no-pool: Fit all groups together, with partial pooling. Each group "
     "then borrows strength from the others."
 )
-KEEP_ALL = options("--keep-all: Use rows that ppw check flags.")
+KEEP_ALL = options("--keep-all: Use the rows that ppw check would leave out.")
 COST = options("""
     --electricity PRICE: Price per kWh, with --lifetime.
     --lifetime TIME>0 in hours as lifetime_hours: Time of use over which the price of a host is

@@ -35,7 +35,7 @@ CAPACITY = opt.options("""
     --memory MEMORY: Memory of the host: 256GiB.
     --memory-bandwidth RATE: Peak memory bandwidth: 102.4GB/s.
     --disk-bandwidth RATE: Bandwidth of all disks together: 500MB/s.
-    --disk-iops NUMBER>0: I/Os per second of all disks together.
+    --disk-iops NUMBER>0: I/Os per second that all disks together can do.
     --network RATE: Line rate of the network in each direction: 10Gbit/s, 1.25GB/s.
 """)
 READING = opt.options("""
@@ -348,7 +348,8 @@ IO_PROJECTION = opt.all_of(
     --cores NUMBER>=1 (required): Number of cores of the projected server.
     --freq FREQUENCY: Core frequency of the server. Default: the frequency of the runs.
     --floor 0<SHARE<=1 (1%): Lowest utilisation that a projection may reach.
-    --network-share SHARE: Network bytes per byte read or written. Default: as measured, or 1.
+    --network-share SHARE: Bytes that cross the network per byte read from or written to
+        storage. Default: as measured, or 1.
     """),
     opt.draws_option(4000, "Number of posterior draws per application."),
     opt.SEED,

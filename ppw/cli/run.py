@@ -181,9 +181,9 @@ def _append_row(row: dict[str, Any], output: str) -> None:
     opt.options("""
     --folder FOLDER (required): Folder on the disk to study. ppw removes the files that it creates
         there.
-    --cores N[,…]: Numbers of physical cores. Default: 1, 2, 4 … and all.
-    --threads-per-core N[,…] (1): Numbers of hardware threads per core.
-    --instances N[,…] (1): Numbers of equal programs that run at the same time.
+    --cores N[,…]: Number of physical cores, one or several. Default: 1, 2, 4 … and all.
+    --threads-per-core N[,…] (1): Number of hardware threads per core, one or several.
+    --instances N[,…] (1): Number of equal programs that run at the same time, one or several.
     --without-device: Repeat each run on a loop device over a file in memory. Needs root.
     --confine-kernel: Bind the kernel's unbound workers to the cores of each run, because they do
         part of the I/O. ppw restores their setting afterwards. Needs root.
@@ -270,7 +270,7 @@ _FIO_COLUMNS = {
     --size SIZE (1GiB): Size of the file.
     --pattern PATTERN[,…] as patterns (randread,randwrite,read,write): Access patterns, optionally
         with a request size: randread:8KiB. Default sizes: 4 KiB random, 32 KiB sequential.
-    --depth N[,…] as depths (1,2,4,8,16,32): Numbers of requests in flight.
+    --depth N[,…] as depths (1,2,4,8,16,32): Number of requests in flight, one or several.
     """),
     RUN,
     group=run_command,
@@ -446,7 +446,7 @@ def _refuse_options_of_other_mode(options: jobs.HadoopOptions, given: dict[str, 
 def _refuse_command_mismatch(options: jobs.HadoopOptions) -> None:
     """Raise where a job of the user's own has several names, or no place for options."""
     if len(options.workloads) != 1:
-        raise click.UsageError("your own job has one name: give one --workload")
+        raise click.UsageError("your own job can have only one name: give one name with --workload")
     swept = (options.map_slots, options.reduce_slots, options.task_memory_bytes)
     asks = any(swept) or options.compressions or options.reduces or options.properties
     if asks and "{options}" not in options.command:
@@ -518,7 +518,7 @@ _MEMCACHED_COLUMNS = {
     opt.options("""
     --server HOST:PORT[,…] as servers: Addresses of running servers to load. Default: ppw starts
         private servers on loopback.
-    --threads N[,…] (1): Numbers of worker threads per server.
+    --threads N[,…] (1): Number of worker threads per server, one or several.
     --partitions N[,…] (1): Numbers of servers that share the load.
     --object-size SIZE[,…] (64): Sizes of a value.
     --connections N[,…] (16): Numbers of connections, of all clients together. A run with twice as

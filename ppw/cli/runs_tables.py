@@ -298,7 +298,7 @@ _METRIC = "perf_per_watt"
         have.
     --run-time TIME>0 in minutes as run_time_minutes: Time per run, including set-up: 10min.
     --budget TIME>0 in minutes as budget_minutes: Time budget: 4h, with --run-time.
-    --repeats N[,…] (1,2,3,5): Numbers of runs to consider.
+    --repeats N[,…] (1,2,3,5): Number of runs to consider, one or several.
     --target-runs N>=1 (1): Number of runs at --freq whose mean is predicted.
     """),
     opt.VOLTAGES,

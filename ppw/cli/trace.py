@@ -441,7 +441,7 @@ def trace_validate_command(
     TRACE,
     opt.options("""
     --cache SIZE as cache_bytes: Size of one cache drive. Default: one tenth of the accessed range.
-    --caches N[,…] (1,2,4): Numbers of cache drives.
+    --caches N[,…] (1,2,4): Number of cache drives, one or several.
     --policy [lru|fifo|clock|lfu][,…] as policies (lru): Replacement policy of a full cache: lru,
         fifo, clock or lfu.
     --writes [through|around|back] (through): Path of writes: through (to storage and cache), around

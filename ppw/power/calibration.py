@@ -467,7 +467,10 @@ class Calibration(Result):
         # Documents of version 0.1.0 name no types.
         table = parts["table"].astype({"runs": np.int64, "outlier": np.bool_})
         if type(level := parts["level"]) is not float or not 0 < level < 1:
-            raise PpwError(f"this calibration document has level {level!r}: calibrate again")
+            raise PpwError(
+                f"this calibration document has interval level {level!r}, not a number between 0 "
+                "and 1: calibrate again"
+            )
         curvature = {n: np.nan for n in ("curvature_per_w", "curvature_p") if parts[n] is None}
         return {**parts, **curvature, "table": table, "line": _read_calibration_line(parts["line"])}
 

@@ -199,7 +199,7 @@ def check_prepared(
         # A key of one of these names would be overwritten by the answer.
         if column in ("freq_hz", "check", "evidence", "file", "row", "position"):
             raise UnknownColumnError(
-                f"cannot group by {column!r}: results have a column of that name; rename it"
+                f"cannot group by {column!r}: the results have a column of that name; rename it"
             )
     metrics = [*mt.METRICS.values()] if metric is None else mt.parse_metrics(metric)
     flagged = ck.find_flagged_rows(checked, groups, metrics)

@@ -125,7 +125,7 @@ def _parse_value(name: str, text: str) -> float:
         return parse_quantity(text, "bytes" if "_bytes" in name else "s")
     number = float(text)
     if not abs(number) < _MOST:
-        raise ValueError(f"{text!r} is no number below {_MOST:g}")
+        raise ValueError(f"{text!r} is not a number below {_MOST:g}")
     return int(number) if name in ("units", "cylinders") else number
 
 

@@ -149,7 +149,7 @@ class TestCompiledProbe:
         env = {**os.environ, "TMPDIR": str(tmp_path), "PYTHONPATH": str(ROOT)}
         said = subprocess.check_output(command, env=env, text=True)
         assert said.startswith("numpy memory latency is missing")
-        assert "takes no programs (mounted noexec?): set TMPDIR" in said
+        assert "(mounted noexec?): set TMPDIR" in said
 
     def test_caches_are_those_of_lscpu_and_numpys_kernels_the_compiled_ones(self, probe):
         command = ["lscpu", "-B", "-C=NAME,ALL-SIZE,ONE-SIZE"]

@@ -345,7 +345,7 @@ class TestLoaders:
             "memcaslap": "memcaslap is not there: apt install libmemcached-tools",
             "memtier": "memtier_benchmark is not there: apt install memtier-benchmark",
             "paced": "no C compiler on this host: apt install gcc",
-            "oracle": "no load generator 'oracle': there are memcaslap, memtier, paced",
+            "oracle": "unknown load generator 'oracle': give one of memcaslap, memtier, paced",
         }.items():
             with pytest.raises(MeasurementError, match=said):
                 find_loader(name)

@@ -145,7 +145,7 @@ class TestRefusals:
             ("--mode cluster --freq 1GHz", "cannot set the core frequency"),
             ("--mode cluster --power rapl", "name them with --nodes"),
             ("-D nonsense", "'nonsense' is not NAME=VALUE"),
-            ("--mode cluster --workload a,b -- jar x.jar", "your own job has one name"),
+            ("--mode cluster --workload a,b -- jar x.jar", "your own job can have only one name"),
             ("--mode cluster --memory 1GiB -- jar x.jar", "{options}"),
         ],
     )

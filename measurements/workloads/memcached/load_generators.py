@@ -118,7 +118,7 @@ def find_loader(name: str | None) -> Loader:
     Raises `MeasurementError` when it is not installed, with what to install.
     """
     if name is not None and name not in LOADERS:
-        raise MeasurementError(f"no load generator {name!r}: there are {', '.join(LOADERS)}")
+        raise MeasurementError(f"unknown load generator {name!r}: give one of {', '.join(LOADERS)}")
     for kind in LOADERS.values() if name is None else (LOADERS[name],):
         if program := find_first(kind.programs):
             return kind(program)

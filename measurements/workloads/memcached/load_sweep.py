@@ -148,7 +148,7 @@ def sides(options: MemcachedOptions, topology: cpu_placement.Topology) -> Sides:
     for cpu in (*options.server_cpus, *options.client_cpus):
         if cpu not in known:
             raise MeasurementError(
-                f"CPU {cpu} may not be used here: there are {', '.join(map(str, sorted(known)))}"
+                f"CPU {cpu} may not be used here: choose from {', '.join(map(str, sorted(known)))}"
             )
     if options.server_cpus:
         server = _cut_to_cpus(cores, options.server_cpus)
