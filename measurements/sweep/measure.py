@@ -109,7 +109,7 @@ def set_up(
         options, host = _options_as_planned(session, options, host)
     missing: list[str] = []
     with ExitStack() as stack:
-        machine = _open_machine(options, host)
+        machine = open_machine(host, options.frequencies, options.cores, counters=options.counters)
         stack.callback(machine.close)
         if machine.no_counters is not None:
             refuse_or_note("cpi", machine.no_counters, host, missing)
@@ -155,18 +155,13 @@ def folder_and_session(output: Path, *, resume: bool) -> tuple[Path, Session | N
     return folder, None
 
 
-def _open_machine(
-    options: loop.SweepOptions, host: HostOptions, *, dry_run: bool = False
+def open_machine(
+    host: HostOptions, frequencies: Sequence[float], cores: Sequence[int] = (), **more: Any
 ) -> loop.Machine:
-    return loop.Machine.open(
-        frequencies=options.frequencies,
-        cores=options.cores,
-        turbo=host.turbo,
-        counters=options.counters,
-        sysfs=Path(host.sysfs),
-        procfs=Path(host.procfs),
-        dry_run=dry_run,
-    )
+    """Open the host as its options say; see `measurements.sweep.loop.Machine.open`."""
+    sysfs, procfs = Path(host.sysfs), Path(host.procfs)
+    shared: dict[str, Any] = {"frequencies": frequencies, "cores": cores, "turbo": host.turbo}
+    return loop.Machine.open(sysfs=sysfs, procfs=procfs, **shared, **more)
 
 
 def _probe_columns(host: HostOptions, tell: Callable[[str], None]) -> dict[str, float]:
@@ -271,7 +266,9 @@ def _option_text(value: object) -> str:
 
 def dry_run(options: loop.SweepOptions, host: HostOptions) -> list[str]:
     """Say what a sweep would do, one line each; nothing is written or started."""
-    machine = _open_machine(options, host, dry_run=True)
+    machine = open_machine(
+        host, options.frequencies, options.cores, counters=options.counters, dry_run=True
+    )
     lines = []
     try:
         for number, step in enumerate(loop.order_of(options)):

@@ -347,13 +347,8 @@ def running(
         )
     missing: list[str] = []
     with ExitStack() as stack:
-        machine = loop.Machine.open(
-            frequencies=options.frequencies,
-            turbo=host.turbo,
-            counters=counters and is_local,
-            sysfs=Path(host.sysfs),
-            procfs=Path(host.procfs),
-        )
+        counters = counters and is_local
+        machine = measure.open_machine(host, options.frequencies, counters=counters)
         stack.callback(machine.close)
         if machine.no_counters is not None:
             reason = machine.no_counters if is_local else f"{_ELSEWHERE}: count there"

@@ -207,12 +207,7 @@ def fleet_check_command(
     group=fleet_command,
 )
 def fleet_update_command(
-    state: Path,
-    new: tuple[str, ...],
-    by: list[str] | None,
-    mapping: dict[str, str],
-    keep_going: bool,
-    **engine: Any,
+    state: Path, new: tuple[str, ...], mapping: dict[str, str], keep_going: bool, **given: Any
 ) -> int:
     """Add the runs of NEW files, folders and patterns to STATE, a folder.
 
@@ -220,7 +215,7 @@ def fleet_update_command(
     already holds, under any name. If the command is killed, STATE stays unchanged. If a file cannot
     be used, ppw names it, adds the others and exits with code 1.
     """
-    done = ppw.fleet.update_state(state, new, by=by, columns=mapping, **engine)
+    done = ppw.fleet.update_state(state, new, columns=mapping, **given)
     # A file of which some runs were taken is named too, as its other runs are lost.
     faults = (*done.faults, *done.partly)
     for fault in faults:
@@ -252,14 +247,7 @@ def fleet_update_command(
     group=fleet_command,
 )
 def fleet_join_command(
-    runs: str,
-    samples: str,
-    output: str,
-    mapping: dict[str, str],
-    offsets: tuple[str, ...],
-    labels: tuple[str, ...],
-    keep_going: bool,
-    **given: Any,
+    runs: str, samples: str, output: str, mapping: dict[str, str], keep_going: bool, **given: Any
 ) -> int:
     """Add power_w and energy_j to the RUNS of a fleet from SAMPLES of its hosts.
 
@@ -270,18 +258,19 @@ def fleet_join_command(
     """
     out.refuse_input_as_output(output)
     limits = {name: given.pop(name) for name in ("memory_limit", "temporary", "threads")}
+    offset, labels = _parse_clock_offsets(given.pop("offsets")), given.pop("labels") or None
     engine = ppw.fleet.connect(given.pop("engine"), **limits)
     # This needs the engine's library, which connect() says how to install.
     from ppw.fleet import telemetry
 
-    sensor, offset = telemetry.Sensor(**given), _parse_clock_offsets(offsets)
+    sensor = telemetry.Sensor(**given)
     read, faults = telemetry.open_samples(samples, engine, mapping)
     fleet = ppw.fleet.open_runs(runs, engine=engine)
     apart = telemetry.contradicting_hosts(fleet.table, read, sensor, offset)
     faults += [*fleet.faults, *(ppw.fleet.Fault(f"host {h}", what) for h, what in apart.items())]
     for fault in faults:
         out.say(f"fault: {fault}")
-    joined = telemetry.join_power(fleet.table, read, sensor, offset_s=offset, labels=labels or None)
+    joined = telemetry.join_power(fleet.table, read, sensor, offset_s=offset, labels=labels)
     click.echo(telemetry.write_runs(joined, Path(output)))
     return 1 if faults and not keep_going else 0
 

@@ -384,16 +384,7 @@ def characterise_command(runs: opt.Runs, **options: Any) -> ppw.Characterisation
 )
 @click.pass_context
 def calibrate_command(
-    ctx: click.Context,
-    /,
-    runs: opt.Runs,
-    sensor: str | None,
-    reference: str | None,
-    host: str | None,
-    save: bool,
-    stored: bool,
-    target: str | None,
-    **options: Any,
+    ctx: click.Context, /, runs: opt.Runs, save: bool, stored: bool, **options: Any
 ) -> ppw.Calibration:
     """Fit the offset and slope that turn readings of --sensor in RUNS into those of --reference.
 
@@ -403,15 +394,16 @@ def calibrate_command(
         raise click.UsageError(
             "--save and --stored exclude each other: a stored calibration is already saved"
         )
-    if not stored and not (sensor and reference):
+    sources, host = {name: options[name] for name in ("sensor", "reference")}, options["host"]
+    target = options.pop("target")
+    if not stored and not all(sources.values()):
         raise click.UsageError("give --sensor and --reference, or --stored")
     if target == ctx.params["output"] == "-":
         raise click.UsageError("--apply - and the result both go to standard output: use -o FILE")
     table = opt.read_table(runs, options)
     if stored:
-        result = ppw.load_calibration(host or _only_host(table), sensor=sensor, reference=reference)
+        result = ppw.load_calibration(host or _only_host(table), **sources)
     else:
-        options |= {"sensor": sensor, "reference": reference, "host": host}
         result = ppw.calibrate(table, **options)
     if save:
         out.say(f"calibration saved to {ppw.save_calibration(result, host=host)}")
