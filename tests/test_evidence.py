@@ -1,7 +1,5 @@
 """Tables of accuracy and speed: statistics by hand, and what is committed against the data."""
 
-from __future__ import annotations
-
 import ast
 import importlib
 import math
@@ -166,7 +164,7 @@ class TestFigures:
         speed, figures = benchmark("speed"), benchmark("figures")
         one = figures.Figure("read", 1234.5, 1200, 1300, "lines/s", "it", 2.345, 2, 3)
         assert speed.row_of(one) == [
-            *("read", "1,234", "1,200 … 1,300", "lines/s", "it", "2.35", "2 … 3"),
+            *("read", "1,234", "1,200 … 1,300", "lines/s", "it", "2.35", "2 … 3")
         ]
         text = speed.markdown([speed.Measured("bench_x", "Speed of x, beside y.", [one])])
         assert "\n## Speed of x\n\n| what |" in text

@@ -1,7 +1,5 @@
 """Every example runs, and answers what its own text promises."""
 
-from __future__ import annotations
-
 import runpy
 import sys
 from pathlib import Path

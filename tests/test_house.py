@@ -1,7 +1,5 @@
 """The house: its rooms as the pages and contracts name them, its modules, names and words."""
 
-from __future__ import annotations
-
 import ast
 import re
 import tomllib

@@ -1,7 +1,5 @@
 """The documentation site: built without a network, complete, and at work from the file system."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """The words of the API and the command line: docstrings, help, options and messages."""
 
-from __future__ import annotations
-
 import ast
 import inspect
 import re

@@ -4,8 +4,6 @@ The protocol's messages are JSON with a NUL behind each; Chromium reads them fro
 writes them to 4 (--remote-debugging-pipe).
 """
 
-from __future__ import annotations
-
 import fcntl
 import itertools
 import json

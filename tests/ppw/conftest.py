@@ -1,7 +1,5 @@
 """Results of every kind, made once for all tests that only look at them."""
 
-from __future__ import annotations
-
 import functools
 
 import made_results

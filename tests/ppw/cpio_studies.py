@@ -1,16 +1,11 @@
 """Made-up studies of cycles per I/O whose every figure is known."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 
 CLOCK = 2e9
 # Cycles per I/O at one core and more of them for each other core; utilisation and its change.
-APPLICATIONS = {
-    "store": (20e3, 2e3, 0.90, -0.010),
-    "oltp": (10e3, 0.2e3, 0.95, -0.005),
-}
+APPLICATIONS = {"store": (20e3, 2e3, 0.90, -0.010), "oltp": (10e3, 0.2e3, 0.95, -0.005)}
 
 
 def run(

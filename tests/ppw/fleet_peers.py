@@ -1,7 +1,5 @@
 """Comparisons of tables in memory with a fleet, and one Spark session for all tests."""
 
-from __future__ import annotations
-
 import gc
 import sys
 import warnings

@@ -1,7 +1,5 @@
 """Runs of a command whose whole text is kept; PPW_WRITE_GOLDEN=1 writes it anew."""
 
-from __future__ import annotations
-
 import os
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Pages as a browser lays them out at a width of the screen."""
 
-from __future__ import annotations
-
 from browser import Browser
 
 _LAYOUT = """(() => {

@@ -1,7 +1,5 @@
 """One result of every kind about hosts, workloads and files whose names the caller chooses."""
 
-from __future__ import annotations
-
 import json
 import pkgutil
 import warnings

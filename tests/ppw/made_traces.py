@@ -1,7 +1,5 @@
 """Traces made up for tests: some of everything, a skewed load of two streams, files in pieces."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pyarrow as pa

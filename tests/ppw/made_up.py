@@ -1,7 +1,5 @@
 """Made-up runs, and how the tests call what warns: each caveat must come as a warning too."""
 
-from __future__ import annotations
-
 import warnings
 from random import Random
 

@@ -1,7 +1,5 @@
 """Report pages as a browser takes them apart."""
 
-from __future__ import annotations
-
 from html.parser import HTMLParser
 
 

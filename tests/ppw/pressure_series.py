@@ -1,7 +1,5 @@
 """Made-up time series of a host of 4 CPUs, 100 GB and one disk, by what is asked of it."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 

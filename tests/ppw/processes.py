@@ -1,7 +1,5 @@
 """The command line, inside the test's process or as a process of its own, and its refusals."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import os

@@ -1,7 +1,5 @@
 """Scenarios to ask about."""
 
-from __future__ import annotations
-
 import copy
 import tomllib
 from pathlib import Path

@@ -8,8 +8,6 @@ desired (d), today's (t) or projected (p). `docs/cpio.md` says which figures do 
 others, and are therefore not here.
 """
 
-from __future__ import annotations
-
 CITATION = "Akram, Marazakis & Bilas 2012, MASCOTS, Table III, Table IV and Figure 9"
 
 # The server of the projections.

@@ -1,7 +1,5 @@
 """Made-up recordings of hosts, one second an interval."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 

@@ -1,7 +1,5 @@
 """Pages with sliders, of a projection and of scenarios in which every term counts."""
 
-from __future__ import annotations
-
 import tomllib
 
 import pandas as pd
@@ -127,8 +125,4 @@ def rich(**demand):
     return table
 
 
-SCENARIOS = {
-    "guide": documented,
-    "rich": rich,
-    "pools": lambda: rich(pools="separate"),
-}
+SCENARIOS = {"guide": documented, "rich": rich, "pools": lambda: rich(pools="separate")}

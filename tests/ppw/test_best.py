@@ -1,7 +1,5 @@
 """The best step: against the closed form, brute force over steps, and what must hold for any."""
 
-from __future__ import annotations
-
 import io
 import json
 

@@ -1,7 +1,5 @@
 """Calibrated watts: known laws come back, labels, storage, and the command as users meet it."""
 
-from __future__ import annotations
-
 import functools
 import io
 import json

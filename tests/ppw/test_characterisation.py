@@ -1,7 +1,5 @@
 """Hosts side by side: the published ratios, cells that stay empty, watts that are of two scopes."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

@@ -6,8 +6,6 @@ and read the difference:
     PPW_WRITE_GOLDEN=1 python -m pytest tests/ppw -k golden
 """
 
-from __future__ import annotations
-
 import csv
 import functools
 import gzip

@@ -1,7 +1,5 @@
 """The grammar of the command line: every command walked as a new user walks it, by --help alone."""
 
-from __future__ import annotations
-
 import click
 import pandas as pd
 import pytest

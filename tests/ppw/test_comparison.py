@@ -1,7 +1,5 @@
 """A against B: against exact ratios of log-normals, ties worked by hand, and what is refused."""
 
-from __future__ import annotations
-
 import functools
 import io
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Cycles per I/O of runs and time series: by hand, where the metric misleads, and on the page."""
 
-from __future__ import annotations
-
 import json
 import re
 from functools import cache

@@ -4,8 +4,6 @@ Of the paper what is consistent: docs/cpio.md says what is not here, as absolute
 idle energy, and the 24, 18 and 13 billion kWh of the text.
 """
 
-from __future__ import annotations
-
 from functools import partial
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Public data sets: the registry, a local folder, and fetching from a server that may fail."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import json

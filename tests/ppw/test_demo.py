@@ -1,7 +1,5 @@
 """The published study again: every figure against the paper or against a hand calculation."""
 
-from __future__ import annotations
-
 import json
 import math
 

@@ -1,7 +1,5 @@
 """What the package shows: names, lazy imports, and what every result and its page can do."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

@@ -1,7 +1,5 @@
 """Answers over a fleet are the answers in memory: parameters, intervals, caveats, to 1e-9."""
 
-from __future__ import annotations
-
 from dataclasses import asdict
 from fractions import Fraction
 

@@ -1,7 +1,5 @@
 """Watts of runs joined from telemetry; the oracle is the in-memory integration of single runs."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import ibis

@@ -1,7 +1,5 @@
 """Names that would act where they are shown: in a terminal, a page, a plot, a spreadsheet."""
 
-from __future__ import annotations
-
 import csv
 import io
 

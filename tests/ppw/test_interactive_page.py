@@ -3,8 +3,6 @@
 A figure of the page is read from its <data> element, which holds the number that its text rounds.
 """
 
-from __future__ import annotations
-
 import base64
 import io
 import json

@@ -1,7 +1,5 @@
 """`ppw.plan` and `ppw plan`: the next measurement, and that it pays to follow the advice."""
 
-from __future__ import annotations
-
 import functools
 import io
 import json

@@ -1,7 +1,5 @@
 """Plots: axes in, axes out; what is drawn is what was measured and projected."""
 
-from __future__ import annotations
-
 import io
 import sys
 

@@ -1,7 +1,5 @@
 """Power against load: curves between levels, from runs and published results, and the command."""
 
-from __future__ import annotations
-
 import functools
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Pressure of made-up hosts cell by cell, phases, the command line, and a published matrix."""
 
-from __future__ import annotations
-
 import json
 from contextlib import nullcontext
 

@@ -1,7 +1,5 @@
 """Answers to a procurement scenario of typed figures: by hand, and by a second program."""
 
-from __future__ import annotations
-
 import json
 import math
 import re

@@ -1,7 +1,5 @@
 """Scenario files, candidates from runs, the command line, and a page for screen and paper."""
 
-from __future__ import annotations
-
 import json
 import math
 import re

@@ -1,7 +1,5 @@
 """What recordings need of a host, alone and together: by hand, from the catalogue, the commands."""
 
-from __future__ import annotations
-
 import json
 import random
 

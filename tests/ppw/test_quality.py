@@ -1,7 +1,5 @@
 """`ppw.check_quality` and `ppw check`: bad rows are named, good ones are left in peace."""
 
-from __future__ import annotations
-
 import functools
 import json
 

@@ -1,7 +1,5 @@
 """Questions without an answer and slips of typing: one line says what to do instead."""
 
-from __future__ import annotations
-
 import functools
 import json
 

@@ -1,7 +1,5 @@
 """Report pages: what they say, what their sliders hold, and what a browser may do with them."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import html
@@ -19,12 +17,7 @@ from slider_pages import page_of, projected, rich
 
 import ppw
 from ppw.procurement import report
-from ppw.projection.report import (
-    MOST_GROUPS,
-    parameters_page,
-    projection_sliders,
-    validation_page,
-)
+from ppw.projection.report import MOST_GROUPS, parameters_page, projection_sliders, validation_page
 from ppw.results.page import stops
 
 RUNS = sweep(noise=0.02)

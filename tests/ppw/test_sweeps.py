@@ -1,7 +1,5 @@
 """Knees of sweeps from runs tables: known curves, failures, watts, and the command."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

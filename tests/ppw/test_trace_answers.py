@@ -428,8 +428,7 @@ class TestParsing:
         assert said.count(",") + 1 == len(fd.DEVICES[name].__dataclass_fields__)
 
     @pytest.mark.parametrize(
-        "text",
-        ["", "ssd,", "ssd,read", "ssd,read=fast", "disk,track_seek=1s", "ssd,units=x"],
+        "text", ["", "ssd,", "ssd,read", "ssd,read=fast", "disk,track_seek=1s", "ssd,units=x"]
     )
     def test_what_is_no_device_is_refused(self, text):
         with pytest.raises(PpwError):

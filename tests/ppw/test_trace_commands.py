@@ -1,7 +1,5 @@
 """`ppw trace …` as users meet it; golden texts as in test_cli.py."""
 
-from __future__ import annotations
-
 import functools
 import json
 import os

@@ -1,7 +1,5 @@
 """Traces with the least in them: without reuse, of any size, on a plain file."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from fleet_peers import OTHERS_WARNINGS

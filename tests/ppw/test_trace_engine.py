@@ -1,7 +1,5 @@
 """Models of traces counted by an engine; the oracle is the fit in memory."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

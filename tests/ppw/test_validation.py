@@ -3,8 +3,6 @@
 What holds for any interval is asked of each; a posterior's own intervals are in test_intervals.
 """
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

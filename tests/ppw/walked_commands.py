@@ -1,7 +1,5 @@
 """All commands of the command line, with their options and the examples of their help."""
 
-from __future__ import annotations
-
 import re
 import shlex
 
