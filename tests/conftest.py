@@ -29,14 +29,9 @@ COMPILING = ("test_exports", "test_recorded", "test_refusals", "test_trace_", "t
 LONG = ("test_examples", "test_fleet_", "test_meter", "test_plan", "test_report", "test_robustness")
 
 # The same examples on every machine, however slow it is: HYPOTHESIS_PROFILE=ci takes 100.
+_ALIKE = settings(derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 for _name, _examples in {"quick": 20, "ci": 100, "slow": 2000}.items():
-    settings.register_profile(
-        _name,
-        derandomize=True,
-        deadline=None,
-        max_examples=_examples,
-        suppress_health_check=[HealthCheck.too_slow],
-    )
+    settings.register_profile(_name, _ALIKE, max_examples=_examples)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 
 # A shell ignores interrupts in what it starts in the background, and children inherit that.
@@ -95,9 +90,8 @@ def pytest_unconfigure() -> None:
 
 
 def _turn(item: pytest.Item) -> int:
-    return (
-        0 if item.path.name.startswith(COMPILING) else 1 if item.path.name.startswith(LONG) else 2
-    )
+    name = item.path.name
+    return 0 if name.startswith(COMPILING) else 1 if name.startswith(LONG) else 2
 
 
 def _has_data(item: pytest.Item) -> bool:

@@ -62,13 +62,10 @@ def install(packages: list[str]) -> None:
     """Install Debian packages; apt's own words are shown where it fails."""
     print(f"Installing {' '.join(packages)}", flush=True)
     quiet = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    for words in (
-        ["update", "-qq"],
-        ["install", "-y", "-qq", "--no-install-recommends", *packages],
-    ):
-        done = subprocess.run(
-            ["apt-get", *words], env=quiet, capture_output=True, text=True, check=False
-        )
+    how = {"env": quiet, "capture_output": True, "text": True, "check": False}
+    wanted = ["install", "-y", "-qq", "--no-install-recommends", *packages]
+    for words in (["update", "-qq"], wanted):
+        done = subprocess.run(["apt-get", *words], **how)
         if done.returncode:
             sys.exit(f"apt-get {' '.join(words)} failed:\n{done.stdout}{done.stderr}")
 

@@ -64,9 +64,8 @@ class Watched:
         if self._number == self._runs // 4:
             self._at_first = _resident_mb()
         elif self._number == self._runs and _resident_mb() > self._at_first + MOST_GROWTH_MB:
-            raise targets.FaultError(
-                f"memory grew from {self._at_first:.0f} to {_resident_mb():.0f} MB"
-            )
+            said = f"memory grew from {self._at_first:.0f} to {_resident_mb():.0f} MB"
+            raise targets.FaultError(said)
 
 
 def _resident_mb():
@@ -94,20 +93,12 @@ def fuzz(name, options):
     keep = Path(given.pop("findings", "") or FOLDER / "found" / name)
     keep.mkdir(parents=True, exist_ok=True)
     watched = Watched(target, runs, keep)
-    settings = {
-        "max_len": target.longest,
-        "timeout": TIMEOUT_S,
-        "rss_limit_mb": MOST_MB,
-        "seed": 1,
-        "dict": _dictionary(target.words(), scratch / "words"),
-        "artifact_prefix": f"{keep}/",
-        "verbosity": 0,
-        "print_final_stats": 1,
-    }
-    plain = [o for o in options if not o.startswith("-findings")]
-    atheris.Setup(
-        [name, *(f"-{k}={v}" for k, v in settings.items()), *plain, str(scratch)], watched
-    )
+    settings = {"max_len": target.longest, "timeout": TIMEOUT_S, "rss_limit_mb": MOST_MB, "seed": 1}
+    settings |= {"dict": _dictionary(target.words(), scratch / "words"), "verbosity": 0}
+    settings |= {"artifact_prefix": f"{keep}/", "print_final_stats": 1}
+    plain = [*(f"-{k}={v}" for k, v in settings.items()), *options]
+    plain = [o for o in plain if not o.startswith("-findings")]
+    atheris.Setup([name, *plain, str(scratch)], watched)
     atheris.Fuzz()
 
 

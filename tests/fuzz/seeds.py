@@ -82,9 +82,8 @@ def calibrations():
 
 def hosts():
     """Machines of the catalogue."""
-    return [
-        path.read_bytes() for path in sorted((ROOT / "ppw/catalogue/data/hosts").glob("*d5*.toml"))
-    ]
+    folder = ROOT / "ppw/catalogue/data/hosts"
+    return [path.read_bytes() for path in sorted(folder.glob("*d5*.toml"))]
 
 
 def saved_hosts():

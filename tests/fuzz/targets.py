@@ -52,7 +52,7 @@ from measurements.workloads import fio
 from measurements.workloads.hadoop.cluster import read_nodes
 from measurements.workloads.hadoop.history import parse_history, read_local_log
 from measurements.workloads.hadoop.job_sweep import job_columns, node_columns
-from measurements.workloads.memcached import load_generators
+from measurements.workloads.memcached import load_generators as lg
 from measurements.workloads.memcached.servers import Address
 from ppw.catalogue.hosts import Host, parse_host
 from ppw.cli import main
@@ -66,9 +66,8 @@ from ppw.storage.fitted_devices import parse_device
 from ppw.storage.trace_model import TraceModel
 
 # Where the caller says, or in memory where there is such a disk.
-SCRATCH = os.environ.get("TMPDIR") or (
-    "/dev/shm" if os.access("/dev/shm", os.W_OK) else tempfile.gettempdir()
-)
+IN_MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+SCRATCH = os.environ.get("TMPDIR") or IN_MEMORY or tempfile.gettempdir()
 HOSTILE = (
     *b"-1 0 1e308 -1e308 nan inf 1e999 99999999999999999999 null true [] {} [[[[ =1+1".split(),
     *(b'""', b"'", b"\n", b"\r\n", b"\x00", b"\xff\xfe", b"\xc3", b"\xef\xbb\xbf", b"\x1f\x8b"),
@@ -236,7 +235,7 @@ def counters(path):
 
 def memtier_totals(path):
     """Read a report of memtier_benchmark, whose old versions do not tell the longest."""
-    figures = load_generators.read_memtier_totals(path)
+    figures = lg.read_memtier_totals(path)
     _finite({name: value for name, value in figures.items() if value == value or name != "max_s"})
 
 
@@ -360,6 +359,10 @@ def specs(text):
     _refusals(text, parse_specs, parse_cpu_list, parse_device, parse_origin, Address.parse)
 
 
+def model(text):
+    TraceModel.from_json(text).summary()
+
+
 def saved(text):
     try:
         kind = json.loads(text)["kind"]
@@ -409,6 +412,7 @@ TRACES |= {"blkparse": FEW, "blktrace": SOME, "vscsi-1": MORE, "vscsi-2": MORE}
 LOGS = {"collectl": FEW, "sadf-json": SOME, "sadf-csv": SOME, "pcp": FEW, "perf": SOME}
 LOGS |= {"ppw-csv": SOME, "ppw-lines": MORE}
 _of = functools.partial
+HISTORIES = _of(seeds.files, "hadoop", "*.jhist")
 
 TARGETS = {
     "runs-csv": file("r.csv", runs, often=FEW),
@@ -425,16 +429,10 @@ TARGETS = {
     "callgrind": file("c.out", lambda path: read_callgrind([path])),
     "qemu": file("q.out", read_qemu),
     "fio": file("f.json", lambda path: _finite(fio.read_report(path, "read"))),
-    "memcaslap": file(
-        "m.txt", lambda p: load_generators.read_memcaslap_totals(p).histogram.percentile(0.99)
-    ),
+    "memcaslap": file("m.txt", lambda p: lg.read_memcaslap_totals(p).histogram.percentile(0.99)),
     "memtier": file("m.json", memtier_totals),
-    "paced": file(
-        "p.txt", lambda path: load_generators.read_paced_totals(path).latency.percentile(0.99)
-    ),
-    "hadoop-history": file(
-        "j.jhist", history, _of(seeds.files, "hadoop", "*.jhist"), often=MORE, longest=12000
-    ),
+    "paced": file("p.txt", lambda path: lg.read_paced_totals(path).latency.percentile(0.99)),
+    "hadoop-history": file("j.jhist", history, HISTORIES, often=MORE, longest=12000),
     "hadoop-log": file("l.log", read_local_log, seeds.local_log, often=MORE),
     "hadoop-nodes": file("n.csv", read_nodes),
     "power-log": file("w.csv", power_log, often=SOME),
@@ -450,12 +448,7 @@ TARGETS = {
     "scenario": file("s.toml", read_scenario, seeds.scenarios, often=MORE, longest=8000),
     "thresholds": file("t.toml", lambda path: read_thresholds(path).to_frame()),
     "saved": Target(text(saved), seeds.saved, often=FEW, longest=6000),
-    "trace-model": Target(
-        text(lambda said: TraceModel.from_json(said).summary()),
-        _of(seeds.saved, "trace_model"),
-        often=SOME,
-        longest=9000,
-    ),
+    "trace-model": Target(text(model), _of(seeds.saved, "trace_model"), often=SOME, longest=9000),
     "calibrations": file("h.json", calibrations, seeds.calibrations, often=SOME),
     "fleet-state": file("manifest.json", lambda p: FleetState.open(p.parent).layout_by()),
     "arguments": Target(arguments, seeds.command_lines, often=SOME, more_words=seeds.options),

@@ -96,9 +96,8 @@ class Browser:
 
     def run(self, expression):
         """Evaluate an expression in the page; its value as JSON."""
-        answer = self.call(
-            "Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True
-        )
+        how = {"returnByValue": True, "awaitPromise": True}
+        answer = self.call("Runtime.evaluate", expression=expression, **how)
         if "exceptionDetails" in answer:
             raise AssertionError(answer["exceptionDetails"]["exception"]["description"])
         return answer["result"].get("value")

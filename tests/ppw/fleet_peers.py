@@ -9,8 +9,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from click.testing import CliRunner
 
-from ppw.errors import CaveatWarning
+from ppw.cli.fleet import fleet_command
 from ppw.fleet import connect
 
 # Differences of shares from one, in percent: they are equal where one plus them is.
@@ -30,13 +31,8 @@ def engine(name):
 
 # ibis calls DuckDB and pandas by names that they will drop, and pyspark leaves its sockets open.
 OTHERS_WARNINGS = [
-    pytest.mark.filterwarnings(f"ignore::{name}")
-    for name in (
-        "DeprecationWarning",
-        "FutureWarning",
-        "ResourceWarning",
-        "pytest.PytestUnraisableExceptionWarning",
-    )
+    pytest.mark.filterwarnings(f"ignore::{name}Warning")
+    for name in ("Deprecation", "Future", "Resource", "pytest.PytestUnraisableException")
 ]
 
 
@@ -48,11 +44,9 @@ def sockets_closed():
         gc.collect()
 
 
-def quiet(function, *arguments, **options):
-    """Call without the warnings that repeat the caveats."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", CaveatWarning)
-        return function(*arguments, **options)
+def ask(*words):
+    """Ask `ppw fleet`; errors of ours are those of the answer."""
+    return CliRunner().invoke(fleet_command, list(map(str, words)), standalone_mode=False)
 
 
 def saved(frame, path):

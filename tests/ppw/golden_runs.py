@@ -1,30 +1,32 @@
-"""Runs of a command whose whole text is kept; PPW_WRITE_GOLDEN=1 writes it anew."""
+"""Runs of a command whose whole text is kept in ``golden/``.
+
+After a change that is meant: ``PPW_WRITE_GOLDEN=1 python -m pytest tests/ppw -k golden``.
+"""
 
 import os
 import re
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
+from processes import ppw_inside
 
 GOLDEN = Path(__file__).with_name("golden")
 NUMBER = r"\d[\d,]*\.?\d*(?:e[-+]\d+)?"
 
 
-def golden(name, asked, command, arguments):
-    """Hold standard output, standard error and the exit code against the text that is kept."""
-    done = CliRunner().invoke(command, arguments)
-    assert (done.stderr, done.exit_code) == ("", 0), done.output
-    text = asked + done.stdout
+def golden(words, cwd, name=None):
+    """Compare standard output with the text that is kept; a command says nothing else."""
+    done = ppw_inside(*words.split(), cwd=cwd)
+    assert (done.stderr, done.returncode) == ("", 0), done.stdout
+    text, kept = f"$ ppw {words}\n{done.stdout}", GOLDEN / f"{name or words.split()[0]}.txt"
     if "PPW_WRITE_GOLDEN" in os.environ:
-        (GOLDEN / name).write_text(text, encoding="utf-8")
-    same_text(text, (GOLDEN / name).read_text(encoding="utf-8"))
+        kept.write_text(text, encoding="utf-8")
+    same_text(text, kept.read_text(encoding="utf-8"))
 
 
 def same_text(ours, kept):
     """Every letter and the place of every digit; last digits differ between processors."""
     assert re.sub(r"\d", "0", ours) == re.sub(r"\d", "0", kept)
-    found, wanted = (
-        [float(x.replace(",", "")) for x in re.findall(NUMBER, text)] for text in (ours, kept)
-    )
+    digits = (re.findall(NUMBER, text) for text in (ours, kept))
+    found, wanted = ([float(number.replace(",", "")) for number in both] for both in digits)
     assert found == pytest.approx(wanted, rel=1e-3)

@@ -8,14 +8,13 @@ from importlib import import_module
 import pandas as pd
 from cpio_studies import APPLICATIONS, study
 from made_traces import MadeTrace, busy
-from made_up import ATOM, sweep
+from made_up import ATOM, answered, sweep
 from pressure_series import host
 from procurement_scenarios import documented
 from recordings import recording
 
 import ppw
 from ppw import fleet
-from ppw.results.text import printable
 
 
 def _pages():
@@ -77,23 +76,14 @@ def made(kind, one, two, folder):
         "RunsProjection": lambda: ppw.project_runs(runs, freq=3e9, metric=["time", "power"]),
         "ServerSizing": lambda: ppw.size_servers(io, **task, server_power_w=300.0),
         "SweepKnees": lambda: ppw.find_knees(_swept(one, two), over="threads", of="throughput"),
-        "TimeScales": lambda: ppw.time_scales(said_safely(calls["TraceModel"]), scales=[1, 2]),
+        "TimeScales": lambda: ppw.time_scales(answered(calls["TraceModel"]), scales=[1, 2]),
         "TraceFidelity": lambda: ppw.validate_trace(trace, other),
         "TraceModel": lambda: ppw.fit_trace(trace, levels=2),
         "TraceReplay": lambda: ppw.replay_trace(short, str(folder / "scratch"), size_bytes=2**22),
         "TraceWhatIf": lambda: ppw.trace_what_if(trace, cache_bytes=2**20, repeats=2),
         "Validation": lambda: ppw.validate(runs),
     }
-    return said_safely(calls[kind])
-
-
-def said_safely(call):
-    """Call and return the result; its caveats are the warnings, of characters that print."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        result = call()
-    assert [str(w.message) for w in caught] == list(map(printable, result.caveats))
-    return result
+    return answered(calls[kind])
 
 
 def _runs(one, two):

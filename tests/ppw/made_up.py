@@ -6,8 +6,10 @@ from random import Random
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import settings
 
 from ppw.errors import CaveatWarning
+from ppw.results.text import printable
 
 GHZ = 1e9
 # Memcached on the Atom D525, read off its published curve 1/CPI = 0.304 − 250/f_MHz.
@@ -16,15 +18,24 @@ STEPS = (1.2, 1.6, 2.0, 2.4)
 # All that take no other groups measured at the target.
 POINT_INTERVALS = ("bayes", "t", "none")
 any_interval = pytest.mark.parametrize("interval", POINT_INTERVALS)
+few_examples = settings(max_examples=max(4, settings.default.max_examples // 5))
+ignore_caveats = pytest.mark.filterwarnings("ignore::ppw.errors.CaveatWarning")
 WORK = {"grep": (4.0, 20e9), "sort": (9.0, 60e9), "wc": (6.0, 90e9)}
 
 
+def quiet(function, *arguments, **options):
+    """Call without the warnings that repeat the caveats."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", CaveatWarning)
+        return function(*arguments, **options)
+
+
 def answered(function, *arguments, **options):
-    """Call and return the result, whose caveats are exactly the warnings of the call."""
+    """Call and return the result, whose caveats are exactly the warnings, in letters that print."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", CaveatWarning)
         result = function(*arguments, **options)
-    assert [str(w.message) for w in caught] == list(result.caveats)
+    assert [str(w.message) for w in caught] == list(map(printable, result.caveats))
     assert {w.category for w in caught} <= {CaveatWarning}
     return result
 

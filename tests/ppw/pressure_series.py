@@ -20,17 +20,11 @@ QUIET = (
 
 def series(seconds=10, **columns):
     """Series of so many seconds; a column is one value or one a second, amounts a second."""
-    frame = pd.DataFrame(
-        {
-            "time_s": START_S + 1 + np.arange(seconds),
-            "interval_s": np.ones(seconds),
-            "cpus": np.full(seconds, CPUS),
-        }
-    )
+    times = START_S + 1 + np.arange(seconds)
+    frame = pd.DataFrame({"time_s": times, "interval_s": 1.0, "cpus": CPUS})
     for name, value in columns.items():
-        frame[name.replace("__", "[") + ("]" if "__" in name else "")] = np.broadcast_to(
-            value, seconds
-        ).astype(float)
+        column = name.replace("__", "[") + "]" * ("__" in name)
+        frame[column] = np.broadcast_to(value, seconds).astype(float)
     return TimeSeries(frame.assign(marks=""), "made up", "made up")
 
 

@@ -68,6 +68,18 @@ def ppw_inside(*words, cwd, stdin=b"", **more):
     return subprocess.CompletedProcess(words, code, out, err)
 
 
+def worked(done):
+    """Check that a command came to a good end; what it printed and said."""
+    assert done.returncode == 0, done.stderr
+    return done
+
+
+def printed(done):
+    """Check that a command had nothing to say but its answer, and return that."""
+    assert (done.stderr, done.returncode) == ("", 0)
+    return done.stdout
+
+
 def refused(done, *said, code=1):
     """Check that a command failed with one line of ours, and gave no result."""
     assert done.returncode == code, done.stderr

@@ -34,14 +34,8 @@ def server(name, *, rate=100.0, power=200.0, idle=100.0, price=1000.0, latency=N
     figures = {"rate": rate, "power": power}
     if latency is not None:
         figures["latency"] = latency
-    return {
-        "name": name,
-        "price": price,
-        "idle_power": idle,
-        "power_scope": "wall",
-        "workload": {"work": figures},
-        **more,
-    }
+    known = {"name": name, "price": price, "idle_power": idle, "power_scope": "wall"}
+    return {**known, "workload": {"work": figures}, **more}
 
 
 def asked(table, **options):

@@ -27,11 +27,8 @@ UTILISATION = {"HBase": 0.401, "BDB": 0.479, "TPC-C": 0.472, "I-HFDL": 0.489}
 DATA_BYTES = 35e21
 SERVER_W = (2048.0, 1250.0, 675.0)
 WATTS_PER_CORE = 0.5
-IMPLIED_CPIO = {
-    "today": (56.9e3, 55.2e3, 57.5e3),
-    "desired": (36.9e3, 36.9e3, 36.4e3),
-    "projected": (6.11e6, 6.04e6, 6.07e6),
-}
+IMPLIED_CPIO = {"today": (56.9e3, 55.2e3, 57.5e3), "desired": (36.9e3, 36.9e3, 36.4e3)}
+IMPLIED_CPIO |= {"projected": (6.11e6, 6.04e6, 6.07e6)}
 IDLE_SHARE = 0.7
 
 # Figure 9: gain in I/O rate from low to high utilisation by class of application.

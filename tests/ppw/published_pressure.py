@@ -8,6 +8,7 @@ thresholds are those of `ppw.pressure.capacity`, which were fixed first.
 
 from __future__ import annotations
 
+from itertools import product
 from typing import NamedTuple
 
 import pandas as pd
@@ -25,24 +26,13 @@ LINE_RATE_BYTES_S = 1.25e9
 
 
 class Stated(NamedTuple):
-    """A figure of the text.
-
-    Attributes
-    ----------
-    application, resource, measure : str
-        The measure is the name of its threshold.
-    value : float
-        In the threshold's unit.
-    at_most : bool
-        Whether the text gives a bound: the level is then the highest that it can be.
-    text : str
-        What is stated.
-    """
+    """A figure of the text, in the unit of its threshold, which the measure names."""
 
     application: str
     resource: str
     measure: str
     value: float
+    # Whether the text gives a bound: the level is then the highest that it can be.
     at_most: bool
     text: str
 
@@ -55,60 +45,29 @@ class Word(NamedTuple):
     level: str
 
 
+BANDWIDTH, NETWORK = ("memory_bandwidth",) * 2, ("network", "network_utilisation")
 FIGURES = (
-    Stated("Memcache", "memory_bandwidth", "memory_bandwidth", 0.093, False, "9.3 %"),
-    Stated(
-        *("Memcache", "network", "network_utilisation"),
-        LINE_RATE_BYTES_S / LINE_RATE_BYTES_S,
-        at_most=False,
-        text="the line rate, 1.25 GB/s",
-    ),
-    Stated(
-        *("Redis", "memory_bandwidth", "memory_bandwidth"),
-        10e9 / MEMORY_BANDWIDTH_BYTES_S,
-        at_most=True,
-        text="under 10 of 102.4 GB/s",
-    ),
+    Stated("Memcache", *BANDWIDTH, 0.093, False, "9.3 %"),
+    Stated("Memcache", *NETWORK, 1.25e9 / LINE_RATE_BYTES_S, False, "the line rate, 1.25 GB/s"),
+    Stated("Redis", *BANDWIDTH, 10e9 / MEMORY_BANDWIDTH_BYTES_S, True, "under 10 of 102.4 GB/s"),
     Stated("Cassandra", "disk", "iowait", 0.5, False, "half the CPU time waiting"),
-    Stated("Cassandra", "network", "network_utilisation", 0.01, False, "1 %"),
+    Stated("Cassandra", *NETWORK, 0.01, False, "1 %"),
     Stated("Nutch", "cpu", "cpu_utilisation", 0.80, False, "80 %"),
     Stated("Nutch", "disk", "disk_rate", 250e6, False, "250 MB/s"),
-    Stated("Data analytics", "memory_bandwidth", "memory_bandwidth", 0.20, True, "under 20 %"),
+    Stated("Data analytics", *BANDWIDTH, 0.20, True, "under 20 %"),
 )
 # Named as pressure points of the application, without a figure.
-WORDS = (
-    Word("Memcache", "memory", "high"),
-    Word("Redis", "network", "high"),
-    Word("Data analytics", "cpu", "high"),
-)
+NAMED = ("Memcache", "memory"), ("Redis", "network"), ("Data analytics", "cpu")
+WORDS = tuple(Word(*cell, "high") for cell in NAMED)
 
 
 def published_matrix(thresholds: Thresholds | None = None) -> pd.DataFrame:
-    """Judge the stated figures.
-
-    Parameters
-    ----------
-    thresholds : Thresholds, optional
-
-    Returns
-    -------
-    pandas.DataFrame
-        One row an application and resource: ``application``, ``resource``, ``level``, ``basis``
-        ("figure", "word" or "not measured"), ``stated``.
-    """
+    """Judge the stated figures: a row for each application and resource, with its basis."""
     limits = thresholds or Thresholds()
     judged = {(f.application, f.resource): (_level(f, limits), "figure", f.text) for f in FIGURES}
     named = {(w.application, w.resource): (w.level, "word", "named") for w in WORDS}
-    cells = [
-        (application, resource, *found)
-        for application in APPLICATIONS
-        for resource in RESOURCES
-        for found in [
-            judged.get((application, resource))
-            or named.get((application, resource))
-            or (NOT_MEASURED, NOT_MEASURED, "")
-        ]
-    ]
+    known, unknown = named | judged, (NOT_MEASURED, NOT_MEASURED, "")
+    cells = [(*cell, *known.get(cell, unknown)) for cell in product(APPLICATIONS, RESOURCES)]
     return pd.DataFrame(cells, columns=["application", "resource", "level", "basis", "stated"])
 
 

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings, strategies as st
 from made_up import GHZ, answered, only, sweep
-from processes import ppw_inside
+from processes import ppw_inside, printed
 
 import ppw
 from measurements.errors import MeasurementError
@@ -176,8 +176,7 @@ class TestSteps:
     def test_a_range_has_its_ends(self, low, count, step):
         text = f"{low / 10}GHz:{low / 10 + count * step:.2f}GHz:{step}GHz"
         made = as_steps(text)
-        assert len(made) == count + 1
-        assert made[-1] == pytest.approx((low / 10 + count * step) * GHZ)
+        assert (len(made), made[-1]) == (count + 1, pytest.approx((low / 10 + count * step) * GHZ))
 
     def test_a_host_of_the_catalogue_adds_its_own(self):
         runs = lines(steps=[1.6, 2.4, 2.93], host="Xeon X5670")
@@ -302,9 +301,8 @@ class TestAgainstTheProjection:
         projected = answered(ppw.project_runs, runs, freq=3.0e9, metric="energy").table
         steps = answer(runs, steps=[2.4e9, 3.0e9], draws=8000).steps
         here = steps[steps["freq_hz"] == 3e9]
-        assert here["value"].to_numpy() == pytest.approx(
-            projected["projected"].to_numpy(), rel=0.01
-        )
+        wanted = projected["projected"].to_numpy()
+        assert here["value"].to_numpy() == pytest.approx(wanted, rel=0.01)
         # Without the noise of new runs the interval is the narrower one.
         width, wider = (t["upper"].to_numpy() / t["lower"].to_numpy() for t in (here, projected))
         assert (width < wider).all()
@@ -325,8 +323,7 @@ class TestManyGroups:
         single = sweep(steps=(2.0,), workloads=("wc",))
         runs = pd.concat([sweep(workloads=("grep", "sort")), single], ignore_index=True)
         result = answer(runs)
-        assert result.table["workload"].tolist() == ["grep", "sort"]
-        assert len(result.caveats) == 2
+        assert (result.table["workload"].tolist(), len(result.caveats)) == (["grep", "sort"], 2)
         assert all("only one distinct frequency" in c for c in result.caveats)
         assert len(result.to_frame()) == len(result.steps) == 8
         assert result.to_frame().groupby("workload")["best_hz"].nunique().tolist() == [1, 1]
@@ -361,19 +358,17 @@ def test_rates_by_hand():
 def test_every_format_of_the_command(tmp_path):
     lines().to_csv(tmp_path / "runs.csv", index=False)
 
-    def printed(words):
-        done = ppw_inside("best", "runs.csv", *words.split(), cwd=tmp_path)
-        assert (done.stderr, done.returncode) == ("", 0)
-        return done.stdout
+    def ask(words):
+        return printed(ppw_inside("best", "runs.csv", *words.split(), cwd=tmp_path))
 
-    assert printed("").startswith("Least energy: best at 2 GHz, with probability ")
+    assert ask("").startswith("Least energy: best at 2 GHz, with probability ")
     asked = "--objective edp --deadline 40s --power-cap 70W --seed 3"
-    result = BestFrequency.from_json(printed(f"--format json {asked}"))
+    result = BestFrequency.from_json(ask(f"--format json {asked}"))
     assert (result.objective, result.seed) == ("edp", 3)
     assert (result.deadline_s, result.power_cap_w) == (40.0, 70.0)
-    table = printed("--format csv --steps 1GHz:2GHz:0.5GHz")
+    table = ask("--format csv --steps 1GHz:2GHz:0.5GHz")
     assert pd.read_csv(io.StringIO(table))["freq_hz"].tolist() == [1e9, 1.5e9, 2e9]
-    page = printed("--format html --idle-power 20W")
+    page = ask("--format html --idle-power 20W")
     assert "Performance per watt probably rises with every step up to" in page
 
 

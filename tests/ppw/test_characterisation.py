@@ -9,7 +9,6 @@ from golden_runs import golden
 from made_up import answered, only
 from processes import ppw_inside
 
-from ppw.cli import main
 from ppw.cli.demo import POWER_RATIO, THROUGHPUT_RATIO
 from ppw.decision.characterise import MEASURES, RATIOS, TABLES, characterise
 from ppw.decision.report import characterisation_page
@@ -86,8 +85,7 @@ class TestCells:
         assert made.value("power", "atom", workload="wordcount") == 33
         assert made.value("CPI", "atom", workload="memcached") == 6.057
         rows = made.table[(made.table["host"] == "atom") & (made.table["measure"] == "CPI")]
-        assert rows["freq_hz"].tolist() == [1.8e9, 1.8e9]
-        assert rows["runs"].tolist() == [1, 2]
+        assert (rows["freq_hz"].tolist(), rows["runs"].tolist()) == ([1.8e9, 1.8e9], [1, 2])
         # Misses are by byte of input.
         found = made.value("cache misses per byte", "atom", workload="wordcount")
         assert found == pytest.approx(2e8 / (512 * MIB))
@@ -158,9 +156,8 @@ class TestReference:
 
 
 class TestWattsOfTwoScopes:
-    FRAME = runs().assign(
-        power_source=lambda r: r["host"].map({"atom": "meter:wt310", "wsm": "rapl:package"})
-    )
+    SOURCES = {"atom": "meter:wt310", "wsm": "rapl:package"}  # noqa: RUF012
+    FRAME = runs().assign(power_source=lambda r, sources=SOURCES: r["host"].map(sources))
 
     def test_are_not_set_against_each_other(self):
         made = described(self.FRAME)
@@ -213,11 +210,9 @@ def test_what_is_not_there(frame, options, said):
         characterise(frame, **options)
 
 
-def test_golden_and_other_formats(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    runs().to_csv("runs.csv", index=False)
-    words = "characterise runs.csv --price wsm=7000"
-    golden("characterise.txt", f"$ ppw {words}\n", main, words.split())
+def test_golden_and_other_formats(tmp_path):
+    runs().to_csv(tmp_path / "runs.csv", index=False)
+    golden("characterise runs.csv --price wsm=7000", tmp_path)
     start = {"json": "{", "csv": "workload,data_bytes,table", "html": "<!DOCTYPE html>"}
     for name, said in start.items():
         done = ppw_inside("characterise", "runs.csv", "--format", name, cwd=tmp_path)

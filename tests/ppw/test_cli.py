@@ -1,10 +1,4 @@
-"""The command line as users meet it: standard output, standard error and exit code.
-
-The golden texts are in ``golden/``. After a change of the output that is meant, write them anew
-and read the difference:
-
-    PPW_WRITE_GOLDEN=1 python -m pytest tests/ppw -k golden
-"""
+"""The command line as users meet it: standard output, standard error and exit code."""
 
 import csv
 import functools
@@ -27,7 +21,7 @@ from click.testing import CliRunner
 from golden_runs import golden
 from made_traces import busy
 from made_up import WORK, answered, sweep
-from processes import ROOT, ppw_inside, ppw_process
+from processes import ROOT, ppw_inside, ppw_process, worked
 from walked_commands import COMMANDS, GROUPS, examples
 
 import ppw
@@ -101,12 +95,9 @@ GOLDEN_RUNS = (
 
 
 @pytest.mark.parametrize("words", GOLDEN_RUNS)
-def test_golden(words, table, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "100")
-    monkeypatch.delenv("PPW_HOSTS_DIR", raising=False)
+def test_golden(words, table, tmp_path):
     table()
-    golden(f"{words.split()[0]}.txt", f"$ ppw {words}\n", main, words.split())
+    golden(words, tmp_path)
 
 
 @pytest.fixture(scope="module")
@@ -165,8 +156,7 @@ def test_every_command_runs_by_itself(words, shop, fresh, tmp_path):
 
 @pytest.mark.parametrize("words", FURTHER, ids=" ".join)
 def test_further_examples_of_help_run(words, shop, tmp_path):
-    done = ppw_inside(*words, cwd=shutil.copytree(shop, tmp_path / "shop"))
-    assert done.returncode == 0, done.stderr
+    worked(ppw_inside(*words, cwd=shutil.copytree(shop, tmp_path / "shop")))
 
 
 def test_a_process_does_what_the_tests_below_see_from_inside(run, table, tmp_path):
@@ -252,9 +242,9 @@ class TestInputs:
         columns = ["host", "family", "workload", "cores", "Clock", "Real (ms)"]
         path = table(foreign[columns], "foreign.csv")
         names = "--map", "freq_khz=Clock", "--map", "time_s=Real (ms)"
-        options = "--freq", "3GHz", "--metric", "time"
-        assert printed("project", path, *options, *names) == printed(
-            "project", table(sweep()), *options
+        asked = "--freq", "3GHz", "--metric", "time"
+        assert printed("project", path, *asked, *names) == printed(
+            "project", table(sweep()), *asked
         )
 
 

@@ -100,9 +100,8 @@ class TestScenarios:
 
     def test_row_order_changes_nothing(self):
         runs = study(noise=0.03)
-        one, two = (
-            answered(project_cpio, r, cores=16) for r in (runs, runs.sample(frac=1, random_state=5))
-        )
+        shuffled = runs.sample(frac=1, random_state=5)
+        one, two = (answered(project_cpio, r, cores=16) for r in (runs, shuffled))
         pd.testing.assert_frame_equal(one.scenarios, two.scenarios)
         pd.testing.assert_frame_equal(one.laws, two.laws)
 
@@ -214,10 +213,8 @@ class TestSizing:
             assert levers[lever] == pytest.approx(1 - energy / base), lever
 
     def test_devices_and_ports(self):
-        made = self.sized(
-            device_bandwidth_bytes_s=100e6, port_bandwidth_bytes_s=1.25e9, network_share=2.0
-        )
-        rows = made.applications
+        parts = {"device_bandwidth_bytes_s": 100e6, "port_bandwidth_bytes_s": 1.25e9}
+        rows = self.sized(**parts, network_share=2.0).applications
         storage = rows["iops"] * 512
         assert rows["devices"].tolist() == np.ceil(storage / 100e6).tolist()
         assert rows["network_ports"].tolist() == np.ceil(2 * storage / 1.25e9).tolist()
@@ -274,9 +271,8 @@ def test_amounts_spans_and_counts_in_words():
 
 
 PLACES = ((10e3, "a", "nvme", 0.8), (14e3, "a", "sda", 0.2), (12e3, "b", "nvme", 0.6))
-DEVICES = pd.DataFrame(
-    [run(cpio, host=h, device=d, utilisation=busy, cores=2) for cpio, h, d, busy in PLACES]
-)
+DEVICES = [run(c, host=h, device=d, utilisation=busy, cores=2) for c, h, d, busy in PLACES]
+DEVICES = pd.DataFrame(DEVICES)
 # Roofs: 512 kB/s to a sector each; the largest of a device is its roof.
 FIO = pd.DataFrame({"host": [*"aaab"], "device": ["nvme", "nvme", "sda", "nvme"]})
 FIO = FIO.assign(bandwidth_bytes_s=[80e6, 320e6, 30e6, 200e6])

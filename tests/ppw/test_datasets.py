@@ -13,27 +13,18 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 import pytest
-from processes import ROOT, ppw_inside, refused
+from processes import ROOT, ppw_inside, refused, worked
 from requests import exceptions
 
 import ppw
-from ppw.catalogue import datasets
-from ppw.catalogue.datasets import (
-    State,
-    cache_folder,
-    datasets_by_name,
-    fetch_dataset,
-    list_datasets,
-    load_dataset,
-    state_of,
-    states_of,
-    states_text,
-)
+from ppw.catalogue import datasets as ds
+from ppw.catalogue.datasets import State, fetch_dataset, load_dataset, state_of, states_text
 from ppw.cli import main
 from ppw.errors import PpwError
 
 RUNS = b"Clock (MHz);seconds;joules_wrong\n1000;2.5;0\n2000;1.5;0\n"
 LOG = b"not a table\n"
+OTHER = "its checksum is not that of the published file"
 FILES = {"runs.csv": RUNS, "day.log": LOG}
 SET = """
 title = "Two clocks"
@@ -75,14 +66,13 @@ def known(tmp_path, monkeypatch):
             drop='"joules_wrong"' * (kind == "runs"),
         )
         (folder / "small.toml").write_text(text)
-        monkeypatch.setattr(
-            datasets, "files", lambda package: SimpleNamespace(joinpath=lambda *parts: folder)
-        )
-        datasets_by_name.cache_clear()
-        return datasets_by_name()["small"]
+        there = SimpleNamespace(joinpath=lambda *parts: folder)
+        monkeypatch.setattr(ds, "files", lambda package: there)
+        ds.datasets_by_name.cache_clear()
+        return ds.datasets_by_name()["small"]
 
     yield make
-    datasets_by_name.cache_clear()
+    ds.datasets_by_name.cache_clear()
 
 
 class Files(BaseHTTPRequestHandler):
@@ -134,9 +124,12 @@ def put(folder, content=RUNS, name="runs.csv"):
     return path
 
 
+SETS = ds.datasets_by_name()
+
+
 class TestRegistry:
     def test_every_set_says_what_it_is_whose_and_how_to_read_it(self):
-        for name, one in datasets_by_name().items():
+        for name, one in SETS.items():
             assert re.fullmatch(r"[a-z0-9-]+", name)
             assert one.kind in ("runs", "block trace", "log", "power levels")
             assert all((one.title, one.what, one.licence, one.files)), name
@@ -144,7 +137,7 @@ class TestRegistry:
             assert one.can_be_fetched or one.made_from
 
     def test_every_file_stays_in_its_folder_and_is_of_one_version_of_a_public_repository(self):
-        files = [f for one in datasets_by_name().values() for f in one.files]
+        files = [f for one in ds.datasets_by_name().values() for f in one.files]
         assert len({f.path for f in files}) == len(files)
         assert any(f.url for f in files)
         repository = r"https://raw\.githubusercontent\.com/[^/]+/[^/]+/[0-9a-f]{40}/"
@@ -157,7 +150,7 @@ class TestRegistry:
             assert file.sha256 is None or (file.url and re.fullmatch("[0-9a-f]{64}", file.sha256))
 
     def test_commands_to_read_a_set_name_its_files_and_options_that_exist(self):
-        for one in datasets_by_name().values():
+        for one in ds.datasets_by_name().values():
             for said in one.read_with:
                 program, *words = shlex.split(said)
                 assert program == "ppw"
@@ -191,16 +184,16 @@ class TestFolder:
 
     def test_a_folder_that_is_not_there(self, monkeypatch):
         with pytest.raises(PpwError, match="/nowhere: no such folder of data sets"):
-            list_datasets("/nowhere")
+            ds.list_datasets("/nowhere")
         monkeypatch.setenv("PPW_DATA_DIR", "/nowhere")
         with pytest.raises(PpwError, match=r"/nowhere \(PPW_DATA_DIR\): no such folder"):
             load_dataset("c3o")
 
     def test_the_cache_is_the_users(self, tmp_path, monkeypatch):
-        assert cache_folder() == tmp_path / "cache" / "ppw" / "data"
+        assert ds.cache_folder() == tmp_path / "cache" / "ppw" / "data"
         monkeypatch.setenv("XDG_CACHE_HOME", "relative")
         monkeypatch.setenv("HOME", str(tmp_path))
-        assert cache_folder() == tmp_path / ".cache" / "ppw" / "data"
+        assert ds.cache_folder() == tmp_path / ".cache" / "ppw" / "data"
 
 
 class TestLoading:
@@ -208,8 +201,7 @@ class TestLoading:
         known()
         put(tmp_path)
         runs = load_dataset("small", tmp_path)
-        assert runs["freq_hz"].tolist() == [1e9, 2e9]
-        assert runs["time_s"].tolist() == [2.5, 1.5]
+        assert (runs["freq_hz"].tolist(), runs["time_s"].tolist()) == ([1e9, 2e9], [2.5, 1.5])
         assert runs["workload"].tolist() == ["sort", "sort"]
         assert "joules_wrong" not in runs
         assert runs.attrs["licence"] == "CC0-1.0 (none)"
@@ -240,9 +232,7 @@ class TestLoading:
     def test_another_file_than_the_origins(self, known, tmp_path):
         known()
         put(tmp_path, b"else")
-        with pytest.raises(
-            PpwError, match="its checksum is not that of the published file: remove"
-        ):
+        with pytest.raises(PpwError, match=f"{OTHER}: remove"):
             load_dataset("small", tmp_path)
 
 
@@ -265,7 +255,7 @@ class TestFetching:
     @pytest.mark.parametrize(
         ("path", "options", "said"),
         [
-            ("", {"checksum": "0" * 64}, "its checksum is not that of the published file"),
+            ("", {"checksum": "0" * 64}, OTHER),
             ("/missing", {}, "the server answers 404 Not Found"),
             ("/broken", {}, "the connection broke off: nothing was kept"),
             ("/broken", {"checked": False}, "the connection broke off: nothing was kept"),
@@ -281,9 +271,7 @@ class TestFetching:
     ):
         with socket.create_server(("127.0.0.1", 0)) as closed:
             nowhere = f"http://127.0.0.1:{closed.getsockname()[1]}"
-        self.refused(
-            known(nowhere), tmp_path, "no connection: download the files on another machine"
-        )
+        self.refused(known(nowhere), tmp_path, "no connection: download the files on another mach")
         one = known(server[0])
         monkeypatch.setenv("HTTP_PROXY", nowhere)
         self.refused(one, tmp_path, "the proxy cannot be reached or refuses")
@@ -309,15 +297,14 @@ class TestFetching:
 
     def test_what_cannot_be_fetched(self, known, server, tmp_path):
         path = put(tmp_path, b"mine")
-        with pytest.raises(PpwError, match="its checksum is not that of the published file: move"):
+        with pytest.raises(PpwError, match=f"{OTHER}: move"):
             fetch_dataset(known(server[0]), tmp_path)
         assert path.read_bytes() == b"mine"
         assert server[1] == []
         with pytest.raises(PpwError, match=r"cannot be (written|read): Not a directory"):
             fetch_dataset(known(server[0]), path)
-        with pytest.raises(
-            PpwError, match=r"small: it was derived from data of .* so ppw cannot download it"
-        ):
+        derived = r"small: it was derived from data of .* so ppw cannot download it"
+        with pytest.raises(PpwError, match=derived):
             fetch_dataset(known(), tmp_path / "new")
 
 
@@ -325,9 +312,8 @@ class TestCommand:
     @pytest.fixture
     def run(self, tmp_path):
         def run(*words):
-            done = ppw_inside("datasets", *words, cwd=tmp_path, XDG_CACHE_HOME=str(tmp_path))
-            assert done.returncode == 0, done.stderr
-            return done
+            cache = {"XDG_CACHE_HOME": str(tmp_path)}
+            return worked(ppw_inside("datasets", *words, cwd=tmp_path, **cache))
 
         return run
 
@@ -369,13 +355,13 @@ class TestCommand:
 @pytest.mark.thirdparty
 class TestMeasuredData:
     def test_what_is_here_is_what_its_makers_published(self, data_dir):
-        for name, one in datasets_by_name().items():
-            counts = states_of(one, data_dir)
+        for name, one in ds.datasets_by_name().items():
+            counts = ds.states_of(one, data_dir)
             assert counts[State.WRONG] == 0, name
             if any(f.sha256 for f in one.files):
                 assert counts[State.VERIFIED] == len(one.files), name
 
-    @pytest.mark.parametrize("name", [n for n, d in datasets_by_name().items() if d.kind == "runs"])
+    @pytest.mark.parametrize("name", [n for n, one in SETS.items() if one.kind == "runs"])
     def test_every_set_of_runs_is_a_table_and_that_of_another_reading(self, name, data_dir):
         runs = load_dataset(name, data_dir)
         assert {"time_s", "workload"} <= set(runs)
@@ -389,14 +375,9 @@ class TestMeasuredData:
             assert set(runs["host"]) == set(other["host"]) or name == "nornir-repara"
 
     @pytest.mark.slow
-    @pytest.mark.parametrize(
-        "command", [c for d in datasets_by_name().values() for c in d.read_with]
-    )
+    @pytest.mark.parametrize("command", [c for one in SETS.values() for c in one.read_with])
     def test_every_command_to_read_a_set_reads_it(self, command, data_dir):
         words = shlex.split(command)[1:]
         if not any((data_dir / word).is_file() for word in words):
-            words = [
-                w.replace("cloudPhysicsIO.vscsi", "cloudPhysicsIO_first_hour.vscsi") for w in words
-            ]
-        done = ppw_inside(*words, cwd=data_dir)
-        assert done.returncode == 0, done.stderr
+            words = [w.replace("PhysicsIO.vscsi", "PhysicsIO_first_hour.vscsi") for w in words]
+        worked(ppw_inside(*words, cwd=data_dir))

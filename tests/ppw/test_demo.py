@@ -72,8 +72,7 @@ def test_verdict_document_and_page_have_the_answers(figures):
     assert len(document["figures"]) == len(figures.to_frame()) == len(figures.lines)
     assert document["refusals"] == list(figures.refusals)
     page = demo_page(figures)
-    assert len(page.tables[0].rows) == len(figures.lines)
-    assert len(page.figures) == 4
+    assert (len(page.tables[0].rows), len(page.figures)) == (len(figures.lines), 4)
     parsed = Parsed(page.render())
     assert json.loads(parsed.scripts["ppw-result"]) == json.loads(page.document) == document
     assert not [tag for tag, names in parsed.tags if tag == "link" or "src" in names]

@@ -11,6 +11,7 @@ import pytest
 from conftest import HOSTILE, PLAIN
 from hypothesis import HealthCheck, assume, given, settings
 from made_results import PAGES
+from made_up import few_examples
 from matplotlib.figure import Figure
 from parsed_pages import Parsed
 from processes import ROOT
@@ -78,8 +79,7 @@ class TestEveryResult:
         assert document["ppw_version"]
         assert document["input_digest"].startswith("sha256:")
         again = one.from_json(result.to_json())
-        assert again.to_json() == result.to_json()
-        assert again.summary() == result.summary()
+        assert (again.to_json(), again.summary()) == (result.to_json(), result.summary())
         assert list(again.to_frame().columns) == list(result.to_frame().columns)
 
     def test_draws_on_axes_of_its_own_or_given(self, kind, results):
@@ -116,10 +116,7 @@ class TestEveryResult:
 
 
 @every(KINDS)
-@settings(
-    max_examples=max(4, settings.default.max_examples // 5),
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
-)
+@settings(few_examples, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(one=hostile_texts, two=hostile_texts)
 def test_documents_of_others_say_nothing_that_acts(kind, results, one, two):
     assume(one != two)

@@ -6,9 +6,10 @@ from fractions import Fraction
 import numpy as np
 import pandas as pd
 import pytest
-from click.testing import CliRunner
-from fleet_peers import OTHERS_WARNINGS, assert_same, engine, every_engine, quiet
-from hypothesis import given, settings, strategies as st
+from fleet_peers import OTHERS_WARNINGS, ask, assert_same, engine, every_engine
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from made_up import quiet
 
 import ppw
 from measurements import BadRunsError
@@ -51,8 +52,7 @@ def assert_equal(in_memory, answered):
     assert_same(answered.to_frame(), in_memory.to_frame())
     # Rows that repeat are looked for in memory alone.
     expected = tuple(c for c in in_memory.caveats if "repeat another one" not in c)
-    assert answered.caveats == expected
-    assert answered.faults == ()
+    assert (answered.caveats, answered.faults) == (expected, ())
 
 
 @st.composite
@@ -81,14 +81,10 @@ def tables(draw):
     return table.sample(frac=1, random_state=seed % 1000)
 
 
-OPTIONS = st.fixed_dictionaries(
-    {},
-    optional={
-        "form": st.sampled_from(["amdahl", "unbounded", "reciprocal"]),
-        "power_form": st.sampled_from(["linear", "cmos"]),
-        "via": st.sampled_from(["fits", "ratio"]),
-    },
-)
+CHOICES = {"power_form": ["linear", "cmos"], "via": ["fits", "ratio"]}
+CHOICES |= {"form": ["amdahl", "unbounded", "reciprocal"]}
+OPTIONS = {name: st.sampled_from(values) for name, values in CHOICES.items()}
+OPTIONS = st.fixed_dictionaries({}, optional=OPTIONS)
 QUESTIONS = st.sampled_from(
     [
         ("fit", {}),
@@ -213,10 +209,9 @@ def test_memory_is_the_oracle(name, seed):
     runs = made(seed)
     in_memory = quiet(ppw.path_lengths, runs)
     answer = quiet(fleet.path_lengths, runs, engine=engine(name))
+    both_answers = (answer.answer, in_memory)
     for table in TABLES:
-        found, known = (
-            getattr(a, table).reset_index(drop=True) for a in (answer.answer, in_memory)
-        )
+        found, known = (getattr(a, table).reset_index(drop=True) for a in both_answers)
         assert len(known)
         pd.testing.assert_frame_equal(found, known, rtol=1e-9, check_dtype=False)
     assert answer.caveats == in_memory.caveats
@@ -248,11 +243,8 @@ def test_runs_without_instructions_and_a_saved_state_which_keeps_none(tmp_path):
 
 
 def test_command(tmp_path):
-    from ppw.cli.fleet import fleet_command
-
     made(1).to_parquet(tmp_path / "a.parquet")
-    asked = ["pathlength", str(tmp_path), "--format", "json"]
-    done = CliRunner().invoke(fleet_command, asked, standalone_mode=False)
+    done = ask("pathlength", tmp_path, "--format", "json")
     assert (done.return_value, done.exception) == (0, None)
     read = fleet.FleetAnswer.from_json(done.stdout)
     assert isinstance(read.answer, ppw.PathLengths)
@@ -288,8 +280,7 @@ def test_a_mean_a_million_times_the_scatter_leaves_nine_digits_and_so_does_mergi
     whole, merged = (fetched(runs, t).iloc[0] for t in (cells, merge_moments(parts, layout)))
     for found in (whole, merged):
         assert found["time__mean"] == pytest.approx(float(mean), rel=1e-14)
-        assert found["time__m2"] == pytest.approx(squares, rel=1e-9)
-        assert found["runs"] == 5000
+        assert (found["time__m2"], found["runs"]) == (pytest.approx(squares, rel=1e-9), 5000)
     for column in ("time__log_m2", "time__inverse_m2"):
         assert merged[column] == pytest.approx(whole[column], rel=1e-9)
 

@@ -14,14 +14,12 @@ from unittest import mock
 import numpy as np
 import pandas as pd
 import pytest
-from click.testing import CliRunner
-from fleet_peers import OTHERS_WARNINGS, assert_same, engine, every_engine, quiet, saved
-from made_up import sweep
+from fleet_peers import OTHERS_WARNINGS, ask, assert_same, engine, every_engine, saved
+from made_up import quiet, sweep
 from processes import ROOT
 
 import ppw
 from ppw import fleet
-from ppw.cli.fleet import fleet_command
 from ppw.errors import CaveatWarning, PpwError
 from ppw.fleet import FleetAnswer, engine as progress, moments
 from ppw.fleet.engine import Fault, _local_session
@@ -43,11 +41,9 @@ class TestFormats:
     @every_engine
     def test_csv_in_other_units_and_words(self, tmp_path, name):
         table = runs()
-        foreign = pd.DataFrame(
-            {"Machine": table["host"], "Frequency (MHz)": table["freq_ghz"] * 1e3}
-        )
+        foreign = pd.DataFrame({"Machine": table["host"], "Shelf": "2,5"})
+        foreign["Frequency (MHz)"] = table["freq_ghz"] * 1e3
         foreign["Elapsed"] = [f"{t * 1e3!r} ms" for t in table["time_s"]]
-        foreign["Shelf"] = "2,5"
         path = tmp_path / "runs.csv"
         foreign.to_csv(path, index=False, sep=";")
         answer = quiet(fleet.project, path, freq="3GHz", engine=engine(name))
@@ -271,10 +267,6 @@ def racks(tmp_path):
     return tmp_path
 
 
-def ask(*arguments):
-    return CliRunner().invoke(fleet_command, [str(a) for a in arguments], standalone_mode=False)
-
-
 class TestAnswers:
     def test_projection_in_words(self, racks):
         done = ask("project", racks, "--freq", "3GHz", "--metric", "time")
@@ -452,12 +444,10 @@ class TestEngine:
 
     def test_too_little_memory_says_what_to_do(self):
         numbers = np.arange(200_000)
-        many = pd.DataFrame(
-            {"workload": numbers.astype(str), "freq_ghz": 1.0 + numbers % 3, "time_s": 1.0}
-        )
+        many = pd.DataFrame({"workload": numbers.astype(str), "freq_ghz": 1.0 + numbers % 3})
         small = fleet.connect(memory_limit="4MiB", threads=1)
         with pytest.raises(ppw.PpwError, match="limit: raise --memory-limit, or name a folder"):
-            quiet(fleet.fit, many, engine=small)
+            quiet(fleet.fit, many.assign(time_s=1.0), engine=small)
 
     def test_says_how_far_it_is(self, monkeypatch):
         monkeypatch.setattr(progress, "_EVERY_S", 1e-3)
@@ -502,9 +492,9 @@ class TestSavedState:
 
     def test_without_runs_has_no_answer_and_is_a_folder_of_this_machine(self, tmp_path):
         empty = FleetState(tmp_path / "state")
-        for ask in (lambda: empty.cells(engine("duckdb")), empty.layout_by):
+        for question in (lambda: empty.cells(engine("duckdb")), empty.layout_by):
             with pytest.raises(ppw.PpwError, match="holds no runs yet: add some"):
-                ask()
+                question()
         path = saved(RUNS, tmp_path / "runs.parquet")
         with pytest.raises(ppw.PpwError, match="is a file: name a folder for the state"):
             fleet.update_state(path, path, engine=engine("duckdb"))
@@ -576,10 +566,7 @@ class TestSamples:
             ({"window_s": -1.0}, "the window is -1: give 0 s or more"),
             ({"window_s": np.inf}, "the window is inf: give 0 s or more"),
             ({"most_w": 0.0}, "the highest power .W. and the range .J. must be above 0"),
-            (
-                {"quantity": "energy", "range_j": 0.0},
-                "the highest power .W. and the range .J. must",
-            ),
+            ({"quantity": "energy", "range_j": 0.0}, "power .W. and the range .J. must be above 0"),
         ],
     )
     def test_of_a_sensor_that_cannot_be(self, options, said):

@@ -11,11 +11,10 @@ import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
-from click.testing import CliRunner
-from fleet_peers import OTHERS_WARNINGS, engine, saved, sockets_closed  # noqa: F401
+from fleet_peers import OTHERS_WARNINGS, ask, engine, saved, sockets_closed  # noqa: F401
+from made_up import ignore_caveats
 
 from ppw import fleet
-from ppw.cli.fleet import fleet_update_command
 from ppw.errors import PpwError
 from ppw.fleet.moments import prepare_cells, read_cells
 from ppw.fleet.run_files import open_runs
@@ -23,7 +22,7 @@ from ppw.fleet.state import FleetState, state_cells, update_state
 from ppw.projection.answers import FitOptions
 from ppw.projection.runs import fit_prepared, project_prepared
 
-pytestmark = [*OTHERS_WARNINGS, pytest.mark.filterwarnings("ignore::ppw.errors.CaveatWarning")]
+pytestmark = [*OTHERS_WARNINGS, ignore_caveats]
 
 
 def made(seed, rows=200):
@@ -64,12 +63,6 @@ def check_same_answers(state, whole, connection, by=None):
 def update(folder, files):
     """Take files into a state, by an engine that all tests share."""
     return update_state(folder, files, engine=engine("duckdb"))
-
-
-def ask(*arguments):
-    return CliRunner().invoke(
-        fleet_update_command, list(map(str, arguments)), standalone_mode=False
-    )
 
 
 class TestUpdates:
@@ -130,8 +123,7 @@ class TestUpdates:
         saved(ahead, tmp_path / "runs" / "ahead.parquet")
         (tmp_path / "runs" / "none.csv").write_text("")
         done = update(tmp_path / "s", tmp_path / "runs")
-        assert set(done.added) == good
-        assert done.state.runs == 200
+        assert (set(done.added), done.state.runs) == (good, 200)
         told = {Path(fault.file).name.partition(".")[0]: fault.what for fault in done.faults}
         assert set(told) == {"torn", "page", "other", "ahead", "none"}
         assert "in the future of this machine's clock: the clocks disagree" in told["ahead"]
@@ -190,15 +182,15 @@ class TestRefusals:
         monkeypatch.chdir(tmp_path)
         saved(made(5, 40), "a.parquet")
         Path("b.parquet").write_bytes(b"PAR1 no more")
-        done = ask("s", "a.parquet", "b.parquet", "--by", "workload")
+        done = ask("update", "s", "a.parquet", "b.parquet", "--by", "workload")
         assert done.return_value == 1
         assert done.stderr.startswith("ppw: fault: b.parquet: broken Parquet: ")
         assert done.stdout.startswith(
             "1 files with 40 runs added, 0 known already\ns: 40 runs of 1 files\n"
             "1 files could not be used and are left out:\nb.parquet: "
         )
-        assert ask("s", "a.parquet", "b.parquet", "--keep-going").return_value != 1
-        refused = ask("s", "a.parquet", "--by", "host")
+        assert ask("update", "s", "a.parquet", "b.parquet", "--keep-going").return_value != 1
+        refused = ask("update", "s", "a.parquet", "--by", "host")
         assert isinstance(refused.exception, PpwError)
         assert "groups of this state are by workload, not by host" in str(refused.exception)
 

@@ -6,9 +6,9 @@ import ibis
 import numpy as np
 import pandas as pd
 import pytest
-from click.testing import CliRunner
-from fleet_peers import OTHERS_WARNINGS, saved, sockets_closed  # noqa: F401
-from hypothesis import given, settings, strategies as st
+from fleet_peers import OTHERS_WARNINGS, ask, saved, sockets_closed  # noqa: F401
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from measurements.power.energy import Stream, channel_energy
 from measurements.power.source import Channel
@@ -87,12 +87,8 @@ def check_equal(engine, runs, samples, sensor):
     assert ((found.power_label == "measured") == found.power_w.notna()).all()
 
 
-SENSORS = {
-    "moments": Sensor(),
-    "windows": Sensor(window_s=4.0),
-    "counter": Sensor("energy"),
-    "wrapping": Sensor("energy", range_j=5e4),
-}
+SENSORS = {"moments": Sensor(), "windows": Sensor(window_s=4.0)}
+SENSORS |= {"counter": Sensor("energy"), "wrapping": Sensor("energy", range_j=5e4)}
 
 
 def made(seed, sensor, *, own=False):
@@ -148,14 +144,6 @@ def test_spark_reads_times_and_zones(spark):
 
 
 class TestCommand:
-    @staticmethod
-    def run(*arguments):
-        from ppw.cli.fleet import fleet_join_command
-
-        return CliRunner().invoke(
-            fleet_join_command, list(map(str, arguments)), standalone_mode=False
-        )
-
     @pytest.fixture(autouse=True)
     def files(self, tmp_path, monkeypatch):
         monkeypatch.chdir(tmp_path)
@@ -169,31 +157,29 @@ class TestCommand:
     NAMES = ("--map", "host=instance", "--map", "at=timestamp", "--source", "ipmi:dcmi")
 
     def test_names_hosts_whose_clocks_disagree_and_does_the_rest(self):
-        done = self.run("runs.csv", "watts.parquet", *self.NAMES, "-o", "out.parquet")
-        assert done.return_value == 1
-        assert done.stdout == "out.parquet: 1 of 2 runs have power\n"
+        done = ask("join", "runs.csv", "watts.parquet", *self.NAMES, "-o", "out.parquet")
+        assert (done.return_value, done.stdout) == (1, "out.parquet: 1 of 2 runs have power\n")
         assert done.stderr.startswith("ppw: fault: host b: its runs are from 2026-03-01T13:00:00Z")
         found = pd.read_parquet("out.parquet").sort_values("host")
-        assert found.freq_hz.tolist() == [2e9, 2e9]
-        assert found.energy_j[0] == 800.0
+        assert (found.freq_hz.tolist(), found.energy_j[0]) == ([2e9, 2e9], 800.0)
         assert found.notes[1] == "ipmi:dcmi: read 0 times during the run"
         kept = ("-o", "o.parquet", "--keep-going")
-        assert self.run("runs.csv", "watts.parquet", *self.NAMES, *kept).return_value == 0
+        assert ask("join", "runs.csv", "watts.parquet", *self.NAMES, *kept).return_value == 0
 
     @pytest.mark.peer("spark")
     def test_spark_writes_a_folder(self, spark, tmp_path):
         read = tmp_path / "runs.csv", tmp_path / "watts.parquet"
         named = (*self.NAMES, "--engine", "spark", "-o", "out.parquet", "--offset", "b=3600")
-        done = self.run(*read, *named)
+        done = ask("join", *read, *named)
         assert done.exception is None
         assert done.stdout == "out.parquet: 2 of 2 runs have power\n"
         assert pd.read_parquet("out.parquet")["power_w"].tolist() == [160.0, 160.0]
-        again = self.run(*read, *named)
+        again = ask("join", *read, *named)
         assert "out.parquet: is there already: Spark writes a folder" in str(again.exception)
 
     def test_offsets_by_host(self):
         late = ("--offset", "b=3600", "--offset", "a=0")
-        done = self.run("runs.csv", "watts.parquet", *self.NAMES, *late, "-o", "out.parquet")
+        done = ask("join", "runs.csv", "watts.parquet", *self.NAMES, *late, "-o", "out.parquet")
         assert (done.return_value, done.stderr) == (0, "")
         assert done.stdout == "out.parquet: 2 of 2 runs have power\n"
 
@@ -207,7 +193,7 @@ class TestCommand:
     )
     def test_offsets_and_headers_that_say_nothing(self, more, said):
         asked = ("runs.csv", "watts.parquet", *self.NAMES, *more.split(), "-o", "o.parquet")
-        assert said in str(self.run(*asked).exception)
+        assert said in str(ask("join", *asked).exception)
         assert not Path("o.parquet").exists()
 
     def test_files_at_fault_are_named_and_the_rest_is_done(self):
@@ -216,7 +202,7 @@ class TestCommand:
         Path("watts/2.parquet").write_bytes(b"PAR1 no more")
         rows = "instance,timestamp,value\nb,2026-03-01T13:00:01Z,90\nb,1772370003.0,90\n"
         Path("watts/3.csv").write_text(rows)
-        done = self.run("runs.csv", "watts", *self.NAMES, "-o", "out.parquet")
+        done = ask("join", "runs.csv", "watts", *self.NAMES, "-o", "out.parquet")
         assert done.return_value == 1
         assert done.stderr.startswith("ppw: fault: watts/2.parquet: broken Parquet: ")
         assert done.stdout == "out.parquet: 2 of 2 runs have power\n"
@@ -258,16 +244,13 @@ class TestTwoSamplesByHand:
 
 
 def test_what_is_missing_is_said(duckdb):
-    runs = pd.DataFrame(
-        {"host": ["a", "a", "b"], "started_at": EPOCH + np.array([0, 40, 0]), "time_s": 10.0}
-    )
+    runs = pd.DataFrame({"host": ["a", "a", "b"], "started_at": EPOCH + np.array([0, 40, 0])})
+    runs["time_s"] = 10.0
     samples = pd.DataFrame({"host": "a", "at": EPOCH + np.arange(4.0), "value": 50.0})
     found = joined(duckdb, runs, samples, Sensor(source="log:pdu"))
-    assert found.notes.tolist() == [
-        "log:pdu: no reading for 70% of the run",
-        "log:pdu: read 0 times during the run",
-        "log:pdu: no reading with a figure",
-    ]
+    first, last = "no reading for 70% of the run", "no reading with a figure"
+    said = (first, "read 0 times during the run", last)
+    assert found.notes.tolist() == [f"log:pdu: {text}" for text in said]
     assert found.power_w.isna().tolist() == [False, True, True]
     counter = joined(duckdb, runs[:1], samples, Sensor("energy", source="x"))
     assert counter.notes[0] == "x: not read at both ends of the run"

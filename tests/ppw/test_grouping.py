@@ -47,14 +47,10 @@ def test_columns_that_vary_inside_a_group():
     assert list(varies(RUNS["cores"].where(RUNS["host"] == "a"), groups)) == [True, False]
 
 
-@given(
-    st.lists(
-        st.tuples(st.sampled_from("abc"), st.integers(1, 4), st.sampled_from([None, "x", "y"])),
-        min_size=1,
-        max_size=40,
-    ),
-    st.randoms(use_true_random=False),
-)
+KEYS = st.tuples(st.sampled_from("abc"), st.integers(1, 4), st.sampled_from([None, "x", "y"]))
+
+
+@given(st.lists(KEYS, min_size=1, max_size=40), st.randoms(use_true_random=False))
 def test_groups_are_those_of_pandas_and_their_numbers_know_no_order_of_rows(rows, random):
     by = ["host", "cores", "workload"]
     frame = pd.DataFrame(rows, columns=by)

@@ -9,8 +9,9 @@ from functools import cache
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import example, given, settings, strategies as st
-from made_up import GHZ, answered, only, sweep
+from hypothesis import example, given
+from hypothesis import strategies as st
+from made_up import GHZ, answered, few_examples, ignore_caveats, only, sweep
 
 import ppw
 from fitting import LogPathLength
@@ -23,8 +24,6 @@ ENDS = ["projected", "lower", "upper"]
 CELL = ["host", "workload", "cores", "metric", "freq_hz"]
 # Quantiles are found to 1e-4 of a standard deviation, so a rounding may move them by as much.
 OF_WIDTH = 1e-3
-quiet = pytest.mark.filterwarnings("ignore::ppw.errors.CaveatWarning")
-few_examples = settings(max_examples=max(4, settings.default.max_examples // 5))
 
 
 def project(points, **options):
@@ -115,6 +114,10 @@ def pooled(table):
     return project_runs(table, keep_all=True).to_frame()
 
 
+def two(least, most):
+    return st.tuples(st.floats(least, most), st.floats(least, most))
+
+
 class TestTwoPoints:
     def test_every_quantity_and_metric_has_an_interval_that_holds_its_value(self):
         answer = everything(1.2, 2.4)
@@ -125,13 +128,9 @@ class TestTwoPoints:
         assert ordered(made[0])
         assert ordered(made[1])
 
-    @quiet
+    @ignore_caveats
     @few_examples
-    @given(
-        cpi=st.tuples(st.floats(0.2, 20), st.floats(0.2, 20)),
-        watts=st.tuples(st.floats(0.5, 500), st.floats(0.5, 500)),
-        freq=st.floats(0.5e9, 5e9),
-    )
+    @given(cpi=two(0.2, 20), watts=two(0.5, 500), freq=st.floats(0.5e9, 5e9))
     # By the line these watts fall to nothing.
     @example(cpi=(1.5, 2.0), watts=(40.0, 20.0), freq=3.5e9)
     def test_any_two(self, cpi, watts, freq):
@@ -164,10 +163,9 @@ class TestWidth:
     def test_repeats_that_agree_narrow_and_those_that_scatter_widen(self):
         once, often = (project(cpi_points(0.4, 1.2, 2.4) * n).cpi for n in (1, 6))
         assert width(often) < width(once)
+        points = cpi_points(0.4, 1.2, 1.8, 2.4)
         steady, loud = (
-            project(
-                [(f, c * e) for f, c in cpi_points(0.4, 1.2, 1.8, 2.4) for e in (1 - x, 1.0, 1 + x)]
-            )
+            project([(f, c * e) for f, c in points for e in (1 - x, 1.0, 1 + x)])
             for x in (0.001, 0.05)
         )
         assert width(steady.cpi) < width(loud.cpi)
@@ -211,9 +209,8 @@ class TestSymmetries:
         # The last comes first, and the hosts of a third are of another length.
         names = {f"w{i:02}": f"{9 - i}-{'x' * i}" for i in range(5)}
         renamed = table.assign(workload=table["workload"].map(names))
-        frames = [
-            project_runs(runs, pool=pool, keep_all=True).to_frame() for runs in (table, renamed)
-        ]
+        options = {"pool": pool, "keep_all": True}
+        frames = [project_runs(runs, **options).to_frame() for runs in (table, renamed)]
         frames[0]["workload"] = frames[0]["workload"].map(names)
         first, second = (f.sort_values(CELL, ignore_index=True) for f in frames)
         same(first, second)
@@ -232,7 +229,7 @@ class TestSymmetries:
 class TestMonotone:
     """Beyond what was measured; between two steps the nearer one may weigh in."""
 
-    @quiet
+    @ignore_caveats
     @few_examples
     @given(
         stalled=st.floats(0, 1),
@@ -242,22 +239,18 @@ class TestMonotone:
     def test_time_falls_with_the_clock(self, stalled, errors, number):
         points = cpi_points(stalled, *(2.4, 1.8, 1.2)[:number])
         points = [(f, c * e) for (f, c), e in zip(points, errors, strict=False)]
-        made = [
-            ppw.project(points, freq=g * GHZ, instructions=1e10).time_s
-            for g in (2.4, 2.6, 3.6, 4.8)
-        ]
+        asked = [{"freq": g * GHZ, "instructions": 1e10} for g in (2.4, 2.6, 3.6, 4.8)]
+        made = [ppw.project(points, **options).time_s for options in asked]
         # The median of a skewed distribution moves a little as it widens.
         assert np.all(np.diff(np.log(made)) < 0.01 * width(made[-1]))
 
-    @quiet
+    @ignore_caveats
     @pytest.mark.xfail(strict=True, reason="the model error is anchored at the nearer step")
     def test_time_does_not_jump_between_two_steps(self):
         # Halfway between two measured steps, in logarithms, the other one is the nearer.
         points = cpi_points(0.6, 0.8, 2.8)
-        halfway = np.sqrt(0.8 * 2.8) * GHZ
-        below, above = (
-            ppw.project(points, freq=halfway * e, instructions=1e10).time_s for e in (0.999, 1.001)
-        )
+        steps = np.sqrt(0.8 * 2.8) * GHZ * np.array([0.999, 1.001])
+        below, above = (ppw.project(points, freq=f, instructions=1e10).time_s for f in steps)
         assert above <= below
 
 
@@ -542,7 +535,7 @@ class TestKeepAll:
             ("time_s", "fast", "row 3, column time_s: 'fast' is not a number"),
         ],
     )
-    @quiet
+    @ignore_caveats
     def test_a_row_without_watts_is_judged_where_no_watts_are_asked(self, column, value, said):
         rows = [(1.0, 5.0, 9.0), (2.0, 3.0, 12.0), (3.0, 2.0, 0.0)]
         runs = pd.DataFrame(rows, columns=["freq_ghz", "time_s", "power_w"], dtype=object)
@@ -555,8 +548,7 @@ class TestKeepAll:
         result = project_runs(copied, pool=False, interval="none")
         again = ppw.RunsProjection.from_json(result.to_json())
         assert (again.interval, again.pool) == ("none", False)
-        assert again.to_json() == result.to_json()
-        assert again.summary() == result.summary()
+        assert (again.to_json(), again.summary()) == (result.to_json(), result.summary())
         pd.testing.assert_frame_equal(again.left_out, result.left_out, check_dtype=False)
 
 
@@ -583,7 +575,7 @@ def made_by_the_laws(groups, *, steps, noise, seed):
     )
 
 
-@quiet
+@ignore_caveats
 @pytest.mark.parametrize("pool", [True, False])
 @pytest.mark.parametrize(
     ("steps", "noise", "most"),
@@ -616,13 +608,8 @@ class TestMeasuredElsewhere:
 
     def test_watts_below_nothing(self, data_dir):
         path = data_dir / "freqbench" / "raw" / "exynos7904" / "main" / "results.csv"
-        headers = {
-            "freq_khz": "Frequency (kHz)",
-            "power_mw": "Power (mW)",
-            "time_s": "Time (s)",
-            "throughput_ops_s": "CoreMarks (iter/s)",
-            "workload": "CPU",
-        }
+        headers = {"freq_khz": "Frequency (kHz)", "power_mw": "Power (mW)", "time_s": "Time (s)"}
+        headers |= {"throughput_ops_s": "CoreMarks (iter/s)", "workload": "CPU"}
         runs = ppw.read_runs(path, columns=headers, check=False)
         below = np.flatnonzero(runs["power_w"].astype(float) <= 0)
         assert len(below) > 0

@@ -23,7 +23,7 @@ from peers.cpufreq import zen
 from peers.riscv import WORK, build, marked
 from peers.synthetic_host import Laws, SyntheticHost
 from peers.waiting import FakeClock, is_running, wait_for
-from processes import environment, ppw_inside, ppw_process, refused, started
+from processes import environment, ppw_inside, ppw_process, printed, refused, started, worked
 
 import ppw
 from measurements.host.cpu_placement import Execution
@@ -77,8 +77,7 @@ def test_the_order_is_the_seeds():
     assert first == again != other
     clocks = [1.5e9, 1.5e9, 1.8e9, 1.8e9, 2.2e9, 2.2e9]
     assert [step.freq_hz for step in sorted(first)] == clocks
-    assert sorted(first) == sorted(other)
-    assert len(set(first)) == 6
+    assert (sorted(first), len(set(first))) == (sorted(other), 6)
 
 
 @for_measuring
@@ -90,12 +89,10 @@ class TestSyntheticHost:
             before = host.kernel.state()
             what = ("--sysfs", host.sysfs, "--freq", "1.5GHz,1.8GHz", "--repeats", 3)
             how = ("--metric", "time,power", "--settle", "0.1s", "--idle", "1s")
-            done = measure(*what, *how, "-o", "runs.parquet", "--", *host.workload())
-            assert done.returncode == 0, done.stderr
+            worked(measure(*what, *how, "-o", "runs.parquet", "--", *host.workload()))
             assert host.kernel.state() == before
         runs = ppw.read_runs(tmp_path / "runs.parquet")
-        assert len(runs) == 6
-        assert set(runs["power_source"]) == {"rapl:package"}
+        assert (len(runs), set(runs["power_source"])) == (6, {"rapl:package"})
         assert set(runs["power_label"]) == {"measured"}
         for freq_hz, part in runs.groupby("freq_hz"):
             assert part["time_s"].median() == pytest.approx(laws.time_s(freq_hz), rel=0.05)
@@ -139,21 +136,18 @@ class TestSyntheticHost:
         assert boost.read_text().strip() == "1"
         what = ("--sysfs", host.sysfs, "--freq", "1.8GHz", "--turbo", "off", "--repeats", 1)
         seen = f"cat {boost} > {host.root}/seen"
-        done = inside(*what, "-o", "runs.csv", *AT_ONCE, "--", "sh", "-c", seen)
-        assert done.returncode == 0, done.stderr
+        worked(inside(*what, "-o", "runs.csv", *AT_ONCE, "--", "sh", "-c", seen))
         assert (host.root / "seen").read_text().strip() == "0"
         assert boost.read_text().strip() == "1"
 
     def test_a_dry_run_says_what_it_would_write_and_writes_nothing(self, inside, host, tmp_path):
         before = host.kernel.state()
         what = ("--sysfs", host.sysfs, "--freq", "1.5GHz,1.8GHz", "--repeats", 1, "--dry-run")
-        done = inside(*what, "--", "false")
-        assert done.returncode == 0, done.stderr
+        done = worked(inside(*what, "--", "false"))
         lines = done.stdout.splitlines()
         assert [line for line in lines if line.startswith("run ")]
         assert any("scaling_max_freq" in line and "1800000" in line for line in lines)
-        assert host.kernel.state() == before
-        assert host.kernel.writes() == []
+        assert (host.kernel.state(), host.kernel.writes()) == (before, [])
         assert not list(tmp_path.glob("*.samples"))
 
     def test_a_clock_that_cannot_be_fixed_is_refused_before_any_run(self, inside, host):
@@ -259,8 +253,7 @@ class TestBareHost:
 
     def test_time_alone_as_found(self, bare, tmp_path):
         what = ("--as-found", "--repeats", 2, *AT_ONCE, "-o", "runs.csv", "--clock", "1.66GHz")
-        done = bare(*what, "--family", "Atom D", "--", "sleep", "0.1")
-        assert done.returncode == 0, done.stderr
+        done = worked(bare(*what, "--family", "Atom D", "--", "sleep", "0.1"))
         runs = ppw.read_runs(tmp_path / "runs.csv")
         assert len(runs) == 2
         assert runs["time_s"].min() >= 0.1
@@ -273,8 +266,7 @@ class TestBareHost:
 
     def test_a_sweep_that_is_done_is_replayed_and_gone_on_with(self, bare, tmp_path):
         asked = ("--as-found", "--clock", "2GHz", "--repeats", 3, *AT_ONCE, "-o", "runs.csv")
-        done = bare(*asked, "--", "true")
-        assert done.returncode == 0, done.stderr
+        done = worked(bare(*asked, "--", "true"))
         first = (tmp_path / "runs.csv").read_text()
         # From raw readings the table is the same.
         again = bare("--replay", "runs.samples", "-o", "again.csv")
@@ -303,8 +295,7 @@ class TestBareHost:
         assert output.read_text() == "trouble\n"
         refused(bare("--replay", "runs.samples"), "no run that went well is in there")
         flag.touch()
-        done = bare(*asked, *AT_ONCE, "--resume", *command)
-        assert done.returncode == 0, done.stderr
+        worked(bare(*asked, *AT_ONCE, "--resume", *command))
         assert len(pd.read_csv(tmp_path / "runs.csv")) == 2
 
     @pytest.mark.parametrize(
@@ -345,8 +336,7 @@ class TestBareHost:
     @for_measuring
     def test_memory_is_probed_first_and_what_it_lacks_is_said(self, bare, tmp_path):
         asked = ("--as-found", "--probe-memory", "--repeats", 2, *QUICK, "-o", "runs.csv")
-        done = bare(*asked, "--", "true")
-        assert done.returncode == 0, done.stderr
+        done = worked(bare(*asked, "--", "true"))
         assert "memory latency is missing, bandwidth is numpy's: " in done.stderr
         runs = ppw.read_runs(tmp_path / "runs.csv")
         # One probe, for all runs.
@@ -358,8 +348,7 @@ class TestBareHost:
     def test_cores_are_swept_by_affinity(self, inside, tmp_path):
         seen = tmp_path / "seen"
         asked = ("--as-found", "--power", "none", "--cores", "1,2", "--repeats", 1, *QUICK)
-        done = inside(*asked, "-o", "runs.csv", "--", "sh", "-c", f"nproc >> {seen}")
-        assert done.returncode == 0, done.stderr
+        worked(inside(*asked, "-o", "runs.csv", "--", "sh", "-c", f"nproc >> {seen}"))
         assert sorted(seen.read_text().split()) == ["1", "2"]
         assert sorted(pd.read_csv(tmp_path / "runs.csv")["cores"]) == [1, 2]
 
@@ -373,11 +362,9 @@ class TestSimulated:
         build(tmp_path / "mine.elf", marked())
         build(tmp_path / "plain.elf", f"{WORK} return 0;")
         asked = self.asked("inorder,o3", "--freq", "1GHz,2GHz", "--data", "32KiB")
-        done = measure(*asked, "mine.elf", "plain.elf")
-        assert done.returncode == 0, done.stderr
+        done = worked(measure(*asked, "mine.elf", "plain.elf"))
         table = pd.read_csv(tmp_path / "runs.csv")
-        assert len(table) == 8
-        assert set(table["power_source"]) == {"simulated"}
+        assert (len(table), set(table["power_source"])) == (8, {"simulated"})
         assert set(table["data_bytes"]) == {32768}
         regions = set(zip(table["workload"], table["region"], strict=True))
         assert regions == {("mine", "marked"), ("plain", "whole program")}
@@ -388,15 +375,13 @@ class TestSimulated:
 
     @pytest.mark.peer("simulated")
     def test_a_cell_of_the_shipped_sweep_made_anew_is_the_same_to_a_cycle(self, measure, tmp_path):
-        done = measure(*self.asked("inorder", "--freq", "1.2GHz,2.4GHz"), "pointer_chase")
-        assert done.returncode == 0, done.stderr
+        done = worked(measure(*self.asked("inorder", "--freq", "1.2GHz,2.4GHz"), "pointer_chase"))
         assert "pointer_chase" in done.stdout
         sweep = simulated_sweep()
         same = (sweep["workload"] == "pointer_chase") & (sweep["host"] == "simulated-inorder")
         shipped = sweep[same & sweep["freq_hz"].isin([1.2e9, 2.4e9])]
         anew = ppw.read_runs(tmp_path / "runs.csv")
-        assert len(anew) == 2
-        assert anew.to_dict("records") == shipped.to_dict("records")
+        assert (len(anew), anew.to_dict("records")) == (2, shipped.to_dict("records"))
 
     @pytest.mark.parametrize(
         ("words", "said"),
@@ -433,8 +418,7 @@ class TestSimulated:
         assert done.stderr.startswith("ppw: caveat: simulated, not hardware")
         sides = ("--a", "host=simulated-o3", "--b", "host=simulated-inorder", "--freq", "3.2GHz")
         page = ("--format", "html", "-o", "report.html")
-        done = ppw_inside("compare", "runs.csv", *sides, *page, cwd=tmp_path)
-        assert (done.stderr, done.returncode) == ("", 0)
+        assert printed(ppw_inside("compare", "runs.csv", *sides, *page, cwd=tmp_path)) == ""
         written = (tmp_path / "report.html").read_text(encoding="utf-8")
         assert "all runs are simulated, not hardware" in written
 

@@ -12,7 +12,7 @@ from peers.old_host import OldHost, OldLaws
 from peers.ssh_host import SshHost
 from peers.synthetic_host import SyntheticHost
 from peers.waiting import wait_for
-from processes import ROOT, environment, ppw_inside, ppw_process, refused, started
+from processes import ROOT, environment, ppw_inside, ppw_process, refused, started, worked
 
 import ppw
 from fitting import LogPathLength
@@ -52,8 +52,7 @@ class TestSsh:
 
     def test_the_table_and_the_raw_readings_come_here(self, run, elsewhere, synthetic, tmp_path):
         what = ("--sysfs", synthetic.sysfs, "--freq", "1.5GHz,2.2GHz", "--repeats", 2, *QUICK)
-        done = run(*what, "-o", "runs.parquet", "--", *synthetic.workload())
-        assert done.returncode == 0, done.stderr
+        done = worked(run(*what, "-o", "runs.parquet", "--", *synthetic.workload()))
         runs = pd.read_parquet(tmp_path / "runs.parquet")
         assert len(runs) == 4
         assert runs["power_w"].notna().all()
@@ -67,8 +66,7 @@ class TestSsh:
         own = elsewhere.ppw.read_text().partition("\n")[2]
         program(elsewhere.there, "ppw", f"echo Welcome\n{own}")
         script = f"printf '%s|' \"$@\" > {tmp_path / 'seen'}"
-        done = run(*ONCE, "sh", "-c", script, "sh", "a b", "$HOME")
-        assert done.returncode == 0, done.stderr
+        done = worked(run(*ONCE, "sh", "-c", script, "sh", "a b", "$HOME"))
         assert (tmp_path / "seen").read_text() == "a b|$HOME|"
         assert done.stderr.splitlines()[0] == "Welcome"
         assert len(pd.read_csv(tmp_path / "runs.csv")) == 1
@@ -86,8 +84,7 @@ class TestSsh:
         wait_for(lambda: synthetic.kernel.state() == before)
         assert synthetic.finished() < 8
         # What is to be measured stands there in the sweep's plan.
-        done = run("--resume", "--output=runs.csv")
-        assert done.returncode == 0, done.stderr
+        worked(run("--resume", "--output=runs.csv"))
         assert len(pd.read_csv(tmp_path / "runs.csv")) == 8
         assert synthetic.finished() <= 9
 

@@ -7,24 +7,19 @@ import made_up
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings, strategies as st
-from processes import ppw_inside, refused
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from processes import ppw_inside, printed, refused
 
 from fitting import LogPathLength
 from ppw.errors import PpwError
-from ppw.projection.path_length import (
-    PathLengths,
-    flat_ranges,
-    path_lengths,
-    widest_flat_range,
-    with_instructions,
-)
+from ppw.projection import path_length as pl
+from ppw.projection.path_length import PathLengths, path_lengths, widest_flat_range
 
 # Wordcount as published, without its unit: here instructions a byte.
 A, B = -31500.0, 70702.0
 MB = 1e6
-
-
+UNITS = st.floats(1e-3, 1e3)
 answered = partial(made_up.answered, path_lengths)
 
 
@@ -49,8 +44,7 @@ class TestAgainstCores:
         assert row["scatter"] == pytest.approx(0, abs=1e-10)
         curve = found.curve("wordcount")
         assert isinstance(curve, LogPathLength)
-        assert round(curve.at(9, workload="wordcount")) == 1489
-        assert curve.cores_ == (1, 8)
+        assert (round(curve.at(9, workload="wordcount")), curve.cores_) == (1489, (1, 8))
         assert "falls to zero at 9.436 cores, which no program's" in found.caveats[0]
 
     def test_each_data_size_has_its_own(self):
@@ -119,7 +113,7 @@ class TestLabels:
             cpi=[np.nan, np.nan, 1.5, 1.5],
         )
         found = answered(runs)
-        kept = with_instructions(runs)
+        kept = pl.with_instructions(runs)
         # 3 ms at 2 GHz are 6e6 cycles, at 1.5 a piece 4e6 instructions.
         assert list(kept["instructions"]) == pytest.approx([3e6, 4e6, 4e6])
         assert list(kept["instructions_label"]) == ["counted", "emulated", "estimated"]
@@ -132,7 +126,7 @@ class TestLabels:
 
     def test_of_a_service_it_is_the_instructions_of_an_operation(self):
         runs = by_size([64.0], [4e9]).assign(throughput_ops_s=1e5, window_s=2.0)
-        assert with_instructions(runs)["instructions"].iloc[0] == pytest.approx(20_000)
+        assert pl.with_instructions(runs)["instructions"].iloc[0] == pytest.approx(20_000)
         assert answered(runs).points["instructions_per_byte"].iloc[0] == pytest.approx(312.5)
 
     def test_what_cannot_be_answered_is_refused(self):
@@ -153,11 +147,7 @@ class TestFlatRange:
         assert widest_flat_range(sizes, throughput, tolerance=0.025)[:2] == (2, 3)
         assert widest_flat_range(sizes, 2.0 ** np.arange(5), tolerance=0.05) is None
 
-    @given(
-        st.lists(st.floats(1, 100), min_size=2, max_size=8),
-        st.floats(0.01, 0.5),
-        st.floats(1e-3, 1e3),
-    )
+    @given(st.lists(st.floats(1, 100), min_size=2, max_size=8), st.floats(0.01, 0.5), UNITS)
     def test_it_is_within_tolerance_cannot_be_extended_and_has_no_unit(
         self, throughput, tolerance, unit
     ):
@@ -182,7 +172,7 @@ class TestFlatRange:
         sizes = np.array([64, 1024, 2048, 4096]) * MB
         atom = pd.DataFrame({"host": "atom", "data_bytes": sizes, "time_s": 1 + sizes / (20 * MB)})
         wsm = atom.assign(host="wsm", time_s=1 + sizes / (80 * MB))
-        found = flat_ranges(pd.concat([atom, wsm]), tolerance=0.05)
+        found = pl.flat_ranges(pd.concat([atom, wsm]), tolerance=0.05)
         assert list(found["host"]) == ["atom", "wsm"]
         assert list(found["flat_from_bytes"]) == [1024 * MB, 2048 * MB]
         assert list(found["flat_to_bytes"]) == [4096 * MB] * 2
@@ -191,7 +181,7 @@ class TestFlatRange:
     def test_of_a_service_only_full_load_counts(self):
         rows = [(64.0, 1e5, 1.0), (1024.0, 1e5, 1.0), (64.0, 2e4, 0.2), (64.0, 3e4, np.nan)]
         runs = pd.DataFrame(rows, columns=["data_bytes", "throughput_ops_s", "load"])
-        [row] = flat_ranges(runs, tolerance=0.05).to_dict(orient="records")
+        [row] = pl.flat_ranges(runs, tolerance=0.05).to_dict(orient="records")
         assert (row["flat_from_bytes"], row["flat_to_bytes"]) == (64, 1024)
         assert (row["throughput"], row["throughput_unit"], row["spread"]) == (1e5, "1/s", 0)
 
@@ -216,11 +206,10 @@ class TestResult:
 
 def test_command(tmp_path):
     published().to_csv(tmp_path / "runs.csv", index=False)
-    done = ppw_inside("pathlength", "runs.csv", cwd=tmp_path)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == answered(published()).summary() + "\n"
+    text = printed(ppw_inside("pathlength", "runs.csv", cwd=tmp_path))
+    assert text == answered(published()).summary() + "\n"
     law = "wordcount at 64 MB: -31,500·ln(n) + 70,702 instructions a byte on 1 to 8 cores"
-    assert done.stdout.startswith(law + "; it reaches zero at 9.436 cores\nworkload ")
+    assert text.startswith(law + "; it reaches zero at 9.436 cores\nworkload ")
     assert ppw_inside("pathlength", "runs.csv", "--by", "host", cwd=tmp_path).returncode == 2
     (tmp_path / "none.csv").write_text("time_s,data_bytes\n1,2\n")
     done = ppw_inside("pathlength", "none.csv", cwd=tmp_path)

@@ -109,11 +109,9 @@ class TestCurve:
         )
 
     def test_the_best_point_is_marked(self):
-        axes = Figure().add_subplot()
-        points, curve = group_curves(
-            self.prepared, FitOptions(), METRICS["perf_per_watt"], [0], 3e9, 0.9
-        )[0]
-        plot_curve(axes, METRICS["perf_per_watt"], points, curve, 3e9)
+        axes, metric = Figure().add_subplot(), METRICS["perf_per_watt"]
+        points, curve = group_curves(self.prepared, FitOptions(), metric, [0], 3e9, 0.9)[0]
+        plot_curve(axes, metric, points, curve, 3e9)
         best = mark_best(axes, curve)
         assert best == curve.loc[curve["value"].idxmax(), "freq_hz"]
         marked = axes.lines[-1].get_xydata()

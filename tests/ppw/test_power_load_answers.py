@@ -1,7 +1,6 @@
 """Power against load: curves between levels, from runs and published results, and the command."""
 
 import functools
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -9,12 +8,11 @@ import pytest
 from golden_runs import golden
 from hypothesis import given, strategies as st
 from made_up import answered
-from processes import ppw_inside, refused
+from processes import ppw_inside, printed, refused
 from specpower_results import text_report
 
 from measurements import read_runs
 from measurements.table.specpower import LoadLevel, SpecPowerResult, read_specpower
-from ppw.cli import main
 from ppw.errors import CaveatWarning, PpwError
 from ppw.power.load_curve import PowerLoadCurve
 from ppw.power.power_loads import power_loads
@@ -222,12 +220,15 @@ def published(actual=True, **more):
     ]
     facts = {"system": "Pebble", "vendor": "", "processor": "", "test_date": "", "year": None}
     facts |= dict.fromkeys(("nodes", "chips", "cores", "threads", "memory_gb", "overall"))
-    facts |= {
-        "levels": (*levels, LoadLevel(0.0, None, 0.0, 50.0)),
-        "compliant": True,
-        "findings": (),
-    }
-    return SpecPowerResult(**{**facts, "source": "made up", **more})
+    facts |= {"levels": (*levels, LoadLevel(0.0, None, 0.0, 50.0)), "compliant": True}
+    return SpecPowerResult(**{**facts, "findings": (), "source": "made up", **more})
+
+
+def published_without(figure, *targets):
+    levels = published().levels
+    return published(
+        levels=[x._replace(**{figure: None} if x.target in targets else {}) for x in levels]
+    )
 
 
 class TestFromSpecpower:
@@ -244,10 +245,7 @@ class TestFromSpecpower:
         assert curve.load[-2] == pytest.approx(89 / 99)
         assert "loads are shares of throughput" in curve.caveats[0]
         # One that is not known is enough.
-        levels = tuple(
-            x._replace(actual=None) if x.target == 0.7 else x for x in published().levels
-        )
-        curve = PowerLoadCurve.from_specpower(published(levels=levels))
+        curve = PowerLoadCurve.from_specpower(published_without("actual", 0.7))
         assert "loads are shares of throughput" in curve.caveats[0]
         levels = tuple(x._replace(ops_s=None) for x in result.levels)
         curve = PowerLoadCurve.from_specpower(published(levels=levels))
@@ -255,10 +253,7 @@ class TestFromSpecpower:
         assert "loads are the target loads" in curve.caveats[0]
 
     def test_a_level_that_is_missing_stays_missing(self):
-        levels = tuple(
-            x._replace(watts=None) if x.target in (0.7, 0.0) else x for x in published().levels
-        )
-        curve = PowerLoadCurve.from_specpower(published(levels=levels))
+        curve = PowerLoadCurve.from_specpower(published_without("watts", 0.7, 0.0))
         assert len(curve.load) == 9
         assert not curve.has_idle
 
@@ -307,12 +302,8 @@ class TestAnswer:
 @pytest.mark.parametrize(
     ("header", "loads"),
     [
-        ("load", "0 0.5 1"),
-        ("load", "0% 50% 100%"),
-        ("load", "0 50% 1"),
-        ("Load (%)", "0 50 100"),
-        ("Load %", "0 50 100%"),
-        ("load_pct", "0 0.5e2 100"),
+        *(("load", "0 0.5 1"), ("load", "0% 50% 100%"), ("load", "0 50% 1")),
+        *(("Load (%)", "0 50 100"), ("Load %", "0 50 100%"), ("load_pct", "0 0.5e2 100")),
     ],
 )
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
@@ -346,15 +337,11 @@ def test_the_energy_proportionality_of_published_servers_is_as_published(data_di
     assert 0.50 <= np.median(share[year == 2011]) <= 0.80
 
 
-def test_the_command_reads_runs_and_published_results_each_by_themselves(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    runs().to_csv("runs.csv", index=False)
-    Path("pebble.txt").write_text(text_report())
-    words = ["powerload", "runs.csv", "--at", "50%,1"]
-    golden("powerload.txt", f"$ ppw {' '.join(words)}\n", main, words)
+def test_the_command_reads_runs_and_published_results_each_by_themselves(tmp_path):
+    runs().to_csv(tmp_path / "runs.csv", index=False)
+    (tmp_path / "pebble.txt").write_text(text_report())
+    golden("powerload runs.csv --at 50%,1", tmp_path)
     run = functools.partial(ppw_inside, "powerload", cwd=tmp_path)
-    done = run("pebble.txt")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.startswith("Pebble 100: 50 W idle, 200 W at full load: ")
+    assert printed(run("pebble.txt")).startswith("Pebble 100: 50 W idle, 200 W at full load: ")
     mixed = run("pebble.txt", "runs.csv")
     refused(mixed, "runs.csv is no SPECpower result, as pebble.txt is: ask apart", code=2)

@@ -14,16 +14,13 @@ from published_pressure import APPLICATIONS, WORDS, published_matrix
 
 from measurements.timeseries import write_time_series
 from measurements.timeseries.series import COLUMNS, TimeSeries
-from ppw.cli.pressure import pressure_command
 from ppw.errors import CaveatWarning, PpwError
 from ppw.pressure import capacity as cap
 from ppw.pressure.capacity import DEFAULTS, RESOURCES
 from ppw.pressure.demand import LOG_COLUMNS, demand_of
 from ppw.pressure.matrix import find_phases, pressure_matrix
 
-QUIET = dict.fromkeys(("cpu", "memory", "disk", "network"), "low") | {
-    "memory_bandwidth": "not measured"
-}
+QUIET = dict.fromkeys(RESOURCES, "low") | {"memory_bandwidth": "not measured"}
 
 
 def judged(recording, **options):
@@ -81,8 +78,7 @@ class TestDemand:
             disk_busy_share__sdb=0.6, disk_wait_s__sda=0.010, disk_wait_s__sdb=0.020,
         )  # fmt: skip
         demand = demand_of(recording)
-        assert demand["disk_busy_share"][0] == 0.6
-        assert demand["disk_queue"][0] == 3.0
+        assert (demand["disk_busy_share"][0], demand["disk_queue"][0]) == (0.6, 3.0)
         # One I/O of 10 ms and nine of 20 ms.
         assert demand["disk_wait_s"][0] == pytest.approx(0.019)
         assert demand_of(recording, disks=["sda"])["disk_busy_share"][0] == 0.0
@@ -101,8 +97,7 @@ class TestDemand:
 class TestCapacity:
     def test_of_the_log_and_the_user(self):
         capacity = cap.capacity_of(host(), {"cores": 64, "disk_iops": 1000.0})
-        assert capacity.cores == 64
-        assert capacity.memory_bytes == MEMORY
+        assert (capacity.cores, capacity.memory_bytes) == (64, MEMORY)
         assert capacity.network_bytes_s_each_way == 1.25e9
         assert capacity.source("cores") == "stated by the user"
         assert cap.capacity_of(host(cpus=1.0)).cores == 1
@@ -292,8 +287,7 @@ class TestPhases:
         assert set(RESOURCES) <= set(staged.to_frame())
         assert len(staged.plot().texts) == 5 * len(RESOURCES)
         runs = staged.runs[1:]
-        assert list(runs["start_s"]) == [0, 5, 10, 15]
-        assert list(runs["end_s"]) == [5, 10, 15, 20]
+        assert (list(runs["start_s"]), list(runs["end_s"])) == ([0, 5, 10, 15], [5, 10, 15, 20])
         assert list(runs["activity"]) == ["working", "waiting", "idle", "idle"]
         assert levels(staged, "phase 1") == QUIET | {"cpu": "high"}
         assert levels(staged, "phase 2") == QUIET | {"disk": "high"}
@@ -326,8 +320,7 @@ class TestThresholds:
             "[iowait]\nmedium = '7%'\nhigh = '25 %'\n[run_queue]\nhigh = 50"
         )
         thresholds = cap.read_thresholds(path)
-        assert thresholds["disk_busy"][:2] == (0.3, 0.9)
-        assert thresholds["iowait"][:2] == (0.07, 0.25)
+        assert (thresholds["disk_busy"][:2], thresholds["iowait"][:2]) == ((0.3, 0.9), (0.07, 0.25))
         assert thresholds["run_queue"].high == 50
         result = judged(host(user_s=1.0), thresholds=thresholds)
         assert levels(result)["cpu"] == "high"
@@ -382,10 +375,8 @@ class TestCommand:
         write_time_series(host(network_tx_bytes__lo=200e6), tmp_path / "cache.csv")
         return tmp_path
 
-    def test_golden(self, folder, monkeypatch):
-        monkeypatch.chdir(folder)
-        words = ["job=run.csv", "memcached=cache.csv"]
-        golden("pressure.txt", f"$ ppw pressure {' '.join(words)}\n", pressure_command, words)
+    def test_golden(self, folder):
+        golden("pressure job=run.csv memcached=cache.csv", folder)
 
     def test_options_reach_the_answer(self, folder):
         words = ["run.csv", "--phases", "--cpus", "8", "--network", "100Gbit/s"]
@@ -399,12 +390,10 @@ class TestCommand:
     def test_logs_of_one_run(self, folder):
         line = '{{"interval" : {0}.0, "counter-value" : "4e8", "unit" : "", "event" : "{1}"}}\n'
         events = ("UNC_M_CAS_COUNT.RD", "UNC_M_CAS_COUNT.WR")
-        (folder / "perf.json").write_text(
-            "".join(line.format(n, event) for n in (1, 2) for event in events)
-        )
-        done = ppw_inside(
-            "pressure", "job=perf.json,run.csv", "--memory-bandwidth", "102.4GB/s", cwd=folder
-        )
+        lines = [line.format(n, event) for n in (1, 2) for event in events]
+        (folder / "perf.json").write_text("".join(lines))
+        words = "pressure", "job=perf.json,run.csv", "--memory-bandwidth", "102.4GB/s"
+        done = ppw_inside(*words, cwd=folder)
         # 2 · 4e8 lines of 64 B in a second.
         assert "job: memory bandwidth medium: memory bandwidth 50 % of 102.4 GB/s" in done.stdout
         assert "job: disk medium" in done.stdout
@@ -427,13 +416,8 @@ class TestCommand:
 # Awasthi et al. (2015): the matrix from figures typed from the text, words apart.
 
 # What the paper concludes: where each application presses.
-POINTS = {
-    "Memcache": {"memory", "network"},
-    "Cassandra": {"disk"},
-    "Redis": {"network"},
-    "Nutch": {"cpu", "disk"},
-    "Data analytics": {"cpu"},
-}
+POINTS = {"Memcache": {"memory", "network"}, "Cassandra": {"disk"}, "Redis": {"network"}}
+POINTS |= {"Nutch": {"cpu", "disk"}, "Data analytics": {"cpu"}}
 
 
 def cells(basis):

@@ -12,19 +12,18 @@ import socket
 import subprocess
 import sys
 import time
-import warnings
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import psutil
 import pytest
+from made_up import ignore_caveats, quiet
 from peers.waiting import wait_for
 
 from fitting.demand.utilisation import summarise_shares
 from measurements.timeseries import LiveSampler, TimeSeries, read_time_series, sample
 from measurements.workloads.memcached.servers import free_ports
-from ppw.errors import CaveatWarning
 from ppw.pressure.capacity import RESOURCES
 from ppw.pressure.co_locate import co_locate
 from ppw.pressure.demand import NAMES, capacity_array, capacity_for, demand_of, demands
@@ -102,9 +101,7 @@ def recorded(command, folder):
 
 def check(both, expected, **options):
     """What was written down is what both recordings give, and they agree on the rest."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", CaveatWarning)
-        result = pressure_matrix(both, **options)
+    result = quiet(pressure_matrix, both, **options)
     for recorder in both:
         found = {resource: result.level(recorder, resource) for resource in expected}
         assert found == expected, (recorder, result.summary())
@@ -359,7 +356,7 @@ PAIRS = {
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::ppw.errors.CaveatWarning")
+@ignore_caveats
 @pytest.mark.parametrize("name", PAIRS)
 class TestPairs:
     def test_demand_together_is_within_a_tenth_of_the_sum(self, name, files, disk):

@@ -7,10 +7,12 @@ import copy
 import math
 import pickle
 
+import made_up
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given
+from hypothesis import strategies as st
 from made_up import ATOM, GHZ, answered, any_interval, ols_interval, only, sweep
 from scipy.stats import t as student
 
@@ -61,11 +63,10 @@ class TestInputs:
         both = [project(p, freq=f) for p, f in ((points, "3000 MHz"), (LINE, 3e9))]
         assert both[0].to_json() == both[1].to_json()
 
-    @pytest.mark.parametrize(
-        "measured",
-        [{"power_w": [30, 40], "power_source": "bmc"}, {"energy_j": [300, 200], "time_s": [10, 5]}],
-        ids=["watts", "joules"],
-    )
+    WATTS = {"power_w": [30, 40], "power_source": "bmc"}  # noqa: RUF012
+    JOULES = {"energy_j": [300, 200], "time_s": [10, 5]}  # noqa: RUF012
+
+    @pytest.mark.parametrize("measured", [WATTS, JOULES], ids=["watts", "joules"])
     def test_a_runs_table_brings_its_power(self, measured):
         runs = pd.DataFrame({"freq_ghz": [1.0, 2.0], "cpi": [1.5, 2.0], **measured})
         assert float(straight(runs).power_w) == pytest.approx(50)
@@ -81,8 +82,7 @@ class TestPublishedAtom:
         assert float(answer.cpi) == pytest.approx((6.519 + 6.057) / 2, rel=1e-12)
         assert answer.parameters["stall_s_per_instruction"] == 0
         assert answer.standard_errors["stall_s_per_instruction"] is None
-        assert answer.cpi.limit == pytest.approx(6.288)
-        assert answer.cpi.limit_share == 1
+        assert (answer.cpi.limit, answer.cpi.limit_share) == (pytest.approx(6.288), 1)
         said = only(answer.caveats, "falls as frequency rises")
         assert "the bounded curve is a constant CPI" in said
 
@@ -173,8 +173,7 @@ class TestWorkedByHand:
         assert answer.instructions_per_s.limit == pytest.approx(4e9)
         assert answer.performance.limit_share == pytest.approx(0.6)
         assert answer.perf_per_dollar.limit == pytest.approx(0.4)
-        assert answer.power_w.limit == math.inf
-        assert answer.perf_per_watt.limit == 0
+        assert (answer.power_w.limit, answer.perf_per_watt.limit) == (math.inf, 0)
 
 
 class TestIntervals:
@@ -336,8 +335,7 @@ class TestResult:
         assert "time_s" not in project(LINE).to_frame().index
         assert all(f"caveat: {c}" in answer.summary() for c in answer.caveats)
         for twin in (copy.deepcopy(answer), pickle.loads(pickle.dumps(answer))):
-            assert twin == answer
-            assert twin.power_w.upper == answer.power_w.upper
+            assert (twin, twin.power_w.upper) == (answer, answer.power_w.upper)
         assert answer.input_digest != project(LINE).input_digest
 
 
@@ -349,12 +347,10 @@ def cpi_sweeps(draw):
 
 
 # Some draws are long levers or sit at a bound; their caveats are the subject of other tests.
-quiet = pytest.mark.filterwarnings("ignore::ppw.errors.CaveatWarning")
-few_examples = settings(max_examples=max(4, settings.default.max_examples // 5))
 
 
-@quiet
-@few_examples
+@made_up.ignore_caveats
+@made_up.few_examples
 @given(cpi_sweeps(), st.integers(8, 60), st.integers(8, 60))
 def test_bounded_speed_never_falls_and_never_outruns_the_clock(points, one, other):
     low, high = sorted((one * 1e8, other * 1e8))
@@ -362,9 +358,9 @@ def test_bounded_speed_never_falls_and_never_outruns_the_clock(points, one, othe
     assert 1 - 1e-9 <= fast / slow <= high / low * (1 + 1e-9)
 
 
-@quiet
+@made_up.ignore_caveats
 @any_interval
-@few_examples
+@made_up.few_examples
 @given(points=cpi_sweeps(), random=st.randoms(use_true_random=False), factor=st.floats(0.1, 10))
 def test_order_changes_no_digit_and_cpi_scales_through(points, random, factor, interval):
     asked = {"freq": 2.5e9, "interval": interval}
@@ -380,9 +376,9 @@ def test_order_changes_no_digit_and_cpi_scales_through(points, random, factor, i
         assert float(twice.cpi) == pytest.approx(plain.cpi, rel=1e-9)
 
 
-@quiet
+@made_up.ignore_caveats
 @any_interval
-@few_examples
+@made_up.few_examples
 @given(points=cpi_sweeps(), level=st.floats(0.5, 0.95), more=st.floats(0.01, 0.04))
 def test_intervals_hold_the_answer_and_widen_with_their_level(points, level, more, interval):
     narrow, wide = (

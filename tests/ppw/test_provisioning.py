@@ -8,13 +8,12 @@ import pytest
 from golden_runs import golden
 from hypothesis import example, given, settings, strategies as st
 from made_up import answered, only
-from processes import ppw_inside, refused
+from processes import ppw_inside, refused, worked
 from recordings import START_S, recording
 from timeseries_logs import COMMENTS, cpu_row, plain_log, sadf_document, sample, written
 
 from measurements.timeseries import write_time_series
 from ppw.catalogue.hosts import find_host
-from ppw.cli.pressure import colocate_command
 from ppw.errors import PpwError
 from ppw.pressure.capacity import Thresholds
 from ppw.pressure.co_locate import co_locate, pair_workloads
@@ -152,8 +151,7 @@ def test_what_cannot_be_right_sized_is_refused(series, options, said):
 
 def test_right_sizing_is_answered_from_a_recording(tmp_path):
     write_time_series(recording(cores=7.0), tmp_path / "db7.csv")
-    done = ppw_inside("rightsize", "db7.csv", "--disk-bandwidth", "500MB/s", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+    done = worked(ppw_inside("rightsize", "db7.csv", "--disk-bandwidth", "500MB/s", cwd=tmp_path))
     assert "buy 2 cores more with" in done.stdout
     assert " 500 MB/s " in done.stdout
 
@@ -211,8 +209,7 @@ def test_how_often_and_how_long():
     bursts = np.where((np.arange(60) % 20) < 5, 6.0, 1.0)
     _, rows = shared({"a": recording(cores=bursts), "b": recording(cores=3.0)})
     cpu = rows.loc["CPU"]
-    assert cpu["over"] == pytest.approx(15 / 60)
-    assert cpu["longest_s"] == 5
+    assert (cpu["over"], cpu["longest_s"]) == (pytest.approx(15 / 60), 5)
     assert cpu["excess"] == pytest.approx(1)
     # Tight from four fifths on.
     _, rows = shared({"a": recording(cores=3.4), "b": recording(cores=3.4)})
@@ -283,10 +280,8 @@ def test_any_moment_may_meet_any_other():
         {"a": recording(cores=busy, seconds=200), "b": recording(cores=busy[:100], seconds=100)},
         align="any",
     )
-    assert rows.loc["CPU", "over"] == pytest.approx(0.09, abs=0.01)
-    assert rows.loc["CPU", "peak"] == 10
-    assert result.seconds == 0
-    assert len(result.timeline) == 0
+    assert (rows.loc["CPU", "over"], rows.loc["CPU", "peak"]) == (pytest.approx(0.09, abs=0.01), 10)
+    assert (result.seconds, len(result.timeline)) == (0, 0)
     assert result.plot().has_data()
 
 
@@ -320,10 +315,8 @@ def test_sums_do_not_depend_on_the_order(cores, shuffler):
 @pytest.mark.parametrize(
     ("one", "cpus", "options", "said"),
     [
-        (7.9, 8, {}, "a filled CPU"),
-        (7.9, 8, {"capacity": {"cores": 32}}, "a filled CPU"),
-        (0.5, 8, {}, "a does not stress its host"),
-        (1.0, 16, {}, "unlike hosts"),
+        *((7.9, 8, {}, "a filled CPU"), (7.9, 8, {"capacity": {"cores": 32}}, "a filled CPU")),
+        *((0.5, 8, {}, "a does not stress its host"), (1.0, 16, {}, "unlike hosts")),
     ],
 )
 def test_demands_that_mislead_are_said(one, cpus, options, said):
@@ -391,13 +384,12 @@ def test_protection_holds_in_the_pairs_that_it_is_in():
         pair_workloads(three(), latency_critical=["x"])
 
 
-def test_golden_and_pairs_under_names(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_golden_and_pairs_under_names(tmp_path):
     logs = [f"{name}.csv" for name in three()]
     for series, log in zip(three().values(), logs, strict=True):
-        write_time_series(series, log)
-    words = [*logs, "--disk-bandwidth", "500MB/s", "--latency-critical", "cache"]
-    golden("colocate.txt", f"$ ppw colocate {' '.join(words)}\n", colocate_command, words)
+        write_time_series(series, tmp_path / log)
+    options = "--disk-bandwidth 500MB/s --latency-critical cache"
+    golden(f"colocate {' '.join(logs)} {options}", tmp_path)
     named = [f"w{place}={log}" for place, log in enumerate(logs)]
     done = ppw_inside("colocate", *named, "--pairs", "--format", "json", cwd=tmp_path)
     assert json.loads(done.stdout)["workloads"] == ["w0", "w1", "w2"]

@@ -9,11 +9,10 @@ import pytest
 from golden_runs import golden
 from hypothesis import given, settings, strategies as st
 from made_up import answered, only, sweep
-from processes import ppw_inside, refused
+from processes import ppw_inside, printed, refused
 
 import ppw
 from measurements.errors import BadRunsError
-from ppw.cli import main
 from ppw.errors import PpwError, UnknownColumnError
 from ppw.runs.checks import CHECKS
 from ppw.runs.groups import recorded_step
@@ -21,6 +20,7 @@ from ppw.runs.report import quality_page
 
 # 13 steps, as of the Xeon of the Nornir sweeps.
 CLOCKS = np.round(np.arange(1.2, 2.45, 0.1), 1)
+ROWS, SEEDS = st.integers(0, 12), st.integers(0, 99)
 
 
 def check(runs, **options):
@@ -274,6 +274,9 @@ class TestEnergy:
         assert len(named(gross.drop(columns="idle_power_w"), self.NAME)) == 13
 
 
+KILOWATTS = dict.fromkeys((0, 2), "1100 W around it: kilowatts?")
+
+
 class TestSlipOfAUnit:
     NAME = "slip_of_a_unit"
 
@@ -294,11 +297,7 @@ class TestSlipOfAUnit:
             ([12000, 15000, 17], dict.fromkeys((0, 1), "17 W around it: milliwatts?")),
             # Where nobody can know, both sides are named.
             ([0.9, 1200], {0: "1200 W around it: kilowatts?", 1: "0.9 W around it: milliwatts?"}),
-            (
-                [1, 1100, 1.2],
-                dict.fromkeys((0, 2), "1100 W around it: kilowatts?")
-                | {1: "1 to 1.2 W around it: milliwatts?"},
-            ),
+            ([1, 1100, 1.2], KILOWATTS | {1: "1 to 1.2 W around it: milliwatts?"}),
             # Factors of no unit; missing and negative watts.
             *(([10, 11 * factor, 12, 13], {}) for factor in (30, 100, 30_000, 1e8)),
             ([10, np.nan, 12, 13], {}),
@@ -354,14 +353,9 @@ class TestSlipOfAUnit:
         left_out = answered(ppw.project_runs, runs, freq="1.5 GHz", metric="energy").left_out
         assert list(left_out["check"]) == [self.NAME]
 
-    @given(
-        st.floats(0.05, 3000),
-        st.floats(0, 3),
-        st.integers(4, 13),
-        st.integers(0, 12),
-        st.sampled_from([1e3, 1e6, 1e-3, 1e-6]),
-        st.integers(0, 99),
-    )
+    SLIPS = st.sampled_from([1e3, 1e6, 1e-3, 1e-6])
+
+    @given(st.floats(0.05, 3000), st.floats(0, 3), st.integers(4, 13), ROWS, SLIPS, SEEDS)
     def test_a_row_of_a_sound_sweep_scaled(self, least, power, steps, at, factor, seed):
         noise = np.exp(np.random.default_rng(seed).normal(0, 0.05, steps))
         clocks = CLOCKS[:steps]
@@ -419,12 +413,9 @@ class TestTimeOfAnotherUnit:
             both = [r.assign(**{column: v}) for r, v in zip((short, long), values, strict=True)]
             assert named(pd.concat(both), self.NAME) == []
 
-    @given(
-        fixed=st.floats(0, 50),
-        work=st.floats(1, 200),
-        clocks=st.lists(st.floats(0.3, 5), min_size=2, max_size=8, unique=True),
-        seed=st.integers(0, 99),
-    )
+    STEPS = st.lists(st.floats(0.3, 5), min_size=2, max_size=8, unique=True)
+
+    @given(fixed=st.floats(0, 50), work=st.floats(1, 200), clocks=STEPS, seed=SEEDS)
     def test_no_sweep_by_the_law_has_one(self, fixed, work, clocks, seed):
         assert named(self.sweep(clocks, fixed=fixed, work=work, seed=seed), self.NAME) == []
 
@@ -478,9 +469,8 @@ def test_achieved_frequency():
 def spoilt():
     """Three workloads: one row below zero watts, one stale pair, one step far too slow."""
     # Four digits, so that the golden text does not depend on the last bit.
-    runs = sweep(repeats=1, noise=0.003, steps=tuple(CLOCKS)).round(
-        {"time_s": 4, "power_w": 3, "cycles": -6}
-    )
+    runs = sweep(repeats=1, noise=0.003, steps=tuple(CLOCKS))
+    runs = runs.round({"time_s": 4, "power_w": 3, "cycles": -6})
     runs.loc[3, "power_w"] = -1.5
     same = ["time_s", "power_w", "cycles"]
     runs.loc[18, same] = runs.loc[17, same]
@@ -493,11 +483,8 @@ class TestResult:
         result = check(spoilt())
         assert result.verdict() == "4 of 39 rows are flagged: what they say cannot be right."
         assert np.flatnonzero(~result.passed).tolist() == [3, 17, 18, 36]
-        assert {name: count for name, count in result.counts.items() if count} == {
-            "frequency_not_applied": 2,
-            "slower_when_faster": 1,
-            "power_at_or_below_idle": 1,
-        }
+        known = {"frequency_not_applied": 2, "slower_when_faster": 1, "power_at_or_below_idle": 1}
+        assert {name: count for name, count in result.counts.items() if count} == known
         lacking = {"energy_is_not_power_times_time": "energy_j", "achieved_off": "freq_achieved_hz"}
         assert result.not_made == lacking
         assert {*result.counts, *lacking} == set(CHECKS)
@@ -640,16 +627,13 @@ class TestCommand:
         sweep().to_csv(tmp_path / "good.csv", index=False)
         return functools.partial(ppw_inside, "check", cwd=tmp_path)
 
-    def test_golden_and_strict(self, run, tmp_path, monkeypatch):
-        monkeypatch.chdir(tmp_path)
-        golden("check.txt", "$ ppw check runs.csv\n", main, ["check", "runs.csv"])
+    def test_golden_and_strict(self, run, tmp_path):
+        golden("check runs.csv", tmp_path)
         done = run("runs.csv", "--strict")
         assert (done.returncode, done.stdout) == (3, run("runs.csv").stdout)
         said = "ppw: check failed: 4 of 39 rows are flagged: what they say cannot be right.\n"
         assert done.stderr == said
-        good = run("good.csv", "--strict")
-        assert (good.stderr, good.returncode) == ("", 0)
-        assert good.stdout.startswith("None of 24 rows is flagged.\n")
+        assert printed(run("good.csv", "--strict")).startswith("None of 24 rows is flagged.\n")
 
     def test_formats_and_options(self, run, tmp_path):
         asked = "--by", "workload", "--metric", "time", "--format", "json"

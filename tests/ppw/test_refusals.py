@@ -11,7 +11,7 @@ import pytest
 from cpio_studies import run, study
 from made_traces import busy, trace
 from made_up import answered, sweep
-from processes import ppw_inside
+from processes import ppw_inside, worked
 from procurement_scenarios import asked, scenario, server
 from recordings import recording
 
@@ -30,6 +30,8 @@ LOADS = pd.DataFrame({"load": [0.5, 1.0], "power_w": [80.0, 120.0], "throughput_
 APART = pd.concat(sweep(workloads=("grep",), host=f"rack{n}").assign(cores=4 * n) for n in (1, 2))
 PAIR = {"a": recording(cores=1.0, seconds=0, name="empty.csv"), "b": recording(cores=1.0)}
 SLOW = server("slow", latency={"rate": [20.0, 100.0], "p99": ["2ms", "5ms"]})
+TOO_SLOW = scenario(SLOW, workload={"latency_p99": "1ms"})
+AXES, FORM = {"over": "threads", "of": "throughput"}, {"power_form": "linear", "exponent": 2.0}
 CPIO = {"data_bytes": 1e15, "time_s": 86400.0, "cores": 16, "server_power_w": 300.0}
 IDLE = pd.DataFrame([run(cores=n) for n in (1, 2)]).assign(sectors_read=0.0, sectors_written=0.0)
 A, B = {"host": "rack1"}, {"host": "rack2"}
@@ -72,33 +74,18 @@ def test_the_level_of_an_interval_is_a_share(ask, level):
         ("cannot tell levels apart by 'runs'", ASK(ppw.calibrate, PAIRED, **SENSORS, by=["runs"])),
         # No run has both.
         ("no run has both its load and power_w", ASK(ppw.power_loads, HALVES)),
-        (
-            "no run has both threads above 0 and throughput",
-            ASK(ppw.find_knees, BY_THREADS, over="threads", of="throughput"),
-        ),
-        (
-            "an exponent takes --power-form cmos",
-            ASK(ppw.project_runs, RUNS, freq=3e9, power_form="linear", exponent=2.0),
-        ),
+        ("both threads above 0 and throughput", ASK(ppw.find_knees, BY_THREADS, **AXES)),
+        ("an exponent takes --power-form cmos", ASK(ppw.project_runs, RUNS, freq=3e9, **FORM)),
         # Each value is there but not together; nothing is left to compare.
         ("no run has all of host=rack1, cores=8", ASK(ppw.compare, APART, A | {"cores": 8}, B)),
         ("no time_s, throughput_ops_s or power_w in the runs", ASK(ppw.compare, BARE, A, B)),
-        (
-            "give the frequencies it offers with --steps",
-            ASK(ppw.plan, RUNS.assign(host="no such host"), metric="time"),
-        ),
-        (
-            "no candidate can serve the demand: slow is left out",
-            ASK(asked, scenario(SLOW, workload={"latency_p99": "1ms"})),
-        ),
+        ("frequencies it offers with --steps", ASK(ppw.plan, RUNS.assign(host="x"), metric="time")),
+        ("no candidate can serve the demand: slow is left out", ASK(asked, TOO_SLOW)),
         ("empty.csv: no interval was recorded", ASK(ppw.co_locate, PAIR)),
         ("rows of full, today", lambda: IO(cores=16).value("full", "today", workload="no such")),
         ("has I/O, which a projection needs: measure some", ASK(ppw.project_cpio, IDLE, cores=16)),
         ("no trace was given", ASK(ppw.trace_what_if, [], cache_bytes=2**20)),
-        (
-            "there is nothing to learn",
-            ASK(ppw.fit_trace, trace(lbn=[0, 8], stream=[0, 1], device=[0, 0])),
-        ),
+        ("there is nothing to learn", ASK(ppw.fit_trace, trace(lbn=[0, 8], stream=[0, 1]))),
         ("give 2 or more", ASK(ppw.choose_level, busy(200), levels=1)),
         ("down to one level", lambda: answered(ppw.fit_trace, busy(200), levels=1).coarser()),
         ("takes two requests at least", ASK(ppw.replay_trace, busy(50), "scratch", count=1)),
@@ -150,8 +137,7 @@ def folder(tmp_path_factory):
     rows = "".join(f"20250615 15:06:{n:02} {ROW}" for n in range(20))
     (folder / "log.tab").write_text(COLLECTL + rows, encoding="utf-8")
     write_trace(busy(n=400).batches(), str(folder / "disk.parquet"))
-    done = ppw_inside("trace", "fit", "disk.parquet", "-o", "disk.json", cwd=folder)
-    assert done.returncode == 0
+    worked(ppw_inside("trace", "fit", "disk.parquet", "-o", "disk.json", cwd=folder))
     return folder
 
 
@@ -167,9 +153,7 @@ class TestTyped:
         """Type words of a command line; its standard output."""
 
         def typed(words):
-            done = ppw_inside(*words.split(), cwd=folder)
-            assert done.returncode == 0, done.stderr
-            return done.stdout
+            return worked(ppw_inside(*words.split(), cwd=folder)).stdout
 
         return typed
 

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from processes import ppw_inside
+from processes import ppw_inside, printed, worked
 
 ROOT = Path(__file__).resolve().parents[2]
 NAME = "größe 日本"
@@ -86,8 +86,7 @@ def test_other_locales(encoding, locales, project, process, tmp_path):
     assert done.stderr.endswith(b"cannot be read: No such file or directory\n")
     assert done.stderr.count(b"\n") == 1
     for asked in (TRACE, ("hosts",)):
-        done = process(*asked, env=env)
-        assert done.returncode == 0, done.stderr
+        done = worked(process(*asked, env=env))
 
 
 @for_measuring
@@ -105,8 +104,7 @@ class TestRights:
     def test_a_machine_that_cannot_be_written_to(self, project, process, tmp_path):
         folders = dict.fromkeys(("HOME", "TMPDIR", "XDG_CACHE_HOME"), str(tmp_path))
         there = {"wrapped": (*READ_ONLY, tmp_path), "env": {**folders, **UNWATCHED}}
-        done = process(*TRACE, **there)
-        assert done.returncode == 0, done.stderr
+        done = worked(process(*TRACE, **there))
         assert b" requests in " in done.stdout
         done = process(*project, "-o", "it", **there)
         assert done.returncode == 1
@@ -150,10 +148,8 @@ class TestFullDisks:
     @pytest.mark.parametrize(
         "command",
         [
-            ("demo", "--runs", "out.csv"),
-            ("demo", "--runs", "out.parquet"),
-            (*TRACE, "--format", "json", "-o", "out.json"),
-            ("hosts", "--format", "json", "-o", "out.json"),
+            *(("demo", "--runs", "out.csv"), ("demo", "--runs", "out.parquet")),
+            *((*words, "--format", "json", "-o", "out.json") for words in (TRACE, ("hosts",))),
         ],
     )
     def test_files_appear_whole_or_not_at_all(self, command, full_disk):
@@ -178,8 +174,7 @@ class TestClosedEnds:
         assert done.returncode == 1
         assert done.stderr == b"ppw: error: standard output: Bad file descriptor\n"
         done = closed("<&-", "project", "-", *CLOCK)
-        assert done.returncode == 1
-        assert done.stderr == b"ppw: error: standard input: is empty\n"
+        assert (done.returncode, done.stderr) == (1, b"ppw: error: standard input: is empty\n")
 
     def test_files_are_written_all_the_same(self, closed, tmp_path):
         done = closed(">&- <&-", "hosts", "-o", "it.txt")
@@ -189,8 +184,7 @@ class TestClosedEnds:
     def test_errors_that_nobody_reads_and_a_reader_that_has_gone(self, closed, process):
         done = closed("2>&-", "project", "nothing.csv", *CLOCK)
         assert (done.stdout, done.returncode) == (b"", 1)
-        done = closed("2>&-", "hosts")
-        assert done.returncode == 0
+        done = worked(closed("2>&-", "hosts"))
         assert b"Xeon" in done.stdout
         done = process("hosts", wrapped=("sh", "-c", '"$@" | true', "sh"))
         assert done.stderr == b""
@@ -232,6 +226,5 @@ def test_completion_of_options_choices_and_files(tmp_path, words, offered):
     done = ppw_inside(cwd=tmp_path, **asked, COMP_WORDS=" ".join(["ppw", *words]))
     assert [line.partition(",")[2] for line in done.stdout.splitlines()] == offered
     for shell in ("zsh", "fish"):
-        done = ppw_inside("--completion", shell, cwd=tmp_path)
-        assert (done.stderr, done.returncode) == ("", 0)
-        assert f"_PPW_COMPLETE={shell}_complete" in done.stdout
+        text = printed(ppw_inside("--completion", shell, cwd=tmp_path))
+        assert f"_PPW_COMPLETE={shell}_complete" in text

@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 from peers.synthetic_host import SyntheticHost
 from peers.waiting import FakeClock, processes, wait_for
-from processes import environment, ppw_inside, ppw_process, refused, started
+from processes import environment, ppw_inside, ppw_process, refused, started, worked
 
 import ppw
 from measurements.counters.command import PerfCounters
@@ -36,8 +36,7 @@ def ask(tmp_path):
     """Run ppw in an empty folder; what goes well has its runs table."""
 
     def ask(*given, table=None, **more):
-        done = ppw_process(*given, cwd=tmp_path, timeout=500, **more)
-        assert done.returncode == 0, done.stderr
+        done = worked(ppw_process(*given, cwd=tmp_path, timeout=500, **more))
         return done if table is None else (done, ppw.read_runs(tmp_path / table))
 
     return ask
@@ -115,9 +114,7 @@ class TestMemcached:
         assert (runs["client_user_s"] + runs["client_system_s"]).gt(0.02).all()
         assert runs["latency_p50_s"].le(runs["latency_p99_s"]).all()
         for name in ("p50", "p99"):
-            least, figure, most = (
-                runs[f"latency_{name}{end}_s"] for end in ("_least", "", "_most")
-            )
+            least, figure, most = (runs[f"latency_{name}{x}_s"] for x in ("_least", "", "_most"))
             assert least.le(figure).all()
             assert figure.le(most).all()
             assert most.le(2.001 * least).all()
@@ -319,12 +316,8 @@ class TestStudies:
         found = ppw.cycles_per_io(runs)
         assert found.points["cpio"].between(10, 1e6).all()
         assert len(found.devices) == 4
-        for given in (
-            ("runs.csv",),
-            ("project", "runs.csv", "--cores", "16"),
-            ("compare", "runs.csv", "--roof", "runs.csv"),
-        ):
-            answer = ask("cpio", *given)
+        for given in ("", "project --cores 16", "compare --roof runs.csv"):
+            answer = ask("cpio", *given.split(), "runs.csv")
             assert all(name in answer.stdout for name in names)
         assert leftovers() == []
 
@@ -502,9 +495,7 @@ class TestServiceRuns:
 
         def make(margin_s):
             asked.append(margin_s)
-            return Load(
-                runs.clock, [service.CutShortError("client")] if len(asked) <= short else []
-            )
+            return Load(runs.clock, [service.CutShortError("client")] * (len(asked) <= short))
 
         if short == 3:
             with pytest.raises(service.CutShortError):

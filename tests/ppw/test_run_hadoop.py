@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from peers import hadoop as peer
 from peers.waiting import processes, wait_for
-from processes import ppw_inside, ppw_process, refused, started
+from processes import ppw_inside, ppw_process, refused, started, worked
 
 import ppw
 from measurements.workloads.hadoop.install import set_up
@@ -50,8 +50,7 @@ def run(tmp_path, scratch):
     def run(*given, table="runs.csv"):
         asked = ("run", "hadoop", "--scratch", scratch, *given, "-o", table)
         cache = {"PPW_CACHE_DIR": str(set_up().parent)}
-        done = ppw_process(*asked, cwd=tmp_path, timeout=1800, **cache)
-        assert done.returncode == 0, done.stderr
+        done = worked(ppw_process(*asked, cwd=tmp_path, timeout=1800, **cache))
         return done, ppw.read_runs(tmp_path / table)
 
     return run
@@ -99,16 +98,14 @@ class TestLocal:
         assert len(before) == 2
         run(*asked, "--resume")
         after = (tmp_path / "runs.csv").read_text().splitlines()
-        assert after[1].split(",")[:9] == before[1].split(",")[:9]
-        assert len(after) == 3
+        assert (after[1].split(",")[:9], len(after)) == (before[1].split(",")[:9], 3)
 
     def test_a_sweep_of_settings_has_their_columns(self, run):
         what = ("--data", "1MB", "--map-slots", "1,2", "--compression", "none,zlib", *QUICK)
         _, runs = run(*what, "--memory", "768MiB", "--reduces", 2, table="runs.jsonl")
         pairs = sorted(zip(runs["map_slots"], runs["compression"], strict=True))
         assert pairs == [(1, "none"), (1, "zlib"), (2, "none"), (2, "zlib")]
-        assert set(runs["task_memory_bytes"]) == {768 * 2**20}
-        assert set(runs["reduce_tasks"]) == {2}
+        assert (set(runs["task_memory_bytes"]), set(runs["reduce_tasks"])) == ({768 * 2**20}, {2})
         by = runs.groupby("compression")["shuffle_bytes"].max()
         assert by["zlib"] < 0.7 * by["none"]
 
@@ -182,8 +179,7 @@ class TestCluster:
         """Ask the made-up cluster; the answer and its table."""
 
         def asked(*given, by=client):
-            done = inside(*CLUSTER, *given, PATH=by.path)
-            assert done.returncode == 0, done.stderr
+            done = worked(inside(*CLUSTER, *given, PATH=by.path))
             return done, ppw.read_runs(tmp_path / "runs.csv")
 
         return asked

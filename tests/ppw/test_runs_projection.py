@@ -3,10 +3,12 @@
 What holds for any interval is asked of each; a posterior's own intervals are in test_intervals.
 """
 
+import made_up
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given
+from hypothesis import strategies as st
 from made_up import ATOM, GHZ, WORK, answered, any_interval, ols_interval, only, sweep
 
 import ppw
@@ -96,14 +98,8 @@ class TestWorkedByHand:
     RUNS = sweep(noise=0.0, workloads=("sort",))
 
     def test_every_metric(self):
-        expected = {
-            "time": 29.0,
-            "power": 65.0,
-            "energy": 29.0 * 65.0,
-            "perf_per_watt": 1 / (29.0 * 65.0),
-            "perf_per_dollar": 1 / (29.0 * 2500.0),
-            "cpi": 29.0 * 3e9 / 5e10,
-        }
+        expected = {"time": 29.0, "power": 65.0, "energy": 29.0 * 65.0, "cpi": 29.0 * 3e9 / 5e10}
+        expected |= {"perf_per_watt": 1 / 29.0 / 65.0, "perf_per_dollar": 1 / 29.0 / 2500.0}
         frame = straight(self.RUNS).to_frame().set_index("metric")
         assert dict(frame["projected"]) == pytest.approx(expected, rel=1e-12)
         assert dict(frame["unit"]) == {name: METRICS[name].unit for name in expected}
@@ -161,9 +157,8 @@ class TestLeftOut:
         frame = result.to_frame()
         assert list(frame.loc[frame["metric"] == "power", "workload"]) == ["grep", "sort"]
         assert list(frame.loc[frame["metric"] == "time", "workload"]) == ["grep", "sort", "wc"]
-        assert only(result.caveats, "power") == (
-            "power: 1 of 3 groups left out: not measured there"
-        )
+        said = "power: 1 of 3 groups left out: not measured there"
+        assert only(result.caveats, "power") == said
 
     def test_runs_below_full_load_are_left_out_and_said(self):
         held = RUNS.assign(load=0.5, time_s=RUNS["time_s"] * 2)
@@ -344,12 +339,9 @@ def tables(draw):
     return pd.DataFrame(rows, columns=["workload", "freq_hz", "time_s", "power_w"])
 
 
-few_examples = settings(max_examples=max(4, settings.default.max_examples // 5))
-
-
-@pytest.mark.filterwarnings("ignore::ppw.errors.CaveatWarning")
+@made_up.ignore_caveats
 @any_interval
-@few_examples
+@made_up.few_examples
 @given(runs=tables(), seed=st.integers(0, 2**32 - 1), by=st.sampled_from([None, []]))
 def test_order_changes_no_digit_and_intervals_hold_their_projection(runs, seed, by, interval):
     shuffled = runs.sample(frac=1, random_state=seed)

@@ -7,10 +7,9 @@ import pandas as pd
 import pytest
 from golden_runs import golden
 from made_up import answered, only
-from processes import ppw_inside, refused
+from processes import ppw_inside, refused, worked
 
 from measurements import MeasurementError
-from ppw.cli.pressure import knee_command
 from ppw.errors import PpwError
 from ppw.pressure.find_knees import find_knees
 
@@ -59,11 +58,9 @@ def test_threads_up_to_a_ceiling():
 
 def test_watts_tell_what_the_next_step_costs():
     _, row = found(sweep(ceiling).assign(power_w=lambda t: 60 + 10 * t["threads"]))
-    assert row["recommended"] == 6
-    assert row["next_power_change"] == pytest.approx(140 / 120 - 1)
+    assert (row["recommended"], row["next_power_change"]) == (6, pytest.approx(140 / 120 - 1))
     assert row["next_per_watt_change"] == pytest.approx(120 / 140 - 1, abs=0.02)
-    assert row["most_per_watt_at"] == 6
-    assert row["per_watt"] == pytest.approx(150_000 / 120, rel=0.02)
+    assert (row["most_per_watt_at"], row["per_watt"]) == (6, pytest.approx(150_000 / 120, rel=0.02))
 
 
 def test_object_size_whose_throughput_falls():
@@ -82,8 +79,7 @@ def test_latency_that_climbs():
     )
     result, row = found(runs, of="latency")
     assert not result.higher_is_better
-    assert row["knee"] == pytest.approx(5, rel=0.02)
-    assert row["recommended"] == 4
+    assert (row["knee"], row["recommended"]) == (pytest.approx(5, rel=0.02), 4)
     assert row["next_value_change"] == pytest.approx(1.2**1.5 - 1)
     assert row["next_performance_change"] == pytest.approx(0.5)
     # One that climbs less after its bend has no limit there.
@@ -169,9 +165,8 @@ def test_a_run_without_a_result_failed():
 
 
 def test_sweeps_are_told_apart_by_their_set_up():
-    runs = pd.concat(
-        [sweep(ceiling, partitions=1), sweep(lambda x: 2 * ceiling(x), partitions=2, seed=2)]
-    )
+    second = sweep(lambda x: 2 * ceiling(x), partitions=2, seed=2)
+    runs = pd.concat([sweep(ceiling, partitions=1), second])
     # A column that goes with the setting is no key.
     runs["cores"] = runs["threads"]
     result = answered(find_knees, runs, over="threads", of="throughput")
@@ -191,11 +186,8 @@ def test_runs_held_at_a_rate_take_no_part():
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"over": "thread"}, "did you mean"),
-        ({"of": "speed"}, "no column speed"),
-        ({"level": 1.5}, "level"),
-        ({"scale": "cubic"}, "scale"),
-        ({"goal": "most"}, "goal"),
+        *(({"over": "thread"}, "did you mean"), ({"of": "speed"}, "no column speed")),
+        *(({"level": 1.5}, "level"), ({"scale": "cubic"}, "scale"), ({"goal": "most"}, "goal")),
     ],
 )
 def test_what_cannot_be_asked_is_refused(options, said):
@@ -276,8 +268,7 @@ def test_a_setting_is_found_by_any_name_of_its_column(tmp_path, header, over):
     levels = np.repeat(np.arange(1, 7) / 2 * (1000 if "MHz" in header else 1), 2)
     runs = pd.DataFrame({header: levels, "ops_s": levels, "host": "lab"})
     runs.to_csv(tmp_path / "runs.csv", index=False)
-    done = ppw_inside("knee", "runs.csv", "--over", over, "--of", "OPS_S", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+    done = worked(ppw_inside("knee", "runs.csv", "--over", over, "--of", "OPS_S", cwd=tmp_path))
     assert done.stdout == found(runs, over=over, of="OPS_S")[0].summary() + "\n"
 
 
@@ -296,11 +287,9 @@ def test_measures_go_by_the_names_of_metrics(of, column):
     assert (result.of, result.higher_is_better, row["recommended"]) == (column, False, 1)
 
 
-def test_golden(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_golden(tmp_path):
     # Four digits, so that the text does not depend on the last bit.
     runs = failing(sweep(ceiling).assign(power_w=lambda t: 60 + 10 * t["threads"]), 32)
-    runs.round({"throughput_ops_s": 0}).to_csv("runs.csv", index=False)
-    words = ["runs.csv", "--over", "threads"]
-    golden("knee.txt", f"$ ppw knee {' '.join(words)}\n", knee_command, words)
+    runs.round({"throughput_ops_s": 0}).to_csv(tmp_path / "runs.csv", index=False)
+    golden("knee runs.csv --over threads", tmp_path)
     refused(ppw_inside("knee", "runs.csv", cwd=tmp_path), "--over", code=2)

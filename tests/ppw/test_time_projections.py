@@ -4,14 +4,15 @@ The oracles are known laws, sums by hand, least squares of statsmodels, and cove
 """
 
 import json
-import warnings
 
 import numpy as np
 import pandas as pd
 import pytest
 import statsmodels.api as sm
-from hypothesis import given, strategies as st
-from processes import ppw_inside
+from hypothesis import given
+from hypothesis import strategies as st
+from made_up import quiet
+from processes import ppw_inside, printed
 from scipy.stats import t
 
 from measurements.errors import MeasurementError
@@ -46,10 +47,7 @@ def noisy_parallel(counts=(1, 2, 4, 8)):
 
 def project(runs, **asked):
     """Project to the size or count asked for, whatever the caveats."""
-    call = project_core_count if "cores" in asked else project_data_size
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", CaveatWarning)
-        return call(runs, **asked)
+    return quiet(project_core_count if "cores" in asked else project_data_size, runs, **asked)
 
 
 def first(runs, **asked):
@@ -224,11 +222,8 @@ class TestCoreCount:
 
 
 # Runs at the target and below it, and the target.
-BOTH = pytest.mark.parametrize(
-    ("runs", "asked"),
-    [(noisy_jobs(), {"data_bytes": 512 * MB}), (noisy_parallel(), {"cores": 8})],
-    ids=["data size", "core count"],
-)
+TARGETS = [(noisy_jobs(), {"data_bytes": 512 * MB}), (noisy_parallel(), {"cores": 8})]
+BOTH = pytest.mark.parametrize(("runs", "asked"), TARGETS, ids=["data size", "core count"])
 
 
 @BOTH
@@ -265,9 +260,8 @@ class TestBoth:
         runs.to_csv(tmp_path / "runs.csv", index=False)
         words = ("project", "runs.csv", "--data" if column == "data_bytes" else "--cores")
         value = "512MB" if column == "data_bytes" else target
-        done = ppw_inside(*words, value, "--format", "json", cwd=tmp_path)
-        assert (done.stderr, done.returncode) == ("", 0)
-        [row] = json.loads(done.stdout)["groups"]
+        text = printed(ppw_inside(*words, value, "--format", "json", cwd=tmp_path))
+        [row] = json.loads(text)["groups"]
         assert row["projected"] == pytest.approx(first(runs, **asked)["projected"])
         done = ppw_inside(*words, value, "--freq", "3GHz", cwd=tmp_path)
         assert done.returncode == 2
@@ -276,6 +270,8 @@ class TestBoth:
 
 # Of six runs at three sizes or counts.
 BENT_S = [10.0, 40.0, 45.0, 10.1, 40.1, 45.1]
+MORE_JOBS = pd.concat([noisy_jobs(), jobs([64, 64, 512], [5.0, 5.1, 30.0], workload="x")])
+MORE = pd.concat([noisy_parallel(), parallel([1.0], [9.0], workload="x")])
 
 
 @pytest.mark.parametrize(
@@ -283,19 +279,11 @@ BENT_S = [10.0, 40.0, 45.0, 10.1, 40.1, 45.1]
     [
         (jobs([64, 128, 256] * 2, BENT_S), {"data_bytes": 512 * MB}, "do not lie on one line"),
         (noisy_jobs(), {"data_bytes": 4608 * MB}, "9 times the largest size"),
-        (
-            pd.concat([noisy_jobs(), jobs([64, 64, 512], [5.0, 5.1, 30.0], workload="x")]),
-            {"data_bytes": 512 * MB},
-            "1 groups have runs at less than two",
-        ),
+        (MORE_JOBS, {"data_bytes": 512 * MB}, "1 groups have runs at less than two"),
         (parallel([1, 2], [9.0, 5.0]), {"cores": 4}, "two core counts, which show nothing"),
         (noisy_parallel(), {"cores": 64}, "the target is 8 times the most cores measured"),
         (parallel([1, 2, 4] * 2, BENT_S[::-1]), {"cores": 16}, "do not follow Amdahl's law"),
-        (
-            pd.concat([noisy_parallel(), parallel([1.0], [9.0], workload="x")]),
-            {"cores": 16},
-            "1 groups have runs at less than two other core counts and are left out",
-        ),
+        (MORE, {"cores": 16}, "runs at less than two other core counts and are left out"),
     ],
 )
 def test_caveats(runs, asked, said):

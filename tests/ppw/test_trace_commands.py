@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from made_traces import busy, fragmented, trace
-from processes import ppw_inside, refused
+from processes import ppw_inside, refused, worked
 from walked_commands import COMMANDS, examples
 
 from measurements.loads.load_files import ReplayReport
@@ -47,9 +47,7 @@ def ran(run):
     """Run a command to a good end."""
 
     def ran(*words):
-        done = run(*words)
-        assert done.returncode == 0, done.stderr
-        return done
+        return worked(run(*words))
 
     return ran
 
@@ -117,8 +115,7 @@ def test_generates_what_was_asked_for(ran):
     made = pq.read_table("made.parquet")
     last = made["time_s"][-1].as_py()
     assert done.stderr.endswith(f"ppw: 500 requests in {last:.4g} s written to made.parquet\n")
-    assert len(made) == 500
-    assert set(made["file"].to_pylist()) == {-1}
+    assert (len(made), set(made["file"].to_pylist())) == (500, {-1})
     gaps = np.diff(made["time_s"].to_numpy())
     assert (gaps >= 0).all()
     assert gaps.mean() == pytest.approx(2 / 100, rel=0.2)
@@ -130,8 +127,7 @@ def test_streams_keep_their_names(ran):
     for name in ("again.parquet", "again.csv"):
         ran("generate", "named.json", "-o", name)
         made = read_trace(name)
-        assert set(made.names["stream"]) == {"web", "log"}
-        assert made.names["device"] == ("sda",)
+        assert (set(made.names["stream"]), made.names["device"]) == ({"web", "log"}, ("sda",))
         writers = made.to_table().filter(pc.field("op") == 1)["stream"].unique().to_pylist()
         assert [made.names["stream"][i] for i in writers] == ["log"]
 

@@ -10,6 +10,7 @@ import pytest
 from fleet_peers import OTHERS_WARNINGS, sockets_closed  # noqa: F401
 from hypothesis import given, settings, strategies as st
 from made_traces import busy, made, trace
+from made_up import ignore_caveats
 
 from fitting.errors import FittingError
 from measurements.errors import MeasurementError
@@ -20,7 +21,7 @@ from ppw.fleet.engine import connect
 from ppw.fleet.trace_fit import fit_trace_in
 from ppw.storage.trace_model import TraceModel, fit_trace
 
-pytestmark = [*OTHERS_WARNINGS, pytest.mark.filterwarnings("ignore::ppw.errors.CaveatWarning")]
+pytestmark = [*OTHERS_WARNINGS, ignore_caveats]
 
 EXACT = ("origin", "pair", "op", "sequential", "size_class", "count", "histogram")
 EXACT += ("state_origin", "state", "occupancy", "lowest", "highest", "departures", "arrivals")
@@ -75,9 +76,8 @@ def random_trace(seed):
             # Where the stream, or another one of the device, ended.
             lbn[i] = ends.get((device[i], rng.choice([stream[i], 1])), lbn[i])
         ends[device[i], stream[i]] = lbn[i] + size[i] // 512
-    return trace(
-        time_s=1 + np.cumsum(gap), stream=stream, device=device, lbn=lbn, size_bytes=size, op=op
-    )
+    where = {"stream": stream, "device": device, "lbn": lbn}
+    return trace(time_s=1 + np.cumsum(gap), **where, size_bytes=size, op=op)
 
 
 @settings(max_examples=settings.default.max_examples // 4)
@@ -107,6 +107,7 @@ def test_spark_gives_the_model_that_memory_gives(tmp_path):
         check_same(fit_trace_in(path, engine=spark, levels=3), fit_trace(path, levels=3))
 
 
+OPTIONS = {"space_bytes": 2.0**40, "laws": "published", "reuse": False}
 PAIRED_S = np.repeat(np.linspace(0, 2698, 750), 2)
 # Twice at a time, in almost one and a half windows of half an hour: they are taken as one.
 ALONE = {"time_s": PAIRED_S, "lbn": 8 * np.random.default_rng(6).integers(1000, size=1500)}
@@ -114,11 +115,7 @@ ALONE = {"time_s": PAIRED_S, "lbn": 8 * np.random.default_rng(6).integers(1000, 
 
 @pytest.mark.parametrize(
     ("load", "options"),
-    [
-        (busy(n=2000), {}),
-        (busy(n=2000), {"space_bytes": 2.0**40, "laws": "published", "reuse": False}),
-        (trace(**ALONE), {"levels": 2}),
-    ],
+    [(busy(n=2000), {}), (busy(n=2000), OPTIONS), (trace(**ALONE), {"levels": 2})],
     ids=["a server with a log", "with options", "one stream"],
 )
 def test_loads_are_fitted_as_in_memory(duckdb, tmp_path, load, options):

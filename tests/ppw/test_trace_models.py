@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from made_traces import MadeTrace, made, trace
+from made_up import ignore_caveats
 from scipy import stats
 
 from fitting.errors import FittingError
@@ -18,7 +19,7 @@ from ppw.storage.fitted_devices import completed_iops
 from ppw.storage.generate import generate_trace
 from ppw.storage.trace_model import TraceModel, choose_level, fit_trace
 
-pytestmark = pytest.mark.filterwarnings("ignore::ppw.errors.CaveatWarning")
+pytestmark = ignore_caveats
 
 
 # Twenty reads of one block in a space of sixteen: at two levels every block is a finest state.
@@ -113,11 +114,8 @@ class TestFits:
             fit_trace(trace(**columns))
 
 
-TRACES = {
-    "cloudphysics": ("cloudPhysicsIO_first_hour.vscsi", (1, 10, 60)),
-    "tpcc": ("tpcc-small.trace", (1e-3, 1e-2)),
-    "wsrch": ("wsrch-small.trace", (0.1, 1)),
-}
+TRACES = {"cloudphysics": ("cloudPhysicsIO_first_hour.vscsi", (1, 10, 60))}
+TRACES |= {"tpcc": ("tpcc-small.trace", (1e-3, 1e-2)), "wsrch": ("wsrch-small.trace", (0.1, 1))}
 
 
 def generated(model, **options):
@@ -160,6 +158,7 @@ def bootstrap_band(counts, rng):
 class TestMeasuredTraces:
     def test_features_are_kept_by_every_seed(self, measured):
         original, octant = measured.columns, measured.columns.lbn.max() // 8 + 1
+        sizes = measured.model.survey.sizes[:5]
         for seed in range(6):
             made_up = measured.walk(seed)
             assert len(made_up) == len(original)
@@ -167,9 +166,7 @@ class TestMeasuredTraces:
                 lambda c: np.mean(c.op == 0),
                 lambda c: 1 - np.mean(sequential(c)),
                 lambda c: np.bincount(np.minimum(c.lbn // octant, 7), minlength=8) / len(c),
-                lambda c: np.array(
-                    [np.mean(c.size_bytes == s) for s in measured.model.survey.sizes[:5]]
-                ),
+                lambda c: np.array([np.mean(c.size_bytes == size) for size in sizes]),
             ):
                 assert near(feature(made_up), feature(original)).all()
             gaps = original.time_s.diff().mean()
@@ -255,8 +252,7 @@ class TestOptions:
         assert first.equals(second)
         assert not first.equals(generated(model, mode=mode, arrivals=arrivals))
         assert first.time_s.is_monotonic_increasing
-        assert first.time_s[0] == 0
-        assert len(first) == 5000
+        assert (first.time_s[0], len(first)) == (0, 5000)
 
     def test_time_scale_stretches_times_and_nothing_else(self, model):
         fast, slow = generated(model), generated(model, time_scale=2.0)
@@ -325,15 +321,18 @@ def popular(rng, blocks, power):
     return rng.permutation(blocks)[np.searchsorted(share / share[-1], rng.random(REQUESTS))]
 
 
+def in_runs(rng, length):
+    starts = rng.integers(0, 2_000_000, REQUESTS // length)
+    return np.add.outer(starts, np.arange(length)).ravel()
+
+
 # Blocks by popularity and without, over and over, in runs, and once.
 HABITS = {
     "uniform": lambda rng: rng.integers(0, 200_000, REQUESTS),
     "zipf": lambda rng: popular(rng, 50_000, 1.0),
     "hot spot": lambda rng: rng.integers(0, np.where(rng.random(REQUESTS) < 0.9, 10**4, 10**5)),
     "loop": lambda rng: np.arange(REQUESTS) % 8000,
-    "runs of 50": lambda rng: np.add.outer(
-        rng.integers(0, 2_000_000, REQUESTS // 50), np.arange(50)
-    ).ravel(),
+    "runs of 50": lambda rng: in_runs(rng, 50),
     "written once": lambda rng: np.arange(REQUESTS),
 }
 

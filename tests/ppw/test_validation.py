@@ -158,10 +158,9 @@ HOSTS = {"train_host": "rack1", "test_host": "rack2"}
 
 def same_projections(result, table, *frequencies):
     """Compare the projections of a validation at some frequencies with those of a projection."""
+    both = (result.groups, table)
     for freq in frequencies:
-        found, wanted = (
-            frame.loc[frame["freq_hz"] == freq, "projected"] for frame in (result.groups, table)
-        )
+        found, wanted = (frame.loc[frame["freq_hz"] == freq, "projected"] for frame in both)
         np.testing.assert_allclose(found, wanted, rtol=1e-12)
 
 

@@ -127,11 +127,8 @@ class TestCoverage:
 
 
 VOLTS = KNEE, {}, None
-WAYS = {
-    "mapping": dict(reversed(KNEE.items())),
-    "frame": frame(),
-    "frame by host": pd.concat([frame(host="a"), frame(host="b")]),
-}
+WAYS = {"mapping": dict(reversed(KNEE.items())), "frame": frame()}
+WAYS |= {"frame by host": pd.concat([frame(host="a"), frame(host="b")])}
 
 
 class TestKnownVoltages:
@@ -206,11 +203,9 @@ class TestKnownVoltages:
 
     def test_validated(self):
         runs = world(steps=(*STEPS, 2.4))
-        known, unknown = (
-            answered(ppw.validate, runs, voltages=v).worst_error_pct() for v in (KNEE, {})
-        )
-        assert known < 100 * NEAR
-        assert unknown > 10
+        known, unknown = (answered(ppw.validate, runs, voltages=v) for v in (KNEE, {}))
+        assert known.worst_error_pct() < 100 * NEAR
+        assert unknown.worst_error_pct() > 10
 
     def test_by_least_squares(self):
         rows = power(world(), voltages=KNEE, interval="t")
