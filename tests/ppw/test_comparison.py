@@ -7,8 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import Phase, given, settings
-from hypothesis import strategies as st
+from hypothesis import Phase, given, settings, strategies as st
 from made_up import GHZ, answered, few_examples, only, sweep
 from processes import ppw_inside, printed
 from scipy.stats import norm

@@ -7,8 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from fleet_peers import OTHERS_WARNINGS, ask, assert_same, engine, every_engine
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from made_up import quiet
 
 import ppw

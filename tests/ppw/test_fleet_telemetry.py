@@ -7,8 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from fleet_peers import OTHERS_WARNINGS, ask, saved, sockets_closed  # noqa: F401
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from measurements.power.energy import Stream, channel_energy
 from measurements.power.source import Channel

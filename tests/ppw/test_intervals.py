@@ -9,8 +9,7 @@ from functools import cache
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
+from hypothesis import example, given, strategies as st
 from made_up import GHZ, answered, few_examples, ignore_caveats, only, sweep
 
 import ppw

@@ -7,8 +7,7 @@ import made_up
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from processes import ppw_inside, printed, refused
 
 from fitting import LogPathLength

@@ -7,8 +7,7 @@ import made_up
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from made_up import ATOM, GHZ, WORK, answered, any_interval, ols_interval, only, sweep
 
 import ppw
