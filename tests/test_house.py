@@ -95,8 +95,9 @@ KEPT_NAMES = PUBLIC | {"shown", "passed", "suspects", "Prepared", "GapLaws"}
 
 
 @cache
-def tree(module):
-    return ast.parse(module.read_text(encoding="utf-8"))
+def nodes(module):
+    """Nodes of the syntax tree, the module first."""
+    return list(ast.walk(ast.parse(module.read_text(encoding="utf-8"))))
 
 
 def name_of(module):
@@ -116,14 +117,14 @@ def test_a_file_name_tells_its_subject():
 
 
 def test_a_public_class_name_stands_once():
-    classes = (node for module in MODULES for node in tree(module).body)
+    classes = (node for module in MODULES for node in nodes(module)[0].body)
     names = (node.name for node in classes if isinstance(node, ast.ClassDef))
     assert repeated(name for name in names if not name.startswith("_")) == []
 
 
 def imports(module):
     """Import statements, those for annotations and those inside functions too."""
-    return [n for n in ast.walk(tree(module)) if isinstance(n, ast.Import | ast.ImportFrom)]
+    return [n for n in nodes(module) if isinstance(n, ast.Import | ast.ImportFrom)]
 
 
 def test_imports_are_a_small_part_of_the_lines():
@@ -187,7 +188,7 @@ def test_names_have_the_words_of_the_field_and_verbs_have_objects():
     found = [
         f"{module.relative_to(ROOT)}:{node.lineno} {node.name}"
         for module in MODULES
-        for node in ast.walk(tree(module))
+        for node in nodes(module)
         if isinstance(node, defined) and node.name not in KEPT_NAMES
         if is_bare_participle(node.name) or DROPPED & set(words(node.name))
     ]
@@ -211,10 +212,10 @@ EXEMPT = ("(?:average |avg", "ppw fleet join runs/ watts/", "watts         | W "
 
 def texts(module):
     """Strings of a module that are no docstrings."""
-    documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-    nodes = list(ast.walk(tree(module)))
-    docstrings = {ast.get_docstring(n, clean=False) for n in nodes if isinstance(n, documented)}
-    for node in nodes:
+    kinds = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    documented = [n for n in nodes(module) if isinstance(n, kinds)]
+    docstrings = {ast.get_docstring(n, clean=False) for n in documented}
+    for node in nodes(module):
         text = node.value if isinstance(node, ast.Constant) else None
         if isinstance(text, str) and " " in text and text not in docstrings:
             yield node.lineno, text
