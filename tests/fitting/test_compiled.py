@@ -42,13 +42,10 @@ def answer():
         sys.modules.update(before)
 
 
-@pytest.mark.parametrize(
-    "limits",
-    [
-        "from fitting.laws.far import FAR\nMOST = FAR\n",
-        "from fitting.laws import far\nMOST = far.FAR\n",
-    ],
-)
+WAYS = ("fitting.laws.far import FAR", "FAR"), ("fitting.laws import far", "far.FAR")
+
+
+@pytest.mark.parametrize("limits", [f"from {way}\nMOST = {far}\n" for way, far in WAYS])
 def test_code_on_disk_is_that_of_all_sources_it_is_made_of(limits, tmp_path, monkeypatch):
     """Of a package with the real `compiled`: numba's stamp is of one file alone."""
     package = tmp_path / "fitting"

@@ -10,17 +10,9 @@ from fitting.errors import FittingError
 from fitting.storage.devices import ORDERS, Disk, FilePages, Queue, SolidState, previous_ends
 
 # 1000 cylinders of 1 MB; a turn in 8 ms.
-DISK = Disk(
-    capacity_bytes=1e9,
-    revolutions_s=125.0,
-    track_seek_s=1e-3,
-    average_seek_s=8e-3,
-    full_seek_s=15e-3,
-    outer_bytes_s=200e6,
-    inner_bytes_s=100e6,
-    overhead_s=0.5e-3,
-    cylinders=1000,
-)
+SEEKS = {"track_seek_s": 1e-3, "average_seek_s": 8e-3, "full_seek_s": 15e-3, "cylinders": 1000}
+RATES = {"outer_bytes_s": 200e6, "inner_bytes_s": 100e6, "revolutions_s": 125.0}
+DISK = Disk(capacity_bytes=1e9, overhead_s=0.5e-3, **SEEKS, **RATES)
 
 
 def blocks(*values):
@@ -102,11 +94,9 @@ def simulated_open(arrivals, devices, services, units):
 
 
 def simulated_closed(services, units, outstanding):
-    now, free, queue, made, latencies = 0.0, units, [], 0, {}
-    events = []
-    for _ in range(min(outstanding, len(services))):
-        queue.append((made, now))
-        made += 1
+    made = min(outstanding, len(services))
+    now, free, latencies, events = 0.0, units, {}, []
+    queue = [(k, now) for k in range(made)]
     while queue or events:
         while free and queue:
             k, born = queue.pop(0)

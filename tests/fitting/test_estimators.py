@@ -302,10 +302,8 @@ def test_malformed_runs_of_core_counts_are_refused(name):
 def test_points_to_predict_are_checked_as_those_to_fit(name):
     model = fitted(name)
     for X, message in (
-        ([], "0 sample"),
-        (2e9, "got scalar array"),
-        ([[2e9, 1.0]], "X has 2 features"),
-        ([None], "is nan in row 0"),
+        *(([], "0 sample"), (2e9, "got scalar array")),
+        *(([[2e9, 1.0]], "X has 2 features"), ([None], "is nan in row 0")),
     ):
         with pytest.raises(FittingError, match=message) as caught:
             model.predict(X)

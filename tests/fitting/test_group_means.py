@@ -127,9 +127,10 @@ def bend(times, frequency=F, usual=0.02):
     return lack_of_fit(steps, usual=usual)
 
 
-@pytest.mark.parametrize(
-    ("times", "repeats"), [([10.0, 8.1, 6.7, 6.2], 1), ([10, 10.1, 8, 8.1, 7, 7.1], 2)]
-)
+ONCE, TWICE = [10.0, 8.1, 6.7, 6.2], [10, 10.1, 8, 8.1, 7, 7.1]
+
+
+@pytest.mark.parametrize(("times", "repeats"), [(ONCE, 1), (TWICE, 2)])
 def test_a_bend_is_that_of_statsmodels_weighted_line_and_its_f_test(times, repeats):
     frequency = np.repeat(np.linspace(1.2e9, 2.4e9, len(times) // repeats), repeats)
     made = bend(times, frequency)

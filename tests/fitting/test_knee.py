@@ -179,14 +179,11 @@ def test_units_do_not_matter(of_x, of_y):
 @pytest.mark.parametrize(
     ("x", "y", "options", "message"),
     [
-        ([1.0, 2.0], [1.0], {}, "shapes"),
-        ([], [], {}, "shapes"),
-        ([1.0, np.nan], [1.0, 2.0], {}, "point 1"),
+        *(([1.0, 2.0], [1.0], {}, "shapes"), ([], [], {}, "shapes")),
+        *(([x, np.nan], [1.0, 2.0], {}, f"point {n}") for x, n in ((1.0, 1), (np.nan, 0))),
         ([1.0, 2.0], [1.0, 0.0], {}, "positive for the log scale"),
         ([1.0, 2.0], [1.0, 2.0], {"scale": "cubic"}, "linear or log"),
-        ([1.0, 2.0], [1.0, 2.0], {"level": 1.0}, "level"),
-        ([1.0, 2.0], [1.0, 2.0], {"level": 0.0}, "level"),
-        ([np.nan, np.nan], [1.0, 2.0], {}, "point 0"),
+        *(([1.0, 2.0], [1.0, 2.0], {"level": level}, "level") for level in (1.0, 0.0)),
     ],
 )
 def test_impossible_points_are_refused(x, y, options, message):
