@@ -199,6 +199,45 @@ def draw(b: DrawBatches, at: int, rng: Randomness) -> float:
     return (rank + uniform(rng)) / n
 
 
+class DiscreteLaws(NamedTuple):
+    """Discrete laws: law i has the values and shares from row ``start[i]`` to ``start[i + 1]``."""
+
+    start: IntArray
+    share: FloatArray  # cumulated
+    value: loops.Array
+
+
+def pack_laws(share: FloatArray, value: loops.Array, used: loops.BoolArray) -> DiscreteLaws:
+    """Pack laws given by row, with cumulated shares, into those of the values that are used."""
+    start = np.append(0, np.cumsum(np.count_nonzero(used, axis=1)))
+    return DiscreteLaws(start, share[used], value[used])
+
+
+@jit_uncounted
+def first_above(values: loops.Array, low: int, high: int, wanted: float) -> int:
+    """Return the first index in [low, high) of a rising array with a greater value; else high."""
+    while low < high:
+        middle = (low + high) >> 1
+        if values[middle] <= wanted:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@loops.jit_inline
+def index_at_share(cumulated: FloatArray, low: int, high: int, u: float) -> int:
+    """Return the index in [low, high) where the cumulated weight there reaches a share u."""
+    wanted = cumulated[low] + u * (cumulated[high] - cumulated[low])
+    return first_above(cumulated, low + 1, high, wanted) - 1
+
+
+@loops.jit_inline
+def row_at_share(laws: DiscreteLaws, law: int, u: float) -> int:
+    """Return the row of a law that has a share u, in [0, 1)."""
+    return first_above(laws.share, laws.start[law], laws.start[law + 1] - 1, u)
+
+
 class Samples(NamedTuple):
     """Samples without replacement: shuffled rounds of a population, one population an element.
 

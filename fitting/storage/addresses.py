@@ -24,7 +24,7 @@ import numpy as np
 from fitting.compiled import hashing, loops, random
 from fitting.compiled.loops import Array, FloatArray, IntArray, jit_inline, jit_uncounted
 from fitting.compiled.random import DrawBatches, Randomness
-from fitting.storage.reuse_distance import AGAIN, AGE_BOUNDS, CLASSES, FRESH
+from fitting.storage.reuse_distance import AGAIN, AGE_BOUNDS, CLASSES, FRESH, MOST_PIECES
 from fitting.storage.run_lengths import Runs, start_alignments
 from fitting.storage.survey import BLOCK, KINDS
 from fitting.storage.transitions import TransitionCounts
@@ -34,8 +34,6 @@ _FRESH_TRIES, _STOPPED_TRIES = 16, 4
 _STEPS = 512
 # Requests of the device after which a run ahead of a stop is forgotten.
 _LATELY = 2048
-# Of a request, such as the discard of a whole device.
-_MOST_PIECES = 2**20
 _LEAST_ROOM = 256
 # Pieces of a row, as a power of two, and bytes of it.
 NEIGHBOURS, _BITS, _LINE = 8, 3, 64
@@ -172,7 +170,7 @@ def fresh_blocks(m: LastAccess, device: int, lbn: int, blocks: int) -> int:
     return blocks - 1 if last_clock(m, device, lbn + blocks - 1) > 0 else blocks
 
 
-def new_lru_lists(wanted: FloatArray, *, stops: bool) -> LruLists:
+def new_lru_lists(wanted: Array, *, stops: bool) -> LruLists:
     """Make empty lists of addresses by last use, with room for ``wanted`` entries a state."""
     share = min(1.0, _MOST / max(1.0, float(wanted.sum())))
     room = (wanted * share).astype(np.int64) + 16
@@ -216,7 +214,7 @@ def nearest_entry(u: LruLists, m: LastAccess, device: int, v: int, clock: int) -
     """Return the current entry of state v used nearest to a clock, in a tie the earliest; or −1."""
     a = u.start[v]
     b = a + u.used[v]
-    after = first_above(u.entry[:, WHEN], a, b, clock)
+    after = random.first_above(u.entry[:, WHEN], a, b, clock)
     before = after - 1
     while before >= a or after < b:
         later = before < a or (
@@ -231,25 +229,6 @@ def nearest_entry(u: LruLists, m: LastAccess, device: int, v: int, clock: int) -
         else:
             before -= 1
     return -1
-
-
-@jit_uncounted
-def first_above(values: Array, low: int, high: int, wanted: float) -> int:
-    """Return the first index in [low, high) of a rising array with a greater value; else high."""
-    while low < high:
-        middle = (low + high) >> 1
-        if values[middle] <= wanted:
-            low = middle + 1
-        else:
-            high = middle
-    return low
-
-
-@jit_inline
-def index_at_share(cumulated: FloatArray, low: int, high: int, u: float) -> int:
-    """Return the index in [low, high) where the cumulated weight there reaches a share u."""
-    wanted = cumulated[low] + u * (cumulated[high] - cumulated[low])
-    return first_above(cumulated, low + 1, high, wanted) - 1
 
 
 @jit_uncounted
@@ -365,7 +344,7 @@ def state_at(d: StateRanges, origin: int, lbn: int) -> int:
     """Return the accessed state that holds an address, or the one before it if none does."""
     wanted = (lbn - d.first_lbn) // d.state_blocks
     first, end = d.origin_start[origin], d.origin_start[origin + 1]
-    return first_above(d.state, first + 1, end, wanted) - 1
+    return random.first_above(d.state, first + 1, end, wanted) - 1
 
 
 @jit_uncounted
@@ -381,14 +360,6 @@ def _random_address(d: StateRanges, v: int, blocks: int, rng: Randomness) -> int
     return low + alignment * int(random.uniform(rng) * places)
 
 
-class ReuseLaw(NamedTuple):
-    """Law of reuse: that of accessed state v from ``start[v]`` on."""
-
-    start: IntArray
-    chance: FloatArray  # cumulated
-    class_: Array
-
-
 class AddressMemory(NamedTuple):
     """Addresses that were accessed or where runs stopped, by device, and the law of reuse."""
 
@@ -399,7 +370,7 @@ class AddressMemory(NamedTuple):
     clock: IntArray  # by device, its requests
     pieces_met: IntArray  # by device, pieces that fresh runs went on to, and those accessed before
     met: FloatArray  # by device, what their share is to be
-    law: ReuseLaw
+    reuse: random.DiscreteLaws  # by accessed state, of classes of reuse; empty for none
     draws: DrawBatches
 
 
@@ -410,13 +381,11 @@ def new_memory(
     # Classes that have no chance are left out.
     cumulated = np.zeros((0, CLASSES)) if addresses.reuse is None else addresses.reuse
     some = np.diff(cumulated, axis=1, prepend=0.0) > 0
-    start = np.cumsum(np.append(0, np.count_nonzero(some, axis=1)))
-    law = ReuseLaw(start, cumulated[some], np.nonzero(some)[1].astype(np.int16))
+    classes = np.broadcast_to(np.arange(CLASSES, dtype=np.int16), some.shape)
     # Without a law nothing is remembered.
-    least, requests = (_LEAST_ROOM, max(expected, 1.0)) if len(law.chance) else (0, 0.0)
+    least, requests = (_LEAST_ROOM, max(expected, 1.0)) if some.any() else (0, 0.0)
     wanted, space = counts.occupancy * requests, _state_ranges(counts, runs, addresses)
-    numbers = (np.bincount(of, wanted).astype(np.float64) for of in (space.place, space.stop))
-    accessed, stopped = (least + 2 * number for number in numbers)
+    accessed, stopped = (least + 2.0 * np.bincount(of, wanted) for of in (space.place, space.stop))
     devices = int(addresses.devices.max()) + 1
     return AddressMemory(
         space,
@@ -425,7 +394,7 @@ def new_memory(
         new_lru_lists(stopped, stops=True),
         *(np.zeros(devices, dtype=np.int64), np.zeros((devices, 2), dtype=np.int64)),
         addresses.met,
-        law,
+        random.pack_laws(cumulated, classes, some),
         draws,
     )
 
@@ -433,10 +402,10 @@ def new_memory(
 @jit_uncounted
 def has_room_for(m: AddressMemory, g: int, size: int) -> bool:
     """Tell whether the memory of device g has room for a request more, of ``size`` bytes."""
-    if len(m.law.chance) == 0:
+    if len(m.reuse.share) == 0:
         return True
     # Eight pieces have a row, and a request begins and ends inside of one.
-    rows = min((size // BLOCK) >> m.accesses.bits, _MOST_PIECES) // NEIGHBOURS + 2
+    rows = min((size // BLOCK) >> m.accesses.bits, MOST_PIECES) // NEIGHBOURS + 2
     held, most = m.accesses.held[0], m.accesses.held[1]
     return m.clock[g] < MOST_CLOCK and held + rows <= most
 
@@ -444,12 +413,10 @@ def has_room_for(m: AddressMemory, g: int, size: int) -> bool:
 @jit_uncounted
 def draw_class(m: AddressMemory, v: int, rng: Randomness) -> int:
     """Draw the reuse class of a run that starts in state v; `FRESH` where there is no law."""
-    law = m.law
-    if len(law.chance) == 0:
+    if len(m.reuse.share) == 0:
         return FRESH
-    u = random.draw(m.draws, v, rng)
-    at = first_above(law.chance, law.start[v], law.start[v + 1] - 1, u)
-    return np.int64(law.class_[at])
+    at = random.row_at_share(m.reuse, v, random.draw(m.draws, v, rng))
+    return np.int64(m.reuse.value[at])
 
 
 @jit_uncounted
@@ -500,7 +467,7 @@ def _note_request(m: AddressMemory, p: Pending, s: int, kind_: int, lbn: int) ->
     accesses, clock, fresh = m.accesses, m.clock[g], p.fresh[s]
     first, row = lbn >> accesses.bits, 0
     last = max(first, (lbn + p.size[s] // BLOCK - 1) >> accesses.bits)
-    for piece in range(first, min(last, first + _MOST_PIECES) + 1):
+    for piece in range(first, min(last, first + MOST_PIECES) + 1):
         inside = piece & (NEIGHBOURS - 1)
         if piece == first or inside == 0:
             row = add_row(accesses, g, piece)
@@ -548,7 +515,7 @@ def _fresh_address(m: AddressMemory, g: int, v: int, blocks: int, rng: Randomnes
 @jit_inline
 def choose_address(m: AddressMemory, p: Pending, s: int, kind_: int, rng: Randomness) -> int:
     """Choose the start address of a stream's due request, and record it in the memory."""
-    d, remembers = m.space, len(m.law.chance) > 0
+    d, remembers = m.space, len(m.reuse.share) > 0
     g, v, stopped, sequential = d.device[s], p.state[s], p.end[s], p.sequential[s]
     m.clock[g] += 1
     lbn = -1

@@ -202,10 +202,9 @@ def fit_cascade(windows: Windows, finest: ArrayLike, gaps_s: ArrayLike) -> Casca
         many = np.flatnonzero(count >= placement.LEAST_HALVED)
         busy.append((count[many], first[many]))
     small, large = (np.array(of) for of in zip(*laws[::-1], strict=True))
-    arrivals, duration_s = int(count.sum()), windows.duration_s
-    lateness = placement.ON_TIME
+    duration_s, lateness = windows.duration_s, placement.ON_TIME
     if _is_periodic(count):
-        lateness = placement.fit_lateness(gaps, duration_s, arrivals)
+        lateness = placement.fit_lateness(gaps, duration_s, int(count.sum()))
     full = Cascade(
         windows,
         count.astype(np.int64),

@@ -15,9 +15,8 @@ coarse state from anywhere in it alike and enters one by its own occupancy, as t
 has it, and the time in a state is off by as much as that loses.
 
 A generator that makes as many requests as its trace has samples transitions and runs without
-replacement: it makes each random transition as often as the trace did, so that shares of requests
-are the trace's own whatever the seed. Where nothing is left to leave a state by, it goes on from
-the next state that has something left.
+replacement, so that shares of requests are the trace's own whatever the seed. Where nothing is left
+to leave a state by, it goes on from the next state that has something left.
 """
 
 from __future__ import annotations
@@ -223,22 +222,16 @@ class Learnt(NamedTuple):
     pace: FloatArray  # by stream, factor of its inter-arrival times
 
 
-class Moves(NamedTuple):
-    """Size class and kind of transitions, and lengths of runs that follow a state."""
+class Features(NamedTuple):
+    """Kinds, sizes and inter-arrival laws of transitions, and lengths of runs that follow."""
 
-    only: Array  # by node, its transition where it has one, else −1
+    kind: IntArray  # of the request that a transition makes
     size_class: IntArray
-    kind: IntArray
+    laws: interarrival.GapLaws
+    only: Array  # by node, its transition where it has one, else −1
     further: FloatArray  # by accessed state, mean blocks of the requests that go on from there
-
-
-class Strata(NamedTuple):
-    """Batches of draws."""
-
-    leave: DrawBatches  # by accessed state, of levels
-    run: DrawBatches  # by accessed state, of run lengths
-    node: DrawBatches
-    entry: DrawBatches  # by range of states that is entered
+    pace: FloatArray  # by stream, factor of its inter-arrival times
+    sizes: random.DiscreteLaws  # by class
 
 
 class Quota(NamedTuple):
@@ -256,7 +249,7 @@ class Quotas(NamedTuple):
     sequential: Quota
     starts: IntArray  # by stream, all random transitions
     left: IntArray  # by stream, those left
-    runs: IntArray  # by row of the accessed states, as `run_lengths.RunLengths` has them, all runs
+    runs: IntArray  # by row of the accessed states, as `fit_run_lengths` has them
     runs_left: IntArray
     closed: BoolArray  # without a dimension: whether each is made once
 
@@ -265,10 +258,12 @@ class Tables(NamedTuple):
     """All that a generator needs to go on."""
 
     chain: Chain
-    moves: Moves
-    features: interarrival.Features
-    runs: run_lengths.RunLengths
-    strata: Strata
+    features: Features
+    runs: random.DiscreteLaws  # of run lengths
+    leave_draws: DrawBatches  # by accessed state, of levels
+    run_draws: DrawBatches  # by law of run lengths
+    node_draws: DrawBatches
+    entry_draws: DrawBatches  # by range of states that is entered
     samples: random.Samples
     memory: addresses.AddressMemory
     pending: addresses.Pending
@@ -336,15 +331,13 @@ def _make_tables(learnt: Learnt, expected: float, share: float, rng: np.random.G
     entered = np.bincount(chain.target, counts.count * (counts.sequential == 0))
     # Batches are as long as what was counted, or the share of it that is to come.
     visited = (chain.departures, started.ravel(), nodes, entered)
-    lengths = (np.minimum(n * most, _LONGEST_BATCH) for n in visited)
-    strata = Strata(*(random.new_batches(length, rng) for length in lengths))
-    samples = random.new_samples(chain.order, counts.count[chain.order], chain.first, share)
+    of = (random.new_batches(np.minimum(n * most, _LONGEST_BATCH), rng) for n in visited)
+    by_state, by_run, by_node, by_range = of
     draws = random.new_batches(most * started.sum(axis=1), rng)
     return Tables(
-        *(chain, _build_moves(learnt), _build_features(learnt)),
-        run_lengths.fit_run_lengths(runs, counts.state_origin),
-        strata,
-        samples,
+        *(chain, _build_features(learnt), run_lengths.fit_run_lengths(runs, counts.state_origin)),
+        *(by_state, by_run, by_node, by_range),
+        random.new_samples(chain.order, counts.count[chain.order], chain.first, share),
         addresses.new_memory(counts, runs, learnt.addresses, expected, draws),
         _new_pending(counts, streams),
         _full_quotas(counts, chain, started.ravel(), streams, closed=share >= 1.0),
@@ -353,31 +346,35 @@ def _make_tables(learnt: Learnt, expected: float, share: float, rng: np.random.G
 
 def _interleave_tables(c: Tables) -> Tables:
     """Copy columns that are used together to neighbouring memory, to save cache misses."""
-    chain, w, f, q, strata = c.chain, c.moves, c.features, c.quotas, c.strata
+    chain, f, q = c.chain, c.features, c.quotas
     low, high, target, level, kind, size_class, mean, shape, law = loops.interleave(
-        *(chain.low, chain.high, chain.target, chain.level, w.kind, w.size_class),
+        *(chain.low, chain.high, chain.target, chain.level, f.kind, f.size_class),
         *(f.laws.mean_s, f.laws.shape, f.laws.law),
     )
     leave, node, follows, further, *rest = loops.interleave(
-        *(chain.leave, chain.node, chain.follows, w.further),
-        *(*q.random, *q.sequential, *strata.leave, *c.memory.draws),
+        *(chain.leave, chain.node, chain.follows, f.further),
+        *(*q.random, *q.sequential, *c.leave_draws, *c.memory.draws),
     )
-    *run, runs, runs_left = loops.interleave(*strata.run, q.runs, q.runs_left)
-    by_node, by_range = loops.interleave(*strata.node), loops.interleave(*strata.entry)
-    batches = map(DrawBatches._make, (rest[6:10], run, by_node, by_range))
+    *run, runs, runs_left = loops.interleave(*c.run_draws, q.runs, q.runs_left)
+    nodes, ranges = loops.interleave(*c.node_draws), loops.interleave(*c.entry_draws)
+    columns = rest[6:10], run, nodes, ranges, rest[10:]
+    by_state, by_run, by_node, by_range, of_reuse = map(DrawBatches._make, columns)
     random, sequential = Quota(*rest[:3]), Quota(*rest[3:6])
+    laws = interarrival.GapLaws(law, mean, shape, f.laws.quantiles)
     chain = chain._replace(leave=leave, node=node, follows=follows)
     return c._replace(
         chain=chain._replace(low=low, high=high, target=target, level=level),
-        moves=Moves(w.only, size_class, kind, further),
-        features=f._replace(laws=interarrival.GapLaws(law, mean, shape, f.laws.quantiles)),
-        strata=Strata(*batches),
-        memory=c.memory._replace(draws=DrawBatches(*rest[10:])),
+        features=f._replace(kind=kind, size_class=size_class, laws=laws, further=further),
+        leave_draws=by_state,
+        run_draws=by_run,
+        node_draws=by_node,
+        entry_draws=by_range,
+        memory=c.memory._replace(draws=of_reuse),
         quotas=Quotas(random, sequential, q.starts, q.left, runs, runs_left, q.closed),
     )
 
 
-def _build_moves(learnt: Learnt) -> Moves:
+def _build_features(learnt: Learnt) -> Features:
     """Lay out what each transition makes, and the mean blocks of a state's sequential requests."""
     counts, chain, classes = learnt.counts, learnt.chain, learnt.classes
     only = np.where(np.diff(chain.first) == 1, chain.order[chain.first[:-1]], -1)
@@ -388,7 +385,12 @@ def _build_moves(learnt: Learnt) -> Moves:
     blocks = np.bincount(node, mean[counts.size_class[chain.order]] * number)
     by_node = blocks / np.bincount(node, number)
     further = np.where(chain.follows >= 0, by_node[chain.follows], 0.0)
-    return Moves(only.astype(np.int32), counts.size_class, learnt.kinds, further)
+    shares = np.concatenate([np.cumsum(c) / c.sum() for c in classes.counts])
+    start, sizes = np.cumsum([0, *map(len, classes.sizes)]), np.concatenate(classes.sizes)
+    return Features(
+        *(learnt.kinds, counts.size_class, learnt.laws, only.astype(np.int32), further),
+        *(learnt.pace, random.DiscreteLaws(start, shares, sizes)),
+    )
 
 
 def _full_quotas(
@@ -412,15 +414,6 @@ def _new_pending(counts: TransitionCounts, streams: int) -> addresses.Pending:
     whole["first"][counts.stream_of_state[begun]] = begun
     times = {"due": np.full(streams, np.nan), "resumes": np.full(streams, np.inf)}
     return addresses.Pending(**{**whole, **times, "gap": np.zeros(streams)})
-
-
-def _build_features(learnt: Learnt) -> interarrival.Features:
-    """Lay out request sizes and inter-arrival laws as arrays."""
-    laws, classes = learnt.laws, learnt.classes
-    number = np.array([len(s) for s in classes.sizes])
-    shares = [np.cumsum(c) / c.sum() for c in classes.counts]
-    start, sizes = np.concatenate([[0], np.cumsum(number)]), np.concatenate(classes.sizes)
-    return interarrival.Features(start, sizes, np.concatenate(shares), laws, learnt.pace)
 
 
 def _empty_columns(number: int) -> tuple[Any, ...]:
@@ -464,7 +457,7 @@ def _fill_requests(c: Tables, out: tuple[Any, ...], begins: BoolArray, rng: Rand
                 return i
             t = p.transition[s]
             due[i], stream[i], transition[i], size[i] = p.due[s], s, t, p.size[s]
-            lbn[i] = addresses.choose_address(c.memory, p, s, c.moves.kind[t], rng)
+            lbn[i] = addresses.choose_address(c.memory, p, s, c.features.kind[t], rng)
         _draw_next(c, s, first and begins[s], rng)
         if first:
             p.due[s] = random.uniform(rng) * p.gap[s]
@@ -597,7 +590,7 @@ def _draw_node(c: Tables, v: int, rng: Randomness) -> int:
     """Draw the level at which state v is left; return the node of its random transitions there."""
     w, level = c.chain, 0
     if w.leave[v, 0] < 1.0:
-        u = random.draw(c.strata.leave, v, rng)
+        u = random.draw(c.leave_draws, v, rng)
         while level < c.memory.space.levels - 1 and u >= w.leave[v, level]:
             level += 1
     return w.node[v, level]
@@ -606,13 +599,13 @@ def _draw_node(c: Tables, v: int, rng: Randomness) -> int:
 @jit_inline
 def _draw_transition(c: Tables, node: int, rng: Randomness) -> int:
     """Draw a transition of a node: without replacement, or by its alias table."""
-    w, only = c.chain, c.moves.only[node]
+    w, only = c.chain, c.features.only[node]
     if only >= 0:
         return np.int64(only)
     if c.samples.number[node] > 0:
         return random.next_sample(c.samples, node, rng)
     first, number = w.first[node], w.first[node + 1] - w.first[node]
-    u = random.draw(c.strata.node, node, rng) * number
+    u = random.draw(c.node_draws, node, rng) * number
     at = first + int(u)
     if u - int(u) >= w.keep[at]:
         at = w.other[at]
@@ -623,7 +616,7 @@ def _draw_transition(c: Tables, node: int, rng: Randomness) -> int:
 def _state_reached(c: Tables, s: int, t: int) -> int:
     """Return the accessed state in which a stream's sequential run ended its last request."""
     d, v, end = c.memory.space, c.pending.state[s], c.pending.end[s]
-    origin = s * KINDS + c.moves.kind[t]
+    origin = s * KINDS + c.features.kind[t]
     inside = end - d.first_lbn - d.state[v] * d.state_blocks
     if d.origin_start[origin] <= v < d.origin_start[origin + 1] and 0 <= inside < d.state_blocks:
         return v
@@ -636,8 +629,8 @@ def _draw_entered_state(c: Tables, t: int, rng: Randomness) -> int:
     w = c.chain
     to = w.low[t]
     if w.high[t] - to > 1:
-        u = random.draw(c.strata.entry, w.target[t], rng)
-        to = addresses.index_at_share(w.entered[w.level[t] - 1], w.low[t], w.high[t], u)
+        u = random.draw(c.entry_draws, w.target[t], rng)
+        to = random.index_at_share(w.entered[w.level[t] - 1], w.low[t], w.high[t], u)
     return to
 
 
@@ -655,21 +648,19 @@ def _begin_run(c: Tables, s: int, v: int, rng: Randomness) -> None:
         if left[row] == 0 and left[other] > 0:
             row = other
         left[row] = max(0, left[row] - 1)
-    p.run[s] = run_lengths.draw_length(c.runs, row, random.draw(c.strata.run, row, rng))
+    p.run[s] = run_lengths.draw_length(c.runs, row, random.draw(c.run_draws, row, rng))
 
 
 @jit_inline
 def _draw_size_and_interarrival(c: Tables, s: int, t: int, v: int, rng: Randomness) -> None:
     """Draw the size and the inter-arrival time of the request that transition t makes."""
-    p, f, class_ = c.pending, c.features, c.moves.size_class[t]
+    p, f, class_ = c.pending, c.features, c.features.size_class[t]
     p.run[s] -= 1
-    at = f.size_start[class_]
-    if f.size_start[class_ + 1] - at > 1:
-        u = random.uniform(rng)
-        while f.size_share[at] <= u:
-            at += 1
-    size = f.size[at]
+    at = f.sizes.start[class_]
+    if f.sizes.start[class_ + 1] - at > 1:
+        at = random.row_at_share(f.sizes, class_, random.uniform(rng))
+    size = f.sizes.value[at]
     p.transition[s], p.state[s], p.size[s] = t, v, size
-    p.gap[s] = f.pace[s] * interarrival.draw_interarrival(f, t, rng)
+    p.gap[s] = f.pace[s] * interarrival.draw_interarrival(f.laws, t, rng)
     if p.sequential[s] == 0:
-        p.blocks[s] = size // BLOCK + int(p.run[s] * c.moves.further[v])
+        p.blocks[s] = size // BLOCK + int(p.run[s] * c.features.further[v])

@@ -86,12 +86,9 @@ class GapLaws(NamedTuple):
         shape = self.shape
         # In the order of `LAWS`; the empirical law has no formula.
         with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
-            by_law = np.array(
-                [
-                    *(np.zeros_like(shape), np.ones_like(shape), np.sqrt(shape / self.mean_s)),
-                    *(shape, 1 / np.sqrt(shape), np.sqrt(np.expm1(shape**2)), shape),
-                ]
-            )
+            zeros, poisson = np.zeros_like(shape), np.sqrt(shape / self.mean_s)
+            gamma, lognormal = 1 / np.sqrt(shape), np.sqrt(np.expm1(shape**2))
+        by_law = np.array([zeros, zeros + 1, poisson, shape, gamma, lognormal, shape])
         found = by_law[self.law, np.arange(len(shape))]
         empirical = self.law == EMPIRICAL
         rows = self.quantiles[shape[empirical].astype(np.int64)]
@@ -99,16 +96,6 @@ class GapLaws(NamedTuple):
         squares = ((low**2 + low * high + high**2) / 3) @ np.diff(KNOTS)
         found[empirical] = np.sqrt(squares - 1)
         return np.asarray(found)
-
-
-class Features(NamedTuple):
-    """Sizes by class, and laws of inter-arrival times by transition."""
-
-    size_start: IntArray  # by class, its first row in the two that follow
-    size: IntArray
-    size_share: FloatArray  # cumulated
-    laws: GapLaws
-    pace: FloatArray  # by stream, factor of its inter-arrival times
 
 
 def fit_interarrivals(
@@ -160,9 +147,8 @@ def _fit_shapes(sums: FloatArray, tick_s: float, enough: BoolArray) -> FloatArra
     """Fit the shape of each law (rows) to each transition; NaN where a law does not apply."""
     n, total, squares, logs, log_squares = sums.T[:5]
     mean = np.maximum(total / n, tick_s / 2)
-    variance = np.maximum(squares / n - (total / n) ** 2, 0)
     log_variance = np.maximum(log_squares / n - (logs / n) ** 2, 0)
-    wide = np.sqrt(variance) / mean
+    wide = np.sqrt(np.maximum(squares / n - (total / n) ** 2, 0)) / mean
     # No gap is known better than the clock's tick: no law is narrower.
     least = tick_s / 2 / mean
     log_ratio = np.maximum(np.log(mean) - logs / n, 1e-12)
@@ -196,23 +182,21 @@ def _score_laws(
     n, total, _, logs, _, g_logs, smallest, largest = sums.T
     with np.errstate(divide="ignore", invalid="ignore"):
         mean = np.maximum(total / n, tick_s / 2)
-        k, sigma, log_mean = shapes[GAMMA], shapes[LOGNORMAL], logs / n
-        deviation = shapes[NORMAL] * mean
-        spread = largest - smallest
+        k, sigma = shapes[GAMMA], shapes[LOGNORMAL]
         # ln k! by Stirling's series; gaps g = k·tick, and g·ln k = g·ln g − g·ln tick.
         k_logs = (g_logs - total * np.log(tick_s)) / tick_s
         factorials = k_logs - total / tick_s + 0.5 * (n * np.log(2 * np.pi / tick_s) + logs)
         poisson = np.log(mean / tick_s) * total / tick_s - n * mean / tick_s - factorials
         poisson -= n * np.log(tick_s)
         # The lognormal law's median follows from the mean kept and its own s.
-        off = log_mean - (np.log(mean) - sigma**2 / 2)
+        off = logs / n - (np.log(mean) - sigma**2 / 2)
         log_tau = 0.5 * np.log(2 * np.pi)
         scores = np.array(
             [
-                np.where(spread <= 1.5 * tick_s, -n * np.log(tick_s), -np.inf),
+                np.where(largest - smallest <= 1.5 * tick_s, -n * np.log(tick_s), -np.inf),
                 -n * np.log(mean) - total / mean,
                 poisson,
-                -n * (np.log(deviation) + log_tau + 0.5),
+                -n * (np.log(shapes[NORMAL] * mean) + log_tau + 0.5),
                 n * (k * np.log(k / mean) - gammaln(k)) + (k - 1) * logs - k * total / mean,
                 -logs - n * (np.log(sigma) + log_tau + 0.5 + off**2 / (2 * sigma**2)),
                 empirical,
@@ -261,9 +245,9 @@ def _histogram_quantiles(
 
 
 @loops.jit_inline
-def draw_interarrival(f: Features, t: int, rng: random.Randomness) -> float:
+def draw_interarrival(laws: GapLaws, t: int, rng: random.Randomness) -> float:
     """Draw an inter-arrival time (s) from the law of transition ``t``."""
-    law, mean, shape = f.laws.law[t], f.laws.mean_s[t], f.laws.shape[t]
+    law, mean, shape = laws.law[t], laws.mean_s[t], laws.shape[t]
     if law == CONSTANT:
         return mean
     if law == EXPONENTIAL:
@@ -278,7 +262,7 @@ def draw_interarrival(f: Features, t: int, rng: random.Randomness) -> float:
         u, k = random.uniform(rng), 0
         while u >= KNOTS[k + 1]:
             k += 1
-        row = f.laws.quantiles[int(shape)]
+        row = laws.quantiles[int(shape)]
         share = (u - KNOTS[k]) / (KNOTS[k + 1] - KNOTS[k])
         return mean * (row[k] + share * (row[k + 1] - row[k]))
     return shape * random.draw_poisson(mean / shape, rng)

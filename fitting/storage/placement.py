@@ -126,22 +126,15 @@ def split_laws(halves: IntArray) -> tuple[IntArray, FloatArray, FloatArray]:
     context, log2, share = np.empty(kept, np.int8), np.empty(kept, np.int8), np.empty(kept)
     _count_halves(halves, n, found, (context, log2, share))
     small, large = np.ones(SMALL_SHAPE), np.empty(LARGE_SHAPE)
-    everywhere: dict[int, FloatArray] = {}
     for kind in range(CONTEXTS):
         # Where neighbours are alike each split counts as its mirror image too.
         mirrored, chosen = kind in (_ALONE, _ALIKE), context == kind
-        here = _group_shares(log2[chosen], share[chosen])
-        # A context without splits has the laws of all.
-        if not here:
-            everywhere = everywhere or _group_shares(log2, share)
-        large[kind] = _share_laws(here or everywhere, mirrored or not here)
         small[kind] = _number_laws(found[kind], found.sum(axis=0), mirrored)
+        # A context without splits has the laws of all.
+        if not chosen.any():
+            mirrored, chosen = True, ~chosen
+        large[kind] = _share_laws(log2[chosen], share[chosen], mirrored)
     return n, small, large
-
-
-def _group_shares(log2: Array, share: FloatArray) -> dict[int, FloatArray]:
-    """Group shares by their log2 bins; bins without any are left out."""
-    return {int(k): share[log2 == k] for k in np.unique(log2)}
 
 
 def _number_laws(found: FloatArray, of_all: FloatArray, mirrored: bool) -> FloatArray:
@@ -158,10 +151,11 @@ def _number_laws(found: FloatArray, of_all: FloatArray, mirrored: bool) -> Float
     return small
 
 
-def _share_laws(by_bin: dict[int, FloatArray], mirrored: bool) -> FloatArray:
+def _share_laws(log2: Array, share: FloatArray, mirrored: bool) -> FloatArray:
     """Return, by log2 bin of the arrivals, quantiles of the first half's share of them."""
     large = np.full(LARGE_SHAPE[1:], 0.5)
-    present = np.array(sorted(by_bin), dtype=np.int64)
+    present = np.unique(log2).astype(np.int64)
+    by_bin = {int(k): share[log2 == k] for k in present}
     for k in present:
         pooled: list[FloatArray] = []
         for near in present[np.argsort(np.abs(present - k), kind="stable")]:
@@ -240,8 +234,7 @@ class Halves(NamedTuple):
 class HalvingRules(NamedTuple):
     """Rules of halving windows: kept `Halves` by number, and laws by depth for all others."""
 
-    least: int
-    first: IntArray
+    halves: Halves
     coarse: IntArray  # number of the halves of each coarse window, −1 for none
     below: IntArray  # number of those of the first half kept below each
     small: FloatArray  # laws of few and of many arrivals, as `split_laws` has them
@@ -277,7 +270,7 @@ def link_halves(
         inside = (here >= halves.least).reshape(-1, 2).sum(axis=1)
         below[known : known + number] = known + number + np.cumsum(inside) - inside
         known += number
-    return HalvingRules(halves.least, halves.first, coarse, below, small, large, *rules)
+    return HalvingRules(halves, coarse, below, small, large, *rules)
 
 
 def place_arrivals(
@@ -321,9 +314,9 @@ def _halve_windows(
                 here = arrivals[2][start : start + whole]
                 _place_in_window(at[i] * width, width, rules.placement == EVEN, here, rng)
             continue
-        none = child = len(rules.first)
+        none = child = len(rules.halves.first)
         if pin >= 0:
-            first, child = rules.first[pin], rules.below[pin]
+            first, child = rules.halves.first[pin], rules.below[pin]
         else:
             left = held[i - 1] if i > 0 and at[i - 1] == at[i] - 1 else 0
             right = held[i + 1] if i + 1 < n and at[i + 1] == at[i] + 1 else 0
@@ -336,7 +329,7 @@ def _halve_windows(
                 below[0, done], below[1, done] = 2 * at[i] + part, number
                 below[2, done], below[3, done] = -1, start + (first if part else 0)
                 # The finest windows have no halves.
-                if child < none and number >= rules.least:
+                if child < none and number >= rules.halves.least:
                     below[2, done] = child
                     child += 1
                 done += 1

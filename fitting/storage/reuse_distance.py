@@ -55,7 +55,7 @@ PIECES, MET = CLASSES, CLASSES + 1
 COLUMNS = CLASSES + 2
 _MOST_TRACKED = 2**23
 # Of a request, such as the discard of a whole device.
-_MOST_PIECES = 2**20
+MOST_PIECES = 2**20
 # Accesses of a sample.
 _MOST_KEPT = 2**22
 _SECTOR = 512
@@ -186,9 +186,9 @@ def _thin_out(keys: IntArray, last: IntArray, halvings: int) -> None:
 
 @jit
 def _count_pieces(lbn: int, size_bytes: int, piece: int) -> int:
-    """Return the number of pieces that a request accesses, at most `_MOST_PIECES`."""
+    """Return the number of pieces that a request accesses, at most `MOST_PIECES`."""
     accessed = (lbn + size_bytes // 512 - 1) // piece - lbn // piece + 1
-    return min(max(1, accessed), _MOST_PIECES)
+    return min(max(1, accessed), MOST_PIECES)
 
 
 @jit
@@ -280,10 +280,7 @@ def reuse_distances(blocks: ArrayLike) -> IntArray:
     accessed = np.ascontiguousarray(blocks, dtype=np.int64)
     if not len(accessed) or accessed.min() < 0:
         raise FittingError("give at least one block number, each 0 or more")
-    distances = np.empty(len(accessed), dtype=np.int64)
-    table = hashing.new_table(2 * len(accessed))
-    _distances(accessed, table.keys, table.values, distances)
-    return distances
+    return _distances(accessed, *hashing.new_table(2 * len(accessed))[:2])
 
 
 def accessed_blocks(
@@ -302,9 +299,10 @@ def accessed_blocks(
 
 
 @jit
-def _distances(accessed: IntArray, keys: IntArray, last: IntArray, distances: IntArray) -> None:
-    """Fill in reuse distances by a Fenwick tree; ``keys`` and ``last`` are a hash table."""
+def _distances(accessed: IntArray, keys: IntArray, last: IntArray) -> IntArray:
+    """Return reuse distances by a Fenwick tree; ``keys`` and ``last`` are a hash table."""
     tree, live = np.zeros(len(accessed) + 1, dtype=np.int64), 0
+    distances = np.empty(len(accessed), dtype=np.int64)
     for i in range(len(accessed)):
         place = find(keys, accessed[i])
         if keys[place] == EMPTY:
@@ -320,6 +318,7 @@ def _distances(accessed: IntArray, keys: IntArray, last: IntArray, distances: In
             _add_to_tree(tree, last[place] + 1, -1)
         last[place] = i
         _add_to_tree(tree, i + 1, 1)
+    return distances
 
 
 @jit
@@ -351,9 +350,8 @@ class ReuseSample:
             raise FittingError("no block was accessed: there is no hit ratio")
         found = hit_ratio_curve(np.concatenate(self._parts))
         due = self._accesses >> self._halvings
-        hits = found.hits.copy()
-        hits[0] += due - found.accesses
-        return replace(found, accesses=due, hits=hits, halvings=self._halvings)
+        found.hits[0] += due - found.accesses
+        return replace(found, accesses=due, halvings=self._halvings)
 
 
 @jit

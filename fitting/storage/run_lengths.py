@@ -12,13 +12,12 @@ way (operations, sizes, gaps) the diagram says.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
-from fitting.compiled import hashing, loops
-from fitting.compiled.loops import BoolArray, FloatArray, IntArray
-from fitting.storage import survey
+from fitting.compiled import hashing, loops, random
+from fitting.compiled.loops import BoolArray, IntArray
+from fitting.storage import survey, transitions as tr
 from fitting.storage.transitions import Seen
 
 # Classes of lengths: four a log2 bin; the last has all that are longer.
@@ -45,30 +44,16 @@ class Runs:
 
     def group_runs(self, group: IntArray) -> Runs:
         """Add up the runs of the states in each group, numbered from 0 without a gap."""
-        number = int(group.max(initial=-1)) + 1
-        counts = np.zeros((number, COLUMNS), dtype=np.int64)
-        np.add.at(counts, group, self.counts)
-        lowest = np.full(number, np.iinfo(np.int64).max)
-        highest = np.full(number, _NONE)
-        started = self.lowest != _NONE
-        np.minimum.at(lowest, group[started], self.lowest[started])
-        np.maximum.at(highest, group, self.highest)
-        return Runs(counts, np.where(highest == _NONE, _NONE, lowest), highest)
+        groups = group, np.unique(group, return_index=True)[1]
+        # Without a sign, the −1 of no run is above all blocks.
+        lowest = tr.reduce_groups(np.minimum, self.lowest.astype(np.uint64), *groups)
+        highest = tr.reduce_groups(np.maximum, self.highest, *groups)
+        counts = tr.reduce_groups(np.add, self.counts, *groups)
+        return Runs(counts, lowest.astype(np.int64), highest)
 
     def numbers(self) -> IntArray:
         """Return the number of runs, (states, 2): others, and those starting at a used address."""
         return np.asarray(self.counts.reshape(-1, 2, 2, CLASSES)[:, :, 0].sum(axis=-1))
-
-
-class RunLengths(NamedTuple):
-    """Law of run lengths: that of accessed state v is in rows ``start[2 * v]:start[2 * v + 1]``.
-
-    Those of runs that start where the device was accessed come next.
-    """
-
-    start: IntArray
-    share: FloatArray  # cumulated
-    mean: FloatArray  # of a class of lengths
 
 
 class RunCounter:
@@ -105,8 +90,12 @@ class RunCounter:
         self._used = max(self._used, rows)
 
 
-def fit_run_lengths(runs: Runs, origin: IntArray) -> RunLengths:
-    """Fit a law of run lengths to each state; one without runs has its origin's, or that of all."""
+def fit_run_lengths(runs: Runs, origin: IntArray) -> random.DiscreteLaws:
+    """Fit laws of run lengths; a state without runs has those of its origin, or of all.
+
+    That of accessed state v is law 2v, and that of runs that start where the device was accessed
+    law 2v + 1. Values are the mean lengths of classes.
+    """
     # States by sorts by numbers and requests beyond by classes.
     counts = runs.counts.reshape(-1, 2, 2, CLASSES)
     # States are in the order of their origins.
@@ -121,8 +110,7 @@ def fit_run_lengths(runs: Runs, origin: IntArray) -> RunLengths:
     used = number > 0
     share = np.cumsum(number, axis=1) / np.maximum(number.sum(axis=1, keepdims=True), 1)
     mean = LOWS + beyond / np.maximum(number, 1)
-    start = np.append(0, np.cumsum(np.count_nonzero(used, axis=1)))
-    return RunLengths(start, share[used], mean[used])
+    return random.pack_laws(share, mean, used)
 
 
 def start_alignments(
@@ -147,14 +135,12 @@ def start_alignments(
 
 
 @loops.jit_inline
-def draw_length(law: RunLengths, row: int, u: float) -> int:
-    """Return the run length at a share u of the law in a row, in [0, 1)."""
-    at, before = law.start[row], 0.0
-    while law.share[at] <= u and at < law.start[row + 1] - 1:
-        before = law.share[at]
-        at += 1
-    within = (u - before) / (law.share[at] - before)
-    return max(1, int(law.mean[at] + within))
+def draw_length(laws: random.DiscreteLaws, law: int, u: float) -> int:
+    """Return the run length at a share u of a law, in [0, 1)."""
+    at = random.row_at_share(laws, law, u)
+    before = laws.share[at - 1] if at > laws.start[law] else 0.0
+    within = (u - before) / (laws.share[at] - before)
+    return max(1, int(laws.value[at] + within))
 
 
 @loops.jit_uncounted

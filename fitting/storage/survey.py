@@ -43,8 +43,7 @@ KINDS = 6
 # Codes of pairs are int64 and share their bits with other features of a request.
 _MOST_STATES = 4**12
 # Pieces that a request accesses on average, at most, and 512-byte blocks of the smallest piece.
-_MOST_PIECES = 16
-_LEAST_PIECE = 8
+_MOST_PIECES, _LEAST_PIECE = 16, 8
 
 
 class Pairs(NamedTuple):
@@ -135,7 +134,12 @@ def _first_code(level: int, fan_out: int) -> int:
 def pair_code(before: int, after: int, levels: int, fan_out: int) -> tuple[int, int]:
     """Return the code of a transition between finest states, and the level where they part."""
     if fan_out == 4:
-        return _pair_code_fan_out_4(before, after, levels)
+        # The same by bits, several times as fast.
+        digit = loops.log2_bin((before ^ after) | 1, 0) & ~1
+        level = levels - digit // 2
+        a, b = before >> digit, after >> digit
+        first = 16 * ((1 << 2 * (level - 1)) - 1) // 3
+        return first + ((a >> 2) << 4) + ((a & 3) << 2) + (b & 3), level
     a, b, level = before, after, levels
     while level > 1 and a // fan_out != b // fan_out:
         a //= fan_out
@@ -144,16 +148,6 @@ def pair_code(before: int, after: int, levels: int, fan_out: int) -> tuple[int, 
     square = fan_out * fan_out
     first = square * (fan_out ** (level - 1) - 1) // (fan_out - 1)
     return first + (a // fan_out) * square + (a % fan_out) * fan_out + b % fan_out, level
-
-
-@loops.jit_inline
-def _pair_code_fan_out_4(before: int, after: int, levels: int) -> tuple[int, int]:
-    """Return the same as `pair_code` for a fan-out of 4, several times as fast by bits."""
-    digit = loops.log2_bin((before ^ after) | 1, 0) & ~1
-    level = levels - digit // 2
-    a, b = before >> digit, after >> digit
-    first = 16 * ((1 << 2 * (level - 1)) - 1) // 3
-    return first + ((a >> 2) << 4) + ((a & 3) << 2) + (b & 3), level
 
 
 def piece_blocks(mean_size_bytes: float) -> int:

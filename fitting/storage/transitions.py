@@ -11,7 +11,7 @@ under way at once.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -42,7 +42,6 @@ _END = 2**62
 _PER_NATURAL = 1 / np.log(2)
 _KIND_BITS = 2
 _PRIOR = 0.5
-_KEYS = ("origin", "pair", "op", "sequential", "size_class")
 
 
 @dataclass(frozen=True)
@@ -91,26 +90,25 @@ class TransitionCounts:
         pair = self.diagram.coarser_codes(self.pair)
         keys = (self.origin, pair, self.op, self.sequential, self.size_class)
         group, first = _number_groups(*keys)
+        origin, pair, op, sequential, size_class = (key[first] for key in keys)
         states = _number_groups(self.state_origin, self.state // k)
-        sums = _reduce_groups(np.add, self.sums, group, first)
+        sums = reduce_groups(np.add, self.sums, group, first)
         for column, which in ((SMALLEST, np.minimum), (LARGEST, np.maximum)):
-            sums[:, column] = _reduce_groups(which, self.sums[:, column], group, first)
-        departures = _reduce_groups(np.add, self.departures, *states)
-        arrivals = _reduce_groups(np.add, self.arrivals, *states)
-        return replace(
-            self,
-            diagram=diagram,
-            **dict(zip(_KEYS, (key[first] for key in keys), strict=True)),
-            sums=sums,
-            histogram=_reduce_groups(np.add, self.histogram, group, first),
-            state_origin=self.state_origin[states[1]],
-            state=self.state[states[1]] // k,
-            occupancy=_reduce_groups(np.add, self.occupancy, *states),
-            lowest=_reduce_groups(np.minimum, self.lowest, *states),
-            highest=_reduce_groups(np.maximum, self.highest, *states),
-            # The finest level and the one above it become one.
-            departures=np.add.reduceat(departures, levels, axis=1),
-            arrivals=np.add.reduceat(arrivals, levels, axis=1),
+            sums[:, column] = reduce_groups(which, self.sums[:, column], group, first)
+        # The finest level and the one above it become one.
+        departures, arrivals = (
+            np.add.reduceat(reduce_groups(np.add, by_level, *states), levels, axis=1)
+            for by_level in (self.departures, self.arrivals)
+        )
+        return TransitionCounts(
+            diagram,
+            *(origin, pair, op, sequential, size_class),
+            *(sums, reduce_groups(np.add, self.histogram, group, first)),
+            *(self.state_origin[states[1]], self.state[states[1]] // k),
+            reduce_groups(np.add, self.occupancy, *states),
+            reduce_groups(np.minimum, self.lowest, *states),
+            reduce_groups(np.maximum, self.highest, *states),
+            *(departures, arrivals),
         )
 
 
@@ -125,7 +123,7 @@ def _number_groups(*keys: IntArray) -> tuple[IntArray, IntArray]:
     return group, order[np.flatnonzero(np.r_[True, new[1:]])]
 
 
-def _reduce_groups(which: np.ufunc, rows: Array, group: IntArray, first: IntArray) -> Array:
+def reduce_groups(which: np.ufunc, rows: Array, group: IntArray, first: IntArray) -> Array:
     """Reduce the rows of each group to one by a ufunc (add, minimum, maximum)."""
     reduced: Array = rows[first]
     others = np.delete(np.arange(len(rows)), first)

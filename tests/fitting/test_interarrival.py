@@ -9,10 +9,9 @@ from hypothesis import given, strategies as st
 from requests_reference import GAPS as DRAWS, drawn_gap
 from scipy import stats
 
-from fitting.compiled.random import new_randomness
+from fitting.compiled.random import index_at_share, new_randomness
 from fitting.errors import FittingError
 from fitting.storage import interarrival as ia
-from fitting.storage.addresses import index_at_share
 from fitting.storage.interarrival import LAWS, PUBLISHED, GapLaws, fit_interarrivals
 from fitting.storage.transitions import INTERARRIVAL_BOUNDS
 
@@ -133,33 +132,29 @@ DISTRIBUTIONS = [
 
 def laws_of(law, shape):
     """Of two transitions; the second has the law that is looked at."""
-    return np.array([CONSTANT, law], dtype=np.int8), np.array([9.0, MEAN]), np.array([9.0, shape])
-
-
-def features_of(law, shape):
-    none, whole = np.zeros(0), np.zeros(0, dtype=np.int64)
-    return ia.Features(whole, whole, none, GapLaws(*laws_of(law, shape), QUANTILES), none)
+    laws = np.array([CONSTANT, law], dtype=np.int8)
+    return GapLaws(laws, np.array([9.0, MEAN]), np.array([9.0, shape]), QUANTILES)
 
 
 def by_walk(law, shape, number):
     """Gaps as a walk draws them."""
-    features, r = features_of(law, shape), new_randomness(np.random.default_rng(5))
-    return np.array([ia.draw_interarrival(features, 1, r) for _ in range(number)])
+    laws, r = laws_of(law, shape), new_randomness(np.random.default_rng(5))
+    return np.array([ia.draw_interarrival(laws, 1, r) for _ in range(number)])
 
 
 def by_laws(law, shape, number):
     """Gaps as they are drawn for requests in their recorded order."""
-    return GapLaws(*laws_of(law, shape), QUANTILES).draw([1] * number, np.random.default_rng(5))
+    return laws_of(law, shape).draw([1] * number, np.random.default_rng(5))
 
 
 @pytest.mark.parametrize("law", DRAWS)
 @pytest.mark.parametrize("shape", [1.0, 2.7])
 def test_a_gap_of_a_walk_is_a_draw_of_its_law(law, shape):
-    features, laws = features_of(law, shape), GapLaws(*laws_of(law, shape), QUANTILES)
+    laws = laws_of(law, shape)
     r, copy = (new_randomness(np.random.default_rng(3)) for _ in range(2))
     for _ in range(30):
         expected = drawn_gap(laws, 1, copy)
-        assert ia.draw_interarrival(features, 1, r) == pytest.approx(expected, rel=1e-12)
+        assert ia.draw_interarrival(laws, 1, r) == pytest.approx(expected, rel=1e-12)
         assert r == copy
 
 

@@ -277,7 +277,7 @@ def test_runs_are_those_of_the_reference(columns, levels, parts):
                 assert found.numbers()[v, sort] == len(lengths)
                 a, b = law.start[2 * v + sort : 2 * v + sort + 2]
                 if lengths:
-                    drawn = np.column_stack([law.share[a:b], law.mean[a:b]])
+                    drawn = np.column_stack([law.share[a:b], law.value[a:b]])
                     assert drawn == pytest.approx(np.array(length_law(lengths)))
 
 
@@ -300,7 +300,7 @@ def test_states_without_runs_have_those_of_their_origin_or_of_all():
     counts = np.zeros((4, rl.COLUMNS), dtype=np.int64)
     counts[0, length_class(3)], counts[2, 2 * rl.CLASSES + length_class(5)] = 2, 1
     law = rl.fit_run_lengths(rl.Runs(counts, *np.full((2, 4), -1)), np.array([0, 0, 1, 2]))
-    means = [law.mean[a:b].tolist() for a, b in zip(law.start[:-1], law.start[1:], strict=True)]
+    means = [law.value[a:b].tolist() for a, b in zip(law.start[:-1], law.start[1:], strict=True)]
     # One comes back, in the second origin; where none of its sort is, there are all.
     assert means == [[3], [3, 5], [3], [3, 5], [3, 5], [5], [3, 5], [3, 5]]
 
