@@ -16,9 +16,7 @@ from measurements.power import credentials, sampler, source
 from measurements.processes.helper_process import HelperProcess
 from measurements.sweep.session import Session
 from measurements.table.headers import nearest
-from measurements.workloads.hadoop import jobs
-from measurements.workloads.hadoop.engines import ClusterEngine, check_room, submitted_job
-from measurements.workloads.hadoop.history import Job, printed_counters
+from measurements.workloads.hadoop import engines, history, jobs
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -34,7 +32,7 @@ _END_S = 130.0
 _ANSWER_S = 60.0
 
 
-class UserCluster(ClusterEngine):
+class UserCluster(engines.ClusterEngine):
     """Gives jobs to the cluster that ``hadoop`` on the path is set up for.
 
     Texts are made in ``scratch``, a folder of the reaper's on this host.
@@ -63,7 +61,7 @@ class UserCluster(ClusterEngine):
         sizes = jobs.input_sizes(settings, jobs.TEXT_READERS)
         if self._options.command:
             sizes = self._sizes_of_own_inputs(settings)
-        check_room(self._scratch, float(sum(sizes)))
+        engines.check_room(self._scratch, float(sum(sizes)))
         own = {s.workload for s in settings if s.workload not in jobs.WORKLOADS}
         self._put_texts(sizes, self._runs.options.seed, (*jobs.TEXT_READERS, *own))
         for size in jobs.input_sizes(settings, jobs.ROW_READERS):
@@ -83,10 +81,10 @@ class UserCluster(ClusterEngine):
         """Tell the cleaning process which output will name the job."""
         self._announce_output(str(output))
 
-    def job(self, setting: jobs.Setting, output: Path) -> Job | None:
+    def job(self, setting: jobs.Setting, output: Path) -> history.Job | None:
         """What the last job did, from its history or else from what its client printed."""
         self._announce_output(None)
-        name = submitted_job(output)
+        name = engines.submitted_job(output)
         if name is None:
             self._runs.tell_once(f"{output} names no job: only its time is known", "history")
             return None
@@ -97,8 +95,8 @@ class UserCluster(ClusterEngine):
             text = f"no figures a task or node, for there is no job history: {error}"
             self._runs.tell_once(text, "history")
         text = output.read_text(encoding="utf-8", errors="replace")
-        counters = printed_counters(text.splitlines())
-        return Job(name, status="SUCCEEDED", counters=counters)
+        counters = history.printed_counters(text.splitlines())
+        return history.Job(name, status="SUCCEEDED", counters=counters)
 
     def close(self) -> None:
         """Let the watch remove what is on the cluster, and wait for it."""

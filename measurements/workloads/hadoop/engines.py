@@ -16,9 +16,7 @@ from measurements.errors import MeasurementError
 from measurements.host.cpu_placement import execute
 from measurements.processes import cleanup_process, private_network, programs
 from measurements.workloads import clients
-from measurements.workloads.hadoop import jobs
-from measurements.workloads.hadoop.history import Job, parse_history, read_local_log
-from measurements.workloads.hadoop.install import OPTIONS, Java
+from measurements.workloads.hadoop import history, install, jobs
 
 if TYPE_CHECKING:
     import subprocess
@@ -58,7 +56,7 @@ class Engine(abc.ABC):
         """Note the start of a job whose client writes to ``output``."""
 
     @abc.abstractmethod
-    def job(self, setting: jobs.Setting, output: Path) -> Job | None:
+    def job(self, setting: jobs.Setting, output: Path) -> history.Job | None:
         """What the last job did, or None where that cannot be known; ends after `starts`."""
 
     def close(self) -> None:  # noqa: B027  # most leave their files to the reaper
@@ -111,7 +109,7 @@ class ClusterEngine(Engine):
         self._outputs += 1
         return f"{self._folder}/output-{self._outputs}"
 
-    def _fetch_history(self, job: str, folders: Sequence[str]) -> Job:
+    def _fetch_history(self, job: str, folders: Sequence[str]) -> history.Job:
         """Read a job's history from the first of the cluster's folders that has it.
 
         Histories are in one folder when jobs end, and are moved to another at once or minutes
@@ -124,7 +122,7 @@ class ClusterEngine(Engine):
             command = self._client_command(self.shell, "-cat", pattern)
             done = programs.ask(command, environment=self.environment())
             if not done.returncode:
-                return parse_history(done.stdout, pattern)
+                return history.parse_history(done.stdout, pattern)
             said = (done.stderr.strip().splitlines() or ["it gave no reason"])[-1][:300]
             failures.append(f"reading {pattern} failed with exit code {done.returncode}: {said}")
         raise MeasurementError(failures[0])
@@ -143,7 +141,7 @@ class OwnHadoop:
     """What an engine needs to run the Hadoop that ppw has installed."""
 
     options: jobs.HadoopOptions
-    java: Java
+    java: install.Java
     jars: Path
     reaper: cleanup_process.CleanupProcess
     scratch: Path  # folder of the reaper's
@@ -332,7 +330,7 @@ def cluster_properties(
 
 def java_options(conf: Path) -> tuple[str, ...]:
     """Options of every JVM of a cluster; host names are looked up in ``conf`` alone."""
-    return (*OPTIONS, f"-Djdk.net.hosts.file={conf}/hosts")
+    return (*install.OPTIONS, f"-Djdk.net.hosts.file={conf}/hosts")
 
 
 def write_configuration(conf: Path, files: Mapping[str, Mapping[str, str]]) -> None:
@@ -391,9 +389,9 @@ class Local(Engine):
             setting, self._input_path(setting), str(self._own.scratch / "output")
         )
 
-    def job(self, setting: jobs.Setting, output: Path) -> Job:
+    def job(self, setting: jobs.Setting, output: Path) -> history.Job:
         """What the last job did, from its log."""
-        return read_local_log(output, slots=_task_slots(setting))
+        return history.read_local_log(output, slots=_task_slots(setting))
 
     def _example_command(self, setting: jobs.Setting, source: str, target: str) -> list[str]:
         own = self._own
@@ -459,7 +457,7 @@ class OneMachine(ClusterEngine):
             raise MeasurementError(f"the cluster has ended: {first_complaint(self._log)}")
         return self._example_command(setting, self._input_path(setting), self._next_output_folder())
 
-    def job(self, setting: jobs.Setting, output: Path) -> Job:
+    def job(self, setting: jobs.Setting, output: Path) -> history.Job:
         """What the last job did, from its history file."""
         name = submitted_job(output)
         if name is None:
