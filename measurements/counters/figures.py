@@ -597,4 +597,4 @@ def _quantity_caveats(used: Mapping[str, Quantity]) -> Iterator[str]:
     shares = used["cycles"].by_pmu or used["instructions"].by_pmu
     if whole := sum(shares.values()):
         kinds = ", ".join(f"{pmu} {share / whole:.0%}" for pmu, share in shares.items())
-        yield f"several kinds of cores added up ({kinds}): CPI and clock are means over them"
+        yield f"several kinds of cores added up ({kinds}): CPI and frequency are means over them"

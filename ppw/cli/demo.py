@@ -35,8 +35,8 @@ THREE_HZ = (0.8e9, 1.6e9, 2.4e9)
 CAVEATS = (
     "the two cores are simulated, not hardware: rvsim's authors find compute- and branch-bound "
     "programs within a few percent of gem5's out-of-order core and memory-bound ones 10 to 60 % "
-    "apart; the size of a simulated figure says little, how it changes with the clock is what is "
-    "tested here",
+    "apart; the size of a simulated figure says little, how it changes with the frequency is what "
+    "is tested here",
     "power is neither simulated nor invented: the simulated cores do not say who is better "
     "per watt",
 )
@@ -90,8 +90,8 @@ class SimulatedDemo:
             "On a wimpy (in-order) and a brawny (out-of-order) core, both simulated, the CPI and "
             f"time of six programs, known at {known}, are projected to {asked}: off by "
             f"{error.median():.2f} % at the median and {error.max():.2f} % at worst. {waiting} of "
-            f"{pairs} wait for memory, so that their CPI grows with the clock: those are off by "
-            f"{of_waiting.median():.2f} % at the median.",
+            f"{pairs} wait for memory, so that their CPI grows with the frequency: those are off "
+            f"by {of_waiting.median():.2f} % at the median.",
             f"At {shown(TESTED_HZ[-1], 'Hz')} the brawny core is projected to do "
             f"{ratio.iloc[0]:.2g} ({ratio.index[0]}) to {ratio.iloc[-1]:.2g} "
             f"({ratio.index[-1]}) times the wimpy one's work.",
@@ -352,7 +352,7 @@ def demo() -> Demo:
 
 _CAVEATS = (
     "the published CPI curves fall as frequency rises, so performance grows faster than 1/f: "
-    "1.67 times the clock (Atom, 1.8 to 3.0 GHz) would give 2.23 times the speed, which a core "
+    "1.67 times the frequency (Atom, 1.8 to 3.0 GHz) would give 2.23 times the speed, which a core "
     "alone cannot; the bounded form, a constant CPI, is shown beside them",
     "1/CPI = c − k/f is read with f in MHz, which the paper does not say; it prints the Atom's "
     "bound 1/0.304 as 3.28",

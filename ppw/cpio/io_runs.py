@@ -142,8 +142,8 @@ def _clock_caveats(table: pd.DataFrame, odd: BoolArray, share: pd.Series[Any]) -
     """Say where a core frequency is not the one that the cycles were counted at."""
     if rows := int(table["clock"].astype(str).isin([NOMINAL, GIVEN]).sum()):
         yield (
-            f"the clock of {rows} of {len(table)} runs is nominal, not counted: turbo or a lower "
-            "clock changes their cycles as much; measure with perf"
+            f"the core frequency of {rows} of {len(table)} runs is nominal, not counted: turbo or "
+            "a lower clock changes their cycles as much; measure with perf"
         )
     if odd.any():
         yield (

@@ -334,9 +334,9 @@ def _curve_caveats(curves: list[PowerLoadCurve], forecasts: pd.DataFrame) -> lis
         loads = ", ".join(_percent(x) for x in sorted(beyond["load"].unique()))
         caveats.append(
             f"power at {loads} load is extrapolated for {beyond['server'].nunique()} of "
-            f"{len(curves)} servers: a clock that rises near full load, or a power limit, does not "
-            "show in lower levels; the intervals are of servers of 2012, and newer ones may bend "
-            "more"
+            f"{len(curves)} servers: a core frequency that rises near full load, or a power limit, "
+            "does not show in lower levels; the intervals are of servers of 2012, and newer ones "
+            "may bend more"
         )
     return caveats
 

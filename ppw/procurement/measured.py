@@ -92,7 +92,7 @@ def doubts_of(rows: pd.DataFrame, time: str) -> list[str]:
     rates = full[column].dropna()
     if len(rates) and rates.max() > _SPREAD * rates.min():
         doubts.append(
-            f"runs at one clock are up to {rates.max() / rates.min():.3g} times apart, as of "
+            f"runs at one frequency are up to {rates.max() / rates.min():.3g} times apart, as of "
             "several set-ups: name one of them in where"
         )
     limited = full["client_limited"] if "client_limited" in full else full["freq_hz"].isna()

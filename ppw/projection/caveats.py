@@ -80,8 +80,8 @@ _LACK_OF_FIT = 1e-2
 _WIDE = 1.5
 
 _FASTER_THAN_CLOCK = (
-    "faster than 1/f: the published form 1/CPI = c − k/f gains more than the clock does, which a "
-    "core alone cannot; the bounded form is shown beside it"
+    "faster than 1/f: the published form 1/CPI = c − k/f gains more than the frequency does, "
+    "which a core alone cannot; the bounded form is shown beside it"
 )
 _FASTER_UNBOUNDED = (
     "faster than 1/f, which a core alone cannot be, and no bound was asked for; the reciprocal "
@@ -99,13 +99,13 @@ _CPI_AT_BOUNDS = (
     "bounded curve is a constant CPI, and the reciprocal form is shown beside it",
 )
 _GAINS_LESS = (
-    "the highest clock gains less than the line through the other steps says (lack of fit): a "
+    "the highest frequency gains less than the line through the other steps says (lack of fit): a "
     "full memory bus, a power cap or throttling begins there, and goes on above it"
 )
 _GAINS_MORE = (
-    "the highest clock gains more than the line through the other steps says (lack of fit): "
-    "turbo above the clock asked for, a bus clock that rises with it, or a low step that was "
-    "disturbed"
+    "the highest frequency gains more than the line through the other steps says (lack of fit): "
+    "turbo above the frequency asked for, a bus frequency that rises with it, or a low step that "
+    "was disturbed"
 )
 
 
@@ -195,11 +195,11 @@ def far_findings(
             by = f"{round(size, 1 if size < 10 else 0):g}"
             asked, measured = (shown(float(x[worst]), "Hz") for x in (frequency, end))
             text = (
-                f"{asked} is {by} times the highest clock measured ({measured})"
+                f"{asked} is {by} times the highest frequency measured ({measured})"
                 if name == "far_above"
-                else f"the lowest clock measured ({measured}) is {by} times {asked}"
+                else f"the lowest frequency measured ({measured}) is {by} times {asked}"
             )
-            text += ": the law is taken on trust there"
+            text += ": no measurement supports the law there"
         yield Caveat(name, text, far, size)
 
 

@@ -77,7 +77,7 @@ def _validation_verdict(result: validation.Validation) -> list[str]:
         sentences.append(
             f"{name.replace('_', ' ')}: half of {s['n']} projections are within "
             f"{s['median_ape']:.2g} % of the measurement and nine in ten within "
-            f"{s['p90_ape']:.2g} % (scaling by the clock alone: {naive['median_ape']:.2g} and "
+            f"{s['p90_ape']:.2g} % (scaling by the frequency alone: {naive['median_ape']:.2g} and "
             f"{naive['p90_ape']:.2g} %). {coverage}"
         )
     return sentences

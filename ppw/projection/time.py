@@ -338,7 +338,7 @@ class CoreCountProjection(TimeProjection):
     keys_unless_following = ("threads", "map_slots", "reduce_slots")
     usual = by_cores.USUAL_MISS
     remedy = (
-        "no group has runs on two core counts other than {}: measure two or more at one clock, "
+        "no group has runs on two core counts other than {}: measure two or more at one frequency, "
         "each several times"
     )
     doubts = (

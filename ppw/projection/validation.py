@@ -206,8 +206,8 @@ def _summarise_errors(error_pct: pd.Series[float]) -> dict[str, float | int]:
 
 
 _BASELINES_NOTE = (
-    "1/f: the clock is all that counts, so time scales with 1/f, throughput and power with f. "
-    "unscaled: time does not change. Both from the nearest frequency learnt from."
+    "1/f: the core frequency is all that counts, so time scales with 1/f, throughput and power "
+    "with f. unscaled: time does not change. Both from the nearest frequency learnt from."
 )
 
 

@@ -354,8 +354,8 @@ _COMPARED_ROWS = 200_000
 # What the column ``power_label`` says of watts that a sensor showed, and not a calibration.
 MEASURED = "measured"
 SIMULATED = (
-    "simulated, not hardware: how these figures change with the clock says more than their size, "
-    "and power is not simulated"
+    "simulated, not hardware: how these figures change with the core frequency says more than "
+    "their size, and power is not simulated"
 )
 UNKNOWN_WATTS = (
     "power of unknown source: package, node and wall power are not comparable; say which in "
@@ -445,7 +445,7 @@ def _confounded_host_caveats(runs: pd.DataFrame, groups: gr.Groups) -> list[str]
     if (several & ~swept).any():
         caveats.append(
             "host and frequency are confounded: no host was measured at two frequencies, so a "
-            "difference between the hosts looks like an effect of the clock"
+            "difference between the hosts looks like an effect of the frequency"
         )
     if (several & swept).any():
         caveats.append("one baseline goes through several hosts: their difference is in the curve")

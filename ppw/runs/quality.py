@@ -91,9 +91,7 @@ class Quality(Result):
         count = self.suspects
         if not count:
             return f"None of {self.rows} rows is flagged."
-        if count == 1:
-            return f"1 of {self.rows} rows is flagged: what it says cannot be right."
-        return f"{count} of {self.rows} rows are flagged: what they say cannot be right."
+        return f"{count} of {self.rows} rows cannot be right."
 
     def printed_tables(self, most: int | None = None) -> list[PrintedTable]:
         """Return the checks with counts, and the suspect rows with file and row number."""

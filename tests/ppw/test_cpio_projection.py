@@ -289,7 +289,7 @@ class TestDevices:
         assert first["of_roof"] == pytest.approx(rate * 512 / 320e6)
         assert rows.loc[("a", "sda"), "of_roof"] == pytest.approx(slow * 512 / 30e6)
         assert made.table["cpio_ratio"].tolist() == pytest.approx([1.0, 1.4, 1.2])
-        assert only(made.caveats, "clock of 3 of 3 runs")
+        assert only(made.caveats, "core frequency of 3 of 3 runs")
 
     def test_a_row_at_its_roof_or_above_is_said(self):
         roof = FIO.assign(bandwidth_bytes_s=[80e6, 165e6, 60e6, 200e6])

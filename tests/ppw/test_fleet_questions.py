@@ -303,8 +303,8 @@ class TestAnswers:
         odd.to_parquet(racks / "rack3.parquet")
         done = ask("check", racks, "--strict")
         assert done.return_value == 3
-        assert f"{slow.sum()} of 36 rows are flagged" in done.stdout
-        assert "slower at the faster clock" in done.stdout
+        assert f"{slow.sum()} of 36 rows cannot be right" in done.stdout
+        assert "slower at the higher frequency" in done.stdout
 
     def test_a_check_asked_for(self, racks):
         done = ask("validate", racks, "--max-error", "0.001")

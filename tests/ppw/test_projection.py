@@ -103,7 +103,7 @@ class TestPublishedAtom:
         assert answer.parameters["c"] == pytest.approx(0.304, abs=5e-4)
         assert answer.parameters["k_hz"] == pytest.approx(250e6, rel=2e-3)
         assert float(answer.other_form_cpi) == pytest.approx(6.288)
-        assert only(answer.caveats, "gains more than the clock does")
+        assert only(answer.caveats, "gains more than the frequency does")
         with pytest.raises(OutOfRangeError, match=r"pole is at 82\d\.\d MHz"):
             ppw.project(ATOM, freq=0.8e9, form="reciprocal")
 
@@ -230,9 +230,9 @@ class TestIntervals:
 class TestCaveats:
     def test_far_from_what_was_measured(self):
         known = {"power_pts": POWER, "power_source": "rapl:package"}
-        assert only(project(POINTS, freq="15GHz", **known).caveats, "on trust") == (
-            "cpi, power: 15 GHz is 6.2 times the highest clock measured (2.4 GHz): the law is "
-            "taken on trust there"
+        assert only(project(POINTS, freq="15GHz", **known).caveats, "supports") == (
+            "cpi, power: 15 GHz is 6.2 times the highest frequency measured (2.4 GHz): "
+            "no measurement supports the law there"
         )
 
     def test_watts_of_unknown_source(self):

@@ -134,7 +134,7 @@ class TestSlowerWhenFaster:
 
     def test_evidence_of_time_and_of_throughput(self):
         runs = frame(np.where(CLOCKS == 2.4, 40.0, 20 + 20 / CLOCKS).round(3))
-        said = "at 2.4 GHz 40 s, at 2.3 GHz 28.7 s: 39 % slower at the faster clock"
+        said = "at 2.4 GHz 40 s, at 2.3 GHz 28.7 s: 39 % slower at the higher frequency"
         assert told(runs) == {12: said}
         rates = as_rates(clean())
         rates.loc[8, "throughput_ops_s"] /= 2
@@ -380,10 +380,10 @@ class TestTimeOfAnotherUnit:
     @pytest.mark.parametrize(
         ("factor", "said"),
         [
-            *((60, "seconds among minutes"), (1 / 60, "minutes among seconds")),
-            *((3600, "seconds among hours"), (1 / 3600, "hours among seconds")),
-            *((1e3, "ms among s"), (1e-3, "s among ms")),
-            *((1e6, "µs among s"), (1e-6, "s among µs")),
+            *((60, ("s", "min")), (1 / 60, ("min", "s"))),
+            *((3600, ("s", "h")), (1 / 3600, ("h", "s"))),
+            *((1e3, ("ms", "s")), (1e-3, ("s", "ms"))),
+            *((1e6, ("µs", "s")), (1e-6, ("s", "µs"))),
             # Merely held up.
             *((factor, None) for factor in (5.0, 7.5, 11.0, 40_000.0)),
         ],
@@ -393,13 +393,14 @@ class TestTimeOfAnotherUnit:
         runs = self.sweep()
         runs.loc[row, "time_s"] *= factor
         found = {at: words.partition(" sweep: ")[2] for at, words in told(runs, self.NAME).items()}
-        assert found == ({row: f"{said}?"} if said else {})
+        text = said and f"is it in {said[0]}, and the others in {said[1]}?"
+        assert found == ({row: text} if said else {})
 
     def test_worked_by_hand(self):
         # 100, 60, 50 s; the fourth, of 55 s, was written in ms: the lower middle of four is 60 s.
         runs = frame([100.0, 60.0, 50.0, 55e3], clocks=[1, 2, 3, 2.5])
-        said = "5.5e+04 s at 2.5 GHz, and 60 s in the middle of its sweep: ms among s?"
-        assert told(runs, self.NAME) == {3: said}
+        said = "5.5e+04 s at 2.5 GHz, and 60 s in the middle of its sweep: "
+        assert told(runs, self.NAME) == {3: said + "is it in ms, and the others in s?"}
 
     def test_up_to_a_third_of_a_sweep_and_no_more(self):
         for many, found in ((4, [0, 1, 2, 3]), (5, [])):
@@ -481,14 +482,14 @@ def spoilt():
 class TestResult:
     def test_verdict_counts_and_passed(self):
         result = check(spoilt())
-        assert result.verdict() == "4 of 39 rows are flagged: what they say cannot be right."
+        assert result.verdict() == "4 of 39 rows cannot be right."
         assert np.flatnonzero(~result.passed).tolist() == [3, 17, 18, 36]
         known = {"frequency_not_applied": 2, "slower_when_faster": 1, "power_at_or_below_idle": 1}
         assert {name: count for name, count in result.counts.items() if count} == known
         lacking = {"energy_is_not_power_times_time": "energy_j", "achieved_off": "freq_achieved_hz"}
         assert result.not_made == lacking
         assert {*result.counts, *lacking} == set(CHECKS)
-        assert check(spoilt().drop(index=[17, 18, 36])).verdict().startswith("1 of 36 rows is fla")
+        assert check(spoilt().drop(index=[17, 18, 36])).verdict().startswith("1 of 36 rows cannot be")
         assert "What to do: repeat the step" in quality_page(result).verdict[2]
 
     def test_good_rows_are_drawn_and_their_page_has_a_verdict_alone(self):
@@ -631,7 +632,7 @@ class TestCommand:
         golden("check runs.csv", tmp_path)
         done = run("runs.csv", "--strict")
         assert (done.returncode, done.stdout) == (3, run("runs.csv").stdout)
-        said = "ppw: check failed: 4 of 39 rows are flagged: what they say cannot be right.\n"
+        said = "ppw: check failed: 4 of 39 rows cannot be right.\n"
         assert done.stderr == said
         assert printed(run("good.csv", "--strict")).startswith("None of 24 rows is flagged.\n")
 

@@ -246,7 +246,7 @@ def say_inversion(
     here, there = (
         f"{shown(1 / t)} operations/s" if rate else shown(t, "s") for t in (time, other_time)
     )
-    change = f"{100 * (slower / faster - 1):.0f} % slower at the faster clock"
+    change = f"{100 * (slower / faster - 1):.0f} % slower at the higher frequency"
     return (
         f"at {shown(frequency, 'Hz')} {here}, at {shown(other_frequency, 'Hz')} {there}: {change}"
     )
@@ -406,10 +406,8 @@ def _plain(value: float) -> str:
 
 # Times as many times off the others of their sweep as two units of time are: another unit's.
 
-# What a time is too large by, and what was written among what.
-_UNITS = {60.0: "seconds among minutes", 1e3: "ms among s", 3600.0: "seconds among hours"}
-_UNITS |= {1e6: "µs among s"}
-_TURNED = {factor: " among ".join(said.split(" among ")[::-1]) for factor, said in _UNITS.items()}
+# What a time is too large by, its unit and that of the others; turned where it is too small.
+_UNITS = {60.0: ("s", "min"), 1e3: ("ms", "s"), 3600.0: ("s", "h"), 1e6: ("µs", "s")}
 _FACTORS = np.log10(np.array([*_UNITS]))
 # Runs at one clock differ by less than so many times (a tenth of a decade), and those of a sweep
 # by its clocks more.
@@ -468,9 +466,10 @@ def _weighted_medians(
 
 def say_time_slip(time: float, frequency: float, middle: float, factor: float) -> str:
     """Say the time of a row, what its sweep takes, and the unit it may be in."""
-    size = abs(factor)
-    among = next(s for f, s in (_UNITS if factor > 0 else _TURNED).items() if np.isclose(f, size))
+    own, others = next(u for size, u in _UNITS.items() if np.isclose(size, abs(factor)))
+    if factor < 0:
+        own, others = others, own
     return (
         f"{time:.4g} s at {frequency / 1e9:.4g} GHz, and {middle:.4g} s in the middle of its "
-        f"sweep: {among}?"
+        f"sweep: is it in {own}, and the others in {others}?"
     )
