@@ -489,7 +489,8 @@ class TestResult:
         lacking = {"energy_is_not_power_times_time": "energy_j", "achieved_off": "freq_achieved_hz"}
         assert result.not_made == lacking
         assert {*result.counts, *lacking} == set(CHECKS)
-        assert check(spoilt().drop(index=[17, 18, 36])).verdict().startswith("1 of 36 rows cannot be")
+        one = check(spoilt().drop(index=[17, 18, 36]))
+        assert one.verdict().startswith("1 of 36 rows cannot be")
         assert "What to do: repeat the step" in quality_page(result).verdict[2]
 
     def test_good_rows_are_drawn_and_their_page_has_a_verdict_alone(self):
