@@ -153,7 +153,7 @@ class TestClock:
     @pytest.mark.parametrize(
         ("more", "clock", "clock_hz", "said"),
         [
-            ({}, "nominal", CLOCK, ["clock of 1 of 1 runs is nominal"]),
+            ({}, "nominal", CLOCK, ["core frequency of 1 of 1 runs is nominal"]),
             ({"freq_achieved_hz": 2.5e9}, "achieved", 2.5e9, []),
             # Counted cycles come before both, unless they are of one process.
             ({"freq_achieved_hz": 2.5e9, "cycles": 40 * 3e9}, "counted cycles", 3e9, []),
