@@ -166,9 +166,8 @@ class _ScalingModel(PositiveRegressor):
         if not np.all(mean > 0.0):
             row = int(np.argmin(mean > 0.0))
             raise OutOfRangeError(
-                f"{type(self).__name__} gives the impossible {self._response} "
-                f"{mean[row]:g} in row {row} (core count {table[row, 0]:g}): "
-                "predict nearer to the measured range"
+                f"{type(self).__name__} gives the impossible {self._response} {mean[row]:g} in row "
+                f"{row} (core count {table[row, 0]:g}): predict nearer to the measured range"
             )
         return mean
 

@@ -268,9 +268,8 @@ class ReciprocalRegression(LineRegressor):
     def _refusal_text(self, x: float) -> str:
         side = "above" if self.model_fit_.line.intercept[0] > 0 else "below"
         return (
-            f"{self.model_fit_.model.equation} cannot be computed at {x / 1e9:g} "
-            f"GHz: its pole is at {self.pole_hz_ / 1e9:g} GHz; ask {side} it or "
-            "use AmdahlRegression"
+            f"{self.model_fit_.model.equation} cannot be computed at {x / 1e9:g} GHz: its pole is "
+            f"at {self.pole_hz_ / 1e9:g} GHz; ask {side} it or use AmdahlRegression"
         )
 
 

@@ -250,10 +250,9 @@ class Surveyor:
             if start < 0:
                 request, time = int(self._extent.numbers[0]), columns[0][-start - 1]
                 raise FittingError(
-                    f"request {request}: it cannot be (time_s {time!r} before the "
-                    "one ahead of it or missing, or a negative stream, device, "
-                    "address or size): sort the trace by time_s, and remove such "
-                    "requests"
+                    f"request {request}: it cannot be (time_s {time!r} before the one ahead of it "
+                    "or missing, or a negative stream, device, address or size): sort the trace by "
+                    "time_s, and remove such requests"
                 )
 
     def survey(self) -> Survey:
@@ -262,9 +261,8 @@ class Surveyor:
         n, low, high = self._extent.numbers.tolist()
         if n < 2 or last <= first:
             raise FittingError(
-                f"{n} request{'s' * (n != 1)} within "
-                f"{max(0.0, last - first) if n else 0.0:g} s are too few for a "
-                "model: give a trace of at least two requests at different times"
+                f"{n} request{'s' * (n != 1)} within {max(0.0, last - first) if n else 0.0:g} s "
+                "are too few for a model: give a trace of at least two requests at different times"
             )
         keys, counts = sorted_items(self._streams)
         sizes, size_counts = sorted_items(self._sizes)

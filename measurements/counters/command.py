@@ -108,9 +108,8 @@ def _read_perf_file(path: Path) -> figures.PerfOutput:
         )
     wrote = "perf started, but it wrote" if text.strip() else "perf wrote"
     raise MeasurementError(
-        f"{path}: {wrote} no counts: perf failed (see its message on stderr), the "
-        "disk is full, or perf was killed. To end a run early, send SIGINT; perf "
-        "then writes its counts"
+        f"{path}: {wrote} no counts: perf failed (see its message on stderr), the disk is full, or "
+        "perf was killed. To end a run early, send SIGINT; perf then writes its counts"
     )
 
 

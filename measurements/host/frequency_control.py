@@ -345,10 +345,9 @@ class FrequencyControl:
             # While heat lowers the limits, the kernel hides those that were set.
             if devices := held_by_heat(sysfs, policies):
                 raise MeasurementError(
-                    "the core frequencies are lowered for heat now "
-                    f"({', '.join(devices)}), so ppw cannot read the original "
-                    "limits and could not restore them: let the host cool down "
-                    "first"
+                    f"the core frequencies are lowered for heat now ({', '.join(devices)}), so ppw "
+                    "cannot read the original limits and could not restore them: let the host cool "
+                    "down first"
                 )
             return cls(sysfs, procfs, guard)
         except BaseException:
@@ -499,9 +498,8 @@ class FrequencyControl:
             return self._fix_limits
         if not in_charge and _USERSPACE not in policy.governors:
             raise MeasurementError(
-                f"{policy.name} ({policy.driver}) has no userspace governor: load "
-                "it with modprobe cpufreq_userspace, or fix the core frequency "
-                "by limits"
+                f"{policy.name} ({policy.driver}) has no userspace governor: load it with modprobe "
+                "cpufreq_userspace, or fix the core frequency by limits"
             )
         return self._fix_speed
 

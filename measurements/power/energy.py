@@ -294,10 +294,9 @@ def estimate_clock_offset(
     best = float(shares.max())
     if best < LEAST_SHARE:
         raise MeasurementError(
-            f"clock offset: at no offset within {reach_s:g} s do the runs take "
-            f"more power than the pauses (they explain {best:.0%} of the "
-            "variance): make the pauses longer, or check that the log is from "
-            "this host"
+            f"clock offset: at no offset within {reach_s:g} s do the runs take more power than the "
+            f"pauses (they explain {best:.0%} of the variance): make the pauses longer, or check "
+            "that the log is from this host"
         )
     likelihood = -len(times) / 2 * np.log1p(-np.minimum(shares, 1 - 1e-12))
     fitting = offsets[likelihood >= likelihood.max() - HALF_CHI2_90]

@@ -288,9 +288,8 @@ class Instrument:
         # PyVISA-py lets through whatever its transports raise, even a bare Exception.
         except Exception as error:
             raise self.error(
-                f"cannot be opened: {_one_line(error)}: check that the name is as "
-                "the meter shows it, that its interface is on, and that no other "
-                "program uses it"
+                f"cannot be opened: {_one_line(error)}: check that the name is as the meter shows "
+                "it, that its interface is on, and that no other program uses it"
             ) from None
         self._device = device
 

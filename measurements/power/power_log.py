@@ -158,9 +158,8 @@ class PowerLog:
         falls = sum(later.value < row.value for row, later in pairwise(rows))
         if falls > max(1, MOST_FALLS * len(rows)):
             raise SensorError(
-                f"{self._where}: the energy falls {falls} times in {len(rows)} "
-                "rows, so it is not a counter: choose a column with power, or "
-                "with energy since the start"
+                f"{self._where}: the energy falls {falls} times in {len(rows)} rows, so it is not "
+                "a counter: choose a column with power, or with energy since the start"
             )
 
     def _make_channel(self, options: Mapping[str, str]) -> Channel:

@@ -256,10 +256,9 @@ class RedfishClient:
         shown = _fingerprint(self.origin, _trust_any_certificate(), self._timeout_s)
         if by_tls and shown != self._pin:
             raise self.origin.error(
-                "shows another certificate than when it was opened (SHA-256 "
-                f"{shown[:16]}… instead of {self._pin[:16]}…), so ppw sent "
-                "nothing to it: check which host answers there, and start again "
-                "if the certificate was renewed"
+                f"shows another certificate than when it was opened (SHA-256 {shown[:16]}… instead "
+                f"of {self._pin[:16]}…), so ppw sent nothing to it: check which host answers "
+                "there, and start again if the certificate was renewed"
             )
 
     def _own_path(self, link: str) -> str:

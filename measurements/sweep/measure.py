@@ -249,9 +249,8 @@ def _options_as_planned(
             one, other = getattr(given, field.name), getattr(known, field.name)
             if one != other and field.name not in ("repeats", "frequencies", "cores"):
                 raise MeasurementError(
-                    f"{session.folder}: {field.name.replace('_', ' ')} was "
-                    f"{_option_text(other)} and is {_option_text(one)} now: give "
-                    "the same value, or only --resume and -o"
+                    f"{session.folder}: {field.name.replace('_', ' ')} was {_option_text(other)} "
+                    f"and is {_option_text(one)} now: give the same value, or only --resume and -o"
                 )
     return options, host
 

@@ -198,9 +198,8 @@ def _refuse_bad_headers(headers: Sequence[str], mapping: Mapping[str, str], sour
     """Refuse far too many columns, a header that is there twice, and one that is mapped twice."""
     if len(headers) > MOST_COLUMNS:
         raise MeasurementError(
-            f"{source}: the header has {len(headers)} columns, a runs table has "
-            f"fewer than {MOST_COLUMNS}: a runs table has one row per run and a "
-            "header line"
+            f"{source}: the header has {len(headers)} columns, a runs table has fewer than "
+            f"{MOST_COLUMNS}: a runs table has one row per run and a header line"
         )
     twice = [h for h, n in Counter(headers).items() if n > 1 and h]
     if twice:

@@ -149,9 +149,8 @@ def refuse_unitless(table: pd.DataFrame, renamings: Mapping[str, Renaming], sour
     maps = " ".join(f"--map {name}={_quote_header(header)}" for header, name in named.items())
     raise MeasurementError(
         f"{source}: column{'s' if several else ''} {', '.join(map(repr, bare))} "
-        f"{'have' if several else 'has'} no unit (row {row}): "
-        f"name {'them' if several else 'it'} with one: {', '.join(named.values())}, or "
-        f"{maps}"
+        f"{'have' if several else 'has'} no unit (row {row}): name {'them' if several else 'it'} "
+        f"with one: {', '.join(named.values())}, or {maps}"
     )
 
 

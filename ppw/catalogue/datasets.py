@@ -445,9 +445,8 @@ def _fetch_file(file: DataFile, target: Path) -> None:
         raise PpwError(f"{file.url}: {_download_failure_text(error)}") from error
     except ValueError as error:
         raise PpwError(
-            f"{file.url}: its checksum is not that of the published file, so ppw "
-            "kept nothing: try again, and tell its publisher if that does not "
-            "help"
+            f"{file.url}: its checksum is not that of the published file, so ppw kept nothing: try "
+            "again, and tell its publisher if that does not help"
         ) from error
     except OSError as error:
         raise PpwError(f"{target}: cannot be written: {error.strerror or error}") from error
@@ -478,9 +477,8 @@ def _download_failure_text(error: Exception) -> str:
         exceptions.Timeout: f"no answer in {TIMEOUT_S:g} s: try again later",
         exceptions.ChunkedEncodingError: ("the connection broke off: nothing was kept; try again"),
         Exception: (
-            "no connection: download the files on another machine into the same "
-            "subfolders of one folder, and name that folder with --folder or in "
-            "PPW_DATA_DIR"
+            "no connection: download the files on another machine into the same subfolders of one "
+            "folder, and name that folder with --folder or in PPW_DATA_DIR"
         ),
     }
     return next(text for kind, text in remedies.items() if isinstance(error, kind))

@@ -151,9 +151,8 @@ def _datasets_table(table: pd.DataFrame) -> str:
         for row in table.to_dict(orient="records")
     ]
     return (
-        f"{text_table(['name', 'kind', 'size', 'licence', 'in the folder'], rows)}\n"
-        f"{len(rows)} sets, none of which comes with ppw; ppw datasets NAME says more, "
-        "--fetch gets it"
+        f"{text_table(['name', 'kind', 'size', 'licence', 'in the folder'], rows)}\n{len(rows)} "
+        "sets, none of which comes with ppw; ppw datasets NAME says more, --fetch gets it"
     )
 
 

@@ -78,9 +78,8 @@ def metrics_option(choices: Sequence[str], default: str) -> opt.Decorator:
 def table_option(*, required: bool) -> opt.Decorator:
     """Make --output of the commands that write a runs table run by run."""
     return opt.options(
-        f"-o, --output FILE{' (required)' * required}: Runs table to write: "
-        ".parquet, .csv or .jsonl. ppw stores raw readings in a folder beside "
-        "the table."
+        f"-o, --output FILE{' (required)' * required}: Runs table to write: .parquet, .csv or "
+        ".jsonl. ppw stores raw readings in a folder beside the table."
     )
 
 

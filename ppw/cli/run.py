@@ -437,9 +437,8 @@ def _refuse_options_of_other_mode(options: jobs.HadoopOptions, given: dict[str, 
     for name in options.compressions:
         if not on_cluster and name not in jobs.SELF_CONTAINED_COMPRESSIONS:
             raise ppw.PpwError(
-                f"--compression {name} needs a library that Hadoop's jars do not "
-                "contain: take one of "
-                f"{', '.join(jobs.SELF_CONTAINED_COMPRESSIONS)}, or --mode cluster"
+                f"--compression {name} needs a library that Hadoop's jars do not contain: take one "
+                f"of {', '.join(jobs.SELF_CONTAINED_COMPRESSIONS)}, or --mode cluster"
             )
 
 

@@ -71,9 +71,8 @@ def _hidden_caveats(table: pd.DataFrame) -> Iterator[str]:
     data, memory = column(table, "data_bytes"), column(table, "memory_bytes")
     if fits := int((data <= memory).sum()):
         yield (
-            f"the data of {fits} of {len(table)} runs fit in memory: the cache "
-            "serves requests that with more data would reach the device, so cpio "
-            "is not meaningful"
+            f"the data of {fits} of {len(table)} runs fit in memory: the cache serves requests "
+            "that with more data would reach the device, so cpio is not meaningful"
         )
     share = table["ios"] * IO_BYTES / data.where(data > 0)
     hidden = (share < _HIDDEN) & (table["ios"] > 0)
@@ -97,16 +96,14 @@ def _accounting_caveats(table: pd.DataFrame) -> Iterator[str]:
     lost = 1.0 - column(table, "tick_busy_s") / tasks.where(tasks > 0)
     if lost.gt(_LOST).any():
         yield (
-            f"the clock tick missed up to {float(lost.max()):.0%} of the CPU time "
-            "that the scheduler counted: tools that read /proc/stat have the "
-            "same error on this host"
+            f"the clock tick missed up to {float(lost.max()):.0%} of the CPU time that the "
+            "scheduler counted: tools that read /proc/stat have the same error on this host"
         )
     stolen = column(table, "steal_s") / (table["cpus"] * table["time_s"])
     if stolen.gt(_STOLEN).any():
         yield (
-            f"up to {float(stolen.max()):.0%} of the CPU time was stolen by the "
-            "hypervisor: ppw counts it neither as busy nor as idle, and rates "
-            "are lower than on a dedicated host"
+            f"up to {float(stolen.max()):.0%} of the CPU time was stolen by the hypervisor: ppw "
+            "counts it neither as busy nor as idle, and rates are lower than on a dedicated host"
         )
     cores = column(table, "hardware_threads").fillna(table["cores"])
     off = (table["cpus"] / cores - 1.0).abs() > _OTHER_CPUS

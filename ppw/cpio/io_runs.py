@@ -60,9 +60,8 @@ def with_cpio(runs: pd.DataFrame, *, freq: float | None = None) -> PreparedIo:
     source = str(runs.attrs.get("source", "runs"))
     if freq is None and not {"cycles", "freq_achieved_hz", "freq_hz"} & set(table.columns):
         raise PpwError(
-            f"{source}: no cycles, freq_achieved_hz or freq_hz: cycles are CPU "
-            "seconds times core frequency, so give the core frequency with "
-            "--clock"
+            f"{source}: no cycles, freq_achieved_hz or freq_hz: cycles are CPU seconds times core "
+            "frequency, so give the core frequency with --clock"
         )
     user, system = _sum_times(table, _PARTS_USER), _sum_times(table, _PARTS_SYSTEM)
     unused, busy = _sum_times(table, _PARTS_UNUSED), user + system

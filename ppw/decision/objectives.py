@@ -29,8 +29,7 @@ FloatArray = NDArray[np.float64]
 # Performance per watt and per dollar, and the frequency at which energy, or EDP, is least.
 #
 # perf/W = work/(T·P), perf/$ = work/(T·cost); two machines compare as speed-up over power ratio and
-# speed-up over cost ratio. Source: Issa & Figueira (2012),
-# https://doi.org/10.1186/2192-113X-1-10.
+# speed-up over cost ratio. Source: Issa & Figueira (2012), https://doi.org/10.1186/2192-113X-1-10.
 def per_watt_ratio(speedup: float, power_ratio: float) -> float:
     """Ratio of the performance per watt of two machines, A to B: speed-up over power ratio."""
     return speedup / as_positive("power ratio", power_ratio)
@@ -129,9 +128,8 @@ class Rates(NamedTuple):
             raise PpwError(f"idle power {idle_power!r} is negative: give 0 W or more")
         if (electricity is None) != (lifetime_hours is None):
             raise PpwError(
-                "--electricity (currency per kWh) and --lifetime must be given "
-                "together: --electricity gives the cost of energy, and "
-                "--lifetime the cost of a host per hour"
+                "--electricity (currency per kWh) and --lifetime must be given together: "
+                "--electricity gives the cost of energy, and --lifetime the cost of a host per hour"
             )
         if electricity is None or lifetime_hours is None:
             return cls(idle_w=idle_w)

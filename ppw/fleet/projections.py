@@ -395,9 +395,8 @@ def _open_state(source: object) -> FleetState | None:
     if isinstance(source, (list, tuple)):
         if len(source) > 1 and (states := [s for s in source if FleetState.is_at(s)]):
             raise PpwError(
-                f"{states[0]}: is a saved state, which cannot be combined with "
-                "files: add the files to it with ppw fleet update, or ask each "
-                "alone"
+                f"{states[0]}: is a saved state, which cannot be combined with files: add the "
+                "files to it with ppw fleet update, or ask each alone"
             )
         source = source[0] if len(source) == 1 else source
     if isinstance(source, FleetState):

@@ -158,9 +158,8 @@ class FleetState:
         missing = [name for name in chosen if name not in keys]
         if missing:
             raise PpwError(
-                f"{self.folder}: its moments are not grouped by "
-                f"{', '.join(missing)}, only by {', '.join(keys)}: make a state "
-                f"with --by {','.join(chosen)} from the runs"
+                f"{self.folder}: its moments are not grouped by {', '.join(missing)}, only by "
+                f"{', '.join(keys)}: make a state with --by {','.join(chosen)} from the runs"
             )
         shades = tuple(name for name in keys if name not in chosen)
         return replace(layout, by=chosen, shades=shades)

@@ -43,10 +43,9 @@ def refuse_unrelated(line: CalibrationLine, sensor: str, reference: str, level: 
     lower, upper = line.slope_interval(level)
     if lower <= 0:
         raise PpwError(
-            f"{reference} does not clearly increase with {sensor}: slope "
-            f"{shown(line.slope)} ({level:.0%} interval {shown(lower)} … "
-            f"{shown(upper)}): check that both are of this host and that their "
-            "clocks agree, and measure more levels from idle to full load"
+            f"{reference} does not clearly increase with {sensor}: slope {shown(line.slope)} "
+            f"({level:.0%} interval {shown(lower)} … {shown(upper)}): check that both are of this "
+            "host and that their clocks agree, and measure more levels from idle to full load"
         )
 
 

@@ -212,9 +212,8 @@ def _refuse_missing_of_workload(made: CandidateFigures, workload: str) -> None:
         )
     if idle.value >= full.value:
         raise made.refuse(
-            f"its idle power {shown(idle.value, 'W')} is not below its full-load "
-            f"power {shown(full.value, 'W')} of {workload}: check that both are "
-            "from one sensor"
+            f"its idle power {shown(idle.value, 'W')} is not below its full-load power "
+            f"{shown(full.value, 'W')} of {workload}: check that both are from one sensor"
         )
     made.figures[full.key] = replace(full, least=idle.value)
     made.figures[idle.key] = replace(idle, most=min(idle.most, full.value))
@@ -396,9 +395,8 @@ def _check_power_scopes(made: Sequence[CandidateFigures], scenario: Scenario) ->
     if len(set(known.values())) > 1:
         if not scenario.mixed_scope:
             raise PpwError(
-                f"{scenario.source}: the power readings have different scopes "
-                f"({said}): measure alike, add beside_power for the rest of a "
-                "server, or ask for mixed_scope = true"
+                f"{scenario.source}: the power readings have different scopes ({said}): measure "
+                "alike, add beside_power for the rest of a server, or ask for mixed_scope = true"
             )
         caveats.append(f"mixed scope, as asked for: the power is of {said}")
     elif known and WALL not in known.values():

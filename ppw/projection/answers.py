@@ -860,10 +860,9 @@ class CurveDraws:
             far = np.abs(asked / measured - 1)
             if (far > posterior.SAME_STEP).any():
                 raise PpwError(
-                    f"measured at {measured[0] / 1e9:.4g} GHz only: one frequency "
-                    "does not determine a curve to "
-                    f"{asked[np.argmax(far)] / 1e9:.4g} GHz; measure at a second "
-                    "frequency"
+                    f"measured at {measured[0] / 1e9:.4g} GHz only: one frequency does not "
+                    f"determine a curve to {asked[np.argmax(far)] / 1e9:.4g} GHz; measure at a "
+                    "second frequency"
                 )
             asked = np.full_like(asked, measured[0])
         # One stream for all that is a time, so that a rate and its reciprocal are one curve.

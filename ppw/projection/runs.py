@@ -72,9 +72,8 @@ def nothing_to_fit(prepared: Prepared) -> str:
     named = next((h for h, became in headers.items() if became[0] == "freq_hz"), "freq_hz")
     where = "of the rows that are left" if left_out else "in the file"
     return (
-        f"{source}: only one distinct frequency in {grouped} ({named} {where}: "
-        f"{found}): a curve takes two; measure at one more, or group by fewer columns with --by"
-        f"{left_out}"
+        f"{source}: only one distinct frequency in {grouped} ({named} {where}: {found}): a curve "
+        f"takes two; measure at one more, or group by fewer columns with --by{left_out}"
     )
 
 

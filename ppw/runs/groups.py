@@ -276,10 +276,9 @@ def _value_text(column: str, value: object) -> str:
 # ``Q__m2``, ``Q__log_mean`` and ``Q__log_m2`` of ln Q, ``Q__inverse_mean`` and ``Q__inverse_m2`` of
 # 1/Q. Moments of parts merge exactly.
 #
-# References
-# ----------
-# T. F. Chan, G. H. Golub, R. J. LeVeque, "Updating Formulae and a Pairwise Algorithm for Computing
-# Sample Variances", COMPSTAT 1982, https://doi.org/10.1007/978-3-642-51461-6_3.
+# References ---------- T. F. Chan, G. H. Golub, R. J. LeVeque, "Updating Formulae and a Pairwise
+# Algorithm for Computing Sample Variances", COMPSTAT 1982,
+# https://doi.org/10.1007/978-3-642-51461-6_3.
 
 
 RUNS = "runs"

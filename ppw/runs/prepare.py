@@ -161,9 +161,8 @@ def _leave_out_rows(
         keepable = not hopeless[position].any()
     if out.all():
         raise PpwError(
-            f"{runs.attrs.get('source', 'runs')}: every row is flagged, so no run "
-            "is left for a fit: see ppw "
-            f"check{', or keep them with --keep-all' * keepable}"
+            f"{runs.attrs.get('source', 'runs')}: every row is flagged, so no run is left for a "
+            f"fit: see ppw check{', or keep them with --keep-all' * keepable}"
         )
     if out.any():
         runs = runs[~out]

@@ -344,9 +344,8 @@ def trace_what_if(
     behind = behind.reaching(found.survey.high_lbn)
     if defragment and not found.has_files:
         raise PpwError(
-            "the requests of the trace have no file names, which defragmentation "
-            "needs: record a trace with files (ETW), or map a column (--map "
-            "file=COLUMN)"
+            "the requests of the trace have no file names, which defragmentation needs: record a "
+            "trace with files (ETW), or map a column (--map file=COLUMN)"
         )
     curve = _hit_ratios(sources[0], block_bytes)
     touched = float(curve.footprint * block_bytes)

@@ -197,9 +197,8 @@ def check_room(folder: Path, needed: float) -> None:
     free = shutil.disk_usage(folder).free
     if free < needed:
         raise MeasurementError(
-            f"{folder}: {free / 1e9:.1f} GB free, and inputs, spills and outputs "
-            f"take {needed / 1e9:.1f} GB: name a folder on a larger disk with "
-            "--scratch"
+            f"{folder}: {free / 1e9:.1f} GB free, and inputs, spills and outputs take "
+            f"{needed / 1e9:.1f} GB: name a folder on a larger disk with --scratch"
         )
 
 

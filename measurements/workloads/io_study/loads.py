@@ -283,9 +283,8 @@ def window_columns(
     lost = [name for name in _NEEDED if any(row.get(name) is None for row in rows)]
     if lost:
         raise LostCountError(
-            f"counters behind {', '.join(lost)} decreased or disappeared during "
-            "the run: a disk or the kernel's statistics were reset. ppw computes "
-            "nothing from them"
+            f"counters behind {', '.join(lost)} decreased or disappeared during the run: a disk or "
+            "the kernel's statistics were reset. ppw computes nothing from them"
         )
     seconds = sum(row["interval_s"] for row in rows)
     columns: dict[str, Any] = {"sampled_s": seconds}

@@ -398,9 +398,8 @@ def open_study(options: StudyOptions, runs: service.ServiceRuns) -> IoStudy:
 def _do_without_group(options: StudyOptions, runs: service.ServiceRuns) -> None:
     if options.own:
         raise MeasurementError(
-            "ppw may not create a control group here, and needs one to separate "
-            "the programs' CPU time from that of others: run as root, or leave "
-            "--scope own out"
+            "ppw may not create a control group here, and needs one to separate the programs' CPU "
+            "time from that of others: run as root, or leave --scope own out"
         )
     runs.tell_once(
         "no control group may be made here: CPU time of the programs is by their own clocks, "

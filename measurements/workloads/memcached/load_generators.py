@@ -124,9 +124,8 @@ def find_loader(name: str | None) -> Loader:
             return kind(program)
     if name is None:
         raise MeasurementError(
-            "no load generator is there: apt install libmemcached-tools "
-            "(memcaslap), or install memtier_benchmark, or use the load "
-            "generator of ppw with --client paced"
+            "no load generator is there: apt install libmemcached-tools (memcaslap), or install "
+            "memtier_benchmark, or use the load generator of ppw with --client paced"
         )
     kind = LOADERS[name]
     if kind.programs:

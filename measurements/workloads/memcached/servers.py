@@ -94,9 +94,8 @@ class Control:
             self._socket = socket.create_connection(address, _TIMEOUT_S)
         except OSError as error:
             raise MeasurementError(
-                f"memcached at {address}: no connection: "
-                f"{error.strerror or error}: check that it runs there and that "
-                "this host may connect"
+                f"memcached at {address}: no connection: {error.strerror or error}: check that it "
+                "runs there and that this host may connect"
             ) from error
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
