@@ -1,6 +1,7 @@
 """Reading the world into one tidy table: the runs table, its columns, units and checks."""
 
 import importlib
+import sys
 
 
 def load_late(package, homes):
@@ -16,7 +17,9 @@ def load_late(package, homes):
         if name not in homes:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         module = importlib.import_module(f"{package}.{homes[name]}")
-        return module if homes[name].rpartition(".")[2] == name else getattr(module, name)
+        found = module if homes[name].rpartition(".")[2] == name else getattr(module, name)
+        setattr(sys.modules[package], name, found)
+        return found
 
     public = sorted(name for name, home in homes.items() if home.rpartition(".")[2] != name)
     return load, lambda: public, public

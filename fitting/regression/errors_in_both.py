@@ -111,7 +111,7 @@ class _Points(NamedTuple):
         if len(x) < 2 or not np.ptp(x) > 0:
             raise FittingError("a line needs two points with different x")
         if (var_x < 0).any() or (var_y < 0).any() or not (var_x + var_y > 0).all():
-            raise FittingError("variances are not negative, and no point is without any error")
+            raise FittingError("give variances of 0 or more, for each point at least one above 0")
         if (cov_xy**2 > var_x * var_y * (1 + 1e-9)).any():
             raise FittingError("a covariance is larger than the two variances allow")
         return made

@@ -641,7 +641,7 @@ VOLTAGES = click.option(
     metavar="FILE",
     callback=_read_voltage_table,
     help="Table of core voltage by frequency (columns freq_ghz, voltage_v, and host "
-    "if hosts differ). With none, ppw ignores the column voltage_v of the runs.",
+    "if hosts differ). With --vf none, ppw ignores the column voltage_v of the runs.",
 )
 
 

@@ -7,7 +7,8 @@ import sys
 import tempfile
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -34,12 +35,8 @@ class Printable(Protocol):
     def to_json(self) -> str: ...  # noqa: D102
 
 
-@contextmanager
-def caveats_in_result() -> Iterator[None]:
-    """Keep caveats out of the warnings: the result says them itself."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", CaveatWarning)
-        yield
+# Keeps caveats out of the warnings, because the result says them itself.
+caveats_in_result = partial(warnings.catch_warnings, action="ignore", category=CaveatWarning)
 
 
 def emit(

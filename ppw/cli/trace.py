@@ -408,7 +408,7 @@ def trace_show_command(
     --features-tolerance PERCENT>0 (5.0): Tolerance of shares, sizes and rates. Half a percentage
         point of a share is always allowed.
     --performance-tolerance PERCENT>0 (6.7): Tolerance of the worst performance figure. The
-        tolerance of the mean is 3.4 %.
+        tolerance of their mean is 3.4 %, or this one if it is smaller.
     --hit-ratio-tolerance POINTS>0 (3.0): Tolerance of LRU hit ratios at 1, 5 and 20 % of the
         footprint.
     --no-locality: Also show the original with uniform random addresses.

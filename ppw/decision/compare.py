@@ -74,8 +74,8 @@ def match_groups(
         ]
         why = "; ".join(differ) or f"no combination of {', '.join(by)} is in both"
         raise PpwError(
-            f"no group of A matches a group of B: {why}: name the groups, or "
-            "leave columns out with by"
+            f"no group of A matches a group of B: {why}: name the groups to compare, or give --by "
+            "without the columns that differ"
         )
     caveats = [
         f"A and B also differ in {column}: {_key_value_text(groups, column, sides[0])} against "

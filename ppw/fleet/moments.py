@@ -363,8 +363,9 @@ def with_single_runs(
     count = runs.connection.to_pyarrow(single.aggregate(n=single.count())).to_pylist()[0]["n"]
     if count > _MOST_RUNS:
         raise PpwError(
-            f"{runs.name}: {count} runs are of groups in which runs at different frequencies agree "
-            "in every digit: record times to more digits, or use the runs as they are by --keep-all"
+            f"{runs.name}: too many runs ({count}) are in groups in which runs at different "
+            "frequencies agree in every digit: record times to more digits, or use the runs as "
+            "they are with --keep-all"
         )
     alone = _runs_as_cells(runs.connection.to_pyarrow(single).to_pandas(), layout)
     return _replace_groups(cells, alone, layout)

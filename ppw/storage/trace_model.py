@@ -402,7 +402,7 @@ def diagram_of(survey: Survey, levels: int, fan_out: int, space_bytes: float | N
     if blocks < survey.high_lbn:
         raise PpwError(
             f"a space of {space_bytes:g} bytes ends before block {survey.high_lbn - 1}, which the "
-            "trace touches: give the provisioned size, or none"
+            "trace touches: give the provisioned size, or leave it out"
         )
     return Diagram.over(0, blocks, levels, fan_out)
 
