@@ -21,7 +21,7 @@ from typing import Literal, NamedTuple
 from measurements.counters.command import check_perf
 from measurements.errors import MeasurementError
 from measurements.host.cpu_placement import Execution, execute
-from measurements.processes.programs import compile_c
+from measurements.processes import programs
 
 Method = Literal["perf", "callgrind", "qemu", "cpu-time"]
 Label = Literal["counted", "emulated", "estimated"]
@@ -133,13 +133,7 @@ class _Trial(NamedTuple):
 def _raise_if_failed(made: Execution, command: Sequence[str], printed: str) -> None:
     if code := made.exit_code:
         how = f"exit code {code}" if code > 0 else f"signal {-code}"
-        raise MeasurementError(f"{command[0]} ended with {how}: {_last_line_or_remark(printed)}")
-
-
-def _last_line_or_remark(printed: str) -> str:
-    """Return the last line with text, cut to 160 characters, or "it printed nothing"."""
-    lines = [line.strip() for line in printed.splitlines() if line.strip()]
-    return lines[-1][:160] if lines else "it printed nothing"
+        raise MeasurementError(f"{command[0]} ended with {how}: {programs.last_line(printed)}")
 
 
 def _make_instruction_count(
@@ -232,7 +226,7 @@ def _count_by_qemu(trial: _Trial) -> InstructionCount:
             break
         version = int(refused["version"])
     if not counts.exists():
-        raise _CannotCountError(f"{name} did not count: {_last_line_or_remark(printed)}")
+        raise _CannotCountError(f"{name} did not count: {programs.last_line(printed)}")
     _raise_if_failed(made, command, printed)
     total, followed = read_qemu(counts)
     if not followed:
@@ -247,7 +241,7 @@ def _compile_qemu_plugin(folder: Path, version: int) -> Path:
     source, made = "instruction_count.c", folder / f"count-{version}.so"
     flags = ("-shared", "-fPIC", f"-DAPI_VERSION={version}")
     try:
-        return compile_c("measurements.counters", source, made, flags=flags)
+        return programs.compile_c("measurements.counters", source, made, flags=flags)
     except MeasurementError as error:
         raise _CannotCountError(str(error)) from error
 

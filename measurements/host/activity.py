@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from measurements.errors import MeasurementError
+from measurements.host import files
 from measurements.host.files import Value, read_field, read_lines, read_number, read_text
 
 Pairs = Mapping[str, tuple[int, int]]
@@ -30,12 +31,9 @@ _SECTORS_READ, _SECTORS_WRITTEN = 5, 9
 _BYTES_SENT = 8
 
 
-def host_cpu_s(procfs: Path, ticks_per_s: float | None = None) -> dict[str, float]:
-    """Read the host's CPU time since its start (s), summed over CPUs, by column.
-
-    ``ticks_per_s`` is USER_HZ, by default this host's.
-    """
-    ticks = float(os.sysconf("SC_CLK_TCK")) if ticks_per_s is None else ticks_per_s
+def host_cpu_s(procfs: Path) -> dict[str, float]:
+    """Read the host's CPU time since its start (s), summed over CPUs, by column."""
+    ticks = float(os.sysconf("SC_CLK_TCK"))
     for line in read_lines(procfs / "stat"):
         name, *figures = line.split()
         if name == "cpu" and all(figure.isdecimal() for figure in figures):
@@ -115,12 +113,9 @@ def group_state(sysfs: Path, procfs: Path, pid: int | None = None) -> dict[str, 
 
 def _read_throttled_s(folder: Path) -> float | None:
     """Read how long a quota held a control group back so far (s); None where not told."""
-    pairs = (line.split() for line in read_lines(folder / "cpu.stat"))
-    figures = {pair[0]: pair[1] for pair in pairs if len(pair) == 2 and pair[1].isdecimal()}
-    for name, scale in (("throttled_usec", 1e-6), ("throttled_time", 1e-9)):
-        if name in figures:
-            return int(figures[name]) * scale
-    return None
+    counts = files.read_counts(folder / "cpu.stat")
+    scales = (("throttled_usec", 1e-6), ("throttled_time", 1e-9))
+    return next((counts[name] * scale for name, scale in scales if name in counts), None)
 
 
 def disk_sectors(procfs: Path, sysfs: Path) -> dict[str, tuple[int, int]]:
@@ -151,18 +146,24 @@ def physical_disks(sysfs: Path) -> frozenset[str]:
     return frozenset(disk.name for disk in disks if "virtual" not in disk.resolve().parts)
 
 
-def interface_bytes(procfs: Path, sysfs: Path) -> dict[str, tuple[int, int]]:
-    """Read the bytes received and sent since the host's start, by interface.
-
-    The physical interfaces where there are any: what bridges, bonds and tunnels carry passes
-    them. In a container, which has none, all but the loopback and those on top of others.
-    """
+def all_interface_bytes(procfs: Path) -> dict[str, tuple[int, int]]:
+    """Read the bytes received and sent since the host's start, by interface of any kind."""
     found = {}
     for line in read_lines(procfs / "net/dev")[2:]:
         name, _, figures = line.rpartition(":")
         fields = figures.split()
         if len(fields) > _BYTES_SENT and fields[0].isdecimal() and fields[_BYTES_SENT].isdecimal():
             found[name.strip()] = int(fields[0]), int(fields[_BYTES_SENT])
+    return found
+
+
+def interface_bytes(procfs: Path, sysfs: Path) -> dict[str, tuple[int, int]]:
+    """Read the bytes received and sent since the host's start, by interface.
+
+    The physical interfaces where there are any: what bridges, bonds and tunnels carry passes
+    them. In a container, which has none, all but the loopback and those on top of others.
+    """
+    found = all_interface_bytes(procfs)
     folder = sysfs / "class/net"
     physical = {name for name in found if (folder / name / "device").exists()}
     others = {name for name in found if name != "lo" and not any((folder / name).glob("lower_*"))}
@@ -292,9 +293,7 @@ def _bytes_left_by_memory_limits(procfs: Path, sysfs: Path) -> Iterator[int]:
             most, taken = read_field(folder / limit), read_field(folder / used)
             if most.isdecimal() and taken.isdecimal():
                 # The kernel gives back file pages that nobody uses.
-                stat = read_field(folder / "memory.stat")
-                match = re.search(rf"^{cached} (\d+)$", stat, re.MULTILINE)
-                spare = int(match[1]) if match else 0
+                spare = files.read_counts(folder / "memory.stat").get(cached, 0)
                 yield max(0, int(most) - max(0, int(taken) - spare))
 
 

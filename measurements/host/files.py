@@ -122,6 +122,17 @@ def read_pairs(path: Path) -> Iterator[tuple[str, str]]:
         yield key.strip(), value.strip()
 
 
+def first_pairs(path: Path) -> dict[str, str]:
+    """Read lines of the form ``key: value`` by key; of a key that comes again, the first holds."""
+    return dict(reversed([*read_pairs(path)]))
+
+
+def read_counts(path: Path) -> dict[str, int]:
+    """Read lines of the form ``name count``, as control groups have them; others are left out."""
+    pairs = (line.split() for line in read_lines(path))
+    return {pair[0]: int(pair[1]) for pair in pairs if len(pair) == 2 and pair[1].isdecimal()}
+
+
 def shared_text(paths: Iterable[Path]) -> str | None:
     """Read the text that all files share, or each of several texts; None where none has one."""
     return ", ".join(sorted({text for path in paths if (text := read_text(path))})) or None

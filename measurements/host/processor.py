@@ -58,7 +58,7 @@ def processor_state(sysfs: Path, procfs: Path) -> dict[str, files.Value]:
     if smt is None and cores:
         smt = any(len(core.cpus) > 1 for core in cores)
     # The first processor's values hold.
-    info = dict(reversed([*files.read_pairs(procfs / "cpuinfo")]))
+    info = files.first_pairs(procfs / "cpuinfo")
     state: dict[str, files.Value | None] = {
         column: next((info[key] for key in keys if info.get(key)), None)
         for column, keys in _IDENTITY.items()
@@ -96,8 +96,7 @@ def is_virtual_machine(sysfs: Path, procfs: Path) -> bool | None:
 
 def cpu_flags(procfs: Path) -> list[str]:
     """Read the flags of the first CPU."""
-    pairs = files.read_pairs(procfs / "cpuinfo")
-    return next((value.split() for key, value in pairs if key == "flags"), [])
+    return files.first_pairs(procfs / "cpuinfo").get("flags", "").split()
 
 
 def hypervisor(sysfs: Path, procfs: Path) -> str | None:

@@ -207,26 +207,20 @@ class DcmiFigures:
 
 
 class SensorFigures:
-    """The power sensors of a BMC, a channel each; ``problems`` says why some have no figure."""
+    """The power sensors of a BMC, a channel each; NaN for one that is silent or answers 0 W."""
 
     def __init__(self, sensors: Sequence[PowerSensor]) -> None:
         self._sensors = sensors
         self.channels = sensor_channels(sensors)
-        self.problems: dict[str, str] = {}
 
     def read(self, bmc: Bmc, until_s: float) -> list[Reading]:
         """Ask every sensor."""
-        self.problems, readings = {}, []
+        readings = []
         for sensor, channel in zip(self._sensors, self.channels, strict=True):
             answer = sensor.ask(bmc, until_s)
-            power_w = float("nan") if answer.code else sensor.watts(answer.data)
-            if not power_w > 0:
-                problem = "it answers 0 W" if power_w == 0 else "it is unavailable"
-                if answer.code:
-                    problem = ipmi_protocol.meaning(answer.code)
-                self.problems[channel.label] = problem
-                power_w = float("nan")
-            readings.append(Reading(channel.label, answer.at_s, power_w))
+            power_w = 0.0 if answer.code else sensor.watts(answer.data)
+            value = power_w if power_w > 0 else float("nan")
+            readings.append(Reading(channel.label, answer.at_s, value))
         return readings
 
 

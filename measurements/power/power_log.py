@@ -15,6 +15,7 @@ import stat
 import statistics
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from itertools import pairwise
@@ -618,7 +619,11 @@ class TimeReader:
             moment = datetime.fromisoformat(iso)
         except ValueError:
             moment = None
-        if moment is None or _is_date_without_time(iso):
+        with suppress(ValueError):
+            # A date alone is no time.
+            date.fromisoformat(iso)
+            moment = None
+        if moment is None:
             raise BadTimeError(
                 f"{text!r} is no time: let the logger write ISO 8601 "
                 f"(2026-03-01T12:00:00+01:00) or seconds since 1970"
@@ -627,11 +632,3 @@ class TimeReader:
             moment = moment.replace(tzinfo=UTC)
         self.local |= moment.tzinfo is None
         return moment.timestamp()
-
-
-def _is_date_without_time(iso: str) -> bool:
-    try:
-        date.fromisoformat(iso)
-    except ValueError:
-        return False
-    return True

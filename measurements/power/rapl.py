@@ -61,10 +61,7 @@ def open_source(where: str | None, settings: SourceSettings) -> RaplSource:
         raise SensorError(
             f"rapl@{where}: ppw reads RAPL only on this host: write rapl without an address"
         )
-    zones = find_zones(settings)
-    if not zones:
-        raise SensorError(why_absent(settings))
-    return RaplSource(powercap(settings), zones)
+    return RaplSource(powercap(settings), find_zones(settings))
 
 
 class RaplSource:
@@ -206,9 +203,15 @@ def powercap(settings: SourceSettings) -> Path:
 
 
 def find_zones(settings: SourceSettings) -> list[RaplZone]:
-    """List all zones with a counter, readable or not, in the kernel's order."""
-    found = _zone_folders(powercap(settings))
-    is_amd = _cpuinfo(settings).get("vendor_id") == "AuthenticAMD"
+    """List all zones with a counter, readable or not, in the kernel's order.
+
+    Raises `SensorError` with the remedy where there is none.
+    """
+    root, cpu = powercap(settings), files.first_pairs(settings.procfs / "cpuinfo")
+    found = _zone_folders(root)
+    if not found:
+        raise SensorError(f"{root}: no RAPL counter: {_why_no_zones(root, cpu)}")
+    is_amd = cpu.get("vendor_id") == "AuthenticAMD"
     zones: dict[_Identity, RaplZone] = {}
     labels: set[str] = set()
     for identity, folder in sorted(found.items()):
@@ -305,12 +308,6 @@ def not_permitted(counter: Path, root: Path) -> str:
     )
 
 
-def why_absent(settings: SourceSettings) -> str:
-    """Explain that there is no powercap zone with an energy counter, and the remedy."""
-    root, cpu = powercap(settings), _cpuinfo(settings)
-    return f"{root}: no RAPL counter: {_why_no_zones(root, cpu)}"
-
-
 def _why_no_zones(root: Path, cpu: dict[str, str]) -> str:
     name, vendor = cpu.get("model name", "this processor"), cpu.get("vendor_id", "")
     family, model = (
@@ -338,11 +335,6 @@ def _why_no_zones(root: Path, cpu: dict[str, str]) -> str:
     return f"{name} is not of Intel or AMD, which alone have it: {_INSTEAD}"
 
 
-def _cpuinfo(settings: SourceSettings) -> dict[str, str]:
-    """Read the fields of the first processor; empty if they cannot be read."""
-    return dict(reversed([*files.read_pairs(settings.procfs / "cpuinfo")]))
-
-
 _SYSFS = Path("/sys")
 
 
@@ -355,8 +347,6 @@ def open_pyrapl(where: str | None, settings: SourceSettings) -> PyRaplSource:
     with _quietly():
         library = source.import_library("rapl:pyrapl", "pyRAPL", "pyRAPL", ", or use rapl")
     channels = {zone.channel.label: zone.channel for zone in find_zones(settings)}
-    if not channels:
-        raise SensorError(why_absent(settings))
     return PyRaplSource(library, channels, powercap(settings))
 
 

@@ -100,6 +100,12 @@ def compile_c(
     return into
 
 
+def last_line(printed: str) -> str:
+    """Return the last line with text, cut to 160 characters, or "it printed nothing"."""
+    lines = [line.strip() for line in printed.splitlines() if line.strip()]
+    return lines[-1][:160] if lines else "it printed nothing"
+
+
 def complaint(messages: str) -> str:
     """Return the first of a program's messages that is of an error, else the first."""
     lines = [line.strip() for line in messages.splitlines() if line.strip()]

@@ -14,6 +14,7 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from measurements.errors import MeasurementError
 from measurements.host.cpu_placement import run_on
+from measurements.processes import programs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -82,8 +83,9 @@ class Client:
             if code := self._exit_code(process):
                 how = f"exit code {code}" if code > 0 else f"signal {-code}"
                 path = self.outputs[number]
+                said = programs.last_line(path.read_text(errors="replace"))
                 raise MeasurementError(
-                    f"{self.commands[number][0]} ended with {how}: {last_line(path)}; see {path}"
+                    f"{self.commands[number][0]} ended with {how}: {said}; see {path}"
                 )
 
     def has_ended(self) -> bool:
@@ -101,11 +103,11 @@ class Client:
         self.check()
         return True
 
-    def finish(self, name: str, seconds: float, *, hang: str) -> None:
+    def finish(self, name: str, seconds: float, *, hang: str | None = None) -> None:
         """Wait for the end of all clients after the window.
 
         Raises `CutShortError` when a client ended inside the window, and `MeasurementError` when
-        one failed, or did not end in time, with ``hang`` as the message.
+        one failed, or did not end in time; ``hang`` is then the message in place of the usual one.
         """
         self.check()
         if self.cut_short:
@@ -114,7 +116,8 @@ class Client:
                 "busy for a steady load"
             )
         if not self.wait(seconds):
-            raise MeasurementError(hang)
+            usual = f"{self.commands[0][0]} was to end and did not: what it talks to may hang"
+            raise MeasurementError(hang or usual)
 
     def observe(self, procfs: Path) -> tuple[float, float]:
         """CPU time so far (s), in user and system mode; a client that has ended is noted."""
@@ -181,12 +184,6 @@ def has_moved(procfs: Path, pid: int, disk_bytes: int, cache_bytes: int) -> bool
         # What a program reads as it starts is in rchar.
         return counts["rchar"] + counts["wchar"] >= cache_bytes
     return False
-
-
-def last_line(path: Path) -> str:
-    """Last line with text in a file, for a message."""
-    lines = [line.strip() for line in path.read_text(errors="replace").splitlines()]
-    return next((line[:160] for line in reversed(lines) if line), "it printed nothing")
 
 
 class LatencyCell(NamedTuple):

@@ -247,8 +247,7 @@ class FioLoad(service.Load):
 
     def finish(self) -> None:
         """Wait for fio."""
-        hang = f"{self.target.program} was to end and did not: what it talks to may hang"
-        self.client.finish("fio", self.seconds + _LONGEST_START_S, hang=hang)
+        self.client.finish("fio", self.seconds + _LONGEST_START_S)
 
     def columns(self, seen: Sequence[tuple[float, float]]) -> dict[str, Any]:
         """Columns of the run, from fio's report."""

@@ -94,6 +94,13 @@ class Load(abc.ABC):
     def observe(self) -> Any:
         """Counts of this moment."""
 
+    def watch(self, runs: ServiceRuns, start_s: float) -> Iterator[Any]:
+        """Observe at the end of each slice of the window."""
+        for part in range(1, SLICES + 1):
+            left = start_s + part * runs.options.seconds / SLICES - runs.clock()
+            runs.wait(max(left, 0.0))
+            yield self.observe()
+
     @abc.abstractmethod
     def finish(self) -> None:
         """Wait for the clients. Raises `CutShortError` when they ended before the window did."""
@@ -166,7 +173,7 @@ class ServiceRuns(loop.Recorder):
             snapshot = activity.Snapshot.take(self.machine.procfs, self.machine.sysfs)
             before = before._replace(snapshot=snapshot)
             start_s = self.clock()
-            seen += self._watch_load(load, start_s)
+            seen += load.watch(self, start_s)
             end_s = self.clock()
             window = cpu_placement.Execution(start_s, end_s, 0, 0.0, 0.0)
             host = self.machine.after_run(before, window, 1) if load.is_local else {}
@@ -181,13 +188,6 @@ class ServiceRuns(loop.Recorder):
         if step.freq_hz is None and load.is_local:
             facts |= loop.clock_found(self.machine, self.options.clock_hz, facts)
         return self._end_run(record, window, facts)
-
-    def _watch_load(self, load: Load, start_s: float) -> Iterator[Any]:
-        """Observe the load at the end of each slice of the window."""
-        for part in range(1, SLICES + 1):
-            left = start_s + part * self.options.seconds / SLICES - self.clock()
-            self.wait(max(left, 0.0))
-            yield load.observe()
 
     def _end_run(
         self, record: dict[str, Any], window: cpu_placement.Execution, facts: dict[str, Any]

@@ -263,12 +263,12 @@ def test_a_laptop_says_whether_it_is_on_its_battery(bare):
 
 def test_cpu_time_is_in_seconds_by_column_and_guests_are_counted_once(bare):
     bare.put("proc/stat", "cpu  1000 200 300 40000 50 6 7 8 900 90\ncpu0 1 1 1 1 1 1 1 1 0 0")
-    assert activity.host_cpu_s(bare.procfs, 100) == {
+    assert activity.host_cpu_s(bare.procfs) == {
         "user_s": 10.0, "nice_s": 2.0, "system_s": 3.0, "idle_s": 400.0,
         "iowait_s": 0.5, "irq_s": 0.06, "softirq_s": 0.07, "steal_s": 0.08,
     }  # fmt: skip
     bare.put("proc/stat", "cpu  1000 200 300 40000")
-    assert list(activity.host_cpu_s(bare.procfs, 100)) == ["user_s", "nice_s", "system_s", "idle_s"]
+    assert list(activity.host_cpu_s(bare.procfs)) == ["user_s", "nice_s", "system_s", "idle_s"]
     for text in ("", "cpu", "cpu x y", "intr 5", "cpu0 1 2 3 4"):
         bare.put("proc/stat", text)
         assert activity.host_cpu_s(bare.procfs) == {}, text

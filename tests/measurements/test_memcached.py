@@ -357,7 +357,7 @@ class TestLoaders:
     def test_a_demand_is_shared_whole(self, connections, threads, servers, one, asked, gets, keys):
         base = WORK._replace(get_share=gets, keys_per_request=keys, seconds=1.0)
         base = base._replace(connections=connections, threads=threads, asked_s=asked)
-        shared = works(base, servers, one_thread=one)
+        shared = works(base, servers, load_generators.LOADERS["paced" if one else "memtier"](""))
         assert len(shared) % servers == 0
         assert sum(w.connections for w in shared) == max(connections, len(shared))
         assert all(1 <= w.threads <= w.connections for w in shared)

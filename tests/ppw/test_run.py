@@ -414,7 +414,7 @@ def test_counts_become_a_table_with_path_lengths(ask, tmp_path):
     refused(ppw_inside("run", "count", "--", "false", cwd=tmp_path), "false ended with exit code 1")
 
 
-class Load:
+class Load(service.Load):
     """A load by a clock that nobody waits for; ``fails`` are errors that it ends with."""
 
     cores, is_local, pids = 1, True, ()

@@ -19,7 +19,7 @@ from measurements.table.headers import nearest
 from measurements.workloads.hadoop import engines, history, jobs
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from measurements.workloads.service import ServiceRuns
 
@@ -58,9 +58,11 @@ class UserCluster(engines.ClusterEngine):
 
     def prepare(self, settings: Sequence[jobs.Setting]) -> None:
         """Bring the inputs into the cluster's file system."""
-        sizes = jobs.input_sizes(settings, jobs.TEXT_READERS)
+        readers: Collection[str] = jobs.TEXT_READERS
         if self._options.command:
-            sizes = self._sizes_of_own_inputs(settings)
+            takes_text = any(_INPUT in argument for argument in self._options.command)
+            readers = {s.workload for s in settings} if takes_text else ()
+        sizes = jobs.input_sizes(settings, readers)
         engines.check_room(self._scratch, float(sum(sizes)))
         own = {s.workload for s in settings if s.workload not in jobs.WORKLOADS}
         self._put_texts(sizes, self._runs.options.seed, (*jobs.TEXT_READERS, *own))
@@ -110,11 +112,6 @@ class UserCluster(engines.ClusterEngine):
                 f"the process that cleans up on the cluster has ended: remove {self._folder} there "
                 "with hadoop fs -rm -r"
             ) from error
-
-    def _sizes_of_own_inputs(self, settings: Sequence[jobs.Setting]) -> list[int]:
-        if not any(_INPUT in argument for argument in self._options.command):
-            return []
-        return sorted({s.data_bytes for s in settings if s.data_bytes}, reverse=True)
 
     def _fill_command(self, setting: jobs.Setting, source: str, target: str) -> list[str]:
         """The user's own command, with values in place of the words in braces."""
@@ -217,27 +214,18 @@ def open_nodes(
     Raises `SensorError` when a sensor cannot be read, and `MeasurementError` when the folder was
     begun with other sensors.
     """
-    opened: list[NodeMeter] = []
-    try:
+    opened: list[sampler.Sampling] = []
+    meters = []
+    with source.closed_on_error(opened):
         for node in nodes:
             specs = [] if node.power is None else source.parse_specs(node.power)
             logins = credentials.logins_for(specs)
             sampling = sampler.Sampling.open(
                 specs, interval_s=interval_s, timeout_s=timeout_s, logins=logins
             )
-            # Told of at once, so that it is closed whatever comes next.
-            opened.append(NodeMeter(node, session, sampling))
-            opened[-1] = NodeMeter(node, _node_part(session, node, sampling), sampling)
-    except BaseException:
-        close_nodes(opened)
-        raise
-    return opened
-
-
-def close_nodes(meters: Iterable[NodeMeter]) -> None:
-    """Close all sensors."""
-    for meter in meters:
-        meter.sampling.close()
+            opened.append(sampling)
+            meters.append(NodeMeter(node, _node_part(session, node, sampling), sampling))
+    return meters
 
 
 def _node_part(session: Session, node: Node, sampling: sampler.Sampling) -> Session:

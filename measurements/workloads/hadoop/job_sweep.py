@@ -93,18 +93,14 @@ def measure_hadoop(
         meters = cluster.open_nodes(
             nodes, runs.session, interval_s=host.interval_s, timeout_s=host.timeout_s
         )
-        stack.callback(cluster.close_nodes, meters)
+        for meter in meters:
+            stack.callback(meter.sampling.close)
         engine = _make_engine(options, runs, scratch, open_ports=open_ports)
         stack.callback(engine.close)
         java = None if options.mode == "cluster" else install.find_java().version
         sweep = HadoopSweep(options, runs, engine, java, tuple(meters))
-        for done, (step, _) in enumerate(sweep.run(), start=1):
-            opened.write(hadoop_table(runs.session))
-            if show is not None:
-                show(done, len(sweep.steps), step.text())
-        table = hadoop_table(runs.session)
-        opened.write(table)
-    return table
+        rows = ({"workload": step.text()} for step, _ in sweep.run())
+        return opened.take(rows, len(sweep.steps), hadoop_table, show or (lambda *_: None))
 
 
 def _with_reasons(tell: Callable[[str], None], options: HadoopOptions) -> Callable[[str], None]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
@@ -88,7 +88,7 @@ def _vocabulary(seed: int) -> list[bytes]:
 _TIMES_THE_LARGEST = 4
 
 
-def input_sizes(settings: Iterable[Setting], workloads: Sequence[str]) -> list[int]:
+def input_sizes(settings: Iterable[Setting], workloads: Collection[str]) -> list[int]:
     """Sizes (B) of the inputs of some workloads, the largest first."""
     found = {s.data_bytes for s in settings if s.workload in workloads and s.data_bytes}
     return sorted(found, reverse=True)

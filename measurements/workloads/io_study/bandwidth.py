@@ -12,7 +12,7 @@ from typing import NamedTuple
 from measurements.errors import MeasurementError
 from measurements.host import activity, memory_probe
 from measurements.processes import cleanup_process, programs
-from measurements.workloads.clients import last_line, start_process
+from measurements.workloads.clients import start_process
 from measurements.workloads.io_study.cpu_accounting import process_cpu_s
 
 SOURCE = "bandwidth_load.c"
@@ -75,9 +75,8 @@ class BandwidthLoad:
     def check(self) -> None:
         """Raise `MeasurementError` where it has ended."""
         if (code := self._process.poll()) is not None:
-            raise MeasurementError(
-                f"the memory-bandwidth antagonist ended with {code}: {last_line(self._output)}"
-            )
+            said = programs.last_line(self._output.read_text(errors="replace"))
+            raise MeasurementError(f"the memory-bandwidth antagonist ended with {code}: {said}")
 
     def stop(self) -> None:
         """End it."""

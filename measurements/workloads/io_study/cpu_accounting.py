@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 from measurements.errors import MeasurementError
+from measurements.host import files
 from measurements.host.activity import control_groups
-from measurements.host.files import read_lines, read_number, read_text
 from measurements.processes import cleanup_process, settings_guard
 from measurements.workloads.clients import io_counts
 
@@ -79,19 +79,15 @@ class ControlGroup(NamedTuple):
     def cpu_s(self) -> float | None:
         """CPU time of all that was in it so far (s); None where not known."""
         if self.version == 1:
-            return read_number(self.folder / "cpuacct.usage", 1e-9)
-        usage = self._read_figures("cpu.stat").get("usage_usec")
+            return files.read_number(self.folder / "cpuacct.usage", 1e-9)
+        usage = files.read_counts(self.folder / "cpu.stat").get("usage_usec")
         return None if usage is None else usage * 1e-6
 
     def user_and_system(self) -> tuple[float, float]:
         """CPU time by mode so far, by clock ticks; the unit depends on the version."""
         file, end = ("cpuacct.stat", "") if self.version == 1 else ("cpu.stat", "_usec")
-        figures = self._read_figures(file)
-        return figures.get(f"user{end}", 0), figures.get(f"system{end}", 0)
-
-    def _read_figures(self, file: str) -> dict[str, int]:
-        pairs = (line.split() for line in read_lines(self.folder / file))
-        return {pair[0]: int(pair[1]) for pair in pairs if len(pair) == 2 and pair[1].isdecimal()}
+        counts = files.read_counts(self.folder / file)
+        return counts.get(f"user{end}", 0), counts.get(f"system{end}", 0)
 
 
 def _counting_groups(sysfs: Path, procfs: Path) -> list[tuple[Path, int]]:
@@ -189,7 +185,7 @@ class KernelWorkers:
 
     def __init__(self, sysfs: Path) -> None:
         self._mask = sysfs / "devices/virtual/workqueue/cpumask"
-        was = read_text(self._mask)
+        was = files.read_text(self._mask)
         if was is None:
             raise MeasurementError(
                 f"{self._mask}: cannot be read: ppw cannot bind the workers of "

@@ -16,10 +16,10 @@ from measurements.timeseries.series import CPU_COLUMNS, SECTOR_BYTES, TASK_COLUM
 from measurements.workloads.clients import Client, CutShortError, has_moved, start_process
 from measurements.workloads.fio import Pattern, read_report
 from measurements.workloads.io_study import cpu_accounting
-from measurements.workloads.service import Load
+from measurements.workloads.service import Load, ServiceRuns
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from measurements.workloads.io_study.bandwidth import BandwidthLoad
@@ -171,12 +171,12 @@ class CommandLoad(IoLoad):
         if opens:
             self.client.release()
 
-    def wait(self, seconds: float) -> bool:
-        """Whether the command has ended in time and its data are written."""
-        if not self.client.wait(seconds):
-            return False
+    def watch(self, runs: ServiceRuns, start_s: float) -> Iterator[None]:
+        """Observe at intervals until the command has ended and its data are written."""
+        while not self.client.wait(self.interval_s):
+            yield self.observe()
         self._sync_folders()
-        return True
+        yield self.observe()
 
     def _sync_folders(self) -> None:
         for folder in self.folders:
@@ -260,25 +260,14 @@ def window_columns(
 ) -> dict[str, Any]:
     """Add up the intervals of a run, which are rows of `measurements.timeseries.LiveSampler`.
 
-    Parameters
-    ----------
-    rows : sequence of mapping
-    cpus : int
-        Logical CPUs that the workload may use. Idle time is what they have left after all CPU
-        time of the host, wherever it was spent.
-    taken_s : float
-        CPU time (s), in user mode, of a load beside the workload on CPUs of its own.
-    own : mapping, optional
-        Columns of what the workload and the kernel's threads did, without other programs. They
-        replace those of the host.
+    ``cpus`` is the number of logical CPUs that the workload may use: idle time is what they have
+    left after all CPU time of the host, wherever it was spent. ``taken_s`` is the CPU time (s), in
+    user mode, of a load beside the workload on CPUs of its own. ``own`` has columns of what the
+    workload and the kernel's threads did, without other programs; they replace those of the host.
 
-    Returns
-    -------
-    dict of column to value
-        CPU times (s), sectors (512 B), ``scope`` ("host" or "own"), ``scheduled_s`` and
-        ``tick_busy_s`` of the host where known, and ``io_notes`` where something was odd.
-
-    Raises `LostCountError` when a count went back or away: nothing is guessed.
+    Returns CPU times (s), sectors (512 B), ``scope`` ("host" or "own"), ``scheduled_s`` and
+    ``tick_busy_s`` of the host where known, and ``io_notes`` where something was odd. Raises
+    `LostCountError` when a count went back or away: nothing is guessed.
     """
     lost = [name for name in _NEEDED if any(row.get(name) is None for row in rows)]
     if lost:

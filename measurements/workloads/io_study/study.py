@@ -10,7 +10,7 @@ import os
 import random
 import re
 import shutil
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -223,27 +223,12 @@ class StudyCell(NamedTuple):
         }
 
 
-class StudyRuns(service.ServiceRuns):
-    """Runs of a study; the window of a command lasts until the command ends."""
-
-    def _watch_load(self, load: service.Load, start_s: float) -> Iterator[Any]:
-        """Observe fio by slices, but a command at intervals until it ends."""
-        if not isinstance(load, loads.CommandLoad):
-            yield from super()._watch_load(load, start_s)
-            return
-        ended = False
-        while not ended:
-            ended = load.wait(load.interval_s)
-            load.observe()
-            yield None
-
-
 @dataclass
 class IoStudy(service.ServiceSweep):
     """A study under way. Made by `open_study`, and to be left as a context manager."""
 
     options: StudyOptions
-    runs: StudyRuns
+    runs: service.ServiceRuns
     devices: tuple[Device, ...]
     group: ControlGroup | None
     levels: Levels
@@ -385,14 +370,13 @@ def open_study(options: StudyOptions, runs: service.ServiceRuns) -> IoStudy:
     machine = runs.machine
     for cores, threads in product(options.cores, options.threads_per_core):
         place(machine.topology, cores, threads_per_core=threads)
-    own = StudyRuns(**{f.name: getattr(runs, f.name) for f in fields(runs) if f.init})
-    levels = open_levels(options, own, _levels_before(runs.session))
+    levels = open_levels(options, runs, _levels_before(runs.session))
     group = ControlGroup.make(runs.reaper, "study", machine.sysfs, machine.procfs)
     if group is None:
-        _do_without_group(options, own)
-    devices = open_devices(options, own)
+        _do_without_group(options, runs)
+    devices = open_devices(options, runs)
     workers = KernelWorkers(machine.sysfs) if options.confine_kernel else None
-    return IoStudy(options, own, devices, group, levels, workers)
+    return IoStudy(options, runs, devices, group, levels, workers)
 
 
 def _do_without_group(options: StudyOptions, runs: service.ServiceRuns) -> None:

@@ -12,6 +12,8 @@ from collections import defaultdict
 from statistics import mean, stdev
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from measurements.host import activity
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -34,10 +36,6 @@ LEAST_RISE = 0.03
 # A rate counts as reached within this.
 _REACHED = 0.98
 
-_CPU_TIMES = (
-    *("user_s", "nice_s", "system_s", "irq_s"),
-    *("softirq_s", "steal_s", "idle_s", "iowait_s"),
-)
 _OWN = ("server_user_s", "server_system_s", "client_user_s", "client_system_s")
 _SETUP = ("host", "freq_hz", "data_bytes", "get_share", "keys_per_request", "threads", "partitions")
 
@@ -155,11 +153,11 @@ def _client_limit(row: Row, this: ThroughputLevel, connections: int, beyond: Lev
 def _other_programs_evidence(row: Row) -> str | None:
     """Evidence that other programs took the rest of the CPU time; None where they did not."""
     seconds = row.get("window_s")
-    if not seconds or not all(name in row for name in (*_CPU_TIMES, *_OWN)):
+    if not seconds or not all(name in row for name in (*activity.COLUMNS, *_OWN)):
         return None
     # All CPU times of the host add up to its number of CPUs; what is neither idle nor of servers
     # and clients was of other programs.
-    cpus = sum(row[name] for name in _CPU_TIMES) / seconds
+    cpus = sum(row[name] for name in activity.COLUMNS) / seconds
     idle = row["idle_s"] + row["iowait_s"]
     others = (cpus * seconds - idle - sum(row[name] for name in _OWN)) / seconds
     if cpus * seconds <= 0 or idle > (1 - FULL_HOST) * cpus * seconds or others < OTHERS * cpus:

@@ -13,7 +13,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, ClassVar, NamedTuple, Self
 
 from measurements.errors import DAMAGE, MeasurementError
-from measurements.processes.programs import compile_c, find_compiler, find_first, find_program
+from measurements.processes import programs
 from measurements.workloads import clients
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ def find_loader(name: str | None) -> Loader:
     if name is not None and name not in LOADERS:
         raise MeasurementError(f"unknown load generator {name!r}: give one of {', '.join(LOADERS)}")
     for kind in LOADERS.values() if name is None else (LOADERS[name],):
-        if program := find_first(kind.programs):
+        if program := programs.find_first(kind.programs):
             return kind(program)
     if name is None:
         raise MeasurementError(
@@ -130,8 +130,8 @@ def find_loader(name: str | None) -> Loader:
     kind = LOADERS[name]
     if kind.programs:
         # Raises with what to install.
-        return kind(find_program(kind.programs[0]))
-    find_compiler()
+        return kind(programs.find_program(kind.programs[0]))
+    programs.find_compiler()
     return kind("")
 
 
@@ -209,8 +209,7 @@ def read_memcaslap_totals(path: Path) -> MemcaslapTotals:
     text = path.read_text(encoding="utf-8", errors="replace")
     section = _SECTION.search(text)
     if section is None:
-        lines = [line.strip() for line in text.splitlines() if line.strip()]
-        said = lines[-1][:160] if lines else "it printed nothing"
+        said = programs.last_line(text)
         raise MeasurementError(f"{path}: no latencies of memcaslap: {said}")
     rest = text[section.end() :].partition("\n\n")[0]
     figures = {m["name"]: int(m["value"]) * _US for m in _FIGURE.finditer(rest)}
@@ -375,7 +374,7 @@ class PacedClient(Loader):
     def open(self, scratch: Path) -> Self:
         """Compile the client into ``scratch``. Raises `MeasurementError` without a compiler."""
         package, into = "measurements.workloads.memcached", scratch / "paced_load"
-        program = compile_c(package, "paced_load.c", into, libraries=("-lm",))
+        program = programs.compile_c(package, "paced_load.c", into, libraries=("-lm",))
         return type(self)(str(program))
 
     def key(self, number: int, work: Work) -> str:

@@ -12,7 +12,8 @@ import random
 import socket
 import struct
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise, product, starmap
 from pathlib import Path
 from statistics import mean, stdev
@@ -186,12 +187,13 @@ class Moment(NamedTuple):
     moved: tuple[int, int] | None  # bytes received and sent
 
 
-def works(total: gen.Work, partitions: int, *, one_thread: bool) -> list[gen.Work]:
+def works(total: gen.Work, partitions: int, loader: gen.Loader) -> list[gen.Work]:
     """Share the work of all clients together between client processes.
 
-    There is one process a partition, or one a thread where a process of this client has
-    ``one_thread`` only. Process i drives server i modulo ``partitions``.
+    There is one process a partition, or one a thread of ppw's own client, whose processes have one
+    thread only. Process i drives server i modulo ``partitions``.
     """
+    one_thread = loader.name == "paced"
     each = max(1, round(total.threads / partitions))
     processes = partitions * each if one_thread else partitions
     # Each process needs a connection.
@@ -264,10 +266,8 @@ class MemcachedLoad(service.Load):
 
     def finish(self) -> None:
         """Wait for the clients and read what they saw."""
-        client = self.client
-        hang = f"{client.commands[0][0]} was to end and did not: what it talks to may hang"
-        client.finish(self.loader.name, self.works[0].seconds + _LONGEST_START_S, hang=hang)
-        self._report = self.loader.report(client.outputs, self.scratch, self.works)
+        self.client.finish(self.loader.name, self.works[0].seconds + _LONGEST_START_S)
+        self._report = self.loader.report(self.client.outputs, self.scratch, self.works)
 
     def columns(self, seen: Sequence[Moment]) -> dict[str, Any]:
         """Columns of the run."""
@@ -365,9 +365,8 @@ def _throughput_noise(seen: Sequence[Moment]) -> float | None:
     return stdev(rates) / math.sqrt(len(rates)) / mean
 
 
-# Request for an interface's address (linux/sockios.h), and column of the bytes sent in net/dev.
+# Request for an interface's address (linux/sockios.h).
 _SIOCGIFADDR = 0x8915
-_SENT = 8
 
 
 class Link(NamedTuple):
@@ -379,12 +378,7 @@ class Link(NamedTuple):
 
     def byte_counts(self, procfs: Path = Path("/proc")) -> tuple[int, int] | None:
         """Bytes received and sent so far; None where they cannot be read."""
-        for line in files.read_lines(procfs / "net/dev")[2:]:
-            name, _, figures = line.rpartition(":")
-            fields = figures.split()
-            if name.strip() == self.interface and len(fields) > _SENT:
-                return int(fields[0]), int(fields[_SENT])
-        return None
+        return activity.all_interface_bytes(procfs).get(self.interface or "")
 
 
 def link_to(address: sv.Address, sysfs: Path = Path("/sys")) -> Link:
@@ -429,7 +423,6 @@ class MemcachedRuns:
     sides: Sides
     link: Link
     scratch: Path
-    _pacing: gen.Loader | None = field(default=None)
 
     def run(self) -> Iterator[dict[str, Any]]:
         """Measure all that is not yet measured; yields the row of each run as it ends.
@@ -483,7 +476,7 @@ class MemcachedRuns:
         ]
         random.Random(f"{self.runs.options.seed} {setup} rates").shuffle(steps)
         if self._steps_to_do(steps):
-            yield from self._measure_steps(setup, self._pacing_loader(), steps)
+            yield from self._measure_steps(setup, self._pacing_loader, steps)
 
     def _highest_throughput(self, setup: Setup) -> float:
         """Highest mean throughput (1/s) of a set-up at full load."""
@@ -539,7 +532,7 @@ class MemcachedRuns:
                 placement=self._server_placement(setup) if servers.processes else None,
                 link=self.link,
                 loader=loader,
-                works=self._share_work(setup, loader, longer),
+                works=works(longer, self._partitions(setup), loader),
                 client_cpus=self.sides.client_cpus,
                 reaper=self.runs.reaper,
                 scratch=self.scratch,
@@ -569,9 +562,6 @@ class MemcachedRuns:
             asked_s=asked_s,
         )
 
-    def _share_work(self, setup: Setup, loader: gen.Loader, total: gen.Work) -> list[gen.Work]:
-        return works(total, self._partitions(setup), one_thread=loader.name == "paced")
-
     def _partitions(self, setup: Setup) -> int:
         return len(self.options.servers) or setup.partitions
 
@@ -582,19 +572,17 @@ class MemcachedRuns:
     def _client_threads(self) -> int:
         return self.options.client_threads or len(self.sides.client_cpus)
 
+    @cached_property
     def _pacing_loader(self) -> gen.Loader:
-        if self.loader.paces:
-            return self.loader
-        if self._pacing is None:
-            self._pacing = gen.find_loader("paced").open(self.scratch)
-        return self._pacing
+        return self.loader if self.loader.paces else gen.find_loader("paced").open(self.scratch)
 
     def _servers(
         self, setup: Setup, loader: gen.Loader, connections: int, threads: int
     ) -> sv.Servers:
         """Start or connect servers, and fill them with what the loader asks for."""
         named = [sv.Address.parse(text) for text in self.options.servers]
-        shared = self._share_work(setup, loader, self._total_work(setup, connections, threads))
+        total = self._total_work(setup, connections, threads)
+        shared = works(total, self._partitions(setup), loader)
         if named:
             servers = sv.Servers.connect_to(named)
             self.runs.tell_once(

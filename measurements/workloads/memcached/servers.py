@@ -191,7 +191,7 @@ class Servers:
     processes: tuple[subprocess.Popen[bytes], ...] = ()  # empty for servers that are named
     version: str = ""  # of the first
     threads: int = 0  # worker threads of all together
-    _controls: list[Control] = field(default_factory=list)
+    controls: list[Control] = field(default_factory=list)  # a connection for questions to each
 
     @classmethod
     def start(
@@ -240,30 +240,25 @@ class Servers:
         return servers
 
     @property
-    def controls(self) -> tuple[Control, ...]:
-        """A connection for questions to each."""
-        return tuple(self._controls)
-
-    @property
     def pids(self) -> tuple[int, ...]:
         """Process IDs of private servers."""
         return tuple(process.pid for process in self.processes)
 
     def counts(self) -> Counts:
         """Counts of all together so far."""
-        return reduce(Counts.plus, (control.counts() for control in self._controls))
+        return reduce(Counts.plus, (control.counts() for control in self.controls))
 
     def fill(self, key: Callable[[int], str], keys: int, value_bytes: int) -> None:
         """Store so many objects in each; a failure stops the servers."""
         with self._stop_on_failure():
-            for control in self._controls:
+            for control in self.controls:
                 control.fill(key, keys, value_bytes)
 
     def stop(self) -> None:
         """Close the connections and end private servers."""
-        for control in self._controls:
+        for control in self.controls:
             control.close()
-        self._controls = []
+        self.controls = []
         for process in self.processes:
             process.terminate()
         for process in self.processes:
@@ -289,8 +284,8 @@ class Servers:
 
     def _connect_all(self) -> None:
         for address in self.addresses:
-            self._controls.append(Control(address))
-        said = [control.stats() for control in self._controls]
+            self.controls.append(Control(address))
+        said = [control.stats() for control in self.controls]
         self.version = said[0].get("version", "")
         self.threads = sum(int(one.get("threads", "0")) for one in said)
 
