@@ -49,13 +49,13 @@ class TestWorkedByHandInTheGuide:
 
     def test_servers_racks_energy_carbon_and_worth_as_the_guide_says(self, worked):
         said = [
-            "so 5 servers are needed. With the spare\n   server there are 6.",
-            "so 4 servers fit\n   into a rack",
-            "11,563.2 kWh and (7665.0 + 262.8) · 1.5 =\n   11,891.7 kWh",
-            *("9,382.0 kg", "4,800.0\n   kg", "14,182.0 kg"),
+            *("so 5 servers are needed. With the spare server there are 6.", "for 4 servers"),
+            "11,563.2 kWh and (7665.0 + 262.8) · 1.5 = 11,891.7 kWh",
+            *("9,382.0 kg", "4,800.0 kg", "14,182.0 kg"),
             *("150 gets per joule", "12 gets/s per euro", "38,940.26 EUR", "= 4556 EUR"),
         ]
-        assert [part for part in said if part not in GUIDE] == []
+        guide = " ".join(GUIDE.split())
+        assert [part for part in said if part not in guide] == []
         small = row_of(worked, "candidates", "small")
         assert (small["servers"], small["by_rate"], small["spare"]) == (6, 5, 1)
         assert (small["racks"], small["per_rack"]) == (2, 4)
