@@ -291,12 +291,6 @@ class Running:
     runs: ServiceRuns
     output: Path
 
-    def write(self, table: pd.DataFrame) -> None:
-        """Write the table, whole or not at all."""
-        from measurements import write_runs
-
-        write_runs(table, self.output)
-
     def take(
         self,
         rows: Iterable[Mapping[str, Any]],
@@ -309,11 +303,13 @@ class Running:
         There will be ``count`` rows. ``table`` makes the table of the session's records.
         ``show_progress`` takes the number of runs done, that of all runs, and the workload.
         """
+        from measurements import write_runs
+
         for done, row in enumerate(rows, start=1):
-            self.write(table(self.runs.session))
+            write_runs(table(self.runs.session), self.output)
             show_progress(done, count, str(row["workload"]))
         found = table(self.runs.session)
-        self.write(found)
+        write_runs(found, self.output)
         return found
 
 

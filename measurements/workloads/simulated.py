@@ -305,26 +305,14 @@ _DEATH_SIGNAL = 1
 def simulate(program: Program, core: str, freq_hz: float) -> dict[str, Any]:
     """Simulate one run of a program: one row of the runs table.
 
-    Parameters
-    ----------
-    program : Program
-    core : str
-        One of `CORES`: "inorder" or "o3".
-    freq_hz : float
-        Core frequency (Hz), a whole number of MHz from 100 MHz to 10 GHz.
+    ``core`` is one of `CORES`, "inorder" or "o3"; ``freq_hz`` is the core frequency (Hz), a whole
+    number of MHz from 100 MHz to 10 GHz. In the row ``time_s`` is cycles over frequency; prefetched
+    lines are among ``llc_misses``. ``region`` says whether the counts are of the region between the
+    program's marks alone, as those of all kernels, or of a program without marks from its entry to
+    its exit. There is no power.
 
-    Returns
-    -------
-    dict
-        ``time_s`` is cycles over frequency; prefetched lines are among ``llc_misses``. ``region``
-        says whether the counts are of the region between the program's marks alone, as those of all
-        kernels, or of a program without marks from its entry to its exit. There is no power.
-
-    Raises
-    ------
-    MeasurementError
-        For an unknown core, an impossible frequency, a program that fails or does not end, or when
-        rvsim is missing.
+    Raises `MeasurementError` for an unknown core, an impossible frequency, a program that fails or
+    does not end, or when rvsim is missing.
     """
     _refuse_unknown("core", core, CORES)
     model, clock_mhz = CORES[core], _whole_mhz(freq_hz)

@@ -26,7 +26,7 @@ from measurements.workloads.hadoop.cluster import cluster_row, read_nodes
 from measurements.workloads.hadoop.engines import Local, OneMachine, OwnHadoop
 from measurements.workloads.hadoop.history import Counter
 from measurements.workloads.hadoop.job_sweep import job_columns, node_columns, write_tasks
-from measurements.workloads.hadoop.jobs import HadoopOptions, Setting, job_properties, settings
+from measurements.workloads.hadoop.jobs import HadoopOptions, Setting, job_properties
 
 MB = 1_000_000
 DATA = Path(__file__).parent / "data" / "hadoop"
@@ -187,7 +187,9 @@ class TestText:
 
 class TestJobs:
     def test_all_combinations_once_with_whole_rows(self):
-        found = settings(["wordcount", "terasort"], [1050, 1099], [1], [1, 2], [None], ["none"])
+        swept = {"data_bytes": (1050, 1099), "map_slots": (1,), "reduce_slots": (1, 2)}
+        workloads = ("wordcount", "terasort")
+        found = HadoopOptions(workloads=workloads, compressions=("none",), **swept).settings()
         assert len(found) == 6
         assert {s.data_bytes for s in found if s.workload == "terasort"} == {1000}
         assert {s.data_bytes for s in found if s.workload == "wordcount"} == {1050, 1099}
@@ -225,9 +227,15 @@ class TestJobs:
 
 class TestConfiguration:
     def test_every_address_is_of_the_loopback(self, tmp_path):
-        folders, ports = (tmp_path, tmp_path / "conf", tmp_path / "jars"), engines.free_ports()
-        known = {"memory_mb": 4096, "cpus": 3, "variables": {"A": "1"}}
-        files = engines.cluster_properties(*folders, ports, **known)
+        own = OwnHadoop(
+            options=HadoopOptions(),
+            java=install.Java(tmp_path, "java", "17"),
+            jars=tmp_path / "jars",
+            reaper=mock.Mock(environment=lambda: {MARK: "1"}),
+            scratch=tmp_path,
+        )
+        ports = engines.Ports(*engines.clients.free_ports(9))
+        files = engines.cluster_properties(own, ports, memory_mb=4096, cpus=3)
         every = {name: value for part in files.values() for name, value in part.items()}
         ends = ("address", "bind-host", "hostname")
         addresses = [value for name, value in every.items() if name.endswith(ends)]

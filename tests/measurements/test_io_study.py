@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pandas as pd
@@ -405,7 +406,7 @@ class TestKernelWorkers:
         mask = tmp_path / "devices/virtual/workqueue/cpumask"
         mask.parent.mkdir(parents=True)
         mask.write_text("ff\n")
-        with accounts.KernelWorkers(tmp_path) as workers:
+        with closing(accounts.KernelWorkers(tmp_path)) as workers:
             for cpus, written in (([0, 2], "5"), ([1], "2")):
                 workers.confine(cpus)
                 assert mask.read_text().strip() == written

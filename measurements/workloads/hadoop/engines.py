@@ -221,8 +221,6 @@ _DAEMONS = ("yarn.resourcemanager", "yarn.nodemanager")
 _LOOPBACK_HOSTS = [f"{daemon}.{part}" for daemon in _DAEMONS for part in ("hostname", "bind-host")]
 _ANY_PORT = [f"yarn.nodemanager.{part}address" for part in ("", "localizer.", "webapp.")]
 
-Properties = dict[str, str]
-
 
 class Ports(NamedTuple):
     """Ports of the one-machine cluster."""
@@ -238,12 +236,7 @@ class Ports(NamedTuple):
     history_web: int
 
 
-def free_ports() -> Ports:
-    """Ports of the loopback address on which nobody listens now."""
-    return Ports._make(clients.free_ports(len(Ports._fields)))
-
-
-def local_properties(scratch: Path) -> dict[str, Properties]:
+def local_properties(scratch: Path) -> dict[str, dict[str, str]]:
     """Configuration files for jobs in one process."""
     return {
         "core-site.xml": {"fs.defaultFS": "file:///", "hadoop.tmp.dir": f"{scratch}/tmp"},
@@ -258,26 +251,20 @@ def local_properties(scratch: Path) -> dict[str, Properties]:
 
 
 def cluster_properties(
-    scratch: Path,
-    conf: Path,
-    jars: Path,
-    ports: Ports,
-    *,
-    memory_mb: int,
-    cpus: int,
-    variables: Mapping[str, str],
-) -> dict[str, Properties]:
+    own: OwnHadoop, ports: Ports, *, memory_mb: int, cpus: int
+) -> dict[str, dict[str, str]]:
     """Configuration files of a cluster with one node, of this host alone.
 
-    ``memory_mb`` and ``cpus`` (virtual cores) are for all containers together. ``variables`` are
-    of the environment of all containers, which have none of the cluster's otherwise.
+    ``memory_mb`` and ``cpus`` (virtual cores) are for all containers together.
     """
-    classpath = f"{conf},{jars}/*"
-    options = " ".join(java_options(conf))
+    classpath = f"{own.conf},{own.jars}/*"
+    options = " ".join(java_options(own.conf))
+    # Containers have nothing else of this environment. By the mark the reaper knows what to end.
+    mark = cleanup_process.MARK
     return {
         "core-site.xml": {
             "fs.defaultFS": f"hdfs://{LOOPBACK}:{ports.namenode}",
-            "hadoop.tmp.dir": f"{scratch}/tmp",
+            "hadoop.tmp.dir": f"{own.scratch}/tmp",
         },
         "hdfs-site.xml": {
             "dfs.replication": "1",
@@ -315,7 +302,7 @@ def cluster_properties(
             **dict.fromkeys(_ANY_PORT, f"{LOOPBACK}:0"),
             "yarn.nodemanager.resource.memory-mb": str(memory_mb),
             "yarn.nodemanager.resource.cpu-vcores": str(cpus),
-            "yarn.nodemanager.admin-env": ",".join(f"{n}={v}" for n, v in variables.items()),
+            "yarn.nodemanager.admin-env": f"{mark}={own.environment()[mark]}",
             "yarn.nodemanager.pmem-check-enabled": "false",
             "yarn.nodemanager.vmem-check-enabled": "false",
             # A disk that is nearly full would take the only node away without a word.
@@ -438,7 +425,7 @@ class OneMachine(ClusterEngine):
         self._private = not refused
         self._log = own.scratch / "cluster.log"
         self._cluster: subprocess.Popen[bytes] | None = None
-        self._ports = free_ports()
+        self._ports = Ports._make(clients.free_ports(len(Ports._fields)))
 
     def prepare(self, settings: Sequence[jobs.Setting]) -> None:
         """Start the cluster and bring the inputs into its file system."""
@@ -483,16 +470,7 @@ class OneMachine(ClusterEngine):
                 f"{memory_mb} MiB, and this host has {there_mb} MiB: take fewer --map-slots and "
                 "--reduce-slots, or less --memory"
             )
-        files = cluster_properties(
-            self._own.scratch,
-            self._own.conf,
-            self._own.jars,
-            self._ports,
-            memory_mb=memory_mb,
-            cpus=slots + 1,
-            # By which the reaper knows what is to be ended.
-            variables={cleanup_process.MARK: self.environment()[cleanup_process.MARK]},
-        )
+        files = cluster_properties(self._own, self._ports, memory_mb=memory_mb, cpus=slots + 1)
         write_configuration(self._own.conf, files)
 
     def _start_cluster(self) -> None:

@@ -162,12 +162,6 @@ class Setting(NamedTuple):
         return ", ".join(words)
 
 
-def settings(workloads: Sequence[str], *choices: Sequence[Any]) -> list[Setting]:
-    """Combine the choices of each field of `Setting`; the rows of Terasort are whole."""
-    made = (Setting._make(part) for part in product(workloads, *choices))
-    return list(dict.fromkeys(map(_cut_to_whole_rows, made)))
-
-
 def _cut_to_whole_rows(setting: Setting) -> Setting:
     if setting.data_bytes is None or setting.workload not in ("teragen", "terasort"):
         return setting
@@ -200,11 +194,12 @@ class HadoopOptions:
     command: tuple[str, ...] = ()
 
     def settings(self) -> list[Setting]:
-        """All combinations of what is swept."""
+        """All combinations of what is swept; the rows of Terasort are whole."""
         slots_and_memory = self.map_slots, self.reduce_slots, self.task_memory_bytes
-        # An option without values leaves the choice to Hadoop.
         choices = (self.data_bytes, *slots_and_memory, self.compressions)
-        return settings(self.workloads, *(values or (None,) for values in choices))
+        # An option without values leaves the choice to Hadoop.
+        parts = product(self.workloads, *(values or (None,) for values in choices))
+        return list(dict.fromkeys(_cut_to_whole_rows(Setting._make(part)) for part in parts))
 
 
 def job_properties(setting: Setting, options: HadoopOptions, *, local: bool) -> list[str]:

@@ -6,7 +6,7 @@ import os
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import TYPE_CHECKING, NamedTuple
 
 from measurements.errors import MeasurementError
 from measurements.host import files
@@ -93,10 +93,8 @@ class ControlGroup(NamedTuple):
 def _counting_groups(sysfs: Path, procfs: Path) -> list[tuple[Path, int]]:
     """Control groups of this process that count CPU time; version 1, to the ns, comes first."""
     groups = list(control_groups(sysfs, procfs, "cpuacct"))
-    files = (("cpuacct.usage", 1), ("cpu.stat", 2))
-    return [
-        (group, version) for file, version in files for group in groups if (group / file).exists()
-    ]
+    names = (("cpuacct.usage", 1), ("cpu.stat", 2))
+    return [(group, version) for n, version in names for group in groups if (group / n).exists()]
 
 
 # Thresholds of the warnings: shares that ticks miss, accounts differ and other programs take.
@@ -202,12 +200,6 @@ class KernelWorkers:
         """Put the mask back. Raises `MeasurementError` where it could not be."""
         if unrestored := self._guard.release():
             raise MeasurementError(settings_guard.not_restored(unrestored))
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 def cpu_mask(cpus: Collection[int]) -> str:

@@ -152,7 +152,9 @@ def sides(options: MemcachedOptions, topology: cpu_placement.Topology) -> Sides:
                 f"CPU {cpu} may not be used here: choose from {', '.join(map(str, sorted(known)))}"
             )
     if options.server_cpus:
-        server = _cut_to_cpus(cores, options.server_cpus)
+        named = set(options.server_cpus)
+        cut = (core._replace(cpus=tuple(c for c in core.cpus if c in named)) for core in cores)
+        server = tuple(core for core in cut if core.cpus)
     else:
         free = [c for c in cores if not set(c.cpus) & set(options.client_cpus)] or list(cores)
         half = len(free) if options.client_cpus else max(1, len(free) - max(1, len(free) // 2))
@@ -162,14 +164,6 @@ def sides(options: MemcachedOptions, topology: cpu_placement.Topology) -> Sides:
     # A host with one core has to share it.
     client = options.client_cpus or others or tuple(sorted(taken))
     return Sides(server, tuple(sorted(taken)), client, bool(taken & set(client)))
-
-
-def _cut_to_cpus(
-    cores: Sequence[cpu_placement.PhysicalCore], cpus: Sequence[int]
-) -> tuple[cpu_placement.PhysicalCore, ...]:
-    """Cut cores down to the CPUs that were named."""
-    cut = [core._replace(cpus=tuple(c for c in core.cpus if c in cpus)) for core in cores]
-    return tuple(core for core in cut if core.cpus)
 
 
 # From the first answers to a steady load.
@@ -272,9 +266,9 @@ class MemcachedLoad(service.Load):
     def columns(self, seen: Sequence[Moment]) -> dict[str, Any]:
         """Columns of the run."""
         first, last = seen[0], seen[-1]
-        did = _growth_of_counts(first.counts, last.counts)
+        did = {n: getattr(last.counts, n) - getattr(first.counts, n) for n in sv.Counts._fields}
         seconds = did["at_s"]
-        rate = did["operations"] / seconds
+        rate = (last.counts.operations - first.counts.operations) / seconds
         row: dict[str, Any] = {
             "threads": self.servers.threads,
             "partitions": len(self.servers.addresses),
@@ -346,11 +340,6 @@ class MemcachedLoad(service.Load):
             "client_threads": sum(w.threads for w in self.works),
             "connections": sum(w.connections for w in self.works),
         }
-
-
-def _growth_of_counts(first: sv.Counts, last: sv.Counts) -> dict[str, float]:
-    grown = {name: getattr(last, name) - getattr(first, name) for name in first._fields}
-    return grown | {"operations": last.operations - first.operations}
 
 
 def _throughput_noise(seen: Sequence[Moment]) -> float | None:
