@@ -102,7 +102,7 @@ def curve_posteriors(
     without = groups[steps.count[groups] == 0]
     if without.size:
         raise FittingError(
-            f"group {int(without[0])} has no step: predict only groups that were measured"
+            f"group {int(without[0])} was not measured: predict only measured groups"
         )
     highest = np.full(len(steps.count), np.nan)
     highest[groups] = steps.highest(groups)[0]

@@ -56,7 +56,7 @@ class CommonNumbers(NamedTuple):
     def of(cls, draws: int, seed: int | Sequence[int]) -> CommonNumbers:
         """Make the numbers of ``draws`` outcomes."""
         if draws < 1:
-            raise FittingError(f"{draws} draws: give at least one")
+            raise FittingError(f"{draws} posterior draws are too few: give at least 1")
         random = np.random.default_rng(seed)
         middle = (np.arange(draws) + 0.5) / draws
         return cls(*(random.permutation(middle) for _ in range(3)))

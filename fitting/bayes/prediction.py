@@ -121,9 +121,11 @@ def project_curve(
     groups = len(steps.count)
     lengths = {len(part) for part in (*target, *neighbours)}
     if lengths != {groups}:
-        raise FittingError(f"{groups} groups, but targets or neighbours for {sorted(lengths)}")
+        raise FittingError(
+            f"{groups} groups, but {sorted(lengths)} targets or neighbours: give one per group"
+        )
     if not all(0 < p < 1 for p in probabilities):
-        raise FittingError(f"probabilities {list(probabilities)} are not inside 0 to 1")
+        raise FittingError(f"probabilities {list(probabilities)} are not all between 0 and 1")
     nothing = (np.full(groups, np.nan) for _ in range(4))
     mixture = Mixture(*(np.full((groups, _KEPT), np.nan) for _ in range(3)))
     projected = CurveProjection(mixture, np.full((len(probabilities), groups), np.nan), *nothing)

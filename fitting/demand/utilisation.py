@@ -45,9 +45,9 @@ def summarise(values: ArrayLike, seconds: ArrayLike, high: float = np.inf) -> Us
     """
     at, weight = np.asarray(values, dtype=float), np.asarray(seconds, dtype=float)
     if at.shape != weight.shape or at.ndim != 1:
-        raise FittingError(f"{at.shape} values do not go with {weight.shape} lengths of time")
+        raise FittingError(f"{at.shape} values, {weight.shape} lengths of time: give one per value")
     if (weight < 0).any():
-        raise FittingError("an interval has a negative length")
+        raise FittingError("an interval has a negative length: give lengths of 0 or more")
     known = np.isfinite(at) & (weight > 0) & np.isfinite(weight)
     at, weight = at[known], weight[known]
     total = float(weight.sum())
@@ -148,7 +148,7 @@ def summarise_shares(shares: ArrayLike, quantile: float = 0.95) -> LoadShares:
     """
     share = np.asarray(shares, dtype=np.float64)
     if share.ndim != 2:
-        raise FittingError(f"shares of shape {share.shape}: give intervals by resources")
+        raise FittingError(f"shares of shape {share.shape}: give one row per interval")
     if not 0 < quantile <= 1:
         raise FittingError(f"quantile {quantile!r} is not above 0 and at most 1; try 0.95")
     known = np.isfinite(share).any(axis=0)

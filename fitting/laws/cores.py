@@ -85,7 +85,8 @@ class _ScalingModel(PositiveRegressor):
         if (found := len(np.unique(table, axis=0))) < self._least_distinct:
             raise FittingError(
                 f"{type(self).__name__}.fit read {len(table)} runs at {found} distinct "
-                f"({', '.join(self._columns)}), but needs {self._least_distinct}: measure at more"
+                f"({', '.join(self._columns)}), but needs {self._least_distinct}: measure at more "
+                "of them"
             )
         self._infer(table, observed, self._fit_parameters(table, observed))
         return self
@@ -122,8 +123,8 @@ class _ScalingModel(PositiveRegressor):
         table = self._read_prediction_points(X)
         if not (0.0 < level < 1.0 and repeats >= 1 and repeats % 1 == 0):
             raise FittingError(
-                f"level is {level}, repeats {repeats}: give a share between 0 and 1, and 1 or more "
-                "runs"
+                f"level is {level}, repeats is {repeats}: give a level between 0 and 1, and 1 or "
+                "more repeats"
             )
         # Delta method: the variance of the curve is that of its parameters along the gradient.
         mean, slope = self._positive_mean(table), self._jacobian(table)

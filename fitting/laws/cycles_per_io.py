@@ -215,7 +215,7 @@ def _test_laws(runs: IoRuns, rate: FloatArray, floor: float, frequency: float) -
 def _fit_linear_cpio(runs: IoRuns, floor: float, frequency: float) -> RateLaw:
     """Fit lines of cycles per I/O and of utilisation against cores, as a law of the I/O rate."""
     if len(np.unique(runs.cores)) < 2:
-        raise FittingError("a line of cycles per I/O needs two core counts")
+        raise FittingError("a line of cycles per I/O needs runs at two core counts or more")
     codes = np.zeros(len(runs.cores), dtype=np.int64)
     fit = fit_scaling(codes, runs.cores, runs.cpio, runs.utilisation, 1)
 

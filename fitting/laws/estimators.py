@@ -61,9 +61,9 @@ class PositiveRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]  #
             return validate_data(self, X, dtype=np.float64, ensure_all_finite=False, **options)
         except ValueError as error:
             raise FittingError(
-                f"{type(self).__name__} cannot use its input: {' '.join(str(error).split())}: pass "
-                f"finite numbers, for X: {', '.join(self._columns)}; for y: one {self._response} a "
-                "row"
+                f"{type(self).__name__} cannot use its input: {' '.join(str(error).split())}: "
+                f"pass finite numbers, for X: {', '.join(self._columns)}; for y: one "
+                f"{self._response} per row"
             ) from error
 
     def _check_table(self, table: FloatArray) -> FloatArray:
@@ -189,7 +189,9 @@ class LineRegressor(PositiveRegressor):
 
         check_is_fitted(self, "model_fit_")
         if not hasattr(self, "_x"):
-            raise FittingError(f"this {type(self).__name__} has coefficients but no runs: fit it")
+            raise FittingError(
+                f"this {type(self).__name__} has coefficients but no runs: call fit(X, y) first"
+            )
         model = self.model_fit_.model
         abscissa = model.abscissa(self._x)
         # Columns with the signs of the parameters: the slope of 1/CPI = c − k/f is −k.
@@ -385,7 +387,9 @@ class LogPathLength(LineRegressor):
     def _refusal_text(self, x: float) -> str:
         end = self.positive_up_to_
         where = (
-            f"it reaches zero at {end:.3f}; predict below that" if end < np.inf else "ask higher up"
+            f"it reaches zero at {end:.3f}; predict below that"
+            if end < np.inf
+            else "predict at more cores"
         )
         return f"path length a·ln(n) + b is not positive at {x:g} cores: {where}"
 

@@ -44,7 +44,7 @@ class CmosExponent(PowerLine):
 
     def __post_init__(self) -> None:
         if not 1 <= self.exponent <= 5:
-            raise FittingError(f"power exponent {self.exponent!r} is outside 1 to 5")
+            raise FittingError(f"power exponent {self.exponent!r} is not between 1 and 5")
 
     def abscissa(self, predictor: FloatArray) -> FloatArray:
         """Return (f/GHz)^γ of core frequencies f (Hz)."""
@@ -63,7 +63,8 @@ def best_exponent(frequency: FloatArray, power: FloatArray) -> float:
 
     if len(np.unique(frequency)) < 3:
         raise FittingError(
-            "fitting the power exponent needs three different frequencies: give exponent="
+            "fitting the power exponent needs three different frequencies: measure at one more, "
+            "or give exponent="
         )
     one_group = np.zeros(len(power), dtype=np.int64)
 

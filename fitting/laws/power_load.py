@@ -161,7 +161,7 @@ def _check_levels(
     load = np.broadcast_to(load, power.shape)
     asked = np.broadcast_to(asked, (len(power), asked.shape[-1]))
     if (load < 0).any() or (asked < 0).any() or np.isinf(load).any() or np.isinf(asked).any():
-        raise FittingError("a load is a share of full load, 0 or more")
+        raise FittingError("a load is negative or infinite: give shares of full load")
     if (power <= 0).any() or np.isinf(power).any():
         raise FittingError("power must be above 0: leave out levels that were not measured")
     steps = np.diff(np.sort(np.where(np.isnan(power), np.nan, load), axis=1), axis=1)

@@ -103,17 +103,22 @@ class _Points(NamedTuple):
         """Check points and their errors, and make arrays of them."""
         x, y = np.asarray(x, dtype=float), np.asarray(y, dtype=float)
         if x.ndim != 1 or x.shape != y.shape:
-            raise FittingError(f"x {x.shape} and y {y.shape} are not two lists of one length")
+            raise FittingError(f"x {x.shape} and y {y.shape} are not two lists of equal length")
         made = cls(x, y, *(np.broadcast_to(np.asarray(e, dtype=float), x.shape) for e in errors))
         _, _, var_x, var_y, cov_xy = made
         if not all(np.isfinite(part).all() for part in made):
             raise FittingError("points and their errors must be finite: leave out missing points")
         if len(x) < 2 or not np.ptp(x) > 0:
-            raise FittingError("a line needs two points with different x")
+            raise FittingError("all points have the same x, and a line needs two different x")
         if (var_x < 0).any() or (var_y < 0).any() or not (var_x + var_y > 0).all():
-            raise FittingError("give variances of 0 or more, for each point at least one above 0")
+            raise FittingError(
+                "a variance is negative, or both of a point are 0: give variances of 0 or more, "
+                "one above 0"
+            )
         if (cov_xy**2 > var_x * var_y * (1 + 1e-9)).any():
-            raise FittingError("a covariance is larger than the two variances allow")
+            raise FittingError(
+                "a covariance is larger than the two variances of its point allow: correct it"
+            )
         return made
 
     def weight(self, slope: FloatArray | float) -> FloatArray:
@@ -153,7 +158,9 @@ class _Points(NamedTuple):
         if np.isfinite(slope) and self.misfit(np.array([slope]))[0] <= misfits[best]:
             return slope
         if best in (0, len(angles) - 1):
-            raise FittingError("the points show no slope: they lie above one another")
+            raise FittingError(
+                "the points lie above one another, so no slope can be fitted: measure at other x"
+            )
         return self._search_slope(start, scale, (angles[best - 1], angles[best + 1]))
 
     def _iterate_slope(self, slope: float) -> float:
@@ -294,12 +301,12 @@ def calibrate_sensor(
     if x.ndim != 1 or not labels.shape == x.shape == y.shape:
         raise FittingError(
             f"level {labels.shape}, sensor {x.shape} and reference {y.shape} are not three lists "
-            "of one length"
+            "of equal length"
         )
     if not x.size:
         raise FittingError("no runs: a calibration needs runs that both sensors measured")
     if not (np.isfinite(x).all() and np.isfinite(y).all()):
-        raise FittingError("readings must be finite: leave runs out that lack one")
+        raise FittingError("a reading is missing or infinite: leave out runs that lack one")
     steps = [float(sensor_resolution), float(reference_resolution)]
     for step in steps:
         if not (step >= 0 and np.isfinite(step)):

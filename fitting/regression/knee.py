@@ -103,7 +103,7 @@ def _check_points(
             f"{height.shape}: give one number of each per point"
         )
     if scale not in get_args(Scale):
-        raise FittingError(f"no scale {scale!r}: linear or log")
+        raise FittingError(f"unknown scale {scale!r}: linear or log")
     if not 0 < level < 1:
         raise FittingError(f"level {level!r} is not a share between 0 and 1; try 0.90")
     fine = np.isfinite(at) & np.isfinite(height)

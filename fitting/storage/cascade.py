@@ -277,7 +277,9 @@ def index_of_dispersion(counts: ArrayLike) -> float:
     """Return variance over mean of equal windows' counts; `FittingError` for one, or no arrival."""
     count = np.asarray(counts, dtype=np.float64)
     if len(count) < 2 or not count.sum() > 0:
-        raise FittingError("an index of dispersion takes two windows and one arrival at least")
+        raise FittingError(
+            "an index of dispersion needs two windows and one arrival or more: use a longer trace"
+        )
     return float(count.var(ddof=1) / count.mean())
 
 

@@ -135,7 +135,7 @@ class Queue:
 
     def __init__(self, units: int = 1, outstanding: int | None = None) -> None:
         if units < 1 or (outstanding is not None and outstanding < 1):
-            raise FittingError("a queue has at least one unit and one request outstanding")
+            raise FittingError("units and outstanding requests of a queue must be 1 or more")
         self._free = np.zeros((1, units))
         self._flying = np.zeros(outstanding or 0)
         self.busy_s = np.zeros(1)  # time (s) that the units of each device were busy, summed
@@ -221,7 +221,9 @@ class FilePages:
         """
         page, request = accessed_blocks(lbn, _round_to_blocks(size_bytes), PAGE_BLOCKS * _SECTOR)
         if len(page) and page.max() >> _DEVICE_SHIFT:
-            raise FittingError("an address lies beyond 64 PiB: no layout can be computed")
+            raise FittingError(
+                "an address lies beyond 64 PiB, so no layout can be computed: remove such requests"
+            )
         key = device[request].astype(np.int64) << _DEVICE_SHIFT | page
         new, first = np.unique(key, return_index=True)
         unknown = ~np.isin(new, self._pages[0], assume_unique=True)

@@ -279,7 +279,9 @@ def reuse_distances(blocks: ArrayLike) -> IntArray:
     """Count distinct blocks since the last access to the same block; −1 for a first access."""
     accessed = np.ascontiguousarray(blocks, dtype=np.int64)
     if not len(accessed) or accessed.min() < 0:
-        raise FittingError("give at least one block number, each 0 or more")
+        raise FittingError(
+            "there is no block number, or a negative one: give at least one, each 0 or more"
+        )
     return _distances(accessed, *hashing.new_table(2 * len(accessed))[:2])
 
 

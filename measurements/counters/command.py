@@ -103,8 +103,8 @@ def _read_perf_file(path: Path) -> figures.PerfOutput:
         return output
     if output.strange:
         raise MeasurementError(
-            f"{path}: no counts, but {output.strange[0][:80]!r}: record with perf stat -j -o FILE "
-            "or perf stat -x ';' -o FILE"
+            f"{path}: holds no counts of perf, but {output.strange[0][:80]!r}: record with perf "
+            "stat -j -o FILE or perf stat -x ';' -o FILE"
         )
     wrote = "perf started, but it wrote" if text.strip() else "perf wrote"
     raise MeasurementError(
@@ -158,7 +158,7 @@ def check_perf(
         line = _telling_line(usage) or "it says nothing"
         return _no_support(
             f"{program} does not work: {line}; on Ubuntu, apt install linux-tools-$(uname -r), "
-            "elsewhere install perf anew"
+            "elsewhere reinstall perf"
         )
     counters = replace(wanted, program=program, json="--json-output" in usage)
     trial = _try_perf(counters)
@@ -169,8 +169,10 @@ def check_perf(
         unknown = [event for event, alone in trials.items() if alone.status == _USAGE]
         known = tuple(event for event in wanted.events if event not in unknown)
         if not known:
-            return _no_support(f"perf knows none of {', '.join(unknown)}: {trial.complaint()}")
-        reasons = [f"perf does not know here: {', '.join(unknown)}"] if unknown else []
+            return _no_support(
+                f"perf knows none of these events: {', '.join(unknown)}: {trial.complaint()}"
+            )
+        reasons = [f"perf does not know these events here: {', '.join(unknown)}"] if unknown else []
         counters = replace(counters, events=known)
         trial = _try_perf(counters)
     if trial.counters is None:

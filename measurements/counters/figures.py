@@ -223,16 +223,16 @@ _COLUMNS = (
 )
 _TABLE = {"llc_event": "llc_misses_event", "modes": "counted_modes", "running": "counters_running"}
 GENERIC_MISSES = (
-    "cache-misses stands for last-level misses: so it is on Intel, but AMD counts misses of L2 "
-    "and Arm misses of L1 under that name"
+    "cache-misses is taken as last-level cache misses, which is right on Intel; AMD counts "
+    "misses of L2 under that name, and Arm misses of L1"
 )
 USER_ONLY = (
-    "only user mode was counted, so cycles over CPU time would not be the clock: ask for events "
-    "without :u, for which root sets sysctl kernel.perf_event_paranoid=1"
+    "only user mode was counted, so cycles per CPU time would not be the core frequency: count "
+    "events without :u, after sysctl kernel.perf_event_paranoid=1 as root"
 )
 NO_CLOCK = (
-    "cycles over time are not the clock of CPUs that idle at times: where the machine has "
-    "msr/tsc/, msr/aperf/ and msr/mperf/, count these too"
+    "cycles per second are not the core frequency where CPUs idle at times: count msr/tsc/, "
+    "msr/aperf/ and msr/mperf/ too if the machine has them"
 )
 
 
@@ -563,9 +563,8 @@ def _ratio_or_none(above: float | None, below: float | None) -> float | None:
 
 _BECAUSE = {
     "not supported": "the processor or its virtual machine does not count them",
-    "not counted": "too many events for too short a time, no time on that kind of core, or "
-    "on a part of the machine only",
-    "empty": "perf left the figure out",
+    "not counted": "too many events for a short run, or no such counter on a part of the cores",
+    "empty": "perf gave no value",
 }
 
 
@@ -578,9 +577,9 @@ def _count_caveats(totals: Mapping[str, Total], strange: Sequence[str]) -> Itera
     zero = {event: parse_event(event) for event, total in totals.items() if total.value == 0.0}
     still = [e for e, n in zero.items() if n.term in NEVER_ZERO and n.mode != "kernel"]
     if still:
-        yield f"counted 0, so not counted: {', '.join(still)} (counters that stand still)"
+        yield f"these counters stayed at 0, so they are taken as not counted: {', '.join(still)}"
     for line in strange[:_MOST_STRANGE]:
-        yield f"perf wrote a line that is no count: {line[:120]!r}"
+        yield f"perf wrote a line that is not a count: {line[:120]!r}"
     if len(strange) > _MOST_STRANGE:
         yield f"and {len(strange) - _MOST_STRANGE} more such lines"
 
@@ -590,11 +589,17 @@ def _quantity_caveats(used: Mapping[str, Quantity]) -> Iterator[str]:
     for name, quantity in used.items():
         share = quantity.running
         if quantity.value is not None and share is not None and share < _WHOLE:
-            advice = "; too little to trust, ask for fewer events at once" if share < _HALF else ""
-            yield f"{name}: on a counter {share:.0%} of the time and scaled up{advice}"
+            advice = (
+                ", which is too little to trust: count fewer events at once"
+                if share < _HALF
+                else ""
+            )
+            yield f"{name}: counted {share:.0%} of the time and scaled up to the run{advice}"
         if quantity.uncounted:
             yield f"{name}: not counted on {', '.join(quantity.uncounted)}, so there is no total"
     shares = used["cycles"].by_pmu or used["instructions"].by_pmu
     if whole := sum(shares.values()):
         kinds = ", ".join(f"{pmu} {share / whole:.0%}" for pmu, share in shares.items())
-        yield f"several kinds of cores added up ({kinds}): CPI and frequency are means over them"
+        yield (
+            f"several kinds of cores were added up ({kinds}): CPI and frequency are means over them"
+        )

@@ -87,9 +87,9 @@ def count_instructions(
     `MeasurementError` when the command fails, or nothing here can count it; says what to install.
     """
     if method is not None and method not in METHODS:
-        raise MeasurementError(f"no method {method!r} of counting: there are {', '.join(METHODS)}")
+        raise MeasurementError(f"unknown method {method!r}: give one of {', '.join(METHODS)}")
     if not command:
-        raise MeasurementError("no command to count the instructions of")
+        raise MeasurementError("no command is given whose instructions to count")
     by_method: dict[Method, Callable[[_Trial], InstructionCount]] = {
         "perf": _count_by_perf,
         "callgrind": _count_by_callgrind,
@@ -180,8 +180,8 @@ def _count_by_callgrind(trial: _Trial) -> InstructionCount:
     total, commands = read_callgrind(sorted(trial.folder.glob("callgrind.*")))
     # A fork takes callgrind's counts along, so they may be of what a parent did.
     caveats = tuple(
-        f"{times} processes ran {command[:60]}: one that was forked, and started "
-        "no other program, counts what its parent had executed once more; --method qemu does not"
+        f"{times} processes ran {command[:60]}: callgrind counts the instructions of a parent "
+        "again in a fork that starts no other program; --method qemu does not"
         for command, times in Counter(commands).items()
         if times > 1
     )
@@ -266,9 +266,11 @@ def read_qemu(path: Path) -> tuple[int, bool]:
 
 def _estimate_count(trial: _Trial, clock_hz: float | None, cpi: float | None) -> InstructionCount:
     if clock_hz is None or cpi is None:
-        raise _CannotCountError("needs the clock and the CPI: --clock 2.4GHz --cpi 1.1")
+        raise _CannotCountError("needs core frequency and CPI: --clock 2.4GHz --cpi 1.1")
     if not (clock_hz > 0 and cpi > 0):
-        raise MeasurementError(f"a clock of {clock_hz:g} Hz and a CPI of {cpi:g}: both are above 0")
+        raise MeasurementError(
+            f"a clock of {clock_hz:g} Hz, a CPI of {cpi:g}: both must be above 0"
+        )
     made = trial.run(trial.command)
     instructions = estimated_instructions(made.user_s + made.system_s, clock_hz, cpi)
     if not instructions > 0:

@@ -174,7 +174,7 @@ def place(
         if not 1 <= threads_per_core <= fewest:
             raise MeasurementError(
                 f"{threads_per_core} threads per core are not available on "
-                f"{cores} cores: there may be 1 to {fewest}"
+                f"{cores} cores: give 1 to {fewest}"
             )
     return Placement(
         tuple(sorted(chain.from_iterable(core.cpus[:threads_per_core] for core in taken))),

@@ -133,13 +133,13 @@ class Policy:
             return None
         texts = [frequency_text(step) for step in self.steps_hz]
         if self.turbo_mark_hz is not None and khz == in_khz(self.turbo_mark_hz):
-            return f"stands for turbo, whose clock is not fixed; the highest step is {texts[-1]}"
+            return f"stands for turbo, whose frequency varies; the highest step is {texts[-1]}"
         at = bisect(steps, khz)
         if at == 0:
             return f"is below the lowest step, {texts[0]}"
         if at == len(steps):
             return f"is above the highest step, {texts[-1]}"
-        return f"is no step; those around it are {texts[at - 1]} and {texts[at]}"
+        return f"is not a frequency step; the nearest are {texts[at - 1]} and {texts[at]}"
 
 
 class FrequencyRange(NamedTuple):
@@ -230,12 +230,12 @@ def _why_no_frequency_control(sysfs: Path, procfs: Path) -> str:
     if not os.access(cpu_folder(sysfs), os.R_OK | os.X_OK):
         return f"{where}: there is no such folder, or it cannot be read"
     why = (
-        "the processor has none (as Atom D510 and D525), it is off in the firmware, or its "
-        "driver is not loaded (modprobe acpi-cpufreq)"
+        "the processor has no such control (as Atom D510 and D525), it is off in the firmware, "
+        "or its driver is not loaded (modprobe acpi-cpufreq)"
     )
     if "hypervisor" in cpu_flags(procfs):
-        why = "this is a virtual machine, whose clock the host controls"
-    return f"{where}: {why}; --as-found measures at whatever clock is there"
+        why = "this is a virtual machine, and its host controls the core frequency"
+    return f"{where}: {why}; --as-found measures at the present frequency"
 
 
 def common_frequencies(policies: Sequence[Policy]) -> FrequencyRange:
@@ -291,7 +291,7 @@ _SHARES = ("min_perf_pct", "max_perf_pct")
 # To which intel_pstate rounds.
 _RATIO_HZ = 1e8
 _POLICY_FILES = (GOVERNOR, LOWER_LIMIT, UPPER_LIMIT, SPEED)
-_RIVALS = "stop what manages clocks here (tuned, power-profiles-daemon, TLP, thermald)"
+_RIVALS = "stop what else sets core frequencies here (tuned, power-profiles-daemon, TLP, thermald)"
 
 
 class FrequencyControl:
@@ -432,7 +432,7 @@ class FrequencyControl:
         for path, value in self._expected.items():
             if (now := self._read_or_imagine(path)) != value:
                 raise MeasurementError(
-                    f"{path} was set to {value} and is {now}, by something else: {_RIVALS}"
+                    f"ppw set {path} to {value}, but something changed it to {now}: {_RIVALS}"
                 )
 
     def close(self) -> list[settings_guard.RestoreFailure]:
@@ -488,7 +488,7 @@ class FrequencyControl:
             path = self._intel_pstate / name
             bound = policy.highest_hz * float(settings_guard.setting_or_none(path) or "nan") / 100
             if sign * (freq_hz - bound) > _RATIO_HZ:
-                return f"is kept from the processor by {path}: write {remedy} there first"
+                return f"is not possible, because {path} limits it: write {remedy} there first"
         return None
 
     def _choose_fix(self, policy: Policy, method: Method) -> Callable[[Policy, int], None]:
@@ -561,7 +561,7 @@ def refused_write(path: Path, value: str, error: OSError) -> str:
     if error.errno == errno.EPERM and path.name in ("no_turbo", "boost", "cpb"):
         return f"{path} takes no {value}: turbo is off in the firmware, or the processor has none"
     if error.errno in (errno.EACCES, errno.EPERM):
-        return f"no right to set clocks in {path}: run as root (sudo), or measure with --as-found"
+        return f"no right to write {path}: run as root (sudo), or measure with --as-found"
     return f"{path} takes no {value!r}: {error.strerror}"
 
 

@@ -166,7 +166,9 @@ def probe_memory(
         except _CannotCompileError as error:
             arrays = bandwidth_by_numpy(array, chosen, _BANDWIDTH_SHARE * budget_s)
             chase, how = 0, "numpy"
-            notes.append(f"memory latency is missing, bandwidth is numpy's: {error}")
+            notes.append(
+                f"memory latency is not measured, and bandwidth is measured with numpy: {error}"
+            )
     bandwidth = {}
     for name, words in WORDS.items():
         seconds, moved = arrays.seconds[name], words * 8 * (array // 8)
@@ -391,8 +393,8 @@ def _no_huge_pages_note(share: float, sysfs: Path) -> str:
     setting = read_field(sysfs / "kernel/mm/transparent_hugepage/enabled")
     backed = f"they backed {share:.0%} of the buffer" if share >= 0 else "it does not say how many"
     return (
-        f"no latency with huge pages: the kernel gave too few ({backed}; transparent_hugepage is "
-        f"{setting or 'absent'}): set it to madvise, or free memory"
+        f"no latency with huge pages, because the kernel gave too few of them ({backed}; "
+        f"transparent_hugepage is {setting or 'absent'}): set it to madvise, or free memory"
     )
 
 

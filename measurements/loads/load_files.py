@@ -149,19 +149,19 @@ def write_fio_jobs(
 def _fio_losses(losses: Losses, *, closed: bool) -> tuple[str, ...]:
     """Say what a job file cannot say of its jobs, where it is enough to matter."""
     sentences = [
-        f"whole {'weights' if what == 'jobs' else 'percents'} of {what} misplace "
+        f"rounding to whole {'weights' if what == 'jobs' else 'percents'} of {what} misplaces "
         f"{losses[what]:.2%} of the requests"
         for what in _ROUNDED
         if losses[what] >= _LEAST_LOSS
     ]
     if losses["poisson"] >= _LEAST_LOSS and not closed:
         sentences.append(
-            f"{losses['poisson']:.1%} of the requests are of jobs below {_LEAST_POISSON:g} a "
-            "second, which fio cannot make exponential gaps for: theirs are equal"
+            f"{losses['poisson']:.1%} of the requests come from jobs below {_LEAST_POISSON:g} per "
+            "second: fio gives these equal instead of exponential inter-arrival times"
         )
-    uniform = "places inside a zone are uniform: reuse is lost, and so is what a cache does"
-    loop = "closed loop: a request follows a completion, and inter-arrival times go"
-    rates = "rates are constant over the run: bursts longer than a gap are lost"
+    uniform = "addresses inside a zone are uniform: reuse and the effect of caches are lost"
+    loop = "closed loop: a request follows a completion, and inter-arrival times are lost"
+    rates = "rates are constant over the run: bursts longer than an inter-arrival time are lost"
     return (*sentences, uniform, loop if closed else rates)
 
 
@@ -330,7 +330,7 @@ def write_diskspd(
     """
     named = check_target(target, allow_device)
     if not jobs:
-        raise MeasurementError("no jobs: a profile needs one at least")
+        raise MeasurementError("no jobs are given: a profile needs at least one")
     for job in jobs:
         is_pure = job.read_share in (0.0, 1.0) and job.random_share in (0.0, 1.0)
         if len(job.sizes) > 1 or len(job.zones) > 1 or not is_pure:
@@ -398,7 +398,7 @@ def _diskspd_losses(jobs: Sequence[LoadJob], *, closed: bool) -> Iterator[str]:
     if closed:
         weights = [_diskspd_weight(job) for job in jobs]
         misplaced = misplaced_share([job.share for job in jobs], weights)
-        yield f"whole weights misplace {misplaced:.2%} of the requests"
+        yield f"rounding to whole weights misplaces {misplaced:.2%} of the requests"
         yield "closed loop: a request follows a completion, and inter-arrival times are lost"
     else:
         options, misplaced = [_diskspd_rate(job, 1) for job in jobs], 0.0
@@ -407,11 +407,11 @@ def _diskspd_losses(jobs: Sequence[LoadJob], *, closed: bool) -> Iterator[str]:
             rate = 1 / thinks_s if thinks_s else 1000 * option["Throughput"] / job.mean_size
             misplaced += abs(rate - job.rate)
         share = misplaced / sum(job.rate for job in jobs)
-        yield f"whole bytes and milliseconds misplace {share:.2%} of the requests"
+        yield f"rounding to whole bytes and milliseconds misplaces {share:.2%} of the requests"
         if any("ThinkTime" in option for option in options):
-            yield "a thinking target waits for its request too, and so is a little slower"
+            yield "a target with think time also waits for its request, so it is a little slower"
         yield "rates are constant over the run: bursts are lost"
-    yield "places inside a range are uniform: reuse is lost, and so is what a cache does"
+    yield "addresses inside a range are uniform: reuse and the effect of caches are lost"
 
 
 _PATIENCE_S = 60.0
@@ -487,8 +487,8 @@ def make_scratch(path: str | Path, size_bytes: int) -> None:
         free = shutil.disk_usage(target.parent or ".").free
         if free < missing + _LEFT_FREE_BYTES:
             raise MeasurementError(
-                f"{target}: {missing / 1e6:.0f} MB are needed and {free / 1e6:.0f} MB free: take a "
-                "shorter target (--size), or another folder"
+                f"{target}: {missing / 1e6:.0f} MB are needed and {free / 1e6:.0f} MB free: give "
+                "a smaller target (--size), or another folder"
             )
         # Blocks that were never written are answered by the file system, not by the disk.
         piece = os.urandom(1 << 20)
@@ -639,7 +639,9 @@ def _write_batch(
     if not len(time):
         return 1
     if np.isnan(time).any():
-        raise MeasurementError("requests have no times: an iolog needs them; generate open loop")
+        raise MeasurementError(
+            "requests have no times, which an iolog needs: generate the trace without --outstanding"
+        )
     if not total.requests:
         total.first_s = float(time[0])
     total.last_s = float(time[-1])

@@ -78,7 +78,7 @@ def channel_energy(
 ) -> RunEnergy:
     """Compute what one channel drew from ``start_s`` to ``end_s`` (s, the readings' clock)."""
     if stream is None or not len(stream.at_s):
-        return RunEnergy.unknown(f"{channel.label}: no reading with a figure")
+        return RunEnergy.unknown(f"{channel.label}: no reading holds a number")
     if not end_s > start_s:
         return RunEnergy.unknown(f"{channel.label}: the run has no length")
     if channel.quantity == "energy":
@@ -97,7 +97,7 @@ def unwrap_counter(channel: source.Channel, stream: Stream) -> tuple[FloatArray,
     steps, apart = np.diff(stream.value), np.diff(stream.at_s)
     down, most = steps < 0, channel.bound_w
     if channel.range_j is None:
-        reason = f"{channel.label}: the counter went back, and it has no range to wrap at"
+        reason = f"{channel.label}: the counter fell, and its range is not known"
         return stream.value, reason if down.any() else ""
     steps = np.where(down, steps + channel.range_j, steps)
     reason = ""
@@ -108,7 +108,7 @@ def unwrap_counter(channel: source.Channel, stream: Stream) -> tuple[FloatArray,
             f"wrapped unseen (it wraps every {channel.range_j / most:.3g} s at {most:.4g} W)"
         )
     elif (down & (steps > most * (apart + AT_ENDS_S))).any() or (steps < 0).any():
-        reason = f"{channel.label}: the counter was set back, which is no wrap"
+        reason = f"{channel.label}: the counter was reset, so its energy is lost"
     return np.concatenate([stream.value[:1], stream.value[0] + np.cumsum(steps)]), reason
 
 

@@ -185,8 +185,8 @@ class DcmiFigures:
         note = ""
         if not reading.window_s and reading.period_s:
             note = (
-                f"the BMC's period of {reading.period_s:.0f} s covers its minimum, maximum and "
-                "average, not this figure"
+                f"the BMC's period of {reading.period_s:.0f} s is of its minimum, maximum and "
+                "average alone"
             )
         self.channels: tuple[Channel, ...] = (
             Channel("ipmi:dcmi", "power", "host", 1.0, reading.window_s, note=note),
@@ -326,7 +326,7 @@ def _mark_inside(channel: Channel, whole: str) -> Channel:
     """Mark a channel as part of the one of the whole host."""
     if channel.label == whole or channel.domain == "wall":
         return channel
-    note = f"another figure of what {whole} covers" if channel.domain == "host" else ""
+    note = f"another reading of the power that {whole} covers" if channel.domain == "host" else ""
     return replace(channel, inside=whole, note=note)
 
 

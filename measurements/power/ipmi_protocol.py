@@ -35,7 +35,7 @@ _MEANINGS = {
     0xC0: "it is busy",
     0xC1: "it does not know the command",
     0xC3: "it ran out of time",
-    0xCB: "it has nothing of the kind",
+    0xCB: "it has no such sensor or data",
     0xCC: "it refuses the request as invalid",
     0xCE: "it could not answer",
     INSUFFICIENT_PRIVILEGE: "it takes a higher privilege",

@@ -166,7 +166,7 @@ class PowerLog:
     def _make_channel(self, options: Mapping[str, str]) -> Channel:
         quantity = self._layout.quantity
         note = source.join_notes(
-            "times without a zone are taken for local time" if self._times.local else "",
+            "times without a time zone are taken as local time" if self._times.local else "",
             f"clock offset {self._offset_s:+g} s" if self._offset_s else "",
             "clock offset by the runs" if self._estimated else "",
         )

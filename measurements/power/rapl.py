@@ -269,7 +269,9 @@ def _read_zone(
         inside, whole = twin, None
         notes.append(f"shows {twin} by another interface: never added to it")
     if is_amd and domain == "core":
-        notes.append("of one core of the package alone, as AMD processors count each core apart")
+        notes.append(
+            "covers one core of the package, because AMD processors count each core by itself"
+        )
     if not range_uj:
         notes.append("the kernel does not report its range: energy is lost when it wraps")
     if files.number(folder / "enabled") == 0:
@@ -316,8 +318,8 @@ def _why_no_zones(root: Path, cpu: dict[str, str]) -> str:
     links = [entry for entry in root.glob("*") if entry.is_symlink()]
     if not all(link.exists() for link in links):
         return (
-            "its zones lead nowhere, as container runtimes hide them: measure outside of the "
-            f"container, or {_INSTEAD}"
+            "its zones cannot be read, because container runtimes hide them: measure outside of "
+            f"the container, or {_INSTEAD}"
         )
     if "hypervisor" in cpu.get("flags", "").split():
         return (

@@ -281,7 +281,7 @@ def _whole_entry(power: Document) -> tuple[int, str]:
     if len(whole) < 2:
         return (whole or [0])[0], ""
     name = dig(entries, whole[0], "Name")
-    return whole[0], f"first of {len(whole)} figures of its resource, named {name}"
+    return whole[0], f"first of {len(whole)} readings of its resource, named {name}"
 
 
 def _energy_value(documents: Sequence[Document]) -> Value:

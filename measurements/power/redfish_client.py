@@ -173,7 +173,7 @@ class RedfishClient:
                 f"{self._user()} may not read {path}: give the account a role that may: ReadOnly",
             )
         if answer.status != OK:
-            again = "restart the BMC's Redfish service if it goes on"
+            again = "restart the BMC's Redfish service if this continues"
             raise StatusError(answer, f"{path} answers {answer.status}: {again}")
         return answer
 

@@ -245,7 +245,7 @@ def _make_channel(sensor: _Sensor, label: str, inside: str | None) -> source.Cha
         resolution=_STEP_W.get(device.driver, math.nan),
         window_s=interval_ms / 1000 if is_mean else 0.0,
         inside=inside,
-        note="a mean over a time that the driver does not tell" * (is_mean and not interval_ms),
+        note="a mean over a time that the driver does not state" * (is_mean and not interval_ms),
     )
 
 

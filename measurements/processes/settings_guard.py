@@ -180,8 +180,8 @@ class Guard:
         unrestored = self._restore_here()
         outcome = not_restored(unrestored) if unrestored else "all settings are put back"
         return MeasurementError(
-            f"the guard, process {self.pid}, is lost ({why}), and nothing is measured without one; "
-            f"{outcome}"
+            f"the process that restores settings ({self.pid}) ended ({why}), so ppw stopped "
+            f"measuring; {outcome}"
         )
 
     def _restore_here(self) -> list[RestoreFailure]:

@@ -79,7 +79,9 @@ class RunSetup(NamedTuple):
 
     def text(self) -> str:
         """Name the set-up for people."""
-        clock = "the clock as found" if self.freq_hz is None else frequency_text(self.freq_hz)
+        clock = (
+            "the core frequency as found" if self.freq_hz is None else frequency_text(self.freq_hz)
+        )
         cores = "" if self.cores is None else f" on {self.cores} core{'s' * (self.cores > 1)}"
         return clock + cores
 
@@ -97,7 +99,7 @@ def order_of(options: SweepOptions) -> list[RunSetup]:
 _MOST_SPREAD = 0.03
 # A frequency further than this from the one asked for was not applied.
 _MOST_OFF = 0.02
-_NOT_APPLIED = "look for turbo, a power cap or heat; achieved is kept in freq_achieved_hz"
+_NOT_APPLIED = "look for turbo, a power cap or heat; freq_achieved_hz has the real frequency"
 _SPREADS = {
     "time_s": ("time", "close other programs, fix the frequency, or let a run last longer"),
     "power_w": ("power", "let a run last longer, or wait for the fans and temperatures"),
@@ -135,7 +137,7 @@ def instabilities(rows: Sequence[Mapping[str, object]], at: str) -> dict[str, st
     if rows[-1].get("throttled"):
         found["throttling"] = (
             "heat, current or a quota held the processor back during a run: cool the host, raise "
-            "its limits, or measure at a lower clock"
+            "its limits, or measure at a lower frequency"
         )
     return found
 
@@ -455,9 +457,9 @@ class MeasuredSweep(Recorder):
         if took and needed > took:
             self._executions = int(-(-needed // took))
             self.tell(
-                f"the command takes {took:.3g} s and a run is to last {needed:.3g} s"
+                f"the command takes {took:.3g} s and a run must last {needed:.3g} s"
                 + (f" (a sensor has a new figure every {slowest:g} s)" if slowest else "")
-                + f": it is executed {self._executions} times a run, and its mean is reported"
+                + f": it is executed {self._executions} times per run, and its mean is reported"
             )
 
     def _measure_run(self, step: RunSetup, cooling: conditions.Cooling) -> dict[str, Any]:
@@ -522,9 +524,7 @@ def clock_found(host: Machine, stated_hz: float | None, facts: Mapping[str, Any]
     ):
         if hertz is not None:
             return {"freq_hz": float(hertz), "freq_source": source}
-    raise MeasurementError(
-        "the core frequency cannot be read here; say what it is: --clock 1.66GHz"
-    )
+    raise MeasurementError("the core frequency cannot be read here: give it, as in --clock 1.66GHz")
 
 
 def drop_missing(facts: Mapping[str, Any]) -> dict[str, Any]:

@@ -129,8 +129,8 @@ def set_up(
             tell(f"not measured here: {text}")
         if options.frequencies and host.turbo is None and machine.turbo:
             tell(
-                "turbo is on and may lift the clock above the highest step, which is then not one "
-                "clock: --turbo off, or leave that step out"
+                "turbo is on and may raise the frequency above the highest step, so that step is "
+                "not one frequency: give --turbo off, or leave it out"
             )
         for channel in sampling.channels:
             if channel.note:
@@ -182,7 +182,7 @@ def open_sampling(host: HostOptions, missing: list[str]) -> sampler.Sampling:
     if host.power == "none":
         if "power" in host.metrics:
             raise MeasurementError("--power none measures no power: leave it out of --metric")
-        missing.append("power: none was asked for")
+        missing.append("power: no power source was given")
         return _start_sampling(host, [])
     if host.power is not None:
         return _start_sampling(host, source.parse_specs(host.power))
@@ -343,7 +343,9 @@ def _try_frequency_control(sysfs: Path, procfs: Path) -> HostSensor:
 def _try_temperature_sensor(sysfs: Path) -> HostSensor:
     now_c = conditions.package_temperature_c(sysfs)
     if now_c is None:
-        return HostSensor("temperature", False, "no sensor of the processor's temperature is there")
+        return HostSensor(
+            "temperature", False, "this host has no sensor of the processor's temperature"
+        )
     return HostSensor("temperature", True, f"{now_c:g} °C now")
 
 

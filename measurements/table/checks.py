@@ -120,7 +120,8 @@ def refuse_absent(runs: pd.DataFrame, needed: Collection[str], source: str) -> N
             units = " (freq_mhz or freq_ghz, by its unit)" if column == "freq_hz" else ""
             raise MeasurementError(
                 f"{source}: no column {column}{meant}; the columns are "
-                f"{list_names(list(runs.columns))}: name it so{units}, or use --map {column}=COLUMN"
+                f"{list_names(list(runs.columns))}: rename one to it{units}, or use --map "
+                f"{column}=COLUMN"
             )
 
 
@@ -196,7 +197,7 @@ def value_rules(column: str, *, needed: bool = True) -> list[ValueRule]:
         rules.append(_NOT_NEGATIVE)
     if kind == "share":
         reason = (
-            "is more than the whole, which is 1: for percent write 50% in the cells, or name the "
+            "is above 1, which is the whole: for percent write 50% in the cells, or name the "
             f"column {column}_pct"
         )
         rules.append(ValueRule(lambda v: v > schema.HIGHEST_SHARE, reason))

@@ -210,7 +210,8 @@ def _refuse_bad_headers(headers: Sequence[str], mapping: Mapping[str, str], sour
     if twice:
         targets = [target for target, header in mapping.items() if header == twice[0]]
         raise MeasurementError(
-            f"{source}: --map makes column {twice[0]!r} all of {list_names(targets)}: choose one"
+            f"{source}: --map makes column {twice[0]!r} all of {list_names(targets)}: give it "
+            "only one of them"
         )
 
 
@@ -219,7 +220,7 @@ def _refuse_absent(target: str, header: str, headers: Sequence[str], source: str
     if header in headers:
         return
     if target in headers and _renaming_by_name(header):
-        hint = f": the header comes second, --map {header}={target}"
+        hint = f": write the header second, --map {header}={target}"
     elif "=" in header:
         hint = ": give --map again for each column"
     else:

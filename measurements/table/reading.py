@@ -76,9 +76,9 @@ def may_be_thousands(table: pd.DataFrame, columns: Iterable[str]) -> list[str]:
         if pointed and len(pointed) < len(cells) and all(map(_PARTED.fullmatch, pointed)):
             cell = pointed[0]
             found.append(
-                f"column {name!r}: {cell} is read as {float(cell):g}, and may be "
-                f"{cell.replace('.', '')}: where it has a point, all numbers have three digits "
-                "after it; write thousands without points"
+                f"column {name!r}: {cell} is read as {float(cell):g}, but may mean "
+                f"{cell.replace('.', '')}: all its numbers with a point have three digits after "
+                "it; write thousands without points"
             )
     return found
 

@@ -22,12 +22,12 @@ COLUMNS: dict[str, RunsColumn] = {
     "host": RunsColumn("", "text", "machine"),
     "family": RunsColumn("", "text", "microarchitecture family; a baseline holds within one"),
     "workload": RunsColumn("", "text", "program"),
-    "freq_hz": RunsColumn("Hz", "positive", "core frequency asked for"),
-    "freq_achieved_hz": RunsColumn("Hz", "positive", "core frequency that the counters saw"),
+    "freq_hz": RunsColumn("Hz", "positive", "core frequency that was set"),
+    "freq_achieved_hz": RunsColumn("Hz", "positive", "core frequency that the counters measured"),
     "cores": RunsColumn("1", "positive", "physical cores used"),
     "threads": RunsColumn("1", "positive", "software threads"),
     "data_bytes": RunsColumn("B", "non-negative", "input size"),
-    "repeat": RunsColumn("1", "count", "which of several equal runs"),
+    "repeat": RunsColumn("1", "count", "number of the repeat"),
     "time_s": RunsColumn("s", "positive", "elapsed time"),
     "instructions": RunsColumn("1", "positive", "retired instructions"),
     "cycles": RunsColumn("1", "positive", "core cycles"),
@@ -57,24 +57,28 @@ COLUMNS: dict[str, RunsColumn] = {
         "s", "non-negative", "CPU time of tasks in the same window, by the clock tick"
     ),
     "intervals": RunsColumn("1", "non-negative", "intervals that the run was sampled in"),
-    "intervals_without_io": RunsColumn("1", "non-negative", "those of them without a sector"),
+    "intervals_without_io": RunsColumn(
+        "1", "non-negative", "sampled intervals without a sector read or written"
+    ),
     "device": RunsColumn("", "text", "device or file system that the I/O went to"),
     "device_kind": RunsColumn(
         "", "text", "disk, or memory where the device was taken away (loop on tmpfs, zram)"
     ),
-    "hardware_threads": RunsColumn("1", "positive", "logical CPUs used; as cores where one each"),
+    "hardware_threads": RunsColumn(
+        "1", "positive", "logical CPUs used; equal to cores if one per core"
+    ),
     "instances": RunsColumn("1", "positive", "equal programs run at once"),
     "bandwidth_per_core_bytes_s": RunsColumn(
         "B/s", "positive", "memory bandwidth that was left to each core"
     ),
     "memory_bytes": RunsColumn("B", "positive", "main memory of the host, or of the run's cgroup"),
-    "load": RunsColumn("1", "share", "load, share of the full one"),
+    "load": RunsColumn("1", "share", "load as a share of full load"),
     "idle_power_w": RunsColumn("W", "non-negative", "power of the idle host"),
     "temperature_c": RunsColumn("°C", "any", "temperature"),
     "sockets": RunsColumn("1", "positive", "sockets used"),
     "network_rx_bytes": RunsColumn("B", "non-negative", "received"),
     "network_tx_bytes": RunsColumn("B", "non-negative", "sent"),
-    "price": RunsColumn("currency", "non-negative", "what one host costs"),
+    "price": RunsColumn("currency", "non-negative", "price of one host"),
     "started_at": RunsColumn("", "text", "start, UTC, ISO 8601"),
 }
 

@@ -443,7 +443,7 @@ def _read_results(path: Path) -> list[SpecPowerResult]:
     known = [r for r in made if sum(level.watts is not None for level in r.levels) > 1]
     if not known:
         said = "; ".join(made[0].findings)
-        raise MeasurementError(f"{path.name}: no result has the power of two levels: {said}")
+        raise MeasurementError(f"{path.name}: no result has the power at two load levels: {said}")
     return known
 
 

@@ -166,4 +166,4 @@ def _as_json_value(value: object) -> object:
         return value.tolist()
     if isinstance(value, (date, time)):
         return value.isoformat()
-    raise TypeError(f"a {type(value).__name__} has no form in JSON lines")
+    raise TypeError(f"a {type(value).__name__} cannot be written as JSON lines")

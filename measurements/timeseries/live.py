@@ -316,7 +316,7 @@ class _Kernel:
                 numbers[name] = int(figures)
         if not ticks or not cpus:
             raise MeasurementError(
-                f"{self._procfs / 'stat'}: has no CPU times: a host with Linux can be sampled"
+                f"{self._procfs / 'stat'}: has no CPU times: only a Linux host can be sampled"
             )
         for line in files.read_lines(self._procfs / "vmstat"):
             name, _, figures = line.partition(" ")
@@ -521,8 +521,8 @@ def _disk_columns(grown: Sequence[int | None], interval_s: float) -> Row:
 # Fixed numbers of the kernel for the namespaces that it starts with.
 _HOST_NAMESPACES = {"cgroup": "cgroup:[4026531835]", "pid": "pid:[4026531836]"}
 _ONLY_TICKS = (
-    "CPU time is by ticks only: this kernel keeps no scheduler time of the whole host, so that "
-    "what wakes and sleeps between ticks may be missed"
+    "CPU time is counted by clock ticks, because this kernel keeps no scheduler time of the "
+    "whole host: tasks that wake and sleep between ticks may be missed"
 )
 
 

@@ -27,8 +27,8 @@ FORMATS = {reader.format: reader for reader in READERS}
 _OTHER_KINDS = (
     (b"\x96\xd5", "a binary file of sar: convert it with sadf -j FILE -- -A"),
     (b"\xd5\x96", "a binary file of sar: convert it with sadf -j FILE -- -A"),
-    (b"Linux ", "text of sar: take sadf -j of the binary file instead"),
-    (b"<?xml", "XML: take sadf -j instead of sadf -x"),
+    (b"Linux ", "text of sar: give the output of sadf -j of the binary file instead"),
+    (b"<?xml", "XML: use sadf -j instead of sadf -x"),
     (b"PK", "a ZIP archive: unpack it"),
 )
 
@@ -348,8 +348,8 @@ def _add_totals(log: logs.Log, disks: Sequence[str] | None) -> None:
     _add_reads_and_writes(values, "ios", "ios_read", "ios_written")
     if known and not chosen and "sectors_read" not in values:
         log.caveats.append(
-            f"no disk of the log is known to be a physical one ({list_names(known)}), so that the "
-            "host's transfers are not known: name the disks to count"
+            f"no disk of the log is known to be a physical one ({list_names(known)}), so the "
+            "host's transfers are not known: name the disks to count with --disk"
         )
 
 

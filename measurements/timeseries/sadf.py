@@ -162,7 +162,9 @@ class SadfCsv(logs.LogReader):
         if "%system" in header:
             self._caveats[INTERRUPTS_IN_SYSTEM] = None
         if bool((np.diff(times_s[known]) < 0).any()):
-            self._caveats["the clock went back: rows of the same time are the later ones"] = None
+            self._caveats[
+                "the clock went back: of rows with the same time, ppw keeps the later ones"
+            ] = None
 
     def _utc_seconds(self, block: logs.Block) -> logs.Numbers:
         texts = block.texts[_STAMP]

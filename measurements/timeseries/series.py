@@ -226,14 +226,14 @@ class Finding(NamedTuple):
 
 def cpus_taken(cpus: float | None) -> str:
     """Say that shares were taken to be of as many CPUs as the caller named."""
-    return f"{CPUS_TAKEN}: they are taken to be of the {cpus:g} that were given (--cpus)"
+    return f"{CPUS_TAKEN}: ppw takes the {cpus:g} CPUs that were given (--cpus)"
 
 
 def reading_caveats(skipped: int, cut: bool) -> list[str]:
     """Say that lines could not be read, and that a log breaks off."""
     texts = [f"{skipped} lines are no rows of the log and are left out"] if skipped else []
     if cut:
-        texts.append("the log breaks off, and what was not finished is left out")
+        texts.append("the log breaks off, and its unfinished last row is left out")
     return texts
 
 

@@ -152,7 +152,7 @@ class Blktrace(_EventReader):
     # The magic number in either byte order, beside the version.
     begins = re.compile(rb"(?s:.tae|eat.)")
     no_arrival = (
-        f"its records, read as {described}: none is an arrival (Q): trace with the queue events"
+        f"none of its records, read as {described}, is an arrival (Q): trace the queue events too"
     )
 
     def __init__(self, path: Path, mapping: Mapping[str, str] | None = None) -> None:
@@ -168,7 +168,9 @@ class Blktrace(_EventReader):
 
     def _read_events(self) -> Iterator[Events]:
         if len(self._files) > 1 and _PER_CPU.fullmatch(self.path.name):
-            self.note("{n} files, one a CPU, are merged: all of its base name", len(self._files))
+            self.note(
+                "{n} files, one per CPU, are merged: all that have this base name", len(self._files)
+            )
         files = [self._read_file(file, k << _RECORD_BITS) for k, file in enumerate(self._files)]
         yield from map(self._select_transfers, _merge_by_time(files))
 
@@ -277,13 +279,13 @@ def _base_name(path: Path) -> str:
 def _check_version(path: Path, begin: bytes) -> np.dtype[np.void]:
     """Check a file's version by its first record; return the layout of its records."""
     if not Blktrace.recognises(begin):
-        raise MeasurementError(f"{path}: does not begin as a blktrace file: is it one?")
+        raise MeasurementError(f"{path}: does not begin as a file of blktrace does: give one")
     layout = BIG if begin.startswith(b"eat") else LITTLE
     version = begin[3 if layout is BIG else 0]
     if version != VERSION:
         raise MeasurementError(
-            f"{path}: is of version {version} of blktrace's records; version "
-            f"{VERSION} is read: give the output of blkparse for it"
+            f"{path}: its records have blktrace version {version}, but ppw reads version "
+            f"{VERSION}: give the output of blkparse for it"
         )
     return layout
 

@@ -267,7 +267,9 @@ class Etw(base.TraceReader):
         zeros = pa.array(["0"] * len(row), pa.string())
         elapsed = text.whole(column.get("elapsed", zeros), row, "ElapsedTime")
         arrival = text.whole(column.get("time", zeros), row, "TimeStamp") - elapsed
-        self.note("{n} requests began before the trace; taken as its start", arrival < 0)
+        self.note(
+            "{n} requests began before the trace; their time is set to its start", arrival < 0
+        )
         offset = _parse_hexadecimal(column.get("offset", zeros), row, "ByteOffset")
         return Requests.of(
             row,

@@ -195,12 +195,12 @@ def _copy_records(files: Sequence[Path], base: Path) -> tuple[Path, ...]:
 
 def _caveats(started: dict[str, Any], ended: dict[str, Any], code: int) -> Iterator[str]:
     if restored := started["restored"]:
-        yield f"a killed ppw had left the kernel tracing; put back: {', '.join(restored)}"
+        yield f"a killed ppw had left kernel tracing on; restored now: {', '.join(restored)}"
     if refused := started["refused"]:
-        yield f"blktrace may not record here ({refused}); the blk tracer did"
+        yield f"blktrace may not record here ({refused}), so the blk tracer recorded"
     if lost := ended["lost"]:
         yield (
-            f"{lost} events were lost: the trace has gaps; record on an idler host, or fewer "
+            f"{lost} events were lost: the trace has gaps: record on a less busy host, or fewer "
             "requests"
         )
     if code:

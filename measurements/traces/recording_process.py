@@ -158,7 +158,9 @@ def _refuse_if_tracing() -> None:
         raise MeasurementError("this kernel has no blk tracer: it needs CONFIG_BLK_DEV_IO_TRACE")
     tracer = read_setting(TRACEFS / "current_tracer")
     if tracer != "nop":
-        raise MeasurementError(f"the kernel's tracer {tracer} is in use: stop its user first")
+        raise MeasurementError(
+            f"the kernel's tracer {tracer} is in use: stop the program that uses it first"
+        )
     if read_setting(TRACEFS / "set_event"):
         raise MeasurementError("perf or trace-cmd is tracing kernel events: stop it first")
 
@@ -216,4 +218,4 @@ class BlktraceProgram:
 
     def _first_output_line(self) -> str:
         lines = self._output.read_text(errors="replace").split("\n")
-        return lines[0] or "it ended without a word"
+        return lines[0] or "it ended without a message"

@@ -120,7 +120,7 @@ class Trace:
         findings = [*reader.doubts(), *(note.format(n=n) for note, n in reader.notes.items() if n)]
         if order.late:
             by = f"by up to {order.latest / reader.ticks_per_s:.6g} s"
-            findings.append(f"{order.late} requests were out of order, {by}; now sorted")
+            findings.append(f"{order.late} requests were out of order, {by}; ppw sorted them")
         return tuple(findings)
 
     @property

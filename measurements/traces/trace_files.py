@@ -664,8 +664,8 @@ def _check_and_store(batch: pa.RecordBatch) -> pa.Table:
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
         if column.null_count:
             raise MeasurementError(
-                f"{name} is missing in {column.null_count} requests: leave them out, or say what "
-                "it is"
+                f"{name} is missing in {column.null_count} requests: leave these requests out, or "
+                "fill the value in"
             )
     return pa.Table.from_batches([batch], SCHEMA).cast(base.STORED)
 

@@ -50,7 +50,7 @@ def read_report(path: Path, direction: str) -> dict[str, Any]:
         job = document["jobs"][0]
         part = job[direction]
         if job["error"] or not part["total_ios"]:
-            raise MeasurementError(f"{path}: fio moved nothing: error {job['error']}")
+            raise MeasurementError(f"{path}: fio read and wrote nothing: error {job['error']}")
         latency = part["lat_ns"]
         percentiles = latency.get("percentile") or part["clat_ns"].get("percentile", {})
         return _refuse_not_finite(
@@ -160,7 +160,9 @@ class FioOptions:
             raise MeasurementError(f"{self.folder}: is no folder: name one on the disk to measure")
         largest = max(pattern.block_bytes for pattern in self.patterns)
         if self.size_bytes < largest:
-            raise MeasurementError(f"a file of {self.size_bytes} B has no request of {largest} B")
+            raise MeasurementError(
+                f"a file of {self.size_bytes} B is smaller than a request, {largest} B"
+            )
         free = shutil.disk_usage(self.folder).free
         if free < self.size_bytes + _LEAST_LEFT_BYTES:
             raise MeasurementError(
@@ -272,7 +274,7 @@ def open_runs(options: FioOptions, runs: service.ServiceRuns) -> FioRuns:
     path = runs.reaper.folder(Path(options.folder)) / "data"
     engine = _best_engine(program)
     if engine not in _ENGINES:
-        runs.tell_once(f"fio has no engine of {', '.join(_ENGINES)} here: depths above 1 have none")
+        runs.tell_once(f"fio has none of {', '.join(_ENGINES)} here: a depth above 1 has no effect")
     device = device_folder(Path(options.folder))
     target = Target(path, program, engine, False, device.name if device else None)
     _lay_out(target, options.size_bytes, runs.reaper)

@@ -88,7 +88,7 @@ def _make_frame(rows: list[dict[str, Any]], columns: list[str]) -> pd.DataFrame:
 def _hosts_table_text(rows: list[dict[str, Any]]) -> str:
     texts = [[_figure_text(row[c], unit) for c, (_, unit) in _HOST_COLUMNS.items()] for row in rows]
     table = text_table([title for title, _ in _HOST_COLUMNS.values()], texts)
-    return f"{table}\n{len(rows)} hosts; – is a figure without a sure source"
+    return f"{table}\n{len(rows)} hosts; – marks a figure that has no reliable source"
 
 
 def _figure_text(value: object, unit: str) -> str:
@@ -100,7 +100,7 @@ def _figure_text(value: object, unit: str) -> str:
 # `ppw datasets`.
 @opt.question(
     "datasets",
-    "Public data sets: what there is, its licence, and how to get and read it.",
+    "Public data sets: list, licences, download and commands to read them.",
     "ppw datasets c3o --fetch; ppw datasets --folder data",
     click.argument("name", required=False, shell_complete=opt.complete_dataset),
     opt.options("""
@@ -138,7 +138,7 @@ def _fetch_files(dataset: catalogue.datasets.Dataset, folder: str | None) -> Pat
     def announce_fetch(file: catalogue.datasets.DataFile) -> None:
         out.say(f"fetching {file.url}")
         if file.sha256 is None:
-            out.say("caveat: its checksum is not known, so what comes is not checked")
+            out.say("caveat: its checksum is not known, so ppw cannot check the download")
 
     # Each file is told before it comes: some are gigabytes.
     catalogue.datasets.fetch_dataset(dataset, where, each=announce_fetch)
@@ -152,7 +152,7 @@ def _datasets_table(table: pd.DataFrame) -> str:
     ]
     return (
         f"{text_table(['name', 'kind', 'size', 'licence', 'in the folder'], rows)}\n{len(rows)} "
-        "sets, none of which comes with ppw; ppw datasets NAME says more, --fetch gets it"
+        "sets, none included in ppw; ppw datasets NAME shows details, --fetch downloads it"
     )
 
 
@@ -183,11 +183,11 @@ def _list_files(dataset: catalogue.datasets.Dataset, folder: Path) -> Listing:
 
 @opt.command(
     "demo",
-    "The published Atom and Westmere study again, and projections that are checked.",
+    "Reproduce the published study of Atom and Westmere, and check projections.",
     "ppw demo --report atom-or-westmere.html; ppw demo --runs runs.csv",
     opt.output_options,
     opt.options("""
-    --report FILE (ppw-demo.html): File of the report page; - for none.
+    --report FILE (ppw-demo.html): Report page to write; with - ppw writes none.
     --runs FILE: Write only the runs of the simulated cores to this file, to try other commands.
     """),
 )

@@ -34,11 +34,9 @@ THREE_HZ = (0.8e9, 1.6e9, 2.4e9)
 
 CAVEATS = (
     "the two cores are simulated, not hardware: rvsim's authors find compute- and branch-bound "
-    "programs within a few percent of gem5's out-of-order core and memory-bound ones 10 to 60 % "
-    "apart; the size of a simulated figure says little, how it changes with the frequency is what "
-    "is tested here",
-    "power is neither simulated nor invented: the simulated cores do not say who is better "
-    "per watt",
+    "programs within a few percent of gem5's out-of-order core, but memory-bound ones 10 to 60 % "
+    "off. The test here is how a figure changes with the frequency, not its size",
+    "power is not simulated, so the simulated cores do not show which one does more work per joule",
 )
 _CORES = {WIMPY: "wimpy", BRAWNY: "brawny"}
 _KEYS = ["workload", "host"]
@@ -88,14 +86,14 @@ class SimulatedDemo:
         said = [f"{program} on {_CORES[host]}" for program, host in self.flagged]
         return [
             "On a wimpy (in-order) and a brawny (out-of-order) core, both simulated, the CPI and "
-            f"time of six programs, known at {known}, are projected to {asked}: off by "
-            f"{error.median():.2f} % at the median and {error.max():.2f} % at worst. {waiting} of "
-            f"{pairs} wait for memory, so that their CPI grows with the frequency: those are off "
-            f"by {of_waiting.median():.2f} % at the median.",
+            f"time of six programs, known at {known}, are projected to {asked}. The errors are "
+            f"{error.median():.2f} % at the median and {error.max():.2f} % at most. {waiting} of "
+            f"{pairs} wait for memory, so their CPI grows with the frequency. Their error is "
+            f"{of_waiting.median():.2f} % at the median.",
             f"At {shown(TESTED_HZ[-1], 'Hz')} the brawny core is projected to do "
             f"{ratio.iloc[0]:.2g} ({ratio.index[0]}) to {ratio.iloc[-1]:.2g} "
-            f"({ratio.index[-1]}) times the wimpy one's work.",
-            f"From {three} the projection says itself where its law does not hold: "
+            f"({ratio.index[-1]}) times the work of the wimpy core.",
+            f"Fitted at {three}, the projection itself reports that its law does not hold for: "
             f"{' and '.join(said) or 'nowhere'}.",
         ]
 
@@ -135,8 +133,8 @@ class SimulatedDemo:
         """Table of a report page."""
         header, rows = self.header_and_rows()
         note = (
-            "Error: the projected CPI over the simulated one. The interval is of the projection, "
-            "which knows the first two columns of CPI alone."
+            "Error: projected CPI compared with the simulated one. The interval is that of the "
+            "projection, which is fitted to the first two columns of CPI only."
         )
         return pages.Table("Simulated programs, projected and checked", header, rows, 2, note)
 
@@ -146,8 +144,9 @@ class SimulatedDemo:
             pages.Figure(
                 pages.draw(partial(self.plot, host=host)),
                 f"The {_CORES[host]} core, simulated: speed over that at "
-                f"{shown(LEARNT_HZ[0], 'Hz')}. The curves know the filled points alone; the open "
-                "ones check them. Programs that do not wait for memory lie on one line.",
+                f"{shown(LEARNT_HZ[0], 'Hz')}. The curves are fitted to the filled points only; "
+                "the open points check them. Programs that do not wait for memory lie on one "
+                "line.",
             )
             for host in (WIMPY, BRAWNY)
         ]
@@ -336,8 +335,8 @@ class Demo:
             f"It is worth up to {THROUGHPUT_RATIO} times the Atom's price.",
             f"The CPI curves alone give a throughput ratio of {ratio:.2f} against "
             f"{THROUGHPUT_RATIO} measured.",
-            f"At 3 GHz the published curve would have the Atom at a CPI of "
-            f"{self.value(atom, top):.2f}, faster than 1/f; what a core alone can do is about "
+            f"At 3 GHz the published curve gives the Atom a CPI of "
+            f"{self.value(atom, top):.2f}, faster than 1/f. A core alone can reach about "
             f"{bounded:.1f}.",
         ]
 
@@ -352,16 +351,16 @@ def demo() -> Demo:
 
 _CAVEATS = (
     "the published CPI curves fall as frequency rises, so performance grows faster than 1/f: "
-    "1.67 times the frequency (Atom, 1.8 to 3.0 GHz) would give 2.23 times the speed, which a core "
-    "alone cannot; the bounded form, a constant CPI, is shown beside them",
+    "1.67 times the frequency (Atom, 1.8 to 3.0 GHz) would give 2.23 times the speed, which is "
+    "impossible for a core alone; the bounded form, a constant CPI, is shown beside them",
     "1/CPI = c − k/f is read with f in MHz, which the paper does not say; it prints the Atom's "
     "bound 1/0.304 as 3.28",
     "the throughput ratio from the curves, n·f/CPI, assumes equal path length, efficiency and "
     "utilisation on both machines",
     "performance per watt and the break-even price ratio hold at the measured frequencies only: "
-    "neither a power slope nor a price was published, and none is invented",
+    "neither a power slope nor a price was published",
     "the path length is printed without a unit and is shown relative to one core; beyond 9 cores "
-    "it falls below zero and is no answer",
+    "the published curve is below zero, so ppw gives no answer",
 )
 
 

@@ -88,7 +88,9 @@ def fleet_question(
                 out.say(f"fault: {fault}")
             if result.faults and not keep_going:
                 count = len(result.faults)
-                out.say(f"{count} faults: the answer is of the rest; --keep-going accepts that")
+                out.say(
+                    f"{count} faults: the answer leaves these out; with --keep-going ppw exits 0"
+                )
                 return 1
             return out.exit_code(failure)
 
@@ -150,7 +152,7 @@ def fleet_project_command(runs: opt.Runs, **options: Any) -> FleetAnswer[Any]:
 
 @fleet_question(
     "validate",
-    "Compare projections of a fleet with measurements that they have not seen.",
+    "Compare projections of a fleet with measurements that were not used to fit them.",
     "ppw fleet validate runs/ --train 1.2GHz,1.8GHz --test 2.4GHz --max-error 10",
     runs_tables.VALIDATION,
 )
@@ -177,7 +179,7 @@ def fleet_pathlength_command(runs: opt.Runs, **options: Any) -> FleetAnswer[Any]
 
 @fleet_question(
     "check",
-    "Name the runs of a fleet that cannot be right, with the evidence.",
+    "List the runs of a fleet that are probably wrong, with the evidence.",
     "ppw fleet check runs/ --strict",
     opt.TABLE_METRIC,
     opt.options("--strict: Exit 3 if any run is flagged."),
@@ -192,7 +194,7 @@ def fleet_check_command(
 
 @opt.command(
     "update",
-    "Add new files to a fleet's saved state, each once.",
+    "Add the runs of new files to a fleet's saved state.",
     "ppw fleet update /srv/fleet.state runs/2026-03-01/",
     click.argument("state", type=click.Path(path_type=Path, file_okay=False)),
     click.argument("new", nargs=-1, required=True),
@@ -287,5 +289,5 @@ def _parse_clock_offsets(texts: tuple[str, ...]) -> float | Mapping[str, float]:
                 f"{text!r} is not [HOST=]SECONDS", param_hint="--offset"
             ) from None
     if "" in by_host and len(by_host) > 1:
-        raise click.BadParameter("give one for all hosts, or one a host", param_hint="--offset")
+        raise click.BadParameter("give one for all hosts, or one per host", param_hint="--offset")
     return by_host.get("", by_host) if by_host else 0.0

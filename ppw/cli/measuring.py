@@ -87,7 +87,8 @@ def refuse_two_frequencies(given: opt.Given) -> None:
     """Refuse --clock beside --freq."""
     if given["freqs"] and given["clock"]:
         raise click.UsageError(
-            "--clock states the core frequency of --as-found, but --freq sets it: give one of them"
+            "--clock states a core frequency that ppw does not set, but --freq sets one: give "
+            "only one"
         )
 
 
@@ -300,7 +301,7 @@ def _run_sweep(
 def _export_session_runs(folder: Path, output: str | None) -> int:
     table = sweep.session.session_table(sweep.session.Session.open(folder))
     if table.empty:
-        raise ppw.PpwError(f"{folder}: no run that went well is in there")
+        raise ppw.PpwError(f"{folder}: the folder holds no successful run")
     if output:
         ppw.write_runs(table, output)
     if output != "-":
@@ -369,7 +370,10 @@ def _simulate_and_write(given: opt.Given) -> None:
     out.say(f"caveat: {SIMULATED}")
     unmarked = dict.fromkeys(row["workload"] for row in rows if row["region"] == simulated.WHOLE)
     if unmarked:
-        out.say(f"caveat: {', '.join(unmarked)}: without marks of a region, so set-up counts too")
+        out.say(
+            f"caveat: {', '.join(unmarked)}: the program marks no measured region, so its set-up "
+            "counts too"
+        )
     if given["output"] != "-":
         click.echo(text_table(["workload", "core", "freq", "time", "cpi"], texts))
 

@@ -82,7 +82,7 @@ def logs_by_name(logs: tuple[str, ...]) -> dict[str, list[str]]:
         # What exists under the whole text is a file; only then "=" and "," part names and logs.
         name, equals, rest = text.partition("=")
         if rest and Path(name).is_file() and not Path(rest).exists():
-            raise click.UsageError(f"{text!r}: the name comes first, {rest}={name}")
+            raise click.UsageError(f"{text!r}: write the name first, {rest}={name}")
         if not equals or "/" in name or Path(text).exists():
             name, rest = "", text
         whole = rest and Path(rest).exists()
@@ -206,7 +206,7 @@ def _by_recorder(paths: list[str]) -> list[list[str]]:
 
 @opt.question(
     "rightsize",
-    "What a recorded workload needs more of, what is idle, and which hosts fit.",
+    "Which resources a workload needs more of, which are idle, and which hosts fit.",
     "ppw rightsize db7.tab.gz --disk-bandwidth 500MB/s --network 10Gbit/s",
     click.argument("log", metavar="LOG[,LOG]"),
     HOST_CAPACITY,
@@ -227,7 +227,7 @@ def rightsize_command(log: str, **given: Any) -> ppw.RightSizing:
 
 @opt.question(
     "colocate",
-    "What breaks first when recorded workloads share a host, and who can share.",
+    "Which resource runs out first when workloads share a host, and which can share.",
     "ppw colocate cache=c1.csv batch=b3.tab.gz --latency-critical cache",
     LOGS,
     HOST_CAPACITY,
@@ -260,7 +260,7 @@ def colocate_command(
 
 @opt.question(
     "knee",
-    "Where a sweep of threads, connections or sizes stops paying.",
+    "Where more threads, more connections or larger sizes stop to help.",
     "ppw knee runs.csv --over threads --of throughput",
     opt.TABLE,
     click.option(
@@ -322,7 +322,7 @@ class RunsOrCommand(click.Group):
 @click.group(
     name="cpio",
     cls=RunsOrCommand,
-    short_help="Cycles per I/O of runs, projected to more cores, beside the device.",
+    short_help="Cycles per I/O of runs, projection to more cores, comparison with the device.",
     options_metavar="",
     subcommand_metavar="[project|compare] RUNS... [OPTIONS]",
     epilog="Example: ppw cpio study.csv; ppw cpio db7.tab.gz --clock 2.4GHz; "
@@ -378,9 +378,9 @@ CLOCK = opt.options(
     IO_TABLE,
     CLOCK,
     opt.options("""
-    --logs: RUNS are logs of sadf -j, sadf -d or collectl -P; these are known by themselves, too.
-    --window TIME: With --logs: one row for so much time.
-    --cpus NUMBER>0: Logical CPUs of the host, where its log does not say.
+    --logs: RUNS are logs of sadf -j, sadf -d or collectl -P. ppw also recognises logs without it.
+    --window TIME: Length of log per row, with --logs.
+    --cpus NUMBER>0: Number of logical CPUs of the host, if its log does not state it.
     """),
     opt.LEVEL,
     opt.SEED,
@@ -389,7 +389,7 @@ CLOCK = opt.options(
 def study(
     runs: opt.Runs, logs: bool, window: float | None, cpus: float | None, **options: Any
 ) -> ppw.CyclesPerIO:
-    """Cycles per I/O of RUNS, against cores, hardware threads and memory bandwidth."""
+    """Compute cycles per I/O of RUNS by cores, hardware threads and memory bandwidth."""
     logs = logs or all(map(_is_log, runs))
     if not logs and (window or cpus):
         raise click.UsageError("--window and --cpus are for --logs")

@@ -91,7 +91,7 @@ VALIDATION = opt.all_of(
 
 @opt.question(
     "validate",
-    "Compare projections with measurements that they have not seen.",
+    "Compare projections with measurements that were not used to fit them.",
     "ppw validate runs.csv --train 1.2GHz,1.8GHz --test 2.4GHz --max-error 10",
     VALIDATION,
 )
@@ -123,12 +123,12 @@ def excess_error(result: ppw.Validation, max_error: float | None) -> str | None:
     if max_error is None or worst <= max_error:
         return None
     found = "no projection to check" if math.isnan(worst) else f"largest error {worst:.2f} %"
-    return f"{found}, asked for at most {max_error:g} %"
+    return f"{found}, but --max-error is {max_error:g} %"
 
 
 @opt.question(
     "check",
-    "Name the rows of a runs table that cannot be right, with the evidence.",
+    "List the rows of a runs table that are probably wrong, with the evidence.",
     "ppw check runs.csv --strict",
     opt.TABLE_METRIC,
     opt.options("--strict: Exit 3 if any row is flagged."),
@@ -162,7 +162,7 @@ def pathlength_command(runs: opt.Runs, **options: Any) -> ppw.PathLengths:
 # `ppw best`.
 @opt.question(
     "best",
-    "Find the best frequency step of every group, and how surely it is.",
+    "Find the best frequency step of every group, with its probability.",
     "ppw best runs.csv --objective edp --steps 1.2GHz:2.4GHz:0.1GHz; ppw best runs.csv --deadline "
     "60s --power-cap 120W",
     opt.TABLE,
@@ -279,7 +279,7 @@ _METRIC = "perf_per_watt"
 
 @opt.question(
     "plan",
-    "Say which frequency to measure next, and how often, to be as sure as wanted.",
+    "Recommend the frequency and number of runs to measure next for a wanted interval.",
     "ppw plan runs.csv --freq 3.0GHz --metric perf_per_watt --within 3 --steps "
     "1.2GHz:2.4GHz:0.2GHz --run-time 10min",
     opt.TABLE,
@@ -334,7 +334,7 @@ def _parse_host_prices(
 
 @opt.question(
     "characterise",
-    "Set hosts side by side: times, ratios, perf per watt and price, CPI, memory.",
+    "Compare hosts: times, ratios, performance per watt and price, CPI, memory.",
     "ppw characterise runs.csv --reference atom --price atom=450 --price xeon=6000",
     opt.TABLE,
     opt.options("--reference HOST: Host that the others are compared with. Default: the slowest."),
@@ -363,7 +363,7 @@ def characterise_command(runs: opt.Runs, **options: Any) -> ppw.Characterisation
 # `ppw calibrate`.
 @opt.question(
     "calibrate",
-    "Compare one power sensor with another, and bring power to what a meter reads.",
+    "Calibrate one power sensor by another, for example by a wall meter.",
     "ppw calibrate runs.parquet --sensor rapl --reference meter:wt310e --save",
     opt.TABLE,
     opt.options("""
@@ -417,7 +417,7 @@ def _only_host(table: pd.DataFrame) -> str:
     names = sorted(table["host"].dropna().astype(str).unique()) if "host" in table else []
     if len(names) != 1:
         said = f"name {len(names)} hosts" if names else "name no host"
-        raise ppw.PpwError(f"the runs {said}: choose whose calibration with --host")
+        raise ppw.PpwError(f"the runs {said}: choose one host with --host")
     return str(names[0])
 
 
@@ -465,6 +465,8 @@ def _read_loads(
         return opt.read_table(paths, given)
     if len(published) < len(paths):
         other = next(path for path in paths if path not in published)
-        raise click.UsageError(f"{other} is no SPECpower result, as {published[0]} is: ask apart")
+        raise click.UsageError(
+            f"{other} is no SPECpower result, but {published[0]} is: give only one kind"
+        )
     opt.refuse_table_options(given, f"{published[0]} is a SPECpower result")
     return specpower.read_specpower(published)

@@ -58,7 +58,7 @@ def read_requests(path: str, given: opt.Given) -> traces.Trace:
     trace_format, mapping = given.pop("trace_format"), given.pop("mapping")
     if trace_format is None and is_model(path):
         raise ppw.PpwError(
-            f"{path}: is a model, no trace: make one of it with ppw trace generate {path} -o TRACE"
+            f"{path}: is a model, not a trace: make a trace with ppw trace generate {path} -o TRACE"
         )
     return traces.read_trace(path, format=trace_format, mapping=mapping or None)
 
@@ -291,7 +291,7 @@ def trace_fit_command(
 def trace_generate_command(model: str, output: str, no_locality: bool, **options: Any) -> None:
     """Generate a synthetic trace from MODEL, the output of ppw trace fit --format json."""
     if options["count"] is not None and options["duration_s"] is not None:
-        raise click.UsageError("--count and --duration both say how long: give one of them")
+        raise click.UsageError("--count and --duration both set the length: give one of them")
     generated = ppw.generate_trace(read_model(model), locality=not no_locality, **options)
     out.say_caveats(generated.findings)
     write_requests(generated, output)
@@ -325,7 +325,7 @@ def trace_record_command(device: str, program: tuple[str, ...], output: Path, **
     out.say_caveats(done.caveats)
     rate = done.requests / done.elapsed_s
     click.echo(
-        f"{done.path}: {done.requests} requests in {done.elapsed_s:.3g} s, {rate:.4g} a second, "
+        f"{done.path}: {done.requests} requests in {done.elapsed_s:.3g} s, {rate:.4g} per second, "
         f"by {done.method}"
     )
     return 1 if done.exit_code or done.lost else 0
@@ -333,7 +333,7 @@ def trace_record_command(device: str, program: tuple[str, ...], output: Path, **
 
 @opt.question(
     "replay",
-    "Play a trace back with fio, and say whose error is whose.",
+    "Replay a trace with fio, and show how much each stage is off.",
     "ppw trace replay made.parquet --target /data/scratch --size 8GiB",
     click.argument("trace"),
     TRACE,
@@ -435,7 +435,7 @@ def trace_validate_command(
 # `ppw trace whatif`.
 @opt.question(
     "whatif",
-    "What SSD caches or a defragmentation would do for a load.",
+    "Estimate how much SSD caches or a defragmentation would speed up a load.",
     "ppw trace whatif disk.csv --cache 64GiB --caches 1,2,4 --policy lru,clock",
     click.argument("source"),
     TRACE,

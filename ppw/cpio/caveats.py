@@ -55,15 +55,15 @@ def study_caveats(points: pd.DataFrame, table: pd.DataFrame, keys: Sequence[str]
 def _io_caveats(table: pd.DataFrame) -> Iterator[str]:
     if none := int((table["ios"] <= 0).sum()):
         yield (
-            f"{none} of {len(table)} runs did no I/O: they have no cycles per "
-            "I/O, and no mean includes them"
+            f"{none} of {len(table)} runs did no I/O: they have no cycles per I/O, and ppw leaves "
+            "them out of all means"
         )
     quiet, all_ = column(table, "intervals_without_io"), column(table, "intervals")
     if quiet.gt(0).any():
         share = float(quiet.sum() / all_[quiet.notna()].sum())
         yield (
             f"{shown(float(quiet.sum()))} intervals ({share:.0%}) had no I/O: their cycles are "
-            "counted to the I/Os of the others; choose a window of steady load"
+            "added to the I/Os of the other intervals; record a steady load"
         )
 
 
@@ -71,8 +71,8 @@ def _hidden_caveats(table: pd.DataFrame) -> Iterator[str]:
     data, memory = column(table, "data_bytes"), column(table, "memory_bytes")
     if fits := int((data <= memory).sum()):
         yield (
-            f"the data of {fits} of {len(table)} runs fit in memory: the cache serves requests "
-            "that with more data would reach the device, so cpio is not meaningful"
+            f"the data of {fits} of {len(table)} runs fit in memory: the page cache serves "
+            "requests that would reach the device with more data, so cpio is not meaningful"
         )
     share = table["ios"] * IO_BYTES / data.where(data > 0)
     hidden = (share < _HIDDEN) & (table["ios"] > 0)
@@ -87,8 +87,8 @@ def _hidden_caveats(table: pd.DataFrame) -> Iterator[str]:
 def _accounting_caveats(table: pd.DataFrame) -> Iterator[str]:
     if "cpu_accounting" in table and (ticks := int((table["cpu_accounting"] == "tick").sum())):
         yield (
-            f"CPU time of {ticks} of {len(table)} runs is that of the clock tick, which loses up "
-            "to a third of it under I/O; count by the scheduler (cgroup cpu.stat) to be sure"
+            f"CPU time of {ticks} of {len(table)} runs was counted by the clock tick, which "
+            "misses up to a third of it under I/O: count it by the scheduler (cgroup cpu.stat)"
         )
     # What the scheduler counted, where it was read; else the kernel's own sums of task times.
     tasks = column(table, "user_s") + column(table, "nice_s").fillna(0.0) + table["system_s"]
@@ -111,9 +111,8 @@ def _accounting_caveats(table: pd.DataFrame) -> Iterator[str]:
         first = table[off].iloc[0]
         yield (
             f"CPU time of {int(off.sum())} runs is of {shown(first['cpus'])} CPUs where "
-            f"{shown(float(cores[off].iloc[0]))} are said to be used: a container that sees its "
-            "host's counters, or CPUs left idle beside, so utilisation is not that of the cores "
-            "used"
+            f"{shown(float(cores[off].iloc[0]))} were used: a container saw its host's counters, "
+            "or other CPUs were idle. So utilisation is not that of the cores used"
         )
 
 
@@ -123,8 +122,8 @@ def _spinning_caveats(points: pd.DataFrame, keys: Sequence[str]) -> Iterator[str
     names = sorted({_group_name(points, keys, i) for i in spinning})
     if names:
         yield (
-            f"over {_ALL_USER:.0%} of the cycles of {'; '.join(names)} are in user mode: clients "
-            "that spin for an answer count as work, and so does computation; cpio is then not the "
+            f"over {_ALL_USER:.0%} of the cycles of {'; '.join(names)} are in user mode: cpio "
+            "then includes computation, or clients that spin while they wait, and is not the "
             "cost of I/O alone"
         )
     plain = points[(points["hardware_threads"] == points["cores"]) & points["cpio"].notna()]
@@ -134,8 +133,9 @@ def _spinning_caveats(points: pd.DataFrame, keys: Sequence[str]) -> Iterator[str
         gain = rows["iops"].iloc[-1] / rows["iops"].iloc[0]
         if len(rows) > 1 and full and gain < _SPINNING_GAIN:
             yield (
-                f"{_group_name(rows, keys, rows.index[0])}: cores are busy throughout and more of "
-                "them bring no more I/O: they spin or wait for locks, which cpio counts as work"
+                f"{_group_name(rows, keys, rows.index[0])}: the cores are always busy, and more "
+                "cores do not bring more I/O. They spin or wait for locks, which cpio counts as "
+                "work"
             )
 
 

@@ -191,20 +191,20 @@ class CyclesPerIO(IoResult):
             """
             cores              | 1 | cores            | cores that the runs used
             hardware_threads   | 1 | hardware_threads | hardware threads of these cores
-            bandwidth_per_core_bytes_s | B if any | bandwidth_per_core_bytes_s | B/s left a core
+            bandwidth_per_core_bytes_s | B if any | bandwidth_per_core_bytes_s | B/s left per core
             runs               | 1    | runs           | number of runs
             cpio               | 1 [lower, upper] | cpio | cycles per I/O of 512 B
-            user_cpio          | 1    | user           | part of it in user mode
-            system_cpio        | 1    | system         | part of it in the kernel
+            user_cpio          | 1    | user           | cycles per I/O in user mode
+            system_cpio        | 1    | system         | cycles per I/O in the kernel
             cpio_with_idle     | 1    | with idle      | variant that counts idle and iowait
             utilisation        | 1    | µ              | busy share of the CPU time
             iops               | 1    | 512 B IOPS     | 512-byte I/Os per second
             cpio_to_one        | 1    | cpio to 1 core | ratio to the fewest cores
-            clock              | text | clock          | who says the core frequency
+            clock              | text | clock          | source of the core frequency
             clock_hz           | Hz   |                | core frequency
             utilisation_to_one | 1    |                | ratio to the fewest cores
             iops_to_one        | 1    |                | ratio to the fewest cores
-            why_not            | text |                | reason why they mean little, or empty
+            why_not            | text |                | why cycles per I/O mean little, or empty
             """,
             title="Runs",
             most=EVERY_ROW,
@@ -221,7 +221,7 @@ class CyclesPerIO(IoResult):
             "bandwidth",
             """
             rise    | share | | rise of the cycles per I/O
-            value   | B/s   | | memory bandwidth per core at which they have risen so far
+            value   | B/s   | | memory bandwidth per core at that rise
             lower   | B/s   | | lower end of its interval
             upper   | B/s   | | upper end of its interval
             lowest  | B/s   | | lowest bandwidth measured
@@ -402,7 +402,7 @@ def rise_sentence(row: Mapping[str, Any]) -> str:
     names = ("value", "lower", "upper", "lowest")
     rise, (value, lower, upper, lowest) = f"{row['rise']:.0%}", (shown(row[n] / 1e9) for n in names)
     if row["value"] != row["value"]:
-        return f"cpio has not risen by {rise} down to {lowest} GB/s a core"
+        return f"cpio has not risen by {rise} down to {lowest} GB/s per core"
     interval = f" ({lower} to {upper})" if row["lower"] == row["lower"] else ""
     return f"cpio has risen by {rise} at {value} GB/s a core{interval}"
 
@@ -457,7 +457,7 @@ class DeviceComparison(IoResult):
             iops          | 1     | 512 B IOPS | 512-byte I/Os per second
             iops_ratio    | 1     | IOPS ratio | ratio of the I/O rate
             roof_iops     | 1     | roof IOPS  | most that the device did by itself
-            of_roof       | share | of roof    | share of it that the runs reached
+            of_roof       | share | of roof    | share of `roof_iops` that the runs reached
             instance_gain | 1     | of one instance | I/O rate over that of one instance
             runs          | 1     |            | number of runs
             """,
@@ -487,7 +487,7 @@ class DeviceComparison(IoResult):
 
     def _row_sentence(self, row: dict[str, Any]) -> str:
         cost, rate = shown(row["cpio"]), shown(row["iops"])
-        said = f"{self.label(row)}: {cost} cycles per I/O, {rate} I/Os a second"
+        said = f"{self.label(row)}: {cost} cycles per I/O, {rate} I/Os per second"
         if row["of_roof"] == row["of_roof"]:
             said += f", {row['of_roof']:.0%} of what the device can do"
         return said
@@ -501,7 +501,7 @@ class DeviceComparison(IoResult):
         if has_roof:
             ax.axvline(100.0, color=axes.MEASURED, lw=0.8)
         label_rows(ax, [self.label(row) for row in rows_of(table)], "host and device")
-        what = "I/O rate, % of the device's own maximum" if has_roof else "I/Os a second (512 B)"
+        what = "I/O rate, % of the device's own maximum" if has_roof else "I/Os per second (512 B)"
         ax.set_xlabel(what)
         return ax
 
@@ -605,7 +605,9 @@ def _roof_caveats(table: pd.DataFrame, roof: pd.DataFrame | None) -> Iterator[st
             "the roof, to see which runs the device limits"
         )
     elif table["roof_iops"].isna().any():
-        yield "some hosts or devices have no run of fio, and so no roof"
+        yield (
+            "some hosts or devices have no fio run in the roof table, so their maximum is not known"
+        )
     if limited := int(table["of_roof"].between(_AT_ROOF, _BEYOND).sum()):
         yield (
             f"{limited} of {len(table)} rows reach {_AT_ROOF:.0%} of what their "
@@ -613,8 +615,8 @@ def _roof_caveats(table: pd.DataFrame, roof: pd.DataFrame | None) -> Iterator[st
         )
     if table["of_roof"].gt(_BEYOND).any():
         yield (
-            "some rows do more I/O than fio did on their device: other patterns or request sizes, "
-            "or a cache below; such a roof is none"
+            "some rows do more I/O than fio did on their device, because of other patterns, "
+            "request sizes or a cache: that fio run is not the device's maximum"
         )
 
 

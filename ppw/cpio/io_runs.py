@@ -141,14 +141,14 @@ def _clock_caveats(table: pd.DataFrame, odd: BoolArray, share: pd.Series[Any]) -
     """Say where a core frequency is not the one that the cycles were counted at."""
     if rows := int(table["clock"].astype(str).isin([NOMINAL, GIVEN]).sum()):
         yield (
-            f"the core frequency of {rows} of {len(table)} runs is nominal, not counted: turbo or "
-            "a lower clock changes their cycles as much; measure with perf"
+            f"the core frequency of {rows} of {len(table)} runs is nominal, not counted: if the "
+            "real frequency differs (turbo), so do their cycles; measure with perf"
         )
     if odd.any():
         yield (
             f"cycles of {int(odd.sum())} runs are {shown(float(share[odd].iloc[0]))} times their "
-            "CPU time at the clock, so they were counted of something else than the whole system, "
-            "and the clock was used"
+            "CPU time at the clock, so the counters did not cover the whole system, and ppw used "
+            "CPU time times core frequency"
         )
 
 

@@ -244,7 +244,10 @@ def _network_bytes(
     measured = _group_means(moved / table["storage_bytes"], groups)
     if np.isfinite(measured).all():
         return measured, []
-    assumed = "no run counted network bytes: each byte read or written is assumed to cross it once"
+    assumed = (
+        "no run counted network bytes: ppw assumes that each byte read or written crosses the "
+        "network once"
+    )
     return np.where(np.isfinite(measured), measured, 1.0), [assumed]
 
 
@@ -270,12 +273,12 @@ def _scaling_caveats(
         ),
         (
             scaling.fewest > 1,
-            "not measured on one core, so desired cycles per I/O are those of the fewest cores "
-            "measured",
+            "not measured on one core: desired cycles per I/O are those at the fewest cores",
         ),
         (
             scaling.falls,
-            "cycles per I/O fall with cores; their line is held level, since it would reach zero",
+            "cycles per I/O fall with cores: ppw uses a constant, because their line would reach "
+            "zero",
         ),
         (
             projected <= floor,
@@ -285,11 +288,11 @@ def _scaling_caveats(
         (
             far,
             f"{shown(cores)} cores are over four times the most measured ({least}): the intervals "
-            "hold only if the lines do",
+            "hold only if the lines hold so far",
         ),
         (
             scaling.cpio.degrees_of_freedom < 1,
-            "too few runs for an interval; three or more tell how far to trust it",
+            "too few runs for an interval: measure three or more",
         ),
     )
     for chosen, text in findings:
@@ -364,10 +367,10 @@ class CpioProjection(io.IoResult):
         Table(
             "growth",
             """
-            base_iops       | 1     | I/Os a second now  | 512-byte I/Os per second now
-            growth_per_year | share | growth a year      | share by which they grow
+            base_iops       | 1     | I/Os per s now     | 512-byte I/Os per second now
+            growth_per_year | share | growth per year    | growth of the demand per year
             years           | 1     | years              | how long they do
-            iops            | 1     | I/Os a second then | 512-byte I/Os per second then
+            iops            | 1     | I/Os per s then    | 512-byte I/Os per second then
             """,
             title="Growth of the market",
             most=io.EVERY_ROW,
@@ -408,7 +411,7 @@ class CpioProjection(io.IoResult):
         for name, part in self.applications():
             low, high = part["iops"].min(), part["iops"].max()
             sentence = (
-                f"{name}: {shown(low)} to {shown(high)} I/Os a second (512 B) on "
+                f"{name}: {shown(low)} to {shown(high)} I/Os per second (512 B) on "
                 f"{shown(self.cores)} cores of {shown(self.freq_hz, 'Hz')}, by scenario"
             )
             if name in laws:
@@ -435,7 +438,7 @@ class CpioProjection(io.IoResult):
             _draw_scenarios(ax, row, part)
         io.logarithmic(ax, "x")
         io.label_rows(ax, [name for name, _ in parts])
-        ax.set_xlabel(f"I/Os a second (512 B) on {self.cores:g} cores")
+        ax.set_xlabel(f"I/Os per second (512 B) on {self.cores:g} cores")
         for what, colour in io.COLOURS.items():
             ax.plot([], [], "o", color=colour, label=f"µ {what}")
         for what, mark in _CPIO_MARKS.items():
@@ -479,7 +482,7 @@ def project_cpio(
     years : float
         How long it does.
     base_iops : float, optional
-        What it asks now (512-byte I/Os a second); by default the mean of what the applications did
+        What it asks now (512-byte I/Os per s); by default the mean of what the applications did
         on most cores.
     network_share : float, optional
         Bytes that cross the network for each byte read or written. By default what the runs
@@ -524,9 +527,9 @@ def _refuse_bad(level: float, floor: float, growth: Sequence[float], draws: int)
     if not 0 < floor <= 1:
         raise PpwError(f"floor {floor!r} is not a utilisation above 0 and at most 1; try 0.01")
     if bad := [g for g in growth if not (np.isfinite(g) and g > -1)]:
-        raise PpwError(f"growth {bad[0]!r} is not a share above -1: 0.7 is 70 % a year")
+        raise PpwError(f"growth {bad[0]!r} is not a share above -1: 0.7 is 70 % per year")
     if draws < 100:
-        raise PpwError(f"draws {draws!r}: take 100 or more")
+        raise PpwError(f"draws {draws!r}: give 100 or more")
 
 
 def by_group(scenarios: list[pd.DataFrame]) -> pd.DataFrame:

@@ -55,7 +55,9 @@ class DataSweep(NamedTuple):
         if not 0 <= idle_share <= 1:
             raise PpwError(f"idle share {idle_share!r} is not a share of the power, 0 to 1")
         if not pue >= 1:
-            raise PpwError(f"pue {pue!r} is under 1: it is energy of the site over that of servers")
+            raise PpwError(
+                f"pue {pue!r} is below 1: give the power of the site divided by that of its servers"
+            )
         as_share("level", level)
         known = {
             name: np.nan if value is None else as_positive(name, value)
@@ -77,8 +79,9 @@ class DataSweep(NamedTuple):
     def caveats(self) -> Iterator[str]:
         """Say what was taken for granted."""
         yield (
-            f"power is typed, not measured: {self.server_w:g} W busy, {self.idle_share:.0%} of "
-            f"that idle, PUE {self.pue:g}; storage and network draw nothing beside"
+            f"power is stated by the user, not measured: {self.server_w:g} W busy, "
+            f"{self.idle_share:.0%} of that idle, PUE {self.pue:g}; power of storage and network "
+            "is not included"
         )
 
 
@@ -193,7 +196,10 @@ def typed_scenarios(
     one = np.ones(1)
     cost, busy = as_positive("cpio", cpio) * one, share * one
     unknown = np.full((1, draws), np.nan)
-    said = ["cycles per I/O and utilisation are typed, not measured: no intervals"]
+    said = [
+        "cycles per I/O and utilisation are stated by the user, not measured, so there are no "
+        "intervals"
+    ]
     if network_share is None:
         said.append("each byte read or written is assumed to cross the network once")
     return sc.Scenarios(
@@ -247,11 +253,11 @@ class ServerSizing(io.IoResult):
             cpio_scenario | text     | cpio is           | "desired", "today", "projected", "typed"
             servers       | 1 [lower, upper] | servers   | number of servers, not rounded
             kwh           | 1 [kwh_lower, kwh_upper] | kWh | energy of the sweep with PUE (kWh)
-            j_per_io      | 1        | J an I/O          | energy of one I/O (J)
+            j_per_io      | 1        | J per I/O         | energy of one I/O (J)
             cost          | 1 if any | cost ({currency}) | price of the energy
             carbon_kg     | 1 if any | kg CO2e           | carbon of the energy (kg CO2e)
-            devices       | 1 if any | devices a server  | storage devices of a server
-            network_ports | 1 if any | ports a server    | network ports of a server
+            devices       | 1 if any | devices per server | storage devices of a server
+            network_ports | 1 if any | ports per server  | network ports of a server
             utilisation   | 1        |                   | busy share of the CPU time
             cpio          | 1        |                   | cycles per I/O of 512 B
             iops          | 1        |                   | 512-byte I/Os per second of a server
@@ -444,7 +450,7 @@ def size_servers(
         base = (TYPED, TYPED)
     elif cpio is not None or utilisation is not None:
         raise PpwError(
-            "the runs already have cpio and utilisation: give these options only without runs"
+            "the runs already have cpio and utilisation: leave out --cpio and --utilisation"
         )
     else:
         found = sc.project_scenarios(
@@ -452,7 +458,10 @@ def size_servers(
         )
     remarks = [*found.caveats, *sweep.caveats()]
     if not np.isfinite(found.rate(*base)).all():
-        remarks.append("nothing is projected to the cores asked for: levers start from today's")
+        remarks.append(
+            "nothing is projected to the cores asked for: the savings start from the cycles per "
+            "I/O of today"
+        )
         base = ("measured", "today")
     rs.warn_caveats(remarks)
     asked = (*sweep[:-1], found.cores, found.freq_hz)

@@ -500,7 +500,7 @@ def best_frequency(
 def _missed_groups_text(missed: Sequence[str]) -> str:
     """Join texts on groups that keep to no limit: three, and how many more; "" for none."""
     more = len(missed) - _MOST_MISSED
-    rest = [f"and {more} more group{'s' * (more > 1)} likewise"] if more > 0 else []
+    rest = [f"and {more} more group{'s' * (more > 1)} with the same problem"] if more > 0 else []
     return "; ".join([*missed[:_MOST_MISSED], *rest])
 
 
@@ -524,9 +524,9 @@ def _undecided_groups_caveat(table: pd.DataFrame) -> list[str]:
         return []
     worst = float(table["expected_loss"].max())
     return [
-        f"{unsure} of {len(table)} groups: no step is more likely than not the best one; to run at "
-        f"the most probable one loses {worst:.1%} at most on average, and more runs near it would "
-        "tell"
+        f"{unsure} of {len(table)} groups: no step has a probability above 50 % of being the "
+        f"best; the most probable one loses {worst:.1%} on average at most. Measure more runs "
+        "near it"
     ]
 
 
@@ -539,6 +539,6 @@ def _beyond_caveat(table: pd.DataFrame, prepared: Prepared, groups: list[int]) -
     if not outside.any():
         return []
     return [
-        f"{int(outside.sum())} of {len(table)} groups: the best step is outside the measured ones; "
-        "measure there before relying on it"
+        f"{int(outside.sum())} of {len(table)} groups: the best step is outside the measured "
+        "frequencies; measure there before you rely on it"
     ]

@@ -252,8 +252,8 @@ def characterise(
     hosts = list(dict.fromkeys(tidy["host"].astype(str)))
     if len(hosts) < 2:
         raise PpwError(
-            f"{runs.attrs.get('source', 'runs')}: the runs are of one host, {hosts[0]!r}: tables "
-            "side by side take two"
+            f"{runs.attrs.get('source', 'runs')}: the runs are of one host, {hosts[0]!r}: a "
+            "comparison needs two"
         )
     for host in [*([] if reference is None else [reference]), *(prices or {})]:
         if host not in hosts:
@@ -265,7 +265,9 @@ def characterise(
     for cell in _measure_hosts(tidy, keys, known, at):
         by_key.setdefault(tuple(map(str, cell.keys)), {})[cell.host] = cell
     if not by_key:
-        raise PpwError(f"no host was measured at {shown(at, 'Hz')}: leave freq out, or measure")
+        raise PpwError(
+            f"no host was measured at {shown(at, 'Hz')}: leave --freq out, or measure there"
+        )
     first = reference or _slowest(by_key, hosts)
     ordered = [first, *(h for h in hosts if h != first)]
     rows, unlike = _table_rows(by_key, keys, ordered, mixed_scope)
@@ -431,10 +433,13 @@ def _scope_caveats(unlike: Sequence[str], mixed: bool) -> list[str]:
         return []
     hosts = "; ".join(dict.fromkeys(unlike))
     if mixed:
-        return [f"mixed scope, as asked for: power of {hosts} is compared"]
+        return [
+            "power of different scope is compared, because --mixed-scope was given: power of "
+            f"{hosts}"
+        ]
     return [
         f"power of different scope ({hosts}) is not compared, and its ratios stay "
-        "empty: measure alike, or ask for --mixed-scope"
+        "empty: measure all hosts with one kind of sensor, or give --mixed-scope"
     ]
 
 
@@ -447,8 +452,8 @@ def _source_and_frequency_caveats(runs: pd.DataFrame) -> list[str]:
         and runs.groupby("host")["freq_hz"].nunique().gt(1).any()
     ):
         caveats.append(
-            "runs of one host are at several frequencies: it is shown at the highest, or at the "
-            "one asked for"
+            "a host was measured at several frequencies: its figures are those at --freq, or "
+            "else at the highest"
         )
     return caveats
 

@@ -85,7 +85,7 @@ def match_groups(
     ]
     alone = [(len(side) - len(pairs), which) for side, which in zip(sides, "AB", strict=True)]
     if counts := [f"{count} of {which}" for count, which in alone if count]:
-        caveats.append(f"groups without a match left out: {', '.join(counts)}")
+        caveats.append(f"left out, because the other side has no such group: {', '.join(counts)}")
     return pairs, by, caveats
 
 
@@ -125,10 +125,14 @@ def check_scopes(prepared: Prepared, pairs: Sequence[ratios.Pair], mixed: bool) 
         return []
     a, b = texts
     if mixed:
-        return [f"mixed scope, as asked for: the power of A is of {a}, that of B of {b}"]
+        return [
+            "power of different scope is compared, because --mixed-scope was given: the power of "
+            f"A is of {a}, that of B of {b}"
+        ]
     raise PpwError(
-        f"the power of A is of {a}, that of B of {b}: not comparable; measure both alike, leave "
-        "power out with --metric time or throughput, or ask for --mixed-scope"
+        f"the power of A is of {a}, that of B of {b}, so the two cannot be compared: measure both "
+        "with one kind of sensor, leave power out with --metric time or throughput, or give "
+        "--mixed-scope"
     )
 
 

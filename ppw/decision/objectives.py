@@ -242,7 +242,7 @@ def as_steps(steps: str | Iterable[float | str], *, fewest: int = 2) -> FloatArr
     else:
         made = [parse_frequency(part.strip()) for part in steps.split(",")]
     if len(set(made)) < fewest:
-        raise PpwError(f"steps {steps!r} are one frequency: give two or more")
+        raise PpwError(f"steps {steps!r} hold only one frequency: give two or more")
     return np.unique(made)
 
 
@@ -257,7 +257,7 @@ def _expand_frequency_range(text: str) -> list[float]:
     # Rounded, because 0.1 GHz has no exact binary form and the last step counts.
     count = int(np.floor(round((high - low) / step, 6))) + 1
     if count > _MOST_STEPS:
-        raise PpwError(f"steps {text!r} are {count} frequencies: ask for {_MOST_STEPS} at most")
+        raise PpwError(f"steps {text!r} hold {count} frequencies: give {_MOST_STEPS} at most")
     return [low + step * i for i in range(count)]
 
 

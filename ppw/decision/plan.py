@@ -38,8 +38,8 @@ _STATUS = {
     "there": "already there",
     "reach": "within reach",
     "budget": "short of the goal when the budget ends",
-    "far": "many runs away",
-    "cannot": "out of reach of these steps",
+    "far": "too many runs needed",
+    "cannot": "not reachable with these steps",
 }
 
 
@@ -213,7 +213,7 @@ class GroupPlan:
         candidate, after = self.stages[0]
         words = f"measure {runs_at_text(candidate.runs, candidate.frequency)}"
         if self.question.is_target(candidate.frequency):
-            done = ": measure it and be done" if self.status == "reach" else ""
+            done = ": measure it, and no projection is needed" if self.status == "reach" else ""
             words += f", which is what you ask for{done}"
         then = half_width_text(pct(after))
         return f"{words} ({now} now, about {then} then); {self._explain_status(goal)}."
@@ -578,8 +578,8 @@ def _left_out_caveats(prepared: Prepared, known: int, single: int) -> list[str]:
         )
     if single:
         texts.append(
-            f"{single} of {total} groups have one frequency only: what is known of their curves is "
-            "the prior's, and a projection takes two frequencies"
+            f"{single} of {total} groups were measured at one frequency only: their curves come "
+            "from the prior alone, and a projection needs two frequencies"
         )
     return texts
 

@@ -323,7 +323,9 @@ def compare_pairs(
         ]
         made.append(compare_pair(curves, pair, at, [p if p > 0 else np.nan for p in paid], terms))
     if not made:
-        raise PpwError("no pair of groups was measured in all that is compared: ask for fewer")
+        raise PpwError(
+            "no pair of groups has all the metrics that are compared: give fewer with --metric"
+        )
     return made
 
 
@@ -341,15 +343,15 @@ def comparison_caveats(table: pd.DataFrame, compared: Sequence[PairwiseCompariso
     """Say which sides a curve answers for, how many ratios are undecided, which price lacks."""
     counts = {s: sum(not getattr(one, s.lower()).measured for one in compared) for s in "AB"}
     caveats = [
-        f"{count} of {len(compared)} groups of {side} were not measured at the frequency "
-        "compared: their curve answers"
+        f"{count} of {len(compared)} groups of {side} were not measured at the compared "
+        "frequency: their values are read from the fitted curves"
         for side, count in counts.items()
         if count
     ]
     if undecided := int((table["better"] == "undecided").sum()):
         caveats.append(
             f"{undecided} of {len(table)} comparisons are undecided: neither side is better with "
-            "95 % probability; under undecided is what to measure next"
+            "95 % probability; the result lists under undecided what to measure next"
         )
     known = ~np.isnan([(one.a.price, one.b.price) for one in compared])
     caveats += [

@@ -131,7 +131,7 @@ def _local_session(builder: Any, size: int | None, folder: str | None, threads: 
 def _parse_memory_bytes(text: str) -> int:
     size = int(parse_quantity(text, "bytes"))
     if size < 1 << 20:
-        raise PpwError(f"memory limit {text!r} is less than a MiB: write 4GiB")
+        raise PpwError(f"memory limit {text!r} is less than 1 MiB: write it with a unit, as 4GiB")
     return size
 
 

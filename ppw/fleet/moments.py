@@ -665,7 +665,7 @@ def lacking_faults(runs: rf.FleetRuns, metric: str | Iterable[str] | None) -> li
         if not any(way <= part.columns for way in ways):
             lacks.append(" and ".join(sorted(ways[0])))
         if lacks:
-            what = f"its columns are others: no {', no '.join(lacks)}: name them so, or use --map"
+            what = f"it has no column {', no '.join(lacks)}: rename the columns, or use --map"
             faults += [eng.Fault(file, what) for file in part.files]
     return faults
 
@@ -682,7 +682,7 @@ def unusable_faults(runs: rf.FleetRuns, columns: Sequence[str]) -> list[eng.Faul
     faults, given = [], rf.given_names(runs.files)
     for row in runs.connection.to_pyarrow(counted).to_pylist():
         file, missing = str(row.pop(FILE_COLUMN, runs.name)), row.pop("missing", 0)
-        texts = [f"{column} that cannot be in {n} runs" for column, n in row.items() if n]
+        texts = [f"{column} with impossible values in {n} runs" for column, n in row.items() if n]
         if missing:
             texts.append(f"no {FREQUENCY} in {missing} runs")
         if texts:

@@ -396,7 +396,7 @@ def _open_state(source: object) -> FleetState | None:
         if len(source) > 1 and (states := [s for s in source if FleetState.is_at(s)]):
             raise PpwError(
                 f"{states[0]}: is a saved state, which cannot be combined with files: add the "
-                "files to it with ppw fleet update, or ask each alone"
+                "files to it with ppw fleet update, or give only one kind"
             )
         source = source[0] if len(source) == 1 else source
     if isinstance(source, FleetState):
@@ -435,7 +435,7 @@ def _unusable_faults(read: mo.FleetCells, runs: int) -> list[Fault]:
     if not runs:
         return []
     if FleetState.is_at(read.runs.name):
-        return [Fault(read.runs.name, f"{runs} runs have values that cannot be: left out")]
+        return [Fault(read.runs.name, f"{runs} runs have impossible values and are left out")]
     return mo.unusable_faults(read.runs, mo.columns_read(read.layout, read.known))
 
 
@@ -453,8 +453,8 @@ def _answer_from(
         raise
     if not keep_all and FleetState.is_at(read.runs.name):
         caveat = (
-            f"{read.runs.name}: a saved state has no single runs, so those that cannot be right "
-            "were not left out: ppw fleet check of the files names them"
+            f"{read.runs.name}: a saved state has no single runs, so ppw could not leave out "
+            "wrong runs: find them with ppw fleet check on the files"
         )
         answer = replace(answer, caveats=(*answer.caveats, caveat))
     faults = [*_unusable_faults(read, ready.unusable), *ready.missing]

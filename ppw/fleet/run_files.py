@@ -132,8 +132,8 @@ def _kind_of_csv(stream: IO[bytes] | gzip.GzipFile, file: str) -> FileKind | Fau
     if delimiter != "," and (cell := _decimal_comma(content, names, delimiter)):
         return Fault(
             file,
-            f"has decimal commas ({cell}), and a fleet takes numbers with a point: write them so, "
-            "or ask ppw project, which reads both",
+            f"has decimal commas ({cell}), but ppw fleet reads only decimal points: write points, "
+            "or use ppw project, which reads both",
         )
     columns = tuple((name or f"unnamed {i}", "string") for i, name in enumerate(names))
     return FileKind("csv", columns, delimiter)
@@ -160,7 +160,7 @@ def _kind_of_json_lines(stream: IO[bytes] | gzip.GzipFile, file: str) -> FileKin
         except (ValueError, RecursionError):
             record = None
         if not isinstance(record, dict):
-            return Fault(file, f"line {number} is not a JSON object: correct it, or drop it")
+            return Fault(file, f"line {number} is not a JSON object: correct or delete the line")
         names |= dict.fromkeys(record)
     if not names:
         return Fault(file, "is empty: write it again, or leave it out")

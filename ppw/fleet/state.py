@@ -337,8 +337,8 @@ def join_layouts(before: Layout, new: Layout) -> Layout:
     ]
     if differ:
         raise PpwError(
-            f"the state keeps {', '.join(differ)} in other co-ordinates than the new runs need: "
-            "make it again from its runs"
+            f"the state keeps {', '.join(differ)} in other units than the new runs need: make the "
+            "state again from its runs"
         )
     keys = dict.fromkeys((*before.by, *before.shades, *new.by, *new.shades))
     shades = [
@@ -397,7 +397,8 @@ class StateUpdate:
     def summary(self) -> str:
         """What happened, as text."""
         lines = [
-            f"{len(self.added)} files with {self.runs} runs added, {len(self.known)} known already",
+            f"{len(self.added)} files with {self.runs} runs added, {len(self.known)} files "
+            "already in the state",
             f"{self.state.folder}: {self.state.runs - self.state.unusable_runs()} runs of "
             f"{self.state.files} files",
         ]
@@ -493,8 +494,8 @@ class _Update:
         self.faults += read.faults
         if changed := [file for file in read.files if _stamp(file) != digests[file].stamp]:
             raise PpwError(
-                f"{changed[0]}: was written to while it was read: the state is as it was; update "
-                "it again when the file is whole"
+                f"{changed[0]}: was written to while it was read: the state is unchanged; update "
+                "it again when the file is complete"
             )
         made.publish()
         unusable = made.unusable_runs() - self.state.unusable_runs()
@@ -630,7 +631,10 @@ def _clock_faults(runs: rf.FleetRuns) -> list[Fault]:
     for row in by_file.order_by("file").to_pyarrow().to_pylist():
         file, earliest, latest = row["file"], row["earliest"], row["latest"]
         if earliest is not None and (at := _strange_time(earliest, latest, now)):
-            what = f"runs started at {at}: the clocks disagree: correct started_at, or leave it out"
+            what = (
+                f"runs started at {at}: the clock of their host was wrong: correct started_at, or "
+                "leave the column out"
+            )
             faults.append(Fault(given.get(file, file), what))
     return faults
 

@@ -248,10 +248,10 @@ def _sum_counter_steps(near: ibis.Table, range_j: float | None, most_w: float) -
 def _counter_faults(found: ibis.Table, range_j: float | None) -> list[tuple[Any, str]]:
     """Conditions under which a counter is not trusted, each with its message."""
     if range_j is None:
-        return [(found.falls > 0, "the counter went back, and it has no range to wrap at")]
+        return [(found.falls > 0, "the counter decreased, and its range is not known")]
     return [
         (found.unseen > 0, "the counter may have wrapped unseen between two readings"),
-        (found.set_back > 0, "the counter was set back, which is no wrap"),
+        (found.set_back > 0, "the counter was reset"),
     ]
 
 
@@ -491,8 +491,8 @@ def contradicting_hosts(
         start, end, first, last = map(_utc_text, (row.start_s, row.end_s, row.first_s, row.last_s))
         found[row.host] = (
             f"its runs are from {start} to {end} and its samples from {first} to {last}: the "
-            "clocks disagree, or the samples are of another time: give their offset, or the "
-            "samples of the runs"
+            "clocks disagree, or the samples are from another time: give --offset, or the "
+            "samples of these runs"
         )
     return found
 
@@ -506,7 +506,7 @@ def _require_columns(table: ibis.Table, wanted: Sequence[str], what: str) -> Non
     if missing:
         raise PpwError(
             f"{what}: no column {', '.join(missing)}; the columns are {', '.join(table.columns)}: "
-            "rename those that mean it"
+            "rename the columns, or use --map"
         )
 
 
@@ -634,7 +634,10 @@ def _usable_files(
         there = list(dict(kind.columns or ()))
         if missing := [names[name] for name in _NEEDED if names[name] not in there]:
             what = f"no column {', '.join(missing)}; the columns are {', '.join(there)}"
-            faults += [Fault(file, f"{what}: map those that mean it") for file in kinds.pop(kind)]
+            faults += [
+                Fault(file, f"{what}: map columns to these names with --map")
+                for file in kinds.pop(kind)
+            ]
     return kinds, sorted(faults)
 
 
@@ -663,7 +666,9 @@ def write_runs(runs: ibis.Table, path: Path) -> str:
         raise PpwError(f"{path}: is written as Parquet: give a name that ends in .parquet")
     engine = runs.get_backend()
     if is_spark(engine) and path.exists():
-        raise PpwError(f"{path}: is there already: Spark writes a folder: give another name")
+        raise PpwError(
+            f"{path}: exists already, and Spark writes a folder there: give another name"
+        )
     try:
         # Spark's own folder is where it was started, which need not be that of a relative path.
         with replace_whole(path.absolute()) as beside:

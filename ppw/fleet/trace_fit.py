@@ -457,7 +457,10 @@ def _list_trace_files(trace: str | PathLike[str] | Sequence[str | PathLike[str]]
     for path in paths:
         files += sorted(path.glob("*.parquet")) if path.is_dir() else [path]
     if not files:
-        raise PpwError(f"{' '.join(map(str, paths))}: no Parquet file is there: name the trace")
+        raise PpwError(
+            f"{' '.join(map(str, paths))}: no Parquet file is there: give the file or folder of "
+            "the trace"
+        )
     return files
 
 
@@ -576,7 +579,7 @@ def _measure_extent(table: ibis.Table) -> tuple[dict[str, Any], int]:
     n, impossible = extent["requests"] or 0, extent.pop("bad")
     if impossible:
         raise PpwError(
-            f"{impossible} requests cannot be (a number is missing or negative, no size, or "
+            f"{impossible} requests are impossible (a number is missing or negative, no size, or "
             "an end beyond 2^63 bytes): leave them out"
         )
     if n < 2 or extent["last_s"] <= extent["first_s"]:

@@ -105,8 +105,8 @@ def _choose_rows(table: pd.DataFrame, calibration: Calibration) -> tuple[BoolArr
         names = table["host"].astype(object)
         if calibration.host is None:
             caveats.append(
-                "the calibration names no host, and was taken for one of all the runs' hosts: a "
-                "calibration holds for its own host only"
+                "the calibration names no host, and ppw used it for all hosts of the runs: it is "
+                "right only for the host that it was made on"
             )
         else:
             rows = (names == calibration.host).to_numpy(dtype=bool)
@@ -115,12 +115,12 @@ def _choose_rows(table: pd.DataFrame, calibration: Calibration) -> tuple[BoolArr
                     f"{table.attrs.get('source', 'runs')}: the calibration is of host "
                     f"{calibration.host!r}, and the runs are of "
                     f"{list_names(sorted(map(str, names.dropna().unique())))}: calibrate each "
-                    "host by itself"
+                    "host with its own runs"
                 )
     elif calibration.host is not None:
         caveats.append(
-            f"the runs name no host, and were taken for runs of {calibration.host}: a calibration "
-            "holds for its own host only"
+            f"the runs name no host, and ppw took them as runs of {calibration.host}: a "
+            "calibration is right only for its own host"
         )
     if "power_source" in table:
         sources = table["power_source"].astype(object)
@@ -185,8 +185,8 @@ def _calibration_caveats(
         f"{missing} rows have no power of {calibration.sensor} and stay as they were": missing,
         f"{negative} rows stay as they were: {calibration.equation()} is not above zero "
         "there": negative,
-        f"idle_power_w of {idle_lost} rows is dropped: it is of another sensor than "
-        f"{calibration.sensor}, and would stand beside power of another scope": idle_lost,
+        f"idle_power_w of {idle_lost} rows is left out: it comes from another sensor than "
+        f"{calibration.sensor}, so it has another scope than the calibrated power": idle_lost,
     }
     return [text for text, count in texts.items() if count]
 

@@ -54,13 +54,13 @@ def find_caveats(fit: SensorCalibration, sensor: str, reference: str, level: flo
     found = []
     if fit.line.degrees_of_freedom < _FEW_DEGREES:
         found.append(
-            f"{len(fit.levels.runs)} levels only, so intervals are wide: more loads between idle "
-            "and full narrow them, more repeats hardly do"
+            f"{len(fit.levels.runs)} load levels only, so intervals are wide: measure more loads "
+            "between idle and full; more repeats hardly help"
         )
     if (fit.levels.runs == 1).all():
         found.append(
-            f"no level was repeated, so the noise of {sensor} is not known and was taken as none: "
-            "the slope may be too small; measure with --repeats"
+            f"no load level was repeated, so the noise of {sensor} is not known, and ppw assumes "
+            "none. The slope may then be too small; measure with --repeats"
         )
     if fit.curvature_p < _BENT:
         way = "steeper" if fit.curvature > 0 else "flatter"
@@ -83,8 +83,8 @@ def outlier_caveats(table: pd.DataFrame, by: Sequence[str]) -> list[str]:
         for row in rows
     ]
     return [
-        f"far off the line of the others, and yet in the fit: {headers.list_names(named)}: look "
-        "whether both sensors saw the whole of these runs"
+        "these levels are far off the line of the others, but are in the fit: "
+        f"{headers.list_names(named)}: check that both sensors measured these whole runs"
     ]
 
 
@@ -101,8 +101,8 @@ def _physical(line: CalibrationLine, sensor: str, reference: str, level: float) 
     found = []
     if inside and line.slope_interval(level)[1] < 1:
         found.append(
-            f"{reference} rises by less than {sensor}, which it contains: are runs shorter than "
-            "the reference's window, or clocks apart?"
+            f"{reference} rises by less than {sensor}, which it contains: check that runs are "
+            "longer than the reference's window, and that the clocks agree"
         )
     if inside and line.offset_interval(level)[1] < 0:
         found.append(
@@ -143,7 +143,7 @@ def source_power(runs: pd.DataFrame, asked: str) -> SourcePower:
     found = [source for part in parts for source in _power_parts(runs, part)]
     columns = tuple(dict.fromkeys(column for source in found for column in source.columns))
     if len(columns) < sum(len(source.columns) for source in found):
-        raise UnknownColumnError(f"{asked!r} adds a column to itself: name each source once")
+        raise UnknownColumnError(f"{asked!r} adds one sensor twice: name each sensor once")
     total = np.sum([source.watts for source in found], axis=0)
     total[~(np.isfinite(total) & (total > 0))] = np.nan
     return SourcePower("+".join(source.label for source in found), columns, total)
@@ -269,8 +269,8 @@ def _rows_of_host(runs: pd.DataFrame, host: str | None) -> tuple[str | None, pd.
     known = sorted(map(str, names.dropna().unique()))
     if host is None and len(known) > 1:
         raise PpwError(
-            f"{_source(runs)}: runs of {headers.list_names(known)}: a calibration is of one host; "
-            "choose with --host"
+            f"{_source(runs)}: runs of {headers.list_names(known)}: a calibration is for one "
+            "host: choose it with --host"
         )
     if host is not None and host not in known:
         raise PpwError(

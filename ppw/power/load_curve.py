@@ -171,7 +171,8 @@ class PowerLoadCurve:
         source = str(runs.attrs.get("source", "runs"))
         if varying := [c for c in setup_columns(runs) if len(runs[c].drop_duplicates()) > 1]:
             raise PpwError(
-                f"{source}: these runs differ in {', '.join(varying)}: a curve needs one set-up"
+                f"{source}: these runs differ in {', '.join(varying)}: a curve is for one set-up: "
+                "choose one with --where"
             )
         if "power_w" not in runs:
             raise PpwError(f"{source}: no column power_w: measure with a power sensor")
@@ -226,7 +227,7 @@ class PowerLoadCurve:
         if outside.any() and not extrapolate:
             raise PpwError(
                 f"{self._who()}load {asked[outside].flat[0]:.3g} is outside its levels, "
-                f"{self.load[0]:.3g} to {self.load[-1]:.3g}: measure there, or ask to extrapolate"
+                f"{self.load[0]:.3g} to {self.load[-1]:.3g}: measure there, or extrapolate"
             )
         made = self._inside(asked)
         if outside.any():
@@ -341,7 +342,9 @@ def _refuse_bad_levels(load: FloatArray, power: FloatArray, who: str) -> None:
         raise PpwError(f"{who}load {wrong:g} is no share of full load from 0 to 1")
     if not (np.isfinite(power).all() and (power > 0).all()):
         wrong = power[~(np.isfinite(power) & (power > 0))][0]
-        raise PpwError(f"{who}{wrong:g} W cannot be: leave out levels that were not measured")
+        raise PpwError(
+            f"{who}{wrong:g} W is no possible power: leave out levels that were not measured"
+        )
     close = np.flatnonzero(np.diff(load) < _SAME)
     if close.size:
         raise PpwError(f"{who}two levels at load {load[close[0]]:.3g}: give their mean")
@@ -357,7 +360,9 @@ def _specpower_loads(result: SpecPowerResult) -> tuple[dict[float, float], str]:
         full = values.get(1.0)
         if full and None not in values.values():
             return loads | {target: value / full for target, value in values.items()}, said
-    return loads | {level.target: level.target for level in levels}, "loads are the target loads"
+    return loads | {
+        level.target: level.target for level in levels
+    }, "loads are the target loads, not the measured ones"
 
 
 # Levels of power against load from the runs of one set-up.
@@ -391,8 +396,8 @@ def _scale_to_full(means: FloatArray, source: str) -> list[str]:
             "percent as 50% or in a column load_pct, or the rates as throughput_ops_s"
         )
     return [
-        f"a load of {top:.4g} was reached, which is more than full load: it is taken for that, and "
-        "the others for shares of it"
+        f"a load of {top:.4g} was reached, which is more than full load: ppw takes it as full "
+        "load, and the other loads as shares of it"
     ]
 
 
@@ -443,6 +448,6 @@ def _missed_rate_caveats(load: FloatArray, rate: FloatArray) -> list[str]:
     short = np.abs(rate / full.mean() - load) > _BEHIND if full.size else np.zeros(0, dtype=bool)
     said = (
         f"{int(short.sum())} of {load.size} runs did not reach the rate that their load asks for: "
-        "their power is of another load than they say"
+        "their power belongs to another load than the column load states"
     )
     return [said] if short.any() else []

@@ -221,7 +221,7 @@ def power_loads(
     as_share("level", level)
     asked = sorted({float(x) for x in at})
     if not asked:
-        raise PpwError("no load was asked for: give shares of full load: 0.5")
+        raise PpwError("no load was given: give shares of full load, as 0.5")
     curves, caveats, digest = _make_curves(runs)
     if levels is not None:
         curves = [curve.only(levels) for curve in curves]

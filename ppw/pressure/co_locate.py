@@ -329,8 +329,8 @@ def _align(
             cells = int((end - starts[0]) / step + 1e-6)
         if cells < 1:
             raise PpwError(
-                f"{' and '.join(recordings)} were not recorded at the same time: "
-                "use --align start, day or any"
+                f"{' and '.join(recordings)} were not recorded at the same time: use --align "
+                "start, --align day or --align any"
             )
         both = zip(tables, starts, strict=True)
         parts = [dem.demand_on_clock(table, start, step, cells) for table, start in both]
@@ -464,7 +464,8 @@ def _co_location_caveats(
     cores = {cap.capacity_of(series).cores for series in recordings.values()}
     if len({value for value in cores if value == value}) > 1:
         said.append(
-            "recorded on unlike hosts: a core of one need not do what a core of another does"
+            "the recordings are from different hosts: one core of one host may do more work than "
+            "one core of another"
         )
     medium = np.array([cap.DEFAULTS[resource.measure].medium for resource in dem.RESOURCES])
     for demand, (name, series) in zip(aligned.demand, recordings.items(), strict=True):
@@ -473,16 +474,16 @@ def _co_location_caveats(
         full = [dem.NAMES[r] for r in np.flatnonzero(share >= dem.FULL)]
         if full:
             said.append(
-                f"{name} filled {', '.join(full)} when recorded: it may want more of that, and "
-                "takes less of the rest when it gets less"
+                f"{name} filled {', '.join(full)} when recorded: alone it may need more of that; "
+                "with less of it, it uses less of the rest"
             )
         if np.isfinite(share).any() and not (share >= medium).any():
-            said.append(f"{name} does not stress its host: no resource passes its medium threshold")
+            said.append(f"{name} does not load its host: no resource is above its medium threshold")
     spans = [series.seconds for series in recordings.values()]
     if align == "start" and max(spans) > 1.5 * min(spans):
         said.append(
-            f"only the first {min(spans):.6g} s are judged, in which all were recorded: "
-            "--align any lets any moment of one meet any of the other"
+            f"only the first {min(spans):.6g} s are judged, in which all were recorded: --align "
+            "any combines any moment of one with any moment of another"
         )
     return said
 

@@ -239,7 +239,7 @@ UNITS = {resource.name: resource.unit for resource in RESOURCES}
 # Findings about a resource.
 NOT_MEASURED, NO_CAPACITY = "not measured", "capacity not known"
 BREAKS, TIGHT, FITS = "breaks", "tight", "fits"
-NOTHING_JUDGED = "no resource has both its demand and its capacity: nothing can be judged"
+NOTHING_JUDGED = "no resource has both a known demand and a known capacity, so ppw can judge none"
 # From this share of the capacity on, a recording shows what the host gave, not what was wanted.
 FULL = 0.95
 

@@ -103,7 +103,7 @@ class SweepKnees(Result):
             x           | @over_unit | | what was set
             runs        | count | | runs at the level
             failed      | count | | runs that failed
-            value       | @of_unit | | mean of what came of it
+            value       | @of_unit | | mean of the measured column
             performance | 1/s   | | work per second
             power_w     | W     | | mean power
             per_watt    | 1/J   | | work per joule
@@ -116,7 +116,7 @@ class SweepKnees(Result):
             sweep    | text       | sweep  | name of the sweep
             x        | @over_unit | {over} | what was set
             runs     | count      | runs   | runs at the level
-            value    | text       | {of}   | mean of what came of it, with its unit
+            value    | text       | {of}   | mean of the measured column, with its unit
             power_w  | 1          | W      | mean power (W)
             per_watt | 1          | work/J | work per joule
             note     | text       | note   | where to run, and what failed
@@ -333,8 +333,8 @@ def find_knees(
     caveats = _caveats(runs, sweeps, knees, higher)
     if known is None:
         caveats.append(
-            f"the name {sweeps.of} does not say which way is better: higher is taken as better; "
-            "--goal lower (goal='lower') turns it"
+            f"the name {sweeps.of} does not tell whether higher or lower is better: ppw takes "
+            "higher; change it with --goal lower (goal='lower')"
         )
     warn_caveats(caveats)
     named = [table.levels.assign(sweep=sweeps.names[i]) for i, table in enumerate(tables)]
@@ -696,18 +696,17 @@ def _caveats(runs: pd.DataFrame, sweeps: _Sweeps, knees: pd.DataFrame, higher: b
     alone, unbounded = bent["upper"].isna().sum(), np.isinf(bent["upper"]).sum()
     improve = ((knees["finding"] == STRAIGHT) & (knees["p_value"] < _BY_CHANCE)).sum()
     counts = {
-        f"{sweeps.held_back} runs at less than full load (column load) take no part: their rate "
-        "was set": sweeps.held_back,
-        f"{limited} of {len(runs)} runs were limited by their clients: a knee may be "
-        "theirs": limited,
-        f"in {others} of {len(runs)} runs other programs took the CPU time that was missing "
-        "(limited_by): their levels say little of this workload": others,
-        f"{gradual} of {len(knees)} sweeps bend gradually: two lines miss their levels by more "
-        "than runs scatter, so the knee is where the lines meet and its interval is of noise "
-        "alone": gradual,
+        f"{sweeps.held_back} runs at less than full load (column load) are left out, because their "
+        "request rate was set": sweeps.held_back,
+        f"{limited} of {len(runs)} runs were limited by their clients: the knee may be that of the "
+        "clients": limited,
+        f"in {others} of {len(runs)} runs other programs used CPU time that the workload lacked "
+        "(limited_by): their levels do not show the workload's own limit": others,
+        f"{gradual} of {len(knees)} sweeps bend gradually: two lines miss the measured levels by "
+        "more than repeats scatter. The interval of the knee then covers noise only": gradual,
         f"{alone} knees have no interval: measure five levels, or repeat runs": alone,
         f"{unbounded} knees have no upper end: measure higher levels": unbounded,
-        f"{improve} sweeps improve {'faster' if higher else 'further'} after their bend, so that "
-        "it is no limit": improve,
+        f"{improve} sweeps improve {'faster' if higher else 'further'} after their bend, so the "
+        "bend is no limit": improve,
     }
     return [text for text, count in counts.items() if count]

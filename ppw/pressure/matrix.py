@@ -611,8 +611,8 @@ def _log_caveats(run: Run) -> Iterator[str]:
     yield from (finding.text for series in run.series for finding in series.findings)
     if len(run.demand) < _FEW_INTERVALS:
         yield (
-            f"{len(run.demand)} intervals are few: start and end weigh as much as the work; record "
-            "longer or oftener"
+            f"{len(run.demand)} intervals are few, so start and end weigh as much as the work: "
+            "record longer, or at shorter intervals"
         )
     shortfall = run.series[0].tick_shortfall()
     if shortfall is not None and shortfall > _MISSED:
@@ -628,23 +628,27 @@ def _measure_caveats(rows: list[Row]) -> Iterator[str]:
     if own["value"] > 1:
         yield (
             f"{own['demand']:.3g} CPUs are busy, but the workload can use {own['capacity']:g}: "
-            "others ran on the host, perhaps the load generator, and its own share is not known"
+            "other programs ran on the host, perhaps the load generator, so the workload's own "
+            "CPU use is not known"
         )
     others = [by_name[name]["level"] for name in ("disk_bandwidth", "disk_iops", "disk_queue")]
     if by_name["disk_busy"]["level"] == "high" and "high" not in others:
         yield (
-            "the disk had an I/O in progress most of the time, which a disk that serves several at "
-            "once can have with room left: state its bandwidth and IOPS to be sure"
+            "the disk had an I/O in progress most of the time. A disk that serves several at "
+            "once may still have room: give --disk-bandwidth and --disk-iops"
         )
     errors = by_name["network_errors"]["value"]
     if errors > 0:
-        yield f"{shown(errors)} network errors per second: look at the wire before the figures"
+        yield (
+            f"{shown(errors)} network errors per second: check the network before you use these "
+            "figures"
+        )
     switches = by_name.get(cap.SWITCHES.name)
     if switches and switches["level"] == "high":
         yield (
-            f"{shown(switches['value'])} context switches an operation, from "
-            f"{switches['high']:g} on a load that measures switching more than the service: use "
-            "more connections, pipelining or batches"
+            f"{shown(switches['value'])} context switches per operation; from "
+            f"{switches['high']:g} on a load mostly measures context switching, not the service: "
+            "use more connections, pipelining or batches"
         )
 
 
@@ -656,4 +660,4 @@ def _phase_caveats(rows: list[Row]) -> Iterator[str]:
         if row["kind"] == "utilisation" and row["level"] != "high" and row["share_high"] > _A_PART
     ]
     if hidden:
-        yield f"high in a part of the time: {', '.join(hidden)}; divide it by its phases"
+        yield f"high in a part of the time: {', '.join(hidden)}; split the recording with --phases"

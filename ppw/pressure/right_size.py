@@ -354,15 +354,15 @@ def _right_size_caveats(
 ) -> Iterator[str]:
     for row in rows_of(table[table["at_least"]]):
         yield (
-            f"{row['resource']} was at {row['share']:.0%} of its capacity: this is what the host "
-            "gave, and the workload may want more"
+            f"{row['resource']} was at {row['share']:.0%} of its capacity: the host gave no more, "
+            "and the workload may need more"
         )
     # The recording's own host may be smaller than the one that is judged.
     home = table.assign(own=table["value"] / dem.own_capacities(series, limits))
     for row in rows_of(home[(home["own"] >= dem.FULL) & ~home["at_least"]]):
         yield (
-            f"{row['resource']} was at {row['own']:.0%} of what the host of the recording had: "
-            "this is what it gave, and the workload may want more"
+            f"{row['resource']} was at {row['own']:.0%} of what the host of the recording had: it "
+            "gave no more, and the workload may need more"
         )
     yield from dem.assumed_cpus_texts(series)
     cores, (low, high) = demands["CPU"], _ONE_CORE
@@ -370,12 +370,12 @@ def _right_size_caveats(
     if limits.cores > 1 and low <= cores.mean() and cores.quantile(0.95) <= high:
         yield (
             f"steadily {cores.mean():.2f} of {limits.cores:g} cores: if that is one thread, more "
-            "cores are of no use to it; faster cores or more instances are"
+            "cores do not help it, but faster cores or more instances do"
         )
     if len(series.frame) < 10:
         yield (
-            f"{len(series.frame)} intervals say nothing of how sure a finding is: record at least "
-            "ten"
+            f"{len(series.frame)} intervals are too few to tell the confidence of a finding: "
+            "record at least ten"
         )
     if "container" in str(series.frame.get("marks", pd.Series(dtype=str)).unique()):
         yield "recorded in a container that sees its host's counters: demand is the host's"

@@ -112,7 +112,7 @@ def _run_caveats(made: CandidateFigures) -> list[str]:
     if made.found and made.copies > 1:
         caveats.append(
             f"{made.name}: what its runs measured is taken {made.copies} times, as if the copies "
-            "did not slow each other: measure a whole server"
+            "did not slow each other down: measure a whole server"
         )
     for workload, found in made.found.items():
         caveats += [f"{made.name}, {workload}: {doubt}" for doubt in found.doubts]
@@ -169,8 +169,8 @@ def _add_price(made: CandidateFigures) -> None:
     source = host.sources[host.figures["launch_price_usd"].source]
     made.add("price", sockets * host.launch_price_usd, (inp.CATALOGUE, source))
     made.caveats.append(
-        f"{made.name}: its price is the launch price of {sockets} × {host.name} alone, without "
-        "the rest of the server: type in what you would pay"
+        f"{made.name}: its price is only the launch price of {sockets} × {host.name}, without the "
+        "rest of the server: give the price that you would pay"
     )
     if unit != "USD":
         raise made.refuse(f"the catalogue's price is in USD, the scenario in {unit}: give price")
@@ -249,8 +249,8 @@ def gather(scenario: Scenario, *, draws: int, seed: int) -> Candidates:
     straight = [s.name for s in servers if s.curve is None]
     if straight:
         caveats.append(
-            f"the power of {', '.join(straight)} is taken as straight between idle and full load, "
-            "which no server keeps exactly: give power_levels, or runs at several loads"
+            f"the power of {', '.join(straight)} is taken as a straight line between idle and "
+            "full load, which is not exact: give power_levels, or runs at several loads"
         )
     caveats += [f"{s.name} is left out: {s.excluded}" for s in servers if s.excluded]
     if all(s.excluded for s in servers):
@@ -345,8 +345,8 @@ def _latency_shares(made: CandidateFigures) -> tuple[dict[str, float], str]:
             words = name.replace("latency_", "latency ")
             if name not in known:
                 made.caveats.append(
-                    f"{made.name}: the limit on {words} of {workload.name} is not compared "
-                    "with anything: no latency is known against the rate"
+                    f"{made.name}: the limit on {words} of {workload.name} is not checked, "
+                    "because no latency by rate is known"
                 )
                 continue
             share = share_within(*known[name], limit)
@@ -396,13 +396,16 @@ def _check_power_scopes(made: Sequence[CandidateFigures], scenario: Scenario) ->
         if not scenario.mixed_scope:
             raise PpwError(
                 f"{scenario.source}: the power readings have different scopes ({said}): measure "
-                "alike, add beside_power for the rest of a server, or ask for mixed_scope = true"
+                "with one kind of sensor, add beside_power for the rest of a server, or ask for "
+                "mixed_scope = true"
             )
-        caveats.append(f"mixed scope, as asked for: the power is of {said}")
+        caveats.append(
+            f"power of different scope is compared, because of mixed_scope = true: it is of {said}"
+        )
     elif known and WALL not in known.values():
         caveats.append(
-            f"all power is of the {next(iter(known.values()))} alone: what the rest of a server "
-            "draws is in no figure; add beside_power"
+            f"all power is of the {next(iter(known.values()))} alone, so every figure lacks the "
+            "power of the rest of the server: add beside_power"
         )
     unknown = [name for name, scope in scopes.items() if not scope]
     if unknown:

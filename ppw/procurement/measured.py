@@ -92,12 +92,15 @@ def doubts_of(rows: pd.DataFrame, time: str) -> list[str]:
     rates = full[column].dropna()
     if len(rates) and rates.max() > _SPREAD * rates.min():
         doubts.append(
-            f"runs at one frequency are up to {rates.max() / rates.min():.3g} times apart, as of "
-            "several set-ups: name one of them in where"
+            f"runs at one frequency are up to {rates.max() / rates.min():.3g} times apart, so "
+            "they are probably of several set-ups: name one of them in where"
         )
     limited = full["client_limited"] if "client_limited" in full else full["freq_hz"].isna()
     if limited.astype(str).str.lower().isin(["true", "1", "1.0"]).any():
-        doubts.append("the client limited the rate, so the server can do more: add clients")
+        doubts.append(
+            "the client limited the rate, so the server can probably do more: measure with more "
+            "clients"
+        )
     return doubts
 
 

@@ -494,8 +494,8 @@ def procure(
     caveats = [*gathered.caveats, *_answer_caveats(evaluated, undecided)]
     if not any(figure.uncertain for figure in inputs.values()):
         caveats.append(
-            "nothing is uncertain here: every figure is one number, so that the probabilities say "
-            "nothing; give ranges as { value = …, low = …, high = … }, or runs"
+            "every figure is one number without a range, so the probabilities mean nothing; give "
+            "ranges as { value = …, low = …, high = … }, or runs"
         )
     warn_caveats(caveats)
     return Procurement(
@@ -555,14 +555,14 @@ def _answer_caveats(evaluated: Evaluation, undecided: bool) -> list[str]:
             said.append(f"{name} does not fit the site: {outcome.racks.reason}")
     if undecided and len(evaluated.names) > 1:
         said.append(
-            "undecided: no candidate costs least with 95 % probability; the verdict says "
-            "what to learn next"
+            "undecided: no candidate costs least with 95 % probability; the summary names the "
+            "figures to find out next"
         )
     totals = evaluated.parts["carbon"]
     if totals["use_kg"].notna().any() and totals["total_kg"].isna().any():
         unknown = ", ".join(totals.loc[totals["embodied_kg"].isna(), "candidate"])
         said.append(
-            f"the embodied carbon of {unknown} is not known: its carbon has no total, and none is "
-            "the best by carbon"
+            f"the embodied carbon of {unknown} is not known, so its total carbon is not known, "
+            "and ppw names no best candidate by carbon"
         )
     return said

@@ -216,7 +216,9 @@ def _refuse_duplicate_names(table: Mapping[str, Any], source: str) -> None:
         names = [entry["name"] for entry in table[kind]]
         twice = [name for name in dict.fromkeys(names) if names.count(name) > 1]
         if twice:
-            raise PpwError(f"{source}: two [[{kind}]] are named {twice[0]!r}: name each by itself")
+            raise PpwError(
+                f"{source}: two [[{kind}]] are named {twice[0]!r}: give each its own name"
+            )
 
 
 def _refuse_unknown_workloads(table: Mapping[str, Any], source: str) -> None:
@@ -250,8 +252,8 @@ def _read_workloads(table: Mapping[str, Any], source: str) -> tuple[Workload, ..
     parts = {len(w.profile) for w in made} - {1}
     if len(parts) > 1:
         raise PpwError(
-            f"{source}: the profiles have {' and '.join(map(str, sorted(parts)))} parts: cut the "
-            "day alike for all workloads"
+            f"{source}: the profiles have {' and '.join(map(str, sorted(parts)))} parts: give the "
+            "profiles of all workloads equally many parts"
         )
     return tuple(made)
 
@@ -275,8 +277,8 @@ def _read_rates(
         if "weight" in entry:
             if shared is None:
                 raise PpwError(
-                    f"{source}: workload {name!r} has a weight, and there is no demand.rate to "
-                    "share: give it"
+                    f"{source}: workload {name!r} has a weight, but there is no demand.rate to "
+                    "share: give demand.rate"
                 )
             # The rate itself is drawn once, for all that share it.
             key, words = f"workload.{name}.share", f"share of {name} in the demand"

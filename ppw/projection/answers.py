@@ -136,14 +136,14 @@ class FitOptions:
         if self.voltages is not None and not isinstance(self.voltages, Mapping):
             check_columns(self.voltages)
         if self.voltages is not None and len(self.voltages) and self.power_form == "linear":
-            raise PpwError("a V-f table takes --power-form cmos")
+            raise PpwError("a V-f table works only with --power-form cmos")
         if self.exponent is not None and self.power_form == "linear":
-            raise PpwError("an exponent takes --power-form cmos")
+            raise PpwError("an exponent works only with --power-form cmos")
         a_host_each = not isinstance(self.voltages, Mapping | None) and "host" in self.voltages
         if a_host_each and self.interval in ("t", "none"):
             raise PpwError(
-                "least squares take one V-f table for all hosts, and this one tells hosts apart: "
-                "ask for --interval bayes, or one host at a time"
+                "least squares need one V-f table for all hosts, but this one differs by host: "
+                "use --interval bayes, or give one host"
             )
 
     def fields_of_results(self) -> dict[str, Any]:

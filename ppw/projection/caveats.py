@@ -80,18 +80,18 @@ _LACK_OF_FIT = 1e-2
 _WIDE = 1.5
 
 _FASTER_THAN_CLOCK = (
-    "faster than 1/f: the published form 1/CPI = c − k/f gains more than the frequency does, "
-    "which a core alone cannot; the bounded form is shown beside it"
+    "faster than 1/f: the published form 1/CPI = c − k/f gains more than the frequency, which is "
+    "impossible for a core alone; the bounded form is shown beside it"
 )
 _FASTER_UNBOUNDED = (
-    "faster than 1/f, which a core alone cannot be, and no bound was asked for; the reciprocal "
-    "form is shown beside it"
+    "faster than 1/f, which is impossible for a core alone, and --form unbounded sets no bound; "
+    "the reciprocal form is shown beside it"
 )
 # What an intercept, and a slope, of zero says.
 _AT_BOUNDS = (
-    "faster than 1/f, which a core alone cannot be; the bounded curve is 1/f, and the reciprocal "
-    "form is shown beside it",
-    "no gain from frequency was measured; the bounded curve is a constant",
+    "faster than 1/f, which is impossible for a core alone; the bounded curve is 1/f, and the "
+    "reciprocal form is shown beside it",
+    "no gain from a higher frequency was measured; the bounded curve is a constant",
 )
 _CPI_AT_BOUNDS = (
     "CPI grows faster than in proportion to frequency; the bounded curve is proportional to it",
@@ -99,13 +99,13 @@ _CPI_AT_BOUNDS = (
     "bounded curve is a constant CPI, and the reciprocal form is shown beside it",
 )
 _GAINS_LESS = (
-    "the highest frequency gains less than the line through the other steps says (lack of fit): a "
-    "full memory bus, a power cap or throttling begins there, and goes on above it"
+    "the highest frequency gains less than the line through the other frequencies predicts (lack "
+    "of fit): a full memory bus, a power cap or throttling begins there and continues above"
 )
 _GAINS_MORE = (
-    "the highest frequency gains more than the line through the other steps says (lack of fit): "
-    "turbo above the frequency asked for, a bus frequency that rises with it, or a low step that "
-    "was disturbed"
+    "the highest frequency gains more than the line through the other frequencies predicts (lack "
+    "of fit): turbo above the set frequency, a bus frequency that rises with it, or a disturbed "
+    "run at a low frequency"
 )
 
 
@@ -126,8 +126,8 @@ def fit_findings(
         yield _long_lever(fit, frequency, answered)
         yield Caveat(
             "no_interval",
-            "no interval: as many parameters as measured points leave nothing to judge the fit "
-            "by; add repeats or a third frequency",
+            "no interval, because the curve has as many parameters as measured points: add "
+            "repeats or a third frequency",
             answered & (fit.line.degrees_of_freedom == 0),
         )
     if name != "power" or not posterior:
@@ -199,7 +199,7 @@ def far_findings(
                 if name == "far_above"
                 else f"the lowest frequency measured ({measured}) is {by} times {asked}"
             )
-            text += ": no measurement supports the law there"
+            text += ": no measurement near it supports the law"
         yield Caveat(name, text, far, size)
 
 
@@ -219,7 +219,8 @@ def wide_interval(prediction: Prediction) -> Caveat:
         wide = ratio > _WIDE
     worst = float(ratio[wide].max(initial=0.0))
     text = (
-        f"wide interval: its upper end is up to {worst:.3g} times its lower one, too far apart to "
-        "buy by; measure nearer to the target, further apart, or more often (ppw plan)"
+        f"wide interval: its upper end is up to {worst:.3g} times its lower one, too wide for a "
+        "decision; measure nearer to the target, at frequencies further apart, or more often "
+        "(ppw plan)"
     )
     return Caveat("wide_interval", text, wide, worst)

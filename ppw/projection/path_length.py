@@ -180,7 +180,7 @@ class PathLengths(Result):
             cores      | 1     | cores    | cores
             data_bytes | B     | data     | data size
             runs       | count | runs     | number of runs
-            instructions_per_byte | 1 | instructions a byte | mean
+            instructions_per_byte | 1 | instructions per byte | mean
             label      | text  | how      | "counted", "emulated" or "estimated"
             """,
             title="Counts",
@@ -426,7 +426,11 @@ def _run_caveats(labels: Mapping[str, int], modes: Sequence[str], rows: int) -> 
     used = sum(labels.values())
     for label, said in (
         (EMULATED, "counted under an emulator, in user mode only, on its own processor features"),
-        (ESTIMATED, "CPU seconds × frequency / CPI and not counted, as good as that CPI is"),
+        (
+            ESTIMATED,
+            "estimated as CPU seconds × frequency / CPI, not counted, so only as accurate as "
+            "that CPI",
+        ),
     ):
         if some := labels.get(label, 0):
             yield f"instructions of {some} of {used} runs are {said}"
@@ -436,7 +440,7 @@ def _run_caveats(labels: Mapping[str, int], modes: Sequence[str], rows: int) -> 
             "are not comparable"
         )
     if left := rows - used:
-        yield f"{left} of {rows} runs tell no instructions or no data size and take no part"
+        yield f"{left} of {rows} runs lack instructions or the data size and are left out"
 
 
 def _fit_caveats(points: pd.DataFrame, cores: pd.DataFrame, data: pd.DataFrame) -> Iterator[str]:
@@ -445,14 +449,14 @@ def _fit_caveats(points: pd.DataFrame, cores: pd.DataFrame, data: pd.DataFrame) 
         if np.isfinite(row["positive_up_to"]):
             yield (
                 f"the path length of {row['workload']} falls to zero at "
-                f"{shown(row['positive_up_to'])} cores, which no program's does: it holds on "
+                f"{shown(row['positive_up_to'])} cores, which is impossible: use it only from "
                 f"{shown(row['cores_from'])} to {shown(row['cores_to'])} cores"
             )
     for row in rows_of(data):
         if row["fixed_instructions"] < 0:
             yield (
-                f"the line of {row['workload']} begins below zero: its instructions grow faster "
-                "than its data"
+                f"the line of {row['workload']} is below zero for small data, because its "
+                "instructions grow faster than its data"
             )
 
 

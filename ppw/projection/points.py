@@ -104,8 +104,8 @@ def _points_of_runs(frame: Any, name: str) -> tuple[FloatArray, pd.DataFrame]:
     groups = group_runs(runs)
     if len(groups) > 1:
         raise PpwError(
-            f"the runs table holds {len(groups)} groups by {', '.join(groups.by)}: choose one, or "
-            "use ppw.project_runs for all"
+            f"the runs table holds {len(groups)} groups by {', '.join(groups.by)}: choose one "
+            "group, or use ppw.project_runs for all"
         )
     return np.column_stack([runs["freq_hz"], metrics.values(metric, runs)]), runs
 

@@ -54,8 +54,8 @@ def unfitted_groups(curves: Mapping[str, CurveFit], prepared: Prepared) -> list[
             texts.append(f"{name}: {unmeasured} of {total} groups left out: not measured there")
         if single:
             texts.append(
-                f"{name}: {single} of {total} groups left out: only one distinct frequency, and a "
-                "curve takes two"
+                f"{name}: {single} of {total} groups left out: measured at only one frequency, "
+                "and a curve needs two"
             )
     return texts
 
@@ -73,7 +73,7 @@ def nothing_to_fit(prepared: Prepared) -> str:
     where = "of the rows that are left" if left_out else "in the file"
     return (
         f"{source}: only one distinct frequency in {grouped} ({named} {where}: {found}): a curve "
-        f"takes two; measure at one more, or group by fewer columns with --by{left_out}"
+        f"needs two; measure at one more, or group by fewer columns with --by{left_out}"
     )
 
 
@@ -117,7 +117,7 @@ class RunsProjection(Result):
             projected   | unit [lower, upper] | projected | projection
             lower       | unit  |           | lower end of the prediction interval, NaN without one
             upper       | unit  |           | upper end of it
-            limit       | unit on pages | limit | what the metric tends to as frequency grows
+            limit       | unit on pages | limit | limit of the metric as the frequency grows
             limit_share | share | of limit  | share of the limit that is reached
             points      | count |           | number of runs
             pulled_pct  | %     |           | how far the other groups moved the answer (posterior)
@@ -301,9 +301,9 @@ def _make_conformal(
         made = made.calibrate_interval(measured, held, cluster, level)
     if cells.empty or np.isnan(made.prediction.lower).all():
         raise PpwError(
-            f"{metric.name} at {shown(frequency, 'Hz')}: a conformal interval at {level:.0%} takes "
-            f"{fewest_scores(level)} groups of other workloads measured at the target frequency: "
-            "ask for --interval bayes, or measure more of them there"
+            f"{metric.name} at {shown(frequency, 'Hz')}: a conformal interval at {level:.0%} "
+            f"takes {fewest_scores(level)} groups of other workloads measured at the target "
+            "frequency: use --interval bayes, or measure more of these groups there"
         )
     return made
 
@@ -431,8 +431,8 @@ def fit_prepared(prepared: Prepared, options: FitOptions) -> FittedParameters:
         raise PpwError(nothing_to_fit(prepared))
     held = {name: int((c.fit.line.bound != lines.FREE).sum()) for name, c in curves.items()}
     bounds = [
-        f"{name} ({count} of {len(groups)} groups): a parameter is held at 0 by its bound; the "
-        "form 'unbounded' lifts it"
+        f"{name} ({count} of {len(groups)} groups): a parameter is held at 0 by its bound; --form "
+        "unbounded removes the bound"
         for name, count in held.items()
         if count
     ]

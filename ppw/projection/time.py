@@ -343,14 +343,14 @@ class CoreCountProjection(TimeProjection):
     )
     doubts = (
         Doubt(
-            "the times of {groups} groups do not follow Amdahl's law (lack of fit): cores wait for "
-            "each other, or share a full memory or socket; the interval does not say how that "
-            "goes on",
+            "the times of {groups} groups do not follow Amdahl's law (lack of fit): cores wait "
+            "for each other, or share a full memory or socket; the interval does not cover how "
+            "this continues",
             lambda rows: rows["lack_of_fit"] < LACK_OF_FIT,
         ),
         Doubt(
-            "{groups} groups gain nothing from more cores: where their times rise, Amdahl's law "
-            "does not go along",
+            "{groups} groups gain nothing from more cores: if their times rise, Amdahl's law "
+            "cannot follow",
             lambda rows: rows["t_parallel_s"] <= 0,
         ),
         Doubt(
@@ -359,8 +359,8 @@ class CoreCountProjection(TimeProjection):
             lambda rows: rows["cores"] / rows["most_cores"] > _FAR_CORES,
         ),
         Doubt(
-            "{groups} groups have two core counts, which show nothing of how well Amdahl's law "
-            "holds: the interval takes counts to lie {miss} off it or so, as other programs' did; "
+            "{groups} groups have two core counts, which cannot show how well Amdahl's law "
+            "holds: the interval assumes that counts lie {miss} off it, as for other programs; "
             "measure a third",
             lambda rows: rows["counts"] < JUDGED,
         ),
@@ -471,9 +471,9 @@ class DataSizeProjection(TimeProjection):
     remedy = "no group has runs at two sizes below {}: measure two or more, each several times"
     doubts = (
         Doubt(
-            "the smaller sizes of {groups} groups do not lie on one line (lack of fit): tasks come "
-            "in whole waves, or a cache or buffer is outgrown; the interval does not say how that "
-            "goes on",
+            "the smaller sizes of {groups} groups do not lie on one line (lack of fit): tasks "
+            "run in whole waves, or the data outgrow a cache or buffer; the interval does not "
+            "cover how this continues",
             lambda rows: rows["lack_of_fit"] < LACK_OF_FIT,
         ),
         Doubt(
@@ -482,8 +482,8 @@ class DataSizeProjection(TimeProjection):
             lambda rows: rows["data_bytes"] / rows["largest_bytes"] > _FAR_DATA,
         ),
         Doubt(
-            "{groups} groups have two sizes, which show nothing of how straight their line is: the "
-            "interval takes sizes to lie {miss} off it or so, as other jobs' did; measure a third",
+            "{groups} groups have two sizes, which cannot show how straight their line is: the "
+            "interval assumes that sizes lie {miss} off it, as for other jobs; measure a third",
             lambda rows: rows["sizes"] < JUDGED,
         ),
     )

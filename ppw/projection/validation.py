@@ -81,7 +81,9 @@ class HoldOutPlan(NamedTuple):
             if not (host == name).any():
                 raise PpwError(f"no host {name!r}; the hosts are {', '.join(np.unique(host)[:12])}")
         if train == test:
-            raise PpwError(f"{train!r} is the train host and the test host: name two")
+            raise PpwError(
+                f"{train!r} is the train host and the test host: name two different hosts"
+            )
         learnt, tested = host == train, host == test
         return Fold(
             learnt & _at_any(runs, self.train) if self.train else learnt,
@@ -161,7 +163,7 @@ def _step_in_group(frequency: FloatArray, groups: Groups) -> NDArray[np.int64]:
 def _host_names(runs: pd.DataFrame) -> NDArray[np.object_]:
     """Host of each row. Raises `PpwError` without a column ``host``."""
     if "host" not in runs.columns:
-        raise PpwError("the table has no column host: name it so, or use --map host=COLUMN")
+        raise PpwError("the table has no column host: rename the column, or use --map host=COLUMN")
     return runs["host"].fillna("").to_numpy(dtype=object)
 
 
@@ -206,8 +208,8 @@ def _summarise_errors(error_pct: pd.Series[float]) -> dict[str, float | int]:
 
 
 _BASELINES_NOTE = (
-    "1/f: the core frequency is all that counts, so time scales with 1/f, throughput and power "
-    "with f. unscaled: time does not change. Both from the nearest frequency learnt from."
+    "1/f: only the core frequency counts, so time scales with 1/f, throughput and power with f. "
+    "unscaled: time does not change. Both start from the nearest frequency that was fitted."
 )
 
 
@@ -391,7 +393,7 @@ def validate_prepared(
         keepable = not (left_out & pr.without_power(prepared.runs)).any()
         caveats.insert(
             0,
-            f"{count} of {rows} rows left out, because they cannot be right: "
+            f"{count} of {rows} rows left out, because they are probably wrong: "
             f"{pr.remedy_of_left_out(keepable)}",
         )
     return Validation(
@@ -502,14 +504,14 @@ def _untested_caveats(prepared: pr.Prepared, plan: HoldOutPlan, tested: pd.DataF
     if count == every or not (plan.train or plan.test):
         return []
     return [
-        f"{every - count} of {every} groups are not tested, since they have no runs of use at "
+        f"{every - count} of {every} groups are not tested, because they have no usable runs at "
         f"these frequencies: {_OWN_FREQUENCIES}"
     ]
 
 
 _OWN_FREQUENCIES = (
-    "--scheme highest, without --train and --test, leaves out each group's own highest one; "
-    "--where chooses groups that were measured alike"
+    "--scheme highest, without --train and --test, tests each group at its own highest "
+    "frequency; --where selects groups measured at the same frequencies"
 )
 
 

@@ -65,7 +65,8 @@ def group_runs(runs: pd.DataFrame, by: Sequence[str] | None = None) -> Groups:
     for column in columns:
         if column in _ANSWERS:
             raise UnknownColumnError(
-                f"cannot group by {column!r}: the results have a column of that name; rename it"
+                f"cannot group by {column!r}: ppw's results have a column of that name; rename "
+                "the column in your table"
             )
         if column not in runs.columns:
             raise UnknownColumnError(

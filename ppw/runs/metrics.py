@@ -83,7 +83,7 @@ def answerable(runs: pd.DataFrame) -> list[Metric]:
         raise UnknownColumnError(
             f"{runs.attrs.get('source', 'runs')}: nothing to project: no time_s, cpi, "
             "throughput_ops_s or power_w among the columns "
-            f"{list_names(list(runs.columns))}: name one so, or use --map time_s=COLUMN"
+            f"{list_names(list(runs.columns))}: rename a column, or use --map time_s=COLUMN"
         )
     return found
 

@@ -79,8 +79,8 @@ class Prepared:
         ]
         if self.below_full_load:
             found.append(
-                f"{self.below_full_load} runs below full load (column load) take no part: curves "
-                "are of what a host can do; --keep-all uses them"
+                f"{self.below_full_load} runs below full load (column load) are left out, because "
+                "curves describe the full speed of a host; --keep-all uses them"
             )
         return found
 
@@ -353,15 +353,15 @@ _COMPARED_ROWS = 200_000
 # What the column ``power_label`` says of watts that a sensor showed, and not a calibration.
 MEASURED = "measured"
 SIMULATED = (
-    "simulated, not hardware: how these figures change with the core frequency says more than "
-    "their size, and power is not simulated"
+    "simulated, not hardware: trust how these figures change with the core frequency more than "
+    "their size; power is not simulated"
 )
 UNKNOWN_WATTS = (
-    "power of unknown source: package, node and wall power are not comparable; say which in "
-    "power_source"
+    "power of unknown source: package, node and wall power are not comparable; name the sensor "
+    "in the column power_source"
 )
 FAMILY_MISMATCH = (
-    "family mismatch: a baseline holds within one microarchitecture family, and these runs are of "
+    "family mismatch: a curve holds within one microarchitecture family, but these runs are of "
     "several"
 )
 
@@ -377,14 +377,15 @@ def table_caveats(
     ``learnt`` are the rows that curves go through, where that is not all of them.
     """
     caveats = [
-        f"runs of one group differ in {column}, which is not in --by: their curve is a mixture"
+        f"runs of one group differ in {column}, which is not in --by: their curve mixes different "
+        "set-ups"
         for column in gr.varying_identity(runs, groups)
         if column != "host"
     ]
     caveats += [
         f"runs of one group differ in {column!r}, which ppw does not know, and by up to "
-        f"{ratio - 1:.0%} in {metric}: their curve is a mixture; add it to --by, or say with --map "
-        "what it is"
+        f"{ratio - 1:.0%} in {metric}: their curve mixes different set-ups; add the column to "
+        "--by, or name its meaning with --map"
         for column, metric, ratio in confounding_columns(runs, groups, metrics, learnt)
     ]
     if "host" in runs.columns and "host" not in groups.by:
@@ -404,15 +405,15 @@ def _row_caveats(runs: pd.DataFrame) -> list[str]:
         simulated = gr.run_count(runs, runs["simulator"].notna().to_numpy())
     if 0 < simulated < total:
         caveats.append(
-            f"{simulated} of {total} runs are {SIMULATED}; the others are not simulated: a "
-            "difference between the two kinds is no difference between machines"
+            f"{simulated} of {total} runs are {SIMULATED}; the others are not simulated: do not "
+            "take a difference between the two kinds for one between machines"
         )
     elif simulated:
         caveats.append(f"all runs are {SIMULATED}")
     if off := _count_with_property(runs, "achieved_off"):
         caveats.append(
-            f"the achieved frequency is more than {_ACHIEVED_OFF:.0%} off the one asked for in "
-            f"{off} of {total} rows; the fit uses the one asked for"
+            f"the achieved frequency is more than {_ACHIEVED_OFF:.0%} off freq_hz in {off} of "
+            f"{total} rows; the fit uses freq_hz"
         )
     compared = len(runs) <= _COMPARED_ROWS and not gr.is_cell_table(runs)
     others = runs.drop(columns=ROW_COLUMN, errors="ignore")
@@ -447,7 +448,7 @@ def _confounded_host_caveats(runs: pd.DataFrame, groups: gr.Groups) -> list[str]
             "difference between the hosts looks like an effect of the frequency"
         )
     if (several & swept).any():
-        caveats.append("one baseline goes through several hosts: their difference is in the curve")
+        caveats.append("one curve goes through several hosts, so it includes their differences")
     return caveats
 
 

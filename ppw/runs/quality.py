@@ -197,7 +197,8 @@ def check_prepared(
         # A key of one of these names would be overwritten by the answer.
         if column in ("freq_hz", "check", "evidence", "file", "row", "position"):
             raise UnknownColumnError(
-                f"cannot group by {column!r}: the results have a column of that name; rename it"
+                f"cannot group by {column!r}: ppw's results have a column of that name; rename "
+                "the column in your table"
             )
     metrics = [*mt.METRICS.values()] if metric is None else mt.parse_metrics(metric)
     flagged = ck.find_flagged_rows(checked, groups, metrics)
@@ -222,5 +223,5 @@ def _nothing_to_check_text(runs: pd.DataFrame) -> str:
     return (
         f"{runs.attrs.get('source', 'runs')}: nothing to check: no time_s, throughput_ops_s, "
         "power_w, energy_j or freq_achieved_hz among the columns "
-        f"{list_names(list(runs.columns))}: name one so, or use --map time_s=COLUMN"
+        f"{list_names(list(runs.columns))}: rename a column, or use --map time_s=COLUMN"
     )

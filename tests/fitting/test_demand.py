@@ -189,15 +189,15 @@ def test_high_is_above_one_just_when_the_rest_of_time_is(shares, quantile):
 @pytest.mark.parametrize(
     ("ask", "message"),
     [
-        (lambda: ut.summarise([1.0], [1.0, 2.0]), "do not go with"),
-        (lambda: ut.summarise([[1.0]], [[1.0]]), "do not go with"),
+        (lambda: ut.summarise([1.0], [1.0, 2.0]), "lengths of time: give one"),
+        (lambda: ut.summarise([[1.0]], [[1.0]]), "lengths of time: give one"),
         (lambda: ut.summarise([1.0], [-1.0]), "negative length"),
         (lambda: ut.grade(0.5, 0.7, 0.3), "is above"),
         (lambda: ut.change_points([1.0, 2.0]), "one row per point"),
         (lambda: ut.change_points([[1.0]], shortest=1), "at least 2"),
         (lambda: ut.summarise_shares(np.ones((3, 1)), 0.0), "quantile"),
         (lambda: ut.summarise_shares(np.ones((3, 1)), 1.1), "quantile"),
-        (lambda: ut.summarise_shares(np.ones(3)), "intervals by resources"),
+        (lambda: ut.summarise_shares(np.ones(3)), "one row per interval"),
         (lambda: ut.mean_on_clock([1.0, 2.0], [1.0], [[1.0]], 0.0, 1.0, 1), "lengths"),
     ],
 )

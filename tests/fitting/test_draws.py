@@ -149,5 +149,5 @@ def test_a_single_step_is_drawn_at_the_step_and_is_no_curve():
 
 def test_groups_without_steps_are_refused():
     empty = pt.MeasuredSteps.of(np.zeros(2, dtype=int), np.array([1e9, 2e9]), np.zeros(2), 2)
-    with pytest.raises(FittingError, match="group 1 has no step"):
+    with pytest.raises(FittingError, match="group 1 was not measured"):
         curve_posteriors(TimeCurve(), empty, table()[1], np.array([0, 1]))

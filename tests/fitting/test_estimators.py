@@ -196,7 +196,7 @@ class TestEveryEstimator:
                 estimator.fit(X, y)
 
     def test_impossible_levels_and_repeats_are_refused(self, name):
-        said = "give a share between 0 and 1" if name in SCALINGS else "^(interval level|repeats)"
+        said = "give a level between 0 and 1" if name in SCALINGS else "^(interval level|repeats)"
         wrong = [{"level": 90}, {"level": 0.0}, {"level": 1.0}, {"level": np.nan}, {"repeats": 0}]
         for options in [*wrong, {"repeats": 1.5}] if name in SCALINGS else wrong:
             with pytest.raises(FittingError, match=said):
@@ -325,7 +325,7 @@ def test_published_coefficients_have_values_but_no_inference():
         assert (published.degrees_of_freedom_, published.bound_) == (0, None)
         assert np.isnan([*published.standard_errors_.values()]).all()
         assert np.isnan(published.predict_interval([3.0])).all()
-        with pytest.raises(FittingError, match="has coefficients but no runs: fit it"):
+        with pytest.raises(FittingError, match="has coefficients but no runs: call fit"):
             published.statsmodels_results()
 
 

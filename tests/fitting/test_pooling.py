@@ -491,9 +491,9 @@ def test_a_small_grid_has_few_components_that_sum_to_one():
 def test_impossible_projections_are_refused():
     steps, target, neighbours = mixed_table("time", 2, 1).asked()
     for bad in (0.0, 1.0, -0.1, np.nan):
-        with pytest.raises(FittingError, match="are not inside 0 to 1"):
+        with pytest.raises(FittingError, match="are not all between 0 and 1"):
             project_curve(TIME, steps, target, neighbours, [0.5, bad])
-    more, message = mixed_table("time", 3, 1), r"^2 groups, but targets or neighbours for \[2, 3\]"
+    more, message = mixed_table("time", 3, 1), r"^2 groups, but \[2, 3\] targets or neighbours"
     for others in ((more.target, neighbours), (target, more.neighbours)):
         with pytest.raises(FittingError, match=message):
             project_curve(TIME, steps, *others, ENDS)

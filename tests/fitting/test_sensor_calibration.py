@@ -94,12 +94,12 @@ class TestYork:
     @pytest.mark.parametrize(
         ("points", "message"),
         [
-            (([1.0], [2.0], 1, 1), "two points"),
+            (([1.0], [2.0], 1, 1), "two different x"),
             (([1.0, 1.0], [2.0, 3.0], 1, 1), "different x"),
-            (([1.0, 2.0], [2.0], 1, 1), "one length"),
+            (([1.0, 2.0], [2.0], 1, 1), "equal length"),
             (([1.0, np.nan], [2.0, 3.0], 1, 1), "finite"),
-            (([1.0, 2.0], [2.0, 3.0], -1, 1), "not negative"),
-            (([1.0, 2.0], [2.0, 3.0], 0, 0), "without any error"),
+            (([1.0, 2.0], [2.0, 3.0], -1, 1), "variance is negative"),
+            (([1.0, 2.0], [2.0, 3.0], 0, 0), "both of a point are 0"),
             (([1.0, 2.0], [2.0, 3.0], 1, 1, 1.1), "covariance"),
             (([0, 1, 2], [1, 3, 5], 1, 4, 2), "does not depend on the slope"),
         ],

@@ -59,13 +59,13 @@ RECORDED = {
          "task_clock_s": 8.123456789, "elapsed_s": 8.125, "llc_misses": 61.44e6, "llc_mpki": 3.0,
          "freq_achieved_hz": 26.624e9 / 8.123456789, "running": 0.45,
          "llc_event": "LLC-load-misses+LLC-store-misses"},
-        ["cache misses: on a counter 45% of the time and scaled up; too little to trust"]),
+        ["cache misses: counted 45% of the time and scaled up to the run, which is too little"]),
     # Of two that run together, 6.1 prints 99 for 99.97 percent: that is not worth a word.
     "amd-6.1-modes": (
         {"instructions": 10e9, "instructions_user": 9e9, "instructions_kernel": 1e9,
          "cycles": 14e9, "cycles_user": 10.8e9, "cycles_kernel": 3.2e9, "modes": "user+kernel",
          "freq_achieved_hz": 3.5e9, "llc_misses": 120e6, "llc_event": "cache-misses"},
-        ["not supported: LLC-load-misses", "cache-misses stands for last-level misses"]),
+        ["not supported: LLC-load-misses", "cache-misses is taken as last-level"]),
     "arm-6.8-process": (
         {"cpi": 25 / 30, "freq_achieved_hz": 2.5e9, "by_core_type": {}, "llc_misses": 45e6,
          "llc_event": "LLC-load-misses"}, []),
@@ -92,9 +92,9 @@ RECORDED = {
     "intel-6.1-overloaded": (
         {"llc_misses": 9e6, "llc_event": "cache-misses", "running": 0.1},
         ["not counted: LLC-load-misses",
-         "instructions: on a counter 40% of the time and scaled up; too little",
-         "cycles: on a counter 70% of the time and scaled up",
-         "cache misses: on a counter 10%", "cache-misses stands"]),
+         "instructions: counted 40% of the time and scaled up to the run, which",
+         "cycles: counted 70% of the time and scaled up",
+         "cache misses: counted 10%", "cache-misses is taken"]),
     "vm-6.1-unsupported": (
         {"task_clock_s": 0.034855216, "instructions": None, "cycles": None, "cpi": None},
         ["instructions, cycles, LLC-load-misses, cache-misses"]),
@@ -265,7 +265,7 @@ def test_counters_that_stand_still_count_nothing():
     for event in ("instructions", "cycles", "cycles:u"):
         figures = counted(line(event, "0.000000"))
         assert (figures.instructions, figures.cycles, figures.cycles_user) == (None, None, None)
-        said = f"counted 0, so not counted: {event} (counters that stand still)"
+        said = f"these counters stayed at 0, so they are taken as not counted: {event}"
         assert figures.caveats == (said,)
 
 
@@ -496,7 +496,7 @@ class TestRealPerf:
         assert not any("not supported" in c for c in counters.read(into).caveats)
         support = check_perf(PerfCounters(("task-clock", "no-such-event")))
         assert support.counters.events == ("task-clock",)
-        assert support.reasons == ("perf does not know here: no-such-event",)
+        assert support.reasons == ("perf does not know these events here: no-such-event",)
 
     def test_real_refusals_name_what_refused(self):
         paranoid = int(Path("/proc/sys/kernel/perf_event_paranoid").read_text())
@@ -550,10 +550,12 @@ def test_events_that_a_stand_in_does_not_know_are_left_out_and_old_ones_have_no_
     )
     support = check_perf(PerfCounters(("task-clock", "no-such-event"), program=program))
     assert (support.counters.events, support.counters.json) == (("task-clock",), False)
-    assert support.reasons == ("perf does not know here: no-such-event",)
+    assert support.reasons == ("perf does not know these events here: no-such-event",)
     nothing = check_perf(PerfCounters(("no-such-event",), program=program))
     assert nothing.counters is None
-    assert "perf knows none of no-such-event: event syntax error" in nothing.reasons[0]
+    assert (
+        "perf knows none of these events: no-such-event: event syntax error" in nothing.reasons[0]
+    )
 
 
 def of(name):

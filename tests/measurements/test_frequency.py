@@ -139,10 +139,14 @@ def sixteen():
     ("host", "asked", "text"),
     [
         (sixteen, 3.0, r"policy0, …, policy15 \(CPUs 0-15\)"),
-        (hosts.westmere, 1.9, "1.9 GHz is no step; those around it are 1.862 GHz and 1.995 GHz"),
+        (
+            hosts.westmere,
+            1.9,
+            "is not a frequency step; the nearest are 1.862 GHz and 1.995 GHz",
+        ),
         (hosts.westmere, 1.5, "1.5 GHz is below the lowest step, 1.596 GHz"),
         (hosts.westmere, 3.0, "3 GHz is above the highest step, 2.394 GHz"),
-        (hosts.westmere, 2.395, "2.395 GHz stands for turbo, whose clock is not fixed"),
+        (hosts.westmere, 2.395, "2.395 GHz stands for turbo, whose frequency varies"),
         (hosts.westmere, 2.4e-9, "is it in GHz or MHz"),
         (hosts.westmere, float("nan"), "is no number"),
         (hosts.skylake, 0.9, r"policy0, policy1 \(CPUs 0-1\): .* range from 1 GHz to 3.7 GHz"),
@@ -171,7 +175,7 @@ def test_shares_of_intel_pstate_that_would_hold_the_clock(tree, opened, share):
     value, asked = ("50", 3.0) if share == "max_perf_pct" else ("60", 1.0)
     host = tree(hosts.skylake())
     (host.cpu / "intel_pstate" / share).write_text(value)
-    with pytest.raises(MeasurementError, match=rf"{share}: write \d+ there"):
+    with pytest.raises(MeasurementError, match=rf"{share} limits it: write \d+ there"):
         opened(dry_run=True).fix(asked * GHZ)
     host.host.spec.status = "passive"
     host.order(0)
@@ -205,16 +209,16 @@ def test_heat_that_lowers_the_limits_keeps_no_leftover_but_the_start(tree, opene
 def test_a_refused_write_names_the_remedy(tree, opened, monkeypatch):
     for number, name, text in (
         (errno.EROFS, "scaling_min_freq", r"mounted read-only.*--privileged.*--as-found"),
-        (errno.EACCES, "scaling_min_freq", r"no right to set clocks.*as root \(sudo\)"),
+        (errno.EACCES, "scaling_min_freq", r"no right to write.*as root \(sudo\)"),
         (errno.EPERM, "no_turbo", r"no_turbo takes no 7: turbo is off in the firmware"),
-        (errno.EPERM, "scaling_min_freq", "no right to set clocks"),
+        (errno.EPERM, "scaling_min_freq", "no right to write"),
         (errno.EINVAL, "scaling_min_freq", "scaling_min_freq takes no '7': Invalid argument"),
     ):
         refusal = fc.refused_write(Path(name), "7", OSError(number, os.strerror(number)))
         assert re.search(text, refusal)
     tree(hosts.zen())
     monkeypatch.setattr("measurements.host.frequency_control.os.access", lambda path, how: False)
-    with pytest.raises(MeasurementError, match="no right to set clocks"):
+    with pytest.raises(MeasurementError, match="no right to write"):
         opened()
     read_only = SimpleNamespace(f_flag=os.ST_RDONLY)
     monkeypatch.setattr("measurements.host.frequency_control.os.statvfs", lambda path: read_only)
@@ -275,7 +279,7 @@ def test_something_else_that_changes_them_and_a_cpu_that_went_offline_are_told(k
     control = opened()
     control.fix(2 * GHZ)
     host.write(host.cpu / "cpufreq/policy1/scaling_max_freq", "3000000")
-    with pytest.raises(MeasurementError, match=r"is 3000000, by something else: stop"):
+    with pytest.raises(MeasurementError, match=r"changed it to 3000000: stop"):
         control.check()
     host.write(host.cpu / "cpufreq/policy1/scaling_max_freq", "2000000")
     host.order(1, offline=True)

@@ -132,9 +132,9 @@ CPU_TIME = {"method": "cpu-time", "clock_hz": 1e9, "cpi": 1.0}
     ("command", "options", "said"),
     [
         ([], {}, "no command"),
-        (["true"], {"method": "oracle"}, "no method 'oracle' of counting: there are perf"),
-        (["true"], {"method": "cpu-time"}, "needs the clock and the CPI"),
-        (["true"], {**CPU_TIME, "cpi": 0.0}, "both are above 0"),
+        (["true"], {"method": "oracle"}, "unknown method 'oracle': give one of perf"),
+        (["true"], {"method": "cpu-time"}, "needs core frequency and CPI"),
+        (["true"], {**CPU_TIME, "cpi": 0.0}, "both must be above 0"),
         (["false"], CPU_TIME, "false ended with exit code 1: it printed nothing"),
         (["sh", "-c", "kill -9 $$"], CPU_TIME, "sh ended with signal 9"),
         pytest.param(["false"], {"method": "callgrind"}, "ended with exit code 1", marks=PEER),
@@ -149,7 +149,7 @@ def test_what_cannot_be_counted(command, options, said):
 def test_what_is_missing_is_named_with_what_to_install(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     message = refusal(lambda: instructions.count_instructions([sys.executable, "-c", "pass"]))
-    for said in ("perf: ", "apt install valgrind", "apt install qemu-user", "needs the clock"):
+    for said in ("perf: ", "apt install valgrind", "apt install qemu-user", "needs core frequency"):
         assert said in message
 
 

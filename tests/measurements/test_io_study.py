@@ -70,7 +70,7 @@ class TestReport:
             REPORT[:80]: "is not a fio report",
             json.dumps({"jobs": []}): "is not a fio report",
             # Nothing moved is an error, and not zero.
-            REPORT: "fio moved nothing: error 0",
+            REPORT: "fio read and wrote nothing: error 0",
         }.items():
             file.write_text(text)
             with pytest.raises(MeasurementError, match=said):
@@ -100,7 +100,7 @@ class TestFioOptions:
                 Pattern.parse(text)
         for size, said in (
             (1 << 60, "too little for a file of"),
-            (1024, "a file of 1024 B has no request of 32768 B"),
+            (1024, "a file of 1024 B is smaller than a request, 32768 B"),
         ):
             with pytest.raises(MeasurementError, match=said):
                 FioOptions(folder="/", size_bytes=size).check()
@@ -234,9 +234,9 @@ class TestFaults:
     def test_devices_that_appear_and_go(self, window):
         found = window({"sda": SDA}, {"sda": SDA, "nvme0n1": NVME})
         assert found["sectors_read"] == 16
-        assert found["io_notes"] == "a disk appeared: what it did since is counted"
+        assert found["io_notes"] == "a disk appeared: its I/O is counted from then on"
         found = window({"sda": SDA, "nvme0n1": NVME}, {"sda": (2, 16, *SDA[2:])})
-        assert found["io_notes"] == "a disk disappeared: what it did last is not counted"
+        assert found["io_notes"] == "a disk disappeared: its last I/O is not counted"
 
 
 def groups_of(version, folder):
@@ -464,7 +464,10 @@ class TestOptions:
         for options, said in (
             ({"command": ("x",)}, "either a command or patterns"),
             ({"taken": (1.5,)}, "a share of the maximum that the other cores can use"),
-            ({"size_bytes": 131072, "cores": (2,)}, "no part of 131072 B for each of 2 jobs"),
+            (
+                {"size_bytes": 131072, "cores": (2,)},
+                "too small for 2 jobs with requests of 131072 B",
+            ),
         ):
             with pytest.raises(MeasurementError, match=said):
                 study.StudyOptions(folder="/", **{"cores": (1,), **options}).check()

@@ -876,7 +876,7 @@ def test_parts_and_second_figures_are_inside_the_first_of_the_host():
         ("ipmi:CPU Power#0e", "package", "ipmi:Sys Power"),
         ("ipmi:#0f", "other", "ipmi:Sys Power"),
     ]
-    assert channels[3].note == "another figure of what ipmi:Sys Power covers"
+    assert channels[3].note == "another reading of the power that ipmi:Sys Power covers"
 
 
 RECORDS = [

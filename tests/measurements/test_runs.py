@@ -191,7 +191,7 @@ class TestCells:
 
     def test_a_map_the_wrong_way_round_or_two_in_one_are_told_apart(self, file):
         message = refusal(file("frequency\n1800\n"), columns={"frequency": "freq_mhz"})
-        assert "comes second, --map freq_mhz=frequency" in message
+        assert "write the header second, --map freq_mhz=frequency" in message
         message = refusal(file("clock,t\n1,2\n"), columns={"freq_ghz": "clock,time_s=t"})
         assert "give --map again for each column" in message
 
@@ -216,7 +216,7 @@ class TestCells:
         runs = read("freq_ghz;time_s;workload\n" + "".join(rows))
         with pytest.warns(ppw.CaveatWarning):
             found = ppw.project_runs(runs, freq="4GHz", keep_all=True).caveats
-        said = [c for c in found if "column 'time_s': 1.100 is read as 1.1, and may be 1100" in c]
+        said = [c for c in found if "column 'time_s': 1.100 is read as 1.1, but may mean 1100" in c]
         assert len(said) == doubted
 
     def test_a_table_with_categories_is_written_for_spreadsheets(self):

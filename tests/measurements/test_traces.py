@@ -268,7 +268,7 @@ class TestStream:
         read = trace("0,1,512,R,0.5\n0,2,512,R,0.25\n0,3,512,R,0.75\n")
         assert columns(read)["lbn"] == [2, 1, 3]
         assert columns(read)["time_s"] == [0.0, 0.25, 0.5]
-        assert read.findings == ("1 requests were out of order, by up to 0.25 s; now sorted",)
+        assert read.findings == ("1 requests were out of order, by up to 0.25 s; ppw sorted them",)
 
     def test_old_and_fine_clocks_lose_nothing(self, trace):
         # Neighbouring ticks near 1.28e17 are one double, and so are nanoseconds of the epoch.
@@ -498,8 +498,8 @@ FAULTS = {
     "blktrace junk": (blktrace() * 2 + b"?" * 100, "record 3.*is not the start of a record"),
     "blktrace zero size": (blktrace(size=0), "record 1.*a read of 0 bytes"),
     "blktrace far": (blktrace(sector=2**63), "record 1.*ends beyond 2.63 bytes"),
-    "blktrace no arrival": (blktrace(action=(1 << 16) | 7), "none is an arrival"),
-    "blktrace version": (b"\x08tae" + blktrace()[4:], "of version 8 of blktrace's records"),
+    "blktrace no arrival": (blktrace(action=(1 << 16) | 7), "is an arrival"),
+    "blktrace version": (b"\x08tae" + blktrace()[4:], "its records have blktrace version 8"),
     "gzip and more": (gzip.compress(MSR.encode()) + b"more", "broken gzip"),
     "gzip": (b"\x1f\x8b\x08\x00rubbish", "broken gzip"),
     "gzip cut short": (gzip.compress(MSR.encode() * 20_000)[:-50], "broken gzip.*copy it again"),

@@ -147,7 +147,7 @@ class TestRecordings:
         bare = {"without": ("memory_total_bytes", "network_speed_bytes_s[eth0]", "cpus")}
         result = answered(ppw.co_locate, {name: recording(cores=1.0, **bare) for name in "ab"})
         assert result.first == ""
-        unjudged = "no resource has both its demand and its capacity: nothing can be judged"
+        unjudged = "no resource has both a known demand and a known capacity, so ppw can judge none"
         assert unjudged in result.verdict()
 
     def test_the_shorter_recording_is_what_is_judged(self):

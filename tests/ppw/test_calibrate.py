@@ -480,7 +480,7 @@ class TestCommandLine:
     def test_which_host_is_asked_where_runs_do_not_tell(self, run, tmp_path):
         run(*ASKED, "--save")
         for table, said in (
-            (TWO_HOSTS, "the runs name 2 hosts: choose whose calibration with --host"),
+            (TWO_HOSTS, "the runs name 2 hosts: choose one host with --host"),
             (both().drop(columns="host"), "the runs name no host: choose"),
         ):
             table.to_csv(tmp_path / "later.csv", index=False)

@@ -251,7 +251,7 @@ class TestTheSides:
         runs = runs[(runs["host"] == "rack1") | (runs["workload"] != "wc")]
         result = answer(runs, metric="time")
         assert result.table["workload"].tolist() == ["sort"]
-        only(result.caveats, "groups without a match left out: 1 of A")
+        only(result.caveats, "the other side has no such group: 1 of A")
 
     @pytest.mark.parametrize(
         ("a", "b", "options", "said"),
@@ -303,11 +303,11 @@ class TestScope:
         with pytest.raises(PpwError, match=said):
             compare(runs, A, B)
         result = answer(runs, mixed_scope=True, metric="power")
-        only(result.caveats, "mixed scope, as asked for")
+        only(result.caveats, "power of different scope is compared")
         assert answer(runs, metric="time").table["metric"].unique().tolist() == ["time"]
         # Wall against wall is not.
         runs["power_source"] = where_host(runs, "ipmi:dcmi", "meter:wt310")
-        assert "mixed scope" not in " ".join(answer(runs, metric="power").caveats)
+        assert "different scope" not in " ".join(answer(runs, metric="power").caveats)
 
 
 class TestProperties:
@@ -376,7 +376,7 @@ class TestCommandLine:
         document, table, page = (run(*asked, form) for form in ("json", "csv", "html"))
         result = Comparison.from_json(document.stdout)
         assert (set(result.table["a_hz"]), result.seed) == ({1.8e9}, 4)
-        assert "2 of 2 groups of A were not measured at the frequency compared" in table.stderr
+        assert "2 of 2 groups of A were not measured at the compared frequency" in table.stderr
         assert len(pd.read_csv(io.StringIO(table.stdout))) == 2
         assert "<h1>A against B</h1>" in page.stdout
 

@@ -157,7 +157,7 @@ class TestClock:
             ({"freq_achieved_hz": 2.5e9}, "achieved", 2.5e9, []),
             # Counted cycles come before both, unless they are of one process.
             ({"freq_achieved_hz": 2.5e9, "cycles": 40 * 3e9}, "counted cycles", 3e9, []),
-            ({"cycles": 8 * CLOCK}, "nominal", CLOCK, ["counted of something else", "is nominal"]),
+            ({"cycles": 8 * CLOCK}, "nominal", CLOCK, ["did not cover the whole", "is nominal"]),
         ],
     )
     def test_the_best_known_one_counts(self, more, clock, clock_hz, said):
@@ -204,7 +204,7 @@ class TestWhereItMisleads:
                 "2 times as much I/O.*not comparable by cpio alone",
             ),
             (table(run(user=0.89, user_s=86.0), run(workload="other")), "clients that spin.*oltp"),
-            (table(cpu_accounting="tick"), "loses up to a third"),
+            (table(cpu_accounting="tick"), "misses up to a third"),
             # 36 s of user and system; interrupts are no task's.
             (table(cpu_accounting="scheduler", tick_busy_s=27.0), "25%.*the clock tick missed"),
             (table(idle_s=15.0 + 7 * 60), "of 8 CPUs where 1.*sees its host's counters"),

@@ -50,7 +50,7 @@ class TestScenarios:
         made = answered(project_cpio, runs, cores=16)
         assert made.value("full", "today") > made.value("full", "desired")
         assert made.value("projected", "today") > made.value("measured", "today")
-        assert only(made.caveats, "fall with cores; their line is held level")
+        assert only(made.caveats, "fall with cores: ppw uses a constant")
 
     @pytest.mark.parametrize(
         ("first", "rise", "end", "said"),
@@ -230,7 +230,7 @@ class TestSizing:
     def test_nothing_projected_leaves_todays(self):
         made = self.sized(study(cores=(4,)))
         assert made.levers["lever"].iloc[0] == "as measured and today"
-        assert only(made.caveats, "levers start from today's")
+        assert only(made.caveats, "the savings start from")
 
 
 project = partial(project_cpio, study(), cores=8)
@@ -245,7 +245,7 @@ size_typed = partial(size_servers, **SIZE, cpio=1e4)
         (project, {"floor": 0}, "floor 0 is not a utilisation"),
         (project, {"level": 2}, "level 2 is not a share"),
         (project, {"growth": [-1]}, "growth -1 is not a share above -1"),
-        (project, {"draws": 3}, "draws 3: take 100 or more"),
+        (project, {"draws": 3}, "draws 3: give 100 or more"),
         (size, {"server_power_w": None}, "give --power-per-core or --server-power"),
         (size, {"power_per_core_w": 3.0}, "one of the two"),
         (size, {"idle_share": 1.5}, "idle share 1.5 is not a share"),

@@ -324,7 +324,7 @@ class TestCommand:
         put(tmp_path)
         _, _, line, last = run("--folder", tmp_path).stdout.splitlines()
         assert line == "small  runs  55 B  CC0-1.0  all of 1 file, checksums right"
-        assert last.startswith("1 sets, none of which comes with ppw; ppw datasets NAME says more")
+        assert last.startswith("1 sets, none included in ppw; ppw datasets NAME shows details")
 
     def test_one_with_its_licence_and_how_to_read_it(self, known, run):
         known()

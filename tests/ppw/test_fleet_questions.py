@@ -144,7 +144,7 @@ class TestFaults:
         assert_same(answer.to_frame(), quiet(ppw.fit_runs, both).to_frame())
         (fault,) = answer.faults
         assert fault.file == str(tmp_path / "c.parquet")
-        assert "its columns are others: no time_s" in fault.what
+        assert "it has no column time_s" in fault.what
 
     def test_values_that_cannot_be_are_named_by_file(self, tmp_path, monkeypatch):
         runs(0).to_parquet(tmp_path / "a.parquet")
@@ -200,7 +200,7 @@ class TestFaults:
     [
         ({"engine": "sqlite"}, "engine 'sqlite' is not one of duckdb, spark"),
         ({"memory_limit": "4 frogs"}, "is not a quantity in B"),
-        ({"memory_limit": "5kB"}, "'5kB' is less than a MiB: write 4GiB"),
+        ({"memory_limit": "5kB"}, "'5kB' is less than 1 MiB: write it with a unit"),
         ({"temporary": "/no/such"}, "temporary folder /no/such: is no folder"),
     ],
 )
@@ -234,7 +234,7 @@ def test_decimal_commas_are_a_fault_that_says_what_reads_them(tmp_path):
     path.write_text("host;freq_ghz;time_s\na;1,0;5,5\na;2,0;3,1\n")
     done = ask("fit", path)
     assert isinstance(done.exception, PpwError)
-    said = "g.csv: has decimal commas (1,0), and a fleet takes numbers with a point"
+    said = "g.csv: has decimal commas (1,0), but ppw fleet reads only decimal points"
     assert said in str(done.exception) + done.output
 
 
@@ -318,7 +318,7 @@ class TestAnswers:
         assert done.return_value == 1
         assert "rack2" in done.stdout
         assert done.stderr.startswith(f"ppw: fault: {broken}: broken Parquet")
-        assert "1 faults: the answer is of the rest; --keep-going accepts that" in done.stderr
+        assert "1 faults: the answer leaves these out; with --keep-going ppw exits 0" in done.stderr
         kept = ask("fit", racks, "--keep-going")
         assert (kept.return_value, kept.stdout) == (0, done.stdout)
         # A fault comes before a check.

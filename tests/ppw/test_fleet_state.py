@@ -174,7 +174,7 @@ class TestRefusals:
         fitted = fleet.fit(tmp_path / "s", engine=engine("duckdb"))
         assert not any("were not left out" in caveat for caveat in fitted.caveats)
         projected = fleet.project(tmp_path / "s", freq="3GHz", engine=engine("duckdb"))
-        assert "those that cannot be right were not left out" in projected.caveats[-1]
+        assert "ppw could not leave out wrong runs" in projected.caveats[-1]
         kept = fleet.project(tmp_path / "s", freq="3GHz", engine=engine("duckdb"), keep_all=True)
         assert kept.caveats == projected.caveats[:-1]
 
@@ -186,7 +186,7 @@ class TestRefusals:
         assert done.return_value == 1
         assert done.stderr.startswith("ppw: fault: b.parquet: broken Parquet: ")
         assert done.stdout.startswith(
-            "1 files with 40 runs added, 0 known already\ns: 40 runs of 1 files\n"
+            "1 files with 40 runs added, 0 files already in the state\ns: 40 runs of 1 files\n"
             "1 files could not be used and are left out:\nb.parquet: "
         )
         assert ask("update", "s", "a.parquet", "b.parquet", "--keep-going").return_value != 1

@@ -174,7 +174,7 @@ class TestCommand:
         assert done.stdout == "out.parquet: 2 of 2 runs have power\n"
         assert pd.read_parquet("out.parquet")["power_w"].tolist() == [160.0, 160.0]
         again = ask("join", *read, *named)
-        assert "out.parquet: is there already: Spark writes a folder" in str(again.exception)
+        assert "out.parquet: exists already, and Spark writes a folder" in str(again.exception)
 
     def test_offsets_by_host(self):
         late = ("--offset", "b=3600", "--offset", "a=0")

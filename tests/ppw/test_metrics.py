@@ -285,7 +285,7 @@ class TestParameters:
         assert set(held["parameter"]) == {"t_fixed_s"}
         assert (held["value"] == 0).all()
         assert held["standard_error"].isna().all()
-        said = only(result.caveats, "the form 'unbounded' lifts it")
+        said = only(result.caveats, "--form unbounded removes the bound")
         assert said.startswith("time (3 of 3 groups)")
         assert "held at 0" in result.summary()
         lifted = fit_runs(fast, metric="time", form="unbounded")

@@ -44,7 +44,7 @@ class TestAgainstCores:
         curve = found.curve("wordcount")
         assert isinstance(curve, LogPathLength)
         assert (round(curve.at(9, workload="wordcount")), curve.cores_) == (1489, (1, 8))
-        assert "falls to zero at 9.436 cores, which no program's" in found.caveats[0]
+        assert "falls to zero at 9.436 cores, which is impossible" in found.caveats[0]
 
     def test_each_data_size_has_its_own(self):
         found = answered(published(sizes=(64 * MB, 256 * MB)))

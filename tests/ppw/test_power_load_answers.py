@@ -109,7 +109,7 @@ class TestOutsideLevels:
         ([0.5, 1.2], [100, 110], "load 1.2 is no share"),
         ([0.5, 0.9, 1.2], [100, 110, 120], "load 1.2 is no share"),
         ([-0.1, 1], [100, 110], "load -0.1 is no share"),
-        ([0.5, 1], [0, 110], "0 W cannot be"),
+        ([0.5, 1], [0, 110], "0 W is no possible power"),
         ([0.5, 1], [100], "2 loads and 1 power values"),
         ([0.5, np.inf], [100, 110], "load inf is no share"),
     ],
@@ -344,4 +344,4 @@ def test_the_command_reads_runs_and_published_results_each_by_themselves(tmp_pat
     run = functools.partial(ppw_inside, "powerload", cwd=tmp_path)
     assert printed(run("pebble.txt")).startswith("Pebble 100: 50 W idle, 200 W at full load: ")
     mixed = run("pebble.txt", "runs.csv")
-    refused(mixed, "runs.csv is no SPECpower result, as pebble.txt is: ask apart", code=2)
+    refused(mixed, "runs.csv is no SPECpower result, but pebble.txt is: give only one kind", code=2)

@@ -112,7 +112,7 @@ class TestPublishedAtom:
         slope = (6.057 - 6.519) / 0.14e9
         assert float(answer.cpi) == pytest.approx(6.057 + slope * 1.2e9)
         assert float(answer.other_form_cpi) == pytest.approx(4.53, abs=5e-3)
-        assert only(answer.caveats, "no bound was asked for")
+        assert only(answer.caveats, "unbounded sets no bound")
         assert project(LINE).other_form_cpi is None
 
 
@@ -232,7 +232,7 @@ class TestCaveats:
         known = {"power_pts": POWER, "power_source": "rapl:package"}
         assert only(project(POINTS, freq="15GHz", **known).caveats, "supports") == (
             "cpi, power: 15 GHz is 6.2 times the highest frequency measured (2.4 GHz): "
-            "no measurement supports the law there"
+            "no measurement near it supports the law"
         )
 
     def test_watts_of_unknown_source(self):

@@ -76,7 +76,7 @@ def test_confidence_falls_near_a_threshold():
     assert sized(near)[1].loc["CPU", "confidence"] < 0.98
     few, rows = sized(recording(cores=2.0, seconds=5))
     assert np.isnan(rows.loc["CPU", "confidence"])
-    assert only(few.caveats, "5 intervals say nothing")
+    assert only(few.caveats, "5 intervals are too few")
 
 
 def test_what_was_not_measured_is_said():
@@ -316,7 +316,7 @@ def test_sums_do_not_depend_on_the_order(cores, shuffler):
     ("one", "cpus", "options", "said"),
     [
         *((7.9, 8, {}, "a filled CPU"), (7.9, 8, {"capacity": {"cores": 32}}, "a filled CPU")),
-        *((0.5, 8, {}, "a does not stress its host"), (1.0, 16, {}, "unlike hosts")),
+        *((0.5, 8, {}, "a does not load its host"), (1.0, 16, {}, "from different hosts")),
     ],
 )
 def test_demands_that_mislead_are_said(one, cpus, options, said):

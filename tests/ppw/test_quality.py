@@ -428,8 +428,8 @@ class TestIdle:
         runs = clean()
         runs.loc[[2, 5], "power_w"] = [0.0, -0.0007143]
         assert told(runs) == {
-            2: "power of 0 W, which nothing runs on",
-            5: "power of -714.3 µW, which nothing runs on",
+            2: "power of 0 W, which is impossible",
+            5: "power of -714.3 µW, which is impossible",
         }
         runs = clean(idle_power_w=35.0)
         for watts, said in ((30.0, "30 W"), (0.5, "500 mW")):
@@ -686,7 +686,7 @@ class TestMeasured:
         (row,) = result.table.to_dict(orient="records")
         assert (row["check"], row["row"]) == ("power_at_or_below_idle", 47)
         assert row["host"].startswith("exynos7904")
-        assert row["evidence"] == "power of -714.3 µW, which nothing runs on"
+        assert row["evidence"] == "power of -714.3 µW, which is impossible"
         # Clusters are a column of their own.
         files = sorted((data_dir / "freqbench" / "raw").glob("*/*/results.csv"))
         result = check(ppw.read_runs(files, check=False))

@@ -70,12 +70,18 @@ def test_the_level_of_an_interval_is_a_share(ask, level):
     ("said", "ask"),
     [
         # Columns of answers, and levels of a calibration, are no keys.
-        ("rename it", ASK(ppw.project_runs, RUNS.assign(caveats=""), freq=3e9, by=["caveats"])),
+        (
+            "rename the column",
+            ASK(ppw.project_runs, RUNS.assign(caveats=""), freq=3e9, by=["caveats"]),
+        ),
         ("cannot tell levels apart by 'runs'", ASK(ppw.calibrate, PAIRED, **SENSORS, by=["runs"])),
         # No run has both.
         ("no run has both its load and power_w", ASK(ppw.power_loads, HALVES)),
         ("both threads above 0 and throughput", ASK(ppw.find_knees, BY_THREADS, **AXES)),
-        ("an exponent takes --power-form cmos", ASK(ppw.project_runs, RUNS, freq=3e9, **FORM)),
+        (
+            "an exponent works only with --power-form cmos",
+            ASK(ppw.project_runs, RUNS, freq=3e9, **FORM),
+        ),
         # Each value is there but not together; nothing is left to compare.
         ("no run has all of host=rack1, cores=8", ASK(ppw.compare, APART, A | {"cores": 8}, B)),
         ("no time_s, throughput_ops_s or power_w in the runs", ASK(ppw.compare, BARE, A, B)),

@@ -211,7 +211,7 @@ CPIO = ("cpio", "--power", "none", "-o", "a.csv", "--folder")
         (["memcached", "--server-cpus", "4095", "-o", "a.csv"], "CPU 4095 may not be", 1),
         (["memcached", "-o", "/proc/a.csv"], "/proc/a.csv: cannot be written", 1),
         (["fio", "--folder", "none", "-o", "a.csv"], "none: is no folder", 1),
-        (["count", "--method", "cpu-time", "--", "true"], "needs the clock and the CPI", 1),
+        (["count", "--method", "cpu-time", "--", "true"], "needs core frequency and CPI", 1),
         ([*CPIO, "/nowhere"], "/nowhere: is no folder", 1),
         ([*CPIO, "/", "--cores", "4096"], "4096 physical cores are not available", 1),
         ([*CPIO, "/", "--pattern", "trim"], "pattern 'trim': there are randread", 1),

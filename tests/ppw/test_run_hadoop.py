@@ -74,7 +74,7 @@ class TestLocal:
         assert (runs["command_user_s"] > 0.5).all()
         assert (runs["map_output_bytes"] > runs["data_bytes"]).all()
         assert "whatever the data" in done.stderr
-        assert "not measured here: power: none was asked for" in done.stderr
+        assert "not measured here: power: no power source was given" in done.stderr
         header, _, *lines = done.stdout.splitlines()
         assert header.split()[:4] == ["workload", "data", "runs", "time"]
         told = [line.split()[:4] for line in lines]

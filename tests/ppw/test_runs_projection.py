@@ -208,12 +208,12 @@ class TestCaveats:
         runs = RUNS[(RUNS["workload"] != "grep") | (RUNS["freq_ghz"] < 1.7)]
         asked = {"metric": "time", "interval": interval}
         near = project_runs(runs, freq=["3GHz", "0.6GHz"], **asked)
-        assert not [c for c in near.caveats if "no measurement supports" in c]
+        assert not [c for c in near.caveats if "no measurement near it supports" in c]
         far = project_runs(runs, freq=["3.3GHz", "4.5GHz", "0.3GHz"], **asked)
         assert [
             c.partition(": no measurement")[0]
             for c in far.caveats
-            if "no measurement supports" in c
+            if "no measurement near it supports" in c
         ] == [
             "time (1 of 3 groups): 4.5 GHz is 2.8 times the highest frequency measured (1.6 GHz)",
             "time (3 of 3 groups): the lowest frequency measured (1.2 GHz) is 4 times 300 MHz",
@@ -257,7 +257,7 @@ class TestSeveralHosts:
     def test_host_and_frequency_confounded_whatever_another_group(self):
         caveats = straight(self.ATOMS, by=self.BY).caveats
         assert only(caveats, "host and frequency are confounded")
-        assert not [c for c in caveats if "one baseline goes through several" in c]
+        assert not [c for c in caveats if "one curve goes through several" in c]
         swept = pd.concat([self.ATOMS.assign(host="D410", workload="web"), self.ATOMS])
         assert only(straight(swept, by=self.BY).caveats, "confounded")
         alone = swept[swept["workload"] == "web"]
@@ -265,7 +265,7 @@ class TestSeveralHosts:
 
     def test_hosts_that_were_both_swept(self):
         both = pd.concat([RUNS, sweep(host="rack2", seed=8)])
-        said = "one baseline goes through several hosts: their difference is in the curve"
+        said = "one curve goes through several hosts, so it includes their differences"
         assert straight(both, by=self.BY).caveats == (said,)
         assert straight(both).caveats == ()
         other = both.assign(family=both["host"])

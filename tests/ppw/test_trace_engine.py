@@ -164,7 +164,7 @@ def test_files_with_other_codes_and_starts_are_one_trace(duckdb, tmp_path):
 @pytest.mark.parametrize(
     ("columns", "said"),
     [
-        ({"lbn": [0, -8, 16]}, "1 requests cannot be"),
+        ({"lbn": [0, -8, 16]}, "1 requests are impossible"),
         ({"lbn": [0, 8], "time_s": [3.0, 3.0]}, "2 requests within 0 s are too few for a model"),
         ({"lbn": [0, 8], "stream": [0, 1]}, "no stream of the trace has two requests"),
     ],

@@ -220,7 +220,7 @@ class TestSchemes:
         options = {"metric": "time", "by": ["family", "workload", "cores"], "interval": "t"}
         rest = answered(ppw.project_runs, pd.concat(hosts[1:]), freq="1.2GHz", **options)
         same_projections(replace(result, groups=result.groups[:12]), rest.table, 1.2e9)
-        assert only(result.caveats, "one baseline goes through several hosts")
+        assert only(result.caveats, "one curve goes through several hosts")
 
     def test_a_metric_that_was_not_measured_at_the_test_frequency(self):
         # Group b was never measured in watts, and group a never at 3 GHz.
@@ -264,7 +264,7 @@ def test_a_group_without_an_answer_is_counted_and_no_error():
         ({**HOSTS, "test_host": "rack9"}, "no host 'rack9'; the hosts are rack1"),
         ({"train_host": "rack1", "test_host": "rack1"}, "name two"),
         ({"scheme": "host"}, "needs two hosts; the table has only rack1"),
-        ({"runs": BY_HAND, "scheme": "host"}, "no column host: name it so"),
+        ({"runs": BY_HAND, "scheme": "host"}, "no column host: rename the column"),
         ({"train": "1.2GHz", "test": TEST}, "nothing to test"),
         ({"train": 1.2}, "is it in GHz or MHz?"),
         ({"level": 0.0}, "interval level 0.0 is not a share"),

@@ -220,7 +220,7 @@ class TestRefusals:
     def test_a_target_that_a_given_table_does_not_reach_and_a_line_that_has_no_voltage(self, given):
         with pytest.raises(OutOfRangeError, match=r"no voltage is known at 3\.6 GHz"):
             ppw.project_runs(world(), freq=3.6e9, metric="power", voltages=given)
-        with pytest.raises(PpwError, match="takes --power-form cmos"):
+        with pytest.raises(PpwError, match="works only with --power-form cmos"):
             ppw.project_runs(world(), freq=2.4e9, voltages=given, power_form="linear")
 
     @pytest.mark.parametrize("interval", ["bayes", "t"])

@@ -94,7 +94,7 @@ class UserCluster(engines.ClusterEngine):
         try:
             return self._fetch_history(name, (f"{top}/done_intermediate/*", f"{top}/done/*/*/*/*"))
         except MeasurementError as error:
-            text = f"no figures a task or node, for there is no job history: {error}"
+            text = f"no figures per task or node, as there is no job history: {error}"
             self._runs.tell_once(text, "history")
         text = output.read_text(encoding="utf-8", errors="replace")
         counters = history.printed_counters(text.splitlines())
@@ -319,11 +319,11 @@ def _add_power(
         return ""
     if len(known) < len(nodes):
         without = ", ".join(str(node["host"]) for node in nodes if "power_w" not in node)
-        return f"no power of the cluster, for none is known of {without}"
+        return f"no power of the cluster, because none is known of {without}"
     scopes = sorted({domains[node["host"]] for node in known})
     if len(scopes) > 1:
         said = " and ".join(scopes)
-        return f"no power of the cluster, for that of its nodes is of different scope ({said})"
+        return f"no power of the cluster, because that of its nodes differs in scope ({said})"
     row["power_w"] = math.fsum(node["power_w"] for node in known)
     row["energy_j"] = row["power_w"] * row["time_s"]
     row["power_source"] = _source_label({str(node["power_source"]) for node in known}, scopes[0])

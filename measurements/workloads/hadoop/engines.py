@@ -73,7 +73,9 @@ class Engine(abc.ABC):
         """Let teragen make the input of Terasort."""
         target = f"{self._folder}/rows-{size}"
         setting = jobs.Setting("teragen", size, maps, None, None, None)
-        self._run_or_raise("making rows with teragen", self._example_command(setting, "", target))
+        self._run_or_raise(
+            "generating rows with teragen", self._example_command(setting, "", target)
+        )
         self._sources["terasort", size] = target
 
     def _run_or_raise(self, what: str, command: Sequence[str]) -> None:
@@ -98,7 +100,7 @@ class ClusterEngine(Engine):
         for size, path in jobs.make_texts(self._scratch, sizes, seed=seed).items():
             target = f"{self._folder}/{path.name}"
             local = f"{self.scheme}{path}"
-            self._ask_shell("bringing the text", "-moveFromLocal", local, target)
+            self._ask_shell("copying the text", "-moveFromLocal", local, target)
             self._sources |= {(name, size): target for name in workloads}
 
     def _next_output_folder(self) -> str:

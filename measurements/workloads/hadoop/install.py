@@ -123,7 +123,7 @@ def set_up(
             "PPW_CACHE_DIR"
         ) from error
     if tell is not None:
-        tell(f"bringing Hadoop {VERSION} ({_DOWNLOAD}): a minute or some, as the network is")
+        tell(f"bringing Hadoop {VERSION} ({_DOWNLOAD}): one or more minutes, by the network")
     with cleanup_process.CleanupProcess() as reaper:
         scratch = reaper.folder(folder.parent)
         brought = _copy_jars(maven, scratch, {**reaper.environment(), **environment})

@@ -347,9 +347,9 @@ class HadoopSweep:
         start_up_s = job.submitted_s - started_s
         if start_up_s > 0:
             self.runs.tell_once(
-                f"a run of {step.setting.workload} has {start_up_s:.1f} s before its job is "
-                "submitted (start_up_s), most of it to start Java, whatever the data: the smaller "
-                "they are, the more it weighs",
+                f"a run of {step.setting.workload} spends {start_up_s:.1f} s before its job is "
+                "submitted (start_up_s), mostly to start Java; with small data this is a large "
+                "part of the run",
                 key=f"start-up of {step.setting.workload}",
             )
         return {"start_up_s": start_up_s} if start_up_s > 0 else {}

@@ -124,7 +124,7 @@ class BandwidthAntagonist:
                 return cls((str(program),), reaper, folder, "C", sysfs), None
         # Without its folder on the path, whose modules it does not need.
         command = (sys.executable, "-P", str(Path(__file__).with_name("numpy_bandwidth.py")))
-        said = f"numpy takes memory bandwidth, less than C would: {why}"
+        said = f"numpy, not C, uses up memory bandwidth, and less of it: {why}"
         return cls(command, reaper, folder, "numpy", sysfs), said
 
     def start(self, rate_bytes_s: float, cpus: Sequence[int], output: Path) -> BandwidthLoad:

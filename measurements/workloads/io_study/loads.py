@@ -133,7 +133,7 @@ class FioStudyLoad(IoLoad):
 
     def finish(self) -> None:
         """Wait for fio, and compute the columns of the run."""
-        hang = "fio was to end and did not: the device may hang"
+        hang = "fio does not end: the device may hang"
         self.client.finish("fio", self.seconds + _LONGEST_START_S, hang=hang)
         super().finish()
         self._window["process_sectors"] = sum(self._accounts.moved_sectors().values())
@@ -244,10 +244,10 @@ class Instances(Client):
 _SECTORS = ("sectors_read", "sectors_written")
 _NEEDED = (*TASK_COLUMNS, "idle_s", *_SECTORS)
 _NOTES = {
-    "device new": "a disk appeared: what it did since is counted",
-    "device gone": "a disk disappeared: what it did last is not counted",
+    "device new": "a disk appeared: its I/O is counted from then on",
+    "device gone": "a disk disappeared: its last I/O is not counted",
     "gap": "an interval was far longer than the others",
-    "clock back": "the host's clock went back: intervals are by one that does not",
+    "clock back": "the host's clock went back: intervals are measured by a clock that does not",
 }
 
 

@@ -94,7 +94,8 @@ class StudyOptions:
         largest = max(pattern.block_bytes for pattern in self.patterns)
         if self.size_bytes < most * largest:
             raise MeasurementError(
-                f"a file of {self.size_bytes} B has no part of {largest} B for each of {most} jobs"
+                f"files of {self.size_bytes} B are too small for {most} jobs with requests of "
+                f"{largest} B"
             )
 
     def name(self, pattern: fio.Pattern | None) -> str:
@@ -422,7 +423,7 @@ def open_devices(options: StudyOptions, runs: service.ServiceRuns) -> tuple[Devi
     size = options.size_bytes * max(options.instances)
     memory, kind = make_memory_device(runs.reaper, size, disk.file_system)
     if kind != disk.file_system:
-        runs.tell_once(f"the device in memory has {kind}, the disk {disk.file_system}")
+        runs.tell_once(f"the file system is {kind} in memory, but {disk.file_system} on the disk")
     return disk, _lay_out_device(options, runs, memory, "memory", kind)
 
 

@@ -200,7 +200,7 @@ class Memcaslap(Loader):
             p99=whole.percentile(0.99),
             mean_s=total_s / sum(part.histogram.requests for part in parts),
             max_s=whole.most_s,
-            resolution="powers of two: the true figure is between the columns least and most",
+            resolution="powers of two: the true value is between the columns least and most",
         )
 
 

@@ -73,7 +73,7 @@ class MemcachedOptions:
         counts = (*self.threads, *self.partitions, *self.connections, *self.keys_per_request)
         if min(*counts, self.objects, self.client_threads or 1) < 1:
             raise MeasurementError(
-                "threads, partitions, connections, keys and objects are 1 or more"
+                "threads, partitions, connections, keys and objects must be 1 or more"
             )
         if not 0 <= self.get_share <= 1:
             raise MeasurementError(f"a share of gets of {self.get_share:g}: give 0 to 1")
@@ -244,7 +244,7 @@ class MemcachedLoad(service.Load):
         self.client.wait_until(
             lambda: self._requests_so_far() - first >= _FLOWING,
             _LONGEST_START_S,
-            f"{self.loader.name} sent next to nothing to {self.servers.addresses[0]}",
+            f"{self.loader.name} sent almost no requests to {self.servers.addresses[0]}",
         )
         time.sleep(_LEAD_S)
 
@@ -477,7 +477,7 @@ class MemcachedRuns:
             rates = [row["throughput_ops_s"] for row in rows if "throughput_ops_s" in row]
             found += [mean(rates)] if rates else []
         if not found:
-            raise MeasurementError(f"{setup.text()}: no throughput at full load to take a share of")
+            raise MeasurementError(f"{setup.text()}: --load needs a run at full load, which failed")
         return max(found)
 
     def _make_step(self, setup: Setup, repeat: int, **key: float) -> service.ServiceStep:
@@ -607,7 +607,7 @@ class MemcachedRuns:
         )
         free = activity.available_memory(self.runs.machine.procfs, self.runs.machine.sysfs)
         if needed > _MOST_MEMORY * free:
-            hint = " (memcaslap holds 1024 a connection; --client paced does not)"
+            hint = " (memcaslap holds 1024 per connection; --client paced does not)"
             raise MeasurementError(
                 f"{held} objects of {setup.object_bytes} B need {needed / 1e9:.3g} GB and "
                 f"{free / 1e9:.3g} GB are free: ask for fewer connections or objects"
@@ -650,13 +650,13 @@ def open_runs(options: MemcachedOptions, runs: service.ServiceRuns) -> Memcached
         cpus = cpus._replace(client_cpus=options.client_cpus or every)
     elif cpus.shared:
         runs.tell_once(
-            "servers and clients share CPUs here, so the throughput is neither's own: name CPUs "
+            "servers and clients share CPUs here, so each slows the other: name CPUs "
             "with --server-cpus and --client-cpus on a host with more of them"
         )
     if link.is_loopback:
         runs.tell_once(
-            "the clients run on the host that is measured: its power and CPU times have theirs in "
-            "them (client_user_s and client_system_s tell how much)"
+            "the clients run on the host that is measured: its power and CPU times include "
+            "theirs (client_user_s and client_system_s tell how much)"
         )
     return MemcachedRuns(options, runs, loader, cpus, link, scratch)
 

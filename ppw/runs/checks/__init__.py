@@ -169,15 +169,15 @@ def scope_caveats(runs: pd.DataFrame) -> list[str]:
         return []
     return [
         f"power_w is below idle_power_w in {gr.run_count(runs, rows)} rows, too many of their "
-        "host's to be mistakes of single rows, so none of them is named: the idle power seems "
-        "taken off, or the two are of different sensors; say which in power_source"
+        "host's rows for single mistakes, so ppw flags none: idle power seems subtracted, or the "
+        "two come from different sensors; name the sensor in power_source"
     ]
 
 
 def say_below_idle(power_w: float, idle_power_w: float) -> str:
     """Say the power of a row and that of the idle machine."""
     if power_w <= 0:
-        return f"power of {shown(power_w, 'W')}, which nothing runs on"
+        return f"power of {shown(power_w, 'W')}, which is impossible"
     idle = shown(idle_power_w, "W")
     return f"power of {shown(power_w, 'W')} while the idle machine draws {idle}"
 
@@ -202,8 +202,10 @@ CHECKS = {
         ALL_METRICS,
         repeats.find_unapplied,
         repeats.say_unapplied,
-        meaning="runs at different frequencies agree in time and power to every digit, so that one "
-        "was not made at its frequency, or not at all; nobody knows which",
+        meaning=(
+            "runs at different frequencies agree in time and power to every digit, so one of "
+            "them was not measured at its frequency, or not measured at all"
+        ),
         remedy="measure these steps again and record what the counters say (freq_achieved_hz)",
     ),
     "slower_when_faster": Check(
@@ -211,10 +213,14 @@ CHECKS = {
         ALL_METRICS,
         sweeps.find_inversions,
         sweeps.say_inversion,
-        meaning="the work takes longer at a higher frequency than at a lower one, beyond noise, "
-        "and this step fits the rest of the sweep least",
-        remedy="repeat the step; look for throttling, other load on the host, or a row of another "
-        "run",
+        meaning=(
+            "the work takes longer at a higher frequency than at a lower one, by more than "
+            "noise, and this frequency fits the rest of the sweep least"
+        ),
+        remedy=(
+            "measure this frequency again; look for throttling, other load on the host, or a row "
+            "of another run"
+        ),
     ),
     "exact_multiple": Check(
         (("workload",), ("time_s", "throughput_ops_s")),
@@ -223,14 +229,14 @@ CHECKS = {
         repeats.say_copy,
         meaning="the times of a workload are an exact multiple of another's on the same host: one "
         "measurement under two names",
-        remedy="leave one of the two workloads out, or measure it",
+        remedy="leave out one of the two workloads, or measure it again",
     ),
     "energy_is_not_power_times_time": Check(
         (("energy_j",), ("power_w",), ("time_s",)),
         OF_WATTS,
         find_energy_off,
         say_energy_off,
-        meaning=f"energy_j and power_w·time_s differ more than {ENERGY_FACTOR:g}-fold, "
+        meaning=f"energy_j and power_w·time_s differ by more than {ENERGY_FACTOR:g}-fold, "
         "more than the window of a sensor explains",
         remedy="check the units of energy_j, power_w and time_s and what each meter covers; leave "
         "out the column that is wrong",
@@ -242,8 +248,10 @@ CHECKS = {
         sweeps.say_slip,
         meaning="power_w or energy_j is near 1000 or 1,000,000 times the other runs' of the "
         "sweep, or such a part of them",
-        remedy="look up the unit that the meter of these runs logs in, and convert; where both "
-        "sides are named, only their records tell which one is right",
+        remedy=(
+            "find the unit in which the meter of these runs logs, and convert; if both groups of "
+            "runs are flagged, only their logs tell which one is right"
+        ),
     ),
     "time_of_another_unit": Check(
         (("time_s",),),
@@ -252,8 +260,7 @@ CHECKS = {
         sweeps.say_time_slip,
         meaning="time_s is near 60, 1000, 3600 or 1,000,000 times the other runs' of the sweep, "
         "or such a part of them",
-        remedy="look up the unit that these runs were timed in, and convert; or see what held "
-        "them up",
+        remedy="find the unit of time of these runs, and convert; or find out what delayed them",
     ),
     "power_at_or_below_idle": Check(
         (("power_w",),),
@@ -261,8 +268,10 @@ CHECKS = {
         find_below_idle,
         say_below_idle,
         meaning="power_w is not above zero, or is below what the machine draws when idle",
-        remedy="look at the sensor and at what was taken off; run longer, or read a meter that "
-        "sees the difference",
+        remedy=(
+            "check the sensor, and whether idle power was subtracted; run longer, or use a finer "
+            "meter"
+        ),
     ),
     "achieved_off": Check(
         (("freq_achieved_hz",),),
@@ -270,7 +279,7 @@ CHECKS = {
         find_achieved_off,
         say_achieved_off,
         meaning=f"freq_achieved_hz is more than {ACHIEVED_SHARE:.0%} off freq_hz",
-        remedy="pin the frequency (no boost, no throttling) and measure again; or map the achieved "
+        remedy="fix the frequency (no turbo, no throttling) and measure again; or map the achieved "
         "frequency to freq_hz",
     ),
 }
