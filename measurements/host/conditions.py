@@ -70,13 +70,10 @@ def throttled_between(
     The growth of each count, and ``throttled``: whether any grew. Empty where the host keeps no
     such counts.
     """
-    grown: dict[str, float | bool] = {}
-    for column in (*_THROTTLE_COUNTS, "quota_throttled_s"):
-        if column in before and column in after:
-            growth = float(after[column]) - float(before[column])
-            # A CPU that went offline takes its count along.
-            if growth >= 0:
-                grown[column] = growth
+    columns = [c for c in (*_THROTTLE_COUNTS, "quota_throttled_s") if c in before and c in after]
+    growth = {column: float(after[column]) - float(before[column]) for column in columns}
+    # A CPU that went offline takes its count along.
+    grown = {column: value for column, value in growth.items() if value >= 0}
     return {**grown, "throttled": any(grown.values())} if grown else {}
 
 

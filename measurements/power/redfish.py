@@ -134,17 +134,14 @@ class ChassisFigure:
     window_s: float = 0.0
     note: str = ""
 
-    def now(self, look: Look) -> float:
-        """Return its present value (W or J); NaN if the service tells none."""
-        return self.compute([look(path) or {} for path in self.paths])[0]
-
 
 def best_power(chassis: Document, look: Look) -> ChassisFigure | None:
     """Choose the first power figure that says something, else the first that exists."""
     silent: ChassisFigure | None = None
     for find in (_environment_figures, _supplies_figure, _older_power_figures):
         for figure in find(chassis, look):
-            if not math.isnan(figure.now(look)):
+            value, _ = figure.compute([look(path) or {} for path in figure.paths])
+            if not math.isnan(value):
                 return figure
             silent = silent or figure
     return silent

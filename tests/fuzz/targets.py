@@ -282,7 +282,7 @@ def redfish(data):
     chassis = look("chassis") or {}
     for figure in (best_power(chassis, look), energy_counter(chassis, look)):
         if figure:
-            figure.now(look)
+            figure.compute([look(path) or {} for path in figure.paths])
 
 
 def sensor_records(data):

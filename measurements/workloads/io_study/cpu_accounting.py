@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from measurements.errors import MeasurementError
-from measurements.host import files
-from measurements.host.activity import control_groups
+from measurements.host import activity, files
 from measurements.processes import cleanup_process, settings_guard
 from measurements.workloads.clients import io_counts
 
@@ -92,7 +91,7 @@ class ControlGroup(NamedTuple):
 
 def _counting_groups(sysfs: Path, procfs: Path) -> list[tuple[Path, int]]:
     """Control groups of this process that count CPU time; version 1, to the ns, comes first."""
-    groups = list(control_groups(sysfs, procfs, "cpuacct"))
+    groups = list(activity.control_groups(sysfs, procfs, "cpuacct"))
     names = (("cpuacct.usage", 1), ("cpu.stat", 2))
     return [(group, version) for n, version in names for group in groups if (group / n).exists()]
 
@@ -105,22 +104,18 @@ _ENOUGH_S = 0.2
 _TICKS_TELL_S = 1.0
 
 
-class Shortfall(NamedTuple):
-    """Share of the scheduler's CPU time that the clock tick missed."""
+def tick_shortfall(table: pd.DataFrame) -> tuple[float, float] | None:
+    """Share of the scheduler's CPU time that the clock tick missed; None where one was not kept.
 
-    all_runs: float
-    worst: float  # of the runs long enough for ticks to tell; NaN where there is none
-
-
-def tick_shortfall(table: pd.DataFrame) -> Shortfall | None:
-    """Compare the two accounts of the host's CPU time; None where they were not both kept."""
+    Of all runs, and the largest of the runs long enough for ticks to tell, NaN where there is none.
+    """
     both = _complete_rows(table, "scheduled_s", "tick_busy_s")
     ran = float(both["scheduled_s"].sum()) if len(both) else 0.0
     if not ran > 0:
         return None
     long = both[both["scheduled_s"] >= _TICKS_TELL_S]
     worst = float((1.0 - long["tick_busy_s"] / long["scheduled_s"]).max())
-    return Shortfall(1.0 - float(both["tick_busy_s"].sum()) / ran, worst)
+    return 1.0 - float(both["tick_busy_s"].sum()) / ran, worst
 
 
 def accounts_apart(table: pd.DataFrame) -> float | None:
@@ -144,11 +139,10 @@ def findings(table: pd.DataFrame) -> Iterator[str]:
             "warning: CPU time is by clock ticks: this kernel keeps no scheduler time of the host"
         )
     else:
-        warns = "warning: " if missed.all_runs > _MISSED or missed.worst > _MISSED else ""
-        worst = f", {missed.worst:.0%} in one run" if missed.worst > missed.all_runs else ""
-        yield (
-            f"{warns}the clock tick missed {missed.all_runs:.1%} of the scheduler's CPU time{worst}"
-        )
+        share, most = missed
+        warns = "warning: " if share > _MISSED or most > _MISSED else ""
+        worst = f", {most:.0%} in one run" if most > share else ""
+        yield f"{warns}the clock tick missed {share:.1%} of the scheduler's CPU time{worst}"
     apart = accounts_apart(table)
     if apart is not None:
         warns = "warning: " if apart > _APART else ""

@@ -9,14 +9,11 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
-from measurements.host.cpu_placement import Placement, end_group
-from measurements.host.files import cpu_list_text
+from measurements.host import cpu_placement, files
 from measurements.timeseries.live import LiveSampler, split_idle
 from measurements.timeseries.series import CPU_COLUMNS, SECTOR_BYTES, TASK_COLUMNS
-from measurements.workloads.clients import Client, CutShortError, has_moved, start_process
-from measurements.workloads.fio import Pattern, read_report
+from measurements.workloads import clients, fio, service
 from measurements.workloads.io_study import cpu_accounting
-from measurements.workloads.service import Load, ServiceRuns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -29,15 +26,15 @@ if TYPE_CHECKING:
 RAMP_S = 0.5
 _LONGEST_START_S = 60.0
 # What a program reads as it starts, and a few requests.
-_FLOWING_BYTES = 2 << 20
+_FLOWING = 2 << 20
 
 
 @dataclass
-class IoLoad(Load):
+class IoLoad(service.Load):
     """Equal programs on some cores."""
 
     client: Instances
-    placement: Placement
+    placement: cpu_placement.Placement
     disks: tuple[str, ...] | None  # whose sectors count; None for all physical disks
     interval_s: float  # time between samples
     setup: dict[str, Any]  # columns of what was set up
@@ -104,7 +101,7 @@ class IoLoad(Load):
             "io_notes": "; ".join(filter(None, notes)) or None,
             "hardware_threads": len(self.placement.cpus),
             "sockets": len(self.placement.sockets),
-            "cpus_used": cpu_list_text(self.placement.cpus),
+            "cpus_used": files.cpu_list_text(self.placement.cpus),
             **self.setup,
         }
 
@@ -113,14 +110,14 @@ class IoLoad(Load):
 class FioStudyLoad(IoLoad):
     """fio with a job per logical CPU in each instance, in a window of steady load."""
 
-    pattern: Pattern = field(kw_only=True)
+    pattern: fio.Pattern = field(kw_only=True)
     seconds: float = field(kw_only=True)
 
     def wait_steady(self) -> None:
         """Return when requests have flowed for the time of the ramp."""
         self.client.release()
         self.client.wait_until(
-            lambda: all(has_moved(self.procfs, pid, 1, _FLOWING_BYTES) for pid in self.pids),
+            lambda: all(clients.has_moved(self.procfs, pid, 1, _FLOWING) for pid in self.pids),
             _LONGEST_START_S,
             "fio made no request",
         )
@@ -140,7 +137,7 @@ class FioStudyLoad(IoLoad):
 
     def columns(self, seen: Sequence[Any]) -> dict[str, Any]:
         """Columns of the run, with those of fio's reports."""
-        reports = [read_report(p, self.pattern.direction) for p in self.client.outputs]
+        reports = [fio.read_report(p, self.pattern.direction) for p in self.client.outputs]
         # Percentiles of several instances cannot be merged.
         row = dict(reports[0]) if len(reports) == 1 else {"fio_version": reports[0]["fio_version"]}
         for name in ("throughput_ops_s", "bandwidth_bytes_s"):
@@ -171,12 +168,14 @@ class CommandLoad(IoLoad):
         if opens:
             self.client.release()
 
-    def watch(self, runs: ServiceRuns, start_s: float) -> Iterator[None]:
+    def watch(self, runs: service.ServiceRuns, start_s: float) -> Iterator[None]:
         """Observe at intervals until the command has ended and its data are written."""
         while not self.client.wait(self.interval_s):
-            yield self.observe()
+            self.observe()
+            yield None
         self._sync_folders()
-        yield self.observe()
+        self.observe()
+        yield None
 
     def _sync_folders(self) -> None:
         for folder in self.folders:
@@ -193,7 +192,7 @@ _END_S = 10.0
 
 
 @dataclass
-class Instances(Client):
+class Instances(clients.Client):
     """Equal programs at once, started behind a gate, in a control group of their own.
 
     Both the control group and `os.wait4` tell what they cost.
@@ -215,7 +214,7 @@ class Instances(Client):
     def stop(self) -> None:
         """Kill those that still run, with all that they started."""
         for process in self.processes:
-            end_group(process.pid)
+            cpu_placement.end_group(process.pid)
             until = time.monotonic() + _END_S
             while self._exit_code(process) is None and time.monotonic() < until:
                 time.sleep(_END_POLL_S)
@@ -227,7 +226,7 @@ class Instances(Client):
         gated = ["sh", "-c", _GATE, "sh", tasks, *command]
         # Unbuffered, so that closing the pipe has nothing left to write.
         pipe: dict[str, Any] = {"stdin": subprocess.PIPE, "bufsize": 0}
-        return start_process(gated, file, self.reaper.environment(), **pipe)
+        return clients.start_process(gated, file, self.reaper.environment(), **pipe)
 
     def _exit_code(self, process: subprocess.Popen[bytes]) -> int | None:
         """Exit code, with the CPU time added up at the end of a process."""
@@ -237,7 +236,7 @@ class Instances(Client):
                 process.returncode = os.waitstatus_to_exitcode(status)
                 self.rusage_s += usage.ru_utime + usage.ru_stime
                 # What it left running must not run into the next measurement.
-                end_group(pid)
+                cpu_placement.end_group(pid)
         return process.returncode
 
 
@@ -251,7 +250,7 @@ _NOTES = {
 }
 
 
-class LostCountError(CutShortError):
+class LostCountError(clients.CutShortError):
     """A count that a run needs went back, or went away, so that the run tells nothing."""
 
 

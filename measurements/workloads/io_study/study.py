@@ -23,9 +23,7 @@ from measurements.host import activity, files
 from measurements.host.cpu_placement import Placement, place
 from measurements.processes import cleanup_process, programs
 from measurements.workloads import fio, service
-from measurements.workloads.io_study import loads
-from measurements.workloads.io_study.bandwidth import BandwidthAntagonist, BandwidthLoad
-from measurements.workloads.io_study.cpu_accounting import ControlGroup, KernelWorkers
+from measurements.workloads.io_study import bandwidth, cpu_accounting, loads
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -124,14 +122,14 @@ class Level(NamedTuple):
 class Levels(NamedTuple):
     """Loads on memory bandwidth of a study. Made by `open_levels`."""
 
-    antagonist: BandwidthAntagonist | None
+    antagonist: bandwidth.BandwidthAntagonist | None
     left: Mapping[Level, float]  # bandwidth left to each core (B/s); empty where none is taken
     # By cores and threads per core: the bandwidth that the cores beside can take (B/s), and one
     # logical CPU of each of these.
     rates: Mapping[tuple[int, int], float]
     beside: Mapping[tuple[int, int], tuple[int, ...]]
 
-    def load(self, level: Level) -> Callable[[], BandwidthLoad] | None:
+    def load(self, level: Level) -> Callable[[], bandwidth.BandwidthLoad] | None:
         """Function that starts the load of a level; None where it takes nothing."""
         if self.antagonist is None or not level.taken:
             return None
@@ -153,7 +151,7 @@ def open_levels(
     """
     if not any(options.taken):
         return Levels(None, {}, {}, {})
-    antagonist, why = BandwidthAntagonist.open(runs.reaper, sysfs=runs.machine.sysfs)
+    antagonist, why = bandwidth.BandwidthAntagonist.open(runs.reaper, sysfs=runs.machine.sysfs)
     if why is not None:
         runs.tell_once(why)
     places = {
@@ -184,7 +182,9 @@ def _unused_cpus(runs: service.ServiceRuns, placement: Placement) -> tuple[int, 
 
 
 def _bandwidth_left(
-    antagonist: BandwidthAntagonist, start: Callable[[], BandwidthLoad] | None, placement: Placement
+    antagonist: bandwidth.BandwidthAntagonist,
+    start: Callable[[], bandwidth.BandwidthLoad] | None,
+    placement: Placement,
 ) -> float:
     """Measure the bandwidth that is left to each core beside a load (B/s)."""
     load = None if start is None else start()
@@ -231,9 +231,9 @@ class IoStudy(service.ServiceSweep):
     options: StudyOptions
     runs: service.ServiceRuns
     devices: tuple[Device, ...]
-    group: ControlGroup | None
+    group: cpu_accounting.ControlGroup | None
     levels: Levels
-    workers: KernelWorkers | None
+    workers: cpu_accounting.KernelWorkers | None
 
     def __enter__(self) -> Self:
         return self
@@ -372,24 +372,20 @@ def open_study(options: StudyOptions, runs: service.ServiceRuns) -> IoStudy:
     for cores, threads in product(options.cores, options.threads_per_core):
         place(machine.topology, cores, threads_per_core=threads)
     levels = open_levels(options, runs, _levels_before(runs.session))
-    group = ControlGroup.make(runs.reaper, "study", machine.sysfs, machine.procfs)
-    if group is None:
-        _do_without_group(options, runs)
-    devices = open_devices(options, runs)
-    workers = KernelWorkers(machine.sysfs) if options.confine_kernel else None
-    return IoStudy(options, runs, devices, group, levels, workers)
-
-
-def _do_without_group(options: StudyOptions, runs: service.ServiceRuns) -> None:
-    if options.own:
+    group = cpu_accounting.ControlGroup.make(runs.reaper, "study", machine.sysfs, machine.procfs)
+    if group is None and options.own:
         raise MeasurementError(
             "ppw may not create a control group here, and needs one to separate the programs' CPU "
             "time from that of others: run as root, or leave --scope own out"
         )
-    runs.tell_once(
-        "no control group may be made here: CPU time of the programs is by their own clocks, "
-        "without their children"
-    )
+    if group is None:
+        runs.tell_once(
+            "no control group may be made here: CPU time of the programs is by their own clocks, "
+            "without their children"
+        )
+    devices = open_devices(options, runs)
+    workers = cpu_accounting.KernelWorkers(machine.sysfs) if options.confine_kernel else None
+    return IoStudy(options, runs, devices, group, levels, workers)
 
 
 def table(session: Session) -> pd.DataFrame:

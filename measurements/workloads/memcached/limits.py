@@ -59,7 +59,7 @@ class Verdict(NamedTuple):
 
     client_limited: bool | None
     limited_by: str
-    evidence: str
+    limit_evidence: str
 
 
 def judge_runs(rows: Sequence[Row], client_steps: Sequence[Row] = ()) -> list[dict[str, Any]]:
@@ -80,12 +80,7 @@ def _add_verdict(row: Row, levels: SetupLevels, more: Levels) -> dict[str, Any]:
     at_a_rate = "asked_ops_s" in row
     here = levels.get(_values_of(row, _SETUP), {})
     verdict = _judge_rate(row) if at_a_rate else _judge_full_load(row, {**here, **more}, levels)
-    added = {
-        "load": _load_share(row, here),
-        "client_limited": verdict.client_limited,
-        "limited_by": verdict.limited_by,
-        "limit_evidence": verdict.evidence,
-    }
+    added = {"load": _load_share(row, here), **verdict._asdict()}
     if more and not at_a_rate:
         connections, step = max(more.items())
         added |= {"client_step_connections": connections, "client_step_ops_s": step.rate}

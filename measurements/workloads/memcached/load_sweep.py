@@ -28,7 +28,7 @@ from measurements.workloads import clients, service
 from measurements.workloads.memcached import limits, load_generators as gen, servers as sv
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
     from measurements.processes.cleanup_process import CleanupProcess
     from measurements.sweep.session import Session
@@ -96,10 +96,6 @@ class Setup(NamedTuple):
     partitions: int
     object_bytes: int
     keys_per_request: int
-
-    def key(self, **more: Any) -> Mapping[str, Any]:
-        """Values that tell a run of this set-up from others."""
-        return {**self._asdict(), **more}
 
     def text(self) -> str:
         """Text of the set-up for messages."""
@@ -446,8 +442,8 @@ class MemcachedRuns:
         # The last step tells whether the client was what limited the runs before it.
         more = _MORE_CLIENT * max(self.options.connections)
         more_threads = min(threads + 1, max(len(self.sides.client_cpus), threads))
-        key = setup.key(connections=more, client_threads=more_threads)
-        step = service.ServiceStep("client-step", key, setup.freq_hz, 0)
+        key = {"connections": more, "client_threads": more_threads}
+        step = self._make_step(setup, 0, "client-step", **key)
         steps.append((step, self._total_work(setup, more, more_threads)))
         yield from self._measure_steps(setup, self.loader, steps)
 
@@ -480,8 +476,10 @@ class MemcachedRuns:
             raise MeasurementError(f"{setup.text()}: --load needs a run at full load, which failed")
         return max(found)
 
-    def _make_step(self, setup: Setup, repeat: int, **key: float) -> service.ServiceStep:
-        return service.ServiceStep("run", setup.key(**key), setup.freq_hz, repeat)
+    def _make_step(
+        self, setup: Setup, repeat: int, kind: str = "run", /, **key: float
+    ) -> service.ServiceStep:
+        return service.ServiceStep(kind, {**setup._asdict(), **key}, setup.freq_hz, repeat)
 
     def _steps_to_do(
         self, steps: Sequence[tuple[service.ServiceStep, gen.Work]]

@@ -301,11 +301,10 @@ class Servers:
 
 
 def _is_listening(address: Address) -> bool:
-    try:
+    with suppress(OSError):
         socket.create_connection(address, 1.0).close()
-    except OSError:
-        return False
-    return True
+        return True
+    return False
 
 
 def needed_memory(keys: int, key_bytes: int, value_bytes: int) -> int:
