@@ -558,23 +558,28 @@ TOLERANCE = options(
 )
 
 
-def pairs(shape: str) -> Callable[..., dict[str, str]]:
-    """Make the callback that reads repeated NAME=VALUE texts into a dict, each name once."""
+def pairs(shape: str, *, commas: bool = False, lists: bool = False) -> Callable[..., Any]:
+    """Make the callback that reads NAME=VALUE texts into a dict, each name once.
+
+    With ``commas`` a text may hold several pairs; with ``lists`` a name may have several values.
+    """
     # Messages call the left side by its word: "column freq_khz is given twice".
     left = shape.partition("=")[0]
+    # A comma may stand in a value, and parts two pairs only before the next NAME=.
+    between = re.compile(r",(?=[^,=]+=)" if commas else r"(?!)")
 
     def read_pairs(
         ctx: click.Context, param: click.Parameter, texts: tuple[str, ...]
-    ) -> dict[str, str]:
-        found: dict[str, str] = {}
-        for text in texts:
+    ) -> dict[str, Any]:
+        found: dict[str, list[str]] = {}
+        for text in (part for one in texts for part in between.split(one)):
             name, equals, value = text.partition("=")
             if not (name and equals and value):
                 raise click.BadParameter(f"{text!r} is not {shape}", ctx, param)
-            if name in found:
+            if name in found and not lists:
                 raise click.BadParameter(f"{left.lower()} {name} is given twice", ctx, param)
-            found[name] = value
-        return found
+            found.setdefault(name, []).append(value)
+        return found if lists else {name: values[0] for name, values in found.items()}
 
     return read_pairs
 
@@ -600,46 +605,34 @@ def selection_option(name: str, meaning: str, *, one_value: bool = False) -> Dec
     Its value holds a list of values by column, of which a run has one; with ``one_value`` a column
     has no second one.
     """
-    read_pairs = pairs("COLUMN=VALUE, like host=atom")
-
-    def read_selection(
-        ctx: click.Context, param: click.Parameter, texts: tuple[str, ...]
-    ) -> dict[str, Any]:
-        # A comma may stand in a value, and parts two pairs only before the next column=.
-        parts = tuple(part for text in texts for part in re.split(r",(?=[^,=]+=)", text))
-        if one_value:
-            return dict(read_pairs(ctx, param, parts))
-        found: dict[str, list[str]] = {}
-        for part in parts:
-            for column, value in read_pairs(ctx, param, (part,)).items():
-                found.setdefault(column, []).append(value)
-        return found
-
     return pairs_option(
         name,
         shape="COLUMN=VALUE[,…]",
         meaning=meaning,
-        callback=read_selection,
+        callback=pairs("COLUMN=VALUE, like host=atom", commas=True, lists=not one_value),
         shell_complete=complete_selection,
     )
 
 
-def _read_voltage_table(
-    ctx: click.Context, param: click.Parameter, path: str | None
-) -> pd.DataFrame | dict[float, float] | None:
-    """Read a V-f table; {} for "none", and None where no path is given."""
-    # An empty mapping says that no voltage is known; None leaves that to the runs.
-    if path is None or path == "none":
-        return None if path is None else {}
-    table = measurements.read_runs(path, check=False)
-    return measurements.check_runs(table, needed=["freq_hz", "voltage_v"])
+class VoltageFile(click.ParamType[Any]):
+    """A file with a V-f table."""
+
+    name = "file"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Read the table; {} for "none"."""
+        # An empty mapping says that no voltage is known; no option leaves that to the runs.
+        if value == "none":
+            return {}
+        table = measurements.read_runs(value, check=False)
+        return measurements.check_runs(table, needed=["freq_hz", "voltage_v"])
 
 
 VOLTAGES = click.option(
     "--vf",
     "voltages",
     metavar="FILE",
-    callback=_read_voltage_table,
+    type=VoltageFile(),
     help="Table of core voltage by frequency (columns freq_ghz, voltage_v, and host "
     "if hosts differ). With --vf none, ppw ignores the column voltage_v of the runs.",
 )

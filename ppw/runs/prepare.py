@@ -63,10 +63,36 @@ class Prepared:
     keepable: bool = True
 
     def caveats(self, learnt: gr.Mask | None = None) -> list[str]:
-        """Caveats of the table and its grouping; of hosts only among the rows ``learnt``."""
-        found = table_caveats(self.runs, self.groups, self.metrics, learnt)
-        found = [*self.runs.attrs.get(DOUBTS, ()), *found]
-        return self.left_out_texts() + found
+        """Find what in the table, or in its grouping, could mislead: one text a caveat.
+
+        ``learnt`` are the rows that curves go through, where that is not all of them.
+        """
+        runs, groups = self.runs, self.groups
+        caveats = [*self.left_out_texts(), *runs.attrs.get(DOUBTS, ())]
+        caveats += [
+            f"runs of one group differ in {column}, which is not in --by: their curve mixes "
+            "different set-ups"
+            for column in gr.varying_identity(runs, groups)
+            if column != "host"
+        ]
+        caveats += [
+            f"runs of one group differ in {column!r}, which ppw does not know, and by up to "
+            f"{ratio - 1:.0%} in {metric}: their curve mixes different set-ups; add the column to "
+            "--by, or name its meaning with --map"
+            for column, metric, ratio in confounding_columns(runs, groups, self.metrics, learnt)
+        ]
+        if "host" in runs.columns and "host" not in groups.by:
+            rows = slice(None) if learnt is None else learnt
+            of_rows = replace(groups, codes=groups.codes[rows])
+            caveats += _confounded_host_caveats(runs[rows], of_rows)
+            if "family" in runs.columns and gr.varies(runs["family"], groups).any():
+                caveats.append(FAMILY_MISMATCH)
+        if any({"power", "energy", "perf_per_watt"} & {m.name for m in self.metrics}):
+            caveats += _power_caveats(runs, groups)
+        caveats += _row_caveats(runs)
+        if not groups.by and len(runs.columns) > 2:
+            caveats.append(_one_group_caveat(runs))
+        return caveats
 
     def left_out_texts(self) -> list[str]:
         """Say for each check how many rows were left out, with the first one's evidence."""
@@ -366,38 +392,6 @@ FAMILY_MISMATCH = (
 )
 
 
-def table_caveats(
-    runs: pd.DataFrame,
-    groups: gr.Groups,
-    metrics: Sequence[mt.Metric],
-    learnt: gr.Mask | None = None,
-) -> list[str]:
-    """Find what in a table, or in its grouping, could mislead: one text a caveat.
-
-    ``learnt`` are the rows that curves go through, where that is not all of them.
-    """
-    caveats = [
-        f"runs of one group differ in {column}, which is not in --by: their curve mixes different "
-        "set-ups"
-        for column in gr.varying_identity(runs, groups)
-        if column != "host"
-    ]
-    caveats += [
-        f"runs of one group differ in {column!r}, which ppw does not know, and by up to "
-        f"{ratio - 1:.0%} in {metric}: their curve mixes different set-ups; add the column to "
-        "--by, or name its meaning with --map"
-        for column, metric, ratio in confounding_columns(runs, groups, metrics, learnt)
-    ]
-    if "host" in runs.columns and "host" not in groups.by:
-        rows = slice(None) if learnt is None else learnt
-        caveats += _confounded_host_caveats(runs[rows], replace(groups, codes=groups.codes[rows]))
-        if "family" in runs.columns and gr.varies(runs["family"], groups).any():
-            caveats.append(FAMILY_MISMATCH)
-    if any({"power", "energy", "perf_per_watt"} & {m.name} for m in metrics):
-        caveats += _power_caveats(runs, groups)
-    return caveats + _row_caveats(runs) + _one_group_caveats(runs, groups)
-
-
 def _row_caveats(runs: pd.DataFrame) -> list[str]:
     """Say how many rows are simulated, off the frequency asked for, or repeat another row."""
     caveats, simulated, total = [], 0, gr.run_count(runs)
@@ -425,13 +419,12 @@ def _row_caveats(runs: pd.DataFrame) -> list[str]:
     return caveats
 
 
-def _one_group_caveats(runs: pd.DataFrame, groups: gr.Groups) -> list[str]:
-    if groups.by or len(runs.columns) <= 2:
-        return []
+def _one_group_caveat(runs: pd.DataFrame) -> str:
+    """Say that all rows are one group, and which columns might tell them apart."""
     own = gr.key_columns(runs) if gr.is_cell_table(runs) else runs.columns
     unused = [c for c in own if c not in (*COLUMNS, FILE_COLUMN, ROW_COLUMN, gr.FLAGS)]
     rest = f"; not used: {list_names(unused)}" if unused else ""
-    return [f"no host or workload is named: all rows are one group{rest}; see --by and --map"]
+    return f"no host or workload is named: all rows are one group{rest}; see --by and --map"
 
 
 def _confounded_host_caveats(runs: pd.DataFrame, groups: gr.Groups) -> list[str]:

@@ -52,7 +52,12 @@ def find_unapplied(runs: pd.DataFrame, groups: gr.Groups) -> pd.DataFrame:
     """
     time, where = gr.numbers(runs, "time_s"), np.arange(len(runs))
     pace = np.where(np.isnan(time), gr.numbers(runs, "throughput_ops_s"), time)
-    compared, varying = int(np.count_nonzero(pace > 0)), _varying_power_mask(runs)
+    compared, ends = int(np.count_nonzero(pace > 0)), [gr.numbers(runs, "power_w")] * 2
+    if gr.is_cell_table(runs):
+        ends = [gr.numbers(runs, column("power_w")) for column in (gr.least_column, gr.most_column)]
+    # Power that does not vary on its host, as a nameplate's, tells nothing of a run.
+    least, most = (pd.Series(end).groupby(gr.host_codes(runs)) for end in ends)
+    varying: gr.Mask = (least.transform("min") < most.transform("max")).to_numpy()
     if gr.is_cell_table(runs):
         # Cells of many runs have no digits; none of theirs are equal, as the engine has found.
         single = runs.get(gr.SINGLE, pd.Series(False, runs.index)).to_numpy(dtype=bool)
@@ -92,16 +97,6 @@ def _equal_rows(runs: pd.DataFrame, codes: IntArray, pace: FloatArray) -> tuple[
     chosen = several[run]
     renumbered = np.cumsum(several) - 1
     return order[chosen], renumbered[run[chosen]]
-
-
-def _varying_power_mask(runs: pd.DataFrame) -> gr.Mask:
-    """Mark rows of hosts whose power varies between runs."""
-    ends = [gr.numbers(runs, "power_w")] * 2
-    if gr.is_cell_table(runs):
-        ends = [gr.numbers(runs, column("power_w")) for column in (gr.least_column, gr.most_column)]
-    least, most = (pd.Series(end).groupby(gr.host_codes(runs)) for end in ends)
-    varies: gr.Mask = (least.transform("min") < most.transform("max")).to_numpy()
-    return varies
 
 
 def _chance(
@@ -211,7 +206,15 @@ def find_copies(runs: pd.DataFrame, groups: gr.Groups) -> pd.DataFrame:
     """
     if runs["workload"].nunique(dropna=False) < 2 or (rows := _series_rows(runs, groups)).empty:
         return pd.DataFrame()
-    cells = _series_means(rows)
+    # Means by setting, with the finest decimal step of the whole series.
+    finest = rows.groupby("series")[["time_step", "power_step"]].transform("min")
+    values, by_setting = rows[["time", "power"]], [rows["series"], rows["setting"]]
+    totals, runs_with = (
+        part.mul(rows["runs"], axis=0).groupby(by_setting).sum()
+        for part in (values, values.notna())
+    )
+    kept = rows.assign(**finest)[["host", "workload", "time_step", "power_step"]]
+    cells = kept.groupby(by_setting).first().join(totals / runs_with).reset_index()
     pairs = _candidate_pairs(cells)
     return pairs if pairs.empty else _copy_figures(_find_copied_rows(pairs, cells), rows)
 
@@ -253,20 +256,6 @@ def _finest(runs: pd.DataFrame, column: str) -> FloatArray:
     if gr.is_aggregated(runs, column):
         return gr.numbers(runs, gr.finest_column(column))
     return gr.recorded_step(np.nan_to_num(gr.numbers(runs, column)))
-
-
-def _series_means(rows: pd.DataFrame) -> pd.DataFrame:
-    """Mean time and power by series and setting, with the series' finest decimal step."""
-    finest = rows.groupby("series")[["time_step", "power_step"]].transform("min")
-    cells = rows.assign(**finest).groupby(["series", "setting"], sort=True, as_index=False)
-    columns = {c: (c, "first") for c in ("host", "workload", "time_step", "power_step")}
-    made = cells.agg(time=("time", "mean"), power=("power", "mean"), **columns)
-    if (rows["runs"] == 1).all():
-        return made
-    weighted = rows.assign(time=rows["time"] * rows["runs"], power=rows["power"] * rows["runs"])
-    sums = weighted.groupby(["series", "setting"], sort=True, as_index=False)
-    total = sums[["time", "power", "runs"]].sum(min_count=1)
-    return made.assign(time=total["time"] / total["runs"], power=total["power"] / total["runs"])
 
 
 def _candidate_pairs(cells: pd.DataFrame) -> pd.DataFrame:
