@@ -48,38 +48,38 @@ class TimeColumn(NamedTuple):
 
 
 _CPU = {
-    "user_s": "CPU time, user, guests included",
-    "nice_s": "CPU time, user at low priority",
-    "system_s": "CPU time, kernel",
-    "irq_s": "CPU time, interrupts",
-    "softirq_s": "CPU time, soft interrupts",
-    "steal_s": "CPU time, taken by the hypervisor",
-    "idle_s": "CPU time, idle",
-    "iowait_s": "CPU time, idle while an I/O was outstanding",
+    "user_s": "CPU time of programs in user mode, with the time of guests",
+    "nice_s": "CPU time of programs in user mode at low priority",
+    "system_s": "CPU time of the kernel",
+    "irq_s": "CPU time of interrupts",
+    "softirq_s": "CPU time of soft interrupts",
+    "steal_s": "CPU time that the hypervisor took",
+    "idle_s": "idle CPU time, without `iowait_s`",
+    "iowait_s": "idle CPU time while an I/O was outstanding",
     # The columns above add up to the capacity; those below repeat parts of it.
-    "guest_s": "CPU time, guests: part of user_s",
-    "scheduled_s": "CPU time of tasks, counted by the scheduler: user, nice and system",
+    "guest_s": "CPU time of virtual guests, which is a part of `user_s`",
+    "scheduled_s": "CPU time of tasks (user, nice and system), counted by the scheduler",
     "tick_busy_s": "CPU time of tasks, counted by ticks, for comparison",
 }
 _MEMORY = {
     "memory_free_bytes": "unused memory",
     "memory_available_bytes": "memory that programs can get without swapping",
     "memory_cached_bytes": "page cache",
-    "memory_buffers_bytes": "buffers",
+    "memory_buffers_bytes": "memory of block-device buffers",
     "memory_inactive_bytes": "memory not used recently",
 }
 _SPEED = "network_speed_bytes_s"
 _NETWORK = {
-    "network_rx_bytes": ("B", "received", _SPEED),
-    "network_tx_bytes": ("B", "sent", _SPEED),
+    "network_rx_bytes": ("B", "bytes received", _SPEED),
+    "network_tx_bytes": ("B", "bytes sent", _SPEED),
     "network_rx_packets": ("1", "packets received", ""),
     "network_tx_packets": ("1", "packets sent", ""),
     "network_rx_drops": ("1", "packets dropped on receipt", ""),
     "network_tx_drops": ("1", "packets dropped on sending", ""),
-    "network_errors": ("1", "errors, both ways", ""),
+    "network_errors": ("1", "packets with errors, received and sent", ""),
 }
 
-_PHYSICAL = "physical interfaces, and each by its name"
+_PHYSICAL = "all physical interfaces together, and each interface by its name"
 
 CPU_COLUMNS = tuple(_CPU)[:8]
 # Ticks and the scheduler both count this time of tasks; the rest belongs to no task.
@@ -87,9 +87,11 @@ TASK_COLUMNS = ("user_s", "nice_s", "system_s")
 NETWORK_COLUMNS = tuple(_NETWORK)
 
 COLUMNS: dict[str, TimeColumn] = {
-    "time_s": TimeColumn("s", "fact", "end of the interval, since 1970-01-01 UTC"),
-    "interval_s": TimeColumn("s", "fact", "length of the interval"),
-    "host": TimeColumn("", "text", "machine"),
+    "time_s": TimeColumn(
+        "s", "fact", "end of the interval of the row, in seconds since 1970-01-01 UTC"
+    ),
+    "interval_s": TimeColumn("s", "fact", "length of the interval of the row"),
+    "host": TimeColumn("", "text", "name of the host"),
     "cpus": TimeColumn("1", "fact", "logical CPUs of the host"),
     "hz": TimeColumn("1/s", "fact", "clock ticks per second, if CPU time was counted in ticks"),
     "cpu_accounting": TimeColumn(
@@ -99,35 +101,42 @@ COLUMNS: dict[str, TimeColumn] = {
     "context_switches": TimeColumn("1", "amount", "context switches"),
     "run_queue": TimeColumn("1", "level", "tasks that run or are ready to run"),
     "blocked": TimeColumn("1", "level", "tasks that wait for I/O"),
-    "memory_total_bytes": TimeColumn("B", "level", "memory"),
+    "memory_total_bytes": TimeColumn("B", "level", "total memory of the host"),
     **{name: TimeColumn("B", "level", m, "memory_total_bytes") for name, m in _MEMORY.items()},
     "memory_read_bytes": TimeColumn("B", "amount", "bytes that the memory controllers read"),
     "memory_written_bytes": TimeColumn("B", "amount", "bytes that the memory controllers wrote"),
-    "swap_used_bytes": TimeColumn("B", "level", "swap in use"),
-    "swap_in_bytes": TimeColumn("B", "amount", "swapped in"),
-    "swap_out_bytes": TimeColumn("B", "amount", "swapped out"),
+    "swap_used_bytes": TimeColumn("B", "level", "swap space in use"),
+    "swap_in_bytes": TimeColumn("B", "amount", "bytes swapped in from disk"),
+    "swap_out_bytes": TimeColumn("B", "amount", "bytes swapped out to disk"),
     "major_faults": TimeColumn("1", "amount", "page faults that needed I/O"),
-    "sectors_read": TimeColumn("512 B", "amount", "read from physical disks"),
-    "sectors_written": TimeColumn("512 B", "amount", "written to physical disks"),
-    "ios": TimeColumn("1", "amount", "I/Os of physical disks"),
-    "ios_read": TimeColumn("1", "amount", "reads of physical disks"),
-    "ios_written": TimeColumn("1", "amount", "writes of physical disks"),
-    "disk_read_bytes": TimeColumn("B", "amount", "read", per_device="disk"),
-    "disk_written_bytes": TimeColumn("B", "amount", "written", per_device="disk"),
-    "disk_ios": TimeColumn("1", "amount", "I/Os", per_device="disk"),
-    "disk_ios_read": TimeColumn("1", "amount", "reads", per_device="disk"),
-    "disk_ios_written": TimeColumn("1", "amount", "writes", per_device="disk"),
+    "sectors_read": TimeColumn("512 B", "amount", "sectors read from all physical disks"),
+    "sectors_written": TimeColumn("512 B", "amount", "sectors written to all physical disks"),
+    "ios": TimeColumn("1", "amount", "I/Os of all physical disks"),
+    "ios_read": TimeColumn("1", "amount", "read I/Os of all physical disks"),
+    "ios_written": TimeColumn("1", "amount", "write I/Os of all physical disks"),
+    "disk_read_bytes": TimeColumn("B", "amount", "bytes read from the disk", per_device="disk"),
+    "disk_written_bytes": TimeColumn("B", "amount", "bytes written to the disk", per_device="disk"),
+    "disk_ios": TimeColumn("1", "amount", "I/Os of the disk", per_device="disk"),
+    "disk_ios_read": TimeColumn("1", "amount", "read I/Os of the disk", per_device="disk"),
+    "disk_ios_written": TimeColumn("1", "amount", "write I/Os of the disk", per_device="disk"),
     "disk_busy_share": TimeColumn(
-        "1", "share", "share of the interval with an I/O in progress", per_device="disk"
+        "1",
+        "share",
+        "share of the interval in which the disk had an I/O in progress",
+        per_device="disk",
     ),
-    "disk_queue": TimeColumn("1", "level", "mean number of I/Os in progress", per_device="disk"),
-    "disk_wait_s": TimeColumn("s", "level", "mean time from request to end", per_device="disk"),
+    "disk_queue": TimeColumn(
+        "1", "level", "mean number of I/Os in progress on the disk", per_device="disk"
+    ),
+    "disk_wait_s": TimeColumn(
+        "s", "level", "mean time from request to end of an I/O", per_device="disk"
+    ),
     **{
         name: TimeColumn(unit, "amount", f"{m}: {_PHYSICAL}", limit, "interface")
         for name, (unit, m, limit) in _NETWORK.items()
     },
-    _SPEED: TimeColumn("B/s", "fact", "line rate, each way", per_device="interface"),
-    "marks": TimeColumn("", "text", "names of what is unusual in the row, separated by `; `"),
+    _SPEED: TimeColumn("B/s", "fact", "line rate in each direction", per_device="interface"),
+    "marks": TimeColumn("", "text", "marks of an unusual row (list below), separated by `; `"),
 }
 
 # Columns that every series has, whichever the caller selects.
@@ -143,17 +152,17 @@ DISK_TOTALS = {
 }
 
 MARKS = {
-    "gap": "the interval is more than 1.5 times as long as usual",
-    "restart": "the first interval after a restart of the host or the recording",
-    "clock back": "the clock went back: amounts are missing unless the log gives the interval",
-    "time repeats": "the same time as the row before: amounts are missing",
-    "over capacity": "a value is above the capacity of the host",
-    "counter back": "a counter went back: its amount is missing",
-    "negative": "a value below 0 was left out",
-    "not a number": "a field that is not a number, or impossible for a counter, was left out",
-    "device new": "a disk or interface appeared",
-    "device gone": "a disk or interface disappeared",
-    "container": "recorded in a container that sees the counters of its host",
+    "gap": "the interval of the row is more than 1.5 times as long as the usual interval",
+    "restart": "the row is the first after a restart of the host or the recording",
+    "clock back": "the clock went back; amounts are missing unless the log gives the interval's length",
+    "time repeats": "the row has the same time as the row before, so its amounts are missing",
+    "over capacity": "a value of the row is above the capacity of the host",
+    "counter back": "a counter of the kernel went back, so the amount of this counter is missing",
+    "negative": "the log has a value below 0, which was left out",
+    "not a number": "a field that is no number, or not possible for a counter, was left out",
+    "device new": "a disk or network interface appeared",
+    "device gone": "a disk or network interface disappeared",
+    "container": "the recording was made in a container that sees the counters of its host",
 }
 
 # Caveats that the readers of several formats share.
