@@ -154,7 +154,7 @@ DISK_TOTALS = {
 MARKS = {
     "gap": "the interval of the row is more than 1.5 times as long as the usual interval",
     "restart": "the row is the first after a restart of the host or the recording",
-    "clock back": "the clock went back; amounts are missing unless the log gives the interval's length",
+    "clock back": "the clock went back; amounts are missing unless the log has interval lengths",
     "time repeats": "the row has the same time as the row before, so its amounts are missing",
     "over capacity": "a value of the row is above the capacity of the host",
     "counter back": "a counter of the kernel went back, so the amount of this counter is missing",
