@@ -519,7 +519,10 @@ def _findings(result: SpecPowerResult) -> Iterable[str]:
             yield f"{name} with the target load throughout"
     computed = result.computed_overall
     if computed and result.overall and abs(computed / result.overall - 1) > _SCORE_OFF:
-        yield f"overall {result.overall:g} ssj_ops/W is published, its levels give {computed:.4g}"
+        yield (
+            f"the published overall score is {result.overall:g} ssj_ops/W, but its levels give "
+            f"{computed:.4g}"
+        )
 
 
 def _load_text(target: float) -> str:

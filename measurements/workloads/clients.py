@@ -116,7 +116,9 @@ class Client:
                 "busy for a steady load"
             )
         if not self.wait(seconds):
-            usual = f"{self.commands[0][0]} was to end and did not: what it talks to may hang"
+            usual = (
+                f"{self.commands[0][0]} does not end: the device or server that it uses may hang"
+            )
             raise MeasurementError(hang or usual)
 
     def observe(self, procfs: Path) -> tuple[float, float]:

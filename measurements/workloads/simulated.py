@@ -392,8 +392,8 @@ def _refuse_namesakes(programs: Sequence[str]) -> None:
         name = check_program(asked)
         if name in asked_by_name:
             raise MeasurementError(
-                f"{asked_by_name[name]} and {asked} would both be workload {name!r}: give each "
-                "once, and files by different names"
+                f"{asked_by_name[name]} and {asked} would both be workload {name!r}: give one "
+                "of them, or rename one file"
             )
         asked_by_name[name] = asked
 
@@ -434,8 +434,8 @@ def _run_region(simulator: Simulator, what: str) -> tuple[str, Stats]:
     code = simulator.run(limit=_MOST_CYCLES)
     if code is None:
         raise MeasurementError(
-            f"{what}: the program does not exit within {_MOST_CYCLES:,} cycles: give it less to "
-            "do, and let it end as docs/simulated.md says"
+            f"{what}: the program does not exit within {_MOST_CYCLES:,} cycles: give it less "
+            "work, and end it as docs/simulated.md says"
         )
     if code != 0:
         raise MeasurementError(

@@ -48,7 +48,7 @@ _HOST_COLUMNS = {
 
 @opt.question(
     "hosts",
-    "The catalogue of machines, every figure with its source.",
+    "Catalogue of machines, with the source of every figure.",
     "ppw hosts 'Xeon X5670'",
     click.argument("name", required=False, shell_complete=opt.complete_host),
     opt.options("""

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 @click.group(
     name="fleet",
     cls=NamedCommands,
-    short_help="Answer over millions of runs, on DuckDB or Spark.",
+    short_help="Fit, project and check millions of runs, on DuckDB or Spark.",
     epilog="Example: ppw fleet project runs/ --freq 3.0GHz --output projected.parquet",
 )
 def fleet_command() -> None:
@@ -228,7 +228,7 @@ def fleet_update_command(
 
 @opt.command(
     "join",
-    "Give runs the power that a sensor recorded while they ran.",
+    "Add the power that a sensor recorded to the runs of a fleet.",
     "ppw fleet join runs/ watts/ --source prometheus:node -o runs-with-watts.parquet",
     click.argument("runs"),
     click.argument("samples"),

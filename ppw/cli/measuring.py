@@ -381,7 +381,7 @@ def _simulate_and_write(given: opt.Given) -> None:
 # `ppw sample`.
 @opt.command(
     "sample",
-    "Record this host's CPU time, memory, disks and network while a command runs.",
+    "Record CPU time, memory, disk and network use of this host while a command runs.",
     "ppw sample -o sort.parquet -- sort --parallel=4 big.txt",
     click.argument("command", nargs=-1),
     opt.options("""
@@ -465,7 +465,7 @@ def _report_command_end(name: str, ended: timeseries.live.CommandEnd) -> int:
 # `ppw sensors`.
 @opt.command(
     "sensors",
-    "List what this host can measure, and why not the rest.",
+    "List what this host can measure, and why it cannot measure the rest.",
     "ppw sensors --format json",
     opt.output_options_of("text", "json"),
     KERNEL,

@@ -684,8 +684,8 @@ FIT = all_of(
     """),
     VOLTAGES,
     options("""
-    --via [fits|ratio] (fits): Fit of perf_per_watt: quotient of two fits, or the published
-        regression on performance/power.
+    --via [fits|ratio] (fits): Method for perf_per_watt: quotient of two fits (fits), or the
+        published regression on the quotient performance/power (ratio).
     """),
 )
 INTERVAL = all_of(

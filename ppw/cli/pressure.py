@@ -211,8 +211,7 @@ def _by_recorder(paths: list[str]) -> list[list[str]]:
     click.argument("log", metavar="LOG[,LOG]"),
     HOST_CAPACITY,
     opt.options("""
-    --headroom 0<SHARE<1: Share of each resource to keep free. Default: the share above its high
-        threshold.
+    --headroom 0<SHARE<1: Share of each resource to keep free. Default: 1 minus its high threshold.
     """),
     THRESHOLDS,
 )

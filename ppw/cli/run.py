@@ -109,7 +109,7 @@ def show_progress(done: int, steps: int, what: str) -> None:
 # `ppw run count`.
 @opt.command(
     "count",
-    "Instructions of a command: counted, emulated or estimated, and labelled so.",
+    "Count, emulate or estimate the instructions of a command.",
     "ppw run count --data 64MiB -o counts.csv -- wc -w words.txt",
     click.argument("command", nargs=-1, required=True),
     opt.options("""
@@ -330,7 +330,7 @@ _HADOOP_COLUMNS = {
 
 @opt.command(
     "hadoop",
-    "MapReduce jobs, on a cluster of yours or on one machine.",
+    "Run MapReduce jobs on your cluster or on one machine.",
     "ppw run hadoop --setup; "
     "ppw run hadoop --workload wordcount,terasort --data 64MB,128MB,256MB,512MB -o runs.csv; "
     "ppw run hadoop --mode cluster --workload crawl --nodes nodes.csv -o runs.csv -- "

@@ -270,7 +270,7 @@ def trace_fit_command(
 
 @opt.command(
     "generate",
-    "Make a trace of a fitted model, as long as wanted.",
+    "Generate a trace of any length from a fitted model.",
     "ppw trace generate disk.model.json --count 1000000 -o made.parquet",
     MODEL,
     opt.options("""

@@ -81,7 +81,7 @@ def cpio_page(result: CyclesPerIO) -> Page:
     caption = f"Cycles per I/O on most cores, with the {result.level:.0%} interval of the mean."
     breakdown = draw(partial(plot_breakdown, result), height=height)
     figures = [
-        Figure(breakdown, "Where the CPU time went, on most cores."),
+        Figure(breakdown, "Share of the CPU time by state, at the most cores."),
         Figure(draw(partial(plot_cpio_by_application, result), height=height), caption),
     ]
     if len(result.points["cores"].drop_duplicates()) > 1:
@@ -110,7 +110,7 @@ def sizing_page(result: ServerSizing) -> Page:
 
 def devices_page(result: DeviceComparison) -> Page:
     """Make the page of `ppw.compare_devices`."""
-    caption = "What each run asks of its device, beside what the device gives by itself."
+    caption = "I/O rate of each run, and the maximum of its device as measured by fio."
     height = _bars_height(min(len(result.table), MOST_DRAWN))
     return _plot_page(result, "Devices and hosts", caption, height)
 

@@ -16,7 +16,9 @@ _DRAWN_ROWS = 30
 
 def best_page(result: best.BestFrequency) -> Page:
     """Report of `ppw.best_frequency`."""
-    caption = "How often each step is the best of its draw of the curves (at most ten groups)."
+    caption = (
+        "Share of the posterior draws in which each frequency is the best (at most ten groups)."
+    )
     return Page.of(
         result,
         title="Best frequency",
@@ -50,8 +52,8 @@ def comparison_page(result: compare.Comparison) -> Page:
 def plan_page(result: plan.Plan) -> Page:
     """Report of `ppw.plan`."""
     caption = (
-        "What is expected to be left of the half width after the next measurement, by its "
-        "frequency and number of runs; the dashed line is the goal, the dotted one the present."
+        "Expected half width after the next measurement, by its frequency and number of runs; "
+        "the dashed line is the goal, the dotted line the present half width."
     )
     return Page.of(
         result,
@@ -65,7 +67,9 @@ def characterisation_page(result: characterise.Characterisation) -> Page:
     """Report of `ppw.characterise`."""
     figures = []
     if lines := plot_lines(result):
-        caption = f"Ratios to {result.reference}: to the right of 1 is better than it."
+        caption = (
+            f"Ratios to {result.reference}: points to the right of 1 are better than that host."
+        )
         figures.append(Figure(draw(result.plot, height=1.4 + 0.3 * len(lines)), caption))
     return Page.of(
         result, title="Hosts side by side", subtitle=" · ".join(result.hosts), figures=figures

@@ -27,8 +27,7 @@ def pressure_page(result: matrix.PressureMatrix) -> Page:
     """Report of `ppw.pressure_matrix`."""
     rows = min(len(result.runs), _MOST_DRAWN)
     caption = (
-        "Pressure of each application on each resource; grey was not measured, or has no capacity "
-        "to be a share of."
+        "Pressure of each application on each resource; grey: not measured, or no capacity known."
     )
     count, source = result.runs["application"].nunique(), result.thresholds_source
     subtitle = f"{count} applications · thresholds: {source}"
@@ -38,8 +37,8 @@ def pressure_page(result: matrix.PressureMatrix) -> Page:
 def right_sizing_page(result: right_size.RightSizing) -> Page:
     """Report of `ppw.right_size`."""
     caption = (
-        "Share of each capacity that was enough for most of the time; red: buy more. The lines are "
-        "the medium threshold and the share to plan for."
+        "Share of each capacity that was enough for most of the time; red: buy more. Lines: the "
+        "medium threshold, and the highest share to plan with."
     )
     return _page(result, "Right-sizing", f"{result.source} · {result.seconds:.6g} s", caption)
 
@@ -57,7 +56,7 @@ def co_location_page(result: co_locate.CoLocation) -> Page:
 
 def pairing_page(result: co_locate.Pairing) -> Page:
     """Report of `ppw.pair_workloads`."""
-    caption = "Share of the capacity of what breaks first, in percent of what may be used."
+    caption = "Use of the resource that breaks first, in percent of the share that may be used."
     count = f"{len(result.workloads)} workloads"
     return _page(result, "Which workloads can share a host", count, caption)
 

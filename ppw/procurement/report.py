@@ -171,12 +171,12 @@ def procurement_page(result: Procurement) -> Page:
         "interval of the total."
     )
     moved = (
-        "How far each figure moves the answer, the others at their values; the range of each is in "
-        "the table."
+        "Effect of each figure on the answer, while the others keep their values; the table has "
+        "the ranges."
     )
     front = (
-        f"Total cost against {FIGURES[second_figure(result)].words}, with intervals; to the joined "
-        "ones there is no better in both."
+        f"Total cost and {FIGURES[second_figure(result)].words}, with intervals; no candidate is "
+        "better in both than a joined one."
     )
     figures = [Figure(draw(result.plot, height=1.6 + 0.45 * count), costs)]
     if count > 1:

@@ -27,7 +27,7 @@ _MOST_TURNS = 2
 
 def _nobody_fits_sentence(result: Procurement) -> str:
     why = "; ".join(f"{row['candidate']}: {row['why_not']}" for row in rows_of(result.candidates))
-    return f"No candidate fits the site ({why}); what follows is as if there were room."
+    return f"No candidate fits the site ({why}); the figures below assume that there is room."
 
 
 def _cheapest_sentence(result: Procurement) -> str:
@@ -81,7 +81,7 @@ def _tie_lines(result: Procurement) -> list[str]:
     nearest = rows.iloc[(rows["value"] / rows["now"] - 1).abs().argsort(kind="stable")]
     first = nearest.drop_duplicates("key").head(_MOST_TURNS)
     said = [tie_text(row) for row in rows_of(first)]
-    return [f"What would change that: {'; '.join(said)}."] if said else []
+    return [f"What would change the choice: {'; '.join(said)}."] if said else []
 
 
 def _is_buyers_figure(key: str) -> bool:

@@ -251,7 +251,7 @@ def _budget_tables(result: RunsProjection) -> list[Table]:
         "Shares of the variance of the logarithm, medians over the groups. fit: which curve of the "
         "family it is; form: how far the family may be off; repeats: noise of the run asked for."
     )
-    return [Table("Where the width comes from", ["metric", "frequency", *names], rows, 2, note)]
+    return [Table("Causes of the interval's width", ["metric", "frequency", *names], rows, 2, note)]
 
 
 # Sliders of a projection: what its script needs to answer at other frequencies and costs.
@@ -329,12 +329,12 @@ def _notes(result: RunsProjection, groups: Sequence[dict[str, Any]], total: int)
     if not any("power" in group["metrics"] for group in groups):
         return
     yield (
-        "Price, electricity, PUE, utilisation and years are yours to set: the price begins at that "
-        "of the runs where they have one, the others where they change nothing. The total cost is "
-        "the price of one host and its electricity; money is not discounted."
+        "Price, electricity, PUE, utilisation and years can be set here. The price starts at "
+        "that of the runs, if they have one; the others start at values that change nothing. The "
+        "total cost is the price of one host and its electricity; money is not discounted."
     )
     if any(group["idle_w"] is None for group in groups):
-        yield "What a host draws while idle is not in the runs, and not counted."
+        yield "The runs have no idle power of the host, so the figures do not include it."
 
 
 def _interpolation_error(group: dict[str, Any]) -> float:

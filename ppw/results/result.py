@@ -124,7 +124,7 @@ def as_floats(table: pd.DataFrame, *, but: Collection[str]) -> pd.DataFrame:
     Raises ValueError for a column that is there twice.
     """
     if not table.columns.is_unique:
-        raise ValueError(f"columns {', '.join(map(str, table.columns))}: one is there twice")
+        raise ValueError(f"columns {', '.join(map(str, table.columns))}: one name is there twice")
     return table.astype({column: np.float64 for column in table if column not in but})
 
 
@@ -633,7 +633,7 @@ def _read_table(
         names = declared.names
     table = pd.DataFrame(rows, columns=names)
     if not table.columns.is_unique:
-        raise ValueError(f"columns {', '.join(map(str, table.columns))}: one is there twice")
+        raise ValueError(f"columns {', '.join(map(str, table.columns))}: one name is there twice")
     columns = {c.name: c for c in declared.columns if c.name in table} if declared else {}
     if not isinstance(types, Mapping):
         # Documents of version 0.1.0 name no types: those declared hold.

@@ -138,7 +138,7 @@ def _lacking_columns_text(
         there = f"this table has {' and '.join(has)} but no {'power' if watts else column}"
     return (
         f"{runs.attrs.get('source', 'runs')}: {metric.name} needs {choice}: {there}{meant}: "
-        f"measure it too, or use --map {column}=COLUMN"
+        f"measure it, or use --map {column}=COLUMN"
     )
 
 

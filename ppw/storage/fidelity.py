@@ -57,8 +57,8 @@ _TOP_SIZES, _TOP_STREAMS = 5, 5
 # A window length is judged where its windows hold so many arrivals, and there are so many.
 _LEAST_COUNT, _LEAST_WINDOWS = 20, 20
 _MORE_SEEDS = (
-    "One trace may be off by chance: make some with other seeds (ppw trace generate --seed) and "
-    "give all of them, whose mean is judged."
+    "One trace may be off by chance: generate several with other seeds (ppw trace generate "
+    "--seed) and give all of them. ppw then judges their mean."
 )
 # Cache sizes that the curve is drawn at, as shares of the footprint.
 _CURVE = np.geomspace(0.001, 1.0, 31)
@@ -323,7 +323,7 @@ class _Comparison(NamedTuple):
         if len(self.theirs) > 1:
             rate = np.array([one.rate for one in self.theirs])
             mean, off = float(rate.mean()), float(rate.std(ddof=1) / rate.mean())
-            figure = f"spread of requests a second over {len(rate)} repeats"
+            figure = f"spread of requests per second over {len(rate)} repeats"
             yield _Figure(group, figure, "1", np.nan, mean, off, "relative", _REPEATS).judge()
 
     def performance(self, tolerance: float) -> Iterator[_Figure]:
@@ -335,8 +335,8 @@ class _Comparison(NamedTuple):
 
         mean_latency = f"mean latency, {'recorded' if recorded else 'modelled'}"
         measures: _Measures = (
-            ("completed a second, modelled", "1", lambda f: f.storage.iops),
-            ("device time a request, modelled", "s", lambda f: f.storage.busy_s / f.requests),
+            ("completed per second, modelled", "1", lambda f: f.storage.iops),
+            ("device time per request, modelled", "s", lambda f: f.storage.busy_s / f.requests),
             (mean_latency, "s", lambda f: latencies(f).mean_s),
         )
         rows = [
@@ -346,7 +346,7 @@ class _Comparison(NamedTuple):
         yield from rows
         off = float(np.mean([abs(row.off) for row in rows]))
         limit = min(_MEAN_PERFORMANCE, tolerance)
-        figure = "mean of these three"
+        figure = "mean of the three figures above"
         yield _Figure(group, figure, "1", np.nan, np.nan, off, "relative", limit).judge()
         slow = self.pair(lambda f: latencies(f).quantile_s(0.99))
         yield _relative(group, "99th percentile of latency", "s", *slow)
@@ -358,7 +358,9 @@ class _Comparison(NamedTuple):
         reuse = np.mean([one.reuse.distances() for one in self.theirs], axis=0)
         off = distance(ours.reuse.distances(), reuse)
         yield _distance(group, "requests in another 64th of the space", distance(ours.bins, bins))
-        yield _distance(group, "the same of the original's halves", ours.drift)
+        yield _distance(
+            group, "requests in another 64th, between halves of the original", ours.drift
+        )
         yield _distance(group, "accesses at another reuse distance", off)
         for cache in CACHES:
             pair = self.pair(partial(TraceFeatures.hit_ratio, cache=cache, of=ours))
@@ -474,10 +476,10 @@ class TraceFidelity(ts.TraceResult):
             unit      | text  |           | unit of its values
             original  | unit  | original  | value of the original
             synthetic | unit  | synthetic | mean over the synthetic traces
-            off       | 1     | off       | how far the synthetic value is off
+            off       | 1     | off       | difference of the synthetic value from the original
             kind      | text  |           | relative; points, for shares; moved, the share that \
 would have to move to make two distributions one; difference
-            tolerance | 1     | tolerance | how far it may be off
+            tolerance | 1     | tolerance | largest allowed `off`
             lower     | 1     |           | band of the original, where that is the tolerance
             upper     | 1     |           | its upper end
             verdict   | text  | verdict   | pass, fail, or "–" where there is no tolerance
@@ -498,9 +500,9 @@ would have to move to make two distributions one; difference
             original_share         | share .2% | share           | share of the requests
             original_rate          | 1         | requests/s      | requests per second
             original_fluctuation   | 1         | fluctuation     | variation of load by 60 spells
-            original_type          | text      | type            | what most requests do
+            original_type          | text      | type            | most frequent type of request
             synthetic_share        | share .2% | synthetic share | share in the synthetic trace
-            synthetic_type         | text      | synthetic type  | what most requests do
+            synthetic_type         | text      | synthetic type  | most frequent type of request
             """,
             "Threads",
             most=20,
@@ -548,9 +550,9 @@ would have to move to make two distributions one; difference
             :1
         ]:
             yield (
-                f"With uniform places, {worst['figure'].partition(': ')[2]} are "
-                f"{worst['synthetic']:.1%} instead of {worst['original']:.1%}: the effect of a "
-                "cache is in the places, which the synthetic trace has to keep."
+                f"With uniform addresses, {worst['figure'].partition(': ')[2]} are "
+                f"{worst['synthetic']:.1%} instead of {worst['original']:.1%}. The effect of a "
+                "cache depends on the addresses, so the synthetic trace must keep their order."
             )
 
     def stream_header(self) -> list[str]:
@@ -669,27 +671,27 @@ def _comparison_caveats(both: _Comparison, assumed: str) -> Iterator[str]:
         yield assumed
     if any(one.reuse.halvings for one in (ours, *theirs)):
         yield (
-            "hit ratios are of a sample of the blocks: they are off by about a point at small "
-            "caches"
+            "hit ratios are computed from a sample of the blocks: for small caches they are off "
+            "by about one percentage point"
         )
     # Standard error of the share of an even eighth: a run goes where its start leads.
     starts = ours.random_share * ours.requests
     by_chance = float(np.sqrt((1 - 1 / OCTANTS) / OCTANTS / max(1.0, starts)))
     if by_chance > POINTS:
         yield (
-            f"requests start anew {starts:.0f} times: chance alone "
-            f"moves the share of an eighth of the space by {100 * by_chance:.1f} points, so that "
-            "this trace is too short to tell whether places are kept to their tolerance"
+            f"requests start anew {starts:.0f} times: chance alone moves the share of an eighth "
+            f"of the space by {100 * by_chance:.1f} points, so this trace is too short to tell "
+            "whether addresses are within their tolerance"
         )
     if any(abs(one.duration_s / ours.duration_s - 1) > 0.05 for one in theirs):
         yield (
-            "the traces differ in length by more than 5 %: hit ratios and dispersion depend on it; "
-            "without --count and --duration one is made as long as its original"
+            "the traces differ in length by more than 5 %: hit ratios and dispersion depend on "
+            "the length; without --count and --duration, ppw trace generate keeps the length of "
+            "the original"
         )
     if max(f.storage.utilisation for f in (ours, *theirs)) > 0.99:
         yield (
-            "a modelled device is busy all the time: latency is that of a queue that only grows, "
-            "and says little"
+            "a modelled device is always busy, so its queue only grows and its latency means little"
         )
 
 
@@ -753,7 +755,10 @@ class HalfDrift(rs.Result):
 
     def text_parts(self) -> list[str]:
         """Sentences and tables of the summary, in their order."""
-        lead = "A model of the first half against the second, beside the halves' own drift"
+        lead = (
+            "Model of the first half compared with the second half, and the drift between the "
+            "halves"
+        )
         return [lead, "", *super().text_parts()]
 
     def plot(self, ax: Axes | None = None) -> Axes:
@@ -794,7 +799,8 @@ def half_drift(trace: Batches | str | PathLike[str], *, seed: int = 0, **options
     requests = known.survey.requests + known.flushes
     if requests < _LEAST_REQUESTS:
         raise PpwError(
-            f"{requests} requests have no halves to compare: give {_LEAST_REQUESTS} or more"
+            f"{requests} requests are too few to compare their halves: give {_LEAST_REQUESTS} or "
+            "more"
         )
     half = requests // 2
     parts = ts.part_of(source, 0, half), ts.part_of(source, half, requests)

@@ -53,8 +53,8 @@ class NamedDevice(NamedTuple):
         """Warning that times are computed, not measured."""
         return (
             f"times of the {self.name} are computed from a model with assumed parameters "
-            f"({self.parameters}), not measured: ratios between options say more than "
-            "the times; give your device's own data sheet"
+            f"({self.parameters}), not measured: trust ratios between options more than times; "
+            "give the parameters of your device"
         )
 
     def reaching(self, high_lbn: int) -> NamedDevice:

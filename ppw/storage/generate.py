@@ -286,11 +286,11 @@ def generate_trace(
     scale = as_positive("time scale", time_scale)
     if outstanding is not None and (outstanding < 1 or duration_s is not None or scale != 1):
         raise PpwError(
-            "requests outstanding are 1 or more, and exclude inter-arrival times: give a count, "
-            "and no duration or time scale"
+            "outstanding requests must be 1 or more, and have no inter-arrival times: give a "
+            "count, but no duration or time scale"
         )
     if count is not None and count < 1:
-        raise PpwError(f"count {count} is no number of requests")
+        raise PpwError(f"count {count} is not a number of requests")
     end = np.inf if duration_s is None else as_positive("duration (s)", duration_s) / scale
     # A duration alone sets no bound on the number of requests.
     most = model.survey.requests if duration_s is None else 2**62
@@ -306,17 +306,19 @@ def _generation_caveats(
 ) -> Iterator[str]:
     if outstanding is not None:
         yield (
-            f"closed loop: requests have no times of their own; replay them with {outstanding} in "
-            "flight"
+            f"closed loop: requests have no arrival times; replay them with {outstanding} in flight"
         )
     if not locality:
-        yield "without locality addresses are uniform: no cache question can be answered"
+        yield (
+            "without locality, addresses are uniform, so the trace cannot show the effect of a "
+            "cache"
+        )
     elif model.reuse is None:
-        yield "the model has no law of reuse: a cache would hit less than with the original"
+        yield "the model has no law of reuse, so a cache has fewer hits than with the original"
     if scale != 1:
         yield (
-            "times are scaled open loop: requests arrive on time even where the device falls "
-            "behind; use outstanding requests for a closed loop"
+            "times are scaled in an open loop: requests arrive on time even if the device falls "
+            "behind; use --outstanding for a closed loop"
         )
 
 
@@ -462,8 +464,8 @@ def jobs_of(
     notes = [f"discards, {left:.2%} of the requests, are left out"] if left else []
     if scale < 1:
         notes.append(
-            f"the space is {1 / scale:.3g} times smaller than the trace's: requests are nearer to "
-            "each other than they were"
+            f"the space is {1 / scale:.3g} times smaller than the trace's, so requests are closer "
+            "to each other than in the trace"
         )
     maker = _JobMaker(model, rows[moves], scale, int(model.survey.alignment) * BLOCK)
     jobs = maker.by_transition() if by == "transition" else maker.by_stream()

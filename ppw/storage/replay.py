@@ -61,8 +61,8 @@ on a file in memory; replay; and model, where one was named
             bytes_s        | B     | bytes/s  | bytes per second
             latency_mean_s | s     | latency  | mean latency; missing where there is none
             latency_p99_s  | s     | 99 %     | 99th percentile of the latency
-            off            | 1     |          | of IOPS, against the stage that it answers for
-            due_to         | text  |          | part that the difference is due to
+            off            | 1     |          | difference of IOPS from those of the stage before it
+            due_to         | text  |          | cause of the difference
             """,
             "Stages",
             show={
@@ -80,7 +80,7 @@ on a file in memory; replay; and model, where one was named
     def verdict(self) -> list[str]:
         """Say which part each difference is due to."""
         parts = rs.rows_of(self.table[self.table["due_to"] != ""])
-        return [f"{row['due_to']}: {row['off']:+.2%} of the requests a second." for row in parts]
+        return [f"{row['due_to']}: {row['off']:+.2%} of the requests per second." for row in parts]
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw requests per second by stage."""
@@ -146,7 +146,7 @@ def replay_trace(
     """
     scale = tx.as_positive("time scale", time_scale)
     if count is not None and count < 2:
-        raise PpwError(f"count {count}: a replay takes two requests at least")
+        raise PpwError(f"count {count}: a replay needs two requests or more")
     source = ts.open_trace(trace)
     known = ts.survey(source)
     size = None if size_bytes is None else int(tx.as_positive("size", size_bytes))
@@ -273,14 +273,14 @@ def _replay_caveats(
     off = calibration.iops * written.duration_s / written.requests - 1
     if abs(off) > _REPLAYER_OFF:
         yield (
-            f"the replayer itself is {off:+.1%} off in memory: replay slower (--time-scale), or "
-            "the device is blamed for it"
+            f"fio itself is {off:+.1%} off in memory: replay more slowly (--time-scale), or this "
+            "error counts as one of the device"
         )
     for stage, done in (("calibration", calibration), ("replay", played)):
         if done.requests != written.requests:
             yield f"{stage}: {done.requests} of {written.requests} requests completed"
     if not direct:
-        yield "through the page cache: latency is that of memory where it hits"
+        yield "the replay uses the page cache: the latency of a hit is that of memory"
     yield (
         "requests wait in fio beyond the depth, so a device that falls behind slows the load: "
         "latency is counted from submission, not from the time in the trace"

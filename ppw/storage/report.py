@@ -46,13 +46,14 @@ def trace_page(model: TraceModel, original: Batches | None = None) -> Page:
         subtitle=f"input {model.input_digest[:19]}",
         verdict=model.summary().splitlines()[:3],
         figures=[
-            Figure(draw(model.plot), "Share of requests from state to state."),
+            Figure(draw(model.plot), "Share of the requests that go from one state to another."),
             *places,
             Figure(
                 draw(partial(plot_inter_arrival_times, model)),
-                f"All streams, by their laws; empirical ones by {len(KNOTS)} quantiles.",
+                f"All streams by their inter-arrival laws; empirical laws by {len(KNOTS)} "
+                "quantiles.",
             ),
-            Figure(draw(partial(plot_windows, model)), "As it was in the trace."),
+            Figure(draw(partial(plot_windows, model)), "Load as recorded in the trace."),
         ],
         tables=[
             rs.PrintedTable("Pairs of states, the most frequent", list(pairs.columns), rows, 5)
@@ -71,7 +72,7 @@ def trace_fidelity_page(result: fidelity.TraceFidelity) -> Page:
     """Report of `ppw.validate_trace`."""
     judged = int(result.table["tolerance"].notna().sum())
     offsets = draw(partial(plot_offsets, result), height=1.2 + 0.17 * judged)
-    taken = "How much of its tolerance each figure takes; the line is the tolerance."
+    taken = "Difference of each figure as a share of its tolerance; the line is the tolerance."
     hits = "Hit ratio of LRU caches by their share of the footprint."
     return Page.of(
         result,
@@ -85,11 +86,11 @@ def trace_whatif_page(result: what_if.TraceWhatIf) -> Page:
     """Report of `ppw.trace_what_if`."""
     speed_ups = draw(partial(plot_speed_ups, result), height=1.2 + 0.3 * len(result.table))
     caption = (
-        "Speed-up of each option against the storage as it is; whiskers are the smallest and "
-        "largest of the runs."
+        "Speed-up of each option compared with the present storage; whiskers are the smallest "
+        "and largest of the simulations."
     )
     figures = [Figure(speed_ups, caption)]
-    hits = "Hits of an LRU cache by its size (line), and of the caches asked for (points)."
+    hits = "Hits of an LRU cache by its size (line), and of the simulated caches (points)."
     if (result.table["kind"] == "cache").any():
         figures.insert(0, Figure(draw(result.plot), hits))
     return Page.of(
@@ -136,7 +137,7 @@ def plot_windows(model: TraceModel, ax: Axes | None = None) -> Axes:
     width = model.cascade.windows.duration_s / len(counts)
     start_s = np.arange(len(counts)) * width
     ax.step(start_s, counts / width, where="post", color=axes.MEASURED, lw=0.8)
-    ax.set(xlabel="time (s)", ylabel=f"requests a second, by {width:.3g} s")
+    ax.set(xlabel="time (s)", ylabel=f"requests per second, by {width:.3g} s")
     return ax
 
 
@@ -172,7 +173,7 @@ PAGES: dict[str, Callable[..., Page]] = {
     "trace_levels": lambda result: plot_page(
         result,
         "Levels of a storage workload model",
-        "IOPS as a device completes them; held-out likelihood.",
+        "IOPS that a device completes; likelihood of the second half of the trace.",
     ),
     "trace_half_drift": lambda result: plot_page(
         result, "A workload's halves", "Computed, not measured.", verdict=result.text_parts()[:1]
@@ -184,7 +185,7 @@ PAGES: dict[str, Callable[..., Page]] = {
     "trace_replay": lambda result: plot_page(
         result,
         "Replayed trace",
-        "Requests a second, stage by stage.",
+        "Requests per second of each stage.",
         subtitle=f"{result.fio_version}, {result.engine}",
     ),
     "trace_what_if": trace_whatif_page,

@@ -212,7 +212,7 @@ class TraceModel:
         ]
         parts = [
             f"{survey.requests} requests in {tx.shown(survey.duration_s, 's')}, "
-            f"{tx.shown(self.rate)} a second; {len(survey.streams)} streams",
+            f"{tx.shown(self.rate)} per second; {len(survey.streams)} streams",
             f"{diagram.levels} levels of {diagram.fan_out} states over "
             f"{tx.shown(diagram.blocks * BLOCK, 'B')}: {len(np.unique(self.counts.pair))} of "
             f"{diagram.transitions} pairs of states occur",
@@ -233,7 +233,9 @@ class TraceModel:
             Of a model of one level, or one read back from JSON, which has no sums.
         """
         if self.diagram.levels < 2 or np.isnan(self.counts.sums).any():
-            raise PpwError("a model can be made coarser where it was fitted, down to one level")
+            raise PpwError(
+                "only a model that was just fitted can be made coarser, down to one level"
+            )
         counts = self.counts.coarser()
         laws = fit_interarrivals(counts.sums, counts.histogram, self.survey.tick_s)
         # States of one origin and one coarser state become one, in the order of both.
@@ -366,17 +368,20 @@ def assemble_model(
 ) -> TraceModel:
     """Build a model of what was counted, and warn of its caveats; ``parts`` are other fields."""
     if not len(counts.pair):
-        raise PpwError("no stream of the trace has two requests: there is nothing to learn")
+        raise PpwError(
+            "no stream of the trace has two requests, so no model can be fitted: give a longer "
+            "trace"
+        )
     known, single = found.survey, int((found.survey.stream_counts < 2).sum())
     few = (
-        f"{known.requests} requests are few: rates and shares of single transitions are little "
-        "more than guesses"
+        f"{known.requests} requests are few: rates and shares of single transitions are not "
+        "reliable"
     )
     # What could mislead, and whether it applies; the findings of the trace come first.
     texts = {
         f"{found.flushes} flushes have no address and are left out": found.flushes,
         few: known.requests < _FEW,
-        f"{single} streams have a single request, which tells no transition": single,
+        f"{single} streams have a single request, so they show no transition": single,
     }
     remarks = (*findings, *(text for text, applies in texts.items() if applies))
     rs.warn_caveats(remarks)
@@ -402,7 +407,7 @@ def diagram_of(survey: Survey, levels: int, fan_out: int, space_bytes: float | N
     if blocks < survey.high_lbn:
         raise PpwError(
             f"a space of {space_bytes:g} bytes ends before block {survey.high_lbn - 1}, which the "
-            "trace touches: give the provisioned size, or leave it out"
+            "trace accesses: give the provisioned size with --space, or leave --space out"
         )
     return Diagram.over(0, blocks, levels, fan_out)
 
@@ -583,7 +588,7 @@ class LevelChoice(rs.Result):
             transitions    | count  | transitions   | possible transitions
             occurring      | count  | occurring     | transitions that occur
             iops           | 1      | IOPS          | requests that a device completes per second
-            iops_change    | 1 +.1% | change        | change of IOPS from the level above
+            iops_change    | 1 +.1% | change        | change of IOPS from one level less
             log_likelihood | 1 .3f  | held-out ln L | log-likelihood (nats per request) of the \
 second half of the trace under the first
             """,
@@ -599,7 +604,10 @@ second half of the trace under the first
 
     def verdict(self) -> list[str]:
         """Say which level each rule chooses."""
-        steady = f"level {self.by_iops}: the first that changes IOPS by less than {STEADY:.0%}"
+        steady = (
+            f"level {self.by_iops}: from here, one level more changes IOPS by less than "
+            f"{STEADY:.0%}"
+        )
         likely = f"level {self.by_likelihood}: the likeliest for the second half of the trace"
         if self.flat_iops is None:
             return [steady, likely]
@@ -658,7 +666,7 @@ def choose_level(
         For fewer than two levels.
     """
     if levels < 2:
-        raise PpwError(f"levels {levels}: give 2 or more, or there is nothing to choose")
+        raise PpwError(f"levels {levels}: give 2 or more, so that ppw can choose")
     source = ts.open_trace(trace)
     model = deepest = fit_trace(source, levels=levels, **options)
     remarks: list[str] = []
@@ -685,7 +693,9 @@ def choose_level(
     table.insert(4, "iops_change", table["iops"].pct_change())
     steady = table["level"][table["iops_change"].abs() < STEADY]
     if steady.empty:
-        remarks.insert(0, f"IOPS still change at level {levels}: try more levels")
+        remarks.insert(
+            0, f"IOPS still change from the level before level {levels}: try more levels"
+        )
     flat_iops = None
     if flat:
         with warnings.catch_warnings():

@@ -105,8 +105,8 @@ def survey(trace: Batches, *, most_kept: int = 0) -> TraceSurvey:
         # The least of times is missing where any of them is.
         if np.isnan(whole.time_s.min(initial=np.inf)):
             raise PpwError(
-                "requests have no arrival times, as of a closed loop: generate the trace without "
-                "outstanding requests"
+                "requests have no arrival times, as in a closed loop: generate the trace without "
+                "--outstanding"
             )
         # Every so many requests of the whole trace, wherever its batches begin.
         for column, digest in zip(whole, digests, strict=True):

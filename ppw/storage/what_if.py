@@ -201,12 +201,12 @@ class TraceWhatIf(ts.TraceResult):
             policy           | text      |            | what a full cache evicts
             hit_ratio        | share .1% | hits       | blocks found in the cache
             sequential_share | share .1% | sequential | sequential requests of those to a device
-            broken_share     | share     |            | requests that a layout takes apart
-            speed_up         | 1 .2f     | speed-up   | ratio of device_s, to the storage as it is
+            broken_share     | share     |            | requests that a layout splits
+            speed_up         | 1 .2f     | speed-up   | `device_s` of storage as it is over this one
             lower            | 1         |            | smallest of the runs
             upper            | 1         |            | largest of the runs
             spread           | share .2% | spread     | standard deviation over mean
-            device_s         | s         | time       | time of a request without a queue
+            device_s         | s         | time       | time per request without a queue
             latency_s        | s         | latency    | mean latency at the arrivals of the trace
             latency_p99_s    | s         |            | 99th percentile of it
             utilisation      | share     | busy       | busy share of the busiest device
@@ -214,8 +214,10 @@ class TraceWhatIf(ts.TraceResult):
             added_w          | W         | added W    | power of the drives; missing if not given
             """,
             "Options",
-            note="Speed-up: time of device and cache for a request, one at a time, against the "
-            "storage as it is. Latency: at the arrivals of the trace, with queues.",
+            note=(
+                "Speed-up: time per request of device and cache, one request at a time, compared "
+                "with the present storage. Latency: with the arrivals of the trace, and queues."
+            ),
             most=1000,
             show=fd.time_cells("device_s", "latency_s"),
         ),
@@ -344,8 +346,8 @@ def trace_what_if(
     behind = behind.reaching(found.survey.high_lbn)
     if defragment and not found.has_files:
         raise PpwError(
-            "the requests of the trace have no file names, which defragmentation needs: record a "
-            "trace with files (ETW), or map a column (--map file=COLUMN)"
+            "the trace has no file names, which --defragment needs: record a trace with files "
+            "(ETW), or use --map file=COLUMN"
         )
     curve = _hit_ratios(sources[0], block_bytes)
     touched = float(curve.footprint * block_bytes)
@@ -459,22 +461,27 @@ def _caveats(table: pd.DataFrame, device: fd.NamedDevice, writes: str) -> Iterat
     has_caches, has_layouts = ((table["kind"] == kind).any() for kind in ("cache", "layout"))
     if table["utilisation"].max() > _BUSY:
         yield (
-            "a device is busy all the time: its queue only grows, and latency depends on the "
-            "length of the trace; go by the time of a request instead"
+            "a device is always busy, so its queue only grows and latency depends on the length "
+            "of the trace: use the time per request instead"
         )
     if writes == "back" and has_caches:
-        yield "write-back: a cache drive that fails loses what it has not yet written"
+        yield (
+            "with --writes back, a cache drive that fails loses data that it has not yet written "
+            "to storage"
+        )
     if (table["broken_share"] > 0).any():
         share = table["broken_share"].max()
-        yield f"a new layout takes up to {share:.1%} of the requests apart, which is not charged"
+        yield (
+            f"a new layout splits up to {share:.1%} of the requests, but ppw adds no time for that"
+        )
     if has_layouts:
         yield (
-            "a block trace does not say where in its file a block is: of the two layouts, keeping "
-            "the order of address says too little for fragmented files, first use too much for "
-            "files that are read at random"
+            "a block trace does not show where in its file a block is: the layout by address "
+            "gains too little for fragmented files, that by first use too much for files read at "
+            "random"
         )
     if has_caches:
-        yield "caches start empty: over a short trace, hits are fewer than later on"
+        yield "caches start empty, so a short trace has fewer hits than a longer one"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -515,8 +522,8 @@ class TimeScales(rs.Result):
         if behind.empty:
             return f"The device keeps up at every scale, with up to {most} requests a second."
         return (
-            f"From a time scale of {behind['time_scale'].max():g} on the device falls behind; "
-            f"it completes {most} requests a second at most."
+            f"At time scales up to {behind['time_scale'].max():g} the device falls behind; it "
+            f"completes {most} requests a second at most."
         )
 
     def text_parts(self) -> list[str]:
@@ -529,7 +536,7 @@ class TimeScales(rs.Result):
         ax, offered = axes.new_axes(ax), self.table["offered"]
         ax.plot(offered, offered, ":", color=axes.MEASURED, label="offered")
         ax.plot(offered, self.table["completed"], "o-", color=axes.CURVE, label="completed")
-        ax.set(xscale="log", xlabel="requests offered a second")
+        ax.set(xscale="log", xlabel="requests offered per second")
         ax.set(yscale="log", ylabel="requests a second")
         ax.legend()
         return ax
@@ -575,7 +582,7 @@ def time_scales(
             storage.take(batch)
         latencies = storage.latencies.mean_s, storage.latencies.quantile_s(0.99)
         rows.append((scale, model.rate / scale, storage.iops, storage.utilisation, *latencies))
-    growing = "open loop: where the device is always busy its queue, and latency, only grow"
+    growing = "open loop: if the device is always busy, its queue and latency only grow"
     remarks = (drive.caveat, growing)
     rs.warn_caveats(remarks)
     table = pd.DataFrame(rows, columns=TimeScales.tables[0].names)

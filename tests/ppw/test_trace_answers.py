@@ -223,8 +223,8 @@ class TestCaveats:
 
     def test_devices_that_never_rest_and_traces_of_other_lengths_are_said(self):
         made = busy(n=2000, rate=1e6)
-        (said,) = [c for c in validate_trace(made, made).caveats if "busy all the time" in c]
-        assert "latency is that of a queue that only grows" in said
+        (said,) = [c for c in validate_trace(made, made).caveats if "always busy" in c]
+        assert "its queue only grows" in said
         caveats = validate_trace(busy(n=2000), busy(n=1500)).caveats
         (said,) = [c for c in caveats if "differ in length by more than 5 %" in c]
         assert "without --count and --duration" in said
@@ -234,7 +234,7 @@ class TestCaveats:
         alone, several = validate_trace(original, off), validate_trace(original, [off, off])
         assert not alone.passed
         assert not several.passed
-        assert "make some with other seeds" in alone.verdict()[1]
+        assert "generate several with other seeds" in alone.verdict()[1]
         assert "other seeds" not in " ".join(several.verdict())
         assert "other seeds" not in " ".join(validate_trace(original, original).verdict())
 

@@ -111,7 +111,7 @@ def test_shows_the_original_beside_what_is_generated(ran):
 
 def test_generates_what_was_asked_for(ran):
     done = ran("generate", "m.json", "-o", "made.parquet", "--count", 500, "--time-scale", 2)
-    assert done.stderr.startswith("ppw: caveat: times are scaled open loop")
+    assert done.stderr.startswith("ppw: caveat: times are scaled in an open loop")
     made = pq.read_table("made.parquet")
     last = made["time_s"][-1].as_py()
     assert done.stderr.endswith(f"ppw: 500 requests in {last:.4g} s written to made.parquet\n")

@@ -85,7 +85,7 @@ def test_a_new_layout_that_takes_requests_apart_says_so(tmp_path):
     lbn, file = np.tile(np.arange(0, 320, 8), 30), np.tile(np.arange(40) % 2, 30)
     made = trace(lbn=lbn, file=file, size_bytes=np.full(1200, 8192))
     result = answered(ppw.trace_what_if, made, defragment=True, caches=())
-    only(result.caveats, "of the requests apart, which is not charged")
+    only(result.caveats, "of the requests, but ppw adds no time for that")
     assert "Hits of an LRU cache" not in result.to_html()
 
 

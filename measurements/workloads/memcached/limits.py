@@ -91,7 +91,7 @@ def _judge_rate(row: Row) -> Verdict:
     """Judge whether a run at a rate is limited by the rate, the servers' CPU or the client."""
     asked, reached = row["asked_ops_s"], row.get("throughput_ops_s", 0.0)
     if reached >= _REACHED * asked:
-        return Verdict(False, "rate", f"{reached / asked:.1%} of the rate that was asked for")
+        return Verdict(False, "rate", f"{reached / asked:.1%} of the rate that was set")
     share = row.get("server_cpu_share")
     said = f"only {reached / asked:.0%} of the rate was reached"
     if share is not None and share >= FULL_CPU:
@@ -129,7 +129,7 @@ def _judge_full_load(row: Row, known: Levels, levels: SetupLevels) -> Verdict:
         rise = split.rate / this.rate - 1
         reached = f"and the same threads split between more servers reached {rise:+.0%}"
         return Verdict(limited, "lock", f"{spare}{flat}, {reached}")
-    return Verdict(limited, "unknown", f"{spare}{flat}, and nothing else was seen to be used up")
+    return Verdict(limited, "unknown", f"{spare}{flat}, and no other resource was found full")
 
 
 def _client_limit(row: Row, this: ThroughputLevel, connections: int, beyond: Levels) -> str | None:
@@ -137,7 +137,7 @@ def _client_limit(row: Row, this: ThroughputLevel, connections: int, beyond: Lev
     for count, level in beyond.items():
         if level.exceeds(this):
             rise = level.rate / this.rate - 1
-            return f"{count} connections in place of {connections} reached {rise:+.0%}"
+            return f"{count} connections instead of {connections} reached {rise:+.0%}"
     busy = row.get("client_cpu_share")
     # Where the server is busy too, more client has shown to take it no further.
     if busy is not None and busy >= FULL_CLIENT and not this.cpu >= FULL_CPU:
