@@ -86,7 +86,9 @@ class TestVerdicts:
         lbn = np.where((np.arange(4000) < 2000) | (np.arange(4000) % 4 == 0), 0, 8_000_000)
         lbn[0] = 8_000_000
         made = trace(lbn=lbn + 8 * (np.arange(4000) % 16))
-        found = figure(validate_trace(made, made), "the same of the original's halves")["off"]
+        found = figure(
+            validate_trace(made, made), "requests in another 64th, between halves of the original"
+        )["off"]
         assert found == pytest.approx(0.75 - 1 / 2000)
 
     def test_another_seed_of_the_same_law_passes_the_shares(self):
@@ -155,7 +157,7 @@ class TestVerdicts:
         assert not validate_trace(made, slow).passed
         both = validate_trace(made, [slow, fast])
         assert figure(both, "requests a second")["verdict"] == "pass"
-        assert figure(both, "spread of requests a second")["verdict"] == "fail"
+        assert figure(both, "spread of requests per second")["verdict"] == "fail"
         row = figure(validate_trace(made, [made, made, made]), "spread of requests")
         assert (row["off"], row["verdict"]) == (0.0, "pass")
 
