@@ -26,8 +26,11 @@ from .power.calibrated_runs import (
     save_calibration as save_calibration,
 )
 from .power.calibration import Calibration as Calibration, calibrate as calibrate
-from .power.load_curve import PowerLoadCurve as PowerLoadCurve
-from .power.power_loads import PowerLoads as PowerLoads, power_loads as power_loads
+from .power.load_curve import (
+    PowerLoadCurve as PowerLoadCurve,
+    PowerLoads as PowerLoads,
+    power_loads as power_loads,
+)
 from .pressure.co_locate import (
     CoLocation as CoLocation,
     Pairing as Pairing,

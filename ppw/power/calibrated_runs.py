@@ -21,7 +21,6 @@ from measurements import check_runs
 from measurements.table.headers import list_names
 from ppw.errors import PpwError
 from ppw.power.calibration import Calibration, source_power
-from ppw.power.load_curve import float_column
 from ppw.results.result import read_document, warn_caveats, write_document
 from ppw.runs import groups
 from ppw.runs.prepare import MEASURED
@@ -139,16 +138,16 @@ def _write_power(
 ) -> int:
     """Write calibrated power, energy, labels and sources; return the number of idle values lost."""
     idle_lost = 0
-    before = float_column(table, "power_w")
+    before = groups.numbers(table, "power_w")
     after = np.where(done, made.value, before)
     if "energy_j" in table:
-        energy = float_column(table, "energy_j")
+        energy = groups.numbers(table, "energy_j")
         # Time stays, so energy changes in the ratio of the power.
         with np.errstate(divide="ignore", invalid="ignore"):
             scaled = energy * np.where(before > 0, made.value / before, np.nan)
         table["energy_j"] = np.where(done, scaled, energy)
     if "idle_power_w" in table:
-        idle = float_column(table, "idle_power_w")
+        idle = groups.numbers(table, "idle_power_w")
         line = calibration.line
         # Idle power is of the sensor that power_w is of: another's cannot be put on this line.
         own = np.isclose(before, watts, rtol=1e-9, atol=0.0)
@@ -160,7 +159,7 @@ def _write_power(
     labels[done] = np.where(made.extrapolated[done], ESTIMATED, CALIBRATED)
     table["power_w"] = after
     for name, ends in (("power_lower_w", made.lower), ("power_upper_w", made.upper)):
-        table[name] = np.where(done, ends, float_column(table, name))
+        table[name] = np.where(done, ends, groups.numbers(table, name))
     sources = table["power_source"] if "power_source" in table else pd.Series(None, table.index)
     table["power_source"] = sources.astype(object).mask(done, calibration.source)
     table["power_label"] = labels
@@ -218,7 +217,12 @@ def calibration_file(host: str, folder: str | os.PathLike[str] | None = None) ->
     # Slashes and leading dots would lead elsewhere.
     name = quote(host, safe=" ")
     name = f"%2E{name[1:]}" if name.startswith(".") else name
-    return _config_folder(folder) / "calibrations" / f"{name}.json"
+    root = folder or os.environ.get(CONFIG_DIR_VARIABLE)
+    if not root:
+        from click import get_app_dir
+
+        root = get_app_dir("ppw")
+    return Path(root, "calibrations", f"{name}.json")
 
 
 def save_calibration(
@@ -312,15 +316,6 @@ def load_calibration(
         wrong = "several of the saved calibrations fit" if fitting else "no saved calibration fits"
         raise PpwError(f"{path}: {wrong}: choose with --sensor and --reference among {there}")
     return fitting[0]
-
-
-def _config_folder(folder: str | os.PathLike[str] | None) -> Path:
-    named = folder or os.environ.get(CONFIG_DIR_VARIABLE)
-    if named:
-        return Path(named)
-    from click import get_app_dir
-
-    return Path(get_app_dir("ppw"))
 
 
 def _label_fits(asked: str | None, label: str) -> bool:

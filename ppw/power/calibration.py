@@ -223,19 +223,13 @@ LEVEL_COLUMNS = ("runs", "sensor_w", "reference_w", "fitted_w", "residual_w", "o
 _SETTINGS = ("freq_hz", "load")
 
 
-class PairedRuns(NamedTuple):
-    """Runs of one host that have power of both sources, with a figure of each for every row."""
+def pair_runs(
+    runs: pd.DataFrame, sensor: str, reference: str, host: str | None
+) -> tuple[pd.DataFrame, SourcePower, SourcePower, str | None, int]:
+    """Select the runs of a host with power of both sources. Raises `PpwError` for none.
 
-    runs: pd.DataFrame
-    sensor: SourcePower
-    reference: SourcePower
-    host: str | None
-    # Runs of the host that lack power of either source.
-    left_out: int
-
-
-def pair_runs(runs: pd.DataFrame, sensor: str, reference: str, host: str | None) -> PairedRuns:
-    """Select the runs that have power of both sources. Raises `PpwError` where there are none."""
+    Returns them, their power by each source, the host, and the number of its other runs.
+    """
     x, y = (source_power(runs, asked) for asked in (sensor, reference))
     if set(x.columns) & set(y.columns) - {"power_w"} or x.label == y.label:
         raise PpwError(f"{sensor!r} and {reference!r} are the same power: name two sources")
@@ -247,13 +241,7 @@ def pair_runs(runs: pd.DataFrame, sensor: str, reference: str, host: str | None)
             "with both (ppw measure --power …)"
         )
     x, y = (one._replace(watts=one.watts[both]) for one in (x, y))
-    return PairedRuns(runs[both], x, y, name, int((rows & ~both).sum()))
-
-
-def _latest_start(runs: pd.DataFrame) -> str | None:
-    """Latest ``started_at`` of the runs; None where none is recorded."""
-    started = runs.get("started_at", pd.Series(dtype=object)).dropna()
-    return str(started.astype(str).max()) if len(started) else None
+    return runs[both], x, y, name, int((rows & ~both).sum())
 
 
 def _source(runs: pd.DataFrame) -> str:
@@ -280,13 +268,11 @@ def _rows_of_host(runs: pd.DataFrame, host: str | None) -> tuple[str | None, pd.
     return chosen, names.map(str) == chosen
 
 
-def _choose_level_columns(runs: pd.DataFrame) -> list[str]:
-    identity = [c for c in identity_columns(runs) if c not in ("host", schema.FILE_COLUMN)]
-    return [*identity, *(c for c in _SETTINGS if c in runs and runs[c].notna().any())]
-
-
-def _group_levels(runs: pd.DataFrame, by: Sequence[str]) -> groups.Groups:
+def _group_levels(runs: pd.DataFrame, by: Sequence[str] | None) -> groups.Groups:
     """Group runs into levels by columns; without columns each run is its own level."""
+    if by is None:
+        identity = [c for c in identity_columns(runs) if c not in ("host", schema.FILE_COLUMN)]
+        by = [*identity, *(c for c in _SETTINGS if groups.has(runs, c))]
     for column in by:
         if column in LEVEL_COLUMNS:
             raise PpwError(f"cannot tell levels apart by {column!r}: results have such a column")
@@ -565,9 +551,9 @@ def calibrate(
     FittingError
         With fewer than three levels that the sensor tells apart.
     """
-    paired = pair_runs(check_runs(groups.canonical(runs)), sensor, reference, host)
-    seen, x, y = paired.runs, paired.sensor, paired.reference
-    levels = _group_levels(seen, _choose_level_columns(seen) if by is None else as_names(by))
+    tidy = check_runs(groups.canonical(runs))
+    seen, x, y, machine, left_out = pair_runs(tidy, sensor, reference, host)
+    levels = _group_levels(seen, None if by is None else as_names(by))
     fit = calibrate_sensor(
         levels.codes,
         x.watts,
@@ -578,17 +564,18 @@ def calibrate(
     refuse_unrelated(fit.line, x.label, y.label, level)
     table = _level_table(fit, levels.keys)
     caveats = find_caveats(fit, x.label, y.label, level) + outlier_caveats(table, levels.by)
-    if paired.left_out:
+    if left_out:
         first = (
-            f"{paired.left_out} of {len(seen) + paired.left_out} runs left out: no power of "
+            f"{left_out} of {len(seen) + left_out} runs left out: no power of "
             f"{x.label} or of {y.label}"
         )
         caveats.insert(0, first)
     warn_caveats(caveats)
+    started = seen.get("started_at", pd.Series(dtype=object)).dropna()
     return Calibration(
         table=table,
         by=tuple(levels.by),
-        host=paired.host,
+        host=machine,
         sensor=x.label,
         reference=y.label,
         sensor_columns=x.columns,
@@ -596,7 +583,7 @@ def calibrate(
         line=fit.line,
         level=float(level),
         runs=len(seen),
-        measured_until=_latest_start(seen),
+        measured_until=max(started.astype(str), default=None),
         sensor_resolution_w=float(sensor_resolution),
         reference_resolution_w=float(reference_resolution),
         curvature_per_w=fit.curvature,

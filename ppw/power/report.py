@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ppw.results.page import Figure, Page, draw
 
 if TYPE_CHECKING:
-    from ppw.power import calibration, power_loads
+    from ppw.power import calibration, load_curve
 
 
 def calibration_page(result: calibration.Calibration) -> Page:
@@ -25,7 +25,7 @@ def calibration_page(result: calibration.Calibration) -> Page:
     )
 
 
-def power_load_page(result: power_loads.PowerLoads) -> Page:
+def power_load_page(result: load_curve.PowerLoads) -> Page:
     """Make the page of `ppw.power_loads`."""
     caption = "Watts at the measured levels, and the curve between them."
     return Page.of(

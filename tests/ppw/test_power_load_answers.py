@@ -14,8 +14,7 @@ from specpower_results import text_report
 from measurements import read_runs
 from measurements.table.specpower import LoadLevel, SpecPowerResult, read_specpower
 from ppw.errors import CaveatWarning, PpwError
-from ppw.power.load_curve import PowerLoadCurve
-from ppw.power.power_loads import power_loads
+from ppw.power.load_curve import PowerLoadCurve, power_loads
 
 # Idle 60 W, 80 W at half, 120 W at full load.
 HAND = PowerLoadCurve.of_levels([0, 0.5, 1], [60, 80, 120], name="hand")
