@@ -24,35 +24,24 @@ _ALL_USER, _SPINNING_UTILISATION, _SPINNING_GAIN = 0.90, 0.95, 1.05
 # I/O for the same work may differ by this share between hosts and devices.
 _UNLIKE = 0.10
 
-NO_IO = "no I/O"
-FITS_MEMORY = "the data fit in memory"
-FEW_INTERVALS = "I/O in under half of its intervals"
-
 
 def why_not(table: pd.DataFrame) -> pd.Series[str]:
     """Say why the cycles per I/O of each run mean little; empty where they mean what they say."""
     fits = column(table, "data_bytes") <= column(table, "memory_bytes")
     quiet = column(table, "intervals_without_io") / column(table, "intervals") > 0.5
-    return pd.Series(
-        np.select([table["ios"] <= 0, fits, quiet], [NO_IO, FITS_MEMORY, FEW_INTERVALS], ""),
-        index=table.index,
-    )
+    # The first reason that holds is the one that stands in the table.
+    reasons = ["no I/O", "the data fit in memory", "I/O in under half of its intervals"]
+    return pd.Series(np.select([table["ios"] <= 0, fits, quiet], reasons, ""), index=table.index)
 
 
 def run_caveats(table: pd.DataFrame) -> Iterator[str]:
     """Say what is wrong with runs one by one, each kind once."""
     yield from _io_caveats(table)
-    yield from _hidden_caveats(table)
     yield from _accounting_caveats(table)
 
 
-def study_caveats(points: pd.DataFrame, table: pd.DataFrame, keys: Sequence[str]) -> Iterator[str]:
-    """Say where groups mislead: cycles that are spun away, stacks that do different I/O."""
-    yield from _spinning_caveats(points, keys)
-    yield from _unlike_caveats(table, keys)
-
-
 def _io_caveats(table: pd.DataFrame) -> Iterator[str]:
+    """Say which runs did no I/O at times, or less than their data: a cache hides it."""
     if none := int((table["ios"] <= 0).sum()):
         yield (
             f"{none} of {len(table)} runs did no I/O: they have no cycles per I/O, and ppw leaves "
@@ -65,9 +54,6 @@ def _io_caveats(table: pd.DataFrame) -> Iterator[str]:
             f"{shown(float(quiet.sum()))} intervals ({share:.0%}) had no I/O: their cycles are "
             "added to the I/Os of the other intervals; record a steady load"
         )
-
-
-def _hidden_caveats(table: pd.DataFrame) -> Iterator[str]:
     data, memory = column(table, "data_bytes"), column(table, "memory_bytes")
     if fits := int((data <= memory).sum()):
         yield (
@@ -116,7 +102,8 @@ def _accounting_caveats(table: pd.DataFrame) -> Iterator[str]:
         )
 
 
-def _spinning_caveats(points: pd.DataFrame, keys: Sequence[str]) -> Iterator[str]:
+def spinning_caveats(points: pd.DataFrame, keys: Sequence[str]) -> Iterator[str]:
+    """Say which groups spend their cycles in user mode, or in spinning."""
     user = points["user_cpio"] / points["cpio"]
     spinning = points.index[user > _ALL_USER]
     names = sorted({_group_name(points, keys, i) for i in spinning})
@@ -139,7 +126,7 @@ def _spinning_caveats(points: pd.DataFrame, keys: Sequence[str]) -> Iterator[str
             )
 
 
-def _unlike_caveats(table: pd.DataFrame, keys: Sequence[str]) -> Iterator[str]:
+def unlike_caveats(table: pd.DataFrame, keys: Sequence[str]) -> Iterator[str]:
     """Say which workloads do different amounts of I/O for the same work on different stacks."""
     apart = [k for k in ("host", "device") if k in keys]
     if "workload" not in keys or not apart or len(table[apart].drop_duplicates()) < 2:

@@ -41,7 +41,7 @@ def to_one_core(points: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
     """Add the ratios of each point to the fewest cores of its group, with all their bandwidth."""
     full = full_bandwidth(points, keys)
     plain = full & (points["hardware_threads"] == points["cores"]) & points["cpio"].notna()
-    code = _group_codes(points, keys)
+    code = io.group_codes(points, keys)
     # Groups need not have been measured on one core: their fewest cores stand for it.
     first = points[plain].assign(code=code[plain]).sort_values("cores", kind="stable")
     base = first.drop_duplicates("code").set_index("code")
@@ -60,7 +60,7 @@ def full_bandwidth(points: pd.DataFrame, keys: Sequence[str]) -> pd.Series[bool]
 def thread_worths(points: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
     """Compare hardware threads to full cores wherever both were measured: `CyclesPerIO.threads`."""
     plain = points[full_bandwidth(points, keys) & points["cpio"].notna()]
-    plain = plain.assign(group=_group_codes(points, keys)[plain.index])
+    plain = plain.assign(group=io.group_codes(points, keys)[plain.index])
     # Runs with and without a known bandwidth are two points of one setting: the first counts.
     alone = plain[plain["hardware_threads"] == plain["cores"]]
     alone = alone.drop_duplicates(["group", "cores"]).set_index(["group", "cores"])
@@ -90,13 +90,9 @@ def bandwidth_rises(
         drawn = mean * (1.0 + error * rng.standard_t(max(df, 1), (_DRAWS, len(mean))))
         for rise in RISES:
             value = float(bandwidth_at_rise(at, mean[None, :], rise)[0])
-            lower, upper = (
-                _interval_of_draws(bandwidth_at_rise(at, drawn, rise), level)
-                if df
-                else (np.nan,) * 2
-            )
-            if np.isnan(value):
-                lower = upper = np.nan
+            lower = upper = np.nan
+            if df and not np.isnan(value):
+                lower, upper = _interval_of_draws(bandwidth_at_rise(at, drawn, rise), level)
             rows.append((*key, rise, value, lower, upper, at.min(), at.max()))
     names = [*keys, "cores", "rise", "value", "lower", "upper", "lowest", "highest"]
     return pd.DataFrame(rows, columns=names)
@@ -115,13 +111,6 @@ def device_ratios(points: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
     pairs = plain[memory].merge(plain[~memory], on=on, suffixes=("", "_from"))
     ratios = {f"{m}_ratio": pairs[m] / pairs[f"{m}_from"] for m in _MEASURES}
     return pairs[[*keys, "cores", "device_from"]].assign(**ratios)
-
-
-def _group_codes(points: pd.DataFrame, keys: Sequence[str]) -> pd.Series[int]:
-    """Number the groups of points."""
-    if not keys:
-        return pd.Series(0, index=points.index)
-    return points.groupby([*keys], sort=True, dropna=False).ngroup()
 
 
 def _measures_at(alone: pd.DataFrame, threaded: pd.DataFrame, count: str) -> dict[str, FloatArray]:
@@ -150,9 +139,9 @@ def _costs_by_bandwidth(
 
 def _interval_of_draws(draws: FloatArray, level: float) -> tuple[float, float]:
     if np.isnan(draws).mean() > (1.0 - level) / 2:
-        return float("nan"), float("nan")
-    ends = np.nanquantile(draws, [0.5 - level / 2, 0.5 + level / 2])
-    return float(ends[0]), float(ends[1])
+        return np.nan, np.nan
+    lower, upper = np.nanquantile(draws, [0.5 - level / 2, 0.5 + level / 2])
+    return float(lower), float(upper)
 
 
 SETTING = ("cores", "hardware_threads", "bandwidth_per_core_bytes_s")
@@ -307,9 +296,9 @@ def cycles_per_io(
         When no run tells its clock, or none did any I/O.
     """
     as_share("level", level)
-    prepared = io.with_cpio(runs, freq=freq)
-    keys = group_columns(prepared.table, by)
-    points = _pool_points(prepared, keys, level)
+    table, clocks = io.with_cpio(runs, freq=freq)
+    keys = group_columns(table, by)
+    points = _pool_points(table, keys, level)
     if points["cpio"].isna().all():
         raise PpwError(
             f"{runs.attrs.get('source', 'runs')}: no run read or wrote a sector: "
@@ -317,14 +306,14 @@ def cycles_per_io(
         )
     remarks = [
         *(str(c) for c in runs.attrs.get("caveats", ())),
-        *(*prepared.caveats, *found_in.run_caveats(prepared.table)),
-        *found_in.study_caveats(points, prepared.table, keys),
+        *(*clocks, *found_in.run_caveats(table)),
+        *(*found_in.spinning_caveats(points, keys), *found_in.unlike_caveats(table, keys)),
     ]
     warn_caveats(remarks)
     return CyclesPerIO(
         points=points,
         threads=thread_worths(points, keys),
-        bandwidth=bandwidth_rises(prepared.table, keys, level=level, seed=seed),
+        bandwidth=bandwidth_rises(table, keys, level=level, seed=seed),
         devices=device_ratios(points, keys),
         by=tuple(keys),
         level=float(level),
@@ -345,8 +334,7 @@ def group_columns(table: pd.DataFrame, by: Sequence[str] | None) -> list[str]:
     return [*by]
 
 
-def _pool_points(prepared: io.PreparedIo, keys: list[str], level: float) -> pd.DataFrame:
-    table = prepared.table
+def _pool_points(table: pd.DataFrame, keys: list[str], level: float) -> pd.DataFrame:
     table = table.assign(
         hardware_threads=io.column(table, "hardware_threads").fillna(table["cores"]),
         bandwidth_per_core_bytes_s=io.column(table, "bandwidth_per_core_bytes_s"),
@@ -357,11 +345,9 @@ def _pool_points(prepared: io.PreparedIo, keys: list[str], level: float) -> pd.D
     points.insert(0, "runs", cells.size().astype(np.float64))
     points["why_not"] = cells["why_not"].agg(_join_distinct)
     points["clock"] = cells["clock"].agg(_join_distinct)
-    points = points.reset_index()
+    points, codes = points.reset_index(), np.asarray(cells.ngroup(), dtype=np.int64)
     # Costs are positive and their errors relative: the interval is symmetric in the logarithm.
-    spread = io.log_half_widths(
-        table, points, np.asarray(cells.ngroup(), dtype=np.int64), keys, level
-    )
+    spread = io.log_half_widths(table, points, codes, keys, level)
     # Runs that agree in nothing bound the mean by nothing.
     with np.errstate(over="ignore"):
         ends = points["cpio"] * np.exp(-spread), points["cpio"] * np.exp(spread)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -30,25 +30,16 @@ GROUP_COLUMNS = (
 
 COUNTED, ACHIEVED, NOMINAL, GIVEN = "counted cycles", "achieved", "nominal", "given"
 
-_PARTS_USER = ("user_s", "nice_s")
-_PARTS_SYSTEM = ("system_s", "irq_s", "softirq_s")
-_PARTS_UNUSED = ("idle_s", "iowait_s")
 # Cycles that give a clock outside these shares of the nominal one are of another scope.
 _PLAUSIBLE_CLOCK = (0.3, 2.5)
 
 
-class PreparedIo(NamedTuple):
-    """Runs with their derived columns, and what is to be said of them."""
+def with_cpio(runs: pd.DataFrame, *, freq: float | None = None) -> tuple[pd.DataFrame, list[str]]:
+    """Derive cycles, I/Os and utilisation of each run; return the runs and caveats.
 
-    # The canonical columns and ``user_cycles``, ``system_cycles``, ``idle_cycles`` (idle and
-    # iowait), ``ios`` (512 B), ``cpio``, ``user_cpio``, ``system_cpio``, ``cpio_with_idle``,
-    # ``utilisation``, ``iops``, ``busy_s``, ``cpus``, ``clock_hz`` and ``clock``, its label.
-    table: pd.DataFrame
-    caveats: list[str]
-
-
-def with_cpio(runs: pd.DataFrame, *, freq: float | None = None) -> PreparedIo:
-    """Derive cycles, I/Os and utilisation of each run.
+    To the canonical columns it adds ``user_cycles``, ``system_cycles``, ``idle_cycles`` (idle and
+    iowait), ``ios`` (512 B), ``cpio``, ``user_cpio``, ``system_cpio``, ``cpio_with_idle``,
+    ``utilisation``, ``iops``, ``busy_s``, ``cpus``, ``clock_hz`` and ``clock``, its label.
 
     Runs have the columns `NEEDED` and a core frequency: ``cycles``, ``freq_achieved_hz``,
     ``freq_hz``, or else ``freq`` (Hz). CPU time is of the whole system. Times that a kernel may
@@ -63,10 +54,13 @@ def with_cpio(runs: pd.DataFrame, *, freq: float | None = None) -> PreparedIo:
             f"{source}: no cycles, freq_achieved_hz or freq_hz: cycles are CPU seconds times core "
             "frequency, so give the core frequency with --clock"
         )
-    user, system = _sum_times(table, _PARTS_USER), _sum_times(table, _PARTS_SYSTEM)
-    unused, busy = _sum_times(table, _PARTS_UNUSED), user + system
+    # Some kernels count these times apart, others do not.
+    user = _sum_times(table, "user_s", "nice_s")
+    system = _sum_times(table, "system_s", "irq_s", "softirq_s")
+    unused, busy = _sum_times(table, "idle_s", "iowait_s"), user + system
     table = table.assign(all_user_s=user, all_system_s=system, busy_s=busy, unused_s=unused)
-    return _add_rates(*_add_cycles(table, freq))
+    table, caveats = _add_cycles(table, freq)
+    return _add_rates(table), caveats
 
 
 def column(table: pd.DataFrame, name: str) -> pd.Series[Any]:
@@ -76,7 +70,7 @@ def column(table: pd.DataFrame, name: str) -> pd.Series[Any]:
     return pd.to_numeric(table[name], errors="coerce").astype(np.float64)
 
 
-def _sum_times(table: pd.DataFrame, names: Sequence[str]) -> pd.Series[Any]:
+def _sum_times(table: pd.DataFrame, *names: str) -> pd.Series[Any]:
     """Add times; one that a kernel does not count apart is in the others."""
     parts = [column(table, name).fillna(0.0) for name in names]
     return sum(parts[1:], start=parts[0])
@@ -107,20 +101,19 @@ def _add_cycles(table: pd.DataFrame, freq: float | None) -> tuple[pd.DataFrame, 
     return table, [*_clock_caveats(table, odd.to_numpy(), share)]
 
 
-def _add_rates(table: pd.DataFrame, caveats: list[str]) -> PreparedIo:
+def _add_rates(table: pd.DataFrame) -> pd.DataFrame:
     """Add the I/Os of each run, what they cost and how fast they come, and the CPUs used."""
     table = table.assign(ios=table["sectors_read"] + table["sectors_written"])
     # Logical CPUs that the CPU time is of; cores where neither they nor threads are told.
-    seconds = table["busy_s"] + table["unused_s"] + _sum_times(table, ("steal_s",))
+    seconds = table["busy_s"] + table["unused_s"] + _sum_times(table, "steal_s")
     cpus = seconds / table["time_s"]
     cores = column(table, "cores").fillna(column(table, "hardware_threads"))
-    table = table.assign(
+    return table.assign(
         **_io_rates(table),
         storage_bytes=table["ios"] * IO_BYTES,
         cpus=cpus,
         cores=cores.fillna(cpus.round().clip(lower=1.0)),
     )
-    return PreparedIo(table, caveats)
 
 
 def _io_rates(sums: pd.DataFrame) -> dict[str, Any]:
@@ -255,6 +248,12 @@ _SUMMED = (
 )
 
 
+def group_codes(points: pd.DataFrame, keys: Sequence[str]) -> pd.Series[int]:
+    """Number the groups of points, in the order of their keys; 0 for all without keys."""
+    # One label for every row stands in for keys where there are none.
+    return points.groupby([*keys] or (lambda _: 0), sort=True, dropna=False).ngroup()
+
+
 def pooled_rates(
     table: pd.DataFrame, cells: pd.api.typing.DataFrameGroupBy[Any, Any]
 ) -> pd.DataFrame:
@@ -309,8 +308,7 @@ def log_half_widths(
     with np.errstate(divide="ignore", invalid="ignore"):
         away = (cycles / points["cpio"].to_numpy()[at] - ios) * (n - 1) / (total - ios)
     away = np.where(n > 1, away, 0.0)
-    code = points.groupby([*keys], dropna=False).ngroup() if keys else pd.Series(0, points.index)
-    group = code.to_numpy()
+    group = group_codes(points, keys).to_numpy()
     squares = np.bincount(group[at], away**2, group.max() + 1)
     df = np.bincount(group, runs - (runs > 0)).astype(np.int64)
     with np.errstate(divide="ignore", invalid="ignore"):

@@ -8,7 +8,7 @@ import numpy as np
 
 from ppw.results.axes import BEST, CURVE, PROJECTED, label_lines
 from ppw.results.result import Result
-from ppw.results.text import key_texts, shown
+from ppw.results.text import key_texts
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -49,11 +49,6 @@ class IoResult(Result):
         """Return rows of the first table as they print, all or the first ``most``."""
         table = self.printed_tables(EVERY_ROW if most is None else most)[0]
         return [*map(list, table.rows)]
-
-
-def shown_gigabytes(rate: float) -> str:
-    """Write a rate (B/s) in GB/s."""
-    return shown(rate / 1e9)
 
 
 def logarithmic(axes: Axes, which: str, *, from_decade: bool = False) -> None:

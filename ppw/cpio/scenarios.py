@@ -138,9 +138,9 @@ def project_scenarios(
 
     Raises `MeasurementError` or `PpwError` for runs that tell no cycles per I/O.
     """
-    prepared = with_cpio(runs, freq=spec.freq_hz)
-    keys = group_columns(prepared.table, by)
-    table = _usable_runs(prepared.table, keys, str(runs.attrs.get("source", "runs")))
+    every, clocks = with_cpio(runs, freq=spec.freq_hz)
+    keys = group_columns(every, by)
+    table = _usable_runs(every, keys, str(runs.attrs.get("source", "runs")))
     groups = group_runs(table, keys)
     codes, count = groups.codes, len(groups)
     names = ("cpus_used", "cpio", "utilisation")
@@ -154,7 +154,7 @@ def project_scenarios(
     in_memory *= table["time_s"]
     remarks = [
         *(str(c) for c in runs.attrs.get("caveats", ())),
-        *(*prepared.caveats, *run_caveats(prepared.table), *assumed),
+        *(*clocks, *run_caveats(every), *assumed),
         *_scaling_caveats(scaling, groups, spec.cores, values["utilisation"]["projected"], floor),
     ]
     return Scenarios(
@@ -175,7 +175,7 @@ def project_scenarios(
 
 def interval_of(draws: FloatArray, level: float) -> tuple[FloatArray, FloatArray]:
     """Compute the central interval of each row of draws; NaN where they are."""
-    ends = np.array([0.5 - level / 2, 0.5 + level / 2])
+    ends = [0.5 - level / 2, 0.5 + level / 2]
     # Between two draws without bound there is no mean to take.
     lower, upper = np.quantile(draws, ends, axis=1, method="inverted_cdf")
     return lower, upper
@@ -345,7 +345,8 @@ class CpioProjection(io.IoResult):
             title="Scenarios",
             most=io.EVERY_ROW,
             show={
-                name: lambda row, name=name: io.shown_gigabytes(row[name])  # type: ignore[misc]
+                # Rates (B/s) in GB/s, as their titles say.
+                name: lambda row, name=name: shown(row[name] / 1e9)  # type: ignore[misc]
                 for name in ("storage_bytes_s", "network_bytes_s", "memory_bytes_s")
             },
         ),

@@ -73,12 +73,11 @@ class DataSweep(NamedTuple):
         """Compute the energy of the site (kWh)."""
         # All servers work for the whole time, at the utilisation that their rate is for.
         watts = mean_power(self.server_w, utilisation, self.idle_share)
-        energy: FloatArray = servers * watts * self.seconds * self.pue / _J_PER_KWH
-        return energy
+        return np.asarray(servers * watts * self.seconds * self.pue / _J_PER_KWH)
 
-    def caveats(self) -> Iterator[str]:
+    def caveat(self) -> str:
         """Say what was taken for granted."""
-        yield (
+        return (
             f"power is stated by the user, not measured: {self.server_w:g} W busy, "
             f"{self.idle_share:.0%} of that idle, PUE {self.pue:g}; power of storage and network "
             "is not included"
@@ -456,7 +455,7 @@ def size_servers(
         found = sc.project_scenarios(
             runs, spec, by=by, floor=floor, network_share=network_share, draws=draws, seed=seed
         )
-    remarks = [*found.caveats, *sweep.caveats()]
+    remarks = [*found.caveats, sweep.caveat()]
     if not np.isfinite(found.rate(*base)).all():
         remarks.append(
             "nothing is projected to the cores asked for: the savings start from the cycles per "
@@ -472,7 +471,8 @@ def size_servers(
         applications=sc.by_group([scenarios.frame(*names) for names in scenarios.names()]),
         total=scenarios.means(),
         levers=scenarios.levers(base, other_power_w),
-        **{n: getattr(sweep, n) for n in _OF_SWEEP},
+        # Of the site the answer keeps what its text says; prices and ports are in its tables.
+        **{name: getattr(sweep, name) for name in (*DataSweep._fields[:5], "level")},
         cores=found.cores,
         freq_hz=found.freq_hz,
         by=tuple(found.by),
@@ -480,9 +480,6 @@ def size_servers(
         caveats=tuple(remarks),
         input_digest=typed if runs is None else rs.frame_digest(runs),
     )
-
-
-_OF_SWEEP = ("data_bytes", "seconds", "server_w", "idle_share", "pue", "level")
 
 
 def count(servers: float) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 from ppw.catalogue.hosts import Host, find_host
 from ppw.errors import PpwError
 from ppw.procurement import inputs as inp
-from ppw.procurement.measured import MeasuredFigures, Request, RunFigures, measure_requests
+from ppw.procurement.measured import Request, RunFigures, measure_requests
 from ppw.procurement.scenario import Scenario, Server, share_within
 from ppw.results.text import as_frequency, shown
 
@@ -79,7 +79,9 @@ def typed_figures(entry: Mapping[str, Any], workload: str) -> Mapping[str, Any]:
     return figures
 
 
-def gather_figures(scenario: Scenario, number: int, measured: MeasuredFigures) -> CandidateFigures:
+def gather_figures(
+    scenario: Scenario, number: int, measured: Mapping[tuple[str, str], RunFigures]
+) -> CandidateFigures:
     """Collect all figures of one candidate: typed in, measured, or of the catalogue.
 
     Raises `PpwError` for a figure that is missing and that no assumption may stand in for, or power
@@ -87,7 +89,7 @@ def gather_figures(scenario: Scenario, number: int, measured: MeasuredFigures) -
     """
     entry = scenario.candidates[number]
     name = str(entry["name"])
-    found = {w: f for (candidate, w), f in measured.found.items() if candidate == name}
+    found = {w: f for (candidate, w), f in measured.items() if candidate == name}
     made = CandidateFigures(entry, number, scenario, found)
     path = ("candidate", number)
     options = {"currency": scenario.currency, "source": scenario.source}
@@ -227,24 +229,18 @@ WALL = "wall"
 _SAME = 1e-9
 
 
-@dataclass(frozen=True, eq=False)
-class Candidates:
-    """All candidates of a scenario, with every figure that the model needs."""
+def gather(
+    scenario: Scenario, *, draws: int, seed: int
+) -> tuple[list[Server], inp.Inputs, list[str], list[str]]:
+    """Put all candidates together: what is typed in goes before what is measured or catalogued.
 
-    servers: list[Server]
-    # Those of the scenario and of all candidates.
-    inputs: inp.Inputs
-    caveats: list[str]
-    # Of the runs tables.
-    digests: list[str]
-
-
-def gather(scenario: Scenario, *, draws: int, seed: int) -> Candidates:
-    """Put all candidates together: what is typed in goes before what is measured or catalogued."""
-    measured = measure_requests(_requests_for_runs(scenario), draws=draws, seed=seed)
+    Returns the servers, all figures, caveats, and the digests of the runs tables.
+    """
+    requests = _requests_for_runs(scenario)
+    measured, doubts, digests = measure_requests(requests, draws=draws, seed=seed)
     made = [gather_figures(scenario, i, measured) for i in range(len(scenario.candidates))]
     servers = [_make_server(candidate) for candidate in made]
-    caveats = [*measured.caveats, *(c for candidate in made for c in candidate.caveats)]
+    caveats = [*doubts, *(c for candidate in made for c in candidate.caveats)]
     caveats += _check_power_scopes(made, scenario)
     straight = [s.name for s in servers if s.curve is None]
     if straight:
@@ -257,7 +253,7 @@ def gather(scenario: Scenario, *, draws: int, seed: int) -> Candidates:
         raise PpwError(f"{scenario.source}: no candidate can serve the demand: {caveats[-1]}")
     figures = {key: f for candidate in made for key, f in candidate.figures.items()}
     kept = [s for s in servers if not s.excluded]
-    return Candidates(kept, inp.Inputs(scenario.inputs | figures), caveats, measured.digests)
+    return kept, inp.Inputs(scenario.inputs | figures), caveats, digests
 
 
 def _requests_for_runs(scenario: Scenario) -> list[Request]:

@@ -187,7 +187,6 @@ def energy_of(
 # What is bought at the start counts in full; what is paid in year y, at its end, counts
 # (1 + r)^(−y) with r the discount rate. The parts add up to the total cost of ownership; the
 # residual value is negative.
-KG_PER_TONNE = 1000.0
 
 
 def money_of(
@@ -214,6 +213,9 @@ def money_of(
     residual = numbers.first(server.key("residual_share"), "costs.residual_share")
     each = price + server.ports * numbers["costs.port_price"] + once
     at_start = count * each + racks * numbers["site.rack_price"]
+    # The carbon price is per tonne; without one nothing is paid, also for what is not known.
+    kilograms = carbon.embodied + (worth * carbon.use).sum(axis=1)
+    per_kilogram = numbers["costs.carbon_price"] / 1000.0
     parts = {
         "servers": count * price,
         "racks": racks * rack,
@@ -221,18 +223,10 @@ def money_of(
         "licences": count * (once + each_year * yearly),
         "support": count * each_year * support,
         "energy": (worth * energy.site() * electricity).sum(axis=1),
-        "carbon": _price_carbon(carbon, worth, numbers),
+        "carbon": np.where(per_kilogram > 0, per_kilogram * kilograms, 0.0),
         "residual_value": -count * price * residual * worth[:, -1],
     }
     return parts, at_start
-
-
-def _price_carbon(carbon: Carbon, worth: FloatArray, numbers: CaseValues) -> FloatArray:
-    """Present cost of carbon: embodied at the start, use year by year; 0 without a price."""
-    price = numbers["costs.carbon_price"] / KG_PER_TONNE
-    # Without a price nothing is paid, also for what is not known.
-    kilograms = carbon.embodied + (worth * carbon.use).sum(axis=1)
-    return np.where(price > 0, price * kilograms, 0.0)
 
 
 # Carbon of use and of making, in kg CO2e.
@@ -272,8 +266,7 @@ class CandidateOutcome(NamedTuple):
 
     def tco(self) -> FloatArray:
         """Add all parts to the total cost of ownership: (n,)."""
-        made: FloatArray = np.sum(list(self.money.values()), axis=0)
-        return made
+        return np.asarray(np.sum(list(self.money.values()), axis=0))
 
     def figures(self) -> dict[str, FloatArray]:
         """Compute the figures that `FIGURES` names, by which candidates are compared: (n,) each."""
@@ -290,8 +283,7 @@ class CandidateOutcome(NamedTuple):
     def mean_load(self) -> FloatArray:
         """Mean load of a server over servers, years and the day (share): (n,)."""
         busy = sum(p.load.sum(axis=0).mean(axis=(1, 2)) * p.servers for p in self.pools)
-        made: FloatArray = busy / self.servers
-        return made
+        return np.asarray(busy / self.servers)
 
 
 class ComparedFigure(NamedTuple):
@@ -368,10 +360,7 @@ class Model:
     def _one_server_figures(
         self, server: Server, demand: RateDemand, numbers: CaseValues
     ) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Rate and power of one server on the day's mix, and the work of all years.
-
-        Work is in years of the first year's demand where units differ.
-        """
+        """Rate and power of one server on the day's mix, and the work of all years."""
         names = [w.name for w in self.scenario.workloads]
         mix = demand.rate[:, :, 0].mean(axis=-1)
         within = np.stack([server.rate_within_limit(w, numbers) for w in names])
@@ -383,10 +372,10 @@ class Model:
         watts = server.watts(load, names, numbers)[:, 0]
         total = mix.sum(axis=0) if self.one_unit else 1.0
         work = demand.rate.mean(axis=3).sum(axis=2) * SECONDS_PER_YEAR
-        # Growth is alike for all workloads, so that any one of them tells the years.
-        done: FloatArray
+        # Where units differ the work is in years of the first year's demand; growth is alike for
+        # all workloads, so that any one of them tells the years.
         done = work.sum(axis=0) if self.one_unit else (work / (mix * SECONDS_PER_YEAR))[0]
-        return share * total, watts, done
+        return share * total, watts, np.asarray(done)
 
 
 class Basis(NamedTuple):

@@ -312,22 +312,21 @@ def _violation_texts(error: ValidationError) -> list[str]:
     wanted: Any = error.validator_value
     if rule == "additionalProperties":
         known = list(schema["properties"])
-        return [_unknown_key_text(path, key, known) for key in here if key not in known]
+        every = f" (the keys here are {', '.join(known)})"
+        return [
+            f"{key_text([*path, key])}: unknown key{nearest(key, known) or every}"
+            for key in here
+            if key not in known
+        ]
     if rule == "required":
-        missing = [key for key in wanted if key not in here]
         # jsonschema reports each missing key by itself.
-        return [_missing_key_text(path, key) for key in missing if repr(key) in error.message]
+        missing = [key for key in wanted if key not in here and repr(key) in error.message]
+        meanings = [node_at([*path, key]).get("description") or "it" for key in missing]
+        return [
+            f"{key_text([*path, key])} is missing: give {meaning}"
+            for key, meaning in zip(missing, meanings, strict=True)
+        ]
     return [_violation(path, _WRONG[rule](wanted, here))]
-
-
-def _unknown_key_text(path: Sequence[str | int], key: str, known: Sequence[str]) -> str:
-    hint = nearest(key, known) or f" (the keys here are {', '.join(known)})"
-    return f"{key_text([*path, key])}: unknown key{hint}"
-
-
-def _missing_key_text(path: Sequence[str | int], key: str) -> str:
-    meaning = node_at([*path, key]).get("description", "")
-    return f"{key_text([*path, key])} is missing: give {meaning or 'it'}"
 
 
 def _violation(path: Sequence[str | int], wrong: str) -> str:

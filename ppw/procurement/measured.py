@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -134,22 +133,16 @@ class RunFigures(NamedTuple):
     source: str
 
 
-@dataclass
-class MeasuredFigures:
-    """All that runs tables say, by candidate and workload."""
-
-    found: dict[tuple[str, str], RunFigures] = field(default_factory=dict)
-    caveats: list[str] = field(default_factory=list)
-    digests: list[str] = field(default_factory=list)
-
-
-def measure_requests(requests: Sequence[Request], *, draws: int, seed: int) -> MeasuredFigures:
-    """Read and fit the runs of all requests: figures, caveats and digests.
+def measure_requests(
+    requests: Sequence[Request], *, draws: int, seed: int
+) -> tuple[dict[tuple[str, str], RunFigures], list[str], list[str]]:
+    """Read and fit runs: figures by candidate and workload, caveats, and digests of the tables.
 
     Candidates of one table and workload are fitted together, so that its groups inform each other,
     and those of one group are drawn as one curve.
     """
-    made = MeasuredFigures()
+    found: dict[tuple[str, str], RunFigures] = {}
+    every, digests = list[str](), list[str]()
     tables: dict[tuple[Any, ...], list[Request]] = {}
     for request in requests:
         tables.setdefault((request.paths, request.mapping, request.workload), []).append(request)
@@ -158,13 +151,13 @@ def measure_requests(requests: Sequence[Request], *, draws: int, seed: int) -> M
         if (paths, mapping) not in read:
             runs = canonical(read_runs(list(paths), columns=dict(mapping), check=False))
             read[paths, mapping] = runs
-            made.digests.append(frame_digest(runs))
+            digests.append(frame_digest(runs))
         # Streams of their own: two tables are two measurements.
         own = int(np.random.SeedSequence((seed, number)).generate_state(1)[0])
         figures, caveats = _fit_requests(read[paths, mapping], asked, draws, own)
-        made.found |= {(r.candidate, workload): f for r, f in zip(asked, figures, strict=True)}
-        made.caveats += [c for c in caveats if c not in made.caveats]
-    return made
+        found |= {(r.candidate, workload): f for r, f in zip(asked, figures, strict=True)}
+        every += caveats
+    return found, list(dict.fromkeys(every)), digests
 
 
 class _FittedTable(NamedTuple):

@@ -41,8 +41,7 @@ def share_best(values: FloatArray, fits: Mask, more_is_better: bool) -> FloatArr
         return np.full(len(values), np.nan)
     cost = np.where(fits, cost, np.inf)[:, known]
     best = cost == cost.min(axis=0)
-    made: FloatArray = (best / best.sum(axis=0)).mean(axis=1)
-    return made
+    return np.asarray((best / best.sum(axis=0)).mean(axis=1))
 
 
 def on_front(costs: FloatArray, fits: Mask) -> Mask:
@@ -272,8 +271,7 @@ class Crossovers:
     def _apart(self, numbers: CaseValues, years: int | None = None) -> FloatArray:
         """Cost of the rival minus that of the cheapest, in each case."""
         costs = self.model.tco(numbers, years)
-        made: FloatArray = costs[1] - costs[0]
-        return made
+        return np.asarray(costs[1] - costs[0])
 
 
 def _reachable_ties(figure: Input, ties: FloatArray) -> FloatArray:
@@ -364,14 +362,19 @@ class Evaluation:
             shares = share_best(draws, fits, compared.more_is_better)
             for i, name in enumerate(self.names):
                 value = totals[figure][i] if figure in totals else central[i][figure][0]
-                lower, upper = self._interval_if_uncertain(draws[i])
-                rows.append((name, figure, units[figure], value, lower, upper, shares[i]))
-        columns = ["candidate", "figure", "unit", "value", "lower", "upper", "p_best"]
-        return pd.DataFrame(rows, columns=columns)
+                # Draws that are all equal have no interval.
+                differ = np.ptp(draws[i]) > 0
+                ends = self._interval_ends(draws[i]) if differ else (np.nan, np.nan)
+                rows.append((name, figure, units[figure], value, *ends, shares[i]))
+        return pd.DataFrame(rows, columns=Procurement.tables[0].names)
 
     def candidates(self) -> pd.DataFrame:
         """Tabulate servers, racks and power: one row a candidate."""
-        front = self._front_mask().mean(axis=1)
+        # Energy stands in for carbon where some candidate's carbon is not known.
+        second = "carbon" if self.parts["carbon"]["total_kg"].notna().all() else "energy"
+        drawn = [o.figures() for o in self.draws]
+        costs = np.stack([[d[figure] for d in drawn] for figure in ("tco", second)])
+        front = on_front(costs, self._fits_mask_by_draw()).mean(axis=1)
         rows = [self._candidate_row(i) | {"p_on_front": share} for i, share in enumerate(front)]
         return pd.DataFrame(rows)
 
@@ -397,19 +400,8 @@ class Evaluation:
             "why_not": one.racks.reason,
         }
 
-    def _front_mask(self) -> Mask:
-        """Mark candidates beaten by none in cost and carbon; energy if carbon is unknown."""
-        second = "carbon" if self.parts["carbon"]["total_kg"].notna().all() else "energy"
-        drawn = [o.figures() for o in self.draws]
-        costs = np.stack([[d[figure] for d in drawn] for figure in ("tco", second)])
-        return on_front(costs, self._fits_mask_by_draw())
-
     def _fits_mask_by_draw(self) -> Mask:
         return np.stack([o.racks.fits for o in self.draws]) > 0
-
-    def _interval_if_uncertain(self, draws: FloatArray) -> tuple[float, float]:
-        """Interval of draws that differ; NaN ends where all are equal."""
-        return self._interval_ends(draws) if np.ptp(draws) > 0 else (np.nan, np.nan)
 
     def _interval_ends(self, draws: FloatArray) -> tuple[float, float]:
         lower, upper = np.quantile(draws, [0.5 - self.level / 2, 0.5 + self.level / 2])
@@ -474,8 +466,8 @@ def procure(
         asked = scenario_of(scenario, source="scenario", folder=Path())
     else:
         asked = read_scenario(scenario)
-    gathered = gather(asked, draws=draws, seed=seed)
-    model, inputs = Model(asked, gathered.servers), gathered.inputs
+    servers, inputs, remarks, digests = gather(asked, draws=draws, seed=seed)
+    model = Model(asked, servers)
     evaluated = Evaluation(model, inputs, inputs.draw(draws, seed), level)
     figures = evaluated.figures(_units(model))
     first, *others = evaluated.cheapest()
@@ -491,7 +483,7 @@ def procure(
     if undecided and rivals:
         variances = learn_next(model, inputs, first, rivals[0], draws=draws, seed=seed)
     learn = [f"{words} ({share:.0%} of the variance)" for words, share in variances[:_NAMED]]
-    caveats = [*gathered.caveats, *_answer_caveats(evaluated, undecided)]
+    caveats = [*remarks, *_answer_caveats(evaluated, undecided)]
     if not any(figure.uncertain for figure in inputs.values()):
         caveats.append(
             "every figure is one number without a range, so the probabilities mean nothing; give "
@@ -518,7 +510,7 @@ def procure(
         draws=draws,
         seed=seed,
         caveats=tuple(caveats),
-        input_digest=numbers_digest(asked.raw, gathered.digests),
+        input_digest=numbers_digest(asked.raw, digests),
         basis=cm.Basis(model, inputs),
     )
 

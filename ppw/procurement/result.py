@@ -77,15 +77,12 @@ def _tie_lines(result: Procurement) -> list[str]:
     if result.crossovers.empty:
         return []
     rows = result.crossovers[result.crossovers["criterion"] == COST]
-    rows = rows[rows["key"].map(_is_buyers_figure).astype(bool)]
+    keys = rows["key"].str
+    rows = rows[keys.startswith(("site.", "costs.", "demand.")) | keys.endswith(".price")]
     nearest = rows.iloc[(rows["value"] / rows["now"] - 1).abs().argsort(kind="stable")]
     first = nearest.drop_duplicates("key").head(_MOST_TURNS)
     said = [tie_text(row) for row in rows_of(first)]
     return [f"What would change the choice: {'; '.join(said)}."] if said else []
-
-
-def _is_buyers_figure(key: str) -> bool:
-    return key.startswith(("site.", "costs.", "demand.")) or key.endswith(".price")
 
 
 def tie_text(row: Mapping[Any, Any]) -> str:
@@ -487,9 +484,10 @@ def _rows_left_text(table: PrintedTable) -> str:
 def _figure_rows(result: Procurement) -> list[list[str]]:
     """Rows of texts: servers, racks and every figure with interval and probability."""
     table, level = rows_of(result.candidates), f"  {result.level:.0%} interval"
+    ends = result.candidates[["servers_lower", "servers_upper"]].to_numpy()
     rows = [
         ["servers", *(f"{r['servers']:.0f}" for r in table)],
-        [level, *map(_servers_interval_text, table)],
+        [level, *(f"{np.floor(low):.0f} … {np.ceil(high):.0f}" for low, high in ends)],
         ["racks", *(f"{r['racks']:.0f}" for r in table)],
         ["fits the site", *("yes" if r["fits"] else "no" for r in table)],
         ["peak power (kW)", *(shown(r["peak_power_w"] / 1000) for r in table)],
@@ -501,10 +499,6 @@ def _figure_rows(result: Procurement) -> list[list[str]]:
     if len(table) > 1:
         rows.append(["P(no other beats it)", *(value_text(r["p_on_front"], SHARE) for r in table)])
     return rows
-
-
-def _servers_interval_text(row: Row) -> str:
-    return f"{np.floor(row['servers_lower']):.0f} … {np.ceil(row['servers_upper']):.0f}"
 
 
 def _printed_rows_of_figure(figure: str, group: pd.DataFrame, level: str) -> list[list[str]]:

@@ -69,8 +69,7 @@ class Server:
     def full_power(self, workloads: list[str], numbers: CaseValues) -> FloatArray:
         """Find the highest power (W) at full load over the workloads: (n,)."""
         full = [numbers[self.key("power", w)] for w in workloads]
-        made: FloatArray = np.max(full, axis=0) + self.power_beside(numbers)
-        return made
+        return np.asarray(np.max(full, axis=0) + self.power_beside(numbers))
 
     def power_beside(self, numbers: CaseValues) -> FloatArray:
         """Constant power (W) of the rest of the server, 0 where none is stated: (n,)."""
@@ -82,10 +81,8 @@ class Server:
         if self.curve is None:
             return load
         idle, full = self.curve.watts(np.array([0.0, 1.0]))
-        made: FloatArray = (self.curve.watts(load.ravel()).reshape(load.shape) - idle) / (
-            full - idle
-        )
-        return made
+        watts = self.curve.watts(load.ravel()).reshape(load.shape)
+        return np.asarray((watts - idle) / (full - idle))
 
 
 # How much of its rate a server may be given before its latency passes a limit.

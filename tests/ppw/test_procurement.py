@@ -471,8 +471,8 @@ def edited(key, value):
 def lead(key, value):
     """How much more the large one of the guide costs with one figure typed anew."""
     typed = scenario_of(edited(key, value), source="guide", folder=Path())
-    gathered = gather(typed, draws=100, seed=0)
-    small, large = Model(typed, gathered.servers).tco(gathered.inputs.central())
+    servers, inputs, *_ = gather(typed, draws=100, seed=0)
+    small, large = Model(typed, servers).tco(inputs.central())
     return float((large - small)[0])
 
 

@@ -88,7 +88,7 @@ def refused(table, *said):
 def figures(table):
     """Figures of a scenario as they are read: the value, and the ends of its range."""
     asked_for = scenario_of(table, source="scenario", folder=Path())
-    inputs = gather(asked_for, draws=100, seed=0).inputs
+    _, inputs, *_ = gather(asked_for, draws=100, seed=0)
     read = {figure.key: (figure.value, figure.low, figure.high) for figure in inputs.values()}
     return {key: [v for v in values if not math.isnan(v)] for key, values in read.items()}
 
@@ -231,7 +231,7 @@ EPYC = {"catalogue": "EPYC 9654"}
 )
 def test_cores_are_typed_or_those_of_all_sockets(more, cores):
     asked_for = scenario_of(scenario(server("x", **more)), source="scenario", folder=Path())
-    assert gather(asked_for, draws=100, seed=0).servers[0].cores == cores
+    assert gather(asked_for, draws=100, seed=0)[0][0].cores == cores
 
 
 @pytest.fixture
