@@ -54,8 +54,7 @@ class Choice(NamedTuple):
         What a cost is more than the least, or what a merit, its reciprocal, is less than the most.
         """
         more = self.log_cost - self.log_cost.min(axis=1, keepdims=True)
-        loss: FloatArray = (-np.expm1(-more) if more_is_better else np.expm1(more)).mean(axis=0)
-        return loss
+        return np.asarray((-np.expm1(-more) if more_is_better else np.expm1(more)).mean(axis=0))
 
     def p_rises(self) -> FloatArray:
         """Probability that perf/W rises from each step to the next; NaN where not known."""
@@ -356,12 +355,8 @@ class BestFrequency(Result):
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw how probably each step is the best, for up to ten groups."""
-        axes = new_axes(ax)
-        group = (
-            self.steps.groupby(list(self.by), sort=False, dropna=False).ngroup()
-            if self.by
-            else pd.Series(0, index=self.steps.index)
-        )
+        axes, keys = new_axes(ax), [*self.by] or (lambda _: 0)
+        group = self.steps.groupby(keys, sort=False, dropna=False).ngroup()
         for number, row in enumerate(rows_of(self.table.head(10))):
             steps = self.steps[group == number]
             label = plot_label(", ".join(key_texts(self.by, row)) or "all runs")

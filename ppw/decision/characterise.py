@@ -297,10 +297,7 @@ def _workload_columns(runs: pd.DataFrame) -> list[str]:
 def _measure_hosts(
     runs: pd.DataFrame, keys: Sequence[str], prices: Mapping[str, float], freq: float | None
 ) -> Iterator[HostFigures]:
-    """Yield the figures of each host and workload, at a frequency (Hz) or the highest one.
-
-    ``prices`` by host win over the column ``price``.
-    """
+    """Yield the figures of each host and workload, at a frequency (Hz) or the highest one."""
     runs = runs.reset_index(drop=True)
     measures = _measure_runs(runs, prices)
     for key, rows in runs.groupby([*keys, "host"], sort=True, dropna=False):
@@ -317,6 +314,7 @@ def _measure_runs(runs: pd.DataFrame, prices: Mapping[str, float]) -> pd.DataFra
     columns = "throughput_ops_s time_s power_w energy_j price cpi cycles instructions llc_misses "
     columns += "data_bytes memory_bandwidth_bytes_s memory_latency_s latency_p50_s latency_p99_s"
     have = runs.reindex(columns=columns.split()).astype(np.float64)
+    # Prices that were given by host win over the column.
     price = runs["host"].astype(str).map(prices).astype(np.float64).fillna(have["price"])
     # Work per second: operations where they were counted, else one job in its time.
     performance = have["throughput_ops_s"].fillna(1 / have["time_s"])
@@ -446,11 +444,8 @@ def _scope_caveats(unlike: Sequence[str], mixed: bool) -> list[str]:
 def _source_and_frequency_caveats(runs: pd.DataFrame) -> list[str]:
     watts = "power_w" in runs or "energy_j" in runs
     caveats = [UNKNOWN_WATTS] if watts and not all_sources_named(runs) else []
-    if (
-        "family" in runs
-        and "freq_hz" in runs
-        and runs.groupby("host")["freq_hz"].nunique().gt(1).any()
-    ):
+    known = {"family", "freq_hz"} <= set(runs)
+    if known and runs.groupby("host")["freq_hz"].nunique().gt(1).any():
         caveats.append(
             "a host was measured at several frequencies: its figures are those at --freq, or "
             "else at the highest"

@@ -149,8 +149,7 @@ class Rates(NamedTuple):
     def net(self, log_power: FloatArray) -> FloatArray:
         """Logarithm of the power above idle, at least a small share of the power itself."""
         power = np.exp(log_power)
-        made: FloatArray = np.log(np.maximum(power - self.idle_w, _LEAST_NET * power))
-        return made
+        return np.asarray(np.log(np.maximum(power - self.idle_w, _LEAST_NET * power)))
 
 
 def log_cost(
@@ -170,8 +169,7 @@ def log_cost(
     if log_power is None or rates.electricity is None:
         return log_time + float(np.log(rates.per_second(price)))
     energy = rates.per_joule * np.exp(rates.net(log_power))
-    made: FloatArray = log_time + np.log(rates.per_second(price) + energy)
-    return made
+    return np.asarray(log_time + np.log(rates.per_second(price) + energy))
 
 
 def unit_of(objective: Objective, rates: Rates, work: str = "run") -> str:

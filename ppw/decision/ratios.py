@@ -160,8 +160,7 @@ class PairwiseComparison:
             time, rates = _log_time(draws), self.terms.rates
             return -obj.log_cost(_PER_PRICE, time, draws.get(POWER), price, rates)
         parts = [exponent * draws[name] for name, exponent in _EXPONENTS[metric].items()]
-        total: obj.FloatArray = np.sum(parts, axis=0)
-        return total
+        return np.asarray(np.sum(parts, axis=0))
 
     def ratio(self, metric: str) -> dict[str, Any]:
         """Row of the comparison's table for one metric: values, ratio, interval and tie."""

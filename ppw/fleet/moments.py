@@ -443,17 +443,6 @@ def _replace_groups(cells: pd.DataFrame, alone: pd.DataFrame, layout: Layout) ->
 # Cells in memory, as the prepared runs that the answers of this package take.
 
 
-@dataclass(frozen=True)
-class PreparedCells:
-    """Cells ready for an answer."""
-
-    prepared: prepare.Prepared
-    # Number of runs that cannot be used.
-    unusable: int
-    # What some runs of a group lack and others have.
-    missing: tuple[eng.Fault, ...] = ()
-
-
 def cells_frame(cells: pd.DataFrame, layout: Layout, source: str) -> pd.DataFrame:
     """Sort a moment table by its keys, make its counts integers, and name its source."""
     cells = cells.astype(dict.fromkeys([*layout.counts, gr.FLAGS], np.int64))
@@ -464,16 +453,16 @@ def cells_frame(cells: pd.DataFrame, layout: Layout, source: str) -> pd.DataFram
 
 def unusable_mask(cells: pd.DataFrame) -> gr.Mask:
     """Tell which cells have the flag that their runs cannot be used."""
-    mask: gr.Mask = (cells[gr.FLAGS].to_numpy() & gr.UNUSABLE) > 0
-    return mask
+    return np.asarray((cells[gr.FLAGS].to_numpy() & gr.UNUSABLE) > 0)
 
 
 def prepare_cells(
     cells: pd.DataFrame, layout: Layout, *, keep_all: bool, drop: bool = True
-) -> PreparedCells:
+) -> tuple[prepare.Prepared, int, list[eng.Fault]]:
     """Prepare cells for an answer, as `ppw.runs.prepare.prepare` does runs.
 
-    Raises `PpwError` when no usable run is left.
+    Returns them, the number of runs that cannot be used, and a fault for each metric that some
+    runs of a group lack. Raises `PpwError` when no usable run is left.
     """
     source = str(cells.attrs.get("source", "runs"))
     bad = unusable_mask(cells)
@@ -482,12 +471,13 @@ def prepare_cells(
     if usable.empty:
         raise PpwError(f"{source}: holds no run that can be used ({unusable} cannot)")
     groups = gr.group_runs(usable, layout.by)
+    metrics = [mt.METRICS[name] for name in layout.metrics]
     held, left_out, keepable = 0, pd.DataFrame(), True
     if not keep_all:
         out = prepare.below_full_load(usable, groups)
         held = gr.run_count(usable, out)
-        if drop:
-            left_out = _flagged_cells(usable, groups, layout)
+        if drop and (flagged := ck.find_flagged_rows(usable, groups, metrics)):
+            left_out = ck.evidence_table(flagged, usable, groups)
             position = left_out["position"].to_numpy(dtype=np.int64)
             out[position] = True
             keepable = not prepare.without_power(usable)[position].any()
@@ -499,19 +489,8 @@ def prepare_cells(
         usable = usable[~out].reset_index(drop=True)
         groups = gr.group_runs(usable, layout.by)
     usable = _with_voltage(usable, layout)
-    metrics = [mt.METRICS[name] for name in layout.metrics]
     prepared = prepare.Prepared(usable, groups, metrics, left_out, held, keepable)
-    return PreparedCells(
-        prepared, unusable, tuple(_lacking_quantities(usable, groups, layout, source))
-    )
-
-
-def _flagged_cells(cells: pd.DataFrame, groups: gr.Groups, layout: Layout) -> pd.DataFrame:
-    """Evidence table of the cells that the checks find; empty where they find none."""
-    found = ck.find_flagged_rows(cells, groups, [mt.METRICS[name] for name in layout.metrics])
-    if not found:
-        return pd.DataFrame({"position": np.zeros(0, dtype=np.int64)})
-    return ck.evidence_table(found, cells, groups)
+    return prepared, unusable, [*_lacking_quantities(usable, groups, layout, source)]
 
 
 def _lacking_quantities(

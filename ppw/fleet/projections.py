@@ -444,8 +444,10 @@ def _answer_from(
 ) -> FleetAnswer[Any]:
     """Answer from prepared cells; where that fails, add the faults to the error as notes."""
     try:
-        ready = mo.prepare_cells(read.frame, read.layout, keep_all=keep_all, drop=drop)
-        answer = ask(ready.prepared)
+        prepared, unusable, missing = mo.prepare_cells(
+            read.frame, read.layout, keep_all=keep_all, drop=drop
+        )
+        answer = ask(prepared)
     except PpwError as error:
         unusable = groups.run_count(read.frame, mo.unusable_mask(read.frame))
         for fault in (*read.runs.faults, *_unusable_faults(read, unusable)):
@@ -457,8 +459,8 @@ def _answer_from(
             "wrong runs: find them with ppw fleet check on the files"
         )
         answer = replace(answer, caveats=(*answer.caveats, caveat))
-    faults = [*_unusable_faults(read, ready.unusable), *ready.missing]
-    rows = (groups.run_count(read.frame), len(read.frame), ready.unusable)
+    faults = [*_unusable_faults(read, unusable), *missing]
+    rows = (groups.run_count(read.frame), len(read.frame), unusable)
     return _fleet_answer(answer, read.runs, faults, *rows)
 
 

@@ -56,7 +56,9 @@ def find_files(source: str) -> list[str]:
         return [source]
     path = Path(source)
     if path.is_dir():
-        found = sorted(str(p) for p in path.rglob("*") if _is_runs_file(p))
+        # Names that begin with _ or . are what engines and editors leave beside runs.
+        named = (p for p in path.rglob("*") if p.name[0] not in "._")
+        found = sorted(str(p) for p in named if p.name.lower().endswith(ENDINGS))
     elif has_magic(source) and not path.exists():
         # As the shell has it: a pattern may be absolute, which Path.glob refuses.
         found = sorted(p for p in glob(source, recursive=True) if Path(p).is_file())  # noqa: PTH207
@@ -70,11 +72,6 @@ def find_files(source: str) -> list[str]:
             "or a pattern"
         )
     return found
-
-
-def _is_runs_file(path: Path) -> bool:
-    """Tell by its name whether a file is a runs table; names that begin with _ or . are not."""
-    return path.name.lower().endswith(ENDINGS) and path.name[0] not in "._"
 
 
 def given_names(files: Sequence[str]) -> dict[str, str]:

@@ -132,8 +132,6 @@ class FleetState:
         PpwError
             For a state that nothing was added to, or whose file is damaged.
         """
-        import pyarrow as pa
-
         self._require_layout()
         path = self.folder.absolute() / self.generation / _CELLS
         try:

@@ -287,13 +287,10 @@ def _fresh_by_clock(samples: ibis.Table) -> ibis.Table:
 
 
 def _fresh_by_figure(samples: ibis.Table, window_s: float) -> ibis.Table:
-    """Drop readings that repeat the value of one kept less than a window before.
+    """Drop readings that repeat the value of one kept less than a window before."""
 
-    Which of equal figures is kept depends on the one kept before it, which no window function
-    knows: what is told a window after its stretch began goes through compiled code, a list of
-    times a stretch.
-    """
-
+    # Which of equal figures is kept depends on the one kept before it, which no window function
+    # knows: what is told a window after its stretch began goes through compiled code.
     def keep_spaced(lists: Any) -> Any:
         return _spaced_times(lists, window_s)
 
@@ -320,10 +317,8 @@ def _number_stretches(samples: ibis.Table) -> ibis.Table:
 
 
 def _spaced_times(lists: Any, window_s: float) -> Any:
-    """Keep of each list of times those at least ``window_s`` after the last one kept.
-
-    DuckDB gives many lists at once, as an array of Arrow's; Spark one.
-    """
+    """Keep of each list of times those at least ``window_s`` after the last one kept."""
+    # DuckDB gives many lists at once, as an array of Arrow's; Spark one.
     if not isinstance(lists, (pa.Array, pa.ChunkedArray)):
         times = np.asarray(lists, dtype=np.float64)
         return times[_spaced_mask(times, np.array([0, len(times)]), window_s)].tolist()

@@ -14,7 +14,6 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import lazy_loader
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -26,7 +25,7 @@ from measurements.errors import MeasurementError
 from measurements.traces.requests import has_columns
 from measurements.traces.trace_files import own_metadata
 from ppw.errors import PpwError
-from ppw.fleet.engine import connect, is_spark
+from ppw.fleet.engine import connect, ibis, is_spark
 from ppw.fleet.run_files import register_table
 from ppw.results.text import as_positive
 from ppw.storage import trace_model, trace_source
@@ -34,14 +33,10 @@ from ppw.storage import trace_model, trace_source
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    import ibis
     from ibis.backends import BaseBackend
 
     from fitting.compiled.loops import IntArray
     from ppw.storage.trace_model import TraceModel
-else:
-    # Engines come with an extra; what stands here can be named and described without it.
-    ibis = lazy_loader.load("ibis")
 
 # Where a request stands among those of one time: its file, and its row there.
 PLACE = ("file_name", "file_row")
@@ -560,10 +555,7 @@ def survey_of(source: EngineTrace) -> trace_source.TraceSurvey:
 
 
 def _measure_extent(table: ibis.Table) -> tuple[dict[str, Any], int]:
-    """Measure time and address extent of the requests without flushes, and count these.
-
-    Raises `PpwError` for requests that cannot be, or too few of them.
-    """
+    """Measure time and address extent of the requests without flushes, and count these."""
     kept = table["op"] != trace_source.FLUSH
     end = table.lbn + ibis.greatest(table.size_bytes // BLOCK, 1)
     found = table.agg(

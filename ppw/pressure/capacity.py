@@ -142,8 +142,7 @@ class Measure(NamedTuple):
     def demand(self, demand: pd.DataFrame) -> NDArray[np.float64]:
         """Demand in each interval: sum of the measure's columns, or the largest of them."""
         parts = demand[list(self.columns)].to_numpy(dtype=float)
-        combined: NDArray[np.float64] = parts.max(axis=1) if self.largest else parts.sum(axis=1)
-        return combined
+        return np.asarray(parts.max(axis=1) if self.largest else parts.sum(axis=1))
 
 
 _BANDWIDTH = "memory_bandwidth_bytes_s"

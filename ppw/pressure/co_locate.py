@@ -350,8 +350,7 @@ def _by_day(table: pd.DataFrame, start_s: float, step: float) -> dem.FloatArray:
     whole = dem.demand_on_clock(table, first, _DAY_S / cells, days * cells).reshape(days, cells, -1)
     known = np.isfinite(whole)
     with np.errstate(invalid="ignore"):
-        mean: dem.FloatArray = np.where(known, whole, 0.0).sum(axis=0) / known.sum(axis=0)
-    return mean
+        return np.asarray(np.where(known, whole, 0.0).sum(axis=0) / known.sum(axis=0))
 
 
 def _resource_table(
@@ -369,12 +368,15 @@ def _resource_table(
     # Demands near the smallest number break at infinity.
     with np.errstate(over="ignore"):
         breaks_at = 1 / np.where(load.high > 0, load.high, np.nan)
+    # The first of these that holds is the finding.
+    judged = [np.isnan(value.high), np.isnan(load.high), load.high > 1, load.high > _TIGHT]
+    findings = [dem.NOT_MEASURED, dem.NO_CAPACITY, dem.BREAKS, dem.TIGHT]
     # Moments that were drawn are no more evidence than the cells that were recorded.
     recorded = held[: aligned.recorded].T
     return pd.DataFrame(
         {
             "resource": dem.NAMES,
-            "finding": [_judge_load(*both) for both in zip(value.high, load.high, strict=True)],
+            "finding": np.select(judged, findings, dem.FITS).tolist(),
             "value": value.high,
             "unit": list(dem.UNITS.values()),
             "mean": value.mean,
@@ -393,17 +395,6 @@ def _resource_table(
             "not_measured": _not_measured_texts(aligned, capacity),
         }
     )
-
-
-def _judge_load(value: float, load: float) -> str:
-    """Finding for a load relative to its ceiling: breaks above 1, tight, fits or not judged."""
-    if np.isnan(value):
-        return dem.NOT_MEASURED
-    if np.isnan(load):
-        return dem.NO_CAPACITY
-    if load > 1:
-        return dem.BREAKS
-    return dem.TIGHT if load > _TIGHT else dem.FITS
 
 
 def _not_measured_texts(aligned: _AlignedDemand, capacity: dem.FloatArray) -> list[str]:
@@ -539,12 +530,13 @@ class Pairing(Result):
     def verdict(self) -> list[str]:
         """Say which pair is the best and which cannot be."""
         rows = rows_of(self.pairs)
-        best = rows[0]
-        said = [
-            f"{best['workload']} and {best['with']} go together best: {_fullest_text(best)}"
-            if best["finding"] in (dem.FITS, dem.TIGHT)
-            else "no two of these workloads can share this host"
-        ]
+        best, said = rows[0], ["no two of these workloads can share this host"]
+        if best["finding"] in (dem.FITS, dem.TIGHT):
+            used, limit = (dem.cell_amount_text(name, best) for name in ("value", "capacity"))
+            said = [
+                f"{best['workload']} and {best['with']} go together best: {best['first']} is the "
+                f"fullest, {used} of {limit} ({res.value_text(best['share'], 'share')})"
+            ]
         broken = [
             f"{row['workload']} + {row['with']} ({row['first']})"
             for row in rows
@@ -585,13 +577,6 @@ class Pairing(Result):
         axes.set_yticks(range(len(names)), labels)
         axes.set_ylabel("workload")
         return axes
-
-
-def _fullest_text(row: Mapping[str, Any]) -> str:
-    return (
-        f"{row['first']} is the fullest, {dem.cell_amount_text('value', row)} of "
-        f"{dem.cell_amount_text('capacity', row)} ({res.value_text(row['share'], 'share')})"
-    )
 
 
 def pair_workloads(recordings: Mapping[str, TimeSeries], **options: Any) -> Pairing:

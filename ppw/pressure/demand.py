@@ -16,6 +16,7 @@ from ppw.errors import PpwError
 from ppw.pressure.capacity import STATED, Capacity, capacity_of, logged_figures
 from ppw.results.axes import new_axes
 from ppw.results.text import plot_label, shown
+from ppw.runs import groups as gr
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -63,23 +64,23 @@ def demand_of(series: TimeSeries, *, disks: Sequence[str] | None = None) -> pd.D
             f"{series.source}: is of host {hosts[0]!r} and of {hosts[1]!r}: read one host at a time"
         )
     chosen = physical_disks(series.devices("disk_busy_share")) if disks is None else tuple(disks)
-    cpus = _column_or_nan(frame, "cpus")
+    cpus = gr.numbers(frame, "cpus")
     columns = {
-        "time_s": _column_or_nan(frame, "time_s"),
-        "interval_s": _column_or_nan(frame, "interval_s"),
+        "time_s": gr.numbers(frame, "time_s"),
+        "interval_s": gr.numbers(frame, "interval_s"),
         "cpu_cores": _busy_cores(frame, cpus),
         "user_share": _sum_rates(frame, _USER, needed=("user_s",)) / cpus,
         "system_share": _sum_rates(frame, _KERNEL, needed=("system_s",)) / cpus,
         "iowait_share": _rate(frame, "iowait_s") / cpus,
         "steal_share": _rate(frame, "steal_s") / cpus,
-        "run_queue": _column_or_nan(frame, "run_queue"),
-        "blocked": _column_or_nan(frame, "blocked"),
+        "run_queue": gr.numbers(frame, "run_queue"),
+        "blocked": gr.numbers(frame, "blocked"),
         "context_switches_s": _rate(frame, "context_switches"),
         "memory_bytes": _used_memory(frame),
-        "memory_inactive_bytes": _column_or_nan(frame, "memory_inactive_bytes"),
+        "memory_inactive_bytes": gr.numbers(frame, "memory_inactive_bytes"),
         "memory_bandwidth_bytes_s": _rate(frame, "memory_read_bytes", "memory_written_bytes"),
         "swap_bytes_s": _rate(frame, "swap_in_bytes", "swap_out_bytes"),
-        "swap_used_bytes": _column_or_nan(frame, "swap_used_bytes"),
+        "swap_used_bytes": gr.numbers(frame, "swap_used_bytes"),
         "major_faults_s": _rate(frame, "major_faults"),
         "disk_read_bytes_s": _rate(frame, "sectors_read") * SECTOR_BYTES,
         "disk_written_bytes_s": _rate(frame, "sectors_written") * SECTOR_BYTES,
@@ -97,50 +98,39 @@ def demand_of(series: TimeSeries, *, disks: Sequence[str] | None = None) -> pd.D
 
 
 def _busy_cores(frame: pd.DataFrame, cpus: FloatArray) -> FloatArray:
-    """Busy CPUs by user, system and steal time, else by the scheduler's total; at most all CPUs.
-
-    The scheduler's time of a task can have the interrupts in it that are counted beside it.
-    """
+    """Busy CPUs by user, system and steal time, else by the scheduler's total; at most all CPUs."""
+    # The scheduler's time of a task can have the interrupts in it that are counted beside it.
     parts = _sum_rates(frame, (*_USER, *_KERNEL, "steal_s"), needed=("user_s", "system_s"))
     busy = np.where(np.isnan(parts), _rate(frame, "scheduled_s"), parts)
     return np.where(np.isnan(busy), np.nan, np.fmin(busy, cpus))
 
 
 def _used_memory(frame: pd.DataFrame) -> FloatArray:
-    """Memory that programs cannot get without swapping.
-
-    The kernel's own estimate where it was recorded; otherwise what is neither free nor page cache.
-    Since Linux 5.9 fresh anonymous pages count as inactive until used again, so that inactive
-    memory outside the page cache is demand.
-    """
-    total = _column_or_nan(frame, "memory_total_bytes")
-    by_kernel = total - _column_or_nan(frame, "memory_available_bytes")
-    buffers = np.nan_to_num(_column_or_nan(frame, "memory_buffers_bytes"))
-    cache = _column_or_nan(frame, "memory_cached_bytes") + buffers
-    by_parts = total - _column_or_nan(frame, "memory_free_bytes") - cache
+    """Memory that programs cannot get without swapping: by the kernel, else by its parts."""
+    # Since Linux 5.9 fresh anonymous pages count as inactive until used again, so that inactive
+    # memory outside the page cache is demand.
+    total = gr.numbers(frame, "memory_total_bytes")
+    by_kernel = total - gr.numbers(frame, "memory_available_bytes")
+    buffers = np.nan_to_num(gr.numbers(frame, "memory_buffers_bytes"))
+    cache = gr.numbers(frame, "memory_cached_bytes") + buffers
+    by_parts = total - gr.numbers(frame, "memory_free_bytes") - cache
     return np.maximum(np.where(np.isnan(by_kernel), by_parts, by_kernel), 0.0)
 
 
 def _largest_over_disks(frame: pd.DataFrame, column: str, disks: Sequence[str]) -> FloatArray:
-    values = [_column_or_nan(frame, of_device(column, disk)) for disk in disks]
-    largest: FloatArray = np.fmax.reduce([np.full(len(frame), np.nan), *values])
-    return largest
+    values = [gr.numbers(frame, of_device(column, disk)) for disk in disks]
+    return np.asarray(np.fmax.reduce([np.full(len(frame), np.nan), *values]))
 
 
 def _mean_wait(frame: pd.DataFrame, disks: Sequence[str]) -> FloatArray:
     """Mean wait (s) over the I/Os of all disks, weighted by their number; NaN without I/Os."""
     if not disks:
         return np.full(len(frame), np.nan)
-    waits = np.array([_column_or_nan(frame, of_device("disk_wait_s", disk)) for disk in disks])
-    ios = np.array([_column_or_nan(frame, of_device("disk_ios", disk)) for disk in disks])
+    waits = np.array([gr.numbers(frame, of_device("disk_wait_s", disk)) for disk in disks])
+    ios = np.array([gr.numbers(frame, of_device("disk_ios", disk)) for disk in disks])
     ios = np.where(np.isnan(waits), 0.0, np.nan_to_num(ios))
     with np.errstate(invalid="ignore"):
-        mean: FloatArray = (np.nan_to_num(waits) * ios).sum(axis=0) / ios.sum(axis=0)
-    return mean
-
-
-def _column_or_nan(frame: pd.DataFrame, name: str) -> FloatArray:
-    return frame[name].to_numpy(dtype=float) if name in frame else np.full(len(frame), np.nan)
+        return np.asarray((np.nan_to_num(waits) * ios).sum(axis=0) / ios.sum(axis=0))
 
 
 def _rate(frame: pd.DataFrame, *names: str) -> FloatArray:
@@ -150,9 +140,9 @@ def _rate(frame: pd.DataFrame, *names: str) -> FloatArray:
 
 def _sum_rates(frame: pd.DataFrame, names: Sequence[str], needed: Sequence[str]) -> FloatArray:
     """Sum of columns per second; NaN where a needed one is missing, 0 for the others."""
-    total, interval = np.zeros(len(frame)), _column_or_nan(frame, "interval_s")
+    total, interval = np.zeros(len(frame)), gr.numbers(frame, "interval_s")
     for name in names:
-        rate = _column_or_nan(frame, name) / interval
+        rate = gr.numbers(frame, name) / interval
         total += rate if name in needed else np.nan_to_num(rate)
     return total
 

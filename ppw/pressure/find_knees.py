@@ -366,33 +366,28 @@ _PERFORMANCE = "throughput_ops_s"
 
 
 class _Sweeps(NamedTuple):
-    """Points of sweeps, and what they are called.
+    """Points of sweeps, and what they are called."""
 
-    ``points`` has a row per run: ``sweep`` (its number), ``x``, ``y`` (NaN where it failed),
-    ``failed``, ``failure``, ``performance`` and ``power_w``. ``names`` and ``keys`` have an
-    element a sweep; ``held_back`` counts the runs at less than full load, which take no part.
-    """
-
+    # A row per run: its sweep's number, x, y (NaN where it failed), failed, failure, performance
+    # and power_w.
     points: pd.DataFrame
     names: list[str]
     keys: pd.DataFrame
     over: str
     of: str
     of_unit: str
+    # Runs at less than full load, which take no part.
     held_back: int
 
 
 def _read_sweeps(runs: pd.DataFrame, *, over: str, of: str, by: Sequence[str] | None) -> _Sweeps:
-    """Take the points of sweeps from a runs table.
-
-    Throughput of runs that have only a time is data by time. Missing values alone are no failure.
-    """
+    """Take the points of sweeps from a runs table; missing values alone are no failure."""
     table = check_runs(canonical(runs), by=[])
     source = str(runs.attrs.get("source", "runs"))
     setting = _find_column(table, over, _SETTINGS, source)
-    by_time = False
-    if _MEASURES.get(of.lower(), of) == _PERFORMANCE and _PERFORMANCE not in table:
-        by_time = {"data_bytes", "time_s"} <= set(table.columns)
+    # Throughput of runs that have only a time is data by time.
+    lacks_rate = _MEASURES.get(of.lower(), of) == _PERFORMANCE and _PERFORMANCE not in table
+    by_time = lacks_rate and {"data_bytes", "time_s"} <= set(table.columns)
     if by_time:
         table = table.assign(**{_PERFORMANCE: table["data_bytes"] / table["time_s"]})
     measure = _find_column(table, of, _MEASURES, source)
@@ -407,18 +402,17 @@ def _read_sweeps(runs: pd.DataFrame, *, over: str, of: str, by: Sequence[str] | 
     # A run of which nothing is known, and that did not fail, is no point.
     failure = _failures(table, y)
     told = y.notna() | failure.ne("")
-    table, y, failure = table[told], y[told].mask(failure.ne("")), failure[told]
+    table, failure = table[told], failure[told]
+    y = y[told].mask(failure.ne("")).to_numpy()
     groups = group_runs(table, keys)
     points = pd.DataFrame(
         {
             "sweep": groups.codes,
             "x": _numbers_or_nan(table, setting),
-            "y": y.to_numpy(),
+            "y": y,
             "failed": failure.ne("").to_numpy(),
             _FAILURE: failure.to_numpy(),
-            "performance": y.to_numpy()
-            if measure == _PERFORMANCE
-            else _performance(table, setting),
+            "performance": y if measure == _PERFORMANCE else _performance(table, setting),
             "power_w": _numbers_or_nan(table, "power_w"),
         }
     )
@@ -481,8 +475,7 @@ def _performance(table: pd.DataFrame, setting: str) -> FloatArray:
     """Work per second of each run: throughput, else data size, or one job, over time."""
     rate, time = _numbers_or_nan(table, _PERFORMANCE), _numbers_or_nan(table, "time_s")
     work = table[setting].to_numpy(dtype=np.float64) if setting == "data_bytes" else 1.0
-    performance: FloatArray = np.where(np.isnan(rate), work / time, rate)
-    return performance
+    return np.where(np.isnan(rate), work / time, rate)
 
 
 def _numbers_or_nan(table: pd.DataFrame, column: str) -> FloatArray:
@@ -656,11 +649,9 @@ def _knee_row(sweep: _Sweep, fit: Row | None, higher: bool) -> Row:
 
 
 def _operating_point(sweep: _Sweep, row: Row, higher: bool) -> Row:
-    """Choose the level to run at, and say as shares what the next one would change.
-
-    The level nearest to the knee inside its interval, else the last below it; without a knee the
-    smallest that comes within 5 % of the best.
-    """
+    """Choose the level to run at, and say as shares what the next one would change."""
+    # The level nearest to the knee inside its interval, else the last below it; without a knee the
+    # smallest that comes near enough to the best.
     good, knee = sweep.good, row["knee"]
     x, value = good["x"].to_numpy(), good["value"].to_numpy()
     if np.isnan(knee):

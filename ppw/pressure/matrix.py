@@ -221,7 +221,9 @@ class PressureMatrix(Result):
         parts = [_evidence_text(row) for row in rows_of(mine) if row["measure"] in names]
         # What was asked of the resource is known; the user can state what it is a share of.
         if not parts and cell["level"] == NO_CAPACITY:
-            option = f" ({_capacity_option(cell['resource'])})" * ("not known" in cell["because"])
+            name = cell["resource"].replace("_", "-")
+            name = {"cpu": "cpus", "disk": "disk-bandwidth"}.get(name, name)
+            option = f" (--{name})" * ("not known" in cell["because"])
             parts = [f"{cell['because']}{option}", *self._plain_demand(cell, mine)]
         head = f"{cell['application']}: {cap.RESOURCE_WORDS[cell['resource']]} {cell['level']}"
         return f"{head}: {'; '.join(parts)}" if parts else head
@@ -270,12 +272,6 @@ def _verdict_sentence(row: Row) -> str:
     what = f"puts pressure on {', '.join(pressed) or 'no resource that was judged'}"
     rest = f"; not judged: {', '.join(unknown)}" if unknown else ""
     return f"{row['application']} {what}{rest}. Its CPUs are {row['activity']}."
-
-
-def _capacity_option(resource: str) -> str:
-    """Command-line option that states the capacity of a resource."""
-    option = {"cpu": "cpus", "disk": "disk-bandwidth"}.get(resource, resource.replace("_", "-"))
-    return f"--{option}"
 
 
 def _evidence_text(row: Row) -> str:
@@ -393,11 +389,9 @@ def _as_run(
 
 
 def _fill_columns(demand: pd.DataFrame, other: pd.DataFrame) -> pd.DataFrame:
-    """Fill columns that were not measured from another recording of the same run.
-
-    Its intervals are others, and it may not know when it began: each row gets the mean of what
-    the other recorded meanwhile, or over all of it where the times do not meet.
-    """
+    """Fill columns that were not measured from another recording of the same run."""
+    # Its intervals are others, and it may not know when it began: each row gets what the other
+    # recorded meanwhile, or its mean where the times do not meet.
     missing = [str(c) for c in demand if demand[c].isna().all() and other[c].notna().any()]
     at = demand["time_s"].to_numpy()
     meanwhile = other["time_s"].between(at[0] - demand["interval_s"].iloc[0], at[-1])
@@ -527,10 +521,7 @@ def _judge_measure(
     limit: float | None,
     source: Callable[[str], str],
 ) -> Row:
-    """Judge demand as a share of a limit, or by its plain value where the measure has none.
-
-    Where demand was measured and the limit is not known, the note says which figure to state.
-    """
+    """Judge demand as a share of a limit, or by its plain value where the measure has none."""
     demand, threshold = measure.demand(part.demand), thresholds[measure.name]
     values = demand / (1.0 if limit is None else limit)
     use = summarise(values, part.demand["interval_s"], threshold.high)
@@ -539,6 +530,7 @@ def _judge_measure(
     if np.isnan(mean):
         note = NOT_MEASURED
     elif np.isnan(use.p95):
+        # The demand was measured: state what it is a share of.
         note = f"{cap.WORDS[measure.capacity][0]} not known"
     return {
         **part.key,

@@ -53,7 +53,7 @@ def check_same_answers(state, whole, connection, by=None):
     options = FitOptions()
     answers = []
     for read in (kept, direct):
-        prepared = prepare_cells(read.frame, read.layout, keep_all=True).prepared
+        prepared, *_ = prepare_cells(read.frame, read.layout, keep_all=True)
         fitted = fit_prepared(prepared, options).to_frame()
         answers.append((fitted, project_prepared(prepared, [3.2e9], options, 0.9).to_frame()))
     for found, wanted in zip(*answers, strict=True):
