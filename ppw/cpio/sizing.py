@@ -285,6 +285,7 @@ class ServerSizing(io.IoResult):
         ),
     )
 
+    # One row an application and scenario, and their means by scenario.
     applications: pd.DataFrame
     total: pd.DataFrame
     levers: pd.DataFrame

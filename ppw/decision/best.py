@@ -355,12 +355,12 @@ class BestFrequency(Result):
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw how probably each step is the best, for up to ten groups."""
-        axes, keys = new_axes(ax), [*self.by] or (lambda _: 0)
-        group = self.steps.groupby(keys, sort=False, dropna=False).ngroup()
+        axes, steps = new_axes(ax), self.steps
+        group = steps.groupby([*self.by] or (lambda _: 0), sort=False, dropna=False).ngroup()
         for number, row in enumerate(rows_of(self.table.head(10))):
-            steps = self.steps[group == number]
+            own = steps[group == number]
             label = plot_label(", ".join(key_texts(self.by, row)) or "all runs")
-            axes.plot(steps["freq_hz"] / 1e9, steps["p_best"], "o-", ms=4, label=label)
+            axes.plot(own["freq_hz"] / 1e9, own["p_best"], "o-", ms=4, label=label)
         axes.set_xlabel("core frequency (GHz)")
         axes.set_ylabel("probability of being the best step")
         axes.set_ylim(0, 1.02)

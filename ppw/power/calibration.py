@@ -237,33 +237,27 @@ def pair_runs(
     both = rows & np.isfinite(x.watts) & np.isfinite(y.watts)
     if not both.any():
         raise PpwError(
-            f"{_source(runs)}: no run has power of both {x.label} and {y.label}: measure some "
-            "with both (ppw measure --power …)"
+            f"{runs.attrs.get('source', 'runs')}: no run has power of both {x.label} and "
+            f"{y.label}: measure some with both (ppw measure --power …)"
         )
     x, y = (one._replace(watts=one.watts[both]) for one in (x, y))
     return runs[both], x, y, name, int((rows & ~both).sum())
-
-
-def _source(runs: pd.DataFrame) -> str:
-    """Name of the input, for messages."""
-    return str(runs.attrs.get("source", "runs"))
 
 
 def _rows_of_host(runs: pd.DataFrame, host: str | None) -> tuple[str | None, pd.Series[bool]]:
     """Name of the host, and the mask of its rows; raise for several hosts or an unknown one."""
     if "host" not in runs or runs["host"].isna().all():
         return host, pd.Series(True, index=runs.index)
-    names = runs["host"].astype(object)
+    names, source = runs["host"].astype(object), runs.attrs.get("source", "runs")
     known = sorted(map(str, names.dropna().unique()))
     if host is None and len(known) > 1:
         raise PpwError(
-            f"{_source(runs)}: runs of {headers.list_names(known)}: a calibration is for one "
+            f"{source}: runs of {headers.list_names(known)}: a calibration is for one "
             "host: choose it with --host"
         )
     if host is not None and host not in known:
-        raise PpwError(
-            f"{_source(runs)}: no run of host {host!r}; the hosts are {headers.list_names(known)}"
-        )
+        there = headers.list_names(known)
+        raise PpwError(f"{source}: no run of host {host!r}; the hosts are {there}")
     chosen = host or known[0]
     return chosen, names.map(str) == chosen
 
@@ -284,11 +278,6 @@ def _group_levels(runs: pd.DataFrame, by: Sequence[str] | None) -> groups.Groups
 
 # No figure of a line, in watts or a ratio of them, is beyond.
 _MOST = 1e12
-
-
-def _residual_text(row: Mapping[Any, Any]) -> str:
-    """Write a level's residual (W), with a star for an outlier."""
-    return f"{row['residual_w']:+.3g} W" + " *" * bool(row["outlier"])
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -337,7 +326,8 @@ class Calibration(Result):
             """,
             title="Levels",
             key="levels",
-            show={"residual_w": _residual_text},
+            # An outlier has a star.
+            show={"residual_w": lambda r: f"{r['residual_w']:+.3g} W" + " *" * bool(r["outlier"])},
         ),
     )
 

@@ -568,11 +568,12 @@ class PowerLoads(Result):
     def cells(self) -> list[list[str]]:
         """Return rows of texts: power and figures by server; an extrapolation has an interval."""
         forecasts = dict(list(self.forecasts.groupby("server", sort=False)))
+        two_decimals = ("idle_to_peak", "energy_proportionality")
         return [
             [
                 row["server"],
                 *map(_forecast_text, rows_of(forecasts[row["server"]])),
-                *(_two_decimals(row[name]) for name in ("idle_to_peak", "energy_proportionality")),
+                *("–" if row[n] != row[n] else f"{row[n]:.2f}" for n in two_decimals),
                 _percent(row["peak_efficiency_load"]),
             ]
             for row in rows_of(self.figures.head(_MOST_ROWS))
@@ -779,10 +780,6 @@ def _forecast_text(row: dict[str, Any]) -> str:
     if row["label"] != EXTRAPOLATED or row["power_w"] != row["power_w"]:
         return watts
     return f"{watts} ({shown_interval(row['power_w'], row['lower'], row['upper'], 'W')})"
-
-
-def _two_decimals(value: float) -> str:
-    return "–" if value != value else f"{value:.2f}"
 
 
 def _percent(load: float) -> str:

@@ -39,7 +39,7 @@ def demand_of(workloads: Sequence[Workload], years: int, numbers: CaseValues) ->
             for w in workloads
         ]
     )
-    memory = np.stack([numbers.get(f"workload.{w.name}.memory", 0.0) for w in workloads])
+    memory = np.stack([numbers.values_or(f"workload.{w.name}.memory", 0.0) for w in workloads])
     return RateDemand(rate, numbers["demand.scale"] * memory * grown[:, -1])
 
 
@@ -128,13 +128,13 @@ def fill_racks(
 ) -> Racks:
     """Number of racks for the servers, and whether space and power allow them."""
     by_space = np.full(numbers.n, float(scenario.rack_units // server.height))
-    by_power = np.floor(numbers.get("site.rack_power", np.inf) / peak + _SLACK)
+    by_power = np.floor(numbers.values_or("site.rack_power", np.inf) / peak + _SLACK)
     per_rack = np.minimum(by_space, by_power)
     # One a rack where none goes in: there is no answer, and `fits` says so.
     racks = _round_up_with_slack(servers / np.maximum(per_rack, 1.0))
     allowed = np.inf if scenario.max_racks is None else float(scenario.max_racks)
     power = servers * peak
-    limit = numbers.get("site.power", np.inf)
+    limit = numbers.values_or("site.power", np.inf)
     short = {
         "a server is higher than a rack": by_space < 1,
         "a server at its peak draws more than a rack may": by_power < 1,
@@ -241,8 +241,8 @@ def carbon_of(server: Server, servers: FloatArray, energy: Energy, numbers: Case
     """Carbon of use by year, at the grid's changing intensity, and embodied carbon (kg)."""
     change = 1 + numbers["site.grid_carbon_change_per_year"]
     intensity = change[:, None] ** np.arange(energy.servers.shape[-1])
-    use = numbers.get("site.grid_carbon", np.nan)[:, None] * intensity * energy.site()
-    return Carbon(use, servers * numbers.get(server.key("embodied_carbon"), np.nan))
+    use = numbers.values_or("site.grid_carbon", np.nan)[:, None] * intensity * energy.site()
+    return Carbon(use, servers * numbers.values_or(server.key("embodied_carbon"), np.nan))
 
 
 class CandidateOutcome(NamedTuple):

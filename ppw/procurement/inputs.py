@@ -78,24 +78,16 @@ class Input:
         return rng.triangular(self.low, self.value, self.high, draws)
 
 
-class CaseValues:
-    """Values of all figures in some number of cases: central ones, draws, or steps of one figure.
-
-    ``numbers[key]`` is a (n,) array.
-    """
+class CaseValues(dict[str, FloatArray]):
+    """Values (n,) of all figures in n cases: central ones, draws, or steps of one figure."""
 
     def __init__(self, arrays: Mapping[str, FloatArray], n: int) -> None:
-        self._arrays, self.n = dict(arrays), n
+        super().__init__(arrays)
+        self.n = n
 
-    def __getitem__(self, key: str) -> FloatArray:
-        return self._arrays[key]
-
-    def __contains__(self, key: str) -> bool:
-        return key in self._arrays
-
-    def get(self, key: str, default: float) -> FloatArray:
+    def values_or(self, key: str, default: float) -> FloatArray:
         """Return the values of a figure, or a number for all cases where there is none."""
-        return self._arrays[key] if key in self._arrays else np.full(self.n, default)
+        return self[key] if key in self else np.full(self.n, default)
 
     def first(self, *keys: str) -> FloatArray:
         """Return the values of the first key that is there. Raises StopIteration for none."""
@@ -104,11 +96,11 @@ class CaseValues:
     def with_values(self, values: Mapping[str, FloatArray | float]) -> CaseValues:
         """Put other values in the place of some."""
         arrays = {k: np.broadcast_to(np.asarray(v, dtype=float), self.n) for k, v in values.items()}
-        return CaseValues({**self._arrays, **arrays}, self.n)
+        return CaseValues({**self, **arrays}, self.n)
 
     def repeat(self, n: int) -> CaseValues:
         """Repeat a single case ``n`` times, as views."""
-        return CaseValues({k: np.broadcast_to(v, n) for k, v in self._arrays.items()}, n)
+        return CaseValues({k: np.broadcast_to(v, n) for k, v in self.items()}, n)
 
 
 class Inputs(dict[str, Input]):

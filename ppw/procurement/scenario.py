@@ -73,7 +73,7 @@ class Server:
 
     def power_beside(self, numbers: CaseValues) -> FloatArray:
         """Constant power (W) of the rest of the server, 0 where none is stated: (n,)."""
-        return numbers.get(self.key("beside_power"), 0.0)
+        return numbers.values_or(self.key("beside_power"), 0.0)
 
     def _shape_of_power(self, load: FloatArray) -> FloatArray:
         """Share of the way from idle to full power at each load; without a curve the load."""
