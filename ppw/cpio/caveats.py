@@ -60,12 +60,12 @@ def _io_caveats(table: pd.DataFrame) -> Iterator[str]:
             f"the data of {fits} of {len(table)} runs fit in memory: the page cache serves "
             "requests that would reach the device with more data, so cpio is not meaningful"
         )
-    share = table["ios"] * IO_BYTES / data.where(data > 0)
-    hidden = (share < _HIDDEN) & (table["ios"] > 0)
+    moved = table["ios"] * IO_BYTES / data.where(data > 0)
+    hidden = (moved < _HIDDEN) & (table["ios"] > 0)
     if hidden.any():
         yield (
             f"devices moved less than data_bytes in {int(hidden.sum())} of "
-            f"{len(table)} runs, only {float(share[hidden].min()):.0%} at least: "
+            f"{len(table)} runs, only {float(moved[hidden].min()):.0%} at least: "
             "caching hides I/O, and each remaining I/O looks expensive"
         )
 

@@ -403,16 +403,16 @@ def _read_sweeps(runs: pd.DataFrame, *, over: str, of: str, by: Sequence[str] | 
     failure = _failures(table, y)
     told = y.notna() | failure.ne("")
     table, failure = table[told], failure[told]
-    y = y[told].mask(failure.ne("")).to_numpy()
+    values = y[told].mask(failure.ne("")).to_numpy()
     groups = group_runs(table, keys)
     points = pd.DataFrame(
         {
             "sweep": groups.codes,
             "x": _numbers_or_nan(table, setting),
-            "y": y,
+            "y": values,
             "failed": failure.ne("").to_numpy(),
             _FAILURE: failure.to_numpy(),
-            "performance": y if measure == _PERFORMANCE else _performance(table, setting),
+            "performance": values if measure == _PERFORMANCE else _performance(table, setting),
             "power_w": _numbers_or_nan(table, "power_w"),
         }
     )
