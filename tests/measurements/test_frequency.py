@@ -509,7 +509,7 @@ def test_cpupower_reads_what_was_set_and_put_back_and_is_noticed(tmp_path, opene
             assert re.findall(r"frequency: (\d+) ", said) == ["2128000"] * 2
             control.fix(1.862 * GHZ, method="limits")
             cpupower("frequency-set", "-u", "2261000")
-            with pytest.raises(MeasurementError, match="set to 1862000 and is 2261000, by someth"):
+            with pytest.raises(MeasurementError, match="to 1862000, but someth"):
                 control.check()
         _, policies = cpupower("frequency-info", "-p")
         assert policies == [("1.60", "2.40", "ondemand")] * 2

@@ -122,7 +122,7 @@ def test_what_is_no_result(read, tmp_path):
     (tmp_path / "other.html").write_text(page.replace(": non-compliant", ""))
     for name, said in {
         "runs.csv": r"^runs\.csv: is no SPECpower_ssj2008 result: g",
-        "nc.html": r"no result has the power of two levels: no po",
+        "nc.html": r"no result has the power at two load levels: no po",
         "other.html": "is no SPECpower_ssj2008 result",
         "gone.txt": r"gone\.txt: cannot be read: No such file",
     }.items():

@@ -564,7 +564,10 @@ class TestServicesFromRuns:
         frame = pd.concat([rate_limited(threads_used=1), rate_limited(threads_used=4)])
         frame.loc[frame["threads_used"] == 4, "throughput_ops_s"] *= 3
         table = service(tmp_path, frame)
-        assert any("up to 3 times apart, as of several set-ups" in c for c in asked(table).caveats)
+        assert any(
+            "up to 3 times apart, so they are probably of several set-ups" in c
+            for c in asked(table).caveats
+        )
         for candidate in table["candidate"]:
             candidate["where"]["threads_used"] = 4
         result = asked(table)

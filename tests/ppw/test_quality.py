@@ -399,8 +399,8 @@ class TestTimeOfAnotherUnit:
     def test_worked_by_hand(self):
         # 100, 60, 50 s; the fourth, of 55 s, was written in ms: the lower middle of four is 60 s.
         runs = frame([100.0, 60.0, 50.0, 55e3], clocks=[1, 2, 3, 2.5])
-        said = "5.5e+04 s at 2.5 GHz, and 60 s in the middle of its sweep: "
-        assert told(runs, self.NAME) == {3: said + "is it in ms, and the others in s?"}
+        said = "5.5e+04 s at 2.5 GHz, and 60 s in the middle of its sweep. "
+        assert told(runs, self.NAME) == {3: said + "Check whether it is in ms, and the others in s"}
 
     def test_up_to_a_third_of_a_sweep_and_no_more(self):
         for many, found in ((4, [0, 1, 2, 3]), (5, [])):

@@ -235,7 +235,7 @@ class TestSimulatedDemo:
         # The verdict says the errors, and where the law fails.
         errors, ratio, flagged = result.verdict()
         error = result.table["error_pct"].abs()
-        assert f"{error.median():.2f} % at the median and {error.max():.2f} % at worst" in errors
+        assert f"{error.median():.2f} % at the median and {error.max():.2f} % at most" in errors
         assert "5 of 12 wait for memory" in errors
         assert "brawny core is projected to do" in ratio
         assert "From 0.8, 1.6 and 2.4 GHz" in flagged

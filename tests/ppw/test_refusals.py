@@ -208,7 +208,10 @@ class TestTyped:
         ("words", "said"),
         [
             ("cpio log.tab --clock 2.4GHz", "give their number (--cpus)"),
-            ("trace fit disk.json", "is a model, no trace: make one of it with ppw trace generate"),
+            (
+                "trace fit disk.json",
+                "is a model, not a trace: make a trace with ppw trace generate",
+            ),
             ("project runs.csv --freq 3GHz --where workload=sort,grep", "=sort,workload=grep"),
             ("trace convert disk.json --target /dev/sdz -o a.fio", "device (--allow-device)"),
             ("best runs.csv --idle-power 1kW", "idle power 1 kW is not below"),

@@ -145,7 +145,7 @@ class TestLeftOut:
         result = project_runs(short, metric="time")
         assert list(result.to_frame()["workload"]) == ["sort", "wc"]
         assert only(result.caveats, "left out") == (
-            "time: 1 of 3 groups left out: only one distinct frequency, and a curve takes two"
+            "time: 1 of 3 groups left out: measured at only one frequency, and a curve needs two"
         )
         assert project_runs().caveats == ()
         with pytest.raises(PpwError, match="only one distinct frequency in every group by host, f"):

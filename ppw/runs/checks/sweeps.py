@@ -471,5 +471,5 @@ def say_time_slip(time: float, frequency: float, middle: float, factor: float) -
         own, others = others, own
     return (
         f"{time:.4g} s at {frequency / 1e9:.4g} GHz, and {middle:.4g} s in the middle of its "
-        f"sweep. Check whether it is in {own}, and the others in {others}?"
+        f"sweep. Check whether it is in {own}, and the others in {others}"
     )
