@@ -269,8 +269,8 @@ def test_hosts_whose_clocks_disagree_are_named(duckdb):
     tables = duckdb.table(runs), duckdb.table(samples)
     assert contradicting_hosts(*tables) == {
         "a": "its runs are from 2023-11-14T22:13:20Z to 2023-11-14T22:13:30Z and its samples from "
-        "2023-11-14T23:13:20Z to 2023-11-14T23:13:20Z: the clocks disagree, or the samples are from "
-        "another time: give --offset, or the samples of these runs"
+        "2023-11-14T23:13:20Z to 2023-11-14T23:13:20Z: the clocks disagree, or the samples are "
+        "from another time: give --offset, or the samples of these runs"
     }
     assert contradicting_hosts(*tables, offset_s={"a": -3600}) == {}
 

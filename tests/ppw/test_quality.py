@@ -393,7 +393,7 @@ class TestTimeOfAnotherUnit:
         runs = self.sweep()
         runs.loc[row, "time_s"] *= factor
         found = {at: words.partition(" sweep: ")[2] for at, words in told(runs, self.NAME).items()}
-        text = said and f"is it in {said[0]}, and the others in {said[1]}?"
+        text = said and f"Check whether it is in {said[0]}, and the others in {said[1]}"
         assert found == ({row: text} if said else {})
 
     def test_worked_by_hand(self):
