@@ -392,7 +392,7 @@ class TestTimeOfAnotherUnit:
     def test_a_slip_is_found_wherever_it_is(self, factor, said, row):
         runs = self.sweep()
         runs.loc[row, "time_s"] *= factor
-        found = {at: words.partition(" sweep: ")[2] for at, words in told(runs, self.NAME).items()}
+        found = {at: words.partition(" sweep. ")[2] for at, words in told(runs, self.NAME).items()}
         text = said and f"Check whether it is in {said[0]}, and the others in {said[1]}"
         assert found == ({row: text} if said else {})
 
