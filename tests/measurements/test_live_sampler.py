@@ -102,7 +102,7 @@ class TestByHand:
         # One of the three that run is the sampler; no I/O is no wait.
         expected |= {"run_queue": 2, "disk_wait_s[sda]": None}
         assert {column: row[column] for column in expected} == expected
-        assert "CPU time is by ticks only" in " ".join(sampler.caveats)
+        assert "CPU time is counted by clock ticks" in " ".join(sampler.caveats)
         assert {split_device(column)[0] for column in row} <= COLUMNS.keys()
         assert set(filter(None, row["marks"].split("; "))) <= MARKS.keys()
 

@@ -491,7 +491,7 @@ class TestVerdicts:
             row = judge_runs(rows, steps)[0]
             assert (row.get("client_limited"), row["limited_by"]) == (client_limited, limited_by)
         row = judge_runs([run(1e5)], [more_client(1.2e5)])[0]
-        assert row["limit_evidence"] == "32 connections in place of 16 reached +20%"
+        assert row["limit_evidence"] == "32 connections instead of 16 reached +20%"
         assert row["client_step_ops_s"] == 1.2e5
 
     def test_other_programs_on_the_host(self):

@@ -329,7 +329,7 @@ def test_times_without_a_zone_are_local_and_say_so(log, monkeypatch):
     time.tzset()
     try:
         for header, text, note in (
-            ("time", "2026-03-01 17:45:00", "times without a zone are taken for local time"),
+            ("time", "2026-03-01 17:45:00", "times without a time zone are taken as local time"),
             ("Time (UTC)", "2026-03-01 12:00:00", ""),
         ):
             with opened(log, f"{header},power_w\n{text},100\n", past="yes") as source:

@@ -175,7 +175,7 @@ def test_of_power_control_only_the_whole_is_read_and_an_average_where_there_is_n
     metrics = {"IntervalInMin": 5, "AverageConsumedWatts": 251, "MaxConsumedWatts": 420}
     parts = [{"PhysicalContext": c, "PowerConsumedWatts": 80} for c in ("CPU", "Memory")]
     whole = {"PhysicalContext": "Chassis", "Name": "Total", "PowerConsumedWatts": 240}
-    several = "first of 2 figures of its resource, named Total"
+    several = "first of 2 readings of its resource, named Total"
     for entries, name, window_s, said, note in (
         ([{"PowerConsumedWatts": 240, "PowerMetrics": metrics}], "power", 0, 240, ""),
         ([{"PowerConsumedWatts": None, "PowerMetrics": metrics}], "average", 300, 251, None),

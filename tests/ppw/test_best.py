@@ -161,7 +161,7 @@ class TestSteps:
             ("1.2GHz:1.8GHz", "are not LOWEST:HIGHEST:STEP"),
             ("1.8GHz:1.2GHz:0.1GHz", "the lowest frequency is above the highest"),
             ("1GHz:2GHz:0GHz", "step 0.0 must be greater than 0"),
-            ("1GHz:2GHz:1MHz", "ask for 1000 at most"),
+            ("1GHz:2GHz:1MHz", "give 1000 at most"),
             ("1.2GHz", "give two or more"),
             ([2e9, 2e9], "give two or more"),
             ("fast,slow", "'fast' is not a quantity in Hz"),
@@ -432,7 +432,11 @@ class TestLimits:
 
     @pytest.mark.parametrize(
         ("groups", "end"),
-        [(3, "%"), (4, "; and 1 more group likewise"), (6, "; and 3 more groups likewise")],
+        [
+            (3, "%"),
+            (4, "; and 1 more group with the same problem"),
+            (6, "; and 3 more groups with the same problem"),
+        ],
     )
     def test_of_many_that_cannot_the_rest_is_counted(self, groups, end):
         runs = [lines(fixed=10.0 + n, workload=f"w{n}", repeats=1) for n in range(groups)]

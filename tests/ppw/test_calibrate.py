@@ -107,7 +107,7 @@ class TestCalibrate:
         # Where nothing tells levels apart, every run is one.
         bare = calibrated(both()[["rapl_package_power_w", METER]], sensor="rapl:package")
         assert (bare.by, len(bare.table), bare.host) == ((), 32, None)
-        assert only(bare.caveats, "no level was repeated")
+        assert only(bare.caveats, "no load level was repeated")
 
     def test_a_coarse_reference(self):
         runs = both().round({METER: -1})
@@ -133,7 +133,7 @@ class TestCalibrate:
     @pytest.mark.parametrize(
         ("runs", "options", "said"),
         [
-            (TWO_HOSTS, {}, "runs of rack7, rack8: a calibration is of one host"),
+            (TWO_HOSTS, {}, "runs of rack7, rack8: a calibration is for one host"),
             (TWO_HOSTS, {"host": "rack9"}, "no run of host 'rack9'; the hosts are rack7, rack8"),
             (metered(lambda watts: 120 + watts % 1), {}, "does not clearly increase with rapl:pa"),
             (metered(lambda watts: np.nan), {}, "no run has power of both"),
@@ -206,7 +206,7 @@ class TestSources:
         [
             ("ipmi", {}, "no power of 'ipmi', which would be in column ipmi_power_w; the sources"),
             ("rapl:x+meter", {}, "no power of 'rapl:x'"),
-            ("rapl:package+rapl:package", {}, "adds a column to itself"),
+            ("rapl:package+rapl:package", {}, "adds one sensor twice"),
             ("", {}, "no power of ''"),
             ("meter", {"meter_b_power_w": 1.0}, "'meter' may be meter:wt310e, meter:b"),
         ],
@@ -232,7 +232,7 @@ class TestApply:
         inside = table["power_lower_w"].lt(meter) & table["power_upper_w"].gt(meter)
         assert inside.mean() > 0.8
         np.testing.assert_allclose(table["power_w"], meter, rtol=0.05)
-        assert only(said, "idle_power_w of 32 rows is dropped")
+        assert only(said, "idle_power_w of 32 rows is left out")
         # Energy goes with the watts.
         seconds = table["energy_j"] / table["power_w"]
         assert np.isnan(seconds[3])
@@ -490,5 +490,5 @@ class TestCommandLine:
     def test_caveats_of_the_table_go_to_standard_error(self, run):
         done = worked(run(*ASKED, "--apply", "-", "-o", "result.txt"))
         assert done.stdout.startswith("host,workload,freq_hz,")
-        assert done.stderr.startswith("ppw: caveat: idle_power_w of 32 rows is dropped")
+        assert done.stderr.startswith("ppw: caveat: idle_power_w of 32 rows is left out")
         assert done.stderr.endswith("ppw: runs written to -: 32 calibrated\n")

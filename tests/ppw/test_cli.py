@@ -278,7 +278,7 @@ class TestOptions:
         again, err, code = run("validate", path, "--max-error", "0.001")
         assert (again, code) == (out, 3)
         assert err.startswith("ppw: check failed: largest error ")
-        assert err.endswith(" %, asked for at most 0.001 %\n")
+        assert err.endswith(" %, but --max-error is 0.001 %\n")
 
     def test_of_hosts_and_schemes(self, printed, table):
         path = table(pd.concat([sweep(host=h, seed=i) for i, h in enumerate("ab")]))

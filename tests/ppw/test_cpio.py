@@ -198,7 +198,10 @@ class TestWhereItMisleads:
         [
             # 4 million sectors are 2.048 GB of 8.192.
             (table(data_bytes=8.192e9), "caching hides I/O.*only 25% at least"),
-            (table(*(run(1e4 * n, cores=n, utilisation=0.99) for n in (1, 2, 4))), "no more I/O"),
+            (
+                table(*(run(1e4 * n, cores=n, utilisation=0.99) for n in (1, 2, 4))),
+                "not bring more I/O",
+            ),
             (
                 table(run(1e4, device="a"), run(5e3, device="b"), throughput_ops_s=100),
                 "2 times as much I/O.*not comparable by cpio alone",

@@ -249,7 +249,7 @@ size_typed = partial(size_servers, **SIZE, cpio=1e4)
         (size, {"server_power_w": None}, "give --power-per-core or --server-power"),
         (size, {"power_per_core_w": 3.0}, "one of the two"),
         (size, {"idle_share": 1.5}, "idle share 1.5 is not a share"),
-        (size, {"pue": 0.9}, "pue 0.9 is under 1"),
+        (size, {"pue": 0.9}, "pue 0.9 is below 1"),
         (size, {"data_bytes": 0}, "data_bytes 0 must be greater than 0"),
         (size, {"base": ("low", "today")}, "no scenario"),
         (size, {"cpio": 3.0}, "the runs already have"),
@@ -309,7 +309,7 @@ class TestDevices:
         roof = FIO[FIO["host"] == "a"]
         made = answered(compare_devices, DEVICES, roof=roof)
         assert made.table["roof_iops"].isna().tolist() == [False, False, True]
-        assert only(made.caveats, "some hosts or devices have no run of fio")
+        assert only(made.caveats, "some hosts or devices have no fio run in the roof table")
 
     def test_one_instance_against_several(self):
         rows = [run(10e3, instances=1, cores=4), run(11e3, instances=4, cores=4)]

@@ -346,7 +346,7 @@ class TestCommand:
         assert (document["kind"], document["holds"]) == ("dataset", "runs")
         known(server[0], checked=False)
         done = run("small", "--fetch", "--folder", "other")
-        assert "caveat: its checksum is not known, so what comes is not checked" in done.stderr
+        assert "caveat: its checksum is not known, so ppw cannot check the download" in done.stderr
 
         done = ppw_inside("datasets", "--fetch", cwd=".")
         refused(done, "--fetch needs the name of a data set: ppw datasets NAME --fetch", code=2)

@@ -225,7 +225,7 @@ def test_runs_that_cannot_be_are_named(tmp_path):
     answer = quiet(fleet.path_lengths, tmp_path)
     (fault,) = answer.faults
     assert fault.file == str(tmp_path / "b.parquet")
-    assert fault.what.startswith("data_bytes that cannot be in 3 runs: left out")
+    assert fault.what.startswith("data_bytes with impossible values in 3 runs: left out")
     whole = pd.concat([good, odd[3:]], ignore_index=True)
     expected = quiet(ppw.path_lengths, whole).points
     pd.testing.assert_frame_equal(answer.answer.points, expected, rtol=1e-9, check_dtype=False)

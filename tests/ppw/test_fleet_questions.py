@@ -90,7 +90,7 @@ class TestFormats:
         good = table.drop(index=[3, 5]).astype({"time_s": float})
         assert_same(answer.to_frame(), quiet(ppw.fit_runs, good).to_frame())
         assert [str(f) for f in answer.faults] == [
-            f"{path}: time_s that cannot be in 1 runs: left out; correct or drop them",
+            f"{path}: time_s with impossible values in 1 runs: left out; correct or drop them",
             f"{path}: time is missing in 1 runs of 1 groups that have others "
             "(the first: host=rack1): these runs take no part",
         ]
@@ -152,7 +152,7 @@ class TestFaults:
         bad.loc[:2, "time_s"] = -1.0
         bad.to_parquet(tmp_path / "b.parquet")
         monkeypatch.chdir(tmp_path)
-        what = "time_s that cannot be in 3 runs: left out; correct or drop them"
+        what = "time_s with impossible values in 3 runs: left out; correct or drop them"
         for source, name in ((tmp_path, str(tmp_path / "b.parquet")), (".", "b.parquet")):
             answer = quiet(fleet.fit, source)
             assert (answer.faults, answer.origin.unusable) == (((name, what),), 3)
@@ -244,7 +244,7 @@ def test_values_that_cannot_be_and_a_fault_told_once_where_keys_have_no_point(tm
     done = ask("project", path, "--freq", "3GHz", "--metric", "time")
     assert isinstance(done.exception, PpwError)
     assert "fault:" in done.output
-    assert "time_s that cannot be in 2 runs" in done.output
+    assert "time_s with impossible values in 2 runs" in done.output
     path.write_text("host,cores,freq_ghz,time_s\na,4,1.0,5\na,4,2.0,3.1\na,4,2.4,\n")
     done = ask("project", path, "--freq", "3GHz", "--metric", "time")
     assert done.output.count("(the first: host=a, cores=4): these runs") == 1

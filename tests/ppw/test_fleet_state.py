@@ -156,7 +156,7 @@ class TestUpdates:
         done = update(tmp_path / "s", files)
         assert (done.faults, done.runs, done.state.unusable_runs()) == ((), 78, 2)
         (fault,) = done.partly
-        what = "time_s that cannot be in 2 runs: left out; correct or drop them"
+        what = "time_s with impossible values in 2 runs: left out; correct or drop them"
         assert (fault.file, fault.what) == (str(files[3]), what)
         assert str(fault) in done.summary()
         # What is in the state already is told once.
@@ -172,7 +172,7 @@ class TestRefusals:
         with pytest.raises(PpwError, match="s: is a saved state, which cannot be combined"):
             fleet.fit([tmp_path / "s", file], engine=engine("duckdb"))
         fitted = fleet.fit(tmp_path / "s", engine=engine("duckdb"))
-        assert not any("were not left out" in caveat for caveat in fitted.caveats)
+        assert not any("could not leave out" in caveat for caveat in fitted.caveats)
         projected = fleet.project(tmp_path / "s", freq="3GHz", engine=engine("duckdb"))
         assert "ppw could not leave out wrong runs" in projected.caveats[-1]
         kept = fleet.project(tmp_path / "s", freq="3GHz", engine=engine("duckdb"), keep_all=True)

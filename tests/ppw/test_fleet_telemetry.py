@@ -185,7 +185,7 @@ class TestCommand:
     @pytest.mark.parametrize(
         ("more", "said"),
         [
-            ("--offset b=3600 --offset 7", "give one for all hosts, or one a host"),
+            ("--offset b=3600 --offset 7", "give one for all hosts, or one per host"),
             ("--offset b=soon", "'b=soon' is not [HOST=]SECONDS"),
             ("--map value=watts", "no column watts; the columns are instance"),
         ],

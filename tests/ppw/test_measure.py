@@ -128,7 +128,7 @@ class TestSyntheticHost:
         clocks = [2.2e9, *(step.freq_hz for step in order)]
         changes = sum(a != b for a, b in pairwise(clocks))
         assert clock.waits_s == [2.0, 3.0, 2.0, *[2.0] * changes]
-        assert any("it is executed 60 times a run, and its mean is reported" in t for t in told)
+        assert any("it is executed 60 times per run, and its mean is reported" in t for t in told)
         assert [row["time_s"] for row in rows] == pytest.approx([0.5] * 6)
 
     def test_turbo_is_set_and_put_back(self, inside, host):
@@ -293,7 +293,7 @@ class TestBareHost:
         refused(bare(*asked, *AT_ONCE, *command), "sh ended with exit code 7", "--resume")
         output = next((tmp_path / "runs.samples" / "output").iterdir())
         assert output.read_text() == "trouble\n"
-        refused(bare("--replay", "runs.samples"), "no run that went well is in there")
+        refused(bare("--replay", "runs.samples"), "the folder holds no successful run")
         flag.touch()
         worked(bare(*asked, *AT_ONCE, "--resume", *command))
         assert len(pd.read_csv(tmp_path / "runs.csv")) == 2
@@ -314,7 +314,7 @@ class TestBareHost:
             ("--as-found --freq 1GHz -o a.csv -- touch ran", "give one", 2),
             ("--as-found -- touch ran", "no -o FILE", 2),
             ("--as-found -o - -- touch ran", "rewrites the table after every run", 2),
-            ("--freq 1GHz --clock 2GHz -- touch ran", "but --freq sets it", 2),
+            ("--freq 1GHz --clock 2GHz -- touch ran", "but --freq sets one", 2),
         ],
     )
     def test_what_cannot_be_is_refused_before_a_run(self, bare, tmp_path, given, said, code):

@@ -148,7 +148,7 @@ class TestRegistry:
     @pytest.mark.parametrize(
         ("metric", "columns", "said"),
         [
-            ("perf_per_watt", TIMED, NO_WATTS + "measure it too, or use --map power_w=COLUMN"),
+            ("perf_per_watt", TIMED, NO_WATTS + "measure it, or use --map power_w=COLUMN"),
             ("energy", TIMED, "needs energy_j (or power_w): this table has time_s but no power: "),
             ("power", TIMED, NO_WATTS),
             ("energy", WATTS, "needs time_s: this table has power_w but no time_s: "),

@@ -121,7 +121,7 @@ class TestLabels:
         assert "instructions of 1 of 3 runs are counted under an emulator" in said
         assert "instructions of 1 of 3 runs are CPU seconds × frequency / CPI" in said
         assert "counted in user and in user+kernel mode" in said
-        assert "1 of 4 runs tell no instructions or no data size" in said
+        assert "1 of 4 runs lack instructions or the data size" in said
 
     def test_of_a_service_it_is_the_instructions_of_an_operation(self):
         runs = by_size([64.0], [4e9]).assign(throughput_ops_s=1e5, window_s=2.0)

@@ -97,7 +97,9 @@ class TestAnswers:
     def test_the_target_itself_is_the_way_where_it_is_a_step(self):
         found = row(plan(one(), freq="2.4GHz", within=4))
         assert found["next_freq_hz"] == pytest.approx(2.4e9)
-        assert "which is what you ask for: measure it and be done" in found["advice"]
+        assert (
+            "which is what you ask for: measure it, and no projection is needed" in found["advice"]
+        )
         other = plan(one(), freq="2.4GHz", within=4, at_target=False)
         assert not other.table["at_target"].any()
         assert row(other)["next_freq_hz"] == pytest.approx(2.2e9)
@@ -182,7 +184,7 @@ class TestRefusals:
     def test_one_frequency_has_a_plan_with_a_caveat(self):
         result = plan(one(steps=(1.2,)))
         assert row(result)["status"] != "there"
-        assert only(result.caveats, "1 of 1 groups have one frequency only")
+        assert only(result.caveats, "1 of 1 groups were measured at one frequency only")
 
 
 def test_a_figure_has_a_line_for_each_number_of_repeats():

@@ -205,7 +205,7 @@ class TestCells:
         recording = host(context_switches=100_000.0)
         result = judged(recording, operations_s={"app": 10_000.0}, warns=True)
         assert evidence(result, "switches_per_operation")["value"] == 10
-        assert "10 context switches an operation" in result.caveats[0]
+        assert "10 context switches per operation" in result.caveats[0]
         assert levels(result) == QUIET
         fair = judged(recording, operations_s={"app": 200_000.0})
         assert evidence(fair, "switches_per_operation")["level"] == "low"

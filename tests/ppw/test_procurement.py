@@ -611,7 +611,7 @@ def test_cores_and_launch_price_in_dollars_are_of_the_catalogue():
     assert price["source"].startswith("AMD")
     servers = result.candidates["servers"][0]
     assert result.costs["licences"][0] == servers * 2 * host.cores * 10
-    assert only(result.caveats, "epyc: its price is the launch price")
+    assert only(result.caveats, "epyc: its price is only the launch price")
     with pytest.raises(PpwError, match="the catalogue's price is in USD, the scenario in EUR"):
         asked(table | {"currency": "EUR"})
 

@@ -89,7 +89,7 @@ def test_what_was_not_measured_is_said():
     assert "memory, memory bandwidth, disk bandwidth: not measured" in result.summary()
     unknown = ["user_s", "memory_available_bytes", "sectors_read", "ios"]
     unknown += ["network_rx_bytes", "network_tx_bytes"]
-    assert "nothing can be judged" in sized(recording(without=unknown))[0].summary()
+    assert "ppw can judge none" in sized(recording(without=unknown))[0].summary()
 
 
 def test_an_idle_host_says_what_to_tune():

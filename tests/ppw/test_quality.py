@@ -491,7 +491,7 @@ class TestResult:
         assert {*result.counts, *lacking} == set(CHECKS)
         one = check(spoilt().drop(index=[17, 18, 36]))
         assert one.verdict().startswith("1 of 36 rows cannot be")
-        assert "What to do: repeat the step" in quality_page(result).verdict[2]
+        assert "What to do: measure this frequency again" in quality_page(result).verdict[2]
 
     def test_good_rows_are_drawn_and_their_page_has_a_verdict_alone(self):
         good = check(sweep())

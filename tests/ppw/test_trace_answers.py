@@ -148,7 +148,7 @@ class TestVerdicts:
         assert (ablation["off"] < -0.15).any()
         assert figure(result, "reads")["off"] == 0
         assert figure(result, "requests of 4 KiB")["off"] == 0
-        assert "With uniform places" in result.verdict()[-1]
+        assert "With uniform addresses" in result.verdict()[-1]
 
     def test_the_mean_of_repeats_is_judged_and_equal_ones_have_no_spread(self):
         made = busy()

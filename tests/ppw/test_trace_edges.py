@@ -56,7 +56,7 @@ def test_discards_alone_are_no_load():
 def test_a_replay_through_the_page_cache_says_so(tmp_path):
     asked = {"direct": False, "ioengine": "psync", "device": "ssd"}
     result = answered(ppw.replay_trace, busy(100, rate=1000.0), str(tmp_path / "scratch"), **asked)
-    only(result.caveats, "through the page cache")
+    only(result.caveats, "uses the page cache")
     assert not any("modulo its length" in caveat for caveat in result.caveats)
     assert result.table["stage"].tolist()[-1].startswith("model: ssd")
 

@@ -211,7 +211,7 @@ class TestKnownVoltages:
         rows = power(world(), voltages=KNEE, interval="t")
         assert list(rows["projected"]) == pytest.approx([truth(0), truth(1)])
         for interval in ("t", "none"):
-            with pytest.raises(PpwError, match="take one V-f table for all hosts"):
+            with pytest.raises(PpwError, match="need one V-f table for all hosts"):
                 power(world(), voltages=WAYS["frame by host"], interval=interval)
 
 
