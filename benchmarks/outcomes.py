@@ -62,6 +62,7 @@ def row_of(outcome: Outcome) -> list[str]:
     size = error_pct(cases["projected"].to_numpy(), measured)
     scores = interval_score(measured, lower, upper)
     band = interval_score(measured, 0.9 * outcome.line, 1.1 * outcome.line)
+    of_line = error_pct(outcome.line, measured)
     return [
         outcome.data,
         outcome.task,
@@ -69,7 +70,7 @@ def row_of(outcome: Outcome) -> list[str]:
         *(_shown(f(size)) for f in (np.median, _p90, np.mean)),
         coverage(cases),
         _shown(_mean(scores), 1),
-        median_and_p90(error_pct(outcome.line, measured)),
+        median_and_p90(of_line) + (", nearer" if line_is_nearer(size, of_line) else ""),
         _shown(_mean(band), 1),
         _shown(_beside_textbook(outcome, scores)),
         median_and_p90(error_pct(outcome.naive, measured)),
@@ -123,6 +124,12 @@ def median_and_p90(size: FloatArray) -> str:
     if not answered.size:
         return "no answer"
     return f"{np.median(answered):.2f} / {_p90(answered):.2f}"
+
+
+def line_is_nearer(size: FloatArray, of_line: FloatArray) -> bool:
+    """Whether the line's median error is less by more than a tenth and by 0.1 points."""
+    ours, theirs = float(np.median(size)), float(np.median(of_line))
+    return ours > 1.1 * theirs and ours > theirs + 0.1
 
 
 def _mean(scores: FloatArray) -> float:

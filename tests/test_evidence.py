@@ -59,7 +59,7 @@ class TestStatistics:
         # Three intervals are 20 wide; the fourth too, and misses by 2, which counts twentyfold.
         assert found["score"] == "30.0"
         # 90 to 110 for three, 108 to 132 for the fourth: (3·20 + 24 + 20·8)/4.
-        assert (found["line"], found["line ±10 %"]) == ("0.00 / 14.00", "61.0")
+        assert (found["line"], found["line ±10 %"]) == ("0.00 / 14.00, nearer", "61.0")
         assert found["naive"] == "10.00 / 24.00"
         assert found["covered"].startswith("75% (")
         assert (found["score / t"], found["priors"]) == ("–", "unseen")

@@ -45,50 +45,59 @@ class CurvePosterior(NamedTuple):
         """
         shape, scale = _systematic(self.weight, draws, rng)
         drift, noise = self.law.grid.drift[shape, scale], self.law.grid.noise[scale]
-        drawn = self._shape(frequencies, shape) + self._rest(frequencies, shape, drift, noise, rng)
-        if runs is not None:
-            new = np.sqrt(noise_share(np.asarray(float(runs))))
-            drawn += noise[:, None] * new * rng.standard_normal(drawn.shape)
-        return drawn
-
-    def _shape(self, frequencies: FloatArray, shape: IntArray) -> FloatArray:
-        """Logarithm of the drawn shapes: (draws, k)."""
-        at = self.law.log_shape(frequencies[None], np.array([self.number]))[0]
-        drawn: FloatArray = at[:, shape].T
-        return drawn
-
-    def _rest(
-        self,
-        frequencies: FloatArray,
-        shape: IntArray,
-        drift: FloatArray,
-        noise: FloatArray,
-        rng: Generator,
-    ) -> FloatArray:
-        """Level and model error given the cells: (draws, k)."""
         measured = self.sweep.frequency[0]
-        u = np.log(np.concatenate([measured, frequencies]) / measured[-1])
-        n, draws = len(measured), len(shape)
+        n, every = len(measured), np.append(measured, frequencies)
+        u = np.log(every / measured[-1])
         # What the error does above the highest step is a Wiener process from there.
         above = np.maximum(u, 0.0)
         beyond = self.law.grid.beyond**2 * np.minimum(above[:, None], above)
         kernel = integrated_wiener(u[:, None], u) + beyond
-        error = rng.standard_normal((draws, len(u))) @ _root(kernel).T
-        error *= drift[:, None]
         # Whitened by the noise of their step, points are alike, and the kernel of all cells has
         # the same eigenvectors.
         root = 1 / np.sqrt(noise_share(self.sweep.runs[0]))
         eigenvalue, basis = np.linalg.eigh(kernel[:n, :n] * root[:, None] * root)
-        residual = self.sweep.log_value[0] - self._shape(measured, shape) - error[:, :n]
+        one = basis.T @ root
+        weight = 1 / (np.maximum(eigenvalue, 0.0) * drift[:, None] ** 2 + noise[:, None] ** 2)
+        drawn = self._shapes(every, shape, weight, one, basis * root[:, None], rng)
+        error = rng.standard_normal((draws, len(u))) @ _root(kernel).T
+        error *= drift[:, None]
+        residual = self.sweep.log_value[0] - drawn[:, :n] - error[:, :n]
         residual *= root
         residual -= noise[:, None] * rng.standard_normal((draws, n))
-        one, apart = basis.T @ root, residual @ basis
-        weight = 1 / (np.maximum(eigenvalue, 0.0) * drift[:, None] ** 2 + noise[:, None] ** 2)
+        apart = residual @ basis
         level = (weight * apart) @ one / (weight @ one**2)
         pull = weight * (apart - level[:, None] * one) * drift[:, None] ** 2
         cross = basis.T @ (kernel[:n, n:] * root[:, None])
-        rest: FloatArray = level[:, None] + error[:, n:] + pull @ cross
-        return rest
+        curves: FloatArray = drawn[:, n:] + level[:, None] + error[:, n:] + pull @ cross
+        if runs is not None:
+            new = np.sqrt(noise_share(np.asarray(float(runs))))
+            curves += noise[:, None] * new * rng.standard_normal(curves.shape)
+        return curves
+
+    def _shapes(
+        self,
+        every: FloatArray,
+        shape: IntArray,
+        weight: FloatArray,
+        one: FloatArray,
+        whiten: FloatArray,
+        rng: Generator,
+    ) -> FloatArray:
+        """Draw shapes with their parameter about its node, level and error left out: (draws, k)."""
+        at = self.law.log_shape(every[None], np.array([self.number]))[0]
+        drawn: FloatArray = at[:, shape].T
+        spread = self.law.log_spread(every, self.number)
+        if spread is None:
+            return drawn
+        n, by_draw = len(one), spread[:, shape].T
+        bend = by_draw[:, :n] @ whiten
+        # What is left of the parameter's effect once the level has followed it.
+        bend -= ((weight * bend) @ one / (weight @ one**2))[:, None] * one
+        precision = 1 + (weight * bend**2).sum(axis=1)
+        residual = (self.sweep.log_value[0] - drawn[:, :n]) @ whiten
+        deviation = (weight * bend * residual).sum(axis=1) / precision
+        deviation += rng.standard_normal(len(shape)) / np.sqrt(precision)
+        return drawn + deviation[:, None] * by_draw
 
 
 def curve_posteriors(

@@ -299,33 +299,27 @@ class _Predictive(NamedTuple):
     def of(
         cls, known: GroupPosterior, sweep: SweepSteps, frequency: Sequence[float], cell: IntArray
     ) -> _Predictive:
-        """Predict as `evidence` does, but with the anchor of the target at every frequency.
-
-        What is drawn must come from the same model that judges it.
-        """
+        """Predict as `evidence` does: what is drawn must come from the model that judges it."""
         grid, steps = known.law.grid, sweep.frequency[0]
         shape, scale = np.divmod(cell, len(grid.noise))
         noise, drift = grid.noise[scale] ** 2, grid.drift[shape, scale] ** 2
         every = np.append(steps, frequency)
         log_shape = known.law.log_shape(every[None], np.array([known.row]))[0][:, shape].T
-        covariance = _covariance(known, sweep, every, noise, drift)
+        covariance = _covariance(sweep, every, noise, drift)
+        spread = known.law.log_spread(every, known.row)
+        if spread is not None:
+            covariance += spread[:, shape].T[:, :, None] * spread[:, shape].T[:, None, :]
         residual = sweep.log_value - log_shape[:, : len(steps)]
         mean, variance = _kriging(covariance, residual)
         return cls((log_shape[:, len(steps) :] + mean).T, variance.T, noise)
 
 
 def _covariance(
-    known: GroupPosterior,
-    sweep: SweepSteps,
-    every: FloatArray,
-    noise: FloatArray,
-    drift: FloatArray,
+    sweep: SweepSteps, every: FloatArray, noise: FloatArray, drift: FloatArray
 ) -> FloatArray:
     """Covariance of the steps' means and of long-run means: (draws, all, all)."""
-    frequency, steps = sweep.frequency[0], len(sweep.frequency[0])
-    # As in `evidence`: the step nearest to the target is the anchor.
-    anchor = frequency[np.argmin(np.abs(np.log(frequency / known.target.frequency)))]
-    u = np.log(every / anchor)
+    steps = len(sweep.frequency[0])
+    u = np.log(every / every[steps - 1])
     # Runs at one step share a part of their noise, those to come with those that are there.
     alike = posterior.SHARED_NOISE * (np.abs(every[:, None] / every - 1) < SAME_STEP)
     at = np.arange(steps)

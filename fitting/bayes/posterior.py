@@ -8,9 +8,9 @@ measured at frequencies f is taken as
 with a shape of a few parameters θ on a grid (`fitting.bayes.priors`), a model error d that is a
 Wiener process integrated once (a curve whose slope wanders), and normal noise. Given a cell of the
 grid (θ, noise, scale of the model error) all the rest is Gaussian and solved exactly: the level has
-a flat prior, the model error is zero and flat at the measured step nearest the target, so that
-measurements count the more the nearer they are. The prediction is a mixture of normals over the
-cells (`fitting.bayes.prediction`).
+a flat prior, the model error is zero and flat at the highest measured step, and θ lies about its
+node of the grid, where the shape is taken as straight in it. The same curve answers at every
+frequency; the prediction is a mixture of normals over the cells (`fitting.bayes.prediction`).
 
 Sources: Rasmussen & Williams, *Gaussian Processes for Machine Learning* (2006), ch. 2 and 6.3.1
 (the integrated Wiener process as the prior of the cubic spline); Kennedy & O'Hagan (2001),
@@ -196,6 +196,13 @@ class ShapeLaw(Protocol):
         """Logarithm of the shapes at (groups, k) frequencies: (groups, k, shapes)."""
         ...
 
+    def log_spread(self, frequency: FloatArray, group: int) -> FloatArray | None:
+        """Change of ln shape at (k,) frequencies by one deviation of θ from its node: (k, shapes).
+
+        The same for all groups of a design. None where nodes stand for themselves alone.
+        """
+        ...
+
 
 class Evidence(NamedTuple):
     """What the points say in each cell.
@@ -244,6 +251,7 @@ class _Design(NamedTuple):
     """What follows from steps, target and repeats alone, which several groups share.
 
     All but ``whiten`` are (shapes, scales) arrays with the steps, where there are any, in front.
+    ``bend`` is what one deviation of θ does to the points; ``None`` where θ has none.
     """
 
     whiten: FloatArray
@@ -251,16 +259,22 @@ class _Design(NamedTuple):
     one: FloatArray
     pull: FloatArray
     log_det: FloatArray
+    bend: FloatArray | None
+    bend_pull: FloatArray | None
     at_target: tuple[FloatArray, FloatArray, FloatArray]  # variance, form, noise
 
 
 def _solve_design(
-    frequency: FloatArray, runs: FloatArray, target: float, target_runs: FloatArray, grid: Grid
+    frequency: FloatArray,
+    runs: FloatArray,
+    target: float,
+    target_runs: FloatArray,
+    grid: Grid,
+    spread: FloatArray | None,
 ) -> _Design:
     """Solve the Gaussian part for the steps of one design and its one target (Hz)."""
-    # The step nearest to the target by ratio is where the model error is zero and flat.
-    anchor = frequency[np.argmin(np.abs(np.log(frequency / target)))]
-    u, ut = np.log(frequency / anchor), np.log(target / anchor)
+    # Where the model error is zero and flat, whatever is asked.
+    u, ut = np.log(frequency / frequency[-1]), np.log(target / frequency[-1])
     root = 1 / np.sqrt(noise_share(runs))
     kernel = integrated_wiener(u[:, None], u) * root[:, None] * root
     eigenvalue, basis = np.linalg.eigh(kernel)
@@ -271,19 +285,34 @@ def _solve_design(
     cross = (basis.T @ (integrated_wiener(u, ut) * root))[:, None, None]
     s11 = (one**2 * weight).sum(axis=0)
     s1k = (one * cross * weight).sum(axis=0)
-    # Above the highest step, the anchor, what is added is independent of all the points.
-    above = grid.beyond**2 * ut if target > frequency[-1] else 0.0
-    at_target = integrated_wiener(ut, ut) + above
+    # Above the highest step what is added is independent of all the points.
+    at_target = integrated_wiener(ut, ut) + grid.beyond**2 * max(ut, 0.0)
     form = drift2 * (at_target - drift2 * (cross**2 * weight).sum(axis=0))
     new = np.broadcast_to(noise2 * noise_share(target_runs), form.shape)
     to_level = (1 - drift2 * s1k) / s11
+    variance = form + to_level**2 * s11 + new
+    log_det = np.log(s11) - np.log(weight).sum(axis=0)
+    bend = bend_pull = None
+    if spread is not None:
+        # θ after the level: what is left of its effect once the level has followed it.
+        h = (basis.T @ (spread[:-1] * root[:, None]))[:, :, None]
+        level = (one * h * weight).sum(axis=0) / s11
+        left = h - one * level
+        precision = 1 + (left**2 * weight).sum(axis=0)
+        bend = left * weight / np.sqrt(precision)
+        bend_pull = spread[-1][:, None] - level - drift2 * (left * cross * weight).sum(axis=0)
+        bend_pull = bend_pull / np.sqrt(precision)
+        variance = variance + bend_pull**2
+        log_det = log_det + np.log(precision)
     return _Design(
         whiten=basis.T * root,
         weight=weight,
         one=one * weight / np.sqrt(s11),
         pull=weight * (one * to_level + drift2 * cross),
-        log_det=np.log(s11) - np.log(weight).sum(axis=0),
-        at_target=(form + to_level**2 * s11 + new, form, new),
+        log_det=log_det,
+        bend=bend,
+        bend_pull=bend_pull,
+        at_target=(variance, form, new),
     )
 
 
@@ -303,11 +332,19 @@ def evidence(
         return_inverse=True,
     )
     design = design.reshape(-1)
+    every = np.column_stack([sweep.frequency, target.frequency])
     solved = [
-        _solve_design(sweep.frequency[i], sweep.runs[i], target.frequency[i], target.runs[i], grid)
+        _solve_design(
+            sweep.frequency[i],
+            sweep.runs[i],
+            target.frequency[i],
+            target.runs[i],
+            grid,
+            law.log_spread(every[i], int(groups[i])),
+        )
         for i in first
     ]
-    shape = law.log_shape(np.column_stack([sweep.frequency, target.frequency]), groups)
+    shape = law.log_shape(every, groups)
     # The level has a flat prior, so it may be taken off first; its digits are not lost then.
     level = sweep.log_value[:, -1:]
     residual = (sweep.log_value - level)[:, :, None] - shape[:, :-1]
@@ -338,5 +375,10 @@ def _fill_cells(
         of_part = (e**2) @ d.weight.transpose(1, 0, 2)
         of_part -= (e @ d.one.transpose(1, 0, 2)) ** 2
         of_part += d.log_det[:, None, :]
+        to_target = e @ d.pull.transpose(1, 0, 2)
+        if d.bend is not None and d.bend_pull is not None:
+            bent = e @ d.bend.transpose(1, 0, 2)
+            of_part -= bent**2
+            to_target += bent * d.bend_pull[:, None, :]
         quadratic[part] = of_part.transpose(1, 0, 2)
-        mean[part] = (e @ d.pull.transpose(1, 0, 2)).transpose(1, 0, 2)
+        mean[part] = to_target.transpose(1, 0, 2)

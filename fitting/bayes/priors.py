@@ -39,24 +39,25 @@ class StalledSharePrior:
     phone clusters and five graphics cards, with the splits of the validation. No user's table
     needs those data; pooling moves the prior to what the user's own table shows.
 
-    The scale of the model error is floor + min(of_noise·noise, 0.05) + of_stalls·sqrt(β(1 − β)): a
-    program that is all work or all stalls has little to change into.
+    The scale of the model error is floor + of_stalls·sqrt(β(1 − β)), times ``wander``: a program
+    that is all work or all stalls has little to change into, and many follow the law to a hair.
     """
 
-    core_bound: float = 0.3  # probability of β = 0 exactly: many programs never wait for memory
+    core_bound: float = 0.1  # probability of β = 0 exactly: many programs never wait for memory
     share_alpha: float = 0.3  # beta distribution of the other β
     share_beta: float = 1.2
     uniform: float = 0.1  # share of a uniform distribution beside it
-    overlap: tuple[float, ...] = (1.0, 4.0)  # exponents q
+    overlap: tuple[float, ...] = (1.0, 2.0)  # exponents q
     overlap_weight: tuple[float, ...] = (0.85, 0.15)  # their probabilities
-    noise: float = 0.02  # median standard deviation of ln T from run to run, by source of figures
-    noise_spread: float = 1.0  # standard deviation of its logarithm
-    drift_of_noise: float = 1.5
-    drift_floor: float = 0.005
+    noise: float = 0.012  # median standard deviation of ln T from run to run, by source of figures
+    noise_spread: float = 1.3  # standard deviation of its logarithm
+    drift_floor: float = 0.03
     drift_of_stalls: float = 0.75
+    wander: tuple[float, ...] = (0.03, 0.2, 1.0)  # multiples of the scale of the model error
+    wander_weight: tuple[float, ...] = (0.35, 0.4, 0.25)  # their probabilities
     beyond: float = 0.1  # see `fitting.bayes.posterior.Grid`
-    shares: int = 19
-    scales: int = 8
+    shares: int = 24
+    scales: int = 7
 
 
 class StalledShare:
@@ -67,23 +68,31 @@ class StalledShare:
 
         self.reference = reference
         self.prior = p = prior or StalledSharePrior()
-        # β is denser near 0, where a small share decides how far a higher frequency carries.
-        share = np.linspace(0, 1, p.shares) ** 2
-        edges = np.concatenate([[0.0], (share[1:] + share[:-1]) / 2, [1.0]])
+        # β = 0, then cells that are narrower near 0, where a small share decides how far a higher
+        # frequency carries, and near 1. Inside its cell β is normal: neighbours overlap to a smooth
+        # density.
+        edges = 1 - (1 - np.linspace(0, 1, p.shares + 1) ** 2) ** 1.5
+        middle = (edges[1:] + edges[:-1]) / 2
         smooth = np.diff(betainc(p.share_alpha, p.share_beta, edges))
-        smooth = (1 - p.uniform) * smooth + p.uniform * np.diff(edges)
-        share_weight = (1 - p.core_bound) * smooth
-        share_weight[0] += p.core_bound
-        # β and exponent q of each shape.
-        self.share = np.tile(share, len(p.overlap))
-        self.overlap = np.repeat(p.overlap, p.shares)
-        weight = np.outer(p.overlap_weight, share_weight).ravel()
+        smooth = (1 - p.core_bound) * ((1 - p.uniform) * smooth + p.uniform * np.diff(edges))
+        laws = len(p.overlap)
+        # β, its deviation and the exponent q of each shape. With β = 0 all q are one law.
+        self.share = np.append(0.0, np.tile(middle, laws))
+        self.spread = np.append(0.0, np.tile(0.4 * np.diff(edges), laws))
+        self.overlap = np.append(1.0, np.repeat(p.overlap, p.shares))
+        weight = np.append(p.core_bound, np.outer(p.overlap_weight, smooth))
         noise, noise_weight = noise_grid(p.noise, p.noise_spread, p.scales, STALLED_NOISE_RANGE)
         stalls = np.sqrt(self.share * (1 - self.share))
-        drift = p.drift_floor + np.minimum(p.drift_of_noise * noise, 0.05)
-        drift = drift + p.drift_of_stalls * stalls[:, None]
-        # The cells and their prior are the same for all groups.
-        self.grid = Grid(weight[None] / weight.sum(), noise, noise_weight, drift, p.beyond)
+        drift = p.drift_floor + p.drift_of_stalls * stalls[:, None]
+        # The cells and their prior are the same for all groups. Scales run over the noise, then
+        # over ``wander``.
+        self.grid = Grid(
+            weight[None] / weight.sum(),
+            np.tile(noise, len(p.wander)),
+            np.outer(p.wander_weight, noise_weight).ravel(),
+            drift * np.repeat(p.wander, p.scales),
+            p.beyond,
+        )
 
     def log_shape(self, frequency: FloatArray, groups: IntArray) -> FloatArray:
         """Ln T/T_ref of the shapes at (groups, k) frequencies: (groups, k, shapes)."""
@@ -93,6 +102,12 @@ class StalledShare:
         power += self.share
         log_time: FloatArray = np.log(power, out=power) / self.overlap
         return log_time
+
+    def log_spread(self, frequency: FloatArray, group: int) -> FloatArray | None:
+        """Change of ln T/T_ref at (k,) frequencies by one deviation of β: (k, shapes)."""
+        power = (self.reference[group] / frequency[:, None]) ** self.overlap
+        per_share: FloatArray = (1 - power) / (self.share + (1 - self.share) * power)
+        return per_share * self.spread / self.overlap
 
 
 def noise_grid(
@@ -186,6 +201,9 @@ class DynamicShare:
         share = self.share[groups][:, None, :]
         normal: FloatArray = np.log(1 + share * (dynamic - 1))
         return normal
+
+    def log_spread(self, frequency: FloatArray, group: int) -> None:
+        """No node has a spread: groups of a host share δ and v, each node as it stands."""
 
 
 def _beta(x: FloatArray, alpha: float, beta: float) -> FloatArray:

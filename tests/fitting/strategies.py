@@ -27,9 +27,10 @@ TIME_PRIOR = StalledSharePrior(
     overlap_weight=(0.6, 0.4),
     noise=0.02,
     noise_spread=1.0,
-    drift_of_noise=1.5,
-    drift_floor=0.01,
+    drift_floor=0.02,
     drift_of_stalls=0.4,
+    wander=(0.2, 1.0),
+    wander_weight=(0.4, 0.6),
     beyond=0.6,
 )
 POWER_PRIOR = DynamicSharePrior(
@@ -74,3 +75,6 @@ class OneCell(NamedTuple):
 
     def log_shape(self, frequency, groups):
         return self.exponent * np.log(frequency)[:, :, None]
+
+    def log_spread(self, frequency, group):
+        return None

@@ -159,11 +159,16 @@ DESIGNS = (
 )
 
 
-def log_shapes(law, cell, clock):
-    """ln y of drawn cells at shares of the highest frequency, by the formula of their law."""
+def log_shapes(law, cell, clock, rng):
+    """ln y of drawn cells at shares of the highest frequency, by the formula of their law.
+
+    Inside its cell a stalled share is normal, and the curve is straight in it.
+    """
     if isinstance(law, StalledShare):
         stalled, q = law.share[cell][:, None], law.overlap[cell][:, None]
-        return np.log(stalled + (1 - stalled) * clock**-q) / q
+        time = stalled + (1 - stalled) * clock**-q
+        moved = law.spread[cell] * rng.standard_normal(len(cell))
+        return (np.log(time) + moved[:, None] * (1 - clock**-q) / time) / q
     dynamic, slope = law.share[0, cell][:, None], law.slope[cell][:, None]
     voltage = np.maximum(law.prior.lowest_voltage, 1 + slope * (clock - 1))
     return np.log((1 - dynamic) + dynamic * clock * voltage**2)
@@ -199,8 +204,7 @@ def simulated(kind):
         grid, prior = law.grid, prior_of(law.grid)[0]
         drawn = rng.choice(prior.size, size, p=prior.ravel())
         shape, scale = np.unravel_index(drawn, prior.shape)
-        nearest = np.argmin(np.abs(np.log(frequency[:-1] / frequency[-1])))
-        drift = wandered(rng, grid.drift[shape, scale], np.log(frequency / frequency[nearest]))
+        drift = wandered(rng, grid.drift[shape, scale], np.log(frequency / reference))
         out = np.log(np.maximum(frequency / reference, 1.0))
         beyond = grid.beyond * grid.drift[shape, scale] * rng.standard_normal(size)
         drift += beyond[:, None] * np.sqrt(out)
@@ -209,7 +213,7 @@ def simulated(kind):
         own = sigma * np.sqrt(1 - SHARED_NOISE)
         # The level is anything.
         level = rng.uniform(-9, 9, (size, 1))
-        at_step = level + log_shapes(law, shape, frequency / reference) + drift + shared
+        at_step = level + log_shapes(law, shape, frequency / reference, rng) + drift + shared
         for i, count in enumerate(runs):
             value = at_step[:, [i]] + own * rng.standard_normal((size, count))
             group = np.repeat(number * size + np.arange(size), count)
@@ -357,8 +361,9 @@ def test_pooled_times_of_equal_programs_are_nearer_to_the_truth(share, size):
     table = swept(value, 3.6e9, size, frequency)
     truth = log_time(share, 3.6e9)
     # Without what hides the share: little model error, and no overlap of the core with memory.
-    plain = {"overlap": (1.0,), "overlap_weight": (1.0,), "drift_of_noise": 0.0, "beyond": 0.0}
-    prior = replace(TIME_PRIOR, drift_of_stalls=0.1, **plain)
+    plain = {"overlap": (1.0,), "overlap_weight": (1.0,), "beyond": 0.0, "shares": 60}
+    small = {"drift_floor": 0.01, "drift_of_stalls": 0.1, "wander": (1.0,), "wander_weight": (1.0,)}
+    prior = replace(TIME_PRIOR, **plain, **small)
     kinds = [TimeCurve(prior=prior, pooling=weights) for weights in (STRONG, NO_POOLING)]
     made = [projected(curve, table).quantiles for curve in kinds]
     error = [np.sqrt(np.mean((quantiles[1] - truth) ** 2)) for quantiles in made]

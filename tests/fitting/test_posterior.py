@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, strategies as st
+from hypothesis import given, strategies as st
 from scipy.integrate import quad
 from scipy.stats import beta, lognorm
 from strategies import GHZ, POWER_PRIOR, TIME_PRIOR, frequencies, prior_of
@@ -23,15 +23,22 @@ from fitting.bayes.priors import DynamicShare, DynamicSharePrior, StalledShare, 
 
 
 class Parabolas(NamedTuple):
-    """Curves that are straight or bent on logarithmic axes: a law with any cells."""
+    """Curves that are straight or bent on logarithmic axes: a law with any cells.
+
+    The slope of each is normal about that of its node, where ``spread`` is given.
+    """
 
     slope: np.ndarray
     bend: np.ndarray
     grid: Grid
+    spread: np.ndarray | None = None
 
     def log_shape(self, frequency, groups):
         x = np.log(frequency / GHZ)[:, :, None]
         return self.slope * x + self.bend * x**2
+
+    def log_spread(self, frequency, group):
+        return None if self.spread is None else np.log(frequency / GHZ)[:, None] * self.spread
 
 
 class Case(NamedTuple):
@@ -70,7 +77,9 @@ def laws(draw):
         10 ** rng.uniform(-2.5, 0, (shapes, scales)),
         draw(st.sampled_from([0.0, 0.7])),
     )
-    return Parabolas(rng.uniform(0.5, 1.5, shapes), rng.uniform(-0.3, 0.3, shapes), grid)
+    curves = Parabolas(rng.uniform(0.5, 1.5, shapes), rng.uniform(-0.3, 0.3, shapes), grid)
+    spread = rng.choice([0.0, 0.02, 0.3], shapes)
+    return curves._replace(spread=spread if draw(st.booleans()) else None)
 
 
 @st.composite
@@ -78,9 +87,6 @@ def cases(draw):
     frequency = np.sort(draw(frequencies(2, 5)))
     values = st.lists(st.floats(-0.2, 0.2), min_size=1, max_size=4)
     target = draw(st.floats(0.5, 6)) * GHZ
-    # One step is nearer to the target than any other.
-    nearest = np.sort(np.abs(np.log(frequency / target)))
-    assume(nearest[1] - nearest[0] > 1e-6)
     runs = [np.array(draw(values)) + np.log(f / GHZ) for f in frequency]
     return Case(frequency, runs, target, draw(st.integers(1, 5)))
 
@@ -126,7 +132,7 @@ def brute_force(law, case):
     step = np.concatenate([at, new])
     frequency = np.append(case.frequency, case.target)
     x = np.log((frequency / GHZ).astype(wide))
-    u = x - x[np.argmin(np.abs(x[:-1] - x[-1]))]
+    u = x - x[:-1].max()
     kernel = np.zeros((len(u), len(u)), wide)
     for i in range(len(u)):
         for j in range(len(u)):
@@ -145,6 +151,9 @@ def brute_force(law, case):
     covariance = drift**2 * kernel[np.ix_(step, step)] + noise**2 * (
         SHARED_NOISE * same_step + (1 - SHARED_NOISE) * same_run
     )
+    if law.spread is not None:
+        bent = (law.spread.astype(wide)[:, None] * x)[:, step]
+        covariance = covariance + (bent[:, :, None] * bent[:, None, :])[:, None]
     # Runs, then the mean of the new runs, all less the first run.
     runs = len(at)
     contrast = np.zeros((runs, len(step)), wide)
@@ -219,7 +228,7 @@ def test_many_groups_of_a_few_designs_in_any_order():
         check_against_brute_force(law, many[order[row]], found, row)
 
 
-def test_repeats_share_a_part_of_their_noise_and_an_anchor_is_nearest_by_ratio():
+def test_repeats_share_a_part_of_their_noise():
     np.testing.assert_allclose(noise_share(np.array([1.0, 1e12])), [1.0, SHARED_NOISE])
     # n runs with covariance share everywhere and the rest on the diagonal.
     covariance = SHARED_NOISE * np.ones((5, 5)) + (1 - SHARED_NOISE) * np.eye(5)
@@ -246,34 +255,51 @@ def test_integrated_wiener_is_the_double_integral_of_its_walks_covariance(a, b):
 TIME = replace(TIME_PRIOR, shares=5, scales=3)
 
 
-def test_shares_of_times_weigh_as_the_beta_law_between_their_middles():
-    law = StalledShare(np.array([2 * GHZ]), TIME)
-    # Denser near none, for each overlap.
-    assert law.share == pytest.approx(np.tile([0.0, 1 / 16, 1 / 4, 9 / 16, 1.0], 2))
-    assert law.overlap.tolist() == [1.0] * 5 + [4.0] * 5
-    edges = [0.0, 1 / 32, 5 / 32, 13 / 32, 25 / 32, 1.0]
-    rest = 0.8 * np.diff(beta.cdf(edges, 0.7, 1.1)) + 0.2 * np.diff(edges)
-    weight = 0.7 * rest + np.array([0.3, 0, 0, 0, 0])
+def cells_of_shares(cells):
+    """Edges and middles of cells that are narrow at both ends, a little more so near none."""
+    edges = 1 - (1 - (np.arange(cells + 1) / cells) ** 2) ** 1.5
+    return edges, (edges[1:] + edges[:-1]) / 2
+
+
+def test_shares_of_times_weigh_as_the_beta_law_in_their_cells():
+    law, (edges, middles) = StalledShare(np.array([2 * GHZ]), TIME), cells_of_shares(5)
+    # None, then the cells, for each overlap.
+    assert law.share == pytest.approx(np.append(0.0, np.tile(middles, 2)))
+    assert law.overlap.tolist() == [1.0] * 6 + [4.0] * 5
+    assert law.spread == pytest.approx(np.append(0.0, np.tile(0.4 * np.diff(edges), 2)))
+    weight = 0.7 * (0.8 * np.diff(beta.cdf(edges, 0.7, 1.1)) + 0.2 * np.diff(edges))
     found = law.grid.shape_weight[0]
-    assert found == pytest.approx(np.concatenate([0.6 * weight, 0.4 * weight]))
-    # Half the clock doubles what is no stall; with an overlap of 4 the fourth powers add up.
+    assert found == pytest.approx(np.concatenate([[0.3], 0.6 * weight, 0.4 * weight]))
+    # Half the frequency doubles what is no stall; with an overlap of 4 the fourth powers add up.
     times = np.exp(law.log_shape(np.array([[1.0, 2.0]]) * GHZ, np.array([0])))
-    assert times[0, 0, [2, 7]] == pytest.approx([0.75 * 2 + 0.25, (0.75 * 16 + 0.25) ** 0.25])
-    assert times[0, 1] == pytest.approx(np.ones(10))
+    share = middles[2]
+    expected = [2, (1 - share) * 2 + share, ((1 - share) * 16 + share) ** 0.25]
+    assert times[0, 0, [0, 3, 8]] == pytest.approx(expected)
+    assert times[0, 1] == pytest.approx(np.ones(11))
 
 
-def test_noise_is_log_normal_and_drifts_with_stalls():
+def test_one_deviation_of_a_share_moves_the_time_as_the_next_node_does():
+    law, asked = StalledShare(np.array([2 * GHZ]), TIME), np.array([0.7, 1.4, 2.0, 3.1]) * GHZ
+    step = 1e-6
+    moved = StalledShare(law.reference, TIME)
+    moved.share = law.share + step * law.spread
+    first, second = (one.log_shape(asked[None], np.array([0]))[0] for one in (law, moved))
+    assert law.log_spread(asked, 0) == pytest.approx((second - first) / step, rel=1e-4, abs=1e-9)
+
+
+def test_noise_is_log_normal_and_model_errors_go_with_stalls():
     noise, weight = noise_grid(0.03, 0.8, 5, (0.003, 0.3))
     assert noise == pytest.approx(0.003 * 10 ** np.array([0, 0.5, 1, 1.5, 2]))
     # Levels are evenly spaced in the logarithm, in which the density is noise times that of noise.
     density = noise * lognorm.pdf(noise, 0.8, scale=0.03)
     assert weight == pytest.approx(density / density.sum())
     grid = StalledShare(np.array([2 * GHZ]), TIME).grid
-    assert grid.noise == pytest.approx([0.0005, 0.01, 0.2])
-    # Stalls of a sixteenth and a quarter: roots of 15/256 and of 3/16.
-    stalls = np.sqrt([0, 15 / 256, 3 / 16, 63 / 256, 0])
-    # One and a half times the noise, and no more than five hundredths.
-    expected = 0.01 + np.array([0.00075, 0.015, 0.05]) + 0.4 * np.tile(stalls, 2)[:, None]
+    assert grid.noise == pytest.approx([0.0005, 0.01, 0.2] * 2)
+    assert grid.noise_weight.reshape(2, 3).sum(axis=1) == pytest.approx([0.4, 0.6])
+    # Roots of the products of work and stalls.
+    _, middles = cells_of_shares(5)
+    stalls = np.append(0.0, np.tile(np.sqrt(middles * (1 - middles)), 2))
+    expected = (0.02 + 0.4 * stalls)[:, None] * np.repeat([0.2, 1.0], 3)
     assert grid.drift == pytest.approx(expected)
     assert grid.beyond == TIME.beyond
 

@@ -284,7 +284,7 @@ class TestBareHost:
         assert (tmp_path / "runs.csv").read_text() == first
         plan = tmp_path / "runs.samples" / "plan.json"
         plan.write_text(json.dumps(json.loads(plan.read_text()) | {"channels": [{}]}))
-        refused(bare("--resume", "-o", "runs.csv"), "measured with power sources")
+        refused(bare("--resume", "-o", "runs.csv"), "measured with other power sources")
 
     def test_a_command_that_fails_ends_the_sweep_and_can_be_gone_on_with(self, bare, tmp_path):
         flag = tmp_path / "fixed"
