@@ -430,7 +430,7 @@ def _without_flagged_rows(prepared: pr.Prepared, fold: Fold) -> Fold:
     """
     learnt = prepared.flagged_rows(~fold.test)
     every = np.ones(len(learnt), dtype=bool)
-    tested = prepared.flagged_rows(every, but=("slower_when_faster",))
+    tested = prepared.flagged_rows(every, but=("slower_when_faster", "half_or_third_frequency"))
     return Fold(fold.train & ~learnt, fold.test & ~tested)
 
 

@@ -384,11 +384,14 @@ def at(*rows):
         ({"time_s": 7 + AGREEING, "freq_achieved_hz": SLOWED} | EQUAL, 2),
         ({"throughput_ops_s": 7 + AGREEING, "time_s": np.nan} | EQUAL, 2),
         ({"mode": np.where(ODD, "y", "x"), "time_s": RUNS["time_s"] * (1 + 2 * SLOWER)}, 6),
+        ({"time_s": RUNS["time_s"] + 50.0 * at(12, 13, 14)}, 3),
+        ({"throughput_ops_s": 1 / (RUNS["time_s"] + 50.0 * at(12, 13, 14)), "time_s": np.nan}, 3),
     ],
     ids=[
         *("another unit", "less the idle power", "a clock not reached", "power below idle"),
         *("two of the last group that agree", "two rates that agree"),
         "slower at the fastest clock in one mode",
+        *("time at a half of the frequency", "rate at a half of the frequency"),
     ],
 )
 def test_checks_of_readings_count_as_in_memory(columns, found):

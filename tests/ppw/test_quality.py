@@ -130,7 +130,7 @@ class TestSlowerWhenFaster:
         found = [] if (at, factor) == (0, 2.0) else [at]
         # A column that goes with the frequency is no setting.
         tied = runs.assign(governor=[f"at {c}" for c in CLOCKS])
-        assert named(runs) == named(tied) == found
+        assert named(runs, self.NAME) == named(tied, self.NAME) == found
 
     def test_evidence_of_time_and_of_throughput(self):
         runs = frame(np.where(CLOCKS == 2.4, 40.0, 20 + 20 / CLOCKS).round(3))
@@ -184,6 +184,80 @@ class TestSlowerWhenFaster:
         assert named(both.assign(cluster=["big"] * 8 + ["little"] * 5)) == []
         assert named(both.assign(load=[1.0] * 8 + [0.5] * 5)) == []
         assert named(both.assign(cores=[1] * 8 + [4] * 5), by=[]) == []
+
+
+class TestHalfOrThirdFrequency:
+    """Steps that ran at a part of the frequency that they are recorded at."""
+
+    NAME = "half_or_third_frequency"
+    WHERE = "by the other steps {}: probably ran at {} of its frequency, {}"
+
+    def sweep(self, at, part, *, fixed=12.0, work=60.0, repeats=1, noise=0.003, clocks=CLOCKS):
+        """Runs of one sweep, of which one step ran at a part of its frequency."""
+        random = np.random.default_rng(at)
+        parts = np.where(np.arange(len(clocks)) == at, part, 1)
+        time = np.tile(fixed + work * parts / clocks, repeats)
+        scatter = random.lognormal(0, noise, (2, len(time)))
+        runs = {"clocks": np.tile(clocks, repeats), "watts": scatter[1] * 50}
+        return frame((time * scatter[0]).round(3), **runs)
+
+    @pytest.mark.parametrize(
+        ("clocks", "times", "said"),
+        [
+            # T = 10 s + 60 G/f: 70, 50, 40, and 30 s; at 500 MHz 130 s.
+            ([1, 1.5, 2, 3], [130.0, 50, 40, 30], {0: WHERE.format("70 s", "a half", "500 MHz")}),
+            # T = 60 G/f; at a third of 3 GHz 60 s.
+            ([1, 1.5, 2, 3], [60.0, 40, 30, 60], {3: WHERE.format("20 s", "a third", "1 GHz")}),
+            # Neighbours far apart: none is slower than a lower step.
+            ([1, 2, 3], [60.0, 60, 20], {1: WHERE.format("30 s", "a half", "1 GHz")}),
+            # Of two steps nobody can say; a knee is no contradiction; half as slow is neither.
+            ([1, 2], [120.0, 30], {}),
+            ([0.5, 1, 2, 3], [120.0, 60, 60, 60], {}),
+            ([1, 1.5, 2, 3], [90.0, 40, 30, 20], {}),
+            # Two of four may be either half.
+            ([1, 1.5, 2, 3], [120.0, 80, 30, 20], {}),
+            # Whole seconds.
+            ([1, 1.5, 2, 3], [4.0, 2, 1, 1], {}),
+        ],
+    )
+    def test_worked_by_hand(self, clocks, times, said):
+        found = told(frame(times, clocks=clocks), self.NAME)
+        assert {at: words.partition(" s, ")[2] for at, words in found.items()} == said
+
+    @pytest.mark.parametrize("part", [2, 3])
+    @pytest.mark.parametrize("at", range(7))
+    def test_every_step_of_times_and_rates_and_repeats(self, at, part):
+        for repeats in (1, 3):
+            runs = self.sweep(at, part, repeats=repeats, clocks=CLOCKS[::2])
+            found = [at + 7 * i for i in range(repeats)]
+            assert named(runs, self.NAME) == named(as_rates(runs), self.NAME) == found
+            assert " operations/s, by the other steps " in told(as_rates(runs), self.NAME)[at]
+        assert named(self.sweep(at, 1, clocks=CLOCKS[::2])) == []
+
+    def test_a_table_is_its_groups_one_by_one(self):
+        each = [self.sweep(at, 2 + at % 2).assign(workload=f"w{at}") for at in range(13)]
+        assert [named(runs, self.NAME) for runs in each] == [[at] for at in range(13)]
+        table = pd.concat(each, ignore_index=True).sample(frac=1, random_state=1)
+        assert sorted(table.index[named(table, self.NAME)]) == [14 * at for at in range(13)]
+
+    def test_it_takes_no_part_but_is_tested(self):
+        runs = self.sweep(0, 2)
+        left_out = answered(ppw.project_runs, runs, freq="2 GHz", metric="power").left_out
+        assert list(left_out["check"]) == [self.NAME]
+        # To turn down what is slower than expected would flatter the result.
+        validation = answered(ppw.validate, runs, test="1.2 GHz", metric="time")
+        assert list(validation.to_frame()["freq_hz"]) == [1.2e9]
+
+    CURVES = st.tuples(st.floats(0, 50), st.floats(1, 200), st.floats(0, 150))
+    STEPS = st.lists(st.integers(4, 50), min_size=2, max_size=9, unique=True)
+
+    @given(CURVES, STEPS, st.sampled_from([0.0, 0.005, 0.02]), st.integers(1, 3), SEEDS)
+    def test_no_good_sweep_has_one(self, curve, steps, noise, repeats, seed):
+        ghz = np.repeat(np.array(sorted(steps)) / 10, repeats)
+        fixed, work, least = curve
+        scatter = np.random.default_rng(seed).lognormal(0, noise, len(ghz))
+        time = np.maximum(fixed + work / ghz, least) * scatter
+        assert named(frame(time.round(4), clocks=ghz), self.NAME) == []
 
 
 class TestExactMultiple:

@@ -222,6 +222,16 @@ CHECKS = {
             "of another run"
         ),
     ),
+    "half_or_third_frequency": Check(
+        (("time_s", "throughput_ops_s"),),
+        ALL_METRICS,
+        sweeps.find_parts,
+        sweeps.say_part,
+        meaning="the time is, within noise, what the rest of the sweep gives at a half or a third "
+        "of the frequency",
+        remedy="measure the step again and record what the counters say (freq_achieved_hz); look "
+        "for a frequency limit, a divided clock, or other load on the host",
+    ),
     "exact_multiple": Check(
         (("workload",), ("time_s", "throughput_ops_s")),
         ALL_METRICS,

@@ -1,4 +1,4 @@
-"""Rows that contradict their frequency sweep: slower at a faster clock, or in another unit."""
+"""Rows that contradict their sweep: slower, at a part of their frequency, or in another unit."""
 
 from __future__ import annotations
 
@@ -249,6 +249,132 @@ def say_inversion(
     change = f"{100 * (slower / faster - 1):.0f} % slower at the higher frequency"
     return (
         f"at {shown(frequency, 'Hz')} {here}, at {shown(other_frequency, 'Hz')} {there}: {change}"
+    )
+
+
+# Steps that took the time of a half or a third of their frequency, by the rest of their sweep.
+
+_PARTS = {2: "a half", 3: "a third"}
+# Steps of good sweeps are off the law by this share, whatever their repeats say.
+_OFF_LAW = 0.01
+# Within so many standard errors two times agree; and the time must be so many times nearer to
+# the line at the part of the frequency than at the frequency.
+_AGREE, _NEARER = 3.0, 4.0
+
+
+def find_parts(runs: pd.DataFrame, groups: gr.Groups) -> pd.DataFrame:
+    """Find the steps whose time is that of a half or a third of their frequency.
+
+    In sweeps of three steps or more each step is compared with the line T = a + w/f, a, w >= 0,
+    through the others. It ran at f/k if the line gives its time at f/k, but not at f, where the
+    step is slower by 30 % and beyond noise; of several in a sweep the nearest is named. Because
+    curves of good programs may have knees, the step must also be slower than the one below it, or
+    than the one above it by more than the ratio of the frequencies. Noise is what the others are
+    off their line, what is usual for that in the table, what repeats scatter, or 1 %, whichever
+    is most; to single runs of short sweeps the least rise of `find_inversions` applies too.
+    """
+    rows = _recorded_rows(runs, groups)
+    steps = _steps_with_noise(rows)
+    lines = _OtherSteps.of(steps)
+    part = _parts_of_frequency(steps, lines)[rows.step]
+    rows, part = rows[part > 0], part[part > 0]
+    slower, _ = lines.distance(1)
+    figures = {
+        "time": np.exp(steps.log_time[rows.step]),
+        "frequency": steps.frequency[rows.step],
+        "expected": np.exp((steps.log_time - slower)[rows.step]),
+        "part": part,
+        "rate": rows.rated,
+    }
+    return pd.DataFrame(figures, index=rows.position).sort_index()
+
+
+class _OtherSteps(NamedTuple):
+    """Line T = a + w·x of each step, x the inverse frequency, through the others of its sweep."""
+
+    x: FloatArray
+    log_time: FloatArray
+    fixed: FloatArray
+    work: FloatArray
+    misfit: FloatArray  # standard deviation of the others about the line
+    inverse: FloatArray  # (a, a), (a, w) and (w, w) of the inverse of the normal equations' matrix
+
+    @classmethod
+    def of(cls, steps: Records) -> _OtherSteps:
+        """Fit the bounded lines of all steps by relative errors."""
+        sweep, size = steps.sweep, np.bincount(steps.sweep)
+        # Relative to the middle of their sweep, sums lose no digits.
+        log_time, x = steps.log_time, 1 / steps.frequency
+        log_time = log_time - (np.bincount(sweep, log_time) / size)[sweep]
+        x = x / (np.bincount(sweep, x) / size)[sweep]
+        # Divided by T the line is 1 = a·u + w·v.
+        u, v = np.exp(-log_time), x * np.exp(-log_time)
+        products = (u, v, u * u, u * v, v * v)
+        su, sv, uu, uv, vv = (np.bincount(sweep, p)[sweep] - p for p in products)
+        inverse = np.array([vv, -uv, uu]) / (uu * vv - uv**2)
+        fixed, work = inverse[0] * su + inverse[1] * sv, inverse[1] * su + inverse[2] * sv
+        low, flat, others = fixed < 0, work < 0, size[sweep] - 1
+        fixed = np.where(low, 0.0, np.where(flat, su / uu, fixed))
+        work = np.where(flat, 0.0, np.where(low, sv / vv, work))
+        squares = np.maximum(others - fixed * su - work * sv, 0.0)
+        misfit = np.sqrt(squares / np.maximum(others - 2, 1))
+        return cls(x, log_time, fixed, work, misfit, inverse)
+
+    def distance(self, divisor: int) -> tuple[FloatArray, FloatArray]:
+        """Log time above the line at a part of the frequency, and its error in errors of a step."""
+        x = divisor * self.x
+        line = self.fixed + self.work * x
+        variance = self.inverse[0] + 2 * x * self.inverse[1] + x**2 * self.inverse[2]
+        return self.log_time - np.log(line), np.sqrt(1 + variance / line**2)
+
+
+def _parts_of_frequency(steps: Records, lines: _OtherSteps) -> IntArray:
+    """Divisor k of each step that ran at f/k; 0 for others."""
+    sweep, size = steps.sweep, np.bincount(steps.sweep)
+    best = _least_by_sweep(lines.misfit, sweep)
+    best = best[(size >= _JUDGED) & np.isfinite(best)]
+    usual = max(_OFF_LAW, float(np.median(best)) if best.size else 0.0)
+    noise = np.maximum(steps.deviation / np.sqrt(steps.repeats), np.maximum(lines.misfit, usual))
+    slower, error = lines.distance(1)
+    alone = (size[sweep] < _JUDGED) & (steps.repeats < 2)
+    least = np.maximum(
+        np.where(alone, steps.floor, np.log1p(_RISE_SHORT)), _SCATTERS * noise * error
+    )
+    slow = (size[sweep] > 2) & (slower > least + 2 * steps.digit)
+    slow &= _beyond_any_law(steps) > np.sqrt(2) * _AGREE * noise + 2 * steps.digit
+    part, nearest = np.zeros(len(steps), dtype=np.int64), np.full(len(steps), np.inf)
+    for divisor in _PARTS:
+        off, error = lines.distance(divisor)
+        agrees = np.abs(off) <= np.minimum(_AGREE * noise * error, slower / _NEARER)
+        off = np.hypot(off, lines.misfit)
+        nearer = slow & agrees & (off < nearest)
+        part[nearer], nearest[nearer] = divisor, off[nearer]
+    return np.where(nearest <= _least_by_sweep(nearest, sweep)[sweep], part, 0)
+
+
+def _least_by_sweep(values: FloatArray, sweep: IntArray) -> FloatArray:
+    """Least value of each sweep."""
+    least: FloatArray = np.minimum.reduceat(values, np.flatnonzero(np.diff(sweep, prepend=-1)))
+    return least
+
+
+def _beyond_any_law(steps: Records) -> FloatArray:
+    """Log time of each step above the most that its neighbours in the sweep allow."""
+    rise, same = np.diff(steps.log_time), np.diff(steps.sweep) == 0
+    above = np.where(same, rise, -np.inf)
+    below = np.where(same, -rise - np.diff(np.log(steps.frequency)), -np.inf)
+    most: FloatArray = np.maximum(np.append(-np.inf, above), np.append(below, -np.inf))
+    return most
+
+
+def say_part(time: float, frequency: float, expected: float, part: int, rate: bool) -> str:
+    """Say the time of a step, that of its sweep, and the frequency that it ran at."""
+    here, there = (
+        f"{shown(1 / t)} operations/s" if rate else shown(t, "s") for t in (time, expected)
+    )
+    return (
+        f"at {shown(frequency, 'Hz')} {here}, by the other steps {there}: probably ran at "
+        f"{_PARTS[part]} of its frequency, {shown(frequency / part, 'Hz')}"
     )
 
 
