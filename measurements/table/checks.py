@@ -65,14 +65,14 @@ def check_runs(
     runs = runs.copy(deep=False)
     numbers = [c for c in schema.COLUMNS if c in runs.columns and c in schema.NUMERIC]
     groups = [c for c in by or identity_columns(runs) if c in runs.columns]
-    problems = [_NO_PROBLEMS, *(_convert_and_report(runs, column) for column in numbers)]
+    texts = [column for column in numbers if runs[column].dtype != np.float64]
+    problems = [_NO_PROBLEMS, *(_convert_and_report(runs, column) for column in texts)]
     for column in numbers:
         values, rules = runs[column].to_numpy(), value_rules(column, needed=column in needed)
         broken = [(rule.broken(values), rule.reason) for rule in rules]
-        problems += [_list_problems(column, runs[column], *pair) for pair in broken]
-    problems += [
-        _report_missing(runs, column, groups) for column in dict.fromkeys((*needed, *complete))
-    ]
+        problems += [_list_problems(column, runs[column], *p) for p in broken if p[0].any()]
+    lacking = (c for c in dict.fromkeys((*needed, *complete)) if runs[c].isna().any())
+    problems += [_report_missing(runs, column, groups) for column in lacking]
     bad = pd.concat(problems, ignore_index=True)
     for column, rows in (ignore or {}).items():
         bad = bad[~((bad["column"] == column).to_numpy() & rows[bad["row"].to_numpy() - 1])]
@@ -128,8 +128,6 @@ def refuse_absent(runs: pd.DataFrame, needed: Collection[str], source: str) -> N
 def _convert_and_report(runs: pd.DataFrame, column: str) -> pd.DataFrame:
     """Convert a column to numbers in place; report the cells that are none, but for blanks."""
     values = runs[column]
-    if values.dtype == np.float64:
-        return _NO_PROBLEMS
     numbers = as_numbers(values)
     # The text itself is reported here; what is left is checked as numbers.
     runs[column] = numbers
@@ -148,8 +146,6 @@ def _convert_and_report(runs: pd.DataFrame, column: str) -> pd.DataFrame:
 def _report_missing(runs: pd.DataFrame, column: str, groups: list[str]) -> pd.DataFrame:
     """Report missing cells, unless a whole group lacks them and others do not."""
     missing = runs[column].isna()
-    if not missing.any():
-        return _NO_PROBLEMS
     if column != "freq_hz" and groups and not missing.all():
         missing &= ~missing.groupby([runs[g] for g in groups], dropna=False).transform("all")
     return _list_problems(column, runs[column], missing.to_numpy(), _ABSENT)

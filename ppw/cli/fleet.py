@@ -92,7 +92,7 @@ def fleet_question(
                     f"{count} faults: the answer leaves these out; with --keep-going ppw exits 0"
                 )
                 return 1
-            return out.exit_code(failure)
+            return out.report_failed_check(failure) if failure else 0
 
         ask_fleet.__doc__ = f"{inspect.getdoc(function)}\n\n{_FILES}"
         return opt.command(name, short, example, *added, _ASKING, group=fleet_command)(ask_fleet)

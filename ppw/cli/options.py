@@ -520,7 +520,7 @@ def question(
                 found = function(**given)
                 result, failure = found if isinstance(found, tuple) else (found, None)
                 out.emit(result, format_, output)
-            return out.exit_code(failure)
+            return out.report_failed_check(failure) if failure else 0
 
         writing = output_options_of(*formats)
         return command(name, short, example, *added, writing, group=group)(answer_and_write)

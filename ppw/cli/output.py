@@ -80,11 +80,10 @@ def say_caveats(caveats: Iterable[object]) -> None:
         say(f"caveat: {caveat}")
 
 
-def exit_code(failure: str | None) -> int:
-    """Print why a check failed and return 3; return 0 where ``failure`` is None."""
-    if failure:
-        say(f"check failed: {failure}")
-    return 3 if failure else 0
+def report_failed_check(failure: str) -> int:
+    """Print why a check failed and return the exit code 3."""
+    say(f"check failed: {failure}")
+    return 3
 
 
 def medians_text(
