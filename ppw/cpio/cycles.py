@@ -390,7 +390,7 @@ def rise_sentence(row: Mapping[str, Any]) -> str:
     if row["value"] != row["value"]:
         return f"cpio has not risen by {rise} down to {lowest} GB/s per core"
     interval = f" ({lower} to {upper})" if row["lower"] == row["lower"] else ""
-    return f"cpio has risen by {rise} at {value} GB/s a core{interval}"
+    return f"cpio has risen by {rise} at {value} GB/s per core{interval}"
 
 
 def plot_against_cores(result: CyclesPerIO, column: str, ax: Axes | None = None) -> Axes:
@@ -425,7 +425,7 @@ class DeviceComparison(IoResult):
         One row a group (columns ``by``) and core count; ``lower`` and ``upper`` are the interval of
         the mean ``cpio``. Ratios are to the first row of the same workload.
     bandwidth : pandas.DataFrame
-        As that of `ppw.cycles_per_io`: GB/s a core at which cpio has risen by 10 and by 25 %.
+        As that of `ppw.cycles_per_io`: GB/s per core at which cpio has risen by 10 and by 25 %.
     by : tuple of str
     level : float
         Level of the intervals.

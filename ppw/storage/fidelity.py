@@ -538,7 +538,9 @@ would have to move to make two distributions one; difference
         table = self.table
         judged = (table["verdict"] != NOT_JUDGED) | table["off"].isna()
         # Figures of the original by itself, for comparison.
-        alone = (table["group"] == "ablation") | table["figure"].str.contains("original's halves")
+        alone = (table["group"] == "ablation") | table["figure"].str.contains(
+            "halves of the original"
+        )
         rows = rs.rows_of(table[~judged & ~alone])
         if rows:
             figures = (f"{row['figure']} ({_off_text(row)})" for row in rows)

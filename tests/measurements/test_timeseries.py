@@ -149,7 +149,7 @@ class TestEveryFormat:
             series = read(log, cpus=16)
             assert list(series.frame["user_s"]) == pytest.approx(user_s)
             assert set(series.frame["cpus"]) == {16.0}
-            assert "they are taken to be of the 16 that were given" in said(series)
+            assert "ppw takes the 16 CPUs that were given" in said(series)
             series = read(log)
             assert "user_s" not in series.frame
             assert "give their number" in said(series)
@@ -413,7 +413,7 @@ class TestSadf:
         log = sadf_document([sample(0, cpu_load=[cpu_row(usr=25.0)])], **{"number-of-cpus": None})
         series = read(log, cpus=16)
         assert series.frame["user_s"][0] == 4.0
-        assert "of the 16 that were given" in said(series)
+        assert "takes the 16 CPUs that were given" in said(series)
         row = {"cpu": "all", "user": 50.0, "nice": 0.0, "system": 10.0, "iowait": 0.0, "idle": 40.0}
         series = read(sadf_document([sample(0, cpu_load=[row])]))
         assert series.frame["system_s"][0] == pytest.approx(0.4)

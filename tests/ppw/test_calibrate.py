@@ -151,7 +151,7 @@ class TestCaveats:
         ("runs", "said"),
         [
             (both(bend=0.01, scatter=0.3), "one that gets steeper (P = "),
-            (three_levels(), "3 levels only, so intervals are wide"),
+            (three_levels(), "3 load levels only, so intervals are wide"),
             (metered(lambda watts: 19 + watts / 2), "rises by less than rapl:package+rapl:dram, w"),
             (metered(lambda watts: watts - 60), "would be below zero where rapl"),
         ],

@@ -210,7 +210,7 @@ class TestWhereItMisleads:
             (table(cpu_accounting="tick"), "misses up to a third"),
             # 36 s of user and system; interrupts are no task's.
             (table(cpu_accounting="scheduler", tick_busy_s=27.0), "25%.*the clock tick missed"),
-            (table(idle_s=15.0 + 7 * 60), "of 8 CPUs where 1.*sees its host's counters"),
+            (table(idle_s=15.0 + 7 * 60), "of 8 CPUs where 1.*saw its host's counters"),
         ],
     )
     def test_what_is_said(self, runs, said):

@@ -296,7 +296,9 @@ class TestDevices:
         made = answered(compare_devices, DEVICES, roof=roof)
         assert "1 of 3 rows reach 90%" in only(made.caveats, "reach 90%")
         less = roof.assign(bandwidth_bytes_s=1e6)
-        assert only(answered(compare_devices, DEVICES, roof=less).caveats, "such a roof")
+        assert only(
+            answered(compare_devices, DEVICES, roof=less).caveats, "some rows do more I/O than fio"
+        )
 
     def test_without_fio_there_is_no_roof_and_that_is_said(self):
         made = answered(compare_devices, DEVICES)
@@ -325,8 +327,8 @@ class TestDevices:
         made = answered(compare_devices, pd.DataFrame(rows))
         assert made.bandwidth["value"].tolist()[:2] == pytest.approx([3e9, 1.5e9])
         said = " ".join(made.verdict())
-        assert "nvme: cpio has risen by 10% at 3 GB/s a core" in said
-        assert "sda: cpio has not risen by 10% down to 1 GB/s a core" in said
+        assert "nvme: cpio has risen by 10% at 3 GB/s per core" in said
+        assert "sda: cpio has not risen by 10% down to 1 GB/s per core" in said
 
 
 # A second of a year does not matter: energy of a sweep does not depend on its time.

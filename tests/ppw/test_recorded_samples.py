@@ -238,7 +238,7 @@ class TestSimulatedDemo:
         assert f"{error.median():.2f} % at the median and {error.max():.2f} % at most" in errors
         assert "5 of 12 wait for memory" in errors
         assert "brawny core is projected to do" in ratio
-        assert "From 0.8, 1.6 and 2.4 GHz" in flagged
+        assert "Fitted at 0.8, 1.6 and 2.4 GHz" in flagged
         assert "stream on wimpy" in flagged
         assert "stream on brawny" in flagged
         # Those whose CPI grows wait for memory.

@@ -374,7 +374,7 @@ class TestHalves:
         drift = half_drift(trace(**made(8000)))
         assert abs(figure(drift, "reads")["drift"]) < 0.03
         assert figure(drift, "requests a second")["model_off"] == pytest.approx(0, abs=0.06)
-        with pytest.raises(PpwError, match="no halves"):
+        with pytest.raises(PpwError, match="too few to compare their halves"):
             half_drift(trace(**made(60)))
 
     def test_a_load_that_turns_is_as_far_from_its_model_as_from_itself(self):
