@@ -538,10 +538,8 @@ would have to move to make two distributions one; difference
         table = self.table
         judged = (table["verdict"] != NOT_JUDGED) | table["off"].isna()
         # Figures of the original by itself, for comparison.
-        alone = (table["group"] == "ablation") | table["figure"].str.contains(
-            "halves of the original"
-        )
-        rows = rs.rows_of(table[~judged & ~alone])
+        halves = table["figure"].str.contains("halves of the original")
+        rows = rs.rows_of(table[~judged & ~halves & (table["group"] != "ablation")])
         if rows:
             figures = (f"{row['figure']} ({_off_text(row)})" for row in rows)
             yield f"Not judged: {'; '.join(figures)}."

@@ -220,7 +220,7 @@ class TestGuardItself:
             else:
                 kill(guard.pid)
             if then != "left":
-                with pytest.raises(MeasurementError, match=r"is lost.*all settings are put back"):
+                with pytest.raises(MeasurementError, match=r"ended \(.*all settings are put back"):
                     guard.check() if then == "checked" else guard.learn([(host.two, "2")])
                 assert host.restored()
                 with pytest.raises(MeasurementError, match="already restored"):
@@ -238,7 +238,7 @@ class TestGuardItself:
                     getattr(guard, action)(*arguments)
             # It does not wait for the end of the process.
             wait_for(host.restored)
-            with pytest.raises(MeasurementError, match=r"is lost|already restored"):
+            with pytest.raises(MeasurementError, match=r"ended \(|already restored"):
                 guard.learn([(host.two, "2")])
             guard._helper.process.wait(DEADLINE_S)
 

@@ -85,7 +85,7 @@ class TestCyclesPerIo:
             )
         )
         assert "bandwidth_per_core_bytes_s" in result.to_frame()
-        said = only(result.verdict(), "cpio has risen by 25% at 2 GB/s a core (")
+        said = only(result.verdict(), "cpio has risen by 25% at 2 GB/s per core (")
         low, high = said.rpartition("(")[2].rstrip(")").split(" to ")
         assert float(low) < 2 < float(high)
         # One bandwidth alone tells no rise.
@@ -163,7 +163,7 @@ class TestRecordings:
 class TestKnees:
     def test_other_programs_took_the_cpu_time(self):
         runs = BY_THREADS.assign(limited_by=["", "others", "", "", ""])
-        only(knees(runs).caveats, "in 1 of 5 runs other programs took")
+        only(knees(runs).caveats, "in 1 of 5 runs other programs used")
 
     @pytest.mark.parametrize(("sweeps", "named"), [(2, True), (9, False)])
     def test_names_stand_on_a_figure_of_a_few_sweeps_alone(self, sweeps, named):
