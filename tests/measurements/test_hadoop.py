@@ -367,7 +367,7 @@ class TestNodes:
         for nodes, scopes, gone, said in (
             (families, {}, "family", "nodes of different families (Atom, Westmere)"),
             ([node("n1", 100.0), node("n2")], {}, "power_w", "none is known of n2"),
-            (sensors, {"n2": "package"}, "power_w", "different scope (host and package)"),
+            (sensors, {"n2": "package"}, "power_w", "differs in scope (host and package)"),
         ):
             row = cluster(nodes, family="x", scopes=scopes)
             assert gone not in row
