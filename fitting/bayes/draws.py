@@ -97,7 +97,8 @@ class CurvePosterior(NamedTuple):
         residual = (self.sweep.log_value[0] - drawn[:, :n]) @ whiten
         deviation = (weight * bend * residual).sum(axis=1) / precision
         deviation += rng.standard_normal(len(shape)) / np.sqrt(precision)
-        return drawn + deviation[:, None] * by_draw
+        drawn += deviation[:, None] * by_draw
+        return drawn
 
 
 def curve_posteriors(

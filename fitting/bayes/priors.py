@@ -106,8 +106,9 @@ class StalledShare:
     def log_spread(self, frequency: FloatArray, group: int) -> FloatArray | None:
         """Change of ln T/T_ref at (k,) frequencies by one deviation of β: (k, shapes)."""
         power = (self.reference[group] / frequency[:, None]) ** self.overlap
-        per_share: FloatArray = (1 - power) / (self.share + (1 - self.share) * power)
-        return per_share * self.spread / self.overlap
+        per_share = (1 - power) / (self.share + (1 - self.share) * power)
+        change: FloatArray = per_share * self.spread / self.overlap
+        return change
 
 
 def noise_grid(

@@ -299,7 +299,7 @@ class TestScope:
     def test_package_against_wall_is_refused(self):
         runs = both()
         runs["power_source"] = where_host(runs, "rapl:package", "meter:wt310")
-        said = r"A is of package \(rapl:package\), that of B of wall \(meter:wt310\), so the two cannot be compar"
+        said = r"A is of package \(rapl:package\), that of B of wall \(meter:wt310\), so the two "
         with pytest.raises(PpwError, match=said):
             compare(runs, A, B)
         result = answer(runs, mixed_scope=True, metric="power")
