@@ -252,5 +252,5 @@ def test_chances_are_even_and_differ():
     for part in (cell, value, scatter):
         assert np.sort(part) == pytest.approx((np.arange(50) + 0.5) / 50)
     assert (cell != value).any()
-    with pytest.raises(FittingError, match="0 draws"):
+    with pytest.raises(FittingError, match="0 posterior draws"):
         CommonNumbers.of(0, 1)

@@ -57,8 +57,8 @@ def test_a_constant_power_comes_back_whatever_the_counter_shows(power_w, begin, 
     [
         # At up to 500 W the counter goes round in 0.2 s, and it was read every second.
         (counter(most_w=500.0), sampled(20, 0, 4, 1.0), 4.0, "wrapped unseen"),
-        (counter(range_j=65536.0), stream([0, 0.1, 0.2, 0.3], [50, 51, 0, 1]), 0.3, "set back"),
-        (counter(range_j=None), stream([0, 1, 2], [1, 2, 1]), 2.0, "went back"),
+        (counter(range_j=65536.0), stream([0, 0.1, 0.2, 0.3], [50, 51, 0, 1]), 0.3, "was reset"),
+        (counter(range_j=None), stream([0, 1, 2], [1, 2, 1]), 2.0, "counter fell"),
         (counter(), sampled(10, 0.5, 3.0, 0.1), 3.0, "not read at both ends"),
         (counter(), sampled(10, 0.0, 2.0, 0.1), 3.0, "not read at both ends"),
         (counter(), stream([0, 0.001, 0.002], [5, 5, 5]), 0.002, "did not move in 0.002 s"),

@@ -118,7 +118,7 @@ def test_drivers_say_what_their_sensors_cover(host):
         # A mean is preferred to a moment.
         assert values(source) == {"hwmon:amdgpu/power1": 30.0}
         assert source.channels[0].window_s == 0.0
-        assert source.channels[0].note == "a mean over a time that the driver does not tell"
+        assert source.channels[0].note == "a mean over a time that the driver does not state"
 
 
 def test_parts_and_second_figures_are_inside_their_whole(host):

@@ -432,7 +432,7 @@ class TestOptions:
         for options, said in (
             ({"object_bytes": (0,)}, "object of 0 B: there may be 1 to 1048576 B"),
             ({"key_bytes": 300}, "key of 300 B: there may be 11 to 250 B"),
-            ({"threads": (0,)}, "are 1 or more"),
+            ({"threads": (0,)}, "must be 1 or more"),
             ({"get_share": 1.5}, "a share of gets of 1.5"),
             ({"loads": (0.0,)}, "a load of 0: give shares"),
             ({"rates": (-5.0,)}, "above 0"),

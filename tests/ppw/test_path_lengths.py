@@ -119,7 +119,7 @@ class TestLabels:
         assert found.points["label"].iloc[0] == "counted/emulated/estimated"
         said = "\n".join(found.caveats)
         assert "instructions of 1 of 3 runs are counted under an emulator" in said
-        assert "instructions of 1 of 3 runs are CPU seconds × frequency / CPI" in said
+        assert "instructions of 1 of 3 runs are estimated as CPU seconds × frequency / CPI" in said
         assert "counted in user and in user+kernel mode" in said
         assert "1 of 4 runs lack instructions or the data size" in said
 

@@ -207,7 +207,7 @@ CPIO = ("cpio", "--power", "none", "-o", "a.csv", "--folder")
         (["memcached", "--gets", "10%,20%", "-o", "a.csv"], "takes a single share", 2),
         (["memcached", "--load", "much", "-o", "a.csv"], "is not a share", 2),
         (["memcached", "--server-cpus", "x", "-o", "a.csv"], "is not a list of CPUs", 2),
-        (["memcached", "--object-size", "2MiB", "-o", "a.csv"], "give 1 to", 1),
+        (["memcached", "--object-size", "2MiB", "-o", "a.csv"], "there may be 1 to", 1),
         (["memcached", "--server-cpus", "4095", "-o", "a.csv"], "CPU 4095 may not be", 1),
         (["memcached", "-o", "/proc/a.csv"], "/proc/a.csv: cannot be written", 1),
         (["fio", "--folder", "none", "-o", "a.csv"], "none: is no folder", 1),
