@@ -91,25 +91,26 @@ class Mixture(NamedTuple):
         mixture = self if known.all() else self.take(np.flatnonzero(known))
         middle, spread = mixture.moments()
         scale, deviation = np.sqrt(spread), np.sqrt(mixture.variance)
-        p = np.reshape(probabilities, (-1, 1))
-        # All but a share p of a distribution lies within sqrt(1/p − 1) deviations of its mean
-        # (Cantelli's inequality).
-        low, high = middle - scale * np.sqrt(1 / p - 1), middle + scale * np.sqrt(1 / (1 - p) - 1)
-        at_low, at_high = -p * np.ones_like(low), (1 - p) * np.ones_like(high)
-        x = np.clip(middle + scale * ndtri(p), low, high)
-        for step in range(_MOST_STEPS):
-            below = ndtr((x[:, :, None] - mixture.mean) / deviation)
-            excess = np.einsum("gc,pgc->pg", mixture.weight, below) - p
-            above = excess > 0
-            # An end that stays is believed half as much, so that it cannot stay for long.
-            at_high = np.where(above, excess, at_high / 2 if step else at_high)
-            at_low = np.where(above, at_low / 2 if step else at_low, excess)
-            high, low = np.where(above, x, high), np.where(above, low, x)
-            guess = low - at_low * (high - low) / (at_high - at_low)
-            moved, x = np.abs(guess - x), guess
-            if (np.minimum(high - low, 2 * moved) < _PRECISION * scale).all():
-                break
-        made[:, known] = x
+        for row, p in zip(made, probabilities, strict=True):
+            # All but a share p of a distribution lies within sqrt(1/p − 1) deviations of its mean
+            # (Cantelli's inequality).
+            low = middle - scale * np.sqrt(1 / p - 1)
+            high = middle + scale * np.sqrt(1 / (1 - p) - 1)
+            at_low, at_high = np.full_like(low, -p), np.full_like(high, 1 - p)
+            x = np.clip(middle + scale * ndtri(p), low, high)
+            for step in range(_MOST_STEPS):
+                below = ndtr((x[:, None] - mixture.mean) / deviation)
+                excess = np.einsum("gc,gc->g", mixture.weight, below) - p
+                above = excess > 0
+                # An end that stays is believed half as much, so that it cannot stay for long.
+                at_high = np.where(above, excess, at_high / 2 if step else at_high)
+                at_low = np.where(above, at_low / 2 if step else at_low, excess)
+                high, low = np.where(above, x, high), np.where(above, low, x)
+                guess = low - at_low * (high - low) / (at_high - at_low)
+                moved, x = np.abs(guess - x), guess
+                if (np.minimum(high - low, 2 * moved) < _PRECISION * scale).all():
+                    break
+            row[known] = x
         return made
 
 

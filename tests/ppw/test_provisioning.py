@@ -62,7 +62,7 @@ def test_a_full_host_may_hide_demand_also_from_a_larger_one():
     result, rows = sized(recording(cores=7.9))
     assert rows.loc["CPU", "at_least"]
     assert "≥ 7.9 cores" in result.summary()
-    assert only(result.caveats, "may want more")
+    assert only(result.caveats, "may need more")
     result, rows = sized(recording(cores=7.9), capacity={"cores": 32})
     assert rows.loc["CPU", "finding"] == "idle"
     assert only(result.caveats, "CPU was at 99% of what the host of the recording had")
