@@ -8,8 +8,10 @@ A request that starts where the last one of its device ended needs neither seek 
 seek curve goes through the three times of a data sheet (Lee and Katz 1993): with x cylinders and n
 of them in all
 
-    seek(x) = a·√(x − 1) + b·(x − 1) + c a = (−10·track + 15·average − 5·full)/(3·√n) b = (7·track −
-    15·average + 8·full)/(3·n) c = track
+    seek(x) = a·√(x − 1) + b·(x − 1) + c
+    a = (−10·track + 15·average − 5·full)/(3·√n)
+    b = (7·track − 15·average + 8·full)/(3·n)
+    c = track
 
 A solid state drive serves as many requests at a time as it has units:
 
@@ -25,7 +27,7 @@ from the lowest page of their device.
     Pages of a file keep their order on the device, and the gaps between them close.
 ``first_use``
     Pages of a file are laid out as they were first accessed: right for files that are read or
-    written from begin to end, too good for others.
+    written from beginning to end, too good for others.
 
 References
 ----------

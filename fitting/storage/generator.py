@@ -614,7 +614,7 @@ def _draw_transition(c: Tables, node: int, rng: Randomness) -> int:
 
 @jit_inline
 def _state_reached(c: Tables, s: int, t: int) -> int:
-    """Return the accessed state in which a stream's sequential run ended its last request."""
+    """Return the state in which stream ``s``'s run ended, for a request with features ``t``."""
     d, v, end = c.memory.space, c.pending.state[s], c.pending.end[s]
     origin = s * KINDS + c.features.kind[t]
     inside = end - d.first_lbn - d.state[v] * d.state_blocks

@@ -110,7 +110,7 @@ def _is_even(counts: IntArray) -> bool:
 
 @jit
 def _add_arrivals(counts: IntArray, length: float, even: bool, windows: IntArray, rng: Rng) -> None:
-    """Add each tick's arrivals to the windows it lasts; a tick is ``length`` windows long."""
+    """Add each tick's arrivals to ``windows``; a tick is ``length`` of them long."""
     last = len(windows) - 1
     for tick in range(len(counts)):
         for k in range(counts[tick]):

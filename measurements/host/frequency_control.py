@@ -376,7 +376,7 @@ class FrequencyControl:
         """
         reason = "it is no number" if math.isnan(freq_hz) else implausible_frequency(freq_hz)
         if reason:
-            raise MeasurementError(f"the core frequency cannot be fixed there: {reason}")
+            raise MeasurementError(f"the core frequency cannot be fixed at this value: {reason}")
         refusals: dict[str, list[Policy]] = {}
         for policy in self.policies:
             if why := policy.refusal(freq_hz) or self._why_outside_shares(policy, freq_hz):

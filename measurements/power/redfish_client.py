@@ -262,7 +262,7 @@ class RedfishClient:
             )
 
     def _own_path(self, link: str) -> str:
-        """Reduce a link to its path, since credentials go to this service and to no other."""
+        """Return the path of a link; refuse one to another service, which would get credentials."""
         parts = urlsplit(link)
         elsewhere = bool(parts.scheme or parts.netloc)
         if parts.scheme and parts.netloc:

@@ -105,8 +105,9 @@ def open_hwmon(where: str | None, settings: source.SourceSettings) -> HwmonSourc
             raise source.SensorError(f"{root}: no driver is called {where!r}: {known}")
     if not sensors:
         raise source.SensorError(
-            f"{root}: no power or energy sensor: load the driver of the board's (sudo modprobe "
-            "acpi_power_meter; sudo sensors-detect finds others), or use ipmi, redfish or a meter"
+            f"{root}: no power or energy sensor: load the driver of the board's power sensor (sudo "
+            "modprobe acpi_power_meter; sudo sensors-detect finds other drivers), or use ipmi, "
+            "redfish or a meter"
         )
     return HwmonSource(root, sensors)
 

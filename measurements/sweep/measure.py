@@ -294,7 +294,7 @@ class HostSensor:
 
 
 def find_sensors(sysfs: Path = Path("/sys"), procfs: Path = Path("/proc")) -> list[HostSensor]:
-    """Try everything that this host may have; nothing is changed."""
+    """Try each source of power and counters; list what works and why the others do not."""
     settings = source.SourceSettings(sysfs=sysfs, procfs=procfs)
     return [
         *(_try_power(name, kind, settings) for name, kind in source.KINDS.items()),

@@ -248,12 +248,6 @@ class OwnParquet(base.TraceReader):
             self.epoch_ns = int(metadata["start_unix_ns"])
 
 
-def _is_own(path: Path) -> bool:
-    """Whether a Parquet file is one that ppw wrote."""
-    with _open_parquet(path) as file:
-        return own_metadata(file) is not None
-
-
 def own_metadata(file: pq.ParquetFile) -> dict[str, Any] | None:
     """Metadata that ppw wrote beside the columns, or None."""
     content = (file.metadata.metadata or {}).get(base.METADATA)
@@ -556,7 +550,10 @@ def _recognise(path: Path) -> type[TraceReader]:
         raise MeasurementError(f"{first}: is empty")
     for reader in READERS:
         if reader.recognises(begin):
-            return OwnParquet if reader is ParquetTable and _is_own(path) else reader
+            if reader is ParquetTable:
+                with _open_parquet(path) as file:
+                    return ParquetTable if own_metadata(file) is None else OwnParquet
+            return reader
     raise MeasurementError(
         f"{path}: does not look like a block trace; give its format with "
         f"--trace-format: {', '.join(FORMATS)}"

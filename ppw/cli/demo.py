@@ -145,8 +145,7 @@ class SimulatedDemo:
                 pages.draw(partial(self.plot, host=host)),
                 f"The {_CORES[host]} core, simulated: speed over that at "
                 f"{shown(LEARNT_HZ[0], 'Hz')}. The curves are fitted to the filled points only; "
-                "the open points check them. Programs that do not wait for memory lie on one "
-                "line.",
+                "the open points check them. Programs that do not wait for memory lie on one line.",
             )
             for host in (WIMPY, BRAWNY)
         ]
@@ -335,9 +334,8 @@ class Demo:
             f"It is worth up to {THROUGHPUT_RATIO} times the Atom's price.",
             f"The CPI curves alone give a throughput ratio of {ratio:.2f} against "
             f"{THROUGHPUT_RATIO} measured.",
-            f"At 3 GHz the published curve gives the Atom a CPI of "
-            f"{self.value(atom, top):.2f}, faster than 1/f. A core alone can reach about "
-            f"{bounded:.1f}.",
+            f"At 3 GHz the published curve gives the Atom a CPI of {self.value(atom, top):.2f}, "
+            f"faster than 1/f. A core alone can reach about {bounded:.1f}.",
         ]
 
 

@@ -519,9 +519,8 @@ def _undecided_groups_caveat(table: pd.DataFrame) -> list[str]:
         return []
     worst = float(table["expected_loss"].max())
     return [
-        f"{unsure} of {len(table)} groups: no step has a probability above 50 % of being the "
-        f"best; the most probable one loses {worst:.1%} on average at most. Measure more runs "
-        "near it"
+        f"{unsure} of {len(table)} groups: no step has a probability above 50 % of being the best; "
+        f"the most probable one loses {worst:.1%} on average at most. Measure more runs near it"
     ]
 
 

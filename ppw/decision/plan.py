@@ -92,8 +92,8 @@ class Question(NamedTuple):
         allowed = [f for f in steps if self.at_target or not self.is_target(f)]
         if not allowed:
             raise PpwError(
-                f"the only step is the frequency asked for, {tx.shown(self.freq_hz, 'Hz')}: name "
-                "others in steps (--steps), or allow to measure there"
+                f"the only step is the frequency asked for, {tx.shown(self.freq_hz, 'Hz')}, at "
+                "which no run is allowed: name other steps (--steps), or leave out --not-at-target"
             )
         return [nm.Candidate(f, r) for f in allowed for r in self.repeats if r <= self.most_runs]
 
@@ -219,6 +219,7 @@ class GroupPlan:
         return f"{words} ({now} now, about {then} then); {self._explain_status(goal)}."
 
     def _explain_status(self, goal: str) -> str:
+        """Say how many runs and minutes should reach the goal, or what half width they leave."""
         if self.status == "cannot":
             return self._obstacle(goal)
         runs, minutes = _runs_text(self.runs), self.question.minutes(self.runs)

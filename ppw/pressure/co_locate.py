@@ -139,6 +139,7 @@ class CoLocation(Result):
         return texts
 
     def _resource_sentence(self, row: dict[str, Any], *, first: bool) -> str:
+        """Say how far a resource is above its threshold, or for how many such loads it has room."""
         name, used = row["resource"], dem.use_text(row, self.quantile)
         if row["finding"] == dem.BREAKS:
             return (

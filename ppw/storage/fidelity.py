@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import numpy as np
 import pandas as pd
 
-from fitting.compiled.loops import FloatArray, IntArray
+from fitting.compiled.loops import FloatArray
 from fitting.storage import cascade, reuse_distance as rd
 from fitting.storage.survey import Survey
 from measurements.table.units import size_text
@@ -172,8 +172,12 @@ class _Tally:
         self.bytes_ += np.bincount(stream, batch.size_bytes, minlength=k)
         self._add_times(batch.time_s)
         left = max(0, self._known.requests // 2 - int(self.bins.sum()))
+        space = self._space
+        blocks = max(1, space.high_lbn - space.low_lbn)
         for half, places in zip(self.bins, (batch.lbn[:left], batch.lbn[left:]), strict=True):
-            half += np.bincount(self._bins(places), minlength=BINS)
+            # Blocks outside belong to the nearest part of the space.
+            part = np.clip((places - space.low_lbn) * BINS // blocks, 0, BINS - 1)
+            half += np.bincount(part, minlength=BINS)
         since = batch.time_s - self._known.first_s
         spell = np.minimum((since * (_SPELLS / self._known.duration_s)).astype(int), _SPELLS - 1)
         self.spells += np.bincount(stream * _SPELLS + spell, minlength=k * _SPELLS).reshape(k, -1)
@@ -201,11 +205,6 @@ class _Tally:
         # About the mean of all, which is nearly that of the first and of the second of each pair.
         correlation = (products / pairs - mean**2) / variance if pairs and variance > 0 else 0.0
         return float(np.sqrt(max(variance, 0)) / mean), float(correlation)
-
-    def _bins(self, lbn: IntArray) -> IntArray:
-        """Number the parts of the space that blocks lie in; those outside belong to the nearest."""
-        low, width = self._space.low_lbn, max(1, self._space.high_lbn - self._space.low_lbn)
-        return np.asarray(np.clip((lbn - low) * BINS // width, 0, BINS - 1))
 
     def streams(self, labels: list[str]) -> pd.DataFrame:
         """Streams, the busiest first, with what nine in ten of their requests do."""

@@ -476,9 +476,8 @@ def _caveats(table: pd.DataFrame, device: fd.NamedDevice, writes: str) -> Iterat
         )
     if has_layouts:
         yield (
-            "a block trace does not show where in its file a block is: the layout by address "
-            "gains too little for fragmented files, that by first use too much for files read at "
-            "random"
+            "a block trace does not show where in its file a block is: the layout by address gains "
+            "too little for fragmented files, that by first use too much for files read at random"
         )
     if has_caches:
         yield "caches start empty, so a short trace has fewer hits than a longer one"

@@ -582,4 +582,5 @@ def _rounded_mean(values: Sequence[float]) -> float | None:
 
 
 def _seconds_text(value: float | None) -> str:
+    """Write seconds to the millisecond; nothing for None."""
     return "" if value is None else f"{value:.3f}"

@@ -250,6 +250,7 @@ def _connections_used(work: Work) -> int:
 
 
 def _windows_per_connection(work: Work) -> int:
+    """Number of windows of `WINDOW` keys that each connection uses."""
     return max(1, round(work.keys / _connections_used(work) / WINDOW))
 
 
