@@ -49,10 +49,7 @@ from fitting.errors import FittingError
 from fitting.storage.reuse_distance import accessed_blocks
 
 ORDERS = ("address", "first_use")
-PAGE_BLOCKS = 8
-_DEVICE_SHIFT = 44
-_SECTOR = 512
-_READ = 0
+PAGE_BLOCKS, _SECTOR, _DEVICE_SHIFT, _READ = 8, 512, 44, 0
 Turn = FloatArray | float
 
 

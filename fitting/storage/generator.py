@@ -36,8 +36,7 @@ from fitting.storage.survey import BLOCK, KINDS, Pairs, SizeClasses
 from fitting.storage.transitions import TransitionCounts
 
 # Streams that are looked through; of more there is a heap.
-_FEW = 8
-_LONGEST_BATCH = 2**20
+_FEW, _LONGEST_BATCH = 8, 2**20
 ENTRIES = ("arrivals", "occupancy")
 
 

@@ -40,8 +40,7 @@ _NONE = -1
 # Beyond all addresses.
 _END = 2**62
 _PER_NATURAL = 1 / np.log(2)
-_KIND_BITS = 2
-_PRIOR = 0.5
+_KIND_BITS, _PRIOR = 2, 0.5
 
 
 @dataclass(frozen=True)

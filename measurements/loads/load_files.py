@@ -51,10 +51,7 @@ from measurements.table.writing import replace_whole
 from measurements.traces.requests import BLOCK_BYTES, Op
 
 MOST_JOBS = 4096
-_MOST_ZONES = 256
-_MOST_SIZES = 64
-_MOST_WEIGHT = 1000
-_MOST_IN_FLIGHT = 32768
+_MOST_ZONES, _MOST_SIZES, _MOST_WEIGHT, _MOST_IN_FLIGHT = 256, 64, 1000, 32768
 _LEAST_POISSON = 100.0
 # What is rounded to whole percents or weights; a smaller loss is not worth a sentence.
 _ROUNDED = ("reads", "random requests", "sizes", "zones", "jobs")

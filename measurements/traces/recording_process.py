@@ -26,16 +26,12 @@ from measurements.errors import MeasurementError
 from measurements.processes.helper_process import send
 from measurements.processes.settings_guard import Guard, read_setting
 
-TRACEFS = Path("/sys/kernel/tracing")
-DEBUGFS = Path("/sys/kernel/debug")
+TRACEFS, DEBUGFS = Path("/sys/kernel/tracing"), Path("/sys/kernel/debug")
 _OPTIONS = ("options/bin", "options/context-info")
 _SETTINGS = ("current_tracer", *_OPTIONS, "saved_cmdlines_size", "tracing_on")
 # As many processes as a kernel with the default limit has.
 _COMMANDS = 32768
-_POLL_S = 0.02
-_PRIORITY = -10
-_STARTED_S = 10.0
-_PIPE_BYTES = 1 << 16
+_POLL_S, _STARTED_S, _PRIORITY, _PIPE_BYTES = 0.02, 10.0, -10, 1 << 16
 _LOST = re.compile(r"^(overrun|dropped events): (\d+)", re.MULTILINE)
 _NOW = re.compile(r"^now ts: +(\d+)\.(\d{6})", re.MULTILINE)
 

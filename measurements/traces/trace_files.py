@@ -88,8 +88,7 @@ class _Table(base.TraceReader):
     columns: dict[str, TraceColumn]
     operation_codes: dict[str, int]
     # Sizes that are no multiple of a block: many of them suggest another unit.
-    _rows = 0
-    _odd_sizes = 0
+    _rows = _odd_sizes = 0
 
     def _make_requests(self, row: Array, table: pa.Table) -> base.Requests:
         column = {name: table[one.header].combine_chunks() for name, one in self.columns.items()}
