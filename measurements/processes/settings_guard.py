@@ -143,7 +143,7 @@ class Guard:
             self.learn([(path, was)])
         self.check()
         if (goes_with or path) not in self._settings:
-            raise MeasurementError(f"{path} would be changed, but no process would restore it")
+            raise MeasurementError(f"{path} is not changed, as no process would restore it")
         write_setting(path, value)
 
     def check(self) -> None:
@@ -194,7 +194,7 @@ class Guard:
 
     def _refuse_released(self) -> None:
         if self._released:
-            raise MeasurementError("the settings are already restored: open a new control")
+            raise MeasurementError("the settings are already restored: make a new Guard")
 
 
 def state_folder() -> Path:
