@@ -148,7 +148,7 @@ class TestCompiledProbe:
         command = ["unshare", "-m", "sh", "-c", mount, "sh", tmp_path, sys.executable, script]
         env = {**os.environ, "TMPDIR": str(tmp_path), "PYTHONPATH": str(ROOT)}
         said = subprocess.check_output(command, env=env, text=True)
-        assert said.startswith("numpy memory latency is missing")
+        assert said.startswith("numpy memory latency is not measured")
         assert "(mounted noexec?): set TMPDIR" in said
 
     def test_caches_are_those_of_lscpu_and_numpys_kernels_the_compiled_ones(self, probe):

@@ -113,7 +113,7 @@ class TestSyntheticHost:
             clock.now_s += 0.5 * len(commands)
             return Execution(clock.now_s - 0.5 * len(commands), clock.now_s, 0, 0.1, 0.1)
 
-        monkeypatch.setattr("measurements.sweep.loop.execute", execute)
+        monkeypatch.setattr("measurements.sweep.loop.cpu_placement.execute", execute)
         options = SweepOptions(**WHAT, idle_s=3.0, at_least_s=30.0, counters=False)
         sensed = HostOptions(sysfs=str(host.sysfs), power="rapl", metrics=("time", "power"))
         before = host.kernel.state()
@@ -370,7 +370,7 @@ class TestSimulated:
         assert regions == {("mine", "marked"), ("plain", "whole program")}
         assert "ppw: 8 of 8: plain on o3, 2 GHz" in done.stderr
         assert "ppw: caveat: simulated, not hardware" in done.stderr
-        assert "ppw: caveat: plain: without marks" in done.stderr
+        assert "ppw: caveat: plain: the program marks no measured region" in done.stderr
         assert len(done.stdout.splitlines()) == 10
 
     @pytest.mark.peer("simulated")
