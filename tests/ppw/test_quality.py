@@ -190,7 +190,7 @@ class TestHalfOrThirdFrequency:
     """Steps that ran at a part of the frequency that they are recorded at."""
 
     NAME = "half_or_third_frequency"
-    WHERE = "by the other steps {}: probably ran at {} of its frequency, {}"
+    WHERE = "where the other steps give {}: it probably ran at {} of its frequency, {}"
 
     def sweep(self, at, part, *, fixed=12.0, work=60.0, repeats=1, noise=0.003, clocks=CLOCKS):
         """Runs of one sweep, of which one step ran at a part of its frequency."""
@@ -231,7 +231,9 @@ class TestHalfOrThirdFrequency:
             runs = self.sweep(at, part, repeats=repeats, clocks=CLOCKS[::2])
             found = [at + 7 * i for i in range(repeats)]
             assert named(runs, self.NAME) == named(as_rates(runs), self.NAME) == found
-            assert " operations/s, by the other steps " in told(as_rates(runs), self.NAME)[at]
+            assert (
+                " operations/s, where the other steps give " in told(as_rates(runs), self.NAME)[at]
+            )
         assert named(self.sweep(at, 1, clocks=CLOCKS[::2])) == []
 
     def test_a_table_is_its_groups_one_by_one(self):

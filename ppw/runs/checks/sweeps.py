@@ -376,8 +376,8 @@ def say_part(time: float, frequency: float, expected: float, part: int, rate: bo
         f"{shown(1 / t)} operations/s" if rate else shown(t, "s") for t in (time, expected)
     )
     return (
-        f"at {shown(frequency, 'Hz')} {here}, by the other steps {there}: probably ran at "
-        f"{_PARTS[part]} of its frequency, {shown(frequency / part, 'Hz')}"
+        f"at {shown(frequency, 'Hz')} {here}, where the other steps give {there}: it probably ran "
+        f"at {_PARTS[part]} of its frequency, {shown(frequency / part, 'Hz')}"
     )
 
 
