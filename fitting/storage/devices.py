@@ -127,16 +127,13 @@ class SolidState:
 class Queue:
     """Devices that each serve what waits for them, first come first served, batch by batch.
 
-    A device serves ``units`` requests at the same time. ``outstanding`` makes a closed loop: so
-    many requests are in flight in all, and the next is made when the first of them completes.
-    Arrival times are left out of account then.
+    A device serves ``units`` requests at the same time.
     """
 
-    def __init__(self, units: int = 1, outstanding: int | None = None) -> None:
-        if units < 1 or (outstanding is not None and outstanding < 1):
-            raise FittingError("units and outstanding requests of a queue must be 1 or more")
+    def __init__(self, units: int = 1) -> None:
+        if units < 1:
+            raise FittingError("units of a queue must be 1 or more")
         self._free = np.zeros((1, units))
-        self._flying = np.zeros(outstanding or 0)
         self.busy_s = np.zeros(1)  # time (s) that the units of each device were busy, summed
         self.end_s = 0.0  # completion (s) of the last request
 
@@ -150,8 +147,9 @@ class Queue:
             self._free = np.pad(self._free, ((0, missing), (0, 0)))
             self.busy_s = np.pad(self.busy_s, (0, missing))
         time_s, device = np.asarray(time_s, np.float64), np.asarray(device, np.int64)
-        state = self._free, self.busy_s, self._flying
-        self.end_s = max(self.end_s, _serve_requests(time_s, device, service_s, state, latency))
+        requests = time_s, device, service_s
+        last_s = _serve_requests(requests, self._free, self.busy_s, latency)
+        self.end_s = max(self.end_s, last_s)
         return latency
 
 
@@ -177,23 +175,19 @@ def _check_positive(device: Disk | SolidState) -> None:
 
 @jit
 def _serve_requests(
-    time_s: FloatArray, device: IntArray, service_s: FloatArray, state: Columns, latency: FloatArray
+    requests: Columns, free: FloatArray, busy: FloatArray, latency: FloatArray
 ) -> float:
     """Serve each request at its device's first free unit; return the last completion (s)."""
-    free, busy, flying = state
+    time_s, device, service_s = requests
     last = 0.0
     for i in range(len(service_s)):
-        slot = np.argmin(flying) if len(flying) else 0
-        arrival = flying[slot] if len(flying) else time_s[i]
         units = free[device[i]]
         unit = np.argmin(units)
-        done = max(arrival, units[unit]) + service_s[i]
+        done = max(time_s[i], units[unit]) + service_s[i]
         units[unit] = done
         busy[device[i]] += service_s[i]
-        latency[i] = done - arrival
+        latency[i] = done - time_s[i]
         last = max(last, done)
-        if len(flying):
-            flying[slot] = done
     return last
 
 

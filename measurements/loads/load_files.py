@@ -444,17 +444,15 @@ def replay_iolog(
     engine: str = "libaio",
     depth: int = 256,
     direct: bool = True,
-    as_fast_as_possible: bool = False,
     expected_s: float = 3600.0,
     allow_device: bool = False,
 ) -> ReplayReport:
     """Replay an iolog of one file with fio.
 
     The log, as `write_iolog` makes it, names the file. ``engine`` is fio's ``ioengine``. A request
-    beyond ``depth`` requests in flight waits, and comes late. ``direct`` passes by the page cache;
-    ``as_fast_as_possible`` leaves out the times of the trace. The replay should take
-    ``expected_s`` (s); a minute more than twice that ends it. ``allow_device`` lets fio write to a
-    device, mounted or not.
+    beyond ``depth`` requests in flight waits, and comes late. ``direct`` passes by the page cache.
+    The replay should take ``expected_s`` (s); a minute more than twice that ends it.
+    ``allow_device`` lets fio write to a device, mounted or not.
 
     Raises MeasurementError when fio is missing, fails, or takes too long.
     """
@@ -462,7 +460,6 @@ def replay_iolog(
         *(find_program("fio"), "--name=replay", f"--read_iolog={iolog}", f"--ioengine={engine}"),
         *(f"--iodepth={depth}", "--iodepth_batch_complete_min=0", "--lat_percentiles=1"),
         *(f"--direct={int(direct)}", "--thread=1", "--output-format=json"),
-        *(["--replay_no_stall=1"] if as_fast_as_possible else []),
         *([] if allow_device else ["--allow_mounted_write=0"]),
     ]
     with tempfile.TemporaryDirectory(prefix="ppw-replay-") as folder:

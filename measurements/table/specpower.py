@@ -15,18 +15,13 @@ import io
 import itertools
 import math
 import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from measurements.errors import MeasurementError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    import pandas as pd
-
 
 # The three forms in which SPECpower_ssj2008 results are published, taken apart.
 #
@@ -389,48 +384,7 @@ def is_specpower(path: str | Path) -> bool:
         return False
 
 
-def specpower_table(results: Iterable[SpecPowerResult]) -> pd.DataFrame:
-    """Tidy table with one row a result and level.
-
-    Columns: ``host`` (the system), ``vendor``, ``processor``, ``year``, ``nodes``, ``chips``,
-    ``cores``, ``threads``, ``memory_gb``, ``target_load``, ``load`` (the actual one),
-    ``throughput_ops_s``, ``power_w``, ``power_source`` ("published:wall"),
-    ``overall_ops_per_watt``, ``compliant``, ``source``. Missing values are NaN, never 0.
-    """
-    import pandas as pd
-
-    rows = [
-        {
-            "host": r.system,
-            "vendor": r.vendor,
-            "processor": r.processor,
-            **{name: getattr(r, name) for name in _COUNTED},
-            "target_load": level.target,
-            "load": level.actual,
-            "throughput_ops_s": level.ops_s,
-            "power_w": level.watts,
-            "power_source": "published:wall",
-            "overall_ops_per_watt": r.overall,
-            "compliant": r.compliant,
-            "source": r.source,
-        }
-        for r in results
-        for level in r.levels
-    ]
-    table = pd.DataFrame(rows, columns=_COLUMNS)
-    return table.astype(dict.fromkeys(_NUMBERS, "float64"))
-
-
 _WHOLE = ("nodes", "chips", "cores", "threads")
-_COUNTED = ("year", *_WHOLE, "memory_gb")
-_NUMBERS = (
-    *_COUNTED,
-    *("target_load", "load", "throughput_ops_s", "power_w", "overall_ops_per_watt"),
-)
-_COLUMNS = [
-    *("host", "vendor", "processor", *_COUNTED, "target_load", "load", "throughput_ops_s"),
-    *("power_w", "power_source", "overall_ops_per_watt", "compliant", "source"),
-]
 
 
 def _read_results(path: Path) -> list[SpecPowerResult]:

@@ -9,8 +9,10 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, ClassVar
+from types import FrameType
+from typing import ClassVar
 
 import click
 from click import shell_completion as shells
@@ -20,10 +22,6 @@ from measurements.table.headers import nearest
 from ppw.cli import options as opt, output as out
 from ppw.errors import PpwError
 from ppw.results.text import package_version, printable_lines
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from types import FrameType
 
 
 class NamedCommands(click.Group):

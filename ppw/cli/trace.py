@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from json import JSONDecodeError
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -12,9 +13,6 @@ import ppw
 from measurements import traces
 from ppw.cli import NamedCommands, options as opt, output as out
 from ppw.results.text import shown
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 
 @click.group(

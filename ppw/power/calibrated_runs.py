@@ -11,12 +11,14 @@ import json
 import os
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import quote
 
 import numpy as np
 import pandas as pd
 
+from fitting.regression.errors_in_both import CalibratedReadings
+from fitting.regression.lines import BoolArray, FloatArray
 from measurements import check_runs
 from measurements.table.headers import list_names
 from ppw.errors import PpwError
@@ -24,11 +26,6 @@ from ppw.power.calibration import Calibration, source_power
 from ppw.results.result import read_document, warn_caveats, write_document
 from ppw.runs import groups
 from ppw.runs.prepare import MEASURED
-
-if TYPE_CHECKING:
-    from fitting.regression.errors_in_both import CalibratedReadings
-    from fitting.regression.lines import BoolArray, FloatArray
-
 
 CALIBRATED, ESTIMATED = "calibrated", "estimated"
 

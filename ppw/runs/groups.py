@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
-from fitting.regression.lines import Repeats
+from fitting.regression.lines import FloatArray, IntArray, Repeats
 from measurements import identity_columns, tidy_runs
 from measurements.errors import MeasurementError
 from measurements.table import headers as hd
@@ -20,15 +22,8 @@ from measurements.table.units import parse_quantity
 from ppw.errors import PpwError, UnknownColumnError
 from ppw.results.text import shown as amount
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from numpy.typing import NDArray
-
-    from fitting.regression.lines import FloatArray, IntArray
-
-    Mask = NDArray[np.bool_]
-    Coordinate = Literal["", "log_", "inverse_"]
+Mask = NDArray[np.bool_]
+Coordinate = Literal["", "log_", "inverse_"]
 
 
 # Columns of result tables; one of these names as a key would be overwritten.

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
+from fitting.regression.lines import FloatArray, IntArray
 from measurements import check_runs
 from measurements.table.checks import as_numbers
 from measurements.table.headers import list_names
@@ -15,12 +17,6 @@ from measurements.table.schema import COLUMNS, DOUBTS, FILE_COLUMN, ROW_COLUMN
 from ppw.errors import PpwError
 from ppw.results.text import as_names
 from ppw.runs import checks as ck, groups as gr, metrics as mt
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-
-    from fitting.regression.lines import FloatArray, IntArray
-
 
 # Share of the highest throughput from which a run is at full load.
 FULL_LOAD = 0.995

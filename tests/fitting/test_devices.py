@@ -93,24 +93,6 @@ def simulated_open(arrivals, devices, services, units):
     return [d - a for d, a in zip(done, arrivals, strict=True)]
 
 
-def simulated_closed(services, units, outstanding):
-    made = min(outstanding, len(services))
-    now, free, latencies, events = 0.0, units, {}, []
-    queue = [(k, now) for k in range(made)]
-    while queue or events:
-        while free and queue:
-            k, born = queue.pop(0)
-            free -= 1
-            heapq.heappush(events, (now + services[k], k, born))
-        now, k, born = heapq.heappop(events)
-        latencies[k] = now - born
-        free += 1
-        if made < len(services):
-            queue.append((made, now))
-            made += 1
-    return [latencies[k] for k in range(len(services))], now
-
-
 times = st.floats(0.01, 10.0).map(lambda x: round(x, 4))
 
 
@@ -131,22 +113,12 @@ def test_an_open_loop_is_an_event_simulation(requests, units, batch):
     assert queue.busy_s.sum() == pytest.approx(services.sum())
 
 
-@given(st.lists(times, min_size=1, max_size=60), st.integers(1, 3), st.integers(1, 6))
-def test_a_closed_loop_is_an_event_simulation(services, units, outstanding):
-    service = np.array(services)
-    queue = Queue(units, outstanding)
-    found = queue.latency_s(np.zeros(len(service)), np.zeros(len(service), int), service)
-    expected, end = simulated_closed(services, units, outstanding)
-    np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9)
-    assert queue.end_s == pytest.approx(end)
-
-
 @pytest.mark.parametrize(
     ("make", "how"),
     [
         *((Disk, {"revolutions_s": 0}), (Disk, {"track_seek_s": 9e-3})),
         *((SolidState, {"units": 0}), (SolidState, {"read_s": np.nan})),
-        *((Queue, {"units": 0}), (Queue, {"units": 1, "outstanding": 0})),
+        (Queue, {"units": 0}),
     ],
 )
 def test_impossible_devices_are_refused(make, how):

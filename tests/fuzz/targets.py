@@ -44,7 +44,7 @@ from measurements.power.source import SourceSettings, parse_specs
 from measurements.sweep.session import Session, session_table
 from measurements.table.reading import read_runs
 from measurements.table.schema import COLUMNS
-from measurements.table.specpower import is_specpower, read_specpower, specpower_table
+from measurements.table.specpower import is_specpower, read_specpower
 from measurements.table.units import parse_frequency, parse_quantity
 from measurements.timeseries import read_time_series
 from measurements.traces import read_trace
@@ -226,7 +226,7 @@ def time_series(path):
 
 def specpower(path):
     is_specpower(path)
-    specpower_table(read_specpower(path))
+    read_specpower(path)
 
 
 def counters(path):

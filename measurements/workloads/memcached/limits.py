@@ -9,19 +9,17 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from statistics import mean, stdev
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from measurements.host import activity
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    Row = Mapping[str, Any]
-    Key = tuple[Any, ...]
-    # Levels of a set-up by number of connections, and those of each set-up.
-    Levels = Mapping[int, "ThroughputLevel"]
-    SetupLevels = Mapping[Key, Levels]
+Row = Mapping[str, Any]
+Key = tuple[Any, ...]
+# Levels of a set-up by number of connections, and those of each set-up.
+Levels = Mapping[int, "ThroughputLevel"]
+SetupLevels = Mapping[Key, Levels]
 
 # Shares of CPU time and line rate from which they count as used up.
 FULL_CPU = 0.90

@@ -9,22 +9,19 @@ against it as columns, which the function that says so takes as keywords.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from fitting.regression.lines import IntArray
 from measurements.table.checks import row_numbers
 from measurements.table.schema import FILE_COLUMN
 from ppw.results.text import shown
 from ppw.runs import groups as gr, metrics as mt
 from ppw.runs.checks import repeats, sweeps
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-
-    from fitting.regression.lines import IntArray
 
 ALL_METRICS = frozenset(mt.METRICS)
 OF_WATTS = frozenset({"power", "energy", "perf_per_watt"})

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 
 from fitting.bayes.posterior import SAME_STEP
+from fitting.regression.lines import FloatArray, IntArray
 from measurements import identity_columns
 from ppw.results.text import shown
 from ppw.runs import groups as gr
-
-if TYPE_CHECKING:
-    from fitting.regression.lines import FloatArray, IntArray
-
 
 # Within this share the runs of a program that the clock does not touch scatter, on a quiet
 # machine; so many recorded values within it, so unlikely is it that two runs give the same one.

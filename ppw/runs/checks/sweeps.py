@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from fitting.bayes.posterior import SAME_STEP
+from fitting.regression.lines import FloatArray, IntArray
 from measurements.table.schema import COLUMNS, IDENTITY
 from ppw.results.text import shown
 from ppw.runs import groups as gr
-
-if TYPE_CHECKING:
-    from fitting.regression.lines import FloatArray, IntArray
 
 # Rows or steps as numpy.recarray, one entry each; types know nothing of columns as attributes.
 Records = Any
