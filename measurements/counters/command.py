@@ -37,12 +37,9 @@ class PerfCounters:
     # For ``perf stat -e``. One that perf does not know keeps it from starting: `check_perf`
     # returns a copy with those that it takes here.
     events: tuple[str, ...] = EVENTS
-    # Count all CPUs and whatever runs on them, and not the command alone.
-    system_wide: bool = False
-    # Name or path of perf.
-    program: str = "perf"
-    # Ask for JSON, which perf writes since 5.19; otherwise for separated fields.
-    json: bool = True
+    system_wide: bool = False  # count all CPUs and whatever runs on them, and not the command alone
+    program: str = "perf"  # name or path of perf
+    json: bool = True  # ask for JSON, which perf writes since 5.19; otherwise for separated fields
 
     def __post_init__(self) -> None:
         """Refuse settings without an event."""

@@ -34,8 +34,7 @@ class PhysicalCore(NamedTuple):
     # Its package and NUMA node; 0 where the kernel does not tell.
     socket: int
     node: int
-    # Among the kinds of a hybrid processor, "" where all cores are of one.
-    kind: str = ""
+    kind: str = ""  # among the kinds of a hybrid processor, "" where all cores are of one
 
 
 @dataclass(frozen=True, slots=True)

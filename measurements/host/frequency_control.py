@@ -101,8 +101,7 @@ class Policy:
     """Logical CPUs whose frequency is set together, and the frequencies that they can run at."""
 
     folder: Path
-    # Those of its logical CPUs that are online.
-    cpus: tuple[int, ...]
+    cpus: tuple[int, ...]  # those of its logical CPUs that are online
     # Such as "acpi-cpufreq", "intel_pstate", "intel_cpufreq" (intel_pstate in passive mode) or
     # "amd-pstate-epp".
     driver: str

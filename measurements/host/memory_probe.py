@@ -98,14 +98,10 @@ class MemoryProbe:
     # Size of each of the three arrays, and of the buffer of the chase (0 without one).
     array_bytes: int
     chase_bytes: int
-    # Share of the arrays that huge pages backed; NaN if not known.
-    huge_page_share: float
-    # A thread ran on each; the chase on the first.
-    cpus: tuple[int, ...]
-    # "C" with compiler and flags, or "numpy".
-    method: str
-    # What is missing and how to get it, and what disturbed.
-    notes: tuple[str, ...]
+    huge_page_share: float  # share of the arrays that huge pages backed; NaN if not known
+    cpus: tuple[int, ...]  # a thread ran on each; the chase on the first
+    method: str  # "C" with compiler and flags, or "numpy"
+    notes: tuple[str, ...]  # what is missing and how to get it, and what disturbed
 
     def to_columns(self) -> dict[str, float]:
         """Make columns of the runs table (B/s and s, best repeats); NaN for what is missing."""

@@ -49,10 +49,8 @@ class RunEnergy(NamedTuple):
 
     energy_j: float
     power_w: float
-    # Number of different readings behind the figures.
-    readings: int
-    # Why the figures are unknown, or a caveat; empty otherwise.
-    reason: str = ""
+    readings: int  # number of different readings behind the figures
+    reason: str = ""  # why the figures are unknown, or a caveat; empty otherwise
 
     @classmethod
     def unknown(cls, reason: str, readings: int = 0) -> RunEnergy:

@@ -231,12 +231,9 @@ class PowerReading(NamedTuple):
     minimum_w: int
     maximum_w: int
     average_w: int
-    # The BMC's clock; None if it has none.
-    stamp_s: int | None
-    # Time that minimum, maximum and average cover.
-    period_s: float
-    # Whether the BMC measures at all.
-    active: bool
+    stamp_s: int | None  # the BMC's clock; None if it has none
+    period_s: float  # time that minimum, maximum and average cover
+    active: bool  # whether the BMC measures at all
 
     @property
     def problem(self) -> str:

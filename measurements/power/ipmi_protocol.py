@@ -58,8 +58,7 @@ class IpmiAnswer(NamedTuple):
     # Completion code; 0 for success.
     code: int
     data: bytes
-    # Middle of the request and its answer, by `time.monotonic` (s).
-    at_s: float
+    at_s: float  # middle of the request and its answer, by `time.monotonic` (s)
 
 
 class Bmc(Protocol):
@@ -265,8 +264,7 @@ class PowerSensor(NamedTuple):
     name: str
     number: int
     lun: int
-    # What it is a sensor of (table 43-13), such as 3 for a processor.
-    entity: int
+    entity: int  # what it is a sensor of (table 43-13), such as 3 for a processor
     # 0: its byte has no sign; 1: ones' complement; 2: two's complement.
     signed: int
     factor: float

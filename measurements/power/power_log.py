@@ -355,8 +355,7 @@ class LogLayout:
     """How to read a row."""
 
     delimiter: str
-    # Cells of the header; None for a log without one.
-    header: Sequence[str] | None
+    header: Sequence[str] | None  # cells of the header; None for a log without one
     # Columns that make the time, joined with a blank.
     time: Sequence[int]
     value: int

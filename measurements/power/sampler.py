@@ -46,8 +46,7 @@ class Sampling:
 
     process: subprocess.Popen[str]
     channels: tuple[Channel, ...] = ()
-    # Longest time between two different readings of a channel.
-    slowest_s: float = 0.0
+    slowest_s: float = 0.0  # longest time between two different readings of a channel
     # Last complaint of each source since the last `start`.
     failures: dict[str, str] = field(default_factory=dict)
 

@@ -39,23 +39,19 @@ class SensorError(MeasurementError):
 class Channel:
     """Describe the figures of one stream."""
 
-    # Unique among all open sources, such as "rapl:package-0" or "ipmi:dcmi".
-    label: str
+    label: str  # unique among all open sources, such as "rapl:package-0" or "ipmi:dcmi"
     # Energy of a counter that only grows, except for its wraps (J), or power (W).
     quantity: Literal["energy", "power"]
     domain: Domain
-    # Smallest step of a figure (J or W); NaN if unknown.
-    resolution: float = math.nan
+    resolution: float = math.nan  # smallest step of a figure (J or W); NaN if unknown
     # A reading is the mean over this time before it (s); 0 for counters and momentary figures.
     window_s: float = 0.0
     # Energy after which a counter restarts at 0 (J); None for one that never does.
     range_j: float | None = None
     # Label of the channel that contains this one, as a package contains its cores: never add both.
     inside: str | None = None
-    # Power that the channel hardly exceeds (W); NaN if unknown.
-    most_w: float = math.nan
-    # Remark for the user, for instance that the channel mirrors another.
-    note: str = ""
+    most_w: float = math.nan  # power that the channel hardly exceeds (W); NaN if unknown
+    note: str = ""  # remark for the user, for instance that the channel mirrors another
     # Readings carry the times of another clock, whose offset the runs must tell.
     other_clock: bool = False
 
@@ -69,8 +65,7 @@ class Reading(NamedTuple):
     """Hold one figure of one channel."""
 
     label: str
-    # Middle of the request and its answer, by `time.monotonic` (s).
-    at_s: float
+    at_s: float  # middle of the request and its answer, by `time.monotonic` (s)
     # Counter as shown, not unwrapped (J), or power (W); NaN for an answer without a figure.
     value: float
     # The sensor's own clock, from any origin (s). Equal times mean the same reading, asked twice.
@@ -119,8 +114,7 @@ class SourceSettings:
     procfs: Path = Path("/proc")
     # ``(kind, host) -> Login``, called only by sources that need one; raises `SensorError`.
     login: Callable[[str, str], Login] = no_login
-    # Limit of each request to a device (s).
-    timeout_s: float = TIMEOUT_S
+    timeout_s: float = TIMEOUT_S  # limit of each request to a device (s)
     # Options after the address, such as ``ca`` or ``verify`` of Redfish.
     options: Mapping[str, str] = field(default_factory=dict)
 

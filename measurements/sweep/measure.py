@@ -51,10 +51,8 @@ class HostOptions:
     power: str | None = None
     # What must be measurable; the rest is measured where it can be.
     metrics: tuple[str, ...] = METRICS
-    # Leave the core frequency alone.
-    as_found: bool = False
-    # Switch turbo on or off; None leaves it as it is.
-    turbo: bool | None = None
+    as_found: bool = False  # leave the core frequency alone
+    turbo: bool | None = None  # switch turbo on or off; None leaves it as it is
     # Time between readings, and for a device to answer (s).
     interval_s: float = 0.1
     timeout_s: float = 10.0
@@ -285,12 +283,9 @@ def dry_run(options: loop.SweepOptions, host: HostOptions) -> list[str]:
 class HostSensor:
     """One thing that may be measured or set."""
 
-    # As `ppw measure --power` takes it, or "counters", "clock", "temperature".
-    name: str
-    # None where it takes an address to know.
-    available: bool | None
-    # What it tells; where it is not available the reason and the remedy.
-    detail: str
+    name: str  # as `ppw measure --power` takes it, or "counters", "clock", "temperature"
+    available: bool | None  # None where it takes an address to know
+    detail: str  # what it tells; where it is not available the reason and the remedy
 
 
 def find_sensors(sysfs: Path = Path("/sys"), procfs: Path = Path("/proc")) -> list[HostSensor]:

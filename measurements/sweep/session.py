@@ -43,8 +43,7 @@ class Session:
     """A sweep's folder."""
 
     folder: Path
-    # What ``plan.json`` says.
-    plan: dict[str, Any]
+    plan: dict[str, Any]  # what ``plan.json`` says
 
     @classmethod
     def create(cls, folder: Path, plan: dict[str, Any]) -> Self:

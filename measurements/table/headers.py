@@ -124,8 +124,7 @@ class Renaming(NamedTuple):
     """What one foreign column becomes."""
 
     canonical: str
-    # Converts its numbers to the canonical unit.
-    factor: float = 1.0
+    factor: float = 1.0  # converts its numbers to the canonical unit
     # The header has no unit, so that each cell must carry one ("2.10GHz").
     unit_in_cells: bool = False
 

@@ -309,14 +309,10 @@ _YEAR = re.compile(r"(?:19|20)\d\d")
 class LoadLevel(NamedTuple):
     """One target load of a result; None where it is not published."""
 
-    # Share of the calibrated throughput that was asked for; 0 is active idle.
-    target: float
-    # Share that was reached.
-    actual: float | None
-    # ssj_ops, operations per second; 0 at active idle.
-    ops_s: float | None
-    # Mean power at the wall (W).
-    watts: float | None
+    target: float  # share of the calibrated throughput that was asked for; 0 is active idle
+    actual: float | None  # share that was reached
+    ops_s: float | None  # ssj_ops, operations per second; 0 at active idle
+    watts: float | None  # mean power at the wall (W)
 
 
 @dataclass(frozen=True)
@@ -336,16 +332,13 @@ class SpecPowerResult:
     cores: int | None
     threads: int | None
     memory_gb: float | None
-    # From 100 % down to active idle, those that are published.
-    levels: tuple[LoadLevel, ...]
+    levels: tuple[LoadLevel, ...]  # from 100 % down to active idle, those that are published
     # ssj_ops/watt as published; None where it is not, as for one that is not compliant.
     overall: float | None
     # False where SPEC marks it non-compliant (NC) or invalid; None where the file has no score.
     compliant: bool | None
-    # What is missing, or does not agree with the rest.
-    findings: tuple[str, ...]
-    # File, and row of a table.
-    source: str
+    findings: tuple[str, ...]  # what is missing, or does not agree with the rest
+    source: str  # file, and row of a table
 
     @property
     def computed_overall(self) -> float | None:

@@ -259,8 +259,7 @@ class LogReader:
     """Reads one log of a format into a `Log`."""
 
     format: ClassVar[str]
-    # What the first bytes of a log of this format match.
-    begins: ClassVar[re.Pattern[bytes]]
+    begins: ClassVar[re.Pattern[bytes]]  # what the first bytes of a log of this format match
 
     def __init__(self, source: Source, options: Options) -> None:
         self._source, self._options = source, options

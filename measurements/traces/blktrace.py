@@ -34,8 +34,7 @@ class _EventReader(base.TraceReader):
     """
 
     ticks_per_s = 10**9
-    # Message for a file without arrivals.
-    no_arrival: ClassVar[str]
+    no_arrival: ClassVar[str]  # message for a file without arrivals
 
     def __iter__(self) -> Iterator[Requests]:
         """Yield the arrivals; a completion is looked for in the arrival's chunk and the next."""

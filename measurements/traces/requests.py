@@ -170,12 +170,9 @@ class TraceReader:
     ticks_per_s: int = 1
     # Unix time (ns) of tick 0 of the format's clock, where the format says it.
     epoch_ns: int | None = None
-    # Whether times are to count from the first request.
-    rebased: ClassVar[bool] = True
-    # Whether --map means anything to it.
-    maps: ClassVar[bool] = False
-    # Whether streams and devices may be numbers without names.
-    numbered: ClassVar[bool] = False
+    rebased: ClassVar[bool] = True  # whether times are to count from the first request
+    maps: ClassVar[bool] = False  # whether --map means anything to it
+    numbered: ClassVar[bool] = False  # whether streams and devices may be numbers without names
 
     def __init__(self, path: Path, mapping: Mapping[str, str] | None = None) -> None:
         self.path = path

@@ -230,17 +230,11 @@ class Histogram(NamedTuple):
             if below + cell.requests >= rank:
                 # A NaN as the second argument leaves the end of the cell.
                 low, high = max(cell.over_s, self.least_s), min(cell.upto_s, self.most_s)
-                inside = (rank - below) / cell.requests
-                return Percentile(_interpolate_geometrically(low, high, inside), low, high)
+                inside, is_linear = (rank - below) / cell.requests, low <= 0 or high <= low
+                at = low + (high - low) * inside if is_linear else low * (high / low) ** inside
+                return Percentile(float(at), low, high)
             below += cell.requests
         raise MeasurementError("no latency was counted, so there is no percentile")
-
-
-def _interpolate_geometrically(low: float, high: float, share: float) -> float:
-    """Interpolate between two figures on a log scale, or linearly from 0."""
-    if low <= 0 or high <= low:
-        return low + (high - low) * share
-    return float(low * (high / low) ** share)
 
 
 def merge_histograms(parts: Sequence[Histogram]) -> Histogram:

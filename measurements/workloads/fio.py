@@ -272,7 +272,8 @@ def open_runs(options: FioOptions, runs: service.ServiceRuns) -> FioRuns:
     options.check()
     program = programs.find_program("fio")
     path = runs.reaper.folder(Path(options.folder)) / "data"
-    engine = _best_engine(program)
+    there = {line.strip() for line in programs.ask([program, "--enghelp"]).stdout.splitlines()}
+    engine = next((engine for engine in _ENGINES if engine in there), "psync")
     if engine not in _ENGINES:
         runs.tell_once(f"fio has none of {', '.join(_ENGINES)} here: a depth above 1 has no effect")
     device = device_folder(Path(options.folder))
@@ -356,12 +357,6 @@ def _takes_direct_io(path: Path) -> bool:
     except OSError:
         return False
     return True
-
-
-def _best_engine(program: str) -> str:
-    done = programs.ask([program, "--enghelp"])
-    there = {line.strip() for line in done.stdout.splitlines()}
-    return next((engine for engine in _ENGINES if engine in there), "psync")
 
 
 def device_folder(folder: Path, sysfs: Path = Path("/sys")) -> Path | None:

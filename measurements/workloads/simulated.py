@@ -4,33 +4,24 @@ The simulator is rvsim, which models every cycle of a RISC-V core, its caches an
 timings are in nanoseconds, so that the core frequency changes what a wait for memory costs. The
 same run gives the same figures to the last cycle. They are simulated: not of hardware, and
 without power.
-
-::
-
-    python -m measurements.workloads.simulated -o runs.csv     # all kernels and cores
 """
 
 from __future__ import annotations
 
-import argparse
 import ctypes
 import os
 import shutil
 import signal
 import subprocess
-import sys
-import time
 from concurrent.futures import BrokenExecutor, ProcessPoolExecutor
 from importlib import resources
 from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import pandas as pd
-
 from measurements.errors import MeasurementError
 from measurements.processes import cleanup_process, programs
-from measurements.table import headers, units, writing
+from measurements.table import headers, units
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -156,9 +147,6 @@ KERNELS = {
     "pointer_chase": 8192 * _KIB,
     "stream": 3072 * _KIB,
 }
-
-# Bound by stores, which one curve in 1/f does not describe: a control of the fits.
-CONTROL = "stream"
 
 
 COMPILER = "riscv64-unknown-elf-gcc"
@@ -458,44 +446,3 @@ def _whole_mhz(freq_hz: float) -> int:
             "whole number of MHz from 100 MHz to 10 GHz"
         )
     return mhz
-
-
-def main(arguments: list[str] | None = None) -> int:
-    """Simulate a sweep, write its runs table and say how long it took."""
-    asked = _make_parser().parse_args(arguments)
-    start = time.monotonic()
-    rows: list[dict[str, Any]] = []
-    kernels, cores, freqs = (
-        [word.strip() for word in text.split(",")]
-        for text in (asked.kernels, asked.cores, asked.freqs)
-    )
-    try:
-        frequencies = [units.parse_frequency(text) for text in freqs]
-        count = len(kernels) * len(cores) * len(frequencies)
-        for cell, row in simulate_sweep(kernels, cores, frequencies, processes=asked.processes):
-            rows.append(row)
-            at = f"{cell.program} on {cell.core} at {units.frequency_text(cell.freq_hz)}"
-            took = f"{len(rows)} of {count}, {time.monotonic() - start:.0f} s"
-            print(f"{took}: {at}: CPI {row['cpi']:.4g}", file=sys.stderr, flush=True)
-        writing.write_runs(pd.DataFrame(rows), asked.output)
-    except MeasurementError as error:
-        print(error, file=sys.stderr, flush=True)
-        return 1
-    return 0
-
-
-def _make_parser() -> argparse.ArgumentParser:
-    frequencies = ",".join(f"{hertz / 1e9:g}GHz" for hertz in FREQUENCIES_HZ)
-    parser = argparse.ArgumentParser(
-        prog="python -m measurements.workloads.simulated", description=__doc__
-    )
-    parser.add_argument("-o", "--output", required=True, metavar="FILE", help="runs table to write")
-    parser.add_argument("--kernels", default=",".join(KERNELS), help="default: %(default)s")
-    parser.add_argument("--cores", default=",".join(CORES), help="default: %(default)s")
-    parser.add_argument("--freqs", default=frequencies, help="default: %(default)s")
-    parser.add_argument("--processes", type=int, default=2, help="default: %(default)s")
-    return parser
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -248,10 +248,10 @@ def simulated_sweep() -> pd.DataFrame:
     Six programs in the spirit of server workloads (``word_count``, ``sort``, ``hash_table_get``,
     ``kmeans``, ``inverted_index``, ``pointer_chase``) and a control that is bound by stores to
     memory (``stream``), on a small in-order core (host "simulated-inorder") and a large
-    out-of-order one ("simulated-o3"), from 0.8 to 4.0 GHz. Made by ``python -m
-    measurements.workloads.simulated`` with rvsim 2.1.0; its authors say that memory-bound programs
-    are 10 to 60 % apart from gem5's model of an out-of-order core. Of these figures the way they
-    change with the clock is what counts, not their size. Licence: that of ppw.
+    out-of-order one ("simulated-o3"), from 0.8 to 4.0 GHz. Made by ``ppw measure --simulate`` with
+    rvsim 2.1.0; its authors say that memory-bound programs are 10 to 60 % apart from gem5's model
+    of an out-of-order core. Of these figures the way they change with the clock is what counts,
+    not their size. Licence: that of ppw.
 
     Returns
     -------

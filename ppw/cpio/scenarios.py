@@ -62,8 +62,7 @@ class Scenarios:
     # Draws (applications, draws) by scenario; NaN where nothing tells how sure a value is.
     utilisation_draws: dict[str, FloatArray]
     cpio_draws: dict[str, FloatArray]
-    # I/Os per second measured on most cores.
-    today_iops: FloatArray
+    today_iops: FloatArray  # I/Os per second measured on most cores
     # Bytes that cross network and memory for each byte stored or fetched.
     network: FloatArray
     memory: FloatArray

@@ -32,16 +32,12 @@ class Choice(NamedTuple):
     """Draws of one group at the steps to choose from."""
 
     group: int
-    # Hz, rising.
-    frequency: FloatArray
-    # Number of runs measured at each step.
-    runs: IntArray
-    # Cost of a unit of work: (draws, steps).
-    log_cost: FloatArray
+    frequency: FloatArray  # Hz, rising
+    runs: IntArray  # number of runs measured at each step
+    log_cost: FloatArray  # cost of a unit of work: (draws, steps)
     # Energy of a unit of work, idle power included: (draws, steps); None without power.
     log_energy: FloatArray | None
-    # Closed form of the least-squares lines (Hz).
-    linear_hz: float
+    linear_hz: float  # closed form of the least-squares lines (Hz)
 
     def p_best(self) -> FloatArray:
         """Share of the draws in which each step is the best."""
@@ -106,10 +102,8 @@ class Problem:
     answers: Answers
     objective: obj.Objective
     rates: obj.Rates
-    # Price of every host; None for the column ``price``.
-    price: float | None
-    # What steps must keep to, to be chosen from.
-    limits: obj.Limits
+    price: float | None  # price of every host; None for the column ``price``
+    limits: obj.Limits  # what steps must keep to, to be chosen from
     # Sentences on groups without such a step, once choices were made.
     missed: list[str] = field(default_factory=list)
 

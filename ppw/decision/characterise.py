@@ -83,8 +83,7 @@ class HostFigures(NamedTuple):
     runs: int
     # Mean of each measure and of the price over the runs; NaN where not measured.
     means: Mapping[str, float]
-    # What the power is of; empty where not known.
-    scope: str
+    scope: str  # what the power is of; empty where not known
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

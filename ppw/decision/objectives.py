@@ -108,12 +108,10 @@ OBJECTIVES: dict[str, Objective] = {
 class Rates(NamedTuple):
     """Prices of energy and time, and the idle power that does not count."""
 
-    # Currency per kWh; None where energy is not part of the cost.
-    electricity: float | None = None
+    electricity: float | None = None  # currency per kWh; None where energy is not part of the cost
     # Hours of work that a host's price is spread over; None where only the price counts.
     lifetime_hours: float | None = None
-    # Power (W) that is drawn without the job as well.
-    idle_w: float = 0.0
+    idle_w: float = 0.0  # power (W) that is drawn without the job as well
 
     @classmethod
     def of(
@@ -278,10 +276,8 @@ class Limits(NamedTuple):
     """A time in which a run must be done and a power to stay below; None where there is none."""
 
     deadline_s: float | None = None
-    # Power (W) while the run lasts, idle power included.
-    power_cap_w: float | None = None
-    # Probability with which a step has to keep to both.
-    level: float = 0.90
+    power_cap_w: float | None = None  # power (W) while the run lasts, idle power included
+    level: float = 0.90  # probability with which a step has to keep to both
 
     @classmethod
     def of(

@@ -119,8 +119,7 @@ class GroupPlan:
     stages: Sequence[nm.Stage]
     # Least half width, and the shares of its variance that model error and noise make up.
     floor: tuple[float, float, float]
-    # Whether hardly any outcome of many runs reaches the goal.
-    hopeless: bool
+    hopeless: bool  # whether hardly any outcome of many runs reaches the goal
 
     @classmethod
     def of(

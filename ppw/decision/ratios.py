@@ -130,8 +130,7 @@ class Side(NamedTuple):
     frequency: float
     price: float
     draws: Draws
-    # Whether there are runs at the frequency, or a curve answers alone.
-    measured: bool
+    measured: bool  # whether there are runs at the frequency, or a curve answers alone
 
 
 class Terms(NamedTuple):

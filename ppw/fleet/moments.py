@@ -48,12 +48,10 @@ class Layout:
     # Columns that tell groups apart, and further key columns, which split cells but no groups.
     by: tuple[str, ...]
     shades: tuple[str, ...]
-    # Names of the metrics asked for.
-    metrics: tuple[str, ...]
+    metrics: tuple[str, ...]  # names of the metrics asked for
     # By quantity its co-ordinates: the value, its logarithm, its inverse.
     quantities: Mapping[str, tuple[str, ...]]
-    # Properties whose runs are counted.
-    tallies: tuple[str, ...] = ()
+    tallies: tuple[str, ...] = ()  # properties whose runs are counted
     # Columns whose finest recorded decimal step and whose range are kept, for the checks.
     finest: tuple[str, ...] = ()
     # Shades that may tell settings apart, and so are kept as they are.
@@ -534,10 +532,8 @@ class FleetCells:
 
     frame: pd.DataFrame
     layout: Layout
-    # The ``faults`` of these are the files that were not read.
-    runs: rf.FleetRuns
-    # As `ppw.fleet.run_files.filled_columns`.
-    known: pd.DataFrame
+    runs: rf.FleetRuns  # the ``faults`` of these are the files that were not read
+    known: pd.DataFrame  # as `ppw.fleet.run_files.filled_columns`
 
 
 def read_cells(

@@ -54,10 +54,8 @@ class Origin:
     engine: str
     files: int
     runs: int
-    # What the runs were condensed to.
-    cells: int
-    # Runs with values that cannot be, which took no part.
-    unusable: int
+    cells: int  # what the runs were condensed to
+    unusable: int  # runs with values that cannot be, which took no part
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

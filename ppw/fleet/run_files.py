@@ -322,18 +322,12 @@ class FleetRuns:
     """Runs of a fleet, opened but not read."""
 
     connection: BaseBackend
-    # Canonical columns in SI units; `FILE_COLUMN` where several files are read.
-    table: ibis.Table
-    # For messages.
-    name: str
-    # Empty where a table was given.
-    files: tuple[str, ...]
-    # Files that cannot be read and are left out.
-    faults: tuple[Fault, ...]
-    # The user's own headers.
-    columns: Mapping[str, str]
-    # Files by their columns, which may have changed over time.
-    parts: tuple[FilePart, ...] = ()
+    table: ibis.Table  # canonical columns in SI units; `FILE_COLUMN` where several files are read
+    name: str  # for messages
+    files: tuple[str, ...]  # empty where a table was given
+    faults: tuple[Fault, ...]  # files that cannot be read and are left out
+    columns: Mapping[str, str]  # the user's own headers
+    parts: tuple[FilePart, ...] = ()  # files by their columns, which may have changed over time
     # Values that all runs of the table hold, by column.
     where: Mapping[str, Any] = field(default_factory=dict)
 

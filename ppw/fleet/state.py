@@ -379,16 +379,11 @@ _EARLIEST_S = datetime(2000, 1, 1, tzinfo=UTC).timestamp()
 class StateUpdate:
     """What became of the files of an update."""
 
-    # As it is now.
-    state: FleetState
-    # Files whose runs are in it now and were not before.
-    added: tuple[str, ...]
-    # Files whose content was in it already, or in another of the files.
-    known: tuple[str, ...]
-    # Files that could not be used; they are not taken in.
-    faults: tuple[Fault, ...]
-    # Runs added that can be used.
-    runs: int
+    state: FleetState  # as it is now
+    added: tuple[str, ...]  # files whose runs are in it now and were not before
+    known: tuple[str, ...]  # files whose content was in it already, or in another of the files
+    faults: tuple[Fault, ...]  # files that could not be used; they are not taken in
+    runs: int  # runs added that can be used
     # Files that were taken in, but for runs with values that cannot be.
     partly: tuple[Fault, ...] = ()
 

@@ -122,12 +122,9 @@ _PROCESSOR = {"rapl": ("rapl:package", "rapl:dram")}
 class SourcePower(NamedTuple):
     """Power of one source, or of several added."""
 
-    # Labels of the parts, joined by "+".
-    label: str
-    # Columns that were added.
-    columns: tuple[str, ...]
-    # W a run; NaN where a part is missing or the sum is not above 0.
-    watts: FloatArray
+    label: str  # labels of the parts, joined by "+"
+    columns: tuple[str, ...]  # columns that were added
+    watts: FloatArray  # W a run; NaN where a part is missing or the sum is not above 0
 
 
 def source_power(runs: pd.DataFrame, asked: str) -> SourcePower:

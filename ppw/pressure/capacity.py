@@ -46,16 +46,14 @@ class Capacity:
     Raises `PpwError` for a figure that is not positive.
     """
 
-    # Logical CPUs that the operating system schedules on.
-    cores: float = NAN
+    cores: float = NAN  # logical CPUs that the operating system schedules on
     # Most cores that the workload can use at once: 1 for a single-threaded service.
     process_cores: float = NAN
     memory_bytes: float = NAN
     # Bandwidth of the memory and of all disks, reads and writes together (B/s).
     memory_bandwidth_bytes_s: float = NAN
     disk_bandwidth_bytes_s: float = NAN
-    # I/Os of all disks (1/s).
-    disk_iops: float = NAN
+    disk_iops: float = NAN  # I/Os of all disks (1/s)
     # Line rate of all physical interfaces, each way (B/s). Loopback has none.
     network_bytes_s_each_way: float = NAN
     # Who says so, for each figure that is known.

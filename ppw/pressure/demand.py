@@ -181,19 +181,14 @@ class Resource(NamedTuple):
     """One resource by which workloads are placed."""
 
     name: str
-    # Of `demand_of`: they are added up.
-    columns: tuple[str, ...]
+    columns: tuple[str, ...]  # of `demand_of`: they are added up
     # Figure of `ppw.pressure.capacity.Capacity`, and its unit.
     capacity: str
     unit: str
-    # Threshold of `ppw.pressure.capacity`.
-    measure: str
-    # Columns of the log.
-    log: str
-    # What to buy more of.
-    more: str
-    # What makes a test use more of it.
-    tune: str
+    measure: str  # threshold of `ppw.pressure.capacity`
+    log: str  # columns of the log
+    more: str  # what to buy more of
+    tune: str  # what makes a test use more of it
 
 
 # Resources, one field after another; an indented line goes on with the resource above.

@@ -376,8 +376,7 @@ class _Sweeps(NamedTuple):
     over: str
     of: str
     of_unit: str
-    # Runs at less than full load, which take no part.
-    held_back: int
+    held_back: int  # runs at less than full load, which take no part
 
 
 def _read_sweeps(runs: pd.DataFrame, *, over: str, of: str, by: Sequence[str] | None) -> _Sweeps:

@@ -21,10 +21,8 @@ SECONDS_PER_YEAR = 3600 * HOURS_PER_YEAR
 class RateDemand(NamedTuple):
     """Demand of n cases: the rate of every workload over the years and the day, and the memory."""
 
-    # 1/s in equal parts of the day: (workloads, n, years, parts).
-    rate: FloatArray
-    # B in the last year, 0 where none is asked for: (workloads, n).
-    memory: FloatArray
+    rate: FloatArray  # 1/s in equal parts of the day: (workloads, n, years, parts)
+    memory: FloatArray  # B in the last year, 0 where none is asked for: (workloads, n)
 
 
 def demand_of(workloads: Sequence[Workload], years: int, numbers: CaseValues) -> RateDemand:
@@ -75,8 +73,7 @@ class Pool(NamedTuple):
     by_rate: FloatArray
     by_memory: FloatArray
     spare: FloatArray
-    # The larger of the first two, 1 at least, and the spare ones.
-    servers: FloatArray
+    servers: FloatArray  # the larger of the first two, 1 at least, and the spare ones
     # Part of each server's time that a workload takes: (workloads, n, years, parts).
     load: FloatArray
 
@@ -291,8 +288,7 @@ class ComparedFigure(NamedTuple):
 
     words: str
     more_is_better: bool
-    # Decimals of a sum of parts; None where four digits tell enough.
-    decimals: int | None = None
+    decimals: int | None = None  # decimals of a sum of parts; None where four digits tell enough
 
 
 FIGURES = {

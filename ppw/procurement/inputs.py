@@ -48,16 +48,14 @@ class Input:
     key: str
     words: str
     unit: str
-    # As given, or the median of ``draws``.
-    value: float
+    value: float  # as given, or the median of ``draws``
     # "given", "default", "measured", "projected" or "catalogue", and where it was read.
     label: str
     source: str = ""
     # Ends of a given range; NaN without one.
     low: float = np.nan
     high: float = np.nan
-    # Draws (n,) of a figure that was measured or projected.
-    draws: FloatArray | None = None
+    draws: FloatArray | None = None  # draws (n,) of a figure that was measured or projected
     # What it could be at all.
     least: float = 0.0
     most: float = np.inf

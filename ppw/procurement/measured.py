@@ -122,8 +122,7 @@ class RunFigures(NamedTuple):
     power: FloatArray | None
     idle_w: float
     price: float
-    # Loads and power of runs below full load.
-    levels: tuple[FloatArray, FloatArray] | None
+    levels: tuple[FloatArray, FloatArray] | None  # loads and power of runs below full load
     # Shares of the full rate and seconds, by "latency_p50" and "latency_p99".
     latency: Mapping[str, tuple[FloatArray, FloatArray]]
     scopes: frozenset[str]

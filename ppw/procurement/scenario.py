@@ -28,14 +28,12 @@ class Server:
     # Rack units.
     height: int
     ports: int
-    # None where nothing counts them.
-    cores: int | None
+    cores: int | None  # None where nothing counts them
     # Its shape is used; idle and full power are figures of their own. None is a straight line.
     curve: PowerLoadCurve | None = None
     # By workload, the share of its rate at which its latency is at the limit.
     share_within_limit: Mapping[str, float] = field(default_factory=dict)
-    # Why it cannot serve the demand at all; empty where it can.
-    excluded: str = ""
+    excluded: str = ""  # why it cannot serve the demand at all; empty where it can
 
     def key(self, figure: str, workload: str | None = None) -> str:
         """Spell the key of one of its figures."""
@@ -117,12 +115,9 @@ class Workload:
     """One workload of the mix."""
 
     name: str
-    # What a rate counts.
-    unit: str
-    # Load in equal parts of the day (parts,), as a share of the peak.
-    profile: FloatArray
-    # Highest accepted latency (s) by "latency_p50" and "latency_p99".
-    limits: Mapping[str, float]
+    unit: str  # what a rate counts
+    profile: FloatArray  # load in equal parts of the day (parts,), as a share of the peak
+    limits: Mapping[str, float]  # highest accepted latency (s) by "latency_p50" and "latency_p99"
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,8 +128,7 @@ class Scenario:
     currency: str
     years: int
     workloads: tuple[Workload, ...]
-    # Whether each workload has servers of its own.
-    separate_pools: bool
+    separate_pools: bool  # whether each workload has servers of its own
     # In each pool.
     spare_servers: int
     rack_units: int
@@ -142,15 +136,12 @@ class Scenario:
     # Of a server that names none.
     ports: int
     mixed_scope: bool
-    # The tables [[candidate]] as they were typed in.
-    candidates: tuple[Mapping[str, Any], ...]
-    # Figures of demand, site and costs.
-    inputs: Inputs
+    candidates: tuple[Mapping[str, Any], ...]  # the tables [[candidate]] as they were typed in
+    inputs: Inputs  # figures of demand, site and costs
     # File, for messages, and the folder where files that it names are looked for.
     source: str
     folder: Path
-    # The whole table.
-    raw: Mapping[str, Any]
+    raw: Mapping[str, Any]  # the whole table
 
 
 def read_scenario(path: str | Path) -> Scenario:

@@ -411,8 +411,7 @@ class PrintedTable(NamedTuple):
     keys: int
     note: str = ""
     left_out: int = 0
-    # Where all rows are.
-    whole: str = "--format csv or to_frame()"
+    whole: str = "--format csv or to_frame()"  # where all rows are
 
     def lines(self) -> list[str]:
         """Return the table as text, and say how many rows it lacks."""

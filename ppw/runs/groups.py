@@ -41,10 +41,8 @@ class Groups:
     """Which group each row belongs to."""
 
     by: list[str]
-    # One number a row, 0 to len(keys) - 1.
-    codes: IntArray
-    # One row a group, sorted, with the columns ``by``.
-    keys: pd.DataFrame
+    codes: IntArray  # one number a row, 0 to len(keys) - 1
+    keys: pd.DataFrame  # one row a group, sorted, with the columns ``by``
 
     def __len__(self) -> int:
         return len(self.keys)

@@ -30,8 +30,7 @@ class Metric(NamedTuple):
 
     name: str
     unit: str
-    # Ways to get it from a runs table, best first.
-    columns: tuple[tuple[str, ...], ...]
+    columns: tuple[tuple[str, ...], ...]  # ways to get it from a runs table, best first
     # Metrics whose product it is, with their power, where it is not fitted itself.
     factors: Mapping[str, int] | None
     # Exponents in frequency of the two naive baselines: the core clock is all that counts, or

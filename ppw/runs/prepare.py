@@ -55,8 +55,7 @@ class Prepared:
     # A row for each row that cannot be right and each check that says so, as of `check_quality`.
     left_out: pd.DataFrame = field(default_factory=pd.DataFrame)
     below_full_load: int = 0
-    # Whether the rows left out could be used if they were kept.
-    keepable: bool = True
+    keepable: bool = True  # whether the rows left out could be used if they were kept
 
     def caveats(self, learnt: gr.Mask | None = None) -> list[str]:
         """Find what in the table, or in its grouping, could mislead: one text a caveat.

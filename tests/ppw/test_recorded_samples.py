@@ -16,9 +16,9 @@ from scipy import stats
 
 import ppw
 from fitting.storage.reuse_distance import accessed_blocks, hit_ratio_curve
-from measurements.workloads.simulated import CONTROL, CORES, FREQUENCIES_HZ, KERNELS
+from measurements.workloads.simulated import CORES, FREQUENCIES_HZ, KERNELS
 from ppw.catalogue.datasets import RECORDED_TRACES, recorded_trace, simulated_sweep
-from ppw.cli.demo import BRAWNY, CAVEATS, TESTED_HZ, WIMPY, demo, demo_page, simulated_demo
+from ppw.cli.demo import BRAWNY, CAVEATS, CONTROL, TESTED_HZ, WIMPY, demo, demo_page, simulated_demo
 from ppw.errors import PpwError
 from ppw.storage.generate import generate_trace
 from ppw.storage.trace_model import fit_trace

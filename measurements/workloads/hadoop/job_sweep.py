@@ -515,7 +515,8 @@ def write_tasks(job: history.Job, path: Path) -> None:
             begun = None if a.start_s is None else a.start_s - origin_s
             times = (begun, a.elapsed_s, a.shuffle_s, a.sort_s, a.reduce_s, a.cpu_s, a.gc_s)
             what = (a.task, a.attempt, a.kind, a.status, a.attempt in job.succeeded)
-            rows.writerow((*what, a.node, a.locality, *map(_seconds_text, times)))
+            texts = ("" if time_s is None else f"{time_s:.3f}" for time_s in times)
+            rows.writerow((*what, a.node, a.locality, *texts))
 
 
 def _task_time_columns(
@@ -579,8 +580,3 @@ def _drop_none(values: Iterable[float | None]) -> list[float]:
 
 def _rounded_mean(values: Sequence[float]) -> float | None:
     return round(fmean(values), 6) if values else None
-
-
-def _seconds_text(value: float | None) -> str:
-    """Write seconds to the millisecond; nothing for None."""
-    return "" if value is None else f"{value:.3f}"

@@ -44,8 +44,13 @@ class BandwidthLoad:
         self._output = output
         with output.open("wb") as file:
             self._process = start_process(command, file, reaper.environment())
+        until = time.monotonic() + _READY_S
         try:
-            self._wait_until_it_works()
+            while (reading := self.last_reading()) is None or not reading.bytes_moved:
+                self.check()
+                if time.monotonic() > until:
+                    raise MeasurementError("the memory-bandwidth antagonist does not start")
+                time.sleep(_LOOK_S)
         except BaseException:
             self.stop()
             raise
@@ -82,14 +87,6 @@ class BandwidthLoad:
         """End it."""
         self._process.kill()
         self._process.wait()
-
-    def _wait_until_it_works(self) -> None:
-        until = time.monotonic() + _READY_S
-        while (reading := self.last_reading()) is None or not reading.bytes_moved:
-            self.check()
-            if time.monotonic() > until:
-                raise MeasurementError("the memory-bandwidth antagonist does not start")
-            time.sleep(_LOOK_S)
 
 
 @dataclass(frozen=True)

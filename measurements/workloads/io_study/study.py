@@ -26,7 +26,7 @@ from measurements.workloads import fio, service
 from measurements.workloads.io_study import bandwidth, cpu_accounting, loads
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Mapping
 
     from measurements.sweep.session import Session
 
@@ -252,21 +252,17 @@ class IoStudy(service.ServiceSweep):
 
     def steps(self) -> list[tuple[service.ServiceStep, StudyCell]]:
         """All runs in random order, each with its cell."""
-        shared = self.runs.options
+        asked, shared = self.options, self.runs.options
+        levels = map(Level._make, product(asked.cores, asked.threads_per_core, asked.taken))
+        cells = product(self.devices, levels, asked.instances, asked.patterns or (None,))
         steps = [
             (service.ServiceStep("run", cell.setup(), freq_hz, repeat), cell)
-            for cell in self._study_cells()
+            for cell in map(StudyCell._make, cells)
             for freq_hz in shared.frequencies or (None,)
             for repeat in range(shared.repeats)
         ]
         random.Random(shared.seed).shuffle(steps)
         return steps
-
-    def _study_cells(self) -> Iterator[StudyCell]:
-        asked = self.options
-        levels = map(Level._make, product(asked.cores, asked.threads_per_core, asked.taken))
-        for cell in product(self.devices, levels, asked.instances, asked.patterns or (None,)):
-            yield StudyCell(*cell)
 
     def _make_load(self, cell: StudyCell, margin_s: float) -> loads.IoLoad:
         """Make what is run; fio goes on for ``margin_s`` after its window."""

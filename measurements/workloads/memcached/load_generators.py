@@ -17,7 +17,7 @@ from measurements.processes import programs
 from measurements.workloads import clients
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
     from measurements.workloads.memcached.servers import Address
@@ -213,8 +213,13 @@ def read_memcaslap_totals(path: Path) -> MemcaslapTotals:
         raise MeasurementError(f"{path}: no latencies of memcaslap: {said}")
     rest = text[section.end() :].partition("\n\n")[0]
     figures = {m["name"]: int(m["value"]) * _US for m in _FIGURE.finditer(rest)}
+    counts = [
+        (int(row["first"]) + offset, int(count))
+        for row in _ROW.finditer(rest)
+        for offset, count in enumerate(row["counts"].split())
+    ]
     try:
-        cells = clients.power_of_two_cells(_histogram_counts(rest), _US)
+        cells = clients.power_of_two_cells(counts, _US)
     except OverflowError as error:
         raise MeasurementError(f"{path}: memcaslap printed an impossible value") from error
     found = clients.Histogram(cells, figures.get("Min", math.nan), figures.get("Max", math.nan))
@@ -226,12 +231,6 @@ def read_memcaslap_totals(path: Path) -> MemcaslapTotals:
     if "Avg" not in figures or not found.requests:
         raise MeasurementError(f"{path}: no mean latency of memcaslap: its output is cut off")
     return MemcaslapTotals(found, figures["Avg"])
-
-
-def _histogram_counts(text: str) -> Iterator[tuple[int, int]]:
-    for row in _ROW.finditer(text):
-        for offset, count in enumerate(row["counts"].split()):
-            yield int(row["first"]) + offset, int(count)
 
 
 def _settings_text(work: Work) -> str:

@@ -31,8 +31,7 @@ OF_WATTS = frozenset({"power", "energy", "perf_per_watt"})
 class Check:
     """One way in which a row cannot be right."""
 
-    # Columns that it looks at: one of each tuple must be there.
-    needs: tuple[tuple[str, ...], ...]
+    needs: tuple[tuple[str, ...], ...]  # columns that it looks at: one of each tuple must be there
     # Metrics that such a row is no good for.
     spoils: frozenset[str]
     find: Callable[[pd.DataFrame, gr.Groups], pd.DataFrame]
