@@ -3,7 +3,8 @@
 Full-load watts of published results (www.spec.org/power_ssj2008 is the source of every number) from
 two levels or more. The three ratios of the shape of the curves were chosen with all years in view,
 so that the errors flatter them; the widths of the intervals were fitted to the results of 2012
-alone, and the years before took no part in them.
+alone, and the years before took no part in them. How they widen for newer servers is shown on the
+results of 2010 to 2012, with widths that are fitted to those of 2007 and 2008.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ SETS = (
 )
 # What the widths of the intervals were fitted to.
 FITTED_YEAR = 2012
+OLD_YEARS, NEW_YEARS = (2007, 2008), (2010, 2011, 2012)
 
 
 class Measured(NamedTuple):
@@ -47,6 +49,10 @@ class Measured(NamedTuple):
         """Results of earlier years."""
         return Measured(*(part[self.year < year] for part in self))
 
+    def of_years(self, years: tuple[int, ...]) -> Measured:
+        """Results of some years."""
+        return Measured(*(part[np.isin(self.year, years)] for part in self))
+
 
 def measured(results: list[SpecPowerResult]) -> Measured:
     """Levels of the results that have all eleven."""
@@ -61,11 +67,13 @@ def measured(results: list[SpecPowerResult]) -> Measured:
     )
 
 
-def full_load(data: Measured, levels: tuple[int, ...], level: float = LEVEL) -> PowerForecast:
+def full_load(
+    data: Measured, levels: tuple[int, ...], newer: FloatArray | float = 0.0
+) -> PowerForecast:
     """Watts at full load from some levels, named by their target in percent."""
     places = [at // 10 for at in levels]
-    asked = np.ones(1)
-    return forecast_power(data.load[:, places], data.watts[:, places], asked, level=level)
+    learnt, asked = (data.load[:, places], data.watts[:, places]), np.ones(1)
+    return forecast_power(*learnt, asked, level=LEVEL, years_newer=newer)
 
 
 def errors(predicted: FloatArray, data: Measured) -> tuple[float, float]:
@@ -91,9 +99,17 @@ def straight(data: Measured, levels: tuple[int, ...]) -> FloatArray:
     return line
 
 
-def outcome_of(data: Measured, levels: tuple[int, ...], note: str, priors: str) -> Outcome:
-    """Forecast the watts at full load of all results from the same levels."""
-    found = full_load(data, levels)
+def outcome_of(
+    data: Measured,
+    levels: tuple[int, ...],
+    note: str,
+    priors: str,
+    newer: FloatArray | float = 0.0,
+    width: float = 1.0,
+) -> Outcome:
+    """Forecast the watts at full load of all results; half widths times ``width``."""
+    found = full_load(data, levels, newer)
+    found = found._replace(half_width=width * found.half_width)
     cases = pd.DataFrame(
         {
             "name": data.name,
@@ -111,6 +127,25 @@ def outcome_of(data: Measured, levels: tuple[int, ...], note: str, priors: str) 
     return Outcome("SPECpower", task, priors, cases, straight(data, levels), naive)
 
 
+def newer_outcome(data: Measured, *, widened: bool) -> Outcome:
+    """Forecast newer servers from all sets of levels, with widths fitted to older ones."""
+    old, new = data.of_years(OLD_YEARS), data.of_years(NEW_YEARS)
+    newer = (new.year - OLD_YEARS[-1]) * widened
+    made = []
+    for levels in SETS:
+        found, full = full_load(old, levels), old.watts[:, -1:]
+        width = float(np.quantile(np.abs(full - found.watts) / found.half_width, LEVEL))
+        made.append(outcome_of(new, levels, "", "", newer, width))
+    task = "power: 11 sets of levels → 100 % load, 2010 to 2012, widths of 2007 and 2008"
+    return Outcome(
+        "SPECpower",
+        task + ", widened with age" * widened,
+        IN_VIEW if widened else UNSEEN,
+        pd.concat([one.cases for one in made]),
+        *(np.concatenate([one[place] for one in made]) for place in (4, 5)),
+    )
+
+
 def read(folder: Path) -> Measured:
     """Results of the folder of sets."""
     return measured(read_specpower(sorted((folder / "specpower").glob("*.csv"))))
@@ -123,3 +158,5 @@ def outcomes(folder: Path) -> Iterator[Outcome]:
         yield outcome_of(data, levels, "", IN_VIEW)
     for levels in SETS[:2]:
         yield outcome_of(data.before(FITTED_YEAR), levels, f", to {FITTED_YEAR - 1}", UNSEEN)
+    for widened in (False, True):
+        yield newer_outcome(data, widened=widened)

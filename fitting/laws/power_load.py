@@ -13,7 +13,8 @@ the intervals, is an integrated Wiener process (the prior of a cubic smoothing s
 whose core frequencies rise at high load; older servers are closer to the line than it says. The
 scale of a server is the share of its full power that follows the load, raised to an exponent; what
 its levels show of a departure widens or narrows it (inverse gamma prior, so that the interval is
-Student's t).
+Student's t). Newer servers depart in ways that these did not: the interval's tails grow, and its
+width above the levels, with the years between them.
 
 Source of the constants: published results of SPECpower_ssj2008 (www.spec.org/power_ssj2008).
 Its tasks in `make accuracy` (`benchmarks/accuracy_power_load.py`) show errors and coverage, also of
@@ -45,9 +46,13 @@ SHAPE = Covariance(quadratic=30.0, bend=20.0, rough=1.0, asleep=5.0)
 SPREAD = Covariance(quadratic=0.0, bend=1.0, rough=0.0045, asleep=0.10)
 ROUGHNESS_RANGE = 0.4
 SCALE_EXPONENT = 1.45
-SCALE_DEGREES_OF_FREEDOM = 15.0
-# Near full load core frequencies rise and power limits begin, of which lower levels show nothing.
-ABOVE_THE_LEVELS = 1.4
+# Near full load core frequencies rise and power limits begin, of which lower levels show nothing:
+# factor of the width above the levels. Both for servers of the years learnt from, and for servers
+# newer by `YEARS_TO_WIDEST` or more; 1/degrees of freedom and the factor rise evenly between.
+SCALE_DEGREES_OF_FREEDOM = (15.0, 5.0)
+ABOVE_THE_LEVELS = (1.4, 1.8)
+YEARS_TO_WIDEST = 3.0
+LEARNT_TO_YEAR = 2012
 # A server has some part that follows the load, even where two levels show none.
 _LEAST_SHARE, _MOST_SHARE = 0.05, 1.5
 
@@ -74,15 +79,24 @@ class PowerForecast(NamedTuple):
 
 
 def forecast_power(
-    load: FloatArray, power: FloatArray, asked: FloatArray, *, level: float = 0.90
+    load: FloatArray,
+    power: FloatArray,
+    asked: FloatArray,
+    *,
+    level: float = 0.90,
+    years_newer: FloatArray | float = 0.0,
 ) -> PowerForecast:
     """Forecast the power (W) of many servers at loads that were not measured.
 
     Loads are shares of full load, 0 or more, in any order: (servers, levels), or one row for all
     servers; NaN where a server has no such level. ``power`` is (servers, levels), above 0; NaN
-    where not measured. ``level`` is that of the intervals, inside (0, 1).
+    where not measured. ``level`` is that of the intervals, inside (0, 1). ``years_newer`` is how
+    much newer the servers are than those that the widths of the intervals were learnt from, one
+    for all or one a server: intervals widen up to `YEARS_TO_WIDEST`.
     """
     load, power, asked = _check_levels(load, power, asked)
+    age = np.clip(np.asarray(years_newer, dtype=float) / YEARS_TO_WIDEST, 0.0, 1.0)
+    age = np.broadcast_to(age, len(power))
     found = np.full((2, *asked.shape), np.nan)
     extrapolated = np.zeros(asked.shape, dtype=bool)
     known = ~(np.isnan(load) | np.isnan(power))
@@ -92,7 +106,7 @@ def forecast_power(
         if pattern.sum() < _DRIFT:
             continue
         of = np.flatnonzero(which.reshape(-1) == number)
-        stack = _Stack(load[of][:, pattern], power[of][:, pattern], asked[of])
+        stack = _Stack(load[of][:, pattern], power[of][:, pattern], asked[of], age[of])
         found[:, of] = stack.forecast(level)
         low, high = stack.load.min(axis=1)[:, None], stack.load.max(axis=1)[:, None]
         extrapolated[of] = (asked[of] < low - _SAME_LOAD) | (asked[of] > high + _SAME_LOAD)
@@ -176,13 +190,14 @@ class _Stack(NamedTuple):
     load: FloatArray  # (servers, levels)
     power: FloatArray  # (servers, levels)
     asked: FloatArray  # (servers, asked)
+    age: FloatArray  # (servers,): 0 for the years learnt from, 1 for the widest intervals
 
     def forecast(self, level: float) -> FloatArray:
         """Return the power (W) at the loads asked, and half widths of its intervals, stacked."""
         weights = self._weights()
         power = np.einsum("snm,sn->sm", weights, self.power)
         deviation, freedom = self._deviation(weights)
-        half = float(student_quantile(np.array([round(freedom)]), level)[0]) * deviation
+        half = student_quantile(np.rint(freedom).astype(int), level)[:, None] * deviation
         with np.errstate(invalid="ignore"):
             power = np.where(power > 0, power, np.nan)
         return np.stack([power, half])
@@ -199,8 +214,8 @@ class _Stack(NamedTuple):
         solved: FloatArray = np.linalg.solve(system, np.concatenate(towards, axis=1))
         return solved[:, :levels]
 
-    def _deviation(self, weights: FloatArray) -> tuple[FloatArray, float]:
-        """Return the standard deviation (W) of each forecast, and its degrees of freedom."""
+    def _deviation(self, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return the standard deviation (W) of each forecast, and each server's freedom."""
         between = covariance(self.load, self.load, SPREAD)
         towards = covariance(self.load, self.asked, SPREAD)
         variance = (
@@ -212,10 +227,11 @@ class _Stack(NamedTuple):
         apart = np.abs(self.asked[:, :, None] - self.load[:, None, :]).min(axis=2)
         variance = np.where(apart < _SAME_LOAD, 0, np.maximum(variance, 0))
         scale = self._scale()
-        prior = SCALE_DEGREES_OF_FREEDOM
+        prior = 1 / np.interp(self.age, (0, 1), 1 / np.array(SCALE_DEGREES_OF_FREEDOM))
         freedom = prior + self.load.shape[1] - _DRIFT
         shown = (prior + _departure(self.load, self.power / scale[:, None], between)) / freedom
-        above = np.where(self.asked > self.load.max(axis=1, keepdims=True), ABOVE_THE_LEVELS, 1.0)
+        wider = np.interp(self.age, (0, 1), ABOVE_THE_LEVELS)[:, None]
+        above = np.where(self.asked > self.load.max(axis=1, keepdims=True), wider, 1.0)
         deviation = scale[:, None] * np.sqrt(variance * shown[:, None]) * above
         return deviation, freedom
 

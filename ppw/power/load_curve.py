@@ -76,6 +76,9 @@ class PowerLoadCurve:
     name : str
         Of the server.
     caveats : tuple of str
+    year : int or None
+        In which it was tested; the intervals of one that is newer than the servers they were learnt
+        from, or of unknown year, are wider.
     """
 
     load: FloatArray
@@ -83,6 +86,7 @@ class PowerLoadCurve:
     rate: FloatArray | None = None
     name: str = ""
     caveats: tuple[str, ...] = ()
+    year: int | None = None
 
     @classmethod
     def of_levels(
@@ -93,6 +97,7 @@ class PowerLoadCurve:
         rate: Sequence[float] | FloatArray | None = None,
         name: str = "",
         caveats: Sequence[str] = (),
+        year: int | None = None,
     ) -> PowerLoadCurve:
         """Put a curve through levels in any order.
 
@@ -106,6 +111,8 @@ class PowerLoadCurve:
             Work a second.
         name : str
         caveats : sequence of str
+        year : int, optional
+            In which the server was tested.
 
         Raises
         ------
@@ -129,6 +136,7 @@ class PowerLoadCurve:
             rate=None if np.isnan(done).all() else done,
             name=name,
             caveats=tuple(caveats),
+            year=year,
         )
 
     @classmethod
@@ -154,6 +162,7 @@ class PowerLoadCurve:
             rate=[np.nan if level.ops_s is None else level.ops_s for level in levels],
             name=result.system,
             caveats=caveats,
+            year=result.year,
         )
 
     @classmethod
@@ -296,7 +305,12 @@ class PowerLoadCurve:
         kept = np.array(places)
         rate = None if self.rate is None else self.rate[kept]
         return PowerLoadCurve.of_levels(
-            self.load[kept], self.power[kept], rate=rate, name=self.name, caveats=self.caveats
+            self.load[kept],
+            self.power[kept],
+            rate=rate,
+            name=self.name,
+            caveats=self.caveats,
+            year=self.year,
         )
 
     def efficiency(self) -> FloatArray:
@@ -337,7 +351,9 @@ class PowerLoadCurve:
         return np.where(np.abs(near - asked) <= _SAME, self._pchip_interpolator(near), np.nan)
 
     def _forecast_power(self, asked: FloatArray, level: float) -> laws.PowerForecast:
-        return laws.forecast_power(self.load, self.power[None, :], asked, level=level)
+        newer = np.inf if self.year is None else self.year - laws.LEARNT_TO_YEAR
+        power = self.power[None, :]
+        return laws.forecast_power(self.load, power, asked, level=level, years_newer=newer)
 
 
 def _refuse_bad_levels(load: FloatArray, power: FloatArray, who: str) -> None:
@@ -769,8 +785,8 @@ def _curve_caveats(curves: list[PowerLoadCurve], forecasts: pd.DataFrame) -> lis
         caveats.append(
             f"power at {loads} load is extrapolated for {beyond['server'].nunique()} of "
             f"{len(curves)} servers: a core frequency that rises near full load, or a power limit, "
-            "does not show in lower levels; the intervals are of servers of 2012, and newer ones "
-            "may bend more"
+            "does not show in lower levels; the intervals are learnt from servers of up to 2012, "
+            "and are wider for a newer server, or one without a year"
         )
     return caveats
 

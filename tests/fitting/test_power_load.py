@@ -108,6 +108,18 @@ class TestForecast:
         half_of_it = of_one([0.5, 0.9], [150, 190], [1.0])
         assert all_of_it.half_width / half_of_it.half_width == pytest.approx(2**1.45)
 
+    def test_intervals_of_newer_servers_widen_for_three_years(self):
+        """By hand: t of 15 and 5 degrees of freedom, and the factor above the levels."""
+        load, watts = np.array([0.5, 0.9]), np.full((5, 2), [100.0, 140.0])
+        ages = np.array([-4, 0, 1, 3, np.inf])
+        found = law.forecast_power(load, watts, np.array([0.7, 1.0]), years_newer=ages)
+        half = found.half_width / found.half_width[0]
+        # After a year 1/freedom is 1/15 + 2/45 = 1/9; t of 15, 9 and 5 of tables.
+        tails = np.array([1.7531, 1.7531, 1.8331, 2.0150, 2.0150]) / 1.7531
+        np.testing.assert_allclose(half[:, 0], tails, rtol=1e-4)
+        np.testing.assert_allclose(half[:, 1], tails * [1, 1, 23 / 21, 9 / 7, 9 / 7], rtol=1e-4)
+        np.testing.assert_array_equal(found.watts, found.watts[:1].repeat(5, axis=0))
+
     @given(servers())
     def test_no_watts_below_zero(self, server):
         found = of_one(*server, TENTHS)
@@ -168,3 +180,7 @@ def test_published_servers_and_intervals_in_years_that_took_no_part(data_dir, mo
         inside = table.covered(table.full_load(data, at), data)
         for year in range(2007, 2013):
             assert inside[data.year == year].mean() >= 0.9
+    # Widths of 2007 and 2008 for servers of 2010 to 2012, from eleven sets of levels.
+    inside = importlib.import_module("outcomes").inside
+    share = [inside(table.newer_outcome(data, widened=w).cases).mean() for w in (False, True)]
+    assert share == pytest.approx([0.79, 0.90], abs=0.005)

@@ -231,6 +231,15 @@ def published_without(figure, *targets):
 
 
 class TestFromSpecpower:
+    def test_a_newer_result_or_one_without_a_year_has_wider_intervals(self):
+        halves = []
+        for year in (2007, 2012, 2014, 2020, None):
+            found = (
+                PowerLoadCurve.from_specpower(published(year=year)).only([0.5, 0.9]).forecast([1])
+            )
+            halves.append(float((found["upper"] - found["lower"]).iloc[0]))
+        assert halves[0] == halves[1] < halves[2] < halves[3] == halves[4]
+
     def test_full_load_is_what_the_highest_level_reached(self):
         curve = PowerLoadCurve.from_specpower(published())
         assert (curve.load[0], curve.load[-1]) == (0, 1)
