@@ -55,8 +55,7 @@ class RefusedError(SensorError):
 class IpmiAnswer(NamedTuple):
     """Answer of a BMC to a request."""
 
-    # Completion code; 0 for success.
-    code: int
+    code: int  # completion code; 0 for success
     data: bytes
     at_s: float  # middle of the request and its answer, by `time.monotonic` (s)
 
@@ -260,13 +259,11 @@ _LINEARIZATIONS: tuple[Callable[[float], float], ...] = (
 class PowerSensor(NamedTuple):
     """A sensor of power: ``watts = linearization(factor · byte + offset)``."""
 
-    # As the BMC calls it; not always unique.
-    name: str
+    name: str  # as the BMC calls it; not always unique
     number: int
     lun: int
     entity: int  # what it is a sensor of (table 43-13), such as 3 for a processor
-    # 0: its byte has no sign; 1: ones' complement; 2: two's complement.
-    signed: int
+    signed: int  # 0: its byte has no sign; 1: ones' complement; 2: two's complement
     factor: float
     offset: float
     linearization: int = 0

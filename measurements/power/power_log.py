@@ -356,8 +356,7 @@ class LogLayout:
 
     delimiter: str
     header: Sequence[str] | None  # cells of the header; None for a log without one
-    # Columns that make the time, joined with a blank.
-    time: Sequence[int]
+    time: Sequence[int]  # columns that make the time, joined with a blank
     value: int
     unit: units.Unit
 

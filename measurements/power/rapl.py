@@ -184,8 +184,7 @@ class RaplZone(NamedTuple):
     """Folder of a powercap zone with an energy counter, its range, and its channel."""
 
     path: Path
-    # Highest figure of the counter (µJ); None if the kernel does not tell.
-    range_uj: int | None
+    range_uj: int | None  # highest figure of the counter (µJ); None if the kernel does not tell
     channel: Channel
 
 

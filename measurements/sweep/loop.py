@@ -49,8 +49,7 @@ class RunOptions:
     # Idling that is measured before the sweep, and time waited for after each change (s).
     idle_s: float = 10.0
     settle_s: float = 2.0
-    # Of the order of runs, and of the choices of a load.
-    seed: int = 0
+    seed: int = 0  # of the order of runs, and of the choices of a load
     price: float | None = None
 
 
@@ -60,13 +59,11 @@ class SweepOptions(RunOptions):
 
     command: tuple[str, ...]
     workload: str
-    # Physical cores to use; empty for as many as the process may.
-    cores: tuple[int, ...] = ()
+    cores: tuple[int, ...] = ()  # physical cores to use; empty for as many as the process may
     warm_ups: int = 1
     # What a run is to last (s); the command is executed several times for it.
     at_least_s: float = 0.0
-    # Whether perf counts instructions and cycles.
-    counters: bool = True
+    counters: bool = True  # whether perf counts instructions and cycles
     data_bytes: float | None = None
 
 

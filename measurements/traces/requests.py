@@ -164,8 +164,7 @@ class TraceReader:
 
     name: ClassVar[str]
     described: ClassVar[str]
-    # What the first bytes of a file of this format match.
-    begins: ClassVar[re.Pattern[bytes]]
+    begins: ClassVar[re.Pattern[bytes]]  # what the first bytes of a file of this format match
     unit: ClassVar[str] = "line"
     ticks_per_s: int = 1
     # Unix time (ns) of tick 0 of the format's clock, where the format says it.

@@ -67,35 +67,20 @@ def _refuse_repeated(command: click.Command | None, args: list[str], ctx: click.
             )
 
 
-# Each command with the module of `ppw.cli` that has it.
-COMMANDS = {
-    "best": "runs_tables",
-    "calibrate": "runs_tables",
-    "characterise": "runs_tables",
-    "check": "runs_tables",
-    "colocate": "pressure",
-    "compare": "runs_tables",
-    "cpio": "pressure",
-    "datasets": "catalogue",
-    "demo": "catalogue",
-    "fit": "runs_tables",
-    "fleet": "fleet",
-    "hosts": "catalogue",
-    "knee": "pressure",
-    "measure": "measuring",
-    "pathlength": "runs_tables",
-    "plan": "runs_tables",
-    "powerload": "runs_tables",
-    "pressure": "pressure",
-    "project": "runs_tables",
-    "rightsize": "pressure",
-    "run": "run",
-    "sample": "measuring",
-    "sensors": "measuring",
-    "size": "pressure",
-    "trace": "trace",
-    "validate": "runs_tables",
+# The commands by the module of `ppw.cli` that has them.
+_MODULES = {
+    "catalogue": ("datasets", "demo", "hosts"),
+    "fleet": ("fleet",),
+    "measuring": ("measure", "sample", "sensors"),
+    "pressure": ("colocate", "cpio", "knee", "pressure", "rightsize", "size"),
+    "run": ("run",),
+    "runs_tables": (
+        *("best", "calibrate", "characterise", "check", "compare", "fit", "pathlength", "plan"),
+        *("powerload", "project", "validate"),
+    ),
+    "trace": ("trace",),
 }
+COMMANDS = dict(sorted((name, module) for module, names in _MODULES.items() for name in names))
 
 
 class Commands(NamedCommands):

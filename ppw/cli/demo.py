@@ -418,21 +418,17 @@ def _machine_comparison_lines() -> list[Line]:
 
 
 def _path_length_lines() -> list[Line]:
-    curve, name = path_length(), "Wordcount"
-    one = curve.at(1)
+    curve, name, path = path_length(), "Wordcount", "path length"
     low, high = WORDCOUNT_CORES
+    lengths = {n: curve.at(n) / curve.at(1) for n in range(low, high + 1)}
     return [
         Line(name, "a of a·ln(n) + b", WORDCOUNT_A, "1", PUBLISHED, 0),
         Line(name, "b of a·ln(n) + b", WORDCOUNT_B, "1", PUBLISHED, 0),
         *(
-            Line(name, _relative_path_length_label(n), curve.at(n) / one, "1", DERIVED, 3)
-            for n in range(low, high + 1)
+            Line(name, f"{path} at {n} core{'s' * (n > 1)} to 1 core", length, "1", DERIVED, 3)
+            for n, length in lengths.items()
         ),
     ]
-
-
-def _relative_path_length_label(cores: int) -> str:
-    return f"path length at {cores} core{'s' if cores > 1 else ''} to 1 core"
 
 
 def _extrapolation_refusal_texts() -> list[str]:

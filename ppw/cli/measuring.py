@@ -417,7 +417,8 @@ def sample_command(
         out.say(caveat)
     ended = _record_samples(sampler, command, duration, output)
     if output != "-":
-        _print_series_summary(output)
+        for line in timeseries.read_time_series(output).summary().splitlines():
+            out.say(line)
     return 0 if ended is None else _report_command_end(command[0], ended)
 
 
@@ -443,11 +444,6 @@ def _record_samples(
 
 def _raise_interrupt(number: int, frame: FrameType | None) -> None:
     raise KeyboardInterrupt
-
-
-def _print_series_summary(output: str) -> None:
-    for line in timeseries.read_time_series(output).summary().splitlines():
-        out.say(line)
 
 
 def _report_command_end(name: str, ended: timeseries.live.CommandEnd) -> int:

@@ -48,11 +48,9 @@ class Scenarios:
     """All that projection and sizing ask of the runs."""
 
     by: list[str]
-    # One row an application.
-    keys: pd.DataFrame
+    keys: pd.DataFrame  # one row an application
     runs: pd.DataFrame
-    # Application of each run.
-    codes: np.ndarray[Any, np.dtype[np.int64]]
+    codes: np.ndarray[Any, np.dtype[np.int64]]  # application of each run
     cores: float
     freq_hz: float
     floor: float

@@ -78,8 +78,7 @@ class HostFigures(NamedTuple):
     # The workload, as values of the table.
     keys: tuple[Any, ...]
     host: str
-    # NaN where not known.
-    freq_hz: float
+    freq_hz: float  # NaN where not known
     runs: int
     # Mean of each measure and of the price over the runs; NaN where not measured.
     means: Mapping[str, float]

@@ -114,8 +114,7 @@ class GroupPlan:
     question: Question
     now: float
     outlook: nm.Outcomes
-    # Number of the candidate to measure next; -1 for none.
-    best: int
+    best: int  # number of the candidate to measure next; -1 for none
     stages: Sequence[nm.Stage]
     # Least half width, and the shares of its variance that model error and noise make up.
     floor: tuple[float, float, float]

@@ -50,8 +50,7 @@ _MOST_FAULTS = 20
 class Origin:
     """What an answer was made of."""
 
-    # Engine that read it.
-    engine: str
+    engine: str  # engine that read it
     files: int
     runs: int
     cells: int  # what the runs were condensed to

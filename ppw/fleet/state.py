@@ -512,15 +512,18 @@ class _Update:
         new: dict[str, _Content] = {}
         for file in dict.fromkeys(files):
             try:
-                content = _digest_and_stamp(file)
+                # Its stamp before it is read: what is written meanwhile shows in the next one.
+                stamp = _stamp(file)
+                with Path(file).open("rb") as stream:
+                    digest = f"sha256:{hashlib.file_digest(stream, 'sha256').hexdigest()}"
             except OSError as error:
                 self.faults.append(Fault(file, f"cannot be read: {error.strerror}"))
                 continue
-            if content.digest in seen:
+            if digest in seen:
                 self.known.append(file)
             else:
-                seen.add(content.digest)
-                new[file] = content
+                seen.add(digest)
+                new[file] = _Content(digest, stamp)
         return new
 
     def _write_moments(
@@ -579,12 +582,6 @@ def _agreed_columns(state: FleetState, by: Sequence[str] | None) -> tuple[str, .
             f"{','.join(by)}: leave that out, or make another state"
         )
     return state.by
-
-
-def _digest_and_stamp(file: str) -> _Content:
-    stamp = _stamp(file)
-    with Path(file).open("rb") as content:
-        return _Content(f"sha256:{hashlib.file_digest(content, 'sha256').hexdigest()}", stamp)
 
 
 def _stamp(file: str) -> tuple[int, int]:

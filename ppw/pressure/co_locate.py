@@ -288,8 +288,7 @@ class _AlignedDemand(NamedTuple):
     """Demand of each workload on cells of one clock, or at moments drawn from the recordings."""
 
     names: list[str]
-    # (workloads, cells, resources).
-    demand: dem.FloatArray
+    demand: dem.FloatArray  # (workloads, cells, resources)
     step_s: float
     in_order: bool
     # Cells of the shortest recording: moments drawn from it are no more evidence than that.

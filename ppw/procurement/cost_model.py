@@ -250,8 +250,7 @@ class CandidateOutcome(NamedTuple):
     racks: Racks
     energy: Energy
     carbon: Carbon
-    # Present value of each part.
-    money: Mapping[str, FloatArray]
+    money: Mapping[str, FloatArray]  # present value of each part
     at_start: FloatArray
     # Units per second of one server on the mix, within the latency limits; shares of the demand
     # where the workloads' units differ. Its power (W) at that rate, and its price.

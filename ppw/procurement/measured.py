@@ -127,8 +127,7 @@ class RunFigures(NamedTuple):
     latency: Mapping[str, tuple[FloatArray, FloatArray]]
     scopes: frozenset[str]
     doubts: list[str]
-    # Whether the frequency was not measured.
-    projected: bool
+    projected: bool  # whether the frequency was not measured
     source: str
 
 

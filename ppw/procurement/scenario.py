@@ -25,8 +25,7 @@ class Server:
     """One candidate as the model needs it: its size, its shape of power, and its latency limits."""
 
     name: str
-    # Rack units.
-    height: int
+    height: int  # rack units
     ports: int
     cores: int | None  # None where nothing counts them
     # Its shape is used; idle and full power are figures of their own. None is a straight line.
@@ -129,12 +128,10 @@ class Scenario:
     years: int
     workloads: tuple[Workload, ...]
     separate_pools: bool  # whether each workload has servers of its own
-    # In each pool.
-    spare_servers: int
+    spare_servers: int  # in each pool
     rack_units: int
     max_racks: int | None
-    # Of a server that names none.
-    ports: int
+    ports: int  # of a server that names none
     mixed_scope: bool
     candidates: tuple[Mapping[str, Any], ...]  # the tables [[candidate]] as they were typed in
     inputs: Inputs  # figures of demand, site and costs

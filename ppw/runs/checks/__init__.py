@@ -32,8 +32,7 @@ class Check:
     """One way in which a row cannot be right."""
 
     needs: tuple[tuple[str, ...], ...]  # columns that it looks at: one of each tuple must be there
-    # Metrics that such a row is no good for.
-    spoils: frozenset[str]
+    spoils: frozenset[str]  # metrics that such a row is no good for
     find: Callable[[pd.DataFrame, gr.Groups], pd.DataFrame]
     say: Callable[..., str]
     # What is wrong, and what to do about it, in one line each.
