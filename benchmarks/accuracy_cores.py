@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from outcomes import LEVEL, NO_PRIORS, Outcome
+from outcomes import IN_VIEW, LEVEL, NO_PRIORS, Outcome
 
 from fitting import AmdahlScaling, ErnestScaling, UniversalScalability
 
@@ -145,8 +145,52 @@ def tasks(folder: Path) -> list[Task]:
     ]
 
 
+def averaged(runs: pd.DataFrame, learnt: float) -> pd.DataFrame:
+    """Time at the most cores by the average of laws; all groups of ``runs`` are one table."""
+    from fitting.bayes.posterior import MeasuredSteps
+    from fitting.laws.scaling_average import ScalingCells, average_laws
+
+    most = float(runs["most"].iloc[0])
+    few = runs[runs["cores"] <= learnt * most]
+    codes, names = pd.factorize(few["name"], sort=True)
+    steps = MeasuredSteps.of(
+        codes, few["cores"].to_numpy(), np.log(few["time_s"].to_numpy()), len(names)
+    )
+    average = average_laws(ScalingCells.of_steps(steps), most)
+    tested = runs[runs["cores"] == most].groupby("name")["time_s"].agg(["mean", "size"])
+    tested = tested.loc[names]
+    lower, upper = average.interval(level=LEVEL, repeats=tested["size"].to_numpy())
+    last = few[few["cores"] == few["cores"].max()].groupby("name")["time_s"].mean().loc[names]
+    return pd.DataFrame(
+        {
+            "name": names,
+            "cluster": [name.rsplit(" ", 1)[0] for name in names],
+            "projected": average.target_time,
+            "lower": lower,
+            "upper": upper,
+            "measured": tested["mean"].to_numpy(),
+            "naive": last.to_numpy() * few["cores"].max() / most,
+        }
+    )
+
+
+def averages(folder: Path) -> Iterator[Outcome]:
+    """Machines are added to Spark jobs, each of which is a table."""
+    spark = spark_runs(folder)
+    job = spark["name"].str.split(" ").str[0]
+    each = spark.assign(name=spark["name"] + spark["size"].map(" {:.0f}".format), size=1.0)
+    for counts, learnt in (("2, 4, 6", 0.5), ("2, 4, 6, 8", 0.67)):
+        parts = [averaged(runs, learnt) for _, runs in each.groupby(job)]
+        cases = pd.concat(parts, ignore_index=True)
+        line = projected(AmdahlScaling(), each, learnt).set_index("name")["projected"]
+        title = f"time: {counts} → 12 machines, average of laws"
+        at = line.loc[cases["name"]].to_numpy()
+        yield Outcome("c3o", title, IN_VIEW, cases, at, cases["naive"].to_numpy())
+
+
 def outcomes(folder: Path) -> Iterator[Outcome]:
     """What each task comes to."""
+    yield from averages(folder)
     for task in tasks(folder):
         cases = projected(task.law, task.runs, task.learnt)
         naive = cases["naive"].to_numpy()

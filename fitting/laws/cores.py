@@ -1,10 +1,9 @@
 """How time or throughput changes with the number of cores: Amdahl, Gunther, Ernest.
 
-`fit_cores` fits Amdahl's law of time to many groups, and tells how far from it a core count that
-was not measured may lie. The others are three scikit-learn estimators. They take runs as
-independent with one common variance, and give standard errors and Student's t intervals by the
-delta method. A parameter on its bound is not estimated: it costs no degree of freedom and has no
-standard error. All learn
+Three scikit-learn estimators of one law each (`fitting.laws.scaling_average` averages laws). They
+take runs as independent with one common variance, and give standard errors and Student's t
+intervals by the delta method. A parameter on its bound is not estimated: it costs no degree of
+freedom and has no standard error. All learn
 
 - ``theta_``, ndarray: the parameters in the order of the equation;
 - ``bound_``, str or None: names of the parameters on a bound, joined by ", ";
@@ -18,7 +17,7 @@ standard error. All learn
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -27,32 +26,8 @@ from scipy.special import stdtrit
 from sklearn.utils.validation import check_is_fitted
 
 from fitting.errors import FittingError, OutOfRangeError
-from fitting.laws.data_size import ExtentLine, UsualMiss, fit_extents
 from fitting.laws.estimators import PositiveRegressor
-from fitting.regression.lines import BoolArray, FloatArray, IntArray
-
-if TYPE_CHECKING:
-    from fitting.bayes.posterior import MeasuredSteps
-
-# Set on programs of four machines of 4 to 48 cores (Loghin & Teo), whose median miss it is.
-USUAL_MISS = UsualMiss(0.05, 3)
-
-
-def fit_cores(steps: MeasuredSteps, target: float) -> ExtentLine:
-    """Fit T(n) = t_serial + t_parallel/n of each group to the means of its core counts n.
-
-    A core's part of the work, 1/n, is the extent of `fitting.laws.data_size`: ``start`` is t_serial
-    and 1/rate t_parallel. ``steps`` are of ln(time in s), over cores in place of a frequency.
-    """
-    here = steps.count > 0
-    first = steps.first[here]
-    ends = steps.frequency[first], steps.frequency[first + steps.count[here] - 1]
-    octaves = np.zeros(len(steps.count))
-    octaves[here] = np.log2(ends[1] / ends[0])
-    # Core counts near each other miss the law alike (a socket that fills up, memory that is shared
-    # by more): one in each doubling counts as independent, and two at least.
-    independent: IntArray = np.maximum(2, np.rint(1 + octaves).astype(np.int64))
-    return fit_extents(steps, 1 / target, USUAL_MISS, np.minimum(steps.count, independent))
+from fitting.regression.lines import BoolArray, FloatArray
 
 
 class _ScalingModel(PositiveRegressor):

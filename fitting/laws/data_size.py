@@ -2,8 +2,7 @@
 
     T(x) = start + x/rate,    start ≥ 0, rate > 0
 
-The extent x is what a job has to get through: its data (see `fitting.laws.data_size`), or the part
-of the work that each core gets (`fitting.laws.cores`). Times scatter in proportion, so the line is
+The extent x is what a job has to get through, its data. Times scatter in proportion, so the line is
 fitted to the time per extent, T/x = 1/rate + start/x. Runs repeated at one extent share what is
 peculiar to it: waves of tasks, layout, a cache outgrown. They say little of how far the next extent
 lies from the line, however many they are, so what is fitted and judged is one mean an extent. Few
@@ -26,7 +25,6 @@ import numpy as np
 
 from fitting.regression.lines import (
     FloatArray,
-    IntArray,
     LineFit,
     Number,
     fit_groups,
@@ -60,9 +58,6 @@ class ExtentLine(NamedTuple):
     line: LineFit
     scatter: FloatArray  # variance of ln(time) between runs at one extent; 0 without repeats
     runs: FloatArray  # harmonic mean of the runs at an extent
-    extents: IntArray
-    independent: IntArray  # extents that miss the line each for itself
-    usual: UsualMiss
 
     @property
     def target_time(self) -> FloatArray:
@@ -73,16 +68,15 @@ class ExtentLine(NamedTuple):
         self, *, level: float = 0.90, repeats: Number = 1
     ) -> tuple[FloatArray, FloatArray]:
         """Prediction interval (s) of the mean of ``repeats`` runs at the target."""
-        line, middle, usual = self.line, self.target_time, self.usual
-        alike = self.extents - self.independent
-        seen = np.maximum(line.degrees_of_freedom - alike, 0)
+        line, middle, usual = self.line, self.target_time, USUAL_MISS
+        seen = line.degrees_of_freedom
         learnt = seen * np.where(seen > 0, line.variance, 0.0)
         freedom = seen + usual.degrees_of_freedom
         miss = (learnt + usual.degrees_of_freedom * (usual.share * middle) ** 2) / freedom
         # The means that the misses are of have the scatter of their own runs in them already.
         fewer = np.maximum(variance_of_mean(repeats) - 1 / self.runs, 0.0)
         with np.errstate(invalid="ignore"):
-            leverage = line.leverage(1.0) * self.extents / self.independent
+            leverage = line.leverage(1.0)
         variance = miss * (leverage + 1.0) + self.scatter * middle**2 * fewer
         half = student_quantile(freedom, level) * np.sqrt(variance)
         return np.maximum(middle - half, 0.0), middle + half
@@ -93,17 +87,6 @@ def fit_sizes(steps: MeasuredSteps, target: float) -> ExtentLine:
 
     ``steps`` are of ln(time in s), over 1/D in place of a frequency; ``start`` is t_fixed.
     """
-    return fit_extents(steps, target, USUAL_MISS)
-
-
-def fit_extents(
-    steps: MeasuredSteps, target: float, usual: UsualMiss, independent: IntArray | None = None
-) -> ExtentLine:
-    """Fit the line of each group to the means of its extents.
-
-    ``steps`` are of ln(time in s), over 1/extent in place of a frequency. ``independent`` is the
-    number of extents that miss the line each for itself; by default all.
-    """
     groups = len(steps.count)
     codes = np.repeat(np.arange(groups), steps.count)
     share = target * steps.frequency
@@ -111,5 +94,4 @@ def fit_extents(
     with np.errstate(divide="ignore", invalid="ignore"):
         scatter = np.where(steps.scatter_df > 0, steps.scatter / steps.scatter_df, 0.0)
         runs = steps.count / np.bincount(codes, 1 / steps.runs, groups)
-    alone = steps.count if independent is None else independent
-    return ExtentLine(target, line, scatter, runs, steps.count, alone, usual)
+    return ExtentLine(target, line, scatter, runs)

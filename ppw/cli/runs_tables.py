@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     --freq FREQUENCY[,…]: Frequencies to project to: 3.0GHz.
     --data SIZE as data_bytes: Data size to project time to, in place of --freq: 512MB. ppw then
         fits runs with less data, and uses only the options --map, --where, --by and --level.
-    --cores NUMBER>=1: Number of cores to project time to, in place of --freq, by Amdahl's law. Uses
-        the same options as --data.
+    --cores NUMBER>=1: Number of cores to project time to, in place of --freq, by an average of
+        scaling laws. Uses the same options as --data.
     """),
     opt.FIT,
     opt.INTERVAL,

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from fitting.bayes.posterior import MeasuredSteps, lack_of_fit
-from fitting.laws import cores as by_cores, data_size as by_size
-from fitting.regression.lines import FloatArray, IntArray
+from fitting.laws import data_size as by_size, scaling_average as by_cores
+from fitting.regression.lines import FloatArray, IntArray, Number
 from measurements import check_runs
 from measurements.table.units import parse_quantity
 from ppw.errors import PpwError
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from fitting.laws.data_size import ExtentLine
+    from fitting.laws.scaling_average import LawAverage
 
 # Usual scatter of ln(time) from run to run, until repeats have shown their own.
 _USUAL = 0.02
@@ -73,11 +74,24 @@ def _error_text(row: rs.Row) -> str:
     return "–" if error != error else f"{error:+.1f} %"
 
 
+class TimeFit(Protocol):
+    """What a fit of all groups answers at the target."""
+
+    @property
+    def target_time(self) -> FloatArray:
+        """Time (s) of each group."""
+
+    def interval(
+        self, *, level: float = 0.90, repeats: Number = 1
+    ) -> tuple[FloatArray, FloatArray]:
+        """Prediction interval (s) of the mean of ``repeats`` runs."""
+
+
 class Doubt(NamedTuple):
     """A caveat of a projection, and the rows of its table that it concerns.
 
     The text may name the number of these ``groups``, the ``times`` that the target is as far out as
-    the last value measured, and the usual ``miss`` of a law.
+    the last value measured, and the usual ``miss`` of a size.
     """
 
     text: str
@@ -112,10 +126,9 @@ class TimeProjection(rs.Result):
     # Columns that tell groups apart, and those that do unless they follow the target.
     keys: ClassVar[tuple[str, ...]]
     keys_unless_following: ClassVar[tuple[str, ...]] = ()
-    # What to measure where no group can be projected, what could mislead, and the usual miss.
+    # What to measure where no group can be projected, and what could mislead.
     remedy: ClassVar[str]
     doubts: ClassVar[tuple[Doubt, ...]]
-    usual: ClassVar[by_size.UsualMiss]
 
     table: pd.DataFrame
     by: tuple[str, ...]
@@ -177,13 +190,13 @@ class TimeProjection(rs.Result):
         return np.ones(len(values), dtype=np.bool_)
 
     @classmethod
-    def fit(cls, rows: JobRuns, target: float) -> tuple[MeasuredSteps, ExtentLine]:
-        """Aggregate runs to steps, and fit the line of each group. Subclasses define it."""
+    def fit(cls, rows: JobRuns, target: float) -> tuple[MeasuredSteps, TimeFit]:
+        """Aggregate runs to steps, and fit each group. Subclasses define it."""
         raise NotImplementedError
 
     @classmethod
-    def found(cls, line: ExtentLine) -> dict[str, FloatArray]:
-        """Name the fitted parameters of each group. Subclasses define it."""
+    def found(cls, fit: Any) -> dict[str, Any]:
+        """Name what a fit of its kind found, an array of each. Subclasses define it."""
         raise NotImplementedError
 
     @classmethod
@@ -197,7 +210,9 @@ class TimeProjection(rs.Result):
         times = shown(float((rows[cls.target] / rows[cls.measured_columns[2]]).max()))
         for doubt in cls.doubts:
             if groups := int(doubt.concerns(rows).sum()):
-                yield doubt.text.format(groups=groups, times=times, miss=f"{cls.usual.share:.0%}")
+                yield doubt.text.format(
+                    groups=groups, times=times, miss=f"{by_size.USUAL_MISS.share:.0%}"
+                )
 
     def _document_fields(self) -> dict[str, Any]:
         return {**super()._document_fields(), "coverage": self.coverage}
@@ -213,6 +228,7 @@ class TimeProjection(rs.Result):
             at = row[self.target] / unit
             if row["lower"] == row["lower"]:
                 ax.vlines(at, row["lower"], row["upper"], colors=line.get_color(), linewidth=4)
+                ax.plot([at], [row["projected"]], "_k")
             if row["measured"] == row["measured"]:
                 ax.plot([at], [row["measured"]], "o", color=line.get_color())
         ax.set_xlabel(label)
@@ -307,10 +323,11 @@ def _follows(runs: pd.DataFrame, name: str, target: str) -> bool:
 #
 #     T(n) = t_serial + t_parallel/n,    t_serial ≥ 0, t_parallel ≥ 0
 #
-# Amdahl's law, between and beyond the core counts measured, all at one clock. Intervals allow for
-# counts that lie off the law, as far as those of other programs did (see `fitting.laws.cores`).
-# Where cores wait for each other, or share a memory or a socket that is full, times stop to fall or
-# rise again, which fewer cores cannot tell.
+# Amdahl's law and others, between and beyond the core counts measured, all at one core frequency.
+# The projected time is an average of laws, weighed by how they forecast the greatest count, and the
+# interval holds how far forecasts were off (see `fitting.laws.scaling_average`). Where cores wait
+# for each other, or share a memory or a socket that is full, times stop to fall or rise again,
+# which fewer cores cannot tell.
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -321,8 +338,10 @@ class CoreCountProjection(TimeProjection):
     tables = time_table(
         "cores | 1 | cores | target",
         """
-        t_serial_s   | s |  | time that no number of cores shortens
-        t_parallel_s | s |  | time on one core that all cores share
+        t_serial_s   | s |  | time that no number of cores shortens, by Amdahl's law
+        t_parallel_s | s |  | time on one core that all cores share, by Amdahl's law
+        law          | text |  | law with the greatest weight
+        law_weight   | 1 |  | its weight, from 0 to 1
         counts       | 1 |  | core counts that were fitted
         runs         | 1 |  | runs that were fitted
         fewest_cores | 1 |  | fewest cores fitted
@@ -336,7 +355,6 @@ class CoreCountProjection(TimeProjection):
     keys = ("host", "family", "workload", "data_bytes", "mode", "task_memory_bytes", "compression")
     # Columns that may say no more than how many cores there are.
     keys_unless_following = ("threads", "map_slots", "reduce_slots")
-    usual = by_cores.USUAL_MISS
     remedy = (
         "no group has runs on two core counts other than {}: measure two or more at one frequency, "
         "each several times"
@@ -349,8 +367,8 @@ class CoreCountProjection(TimeProjection):
             lambda rows: rows["lack_of_fit"] < LACK_OF_FIT,
         ),
         Doubt(
-            "{groups} groups gain nothing from more cores: if their times rise, Amdahl's law "
-            "cannot follow",
+            "{groups} groups gain nothing from more cores: only Gunther's and Ernest's laws let "
+            "times rise",
             lambda rows: rows["t_parallel_s"] <= 0,
         ),
         Doubt(
@@ -359,9 +377,8 @@ class CoreCountProjection(TimeProjection):
             lambda rows: rows["cores"] / rows["most_cores"] > _FAR_CORES,
         ),
         Doubt(
-            "{groups} groups have two core counts, which cannot show how well Amdahl's law "
-            "holds: the interval assumes that counts lie {miss} off it, as for other programs; "
-            "measure a third",
+            "{groups} groups have two core counts, which cannot show how well a law holds: the "
+            "interval comes from the errors of laws for other programs; measure a third",
             lambda rows: rows["counts"] < JUDGED,
         ),
     )
@@ -378,7 +395,10 @@ class CoreCountProjection(TimeProjection):
             if known
             else "no limit of the speed-up in sight"
         )
-        return f"{shown(serial, 's')} and {shown(parallel, 's')} over the cores; {limit}"
+        text = f"{shown(serial, 's')} and {shown(parallel, 's')} over the cores; {limit}"
+        # Where another law decides, Amdahl's is no summary of the projection.
+        other = "" if row["law"] == "amdahl" else f"; most weight: {row['law']} law"
+        return f"{text}{other}"
 
     def curve(self, row: dict[str, Any]) -> tuple[FloatArray, FloatArray]:
         """Return cores and time (s) by Amdahl's law, over all that was measured or asked."""
@@ -387,17 +407,23 @@ class CoreCountProjection(TimeProjection):
         return cores, row["t_serial_s"] + row["t_parallel_s"] / cores
 
     @classmethod
-    def fit(cls, rows: JobRuns, target: float) -> tuple[MeasuredSteps, ExtentLine]:
-        """Aggregate runs to steps by core count, and fit Amdahl's law to each group."""
+    def fit(cls, rows: JobRuns, target: float) -> tuple[MeasuredSteps, LawAverage]:
+        """Aggregate runs to steps by core count, and average the laws of each group."""
         steps = MeasuredSteps.of(rows.codes, rows.value, np.log(rows.time_s), rows.groups)
-        return steps, by_cores.fit_cores(steps, target)
+        cells = by_cores.ScalingCells.of_steps(steps)
+        return steps, by_cores.average_laws(cells, target)
 
     @classmethod
-    def found(cls, line: ExtentLine) -> dict[str, FloatArray]:
-        """Serial and parallel time (s) of each group."""
-        # The extent is a core's part of the work, 1/n.
-        parallel = line.line.intercept / line.target
-        return {"t_serial_s": line.line.slope, "t_parallel_s": parallel}
+    def found(cls, fit: LawAverage) -> dict[str, Any]:
+        """Serial and parallel time (s) of each group, and its law of most weight."""
+        names = np.array(list(by_cores.LAWS))
+        serial, parallel = fit.amdahl.T
+        return {
+            "t_serial_s": serial,
+            "t_parallel_s": parallel,
+            "law": names[np.nan_to_num(fit.weight).argmax(axis=0)],
+            "law_weight": fit.weight.max(axis=0),
+        }
 
 
 def project_core_count(
@@ -467,7 +493,6 @@ class DataSizeProjection(TimeProjection):
         *("host", "family", "workload", "cores", "threads", "mode"),
         *("map_slots", "reduce_slots", "task_memory_bytes", "compression"),
     )
-    usual = by_size.USUAL_MISS
     remedy = "no group has runs at two sizes below {}: measure two or more, each several times"
     doubts = (
         Doubt(
@@ -514,10 +539,9 @@ class DataSizeProjection(TimeProjection):
         return steps, by_size.fit_sizes(steps, target)
 
     @classmethod
-    def found(cls, line: ExtentLine) -> dict[str, FloatArray]:
+    def found(cls, fit: ExtentLine) -> dict[str, Any]:
         """Fixed time (s) and rate (B/s) of each group."""
-        rate = line.target / line.line.intercept
-        return {"t_fixed_s": line.line.slope, "rate_bytes_s": rate}
+        return {"t_fixed_s": fit.line.slope, "rate_bytes_s": fit.target / fit.line.intercept}
 
 
 def project_data_size(

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import statsmodels.api as sm
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 from made_up import quiet
 from processes import ppw_inside, printed
 from scipy.stats import t
@@ -146,10 +146,14 @@ class TestDataSize:
 
 class TestCoreCount:
     @given(serial_s=st.floats(0.01, 100), parallel_s=st.floats(0.01, 1e4))
+    @settings(max_examples=10, deadline=None)
     def test_amdahls_law_comes_back(self, serial_s, parallel_s):
         cores = np.array([1, 2, 6])
         found = first(parallel(cores, serial_s + parallel_s / cores), cores=16)
-        assert found["projected"] == pytest.approx(serial_s + parallel_s / 16, rel=1e-6)
+        assert found["t_serial_s"] + found["t_parallel_s"] / 16 == pytest.approx(
+            serial_s + parallel_s / 16, rel=1e-6
+        )
+        assert found["lower"] < serial_s + parallel_s / 16 < found["upper"]
         assert (found["counts"], found["runs"]) == (3, 3)
         assert (found["fewest_cores"], found["most_cores"]) == (1, 6)
 
@@ -157,39 +161,22 @@ class TestCoreCount:
         # 50 s on 2 cores and 30 s on 4: 10 s and 80 s over the cores; 15 s on 16.
         row = first(parallel([2, 4], [50.0, 30.0]), cores=16)
         assert (row["t_serial_s"], row["t_parallel_s"]) == pytest.approx((10.0, 80.0))
-        # x = 2/16 and 4/16, mean 3/16, sum of squares 1/128; at x = 1 the line's variance is
-        # 1/2 + 128·(13/16)² = 85 of a count's, and the new count's own comes to it. That is 5 % of
-        # 15 s, squared, with 3 degrees of freedom, of which 90 % lie within 2.35336.
-        assert interval(row) == about(15, 2.35336 * 0.05 * 15 * np.sqrt(85 + 1))
+        assert row["projected"] == pytest.approx(15.0, rel=0.1)
+        assert (row["law"], row["law_weight"] > 0.5) == ("amdahl", True)
+
+    def test_a_super_linear_job_names_its_law(self):
+        cores = np.array([2, 4, 6, 8])
+        found = project(parallel(cores, 40 + 480 / cores**2), cores=12)
+        assert found.table["law"].iloc[0] == "super-linear 2"
+        assert found.table["projected"].iloc[0] == pytest.approx(40 + 480 / 144, rel=0.05)
+        assert "most weight: super-linear 2 law" in found.summary()
 
     def test_between_counts_that_were_measured_it_is_narrower(self):
         cores = np.array([1, 2, 8, 16])
         found, beyond = (first(parallel(cores, 5 + 40 / cores), cores=n) for n in (4, 32))
-        assert found["projected"] == pytest.approx(15.0)
+        assert found["projected"] == pytest.approx(15.0, rel=1e-3)
         widths = [(r["upper"] - r["lower"]) / r["projected"] for r in (found, beyond)]
         assert widths[0] < widths[1]
-
-    @pytest.mark.parametrize(
-        ("cores", "noise", "target", "witnesses", "learnt"),
-        [
-            # 1 + log2(10) is 4.3: 4 of 10, whose law left two degrees of freedom.
-            (np.arange(1.0, 11), 0.03 * np.sin(np.arange(1.0, 11)), 20, 4, 2),
-            # 8 to 12 cores are 0.6 octaves: two witnesses, and learnt from no miss is.
-            (np.array([8.0, 9, 10, 12]), 0.02 * np.cos([24.0, 27, 30, 36]), 16, 2, 0),
-        ],
-    )
-    def test_an_octave_of_counts_is_one_witness(self, cores, noise, target, witnesses, learnt):
-        """Least squares of T·n, weights alike; misses are those of these counts and as usual."""
-        runs = parallel(cores, (4 + 60 / cores) * (1 + noise))
-        count = len(cores)
-        fit = sm.OLS(runs["time_s"] * cores, np.column_stack([cores, np.ones(count)])).fit()
-        at = np.array([target, 1.0])
-        middle = float(at @ fit.params) / target
-        missed = fit.ssr / (count - 2) / target**2
-        spread = (learnt * missed + 3 * (0.05 * middle) ** 2) / (learnt + 3)
-        leverage = float(at @ fit.normalized_cov_params @ at)
-        half = t.ppf(0.95, learnt + 3) * np.sqrt(spread * (leverage * count / witnesses + 1))
-        assert interval(first(runs, cores=target)) == about(middle, half)
 
     def test_the_law_never_takes_longer_on_more_cores(self):
         found = project(parallel([2, 4], [10.0, 12.0]), cores=8)
@@ -214,7 +201,9 @@ class TestCoreCount:
         limit = (row["t_serial_s"] + row["t_parallel_s"]) / row["t_serial_s"]
         assert f"at most {limit:.4g} times the speed of one core" in found.summary()
         x, y = found.plot().get_lines()[0].get_data()
-        assert (x[0], x[-1], y[-1]) == pytest.approx((1, 8, row["projected"]))
+        # The curve is Amdahl's; the projected time is an average of laws.
+        line = row["t_serial_s"] + row["t_parallel_s"] / 8
+        assert (x[0], x[-1], y[-1]) == pytest.approx((1, 8, line))
         page = time_projection_page(found)
         assert page.title == "Projected to 8 cores"
         assert page.tables[0].rows[0][:2] == ["blackscholes", "8"]
@@ -306,7 +295,7 @@ def test_no_group_at_all():
 @pytest.mark.parametrize("sizes_mb", [(64, 128, 512), (200, 250, 300, 350, 512), None])
 def test_ninety_percent_of_intervals_hold_where_laws_miss_as_usual(sizes_mb):
     """Groups that scatter about their laws by variances drawn from the prior."""
-    rng, groups = np.random.default_rng(11), 4000
+    rng, groups = np.random.default_rng(11), 4000 if sizes_mb else 1000
     error = 0.03 if sizes_mb else 0.05
     miss = error * np.sqrt(3 / rng.chisquare(3, (groups, 1)))
     # 20 s whatever the data or the cores, and 80 s at the target or on one core; a miss is relative
@@ -320,4 +309,5 @@ def test_ninety_percent_of_intervals_hold_where_laws_miss_as_usual(sizes_mb):
         found = project(jobs(np.tile(sizes_mb, groups), times, host=hosts), data_bytes=512 * MB)
     else:
         found = project(parallel(np.tile(1 / x, groups), times, host=hosts), cores=8)
-    assert 0.88 < found.coverage < 0.92
+    # For cores the laws may all be wrong, and the allowance for it is wider than these misses.
+    assert 0.88 < found.coverage < (0.92 if sizes_mb else 0.97)
