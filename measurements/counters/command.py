@@ -14,8 +14,7 @@ from typing import NamedTuple
 from measurements.counters import figures
 from measurements.counters.figures import Counters, parse_event
 from measurements.errors import MeasurementError
-from measurements.host.files import read_pairs, read_text
-from measurements.host.processor import is_virtual_machine
+from measurements.host import files, processor
 from measurements.processes.programs import ask
 
 EVENTS = (
@@ -252,14 +251,14 @@ def _has_user_mode(events: Iterable[str]) -> bool:
 
 
 def _paranoid_level(procfs: Path) -> str | None:
-    return read_text(procfs / "sys/kernel/perf_event_paranoid")
+    return files.read_text(procfs / "sys/kernel/perf_event_paranoid")
 
 
 def _why_refused(trial: _Trial, counters: PerfCounters, procfs: Path) -> str:
     paranoid = _paranoid_level(procfs)
     if paranoid is None:
         return "this kernel was built without perf events (CONFIG_PERF_EVENTS)"
-    status = dict(read_pairs(procfs / "self/status"))
+    status = dict(files.read_pairs(procfs / "self/status"))
     mask = status.get("CapEff", "0")
     able = int(mask, 16) if re.fullmatch("[0-9a-fA-F]+", mask) else 0
     capable = bool(able & (1 << _CAP_PERFMON | 1 << _CAP_SYS_ADMIN))
@@ -286,7 +285,7 @@ def _why_unsupported(refused: list[str], hardware: bool, sysfs: Path, procfs: Pa
     listed = ", ".join(refused)
     if hardware:
         return f"the processor does not count {listed}: the rest is measured"
-    if is_virtual_machine(sysfs, procfs):
+    if processor.is_virtual_machine(sysfs, procfs):
         return (
             f"this virtual machine has no hardware counters ({listed}): turn on its virtual PMU, "
             "or count on the machine below it and import the table; to measure without: "

@@ -12,8 +12,7 @@ from typing import Literal, Self
 
 from measurements.counters.command import PerfCounters, check_perf
 from measurements.errors import MeasurementError
-from measurements.host.cpu_placement import end_group
-from measurements.host.files import read_field
+from measurements.host import cpu_placement, files
 from measurements.table.units import UNITS
 
 # Column-address strobes of servers (one or two sub-channels), and the names that the counters of
@@ -69,8 +68,8 @@ def _read_device_events(device: Path) -> list[MemoryEvent]:
         reads = "read" in (match["cas"], match["other"])
         direction: Literal["read", "write"] = "read" if reads else "write"
         name = f"{device.name}/{path.name}/"
-        scale = read_field(path.with_name(f"{path.name}.scale"))
-        unit = read_field(path.with_name(f"{path.name}.unit"))
+        scale = files.read_field(path.with_name(f"{path.name}.scale"))
+        unit = files.read_field(path.with_name(f"{path.name}.unit"))
         if scale and unit:
             size = _parse_scale(scale, path) * _bytes_per_unit(unit, name)
             found.append(MemoryEvent(name, direction, size))
@@ -177,6 +176,6 @@ class MemoryTraffic:
         """End perf, whatever it does."""
         if self._process is not None:
             if self._process.poll() is None:
-                end_group(self._process.pid)
+                cpu_placement.end_group(self._process.pid)
             self._process.communicate()
             self._process = None

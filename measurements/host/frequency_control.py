@@ -21,8 +21,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple, Self
 
 from measurements.errors import MeasurementError
-from measurements.host import files
-from measurements.host.processor import cpu_flags
+from measurements.host import files, processor
 from measurements.processes import settings_guard
 from measurements.processes.settings_guard import GOVERNOR, LOWER_LIMIT, SPEED, UPPER_LIMIT
 from measurements.table.units import frequency_text, implausible_frequency
@@ -232,7 +231,7 @@ def _why_no_frequency_control(sysfs: Path, procfs: Path) -> str:
         "the processor has no such control (as Atom D510 and D525), it is off in the firmware, "
         "or its driver is not loaded (modprobe acpi-cpufreq)"
     )
-    if "hypervisor" in cpu_flags(procfs):
+    if "hypervisor" in processor.cpu_flags(procfs):
         why = "this is a virtual machine, and its host controls the core frequency"
     return f"{where}: {why}; --as-found measures at the present frequency"
 

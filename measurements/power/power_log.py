@@ -25,8 +25,7 @@ from typing import Literal, NamedTuple, cast, get_args
 from measurements.errors import MeasurementError
 from measurements.power import source
 from measurements.power.source import Channel, Reading, SensorError
-from measurements.table import units
-from measurements.table.headers import list_names, nearest
+from measurements.table import headers, units
 
 OPTIONS = ("domain", "name", "offset", "past", "quantity", "time", "unit", "value")
 
@@ -498,7 +497,7 @@ def _only_column(cells: Sequence[str], found: Sequence[int], what: str, option: 
     """Return the only column found; raise `SensorError` for none or several."""
     if len(found) == 1:
         return found[0]
-    names = list_names([cells[index] for index in found] or cells)
+    names = headers.list_names([cells[index] for index in found] or cells)
     raise SensorError(
         f"{'several columns' if found else 'no column'} can be {what}, by name: choose with "
         f"{option}=COLUMN among {names}"
@@ -519,8 +518,8 @@ def _find_column(cells: Sequence[str], name: str, option: str) -> int:
     if name.isascii() and name.isdigit() and 1 <= int(name) <= len(cells):
         return int(name) - 1
     raise SensorError(
-        f"{option}={name}: no such column{nearest(name, cells)}; "
-        f"the columns are {list_names(cells)}"
+        f"{option}={name}: no such column{headers.nearest(name, cells)}; "
+        f"the columns are {headers.list_names(cells)}"
     )
 
 

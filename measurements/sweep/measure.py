@@ -28,8 +28,7 @@ from measurements.errors import MeasurementError
 from measurements.host import conditions
 from measurements.host.frequency_control import FrequencyControl
 from measurements.power import credentials, sampler, source
-from measurements.sweep import loop
-from measurements.sweep.session import Session, check_writable, session_rows, session_table
+from measurements.sweep import loop, session as ses
 from measurements.table.units import frequency_text
 
 if TYPE_CHECKING:
@@ -80,11 +79,11 @@ class Measuring:
 
     def earlier(self) -> list[dict[str, Any]]:
         """Make the rows of the runs so far."""
-        return session_rows(self.sweep.session)
+        return ses.session_rows(self.sweep.session)
 
     def table(self) -> pd.DataFrame:
         """Make the runs table of all runs so far."""
-        return session_table(self.sweep.session)
+        return ses.session_table(self.sweep.session)
 
 
 @contextmanager
@@ -115,7 +114,7 @@ def set_up(
         stack.callback(sampling.close)
         if session is None:
             probed = _probe_columns(host, tell) if probe_memory else {}
-            session = Session.create(
+            session = ses.Session.create(
                 folder, session_plan(options, host, sampling) | {"memory": probed}
             )
         elif session.plan["channels"] != sampled_channels(sampling):
@@ -136,16 +135,16 @@ def set_up(
         yield Measuring(loop.MeasuredSweep(session, machine, sampling, tell, options), output)
 
 
-def folder_and_session(output: Path, *, resume: bool) -> tuple[Path, Session | None]:
+def folder_and_session(output: Path, *, resume: bool) -> tuple[Path, ses.Session | None]:
     """Find the folder of a table's raw readings, and the session in it that goes on.
 
     Raises `MeasurementError` when the table cannot be written, there is nothing to go on with, or
     the table of a new sweep is there already.
     """
     folder = loop.default_folder(output)
-    check_writable(output)
+    ses.check_writable(output)
     if resume:
-        return folder, Session.open(folder)
+        return folder, ses.Session.open(folder)
     if output.exists() or (folder / "plan.json").exists():
         raise MeasurementError(
             f"{output}: exists already: continue with --resume, or give another file with -o"
@@ -235,7 +234,7 @@ def sampled_channels(sampling: sampler.Sampling) -> list[dict[str, Any]]:
 
 
 def _options_as_planned(
-    session: Session, options: loop.SweepOptions, host: HostOptions
+    session: ses.Session, options: loop.SweepOptions, host: HostOptions
 ) -> tuple[loop.SweepOptions, HostOptions]:
     """Return the options of the sweep that goes on; those given must be its own."""
     planned = _rebuild_options(loop.SweepOptions, session.plan["options"])
@@ -358,7 +357,7 @@ def measure_on(host: str, arguments: Sequence[str], output: str | None) -> int:
     if not output or output == "-":
         raise MeasurementError("--ssh needs -o FILE for the table on this host")
     target = Path(output)
-    check_writable(target)
+    ses.check_writable(target)
     text = f"{socket.gethostname()}:{target.resolve()}"
     name = f"{target.stem}-{hashlib.sha256(text.encode()).hexdigest()[:10]}"
     folder = _FOLDER % name

@@ -19,8 +19,7 @@ from typing import IO, TYPE_CHECKING, Any, Literal, NamedTuple, Self
 import numpy as np
 
 from measurements.errors import MeasurementError
-from measurements.table.headers import nearest
-from measurements.table.writing import replace_whole
+from measurements.table import headers, writing
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -208,7 +207,7 @@ def is_column(name: str) -> bool:
 def unknown_column(name: str) -> MeasurementError:
     """Make the error for a name that no column has."""
     return MeasurementError(
-        f"no column of a time series is called {name!r}{nearest(name, list(COLUMNS))}"
+        f"no column of a time series is called {name!r}{headers.nearest(name, list(COLUMNS))}"
     )
 
 
@@ -346,7 +345,7 @@ def write_time_series(series: TimeSeries, path: str | Path) -> None:
     """
     target = _check_ending(path)
     # A reader never sees half a file.
-    with replace_whole(target) as scratch:
+    with writing.replace_whole(target) as scratch:
         if target.suffix == ".parquet":
             series.frame.to_parquet(scratch, index=False)
         elif target.suffix == ".csv":

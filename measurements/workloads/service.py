@@ -20,8 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from measurements.errors import MeasurementError
 from measurements.host import activity, conditions, cpu_placement
 from measurements.processes.cleanup_process import CleanupProcess
-from measurements.sweep import loop, measure
-from measurements.sweep.session import Session, check_space, row_of, run_energy, session_rows
+from measurements.sweep import loop, measure, session as ses
 from measurements.workloads.clients import Client, CutShortError, start_process
 
 if TYPE_CHECKING:
@@ -127,7 +126,7 @@ class ServiceRuns(loop.Recorder):
         """Load earlier runs of the session, and measure the idle host."""
         for record in self.earlier_records():
             if record["kind"] == "idle":
-                self._idle = run_energy(self.session, record)
+                self._idle = ses.run_energy(self.session, record)
             else:
                 self._done[record["key"]] = _service_row(self.session, record, self._idle)
         self._cooling = conditions.Cooling(self.machine.temperature_c)
@@ -155,7 +154,7 @@ class ServiceRuns(loop.Recorder):
         return self._measure_window(step, make(longest), workload)
 
     def _measure_window(self, step: ServiceStep, load: Load, workload: str) -> dict[str, Any]:
-        check_space(self.session.folder)
+        ses.check_space(self.session.folder)
         self.set_up_and_settle(step.freq_hz)
         if self._cooling is not None:
             self._cooling.wait()
@@ -204,16 +203,16 @@ class ServiceRuns(loop.Recorder):
         return row
 
 
-def service_rows(session: Session, *, kind: str = "run") -> list[dict[str, Any]]:
+def service_rows(session: ses.Session, *, kind: str = "run") -> list[dict[str, Any]]:
     """Rows of all runs of a kind so far, from records and raw readings alone."""
-    return session_rows(session, kind=kind, make_row=_service_row)
+    return ses.session_rows(session, kind=kind, make_row=_service_row)
 
 
 def _service_row(
-    session: Session, record: Mapping[str, Any], idle: Mapping[str, energy.RunEnergy]
+    session: ses.Session, record: Mapping[str, Any], idle: Mapping[str, energy.RunEnergy]
 ) -> dict[str, Any]:
     """Row of one run, with the length of its window in place of a time."""
-    row = row_of(session, record, idle)
+    row = ses.row_of(session, record, idle)
     window_s = row.pop("time_s")
     row.pop("executions")
     return {**row, "window_s": window_s}
@@ -295,7 +294,7 @@ class Running:
         self,
         rows: Iterable[Mapping[str, Any]],
         count: int,
-        table: Callable[[Session], pd.DataFrame],
+        table: Callable[[ses.Session], pd.DataFrame],
         show_progress: Callable[[int, int, str], None],
     ) -> pd.DataFrame:
         """Take the rows of a sweep as they come; returns its table, written anew after every run.
@@ -354,7 +353,7 @@ def running(
         try:
             if session is None:
                 plan = measure.session_plan(options, host, sampling)
-                session = Session.create(folder, plan | {"asked": _through_json(workload)})
+                session = ses.Session.create(folder, plan | {"asked": _through_json(workload)})
             for text in missing:
                 tell(f"not measured here: {text}")
             with CleanupProcess() as reaper:

@@ -23,8 +23,7 @@ import pandas as pd
 from measurements import read_runs, tidy_runs
 from measurements.table.headers import nearest
 from ppw.errors import PpwError
-from ppw.results.result import numbers_digest
-from ppw.results.text import check_choice
+from ppw.results import result as rs, text as tx
 
 if TYPE_CHECKING:
     from measurements.traces.requests import Trace
@@ -214,7 +213,7 @@ def _read_and_concat_tables(dataset: Dataset, paths: list[Path]) -> pd.DataFrame
     runs = pd.concat(tables, ignore_index=True)
     runs.attrs = {
         "source": dataset.name,
-        "digest": numbers_digest(*map(file_digest, paths)),
+        "digest": rs.numbers_digest(*map(file_digest, paths)),
         "origin": dataset.origin,
         "licence": licence_text(dataset),
         "quality": list(dataset.quality),
@@ -292,7 +291,7 @@ def recorded_trace(name: str) -> Trace:
     """
     from measurements.traces import read_trace
 
-    check_choice("recorded trace", name, RECORDED_TRACES)
+    tx.check_choice("recorded trace", name, RECORDED_TRACES)
     # A trace is read anew for every pass: from a file that stays.
     return read_trace(Path(str(files("ppw.catalogue"))) / "data" / "traces" / f"{name}.parquet")
 

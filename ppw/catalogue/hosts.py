@@ -19,8 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, cast
 
 from ppw.errors import PpwError, UnknownHostError
-from ppw.results.result import read_document, reads_document, write_document
-from ppw.results.text import printable_lines, shown_name
+from ppw.results import result as rs, text as tx
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -123,7 +122,7 @@ class Host:
         if missing:
             lines.append(f"  not known: {', '.join(missing)}")
         lines += ["Sources", *(f"  [{key}] {text}" for key, text in self.sources.items())]
-        return printable_lines("\n".join(lines))
+        return tx.printable_lines("\n".join(lines))
 
     def to_frame(self) -> pd.DataFrame:
         """Tabulate the figures.
@@ -147,12 +146,12 @@ class Host:
         """Write the host as JSON; the unit is in each key's name."""
         figures = {key: _stated_parts(figure) for key, figure in self.figures.items()}
         texts = {key: getattr(self, key) for key in TEXTS}
-        return write_document(
+        return rs.write_document(
             "host", None, {"host": {**texts, "figures": figures, "sources": self.sources}}
         )
 
     @classmethod
-    @reads_document
+    @rs.reads_document
     def from_json(cls, text: str) -> Host:
         """Read what :meth:`to_json` wrote.
 
@@ -161,7 +160,7 @@ class Host:
         PpwError
             If the text is not JSON, is of another schema version, or a figure cannot be.
         """
-        table = read_document(text, "host").get("host")
+        table = rs.read_document(text, "host").get("host")
         figures = table.get("figures") if isinstance(table, dict) else None
         if table is None or not isinstance(figures, dict):
             raise PpwError("host JSON: key 'figures': must be a table; write it anew")
@@ -282,7 +281,7 @@ class _Reader:
         text = table.get(key)
         if not isinstance(text, str) or not text.strip():
             wrong = "missing" if text is None else "not a text"
-            raise self._error(prefix + key, wrong, f'write {shown_name(key)} = "..."')
+            raise self._error(prefix + key, wrong, f'write {tx.shown_name(key)} = "..."')
         return text
 
     def _read_sources(self, table: Mapping[str, Any]) -> dict[str, str]:
@@ -308,7 +307,7 @@ class _Reader:
             remedy = 'add source = "..." with a key of [sources]'
             raise self._error(key, "a figure without source", remedy)
         if source not in sources:
-            name = shown_name(source)
+            name = tx.shown_name(source)
             remedy = f'add {name} = "..." to [sources]'
             raise self._error(key, f"source '{name}' is not in [sources]", remedy)
         return source

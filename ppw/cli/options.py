@@ -19,8 +19,7 @@ from click.shell_completion import CompletionItem
 import measurements
 from measurements.errors import MeasurementError
 from measurements.host.files import parse_cpu_list
-from measurements.table import units
-from measurements.table.headers import nearest
+from measurements.table import headers, units
 from ppw import catalogue
 from ppw.cli import output as out
 from ppw.errors import PpwError
@@ -205,7 +204,7 @@ def read_sizes(text: str) -> tuple[int, ...]:
 
 def unknown_choice_text(name: str, choices: Sequence[str]) -> str:
     """Say that a name is unknown, which is near, and which there are."""
-    return f"{name!r}{nearest(name, choices)} is not one of {', '.join(choices)}"
+    return f"{name!r}{headers.nearest(name, choices)} is not one of {', '.join(choices)}"
 
 
 class OneOf(click.Choice[str]):

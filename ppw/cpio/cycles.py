@@ -13,8 +13,7 @@ import numpy as np
 import pandas as pd
 
 from fitting.laws.cycles_per_io import IO_BYTES, bandwidth_at_rise, thread_worth
-from ppw.cpio import caveats as found_in, io_runs as io
-from ppw.cpio.result import EVERY_ROW, MARKS, MOST_DRAWN, IoResult, label_rows, logarithmic
+from ppw.cpio import caveats as found_in, io_runs as io, result as io_result
 from ppw.errors import CaveatWarning, PpwError, UnknownColumnError
 from ppw.results import axes
 from ppw.results.result import PrintedTable, Table, frame_digest, rows_of, warn_caveats
@@ -150,7 +149,7 @@ _MOST_SAID, _FEW = 10, 6
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class CyclesPerIO(IoResult):
+class CyclesPerIO(io_result.IoResult):
     """Cycles per 512-byte I/O of every application and setting.
 
     Attributes
@@ -196,7 +195,7 @@ class CyclesPerIO(IoResult):
             why_not            | text |                | why cycles per I/O mean little, or empty
             """,
             title="Runs",
-            most=EVERY_ROW,
+            most=io_result.EVERY_ROW,
         ),
         Table(
             "threads",
@@ -235,7 +234,7 @@ class CyclesPerIO(IoResult):
     by: tuple[str, ...]
     level: float
 
-    groups = IoResult._groups
+    groups = io_result.IoResult._groups
 
     def verdict(self) -> list[str]:
         """Say what was found, in sentences: the first ten groups."""
@@ -255,7 +254,7 @@ class CyclesPerIO(IoResult):
         """Draw cycles per I/O of each application against cores."""
         ax = plot_against_cores(self, "cpio", ax)
         ax.set_ylabel("cycles per I/O")
-        logarithmic(ax, "y")
+        io_result.logarithmic(ax, "y")
         return ax
 
 
@@ -397,11 +396,11 @@ def plot_against_cores(result: CyclesPerIO, column: str, ax: Axes | None = None)
     """Draw a column of the points of each application against cores."""
     from matplotlib.ticker import MaxNLocator
 
-    ax, groups = axes.new_axes(ax), result.groups()[:MOST_DRAWN]
+    ax, groups = axes.new_axes(ax), result.groups()[: io_result.MOST_DRAWN]
     for place, (name, part) in enumerate(groups):
         plain = part[(part["hardware_threads"] == part["cores"]) & part["cpio"].notna()]
         rows = plain.sort_values("cores", kind="stable").drop_duplicates("cores", keep="last")
-        mark = MARKS[place % len(MARKS)]
+        mark = io_result.MARKS[place % len(io_result.MARKS)]
         ax.plot(rows["cores"], rows[column], f"{mark}-", ms=5, label=plot_label(name))
     ax.set_xlabel("cores")
     ax.xaxis.set_major_locator(MaxNLocator(integer=True))
@@ -416,7 +415,7 @@ _AT_ROOF, _BEYOND = 0.90, 1.05
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class DeviceComparison(IoResult):
+class DeviceComparison(io_result.IoResult):
     """Cycles per I/O and I/O rate over devices, hosts and instances.
 
     Attributes
@@ -448,7 +447,7 @@ class DeviceComparison(IoResult):
             runs          | 1     |            | number of runs
             """,
             title="Runs",
-            most=EVERY_ROW,
+            most=io_result.EVERY_ROW,
         ),
     )
 
@@ -480,13 +479,13 @@ class DeviceComparison(IoResult):
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw each rate as a share of its device's own maximum, or else the rate itself."""
-        ax, table = axes.new_axes(ax), self.table.head(MOST_DRAWN)
+        ax, table = axes.new_axes(ax), self.table.head(io_result.MOST_DRAWN)
         has_roof = bool(table["of_roof"].notna().any())
         lengths = 100 * table["of_roof"] if has_roof else table["iops"]
         ax.barh(np.arange(len(table)), lengths.fillna(0.0), color=axes.CURVE, height=0.65)
         if has_roof:
             ax.axvline(100.0, color=axes.MEASURED, lw=0.8)
-        label_rows(ax, [self.label(row) for row in rows_of(table)], "host and device")
+        io_result.label_rows(ax, [self.label(row) for row in rows_of(table)], "host and device")
         what = "I/O rate, % of the device's own maximum" if has_roof else "I/Os per second (512 B)"
         ax.set_xlabel(what)
         return ax

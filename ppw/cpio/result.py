@@ -6,9 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ppw.results.axes import BEST, CURVE, PROJECTED, label_lines
-from ppw.results.result import Result
-from ppw.results.text import key_texts
+from ppw.results import axes as drawing, result as rs, text as tx
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -17,13 +15,13 @@ if TYPE_CHECKING:
 # Summaries print every row of these tables.
 EVERY_ROW = 10**9
 MOST_DRAWN = 20
-COLOURS = {"measured": CURVE, "projected": PROJECTED, "full": BEST}
+COLOURS = {"measured": drawing.CURVE, "projected": drawing.PROJECTED, "full": drawing.BEST}
 MARKS = "osD^vP*X"
 # Characters of a line beside a bar.
 _LABEL = 26
 
 
-class IoResult(Result):
+class IoResult(rs.Result):
     """Answer about the I/O of groups of runs, which the columns ``by`` of its tables tell apart."""
 
     by: tuple[str, ...]
@@ -32,7 +30,7 @@ class IoResult(Result):
         """Name a group by what tells the groups apart."""
         table = self.to_frame()
         telling = [n for n in self.by if len(table[n].drop_duplicates()) > 1]
-        return ", ".join(key_texts(telling or self.by, row)) or "all runs"
+        return ", ".join(tx.key_texts(telling or self.by, row)) or "all runs"
 
     def _groups(self) -> list[tuple[str, pd.DataFrame]]:
         """Split the first table into groups, each with its name."""
@@ -72,6 +70,6 @@ def logarithmic(axes: Axes, which: str, *, from_decade: bool = False) -> None:
 
 def label_rows(axes: Axes, names: list[str], what: str = "application") -> None:
     """Write a name beside each row of bars, the first on top."""
-    axes.set_yticks(range(len(names)), [label_lines(name, _LABEL) for name in names])
+    axes.set_yticks(range(len(names)), [drawing.label_lines(name, _LABEL) for name in names])
     axes.invert_yaxis()
     axes.set_ylabel(what)

@@ -10,10 +10,7 @@ import pandas as pd
 
 from fitting.laws import cycles_per_io as io_laws
 from fitting.laws.cycles_per_io_scaling import IoScaling, fit_scaling, student_draws
-from ppw.cpio import result as io
-from ppw.cpio.caveats import run_caveats
-from ppw.cpio.cycles import group_columns
-from ppw.cpio.io_runs import column, with_cpio
+from ppw.cpio import caveats as cav, cycles, io_runs, result as io
 from ppw.errors import PpwError
 from ppw.results import axes
 from ppw.results.result import Table, frame_digest, rows_of, warn_caveats
@@ -135,8 +132,8 @@ def project_scenarios(
 
     Raises `MeasurementError` or `PpwError` for runs that tell no cycles per I/O.
     """
-    every, clocks = with_cpio(runs, freq=spec.freq_hz)
-    keys = group_columns(every, by)
+    every, clocks = io_runs.with_cpio(runs, freq=spec.freq_hz)
+    keys = cycles.group_columns(every, by)
     table = _usable_runs(every, keys, str(runs.attrs.get("source", "runs")))
     groups = group_runs(table, keys)
     codes, count = groups.codes, len(groups)
@@ -147,11 +144,13 @@ def project_scenarios(
     values = _scenario_values(scaling, spec.cores, floor, draws, seed)
     at_most = measured == scaling.most[codes]
     network, assumed = _network_bytes(table, groups, network_share)
-    in_memory = column(table, "memory_read_bytes_s") + column(table, "memory_write_bytes_s")
+    in_memory = io_runs.column(table, "memory_read_bytes_s") + io_runs.column(
+        table, "memory_write_bytes_s"
+    )
     in_memory *= table["time_s"]
     remarks = [
         *(str(c) for c in runs.attrs.get("caveats", ())),
-        *(*clocks, *run_caveats(every), *assumed),
+        *(*clocks, *cav.run_caveats(every), *assumed),
         *_scaling_caveats(scaling, groups, spec.cores, values["utilisation"]["projected"], floor),
     ]
     return Scenarios(
@@ -198,8 +197,8 @@ def preferred_law(scores: dict[str, io_laws.LawScore]) -> tuple[str, str]:
 
 def _usable_runs(table: pd.DataFrame, keys: Sequence[str], source: str) -> pd.DataFrame:
     """Keep runs that did I/O with one hardware thread a core and all their memory bandwidth."""
-    bandwidth = column(table, "bandwidth_per_core_bytes_s")
-    cpus = column(table, "hardware_threads").fillna(table["cores"])
+    bandwidth = io_runs.column(table, "bandwidth_per_core_bytes_s")
+    cpus = io_runs.column(table, "hardware_threads").fillna(table["cores"])
     same = [table[name] for name in (*keys, "cores")]
     # Runs whose memory bandwidth was taken, and cores shared by threads, scale by other lines.
     most = bandwidth.groupby(same, dropna=False).transform("max")
@@ -237,7 +236,7 @@ def _network_bytes(
     """Find the bytes that cross the network for each byte stored, and say what is assumed."""
     if share is not None:
         return np.full(len(groups), float(share)), []
-    moved = column(table, "network_rx_bytes") + column(table, "network_tx_bytes")
+    moved = io_runs.column(table, "network_rx_bytes") + io_runs.column(table, "network_tx_bytes")
     measured = _group_means(moved / table["storage_bytes"], groups)
     if np.isfinite(measured).all():
         return measured, []

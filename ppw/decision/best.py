@@ -16,9 +16,7 @@ from ppw.projection.runs import nothing_to_fit, unfitted_groups
 from ppw.results.axes import new_axes
 from ppw.results.result import PrintedTable, Result, Table, frame_digest, rows_of, warn_caveats
 from ppw.results.text import as_positive, as_share, check_choice, key_texts, plot_label, shown
-from ppw.runs.groups import canonical
-from ppw.runs.metrics import METRICS, PERFORMANCE, columns_for, values
-from ppw.runs.prepare import Prepared, prepare
+from ppw.runs import groups as gr, metrics as mt, prepare as pr
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -98,7 +96,7 @@ class Choice(NamedTuple):
 class Problem:
     """What is chosen for, and from which curves."""
 
-    prepared: Prepared
+    prepared: pr.Prepared
     answers: Answers
     objective: obj.Objective
     rates: obj.Rates
@@ -120,14 +118,14 @@ class Problem:
     @property
     def work(self) -> str:
         """Unit of work: an operation where throughput was measured, else a run."""
-        by_rate = columns_for(PERFORMANCE, self.prepared.runs) == ("throughput_ops_s",)
+        by_rate = mt.columns_for(mt.PERFORMANCE, self.prepared.runs) == ("throughput_ops_s",)
         return "op" if by_rate else "run"
 
     def refuse_idle(self) -> None:
         """Raise `PpwError` where a job draws no more than the idle host."""
         if not self.rates.idle_w:
             return
-        least = float(np.nanmin(values(METRICS["power"], self.prepared.runs)))
+        least = float(np.nanmin(mt.values(mt.METRICS["power"], self.prepared.runs)))
         if least <= self.rates.idle_w:
             raise PpwError(
                 f"idle power {shown(self.rates.idle_w, 'W')} is not below the least measured power "
@@ -450,7 +448,7 @@ def best_frequency(
     rates = obj.Rates.of(electricity, lifetime_hours, idle_power)
     limits = obj.Limits.of(deadline, power_cap, level)
     asked = None if steps is None else obj.as_steps(steps)
-    prepared = prepare(
+    prepared = pr.prepare(
         runs, by=by, metric=_choose_metric(runs, objective, rates, limits), keep_all=keep_all
     )
     answers = Answers.of(prepared, FitOptions(voltages=voltages, pool=pool))
@@ -495,8 +493,8 @@ def _missed_groups_text(missed: Sequence[str]) -> str:
 
 def _choose_metric(runs: pd.DataFrame, objective: str, rates: obj.Rates, limits: obj.Limits) -> str:
     """Choose the metric whose fits make up the objective: perf_per_watt where there is power."""
-    tidy = canonical(runs)
-    if columns_for(METRICS["power"], tidy) is not None:
+    tidy = gr.canonical(runs)
+    if mt.columns_for(mt.METRICS["power"], tidy) is not None:
         return "perf_per_watt"
     if limits.power_cap_w is not None:
         raise PpwError("a power cap needs power_w (or energy_j) of the runs")
@@ -504,7 +502,7 @@ def _choose_metric(runs: pd.DataFrame, objective: str, rates: obj.Rates, limits:
         return objective
     if objective not in ("time", "perf_per_dollar") or rates.electricity is not None:
         return "energy"
-    return "throughput" if columns_for(METRICS["throughput"], tidy) else "time"
+    return "throughput" if mt.columns_for(mt.METRICS["throughput"], tidy) else "time"
 
 
 def _undecided_groups_caveat(table: pd.DataFrame) -> list[str]:
@@ -518,7 +516,7 @@ def _undecided_groups_caveat(table: pd.DataFrame) -> list[str]:
     ]
 
 
-def _beyond_caveat(table: pd.DataFrame, prepared: Prepared, groups: list[int]) -> list[str]:
+def _beyond_caveat(table: pd.DataFrame, prepared: pr.Prepared, groups: list[int]) -> list[str]:
     """Say how many groups have their best step outside the measured frequencies."""
     measured = prepared.runs["freq_hz"].groupby(prepared.groups.codes)
     low, high = measured.min().to_numpy()[groups], measured.max().to_numpy()[groups]

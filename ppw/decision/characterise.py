@@ -17,14 +17,11 @@ from fitting.bayes.posterior import SAME_STEP
 from measurements import check_runs, identity_columns
 from measurements.counters.memory_traffic import llc_misses_per_byte
 from measurements.table.headers import nearest
-from ppw.decision.compare import draw_ratio_axes, scopes_of
-from ppw.decision.objectives import per_dollar_ratio, per_watt_ratio
+from ppw.decision import compare, objectives as obj
 from ppw.errors import PpwError
-from ppw.results import axes as drawing
-from ppw.results.result import PrintedTable, Result, Table, frame_digest, rows_of, warn_caveats
-from ppw.results.text import as_frequency, as_positive, key_texts, plot_label, shown, shown_name
-from ppw.runs.groups import canonical
-from ppw.runs.prepare import UNKNOWN_WATTS, all_sources_named, at_full_load
+from ppw.results import axes as drawing, result as rs, text as tx
+from ppw.results.result import PrintedTable
+from ppw.runs import groups as gr, prepare
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -86,7 +83,7 @@ class HostFigures(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Characterisation(Result):
+class Characterisation(rs.Result):
     """Hosts side by side.
 
     Attributes
@@ -103,7 +100,7 @@ class Characterisation(Result):
 
     kind = "characterisation"
     tables = (
-        Table(
+        rs.Table(
             "table",
             """
             table   | text  | | title of the printed table that shows the row
@@ -149,15 +146,15 @@ class Characterisation(Result):
 
     def _measure_row_cells(self, key: Any, group: pd.DataFrame, hosts: Sequence[str]) -> list[str]:
         keys = dict(zip([*self.by, "measure", "unit"], key, strict=True))
-        by_host = {row["host"]: row for row in rows_of(group)}
+        by_host = {row["host"]: row for row in rs.rows_of(group)}
         several = len(set(group["scope"])) > 1
         cells = []
         for host in hosts:
             row = by_host.get(host)
             scope = f" {row['scope'] or 'of unknown scope'}" if row and several else ""
-            cells.append(f"{shown(row['value'])}{scope}" if row else "")
+            cells.append(f"{tx.shown(row['value'])}{scope}" if row else "")
         unit = "" if keys["unit"] == "1" else keys["unit"]
-        return [*key_texts(self.by, keys), keys["measure"], unit, *cells]
+        return [*tx.key_texts(self.by, keys), keys["measure"], unit, *cells]
 
     def text_parts(self) -> list[str]:
         """Return the sentences and all tables."""
@@ -181,15 +178,15 @@ class Characterisation(Result):
         ratios = [1.0]
         colours = (drawing.CURVE, drawing.BEST, drawing.PROJECTED)
         for measure, colour, mark in zip(_DRAWN, colours, "osD", strict=True):
-            rows = rows_of(self.table[self.table["measure"] == measure])
+            rows = rs.rows_of(self.table[self.table["measure"] == measure])
             labels = [_host_and_workload_label(self, row) for row in rows]
             both = zip(rows, labels, strict=True)
             points = [(row["value"], place[label]) for row, label in both if label in place]
             if points:
                 ratios += [value for value, _ in points]
                 axes.plot(*zip(*points, strict=True), mark, color=colour, ms=5, label=measure)
-        draw_ratio_axes(axes, [plot_label(line) for line in lines], np.array(ratios))
-        axes.set_xlabel(f"ratio to {plot_label(self.reference)}")
+        compare.draw_ratio_axes(axes, [tx.plot_label(line) for line in lines], np.array(ratios))
+        axes.set_xlabel(f"ratio to {tx.plot_label(self.reference)}")
         axes.set_ylabel("host and workload")
         if len(ratios) > 1:
             axes.legend(frameon=False, ncols=3, loc="lower right", bbox_to_anchor=(1.0, 1.0))
@@ -198,12 +195,12 @@ class Characterisation(Result):
 
 def plot_lines(result: Characterisation) -> list[str]:
     """Labels of the rows that the plot draws: host and workload, up to thirty."""
-    rows = rows_of(result.table[result.table["measure"].isin(_DRAWN)])
+    rows = rs.rows_of(result.table[result.table["measure"].isin(_DRAWN)])
     return list(dict.fromkeys(_host_and_workload_label(result, row) for row in rows))[:_MOST_DRAWN]
 
 
 def _host_and_workload_label(result: Characterisation, row: Mapping[Any, Any]) -> str:
-    return ", ".join([shown_name(row["host"]), *key_texts(result.by, row)])
+    return ", ".join([tx.shown_name(row["host"]), *tx.key_texts(result.by, row)])
 
 
 def characterise(
@@ -246,7 +243,7 @@ def characterise(
     PpwError
         For fewer than two hosts, or a host that is not there.
     """
-    tidy = check_runs(canonical(runs), needed=["host"])
+    tidy = check_runs(gr.canonical(runs), needed=["host"])
     hosts = list(dict.fromkeys(tidy["host"].astype(str)))
     if len(hosts) < 2:
         raise PpwError(
@@ -256,28 +253,28 @@ def characterise(
     for host in [*([] if reference is None else [reference]), *(prices or {})]:
         if host not in hosts:
             raise PpwError(f"no host {host!r}{nearest(host, hosts)}; there are {', '.join(hosts)}")
-    known = {h: as_positive(f"price of {h}", p) for h, p in (prices or {}).items()}
+    known = {h: tx.as_positive(f"price of {h}", p) for h, p in (prices or {}).items()}
     keys = _workload_columns(tidy) if by is None else list(by)
-    at = None if freq is None else as_frequency(freq)
+    at = None if freq is None else tx.as_frequency(freq)
     by_key: _ByKey = {}
     for cell in _measure_hosts(tidy, keys, known, at):
         by_key.setdefault(tuple(map(str, cell.keys)), {})[cell.host] = cell
     if not by_key:
         raise PpwError(
-            f"no host was measured at {shown(at, 'Hz')}: leave --freq out, or measure there"
+            f"no host was measured at {tx.shown(at, 'Hz')}: leave --freq out, or measure there"
         )
     first = reference or _slowest(by_key, hosts)
     ordered = [first, *(h for h in hosts if h != first)]
     rows, unlike = _table_rows(by_key, keys, ordered, mixed_scope)
     caveats = [*_source_and_frequency_caveats(tidy), *_scope_caveats(unlike, mixed_scope)]
-    warn_caveats(caveats)
+    rs.warn_caveats(caveats)
     return Characterisation(
         table=pd.DataFrame(rows),
         by=tuple(keys),
         hosts=tuple(ordered),
         reference=first,
         caveats=tuple(caveats),
-        input_digest=frame_digest(tidy),
+        input_digest=rs.frame_digest(tidy),
     )
 
 
@@ -303,7 +300,7 @@ def _measure_hosts(
         if len(rows):
             values = measures.loc[rows.index]
             means = {str(name): _finite_mean(values[name]) for name in values}
-            scope = " and ".join(sorted(scopes_of(rows)))
+            scope = " and ".join(sorted(compare.scopes_of(rows)))
             yield HostFigures(key[:-1], str(key[-1]), at, len(rows), means, scope)
 
 
@@ -338,7 +335,7 @@ def _measure_runs(runs: pd.DataFrame, prices: Mapping[str, float]) -> pd.DataFra
 
 def _full_load_at_frequency(rows: pd.DataFrame, freq: float | None) -> tuple[pd.DataFrame, float]:
     """Full-load runs at a frequency (Hz), or at the highest for None, and that frequency."""
-    rows = rows[at_full_load(rows)]
+    rows = rows[prepare.at_full_load(rows)]
     if "freq_hz" not in rows or rows["freq_hz"].isna().all():
         return rows, float("nan")
     at = float(rows["freq_hz"].max()) if freq is None else freq
@@ -402,8 +399,8 @@ def _ratios_to_reference(other: HostFigures, base: HostFigures) -> dict[str, flo
         "speed-up": faster,
         "power ratio": power,
         "cost ratio": cost,
-        "perf/W ratio": np.nan if np.isnan(power) else per_watt_ratio(faster, power),
-        "perf/$ ratio": np.nan if np.isnan(cost) else per_dollar_ratio(faster, cost),
+        "perf/W ratio": np.nan if np.isnan(power) else obj.per_watt_ratio(faster, power),
+        "perf/$ ratio": np.nan if np.isnan(cost) else obj.per_dollar_ratio(faster, cost),
     }
 
 
@@ -441,7 +438,7 @@ def _scope_caveats(unlike: Sequence[str], mixed: bool) -> list[str]:
 
 def _source_and_frequency_caveats(runs: pd.DataFrame) -> list[str]:
     watts = "power_w" in runs or "energy_j" in runs
-    caveats = [UNKNOWN_WATTS] if watts and not all_sources_named(runs) else []
+    caveats = [prepare.UNKNOWN_WATTS] if watts and not prepare.all_sources_named(runs) else []
     known = {"family", "freq_hz"} <= set(runs)
     if known and runs.groupby("host")["freq_hz"].nunique().gt(1).any():
         caveats.append(
@@ -454,5 +451,5 @@ def _source_and_frequency_caveats(runs: pd.DataFrame) -> list[str]:
 def _lowest_to_highest_text(values: pd.Series[Any]) -> str:
     low, high = float(values.min()), float(values.max())
     if high <= low * (1 + _EPSILON):
-        return shown(low)
-    return f"{shown(low)} to {shown(high)}"
+        return tx.shown(low)
+    return f"{tx.shown(low)} to {tx.shown(high)}"

@@ -14,9 +14,7 @@ from ppw.errors import PpwError
 from ppw.projection import answers
 from ppw.results import axes as drawing, text as tx
 from ppw.results.result import Result, Table, frame_digest, rows_of, warn_caveats
-from ppw.runs import groups as gr
-from ppw.runs.metrics import METRICS, answerable, columns_for, parse_metrics
-from ppw.runs.prepare import Prepared, is_named_source, prepare
+from ppw.runs import groups as gr, metrics as mt, prepare as pr
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -96,7 +94,7 @@ def _key_value_text(groups: gr.Groups, column: str, side: Any) -> str:
 
 def scope_of(source: object) -> str | None:
     """Name what a power source sees: "package", "wall" and others; None where that is not known."""
-    if not is_named_source(source):
+    if not pr.is_named_source(source):
         return None
     # Calibrated power is of what it was calibrated to: "rapl:package→meter:wt310e".
     name = str(source).rpartition("→")[2].strip().lower()
@@ -111,7 +109,7 @@ def scopes_of(runs: pd.DataFrame) -> frozenset[str]:
     return frozenset(scope for scope in found if scope is not None)
 
 
-def check_scopes(prepared: Prepared, pairs: Sequence[ratios.Pair], mixed: bool) -> list[str]:
+def check_scopes(prepared: pr.Prepared, pairs: Sequence[ratios.Pair], mixed: bool) -> list[str]:
     """Refuse power of different scope, or return a caveat where ``mixed`` was asked for."""
     if "power_source" not in prepared.runs:
         return []
@@ -430,7 +428,7 @@ def compare(
         for which, price in (("A", price_a), ("B", price_b))
     ]
     metrics = _choose_metrics(tidy, metric, prices, rates)
-    prepared = prepare(
+    prepared = pr.prepare(
         runs,
         by=_grouping_columns(tidy, by, {**a, **b}),
         metric=_fitted_metrics(tidy, metrics, rates),
@@ -495,13 +493,13 @@ def _choose_metrics(
 ) -> list[str]:
     """Metrics to compare: those asked for, or all that the columns and prices answer."""
     if metric is not None:
-        names = [m.name for m in parse_metrics(metric)]
+        names = [m.name for m in mt.parse_metrics(metric)]
         if "cpi" in names:
             raise PpwError(
                 "cpi is not comparable across hosts, whose instructions differ: compare time"
             )
         return names
-    names = [m.name for m in answerable(runs) if m.name in COMPARED]
+    names = [m.name for m in mt.answerable(runs) if m.name in COMPARED]
     priced = not np.isnan(prices).any() or "price" in runs
     payable = rates.electricity is None or "perf_per_watt" in names
     if "perf_per_dollar" not in names and priced and payable and {"time", "throughput"} & {*names}:
@@ -518,5 +516,5 @@ def _fitted_metrics(runs: pd.DataFrame, metrics: Sequence[str], rates: obj.Rates
     if rates.electricity is not None:
         needed.append("perf_per_watt")
     if "perf_per_dollar" in metrics or {*needed} <= {"power"}:
-        needed.append("throughput" if columns_for(METRICS["throughput"], runs) else "time")
+        needed.append("throughput" if mt.columns_for(mt.METRICS["throughput"], runs) else "time")
     return [*dict.fromkeys(needed)]

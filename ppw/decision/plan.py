@@ -15,9 +15,7 @@ from ppw.catalogue.hosts import find_host, host_steps
 from ppw.decision.objectives import as_steps
 from ppw.errors import PpwError, UnknownHostError
 from ppw.projection import answers
-from ppw.results import text as tx
-from ppw.results.axes import new_axes
-from ppw.results.result import Result, Table, frame_digest, rows_of, warn_caveats
+from ppw.results import axes, result as rs, text as tx
 from ppw.runs.prepare import Prepared, prepare
 
 if TYPE_CHECKING:
@@ -270,7 +268,7 @@ def runs_at_text(runs: float, frequency: float) -> str:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Plan(Result):
+class Plan(rs.Result):
     """What to measure next in each group, and what it is expected to bring.
 
     Half widths are half the interval of the logarithm, given as what it makes in percent.
@@ -292,7 +290,7 @@ class Plan(Result):
 
     kind = "plan"
     tables = (
-        Table(
+        rs.Table(
             "groups",
             """
             status         | text  |              | "there", "reach", "cannot", "budget" or "far"
@@ -318,7 +316,7 @@ class Plan(Result):
                 ),
             },
         ),
-        Table(
+        rs.Table(
             "table",
             """
             rank           | count |         | place among the candidates of the group, from 1
@@ -374,7 +372,7 @@ class Plan(Result):
             return [text[:1].upper() + text[1:]]
         counts = self.groups["status"].value_counts()
         parts = [f"{counts[status]} {text}" for status, text in _STATUS.items() if status in counts]
-        rows = rows_of(self.groups.head(_MOST_SENTENCES))
+        rows = rs.rows_of(self.groups.head(_MOST_SENTENCES))
         return [
             f"Of {len(self.groups)} groups, {', '.join(parts)}.",
             *map(self._recommendation_text, rows),
@@ -384,7 +382,7 @@ class Plan(Result):
         """Return the question, the groups, what to do, and the candidates of a single group."""
         groups, candidates = self.printed_tables()
         sentences = [
-            self._recommendation_text(row) for row in rows_of(self.groups.head(len(groups.rows)))
+            self._recommendation_text(row) for row in rs.rows_of(self.groups.head(len(groups.rows)))
         ]
         parts = [self.question(), *groups.lines(), *sentences]
         if len(self.groups) == 1 and len(self.table):
@@ -401,7 +399,7 @@ class Plan(Result):
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw the half width to expect by frequency, of the group furthest from the goal."""
-        ax = new_axes(ax)
+        ax = axes.new_axes(ax)
         group = self.groups.nlargest(1, "half_width_pct")
         rows = group[list(self.by)].merge(self.table) if self.by else self.table
         for runs, part in rows.groupby("runs"):
@@ -508,7 +506,7 @@ def plan(
     offered = _offered_steps(prepared, steps, list(known))
     made = [GroupPlan.of(g, known[g], asked.candidates(offered[g]), asked) for g in sorted(known)]
     caveats = prepared.caveats() + _left_out_caveats(prepared, len(known), single)
-    warn_caveats(caveats)
+    rs.warn_caveats(caveats)
     every = [(one.group, row) for one in made for row in one.rows()]
     given = asked._asdict()
     del given["repeats"], given["at_target"]
@@ -519,7 +517,7 @@ def plan(
         metric=name,
         **given,
         caveats=tuple(caveats),
-        input_digest=frame_digest(prepared.runs),
+        input_digest=rs.frame_digest(prepared.runs),
     )
 
 

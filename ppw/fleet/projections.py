@@ -22,8 +22,7 @@ from ppw.fleet.state import FleetState, state_cells
 from ppw.projection import path_length as pl, validation
 from ppw.projection.answers import FitOptions, FittingOptions, ModelOptions
 from ppw.projection.runs import FittedParameters, RunsProjection, fit_prepared, project_prepared
-from ppw.results import result as rs
-from ppw.results.text import as_frequencies, as_names
+from ppw.results import result as rs, text as tx
 from ppw.runs import groups
 from ppw.runs.quality import Quality, check_prepared
 
@@ -259,7 +258,7 @@ def project(
     CaveatWarning
         For each caveat, and each fault.
     """
-    frequencies = as_frequencies(freq)
+    frequencies = tx.as_frequencies(freq)
     opening, options = _split_keywords(keywords)
     read = _read_cells(source, opening, by, metric, options, checked=not keep_all)
     return _answer_from(
@@ -374,7 +373,7 @@ def _read_cells(
         return _read_state_cells(state, limits, by, metric, but_host=but_host)
     runs = rf.open_runs(source, **limits)
     if but_host:
-        columns = identity_columns(rf.filled_columns(runs)) if by is None else as_names(by)
+        columns = identity_columns(rf.filled_columns(runs)) if by is None else tx.as_names(by)
         by = [c for c in columns if c != "host"]
     return mo.read_cells(
         runs,
@@ -421,7 +420,7 @@ def _read_state_cells(
             "or name the files that it was made of"
         )
     if but_host:
-        columns = state.layout_by().by if by is None else as_names(by)
+        columns = state.layout_by().by if by is None else tx.as_names(by)
         by = [c for c in columns if c != "host"]
     connection = connect(limits.pop("engine", "duckdb"), **limits)
     return state_cells(state, connection, by=by, metric=metric)

@@ -19,8 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from measurements.errors import MeasurementError
-from measurements.table import headers, schema, units
-from measurements.table.reading import WITH_COMMA, read_header
+from measurements.table import headers, reading, schema, units
 from ppw.errors import PpwError
 from ppw.fleet.engine import Fault, UnusableFilesError, connect, first_line, ibis, is_spark
 from ppw.runs import groups as gr
@@ -125,7 +124,7 @@ def _kind_of_csv(stream: IO[bytes] | gzip.GzipFile, file: str) -> FileKind | Fau
     content = stream.read(_HEADER_BYTES).removeprefix(_MARK)
     if not content.strip():
         return Fault(file, "is empty: write it again, or leave it out")
-    names, delimiter = read_header(content, file)
+    names, delimiter = reading.read_header(content, file)
     if delimiter != "," and (cell := _decimal_comma(content, names, delimiter)):
         return Fault(
             file,
@@ -144,7 +143,7 @@ def _decimal_comma(content: bytes, names: list[str], delimiter: str) -> str | No
     ]
     rows = csv.reader(content.decode(errors="replace").splitlines()[:_ROWS], delimiter=delimiter)
     cells = (row[at] for row in rows for at in numbers if at < len(row))
-    return next((cell for cell in cells if WITH_COMMA.fullmatch(cell)), None)
+    return next((cell for cell in cells if reading.WITH_COMMA.fullmatch(cell)), None)
 
 
 def _kind_of_json_lines(stream: IO[bytes] | gzip.GzipFile, file: str) -> FileKind | Fault:

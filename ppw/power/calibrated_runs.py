@@ -24,8 +24,7 @@ from measurements.table.headers import list_names
 from ppw.errors import PpwError
 from ppw.power.calibration import Calibration, source_power
 from ppw.results.result import read_document, warn_caveats, write_document
-from ppw.runs import groups
-from ppw.runs.prepare import MEASURED
+from ppw.runs import groups, prepare
 
 CALIBRATED, ESTIMATED = "calibrated", "estimated"
 
@@ -88,7 +87,7 @@ def power_labels(runs: pd.DataFrame) -> pd.Series[Any]:
     """Label of each row's power; "measured" where power has none, None without power."""
     labels = pd.Series(None, index=runs.index, name="power_label", dtype=object)
     if "power_w" in runs:
-        labels[runs["power_w"].notna()] = MEASURED
+        labels[runs["power_w"].notna()] = prepare.MEASURED
     if "power_label" in runs:
         labels = runs["power_label"].astype(object).where(runs["power_label"].notna(), labels)
     return labels

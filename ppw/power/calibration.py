@@ -14,8 +14,7 @@ from fitting.regression.errors_in_both import CalibrationLine, SensorCalibration
 from measurements import check_runs, identity_columns
 from measurements.errors import MeasurementError
 from measurements.power.energy import POWER_SUFFIX, column_stem, power_column
-from measurements.table import headers, schema
-from measurements.table.checks import as_numbers
+from measurements.table import checks, headers, schema
 from ppw.errors import PpwError, UnknownColumnError
 from ppw.results.axes import BAND, CURVE, MEASURED, PROJECTED, new_axes
 from ppw.results.result import PrintedTable, Result, Table, frame_digest, rows_of, warn_caveats
@@ -202,7 +201,7 @@ def _labels(runs: pd.DataFrame) -> list[str]:
 
 
 def _power_numbers(runs: pd.DataFrame, column: str) -> FloatArray:
-    numbers = as_numbers(runs[column])
+    numbers = checks.as_numbers(runs[column])
     wrong = (numbers.isna() & runs[column].notna()).to_numpy()
     if wrong.any():
         row = int(np.flatnonzero(wrong)[0])

@@ -19,11 +19,9 @@ import pandas as pd
 from fitting.laws import power_load as laws
 from measurements import check_runs, identity_columns
 from ppw.errors import PpwError
-from ppw.results import axes as drawing
-from ppw.results.result import PrintedTable, Result, Table, frame_digest, rows_of, warn_caveats
-from ppw.results.text import as_share, plot_label, shown, shown_interval
-from ppw.runs import groups
-from ppw.runs.prepare import FULL_LOAD
+from ppw.results import axes as drawing, result as rs, text as tx
+from ppw.results.result import PrintedTable
+from ppw.runs import groups, prepare
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -267,7 +265,7 @@ class PowerLoadCurve:
             ``power_w`` is NaN where the curve would fall to zero.
         """
         asked = np.atleast_1d(np.asarray(load, dtype=np.float64))
-        as_share("level", level)
+        tx.as_share("level", level)
         outside = self._mask_outside_levels(asked)
         found = self._forecast_power(asked, level)
         watts = np.where(outside, found.watts[0], self._inside(asked))
@@ -407,7 +405,7 @@ def setup_columns(runs: pd.DataFrame) -> list[str]:
 def _scale_to_full(means: FloatArray, source: str) -> list[str]:
     """Scale loads in place so that the mean of the full-load runs is 1; return the caveats."""
     top = float(means[0][-1])
-    if top < FULL_LOAD:
+    if top < prepare.FULL_LOAD:
         return []
     means[0] = np.minimum(means[0] / top, 1.0)
     if top <= 1 + _ABOVE:
@@ -458,7 +456,7 @@ def _mean_levels(load: FloatArray, watts: FloatArray, rate: FloatArray) -> Float
 
 
 def _missed_rate_caveats(load: FloatArray, rate: FloatArray) -> list[str]:
-    full = rate[(load >= FULL_LOAD) & ~np.isnan(rate)]
+    full = rate[(load >= prepare.FULL_LOAD) & ~np.isnan(rate)]
     # A run without a rate has NaN here, which is not behind.
     short = np.abs(rate / full.mean() - load) > _BEHIND if full.size else np.zeros(0, dtype=bool)
     said = (
@@ -477,7 +475,7 @@ _MOST_SENTENCES, _MOST_NAMED = 5, 6
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class PowerLoads(Result):
+class PowerLoads(rs.Result):
     """Curves of power against load, their figures, and power at the loads asked for.
 
     Attributes
@@ -495,7 +493,7 @@ class PowerLoads(Result):
 
     kind = "power_loads"
     tables = (
-        Table(
+        rs.Table(
             "figures",
             """
             server                | text  | | name of the server
@@ -515,7 +513,7 @@ class PowerLoads(Result):
             overall_ops_per_joule | 1/J   | | sum of throughput over sum of power of all levels
             """,
         ),
-        Table(
+        rs.Table(
             "levels",
             """
             server           | text  | | name of the server
@@ -525,7 +523,7 @@ class PowerLoads(Result):
             ops_per_joule    | 1/J   | | operations per joule
             """,
         ),
-        Table(
+        rs.Table(
             "forecasts",
             """
             server  | text  | | name of the server
@@ -562,7 +560,7 @@ class PowerLoads(Result):
 
     def verdict(self) -> list[str]:
         """Say the figures of each server in a sentence."""
-        return [_server_sentence(row) for row in rows_of(self.figures.head(_MOST_ROWS))]
+        return [_server_sentence(row) for row in rs.rows_of(self.figures.head(_MOST_ROWS))]
 
     def text_parts(self) -> list[str]:
         """Return sentences where the servers are few, and the table."""
@@ -588,11 +586,11 @@ class PowerLoads(Result):
         return [
             [
                 row["server"],
-                *map(_forecast_text, rows_of(forecasts[row["server"]])),
+                *map(_forecast_text, rs.rows_of(forecasts[row["server"]])),
                 *("–" if row[n] != row[n] else f"{row[n]:.2f}" for n in two_decimals),
                 _percent(row["peak_efficiency_load"]),
             ]
-            for row in rows_of(self.figures.head(_MOST_ROWS))
+            for row in rs.rows_of(self.figures.head(_MOST_ROWS))
         ]
 
     @classmethod
@@ -608,7 +606,7 @@ class PowerLoads(Result):
             at = np.linspace(curve.load[0], curve.load[-1], _LOAD_STEPS)
             axes.plot(100 * at, curve.watts(at), color=drawing.CURVE, lw=1 if named else 0.3)
             if named:
-                label, marker = plot_label(server), _MARKERS[place % len(_MARKERS)]
+                label, marker = tx.plot_label(server), _MARKERS[place % len(_MARKERS)]
                 axes.plot(
                     100 * curve.load, curve.power, marker, color=drawing.MEASURED, ms=4, label=label
                 )
@@ -625,7 +623,7 @@ def _server_sentence(row: dict[str, Any]) -> str:
     # NaN is not equal to itself: a curve without idle or full load has no proportionality.
     if row["full_w"] == row["full_w"] and row["idle_w"] == row["idle_w"]:
         said = (
-            f"{shown(row['idle_w'], 'W')} idle, {shown(row['full_w'], 'W')} at full load: "
+            f"{tx.shown(row['idle_w'], 'W')} idle, {tx.shown(row['full_w'], 'W')} at full load: "
             f"energy proportionality {row['energy_proportionality']:.2f}, farthest from its "
             f"line by {row['linear_deviation']:+.0%} at {_percent(row['deviates_at'])} load"
         )
@@ -668,7 +666,7 @@ def power_loads(
     PpwError
         For loads that cannot be, or where nothing has two levels.
     """
-    as_share("level", level)
+    tx.as_share("level", level)
     asked = sorted({float(x) for x in at})
     if not asked:
         raise PpwError("no load was given: give shares of full load, as 0.5")
@@ -679,7 +677,7 @@ def power_loads(
     forecasts = pd.concat([c.forecast(asked, level=level) for c in curves], ignore_index=True)
     forecasts.insert(0, "server", np.repeat([c.name for c in curves], len(asked)))
     caveats += _curve_caveats(curves, forecasts)
-    warn_caveats(caveats)
+    rs.warn_caveats(caveats)
     measured = pd.concat([_level_table(curve) for curve in curves], ignore_index=True)
     return PowerLoads(
         levels=measured,
@@ -687,7 +685,7 @@ def power_loads(
         forecasts=forecasts,
         level=float(level),
         caveats=tuple(caveats),
-        input_digest=digest or frame_digest(measured),
+        input_digest=digest or rs.frame_digest(measured),
     )
 
 
@@ -696,7 +694,7 @@ def _make_curves(
 ) -> tuple[list[PowerLoadCurve], list[str], str | None]:
     """Make curves of runs, results or curves; return them, caveats and the runs' digest or None."""
     if isinstance(source, pd.DataFrame):
-        return *_curves_of_setups(source), frame_digest(source)
+        return *_curves_of_setups(source), rs.frame_digest(source)
     given = [
         c if isinstance(c, PowerLoadCurve) else PowerLoadCurve.from_specpower(c) for c in source
     ]
@@ -729,7 +727,7 @@ def _setup_name(part: pd.DataFrame, by: Sequence[str]) -> str:
     names = ["host", *by] if "host" in part and "host" not in by else list(by)
     units = {"freq_hz": "Hz", "data_bytes": "B"}
     texts = [
-        shown(float(row[c]), units[c])
+        tx.shown(float(row[c]), units[c])
         if c in units
         else str(row[c])
         if c in _WORDS
@@ -792,10 +790,10 @@ def _curve_caveats(curves: list[PowerLoadCurve], forecasts: pd.DataFrame) -> lis
 
 
 def _forecast_text(row: dict[str, Any]) -> str:
-    watts = shown(row["power_w"], "W")
+    watts = tx.shown(row["power_w"], "W")
     if row["label"] != EXTRAPOLATED or row["power_w"] != row["power_w"]:
         return watts
-    return f"{watts} ({shown_interval(row['power_w'], row['lower'], row['upper'], 'W')})"
+    return f"{watts} ({tx.shown_interval(row['power_w'], row['lower'], row['upper'], 'W')})"
 
 
 def _percent(load: float) -> str:

@@ -14,8 +14,7 @@ from measurements.timeseries.log import physical_disks
 from measurements.timeseries.series import CPUS_TAKEN, SECTOR_BYTES, TimeSeries, of_device
 from ppw.errors import PpwError
 from ppw.pressure.capacity import STATED, Capacity, capacity_of, logged_figures
-from ppw.results.axes import new_axes
-from ppw.results.text import plot_label, shown
+from ppw.results import axes as drawing, text as tx
 from ppw.runs import groups as gr
 
 if TYPE_CHECKING:
@@ -299,7 +298,7 @@ def amount_text(value: float, unit: str, *, at_least: bool = False) -> str:
     """Write a demand or a capacity; "≥" where it is a lower bound, "–" where not known."""
     if value != value:
         return "–"
-    number = shown(value, {"B/s": "B", "1/s": ""}.get(unit, unit))
+    number = tx.shown(value, {"B/s": "B", "1/s": ""}.get(unit, unit))
     per_second = "/s" if unit in ("B/s", "1/s") else ""
     return f"{'≥ ' if at_least else ''}{number}{per_second}"
 
@@ -324,8 +323,8 @@ def draw_shares(
     ax: Axes | None, names: Iterable[str], shares: pd.Series[float], colours: Sequence[str]
 ) -> Axes:
     """Draw the share of each capacity that is used as a bar, the first resource on top."""
-    axes, place = new_axes(ax), np.arange(len(shares))[::-1]
+    axes, place = drawing.new_axes(ax), np.arange(len(shares))[::-1]
     axes.barh(place, 100 * shares, color=colours, height=0.6)
-    axes.set_yticks(place, [plot_label(name) for name in names])
+    axes.set_yticks(place, [tx.plot_label(name) for name in names])
     axes.set_ylabel("resource")
     return axes

@@ -11,18 +11,11 @@ import pandas as pd
 
 from fitting.regression.knee import FEWEST_LEVELS, fit_knees
 from measurements import check_runs, identity_columns
-from measurements.table import headers
-from measurements.table.checks import as_numbers
-from measurements.table.reading import renamed_headers
-from measurements.table.schema import COLUMNS
-from measurements.table.units import split_unit
+from measurements.table import checks, headers, reading, schema, units
 from ppw.errors import PpwError, UnknownColumnError
 from ppw.pressure.demand import FloatArray, amount_text
-from ppw.results import axes as drawing
-from ppw.results.result import TEXT, Result, Table, frame_digest, rows_of, warn_caveats
-from ppw.results.text import as_share, check_choice, plot_label, shown, shown_interval
-from ppw.runs.groups import canonical, group_runs
-from ppw.runs.prepare import FULL_LOAD
+from ppw.results import axes as drawing, result as rs, text as tx
+from ppw.runs import groups as gr, prepare
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -43,7 +36,7 @@ _MOST_TICKS = 9
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class SweepKnees(Result):
+class SweepKnees(rs.Result):
     """The knee and the operating point of each sweep of a runs table.
 
     Attributes
@@ -63,7 +56,7 @@ class SweepKnees(Result):
 
     kind = "sweep_knees"
     tables = (
-        Table(
+        rs.Table(
             "knees",
             """
             sweep        | text  | sweep   | name of the sweep
@@ -96,7 +89,7 @@ class SweepKnees(Result):
             title="Knees",
             most=0,
         ),
-        Table(
+        rs.Table(
             "levels",
             """
             sweep       | text  | | name of the sweep
@@ -110,7 +103,7 @@ class SweepKnees(Result):
             failure     | text  | | why a run failed
             """,
         ),
-        Table(
+        rs.Table(
             "noted_levels",
             """
             sweep    | text       | sweep  | name of the sweep
@@ -141,18 +134,18 @@ class SweepKnees(Result):
     def noted_levels(self) -> pd.DataFrame:
         """Levels with values as texts and a note: failures, or that this is the level to run at."""
         best = dict(zip(self.knees["sweep"], self.knees["recommended"], strict=True))
-        notes = [_level_note(row, best) for row in rows_of(self.levels)]
+        notes = [_level_note(row, best) for row in rs.rows_of(self.levels)]
         return self.levels.assign(value=self.levels["value"].map(self.value), note=notes)
 
     def value(self, number: float) -> str:
         """Write a measured value with its unit."""
-        return (amount_text if self.of_unit == "B/s" else shown)(number, self.of_unit)
+        return (amount_text if self.of_unit == "B/s" else tx.shown)(number, self.of_unit)
 
     def verdict(self) -> list[str]:
         """Say what was found, and where to run, in sentences."""
         return [
             f"{row['sweep']}: {part}"
-            for row in rows_of(self.knees.head(_MOST_SENTENCES))
+            for row in rs.rows_of(self.knees.head(_MOST_SENTENCES))
             for part in (self._finding_text(row), self._recommendation_text(row))
         ]
 
@@ -176,13 +169,13 @@ class SweepKnees(Result):
         if row["finding"] == STRAIGHT:
             what = f"{self.of} has no knee from {self._in_unit(row['linear_from'])} to "
             return f"{what}{self._in_unit(row['linear_to'])} of {self.over}{ends}"
-        interval = shown_interval(row["knee"], row["lower"], row["upper"], self.over_unit)
+        interval = tx.shown_interval(row["knee"], row["lower"], row["upper"], self.over_unit)
         between = f" ({interval})" if interval != "–" else ""
         before, after = row["slope_before"], row["slope_after"]
         if self.scale == "log":
             bend = f"in proportion to {self.over}^{before:.2f} before it and ^{after:.2f} after"
         else:
-            bend = f"{shown(before)} a step before it and {shown(after)} after"
+            bend = f"{tx.shown(before)} a step before it and {tx.shown(after)} after"
         at = self._in_unit(row["knee"])
         return f"{self.of} has its knee at {at}{between} {self.over}, {bend}{ends}"
 
@@ -207,17 +200,17 @@ class SweepKnees(Result):
         return f"{step}brings {', '.join(changes)}"
 
     def _in_unit(self, number: float) -> str:
-        return shown(number, self.over_unit)
+        return tx.shown(number, self.over_unit)
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw the levels of every sweep, its two lines, and where to run."""
         axes = drawing.new_axes(ax)
         named = len(self.knees) <= _MOST_NAMED
-        for place, row in enumerate(rows_of(self.knees)):
+        for place, row in enumerate(rs.rows_of(self.knees)):
             levels = self.levels[self.levels["sweep"] == row["sweep"]]
             good = levels[levels["value"].notna()]
             marker = _MARKERS[place % len(_MARKERS)]
-            label = plot_label(row["sweep"]) if named else None
+            label = tx.plot_label(row["sweep"]) if named else None
             axes.plot(good["x"], good["value"], marker, color=drawing.MEASURED, ms=4, label=label)
             if row["finding"] == KNEE:
                 _draw_knee_lines(axes, row, self.scale)
@@ -269,11 +262,11 @@ def _set_log_axes(axes: Axes, result: SweepKnees) -> None:
     axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
     for axis, unit in ((axes.xaxis, result.over_unit), (axes.yaxis, "")):
         axis.set_minor_locator(NullLocator())
-        axis.set_major_formatter(FuncFormatter(lambda number, _, u=unit: shown(number, u)))
+        axis.set_major_formatter(FuncFormatter(lambda number, _, u=unit: tx.shown(number, u)))
 
 
 def _axis_title(name: str, unit: str) -> str:
-    label = plot_label(name)
+    label = tx.plot_label(name)
     return f"{label} ({unit})" if unit else label
 
 
@@ -321,9 +314,9 @@ def find_knees(
     PpwError
         Where a column is not there, or nothing was measured.
     """
-    as_share("level", level)
-    check_choice("scale", scale, ("log", "linear"))
-    check_choice("goal", goal or "higher", ("higher", "lower"))
+    tx.as_share("level", level)
+    tx.check_choice("scale", scale, ("log", "linear"))
+    tx.check_choice("goal", goal or "higher", ("higher", "lower"))
     sweeps = _read_sweeps(runs, over=over, of=of, by=by)
     known = higher_is_better(sweeps.of) if goal is None else goal == "higher"
     higher = known is not False
@@ -336,7 +329,7 @@ def find_knees(
             f"the name {sweeps.of} does not tell whether higher or lower is better: ppw takes "
             "higher; change it with --goal lower (goal='lower')"
         )
-    warn_caveats(caveats)
+    rs.warn_caveats(caveats)
     named = [table.levels.assign(sweep=sweeps.names[i]) for i, table in enumerate(tables)]
     return SweepKnees(
         knees=knees,
@@ -349,7 +342,7 @@ def find_knees(
         scale=scale,
         level=float(level),
         caveats=tuple(caveats),
-        input_digest=frame_digest(runs),
+        input_digest=rs.frame_digest(runs),
     )
 
 
@@ -381,7 +374,7 @@ class _Sweeps(NamedTuple):
 
 def _read_sweeps(runs: pd.DataFrame, *, over: str, of: str, by: Sequence[str] | None) -> _Sweeps:
     """Take the points of sweeps from a runs table; missing values alone are no failure."""
-    table = check_runs(canonical(runs), by=[])
+    table = check_runs(gr.canonical(runs), by=[])
     source = str(runs.attrs.get("source", "runs"))
     setting = _find_column(table, over, _SETTINGS, source)
     # Throughput of runs that have only a time is data by time.
@@ -391,11 +384,11 @@ def _read_sweeps(runs: pd.DataFrame, *, over: str, of: str, by: Sequence[str] | 
         table = table.assign(**{_PERFORMANCE: table["data_bytes"] / table["time_s"]})
     measure = _find_column(table, of, _MEASURES, source)
     # Runs that were held at a rate say what was set, not what the level can do.
-    held_back = pd.Series(_numbers_or_nan(table, "load"), table.index).lt(FULL_LOAD)
+    held_back = pd.Series(_numbers_or_nan(table, "load"), table.index).lt(prepare.FULL_LOAD)
     table = table[~held_back]
-    table = table[as_numbers(table[setting]).gt(0)]
+    table = table[checks.as_numbers(table[setting]).gt(0)]
     keys = _setup_columns(table, setting) if by is None else list(by)
-    y = as_numbers(table[measure]).where(lambda v: v > 0)
+    y = checks.as_numbers(table[measure]).where(lambda v: v > 0)
     if not y.notna().any():
         raise PpwError(f"{source}: no run has both {setting} above 0 and {measure}")
     # A run of which nothing is known, and that did not fail, is no point.
@@ -403,7 +396,7 @@ def _read_sweeps(runs: pd.DataFrame, *, over: str, of: str, by: Sequence[str] | 
     told = y.notna() | failure.ne("")
     table, failure = table[told], failure[told]
     values = y[told].mask(failure.ne("")).to_numpy()
-    groups = group_runs(table, keys)
+    groups = gr.group_runs(table, keys)
     points = pd.DataFrame(
         {
             "sweep": groups.codes,
@@ -417,7 +410,7 @@ def _read_sweeps(runs: pd.DataFrame, *, over: str, of: str, by: Sequence[str] | 
     )
     names = [
         ", ".join(_key_text(c, row[c]) for c in keys if row[c] == row[c]) or "runs"
-        for row in rows_of(groups.keys)
+        for row in rs.rows_of(groups.keys)
     ]
     # One order, so that sums do not depend on that of the rows.
     points = points.sort_values(["sweep", "x", "y"], ignore_index=True)
@@ -431,7 +424,7 @@ def _find_column(table: pd.DataFrame, name: str, known: dict[str, str], source: 
     if column in columns:
         return column
     # It may be a header of the file's own, or one that would have become a column.
-    renamed = renamed_headers(table)
+    renamed = reading.renamed_headers(table)
     for one in (name, plain):
         own = _same_but_for_case((one,), list(renamed)) or one
         if meant := headers.column_meant(own, columns, renamed):
@@ -451,7 +444,7 @@ def _same_but_for_case(names: Sequence[str], columns: Sequence[str]) -> str | No
 
 def _setup_columns(table: pd.DataFrame, setting: str) -> list[str]:
     """Columns that differ between set-ups which each have several values of the setting."""
-    x = as_numbers(table[setting])
+    x = checks.as_numbers(table[setting])
     candidates = dict.fromkeys([*identity_columns(table), *(c for c in _SETUP if c in table)])
     candidates.pop(setting, None)
     return [
@@ -480,13 +473,13 @@ def _performance(table: pd.DataFrame, setting: str) -> FloatArray:
 def _numbers_or_nan(table: pd.DataFrame, column: str) -> FloatArray:
     if column not in table:
         return np.full(len(table), np.nan)
-    return np.asarray(as_numbers(table[column]), dtype=np.float64)
+    return np.asarray(checks.as_numbers(table[column]), dtype=np.float64)
 
 
 def _column_unit(column: str) -> str:
     """Unit of a column: that of the schema, else what its name ends in; "" where it has none."""
-    if column in COLUMNS:
-        unit = COLUMNS[column].unit
+    if column in schema.COLUMNS:
+        unit = schema.COLUMNS[column].unit
         return "" if unit == "1" else unit
     ends = {"_bytes": "B", "_bytes_s": "B/s", "_ops_s": "1/s", "_s": "s", "_hz": "Hz", "_w": "W"}
     return next((unit for end, unit in ends.items() if column.endswith(end)), "")
@@ -496,7 +489,7 @@ def _key_text(column: str, value: Any) -> str:
     if isinstance(value, str):
         return value
     unit = _column_unit(column)
-    return shown(float(value), unit) if unit in ("Hz", "B") else f"{column} {value:g}"
+    return tx.shown(float(value), unit) if unit in ("Hz", "B") else f"{column} {value:g}"
 
 
 # How words begin; what is divided by ("per watt") says nothing.
@@ -530,7 +523,7 @@ def higher_is_better(name: str) -> bool | None:
         return False
     if _any_word_begins(words, _HIGHER):
         return True
-    unit = split_unit(name)[1]
+    unit = units.split_unit(name)[1]
     # A bare "_s" after bytes is a rate.
     if unit and unit.si == "s":
         return _any_word_begins(words, ("byte",))
@@ -616,7 +609,7 @@ def _knee_table(
     found = pd.DataFrame(rows).assign(sweep=sweeps.names)
     found = found.reindex(columns=[column.name for column in declared])
     # Numbers as such, also where a column has nothing but missing values.
-    numbers = [column.name for column in declared if column.unit != TEXT]
+    numbers = [column.name for column in declared if column.unit != rs.TEXT]
     return pd.concat([sweeps.keys, found.astype(dict.fromkeys(numbers, np.float64))], axis=1)
 
 

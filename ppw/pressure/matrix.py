@@ -13,8 +13,7 @@ import pandas as pd
 
 from fitting.demand.utilisation import change_points, grade, summarise, worst
 from ppw.errors import PpwError
-from ppw.pressure import capacity as cap
-from ppw.pressure.demand import FloatArray, amount_text, as_recordings, as_series, demand_of
+from ppw.pressure import capacity as cap, demand as dem
 from ppw.results.axes import MEASURED, new_axes
 from ppw.results.result import Result, Table, frame_digest, rows_of, warn_caveats
 from ppw.results.text import plot_label, shown
@@ -43,7 +42,7 @@ _UNKNOWN = "#f3f4f6"
 def _value_text(value: float, unit: str) -> str:
     if unit == "share" and value == value:
         return f"{100 * value:.3g} %"
-    return shown(value, unit) if unit == "1/s" else amount_text(value, unit)
+    return shown(value, unit) if unit == "1/s" else dem.amount_text(value, unit)
 
 
 def _cell_text(column: str, row: Mapping[Any, Any]) -> str:
@@ -331,7 +330,7 @@ def pressure_matrix(
     M. Awasthi, T. Suri, Z. Guz, A. Shayesteh, M. Ghosh, V. Balakrishnan: System-Level
     Characterization of Datacenter Applications. ICPE 2015.
     """
-    if not as_recordings(recordings):
+    if not dem.as_recordings(recordings):
         raise PpwError("no recording was given")
     if shortest < 2:
         raise PpwError(f"the shortest phase is {shortest} intervals: give at least 2")
@@ -375,12 +374,12 @@ def _as_run(
     """Make a run of its recordings: demand of the first, with columns it lacks of the others."""
     # Texts are sequences too, and are no recordings.
     several = given if isinstance(given, Sequence) and not isinstance(given, str) else [given]
-    series = tuple(as_series(one, name) for one in several)
+    series = tuple(dem.as_series(one, name) for one in several)
     if not series:
         raise PpwError(f"{name}: no recording was given")
     if operations_s is not None and not operations_s > 0:
         raise PpwError(f"{name}: {operations_s!r} operations per second: give more than 0")
-    demand, *others = [demand_of(one, disks=disks) for one in series]
+    demand, *others = [dem.demand_of(one, disks=disks) for one in series]
     for other in others:
         demand = _fill_columns(demand, other)
     if not demand["interval_s"].sum() > 0:
@@ -450,7 +449,7 @@ def find_phases(demand: pd.DataFrame, *, shortest: int = SHORTEST) -> list[tuple
     return list(itertools.pairwise(ends))
 
 
-def _phase_signals(demand: pd.DataFrame) -> FloatArray:
+def _phase_signals(demand: pd.DataFrame) -> dem.FloatArray:
     """Each demand as a share of what the run reached, at most 1: (intervals, demands)."""
     disk = demand["disk_read_bytes_s"] + demand["disk_written_bytes_s"]
     network = demand[["network_rx_bytes_s", "network_tx_bytes_s"]].max(axis=1)

@@ -5,25 +5,24 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ppw.pressure.matrix import _MOST_DRAWN
-from ppw.results.page import MOST_ROWS, Figure, Page, draw
-from ppw.results.result import PrintedTable
+from ppw.results import page as pages, result as rs
 
 if TYPE_CHECKING:
     from ppw.pressure import co_locate, find_knees, matrix, right_size
 
 
-def _page(result: Any, title: str, subtitle: str, caption: str, **size: float) -> Page:
-    figure = Figure(draw(result.plot, **size), caption)
-    tables = result.printed_tables(MOST_ROWS)
+def _page(result: Any, title: str, subtitle: str, caption: str, **size: float) -> pages.Page:
+    figure = pages.Figure(pages.draw(result.plot, **size), caption)
+    tables = result.printed_tables(pages.MOST_ROWS)
     if "capacity_source" in getattr(result, "resources", ()):
         # Who says each capacity is too wide for a table that has the findings as well.
         both = result.resources[["resource", "capacity_source"]]
         rows = [[name, source or "–"] for name, source in both.itertuples(index=False)]
-        tables.append(PrintedTable("Capacities", ["resource", "capacity from"], rows, 2))
-    return Page.of(result, title=title, subtitle=subtitle, figures=[figure], tables=tables)
+        tables.append(rs.PrintedTable("Capacities", ["resource", "capacity from"], rows, 2))
+    return pages.Page.of(result, title=title, subtitle=subtitle, figures=[figure], tables=tables)
 
 
-def pressure_page(result: matrix.PressureMatrix) -> Page:
+def pressure_page(result: matrix.PressureMatrix) -> pages.Page:
     """Report of `ppw.pressure_matrix`."""
     rows = min(len(result.runs), _MOST_DRAWN)
     caption = (
@@ -34,7 +33,7 @@ def pressure_page(result: matrix.PressureMatrix) -> Page:
     return _page(result, "Pressure points", subtitle, caption, width=6.4, height=1.0 + 0.34 * rows)
 
 
-def right_sizing_page(result: right_size.RightSizing) -> Page:
+def right_sizing_page(result: right_size.RightSizing) -> pages.Page:
     """Report of `ppw.right_size`."""
     caption = (
         "Share of each capacity that was enough for most of the time; red: buy more. Lines: the "
@@ -43,7 +42,7 @@ def right_sizing_page(result: right_size.RightSizing) -> Page:
     return _page(result, "Right-sizing", f"{result.source} · {result.seconds:.6g} s", caption)
 
 
-def co_location_page(result: co_locate.CoLocation) -> Page:
+def co_location_page(result: co_locate.CoLocation) -> pages.Page:
     """Report of `ppw.co_locate`."""
     caption = (
         "Sum of the demands as a share of each capacity"
@@ -54,14 +53,14 @@ def co_location_page(result: co_locate.CoLocation) -> Page:
     return _page(result, "Sharing a host", workloads, caption)
 
 
-def pairing_page(result: co_locate.Pairing) -> Page:
+def pairing_page(result: co_locate.Pairing) -> pages.Page:
     """Report of `ppw.pair_workloads`."""
     caption = "Use of the resource that breaks first, in percent of the share that may be used."
     count = f"{len(result.workloads)} workloads"
     return _page(result, "Which workloads can share a host", count, caption)
 
 
-def sweep_page(result: find_knees.SweepKnees) -> Page:
+def sweep_page(result: find_knees.SweepKnees) -> pages.Page:
     """Report of `ppw.find_knees`."""
     caption = (
         "Points: mean of the runs of a level. Lines: fitted. Band: interval of the knee. "

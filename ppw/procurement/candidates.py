@@ -9,9 +9,7 @@ import numpy as np
 
 from ppw.catalogue.hosts import Host, find_host
 from ppw.errors import PpwError
-from ppw.procurement import inputs as inp
-from ppw.procurement.measured import Request, RunFigures, measure_requests
-from ppw.procurement.scenario import Scenario, Server, share_within
+from ppw.procurement import inputs as inp, measured as me, scenario as sc
 from ppw.results.text import as_frequency, shown
 
 if TYPE_CHECKING:
@@ -28,9 +26,9 @@ class CandidateFigures:
     # Its table [[candidate]], and which one it is.
     entry: Mapping[str, Any]
     number: int
-    scenario: Scenario
+    scenario: sc.Scenario
     # What runs say, by workload.
-    found: Mapping[str, RunFigures]
+    found: Mapping[str, me.RunFigures]
     figures: dict[str, inp.Input] = field(default_factory=dict)
     caveats: list[str] = field(default_factory=list)
 
@@ -80,7 +78,7 @@ def typed_figures(entry: Mapping[str, Any], workload: str) -> Mapping[str, Any]:
 
 
 def gather_figures(
-    scenario: Scenario, number: int, measured: Mapping[tuple[str, str], RunFigures]
+    scenario: sc.Scenario, number: int, measured: Mapping[tuple[str, str], me.RunFigures]
 ) -> CandidateFigures:
     """Collect all figures of one candidate: typed in, measured, or of the catalogue.
 
@@ -230,14 +228,14 @@ _SAME = 1e-9
 
 
 def gather(
-    scenario: Scenario, *, draws: int, seed: int
-) -> tuple[list[Server], inp.Inputs, list[str], list[str]]:
+    scenario: sc.Scenario, *, draws: int, seed: int
+) -> tuple[list[sc.Server], inp.Inputs, list[str], list[str]]:
     """Put all candidates together: what is typed in goes before what is measured or catalogued.
 
     Returns the servers, all figures, caveats, and the digests of the runs tables.
     """
     requests = _requests_for_runs(scenario)
-    measured, doubts, digests = measure_requests(requests, draws=draws, seed=seed)
+    measured, doubts, digests = me.measure_requests(requests, draws=draws, seed=seed)
     made = [gather_figures(scenario, i, measured) for i in range(len(scenario.candidates))]
     servers = [_make_server(candidate) for candidate in made]
     caveats = [*doubts, *(c for candidate in made for c in candidate.caveats)]
@@ -256,7 +254,7 @@ def gather(
     return kept, inp.Inputs(scenario.inputs | figures), caveats, digests
 
 
-def _requests_for_runs(scenario: Scenario) -> list[Request]:
+def _requests_for_runs(scenario: sc.Scenario) -> list[me.Request]:
     requests = []
     for entry in scenario.candidates:
         if not any(key in entry for key in ("runs", "where", "freq")):
@@ -272,17 +270,17 @@ def _requests_for_runs(scenario: Scenario) -> list[Request]:
         mapping = tuple(entry.get("map", {}).items())
         # A workload of typed figures alone takes no runs.
         requests += [
-            Request(entry["name"], w.name, files, mapping, entry.get("where", {}), freq)
+            me.Request(entry["name"], w.name, files, mapping, entry.get("where", {}), freq)
             for w in scenario.workloads
             if not {"rate", "power"} <= set(typed_figures(entry, w.name))
         ]
     return requests
 
 
-def _make_server(made: CandidateFigures) -> Server:
+def _make_server(made: CandidateFigures) -> sc.Server:
     entry, scenario = made.entry, made.scenario
     share, excluded = _latency_shares(made)
-    return Server(
+    return sc.Server(
         name=made.name,
         height=entry.get("height", 1),
         ports=entry.get("ports", scenario.ports),
@@ -345,7 +343,7 @@ def _latency_shares(made: CandidateFigures) -> tuple[dict[str, float], str]:
                     "because no latency by rate is known"
                 )
                 continue
-            share = share_within(*known[name], limit)
+            share = sc.share_within(*known[name], limit)
             if share == 0:
                 return {}, (
                     f"its {words} of {workload.name} is above {shown(limit)} s at every rate that "
@@ -382,7 +380,7 @@ def _latency_curves(
     return known
 
 
-def _check_power_scopes(made: Sequence[CandidateFigures], scenario: Scenario) -> list[str]:
+def _check_power_scopes(made: Sequence[CandidateFigures], scenario: sc.Scenario) -> list[str]:
     """Refuse power of different scope unless asked for; return caveats on scope."""
     scopes = {candidate.name: _power_scope(candidate) for candidate in made}
     known = {name: scope for name, scope in scopes.items() if scope}

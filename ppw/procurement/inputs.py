@@ -19,8 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from measurements.errors import MeasurementError
-from measurements.table.headers import nearest
-from measurements.table.units import parse_quantity
+from measurements.table import headers, units
 from ppw.errors import PpwError
 
 if TYPE_CHECKING:
@@ -172,7 +171,7 @@ def in_si(raw: Any, path: Sequence[str | int], node: Mapping[str, Any], source: 
     if not isinstance(raw, str):
         return float(raw)
     try:
-        number = parse_quantity(raw, node["x-si"])
+        number = units.parse_quantity(raw, node["x-si"])
     except MeasurementError as error:
         raise PpwError(f"{source}: {key_text(path)}: {error}") from error
     # The schema has seen to plain numbers, but cannot read a text.
@@ -267,7 +266,7 @@ def with_shares(value: Any, path: tuple[str | int, ...] = ()) -> Any:
     if not isinstance(value, str) or node_at(path).get("x-si") != "share":
         return value
     try:
-        share = WrittenShare(parse_quantity(value, "share"))
+        share = WrittenShare(units.parse_quantity(value, "share"))
     except MeasurementError:
         return value
     share.text = value
@@ -304,7 +303,7 @@ def _violation_texts(error: ValidationError) -> list[str]:
         known = list(schema["properties"])
         every = f" (the keys here are {', '.join(known)})"
         return [
-            f"{key_text([*path, key])}: unknown key{nearest(key, known) or every}"
+            f"{key_text([*path, key])}: unknown key{headers.nearest(key, known) or every}"
             for key in here
             if key not in known
         ]
@@ -362,4 +361,4 @@ def _percent(most: float, value: float) -> str:
 
 
 def _nearest_hint(value: Any, known: Sequence[str]) -> str:
-    return nearest(value, known) if isinstance(value, str) else ""
+    return headers.nearest(value, known) if isinstance(value, str) else ""

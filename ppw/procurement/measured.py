@@ -11,13 +11,9 @@ from measurements import identity_columns, read_runs
 from measurements.table.headers import nearest
 from ppw.decision.compare import scopes_of
 from ppw.errors import PpwError
-from ppw.projection import caveats as cv
-from ppw.projection.answers import POWER, Answers, CurveDraws, FitOptions, TargetCells
-from ppw.results.result import frame_digest
-from ppw.results.text import shown
-from ppw.runs.groups import canonical, group_runs, rows_where
-from ppw.runs.metrics import METRICS, columns_for
-from ppw.runs.prepare import FULL_LOAD, Prepared, at_full_load, prepare
+from ppw.projection import answers as an, caveats as cv
+from ppw.results import result as rs, text as tx
+from ppw.runs import groups as gr, metrics as mt, prepare as pr
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -54,7 +50,7 @@ def levels_of(rows: pd.DataFrame) -> tuple[FloatArray, FloatArray] | None:
     if not {"load", "power_w"} <= set(rows.columns):
         return None
     means = _mean_by_load(rows, ["load", "power_w"])
-    if len(means) < 2 or means["load"].iloc[-1] < FULL_LOAD:
+    if len(means) < 2 or means["load"].iloc[-1] < pr.FULL_LOAD:
         return None
     load, watts = (means[name].to_numpy(dtype=np.float64) for name in ("load", "power_w"))
     # Full load is the mean of the runs that are.
@@ -73,7 +69,7 @@ def latencies_of(rows: pd.DataFrame) -> dict[str, tuple[FloatArray, FloatArray]]
     made: dict[str, tuple[FloatArray, FloatArray]] = {}
     if "throughput_ops_s" not in rows:
         return made
-    full = float(rows["throughput_ops_s"][at_full_load(rows)].mean())
+    full = float(rows["throughput_ops_s"][pr.at_full_load(rows)].mean())
     loads = ["load"] if "load" in rows and rows["load"].notna().any() else []
     for name, column in LATENCY_COLUMNS.items():
         if column in rows:
@@ -86,7 +82,7 @@ def latencies_of(rows: pd.DataFrame) -> dict[str, tuple[FloatArray, FloatArray]]
 
 def doubts_of(rows: pd.DataFrame, time: str) -> list[str]:
     """Doubts about full-load runs at one frequency: rates far apart, or limited by the client."""
-    full, doubts = rows[at_full_load(rows)], []
+    full, doubts = rows[pr.at_full_load(rows)], []
     column = "time_s" if time == "time" or "throughput_ops_s" not in full else "throughput_ops_s"
     rates = full[column].dropna()
     if len(rates) and rates.max() > _SPREAD * rates.min():
@@ -147,9 +143,9 @@ def measure_requests(
     read: dict[tuple[Any, ...], pd.DataFrame] = {}
     for number, ((paths, mapping, workload), asked) in enumerate(tables.items()):
         if (paths, mapping) not in read:
-            runs = canonical(read_runs(list(paths), columns=dict(mapping), check=False))
+            runs = gr.canonical(read_runs(list(paths), columns=dict(mapping), check=False))
             read[paths, mapping] = runs
-            digests.append(frame_digest(runs))
+            digests.append(rs.frame_digest(runs))
         # Streams of their own: two tables are two measurements.
         own = int(np.random.SeedSequence((seed, number)).generate_state(1)[0])
         figures, caveats = _fit_requests(read[paths, mapping], asked, draws, own)
@@ -162,8 +158,8 @@ class _FittedTable(NamedTuple):
     """Runs of one workload with their curves, and group and frequency (Hz) of each request."""
 
     rows: pd.DataFrame
-    prepared: Prepared
-    curves: CurveDraws
+    prepared: pr.Prepared
+    curves: an.CurveDraws
     groups: IntArray
     frequency: FloatArray
 
@@ -177,15 +173,15 @@ def _fit_requests(
     _refuse_unknown(rows, by, requests)
     full = rows[_full_load_mask(rows, by)]
     full.attrs = dict(rows.attrs)
-    prepared = prepare(full, by=by, metric=_choose_metric(full))
+    prepared = pr.prepare(full, by=by, metric=_choose_metric(full))
     groups = np.array([_find_single_group(prepared, r) for r in requests])
-    answers = Answers.of(prepared, FitOptions())
+    answers = an.Answers.of(prepared, an.FitOptions())
     measured = prepared.runs["freq_hz"].groupby(prepared.groups.codes)
     low, high = (np.array(ends) for ends in (measured.min(), measured.max()))
     frequency = np.array([r.freq or high[g] for r, g in zip(requests, groups, strict=True)])
     np.minimum.at(low, groups, frequency)
     np.maximum.at(high, groups, frequency)
-    curves = CurveDraws.of(answers, low, high, draws=draws, seed=seed)
+    curves = an.CurveDraws.of(answers, low, high, draws=draws, seed=seed)
     table = _FittedTable(rows, prepared, curves, groups, frequency)
     figures = [_run_figures(table, place, request) for place, request in enumerate(requests)]
     return figures, [*prepared.caveats(), *_curve_caveats(table, answers)]
@@ -194,7 +190,7 @@ def _fit_requests(
 def _run_figures(table: _FittedTable, place: int, request: Request) -> RunFigures:
     """Collect a request's figures from its runs: draws of rate and power, idle power and others."""
     group, frequency = int(table.groups[place]), float(table.frequency[place])
-    time = next(name for name in table.curves.known if name != POWER)
+    time = next(name for name in table.curves.known if name != an.POWER)
     rate, power = _draw_rate_and_power(table, place, request, time)
     steps = table.curves.steps(time, group)
     near = float(steps[np.argmin(np.abs(np.log(steps / frequency)))])
@@ -210,7 +206,7 @@ def _run_figures(table: _FittedTable, place: int, request: Request) -> RunFigure
         scopes=scopes_of(rows),
         doubts=doubts_of(at_step, time),
         projected=bool(abs(near / frequency - 1) > SAME_STEP),
-        source=f"{_source_text(request)} at {shown(frequency, 'Hz')}",
+        source=f"{_source_text(request)} at {tx.shown(frequency, 'Hz')}",
     )
 
 
@@ -227,7 +223,7 @@ def _draw_rate_and_power(
     at, column = table.frequency[alike], alike.tolist().index(place)
     try:
         rate = np.exp(-curves.log_time(time, group, at)[:, column])
-        has_power = POWER in curves.known
+        has_power = an.POWER in curves.known
         return rate, np.exp(curves.log_power(group, at)[:, column]) if has_power else None
     except PpwError as error:
         raise PpwError(f"{who}: {error}") from error
@@ -243,12 +239,12 @@ def _rows_of_group(table: _FittedTable, group: int) -> Mask:
     return mask
 
 
-def _curve_caveats(table: _FittedTable, answers: Answers) -> list[str]:
+def _curve_caveats(table: _FittedTable, answers: an.Answers) -> list[str]:
     """Caveats of the curves at the requests' frequencies; none without curves."""
     known, caveats = table.curves.known, list[str]()
     able = np.array([all(table.curves.is_curve(n, int(g)) for n in known) for g in table.groups])
     if able.any():
-        targets = TargetCells(table.groups[able], table.frequency[able], np.ones(able.sum()))
+        targets = an.TargetCells(table.groups[able], table.frequency[able], np.ones(able.sum()))
         for metric in table.prepared.metrics:
             findings = answers.findings(answers.at(metric, targets, 0.9))
             caveats += cv.tally(findings, "candidates")
@@ -272,7 +268,7 @@ def _rows_of_workload(runs: pd.DataFrame, workload: str) -> pd.DataFrame:
 
 def _full_load_mask(rows: pd.DataFrame, by: list[str]) -> Mask:
     """Mark the full-load runs of each group. Raises `PpwError` where none is."""
-    full = at_full_load(rows, group_runs(rows, by).codes if by else None)
+    full = pr.at_full_load(rows, gr.group_runs(rows, by).codes if by else None)
     if not full.any():
         raise PpwError(
             f"{rows.attrs.get('source', 'runs')}: every run is below full load: add runs at load 1"
@@ -282,9 +278,9 @@ def _full_load_mask(rows: pd.DataFrame, by: list[str]) -> Mask:
 
 def _choose_metric(runs: pd.DataFrame) -> str:
     """Choose perf_per_watt, else throughput, else time, by the columns that are there."""
-    if columns_for(METRICS["perf_per_watt"], runs) is not None:
+    if mt.columns_for(mt.METRICS["perf_per_watt"], runs) is not None:
         return "perf_per_watt"
-    return "throughput" if columns_for(METRICS["throughput"], runs) else "time"
+    return "throughput" if mt.columns_for(mt.METRICS["throughput"], runs) else "time"
 
 
 def _refuse_unknown(rows: pd.DataFrame, columns: Sequence[str], asked: Sequence[Request]) -> None:
@@ -297,10 +293,10 @@ def _refuse_unknown(rows: pd.DataFrame, columns: Sequence[str], asked: Sequence[
             )
 
 
-def _find_single_group(prepared: Prepared, request: Request) -> int:
+def _find_single_group(prepared: pr.Prepared, request: Request) -> int:
     groups = prepared.groups
     try:
-        chosen = np.flatnonzero(rows_where(groups.keys, request.where))
+        chosen = np.flatnonzero(gr.rows_where(groups.keys, request.where))
     except PpwError as error:
         raise PpwError(f"candidate {request.candidate!r}: {error}") from error
     if len(chosen) > 1:

@@ -22,8 +22,7 @@ from ppw.procurement.inputs import GIVEN, CaseValues, FloatArray, Input, Inputs
 from ppw.procurement.result import Procurement
 from ppw.procurement.scenario import SCALE, read_scenario, scenario_of
 from ppw.projection.answers import FEWEST_DRAWS
-from ppw.results.result import numbers_digest, warn_caveats
-from ppw.results.text import as_share
+from ppw.results import result as rs, text as tx
 
 Mask = NDArray[np.bool_]
 
@@ -459,7 +458,7 @@ def procure(
         For a scenario that says what the schema does not allow, figures that are missing, or watts
         of different scope.
     """
-    as_share("interval level", level)
+    tx.as_share("interval level", level)
     if draws < FEWEST_DRAWS:
         raise PpwError(f"{draws} draws are too few: give {FEWEST_DRAWS} or more")
     if isinstance(scenario, Mapping):
@@ -489,7 +488,7 @@ def procure(
             "every figure is one number without a range, so the probabilities mean nothing; give "
             "ranges as { value = …, low = …, high = … }, or runs"
         )
-    warn_caveats(caveats)
+    rs.warn_caveats(caveats)
     return Procurement(
         title=asked.title,
         currency=asked.currency,
@@ -510,7 +509,7 @@ def procure(
         draws=draws,
         seed=seed,
         caveats=tuple(caveats),
-        input_digest=numbers_digest(asked.raw, digests),
+        input_digest=rs.numbers_digest(asked.raw, digests),
         basis=cm.Basis(model, inputs),
     )
 

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from importlib import resources
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ppw.results.result import PrintedTable, Result
-from ppw.results.text import package_version, printable
+from ppw.results import result as rs, text as tx
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -55,7 +54,7 @@ class Sliders(NamedTuple):
     data: str
 
 
-Table = PrintedTable
+Table = rs.PrintedTable
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,7 +76,7 @@ class Page:
     subtitle: str
     verdict: Sequence[str]
     figures: Sequence[Figure]
-    tables: Sequence[PrintedTable]
+    tables: Sequence[rs.PrintedTable]
     caveats: Sequence[str]
     document: str
     sliders: Sliders | None = None
@@ -85,13 +84,13 @@ class Page:
     @classmethod
     def of(
         cls,
-        result: Result,
+        result: rs.Result,
         *,
         title: str,
         subtitle: str = "",
         verdict: Sequence[str] | None = None,
         figures: Sequence[Figure] = (),
-        tables: Sequence[PrintedTable] | None = None,
+        tables: Sequence[rs.PrintedTable] | None = None,
         sliders: Sliders | None = None,
     ) -> Page:
         """Report a result: its sentences, tables, caveats and document, with figures."""
@@ -118,7 +117,7 @@ class Page:
         return environment.from_string(_asset("page.html")).render(
             page=self,
             style=_asset("style.css"),
-            version=package_version(),
+            version=tx.package_version(),
             document=_escape_for_script(self.document),
             data="" if self.sliders is None else _escape_for_script(self.sliders.data),
             script=script,
@@ -128,7 +127,7 @@ class Page:
 
 def _printable_cell(value: object) -> object:
     """Make a text safe to print; HTML and other values stay as they are."""
-    return printable(value) if type(value) is str else value
+    return tx.printable(value) if type(value) is str else value
 
 
 def _asset(name: str) -> str:

@@ -14,11 +14,7 @@ from numpy.typing import NDArray
 from fitting.regression.lines import FloatArray, IntArray, Repeats
 from measurements import identity_columns, tidy_runs
 from measurements.errors import MeasurementError
-from measurements.table import headers as hd
-from measurements.table.checks import as_numbers, row_numbers
-from measurements.table.reading import renamed_headers
-from measurements.table.schema import COLUMNS, IDENTITY, NUMERIC, ROW_COLUMN
-from measurements.table.units import parse_quantity
+from measurements.table import checks, headers as hd, reading, schema, units
 from ppw.errors import PpwError, UnknownColumnError
 from ppw.results.text import shown as amount
 
@@ -106,7 +102,7 @@ def _combine(codes: list[IntArray], sizes: list[int]) -> tuple[IntArray, list[In
 
 def varying_identity(runs: pd.DataFrame, groups: Groups) -> list[str]:
     """List the identity columns that are not in ``by`` and yet differ inside some group."""
-    left_out = [c for c in IDENTITY if c in runs.columns and c not in groups.by]
+    left_out = [c for c in schema.IDENTITY if c in runs.columns and c not in groups.by]
     return [c for c in left_out if varies(runs[c], groups).any()]
 
 
@@ -137,7 +133,9 @@ def choose_runs(runs: pd.DataFrame, where: Mapping[str, Any]) -> pd.DataFrame:
     """
     asked = selected_columns(runs, where, "to choose runs by")
     chosen = rows_where(runs, asked)
-    table = runs.assign(**{ROW_COLUMN: row_numbers(runs)})[chosen].reset_index(drop=True)
+    table = runs.assign(**{schema.ROW_COLUMN: checks.row_numbers(runs)})[chosen].reset_index(
+        drop=True
+    )
     if "digest" in runs.attrs:
         both = f"{runs.attrs['digest']} {sorted(asked.items())}"
         table.attrs["digest"] = f"sha256:{hashlib.sha256(both.encode()).hexdigest()}"
@@ -150,7 +148,7 @@ def selected_columns(
     """Values asked for, by the column of the runs table that each name means."""
     source = str(runs.attrs.get("source", "runs"))
     columns = list(map(str, runs.columns))
-    return values_by_column(where, columns, renamed_headers(runs), f"{source}: ", what_for)
+    return values_by_column(where, columns, reading.renamed_headers(runs), f"{source}: ", what_for)
 
 
 def values_by_column(
@@ -221,14 +219,14 @@ def _as_list(value: Any) -> Sequence[Any]:
 
 def _in_column_unit(value: Any, meant: hd.Renaming) -> Any:
     """Bring a typed value to the unit of the column; a value that cannot be stays as it is."""
-    if meant.canonical not in NUMERIC:
+    if meant.canonical not in schema.NUMERIC:
         return value
     number = to_number(value)
     unit = hd.unit_in_cells(meant.canonical)
     if number == number or not unit:
         return meant.scaled(number) if number == number else value
     try:
-        return parse_quantity(str(value), unit)
+        return units.parse_quantity(str(value), unit)
     except MeasurementError:
         return value
 
@@ -236,8 +234,8 @@ def _in_column_unit(value: Any, meant: hd.Renaming) -> Any:
 def _matching_rows(column: pd.Series[Any], value: Any) -> Mask:
     """Mark the rows that hold a value. Raises `PpwError` where none does."""
     name = str(column.name)
-    if name in NUMERIC or pd.api.types.is_numeric_dtype(column):
-        numbers = as_numbers(column).to_numpy()
+    if name in schema.NUMERIC or pd.api.types.is_numeric_dtype(column):
+        numbers = checks.as_numbers(column).to_numpy()
         same: Mask = is_same(numbers, to_number(value))
     else:
         same = np.asarray(column.astype(str) == str(value), dtype=bool)
@@ -256,8 +254,8 @@ def _matching_rows(column: pd.Series[Any], value: Any) -> Mask:
 
 def _value_text(column: str, value: object) -> str:
     """Write a value for people, with the unit of its column."""
-    if isinstance(value, (float, np.floating)) and column in NUMERIC:
-        return amount(float(value), COLUMNS[column].unit)
+    if isinstance(value, (float, np.floating)) and column in schema.NUMERIC:
+        return amount(float(value), schema.COLUMNS[column].unit)
     return str(value)
 
 

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
-from measurements.table.headers import list_names, nearest
-from measurements.table.schema import COLUMNS
+from measurements.table import headers, schema
 from ppw.errors import PpwError, UnknownColumnError
 from ppw.results.text import as_names
 from ppw.runs import groups as gr
@@ -69,7 +68,7 @@ def parse_metrics(names: str | Iterable[str]) -> list[Metric]:
     for name in names:
         if name not in METRICS:
             raise UnknownColumnError(
-                f"no metric {name!r}{nearest(name, list(METRICS))}; "
+                f"no metric {name!r}{headers.nearest(name, list(METRICS))}; "
                 f"the metrics are {', '.join(METRICS)}"
             )
     return [METRICS[name] for name in names]
@@ -82,7 +81,7 @@ def answerable(runs: pd.DataFrame) -> list[Metric]:
         raise UnknownColumnError(
             f"{runs.attrs.get('source', 'runs')}: nothing to project: no time_s, cpi, "
             "throughput_ops_s or power_w among the columns "
-            f"{list_names(list(runs.columns))}: rename a column, or use --map time_s=COLUMN"
+            f"{headers.list_names(list(runs.columns))}: rename a column, or use --map time_s=COLUMN"
         )
     return found
 
@@ -131,8 +130,8 @@ def _lacking_columns_text(
     choice = f"{first} (or {', or '.join(others)})" if others else first
     watts = all(set(names) <= {"power_w", "energy_j"} for names in wanted)
     column = wanted[0][0]
-    meant = nearest(column, [c for c in runs.columns if c not in COLUMNS])
-    there = f"the columns are {list_names(list(runs.columns))}"
+    meant = headers.nearest(column, [c for c in runs.columns if c not in schema.COLUMNS])
+    there = f"the columns are {headers.list_names(list(runs.columns))}"
     if has:
         there = f"this table has {' and '.join(has)} but no {'power' if watts else column}"
     return (

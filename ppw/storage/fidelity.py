@@ -15,8 +15,7 @@ import numpy as np
 import pandas as pd
 
 from fitting.compiled.loops import FloatArray
-from fitting.storage import cascade, reuse_distance as rd
-from fitting.storage.survey import Survey
+from fitting.storage import cascade, reuse_distance as rd, survey as sv
 from measurements.table.units import size_text
 from ppw.errors import PpwError
 from ppw.results import axes, result as rs, text as tx
@@ -79,8 +78,8 @@ class TraceFeatures:
     def __init__(
         self,
         trace: Batches,
-        known: Survey,
-        space: Survey,
+        known: sv.Survey,
+        space: sv.Survey,
         device: fd.Device,
         names: _Names | None = None,
     ) -> None:
@@ -127,7 +126,7 @@ def distance(a: FloatArray, b: FloatArray) -> float:
     return float(np.abs(a - b).sum() / 2)
 
 
-def _stream_labels(known: Survey, own: _Names, original: _Names) -> list[str]:
+def _stream_labels(known: sv.Survey, own: _Names, original: _Names) -> list[str]:
     """Name each stream and its device; a trace without names has those of the original."""
     nameless, labels = ((), ("all",)), []
     for what, codes in (("stream", known.streams), ("device", known.devices)):
@@ -139,7 +138,7 @@ def _stream_labels(known: Survey, own: _Names, original: _Names) -> list[str]:
 class _Tally:
     """Counts of requests by stream, by place and by time."""
 
-    def __init__(self, known: Survey, space: Survey) -> None:
+    def __init__(self, known: sv.Survey, space: sv.Survey) -> None:
         self._known, self._space = known, space
         keys = known.streams.astype(np.int64) << 32 | known.devices
         self._order = np.argsort(keys)

@@ -9,8 +9,7 @@ import numpy as np
 
 from fitting.compiled.loops import FloatArray, IntArray
 from fitting.errors import FittingError
-from fitting.storage.devices import Disk, Queue, SolidState, previous_ends
-from fitting.storage.survey import BLOCK
+from fitting.storage import devices, survey as sv
 from measurements.table.units import parse_quantity
 from ppw.errors import PpwError
 from ppw.results.text import shown
@@ -23,8 +22,8 @@ if TYPE_CHECKING:
 
     from ppw.results.result import Row
 
-Device = Disk | SolidState
-DEVICES: dict[str, Device] = {"disk": Disk(), "ssd": SolidState()}
+Device = devices.Disk | devices.SolidState
+DEVICES: dict[str, Device] = {"disk": devices.Disk(), "ssd": devices.SolidState()}
 # Parameters that are numbers without a unit, and what they stay below.
 _PLAIN, _MOST = ("units", "cylinders", "revolutions_s"), 1e15
 # Latencies are counted in classes of a thirty-second of a log2 bin, from a nanosecond on.
@@ -59,8 +58,8 @@ class NamedDevice(NamedTuple):
 
     def reaching(self, high_lbn: int) -> NamedDevice:
         """Return the device, a disk made as large as a trace reaches."""
-        needed = float(high_lbn * BLOCK)
-        if isinstance(self.model, Disk) and self.model.capacity_bytes < needed:
+        needed = float(high_lbn * sv.BLOCK)
+        if isinstance(self.model, devices.Disk) and self.model.capacity_bytes < needed:
             return self._replace(model=replace(self.model, capacity_bytes=needed))
         return self
 
@@ -172,7 +171,7 @@ class LastEnds:
         missing = int(device.max(initial=0)) + 1 - len(self._ends)
         if missing > 0:
             self._ends = np.pad(self._ends, (0, missing), constant_values=-1)
-        before = previous_ends(device, lbn, size_bytes, self._ends)
+        before = devices.previous_ends(device, lbn, size_bytes, self._ends)
         self.requests += len(before)
         self.sequential += int((before == lbn).sum())
         return before
@@ -190,7 +189,7 @@ class Storage:
         # The seed is that of the angle at which a disk's platter is found; without one it is half
         # a turn off, the mean.
         self.device, self.ends, self.latencies = device, LastEnds(), Latencies()
-        self._queue = Queue(device.units)
+        self._queue = devices.Queue(device.units)
         self._rng = None if seed is None else np.random.default_rng(seed)
         self._first_s = float("nan")
 

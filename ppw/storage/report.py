@@ -10,8 +10,7 @@ import numpy as np
 from fitting.storage.interarrival import KNOTS
 from ppw.results import axes, result as rs, text as tx
 from ppw.results.page import Figure, Page, draw
-from ppw.storage.generate import generate_trace
-from ppw.storage.trace_source import columns
+from ppw.storage import generate, trace_source as ts
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,7 +30,7 @@ _COLORS = {"pass": axes.BEST, "fail": axes.PROJECTED, "–": axes.MEASURED}
 
 def trace_page(model: TraceModel, original: Batches | None = None) -> Page:
     """Report of `ppw.fit_trace`; with the trace itself, its places are drawn beside."""
-    made = generate_trace(model, count=min(_MOST_PLOTTED, model.survey.requests))
+    made = generate.generate_trace(model, count=min(_MOST_PLOTTED, model.survey.requests))
     places = [Figure(draw(partial(plot_places, model, made)), "Regenerated, not measured.")]
     if original is not None:
         found = partial(plot_places, model, original)
@@ -104,7 +103,7 @@ def trace_whatif_page(result: what_if.TraceWhatIf) -> Page:
 def plot_places(model: TraceModel, trace: Batches, ax: Axes | None = None) -> Axes:
     """Draw a heat map of the first requests by time and address, over the space of a model."""
     places, left = [], _MOST_PLOTTED
-    for batch in columns(trace):
+    for batch in ts.columns(trace):
         places.append((batch.time_s[:left], batch.lbn[:left] * 512 / 1e9))
         left -= len(batch.time_s)
         if left <= 0:

@@ -29,8 +29,7 @@ from measurements.table.units import size_text
 from measurements.traces.requests import OPERATIONS
 from ppw.errors import CaveatWarning, PpwError
 from ppw.results import axes, result as rs, text as tx
-from ppw.storage import fitted_devices as fd, trace_source as ts
-from ppw.storage.generate import generate_trace
+from ppw.storage import fitted_devices as fd, generate, trace_source as ts
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -676,7 +675,7 @@ def choose_level(
     count = min(MOST_SIMULATED, model.survey.requests)
 
     def complete(model: TraceModel) -> float:
-        return device(generate_trace(model, count=count, seed=seed).to_table())
+        return device(generate.generate_trace(model, count=count, seed=seed).to_table())
 
     halves = _count_halves(source, model)
     rows = []

@@ -17,8 +17,7 @@ import numpy as np
 import pandas as pd
 
 from fitting.regression.lines import IntArray
-from measurements.table.checks import row_numbers
-from measurements.table.schema import FILE_COLUMN
+from measurements.table import checks, schema
 from ppw.results.text import shown
 from ppw.runs import groups as gr, metrics as mt
 from ppw.runs.checks import repeats, sweeps
@@ -330,7 +329,7 @@ def _row_places(runs: pd.DataFrame, position: IntArray) -> Mapping[str, Any]:
     """File and row number of each flagged row, below the header; of cells their runs."""
     if gr.is_cell_table(runs):
         return {"runs": gr.run_counts(runs)[position]}
-    numbers = row_numbers(runs)[position]
-    if FILE_COLUMN not in runs.columns:
+    numbers = checks.row_numbers(runs)[position]
+    if schema.FILE_COLUMN not in runs.columns:
         return {"file": str(runs.attrs.get("source", "runs")), "row": numbers}
-    return {"file": runs[FILE_COLUMN].to_numpy()[position], "row": numbers}
+    return {"file": runs[schema.FILE_COLUMN].to_numpy()[position], "row": numbers}
