@@ -13,8 +13,8 @@ INSTALL = -m pip install --quiet --no-compile --disable-pip-version-check --no-i
 	--constraint constraints.txt
 EDITABLE := --config-settings editable_mode=compat --editable
 
-# Three processes, for a larger share of a busy machine than two; each file is run by one of them.
-AT_ONCE := -n 3 --dist loadfile --no-loadscope-reorder
+# Each file is run by one of two processes: every further one would import all of the tests anew.
+AT_ONCE := -n 2 --dist loadfile --no-loadscope-reorder
 
 # The documentation has an environment of its own, without the tests' packages.
 DOCS := .venv-docs

@@ -7,6 +7,7 @@ import os
 import signal
 import tomllib
 from collections import Counter
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +60,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     config.hook.pytest_deselected(items=parted[False])
     tests_in = Counter(item.path for item in parted[True])
     items[:] = sorted(parted[True], key=lambda i: (_turn(i), -tests_in[i.path], i.path))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(collector: pytest.Collector) -> Generator[None, Any, Any]:
+    """Import from the last file on in every other process: each compiles half of them for both."""
+    report = yield
+    backwards = os.environ.get("PYTEST_XDIST_WORKER", "gw0")[-1] in "13579"
+    if backwards and isinstance(collector, pytest.Directory):
+        report.result.reverse()
+    return report
 
 
 @pytest.hookimpl(optionalhook=True)
