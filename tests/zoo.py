@@ -1,18 +1,15 @@
 """Simulated hosts whose time and power are known at every frequency: a zoo of stated physics.
 
-A host has a ladder of frequency steps and 1 to 30 programs. Its features are drawn independently:
+Each feature of a host is drawn independently:
 
-- Time: ((work/f)^q + stalls^q)^(1/q) with a memory-bound fraction from a broad mix; q is 1 (stalls
-  and work follow each other), 2 (they overlap) or 8 (roofline). On some hosts the memory's speed
-  follows the core frequency in part.
-- Power: an idle floor, leakage in proportion to the voltage and dynamic power f·V², with a lowest
-  voltage; or a local exponent d ln P/d ln f that rises or falls along the ladder, -0.2 to 2.5.
-- Idle states: on some hosts a core that waits sleeps, so that power falls with the stalls.
-- Turbo: the highest step of some hosts is faster than its label, most for light programs.
-- Power cap: where a program would draw more, its frequency stays behind.
-- Half step: one step of a few hosts runs at half its frequency.
-- Deviations of ln T and ln P from these laws, correlated by -0.35 to -0.7: one that all programs
-  of a host share and one of each program, both as random walks over ln f, and run-to-run noise.
+- Time is ((work/f)^q + stalls^q)^(1/q): additive, overlapping or roofline (q = 1, 2, 8), memory-
+  bound fractions from a broad mix; on some hosts the memory follows the core frequency in part.
+- Power is an idle floor, leakage and f·V² with a lowest voltage; or a local exponent
+  d ln P/d ln f that rises or falls along the ladder, from -0.2 to 2.5.
+- On some hosts: cores that sleep while they wait; a highest step faster than its label, most for
+  light programs; a power cap, where frequency stays behind; a step at half its frequency.
+- Deviations of ln T and ln P correlate by -0.35 to -0.7: one that all programs of a host share and
+  one of each program, both random walks over ln f, and noise from run to run.
 
 The ranges were written down before any projection was looked at. The same seed gives the same zoo.
 """
@@ -43,10 +40,8 @@ class Host(NamedTuple):
         count = int(rng.integers(2, min(_MOST_LEARNT, len(self.steps) - 1) + 1))
         chosen = np.sort(rng.choice(self.steps, count + 1, replace=False))
         asked = chosen[{"up": count, "down": 0, "between": int(rng.integers(1, count))}[kind]]
-        at = self.runs["freq_hz"]
-        return self.runs[at.isin(chosen) & (at != asked)], self.runs[
-            (at == asked) & (self.runs["repeat"] == 0)
-        ]
+        at, first = self.runs["freq_hz"], self.runs["repeat"] == 0
+        return self.runs[at.isin(chosen) & (at != asked)], self.runs[(at == asked) & first]
 
 
 def hosts(count: int, seed: int = 1) -> list[Host]:
@@ -125,11 +120,8 @@ def _runs(name, rng, steps, time, power):
         return np.stack([first, correlation * first + (1 - correlation**2) ** 0.5 * other], -1)
 
     # Standard deviations of ln T and ln P: of the host and of a program, per octave; and of a run.
-    host, own, of_run = np.exp(rng.normal(0, 0.6, (3, 2))) * (
-        (0.006, 0.015),
-        (0.008, 0.012),
-        (0.006, 0.01),
-    )
+    usual = np.array([[0.006, 0.015], [0.008, 0.012], [0.006, 0.01]])
+    host, own, of_run = usual * np.exp(rng.normal(0, 0.6, (3, 2)))
     octaves = np.sqrt(np.diff(np.log2(steps), prepend=np.log2(steps[0])))[:, None]
     walk = np.cumsum((pairs(1, shape[1]) * host + pairs(*shape[:2]) * own) * octaves, axis=1)
     factor = np.exp(walk[:, :, None] + pairs(*shape) * of_run)

@@ -302,14 +302,9 @@ class PowerLoadCurve:
             places.append(at)
         kept = np.array(places)
         rate = None if self.rate is None else self.rate[kept]
-        return PowerLoadCurve.of_levels(
-            self.load[kept],
-            self.power[kept],
-            rate=rate,
-            name=self.name,
-            caveats=self.caveats,
-            year=self.year,
-        )
+        levels = (self.load[kept], self.power[kept])
+        made = PowerLoadCurve.of_levels(*levels, rate=rate, name=self.name)
+        return replace(made, caveats=self.caveats, year=self.year)
 
     def efficiency(self) -> FloatArray:
         """Return operations per joule at each level; NaN where not known."""
