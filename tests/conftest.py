@@ -24,8 +24,8 @@ TESTS = Path(__file__).resolve().parent
 DATA = Path(os.environ.get("PPW_DATA_DIR", TESTS.parents[1] / "shared" / "data"))
 PEERS = tomllib.loads((TESTS / "system.toml").read_text(encoding="utf-8"))["peers"]
 
-# Files of tests whose compiled loops take half a minute to compile; one process runs them all.
-COMPILING = ("test_exports", "test_recorded", "test_refusals", "test_trace_", "test_transition")
+# Files of tests whose compiled loops take a minute to compile; one process runs them all.
+COMPILING = ("test_exports", "test_recorded", "test_refusals", "test_trace", "test_transition")
 # Files with few tests that take seconds each. They go first: at the end others would wait for them.
 LONG = ("test_examples", "test_fleet_", "test_meter", "test_plan", "test_report", "test_robustness")
 

@@ -22,11 +22,13 @@ Counted = namedtuple("Counted", "columns survey classes counts again runs reuse"
 
 
 def columns(lbn, *, time_s=None, stream=0, device=0, size_bytes=4096, op=0):
-    """Columns of a trace; a number stands for all requests."""
+    """Columns of a trace, not to be written to as those of Arrow; a number stands for all rows."""
     given = np.arange(len(lbn)) if time_s is None else time_s, stream, device, lbn, size_bytes, op
     types = np.float64, np.int32, np.int32, np.int64, np.int64, np.uint8
-    all_ = zip(np.broadcast_arrays(lbn, *given)[1:], types, strict=True)
-    return Columns(*(values.astype(dtype) for values, dtype in all_))
+    made = [v.astype(t) for v, t in zip(np.broadcast_arrays(lbn, *given)[1:], types, strict=True)]
+    for values in made:
+        values.flags.writeable = False
+    return Columns(*made)
 
 
 def surveyed(*batches):

@@ -8,7 +8,7 @@ from math import log, log2
 
 import numpy as np
 import pytest
-from counted_traces import TRACES, columns, counted, mixed, surveyed, two_streams
+from counted_traces import TRACES, Columns, columns, counted, mixed, surveyed, two_streams
 from hypothesis import given, settings, strategies as st
 from requests_reference import Model, Survey, drawn_length, length_class, length_law
 
@@ -36,8 +36,8 @@ class TestSurvey:
 
     def test_has_room_for_as_many_streams_and_sizes_as_there_are(self):
         sizes = 512 * np.random.default_rng(1).permutation(3000)
-        self.same(MANY, surveyed(MANY))
-        self.same(MANY._replace(size_bytes=sizes), surveyed(MANY._replace(size_bytes=sizes)))
+        for trace in (MANY, columns(**{**MANY._asdict(), "size_bytes": sizes})):
+            self.same(trace, surveyed(trace))
 
     def same(self, trace, found):
         expected = Survey(trace)
@@ -75,7 +75,7 @@ class TestSurvey:
         for value in (9.0, np.nan, np.inf) if column == "time_s" else (-1,):
             surveyor, trace = Surveyor(), columns([8, 16, 24, 32], time_s=np.arange(10.0, 14.0))
             surveyor.add(*trace[:5])
-            later = trace._replace(time_s=trace.time_s + 10)
+            later = Columns(trace.time_s + 10, *(values.copy() for values in trace[1:]))
             getattr(later, column)[row] = value
             said = f"request {4 + row}: it cannot be (time_s {later.time_s[row]!r} before"
             with pytest.raises(FittingError, match=re.escape(said)):
@@ -179,7 +179,7 @@ class TestCounts:
     def test_of_many_transitions_have_histograms(self, levels, sector):
         """Of ten levels the codes of states and transitions are too many for an array."""
         trace = two_streams(2000)
-        trace = trace._replace(size_bytes=trace.size_bytes // 512 * sector)
+        trace = columns(**{**trace._asdict(), "size_bytes": trace.size_bytes // 512 * sector})
         found = counted(trace, levels)
         assert_counts(found.counts, trace, levels, 4, found.survey.tick_s)
         total = found.counts.histogram.sum(axis=0)

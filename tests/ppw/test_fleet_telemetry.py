@@ -7,7 +7,6 @@ import numpy as np
 import pandas as pd
 import pytest
 from fleet_peers import OTHERS_WARNINGS, ask, saved, sockets_closed  # noqa: F401
-from hypothesis import given, settings, strategies as st
 
 from measurements.power.energy import Stream, channel_energy
 from measurements.power.source import Channel
@@ -47,9 +46,8 @@ def joined(engine, runs, samples, sensor, **options):
     return table.to_pyarrow().to_pandas().sort_values(order, ignore_index=True)
 
 
-def stream_of(samples, host, label, sensor):
+def stream_of(part, sensor):
     """Readings of one channel as the measurement layer holds them."""
-    part = samples[(samples.host == host) & (samples.label == label)]
     value = part.value.to_numpy(dtype=float)
     usable = (value > 0 if sensor.quantity == "power" else value >= 0) & np.isfinite(value)
     part = part[usable]
@@ -60,16 +58,16 @@ def stream_of(samples, host, label, sensor):
 
 def expected(runs, samples, sensor):
     """What `channel_energy` says of every run, one at a time; channels of a host added."""
-    rows = []
+    channels = samples.groupby(["host", "label"])
+    streams = [(*key, stream_of(part, sensor)) for key, part in channels]
+    how, rows = {"window_s": sensor.window_s, "range_j": sensor.range_j}, []
     for run in runs.itertuples():
-        labels = sorted(samples[(samples.host == run.host) & (samples.value > -1)].label.unique())
-        start, parts = run.started_at, []
-        for label in labels:
-            how = {"window_s": sensor.window_s, "range_j": sensor.range_j}
-            channel = Channel(label, sensor.quantity, "host", **how)
-            stream = stream_of(samples, run.host, label, sensor)
-            if len(stream.at_s):
-                parts.append(channel_energy(channel, stream, start, start + run.time_s))
+        span = run.started_at, run.started_at + run.time_s
+        parts = [
+            channel_energy(Channel(label, sensor.quantity, "host", **how), stream, *span)
+            for host, label, stream in streams
+            if host == run.host and len(stream.at_s)
+        ]
         watts = sum(p.power_w for p in parts) if parts else np.nan
         rows.append((watts, watts * run.time_s, min((p.readings for p in parts), default=0)))
     return np.array(rows, dtype=float).reshape(-1, 3)
@@ -86,7 +84,7 @@ def check_equal(engine, runs, samples, sensor):
     assert ((found.power_label == "measured") == found.power_w.notna()).all()
 
 
-SENSORS = {"moments": Sensor(), "windows": Sensor(window_s=4.0)}
+SENSORS = {"moments": Sensor(), **dict.fromkeys(("windows", "own"), Sensor(window_s=4.0))}
 SENSORS |= {"counter": Sensor("energy"), "wrapping": Sensor("energy", range_j=5e4)}
 
 
@@ -115,24 +113,16 @@ def made(seed, sensor, *, own=False):
     return pd.concat(runs).drop_duplicates(), shuffled
 
 
-@pytest.mark.peer("spark")
+@pytest.mark.parametrize("name", ["duckdb", pytest.param("spark", marks=pytest.mark.peer("spark"))])
 @pytest.mark.parametrize("kind", SENSORS)
-def test_spark_says_the_same(spark, kind):
+def test_every_run_is_what_it_is_in_memory(request, name, kind):
     """A hundred cases at once, each with hosts of its own."""
-    cases = [made(seed, SENSORS[kind]) for seed in range(100)]
+    cases = [made(i, SENSORS[kind], own=kind == "own") for i in range(100)]
     runs, samples = (
         pd.concat([f.assign(host=f.host + str(n)) for n, f in enumerate(frames)])
         for frames in zip(*cases, strict=True)
     )
-    check_equal(spark, runs, samples, SENSORS[kind])
-
-
-@pytest.mark.parametrize("kind", SENSORS)
-@settings(max_examples=settings.default.max_examples // 5)
-@given(seed=st.integers(0, 2**32 - 1), own=st.booleans())
-def test_every_run_is_what_it_is_in_memory(duckdb, kind, seed, own):
-    runs, samples = made(seed, SENSORS[kind], own=own and kind == "windows")
-    check_equal(duckdb, runs, samples, SENSORS[kind])
+    check_equal(request.getfixturevalue(name), runs, samples, SENSORS[kind])
 
 
 @pytest.mark.peer("spark")
