@@ -235,11 +235,9 @@ def _fit_amdahl(cores: FloatArray, rate: FloatArray) -> RateLaw:
 
     def rate_interval(cores: float, level: float) -> tuple[float, float]:
         lower, upper = (float(end[0]) for end in model.predict_interval([cores], level=level))
-        # A time that may be nothing is a rate without an upper end.
-        return 1.0 / upper, np.inf if lower <= 0 else 1.0 / lower
+        return 1.0 / upper, 1.0 / lower
 
-    parameters = len(rate) - model.degrees_of_freedom_
-    return RateLaw(lambda cores: 1.0 / model.predict(cores), rate_interval, parameters)
+    return RateLaw(lambda n: 1.0 / model.predict(n), rate_interval, int(model.free_.sum()))
 
 
 def _fit_gunther(cores: FloatArray, rate: FloatArray) -> RateLaw:
@@ -250,6 +248,6 @@ def _fit_gunther(cores: FloatArray, rate: FloatArray) -> RateLaw:
 
     def rate_interval(cores: float, level: float) -> tuple[float, float]:
         lower, upper = (float(end[0]) for end in model.predict_interval([cores], level=level))
-        return max(lower, 0.0), upper
+        return lower, upper
 
-    return RateLaw(model.predict, rate_interval, len(rate) - model.degrees_of_freedom_)
+    return RateLaw(model.predict, rate_interval, int(model.free_.sum()))

@@ -1,4 +1,4 @@
-"""Time against the number of cores or machines, by an average of laws.
+"""Time against cores, machines or data, by an average of laws.
 
 No one law of scaling holds for all jobs, and a few counts seldom tell which one does. Each law here
 is a sum of terms with coefficients θ of zero or more, n the count and D the data (1 where unknown):
@@ -12,8 +12,17 @@ is a sum of terms with coefficients θ of zero or more, n the count and D the da
     super-linear       T = θ0 + θ1·D/n^p,   p = 1.5, 2, 3
 
 Gunther's law is written for the time, which is linear in its parameters. Super-linear laws are for
-jobs that outgrow the memory of few machines. All are fitted to ln T, one mean per cell: a cell is
-one (count, data) of one group, and its repeats have errors in common.
+jobs that outgrow the memory of few machines. Over data alone the laws are
+
+    constant           T = θ0
+    proportional       T = θ0·D
+    line               T = θ0 + θ1·D
+    square root        T = θ0 + θ1·√D
+    super-linear       T = θ0 + θ1·D^p,     p = 1.5, 2
+
+and D stands where the count does. Power over cores has the laws constant, line and square root of
+these, with n in place of D. All are fitted to ln T, one mean per cell: a cell is one
+(count, data) of one group, and its repeats have errors in common.
 
 Weights of the laws have three parts: prior shares; how the law, fitted to the smaller counts,
 forecasts the greatest one; and how it fits all counts, less a penalty for each parameter. The
@@ -52,7 +61,22 @@ class Law(NamedTuple):
     """Terms of a law, as functions of count and data, and its share before any run is seen."""
 
     terms: tuple[Term, ...]
-    prior: float
+    prior: float = 1.0
+    bounded: bool = True  # coefficients are zero or more
+
+
+class Family(NamedTuple):
+    """Laws that compete, and the usual error of their average."""
+
+    laws: dict[str, Law]
+    line: str  # the law that a summary quotes
+    miss: float  # usual error of ln T, far beyond the last count for each e-fold
+    unjudged: float  # this many times that where all groups have two counts, so no forecast
+
+    @classmethod
+    def of(cls, law: Law) -> Family:
+        """Let one law stand alone, with the usual error of laws over cores."""
+        return CORES._replace(laws={"": law}, line="")
 
 
 def _share(power: float) -> Term:
@@ -86,11 +110,39 @@ LAWS = {
 
 # Priors and usual errors were chosen on the Spark jobs of C3O and on shared-memory programs of five
 # machines (Loghin & Teo; Nornir). Choices that leave out the job or machine in question have median
-# errors up to 1.25 times as large there.
-# Usual error of ln T is _MISS·sqrt(_NEAR² + ln(target/last)²): 10 % at 2.6 times the last count.
-_MISS, _NEAR = 0.10, 0.35
-# Where all groups have two counts no forecast shows how far the laws are off: this many times more.
-_UNJUDGED = 2.0
+# errors up to 1.25 times as large there. The usual error is 10 % at 2.6 times the last count.
+CORES = Family(LAWS, "amdahl", 0.10, 2.0)
+DATA = Family(
+    {
+        "constant": Law((_one,), 0.005),
+        "proportional": Law((_share(-1),), 0.03),
+        "line": Law((_one, _share(-1)), 0.94),
+        "square root": Law((_one, _share(-0.5)), 0.005),
+        "super-linear 1.5": Law((_one, _share(-1.5)), 0.015),
+        "super-linear 2": Law((_one, _share(-2)), 0.005),
+    },
+    "line",
+    0.10,
+    1.3,
+)
+# Energy is time times power, which rises with the cores: Gunther's terms, if both are lines.
+_RISES = {"amdahl": 0.375, "gunther": 0.4}
+ENERGY = CORES._replace(
+    laws={name: law._replace(prior=_RISES.get(name, law.prior)) for name, law in LAWS.items()}
+)
+# Power over cores: an idle part, and one that rises with the cores in use.
+POWER = Family(
+    {
+        "constant": Law((_one,), 0.05),
+        "line": Law((_one, lambda count, data: count), 0.75),
+        "square root": Law((_one, _share(-0.5)), 0.20),
+    },
+    "line",
+    0.05,
+    2.0,
+)
+# The usual error is miss·sqrt(_NEAR² + ln(target/last)²).
+_NEAR = 0.35
 # Degrees of freedom of the usual error beside those of a table, and of the table's beside a group.
 _USUAL_DF, _TABLE_DF = 6.0, 4.0
 # Groups of one table are alike: however many there are, the others count as so many.
@@ -106,14 +158,14 @@ _BISECTIONS = 60
 class ScalingCells(NamedTuple):
     """Cells of groups: counts rise along a row, rows with fewer cells begin with NaN."""
 
-    counts: FloatArray  # (groups, cells): cores or machines
+    counts: FloatArray  # (groups, cells): cores or machines, or data where laws are over data alone
     data: FloatArray  # (groups, cells): data in any unit, 1 where unknown
     log_time: FloatArray  # (groups, cells): mean of ln T over the runs of a cell
     run_variance: float  # variance of ln T from run to run at one cell
 
     @classmethod
     def of_steps(cls, steps: MeasuredSteps) -> ScalingCells:
-        """Lay out steps of ln(time), over counts in place of a frequency."""
+        """Lay out steps of ln(time), over counts or data in place of a frequency."""
         groups, most = len(steps.count), int(steps.count.max(initial=1))
         row = np.repeat(np.arange(groups), steps.count)
         column = most - (steps.first + steps.count)[row] + np.arange(len(row))
@@ -145,14 +197,17 @@ class ScalingCells(NamedTuple):
 
 
 class LawAverage(NamedTuple):
-    """The prediction of each group at one target: a mixture of Student t distributions of ln T."""
+    """The prediction of each group at one target: a mixture of Student t distributions of ln T.
 
-    weight: FloatArray  # (laws, groups) in the order of `LAWS`; sums to 1, NaN below two cells
+    Where one group has many targets, these take the place of the groups.
+    """
+
+    weight: FloatArray  # (laws, groups) in the order of the family; sums to 1, NaN below two cells
     log_time: FloatArray  # (laws, groups): ln T of each law at the target
     miss: FloatArray  # (groups,): scale of the error of ln T that all laws have in common
     degrees_of_freedom: FloatArray  # (groups,): of that scale
     run_variance: float  # of ln T from run to run
-    amdahl: FloatArray  # (groups, 2): coefficients of Amdahl's law, for a summary
+    line: FloatArray  # (groups, terms): coefficients of the family's line, for a summary
 
     @property
     def target_time(self) -> FloatArray:
@@ -186,17 +241,22 @@ class LawAverage(NamedTuple):
         return np.where(known, (low + high) / 2, np.nan)
 
 
-def average_laws(cells: ScalingCells, target: float, *, data: float = 1.0) -> LawAverage:
+def average_laws(
+    cells: ScalingCells, target: Number, *, data: Number = 1.0, family: Family = CORES
+) -> LawAverage:
     """Fit all laws to the cells of each group, and average their times at a target count.
 
     Parameters
     ----------
     cells : ScalingCells
         Groups of one table, which tell of each other how far the laws are off.
-    target : float
-        Count of cores or machines, above 0.
-    data : float
+    target : float or array
+        Count of cores or machines, above 0: one for all groups, one each, or many for one group.
+        The data, where the family is `DATA`.
+    data : float or array
         Data at the target, in the unit of ``cells.data``.
+    family : Family
+        Laws to average.
 
     Returns
     -------
@@ -215,33 +275,34 @@ def average_laws(cells: ScalingCells, target: float, *, data: float = 1.0) -> La
     >>> average.target_time.round(1)
     array([22.5])
     """
-    if not (0 < target < np.inf and 0 < data < np.inf):
-        raise FittingError(f"target {target:g} with data {data:g}: give values above 0")
     groups, last = len(cells.counts), cells.counts[:, -1]
-    asked = np.full((groups, 1), float(target)), np.full((groups, 1), data)
+    count, size, _ = np.broadcast_arrays(np.asarray(target, float), np.asarray(data, float), last)
+    if not all(np.all((part > 0) & np.isfinite(part)) for part in (count, size)):
+        raise FittingError("the target and its data must be above 0 and finite")
+    asked = [part.reshape(groups, part.size // max(groups, 1)) for part in (count, size)]
     first = np.nanmin(cells.counts, axis=1, initial=np.inf)
     enough = first < last
     evidence, distance = _split_evidence(cells.counts)
     answers, misses, scores = [], [], []
-    for law in LAWS.values():
+    for law in family.laws.values():
         theta = fit_law(law, cells)
         miss = _forecast_errors(law, cells, evidence > 0) / distance
-        likely = (evidence * _log_likelihood(miss / _MISS)).sum(axis=1)
-        answers.append(predict_law(law, theta, *asked)[:, 0])
+        likely = (evidence * _log_likelihood(miss / family.miss)).sum(axis=1)
+        answers.append(predict_law(law, theta, *asked).ravel())
         misses.append(miss)
-        scores.append(likely + _fit_score(law, cells, theta))
-    weight = _weights(np.array(scores), enough)
+        scores.append(likely + _fit_score(law, cells, theta, family.miss))
+    weight = _weights(family, np.array(scores), enough)
     squares = (evidence * np.einsum("lg,lgs->gs", weight, misses) ** 2).sum(axis=1)
-    variance, freedom = _moderate(squares, evidence.sum(axis=1), enough)
+    variance, freedom = _moderate(squares, evidence.sum(axis=1), enough, family)
     with np.errstate(divide="ignore"):
-        out = np.log(np.maximum(1, np.maximum(first / target, target / last)))
+        out = np.log(np.maximum(1, np.maximum(first / count, count / last)))
     scale = np.sqrt(variance) * np.hypot(_NEAR, np.where(enough, out, 0.0))
-    amdahl = fit_law(LAWS["amdahl"], cells)
-    return LawAverage(weight, np.array(answers), scale, freedom, cells.run_variance, amdahl)
+    line = fit_law(family.laws[family.line], cells)
+    return LawAverage(weight, np.array(answers), scale, freedom, cells.run_variance, line)
 
 
 def fit_law(law: Law, cells: ScalingCells) -> FloatArray:
-    """Fit the coefficients of a law to ln T, (groups, terms), each 0 or more.
+    """Fit the coefficients of a law to ln T, (groups, terms).
 
     A cell weighs as its count: extrapolation leans on the greatest counts. NaN cells weigh nothing.
     """
@@ -254,11 +315,11 @@ def fit_law(law: Law, cells: ScalingCells) -> FloatArray:
     unit = (weight * np.where(known, cells.log_time, 0.0)).sum(axis=1, keepdims=True)
     log_time = np.where(known, cells.log_time - unit, 0.0)
     # Relative errors first; then Gauss-Newton steps on ln T, taken where they are better.
-    theta = _solve_nonnegative(terms, np.exp(log_time), log_time, weight)
+    theta = _solve_terms(law, terms, np.exp(log_time), log_time, weight)
     least = _log_squares(terms, theta, log_time, weight)
     for _ in range(_ROUNDS):
         fitted = np.where(known, np.einsum("gck,gk->gc", terms, theta), 1.0).clip(1e-9)
-        step = _solve_nonnegative(terms, fitted, log_time, weight)
+        step = _solve_terms(law, terms, fitted, log_time, weight)
         squares = _log_squares(terms, step, log_time, weight)
         theta = np.where((squares < least)[:, None], step, theta)
         least = np.minimum(squares, least)
@@ -284,10 +345,10 @@ def _cell_weights(cells: ScalingCells) -> FloatArray:
     return weight
 
 
-def _solve_nonnegative(
-    terms: FloatArray, fitted: FloatArray, log_time: FloatArray, weight: FloatArray
+def _solve_terms(
+    law: Law, terms: FloatArray, fitted: FloatArray, log_time: FloatArray, weight: FloatArray
 ) -> FloatArray:
-    """Minimise Σ w·(ln fitted + T/fitted − 1 − ln time)² over T = terms·θ, θ ≥ 0.
+    """Minimise Σ w·(ln fitted + T/fitted − 1 − ln time)² over T = terms·θ, θ ≥ 0 if bounded.
 
     The solution is that of least squares in one of the few sets of terms that are not zero.
     """
@@ -297,14 +358,15 @@ def _solve_nonnegative(
     gram = np.einsum("gci,gcj->gij", rows, rows)
     moment = np.einsum("gci,gc->gi", rows, aim)
     best, theta = np.full(len(terms), np.inf), np.zeros((len(terms), terms.shape[2]))
+    each = range(terms.shape[2])
     # Small sets first: where fewer cells than terms leave a choice, the simpler sum is taken.
-    for some in (
-        list(s) for k in range(terms.shape[2]) for s in combinations(range(terms.shape[2]), k + 1)
-    ):
+    sets = (list(s) for k in each for s in combinations(each, k + 1)) if law.bounded else [[*each]]
+    for some in sets:
         inverse = np.linalg.pinv(gram[:, some][:, :, some], rcond=1e-13, hermitian=True)
         found = np.einsum("gij,gj->gi", inverse, moment[:, some])
         squares = ((np.einsum("gci,gi->gc", rows[:, :, some], found) - aim) ** 2).sum(axis=1)
-        better = (found >= 0).all(axis=1) & (squares < best * (1 - 1e-9) - 1e-22)
+        allowed = (found >= 0).all(axis=1) | (not law.bounded)
+        better = allowed & (squares < best * (1 - 1e-9) - 1e-22)
         best = np.where(better, squares, best)
         chosen = np.zeros_like(theta)
         chosen[:, some] = found
@@ -354,7 +416,7 @@ def _log_likelihood(error: FloatArray) -> FloatArray:
     return -(_LIKELIHOOD_DF + 1) / 2 * np.log1p(error**2 / _LIKELIHOOD_DF)
 
 
-def _fit_score(law: Law, cells: ScalingCells, theta: FloatArray) -> FloatArray:
+def _fit_score(law: Law, cells: ScalingCells, theta: FloatArray, miss: float) -> FloatArray:
     """Log likelihood of the fit to all cells, less 1 for each parameter."""
     error = np.nan_to_num(predict_law(law, theta, cells.counts, cells.data) - cells.log_time)
     rms = np.sqrt((_cell_weights(cells) * error**2).sum(axis=1))
@@ -363,7 +425,7 @@ def _fit_score(law: Law, cells: ScalingCells, theta: FloatArray) -> FloatArray:
     with np.errstate(invalid="ignore"):
         octaves = np.nan_to_num(np.log2(cells.counts[:, -1] / first))
     independent = np.minimum(known.sum(axis=1), 1 + octaves)
-    score: FloatArray = independent * _log_likelihood(rms / (_MISS * _NEAR)) - len(law.terms)
+    score: FloatArray = independent * _log_likelihood(rms / (miss * _NEAR)) - len(law.terms)
     return score
 
 
@@ -375,9 +437,9 @@ def _mean_of_others(values: FloatArray, enough: BoolArray) -> tuple[FloatArray, 
     return mean, np.minimum(others, _OTHERS)
 
 
-def _weights(score: FloatArray, enough: BoolArray) -> FloatArray:
+def _weights(family: Family, score: FloatArray, enough: BoolArray) -> FloatArray:
     """Share of each law, (laws, groups), from its own score and those of other groups."""
-    priors = np.log([[law.prior] for law in LAWS.values()])
+    priors = np.log([[law.prior] for law in family.laws.values()])
     mean, groups = _mean_of_others(score, enough)
     total = priors + score + groups * mean
     weight = np.exp(total - total.max(axis=0))
@@ -385,11 +447,11 @@ def _weights(score: FloatArray, enough: BoolArray) -> FloatArray:
 
 
 def _moderate(
-    squares: FloatArray, evidence: FloatArray, enough: BoolArray
+    squares: FloatArray, evidence: FloatArray, enough: BoolArray, family: Family
 ) -> tuple[FloatArray, FloatArray]:
     """Variance of a group's errors, moderated to those of its table and to the usual one."""
     mean, groups = _mean_of_others(np.stack([squares, evidence]), enough)
-    usual = np.where(groups * mean[1] + evidence > 0, _MISS, _MISS * _UNJUDGED)
+    usual = family.miss * np.where(groups * mean[1] + evidence > 0, 1.0, family.unjudged)
     pooled = (_USUAL_DF * usual**2 + groups * mean[0]) / (_USUAL_DF + groups * mean[1])
     freedom = _TABLE_DF + evidence
     return (_TABLE_DF * pooled + squares) / freedom, freedom

@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     --data SIZE as data_bytes: Data size to project time to, in place of --freq: 512MB. ppw then
         fits runs with less data, and uses only the options --map, --where, --by and --level.
     --cores NUMBER>=1: Number of cores to project time to, in place of --freq, by an average of
-        scaling laws. Uses the same options as --data.
+        scaling laws. Uses the same options as --data, and --metric for throughput, power, energy or
+        perf_per_watt in place of time.
     """),
     opt.FIT,
     opt.INTERVAL,
@@ -49,9 +50,14 @@ def project_command(
     if freq is not None:
         return ppw.project_runs(table, freq=freq, **options)
     of_time = {"by": options["by"], "level": options["level"]}
+    metric, *more = options["metric"] or ["time"]
+    if more:
+        raise click.UsageError("--metric: give one with --cores, and project once for each")
     if cores is not None:
-        return ppw.project_core_count(table, cores=cores, **of_time)
+        return ppw.project_core_count(table, cores=cores, metric=metric, **of_time)
     assert data_bytes is not None
+    if metric != "time":
+        raise click.UsageError("--data projects time alone: leave out --metric, or use --freq")
     return ppw.project_data_size(table, data_bytes=data_bytes, **of_time)
 
 

@@ -1,33 +1,33 @@
-"""What projections of the time of a job to more data and to other core counts share.
+"""What projections of a job to more data and to other core counts share.
 
-A subclass of `TimeProjection` names what is projected over and has its law; `project_time` is the
-way from runs to its table.
+They are of the time, and over cores also of throughput, power, energy and perf/W. A subclass of
+`TimeProjection` names what is projected over; `project_time` is the way from runs to its table.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from fitting.bayes.posterior import MeasuredSteps, lack_of_fit
-from fitting.laws import data_size as by_size, scaling_average as by_cores
-from fitting.regression.lines import FloatArray, IntArray, Number
+from fitting.laws import scaling_average as scaling
+from fitting.regression.lines import FloatArray, IntArray
 from measurements import check_runs
 from measurements.table.units import parse_quantity
 from ppw.errors import PpwError
 from ppw.results import axes, result as rs
 from ppw.results.text import as_names, as_positive, as_share, key_texts, plot_label, shown
+from ppw.runs import metrics as mt
 from ppw.runs.groups import canonical, group_runs
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from fitting.laws.data_size import ExtentLine
     from fitting.laws.scaling_average import LawAverage
 
 # Usual scatter of ln(time) from run to run, until repeats have shown their own.
@@ -46,15 +46,26 @@ class JobRuns(NamedTuple):
 
     codes: IntArray  # group of each
     value: FloatArray  # in the target's column
-    time_s: FloatArray
+    time_s: FloatArray  # or another metric that scales
     groups: int
+    family: scaling.Family
 
+
+# Laws over cores of each metric, and the power of it that they are of: throughput and perf/W are
+# reciprocals of the time of a unit of work and of its energy.
+_OVER_CORES = {
+    "time": (scaling.CORES, 1),
+    "throughput": (scaling.CORES, -1),
+    "power": (scaling.POWER, 1),
+    "energy": (scaling.ENERGY, 1),
+    "perf_per_watt": (scaling.ENERGY, -1),
+}
 
 _ANSWERS = """
-    projected | s [lower, upper] | projected | projected time
-    lower     | s |          | lower end of the interval for the mean of the runs at the target
-    upper     | s |          | upper end of it
-    measured  | s | measured | mean of the runs at the target, which no fit has read
+    projected | @metric_unit [lower, upper] | projected | projection
+    lower     | @metric_unit | | lower end of the interval for the mean of the runs at the target
+    upper     | @metric_unit | | upper end of it
+    measured  | @metric_unit | measured | mean of the runs at the target, which no fit has read
     error_pct | % | error    | (projected / measured - 1) in percent
 """
 
@@ -63,9 +74,7 @@ def time_table(target: str, found: str) -> tuple[rs.Table, ...]:
     """Declare the table of a time projection: columns of target, answers and parameters."""
     columns = f"{target.strip()}\n{_ANSWERS.strip()}\n{found.strip()}"
     show = {"error_pct": _error_text}
-    return (
-        rs.Table("table", columns, title="Projected times", key="groups", most=10**9, show=show),
-    )
+    return (rs.Table("table", columns, title="Projections", key="groups", most=10**9, show=show),)
 
 
 def _error_text(row: rs.Row) -> str:
@@ -74,24 +83,11 @@ def _error_text(row: rs.Row) -> str:
     return "–" if error != error else f"{error:+.1f} %"
 
 
-class TimeFit(Protocol):
-    """What a fit of all groups answers at the target."""
-
-    @property
-    def target_time(self) -> FloatArray:
-        """Time (s) of each group."""
-
-    def interval(
-        self, *, level: float = 0.90, repeats: Number = 1
-    ) -> tuple[FloatArray, FloatArray]:
-        """Prediction interval (s) of the mean of ``repeats`` runs."""
-
-
 class Doubt(NamedTuple):
     """A caveat of a projection, and the rows of its table that it concerns.
 
-    The text may name the number of these ``groups``, the ``times`` that the target is as far out as
-    the last value measured, and the usual ``miss`` of a size.
+    The text may name the number of these ``groups``, and the ``times`` that the target is as far
+    out as the last value measured.
     """
 
     text: str
@@ -100,7 +96,7 @@ class Doubt(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TimeProjection(rs.Result):
-    """Times projected to one target, a row a group.
+    """Times, or another metric, projected to one target, a row a group.
 
     Attributes
     ----------
@@ -111,6 +107,8 @@ class TimeProjection(rs.Result):
         Columns that tell groups apart.
     level : float
         Probability of the intervals.
+    metric : str
+        What is projected.
     caveats : tuple of str
     """
 
@@ -123,6 +121,8 @@ class TimeProjection(rs.Result):
     abscissa: ClassVar[tuple[str, float]]
     # Columns of how many values were measured, the least and the greatest.
     measured_columns: ClassVar[tuple[str, str, str]]
+    # Columns of parameters, which are those of a time.
+    time_columns: ClassVar[tuple[str, ...]]
     # Columns that tell groups apart, and those that do unless they follow the target.
     keys: ClassVar[tuple[str, ...]]
     keys_unless_following: ClassVar[tuple[str, ...]] = ()
@@ -133,6 +133,12 @@ class TimeProjection(rs.Result):
     table: pd.DataFrame
     by: tuple[str, ...]
     level: float
+    metric: str = "time"
+
+    @property
+    def metric_unit(self) -> str:
+        """Unit of the metric."""
+        return mt.METRICS[self.metric].unit
 
     @property
     def coverage(self) -> float | None:
@@ -156,7 +162,8 @@ class TimeProjection(rs.Result):
             said.append(f"{name}: {self.law(row)}")
         if self.coverage is not None:
             count = int(self.table["covered"].notna().sum())
-            said.append(f"{self.coverage:.0%} of {count} measured times are inside their interval")
+            what = "times" if self.metric == "time" else "values"
+            said.append(f"{self.coverage:.0%} of {count} measured {what} are inside their interval")
         return said
 
     def title(self) -> str:
@@ -190,13 +197,15 @@ class TimeProjection(rs.Result):
         return np.ones(len(values), dtype=np.bool_)
 
     @classmethod
-    def fit(cls, rows: JobRuns, target: float) -> tuple[MeasuredSteps, TimeFit]:
-        """Aggregate runs to steps, and fit each group. Subclasses define it."""
-        raise NotImplementedError
+    def fit(cls, rows: JobRuns, target: float) -> tuple[MeasuredSteps, LawAverage]:
+        """Aggregate runs to steps, and average the laws of each group."""
+        steps = MeasuredSteps.of(rows.codes, rows.value, np.log(rows.time_s), rows.groups)
+        cells = scaling.ScalingCells.of_steps(steps)
+        return steps, scaling.average_laws(cells, target, family=rows.family)
 
     @classmethod
-    def found(cls, fit: Any) -> dict[str, Any]:
-        """Name what a fit of its kind found, an array of each. Subclasses define it."""
+    def found(cls, fit: LawAverage) -> dict[str, Any]:
+        """Name the parameters of each group. Subclasses define it."""
         raise NotImplementedError
 
     @classmethod
@@ -210,9 +219,7 @@ class TimeProjection(rs.Result):
         times = shown(float((rows[cls.target] / rows[cls.measured_columns[2]]).max()))
         for doubt in cls.doubts:
             if groups := int(doubt.concerns(rows).sum()):
-                yield doubt.text.format(
-                    groups=groups, times=times, miss=f"{by_size.USUAL_MISS.share:.0%}"
-                )
+                yield doubt.text.format(groups=groups, times=times)
 
     def _document_fields(self) -> dict[str, Any]:
         return {**super()._document_fields(), "coverage": self.coverage}
@@ -232,7 +239,7 @@ class TimeProjection(rs.Result):
             if row["measured"] == row["measured"]:
                 ax.plot([at], [row["measured"]], "o", color=line.get_color())
         ax.set_xlabel(label)
-        ax.set_ylabel("time (s)")
+        ax.set_ylabel(f"{self.metric} ({self.metric_unit})")
         if self.printed_keys():
             ax.legend()
         return ax
@@ -242,50 +249,70 @@ P = TypeVar("P", bound=TimeProjection)
 
 
 def project_time(
-    kind: type[P], runs: pd.DataFrame, target: float, by: Sequence[str] | None, level: float
+    kind: type[P],
+    runs: pd.DataFrame,
+    target: float,
+    by: Sequence[str] | None,
+    level: float,
+    metric: str = "time",
 ) -> P:
-    """Project the time of every group of runs to a target of one kind, in its column's unit."""
+    """Project a metric of every group of runs to a target of one kind, in its column's unit."""
     as_share("level", level)
     tidy = canonical(runs)
     names = kind.usual_keys(tidy) if by is None else as_names(by)
-    checked = check_runs(tidy, needed=[kind.target, "time_s"], by=names)
+    asked = mt.METRICS[metric]
+    columns = [c for c in mt.needed_columns([asked], tidy) if c != "freq_hz"]
+    checked = check_runs(tidy, needed=[kind.target, *columns], by=names)
     groups = group_runs(checked, names)
-    values, times = (checked[c].to_numpy(dtype=np.float64) for c in (kind.target, "time_s"))
-    fitted = _fit_table(kind, JobRuns(groups.codes, values, times, len(groups)), target, level)
+    values, measured = checked[kind.target].to_numpy(dtype=np.float64), mt.values(asked, checked)
+    family, power = (scaling.DATA, 1) if kind.target == "data_bytes" else _OVER_CORES[metric]
+    rows = JobRuns(groups.codes, values, measured**power, len(groups), family)
+    fitted = _fit_table(kind, rows, target, level, power)
+    if metric != "time":
+        # Parameters and the test of the line are of times.
+        fitted[[*kind.time_columns, "lack_of_fit"]] = np.nan
     answered = fitted["projected"].notna()
     if not answered.any():
         raise PpwError(f"{runs.attrs.get('source', 'runs')}: {kind.too_few(target)}")
-    rows = fitted[answered]
-    caveats = list(kind.caveats_of(rows))
+    found = fitted[answered]
+    caveats = list(kind.caveats_of(found))
     if left := int((~answered).sum()):
         caveats.insert(0, f"{left} groups have runs at less than two {kind.few} and are left out")
     rs.warn_caveats(caveats)
     keys = groups.keys[answered.to_numpy()].reset_index(drop=True)
-    table = rows.drop(columns="lack_of_fit").reset_index(drop=True)
+    table = found.drop(columns="lack_of_fit").reset_index(drop=True)
     return kind(
         table=pd.concat([keys, table], axis=1),
         by=tuple(names),
         level=float(level),
+        metric=metric,
         caveats=tuple(caveats),
         input_digest=rs.numbers_digest(rs.frame_digest(runs), target, level),
     )
 
 
 def _fit_table(
-    kind: type[TimeProjection], rows: JobRuns, target: float, level: float
+    kind: type[TimeProjection], rows: JobRuns, target: float, level: float, power: int
 ) -> pd.DataFrame:
-    """Fit and project each group: one row a group, NaN where it cannot be projected."""
-    at = np.isclose(rows.value, target, rtol=1e-9, atol=0.0)
+    """Fit and project each group: one row a group, NaN where it cannot be projected.
+
+    The answers are of the ``power`` 1 or −1 of what the laws are of.
+    """
+    known = ~np.isnan(rows.time_s)
+    at = known & np.isclose(rows.value, target, rtol=1e-9, atol=0.0)
     # Runs at the target are compared with the projection, and not fitted.
-    learns = kind.learns(rows.value, target) & ~at
-    codes, values, times, groups = rows
-    steps, found = kind.fit(JobRuns(codes[learns], values[learns], times[learns], groups), target)
-    runs = pd.DataFrame({"value": values, "time": times})
-    tested = runs["time"][at].groupby(codes[at]).agg(["mean", "size"]).reindex(range(groups))
+    learns = known & kind.learns(rows.value, target) & ~at
+    codes, values, times, groups, family = rows
+    few = JobRuns(codes[learns], values[learns], times[learns], groups, family)
+    steps, found = kind.fit(few, target)
+    runs = pd.DataFrame({"value": values, "answer": times**power})
+    tested = runs["answer"][at].groupby(codes[at]).agg(["mean", "size"]).reindex(range(groups))
     learnt = runs["value"][learns].groupby(codes[learns]).agg(["size", "min", "max"])
     learnt = learnt.reindex(range(groups)).astype(float)
     measured = tested["mean"].to_numpy(dtype=np.float64)
-    lower, upper = found.interval(level=level, repeats=tested["size"].fillna(1).to_numpy())
+    ends = found.interval(level=level, repeats=tested["size"].fillna(1).to_numpy())
+    lower, upper = np.sort(np.power(ends, power), axis=0)
+    projected = found.target_time**power
     with np.errstate(invalid="ignore", divide="ignore"):
         covered = ((lower <= measured) & (measured <= upper)).astype(object)
         test = lack_of_fit(steps, usual=_USUAL)
@@ -295,12 +322,14 @@ def _fit_table(
     return pd.DataFrame(
         {
             kind.target: np.full(groups, target),
-            "projected": found.target_time,
+            "projected": projected,
             "lower": lower,
             "upper": upper,
             "measured": measured,
-            "error_pct": 100 * (found.target_time / measured - 1),
+            "error_pct": 100 * (projected / measured - 1),
             **columns,
+            "law": np.array(list(family.laws))[np.nan_to_num(found.weight).argmax(axis=0)],
+            "law_weight": found.weight.max(axis=0),
             counted: steps.count.astype(float),
             "runs": learnt["size"],
             least: learnt["min"],
@@ -309,6 +338,13 @@ def _fit_table(
             "lack_of_fit": test.p_value,
         }
     )
+
+
+def other_law(row: dict[str, Any], line: str) -> str:
+    """Name the law of most weight where another than the line decides."""
+    # Results of earlier versions had the line alone.
+    law = row.get("law", line)
+    return "" if law == line else f"; most weight: {law} law"
 
 
 def _follows(runs: pd.DataFrame, name: str, target: str) -> bool:
@@ -327,12 +363,12 @@ def _follows(runs: pd.DataFrame, name: str, target: str) -> bool:
 # The projected time is an average of laws, weighed by how they forecast the greatest count, and the
 # interval holds how far forecasts were off (see `fitting.laws.scaling_average`). Where cores wait
 # for each other, or share a memory or a socket that is full, times stop to fall or rise again,
-# which fewer cores cannot tell.
+# which fewer cores cannot tell. Energy has such laws too, and power is a sum of terms that rise.
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class CoreCountProjection(TimeProjection):
-    """Times projected to one core count, a row a group."""
+    """Times, or another metric, projected to one core count, a row a group."""
 
     kind = "core-count-projection"
     tables = time_table(
@@ -352,6 +388,7 @@ class CoreCountProjection(TimeProjection):
     target, unit, few, heading = "cores", "", "other core counts", "Projected to {} cores"
     abscissa = ("cores", 1.0)
     measured_columns = ("counts", "fewest_cores", "most_cores")
+    time_columns = ("t_serial_s", "t_parallel_s")
     keys = ("host", "family", "workload", "data_bytes", "mode", "task_memory_bytes", "compression")
     # Columns that may say no more than how many cores there are.
     keys_unless_following = ("threads", "map_slots", "reduce_slots")
@@ -386,6 +423,8 @@ class CoreCountProjection(TimeProjection):
     def law(self, row: dict[str, Any]) -> str:
         """Write the serial and parallel time of a row, and the limit of its speed-up."""
         serial, parallel = row["t_serial_s"], row["t_parallel_s"]
+        if self.metric != "time":
+            return f"most weight: {row['law']} law"
         if not parallel > 0:
             return f"{shown(serial, 's')} on any number of cores"
         # A limit far beyond what was measured is not known.
@@ -396,48 +435,40 @@ class CoreCountProjection(TimeProjection):
             else "no limit of the speed-up in sight"
         )
         text = f"{shown(serial, 's')} and {shown(parallel, 's')} over the cores; {limit}"
-        # Where another law decides, Amdahl's is no summary of the projection.
-        other = "" if row["law"] == "amdahl" else f"; most weight: {row['law']} law"
-        return f"{text}{other}"
+        return text + other_law(row, "amdahl")
 
     def curve(self, row: dict[str, Any]) -> tuple[FloatArray, FloatArray]:
         """Return cores and time (s) by Amdahl's law, over all that was measured or asked."""
         ends = row["fewest_cores"], max(row["most_cores"], row["cores"])
+        # For another metric than the time this is NaN, and nothing is drawn.
         cores = np.geomspace(min(ends[0], row["cores"]), ends[1], _POINTS)
         return cores, row["t_serial_s"] + row["t_parallel_s"] / cores
 
     @classmethod
-    def fit(cls, rows: JobRuns, target: float) -> tuple[MeasuredSteps, LawAverage]:
-        """Aggregate runs to steps by core count, and average the laws of each group."""
-        steps = MeasuredSteps.of(rows.codes, rows.value, np.log(rows.time_s), rows.groups)
-        cells = by_cores.ScalingCells.of_steps(steps)
-        return steps, by_cores.average_laws(cells, target)
-
-    @classmethod
     def found(cls, fit: LawAverage) -> dict[str, Any]:
-        """Serial and parallel time (s) of each group, and its law of most weight."""
-        names = np.array(list(by_cores.LAWS))
-        serial, parallel = fit.amdahl.T
-        return {
-            "t_serial_s": serial,
-            "t_parallel_s": parallel,
-            "law": names[np.nan_to_num(fit.weight).argmax(axis=0)],
-            "law_weight": fit.weight.max(axis=0),
-        }
+        """Serial and parallel time (s) of each group."""
+        return dict(zip(cls.time_columns, fit.line.T, strict=True))
 
 
 def project_core_count(
-    runs: pd.DataFrame, *, cores: float, by: Sequence[str] | None = None, level: float = 0.90
+    runs: pd.DataFrame,
+    *,
+    cores: float,
+    metric: str = "time",
+    by: Sequence[str] | None = None,
+    level: float = 0.90,
 ) -> CoreCountProjection:
     """Project the time of jobs to a number of cores, from runs on other numbers of them.
 
     Parameters
     ----------
     runs : pandas.DataFrame
-        With ``cores`` and ``time_s``. Runs on the target's cores are not fitted; they tell how
-        good the projection is.
+        With ``cores`` and the columns of the metric. Runs on the target's cores are not fitted;
+        they tell how good the projection is.
     cores : float
         The target.
+    metric : {"time", "throughput", "power", "energy", "perf_per_watt"}
+        What to project.
     by : sequence of str, optional
         Columns that tell groups apart; by default host, family, workload, data, how a job is set
         up, threads where they are not so many a core, and the clock where it was set.
@@ -455,7 +486,10 @@ def project_core_count(
     PpwError
         When no group has runs on two other core counts.
     """
-    return project_time(CoreCountProjection, runs, as_positive("cores", cores), by, level)
+    if metric not in _OVER_CORES:
+        raise PpwError(f"no projection of {metric!r} over cores: give {', '.join(_OVER_CORES)}")
+    target = as_positive("cores", cores)
+    return project_time(CoreCountProjection, runs, target, by, level, metric)
 
 
 # `project_data_size`: the time of a job at a data size that was not measured, from smaller ones.
@@ -463,8 +497,8 @@ def project_core_count(
 #     T(D) = t_fixed + D/rate,    t_fixed ≥ 0, rate > 0
 #
 # t_fixed is what a job takes whatever its data (starting Java, scheduling), and rate the data that
-# it gets through in a second once it runs. Intervals allow for sizes that lie off the line, as far
-# as those of other jobs did (see `fitting.laws.data_size`). Where data outgrow a cache, memory or a
+# it gets through in a second once it runs. The projected time is an average of this line and other
+# laws, as over cores (see `fitting.laws.scaling_average`). Where data outgrow a cache, memory or a
 # buffer the line ends, which no smaller size can tell.
 
 
@@ -478,6 +512,8 @@ class DataSizeProjection(TimeProjection):
         """
         t_fixed_s      | s |  | time that does not grow with the data
         rate_bytes_s   | B/s or inf |  | data per second beyond it, inf where time does not grow
+        law            | text |  | law with the greatest weight
+        law_weight     | 1 |  | its weight, from 0 to 1
         sizes          | 1 |  | data sizes that were fitted
         runs           | 1 |  | runs that were fitted
         smallest_bytes | B |  | smallest data size fitted
@@ -488,6 +524,7 @@ class DataSizeProjection(TimeProjection):
     target, unit, few, heading = "data_bytes", "B", "smaller sizes", "Projected to {} of data"
     abscissa = ("data (MB)", 1e6)
     measured_columns = ("sizes", "smallest_bytes", "largest_bytes")
+    time_columns = ("t_fixed_s", "rate_bytes_s")
     # Jobs that are set up otherwise are other groups.
     keys = (
         *("host", "family", "workload", "cores", "threads", "mode"),
@@ -508,7 +545,7 @@ class DataSizeProjection(TimeProjection):
         ),
         Doubt(
             "{groups} groups have two sizes, which cannot show how straight their line is: the "
-            "interval assumes that sizes lie {miss} off it, as for other jobs; measure a third",
+            "interval comes from the errors of laws for other jobs; measure a third",
             lambda rows: rows["sizes"] < JUDGED,
         ),
     )
@@ -520,7 +557,8 @@ class DataSizeProjection(TimeProjection):
             if np.isinf(row["rate_bytes_s"])
             else f"and 1 s for every {shown(row['rate_bytes_s'], 'B')}"
         )
-        return f"{shown(row['t_fixed_s'], 's')} whatever the data, {growth}"
+        text = f"{shown(row['t_fixed_s'], 's')} whatever the data, {growth}"
+        return text + other_law(row, "line")
 
     def curve(self, row: dict[str, Any]) -> tuple[FloatArray, FloatArray]:
         """Return sizes (B) and times (s) of the line from no data to the target."""
@@ -533,15 +571,17 @@ class DataSizeProjection(TimeProjection):
         return values < target
 
     @classmethod
-    def fit(cls, rows: JobRuns, target: float) -> tuple[MeasuredSteps, ExtentLine]:
-        """Aggregate runs to steps by 1/size (1/B), and fit the line of each group."""
-        steps = MeasuredSteps.of(rows.codes, 1 / rows.value, np.log(rows.time_s), rows.groups)
-        return steps, by_size.fit_sizes(steps, target)
+    def fit(cls, rows: JobRuns, target: float) -> tuple[MeasuredSteps, LawAverage]:
+        """Aggregate runs to steps by 1/size (1/B), and average the laws of each group."""
+        # The test of lack of fit is of a line over 1/x.
+        over = MeasuredSteps.of(rows.codes, 1 / rows.value, np.log(rows.time_s), rows.groups)
+        return over, super().fit(rows, target)[1]
 
     @classmethod
-    def found(cls, fit: ExtentLine) -> dict[str, Any]:
+    def found(cls, fit: LawAverage) -> dict[str, Any]:
         """Fixed time (s) and rate (B/s) of each group."""
-        return {"t_fixed_s": fit.line.slope, "rate_bytes_s": fit.target / fit.line.intercept}
+        fixed, per_byte = fit.line.T
+        return dict(zip(cls.time_columns, (fixed, 1 / per_byte), strict=True))
 
 
 def project_data_size(

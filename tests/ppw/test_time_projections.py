@@ -8,11 +8,9 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
-import statsmodels.api as sm
 from hypothesis import given, settings, strategies as st
 from made_up import quiet
 from processes import ppw_inside, printed
-from scipy.stats import t
 
 from measurements.errors import MeasurementError
 from ppw.errors import CaveatWarning, PpwError
@@ -20,6 +18,7 @@ from ppw.projection.report import time_projection_page
 from ppw.projection.time import DataSizeProjection, project_core_count, project_data_size
 
 MB = 1e6
+OTHERS = ("power", "energy", "perf_per_watt")
 
 
 def jobs(sizes_mb, times, **columns):
@@ -53,21 +52,15 @@ def first(runs, **asked):
     return project(runs, **asked).table.iloc[0]
 
 
-def interval(row):
-    return row["projected"], row["lower"], row["upper"]
-
-
-def about(middle, half):
-    return pytest.approx((middle, max(0.0, middle - half), middle + half), rel=1e-5)
-
-
 class TestDataSize:
     @given(fixed_s=st.floats(0.01, 100), rate=st.floats(1e3, 1e9))
+    @settings(max_examples=10, deadline=None)
     def test_a_line_comes_back(self, fixed_s, rate):
         sizes = np.array([64, 128, 256])
         found = first(jobs(sizes, fixed_s + sizes * MB / rate), data_bytes=512 * MB)
-        assert found["projected"] == pytest.approx(fixed_s + 512 * MB / rate, rel=1e-6)
-        assert found["rate_bytes_s"] == pytest.approx(rate, rel=1e-5)
+        line = fixed_s + 512 * MB / rate
+        assert found["t_fixed_s"] + 512 * MB / found["rate_bytes_s"] == pytest.approx(line)
+        assert found["lower"] < line < found["upper"]
         assert (found["sizes"], found["runs"]) == (3, 3)
         assert (found["smallest_bytes"], found["largest_bytes"]) == (64 * MB, 256 * MB)
 
@@ -77,10 +70,8 @@ class TestDataSize:
             found = project_data_size(jobs([100, 200], [10.0, 15.0]), data_bytes="500MB")
         row = found.table.iloc[0]
         assert (row["t_fixed_s"], row["rate_bytes_s"]) == pytest.approx((5.0, 20 * MB))
-        # x = 500/100 and 500/200, mean 3.75, sum of squares 3.125; at x = 1 the line's variance is
-        # 1/2 + 2.75²/3.125 = 2.92 of a size's, and the new size's own comes to it. That is 3 % of
-        # 30 s, squared, with 3 degrees of freedom, of which 90 % lie within 2.35336.
-        assert interval(row) == about(30, 2.35336 * 0.03 * 30 * np.sqrt(2.92 + 1))
+        assert row["projected"] == pytest.approx(30.0, rel=0.05)
+        assert (row["law"], row["law_weight"] > 0.9) == ("line", True)
         assert np.isnan(row["measured"])
         assert found.coverage is None
 
@@ -88,8 +79,9 @@ class TestDataSize:
         # Through these two points the free line starts at -5 s.
         row = first(jobs([100, 200], [5.0, 15.0]), data_bytes=400 * MB)
         assert row["t_fixed_s"] == 0.0
-        # The mean time per byte, each size weighing alike.
-        assert row["projected"] == pytest.approx(400 * (0.05 + 0.075) / 2)
+        # The mean of the logarithm of the time per byte, each size weighing as its bytes.
+        rate = np.exp((np.log(0.05) + 2 * np.log(0.075)) / 3)
+        assert 1e6 / row["rate_bytes_s"] == pytest.approx(rate)
 
     def test_a_time_that_does_not_grow(self):
         found = project(jobs([100, 200], [10.0, 9.0]), data_bytes=400 * MB)
@@ -97,31 +89,18 @@ class TestDataSize:
         for result in (found, DataSizeProjection.from_json(found.to_json())):
             assert np.isinf(result.table["rate_bytes_s"].iloc[0])
 
-    def test_interval_of_weighted_least_squares_of_the_means(self):
-        runs = noisy_jobs(7)
-        below = runs[runs["data_bytes"] < 512 * MB]
-        mean = np.log(below["time_s"]).groupby(below["data_bytes"]).mean()
-        size = mean.index.to_numpy() / MB
-        design = np.column_stack([np.ones_like(size), size])
-        fit = sm.WLS(np.exp(mean.to_numpy()), design, weights=1 / size**2).fit()
-        at = np.array([1.0, 512.0])
-        middle = float(at @ fit.params)
-        # Misses as usual, in 3 sizes, beside those of these 3, whose line left one degree.
-        squares = fit.ssr + 3 * (0.03 * middle / 512) ** 2
-        spread = squares / 4 * (at @ fit.normalized_cov_params @ at + 512**2)
-        row = first(runs, data_bytes=512 * MB)
-        assert interval(row) == about(middle, t.ppf(0.95, 4) * np.sqrt(spread))
+    def test_a_job_that_outgrows_its_buffer_names_its_law(self):
+        sizes = np.array([64, 128, 256, 512])
+        found = project(jobs(sizes, 10 + (sizes / 40) ** 1.5), data_bytes=1024 * MB)
+        assert found.table["law"].iloc[0] == "super-linear 1.5"
+        assert "most weight: super-linear 1.5 law" in found.summary()
 
-    def test_one_run_scatters_more_than_the_means_that_were_learnt_from(self):
+    def test_one_run_scatters_more_than_the_mean_of_three(self):
         runs = noisy_jobs(7)
-        below = runs[runs["data_bytes"] < 512 * MB]
-        one = pd.concat([below, runs.tail(1)])
+        one = pd.concat([runs[runs["data_bytes"] < 512 * MB], runs.tail(1)])
         few, single = (first(table, data_bytes=512 * MB) for table in (runs, one))
-        logs = np.log(below["time_s"]).groupby(below["data_bytes"])
-        scatter = float(((logs.std() ** 2) * 2).sum() / 6)
-        more = (single["upper"] - single["lower"]) ** 2 - (few["upper"] - few["lower"]) ** 2
-        expected = (2 * t.ppf(0.95, 4) * few["projected"]) ** 2 * scatter * (1 - 1 / 3)
-        assert more == pytest.approx(expected)
+        assert single["projected"] == few["projected"]
+        assert single["upper"] / single["lower"] > few["upper"] / few["lower"]
 
     def test_larger_sizes_are_not_fitted_either(self):
         runs = noisy_jobs()
@@ -194,6 +173,40 @@ class TestCoreCount:
         assert project(runs.assign(threads=2 * runs["cores"]), cores=8).by == ("workload",)
         fixed = pd.concat([runs.assign(threads=n) for n in (8, 16)])
         assert list(project(fixed, cores=8).table["threads"]) == [8, 16]
+
+    def test_power_energy_and_perf_per_watt(self):
+        """20 W and 5 W a core, of a job of 10 s and 90 s over the cores."""
+        cores = np.array([1.0, 2, 4, 8])
+        runs = parallel(cores, 10 + 90 / cores, power_w=20 + 5 * cores)
+        found = {m: project(runs, cores=16, metric=m) for m in ("time", *OTHERS)}
+        for metric, value in dict(zip(OTHERS, (100.0, 1562.5, 1 / 1562.5), strict=True)).items():
+            row = found[metric].table.iloc[0]
+            assert row["projected"] == pytest.approx(value, rel=0.05)
+            assert row["lower"] < value < row["upper"]
+            assert np.isnan(row["t_serial_s"])
+            assert f"most weight: {row['law']} law" in found[metric].summary()
+        assert found["power"].plot().get_ylabel() == "power (W)"
+        assert type(found["power"]).from_json(found["power"].to_json()).metric_unit == "W"
+        measured = first(runs, cores=8, metric="perf_per_watt")
+        assert measured["covered"]
+        assert measured["measured"] == pytest.approx(1 / (60 * 21.25))
+        with pytest.raises(PpwError, match="no projection of 'cpi' over cores: give time, "):
+            project(runs, cores=16, metric="cpi")
+        with pytest.raises(MeasurementError, match="power_w"):
+            project(noisy_parallel(), cores=16, metric="power")
+
+    def test_metrics_of_the_command_line(self, tmp_path):
+        noisy_parallel().assign(power_w=50.0).to_csv(tmp_path / "r.csv", index=False)
+        said = printed(
+            ppw_inside("project", "r.csv", "--cores", 16, "--metric=power", cwd=tmp_path)
+        )
+        assert "50 W" in said
+        for words, why in (
+            ("--cores 16 --metric time,power", "give one with --cores"),
+            ("--data 1GB --metric power", "--data projects time alone"),
+        ):
+            done = ppw_inside("project", "r.csv", *words.split(), cwd=tmp_path)
+            assert (done.returncode, why in done.stderr) == (2, True)
 
     def test_text_plot_and_page(self):
         found = project(noisy_parallel(), cores=8)
@@ -294,8 +307,8 @@ def test_no_group_at_all():
 
 @pytest.mark.parametrize("sizes_mb", [(64, 128, 512), (200, 250, 300, 350, 512), None])
 def test_ninety_percent_of_intervals_hold_where_laws_miss_as_usual(sizes_mb):
-    """Groups that scatter about their laws by variances drawn from the prior."""
-    rng, groups = np.random.default_rng(11), 4000 if sizes_mb else 1000
+    """Groups that scatter about their laws by variances drawn from a prior."""
+    rng, groups = np.random.default_rng(11), 1000
     error = 0.03 if sizes_mb else 0.05
     miss = error * np.sqrt(3 / rng.chisquare(3, (groups, 1)))
     # 20 s whatever the data or the cores, and 80 s at the target or on one core; a miss is relative
@@ -309,5 +322,5 @@ def test_ninety_percent_of_intervals_hold_where_laws_miss_as_usual(sizes_mb):
         found = project(jobs(np.tile(sizes_mb, groups), times, host=hosts), data_bytes=512 * MB)
     else:
         found = project(parallel(np.tile(1 / x, groups), times, host=hosts), cores=8)
-    # For cores the laws may all be wrong, and the allowance for it is wider than these misses.
-    assert 0.88 < found.coverage < (0.92 if sizes_mb else 0.97)
+    # The laws may all be wrong, and the allowance for it is wider than these misses.
+    assert 0.88 < found.coverage < 0.99
