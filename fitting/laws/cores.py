@@ -39,6 +39,7 @@ class _ScalingModel(PositiveRegressor):
     _columns: ClassVar[tuple[str, ...]] = ("core count n",)
     _response = "time"
     _least = 1.0
+    _of: ClassVar[str]  # name of the law of the time
     _names: ClassVar[tuple[str, ...]]
     _least_distinct: ClassVar[int] = 2
     theta_: FloatArray
@@ -67,9 +68,10 @@ class _ScalingModel(PositiveRegressor):
                 "of them"
             )
         self._cells = average.ScalingCells.of_runs(
-            table[:, 0], self._as_time(observed), table[:, 1] if table.shape[1] > 1 else None
+            table[:, 0], self._as_time(observed), _size(table)
         )
-        self._infer(self._set_parameters(average.fit_law(self._law(), self._cells)[0]))
+        self.theta_ = average.fit_law(self._law(), self._cells)[0]
+        self._infer(self._free_parameters())
         return self
 
     def predict(self, X: ArrayLike) -> FloatArray:
@@ -107,23 +109,18 @@ class _ScalingModel(PositiveRegressor):
                 "more repeats"
             )
         self._positive_value(table)
-        found = average.average_laws(
-            self._cells,
-            table[:, 0],
-            data=table[:, 1] if table.shape[1] > 1 else 1.0,
-            family=average.Family.of(self._law()),
-        )
+        alone = average.CORES._replace(laws={self._of: self._law()}, line=self._of)
+        found = average.average_laws(self._cells, table[:, 0], data=_size(table), family=alone)
         ends = [self._as_time(end) for end in found.interval(level=level, repeats=repeats)]
         lower, upper = np.where(self.rank_ == len(self.theta_), np.sort(ends, axis=0), np.nan)
         return lower, upper
 
     def _law(self) -> average.Law:
-        """Return the law of the time that is fitted."""
-        raise NotImplementedError
+        return average.LAWS[self._of]
 
-    def _set_parameters(self, coefficients: FloatArray) -> BoolArray:
-        """Set ``theta_`` and the attributes made of it; return which parameters are free."""
-        raise NotImplementedError
+    def _free_parameters(self) -> BoolArray:
+        """Set the attributes made of ``theta_``; return which parameters are free."""
+        return self.theta_ > 0
 
     def _as_time(self, values: FloatArray) -> FloatArray:
         """Turn values of y into times, or times into values of y."""
@@ -135,7 +132,7 @@ class _ScalingModel(PositiveRegressor):
 
     def _jacobian(self, table: FloatArray) -> FloatArray:
         """Return the derivatives of the value by each parameter, (rows, parameters)."""
-        raise NotImplementedError
+        return average.term_values(self._law(), table[:, 0], _size(table))
 
     def _infer(self, free: BoolArray) -> None:
         """Set rank, covariance, standard errors, and which parameters are held on a bound."""
@@ -178,6 +175,11 @@ class _ScalingModel(PositiveRegressor):
         return self._read_points(X)
 
 
+def _size(table: FloatArray) -> FloatArray:
+    """Data of each row, 1 where X has no column of it."""
+    return table[:, 1] if table.shape[1] > 1 else np.ones(len(table))
+
+
 class AmdahlScaling(_ScalingModel):
     """Amdahl's law over cores, T(n) = t_serial + t_parallel / n, by least squares on ln T.
 
@@ -204,26 +206,21 @@ class AmdahlScaling(_ScalingModel):
     computing capabilities", AFIPS SJCC 1967, doi:10.1145/1465482.1465560.
     """
 
+    _of = "amdahl"
     _names = ("t_serial", "t_parallel")
 
     def __init__(self, *, bounded: bool = True) -> None:
         self.bounded = bounded
 
     def _law(self) -> average.Law:
-        return average.LAWS["amdahl"]._replace(bounded=self.bounded)
+        return super()._law()._replace(bounded=self.bounded)
 
-    def _set_parameters(self, coefficients: FloatArray) -> BoolArray:
-        """Set (t_serial, t_parallel) and their attributes; return which of them are free."""
-        self.theta_ = coefficients
+    def _free_parameters(self) -> BoolArray:
         self.t_serial_, self.t_parallel_ = self.theta_.tolist()
         one = self.t_serial_ + self.t_parallel_
         self.serial_fraction_ = self.t_serial_ / one if one > 0 else np.nan
         self.limit_ = self.t_serial_
         return (self.theta_ > 0) | (not self.bounded)
-
-    def _jacobian(self, table: FloatArray) -> FloatArray:
-        cores = table[:, 0]
-        return np.column_stack([np.ones_like(cores), 1.0 / cores])
 
 
 class ErnestScaling(_ScalingModel):
@@ -247,19 +244,8 @@ class ErnestScaling(_ScalingModel):
     """
 
     _columns = ("core count n", "data size D")
+    _of = "ernest"
     _names = ("theta0", "theta1", "theta2", "theta3")
-
-    def _law(self) -> average.Law:
-        return average.LAWS["ernest"]
-
-    def _set_parameters(self, coefficients: FloatArray) -> BoolArray:
-        """Set (θ0, θ1, θ2, θ3), each 0 or more; return which of them are free."""
-        self.theta_ = coefficients
-        return coefficients > 0
-
-    def _jacobian(self, table: FloatArray) -> FloatArray:
-        cores, size = table.T
-        return np.column_stack([np.ones_like(cores), size / cores, np.log(cores), cores])
 
 
 class UniversalScalability(_ScalingModel):
@@ -287,17 +273,14 @@ class UniversalScalability(_ScalingModel):
     1993; "Guerrilla Capacity Planning", Springer 2007, doi:10.1007/978-3-540-31010-5.
     """
 
+    _of = "gunther"
     _names = ("throughput_one", "contention", "coherency")
     _response = "throughput"
     _least_distinct = 3
 
-    def _law(self) -> average.Law:
-        # 1/X = p0/n + p1 + p2·(n − 1), p ≥ 0: λ = 1/(p0 + p1), σ = p1·λ and κ = p2·λ.
-        return average.LAWS["gunther"]
-
-    def _set_parameters(self, coefficients: FloatArray) -> BoolArray:
-        """Set (λ, σ, κ) and their attributes; return which of them are free."""
-        per_core, flat, crosstalk = coefficients.tolist()
+    def _free_parameters(self) -> BoolArray:
+        # 1/X = p1 + p0/n + p2·(n − 1), p ≥ 0: λ = 1/(p0 + p1), σ = p1·λ and κ = p2·λ.
+        per_core, flat, crosstalk = self.theta_.tolist()
         one = flat + per_core
         if not one > 0:
             raise FittingError(

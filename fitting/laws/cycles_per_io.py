@@ -159,8 +159,8 @@ def fit_laws(runs: IoRuns, *, floor: float, frequency: float) -> dict[str, RateL
     scale = frequency / runs.frequency
     fits: dict[str, Callable[[], RateLaw]] = {
         LINEAR_CPIO: lambda: _fit_linear_cpio(runs, floor, frequency),
-        AMDAHL: lambda: _fit_amdahl(runs.cores, runs.rate * scale),
-        GUNTHER: lambda: _fit_gunther(runs.cores, runs.rate * scale),
+        AMDAHL: lambda: _fit_over_cores(AMDAHL, runs.cores, runs.rate * scale),
+        GUNTHER: lambda: _fit_over_cores(GUNTHER, runs.cores, runs.rate * scale),
     }
     found: dict[str, RateLaw] = {}
     for name, fit in fits.items():
@@ -227,27 +227,16 @@ def _fit_linear_cpio(runs: IoRuns, floor: float, frequency: float) -> RateLaw:
     return RateLaw(predict_rate, lambda cores, level: (np.nan, np.nan), 4 - int(fit.falls[0]))
 
 
-def _fit_amdahl(cores: FloatArray, rate: FloatArray) -> RateLaw:
-    """Fit Amdahl's law to the time per I/O, as a law of the I/O rate."""
-    from fitting.laws.cores import AmdahlScaling
+def _fit_over_cores(name: str, cores: FloatArray, rate: FloatArray) -> RateLaw:
+    """Fit Amdahl's law to the time per I/O, or Gunther's to the I/O rate, as a law of the rate."""
+    from fitting.laws.cores import AmdahlScaling, UniversalScalability
 
-    model = AmdahlScaling().fit(cores, 1.0 / rate)
+    of_time = name == AMDAHL
+    power = -1.0 if of_time else 1.0
+    model = (AmdahlScaling() if of_time else UniversalScalability()).fit(cores, rate**power)
 
-    def rate_interval(cores: float, level: float) -> tuple[float, float]:
-        lower, upper = (float(end[0]) for end in model.predict_interval([cores], level=level))
-        return 1.0 / upper, 1.0 / lower
+    def rate_interval(n: float, level: float) -> tuple[float, float]:
+        ends = [float(end[0]) ** power for end in model.predict_interval([n], level=level)]
+        return min(ends), max(ends)
 
-    return RateLaw(lambda n: 1.0 / model.predict(n), rate_interval, int(model.free_.sum()))
-
-
-def _fit_gunther(cores: FloatArray, rate: FloatArray) -> RateLaw:
-    """Fit Gunther's law to the I/O rate."""
-    from fitting.laws.cores import UniversalScalability
-
-    model = UniversalScalability().fit(cores, rate)
-
-    def rate_interval(cores: float, level: float) -> tuple[float, float]:
-        lower, upper = (float(end[0]) for end in model.predict_interval([cores], level=level))
-        return lower, upper
-
-    return RateLaw(model.predict, rate_interval, int(model.free_.sum()))
+    return RateLaw(lambda n: model.predict(n) ** power, rate_interval, int(model.free_.sum()))

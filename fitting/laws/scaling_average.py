@@ -12,17 +12,10 @@ is a sum of terms with coefficients θ of zero or more, n the count and D the da
     super-linear       T = θ0 + θ1·D/n^p,   p = 1.5, 2, 3
 
 Gunther's law is written for the time, which is linear in its parameters. Super-linear laws are for
-jobs that outgrow the memory of few machines. Over data alone the laws are
-
-    constant           T = θ0
-    proportional       T = θ0·D
-    line               T = θ0 + θ1·D
-    square root        T = θ0 + θ1·√D
-    super-linear       T = θ0 + θ1·D^p,     p = 1.5, 2
-
-and D stands where the count does. Power over cores has the laws constant, line and square root of
-these, with n in place of D. All are fitted to ln T, one mean per cell: a cell is one
-(count, data) of one group, and its repeats have errors in common.
+jobs that outgrow the memory of few machines. Over data alone the laws are a constant, θ0·D and
+θ0 + θ1·D^p with p = 1 (line), 0.5, 1.5 and 2, and D stands where the count does. All are fitted to
+ln T, one mean per cell: a cell is one (count, data) of one group, and its repeats have errors in
+common.
 
 Weights of the laws have three parts: prior shares; how the law, fitted to the smaller counts,
 forecasts the greatest one; and how it fits all counts, less a penalty for each parameter. The
@@ -48,7 +41,6 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from scipy.special import stdtr
 
-from fitting.errors import FittingError
 from fitting.regression.lines import BoolArray, FloatArray, Number, variance_of_mean
 
 if TYPE_CHECKING:
@@ -61,7 +53,7 @@ class Law(NamedTuple):
     """Terms of a law, as functions of count and data, and its share before any run is seen."""
 
     terms: tuple[Term, ...]
-    prior: float = 1.0
+    prior: float
     bounded: bool = True  # coefficients are zero or more
 
 
@@ -70,13 +62,10 @@ class Family(NamedTuple):
 
     laws: dict[str, Law]
     line: str  # the law that a summary quotes
-    miss: float  # usual error of ln T, far beyond the last count for each e-fold
-    unjudged: float  # this many times that where all groups have two counts, so no forecast
-
-    @classmethod
-    def of(cls, law: Law) -> Family:
-        """Let one law stand alone, with the usual error of laws over cores."""
-        return CORES._replace(laws={"": law}, line="")
+    # The usual error of ln T is miss·sqrt(_NEAR² + ln(target/last)²), and ``unjudged`` times that
+    # where all groups have two counts: no forecast then shows how far the laws are off.
+    miss: float
+    unjudged: float
 
 
 def _share(power: float) -> Term:
@@ -126,22 +115,14 @@ DATA = Family(
     1.3,
 )
 # Energy is time times power, which rises with the cores: Gunther's terms, if both are lines.
-_RISES = {"amdahl": 0.375, "gunther": 0.4}
-ENERGY = CORES._replace(
-    laws={name: law._replace(prior=_RISES.get(name, law.prior)) for name, law in LAWS.items()}
-)
+_OF_ENERGY = {
+    name: LAWS[name]._replace(prior=p) for name, p in (("amdahl", 0.375), ("gunther", 0.4))
+}
+ENERGY = CORES._replace(laws=LAWS | _OF_ENERGY)
 # Power over cores: an idle part, and one that rises with the cores in use.
-POWER = Family(
-    {
-        "constant": Law((_one,), 0.05),
-        "line": Law((_one, lambda count, data: count), 0.75),
-        "square root": Law((_one, _share(-0.5)), 0.20),
-    },
-    "line",
-    0.05,
-    2.0,
-)
-# The usual error is miss·sqrt(_NEAR² + ln(target/last)²).
+_OF_POWER = {"constant": 0.05, "line": 0.75, "square root": 0.20}
+_POWER_LAWS = {name: DATA.laws[name]._replace(prior=prior) for name, prior in _OF_POWER.items()}
+POWER = Family(_POWER_LAWS, "line", 0.05, 2.0)
 _NEAR = 0.35
 # Degrees of freedom of the usual error beside those of a table, and of the table's beside a group.
 _USUAL_DF, _TABLE_DF = 6.0, 4.0
@@ -178,17 +159,14 @@ class ScalingCells(NamedTuple):
     def of_runs(
         cls, count: FloatArray, time: FloatArray, data: FloatArray | None = None
     ) -> ScalingCells:
-        """Aggregate the runs of one group: counts, times above zero, and data if they differ.
+        """Aggregate the runs of one group: counts, times and data, if they differ, above zero.
 
         >>> cells = ScalingCells.of_runs(np.array([1.0, 1.0, 2.0]), np.array([9.0, 4.0, 5.0]))
         >>> np.exp(cells.log_time).round(9)
         array([[6., 5.]])
         """
         size = np.ones_like(count) if data is None else data
-        table = np.column_stack([count, size, time])
-        if not (np.isfinite(table).all() and (table > 0).all() and (count >= 1).all()):
-            raise FittingError("counts must be 1 or more, times and data above 0, all finite")
-        cells, code = np.unique(table[:, :2], axis=0, return_inverse=True)
+        cells, code = np.unique(np.column_stack([count, size]), axis=0, return_inverse=True)
         code, log_time = code.ravel(), np.log(time)
         mean = np.bincount(code, log_time) / np.bincount(code)
         squares = float(((log_time - mean[code]) ** 2).sum())
@@ -218,8 +196,6 @@ class LawAverage(NamedTuple):
         self, *, level: float = 0.90, repeats: Number = 1
     ) -> tuple[FloatArray, FloatArray]:
         """Prediction interval of the mean of ``repeats`` runs at the target, (lower, upper)."""
-        if not 0 < level < 1:
-            raise FittingError(f"interval level {level!r} is not a share between 0 and 1; try 0.90")
         scale = np.sqrt(self.miss**2 + self.run_variance * variance_of_mean(repeats))
         lower, upper = (self._quantile(p, scale) for p in ((1 - level) / 2, (1 + level) / 2))
         return np.exp(lower), np.exp(upper)
@@ -244,41 +220,19 @@ class LawAverage(NamedTuple):
 def average_laws(
     cells: ScalingCells, target: Number, *, data: Number = 1.0, family: Family = CORES
 ) -> LawAverage:
-    """Fit all laws to the cells of each group, and average their times at a target count.
+    """Fit all laws of a family to the cells of each group, and average their times at a target.
 
-    Parameters
-    ----------
-    cells : ScalingCells
-        Groups of one table, which tell of each other how far the laws are off.
-    target : float or array
-        Count of cores or machines, above 0: one for all groups, one each, or many for one group.
-        The data, where the family is `DATA`.
-    data : float or array
-        Data at the target, in the unit of ``cells.data``.
-    family : Family
-        Laws to average.
+    The groups are of one table: they tell of each other how far the laws are off. The target is a
+    count, or data where the family is `DATA`: one for all groups, one each, or many for one group.
+    ``data`` at the target are in the unit of ``cells.data``. All are above 0. Groups with fewer
+    than two counts have NaN.
 
-    Returns
-    -------
-    LawAverage
-        NaN for groups with cells at fewer than two counts.
-
-    Raises
-    ------
-    FittingError
-        For a target or data that are not above 0.
-
-    Examples
-    --------
     >>> cells = ScalingCells.of_runs(np.array([2.0, 4.0, 8.0]), np.array([110.0, 60.0, 35.0]))
-    >>> average = average_laws(cells, 16)
-    >>> average.target_time.round(1)
+    >>> average_laws(cells, 16).target_time.round(1)
     array([22.5])
     """
     groups, last = len(cells.counts), cells.counts[:, -1]
     count, size, _ = np.broadcast_arrays(np.asarray(target, float), np.asarray(data, float), last)
-    if not all(np.all((part > 0) & np.isfinite(part)) for part in (count, size)):
-        raise FittingError("the target and its data must be above 0 and finite")
     asked = [part.reshape(groups, part.size // max(groups, 1)) for part in (count, size)]
     first = np.nanmin(cells.counts, axis=1, initial=np.inf)
     enough = first < last
@@ -308,33 +262,34 @@ def fit_law(law: Law, cells: ScalingCells) -> FloatArray:
     """
     weight = _cell_weights(cells)
     known = weight > 0
-    terms = np.where(known[:, :, None], _term_values(law, cells.counts, cells.data), 0.0)
+    terms = np.where(known[:, :, None], term_values(law, cells.counts, cells.data), 0.0)
     size = terms.max(axis=1)
     size[size == 0] = 1.0
     terms /= size[:, None]
     unit = (weight * np.where(known, cells.log_time, 0.0)).sum(axis=1, keepdims=True)
     log_time = np.where(known, cells.log_time - unit, 0.0)
     # Relative errors first; then Gauss-Newton steps on ln T, taken where they are better.
-    theta = _solve_terms(law, terms, np.exp(log_time), log_time, weight)
-    least = _log_squares(terms, theta, log_time, weight)
-    for _ in range(_ROUNDS):
-        fitted = np.where(known, np.einsum("gck,gk->gc", terms, theta), 1.0).clip(1e-9)
+    fitted, theta, least = np.exp(log_time), np.zeros_like(size), np.full(len(size), np.inf)
+    for _ in range(1 + _ROUNDS):
         step = _solve_terms(law, terms, fitted, log_time, weight)
-        squares = _log_squares(terms, step, log_time, weight)
+        off = np.log(np.maximum(np.einsum("gck,gk->gc", terms, step), 1e-300)) - log_time
+        squares = (weight * off**2).sum(axis=1)
         theta = np.where((squares < least)[:, None], step, theta)
         least = np.minimum(squares, least)
+        fitted = np.where(known, np.einsum("gck,gk->gc", terms, theta), 1.0).clip(1e-9)
     coefficients: FloatArray = theta / size * np.exp(unit)
     return coefficients
 
 
 def predict_law(law: Law, theta: FloatArray, count: FloatArray, data: FloatArray) -> FloatArray:
     """Give ln T of a law at counts and data of shape (groups, points)."""
-    time = np.einsum("gck,gk->gc", _term_values(law, count, data), theta)
+    time = np.einsum("gck,gk->gc", term_values(law, count, data), theta)
     log_time: FloatArray = np.log(np.maximum(time, 1e-300))
     return log_time
 
 
-def _term_values(law: Law, count: FloatArray, data: FloatArray) -> FloatArray:
+def term_values(law: Law, count: FloatArray, data: FloatArray) -> FloatArray:
+    """Give each term of a law without its coefficient, along a last axis."""
     return np.stack([term(count, data) for term in law.terms], axis=-1)
 
 
@@ -372,15 +327,6 @@ def _solve_terms(
         chosen[:, some] = found
         theta = np.where(better[:, None], chosen, theta)
     return theta
-
-
-def _log_squares(
-    terms: FloatArray, theta: FloatArray, log_time: FloatArray, weight: FloatArray
-) -> FloatArray:
-    """Weighed squares of the errors of ln T, (groups,)."""
-    time = np.maximum(np.einsum("gck,gk->gc", terms, theta), 1e-300)
-    squares: FloatArray = (weight * (np.log(time) - log_time) ** 2).sum(axis=1)
-    return squares
 
 
 def _split_evidence(count: FloatArray) -> tuple[FloatArray, FloatArray]:

@@ -51,13 +51,11 @@ def project_command(
         return ppw.project_runs(table, freq=freq, **options)
     of_time = {"by": options["by"], "level": options["level"]}
     metric, *more = options["metric"] or ["time"]
-    if more:
-        raise click.UsageError("--metric: give one with --cores, and project once for each")
+    if more or (cores is None and metric != "time"):
+        raise click.UsageError("--metric: give one with --cores; --data projects time alone")
     if cores is not None:
         return ppw.project_core_count(table, cores=cores, metric=metric, **of_time)
     assert data_bytes is not None
-    if metric != "time":
-        raise click.UsageError("--data projects time alone: leave out --metric, or use --freq")
     return ppw.project_data_size(table, data_bytes=data_bytes, **of_time)
 
 

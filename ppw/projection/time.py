@@ -205,8 +205,8 @@ class TimeProjection(rs.Result):
 
     @classmethod
     def found(cls, fit: LawAverage) -> dict[str, Any]:
-        """Name the parameters of each group. Subclasses define it."""
-        raise NotImplementedError
+        """Name the parameters of each group."""
+        return dict(zip(cls.time_columns, fit.line.T, strict=True))
 
     @classmethod
     def too_few(cls, target: float) -> str:
@@ -359,11 +359,10 @@ def _follows(runs: pd.DataFrame, name: str, target: str) -> bool:
 #
 #     T(n) = t_serial + t_parallel/n,    t_serial ≥ 0, t_parallel ≥ 0
 #
-# Amdahl's law and others, between and beyond the core counts measured, all at one core frequency.
-# The projected time is an average of laws, weighed by how they forecast the greatest count, and the
-# interval holds how far forecasts were off (see `fitting.laws.scaling_average`). Where cores wait
-# for each other, or share a memory or a socket that is full, times stop to fall or rise again,
-# which fewer cores cannot tell. Energy has such laws too, and power is a sum of terms that rise.
+# Amdahl's law and others, between and beyond the core counts measured, all at one core frequency,
+# in an average (see `fitting.laws.scaling_average`). Where cores wait for each other, or share a
+# memory or a socket that is full, times stop to fall or rise again, which fewer cores cannot tell.
+# Energy has such laws too, and power is a sum of terms that rise.
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -443,11 +442,6 @@ class CoreCountProjection(TimeProjection):
         # For another metric than the time this is NaN, and nothing is drawn.
         cores = np.geomspace(min(ends[0], row["cores"]), ends[1], _POINTS)
         return cores, row["t_serial_s"] + row["t_parallel_s"] / cores
-
-    @classmethod
-    def found(cls, fit: LawAverage) -> dict[str, Any]:
-        """Serial and parallel time (s) of each group."""
-        return dict(zip(cls.time_columns, fit.line.T, strict=True))
 
 
 def project_core_count(
@@ -581,7 +575,7 @@ class DataSizeProjection(TimeProjection):
     def found(cls, fit: LawAverage) -> dict[str, Any]:
         """Fixed time (s) and rate (B/s) of each group."""
         fixed, per_byte = fit.line.T
-        return dict(zip(cls.time_columns, (fixed, 1 / per_byte), strict=True))
+        return {"t_fixed_s": fixed, "rate_bytes_s": 1 / per_byte}
 
 
 def project_data_size(

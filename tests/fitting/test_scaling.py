@@ -149,21 +149,6 @@ def test_unbounded_amdahl_refuses_where_time_is_not_positive():
     assert np.isnan(AmdahlScaling(bounded=False).fit([2, 4], [1.0, 1.5]).serial_fraction_)
 
 
-def usl_slope(n, one, sigma, kappa):
-    q = 1 + sigma * (n - 1) + kappa * n * (n - 1)
-    return np.column_stack([n / q, -one * n * (n - 1) / q**2, -one * n**2 * (n - 1) / q**2])
-
-
-@pytest.mark.parametrize("noise", [0.001, 0.02, 0.1])
-def test_usl_has_no_gradient_at_its_least_sum_of_squares(noise):
-    error = np.random.default_rng(4).uniform(1 - noise, 1 + noise, 8)
-    runs = usl(CORES, 900.0, 0.04, 0.005) * error
-    theta = UniversalScalability().fit(CORES, runs).theta_
-    fitted = usl(CORES, *theta)
-    residual, slope = CORES * np.log(fitted / runs), usl_slope(CORES, *theta) / fitted[:, None]
-    assert np.abs(residual @ slope * theta).max() < 1e-5 * CORES @ np.abs(residual / CORES)
-
-
 @pytest.mark.parametrize(
     ("sigma", "kappa", "limit", "peak", "best", "bound"),
     [
