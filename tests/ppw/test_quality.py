@@ -224,17 +224,18 @@ class TestHalfOrThirdFrequency:
         found = told(frame(times, clocks=clocks), self.NAME)
         assert {at: words.partition(" s, ")[2] for at, words in found.items()} == said
 
-    @pytest.mark.parametrize("part", [2, 3])
-    @pytest.mark.parametrize("at", range(7))
-    def test_every_step_of_times_and_rates_and_repeats(self, at, part):
-        for repeats in (1, 3):
-            runs = self.sweep(at, part, repeats=repeats, clocks=CLOCKS[::2])
-            found = [at + 7 * i for i in range(repeats)]
-            assert named(runs, self.NAME) == named(as_rates(runs), self.NAME) == found
-            assert (
-                " operations/s, where the other steps give " in told(as_rates(runs), self.NAME)[at]
-            )
-        assert named(self.sweep(at, 1, clocks=CLOCKS[::2])) == []
+    @pytest.mark.parametrize("repeats", [1, 3])
+    def test_every_step_of_times_and_rates_and_repeats(self, repeats):
+        cases = [(at, part) for part in (1, 2, 3) for at in range(7)]
+        sweeps = [self.sweep(*case, repeats=repeats, clocks=CLOCKS[::2]) for case in cases]
+        named_sweeps = [runs.assign(workload=f"w{n:02}") for n, runs in enumerate(sweeps)]
+        runs = pd.concat(named_sweeps, ignore_index=True)
+        places = enumerate(cases[7:], 7)
+        found = [7 * (n * repeats + i) + at for n, (at, _) in places for i in range(repeats)]
+        rates = told(as_rates(runs), self.NAME)
+        assert named(runs, self.NAME) == sorted(rates) == found
+        assert all(" operations/s, where the other steps give " in said for said in rates.values())
+        assert named(runs[: 49 * repeats]) == []
 
     def test_a_table_is_its_groups_one_by_one(self):
         each = [self.sweep(at, 2 + at % 2).assign(workload=f"w{at}") for at in range(13)]
@@ -453,24 +454,22 @@ class TestTimeOfAnotherUnit:
         table = {"freq_hz": 1e9 * ghz, "time_s": (fixed + work / ghz) * scatter}
         return pd.DataFrame({"host": "a", "workload": "sort", **table, **columns})
 
-    @pytest.mark.parametrize(
-        ("factor", "said"),
-        [
-            *((60, ("s", "min")), (1 / 60, ("min", "s"))),
-            *((3600, ("s", "h")), (1 / 3600, ("h", "s"))),
-            *((1e3, ("ms", "s")), (1e-3, ("s", "ms"))),
-            *((1e6, ("µs", "s")), (1e-6, ("s", "µs"))),
-            # Merely held up.
-            *((factor, None) for factor in (5.0, 7.5, 11.0, 40_000.0)),
-        ],
-    )
+    # Factors, and the units that a row and the others are then in; of the last it was held up.
+    SLIPS = ((60, "s", "min"), (1 / 60, "min", "s"), (3600, "s", "h"), (1 / 3600, "h", "s"))
+    SLIPS += ((1e3, "ms", "s"), (1e-3, "s", "ms"), (1e6, "µs", "s"), (1e-6, "s", "µs"))
+    HELD_UP = (5.0, 7.5, 11.0, 40_000.0)
+
     @pytest.mark.parametrize("row", [0, 5, 11])
-    def test_a_slip_is_found_wherever_it_is(self, factor, said, row):
-        runs = self.sweep()
-        runs.loc[row, "time_s"] *= factor
-        found = {at: words.partition(" sweep. ")[2] for at, words in told(runs, self.NAME).items()}
-        text = said and f"Check whether it is in {said[0]}, and the others in {said[1]}"
-        assert found == ({row: text} if said else {})
+    def test_a_slip_is_found_wherever_it_is(self, row):
+        factors = [*(factor for factor, *_ in self.SLIPS), *self.HELD_UP]
+        runs = pd.concat([self.sweep(workload=f"{f:g}") for f in factors], ignore_index=True)
+        runs.loc[row::12, "time_s"] *= factors
+        assert {
+            at: words.partition(" sweep. ")[2] for at, words in told(runs, self.NAME).items()
+        } == {
+            12 * n + row: f"Check whether it is in {mine}, and the others in {others}"
+            for n, (_, mine, others) in enumerate(self.SLIPS)
+        }
 
     def test_worked_by_hand(self):
         # 100, 60, 50 s; the fourth, of 55 s, was written in ms: the lower middle of four is 60 s.
