@@ -26,8 +26,10 @@ PEERS = tomllib.loads((TESTS / "system.toml").read_text(encoding="utf-8"))["peer
 
 # Files of tests whose compiled loops take a minute to compile; one process runs them all.
 COMPILING = ("test_exports", "test_recorded", "test_refusals", "test_trace", "test_transition")
+# One process runs these, too: they share an engine, of which Spark takes long to start.
+ENGINES = ("test_fleet_",)
 # Files with few tests that take seconds each. They go first: at the end others would wait for them.
-LONG = ("test_examples", "test_fleet_", "test_meter", "test_plan", "test_report", "test_robustness")
+LONG = (*ENGINES, "test_examples", "test_meter", "test_plan", "test_report", "test_robustness")
 
 # The same examples on every machine, however slow it is: HYPOTHESIS_PROFILE=ci takes 100.
 _ALIKE = settings(derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -74,7 +76,7 @@ def pytest_make_collect_report(collector: pytest.Collector) -> Generator[None, A
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Give each file to one process, and all files of `COMPILING` to the same one."""
+    """Give each file to one process, and all files of `COMPILING` or `ENGINES` to the same one."""
     from xdist.scheduler import LoadFileScheduling
 
     scheduling: Any = LoadFileScheduling(config, log)
@@ -82,7 +84,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
     def process_of(nodeid: str) -> str:
         file = file_of(nodeid)
-        return "compiling" if Path(file).name.startswith(COMPILING) else file
+        shared = (g for g in (COMPILING, ENGINES) if Path(file).name.startswith(g))
+        return next(map(str, shared), file)
 
     scheduling._split_scope = process_of
     return scheduling

@@ -27,6 +27,12 @@ def results(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
+def documents(results):
+    """JSON of such a result."""
+    return functools.cache(lambda kind, names=PLAIN: results(kind, names).to_json())
+
+
+@pytest.fixture(scope="session")
 def pages(results):
     """Page of such a result, and its text."""
 

@@ -16,7 +16,7 @@ from fitting.bayes.priors import DynamicShare, DynamicSharePrior, StalledShare, 
 from ppw.catalogue.hosts import host_steps
 from ppw.errors import PpwError
 
-STEPS = "1.2GHz:2.4GHz:0.2GHz"
+STEPS, SEVEN = "1.2GHz:2.4GHz:0.4GHz", "1.2GHz:2.4GHz:0.2GHz"
 
 
 def plan(runs, **options):
@@ -44,7 +44,7 @@ class TestAnswers:
         assert list(result.groups["half_width_pct"]) == pytest.approx(list(expected), rel=0.08)
 
     def test_every_candidate_is_ranked_with_its_cost(self):
-        result = plan(one(), repeats=(1, 4), run_time_minutes=10)
+        result = plan(one(), steps=SEVEN, repeats=(1, 4), run_time_minutes=10)
         table = result.to_frame()
         assert list(table["rank"]) == list(range(1, 15))
         assert set(zip(table["freq_hz"].round(-5), table["runs"], strict=True)) == {
@@ -100,12 +100,12 @@ class TestAnswers:
         assert (
             "which is what you ask for: measure it, and no projection is needed" in found["advice"]
         )
-        other = plan(one(), freq="2.4GHz", within=4, at_target=False)
+        other = plan(one(), steps=SEVEN, freq="2.4GHz", within=4, at_target=False)
         assert not other.table["at_target"].any()
         assert row(other)["next_freq_hz"] == pytest.approx(2.2e9)
 
     def test_a_budget_is_kept(self):
-        asked = {"freq": "3GHz", "run_time_minutes": 10}
+        asked = {"freq": "3GHz", "run_time_minutes": 10, "steps": SEVEN}
         result = plan(one(), **asked, repeats=(1, 2, 3), budget_minutes=25)
         assert result.table["minutes"].max() == 20
         found = row(plan(one(), **asked, budget_minutes=10))
@@ -211,7 +211,7 @@ class TestCommandLine:
         document, table, page = (d.stdout for d in done)
         assert json.loads(document)["within_pct"] == 15
         assert ppw.Plan.from_json(document).to_json() == document.rstrip("\n")
-        assert pd.read_csv(io.StringIO(table))["half_width_pct"].gt(0).tolist() == [True] * 14
+        assert pd.read_csv(io.StringIO(table))["half_width_pct"].gt(0).tolist() == [True] * 8
         assert "Measure 1 × 2.4 GHz" in page
 
     @pytest.mark.parametrize(
