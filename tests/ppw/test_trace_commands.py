@@ -3,6 +3,7 @@
 import functools
 import json
 import os
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -25,20 +26,21 @@ GOLDEN = Path(__file__).with_name("golden")
 
 
 @pytest.fixture(scope="module")
-def fitted():
-    """Document of the model of disk.parquet."""
+def made(tmp_path_factory):
+    """Folder with some traces and the model of one."""
+    folder, disk = tmp_path_factory.mktemp("made"), busy(n=3000, seed=1)
+    traces = {"disk.parquet": disk, "made.parquet": busy(n=3000, seed=2), "files.csv": fragmented()}
+    for name, one in traces.items():
+        write_trace(one.batches(), folder / name)
     with caveats_in_result():
-        return fit_trace(busy(n=3000, seed=1)).to_json() + "\n"
+        (folder / "m.json").write_text(fit_trace(disk).to_json() + "\n", encoding="utf-8")
+    return folder
 
 
 @pytest.fixture
-def run(tmp_path, monkeypatch, fitted):
-    """Run a command in an empty folder with some traces and the model of one in it."""
-    monkeypatch.chdir(tmp_path)
-    write_trace(busy(n=3000, seed=1).batches(), "disk.parquet")
-    write_trace(busy(n=3000, seed=2).batches(), "made.parquet")
-    write_trace(fragmented().batches(), "files.csv")
-    Path("m.json").write_text(fitted, encoding="utf-8")
+def run(tmp_path, monkeypatch, made):
+    """Run a command in such a folder."""
+    monkeypatch.chdir(shutil.copytree(made, tmp_path, dirs_exist_ok=True))
     return functools.partial(ppw_inside, "trace", cwd=tmp_path)
 
 
@@ -138,8 +140,8 @@ def test_closed_loop_is_said(ran):
     assert done.stderr.endswith("ppw: 50 requests written to made.csv\n")
 
 
-def test_threads_in_turn_keep_their_shares_places_and_rate(fitted):
-    model = TraceModel.from_json(fitted)
+def test_threads_in_turn_keep_their_shares_places_and_rate(made):
+    model = TraceModel.from_json((made / "m.json").read_text(encoding="utf-8"))
     # In two parts, of which the second goes on where the first stopped.
     whole = generate_trace(model, mode="round_robin", arrivals="laws", count=2**18 + 3000)
     made, shares = whole.to_table().to_pandas(), model.counts.count / model.counts.count.sum()
@@ -234,8 +236,8 @@ class TestConvert:
         subprocess.run(["fio", "--parse-only", "l.fio"], check=True, capture_output=True)
 
     @pytest.mark.parametrize("by", ["stream", "transition"])
-    def test_jobs_keep_shares_and_rate(self, fitted, by):
-        model = TraceModel.from_json(fitted)
+    def test_jobs_keep_shares_and_rate(self, made, by):
+        model = TraceModel.from_json((made / "m.json").read_text(encoding="utf-8"))
         jobs, _ = jobs_of(model, by=by)
         assert sum(job.share for job in jobs) == pytest.approx(1)
         assert sum(job.rate for job in jobs) == pytest.approx(model.rate)

@@ -221,13 +221,14 @@ def test_the_model_of_a_generated_trace_is_the_generating_one():
     """Ten seeds, independent draws: χ² of each state's transitions against their chances."""
     space = 4**11 * 512
     model = fit_trace(trace(**made(20_000, devices=1)), levels=2, space_bytes=space)
+    counted = model.to_frame()
     left = ["level", "from_state", "after_kind"]
     keys = [*left, "to_state", "op", "sequential", "size_bytes"]
     chances = []
     for seed in range(10):
         load = generate_trace(model, seed=seed, draws="independent")
         again = fit_trace(load, levels=2, space_bytes=space).to_frame()
-        both = model.to_frame().merge(again, on=keys, how="left", suffixes=("", "_again"))
+        both = counted.merge(again, on=keys, how="left", suffixes=("", "_again"))
         made_again = both["count_again"].fillna(0)
         from_state = [both[key] for key in left]
         expected = both["probability"] * made_again.groupby(from_state).transform("sum")
