@@ -25,11 +25,12 @@ DATA = Path(os.environ.get("PPW_DATA_DIR", TESTS.parents[1] / "shared" / "data")
 PEERS = tomllib.loads((TESTS / "system.toml").read_text(encoding="utf-8"))["peers"]
 
 # Files of tests whose compiled loops take a minute to compile; one process runs them all.
-COMPILING = ("test_exports", "test_recorded", "test_refusals", "test_trace", "test_transition")
+COMPILING = ("test_exports", "test_recorded", "test_refusals", "test_report", "test_requests")
+COMPILING += ("test_trace", "test_transition")
 # One process runs these, too: they share an engine, of which Spark takes long to start.
 ENGINES = ("test_fleet_",)
 # Files with few tests that take seconds each. They go first: at the end others would wait for them.
-LONG = (*ENGINES, "test_examples", "test_meter", "test_plan", "test_report", "test_robustness")
+LONG = (*ENGINES, "test_examples", "test_meter", "test_plan", "test_robustness")
 
 # The same examples on every machine, however slow it is: HYPOTHESIS_PROFILE=ci takes 100.
 _ALIKE = settings(derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -185,7 +185,7 @@ class TestFormats:
         self, command, run, printed, table
     ):
         function, options = self.ANSWERS[command]
-        path = table(sweep(repeats=1).drop(columns="power_source"))
+        path = table(sweep(repeats=1).drop(columns=["power_source", "cycles", "price"]))
         result = answered(function, ppw.read_runs(path))
         assert printed(command, path, *options, "--format", "json") == result.to_json() + "\n"
         out, err, code = run(command, path, *options, "--format", "csv")

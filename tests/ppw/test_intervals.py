@@ -246,9 +246,9 @@ class TestMonotone:
     @ignore_caveats
     def test_time_is_one_curve_between_two_steps(self):
         # Halfway between two measured steps, in logarithms, the other one is the nearer.
-        points = cpi_points(0.6, 0.8, 2.8)
+        points = pd.DataFrame(cpi_points(0.6, 0.8, 2.8), columns=["freq_hz", "cpi"])
         asked = np.geomspace(0.7, 3.0, 60) * GHZ
-        time = [ppw.project(points, freq=f, instructions=1e10).time_s for f in asked]
+        time = ppw.project_runs(points, freq=asked, metric="cpi").table["projected"] / asked
         exponent = -np.diff(np.log(time)) / np.diff(np.log(asked))
         assert exponent.min() > 0
         # Smooth: from one point to the next the exponent changes by little.

@@ -64,7 +64,7 @@ class TestProjectionVerdict:
 
     def test_a_target_below_all_that_was_measured_and_the_other_form_are_shown(self):
         runs = RUNS.assign(time_s=RUNS["freq_ghz"] ** -1.5)
-        page = page_of(projected(runs, 0.8e9, metric="time"))
+        page = straight_page(runs, freq=0.8e9, metric="time")
         assert "to 800 MHz" in page.verdict[0]
         assert page.tables[0].header[-1] == "other form"
 
@@ -79,7 +79,8 @@ class TestValidationPage:
         assert f"cover {summary['coverage']:.0%} of 3 measurements" in sentence
 
     def test_largest_error_first(self):
-        result = answered(ppw.validate, RUNS, scheme="frequency", metric=["time", "power"])
+        how = {"scheme": "frequency", "interval": "t", "metric": ["time", "power"]}
+        result = answered(ppw.validate, RUNS, **how)
         errors = [abs(float(row[-3])) for row in validation_page(result).tables[1].rows]
         assert (len(errors), errors) == (24, sorted(errors, reverse=True))
 
@@ -158,7 +159,7 @@ class TestSliders:
         assert values.tolist() == wanted[:240].tolist()
 
     def test_many_candidates_have_no_slider_each_and_it_is_said(self):
-        result = asked(scenario(*(server(f"s{i}") for i in range(7))))
+        result = asked(scenario(*(server(f"s{i}") for i in range(7))), draws=100)
         sliders = report.procurement_sliders(result)
         assert len([s for s in json.loads(sliders.data)["sliders"] if "price" in s["key"]]) == 6
         assert "The prices of the first 6 of 7 candidates have sliders." in sliders.note
