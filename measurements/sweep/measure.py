@@ -343,8 +343,19 @@ def _try_temperature_sensor(sysfs: Path) -> HostSensor:
     return HostSensor("temperature", True, f"{now_c:g} °C now")
 
 
-# A sweep of that host is kept there until it is whole and has been fetched.
-_FOLDER = '"${XDG_CACHE_HOME:-$HOME/.cache}/ppw/%s"'
+# A sweep of that host is kept there, below the name $0, until it is whole and has been fetched.
+_FOLDER = 'folder="${XDG_CACHE_HOME:-$HOME/.cache}/ppw/$0"'
+
+
+def remote_command(host: str, script: str, *words: str) -> list[str]:
+    """Make the command that runs a script of ours on ``host``, with ``words`` as $0, $1 and so on.
+
+    Every command for another host is made here: the script is a constant, and what users wrote is
+    in ``words``, which no shell expands. Raises `MeasurementError` for a host that is an option.
+    """
+    if not host or host.startswith("-"):
+        raise MeasurementError(f"--ssh {host}: no name of a host: give HOST or USER@HOST")
+    return ["ssh", "-T", "--", host, shlex.join(["sh", "-c", f"{_FOLDER}; {script}", *words])]
 
 
 def measure_on(host: str, arguments: Sequence[str], output: str | None) -> int:
@@ -360,12 +371,10 @@ def measure_on(host: str, arguments: Sequence[str], output: str | None) -> int:
     ses.check_writable(target)
     text = f"{socket.gethostname()}:{target.resolve()}"
     name = f"{target.stem}-{hashlib.sha256(text.encode()).hexdigest()[:10]}"
-    folder = _FOLDER % name
-    asked = shlex.join(["ppw", "measure", "-o", "runs.jsonl", "--stream", *_passed_on(arguments)])
-    script = f"mkdir -p {folder} && cd {folder} && exec {asked}"
-    with subprocess.Popen(
-        ["ssh", "-T", host, script], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    ) as remote:
+    asked = ("ppw", "measure", "-o", "runs.jsonl", "--stream", *_passed_on(arguments))
+    script = 'mkdir -p "$folder" && cd "$folder" && exec "$@"'
+    command = remote_command(host, script, name, *asked)
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as remote:
         code = _keep_rows(remote, target)
     if code == 255:
         raise MeasurementError(
@@ -373,9 +382,9 @@ def measure_on(host: str, arguments: Sequence[str], output: str | None) -> int:
         )
     if code == 127:
         raise MeasurementError(f"{host} has no ppw: install it there (pip install perf-per-watt)")
-    _fetch_readings(host, folder, target)
+    _fetch_readings(host, name, target)
     if code == 0:
-        subprocess.run(["ssh", "-T", host, f"rm -r {folder}"], check=False)
+        subprocess.run(remote_command(host, 'rm -r "$folder"', name), check=False)
     return code
 
 
@@ -403,10 +412,10 @@ def _keep_rows(remote: subprocess.Popen[bytes], target: Path) -> int:
     return remote.wait()
 
 
-def _fetch_readings(host: str, folder: str, target: Path) -> None:
+def _fetch_readings(host: str, name: str, target: Path) -> None:
     """Bring the raw readings here."""
     here = loop.default_folder(target)
-    command = ["ssh", "-T", host, f"tar -C {folder} -cf - runs.samples"]
+    command = remote_command(host, 'tar -C "$folder" -cf - runs.samples', name)
     with subprocess.Popen(command, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL) as remote:
         assert remote.stdout is not None
         try:

@@ -225,7 +225,7 @@ def measure_command(ctx: click.Context, /, **given: Any) -> int:
     # These three change nothing on this host, so what it would need is not asked for.
     if given["simulate"]:
         return measure_simulated(ctx, given)
-    if given["ssh"]:
+    if given["ssh"] is not None:
         return sweep.measure.measure_on(given["ssh"], sys.argv, given["output"])
     if given["replay"] is not None:
         return _export_session_runs(given["replay"], given["output"])

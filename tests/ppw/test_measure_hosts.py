@@ -1,5 +1,6 @@
 """`ppw measure` on other hosts: over OpenSSH, and on two old ones that are compared."""
 
+import ast
 import signal
 from concurrent.futures import ThreadPoolExecutor
 
@@ -118,6 +119,48 @@ class TestSsh:
 def test_a_table_from_elsewhere_needs_a_file_here(tmp_path, output):
     asked = ("measure", "--ssh", "elsewhere", *output, "--", "true")
     refused(ppw_inside(*asked, cwd=tmp_path), "ppw: error: --ssh needs -o FILE")
+
+
+@pytest.mark.parametrize(
+    "stem", ["runs-$(touch X)", "runs-`touch X`", 'runs-";touch X;"', "a'b;touch X;'", "-$HOME b"]
+)
+def test_no_shell_of_another_host_expands_a_name(tmp_path, stem):
+    """A stand-in of ssh runs the text that the other host's shell would get."""
+    bin_folder = tmp_path / "bin"
+    program(bin_folder, "ssh", 'for last in "$@"; do :; done\nexec sh -c "$last"')
+    asked = tmp_path / "asked"
+    program(bin_folder, "ppw", f'printf "%s|" "$@" "$PWD" > {asked}')
+    given = ("--ssh", "h", "-o", tmp_path / f"{stem}.csv", "--", "echo", "$(touch X)", "a b")
+    where = {"PATH": f"{bin_folder}:{environment()['PATH']}", "XDG_CACHE_HOME": f"{tmp_path}/c"}
+    worked(ppw_inside("measure", *given, cwd=tmp_path, **where))
+    assert not list(tmp_path.rglob("X"))
+    *_, echo, touch, words, folder, _ = asked.read_text().split("|")
+    assert (echo, touch, words) == ("echo", "$(touch X)", "a b")
+    assert folder.startswith(f"{tmp_path}/c/ppw/{stem}-")
+
+
+@pytest.mark.parametrize("host", ["-oProxyCommand=touch X", ""])
+def test_a_host_that_is_an_option_is_refused(tmp_path, host):
+    done = ppw_inside("measure", f"--ssh={host}", "-o", "a.csv", "--", "true", cwd=tmp_path)
+    refused(done, "no name of a host")
+    assert not list(tmp_path.iterdir())
+
+
+def test_commands_for_other_hosts_are_made_in_one_place():
+    """No other code names the client, and none hands a text to a shell unseen."""
+    clients = {"ssh", "scp", "sftp", "rsync", "pdsh"}
+    found = []
+    for room in ("measurements", "fitting", "ppw"):
+        for path in (ROOT / room).rglob("*.py"):
+            for node in ast.walk(ast.parse(path.read_text())):
+                shell = isinstance(node, ast.keyword) and node.arg == "shell"
+                if shell or (isinstance(node, ast.List) and clients & _texts(node)):
+                    found.append(str(path.relative_to(ROOT)))
+    assert found == ["measurements/sweep/measure.py"]
+
+
+def _texts(node):
+    return {part.value for part in ast.walk(node) if isinstance(part, ast.Constant)}
 
 
 CLOCKS = {"d510": 1.66e9, "d525": 1.80e9}
