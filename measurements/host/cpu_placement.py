@@ -257,7 +257,10 @@ def execute(
     """
     user_s = system_s = 0.0
     code = 0
-    with output.open("wb") as file, nullcontext() if cpus is None else run_on(cpus):
+    with (
+        files.open_for_writing(output, private=True) as file,
+        nullcontext() if cpus is None else run_on(cpus),
+    ):
         start_s = time.monotonic()
         for command in commands:
             code, user, system = _run_command(command, file, environment)

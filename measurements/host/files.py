@@ -1,12 +1,18 @@
-"""Read small files of sysfs and procfs; what is missing or says nothing is None."""
+"""Read small files of sysfs and procfs; open files for writing where others may plant links.
+
+Of sysfs and procfs, what is missing or says nothing is None.
+"""
 
 from __future__ import annotations
 
+import errno
 import math
 import os
 import re
+import stat
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import IO, Any
 
 from measurements.errors import MeasurementError
 
@@ -17,6 +23,7 @@ _SPAN = re.compile(r"(\d+)(?:-(\d+))?")
 # The kernel cannot be built for more CPUs.
 _MOST_CPUS = 1 << 16
 _LONGEST_NUMBER = 64
+_MOST_LINKS = 40  # as in the kernel
 
 
 def parse_cpu_list(text: str) -> tuple[int, ...]:
@@ -189,3 +196,96 @@ class NumberFile:
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
+
+
+def open_for_writing(
+    path: Path, mode: str = "wb", *, private: bool = False, pipe: bool = False, **text: Any
+) -> IO[Any]:
+    """Open a file, new or old, for writing in a folder that other users may write to.
+
+    A link in its place is never followed, one on the way only if root or this user made it. An old
+    file must have no second name and belong to this user or to the owner of its folder. A
+    ``private`` new file is for this user only; ``pipe`` also allows a named pipe. Raises `OSError`.
+    """
+    try:
+        return os.fdopen(_open_descriptor(path, mode, private, pipe), mode, **text)
+    except OSError as error:
+        is_link = error.errno == errno.ELOOP
+        reason = "a link is in its place: remove it" if is_link else error.strerror
+        raise OSError(error.errno, reason, str(path)) from error
+
+
+def _open_descriptor(path: Path, mode: str, private: bool, pipe: bool) -> int:
+    # A pipe without a reader must not hold up whoever expects a file.
+    how = 0 if pipe else os.O_NONBLOCK
+    flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | how
+    folder = _open_folder(path.parent)
+    try:
+        flags |= os.O_APPEND if "a" in mode else 0
+        file = os.open(path.name, flags, 0o600 if private else 0o666, dir_fd=folder)
+        owners = {os.geteuid(), os.fstat(folder).st_uid}
+    finally:
+        os.close(folder)
+    try:
+        status = os.fstat(file)
+        regular = stat.S_ISREG(status.st_mode) and status.st_nlink == 1
+        if not (regular or (pipe and stat.S_ISFIFO(status.st_mode))) or status.st_uid not in owners:
+            raise PermissionError(
+                errno.EPERM, "what is in its place is no file of yours: remove it"
+            )
+        if regular and "w" in mode:
+            os.ftruncate(file, 0)
+    except BaseException:
+        os.close(file)
+        raise
+    return file
+
+
+def make_folder(path: Path) -> None:
+    """Make a folder and those around it; one that is there must be root's or this user's.
+
+    Raises `OSError`.
+    """
+    if not path.parent.exists():
+        make_folder(path.parent)
+    parent = _open_folder(path.parent)
+    try:
+        os.mkdir(path.name, dir_fd=parent)
+    except FileExistsError:
+        _check_owner(os.stat(path.name, dir_fd=parent, follow_symlinks=False), path.name)
+    finally:
+        os.close(parent)
+
+
+def _open_folder(path: Path) -> int:
+    """Open a folder component by component, so that no link is put there between look and use."""
+    here, links = os.open("/", os.O_PATH), 0
+    parts = [*reversed(path.absolute().parts)]
+    try:
+        while parts:
+            part = parts.pop()
+            inner = os.open(part, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=here)
+            here, outer = inner, here
+            if not stat.S_ISLNK((status := os.fstat(inner)).st_mode):
+                os.close(outer)
+                continue
+            here, links = outer, links + 1
+            try:
+                _check_owner(status, part)
+                parts += reversed(Path(os.readlink("", dir_fd=inner)).parts)
+            finally:
+                os.close(inner)
+            if links > _MOST_LINKS:
+                raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+    except BaseException:
+        os.close(here)
+        raise
+    return here
+
+
+def _check_owner(status: os.stat_result, name: str) -> None:
+    if status.st_uid not in (0, os.geteuid()):
+        raise PermissionError(
+            errno.EPERM,
+            f"{name} is a link or folder of user id {status.st_uid}: remove it, or give another",
+        )

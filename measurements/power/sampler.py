@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import IO, Any, Self
 
 from measurements.errors import MeasurementError
+from measurements.host import files
 from measurements.power import source as sources
 from measurements.power.source import Channel, Login, PowerSource, Reading, SensorError, Spec
 
@@ -170,7 +171,7 @@ class SampleWriter:
     def open(self, path: Path) -> None:
         """Begin a file and reset the counts."""
         with self._lock:
-            self._file = path.open("w", encoding="utf-8", newline="")
+            self._file = files.open_for_writing(path, "w", encoding="utf-8", newline="")
             self._rows = csv.writer(self._file)
             self._rows.writerow(HEADER)
             self.failures = {}

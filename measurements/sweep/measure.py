@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 import measurements
 from measurements.counters.command import check_perf
 from measurements.errors import MeasurementError
-from measurements.host import conditions
+from measurements.host import conditions, files
 from measurements.host.frequency_control import FrequencyControl
 from measurements.power import credentials, sampler, source
 from measurements.sweep import loop, session as ses
@@ -435,8 +435,8 @@ def _extract(archive: tarfile.TarFile, member: tarfile.TarInfo, folder: Path) ->
     if content is None or not parts or ".." in parts:
         return
     target = folder.joinpath(*parts)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with target.open("wb") as file:
+    files.make_folder(target.parent)
+    with files.open_for_writing(target, private=True) as file:
         shutil.copyfileobj(content, file)
 
 

@@ -25,6 +25,7 @@ import numpy as np
 
 from measurements.counters.memory_traffic import llc_misses_per_byte
 from measurements.errors import DAMAGE, MeasurementError
+from measurements.host import files
 from measurements.power import energy, sampler, source
 
 if TYPE_CHECKING:
@@ -59,8 +60,8 @@ class Session:
             )
         plan = {"schema_version": SCHEMA_VERSION, **plan}
         try:
-            for name in ("samples", "counts", "output"):
-                (folder / name).mkdir(parents=True, exist_ok=True)
+            for name in ("", "samples", "counts", "output"):
+                files.make_folder(folder / name)
             check_space(folder)
             _write_synced(folder / "plan.json", json.dumps(plan, indent=1, ensure_ascii=False))
         except OSError as error:
@@ -152,7 +153,7 @@ def check_writable(target: Path) -> None:
 
 
 def _write_synced(path: Path, text: str, mode: str = "w") -> None:
-    with path.open(mode, encoding="utf-8") as file:
+    with files.open_for_writing(path, mode, encoding="utf-8") as file:
         file.write(text)
         file.flush()
         os.fsync(file.fileno())

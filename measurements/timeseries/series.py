@@ -10,6 +10,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,6 +20,7 @@ from typing import IO, TYPE_CHECKING, Any, Literal, NamedTuple, Self
 import numpy as np
 
 from measurements.errors import MeasurementError
+from measurements.host import files
 from measurements.table import headers, writing
 
 if TYPE_CHECKING:
@@ -374,7 +376,10 @@ class Writer:
         if rows.suffix == ".parquet":
             rows = self._part = rows.with_name(f"{rows.name}.part.jsonl")
         try:
-            self._file = rows.open("w", encoding="utf-8", newline="")
+            # A link that this user made stays one: what it points to is written.
+            if rows.is_symlink() and rows.lstat().st_uid in (0, os.geteuid()):
+                rows = rows.resolve()
+            self._file = files.open_for_writing(rows, "w", pipe=True, encoding="utf-8", newline="")
         except OSError as error:
             raise _not_written_error(rows, error) from error
 

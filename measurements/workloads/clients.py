@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from measurements.errors import MeasurementError
+from measurements.host import files
 from measurements.host.cpu_placement import run_on
 from measurements.processes import programs
 
@@ -65,7 +66,7 @@ class Client:
             for number, command in enumerate(self.commands):
                 path = output.with_name(f"{output.stem}-{number}{output.suffix}")
                 self.outputs.append(path)
-                with path.open("wb") as file:
+                with files.open_for_writing(path, private=True) as file:
                     self.processes.append(self._start_client(command, file))
 
     def wait_until(self, flows: Callable[[], bool], seconds: float, complaint: str) -> None:

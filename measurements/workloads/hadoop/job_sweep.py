@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pandas as pd
 
 from measurements.errors import MeasurementError
+from measurements.host import files
 from measurements.host.conditions import Cooling
 from measurements.host.cpu_placement import Execution, execute
 from measurements.power import energy, sampler
@@ -317,7 +318,7 @@ class HadoopSweep:
             facts |= job_columns(job)
             facts |= self._start_up_time(step, job, made)
             folder = self.session.folder / "tasks"
-            folder.mkdir(exist_ok=True)
+            files.make_folder(folder)
             write_tasks(job, folder / f"{record['run']:04}.csv")
         record["freq_hz"] = facts.pop("freq_hz", record["asked_hz"])
         record["facts"] = loop.drop_missing(facts)
@@ -508,7 +509,7 @@ def data_local_share(counters: Mapping[history.Counter, int]) -> float | None:
 def write_tasks(job: history.Job, path: Path) -> None:
     """Write a CSV row per attempt: its start since the job's submission, and its times (s)."""
     origin_s = job.submitted_s or 0.0
-    with path.open("w", encoding="utf-8", newline="") as file:
+    with files.open_for_writing(path, "w", encoding="utf-8", newline="") as file:
         rows = csv.writer(file)
         rows.writerow(_TASK_COLUMNS)
         for a in job.attempts:

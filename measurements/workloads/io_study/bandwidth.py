@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from measurements.errors import MeasurementError
-from measurements.host import activity, memory_probe
+from measurements.host import activity, files, memory_probe
 from measurements.processes import cleanup_process, programs
 from measurements.workloads.clients import start_process
 from measurements.workloads.io_study.cpu_accounting import process_cpu_s
@@ -42,7 +42,7 @@ class BandwidthLoad:
         self, command: Sequence[str], output: Path, reaper: cleanup_process.CleanupProcess
     ) -> None:
         self._output = output
-        with output.open("wb") as file:
+        with files.open_for_writing(output, private=True) as file:
             self._process = start_process(command, file, reaper.environment())
         until = time.monotonic() + _READY_S
         try:

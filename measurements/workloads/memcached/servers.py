@@ -11,6 +11,7 @@ from functools import reduce
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 from measurements.errors import MeasurementError
+from measurements.host import files
 from measurements.host.cpu_placement import run_on
 from measurements.processes.programs import find_program
 from measurements.workloads.clients import LOOPBACK, free_ports, start_process
@@ -216,7 +217,7 @@ class Servers:
         processes = []
         ports = free_ports(partitions)
         megabytes = max(memory_bytes // partitions, _LEAST_MEMORY_BYTES) >> 20
-        with log.open("ab") as output, run_on(cpus):
+        with files.open_for_writing(log, "ab", private=True) as output, run_on(cpus):
             for port in ports:
                 command = [
                     *(program, "-l", LOOPBACK, "-p", str(port), "-U", "0"),

@@ -1,0 +1,114 @@
+"""Files beside a table, in a folder where another user has planted links and files."""
+
+import ast
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from measurements.host import files
+from measurements.host.cpu_placement import execute
+from measurements.power.sampler import SampleWriter
+from measurements.sweep.session import Session
+from measurements.timeseries.series import Writer
+
+NOBODY = 65534
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="gives files to another user")
+EITHER = (OSError, ValueError)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A session's folder that is to be made; beside it is a file that nobody asked to write."""
+    victim = tmp_path / "victim"
+    victim.write_text("precious")
+    yield tmp_path / "runs.samples"
+    assert victim.read_text() == "precious"
+    assert not (tmp_path / "dangling").exists()
+    assert not (tmp_path / "output").exists()
+
+
+WRITERS = {
+    "output/0000.txt": lambda s: execute([["echo"]], output=s.output(0)),
+    "samples/0000.csv": lambda s: SampleWriter().open(s.samples(0)),
+    "runs.jsonl": lambda s: s.append({}),
+}
+
+
+@pytest.mark.parametrize("name", WRITERS)
+@pytest.mark.parametrize("plant", [os.symlink, os.link, lambda _, path: os.mkfifo(path)])
+def test_a_planted_link_is_not_written_through(folder, name, plant):
+    session = Session.create(folder, {})
+    plant(folder.with_name("victim"), folder / name)
+    with pytest.raises(EITHER, match=r"in its place|cannot be written|No such device"):
+        WRITERS[name](session)
+
+
+@pytest.mark.parametrize("target", ["victim", "dangling"])
+def test_a_planted_plan_creates_and_changes_nothing(folder, target):
+    folder.mkdir()
+    (folder / "plan.json").symlink_to(folder.with_name(target))
+    with pytest.raises(EITHER, match=r"holds a sweep|in its place"):
+        Session.create(folder, {})
+
+
+@as_root
+def test_links_and_folders_of_another_user_are_refused(folder):
+    for name in ("output", ""):
+        for plant in (Path.mkdir, lambda path: path.symlink_to(folder.parent)):
+            (folder / name).parent.mkdir(exist_ok=True)
+            plant(folder / name)
+            os.lchown(folder / name, NOBODY, NOBODY)
+            with pytest.raises(EITHER, match=f"of user id {NOBODY}: remove it"):
+                Session.create(folder, {})
+            folder.rename(folder.with_name(f"{plant}{name}".replace("/", "")))
+    # One that was exchanged in a sweep, and one in the place of a series.
+    session = Session.create(folder, {})
+    (folder / "output").rmdir()
+    for name in ("output", "a.csv", "b.parquet.part.jsonl"):
+        (folder / name).symlink_to(folder.parent if name == "output" else folder / "../victim")
+        os.lchown(folder / name, NOBODY, NOBODY)
+    with pytest.raises(EITHER, match=f"output is a link or folder of user id {NOBODY}"):
+        WRITERS["output/0000.txt"](session)
+    for name in ("a.csv", "b.parquet"):
+        with pytest.raises(EITHER, match="a link is in its place: remove it"):
+            Writer(folder / name)
+
+
+def test_own_links_on_the_way_are_followed_and_outputs_are_private(tmp_path, folder):
+    output = tmp_path / "disk/output/0001.txt"
+    (tmp_path / "disk").mkdir()
+    folder.symlink_to("../" + tmp_path.name + "/disk")
+    session = Session.create(folder, {})
+    for text in ("one", "2"):
+        execute([["echo", text]], output=session.output(1))
+        assert (output.read_text(), stat.S_IMODE(output.stat().st_mode)) == (f"{text}\n", 0o600)
+    folder.with_name("loop").symlink_to("loop")
+    with pytest.raises(OSError, match="a link is in its place"):
+        files.open_for_writing(folder.with_name("loop") / "a")
+
+
+# What else opens files for writing: in folders of its own, or whole in the place of another.
+OPENERS = """loads/load_files processes/private_network processes/settings_guard table/writing
+traces/record traces/recording_process traces/trace_files workloads/hadoop/engines
+workloads/hadoop/install workloads/hadoop/jobs workloads/io_study/study
+workloads/memcached/load_generators"""
+
+
+def test_all_else_in_measurements_opens_files_by_the_one_function():
+    root = Path(files.__file__).parents[1]
+    calls = {
+        str(path.relative_to(root).with_suffix("")): map(ast.unparse, _calls(path))
+        for path in root.rglob("*.py")
+    }
+    writes = ("open('w", "open('a", ".write_text(", ".write_bytes(", ", 'w")
+    found = {n for n, texts in calls.items() if any(w in t for t in texts for w in writes)}
+    assert found == set(OPENERS.split())
+
+
+def _calls(path):
+    for node in ast.walk(ast.parse(path.read_text())):
+        name = ast.unparse(node.func) if isinstance(node, ast.Call) else ""
+        if name.endswith(("open", "write_text", "write_bytes")) and "fdopen" not in name:
+            yield node
