@@ -65,6 +65,7 @@ def project_command(
     "ppw fit runs.csv --metric cpi,power",
     opt.TABLE_METRIC,
     opt.FIT,
+    opt.KEEP_ALL,
 )
 def fit_command(runs: opt.Runs, **options: Any) -> ppw.FittedParameters:
     """Fit the curves of every group of RUNS and give their parameters."""
@@ -353,6 +354,7 @@ def _parse_host_prices(
     --freq FREQUENCY: Core frequency of all hosts. Default: the highest measured.
     --mixed-scope: Compare power readings of different scope.
     """),
+    opt.KEEP_ALL,
 )
 def characterise_command(runs: opt.Runs, **options: Any) -> ppw.Characterisation:
     """Compare the hosts of RUNS in one table, workload by workload.

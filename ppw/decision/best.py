@@ -156,10 +156,12 @@ class Problem:
         # A host that the catalogue knows offers its own steps beside those that were measured.
         hosts = dict(zip(groups, keys["host"].iloc[groups], strict=True)) if "host" in keys else {}
         listed = {host: obj.catalogue_steps(host) for host in dict.fromkeys(hosts.values())}
-        return {
-            g: obj.add_listed_steps(self._measured_steps(g)[0], listed.get(hosts.get(g), ()))
-            for g in groups
-        }
+        # A frequency whose rows are all left out stays one to choose from.
+        steps = {g: self._measured_steps(g)[0] for g in groups}
+        for group, projected in self.prepared.projected_steps.items():
+            if group in steps:
+                steps[group] = obj.add_listed_steps(steps[group], projected)
+        return {g: obj.add_listed_steps(steps[g], listed.get(hosts.get(g), ())) for g in groups}
 
     def _measured_steps(self, group: int) -> tuple[FloatArray, FloatArray]:
         """Measured frequencies (Hz) of a group, and the number of runs at each."""

@@ -19,9 +19,10 @@ from measurements.counters.memory_traffic import llc_misses_per_byte
 from measurements.table.headers import nearest
 from ppw.decision import compare, objectives as obj
 from ppw.errors import PpwError
+from ppw.projection import answers
 from ppw.results import axes as drawing, result as rs, text as tx
 from ppw.results.result import PrintedTable
-from ppw.runs import groups as gr, prepare
+from ppw.runs import groups as gr, metrics as mt, prepare
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -60,6 +61,8 @@ MEASURES = (
     HostMeasure("99th percentile latency", "s", _LATENCY),
 )
 _OF_POWER = ("power ratio", "perf/W ratio")
+# Metrics that are projected where all rows of a frequency are left out, and their columns.
+_PROJECTED = {"time": "time_s", "throughput": "throughput_ops_s", "power": "power_w"}
 _RATIO = {
     name: HostMeasure(name, "1", RATIOS)
     for name in ("speed-up", "power ratio", "cost ratio", "perf/W ratio", "perf/$ ratio")
@@ -109,7 +112,7 @@ class Characterisation(rs.Result):
             host    | text  | | host
             value   | unit  | | mean of the runs at `freq_hz`, or ratio to the reference host
             freq_hz | Hz    | | frequency, NaN where it is not known
-            runs    | count | | number of runs
+            runs    | count | | number of runs; 0 where the value is projected
             scope   | text  | | scope of power ("wall", "package", …), empty where not known
             """,
             key="cells",
@@ -211,6 +214,7 @@ def characterise(
     freq: float | str | None = None,
     by: Sequence[str] | None = None,
     mixed_scope: bool = False,
+    keep_all: bool = False,
 ) -> Characterisation:
     """Set two or more hosts side by side over the workloads that they ran.
 
@@ -230,6 +234,9 @@ def characterise(
     mixed_scope : bool
         Set watts of different scope, such as processor and wall, against each other; a caveat says
         so. Otherwise these ratios stay empty.
+    keep_all : bool
+        As for `ppw.project_runs`. Where all rows of a host's frequency are left out, its time,
+        throughput and power there are projected, and ``runs`` is 0.
 
     Returns
     -------
@@ -257,7 +264,8 @@ def characterise(
     keys = _workload_columns(tidy) if by is None else list(by)
     at = None if freq is None else tx.as_frequency(freq)
     by_key: _ByKey = {}
-    for cell in _measure_hosts(tidy, keys, known, at):
+    accepted, left_out = _accept_rows(tidy, keys, keep_all)
+    for cell in _measure_hosts(accepted, keys, known, at):
         by_key.setdefault(tuple(map(str, cell.keys)), {})[cell.host] = cell
     if not by_key:
         raise PpwError(
@@ -266,7 +274,8 @@ def characterise(
     first = reference or _slowest(by_key, hosts)
     ordered = [first, *(h for h in hosts if h != first)]
     rows, unlike = _table_rows(by_key, keys, ordered, mixed_scope)
-    caveats = [*_source_and_frequency_caveats(tidy), *_scope_caveats(unlike, mixed_scope)]
+    caveats = [*left_out, *_source_and_frequency_caveats(tidy)]
+    caveats += _scope_caveats(unlike, mixed_scope)
     rs.warn_caveats(caveats)
     return Characterisation(
         table=pd.DataFrame(rows),
@@ -289,6 +298,41 @@ def _workload_columns(runs: pd.DataFrame) -> list[str]:
     return [c for c in columns if c == "workload" or not differs_by_host_alone(c)]
 
 
+def _accept_rows(
+    runs: pd.DataFrame, keys: Sequence[str], keep_all: bool
+) -> tuple[pd.DataFrame, list[str]]:
+    """Leave flagged rows out, and project frequencies without a row: runs, and texts on both."""
+    # Rows of several kinds of work are told apart by what they lack: no curve takes them all.
+    names = [
+        name
+        for name in (*_PROJECTED, "energy")
+        if (columns := mt.columns_for(mt.METRICS[name], runs))
+        and runs.reindex(columns=["freq_hz", *columns]).notna().all(axis=None)
+    ]
+    runs = runs.assign(projected=False)
+    if keep_all or not names:
+        return runs, []
+    prepared = prepare.prepare(runs, by=[*keys, "host"], metric=names, keep_all=False)
+    if prepared.left_out.empty:
+        return runs, []
+    cells = [(group, hz) for group, steps in prepared.projected_steps.items() for hz in steps]
+    if not cells:
+        return prepared.runs, prepared.left_out_texts()
+    group, frequency = np.array(cells).reshape(-1, 2).T
+    # What identifies a group, its price and its sensor hold for its projected rows too.
+    first = np.unique(prepared.groups.codes, return_index=True)[1][group.astype(int)]
+    kept = {*keys, "host", "family", "price", "power_source"} & {*runs}
+    rows = prepared.runs[[*kept]].iloc[first].assign(freq_hz=frequency, load=1.0, projected=True)
+    fitted = answers.Answers.of(prepared, answers.FitOptions())
+    at = answers.TargetCells(group.astype(int), frequency, np.ones(len(group)))
+    for metric in prepared.metrics:
+        if column := _PROJECTED.get(metric.name):
+            found = fitted.at(metric, at, 0.9)
+            rows[column] = np.where(found.has_curves(), found.prediction.value, np.nan)
+    rows = rows if "load" in runs else rows.drop(columns="load")
+    return pd.concat([prepared.runs, rows]), prepared.left_out_texts()
+
+
 def _measure_hosts(
     runs: pd.DataFrame, keys: Sequence[str], prices: Mapping[str, float], freq: float | None
 ) -> Iterator[HostFigures]:
@@ -301,7 +345,8 @@ def _measure_hosts(
             values = measures.loc[rows.index]
             means = {str(name): _finite_mean(values[name]) for name in values}
             scope = " and ".join(sorted(compare.scopes_of(rows)))
-            yield HostFigures(key[:-1], str(key[-1]), at, len(rows), means, scope)
+            measured = int((~rows["projected"]).sum())
+            yield HostFigures(key[:-1], str(key[-1]), at, measured, means, scope)
 
 
 def _measure_runs(runs: pd.DataFrame, prices: Mapping[str, float]) -> pd.DataFrame:

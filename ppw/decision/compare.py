@@ -443,13 +443,16 @@ def compare(
     given = [f for f in asked if f is not None]
     low = np.minimum(measured.min().to_numpy(), min(given, default=np.inf))
     high = np.maximum(measured.max().to_numpy(), max(given, default=0.0))
+    for group, steps in prepared.projected_steps.items():
+        low[group], high[group] = min(low[group], steps[0]), max(high[group], steps[-1])
     curves = answers.CurveDraws.of(fitted, low, high, draws=draws, seed=seed)
     terms = ratios.Terms(rates, lifetime_hours, level)
     compared = ratios.compare_pairs(curves, prepared, pairs, asked, prices, terms)
     if "perf_per_dollar" in metrics:
         ratios.refuse_no_price(compared)
     table, break_even = ratios.comparison_tables(compared, metrics, prepared, agreed)
-    caveats = [*prepared.caveats(), *caveats, *ratios.comparison_caveats(table, compared)]
+    caveats = [*prepared.caveats(), *caveats]
+    caveats += ratios.comparison_caveats(table, compared, len(pairs))
     warn_caveats(caveats)
     return Comparison(
         table=table,

@@ -11,7 +11,7 @@ import math
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from measurements.table.units import parse_frequency, parse_quantity
 from ppw.catalogue.hosts import find_host, host_steps
@@ -19,7 +19,7 @@ from ppw.errors import PpwError, UnknownHostError
 from ppw.results.text import as_frequencies, as_frequency, as_number, as_positive, shown
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
     from ppw.runs.prepare import Prepared
 
@@ -257,7 +257,7 @@ def _expand_frequency_range(text: str) -> list[float]:
     return [low + step * i for i in range(count)]
 
 
-def add_listed_steps(measured: FloatArray, listed: Sequence[float]) -> FloatArray:
+def add_listed_steps(measured: FloatArray, listed: ArrayLike) -> FloatArray:
     """Measured steps (Hz), with those of ``listed`` that differ from all of them; rising."""
     more = np.asarray(listed, dtype=float)
     apart = np.abs(np.log(more[:, None] / measured)) > _SAME_AS_MEASURED

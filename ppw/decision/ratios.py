@@ -307,14 +307,17 @@ def compare_pairs(
 
     Without a frequency (Hz) a group is at its highest step; NaN prices are those of the column.
     """
-    made = []
+    made, left = [], prepared.projected_steps
     for pair in pairs:
         if not all(curves.has(name, group) for name in curves.known for group in pair):
             continue
-        at = [
-            float(_measured_steps(curves, group)[-1]) if hz is None else hz
-            for group, hz in zip(pair, frequency, strict=True)
-        ]
+        top = {g: max([*_measured_steps(curves, g), *left.get(g, ())]) for g in pair}
+        asked = [(g, hz) for g, hz in zip(pair, frequency, strict=True)]
+        at = [float(top[g]) if hz is None else hz for g, hz in asked]
+        # One frequency does not lead to another one, whose rows are all left out.
+        lost = [g for g, hz in asked if hz is None and top[g] > _measured_steps(curves, g)[-1]]
+        if not all(curves.is_curve(name, g) for g in lost for name in curves.known):
+            continue
         paid = [
             obj.mean_price(prepared, group) if np.isnan(price) else price
             for group, price in zip(pair, prices, strict=True)
@@ -337,7 +340,9 @@ def refuse_no_price(compared: Sequence[PairwiseComparison]) -> None:
             )
 
 
-def comparison_caveats(table: pd.DataFrame, compared: Sequence[PairwiseComparison]) -> list[str]:
+def comparison_caveats(
+    table: pd.DataFrame, compared: Sequence[PairwiseComparison], pairs: int
+) -> list[str]:
     """Say which sides a curve answers for, how many ratios are undecided, which price lacks."""
     counts = {s: sum(not getattr(one, s.lower()).measured for one in compared) for s in "AB"}
     caveats = [
@@ -346,6 +351,11 @@ def comparison_caveats(table: pd.DataFrame, compared: Sequence[PairwiseCompariso
         for side, count in counts.items()
         if count
     ]
+    if alone := pairs - len(compared):
+        caveats.append(
+            f"{alone} of {pairs} pairs left out: the runs of a side do not determine the curves of "
+            "all metrics to the compared frequency"
+        )
     if undecided := int((table["better"] == "undecided").sum()):
         caveats.append(
             f"{undecided} of {len(table)} comparisons are undecided: neither side is better with "

@@ -393,6 +393,7 @@ def fit_runs(
     *,
     by: Sequence[str] | None = None,
     metric: str | Iterable[str] | None = None,
+    keep_all: bool = False,
     **fitting: Unpack[ModelOptions],
 ) -> FittedParameters:
     """Fit the curves of a runs table and give their parameters.
@@ -401,7 +402,7 @@ def fit_runs(
     ----------
     runs : pandas.DataFrame
         A runs table (`ppw.read_runs`).
-    by, metric
+    by, metric, keep_all
         As for `ppw.project_runs`.
     **fitting
         ``form``, ``power_form``, ``exponent``, ``voltages``, ``via``: as for `ppw.project_runs`.
@@ -417,7 +418,7 @@ def fit_runs(
         As `ppw.project_runs`.
     """
     options = FitOptions(**fitting)
-    fitted = fit_prepared(prepare(runs, by=by, metric=metric), options)
+    fitted = fit_prepared(prepare(runs, by=by, metric=metric, keep_all=keep_all), options)
     warn_caveats(fitted.caveats)
     return fitted
 

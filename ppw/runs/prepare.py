@@ -9,13 +9,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
+from fitting.bayes.posterior import SAME_STEP
 from fitting.regression.lines import FloatArray, IntArray
 from measurements import check_runs
 from measurements.table.checks import as_numbers
 from measurements.table.headers import list_names
 from measurements.table.schema import COLUMNS, DOUBTS, FILE_COLUMN, ROW_COLUMN
 from ppw.errors import PpwError
-from ppw.results.text import as_names
+from ppw.results.text import as_names, key_texts, shown
 from ppw.runs import checks as ck, groups as gr, metrics as mt
 
 # Share of the highest throughput from which a run is at full load.
@@ -56,6 +57,8 @@ class Prepared:
     left_out: pd.DataFrame = field(default_factory=pd.DataFrame)
     below_full_load: int = 0
     keepable: bool = True  # whether the rows left out could be used if they were kept
+    # By group the frequencies (Hz) of which every row is left out: they stay, to be projected.
+    projected_steps: Mapping[int, FloatArray] = field(default_factory=dict)
 
     def caveats(self, learnt: gr.Mask | None = None) -> list[str]:
         """Find what in the table, or in its grouping, could mislead: one text a caveat.
@@ -91,17 +94,30 @@ class Prepared:
 
     def left_out_texts(self) -> list[str]:
         """Say for each check how many rows were left out, with the first one's evidence."""
-        by_check = () if self.left_out.empty else self.left_out.groupby("check", sort=True)
-        found = [
-            f"{_count_runs(rows)} rows left out ({str(name).replace('_', ' ')}); the first, "
-            f"{_row_place(rows.iloc[0])}: {rows['evidence'].iloc[0]}; "
-            f"{remedy_of_left_out(self.keepable)}"
-            for name, rows in by_check
-        ]
+        found = []
+        if not self.left_out.empty:
+            # A row that several checks flag is told once, by all of them.
+            names = self.left_out.groupby("position")["check"].transform(", ".join)
+            once = self.left_out.assign(check=names).drop_duplicates("position", keep="last")
+            found = [
+                f"{(count := _count_runs(rows))} row{'s' * (count != 1)} left out "
+                f"({str(name).replace('_', ' ')}); the first, {_row_place(rows.iloc[0])}: "
+                f"{rows['evidence'].iloc[0]}; {remedy_of_left_out(self.keepable)}"
+                for name, rows in once.groupby("check", sort=True)
+            ]
         if self.below_full_load:
             found.append(
                 f"{self.below_full_load} runs below full load (column load) are left out, because "
                 "curves describe the full speed of a host; --keep-all uses them"
+            )
+        if steps := self.projected_steps:
+            group, frequency = next(iter(steps.items()))
+            keys = ", ".join(key_texts(self.groups.by, self.groups.keys.iloc[group].to_dict()))
+            more = sum(map(len, steps.values())) - 1
+            found.append(
+                f"no row is left {f'of {keys} ' * bool(keys)}at {shown(frequency[0], 'Hz')}"
+                f"{f', nor at {more} more frequencies' * bool(more)}: the frequency stays, and "
+                "what is said of it is projected"
             )
         return found
 
@@ -185,10 +201,28 @@ def _leave_out_rows(
             f"{runs.attrs.get('source', 'runs')}: every row is flagged, so no run is left for a "
             f"fit: see ppw check{', or keep them with --keep-all' * keepable}"
         )
+    steps: dict[int, FloatArray] = {}
     if out.any():
-        runs = runs[~out]
-        groups = gr.group_runs(runs, by)
-    return Prepared(runs, groups, metrics, left_out, held, keepable)
+        kept = gr.group_runs(runs[~out], by)
+        steps = _steps_without_rows(runs, groups, kept, out)
+        runs, groups = runs[~out], kept
+    return Prepared(runs, groups, metrics, left_out, held, keepable, steps)
+
+
+def _steps_without_rows(
+    runs: pd.DataFrame, groups: gr.Groups, kept: gr.Groups, out: gr.Mask
+) -> dict[int, FloatArray]:
+    """Frequencies (Hz) that groups of the kept rows had only in rows that are left out."""
+    frequency = runs["freq_hz"].to_numpy(dtype=np.float64)
+    new = dict(zip(groups.codes[~out].tolist(), kept.codes.tolist(), strict=True))
+    found = {}
+    for group in sorted(new.keys() & set(groups.codes[out].tolist())):
+        rows = groups.codes == group
+        lost, there = np.unique(frequency[rows & out]), frequency[rows & ~out]
+        alone = (np.abs(lost[:, None] / there - 1) > SAME_STEP).all(axis=1)
+        if alone.any():
+            found[new[group]] = lost[alone]
+    return found
 
 
 def below_full_load(runs: pd.DataFrame, groups: gr.Groups) -> gr.Mask:

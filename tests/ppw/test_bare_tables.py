@@ -241,3 +241,51 @@ class TestLongAnswers:
         lines = replace(results(kind), **{table: rows}).summary().splitlines()
         assert said in lines
         assert len(lines) < 130
+
+
+class TestARowLeftOutDoesNotChangeTheQuestion:
+    """Its frequency stays, projected and marked, in every answer that chooses frequencies."""
+
+    RUNS = pd.DataFrame(
+        {
+            "host": np.repeat(["old", "new"], 3),
+            "workload": "sort",
+            "freq_ghz": [1.2, 1.8, 2.4] * 2,
+            "time_s": [20.1, 14.2, 11240.0, 10.1, 7.2, 5.6],
+        }
+    )
+    SAID = "no row is left of {} at 2.4 GHz: the frequency stays, and what is said of it is"
+
+    def test_best_is_not_at_a_lower_frequency(self):
+        found = answered(ppw.best_frequency, self.RUNS, objective="time")
+        assert list(found.table["best_hz"]) == [2.4e9, 2.4e9]
+        assert list(found.steps[found.steps["host"] == "old"]["runs"]) == [1, 1, 0]
+        assert only(found.caveats, "no row is left").startswith(self.SAID.format("old, sort"))
+        assert len([text for text in found.caveats if "1 row left out" in text]) == 1
+
+    def test_hosts_are_compared_at_one_frequency(self):
+        found = answered(ppw.compare, self.RUNS, {"host": "old"}, {"host": "new"})
+        assert list(found.table[["a_hz", "b_hz"]].iloc[0]) == [2.4e9, 2.4e9]
+        assert found.table["ratio"].iloc[0] == pytest.approx(2.0, rel=0.02)
+
+    def test_the_speed_up_is_not_two_thousand(self):
+        found = answered(ppw.characterise, self.RUNS)
+        assert found.value("speed-up", "new") == pytest.approx(2.0, rel=0.02)
+        own = found.table.set_index(["measure", "host"])
+        assert own.loc[("time", "old"), "runs"] == 0
+        assert only(found.caveats, "no row is left").startswith(self.SAID.format("sort, old"))
+        kept = answered(ppw.characterise, self.RUNS, keep_all=True)
+        assert kept.value("speed-up", "new") > 2000
+
+    def test_fit_and_project_use_the_same_rows(self):
+        fitted = answered(ppw.fit_runs, self.RUNS)
+        projected = answered(ppw.project_runs, self.RUNS, freq=2.4e9)
+        assert fitted.table["points"].tolist() == [3, 3, 2, 2]
+        assert projected.table["points"].tolist() == [3, 2]
+        assert {*projected.caveats} >= {t for t in fitted.caveats if "left" in t}
+
+    def test_a_side_without_a_curve_is_left_out_and_no_other_frequency_taken(self):
+        more = self.RUNS.assign(workload="grep")[self.RUNS["freq_ghz"] > 1.2]
+        both = pd.concat([self.RUNS, more.replace({"time_s": {14.2: 14200.0, 11240.0: 11.2}})])
+        found = answered(ppw.compare, both, {"host": "old"}, {"host": "new"})
+        assert set(found.table["a_hz"]) == {2.4e9}
