@@ -71,9 +71,9 @@ def install(packages: list[str]) -> None:
 
 
 def run(names: list[str], options: list[str]) -> int:
-    """Run the tests of groups, four files at a time: most of them wait for a peer."""
+    """Run the tests of groups, three files at a time: some wait for a peer."""
     chosen = [word for name in names for word in ("--peer", name)]
-    at_once = ["-n", "4", "--dist", "loadfile"]
+    at_once = ["-n", "3", "--dist", "loadfile"]
     words = ["-m", "pytest", "-m", "peer and not slow", *at_once, *chosen, *options]
     return subprocess.run([sys.executable, *words], check=False).returncode
 
