@@ -24,9 +24,10 @@ TESTS = Path(__file__).resolve().parent
 DATA = Path(os.environ.get("PPW_DATA_DIR", TESTS.parents[1] / "shared" / "data"))
 PEERS = tomllib.loads((TESTS / "system.toml").read_text(encoding="utf-8"))["peers"]
 
-# Files of tests whose compiled loops take a minute to compile; one process runs them all.
-COMPILING = ("test_exports", "test_recorded", "test_refusals", "test_report", "test_requests")
-COMPILING += ("test_trace", "test_transition")
+# Files of tests whose compiled loops take a minute to compile, or that look at one result of every
+# kind; one process runs them all.
+COMPILING = ("test_bare_", "test_exports", "test_pressure_m", "test_recorded", "test_refusals")
+COMPILING += ("test_report", "test_requests", "test_trace", "test_transition")
 # One process runs these, too: they share an engine, of which Spark takes long to start.
 ENGINES = ("test_fleet_",)
 # Files with few tests that take seconds each. They go first: at the end others would wait for them.
@@ -59,7 +60,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     asked = config.getoption("--peer")
     parted: tuple[list[pytest.Item], list[pytest.Item]] = [], []
     for item in items:
-        parted[_has_data(item) and (not asked or _peer(item) in asked)].append(item)
+        has_data = DATA.is_dir() or item.get_closest_marker("thirdparty") is None
+        parted[has_data and (not asked or _peer(item) in asked)].append(item)
     config.hook.pytest_deselected(items=parted[False])
     tests_in = Counter(item.path for item in parted[True])
     items[:] = sorted(parted[True], key=lambda i: (_turn(i), -tests_in[i.path], i.path))
@@ -107,10 +109,6 @@ def pytest_unconfigure() -> None:
 def _turn(item: pytest.Item) -> int:
     name = item.path.name
     return 0 if name.startswith(COMPILING) else 1 if name.startswith(LONG) else 2
-
-
-def _has_data(item: pytest.Item) -> bool:
-    return DATA.is_dir() or item.get_closest_marker("thirdparty") is None
 
 
 def _peer(item: pytest.Item) -> str | None:

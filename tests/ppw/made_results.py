@@ -81,7 +81,7 @@ def made(kind, one, two, folder):
         "TraceModel": lambda: ppw.fit_trace(trace, levels=2),
         "TraceReplay": lambda: ppw.replay_trace(short, str(folder / "scratch"), size_bytes=2**22),
         "TraceWhatIf": lambda: ppw.trace_what_if(trace, cache_bytes=2**20, repeats=2),
-        "Validation": lambda: ppw.validate(runs),
+        "Validation": lambda: ppw.validate(runs, metric=["time", "power"]),
     }
     return answered(calls[kind])
 
