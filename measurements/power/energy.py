@@ -34,6 +34,8 @@ HALF_CHI2_90 = 1.3528
 # Share of the variance of the power that the runs must explain.
 LEAST_SHARE = 0.1
 FEWEST_ROWS = 4
+# A counter that stands still while so many of its steps are due is frozen.
+_STILL = 3
 
 
 class Stream(NamedTuple):
@@ -80,20 +82,46 @@ def channel_energy(
     if not end_s > start_s:
         return RunEnergy.unknown(f"{channel.label}: the run has no length")
     if channel.quantity == "energy":
-        return _by_counter(channel, stream, start_s, end_s)
-    if channel.window_s > 0:
-        return _by_windows(channel, stream, start_s, end_s)
-    return _by_moments(channel, stream, start_s, end_s)
+        drawn = _by_counter(channel, stream, start_s, end_s)
+    elif channel.window_s > 0:
+        drawn = _by_windows(channel, stream, start_s, end_s)
+    else:
+        drawn = _by_moments(channel, stream, start_s, end_s)
+    impossible = _why_impossible(channel, [drawn.power_w])
+    return RunEnergy.unknown(impossible, drawn.readings) if impossible else drawn
+
+
+def _why_impossible(channel: source.Channel, power_w: ArrayLike) -> str:
+    """Say which power (W) no such channel can draw; empty where all are possible."""
+    power = np.asarray(power_w, dtype=np.float64)
+    most, never_zero = channel.impossible_w, channel.domain in source.NEVER_STILL
+    wrong = power[(power < 0) | (power > most) | (never_zero & (power == 0))]
+    if not len(wrong):
+        return ""
+    worst = float(wrong[np.argmax(np.abs(wrong))])
+    return (
+        f"{channel.label}: a figure of {worst:.4g} W is impossible (the most is {most:.4g} W): "
+        "check the sensor, or use another source"
+    )
 
 
 def unwrap_counter(channel: source.Channel, stream: Stream) -> tuple[FloatArray, str]:
     """Remove a counter's wraps (J); the text says why the result is not trustworthy, if so.
 
     A wrap is a step down. Nobody can tell it from lost energy if the counter could have wrapped
-    unseen between two readings, or if the step takes more power than the channel can draw.
+    unseen between two readings, or if the step takes more power than the channel can draw. A step
+    up that takes more is a fault of the counter.
     """
     steps, apart = np.diff(stream.value), np.diff(stream.at_s)
     down, most = steps < 0, channel.bound_w
+    # Coarse counters show a whole step of theirs at once.
+    over = steps - _counter_step_j(channel, steps) > channel.impossible_w * (apart + AT_ENDS_S)
+    if over.any():
+        at = int(np.argmax(np.where(over, steps, 0.0)))
+        return stream.value, (
+            f"{channel.label}: the counter rose by {steps[at]:.4g} J in {apart[at]:.3g} s, which "
+            f"is impossible (the most is {channel.impossible_w:.4g} W)"
+        )
     if channel.range_j is None:
         reason = f"{channel.label}: the counter fell, and its range is not known"
         return stream.value, reason if down.any() else ""
@@ -108,6 +136,26 @@ def unwrap_counter(channel: source.Channel, stream: Stream) -> tuple[FloatArray,
     elif (down & (steps > most * (apart + AT_ENDS_S))).any() or (steps < 0).any():
         reason = f"{channel.label}: the counter was reset, so its energy is lost"
     return np.concatenate([stream.value[:1], stream.value[0] + np.cumsum(steps)]), reason
+
+
+def _counter_step_j(channel: source.Channel, steps: FloatArray) -> float:
+    """Return the smallest step of a counter (J): as its channel tells, or as it was seen."""
+    seen = float(np.min(steps, where=steps > 0, initial=np.inf))
+    return seen if np.isnan(channel.resolution) else channel.resolution
+
+
+def _why_frozen(channel: source.Channel, at: FloatArray, joules: FloatArray, power_w: float) -> str:
+    """Say how long a counter stood still, if for half of a run in which it had to move."""
+    moved = np.flatnonzero(np.diff(joules)) + 1
+    if channel.domain not in source.NEVER_STILL or len(moved) < 3:
+        return ""
+    first, last = np.concatenate([[0], moved]), np.concatenate([moved - 1, [len(at) - 1]])
+    still_s, length_s = float((at[last] - at[first]).max()), float(at[-1] - at[0])
+    # A sensor that is slow or coarse stands still between two of its figures.
+    usual_s, step_j = np.median(np.diff(at[moved])), _counter_step_j(channel, np.diff(joules))
+    if still_s < max(length_s / 2, _STILL * float(usual_s), _STILL * step_j / power_w):
+        return ""
+    return f"{channel.label}: the counter stood still for {still_s:.3g} of {length_s:.3g} s"
 
 
 def _by_counter(channel: source.Channel, stream: Stream, start_s: float, end_s: float) -> RunEnergy:
@@ -133,6 +181,9 @@ def _by_counter(channel: source.Channel, stream: Stream, start_s: float, end_s: 
     # Readings that end inside the run are extrapolated to its whole length.
     seen = min(end_s, part.at_s[-1]) - max(start_s, part.at_s[0])
     energy = float(end - begin) * (end_s - start_s) / seen
+    during = np.clip(part.at_s, start_s, end_s)
+    if frozen := _why_frozen(channel, during, joules, energy / (end_s - start_s)):
+        return RunEnergy.unknown(frozen, count)
     return RunEnergy(energy, energy / (end_s - start_s), count)
 
 
@@ -147,6 +198,8 @@ def _by_windows(channel: source.Channel, stream: Stream, start_s: float, end_s: 
             f"{channel.label}: a reading is the mean of {window:g} s and the run took {length:.3g} "
             f"s: let a run last {2 * window:g} s or more (--at-least), or use a quicker sensor"
         )
+    if impossible := _why_impossible(channel, value[inside]):
+        return RunEnergy.unknown(impossible, int(inside.sum()))
     watts = float(value[inside].mean())
     covered = min(1.0, float(inside.sum()) * window / length)
     reason = f"{channel.label}: readings cover {covered:.0%} of the run" if covered < 0.5 else ""
@@ -177,6 +230,8 @@ def _by_moments(channel: source.Channel, stream: Stream, start_s: float, end_s: 
         seldom = f"read {len(at)} times during a run of {end_s - start_s:.3g} s"
         reason = f"{channel.label}: {seldom}: let a run last longer (--at-least)"
         return RunEnergy.unknown(reason, len(at))
+    if impossible := _why_impossible(channel, watts):
+        return RunEnergy.unknown(impossible, len(at))
     ends = watts[0] * (at[0] - start_s) + watts[-1] * (end_s - at[-1])
     energy = float(np.trapezoid(watts, at)) + float(ends)
     return RunEnergy(energy, energy / (end_s - start_s), len(at))

@@ -29,6 +29,10 @@ Domain = Literal[
 TIMEOUT_S = 10.0
 # Largest power of a processor or host whose limits are unknown (W).
 MOST_W = 1000.0
+# No single host draws this much (W); the densest of 2025 draw a third of it.
+MOST_HOST_W = 50_000.0
+# Domains that draw power whenever the host runs.
+NEVER_STILL = ("package", "psys", "host", "wall")
 
 
 class SensorError(MeasurementError):
@@ -59,6 +63,13 @@ class Channel:
     def bound_w(self) -> float:
         """Upper bound of the power (W), which sets how often a counter must be read."""
         return MOST_W if math.isnan(self.most_w) else self.most_w
+
+    @property
+    def impossible_w(self) -> float:
+        """Power above which a figure is a fault of the sensor (W)."""
+        of_processor = self.domain in ("package", "core", "uncore", "dram")
+        known = of_processor or not math.isnan(self.most_w)
+        return self.bound_w if known else MOST_HOST_W
 
 
 class Reading(NamedTuple):

@@ -532,6 +532,23 @@ class TestIdle:
             assert named(pd.concat([runs, second]), self.NAME) == [16]
 
 
+def test_more_power_than_one_host_or_its_limit_allows():
+    caps = {"power_cap_long_w": 125.0, "power_cap_short_w": 150.0, "sockets": 2}
+    runs = clean(power_source="rapl:package", **caps)
+    assert named(runs, "impossible_power") == []
+    runs.loc[[1, 4, 6], "power_w"] = [99_962.0, 601.0, 599.0]
+    limited = "W while the processors are limited to 300 W"
+    said = told(runs, "impossible_power")
+    assert said == {1: f"power of 99.96 k{limited}", 4: f"power of 601 {limited}"}
+    # A host draws more than its processors.
+    runs["power_source"] = "ipmi:dcmi"
+    runs.loc[2, "power_w"] = 160e3
+    said = {
+        row: f"power of {p} kW, which no single host draws" for row, p in ((1, 99.96), (2, 160))
+    }
+    assert told(runs, "impossible_power") == said
+
+
 def test_achieved_frequency():
     runs = clean().assign(freq_achieved_ghz=CLOCKS * 1.019)
     assert named(runs) == []

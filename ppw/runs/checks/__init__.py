@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fitting.regression.lines import IntArray
+from fitting.regression.lines import FloatArray, IntArray
+from measurements.power.source import MOST_HOST_W
 from measurements.table import checks, schema
 from ppw.results.text import shown
 from ppw.runs import groups as gr, metrics as mt
@@ -54,6 +55,9 @@ IDLE_SCATTER = 0.02
 # Where more of a host's rows are below idle, the watts are of another scope than the idle figure.
 _BELOW_IDLE = 0.25
 ACHIEVED_SHARE = 0.02
+# Limits of a package, as `ppw measure` reads them, and how far peaks go beyond.
+_CAPS = ("power_cap_long_w", "power_cap_short_w", "power_cap_peak_w")
+_OVER_CAP = 2.0
 # Ratios that a slip of a unit gives, and how near to them a ratio must be to suggest one.
 _SLIPS = {60.0: "s and min", 3600.0: "J and Wh", 3.6e6: "J and kWh"}
 _NEAR = 1.25
@@ -90,6 +94,7 @@ CONTRADICTIONS: dict[int, tuple[set[str], Callable[[Mapping[str, gr.Values]], gr
             (c["idle_power_w"] > 0) & (c["power_w"] <= (1 - IDLE_SCATTER) * c["idle_power_w"])
         ),
     ),
+    gr.TOO_MUCH: ({"power_w"}, lambda c: c["power_w"] > MOST_HOST_W),
 }
 _READINGS = ("energy_j", "power_w", "time_s", "idle_power_w", "freq_hz", "freq_achieved_hz")
 
@@ -174,6 +179,32 @@ def say_below_idle(power_w: float, idle_power_w: float) -> str:
         return f"power of {shown(power_w, 'W')}, which is impossible"
     idle = shown(idle_power_w, "W")
     return f"power of {shown(power_w, 'W')} while the idle machine draws {idle}"
+
+
+def find_too_much(runs: pd.DataFrame, groups: gr.Groups) -> pd.DataFrame:
+    """Find runs with more power than any single host draws, or than their power limit allows."""
+    cap_w, power_w = _package_cap_w(runs), gr.numbers(runs, "power_w")
+    wrong = _flag_mask(runs, gr.TOO_MUCH) | (power_w > _OVER_CAP * cap_w)
+    return _columns_where(wrong, runs, "power_w").assign(cap_w=cap_w[wrong])
+
+
+def _package_cap_w(runs: pd.DataFrame) -> FloatArray:
+    """Return the highest power limit (W) of rows whose power is that of all packages, else NaN."""
+    caps = [pd.to_numeric(runs[c], errors="coerce") for c in _CAPS if c in runs.columns]
+    if not caps or not {"power_source", "sockets"} <= {*runs.columns}:
+        return np.full(len(runs), np.nan)
+    of_packages = runs["power_source"].astype(str).str.startswith("rapl:package")
+    sockets = pd.to_numeric(runs["sockets"], errors="coerce")
+    cap_w = (pd.concat(caps, axis=1).max(axis=1) * sockets).where(of_packages)
+    return cap_w.to_numpy(np.float64)
+
+
+def say_too_much(power_w: float, cap_w: float) -> str:
+    """Say how much power a row has, and the limit that its packages had."""
+    power = f"power of {shown(power_w, 'W')}"
+    if power_w > _OVER_CAP * cap_w:
+        return f"{power} while the processors are limited to {shown(cap_w, 'W')}"
+    return f"{power}, which no single host draws"
 
 
 def find_achieved_off(runs: pd.DataFrame, groups: gr.Groups) -> pd.DataFrame:
@@ -276,6 +307,15 @@ CHECKS = {
             "check the sensor, and whether idle power was subtracted; run longer, or use a finer "
             "meter"
         ),
+    ),
+    "impossible_power": Check(
+        (("power_w",),),
+        OF_WATTS,
+        find_too_much,
+        say_too_much,
+        meaning=f"power_w is above {MOST_HOST_W / 1e3:g} kW, or more than {_OVER_CAP:g} times the "
+        "power limit of the processors that it is measured of",
+        remedy="check the unit and the sensor: a counter that jumped, or a meter of several hosts",
     ),
     "achieved_off": Check(
         (("freq_achieved_hz",),),
