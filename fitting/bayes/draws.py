@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from fitting.bayes.pooling import posterior_cells
-from fitting.bayes.posterior import FrequencyTarget, integrated_wiener, noise_share, pick_cells
+from fitting.bayes.posterior import FrequencyTarget, error_covariance, noise_share, pick_cells
 from fitting.errors import FittingError
 from fitting.regression.lines import FloatArray, IntArray
 
@@ -44,34 +44,52 @@ class CurvePosterior(NamedTuple):
         which is the curve itself.
         """
         shape, scale = _systematic(self.weight, draws, rng)
+        noise, borrowed = self.law.grid.noise[scale], self.sweep.borrowed[0]
+        curves = np.empty((draws, len(frequencies)))
+        # A variance that is not the noise's makes each noise level a design of its own.
+        for level in np.unique(noise) if borrowed.any() else noise[:1]:
+            at = np.flatnonzero(noise == level) if borrowed.any() else slice(None)
+            share = noise_share(self.sweep.runs[0]) + borrowed / level**2
+            curves[at] = self._draw_cells(frequencies, shape[at], scale[at], share, rng)
+        own = self.sweep.log_value[0, borrowed == 0]
+        if self.law.direction and (np.diff(self.law.direction * own) >= 0).all():
+            curves = _monotone(curves, frequencies, self.law.direction)
+        if runs is not None:
+            new = np.sqrt(noise_share(np.asarray(float(runs))))
+            curves += noise[:, None] * new * rng.standard_normal(curves.shape)
+        return curves
+
+    def _draw_cells(
+        self,
+        frequencies: FloatArray,
+        shape: IntArray,
+        scale: IntArray,
+        share: FloatArray,
+        rng: Generator,
+    ) -> FloatArray:
+        """Draw a curve from each cell; ``share`` is each step's variance in units of a run's."""
         drift, noise = self.law.grid.drift[shape, scale], self.law.grid.noise[scale]
         measured = self.sweep.frequency[0]
         n, every = len(measured), np.append(measured, frequencies)
-        u = np.log(every / measured[-1])
-        # What the error does above the highest step is a Wiener process from there.
-        above = np.maximum(u, 0.0)
-        beyond = self.law.grid.beyond**2 * np.minimum(above[:, None], above)
-        kernel = integrated_wiener(u[:, None], u) + beyond
+        u = np.log(every / self.sweep.anchor[0])
+        kernel = error_covariance(u[:, None], u, self.law.grid.beyond)
         # Whitened by the noise of their step, points are alike, and the kernel of all cells has
         # the same eigenvectors.
-        root = 1 / np.sqrt(noise_share(self.sweep.runs[0]))
+        root = 1 / np.sqrt(share)
         eigenvalue, basis = np.linalg.eigh(kernel[:n, :n] * root[:, None] * root)
         one = basis.T @ root
         weight = 1 / (np.maximum(eigenvalue, 0.0) * drift[:, None] ** 2 + noise[:, None] ** 2)
         drawn = self._shapes(every, shape, weight, one, basis * root[:, None], rng)
-        error = rng.standard_normal((draws, len(u))) @ _root(kernel).T
+        error = rng.standard_normal((len(shape), len(u))) @ _root(kernel).T
         error *= drift[:, None]
         residual = self.sweep.log_value[0] - drawn[:, :n] - error[:, :n]
         residual *= root
-        residual -= noise[:, None] * rng.standard_normal((draws, n))
+        residual -= noise[:, None] * rng.standard_normal(residual.shape)
         apart = residual @ basis
         level = (weight * apart) @ one / (weight @ one**2)
         pull = weight * (apart - level[:, None] * one) * drift[:, None] ** 2
         cross = basis.T @ (kernel[:n, n:] * root[:, None])
         curves: FloatArray = drawn[:, n:] + level[:, None] + error[:, n:] + pull @ cross
-        if runs is not None:
-            new = np.sqrt(noise_share(np.asarray(float(runs))))
-            curves += noise[:, None] * new * rng.standard_normal(curves.shape)
         return curves
 
     def _shapes(
@@ -84,12 +102,12 @@ class CurvePosterior(NamedTuple):
         rng: Generator,
     ) -> FloatArray:
         """Draw shapes with their parameter about its node, level and error left out: (draws, k)."""
-        at = self.law.log_shape(every[None], np.array([self.number]))[0]
-        drawn: FloatArray = at[:, shape].T
-        spread = self.law.log_spread(every, self.number)
+        asked = every[None], np.array([self.number])
+        drawn: FloatArray = self.law.log_shape(*asked)[0][:, shape].T
+        spread = self.law.log_spread(*asked)
         if spread is None:
             return drawn
-        n, by_draw = len(one), spread[:, shape].T
+        n, by_draw = len(one), spread[0][:, shape].T
         bend = by_draw[:, :n] @ whiten
         # What is left of the parameter's effect once the level has followed it.
         bend -= ((weight * bend) @ one / (weight @ one**2))[:, None] * one
@@ -126,6 +144,30 @@ def curve_posteriors(
     return made
 
 
+def pair_draws(
+    drawn: FloatArray, beside: FloatArray, correlation: float, rng: Generator
+) -> FloatArray:
+    """Reorder drawn curves so that they correlate with the curves ``beside`` them.
+
+    Curves are ranked by how high they lie on the whole. Source: Iman & Conover (1982),
+    https://doi.org/10.1080/03610918208812265 (a rank correlation induced by reordering).
+    """
+    own, other = (np.argsort(_height(curves)) for curves in (drawn, beside))
+    noise = rng.standard_normal(len(drawn))
+    wanted = correlation * np.sort(rng.standard_normal(len(drawn)))
+    wanted += np.sqrt(1 - correlation**2) * noise
+    paired = np.empty_like(drawn)
+    paired[other[np.argsort(wanted)]] = drawn[own]
+    return paired
+
+
+def _height(curves: FloatArray) -> FloatArray:
+    """Mean height of each curve, in standard deviations of all curves at a frequency."""
+    spread = curves.std(axis=0)
+    height: FloatArray = ((curves - curves.mean(axis=0)) / np.where(spread > 0, spread, 1)).mean(1)
+    return height
+
+
 def _systematic(weight: FloatArray, draws: int, rng: Generator) -> tuple[IntArray, IntArray]:
     """Draw cells in proportion to their weight, to within one each, in random order."""
     share = (rng.random() + np.arange(draws)) / draws
@@ -133,6 +175,19 @@ def _systematic(weight: FloatArray, draws: int, rng: Generator) -> tuple[IntArra
     cell = rng.permutation(pick_cells(weight, share))
     shape, scale = np.divmod(cell, weight.shape[1])
     return shape, scale
+
+
+def _monotone(curves: FloatArray, frequencies: FloatArray, direction: int) -> FloatArray:
+    """Make curves that rise with the frequency (``direction`` 1), or fall (−1), and nothing else.
+
+    The mean of the least such curve above the drawn one, and the greatest below it.
+    """
+    order = np.argsort(direction * frequencies, kind="stable")
+    rising = curves[:, order]
+    above = np.maximum.accumulate(rising, axis=1)
+    below = np.minimum.accumulate(rising[:, ::-1], axis=1)[:, ::-1]
+    made: FloatArray = ((above + below) / 2)[:, np.argsort(order)]
+    return made
 
 
 def _root(kernel: FloatArray) -> FloatArray:

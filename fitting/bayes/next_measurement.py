@@ -20,7 +20,7 @@ import numpy as np
 from fitting.bayes import posterior
 from fitting.bayes.pooling import posterior_cells
 from fitting.bayes.posterior import SAME_STEP, FrequencyTarget, SweepSteps
-from fitting.bayes.prediction import Mixture
+from fitting.bayes.prediction import TIME_AND_POWER, Mixture
 from fitting.errors import FittingError
 from fitting.regression.lines import FloatArray, IntArray
 
@@ -261,12 +261,12 @@ def shares(quantities: Sequence[GroupPosterior]) -> tuple[float, float]:
 
 
 def half_width(answers: Sequence[Mixture], level: float) -> FloatArray:
-    """Half the width of the interval of a sum of independent ln y, one a row."""
+    """Half the width of the interval of ln y, or of the sum of ln T and ln P, one a row."""
     if not 0 < level < 1:
         raise FittingError(f"interval level {level!r} is not inside 0 to 1; try 0.90")
     total = answers[0]
     for other in answers[1:]:
-        total = total.plus(other)
+        total = total.plus(other, TIME_AND_POWER)
     lower, upper = total.quantiles((0.5 - level / 2, 0.5 + level / 2))
     half: FloatArray = (upper - lower) / 2
     return half
@@ -304,28 +304,32 @@ class _Predictive(NamedTuple):
         shape, scale = np.divmod(cell, len(grid.noise))
         noise, drift = grid.noise[scale] ** 2, grid.drift[shape, scale] ** 2
         every = np.append(steps, frequency)
-        log_shape = known.law.log_shape(every[None], np.array([known.row]))[0][:, shape].T
-        covariance = _covariance(sweep, every, noise, drift)
-        spread = known.law.log_spread(every, known.row)
+        asked = every[None], np.array([known.row])
+        log_shape = known.law.log_shape(*asked)[0][:, shape].T
+        covariance = _covariance(sweep, every, noise, drift, grid.beyond)
+        spread = known.law.log_spread(*asked)
         if spread is not None:
-            covariance += spread[:, shape].T[:, :, None] * spread[:, shape].T[:, None, :]
+            by_draw = spread[0][:, shape].T
+            covariance += by_draw[:, :, None] * by_draw[:, None, :]
         residual = sweep.log_value - log_shape[:, : len(steps)]
         mean, variance = _kriging(covariance, residual)
         return cls((log_shape[:, len(steps) :] + mean).T, variance.T, noise)
 
 
 def _covariance(
-    sweep: SweepSteps, every: FloatArray, noise: FloatArray, drift: FloatArray
+    sweep: SweepSteps, every: FloatArray, noise: FloatArray, drift: FloatArray, beyond: float
 ) -> FloatArray:
     """Covariance of the steps' means and of long-run means: (draws, all, all)."""
     steps = len(sweep.frequency[0])
-    u = np.log(every / every[steps - 1])
+    u = np.log(every / sweep.anchor[0])
     # Runs at one step share a part of their noise, those to come with those that are there.
     alike = posterior.SHARED_NOISE * (np.abs(every[:, None] / every - 1) < SAME_STEP)
     at = np.arange(steps)
     alike[at, at] = posterior.noise_share(sweep.runs[0])
-    made: FloatArray = drift[:, None, None] * posterior.integrated_wiener(u[:, None], u)
-    return made + noise[:, None, None] * alike
+    made: FloatArray = drift[:, None, None] * posterior.error_covariance(u[:, None], u, beyond)
+    made += noise[:, None, None] * alike
+    made[:, at, at] += sweep.borrowed[0]
+    return made
 
 
 def _kriging(covariance: FloatArray, residual: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -378,13 +382,19 @@ def _add_runs(
     sweep: SweepSteps, candidate: Candidate, value: FloatArray, scatter: FloatArray
 ) -> SweepSteps:
     """Points with runs of a mean and a scatter added, to a step or as a new one."""
-    frequency, log_value, count, spread, freedom = sweep
+    frequency, log_value, count, spread, freedom, borrowed = sweep
     at = step_of(sweep, candidate.frequency)
+    if at is not None and borrowed[0, at]:
+        # A run of the group's own takes the place of what others stood in for.
+        own = (np.delete(part, at, axis=1) for part in (frequency, log_value, count, borrowed))
+        frequency, log_value, count, borrowed = own
+        at = None
     if at is None:
         at = int(np.searchsorted(frequency[0], candidate.frequency))
         frequency = np.insert(frequency, at, candidate.frequency, axis=1)
         # A step without runs; its mean takes a degree of freedom.
-        log_value, count = (np.insert(part, at, 0.0, axis=1) for part in (log_value, count))
+        new = (np.insert(part, at, 0.0, axis=1) for part in (log_value, count, borrowed))
+        log_value, count, borrowed = new
         freedom = freedom - 1
     before, runs = count[:, at], candidate.runs
     share = runs / (before + runs)
@@ -393,7 +403,7 @@ def _add_runs(
     log_value, count = log_value.copy(), count.copy()
     log_value[:, at] += share * apart
     count[:, at] += runs
-    return SweepSteps(frequency, log_value, count, spread, freedom + runs)
+    return SweepSteps(frequency, log_value, count, spread, freedom + runs, borrowed)
 
 
 def step_of(sweep: SweepSteps, frequency: float) -> int | None:

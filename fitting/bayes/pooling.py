@@ -23,7 +23,14 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from fitting.bayes.posterior import Evidence, FrequencyTarget, Grid, MeasuredSteps, evidence
+from fitting.bayes.posterior import (
+    Evidence,
+    FrequencyTarget,
+    Grid,
+    MeasuredSteps,
+    ShapeLaw,
+    evidence,
+)
 from fitting.bayes.priors import DynamicShare, DynamicSharePrior, StalledShare, StalledSharePrior
 from fitting.regression.lines import FloatArray, IntArray
 
@@ -35,10 +42,18 @@ _VETO = 25.0
 
 
 class Neighbours(NamedTuple):
-    """Cluster number of each group, and its position on the core-count axis."""
+    """Cluster number of each group, its position on the core-count axis, and its machine.
+
+    The groups of a cluster are on one machine.
+    """
 
     cluster: IntArray
     position: FloatArray  # ln(cores)
+    machine: IntArray
+
+    def take(self, groups: IntArray) -> Neighbours:
+        """Select some groups."""
+        return Neighbours(self.cluster[groups], self.position[groups], self.machine[groups])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,6 +67,9 @@ class Pooling:
     # Likelihood that a cluster gives to one of its groups: about the noise of time, and about the
     # static power and the voltage slope.
     cluster_evidence: float = 2.0
+    # Standard deviation of a group's static power about its cluster's, as a share of the most that
+    # it can be.
+    static_spread: float = 0.05
     rounds: int = 2  # how often posteriors are turned into priors; 0 switches pooling off
 
 
@@ -127,8 +145,14 @@ class CmosPowerCurve:
         noise = self._by_noise(grid.noise_weight)
         noise = noise / noise.sum(axis=1, keepdims=True)
         of_shape = np.einsum("gtws,ws->gtw", self._by_noise(found.likelihood), noise)
-        weight = _evidence_of_cluster(of_shape, cluster, self.pooling)
-        return np.repeat(weight, self.prior.scales, axis=2)
+        # Static power is alike within a cluster, not the same: each group's own lies about it.
+        away = np.subtract.outer(static := self.prior.static_nodes(), static)
+        alike = np.exp(-0.5 * (away / self.pooling.static_spread) ** 2)
+        alike /= alike.sum(axis=1, keepdims=True)
+        by_static = (len(of_shape), -1, len(static), len(noise))
+        of_static = alike @ of_shape.reshape(by_static)
+        weight = alike @ _evidence_of_cluster(of_static, cluster, self.pooling)
+        return np.repeat(weight.reshape(of_shape.shape), self.prior.scales, axis=2)
 
     def noise_weight(self, weight: FloatArray) -> FloatArray:
         """Sum up the posterior of the noise, which is passed on: (groups, scales)."""
@@ -170,7 +194,7 @@ def posterior_cells(
     """
     if not len(groups):
         return
-    cluster, position = neighbours
+    cluster, position, _ = neighbours
     ordered = groups[np.lexsort((groups, position[groups], cluster[groups]))]
     table = (curve, steps, target, neighbours)
     if len(groups) <= _CHUNK:
@@ -208,18 +232,28 @@ def _start(
 ) -> _Chunk:
     """Compute the evidence of a chunk, and its prior with what its clusters say."""
     law = curve.law(steps, neighbours, groups)
+    found = own = _evidence_of(law, steps, target, groups)
+    if steps.borrowed.any():
+        # What others stand in for is no evidence of the group's own, to be passed on.
+        own = _evidence_of(law, steps.choose(steps.borrowed == 0), target, groups)
+    near = neighbours.take(groups)
+    prior = law.grid.shape_weight[:, :, None] * law.grid.noise_weight
+    if curve.pooling.rounds and len(np.unique(near.cluster)) < len(near.cluster):
+        prior = prior * curve.of_cluster(law.grid, own, near.cluster)
+    return _Chunk(groups, near, law.grid, found, prior)
+
+
+def _evidence_of(
+    law: ShapeLaw, steps: MeasuredSteps, target: FrequencyTarget, groups: IntArray
+) -> Evidence:
+    """Compute the evidence of groups with any numbers of steps."""
     counts, parts = steps.count[groups], []
     for count in np.unique(counts):
         where = np.flatnonzero(counts == count)
         of_count = groups[where]
         asked = FrequencyTarget._make(part[of_count] for part in target)
         parts.append((where, evidence(law, steps.sweep(of_count), asked, where)))
-    found = parts[0][1] if len(parts) == 1 else _join_evidence(parts, len(groups))
-    near = Neighbours(neighbours.cluster[groups], neighbours.position[groups])
-    prior = law.grid.shape_weight[:, :, None] * law.grid.noise_weight
-    if curve.pooling.rounds and len(np.unique(near.cluster)) < len(near.cluster):
-        prior = prior * curve.of_cluster(law.grid, found, near.cluster)
-    return _Chunk(groups, near, law.grid, found, prior)
+    return parts[0][1] if len(parts) == 1 else _join_evidence(parts, len(groups))
 
 
 class _Others(NamedTuple):

@@ -19,12 +19,17 @@ https://doi.org/10.1111/1467-9868.00294 (an explicit model error).
 
 from __future__ import annotations
 
+import importlib
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from functools import cache
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 
 from fitting.regression.lines import BoolArray, FloatArray, IntArray, Repeats
+
+if TYPE_CHECKING:
+    from types import ModuleType
 
 # Frequencies are one step when they agree to a thousandth: counters and kHz tables round.
 SAME_STEP = 1e-3
@@ -35,6 +40,22 @@ SHARED_NOISE = 0.5
 _USUAL_DF = 4.0
 # Groups computed together; their cells then stay in a core's cache.
 _BLOCK = 64
+# Compiled loops take over at this many groups: for fewer, numpy is done before they are loaded.
+COMPILED_GROUPS = 2000
+
+
+@cache
+def _compiled_loops() -> ModuleType | None:
+    """Load `fitting.bayes.kernels`; None where numba is not installed."""
+    try:
+        return importlib.import_module("fitting.bayes.kernels")
+    except ImportError:
+        return None
+
+
+def loops_for(groups: int) -> ModuleType | None:
+    """Choose the compiled loops for a table of many groups; None for numpy, their reference."""
+    return _compiled_loops() if groups >= COMPILED_GROUPS else None
 
 
 class SweepSteps(NamedTuple):
@@ -45,6 +66,15 @@ class SweepSteps(NamedTuple):
     runs: FloatArray  # (groups, steps): at least 1
     scatter: FloatArray  # (groups,): sum of squares of ln y about their step's mean
     scatter_df: FloatArray  # (groups,): degrees of freedom of the scatter, runs less steps
+    # (groups, steps): variance of ln y at a step that other programs of the machine stand in for,
+    # 0 at the group's own.
+    borrowed: FloatArray
+
+    @property
+    def anchor(self) -> FloatArray:
+        """Highest frequency (Hz) that each group was measured at itself: (groups,)."""
+        highest: FloatArray = np.where(self.borrowed > 0, 0.0, self.frequency).max(axis=1)
+        return highest
 
     def take(self, groups: IntArray | list[int]) -> SweepSteps:
         """Select some groups."""
@@ -76,6 +106,7 @@ class MeasuredSteps:
     runs: FloatArray  # at each step
     scatter: FloatArray  # squares of each group's ln y about the steps' means
     scatter_df: FloatArray  # degrees of freedom of the scatter
+    borrowed: FloatArray  # see `SweepSteps`
 
     @classmethod
     def of(
@@ -104,18 +135,51 @@ class MeasuredSteps:
             # Without a point numpy counts in integers.
             scatter=squares.astype(np.float64, copy=False),
             scatter_df=(np.bincount(codes, weight, groups) - count).astype(np.float64, copy=False),
+            borrowed=np.zeros(len(begin)),
         )
 
     def sweep(self, groups: IntArray) -> SweepSteps:
         """Select groups that all have the same number of steps."""
         at = self.first[groups][:, None] + np.arange(self.count[groups[0]])
         parts = (self.frequency[at], self.log_value[at], self.runs[at])
-        return SweepSteps(*parts, self.scatter[groups], self.scatter_df[groups])
+        return SweepSteps(*parts, self.scatter[groups], self.scatter_df[groups], self.borrowed[at])
 
     def highest(self, groups: IntArray) -> tuple[FloatArray, FloatArray]:
-        """Highest frequency (Hz) of groups that have a step, and ln y there."""
-        last = self.first[groups] + self.count[groups] - 1
+        """Highest frequency (Hz) of groups that have a step of their own, and ln y there."""
+        own = np.flatnonzero(self.borrowed == 0)
+        last = own[np.searchsorted(own, self.first[groups] + self.count[groups]) - 1]
         return self.frequency[last], self.log_value[last]
+
+    def choose(self, rows: BoolArray) -> MeasuredSteps:
+        """Keep the marked steps; scatter stays that of all."""
+        group = np.repeat(np.arange(len(self.count)), self.count)
+        count = np.bincount(group[rows], minlength=len(self.count))
+        frequency, value, runs = (
+            part[rows] for part in (self.frequency, self.log_value, self.runs)
+        )
+        first, borrowed = np.cumsum(count) - count, self.borrowed[rows]
+        of_group = (self.scatter, self.scatter_df)
+        return MeasuredSteps(first, count, frequency, value, runs, *of_group, borrowed)
+
+    def borrow(
+        self, group: IntArray, frequency: FloatArray, log_value: FloatArray, variance: FloatArray
+    ) -> MeasuredSteps:
+        """Add steps that other groups stand in for, with the variances of ln y there."""
+        codes = np.append(np.repeat(np.arange(len(self.count)), self.count), group)
+        many = np.full(len(group), 1e6)
+        pairs = (
+            (self.frequency, frequency),
+            (self.log_value, log_value),
+            (self.runs, many),
+            (self.borrowed, variance),
+        )
+        columns = [np.append(*pair) for pair in pairs]
+        order = np.lexsort((columns[0], codes))
+        count = np.bincount(codes, minlength=len(self.count))
+        f, value, runs, borrowed = (c[order] for c in columns)
+        return MeasuredSteps(
+            np.cumsum(count) - count, count, f, value, runs, self.scatter, self.scatter_df, borrowed
+        )
 
 
 class LackOfFit(NamedTuple):
@@ -186,18 +250,24 @@ class Grid(NamedTuple):
     drift: FloatArray
     beyond: float = 0.0
 
+    def choose(self, columns: IntArray) -> Grid:
+        """Take some columns."""
+        noise, weight = self.noise[columns], self.noise_weight[columns]
+        return self._replace(noise=noise, noise_weight=weight, drift=self.drift[:, columns])
+
 
 class ShapeLaw(Protocol):
     """A family of curves on a grid: what `evidence` needs of it."""
 
     grid: Grid
+    direction: int  # 1 where curves rise with the frequency, −1 where they fall, 0 where either
 
     def log_shape(self, frequency: FloatArray, groups: IntArray) -> FloatArray:
         """Logarithm of the shapes at (groups, k) frequencies: (groups, k, shapes)."""
         ...
 
-    def log_spread(self, frequency: FloatArray, group: int) -> FloatArray | None:
-        """Change of ln shape at (k,) frequencies by one deviation of θ from its node: (k, shapes).
+    def log_spread(self, frequency: FloatArray, groups: IntArray) -> FloatArray | None:
+        """Change of ln shape by one deviation of θ from its node, of the shape of `log_shape`.
 
         The same for all groups of a design. None where nodes stand for themselves alone.
         """
@@ -234,6 +304,15 @@ def integrated_wiener(a: FloatArray, b: FloatArray) -> FloatArray:
     return np.where(np.sign(a) == np.sign(b), near**2 * (far / 2 - near / 6), 0.0)
 
 
+def error_covariance(a: FloatArray, b: FloatArray, beyond: float) -> FloatArray:
+    """Covariance of the model error at ln frequencies above the anchor, for a scale of 1.
+
+    Above the anchor a plain Wiener process of ``beyond`` times the scale is added.
+    """
+    both = np.minimum(np.maximum(a, 0.0), np.maximum(b, 0.0))
+    return integrated_wiener(a, b) + beyond**2 * both
+
+
 def noise_share(runs: FloatArray) -> FloatArray:
     """Variance of the mean of ``runs`` runs, in units of one run's."""
     return SHARED_NOISE + (1 - SHARED_NOISE) / runs
@@ -247,10 +326,27 @@ def pick_cells(weight: FloatArray, share: FloatArray) -> IntArray:
     return picked
 
 
-class _Design(NamedTuple):
-    """What follows from steps, target and repeats alone, which several groups share.
+class Designs(NamedTuple):
+    """Designs with the same number of steps, in co-ordinates that make their covariance diagonal.
 
-    All but ``whiten`` are (shapes, scales) arrays with the steps, where there are any, in front.
+    A design is what groups share that are measured at the same steps, equally often. In these
+    co-ordinates the points of a cell have the variances drift²·eigenvalue + noise².
+    """
+
+    whiten: FloatArray  # (designs, steps, steps): from ln y at the steps to the co-ordinates
+    eigenvalue: FloatArray  # (designs, steps)
+    one: FloatArray  # (designs, steps): effect of the level
+    cross: FloatArray  # (designs, steps): covariance of the model error with that at the target
+    error: FloatArray  # (designs,): variance of the model error at the target, for a drift of 1
+    new: FloatArray  # (designs,): variance of the target's runs, in units of one run's
+    # (designs, steps + 1, shapes): effect of one deviation of θ, that on the target last; no shapes
+    # where θ has no deviation.
+    bend: FloatArray
+
+
+class _Cells(NamedTuple):
+    """Cells of one design: (shapes, scales) arrays with the steps, where there are any, in front.
+
     ``bend`` is what one deviation of θ does to the points; ``None`` where θ has none.
     """
 
@@ -264,108 +360,157 @@ class _Design(NamedTuple):
     at_target: tuple[FloatArray, FloatArray, FloatArray]  # variance, form, noise
 
 
-def _solve_design(
-    frequency: FloatArray,
-    runs: FloatArray,
-    target: float,
-    target_runs: FloatArray,
-    grid: Grid,
-    spread: FloatArray | None,
-) -> _Design:
-    """Solve the Gaussian part for the steps of one design and its one target (Hz)."""
+def _solve_designs(
+    law: ShapeLaw, grid: Grid, sweep: SweepSteps, target: FrequencyTarget, groups: IntArray
+) -> Designs:
+    """Solve the eigenproblem of each design, given by one of its groups."""
     # Where the model error is zero and flat, whatever is asked.
-    u, ut = np.log(frequency / frequency[-1]), np.log(target / frequency[-1])
-    root = 1 / np.sqrt(noise_share(runs))
-    kernel = integrated_wiener(u[:, None], u) * root[:, None] * root
+    top = sweep.anchor[:, None]
+    u, ut = np.log(sweep.frequency / top), np.log(target.frequency[:, None] / top)
+    share = noise_share(sweep.runs)
+    if sweep.borrowed.any():
+        share = share + sweep.borrowed / grid.noise[0] ** 2
+    root = 1 / np.sqrt(share)
+    kernel = error_covariance(u[:, :, None], u[:, None], grid.beyond)
+    kernel *= root[:, :, None] * root[:, None]
     eigenvalue, basis = np.linalg.eigh(kernel)
+    whiten = basis.transpose(0, 2, 1) * root[:, None]
+    error = error_covariance(ut, ut, grid.beyond)
+    bend = law.log_spread(np.column_stack([sweep.frequency, target.frequency]), groups)
+    if bend is None:
+        bend = np.empty((len(u), u.shape[1] + 1, 0))
+    return Designs(
+        whiten=whiten,
+        eigenvalue=np.maximum(eigenvalue, 0.0),
+        one=whiten.sum(axis=2),
+        cross=(whiten @ error_covariance(u, ut, grid.beyond)[:, :, None])[:, :, 0],
+        error=error[:, 0],
+        new=noise_share(target.runs),
+        bend=np.concatenate([whiten @ bend[:, :-1], bend[:, -1:]], axis=1),
+    )
+
+
+def _solve_cells(designs: Designs, number: int, grid: Grid) -> _Cells:
+    """Solve the Gaussian part of one design in every cell."""
+    whiten, eigenvalue, one, cross, error, new, bends = (part[number] for part in designs)
+    eigenvalue, one, cross = (part[:, None, None] for part in (eigenvalue, one, cross))
     noise2, drift2 = grid.noise**2, grid.drift**2
-    # In these co-ordinates noise and model error are both diagonal, whatever their sizes.
-    weight = 1 / (np.maximum(eigenvalue, 0.0)[:, None, None] * drift2 + noise2)
-    one = (basis.T @ root)[:, None, None]
-    cross = (basis.T @ (integrated_wiener(u, ut) * root))[:, None, None]
+    weight = 1 / (eigenvalue * drift2 + noise2)
     s11 = (one**2 * weight).sum(axis=0)
     s1k = (one * cross * weight).sum(axis=0)
-    # Above the highest step what is added is independent of all the points.
-    at_target = integrated_wiener(ut, ut) + grid.beyond**2 * max(ut, 0.0)
-    form = drift2 * (at_target - drift2 * (cross**2 * weight).sum(axis=0))
-    new = np.broadcast_to(noise2 * noise_share(target_runs), form.shape)
+    form = drift2 * (error - drift2 * (cross**2 * weight).sum(axis=0))
+    of_runs = np.broadcast_to(noise2 * new, form.shape)
     to_level = (1 - drift2 * s1k) / s11
-    variance = form + to_level**2 * s11 + new
+    variance = form + to_level**2 * s11 + of_runs
     log_det = np.log(s11) - np.log(weight).sum(axis=0)
     bend = bend_pull = None
-    if spread is not None:
+    if bends.size:
         # θ after the level: what is left of its effect once the level has followed it.
-        h = (basis.T @ (spread[:-1] * root[:, None]))[:, :, None]
+        h = bends[:-1, :, None]
         level = (one * h * weight).sum(axis=0) / s11
         left = h - one * level
         precision = 1 + (left**2 * weight).sum(axis=0)
         bend = left * weight / np.sqrt(precision)
-        bend_pull = spread[-1][:, None] - level - drift2 * (left * cross * weight).sum(axis=0)
+        bend_pull = bends[-1][:, None] - level - drift2 * (left * cross * weight).sum(axis=0)
         bend_pull = bend_pull / np.sqrt(precision)
         variance = variance + bend_pull**2
         log_det = log_det + np.log(precision)
-    return _Design(
-        whiten=basis.T * root,
+    return _Cells(
+        whiten=whiten,
         weight=weight,
         one=one * weight / np.sqrt(s11),
         pull=weight * (one * to_level + drift2 * cross),
         log_det=log_det,
         bend=bend,
         bend_pull=bend_pull,
-        at_target=(variance, form, new),
+        at_target=(variance, form, of_runs),
     )
 
 
 def evidence(
-    law: ShapeLaw, sweep: SweepSteps, target: FrequencyTarget, groups: IntArray
+    law: ShapeLaw,
+    sweep: SweepSteps,
+    target: FrequencyTarget,
+    groups: IntArray,
+    *,
+    loops: ModuleType | None = None,
 ) -> Evidence:
     """Compute likelihood and prediction of every cell, for one target of each group of ``sweep``.
 
-    ``groups`` is the number of each group of ``sweep`` in the law.
+    ``groups`` is the number of each group of ``sweep`` in the law, ``loops`` those of `loops_for`.
     """
-    grid = law.grid
+    if loops is not None and not sweep.borrowed.any():
+        return Evidence(*loops.fill_evidence(*_prepare(law, law.grid, sweep, target, groups)))
+    quadratic, mean, design, *at_target = _evidence_by_noise(law, sweep, target, groups)
+    quadratic -= quadratic.min(axis=(1, 2), keepdims=True)
+    quadratic *= -0.5
+    return Evidence(np.exp(quadratic, out=quadratic), mean, design, *at_target)
+
+
+def _evidence_by_noise(
+    law: ShapeLaw, sweep: SweepSteps, target: FrequencyTarget, groups: IntArray
+) -> tuple[FloatArray, FloatArray, IntArray, FloatArray, FloatArray, FloatArray]:
+    """Compute −2·ln likelihood and the other parts of `Evidence`."""
+    if not sweep.borrowed.any():
+        return _fill_evidence(*_prepare(law, law.grid, sweep, target, groups))
+    # A variance that is not the noise's makes each noise level a design of its own.
+    levels, column = np.unique(law.grid.noise, return_inverse=True)
+    order = np.argsort(column, kind="stable")
+    parts = [law.grid.choose(order[column[order] == number]) for number in range(len(levels))]
+    made = [_fill_evidence(*_prepare(law, grid, sweep, target, groups)) for grid in parts]
+    back = np.argsort(order)
+    joined = [np.concatenate(part, axis=-1) for part in zip(*made, strict=True)]
+    quadratic, mean, _, *at_target = joined
+    every = (part[..., back] for part in (quadratic, mean, *at_target))
+    quadratic, mean, variance, form, noise = every
+    return quadratic, mean, made[0][2], variance, form, noise
+
+
+def _prepare(
+    law: ShapeLaw, grid: Grid, sweep: SweepSteps, target: FrequencyTarget, groups: IntArray
+) -> tuple[Designs, IntArray, Grid, FloatArray, FloatArray, FloatArray]:
+    """Solve the designs; what is left at the steps, expected at the target, and the scatter."""
     steps = np.log(sweep.frequency / target.frequency[:, None]).round(9)
     _, first, design = np.unique(
-        np.column_stack([steps, sweep.runs, target.runs]),
+        np.column_stack([steps, sweep.runs, sweep.borrowed, target.runs]),
         axis=0,
         return_index=True,
         return_inverse=True,
     )
-    design = design.reshape(-1)
-    every = np.column_stack([sweep.frequency, target.frequency])
-    solved = [
-        _solve_design(
-            sweep.frequency[i],
-            sweep.runs[i],
-            target.frequency[i],
-            target.runs[i],
-            grid,
-            law.log_spread(every[i], int(groups[i])),
-        )
-        for i in first
-    ]
-    shape = law.log_shape(every, groups)
+    of_first = FrequencyTarget._make(part[first] for part in target)
+    designs = _solve_designs(law, grid, sweep.take(first), of_first, groups[first])
+    shape = law.log_shape(np.column_stack([sweep.frequency, target.frequency]), groups)
     # The level has a flat prior, so it may be taken off first; its digits are not lost then.
     level = sweep.log_value[:, -1:]
     residual = (sweep.log_value - level)[:, :, None] - shape[:, :-1]
-    cells = (len(groups), shape.shape[2], len(grid.noise))
+    # Repeats about their step's mean tell of the noise alone.
+    within = (1 - SHARED_NOISE) * grid.noise**2
+    scatter = sweep.scatter_df[:, None] * np.log(within) + sweep.scatter[:, None] / within
+    return designs, design.reshape(-1), grid, residual, shape[:, -1] + level, scatter
+
+
+def _fill_evidence(
+    designs: Designs,
+    design: IntArray,
+    grid: Grid,
+    residual: FloatArray,
+    at_target: FloatArray,
+    scatter: FloatArray,
+) -> tuple[FloatArray, FloatArray, IntArray, FloatArray, FloatArray, FloatArray]:
+    """Compute −2·ln likelihood and the other parts of `Evidence`, a design at a time."""
+    solved = [_solve_cells(designs, number, grid) for number in range(len(designs.new))]
+    cells = (*at_target.shape, len(grid.noise))
     quadratic, mean = np.empty(cells), np.empty(cells)
     for number, d in enumerate(solved):
         _fill_cells(d, np.flatnonzero(design == number), residual, quadratic, mean)
-    mean += (shape[:, -1] + level)[:, :, None]
-    # Repeats about their step's mean tell of the noise alone.
-    within = (1 - SHARED_NOISE) * grid.noise**2
-    scatter = 0.5 * (sweep.scatter_df[:, None] * np.log(within) + sweep.scatter[:, None] / within)
-    quadratic += 2 * scatter[:, None, :]
-    quadratic -= quadratic.min(axis=(1, 2), keepdims=True)
-    quadratic *= -0.5
-    likelihood = np.exp(quadratic, out=quadratic)
-    at_target = zip(*(d.at_target for d in solved), strict=True)
-    return Evidence(likelihood, mean, design, *map(np.stack, at_target))
+    mean += at_target[:, :, None]
+    quadratic += scatter[:, None, :]
+    variance, form, noise = map(np.stack, zip(*(d.at_target for d in solved), strict=True))
+    return quadratic, mean, design, variance, form, noise
 
 
 def _fill_cells(
-    d: _Design, groups: IntArray, residual: FloatArray, quadratic: FloatArray, mean: FloatArray
+    d: _Cells, groups: IntArray, residual: FloatArray, quadratic: FloatArray, mean: FloatArray
 ) -> None:
     """Write the quadratic form and the mean of ln y of the groups of one design."""
     for at in range(0, len(groups), _BLOCK):

@@ -28,6 +28,10 @@ _JOINED_SHAPES = 3
 # Components that quantiles are taken from, and that are kept for sums with other metrics.
 _SOUGHT = 64
 _KEPT = 24
+# Correlation of the errors of ln T and ln P of a program: where it waits more than projected, time
+# is longer and power less. The standardised errors of 11 programs of a server have -0.38 and -0.44,
+# those of small chips hardly any.
+TIME_AND_POWER = -0.35
 
 
 class Mixture(NamedTuple):
@@ -52,15 +56,25 @@ class Mixture(NamedTuple):
         mean = self.mean * factor + np.reshape(shift, (-1, 1))
         return Mixture(mean, self.variance * factor**2, self.weight)
 
-    def plus(self, other: Mixture) -> Mixture:
-        """Distribution of the sum of two independent values."""
+    def plus(self, other: Mixture, correlation: float = 0.0) -> Mixture:
+        """Distribution of the sum of two values, which have this ``correlation``.
+
+        Its shape is that of a sum of independent values, about its mean.
+        """
         groups = len(self.mean)
         pairs = (
             self.mean[:, :, None] + other.mean[:, None, :],
             self.variance[:, :, None] + other.variance[:, None, :],
             self.weight[:, :, None] * other.weight[:, None, :],
         )
-        return Mixture(*(part.reshape(groups, -1) for part in pairs))
+        total = Mixture(*(part.reshape(groups, -1) for part in pairs))
+        if correlation == 0:
+            return total
+        (first, one), (second, two) = self.moments(), other.moments()
+        narrower = np.sqrt(1 + 2 * correlation * np.sqrt(one * two) / (one + two))[:, None]
+        middle = (first + second)[:, None]
+        mean = middle + narrower * (total.mean - middle)
+        return Mixture(mean, total.variance * narrower**2, total.weight)
 
     def trim(self, most: int) -> Mixture:
         """Keep the ``most`` weighty components; the rest become one with their moments."""

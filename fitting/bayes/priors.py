@@ -63,6 +63,8 @@ class StalledSharePrior:
 class StalledShare:
     """The law's grid for groups whose highest measured frequencies are ``reference`` (Hz)."""
 
+    direction = -1
+
     def __init__(self, reference: FloatArray, prior: StalledSharePrior | None = None) -> None:
         from scipy.special import betainc
 
@@ -96,19 +98,25 @@ class StalledShare:
 
     def log_shape(self, frequency: FloatArray, groups: IntArray) -> FloatArray:
         """Ln T/T_ref of the shapes at (groups, k) frequencies: (groups, k, shapes)."""
-        slower = np.log(self.reference[groups, None] / frequency)[:, :, None]
-        power = np.exp(slower * self.overlap)
+        power = self._power(frequency, groups)
         power *= 1 - self.share
         power += self.share
         log_time: FloatArray = np.log(power, out=power) / self.overlap
         return log_time
 
-    def log_spread(self, frequency: FloatArray, group: int) -> FloatArray | None:
-        """Change of ln T/T_ref at (k,) frequencies by one deviation of β: (k, shapes)."""
-        power = (self.reference[group] / frequency[:, None]) ** self.overlap
-        per_share = (1 - power) / (self.share + (1 - self.share) * power)
-        change: FloatArray = per_share * self.spread / self.overlap
+    def log_spread(self, frequency: FloatArray, groups: IntArray) -> FloatArray | None:
+        """Change of ln T/T_ref by one deviation of β, of the same shape."""
+        power = self._power(frequency, groups)
+        change: FloatArray = (1 - power) / (self.share + (1 - self.share) * power)
+        change *= self.spread / self.overlap
         return change
+
+    def _power(self, frequency: FloatArray, groups: IntArray) -> FloatArray:
+        """(f_ref/f)^q of the shapes, which have few different q."""
+        slower = np.log(self.reference[groups, None] / frequency)[:, :, None]
+        overlap, number = np.unique(self.overlap, return_inverse=True)
+        power: FloatArray = np.exp(slower * overlap)[:, :, number]
+        return power
 
 
 def noise_grid(
@@ -129,23 +137,31 @@ class DynamicSharePrior:
     frequencies cannot show, hence ``wander``.
     """
 
-    share_alpha: float = 1.0  # beta distribution of the dynamic power fraction δ
-    share_beta: float = 1.0
-    slope_alpha: float = 1.5  # beta distribution of v on 0 to ``steepest``
-    slope_beta: float = 1.0
-    steepest: float = 1.7
-    lowest_voltage: float = 0.3  # u_min
-    noise: float = 0.03  # median standard deviation of ln P from run to run
+    share_alpha: float = 1.2  # beta distribution of the dynamic power fraction δ
+    share_beta: float = 1.4
+    # Voltage slopes v, and their probabilities: power bends down, is a straight line, is nearly one
+    # (servers), or grows with the cube and more (small chips at their limit).
+    slope: tuple[float, ...] = (-0.2, 0.0, 0.1, 0.2, 0.3, 0.45, 0.65, 0.9, 1.15, 1.4, 1.65)
+    slope_weight: tuple[float, ...] = (
+        *(0.045, 0.05, 0.16, 0.16, 0.16, 0.025),
+        *(0.035, 0.05, 0.07, 0.1, 0.145),
+    )
+    lowest_voltage: float = 0.27  # u_min
+    noise: float = 0.033  # median standard deviation of ln P from run to run
     noise_spread: float = 1.3  # standard deviation of its logarithm
     drift: float = 0.03
-    drift_floor: float = 0.03
+    drift_floor: float = 0.012
     wander: tuple[float, ...] = (1.0, 3.0, 8.0)  # multiples of the scale of the model error
-    wander_weight: tuple[float, ...] = (0.65, 0.22, 0.13)  # their probabilities
+    wander_weight: tuple[float, ...] = (0.85, 0.05, 0.1)  # their probabilities
     known_voltage: float = 0.5  # multiple of the scale where a V-f table or exponent is given
     beyond: float = 0.5  # see `fitting.bayes.posterior.Grid`
-    shares: int = 11
-    slopes: int = 7
+    shares: int = 16
     scales: int = 4
+
+    def static_nodes(self) -> FloatArray:
+        """Nodes of the static power, as shares of the most that it can be: (shares,)."""
+        nodes: FloatArray = (np.arange(self.shares) + 0.5) / self.shares
+        return nodes
 
 
 class DynamicShare:
@@ -157,6 +173,8 @@ class DynamicShare:
     voltage or the exponent is known; v then has one value.
     """
 
+    direction = 1
+
     def __init__(
         self,
         reference: FloatArray,
@@ -166,20 +184,21 @@ class DynamicShare:
     ) -> None:
         self.reference = reference
         prior = prior or DynamicSharePrior()
-        self.prior = p = prior if clock_power is None else replace(prior, slopes=1)
+        if clock_power is not None:
+            prior = replace(prior, slope=(1.0,), slope_weight=(1.0,))
+        self.prior = p = prior
         self.most_static, self.clock_power = most_static, clock_power
         # Slope v and static share of the most of each shape, and its δ: (groups, shapes).
-        self.slope = np.repeat(p.steepest * (np.arange(p.slopes) + 0.5) / p.slopes, p.shares)
-        self.static = np.tile((np.arange(p.shares) + 0.5) / p.shares, p.slopes)
+        self.slope = np.repeat(p.slope, p.shares)
+        self.static = np.tile(p.static_nodes(), len(p.slope))
         self.share = 1 - most_static[:, None] * self.static
         inside = np.clip(self.share, 1e-3, 1 - 1e-3)
         weight = _beta(inside, p.share_alpha, p.share_beta)
-        if clock_power is None:
-            weight = weight * _beta(self.slope / p.steepest, p.slope_alpha, p.slope_beta)
+        weight = weight * np.repeat(p.slope_weight, p.shares)
         noise, noise_weight = noise_grid(p.noise, p.noise_spread, p.scales, DYNAMIC_NOISE_RANGE)
         scale_weight = np.outer(p.wander_weight, noise_weight).ravel()
         # A known curve's own exponent is in its shape; what is left is like a cube's error.
-        exponent = np.full_like(self.slope, 3.0) if clock_power else 1 + 2 * self.slope
+        exponent = np.full_like(self.slope, 3.0) if clock_power else 1 + 2 * np.abs(self.slope)
         drift = (p.drift_floor + p.drift * exponent)[:, None] * np.repeat(p.wander, p.scales)
         # Scales run over the noise, then over ``wander``.
         self.grid = Grid(
@@ -203,7 +222,7 @@ class DynamicShare:
         normal: FloatArray = np.log(1 + share * (dynamic - 1))
         return normal
 
-    def log_spread(self, frequency: FloatArray, group: int) -> None:
+    def log_spread(self, frequency: FloatArray, groups: IntArray) -> None:
         """No node has a spread: groups of a host share δ and v, each node as it stands."""
 
 

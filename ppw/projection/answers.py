@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 
 from fitting.bayes import draws as bd, pooling, posterior, prediction, priors
+from fitting.bayes.machine import borrow_steps
 from fitting.laws import frequency as laws
 from fitting.laws.power import CmosExponent, CmosVoltage, PowerLine
 from fitting.regression import lines
@@ -485,7 +486,10 @@ class Posteriors:
         voltage = VoltageTable()
         if POWER in steps or options.voltages is not None:
             voltage = VoltageTable.of(runs, groups, options.voltages)
-        return cls(steps, neighbours_of(groups), *_time_and_power_laws(runs, options), voltage)
+        near, (time, power) = neighbours_of(groups), _time_and_power_laws(runs, options)
+        if POWER in steps and options.pool and not voltage.tables:
+            steps[POWER] = borrow_steps(power, steps[POWER], near)
+        return cls(steps, near, time, power, voltage)
 
     def laws(self, name: str, *asked: FloatArray) -> list[tuple[pooling.Curve, Mask]]:
         """Laws of a quantity, each with the mask of the groups it holds for.
@@ -516,7 +520,9 @@ class Posteriors:
         product = made[0]
         if len(made) > 1:
             first, second = made
-            mixture = first.mixture.plus(second.mixture)
+            signs = [n * _TIME_LIKE.get(name, (1, 0))[0] for name, n in powers.items()]
+            correlation = prediction.TIME_AND_POWER * float(np.prod(signs))
+            mixture = first.mixture.plus(second.mixture, correlation)
             budget = {**first.budget, **second.budget}
             product = Distribution.of(mixture, ends, budget, first.pulled * second.pulled)
             kept = first.mixture.mean.shape[1] - 1
@@ -590,12 +596,14 @@ def neighbours_of(groups: gr.Groups) -> pooling.Neighbours:
         count = keys[column].to_numpy(dtype=np.float64)
         with np.errstate(divide="ignore", invalid="ignore"):
             position += np.where(count > 0, np.log(count), 0.0)
+    one = np.zeros(len(groups), dtype=np.int64)
+    host = np.asarray(keys["host"].factorize()[0]) if "host" in groups.by else one
     if not axis:
-        return pooling.Neighbours(np.arange(len(groups)), position)
+        return pooling.Neighbours(np.arange(len(groups)), position, host)
     if not rest:
-        return pooling.Neighbours(np.zeros(len(groups), dtype=np.int64), position)
+        return pooling.Neighbours(one, position, host)
     cluster = keys.groupby(rest, sort=False, dropna=False).ngroup()
-    return pooling.Neighbours(np.asarray(cluster, dtype=np.int64), position)
+    return pooling.Neighbours(np.asarray(cluster, dtype=np.int64), position, host)
 
 
 def _time_and_power_laws(
@@ -841,7 +849,8 @@ class CurveDraws:
 
     def steps(self, name: str, group: int) -> FloatArray:
         """Measured frequencies (Hz) of a group, rising."""
-        measured: FloatArray = self.known[name][group].sweep.frequency[0]
+        sweep = self.known[name][group].sweep
+        measured: FloatArray = sweep.frequency[0, sweep.borrowed[0] == 0]
         return measured
 
     def log_time(self, name: str, group: int, frequencies: FloatArray) -> FloatArray:
@@ -849,8 +858,14 @@ class CurveDraws:
         return self._draw_log(name, group, frequencies, 0)
 
     def log_power(self, group: int, frequencies: FloatArray) -> FloatArray:
-        """Draw ln(power in W): (draws, frequencies)."""
-        return self._draw_log(POWER, group, frequencies, 1)
+        """Draw ln(power in W), paired with the draws of a time: (draws, frequencies)."""
+        drawn = self._draw_log(POWER, group, frequencies, 1)
+        timed = [name for name in self.known if name != POWER and self.is_curve(name, group)]
+        if not timed:
+            return drawn
+        random = np.random.default_rng((self.seed, group, 2))
+        beside = self.log_time(timed[0], group, frequencies)
+        return bd.pair_draws(drawn, beside, prediction.TIME_AND_POWER, random)
 
     def _draw_log(self, name: str, group: int, frequencies: FloatArray, stream: int) -> FloatArray:
         """Draw the logarithm of a fit; a group with one step takes only that frequency."""

@@ -36,8 +36,9 @@ TIME_PRIOR = StalledSharePrior(
 POWER_PRIOR = DynamicSharePrior(
     share_alpha=1.2,
     share_beta=0.8,
-    slope_alpha=1.1,
-    slope_beta=1.3,
+    slope=(0.1, 0.35, 0.6, 0.85, 1.1, 1.35, 1.6),
+    slope_weight=(0.1, 0.15, 0.16, 0.16, 0.16, 0.15, 0.12),
+    shares=11,
     noise=0.03,
     noise_spread=1.0,
     drift=0.1,
@@ -67,6 +68,7 @@ class OneCell(NamedTuple):
     drift: float = 0.0
     exponent: float = -1.0
     beyond: float = 0.0
+    direction: int = 0
 
     @property
     def grid(self):
@@ -76,5 +78,5 @@ class OneCell(NamedTuple):
     def log_shape(self, frequency, groups):
         return self.exponent * np.log(frequency)[:, :, None]
 
-    def log_spread(self, frequency, group):
+    def log_spread(self, frequency, groups):
         return None

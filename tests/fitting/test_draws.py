@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 from hypothesis import given, strategies as st
-from scipy.stats import kstest
+from scipy.stats import kstest, spearmanr
 from strategies import GHZ, OneCell
 
 from fitting.bayes import posterior as pt
-from fitting.bayes.draws import CurvePosterior, _systematic, curve_posteriors
+from fitting.bayes.draws import CurvePosterior, _systematic, curve_posteriors, pair_draws
 from fitting.bayes.pooling import CmosPowerCurve, Neighbours, TimeCurve
 from fitting.bayes.prediction import project_curve
 from fitting.errors import FittingError
@@ -26,7 +26,7 @@ def table(cores=True, kind="time"):
     value = -noisy if kind == "power" else noisy
     steps = pt.MeasuredSteps.of(codes, np.tile(frequency, groups), value, groups)
     cluster = np.zeros(groups, dtype=np.int64) if cores else np.arange(groups)
-    return steps, Neighbours(cluster, np.log(1.0 + np.arange(groups)))
+    return steps, Neighbours(cluster, np.log(1.0 + np.arange(groups)), cluster)
 
 
 @pytest.mark.parametrize("kind", ["time", "power"])
@@ -88,7 +88,7 @@ class TestOneCellByHand:
 
     def posterior(self, law):
         steps = self.measured[None], self.value[None], self.runs[None]
-        sweep = pt.SweepSteps(*steps, *np.zeros((2, 1)))
+        sweep = pt.SweepSteps(*steps, *np.zeros((2, 1)), np.zeros_like(steps[0]))
         return CurvePosterior(law, 0, sweep, np.ones((1, 1)))
 
     @pytest.mark.parametrize(
@@ -140,7 +140,7 @@ def test_cells_come_in_proportion_to_their_weight():
 
 def test_a_single_step_is_drawn_at_the_step_and_is_no_curve():
     steps = pt.MeasuredSteps.of(np.zeros(3, dtype=int), np.full(3, 2e9), np.log([9.9, 10, 10.1]), 1)
-    one = Neighbours(np.zeros(1, dtype=int), np.zeros(1))
+    one = Neighbours(*np.zeros((3, 1), dtype=int))
     curves = curve_posteriors(TimeCurve(), steps, one, np.array([0]))
     drawn = curves[0].draw(np.array([2e9]), 4000, np.random.default_rng(0))
     assert drawn.mean() == pytest.approx(np.log(10), abs=0.002)
@@ -151,3 +151,18 @@ def test_groups_without_steps_are_refused():
     empty = pt.MeasuredSteps.of(np.zeros(2, dtype=int), np.array([1e9, 2e9]), np.zeros(2), 2)
     with pytest.raises(FittingError, match="group 1 was not measured"):
         curve_posteriors(TimeCurve(), empty, table()[1], np.array([0, 1]))
+
+
+@pytest.mark.parametrize("correlation", [-0.35, 0.0, 0.8])
+def test_paired_draws_correlate_as_asked_and_stay_what_they_were(correlation):
+    rng = np.random.default_rng(8)
+    curves, beside = (
+        rng.standard_normal((4000, 1)) + 0.1 * rng.standard_normal((4000, 3)) for _ in "ab"
+    )
+    paired = pair_draws(curves, beside, correlation, rng)
+    assert spearmanr(paired.mean(axis=1), beside.mean(axis=1))[0] == pytest.approx(
+        correlation, abs=0.05
+    )
+    assert np.array_equal(np.sort(paired, axis=0), np.sort(curves, axis=0))
+    rows = {row.tobytes() for row in curves}
+    assert all(row.tobytes() in rows for row in paired)

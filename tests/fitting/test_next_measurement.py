@@ -36,7 +36,11 @@ Z = ndtri(0.95)
 def one_cell(law, value=(0.5, -0.2)):
     """A group measured once at 1 and at 2 GHz, and asked at 3 GHz."""
     sweep = SweepSteps(
-        np.array([[1.0, 2.0]]) * GHZ, np.array([value]), np.ones((1, 2)), *np.zeros((2, 1))
+        np.array([[1.0, 2.0]]) * GHZ,
+        np.array([value]),
+        np.ones((1, 2)),
+        *np.zeros((2, 1)),
+        np.zeros((1, 2)),
     )
     target = FrequencyTarget(np.array([3.0 * GHZ]), np.ones(1))
     return GroupPosterior(law, 0, np.ones((1, 1, 1)), np.ones(1), sweep, target)
@@ -117,7 +121,7 @@ def known(ghz, value, curve=None):
     ghz, value = np.asarray(ghz), np.asarray(value)
     steps = MeasuredSteps.of(np.zeros(len(ghz), dtype=np.int64), ghz * GHZ, value, 1)
     target = FrequencyTarget(np.array([3.0 * GHZ]), np.ones(1))
-    alone = Neighbours(np.zeros(1, dtype=np.int64), np.zeros(1))
+    alone = Neighbours(*np.zeros((3, 1), dtype=np.int64))
     ((_, made),) = group_posteriors(curve or TimeCurve(), steps, target, alone, np.arange(1))
     return made, (steps, target, alone)
 
@@ -150,7 +154,8 @@ class TestRealLaws:
         ghz = ghz * (1 + 0.1 * codes)
         steps = MeasuredSteps.of(codes, ghz * GHZ, value + 0.3 * codes * np.log(ghz), 3)
         target = FrequencyTarget(np.array([3.0, 2.5, 4.0]) * GHZ, np.ones(3))
-        together = Neighbours(np.zeros(3, dtype=np.int64), np.log([1.0, 2.0, 4.0]))
+        one = np.zeros(3, dtype=np.int64)
+        together = Neighbours(one, np.log([1.0, 2.0, 4.0]), one)
         expected = project_curve(TimeCurve(), steps, target, together, (0.5,)).mixture.moments()
         for group, made in group_posteriors(TimeCurve(), steps, target, together, np.arange(3)):
             mean, variance = made.answer().moments()

@@ -133,14 +133,16 @@ def mixed_table(kind, groups, seed, size=1):
         rng.choice([0.9e9, 2.05e9, 3.5e9], groups), rng.choice([1.0, 3.0], groups)
     )
     position = np.log1p(np.arange(groups) % size)
-    return Table(*columns, target, Neighbours(np.arange(groups) // size, position))
+    return Table(
+        *columns, target, Neighbours(cluster := np.arange(groups) // size, position, cluster)
+    )
 
 
 def swept(value, target, size=1, frequency=STEPS):
     """One run at each step of each group, in clusters of ``size``; ``value`` is (groups, steps)."""
     groups, steps = value.shape
     group = np.arange(groups)
-    neighbours = Neighbours(group // size, np.log1p(group % size))
+    neighbours = Neighbours(group // size, np.log1p(group % size), group // size)
     rows = (np.repeat(group, steps), np.tile(frequency, groups), value.ravel())
     return Table(*rows, FrequencyTarget(np.full(groups, target), np.ones(groups)), neighbours)
 
@@ -221,7 +223,7 @@ def simulated(kind):
         truth.append(at_step[:, -1] + (own * rng.standard_normal((size, asked_runs))).mean(axis=1))
         target.append(np.tile([frequency[-1], asked_runs], (size, 1)))
     columns = (np.concatenate(column) for column in zip(*rows, strict=True))
-    apart = Neighbours(np.arange(DRAWS), np.zeros(DRAWS))
+    apart = Neighbours(np.arange(DRAWS), np.zeros(DRAWS), np.arange(DRAWS))
     return Table(*columns, FrequencyTarget(*np.concatenate(target).T), apart), np.concatenate(truth)
 
 
@@ -422,7 +424,7 @@ def test_neighbours_weigh_by_their_distance_in_core_counts():
     # Nobody else in the table; the group's own start has the weight of 0.3 groups.
     shared, start = np.eye(4)[:3, None, :], np.eye(4)[3][None, None, :]
     cores = np.log([1.0, 2.0, 8.0])
-    neighbours = Neighbours(np.zeros(3, dtype=np.int64), cores)
+    neighbours = Neighbours(one := np.zeros(3, dtype=np.int64), cores, one)
     nobody = pooling._Others(np.zeros((1, 4)), 0, {})
     found = pooling._pool_prior(TimeCurve(), start, shared, neighbours, nobody, 3)
     for group in range(3):
@@ -452,7 +454,7 @@ def test_a_round_of_two_groups_worked_by_hand():
 def test_static_watts_of_a_cluster_are_at_most_the_least_power_of_any_of_it():
     watts = np.array([[30.0, 60.0], [20.0, 45.0], [50.0, 90.0]])
     steps, *_ = swept(np.log(watts), 3e9, frequency=np.array([1.0, 2.0]) * GHZ).asked()
-    neighbours = Neighbours(np.array([7, 7, 9]), np.zeros(3))
+    neighbours = Neighbours(np.array([7, 7, 9]), np.zeros(3), np.zeros(3, dtype=np.int64))
     for curve, most in ((CmosPowerCurve(), [45 / 60, 1, 1]), (alone("power"), [1, 1, 1])):
         law = curve.law(steps, neighbours, np.arange(3))
         assert law.most_static == pytest.approx(most)

@@ -37,8 +37,8 @@ class Parabolas(NamedTuple):
         x = np.log(frequency / GHZ)[:, :, None]
         return self.slope * x + self.bend * x**2
 
-    def log_spread(self, frequency, group):
-        return None if self.spread is None else np.log(frequency / GHZ)[:, None] * self.spread
+    def log_spread(self, frequency, groups):
+        return None if self.spread is None else np.log(frequency / GHZ)[:, :, None] * self.spread
 
 
 class Case(NamedTuple):
@@ -284,7 +284,8 @@ def test_one_deviation_of_a_share_moves_the_time_as_the_next_node_does():
     moved = StalledShare(law.reference, TIME)
     moved.share = law.share + step * law.spread
     first, second = (one.log_shape(asked[None], np.array([0]))[0] for one in (law, moved))
-    assert law.log_spread(asked, 0) == pytest.approx((second - first) / step, rel=1e-4, abs=1e-9)
+    found = law.log_spread(asked[None], np.array([0]))[0]
+    assert found == pytest.approx((second - first) / step, rel=1e-4, abs=1e-9)
 
 
 def test_noise_is_log_normal_and_model_errors_go_with_stalls():
@@ -306,10 +307,13 @@ def test_noise_is_log_normal_and_model_errors_go_with_stalls():
 
 # The prior of power.
 
-POWER = replace(POWER_PRIOR, steepest=1.2, known_voltage=0.25, shares=2, slopes=3, scales=2)
-# Middles of halves and of thirds; slopes run slowest.
+_SLOPES, _WEIGHT = (0.2, 0.6, 1.0), (0.3, 0.4, 0.3)
+POWER = replace(
+    POWER_PRIOR, slope=_SLOPES, slope_weight=_WEIGHT, known_voltage=0.25, shares=2, scales=2
+)
+# Middles of halves; slopes run slowest.
 STATIC = np.array([0.25, 0.75] * 3)
-SLOPES = np.repeat([0.2, 0.6, 1.0], 2)
+SLOPES = np.repeat(_SLOPES, 2)
 
 
 def power_law(clock_power=None, prior=POWER):
@@ -326,7 +330,7 @@ def test_power_of_unknown_voltage():
     assert law.slope == pytest.approx(SLOPES)
     assert law.share == pytest.approx(1 - np.outer([1.0, 0.5], STATIC))
     for group, most in enumerate([1.0, 0.5]):
-        density = beta.pdf(1 - most * STATIC, 1.2, 0.8) * beta.pdf(SLOPES / 1.2, 1.1, 1.3)
+        density = beta.pdf(1 - most * STATIC, 1.2, 0.8) * np.repeat(_WEIGHT, 2)
         assert law.grid.shape_weight[group] == pytest.approx(density / density.sum())
     # The model error goes with the exponent, and wanders.
     scale = 0.02 + 0.1 * (1 + 2 * SLOPES)
@@ -345,8 +349,10 @@ def test_power_of_known_voltage():
     assert law.grid.drift == pytest.approx(np.tile(scale * np.repeat(POWER.wander, 2), (2, 1)))
     density = beta.pdf(1 - STATIC[:2], 1.2, 0.8)
     assert law.grid.shape_weight[0] == pytest.approx(density / density.sum())
-    any_share = power_law(cube, DynamicSharePrior()).grid.shape_weight
-    assert any_share[0] == pytest.approx(np.full(11, 1 / 11))
+    any_share = power_law(
+        cube, DynamicSharePrior(share_alpha=1.0, share_beta=1.0)
+    ).grid.shape_weight
+    assert any_share[0] == pytest.approx(np.full(16, 1 / 16))
     # A cube at half the clock: an eighth of the dynamic part.
     found = law.log_shape(np.array([[1.0]]) * GHZ, np.array([1]))
     assert np.exp(found[0, 0]) == pytest.approx(1 + (1 - 0.5 * STATIC[:2]) * (1 / 8 - 1))

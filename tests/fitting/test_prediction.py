@@ -94,6 +94,19 @@ def test_moments_of_a_sum_are_the_sums_of_the_moments(seed, few, many):
     np.testing.assert_allclose(total.moments(), expected, rtol=1e-11, atol=1e-11)
 
 
+@given(st.integers(0, 2**32), st.floats(-0.99, 0.99))
+def test_a_sum_of_correlated_values_has_their_variance_and_the_shape_of_others(seed, correlation):
+    one, other = random_mixture(seed, 3, 4), random_mixture(seed + 1, 3, 5)
+    total, apart = one.plus(other, correlation), one.plus(other)
+    (first, one), (second, two) = one.moments(), other.moments()
+    both = one + two + 2 * correlation * np.sqrt(one * two)
+    np.testing.assert_allclose(total.moments(), [first + second, both], rtol=1e-9, atol=1e-9)
+    share = np.sqrt(both) / np.sqrt(one + two)
+    expected = (apart.quantiles([0.1]) - first - second) * share
+    found = total.quantiles([0.1]) - first - second
+    np.testing.assert_allclose(found, expected, atol=2e-3 * np.sqrt(both).max())
+
+
 def test_a_sum_is_distributed_as_the_sum_of_draws():
     rng, drawn = np.random.default_rng(13), 0.0
     one, other = random_mixture(11, 1, 4), random_mixture(12, 1, 3)

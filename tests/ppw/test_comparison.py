@@ -397,7 +397,7 @@ def test_thread_counts_of_a_server_at_a_frequency_left_out(data_dir):
         errors.append(abs(row["ratio"] / truth - 1))
         assert row["better"] == {"time": "A", "power": "B"}[row["metric"]]
     assert len(errors) == 14
-    assert np.median(errors) < 0.02
+    assert np.median(errors) < 0.025
     assert max(errors) < 0.2
 
 

@@ -146,7 +146,11 @@ class TestTwoPoints:
 class TestWidth:
     @pytest.mark.parametrize(("stalled", "dynamic"), [(0.0, 0.2), (1.0, 0.5), (0.0, 0.8)])
     def test_adjacent_steps_say_less_than_far_ones(self, stalled, dynamic):
-        pairs = [(cpi_points(stalled, x, 2.4), watt_points(dynamic, x, 2.4)) for x in (2.3, 1.2)]
+        # How power bends matters more the further apart its two points are.
+        pairs = [
+            (cpi_points(stalled, x, 2.4), watt_points(dynamic, y, 2.4))
+            for x, y in ((2.3, 2.3), (1.2, 1.8))
+        ]
         near, far = (project(cpi, power_pts=watts, **METER) for cpi, watts in pairs)
         assert width(near.cpi) > width(far.cpi)
         assert width(near.power_w) > width(far.power_w)

@@ -1,0 +1,136 @@
+"""Steps of a program's power that other programs of its machine stand in for.
+
+What the law of power misses belongs to the machine more than to the program: its voltage steps, its
+power cap, its fans. Where a program was not measured but others were, what the law misses of the
+others, from the same steps, tells what it will miss of the program. The misses, in units of their
+standard deviations, have one correlation between programs; what those of n programs say of the next
+becomes a step of the next, with the variance that is left. However many they are, the program's own
+part stays open.
+
+Source: the intraclass correlation, e.g. Searle, Casella & McCulloch, *Variance Components* (1992),
+ch. 3.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from fitting.bayes.posterior import SAME_STEP, FrequencyTarget, MeasuredSteps
+from fitting.bayes.prediction import project_curve
+from fitting.regression.lines import BoolArray, FloatArray, IntArray
+
+if TYPE_CHECKING:
+    from fitting.bayes.pooling import CmosPowerCurve, Neighbours
+
+# Correlation of what the law misses of two programs of one machine.
+SHARED_MISS = 0.8
+# Frequencies beyond a group's own steps that others stand in at, the nearest first.
+_MOST_BORROWED = 6
+# Runs of an exact mean.
+_MANY = 1e6
+
+
+class _Asked(NamedTuple):
+    """Asked of others for each group: a frequency (Hz), beyond a range of measured ones (Hz).
+
+    The same for all groups of a machine; NaN where nothing is asked.
+    """
+
+    lowest: FloatArray
+    highest: FloatArray
+    frequency: FloatArray
+
+
+def borrow_steps(
+    curve: CmosPowerCurve, steps: MeasuredSteps, neighbours: Neighbours
+) -> MeasuredSteps:
+    """Add steps beyond each group's own, where other programs of its machine were measured."""
+    ends = _measured_ranges(steps)
+    by_machine = _frequencies_asked(steps, neighbours.machine, ends)
+    borrowed = []
+    # A range and a frequency of each machine at a time, all machines at once.
+    for turn in range(max(map(len, by_machine.values()), default=0)):
+        asked = np.full((len(steps.count), 3), np.nan)
+        for machine, each in by_machine.items():
+            if turn < len(each):
+                asked[neighbours.machine == machine] = each[turn]
+        borrowed.append(_borrow_at(curve, steps, neighbours, ends, _Asked(*asked.T)))
+    return steps.borrow(*map(np.concatenate, zip(*borrowed, strict=True))) if borrowed else steps
+
+
+def _measured_ranges(steps: MeasuredSteps) -> FloatArray:
+    """Lowest and highest frequency (Hz) of each group; NaN for a group without two steps."""
+    ends = np.full((len(steps.count), 2), np.nan)
+    several = np.flatnonzero(steps.count > 1)
+    ends[several, 0] = steps.frequency[steps.first[several]]
+    ends[several, 1] = steps.highest(several)[0]
+    return ends
+
+
+def _frequencies_asked(
+    steps: MeasuredSteps, machine: IntArray, ends: FloatArray
+) -> dict[int, list[tuple[float, ...]]]:
+    """List for each machine the ranges of its groups, with each frequency beyond them."""
+    of_step = np.repeat(machine, steps.count)
+    able = ~np.isnan(ends[:, 0])
+    made: dict[int, list[tuple[float, ...]]] = {}
+    for number in np.unique(machine[able]):
+        every = np.unique(steps.frequency[of_step == number])
+        every = every[np.diff(every, prepend=0.0) > SAME_STEP * every]
+        for low, high in np.unique(ends[able & (machine == number)], axis=0):
+            outside = (every > high * (1 + SAME_STEP)) | (every < low * (1 - SAME_STEP))
+            beyond = every[outside]
+            near = np.argsort(np.abs(np.log(beyond / np.sqrt(low * high))))[:_MOST_BORROWED]
+            made.setdefault(int(number), []).extend((low, high, f) for f in beyond[near])
+    return made
+
+
+def _borrow_at(
+    curve: CmosPowerCurve,
+    steps: MeasuredSteps,
+    neighbours: Neighbours,
+    ends: FloatArray,
+    asked: _Asked,
+) -> tuple[IntArray, FloatArray, FloatArray, FloatArray]:
+    """Group, frequency (Hz), ln y and its variance, of the steps that others stand in for."""
+    group = np.repeat(np.arange(len(steps.count)), steps.count)
+    low, high, target = (part[group] for part in asked)
+    inside = (steps.frequency > low * (1 - SAME_STEP)) & (steps.frequency < high * (1 + SAME_STEP))
+    there = np.abs(steps.frequency / target - 1) <= SAME_STEP
+    measured, runs = np.full(len(ends), np.nan), np.full(len(ends), _MANY)
+    measured[group[there]], runs[group[there]] = steps.log_value[there], steps.runs[there]
+    known = steps.choose(inside)
+    is_told = ~np.isnan(measured) & (known.count > 1)
+    # What lies between a group's own steps is left to them.
+    is_asking = (ends == np.column_stack(asked[:2])).all(axis=1) & np.isnan(measured)
+    frequency = np.where(is_told | is_asking, asked.frequency, np.nan)
+    found = project_curve(curve, known, FrequencyTarget(frequency, runs), neighbours, [0.5])
+    mean, variance = found.mixture.moments()
+    programs, total = _misses_by_machine((measured - mean) / np.sqrt(variance), is_told, neighbours)
+    to = np.flatnonzero(is_asking & (programs > 0))
+    n = programs[to]
+    share = n * SHARED_MISS**2 / (1 + (n - 1) * SHARED_MISS)
+    value = mean[to] + np.sqrt(variance[to]) * total[to] / n / SHARED_MISS
+    return to, asked.frequency[to], value, variance[to] * (1 / share - 1)
+
+
+def _misses_by_machine(
+    miss: FloatArray, is_told: BoolArray, neighbours: Neighbours
+) -> tuple[IntArray, FloatArray]:
+    """Number of measured programs on each group's machine, and the sum of their misses.
+
+    The core counts of a program have one miss, their mean.
+    """
+    _, program = np.unique(neighbours.cluster, return_inverse=True)
+    _, machine = np.unique(neighbours.machine, return_inverse=True)
+    counts = np.bincount(program[is_told], minlength=program.max() + 1)
+    totals = np.bincount(program[is_told], miss[is_told], program.max() + 1)
+    of_program = np.zeros(len(counts), dtype=np.int64)
+    of_program[program] = machine
+    found = counts > 0
+    programs = np.bincount(of_program[found], minlength=machine.max() + 1).astype(np.int64)
+    mean = totals[found] / counts[found]
+    total = np.bincount(of_program[found], mean, machine.max() + 1)[machine].astype(np.float64)
+    return programs[machine], total
