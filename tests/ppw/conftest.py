@@ -18,12 +18,8 @@ HOSTILE = (
 @pytest.fixture(scope="session")
 def results(tmp_path_factory):
     """Result of a kind about hosts and workloads of these names."""
-
-    @functools.cache
-    def result(kind, names=PLAIN):
-        return made_results.made(kind, *names, tmp_path_factory.mktemp("made"))
-
-    return result
+    make, folder = made_results.made, tmp_path_factory.mktemp
+    return functools.cache(lambda kind, names=PLAIN: make(kind, *names, folder("made")))
 
 
 @pytest.fixture(scope="session")

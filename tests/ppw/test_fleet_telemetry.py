@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from fleet_peers import OTHERS_WARNINGS, ask, saved, sockets_closed  # noqa: F401
+from hypothesis import settings
 
 from measurements.power.energy import Stream, channel_energy
 from measurements.power.source import Channel
@@ -116,8 +117,9 @@ def made(seed, sensor, *, own=False):
 @pytest.mark.parametrize("name", ["duckdb", pytest.param("spark", marks=pytest.mark.peer("spark"))])
 @pytest.mark.parametrize("kind", SENSORS)
 def test_every_run_is_what_it_is_in_memory(request, name, kind):
-    """A hundred cases at once, each with hosts of its own."""
-    cases = [made(i, SENSORS[kind], own=kind == "own") for i in range(100)]
+    """Many cases at once, each with hosts of its own."""
+    count = 100 if name == "spark" else settings.default.max_examples
+    cases = [made(i, SENSORS[kind], own=kind == "own") for i in range(count)]
     runs, samples = (
         pd.concat([f.assign(host=f.host + str(n)) for n, f in enumerate(frames)])
         for frames in zip(*cases, strict=True)

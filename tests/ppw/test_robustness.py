@@ -6,9 +6,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from processes import ppw_inside, printed, worked
+from processes import ROOT, ppw_inside, printed, worked
 
-ROOT = Path(__file__).resolve().parents[2]
 NAME = "größe 日本"
 TRACE = ("trace", "fit", ROOT / "examples" / "disk_trace.csv.gz", "--levels", "2")
 CLOCK = ("--freq", "3.5GHz")

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+from golden_runs import GOLDEN
 from made_traces import busy, fragmented, trace
 from processes import ppw_inside, refused, worked
 from walked_commands import COMMANDS, examples
@@ -21,8 +22,6 @@ from ppw.cli.output import caveats_in_result
 from ppw.storage import replay
 from ppw.storage.generate import generate_trace, jobs_of
 from ppw.storage.trace_model import TraceModel, fit_trace
-
-GOLDEN = Path(__file__).with_name("golden")
 
 
 @pytest.fixture(scope="module")
