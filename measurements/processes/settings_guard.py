@@ -19,19 +19,17 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import socket
 import stat
 import tempfile
 import time
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 from measurements.errors import MeasurementError
 from measurements.processes.helper_process import HelperProcess, begin_helper, messages, send
-
-if TYPE_CHECKING:
-    import socket
-    from collections.abc import Iterable, Iterator, Sequence
 
 # The host's own folder of what may be changed: two ppw on one host are one too many.
 HOST_LOCK = Path("/sys/devices/system/cpu")

@@ -10,26 +10,23 @@ from __future__ import annotations
 
 import random
 import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import product
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 from measurements.counters.command import PerfCounters, check_perf
 from measurements.counters.memory_traffic import MemoryTraffic
 from measurements.errors import MeasurementError
 from measurements.host import activity, conditions, cpu_placement, files
 from measurements.host.frequency_control import FrequencyControl, current_frequencies
+from measurements.power import energy, sampler
 from measurements.processes import cleanup_process, settings_guard
 from measurements.sweep.session import Session, check_space, row_of, run_energy
 from measurements.table.units import frequency_text
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
-    from measurements.power import energy, sampler
 
 # A run is to last as long as the slowest sensor takes for so many figures.
 _READINGS = 3

@@ -8,20 +8,17 @@ import socket
 import subprocess
 import time
 from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
-from typing import IO, TYPE_CHECKING, Any, NamedTuple
+from pathlib import Path
+from typing import IO, Any, NamedTuple
 
 from measurements.errors import MeasurementError
 from measurements.host import files
 from measurements.host.cpu_placement import run_on
 from measurements.processes import programs
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-    from pathlib import Path
-
-    from measurements.processes.cleanup_process import CleanupProcess
+from measurements.processes.cleanup_process import CleanupProcess
 
 LOOPBACK = "127.0.0.1"
 _POLL_S = 0.005

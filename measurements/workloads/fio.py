@@ -14,23 +14,20 @@ import random
 import shutil
 import subprocess
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import pandas as pd
 
 from measurements.errors import DAMAGE, MeasurementError
 from measurements.host.files import read_lines
 from measurements.processes import cleanup_process, programs
+from measurements.sweep.session import Session
 from measurements.table.units import parse_quantity, size_text
 from measurements.workloads import clients, service
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from measurements.sweep.session import Session
 
 _NS = 1e-9
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -15,14 +16,8 @@ from ppw.catalogue.datasets import simulated_sweep
 from ppw.cli.output import caveats_in_result
 from ppw.decision.objectives import break_even_price_ratio, per_watt_ratio
 from ppw.results import page as pages, result as results
-from ppw.results.axes import CURVE, MEASURED, PROJECTED
+from ppw.results.axes import CURVE, MEASURED, PROJECTED, Axes
 from ppw.results.text import shown, text_table
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from matplotlib.axes import Axes
-
 
 # The second part of `ppw demo`: projections compared with what a simulator measured there.
 SOURCE = "rvsim 2.1.0, https://pypi.org/project/rvsim/2.1.0/"

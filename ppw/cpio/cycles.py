@@ -6,26 +6,22 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from fitting.laws.cycles_per_io import IO_BYTES, bandwidth_at_rise, thread_worth
+from fitting.regression.lines import FloatArray
 from ppw.cpio import caveats as found_in, io_runs as io, result as io_result
 from ppw.errors import CaveatWarning, PpwError, UnknownColumnError
 from ppw.results import axes
+from ppw.results.axes import Axes
 from ppw.results.result import PrintedTable, Table, frame_digest, rows_of, warn_caveats
 from ppw.results.text import as_share, key_texts, plot_label, shown
 from ppw.runs.groups import canonical
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from matplotlib.axes import Axes
-
-    from fitting.regression.lines import FloatArray
 
 # What a scaling study tells: ratios to one core, hardware threads, memory bandwidth, devices.
 

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from fitting.laws.cycles_per_io import IO_BYTES, cycles_per_io
+from fitting.regression.lines import BoolArray, FloatArray, IntArray
 from measurements import check_runs
+from measurements.timeseries import TimeSeries
 from measurements.timeseries.series import CPUS_UNKNOWN
 from ppw.errors import PpwError
 from ppw.results.text import shown
 from ppw.runs.groups import canonical
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from fitting.regression.lines import BoolArray, FloatArray, IntArray
-    from measurements.timeseries import TimeSeries
-
 
 NEEDED = ("time_s", "user_s", "system_s", "idle_s", "sectors_read", "sectors_written")
 

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from ppw.cpio.cycles import CyclesPerIO, DeviceComparison, plot_against_cores
 from ppw.cpio.result import MOST_DRAWN, label_rows, logarithmic
+from ppw.cpio.scenarios import CpioProjection
+from ppw.cpio.sizing import ServerSizing
 from ppw.results import axes
+from ppw.results.axes import Axes
 from ppw.results.page import Figure, Page, draw
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-    from ppw.cpio.scenarios import CpioProjection
-    from ppw.cpio.sizing import ServerSizing
 
 _SUBTITLE = "512-byte I/Os"
 # User, system, idle and waiting, from dark to light.

@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from fitting.laws import cycles_per_io as io_laws
 from fitting.laws.cycles_per_io_scaling import IoScaling, fit_scaling, student_draws
+from fitting.regression.lines import FloatArray
 from ppw.cpio import caveats as cav, cycles, io_runs, result as io
 from ppw.errors import PpwError
 from ppw.results import axes
+from ppw.results.axes import Axes
 from ppw.results.result import Table, frame_digest, rows_of, warn_caveats
 from ppw.results.text import as_frequency, as_positive, as_share, key_texts, shown
 from ppw.runs.groups import Groups, group_runs
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from matplotlib.axes import Axes
-
-    from fitting.regression.lines import FloatArray
-
 
 UTILISATION = ("measured", "projected", "full")
 CPIO = ("desired", "today", "projected")

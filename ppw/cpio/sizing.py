@@ -8,25 +8,21 @@ rates and not the reciprocal of a mean rate.
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from fitting.laws.cycles_per_io import IO_BYTES, mean_power, servers_to_sweep
+from fitting.regression.lines import FloatArray
 from ppw.cpio import result as io, scenarios as sc
 from ppw.errors import PpwError
 from ppw.results import axes, result as rs
+from ppw.results.axes import Axes
+from ppw.results.result import PrintedTable
 from ppw.results.text import as_frequency, as_positive, as_share, shown
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from matplotlib.axes import Axes
-
-    from fitting.regression.lines import FloatArray
-    from ppw.results.result import PrintedTable
 
 # Scenario of figures that no run measured.
 TYPED = "typed"

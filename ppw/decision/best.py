@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from fitting.bayes.posterior import SAME_STEP
+from fitting.regression.lines import FloatArray, IntArray
 from ppw.decision import objectives as obj
 from ppw.errors import PpwError
 from ppw.projection.answers import POWER, Answers, CurveDraws, FitOptions
 from ppw.projection.runs import nothing_to_fit, unfitted_groups
-from ppw.results.axes import new_axes
+from ppw.results.axes import Axes, new_axes
 from ppw.results.result import PrintedTable, Result, Table, frame_digest, rows_of, warn_caveats
 from ppw.results.text import as_positive, as_share, check_choice, key_texts, plot_label, shown
 from ppw.runs import groups as gr, metrics as mt, prepare as pr
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from matplotlib.axes import Axes
-
-    from fitting.regression.lines import FloatArray, IntArray
 
 
 class Choice(NamedTuple):

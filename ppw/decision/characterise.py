@@ -7,8 +7,9 @@ price; and what the processor and its memory did.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -21,16 +22,12 @@ from ppw.decision import compare, objectives as obj
 from ppw.errors import PpwError
 from ppw.projection import answers
 from ppw.results import axes as drawing, result as rs, text as tx
+from ppw.results.axes import Axes
 from ppw.results.result import PrintedTable
 from ppw.runs import groups as gr, metrics as mt, prepare
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from matplotlib.axes import Axes
-
-    # Hosts by workload.
-    _ByKey = dict[tuple[Any, ...], dict[str, "HostFigures"]]
+# Hosts by workload.
+_ByKey = dict[tuple[Any, ...], dict[str, "HostFigures"]]
 
 
 class HostMeasure(NamedTuple):

@@ -8,7 +8,8 @@ closed form.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -17,11 +18,7 @@ from measurements.table.units import parse_frequency, parse_quantity
 from ppw.catalogue.hosts import find_host, host_steps
 from ppw.errors import PpwError, UnknownHostError
 from ppw.results.text import as_frequencies, as_frequency, as_number, as_positive, shown
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from ppw.runs.prepare import Prepared
+from ppw.runs.prepare import Prepared
 
 FloatArray = NDArray[np.float64]
 

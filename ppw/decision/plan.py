@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -16,13 +17,8 @@ from ppw.decision.objectives import as_steps
 from ppw.errors import PpwError, UnknownHostError
 from ppw.projection import answers
 from ppw.results import axes, result as rs, text as tx
+from ppw.results.axes import Axes
 from ppw.runs.prepare import Prepared, prepare
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from matplotlib.axes import Axes
-
 
 # Outcomes drawn for a candidate, for each later measurement of a plan, and for all steps together,
 # where candidates share no random numbers that would make differences of their noise.

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -14,14 +15,10 @@ from ppw.errors import PpwError
 from ppw.projection.answers import POWER, CurveDraws
 from ppw.results.text import shown
 from ppw.runs.metrics import METRICS
+from ppw.runs.prepare import Prepared
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from ppw.runs.prepare import Prepared
-
-    # ln(seconds per unit of work) by name of the fit and ln(power in W) as POWER: (draws, …) each.
-    Draws = dict[str, obj.FloatArray]
+# ln(seconds per unit of work) by name of the fit and ln(power in W) as POWER: (draws, …) each.
+Draws = dict[str, obj.FloatArray]
 
 
 # Where two sides tie: the frequency of A, the electricity price and A's own price, in draws.

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from ppw.decision import best, characterise, compare, plan
 from ppw.decision.characterise import plot_lines
 from ppw.results.page import Figure, Page, draw
 from ppw.results.text import shown
-
-if TYPE_CHECKING:
-    from ppw.decision import best, characterise, compare, plan
 
 _DRAWN_ROWS = 30
 

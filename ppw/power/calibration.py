@@ -5,27 +5,22 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from fitting.regression.errors_in_both import CalibrationLine, SensorCalibration, calibrate_sensor
+from fitting.regression.lines import FloatArray
 from measurements import check_runs, identity_columns
 from measurements.errors import MeasurementError
 from measurements.power.energy import POWER_SUFFIX, column_stem, power_column
 from measurements.table import checks, headers, schema
 from ppw.errors import PpwError, UnknownColumnError
-from ppw.results.axes import BAND, CURVE, MEASURED, PROJECTED, new_axes
+from ppw.results.axes import BAND, CURVE, MEASURED, PROJECTED, Axes, new_axes
 from ppw.results.result import PrintedTable, Result, Table, frame_digest, rows_of, warn_caveats
 from ppw.results.text import as_names, key_texts, plot_label, shown
 from ppw.runs import groups
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-    from fitting.regression.lines import FloatArray
-
 
 # P-value below which a bend is said; one good calibration in a hundred is called bent.
 _BENT = 0.01

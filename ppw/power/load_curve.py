@@ -11,24 +11,20 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from fitting.laws import power_load as laws
+from fitting.regression.lines import FloatArray
 from measurements import check_runs, identity_columns
+from measurements.table.specpower import SpecPowerResult
 from ppw.errors import PpwError
 from ppw.results import axes as drawing, result as rs, text as tx
+from ppw.results.axes import Axes
 from ppw.results.result import PrintedTable
 from ppw.runs import groups, prepare
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-    from fitting.regression.lines import FloatArray
-    from measurements.table.specpower import SpecPowerResult
-
 
 MEASURED, INTERPOLATED, EXTRAPOLATED = "measured", "interpolated", "extrapolated"
 

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from ppw.power import calibration, load_curve
 from ppw.results.page import Figure, Page, draw
-
-if TYPE_CHECKING:
-    from ppw.power import calibration, load_curve
 
 
 def calibration_page(result: calibration.Calibration) -> Page:

@@ -4,26 +4,21 @@ from __future__ import annotations
 
 import math
 import tomllib
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from measurements.errors import MeasurementError
 from measurements.table.headers import nearest
 from measurements.table.units import parse_quantity
 from measurements.timeseries.log import physical_interfaces
+from measurements.timeseries.series import TimeSeries
 from ppw.errors import PpwError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from numpy.typing import NDArray
-
-    from measurements.timeseries.series import TimeSeries
-
 
 NAN = float("nan")
 STATED = "stated by the user"

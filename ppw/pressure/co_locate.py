@@ -3,30 +3,24 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import combinations
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from fitting.demand.utilisation import agreement, summarise_shares
+from measurements.timeseries.series import TimeSeries
+from ppw.catalogue.hosts import Host
 from ppw.errors import CaveatWarning, PpwError
 from ppw.pressure import capacity as cap, demand as dem
 from ppw.results import result as res
-from ppw.results.axes import CURVE, PROJECTED, new_axes
+from ppw.results.axes import CURVE, PROJECTED, Axes, new_axes
 from ppw.results.result import PrintedTable, Result, Table, rows_of, warn_caveats
 from ppw.results.text import check_choice, plot_label, shown
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from matplotlib.axes import Axes
-
-    from measurements.timeseries.series import TimeSeries
-    from ppw.catalogue.hosts import Host
-
 
 _LINES = ("-", "--", "-.", ":")
 

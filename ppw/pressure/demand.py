@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -12,15 +12,12 @@ from numpy.typing import NDArray
 from fitting.demand.utilisation import mean_on_clock
 from measurements.timeseries.log import physical_disks
 from measurements.timeseries.series import CPUS_TAKEN, SECTOR_BYTES, TimeSeries, of_device
+from ppw.catalogue.hosts import Host
 from ppw.errors import PpwError
 from ppw.pressure.capacity import STATED, Capacity, capacity_of, logged_figures
 from ppw.results import axes as drawing, text as tx
+from ppw.results.axes import Axes
 from ppw.runs import groups as gr
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-    from ppw.catalogue.hosts import Host
 
 FloatArray = NDArray[np.float64]
 

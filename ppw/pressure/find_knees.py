@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -15,14 +16,10 @@ from measurements.table import checks, headers, reading, schema, units
 from ppw.errors import PpwError, UnknownColumnError
 from ppw.pressure.demand import FloatArray, amount_text
 from ppw.results import axes as drawing, result as rs, text as tx
+from ppw.results.axes import Axes
 from ppw.runs import groups as gr, prepare
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from matplotlib.axes import Axes
-
-    Row = dict[str, Any]
+Row = dict[str, Any]
 
 
 KNEE, STRAIGHT, FEW, FAILS = "knee", "no knee", "too few levels", "failed"

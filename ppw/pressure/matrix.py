@@ -6,25 +6,21 @@ import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 
 from fitting.demand.utilisation import change_points, grade, summarise, worst
+from measurements.timeseries.series import TimeSeries
 from ppw.errors import PpwError
 from ppw.pressure import capacity as cap, demand as dem
-from ppw.results.axes import MEASURED, new_axes
+from ppw.results.axes import MEASURED, Axes, new_axes
 from ppw.results.result import Result, Table, frame_digest, rows_of, warn_caveats
 from ppw.results.text import plot_label, shown
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from numpy.typing import ArrayLike
-
-    from measurements.timeseries.series import TimeSeries
-
-    Row = dict[str, Any]
+Row = dict[str, Any]
 
 
 # Phase of a whole recording.

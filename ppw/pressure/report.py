@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from ppw.pressure import co_locate, find_knees, matrix, right_size
 from ppw.pressure.matrix import _MOST_DRAWN
 from ppw.results import page as pages, result as rs
-
-if TYPE_CHECKING:
-    from ppw.pressure import co_locate, find_knees, matrix, right_size
 
 
 def _page(result: Any, title: str, subtitle: str, caption: str, **size: float) -> pages.Page:

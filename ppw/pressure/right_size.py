@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from fitting.demand.utilisation import agreement, summarise_shares
+from measurements.timeseries.series import TimeSeries
+from ppw.catalogue.hosts import Host
 from ppw.errors import PpwError
 from ppw.pressure import capacity as cap, demand as dem
-from ppw.results.axes import CURVE, PROJECTED
+from ppw.results.axes import CURVE, PROJECTED, Axes
 from ppw.results.result import Result, Table, frame_digest, rows_of, warn_caveats
 from ppw.results.text import shown
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from matplotlib.axes import Axes
-
-    from measurements.timeseries.series import TimeSeries
-    from ppw.catalogue.hosts import Host
-
 
 BUY, ENOUGH, IDLE = "buy more", "enough", "idle"
 _MOST_HOSTS = 5

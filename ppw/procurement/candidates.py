@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ppw.catalogue.hosts import Host, find_host
 from ppw.errors import PpwError
+from ppw.power.load_curve import PowerLoadCurve
 from ppw.procurement import inputs as inp, measured as me, scenario as sc
 from ppw.results.text import as_frequency, shown
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from ppw.power.load_curve import PowerLoadCurve
 
 
 # Figures of one candidate: typed in, else measured, else of the catalogue.

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from ppw.procurement.inputs import CaseValues, FloatArray, Inputs
-    from ppw.procurement.scenario import Scenario, Server, Workload
-
+from ppw.procurement.inputs import CaseValues, FloatArray, Inputs
+from ppw.procurement.scenario import Scenario, Server, Workload
 
 HOURS_PER_YEAR = 8760.0
 SECONDS_PER_YEAR = 3600 * HOURS_PER_YEAR

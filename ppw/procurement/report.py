@@ -5,27 +5,21 @@ from __future__ import annotations
 import base64
 import json
 import textwrap
+from collections.abc import Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ppw.procurement.cost_model import FIGURES, Basis, Model
+from ppw.procurement.inputs import FloatArray, Input
 from ppw.procurement.procure import ends_of, years_figure
 from ppw.procurement.result import Procurement, axis_scale
 from ppw.procurement.scenario import SCALE, Server
-from ppw.results.axes import BAND, BEST, CURVE, MEASURED, PROJECTED, label_lines, new_axes
+from ppw.results.axes import BAND, BEST, CURVE, MEASURED, PROJECTED, Axes, label_lines, new_axes
 from ppw.results.page import Figure, Page, Sliders, draw, nearest, stops
 from ppw.results.result import PrintedTable
 from ppw.results.text import plot_label, printable, shown_name
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from matplotlib.axes import Axes
-
-    from ppw.procurement.inputs import FloatArray, Input
-
 
 # Sliders of a procurement report: every figure that its script needs to cost the candidates anew.
 #

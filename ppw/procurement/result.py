@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from ppw.procurement.cost_model import COST, FIGURES, YEARS, Basis
-from ppw.results.axes import MEASURED, label_lines, new_axes
+from ppw.results.axes import MEASURED, Axes, label_lines, new_axes
 from ppw.results.result import SHARE, PrintedTable, Result, Row, Table, rows_of, value_text
 from ppw.results.text import plot_label, shown, shown_interval
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
-    from matplotlib.axes import Axes
-
 
 # The answer in words: the verdict's sentences and the cells of its tables.
 _MOST_TURNS = 2

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import textwrap
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ppw.results.text import plot_label
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+    from matplotlib.axes import Axes as Axes
+else:  # Who imports it for a type does not load Matplotlib.
+    Axes = Any
 
 MEASURED, CURVE, BAND, PROJECTED, BEST = "#1f2933", "#2563a8", "#bcd4ec", "#d1495b", "#2e7d32"
 

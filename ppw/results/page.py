@@ -8,17 +8,13 @@ import io
 import math
 import re
 import warnings
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from importlib import resources
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from ppw.results import result as rs, text as tx
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
-    from matplotlib.axes import Axes
-
+from ppw.results.axes import Axes
 
 # Rows of a table that a page shows; its JSON has all.
 MOST_ROWS = 500

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from ppw.results.page import Figure, Page, draw
 from ppw.runs.checks import CHECKS
-
-if TYPE_CHECKING:
-    from ppw.runs.quality import Quality
+from ppw.runs.quality import Quality
 
 
 def quality_page(result: Quality) -> Page:

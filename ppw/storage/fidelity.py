@@ -7,9 +7,11 @@ beside that of the two halves, and there is no tolerance.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from os import PathLike
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -19,19 +21,14 @@ from fitting.storage import cascade, reuse_distance as rd, survey as sv
 from measurements.table.units import size_text
 from ppw.errors import PpwError
 from ppw.results import axes, result as rs, text as tx
+from ppw.results.axes import Axes
 from ppw.storage import fitted_devices as fd, generate, trace_model, trace_source as ts
+from ppw.storage.trace_source import Batches
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-    from os import PathLike
+Measure = Callable[["TraceFeatures"], float]
+_Measures = tuple[tuple[str, str, Measure], ...]
+_Names = Mapping[str, tuple[str, ...]]
 
-    from matplotlib.axes import Axes
-
-    from ppw.storage.trace_source import Batches
-
-    Measure = Callable[["TraceFeatures"], float]
-    _Measures = tuple[tuple[str, str, Measure], ...]
-    _Names = Mapping[str, tuple[str, ...]]
 
 # Sizes of LRU caches, as shares of the footprint, and their block (bytes).
 CACHES = (0.01, 0.05, 0.20)

@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 
 from fitting.compiled.loops import FloatArray, IntArray
 from fitting.errors import FittingError
 from fitting.storage import devices, survey as sv
 from measurements.table.units import parse_quantity
 from ppw.errors import PpwError
+from ppw.results.result import Row
 from ppw.results.text import shown
 from ppw.storage.trace_source import RequestColumns
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    import pyarrow as pa
-
-    from ppw.results.result import Row
 
 Device = devices.Disk | devices.SolidState
 DEVICES: dict[str, Device] = {"disk": devices.Disk(), "ssd": devices.SolidState()}

@@ -4,30 +4,27 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from measurements.loads import load_files as fio
 from ppw.errors import PpwError
 from ppw.results import axes, result as rs, text as tx
+from ppw.results.axes import Axes
 from ppw.storage import fitted_devices as fd, trace_source as ts
+from ppw.storage.trace_source import Batches
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from os import PathLike
+_Play = Callable[..., fio.ReplayReport]
 
-    import pyarrow as pa
-    from matplotlib.axes import Axes
-
-    from ppw.storage.trace_source import Batches
-
-    _Play = Callable[..., fio.ReplayReport]
 
 # Places do not matter in memory; a short file does not use it up.
 _MEMORY_BYTES = 1 << 24

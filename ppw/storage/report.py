@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from fitting.storage.interarrival import KNOTS
 from ppw.results import axes, result as rs, text as tx
+from ppw.results.axes import Axes
 from ppw.results.page import Figure, Page, draw
-from ppw.storage import generate, trace_source as ts
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from matplotlib.axes import Axes
-
-    from ppw.storage import fidelity, what_if
-    from ppw.storage.trace_model import TraceModel
-    from ppw.storage.trace_source import Batches
+from ppw.storage import fidelity, generate, trace_source as ts, what_if
+from ppw.storage.trace_model import TraceModel
+from ppw.storage.trace_source import Batches
 
 # Pairs of states of a table.
 _MOST_ROWS = 200

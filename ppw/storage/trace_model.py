@@ -13,10 +13,12 @@ import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from os import PathLike
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 
 from fitting.compiled.loops import FloatArray, IntArray
 from fitting.storage import placement, reuse_distance, run_lengths, transitions
@@ -29,15 +31,9 @@ from measurements.table.units import size_text
 from measurements.traces.requests import OPERATIONS
 from ppw.errors import CaveatWarning, PpwError
 from ppw.results import axes, result as rs, text as tx
+from ppw.results.axes import Axes
 from ppw.storage import fitted_devices as fd, generate, trace_source as ts
-
-if TYPE_CHECKING:
-    from os import PathLike
-
-    import pyarrow as pa
-    from matplotlib.axes import Axes
-
-    from ppw.storage.trace_source import Batches
+from ppw.storage.trace_source import Batches
 
 KIND = "trace_model"
 # Version 1 had no runs, or reuse by stream instead of by device; 2 no busiest windows.

@@ -7,8 +7,10 @@ off where the device is always busy.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from os import PathLike
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -21,18 +23,13 @@ from fitting.storage.reuse_distance import HitRatioCurve, ReuseSample, accessed_
 from fitting.storage.survey import BLOCK
 from ppw.errors import PpwError
 from ppw.results import axes, result as rs, text as tx
+from ppw.results.axes import Axes
 from ppw.storage import fitted_devices as fd, generate, trace_model, trace_source as ts
+from ppw.storage.trace_model import TraceModel
+from ppw.storage.trace_source import Batches
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-    from os import PathLike
+_Maker = Callable[["_Plan", int], "StorageOption"]
 
-    from matplotlib.axes import Axes
-
-    from ppw.storage.trace_model import TraceModel
-    from ppw.storage.trace_source import Batches
-
-    _Maker = Callable[["_Plan", int], "StorageOption"]
 
 _WRITE = 1
 # Blocks of all devices are numbered together: the device stands above so many bits of the block.

@@ -7,9 +7,10 @@ import math
 import os
 import secrets
 import shutil
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from measurements.errors import MeasurementError
 from measurements.power import credentials, sampler, source
@@ -17,11 +18,7 @@ from measurements.processes.helper_process import HelperProcess
 from measurements.sweep.session import Session
 from measurements.table.headers import nearest
 from measurements.workloads.hadoop import engines, history, jobs
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
-
-    from measurements.workloads.service import ServiceRuns
+from measurements.workloads.service import ServiceRuns
 
 # Where Hadoop keeps histories unless its mapreduce.jobhistory.* say otherwise.
 DEFAULT_HISTORY = "/tmp/hadoop-yarn/staging/history"

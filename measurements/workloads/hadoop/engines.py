@@ -7,9 +7,12 @@ import os
 import re
 import shutil
 import socket
+import subprocess
 import time
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from pathlib import Path
+from typing import ClassVar, NamedTuple
 from xml.etree import ElementTree
 
 from measurements.errors import MeasurementError
@@ -17,12 +20,6 @@ from measurements.host.cpu_placement import execute
 from measurements.processes import cleanup_process, private_network, programs
 from measurements.workloads import clients
 from measurements.workloads.hadoop import history, install, jobs
-
-if TYPE_CHECKING:
-    import subprocess
-    from collections.abc import Iterable, Mapping, Sequence
-    from pathlib import Path
-
 
 _RUNNING = re.compile(r"Running job: (job_\d+_\d+)")
 # Variables of the user's own Hadoop, whose configuration must not be read.

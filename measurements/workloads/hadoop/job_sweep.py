@@ -12,12 +12,13 @@ import csv
 import random
 import time
 from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from itertools import chain, product
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import pandas as pd
 
@@ -27,17 +28,13 @@ from measurements.host.conditions import Cooling
 from measurements.host.cpu_placement import Execution, execute
 from measurements.power import energy, sampler
 from measurements.sweep import loop
+from measurements.sweep.measure import HostOptions
 from measurements.sweep.session import Session, check_space, row_of, run_energy, session_rows
 from measurements.table.units import frequency_text
 from measurements.workloads import fio
 from measurements.workloads.hadoop import cluster, engines, history, install
 from measurements.workloads.hadoop.jobs import HadoopOptions, Setting
 from measurements.workloads.service import ServiceOptions, ServiceRuns, running
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-
-    from measurements.sweep.measure import HostOptions
 
 # Of the client alone where its tasks are processes of others.
 _OF_THE_CLIENT = ("command_user_s", "command_system_s")

@@ -5,23 +5,21 @@ from __future__ import annotations
 import os
 import subprocess
 import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import IO, TYPE_CHECKING, Any, NamedTuple
+from pathlib import Path
+from typing import IO, Any, NamedTuple
 
 from measurements.host import cpu_placement, files
 from measurements.timeseries.live import LiveSampler, split_idle
 from measurements.timeseries.series import CPU_COLUMNS, SECTOR_BYTES, TASK_COLUMNS
 from measurements.workloads import clients, fio, service
 from measurements.workloads.io_study import cpu_accounting
+from measurements.workloads.io_study.bandwidth import BandwidthLoad
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-    from pathlib import Path
+Row = Mapping[str, Any]
 
-    from measurements.workloads.io_study.bandwidth import BandwidthLoad
-
-    Row = Mapping[str, Any]
 
 RAMP_S = 0.5
 _LONGEST_START_S = 60.0

@@ -10,11 +10,12 @@ import os
 import random
 import re
 import shutil
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import pandas as pd
 
@@ -22,13 +23,9 @@ from measurements.errors import MeasurementError
 from measurements.host import activity, files
 from measurements.host.cpu_placement import Placement, place
 from measurements.processes import cleanup_process, programs
+from measurements.sweep.session import Session
 from measurements.workloads import fio, service
 from measurements.workloads.io_study import bandwidth, cpu_accounting, loads
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from measurements.sweep.session import Session
 
 _COMMAND_INTERVAL_S = 0.5
 # Options of mkfs without work in the background afterwards.

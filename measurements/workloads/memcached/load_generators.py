@@ -9,18 +9,15 @@ import abc
 import json
 import math
 import re
+from collections.abc import Sequence
 from fractions import Fraction
-from typing import TYPE_CHECKING, ClassVar, NamedTuple, Self
+from pathlib import Path
+from typing import ClassVar, NamedTuple, Self
 
 from measurements.errors import DAMAGE, MeasurementError
 from measurements.processes import programs
 from measurements.workloads import clients
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from measurements.workloads.memcached.servers import Address
+from measurements.workloads.memcached.servers import Address
 
 _NS, _US, _MS = 1e-9, 1e-6, 1e-3
 

@@ -12,26 +12,23 @@ import random
 import socket
 import struct
 import time
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise, product, starmap
 from pathlib import Path
 from statistics import mean, stdev
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import pandas as pd
 
 from measurements.errors import MeasurementError
 from measurements.host import activity, cpu_placement, files
+from measurements.processes.cleanup_process import CleanupProcess
 from measurements.processes.programs import find_program
+from measurements.sweep.session import Session
 from measurements.workloads import clients, service
 from measurements.workloads.memcached import limits, load_generators as gen, servers as sv
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from measurements.processes.cleanup_process import CleanupProcess
-    from measurements.sweep.session import Session
 
 # Share of the free memory that servers may be given.
 _MOST_MEMORY = 0.7

@@ -5,22 +5,19 @@ from __future__ import annotations
 import socket
 import subprocess
 import time
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import reduce
-from typing import TYPE_CHECKING, NamedTuple, Self
+from pathlib import Path
+from typing import NamedTuple, Self
 
 from measurements.errors import MeasurementError
 from measurements.host import files
 from measurements.host.cpu_placement import run_on
+from measurements.processes.cleanup_process import CleanupProcess
 from measurements.processes.programs import find_program
 from measurements.workloads.clients import LOOPBACK, free_ports, start_process
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Sequence
-    from pathlib import Path
-
-    from measurements.processes.cleanup_process import CleanupProcess
 
 _TIMEOUT_S = 10.0
 _START_S = 10.0
