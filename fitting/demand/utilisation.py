@@ -230,7 +230,10 @@ def change_points(signals: ArrayLike, *, shortest: int = 2) -> list[int]:
     if len(table) < 2 * shortest or not (table := _fill_missing(table)).shape[1]:
         return []
     width = -(-len(table) // _MOST_POINTS)
-    averages = _average_blocks(table, width)
+    # The last block may be shorter.
+    starts = np.arange(0, len(table), width)
+    counts = np.diff(np.append(starts, len(table)))
+    averages = np.add.reduceat(table, starts, axis=0) / counts[:, None]
     noise = _noise_level(averages)
     coarse = _search_changes(averages / noise, max(2, -(-shortest // width)))
     if width == 1:
@@ -275,13 +278,6 @@ def _fill_missing(table: FloatArray) -> FloatArray:
     last = np.maximum.accumulate(place, axis=0)
     # Before the first known value of a series that one holds.
     return np.where(known.cumsum(axis=0) > 0, table[last, series], table[known.argmax(0), series])
-
-
-def _average_blocks(table: FloatArray, width: int) -> FloatArray:
-    """Average each ``width`` rows that follow each other; the last block may be shorter."""
-    starts = np.arange(0, len(table), width)
-    counts = np.diff(np.append(starts, len(table)))
-    return np.add.reduceat(table, starts, axis=0) / counts[:, None]
 
 
 def _refine_points(table: FloatArray, points: list[int], width: int, shortest: int) -> list[int]:

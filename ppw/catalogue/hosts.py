@@ -399,7 +399,8 @@ def load_hosts(*directories: str | os.PathLike[str]) -> dict[str, Host]:
     """
     # Later folders win: what a user states of a machine goes before what comes with ppw.
     hosts = {_fold_name(host.name): host for host in _load_builtin_hosts()}
-    for directory in (*_environment_folders(), *map(Path, directories)):
+    listed = os.environ.get(HOSTS_DIR_VARIABLE, "").split(os.pathsep)
+    for directory in map(Path, (*filter(None, listed), *directories)):
         hosts |= {_fold_name(host.name): host for host in _read_host_files(directory)}
     return {host.name: host for host in hosts.values()}
 
@@ -442,11 +443,6 @@ def _load_builtin_hosts() -> tuple[Host, ...]:
     entries = sorted(folder.iterdir(), key=lambda entry: entry.name)
     toml = (entry for entry in entries if entry.name.endswith(".toml"))
     return tuple(parse_host(entry.read_bytes(), entry.name) for entry in toml)
-
-
-def _environment_folders() -> list[Path]:
-    listed = os.environ.get(HOSTS_DIR_VARIABLE, "")
-    return [Path(part) for part in listed.split(os.pathsep) if part]
 
 
 def _read_host_files(directory: Path) -> Iterator[Host]:

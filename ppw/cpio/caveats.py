@@ -131,7 +131,10 @@ def unlike_caveats(table: pd.DataFrame, keys: Sequence[str]) -> Iterator[str]:
     apart = [k for k in ("host", "device") if k in keys]
     if "workload" not in keys or not apart or len(table[apart].drop_duplicates()) < 2:
         return
-    work = _work_of_runs(table)
+    # The work of each run: operations, else bytes of input; NaN where neither is known.
+    operations = column(table, "throughput_ops_s") * table["time_s"]
+    data = column(table, "data_bytes")
+    work = operations.where(operations > 0, data.where(data > 0))
     per_work = (table["ios"] / work).groupby(
         [table["workload"], table["data_bytes"] if "data_bytes" in table else table["workload"]],
         dropna=False,
@@ -145,13 +148,6 @@ def unlike_caveats(table: pd.DataFrame, keys: Sequence[str]) -> Iterator[str]:
             "one host, device or setting as on another: stacks that do different amounts of I/O "
             "are not comparable by cpio alone; compare cycles for the work"
         )
-
-
-def _work_of_runs(table: pd.DataFrame) -> pd.Series[Any]:
-    """Count the work of each run: operations, else bytes of input; NaN where neither is known."""
-    operations = column(table, "throughput_ops_s") * table["time_s"]
-    data = column(table, "data_bytes")
-    return operations.where(operations > 0, data.where(data > 0))
 
 
 def _group_name(points: pd.DataFrame, keys: Sequence[str], index: Any) -> str:

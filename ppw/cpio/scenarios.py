@@ -495,7 +495,13 @@ def project_cpio(
         As `ppw.cycles_per_io`; and for settings that cannot be.
     """
     spec = ServerSpec(as_positive("cores", cores), None if freq is None else as_frequency(freq))
-    _refuse_bad(level, floor, growth, draws)
+    as_share("level", level)
+    if not 0 < floor <= 1:
+        raise PpwError(f"floor {floor!r} is not a utilisation above 0 and at most 1; try 0.01")
+    if bad := [g for g in growth if not (np.isfinite(g) and g > -1)]:
+        raise PpwError(f"growth {bad[0]!r} is not a share above -1: 0.7 is 70 % per year")
+    if draws < 100:
+        raise PpwError(f"draws {draws!r}: give 100 or more")
     found = project_scenarios(
         runs, spec, by=by, floor=floor, network_share=network_share, draws=draws, seed=seed
     )
@@ -512,16 +518,6 @@ def project_cpio(
         caveats=tuple(found.caveats),
         input_digest=frame_digest(runs),
     )
-
-
-def _refuse_bad(level: float, floor: float, growth: Sequence[float], draws: int) -> None:
-    as_share("level", level)
-    if not 0 < floor <= 1:
-        raise PpwError(f"floor {floor!r} is not a utilisation above 0 and at most 1; try 0.01")
-    if bad := [g for g in growth if not (np.isfinite(g) and g > -1)]:
-        raise PpwError(f"growth {bad[0]!r} is not a share above -1: 0.7 is 70 % per year")
-    if draws < 100:
-        raise PpwError(f"draws {draws!r}: give 100 or more")
 
 
 def by_group(scenarios: list[pd.DataFrame]) -> pd.DataFrame:

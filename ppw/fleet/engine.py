@@ -22,10 +22,11 @@ from ppw.results.text import check_choice
 
 if TYPE_CHECKING:
     import ibis as ibis
-    from ibis.backends import BaseBackend
+    from ibis.backends import BaseBackend as BaseBackend
 else:
     # Engines come with an extra; what stands in this room can be named and described without it.
     ibis = lazy_loader.load("ibis")
+    BaseBackend = Any
 
 
 ENGINES = ("duckdb", "spark")

@@ -17,23 +17,21 @@ from measurements import identity_columns, write_runs
 from measurements.table.schema import NUMERIC
 from ppw.errors import PpwError
 from ppw.fleet import moments as mo, run_files as rf
-from ppw.fleet.engine import Fault, connect, ibis, report_progress
+from ppw.fleet.engine import BaseBackend, Fault, connect, ibis, report_progress
 from ppw.fleet.state import FleetState, state_cells
 from ppw.projection import path_length as pl, validation
 from ppw.projection.answers import FitOptions, FittingOptions, ModelOptions
+from ppw.projection.path_length import PathLengths
 from ppw.projection.runs import FittedParameters, RunsProjection, fit_prepared, project_prepared
+from ppw.projection.validation import Validation
 from ppw.results import result as rs, text as tx
+from ppw.results.axes import Axes
 from ppw.runs import groups
 from ppw.runs.quality import Quality, check_prepared
 
 if TYPE_CHECKING:
     import ibis.expr.types as ir
     import pandas as pd
-    from ibis.backends import BaseBackend
-    from matplotlib.axes import Axes
-
-    from ppw.projection.path_length import PathLengths
-    from ppw.projection.validation import Validation
 
 
 # Answers over a fleet: the answer itself, where it comes from, and what could not be used.

@@ -24,7 +24,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import pandas as pd
 import pyarrow as pa
@@ -34,14 +34,9 @@ from measurements.errors import DAMAGE
 from measurements.table.schema import FILE_COLUMN, IDENTITY, NUMERIC
 from ppw.errors import PpwError
 from ppw.fleet import moments as mo, run_files as rf
-from ppw.fleet.engine import Fault, UnusableFilesError, connect, ibis, is_spark
+from ppw.fleet.engine import BaseBackend, Fault, UnusableFilesError, connect, ibis, is_spark
+from ppw.fleet.moments import Layout
 from ppw.runs import groups, metrics
-
-if TYPE_CHECKING:
-    from ibis.backends import BaseBackend
-
-    from ppw.fleet.moments import Layout
-
 
 SCHEMA_VERSION = 1
 _MANIFEST, _LOCK, _CELLS, _FILES = "manifest.json", "lock", "cells.parquet", "files.parquet"

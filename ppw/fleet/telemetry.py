@@ -14,23 +14,19 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import reduce
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from fitting.compiled.loops import jit
 from measurements.power.energy import AT_ENDS_S, MOST_W, OUTSIDE_SHARE
 from measurements.table.writing import replace_whole
 from ppw.errors import PpwError
-from ppw.fleet.engine import Fault, engine_errors, first_line, ibis, is_spark
+from ppw.fleet.engine import BaseBackend, Fault, engine_errors, first_line, ibis, is_spark
 from ppw.fleet.run_files import FileKind, by_kind, find_files, register_table, scan, seconds
-
-if TYPE_CHECKING:
-    from ibis.backends import BaseBackend
-    from numpy.typing import NDArray
-
 
 # Which pieces of telemetry meet which runs: an interval join that every engine can hash.
 #

@@ -9,15 +9,17 @@ inter-arrival times, bursts and reuse are fitted to them by the code that fits a
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from fitting.compiled.loops import IntArray
 from fitting.storage import reuse_distance as rd, run_lengths as rl, survey as sv, transitions as tr
 from fitting.storage.cascade import Windows, fit_cascade
 from fitting.storage.survey import BLOCK, KINDS, RESIDUES, Diagram, Survey
@@ -25,18 +27,11 @@ from measurements.errors import MeasurementError
 from measurements.traces.requests import has_columns
 from measurements.traces.trace_files import own_metadata
 from ppw.errors import PpwError
-from ppw.fleet.engine import connect, ibis, is_spark
+from ppw.fleet.engine import BaseBackend, connect, ibis, is_spark
 from ppw.fleet.run_files import register_table
 from ppw.results.text import as_positive
 from ppw.storage import trace_model, trace_source
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from ibis.backends import BaseBackend
-
-    from fitting.compiled.loops import IntArray
-    from ppw.storage.trace_model import TraceModel
+from ppw.storage.trace_model import TraceModel
 
 # Where a request stands among those of one time: its file, and its row there.
 PLACE = ("file_name", "file_row")

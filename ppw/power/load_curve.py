@@ -193,7 +193,10 @@ class PowerLoadCurve:
         if not known.any():
             raise PpwError(f"{source}: no run has both its load and power_w")
         caveats = _missed_rate_caveats(load[known], rate[known])
-        means = _mean_levels(load[known], watts[known], rate[known])
+        # The mean load, power and rate of the runs at each load, to the nearest percent, rising.
+        _, level = np.unique(load[known].round(_DIGITS), return_inverse=True)
+        count = np.bincount(level)
+        means = np.array([np.bincount(level, each[known]) / count for each in (load, watts, rate)])
         caveats += _scale_to_full(means, source)
         means, idle_caveats = _add_idle(means, groups.numbers(runs, "idle_power_w"))
         who = f"{name}: " if name else ""
@@ -437,13 +440,6 @@ def _load_shares(runs: pd.DataFrame, source: str) -> FloatArray:
         raise PpwError(f"{source}: no column load, nor throughput_ops_s to take it from")
     # Without loads the fastest run is taken for full load.
     return np.asarray(rate / np.nanmax(rate))
-
-
-def _mean_levels(load: FloatArray, watts: FloatArray, rate: FloatArray) -> FloatArray:
-    """Mean load, power and rate of the runs at each load, to the nearest percent, rising."""
-    _, level = np.unique(load.round(_DIGITS), return_inverse=True)
-    count = np.bincount(level)
-    return np.array([np.bincount(level, values) / count for values in (load, watts, rate)])
 
 
 def _missed_rate_caveats(load: FloatArray, rate: FloatArray) -> list[str]:

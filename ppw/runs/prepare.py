@@ -271,20 +271,17 @@ def measured_cells(prepared: Prepared, metric: mt.Metric, rows: gr.Mask) -> pd.D
         }
     )
     if gr.is_aggregated(runs, metric.name):
-        return _merge_cells(frame.assign(runs=gr.counts(runs, metric.name))[rows].dropna())
+        counted = frame.assign(runs=gr.counts(runs, metric.name))[rows].dropna()
+        # One cell for each group and frequency: the mean of the runs of its cells.
+        total = counted.assign(measured=counted["measured"] * counted["runs"])
+        merged = total.groupby(["group", "freq_hz"], sort=True).sum()
+        return merged.assign(measured=merged["measured"] / merged["runs"]).reset_index()
     cells = frame[rows].dropna().groupby(["group", "freq_hz"], sort=True)["measured"]
     return (
         cells.agg(["mean", "size"])
         .reset_index()
         .rename(columns={"mean": "measured", "size": "runs"})
     )
-
-
-def _merge_cells(cells: pd.DataFrame) -> pd.DataFrame:
-    """Merge cells of the same group and frequency into one, by the mean of their runs."""
-    total = cells.assign(measured=cells["measured"] * cells["runs"])
-    merged = total.groupby(["group", "freq_hz"], sort=True).sum()
-    return merged.assign(measured=merged["measured"] / merged["runs"]).reset_index()
 
 
 # What a table or its grouping shows that could mislead: mixtures, repeats, power of unknown scope.
