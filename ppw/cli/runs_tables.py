@@ -186,6 +186,8 @@ def pathlength_command(runs: opt.Runs, **options: Any) -> ppw.PathLengths:
         with probability --level.
     --power-cap POWER>0: Highest power: 120W. A frequency qualifies if it stays below the cap with
         probability --level.
+    --max-slowdown SHARE>0: Largest slowdown of a run against the fastest frequency: 5%. A frequency
+        qualifies if it is slower by no more with probability --level.
     --idle-power POWER: Idle power of a host that stays on between jobs. Only power above it counts.
     --price PRICE>0: Price of one host, for perf_per_dollar. Default: the column price.
     """),

@@ -55,7 +55,10 @@ class Choice(NamedTuple):
     def tables(self, more_is_better: bool, level: float) -> tuple[dict[str, Any], pd.DataFrame]:
         """Row of `BestFrequency.table`, and rows of `BestFrequency.steps`."""
         p_best, loss, rises = self.p_best(), self.expected_loss(more_is_better), self.p_rises()
-        best, frequency = int(np.argmax(p_best)), self.frequency
+        # The most probable step may be one of many that are little so: the loss is what counts.
+        best, frequency = int(np.argmin(loss)), self.frequency
+        p_worse = (self.log_cost > self.log_cost[:, [best]]).mean(axis=0)
+        alike = frequency[(p_worse < level) & (frequency != frequency[best])]
         tails = [0.5 - level / 2, 0.5 + level / 2]
         best_of_draw = frequency[np.argmin(self.log_cost, axis=1)]
         # Ends that are steps of the host, not values between two of them.
@@ -70,6 +73,7 @@ class Choice(NamedTuple):
             "upper": upper,
             "p_best": p_best,
             "expected_loss": loss,
+            "p_worse": p_worse,
             "p_rises": rises,
         }
         # The highest step has no next one and ends every rise that is probable.
@@ -79,12 +83,22 @@ class Choice(NamedTuple):
             "lower_hz": lower_hz,
             "upper_hz": upper_hz,
             **{name: steps[name][best] for name in ("p_best", "expected_loss")},
-            "least_loss_hz": frequency[np.argmin(loss)],
+            "alike": _frequencies_text(alike),
+            "least_loss_hz": frequency[best],
+            "most_probable_hz": frequency[np.argmax(p_best)],
             **{name: steps[name][best] for name in ("value", "lower", "upper")},
             "rises_to_hz": np.nan if np.isnan(rises[0]) else rises_to,
             "linear_hz": self.linear_hz,
         }
         return row, pd.DataFrame(steps)
+
+
+def _frequencies_text(frequencies: FloatArray) -> str:
+    """List a few frequencies (Hz), or how many there are between the lowest and the highest."""
+    texts = [shown(f, "Hz") for f in frequencies]
+    if len(texts) <= _MOST_LISTED:
+        return ", ".join(texts)
+    return f"{len(texts)} steps from {texts[0]} to {texts[-1]}"
 
 
 @dataclass(frozen=True)
@@ -239,7 +253,7 @@ class Problem:
 
 # Below this probability another step may as well be the best one.
 SURE = 0.5
-_MOST_MISSED = 3
+_MOST_MISSED, _MOST_LISTED = 3, 3
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -255,7 +269,7 @@ class BestFrequency(Result):
     objective : str
     level : float
         Probability of the intervals.
-    idle_power_w, electricity, lifetime_hours, deadline_s, power_cap_w : float or None
+    idle_power_w, electricity, lifetime_hours, deadline_s, power_cap_w, max_slowdown : float or None
         As asked for; electricity in currency per kWh.
     draws, seed : int
     """
@@ -266,12 +280,14 @@ class BestFrequency(Result):
             "table",
             """
             unit          | text  |                 | unit of the objective
-            best_hz       | Hz [lower_hz, upper_hz] | best | most probable step
+            best_hz       | Hz [lower_hz, upper_hz] | best | step of the least expected loss
             lower_hz      | Hz    |                 | lowest step that may be the best at `level`
             upper_hz      | Hz    |                 | highest step that may be the best at `level`
             p_best        | share | P(best)         | probability that `best_hz` is the best step
             expected_loss | share .1% | expected loss | share lost on average at `best_hz`
-            least_loss_hz | Hz    |                 | step of the least expected loss
+            alike         | text  | cannot be told from | steps not worse with probability `level`
+            least_loss_hz | Hz    |                 | `best_hz`
+            most_probable_hz | Hz |                 | step that is the best most often
             value         | unit [lower, upper] | {objective} | objective at `best_hz`
             lower         | unit  |                 | lower end of the interval of `value`
             upper         | unit  |                 | upper end of the interval of `value`
@@ -291,6 +307,7 @@ class BestFrequency(Result):
             upper         | @unit |         | upper end of the interval of `value`
             p_best        | share | P(best) | probability of being the best step
             expected_loss | share .1% | expected loss | share lost on average at the step
+            p_worse       | share |         | probability of being worse than the chosen step
             p_rises       | share | P(perf/W rises to next) | NaN at the highest, or without power
             """,
             title="Steps",
@@ -309,6 +326,7 @@ class BestFrequency(Result):
     seed: int
     deadline_s: float | None = None
     power_cap_w: float | None = None
+    max_slowdown: float | None = None
 
     @property
     def unit(self) -> str:
@@ -328,19 +346,30 @@ class BestFrequency(Result):
 
     def _objective_and_limits_text(self) -> str:
         words = obj.OBJECTIVES[self.objective].words.capitalize()
-        return words + obj.Limits(self.deadline_s, self.power_cap_w).limits_text()
+        limits = obj.Limits(self.deadline_s, self.power_cap_w, max_slowdown=self.max_slowdown)
+        return words + limits.limits_text()
 
     def verdict(self) -> str:
         """Say in a sentence where most groups are best."""
-        best = self.table["best_hz"]
+        # Documents of earlier versions do not name the other steps.
+        best, alike = self.table["best_hz"], self.table.get("alike", pd.Series("")) != ""
         sure = int((self.table["p_best"] > SURE).sum())
+        loss = f"expected loss {self.table['expected_loss'].max():.1%}"
         words = self._objective_and_limits_text()
         if len(best) == 1:
             row = self.table.iloc[0]
             at = shown(row["best_hz"], "Hz")
-            return f"{words}: best at {at}, with probability {row['p_best']:.0%}."
+            rest = f", but {row.get('alike')} cannot be told apart from it at {self.level:.0%}"
+            return (
+                f"{words}: best at {at}, with probability {row['p_best']:.0%} and {loss}"
+                f"{rest * any(alike)}."
+            )
         ends = " to ".join(dict.fromkeys(shown(f, "Hz") for f in (best.min(), best.max())))
-        return f"{words}: best at {ends}, more likely than not in {sure} of {len(best)} groups."
+        several = f"; in {alike.sum()} other steps cannot be told apart from it at {self.level:.0%}"
+        return (
+            f"{words}: best at {ends}, more likely than not in {sure} of {len(best)} groups; "
+            f"{loss} at most{several * any(alike)}."
+        )
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw how probably each step is the best, for up to ten groups."""
@@ -365,6 +394,7 @@ def best_frequency(
     steps: str | Iterable[float | str] | None = None,
     deadline: float | str | None = None,
     power_cap: float | str | None = None,
+    max_slowdown: float | None = None,
     by: Sequence[str] | None = None,
     level: float = 0.90,
     idle_power: float | str | None = None,
@@ -380,7 +410,9 @@ def best_frequency(
     """Find the best frequency step of every group of a runs table.
 
     Curves of time and power are drawn from their posteriors; how often a step is the best of its
-    draw is its probability. New runs' noise is left out: it does not make a step better.
+    draw is its probability, and what it loses against that one on average is its expected loss. The
+    step of the least expected loss is chosen. New runs' noise is left out: it does not make a step
+    better.
 
     Parameters
     ----------
@@ -401,6 +433,8 @@ def best_frequency(
         of ``level`` are chosen from.
     power_cap : float or str, optional
         Watts ("120W") that a run must not draw more than, in the same way.
+    max_slowdown : float, optional
+        Share (0.05) by which a run may take longer than at the fastest step, in the same way.
     by : sequence of str, optional
         Columns that tell groups apart; by default all identity columns present.
     level : float
@@ -443,7 +477,7 @@ def best_frequency(
             "--objective perf_per_dollar"
         )
     rates = obj.Rates.of(electricity, lifetime_hours, idle_power)
-    limits = obj.Limits.of(deadline, power_cap, level)
+    limits = obj.Limits.of(deadline, power_cap, level, max_slowdown)
     asked = None if steps is None else obj.as_steps(steps)
     prepared = pr.prepare(
         runs, by=by, metric=_choose_metric(runs, objective, rates, limits), keep_all=keep_all
@@ -478,6 +512,7 @@ def best_frequency(
         input_digest=frame_digest(prepared.runs),
         deadline_s=limits.deadline_s,
         power_cap_w=limits.power_cap_w,
+        max_slowdown=max_slowdown,
     )
 
 
@@ -509,7 +544,7 @@ def _undecided_groups_caveat(table: pd.DataFrame) -> list[str]:
     worst = float(table["expected_loss"].max())
     return [
         f"{unsure} of {len(table)} groups: no step has a probability above 50 % of being the best; "
-        f"the most probable one loses {worst:.1%} on average at most. Measure more runs near it"
+        f"the chosen one loses {worst:.1%} on average at most. Measure more runs near it"
     ]
 
 

@@ -274,23 +274,31 @@ class Limits(NamedTuple):
 
     deadline_s: float | None = None
     power_cap_w: float | None = None  # power (W) while the run lasts, idle power included
-    level: float = 0.90  # probability with which a step has to keep to both
+    level: float = 0.90  # probability with which a step has to keep to all
+    max_slowdown: float | None = None  # share of time by which it may be slower than the fastest
 
     @classmethod
     def of(
-        cls, deadline: float | str | None, power_cap: float | str | None, level: float
+        cls,
+        deadline: float | str | None,
+        power_cap: float | str | None,
+        level: float,
+        max_slowdown: float | None = None,
     ) -> Limits:
         """Read a deadline and a power cap, as "60s", "120W" or numbers in SI units above 0."""
+        if max_slowdown is not None:
+            as_positive("largest slowdown", max_slowdown)
         limits = ("deadline", deadline, "s"), ("power cap", power_cap, "w")
         deadline_s, power_cap_w = (
             None if amount is None else as_positive(name, _number_in_si(name, amount, unit))
             for name, amount, unit in limits
         )
-        return cls(deadline_s, power_cap_w, level)
+        return cls(deadline_s, power_cap_w, level, max_slowdown)
 
     def __bool__(self) -> bool:
         """Whether there is one."""
-        return self.deadline_s is not None or self.power_cap_w is not None
+        limits = self.deadline_s, self.power_cap_w, self.max_slowdown
+        return any(limit is not None for limit in limits)
 
     def refuse_rates(self, work: str) -> None:
         """Raise `PpwError` for a deadline where ``work`` is "op": rates tell no time of a run."""
@@ -307,13 +315,19 @@ class Limits(NamedTuple):
             excess = log_time - np.log(self.deadline_s)
         if self.power_cap_w is not None and log_power is not None:
             excess = np.maximum(excess, log_power - np.log(self.power_cap_w))
+        if self.max_slowdown is not None:
+            slower = log_time - log_time.min(axis=1, keepdims=True)
+            excess = np.maximum(excess, slower - np.log1p(self.max_slowdown))
         return excess
 
     def limits_text(self) -> str:
         """Write the limits to end a sentence: " within 60 s and 120 W"; "" without limits."""
         limits = (self.deadline_s, "s"), (self.power_cap_w, "W")
         both = [shown(limit, unit) for limit, unit in limits if limit is not None]
-        return f" within {' and '.join(both)}" if both else ""
+        within = f" within {' and '.join(both)}" if both else ""
+        if self.max_slowdown is None:
+            return within
+        return f"{within} at most {100 * self.max_slowdown:g}% slower than the fastest"
 
     def miss(self, label: str, step_hz: float, p_kept: float) -> str:
         """Say that no step of a group keeps to the limits, and which comes nearest."""

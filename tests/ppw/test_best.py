@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from made_up import GHZ, answered, only, sweep
 from processes import ppw_inside, printed
+from scipy.optimize import minimize_scalar, nnls
 
 import ppw
 from measurements.errors import MeasurementError
@@ -266,7 +267,7 @@ class TestProperties:
         steps, row = result.steps, result.table.iloc[0]
         assert steps["p_best"].sum() == pytest.approx(1)
         assert (steps["expected_loss"] >= 0).all()
-        assert row["p_best"] == steps["p_best"].max()
+        assert row["expected_loss"] == steps["expected_loss"].min()
         assert row["lower_hz"] <= row["upper_hz"]
         assert {row["lower_hz"], row["upper_hz"], row["best_hz"]} <= set(steps["freq_hz"])
         least = steps.set_index("freq_hz")["expected_loss"]
@@ -344,6 +345,64 @@ class TestManyGroups:
             best_frequency(runs, keep_all=True)
 
 
+class TestLittleIsKnown:
+    """Far below the measured frequencies every step may be the best one, each little so."""
+
+    TEN, N = np.arange(0.6, 2.5, 0.2), 400
+
+    def hosts(self):
+        """Energy (hosts, steps) by Amdahl's law and P0 + c·f^γ, and runs with 2 % noise."""
+        rng = np.random.default_rng(1)
+        share, gamma, static = rng.uniform([[0], [1], [0.2]], [[0.6], [3], [0.8]], (3, self.N))
+
+        def measures(f):
+            time = 100 * (share[:, None] + (1 - share[:, None]) * 2 / f)
+            return time, 100 * (static[:, None] + (1 - static[:, None]) * (f / 2) ** gamma[:, None])
+
+        f = np.repeat([1.6, 2.0, 2.4], 3)
+        time, power = (m * np.exp(0.02 * rng.standard_normal(m.shape)) for m in measures(f))
+        host = np.repeat([f"h{i:03}" for i in range(self.N)], len(f))
+        runs = pd.DataFrame({"host": host, "freq_ghz": np.tile(f, self.N)})
+        runs = runs.assign(time_s=time.ravel(), power_w=power.ravel(), power_source="meter:a")
+        return np.multiply(*measures(self.TEN)), runs, time, power, f
+
+    def known_law(self, time, power, f):
+        """Step of least energy (a number) by the law itself, fitted by least squares."""
+
+        def line(x, y):
+            return nnls(np.column_stack([np.ones_like(x), x]) / y[:, None], np.ones_like(y))
+
+        fixed, work = line(1 / f, time)[0]
+        g = minimize_scalar(lambda g: line(f**g, power)[1], bounds=(1, 3), method="bounded").x
+        p0, c = line(f**g, power)[0]
+        return np.argmin((fixed + work / self.TEN) * (p0 + c * self.TEN**g))
+
+    @pytest.mark.slow
+    def test_the_step_of_the_least_expected_loss_costs_half_as_much_as_the_likeliest(self):
+        energy, runs, time, power, f = self.hosts()
+        table = answer(runs, steps=self.TEN * GHZ).table
+        lost = energy / energy.min(axis=1, keepdims=True) - 1
+        steps = [
+            np.abs(table[[column]].to_numpy() / GHZ - self.TEN).argmin(axis=1)
+            for column in ("best_hz", "most_probable_hz")
+        ]
+        steps.append([self.known_law(t, p, f) for t, p in zip(time, power, strict=True)])
+        chosen, likeliest, known = (lost[np.arange(self.N), step].mean() for step in steps)
+        assert chosen < 0.5 * likeliest
+        assert chosen < 1.2 * known
+
+    def test_what_cannot_be_told_apart_is_in_the_first_line(self):
+        result = answer(lines(noise=0.03, repeats=2))
+        row = result.table.iloc[0]
+        alike = result.steps["freq_hz"][result.steps["p_worse"] < 0.9]
+        assert len(alike) == 5
+        assert (
+            f"{row['p_best']:.0%} and expected loss {row['expected_loss']:.1%}, but 4 steps "
+            in (result.verdict())
+        )
+        assert result.verdict().endswith(" cannot be told apart from it at 90%.")
+
+
 def test_rates_by_hand():
     rates = Rates.of(0.36, 1000.0)
     assert rates.per_joule == pytest.approx(1e-7)
@@ -417,6 +476,15 @@ class TestLimits:
         # 2.0 GHz takes 20 s, 2.6 GHz draws 69 W.
         result = answer(lines(), deadline="20.5s", power_cap="70W")
         assert result.steps["freq_hz"].tolist() == pytest.approx([2e9, 2.2e9, 2.4e9, 2.6e9])
+
+    def test_least_energy_at_most_so_much_slower_than_the_fastest(self):
+        # A run takes 16.25 s at 3.2 GHz, and 17.7 s at 2.6 GHz; energy is least at 2 GHz.
+        result = answer(lines(), max_slowdown=0.1)
+        assert result.table["best_hz"].tolist() == [2.6e9]
+        assert result.verdict().startswith("Least energy at most 10% slower than the fastest: ")
+        assert BestFrequency.from_json(result.to_json()).summary() == result.summary()
+        both = answered_row(lines(), max_slowdown=0.1, deadline=16.8)
+        assert both["best_hz"] == 3 * GHZ
 
     def test_a_step_has_to_keep_to_it_with_the_level(self):
         # At 2 GHz a run takes 20 s: as often as not within 20 s.
