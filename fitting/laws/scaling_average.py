@@ -277,15 +277,13 @@ def fit_law(law: Law, cells: ScalingCells) -> FloatArray:
         theta = np.where((squares < least)[:, None], step, theta)
         least = np.minimum(squares, least)
         fitted = np.where(known, np.einsum("gck,gk->gc", terms, theta), 1.0).clip(1e-9)
-    coefficients: FloatArray = theta / size * np.exp(unit)
-    return coefficients
+    return np.asarray(theta / size * np.exp(unit))
 
 
 def predict_law(law: Law, theta: FloatArray, count: FloatArray, data: FloatArray) -> FloatArray:
     """Give ln T of a law at counts and data of shape (groups, points)."""
     time = np.einsum("gck,gk->gc", term_values(law, count, data), theta)
-    log_time: FloatArray = np.log(np.maximum(time, 1e-300))
-    return log_time
+    return np.asarray(np.log(np.maximum(time, 1e-300)))
 
 
 def term_values(law: Law, count: FloatArray, data: FloatArray) -> FloatArray:
@@ -295,9 +293,8 @@ def term_values(law: Law, count: FloatArray, data: FloatArray) -> FloatArray:
 
 def _cell_weights(cells: ScalingCells) -> FloatArray:
     """Weigh cells by their counts: 1 in all for each group, 0 for NaN."""
-    weight: FloatArray = np.nan_to_num(cells.counts)
-    weight /= np.maximum(weight.sum(axis=1, keepdims=True), 1e-300)
-    return weight
+    weight = np.nan_to_num(cells.counts)
+    return np.asarray(weight / np.maximum(weight.sum(axis=1, keepdims=True), 1e-300))
 
 
 def _solve_terms(
@@ -346,8 +343,7 @@ def _split_evidence(count: FloatArray) -> tuple[FloatArray, FloatArray]:
 def _forecast_errors(law: Law, cells: ScalingCells, known: BoolArray) -> FloatArray:
     """Errors of ln T at the last cell from the first 2, 3, … cells; 0 where not ``known``."""
     groups, splits = known.shape
-    cells_learnt = np.arange(2, splits + 2)
-    learnt = np.arange(cells.counts.shape[1]) < np.tile(cells_learnt, groups)[:, None]
+    learnt = np.arange(cells.counts.shape[1]) < np.tile(np.arange(splits) + 2, groups)[:, None]
     # Each split of each group is fitted as a group of its own.
     parts = (np.where(learnt, np.repeat(part, splits, axis=0), np.nan) for part in cells[:3])
     counts, data, log_time = parts
@@ -367,12 +363,11 @@ def _fit_score(law: Law, cells: ScalingCells, theta: FloatArray, miss: float) ->
     error = np.nan_to_num(predict_law(law, theta, cells.counts, cells.data) - cells.log_time)
     rms = np.sqrt((_cell_weights(cells) * error**2).sum(axis=1))
     known = ~np.isnan(cells.counts)
-    first = np.where(known, cells.counts, np.inf).min(axis=1)
     with np.errstate(invalid="ignore"):
+        first = np.where(known, cells.counts, np.inf).min(axis=1)
         octaves = np.nan_to_num(np.log2(cells.counts[:, -1] / first))
     independent = np.minimum(known.sum(axis=1), 1 + octaves)
-    score: FloatArray = independent * _log_likelihood(rms / (miss * _NEAR)) - len(law.terms)
-    return score
+    return np.asarray(independent * _log_likelihood(rms / (miss * _NEAR)) - len(law.terms))
 
 
 def _mean_of_others(values: FloatArray, enough: BoolArray) -> tuple[FloatArray, FloatArray]:

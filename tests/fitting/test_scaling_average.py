@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings, strategies as st
 from scipy.optimize import least_squares
 from scipy.stats import t as student
 
@@ -33,7 +32,6 @@ CURVES = {
     "super-linear 3": lambda n, d: 5 + 90 * d / n**3,
 }
 laws = pytest.mark.parametrize("name", LAWS)
-times = st.lists(st.floats(1.0, 100.0), min_size=5, max_size=5)
 
 
 def predicted(name, cells, count, data):
@@ -116,22 +114,10 @@ def test_one_law_gives_the_interval_of_student_and_the_noise_of_the_mean_of_runs
     assert np.all(one.interval(repeats=4)[1] < one.interval(repeats=1)[1])
 
 
-@given(times, st.permutations(range(5)))
-@settings(max_examples=10, deadline=None)
-def test_order_of_runs_changes_nothing(values, order):
-    counts, values, order = np.array([1.0, 2, 4, 4, 8]), np.array(values), np.array(order)
-    some = average_laws(ScalingCells.of_runs(counts, values), 16).interval()
-    other = average_laws(ScalingCells.of_runs(counts[order], values[order]), 16).interval()
-    assert np.array(other) == pytest.approx(np.array(some), rel=1e-6)
-
-
-@given(times)
-@settings(max_examples=10, deadline=None)
-def test_repeating_every_run_changes_no_law_and_no_miss(values):
-    counts = np.array([1.0, 2, 4, 6, 8])
-    some = average_laws(ScalingCells.of_runs(counts, np.array(values)), 16)
-    twice = ScalingCells.of_runs(np.tile(counts, 3), np.tile(values, 3))
-    other = average_laws(twice, 16)
+def test_repeating_every_run_changes_no_law_and_no_miss():
+    counts, values = np.array([1.0, 2, 4, 6, 8]), np.array([60.0, 33, 18, 14, 11])
+    some = average_laws(ScalingCells.of_runs(counts, values), 16)
+    other = average_laws(ScalingCells.of_runs(np.tile(counts, 3), np.tile(values, 3)), 16)
     for ours, theirs in zip(some[:4], other[:4], strict=True):
         assert theirs == pytest.approx(ours, rel=1e-6, abs=1e-9)
 
