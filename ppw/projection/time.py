@@ -491,8 +491,8 @@ def project_core_count(
 #     T(D) = t_fixed + D/rate,    t_fixed ≥ 0, rate > 0
 #
 # t_fixed is what a job takes whatever its data (starting Java, scheduling). The time is an average
-# of this line and other laws, as over cores. Where data outgrow a cache, memory or a buffer the line
-# ends, which no smaller size can tell.
+# of this line and other laws, as over cores. Where data outgrow a cache, memory or a buffer the
+# line ends, which no smaller size can tell.
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
