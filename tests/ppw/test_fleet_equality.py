@@ -110,7 +110,7 @@ def test_random_tables_are_answered_as_in_memory(name, table, question, options)
 SWEEPS = ("nornir-repara/tidy.csv", "xu3-cbench/tidy_runs.csv", "freqbench/tidy.csv")
 
 
-@pytest.fixture(params=SWEEPS)
+@pytest.fixture(scope="module", params=SWEEPS)
 def measured(request, data_dir):
     runs = ppw.read_runs(data_dir / request.param, check=False)
     return runs[~(runs["power_w"] <= 0)] if "power_w" in runs else runs
