@@ -61,7 +61,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     parted: tuple[list[pytest.Item], list[pytest.Item]] = [], []
     for item in items:
         has_data = DATA.is_dir() or item.get_closest_marker("thirdparty") is None
-        parted[has_data and (not asked or _peer(item) in asked)].append(item)
+        marker = item.get_closest_marker("peer")
+        is_asked = not asked or (marker is not None and marker.args[0] in asked)
+        parted[has_data and is_asked].append(item)
     config.hook.pytest_deselected(items=parted[False])
     tests_in = Counter(item.path for item in parted[True])
     items[:] = sorted(parted[True], key=lambda i: (_turn(i), -tests_in[i.path], i.path))
@@ -109,8 +111,3 @@ def pytest_unconfigure() -> None:
 def _turn(item: pytest.Item) -> int:
     name = item.path.name
     return 0 if name.startswith(COMPILING) else 1 if name.startswith(LONG) else 2
-
-
-def _peer(item: pytest.Item) -> str | None:
-    marker = item.get_closest_marker("peer")
-    return marker.args[0] if marker else None

@@ -2,13 +2,12 @@
 
 import copy
 import tomllib
-from pathlib import Path
 
 from made_up import answered
+from processes import ROOT
 
 from ppw.procurement.procure import procure
 
-ROOT = Path(__file__).resolve().parents[2]
 GUIDE = (ROOT / "docs" / "procurement.md").read_text(encoding="utf-8")
 DOCUMENTED = GUIDE.split("```toml\n")[1].split("```")[0]
 

@@ -74,8 +74,7 @@ class TestEveryResult:
         assert type(result) is one
         with pytest.raises(AttributeError):
             result.caveats = ()
-        text = documents(kind, HOSTILE)
-        document = json.loads(text)
+        document = json.loads(text := documents(kind, HOSTILE))
         assert document["schema_version"] == (3 if kind == "TraceModel" else 1)
         assert document["ppw_version"]
         assert document["input_digest"].startswith("sha256:")

@@ -454,14 +454,13 @@ class TestTimeOfAnotherUnit:
         table = {"freq_hz": 1e9 * ghz, "time_s": (fixed + work / ghz) * scatter}
         return pd.DataFrame({"host": "a", "workload": "sort", **table, **columns})
 
-    # Factors, and the units that a row and the others are then in; of the last it was held up.
+    # Factors, and the units that a row and the others are then in; by others it was held up.
     SLIPS = ((60, "s", "min"), (1 / 60, "min", "s"), (3600, "s", "h"), (1 / 3600, "h", "s"))
     SLIPS += ((1e3, "ms", "s"), (1e-3, "s", "ms"), (1e6, "µs", "s"), (1e-6, "s", "µs"))
-    HELD_UP = (5.0, 7.5, 11.0, 40_000.0)
 
     @pytest.mark.parametrize("row", [0, 5, 11])
     def test_a_slip_is_found_wherever_it_is(self, row):
-        factors = [*(factor for factor, *_ in self.SLIPS), *self.HELD_UP]
+        factors = [*(factor for factor, *_ in self.SLIPS), 5.0, 7.5, 11.0, 40_000.0]
         runs = pd.concat([self.sweep(workload=f"{f:g}") for f in factors], ignore_index=True)
         runs.loc[row::12, "time_s"] *= factors
         assert {

@@ -46,11 +46,7 @@ def run(tmp_path, monkeypatch, made):
 @pytest.fixture
 def ran(run):
     """Run a command to a good end."""
-
-    def ran(*words):
-        return worked(run(*words))
-
-    return ran
+    return lambda *words: worked(run(*words))
 
 
 def test_the_example_of_the_groups_help_runs(ran):
