@@ -18,24 +18,25 @@ https://doi.org/10.1214/ss/1009212673 (tempered likelihoods of related data as a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from copy import copy
 from dataclasses import dataclass, field
-from typing import NamedTuple, TypeAlias
+from functools import cache
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 
-from fitting.bayes.posterior import (
-    Evidence,
-    FrequencyTarget,
-    Grid,
-    MeasuredSteps,
-    ShapeLaw,
-    evidence,
-)
+from fitting.bayes import posterior
+from fitting.bayes.posterior import Evidence, FrequencyTarget, Grid, MeasuredSteps, ShapeLaw
 from fitting.bayes.priors import DynamicShare, DynamicSharePrior, StalledShare, StalledSharePrior
 from fitting.regression.lines import FloatArray, IntArray
 
-# Groups whose grids are in memory together, and that stand for the others of a large table.
+if TYPE_CHECKING:
+    from types import ModuleType
+
+# Groups that stand for the others of a large table, and the most of a cluster that are one.
 _CHUNK = 512
+# Groups whose grids are in memory together, or a cluster: they stay in the cache.
+_TOGETHER = 192
 # Log-likelihood ratios further down than this are as good as impossible; a broken neighbour must
 # not veto a cell alone.
 _VETO = 25.0
@@ -78,6 +79,12 @@ POWER_POOLING = Pooling(shipped=0.15, other=0.005, others=2.0, cluster_evidence=
 NO_POOLING = Pooling(rounds=0)
 
 
+@cache
+def _stalled_share(prior: StalledSharePrior) -> StalledShare:
+    """Law of no group: its grid is that of all groups."""
+    return StalledShare(np.empty(0), prior)
+
+
 @dataclass(frozen=True, kw_only=True)
 class TimeCurve:
     """Time, or the reciprocal of a rate, by its memory-bound fraction; see `StalledShare`."""
@@ -87,7 +94,17 @@ class TimeCurve:
 
     def law(self, steps: MeasuredSteps, neighbours: Neighbours, groups: IntArray) -> StalledShare:
         """Law of groups at their highest frequencies."""
-        return StalledShare(steps.highest(groups)[0], self.prior)
+        law = copy(_stalled_share(self.prior))
+        law.reference = steps.highest(groups)[0]
+        return law
+
+    def marginal(self, cells: FloatArray) -> FloatArray:
+        """Return what other groups learn from a posterior: all of it."""
+        return cells
+
+    def with_marginal(self, cells: FloatArray, old: FloatArray, new: FloatArray) -> FloatArray:
+        """Replace the part of a posterior that other groups learn."""
+        return new
 
     def of_cluster(self, grid: Grid, found: Evidence, cluster: IntArray) -> FloatArray:
         """What the rest of a group's cluster says of its noise: broadcasts over the cells."""
@@ -154,15 +171,16 @@ class CmosPowerCurve:
         weight = alike @ _evidence_of_cluster(of_static, cluster, self.pooling)
         return np.repeat(weight.reshape(of_shape.shape), self.prior.scales, axis=2)
 
-    def noise_weight(self, weight: FloatArray) -> FloatArray:
-        """Sum up the posterior of the noise, which is passed on: (groups, scales)."""
-        noise: FloatArray = self._by_noise(weight.sum(axis=1)).sum(axis=1)
+    def marginal(self, cells: FloatArray) -> FloatArray:
+        """Sum up the posterior of the noise, which other groups learn from: (groups, scales)."""
+        noise: FloatArray = self._by_noise(cells.sum(axis=1)).sum(axis=1)
         return noise
 
-    def with_noise_weight(self, start: FloatArray, mixed: FloatArray) -> FloatArray:
-        """Prior ``start`` with ``mixed`` in place of its noise."""
-        ratio = np.tile(mixed / self.noise_weight(start), len(self.prior.wander))
-        return start * ratio[:, None, :]
+    def with_marginal(self, cells: FloatArray, old: FloatArray, new: FloatArray) -> FloatArray:
+        """Replace the noise of a posterior; all else given the noise stays."""
+        ratio = np.divide(new, old, out=np.zeros_like(new), where=old > 0)
+        made: FloatArray = cells * np.tile(ratio, len(self.prior.wander))[:, None, :]
+        return made
 
     def _by_noise(self, cells: FloatArray) -> FloatArray:
         return cells.reshape(*cells.shape[:-1], len(self.prior.wander), self.prior.scales)
@@ -196,31 +214,61 @@ def posterior_cells(
         return
     cluster, position, _ = neighbours
     ordered = groups[np.lexsort((groups, position[groups], cluster[groups]))]
-    table = (curve, steps, target, neighbours)
+    table = (curve, steps, target, neighbours, posterior.loops_for(len(groups)))
     if len(groups) <= _CHUNK:
         # A small table is one chunk, and that is its own sample.
         chunks: Iterable[_Chunk] = [sample := _start(*table, ordered)]
-        others = _shared_by_others(curve, sample)
     else:
-        others = _shared_by_others(curve, _start(*table, _sample_clusters(ordered, cluster)))
+        sample = _start(*table, _sample_clusters(ordered, cluster))
         chunks = (_start(*table, part) for part in _split_chunks(ordered, cluster))
+    others = _shared_by_others(curve.pooling, sample)
     for chunk in chunks:
-        start = chunk.prior / chunk.prior.sum(axis=(1, 2), keepdims=True)
-        weight = chunk.evidence.posterior(start)
+        shared = chunk.shared
         for before_round in others:
-            prior = _pool_prior(curve, start, weight, chunk.near, before_round, len(groups))
-            weight = chunk.evidence.posterior(prior)
+            shipped = curve.pooling.shipped / chunk.mass
+            shared = chunk.pool(curve.pooling, shared, before_round, len(groups), shipped)
+        weight = curve.with_marginal(chunk.weight, chunk.shared, shared)
         yield CellPosteriors(chunk.groups, chunk.grid, chunk.evidence, weight)
 
 
 class _Chunk(NamedTuple):
-    """Groups whose grids are in memory together, before posteriors are turned into priors."""
+    """Groups whose grids are in memory together, before posteriors are turned into priors.
+
+    Groups of a cluster follow each other. What groups share are all cells, or those of the noise.
+    """
 
     groups: IntArray
     near: Neighbours
     grid: Grid
     evidence: Evidence
-    prior: FloatArray
+    weight: FloatArray  # (groups, shapes, scales): posterior without the other clusters
+    mass: FloatArray  # (groups or 1,): sum of its prior
+    prior: FloatArray  # (groups or 1, …): shared part of that
+    likelihood: FloatArray  # (groups, …): of what is shared, up to a factor
+    shared: FloatArray  # (groups, …): shared part of the posterior
+    loops: ModuleType | None  # see `fitting.bayes.posterior.loops_for`
+
+    def pool(
+        self, pooling: Pooling, shared: FloatArray, others: _Others, table: int, shipped: FloatArray
+    ) -> FloatArray:
+        """Turn posteriors into priors, and these into posteriors: a round.
+
+        Each group's own prior, its cluster and the others are mixed by their weights in groups, of
+        a table of so many.
+        """
+        begin, size = self.clusters()
+        row, worth = others.weigh(pooling, self.near.cluster, table - size)
+        of_group = (self.near.position, begin, size, row, worth, shipped * np.ones(len(size)))
+        cells = (self.prior, self.likelihood, shared, others.total[None], others.by_cluster)
+        mix = _mix_posteriors if self.loops is None else self.loops.mix_posteriors
+        made: FloatArray = mix(pooling.reach, of_group, cells)
+        return made
+
+    def clusters(self) -> tuple[IntArray, IntArray]:
+        """Where the cluster of each group begins, and its size."""
+        begin = np.flatnonzero(np.diff(self.near.cluster, prepend=-1))
+        size = np.diff(np.append(begin, len(self.groups)))
+        return np.repeat(begin, size), np.repeat(size, size)
 
 
 def _start(
@@ -228,23 +276,32 @@ def _start(
     steps: MeasuredSteps,
     target: FrequencyTarget,
     neighbours: Neighbours,
+    loops: ModuleType | None,
     groups: IntArray,
 ) -> _Chunk:
     """Compute the evidence of a chunk, and its prior with what its clusters say."""
     law = curve.law(steps, neighbours, groups)
-    found = own = _evidence_of(law, steps, target, groups)
+    found = own = _evidence_of(law, steps, target, groups, loops)
     if steps.borrowed.any():
         # What others stand in for is no evidence of the group's own, to be passed on.
-        own = _evidence_of(law, steps.choose(steps.borrowed == 0), target, groups)
+        own = _evidence_of(law, steps.choose(steps.borrowed == 0), target, groups, loops)
     near = neighbours.take(groups)
     prior = law.grid.shape_weight[:, :, None] * law.grid.noise_weight
     if curve.pooling.rounds and len(np.unique(near.cluster)) < len(near.cluster):
         prior = prior * curve.of_cluster(law.grid, own, near.cluster)
-    return _Chunk(groups, near, law.grid, found, prior)
+    weight, start = found.posterior(prior), curve.marginal(prior)
+    shared = curve.marginal(weight)
+    likelihood = found.likelihood if shared is weight else shared / start
+    mass = prior.sum(axis=(1, 2))
+    return _Chunk(groups, near, law.grid, found, weight, mass, start, likelihood, shared, loops)
 
 
 def _evidence_of(
-    law: ShapeLaw, steps: MeasuredSteps, target: FrequencyTarget, groups: IntArray
+    law: ShapeLaw,
+    steps: MeasuredSteps,
+    target: FrequencyTarget,
+    groups: IntArray,
+    loops: ModuleType | None,
 ) -> Evidence:
     """Compute the evidence of groups with any numbers of steps."""
     counts, parts = steps.count[groups], []
@@ -252,40 +309,52 @@ def _evidence_of(
         where = np.flatnonzero(counts == count)
         of_count = groups[where]
         asked = FrequencyTarget._make(part[of_count] for part in target)
-        parts.append((where, evidence(law, steps.sweep(of_count), asked, where)))
+        sweep = steps.sweep(of_count)
+        parts.append((where, posterior.evidence(law, sweep, asked, where, loops=loops)))
     return parts[0][1] if len(parts) == 1 else _join_evidence(parts, len(groups))
 
 
 class _Others(NamedTuple):
     """Summed shared posteriors of a sample of the table, and what each cluster adds to them."""
 
-    total: FloatArray
+    total: FloatArray  # (…)
     groups: int
-    by_cluster: dict[int, tuple[FloatArray, int]]
+    cluster: IntArray  # numbers of the sampled clusters, rising
+    by_cluster: FloatArray  # (clusters + 1, …): nothing in the last row
+    size: IntArray  # (clusters + 1,)
+
+    def weigh(self, pooling: Pooling, cluster: IntArray, rest: IntArray) -> posterior.Parts:
+        """Row of each group's cluster, −1 outside the sample, and the weight of one other group.
+
+        ``rest`` is the number of groups outside the cluster.
+        """
+        row = np.searchsorted(self.cluster, cluster)
+        row = np.where(np.append(self.cluster, -1)[row] == cluster, row, -1)
+        count = self.groups - self.size[row]
+        worth = np.minimum(pooling.other * rest, pooling.others) / np.maximum(count, 1)
+        return row, np.where(count > 0, worth, 0.0)
 
 
-def _shared_by_others(curve: Curve, sample: _Chunk) -> list[_Others]:
+def _shared_by_others(pooling: Pooling, sample: _Chunk) -> list[_Others]:
     """Sum up what the sampled groups share before each round."""
-    weight = sample.evidence.posterior(sample.prior)
-    cluster, rounds = sample.near.cluster, []
-    for _ in range(curve.pooling.rounds):
-        shared = curve.noise_weight(weight) if isinstance(curve, CmosPowerCurve) else weight
-        masks = {int(c): cluster == c for c in np.unique(cluster)}
-        parts = {c: (shared[mask].sum(axis=0), int(mask.sum())) for c, mask in masks.items()}
-        others = _Others(shared.sum(axis=0), len(shared), parts)
-        rounds.append(others)
-        prior = _pool_prior(curve, sample.prior, weight, sample.near, others, others.groups)
-        weight = sample.evidence.posterior(prior)
+    begin = np.unique(sample.clusters()[0])
+    number, size = sample.near.cluster[begin], np.append(sample.clusters()[1][begin], 0)
+    shared, shipped, rounds = sample.shared, np.array(pooling.shipped), []
+    for _ in range(pooling.rounds):
+        by_cluster = np.add.reduceat(shared, begin)
+        by_cluster = np.concatenate([by_cluster, np.zeros_like(by_cluster[:1])])
+        rounds.append(_Others(shared.sum(axis=0), len(shared), number, by_cluster, size))
+        shared = sample.pool(pooling, shared, rounds[-1], len(shared), shipped)
     return rounds
 
 
 def _split_chunks(groups: IntArray, cluster: IntArray) -> list[IntArray]:
-    """Runs of whole clusters; one that is larger than a chunk is cut between core counts."""
+    """Runs of whole clusters; one that is longer than `_CHUNK` is cut between core counts."""
     starts = np.flatnonzero(np.diff(cluster[groups], prepend=-1))
-    # A cluster goes into the chunk that its first group falls into; a long one spills over.
+    # A cluster goes into the part that its first group falls into; a long one spills over.
     sizes = np.diff(np.append(starts, len(groups)))
     within = np.arange(len(groups)) - np.repeat(starts, sizes)
-    chunk = np.repeat(starts // _CHUNK, sizes) + within // _CHUNK
+    chunk = np.repeat(starts // _TOGETHER, sizes) + within // _CHUNK
     return np.split(groups, np.flatnonzero(np.diff(chunk)) + 1)
 
 
@@ -311,35 +380,24 @@ def _join_evidence(parts: list[tuple[IntArray, Evidence]], groups: int) -> Evide
     return Evidence(likelihood, mean, design, *map(np.concatenate, designs))
 
 
-def _pool_prior(
-    curve: Curve,
-    start: FloatArray,
-    weight: FloatArray,
-    near: Neighbours,
-    others: _Others,
-    table: int,
-) -> FloatArray:
-    """Mix a group's own start, its cluster and the others, by their weights, into its prior."""
-    p = curve.pooling
-    own, shared = start, weight
-    if isinstance(curve, CmosPowerCurve):
-        own, shared = curve.noise_weight(start), curve.noise_weight(weight)
-    mixed = np.broadcast_to(p.shipped * own, shared.shape).copy()
-    begins = np.flatnonzero(np.diff(near.cluster, prepend=-1))
-    for begin, end in zip(begins, np.append(begins[1:], len(near.cluster)), strict=True):
-        part, size = slice(begin, end), end - begin
-        if size > 1:
-            apart = near.position[part, None] - near.position[None, part]
-            kernel = np.exp(-0.5 * (apart / p.reach) ** 2)
-            np.fill_diagonal(kernel, 0.0)
-            mixed[part] += (kernel @ shared[part].reshape(size, -1)).reshape(shared[part].shape)
-        # A group's own cluster is not among its others.
-        total, count = others.by_cluster.get(int(near.cluster[begin]), (0.0, 0))
-        if count := others.groups - count:
-            weight_of_one = min(p.other * (table - size), p.others) / count
-            mixed[part] += weight_of_one * (others.total - total)
-    mixed /= mixed.sum(axis=tuple(range(1, mixed.ndim)), keepdims=True)
-    return curve.with_noise_weight(start, mixed) if isinstance(curve, CmosPowerCurve) else mixed
+def _mix_posteriors(reach: float, of_group: posterior.Parts, cells: posterior.Parts) -> FloatArray:
+    """Mix own priors, clusters and others into posteriors; arguments of `_Chunk.pool`."""
+    position, begin, size, row, worth, shipped = of_group
+    prior, likelihood, shared, total, by_cluster = cells
+    axes = tuple(range(1, shared.ndim))
+    # A group's own cluster is not among its others.
+    mixed: FloatArray = total - by_cluster[row]
+    mixed *= np.expand_dims(worth, axes)
+    mixed += np.expand_dims(shipped, axes) * prior
+    for first in np.unique(begin[size > 1]):
+        part = slice(first, first + size[first])
+        apart = position[part, None] - position[None, part]
+        kernel = np.exp(-0.5 * (apart / reach) ** 2)
+        np.fill_diagonal(kernel, 0.0)
+        mixed[part] += np.tensordot(kernel, shared[part], 1)
+    mixed *= likelihood
+    mixed /= mixed.sum(axis=axes, keepdims=True)
+    return mixed
 
 
 def _evidence_of_cluster(likelihood: FloatArray, cluster: IntArray, pooling: Pooling) -> FloatArray:

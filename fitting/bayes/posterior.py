@@ -21,8 +21,8 @@ from __future__ import annotations
 
 import importlib
 from dataclasses import dataclass
-from functools import cache
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from itertools import combinations_with_replacement
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
@@ -31,6 +31,8 @@ from fitting.regression.lines import BoolArray, FloatArray, IntArray, Repeats
 if TYPE_CHECKING:
     from types import ModuleType
 
+# Numbers of a cell, or arrays of them for many cells.
+Parts: TypeAlias = tuple[Any, ...]
 # Frequencies are one step when they agree to a thousandth: counters and kHz tables round.
 SAME_STEP = 1e-3
 # Of the noise variance of a run, what all repeats at one step share: the set-up, the input, the
@@ -42,20 +44,17 @@ _USUAL_DF = 4.0
 _BLOCK = 64
 # Compiled loops take over at this many groups: for fewer, numpy is done before they are loaded.
 COMPILED_GROUPS = 2000
-
-
-@cache
-def _compiled_loops() -> ModuleType | None:
-    """Load `fitting.bayes.kernels`; None where numba is not installed."""
-    try:
-        return importlib.import_module("fitting.bayes.kernels")
-    except ImportError:
-        return None
+_MOST_COMPILED = 40
 
 
 def loops_for(groups: int) -> ModuleType | None:
     """Choose the compiled loops for a table of many groups; None for numpy, their reference."""
-    return _compiled_loops() if groups >= COMPILED_GROUPS else None
+    if groups < COMPILED_GROUPS:
+        return None
+    try:
+        return importlib.import_module("fitting.bayes.kernels")
+    except ImportError:  # Numba is not installed.
+        return None
 
 
 class SweepSteps(NamedTuple):
@@ -339,25 +338,7 @@ class Designs(NamedTuple):
     cross: FloatArray  # (designs, steps): covariance of the model error with that at the target
     error: FloatArray  # (designs,): variance of the model error at the target, for a drift of 1
     new: FloatArray  # (designs,): variance of the target's runs, in units of one run's
-    # (designs, steps + 1, shapes): effect of one deviation of θ, that on the target last; no shapes
-    # where θ has no deviation.
-    bend: FloatArray
-
-
-class _Cells(NamedTuple):
-    """Cells of one design: (shapes, scales) arrays with the steps, where there are any, in front.
-
-    ``bend`` is what one deviation of θ does to the points; ``None`` where θ has none.
-    """
-
-    whiten: FloatArray
-    weight: FloatArray
-    one: FloatArray
-    pull: FloatArray
-    log_det: FloatArray
-    bend: FloatArray | None
-    bend_pull: FloatArray | None
-    at_target: tuple[FloatArray, FloatArray, FloatArray]  # variance, form, noise
+    bend: FloatArray  # (designs, shapes, steps + 1): effect of a deviation of θ, on the target last
 
 
 def _solve_designs(
@@ -378,7 +359,8 @@ def _solve_designs(
     error = error_covariance(ut, ut, grid.beyond)
     bend = law.log_spread(np.column_stack([sweep.frequency, target.frequency]), groups)
     if bend is None:
-        bend = np.empty((len(u), u.shape[1] + 1, 0))
+        bend = np.zeros((len(u), u.shape[1] + 1, len(grid.drift)))
+    bend = bend.transpose(0, 2, 1)
     return Designs(
         whiten=whiten,
         eigenvalue=np.maximum(eigenvalue, 0.0),
@@ -386,45 +368,38 @@ def _solve_designs(
         cross=(whiten @ error_covariance(u, ut, grid.beyond)[:, :, None])[:, :, 0],
         error=error[:, 0],
         new=noise_share(target.runs),
-        bend=np.concatenate([whiten @ bend[:, :-1], bend[:, -1:]], axis=1),
+        bend=np.concatenate([bend[:, :, :-1] @ whiten.transpose(0, 2, 1), bend[:, :, -1:]], axis=2),
     )
 
 
-def _solve_cells(designs: Designs, number: int, grid: Grid) -> _Cells:
-    """Solve the Gaussian part of one design in every cell."""
-    whiten, eigenvalue, one, cross, error, new, bends = (part[number] for part in designs)
-    eigenvalue, one, cross = (part[:, None, None] for part in (eigenvalue, one, cross))
-    noise2, drift2 = grid.noise**2, grid.drift**2
-    weight = 1 / (eigenvalue * drift2 + noise2)
-    s11 = (one**2 * weight).sum(axis=0)
-    s1k = (one * cross * weight).sum(axis=0)
-    form = drift2 * (error - drift2 * (cross**2 * weight).sum(axis=0))
-    of_runs = np.broadcast_to(noise2 * new, form.shape)
-    to_level = (1 - drift2 * s1k) / s11
-    variance = form + to_level**2 * s11 + of_runs
-    log_det = np.log(s11) - np.log(weight).sum(axis=0)
-    bend = bend_pull = None
-    if bends.size:
-        # θ after the level: what is left of its effect once the level has followed it.
-        h = bends[:-1, :, None]
-        level = (one * h * weight).sum(axis=0) / s11
-        left = h - one * level
-        precision = 1 + (left**2 * weight).sum(axis=0)
-        bend = left * weight / np.sqrt(precision)
-        bend_pull = bends[-1][:, None] - level - drift2 * (left * cross * weight).sum(axis=0)
-        bend_pull = bend_pull / np.sqrt(precision)
-        variance = variance + bend_pull**2
-        log_det = log_det + np.log(precision)
-    return _Cells(
-        whiten=whiten,
-        weight=weight,
-        one=one * weight / np.sqrt(s11),
-        pull=weight * (one * to_level + drift2 * cross),
-        log_det=log_det,
-        bend=bend,
-        bend_pull=bend_pull,
-        at_target=(variance, form, of_runs),
-    )
+def solve_cell(inner: Parts, drift2: Any, noise2: Any, asked: Parts) -> tuple[Parts, Any, Any]:
+    """Solve the Gaussian part of cells, from weighted inner products over the points.
+
+    Returns what `explain_points` needs, and variance and form at the target. Loops compile this.
+    """
+    one2, one_cross, one_bend, cross2, cross_bend, bend2 = inner
+    error, new, at_target = asked
+    by_level = 1 / one2
+    # θ after the level: what is left of its effect once the level has followed it.
+    followed = one_bend * by_level
+    by_bend = 1 / (1 + (bend2 - followed * one_bend))
+    to_level = (1 - drift2 * one_cross) * by_level
+    to_bend = at_target - followed - drift2 * (cross_bend - followed * one_cross)
+    form = drift2 * (error - drift2 * cross2)
+    variance = form + to_level**2 * one2 + to_bend**2 * by_bend + noise2 * new
+    return (followed, by_level, by_bend, to_level, drift2, to_bend * by_bend), variance, form
+
+
+def explain_points(product: Parts, solved: Parts) -> Parts:
+    """Quadratic form of the residuals, less what level and θ explain; and the move at the target.
+
+    ``product`` are the inner products of the residuals with one, cross, bend and themselves.
+    """
+    one, cross, bend, square = product
+    followed, by_level, by_bend, to_level, to_error, to_bend = solved
+    bent = bend - followed * one
+    quadratic = square - (one**2 * by_level + bent**2 * by_bend)
+    return quadratic, one * to_level + cross * to_error + bent * to_bend
 
 
 def evidence(
@@ -439,7 +414,8 @@ def evidence(
 
     ``groups`` is the number of each group of ``sweep`` in the law, ``loops`` those of `loops_for`.
     """
-    if loops is not None and not sweep.borrowed.any():
+    # Of more steps the determinant, a product of so many factors, could underflow there.
+    if loops is not None and sweep.runs.shape[1] <= _MOST_COMPILED and not sweep.borrowed.any():
         return Evidence(*loops.fill_evidence(*_prepare(law, law.grid, sweep, target, groups)))
     quadratic, mean, design, *at_target = _evidence_by_noise(law, sweep, target, groups)
     quadratic -= quadratic.min(axis=(1, 2), keepdims=True)
@@ -471,12 +447,11 @@ def _prepare(
 ) -> tuple[Designs, IntArray, Grid, FloatArray, FloatArray, FloatArray]:
     """Solve the designs; what is left at the steps, expected at the target, and the scatter."""
     steps = np.log(sweep.frequency / target.frequency[:, None]).round(9)
-    _, first, design = np.unique(
-        np.column_stack([steps, sweep.runs, sweep.borrowed, target.runs]),
-        axis=0,
-        return_index=True,
-        return_inverse=True,
-    )
+    table = np.column_stack([steps, sweep.runs, sweep.borrowed, target.runs])
+    order = np.lexsort(table.T)
+    begins = np.append(True, (np.diff(table[order], axis=0) != 0).any(axis=1))
+    first, design = order[begins], np.empty_like(order)
+    design[order] = np.cumsum(begins) - 1
     of_first = FrequencyTarget._make(part[first] for part in target)
     designs = _solve_designs(law, grid, sweep.take(first), of_first, groups[first])
     shape = law.log_shape(np.column_stack([sweep.frequency, target.frequency]), groups)
@@ -486,7 +461,7 @@ def _prepare(
     # Repeats about their step's mean tell of the noise alone.
     within = (1 - SHARED_NOISE) * grid.noise**2
     scatter = sweep.scatter_df[:, None] * np.log(within) + sweep.scatter[:, None] / within
-    return designs, design.reshape(-1), grid, residual, shape[:, -1] + level, scatter
+    return designs, design, grid, residual, shape[:, -1] + level, scatter
 
 
 def _fill_evidence(
@@ -498,32 +473,35 @@ def _fill_evidence(
     scatter: FloatArray,
 ) -> tuple[FloatArray, FloatArray, IntArray, FloatArray, FloatArray, FloatArray]:
     """Compute −2·ln likelihood and the other parts of `Evidence`, a design at a time."""
-    solved = [_solve_cells(designs, number, grid) for number in range(len(designs.new))]
     cells = (*at_target.shape, len(grid.noise))
     quadratic, mean = np.empty(cells), np.empty(cells)
-    for number, d in enumerate(solved):
-        _fill_cells(d, np.flatnonzero(design == number), residual, quadratic, mean)
+    parts = []
+    for number, one in enumerate(zip(*designs, strict=True)):
+        of_design = np.flatnonzero(design == number)
+        parts.append(_fill_design(one, grid, of_design, residual, (quadratic, mean)))
     mean += at_target[:, :, None]
     quadratic += scatter[:, None, :]
-    variance, form, noise = map(np.stack, zip(*(d.at_target for d in solved), strict=True))
+    variance, form = map(np.stack, zip(*parts, strict=True))
+    noise = np.broadcast_to(grid.noise**2 * designs.new[:, None, None], form.shape)
     return quadratic, mean, design, variance, form, noise
 
 
-def _fill_cells(
-    d: _Cells, groups: IntArray, residual: FloatArray, quadratic: FloatArray, mean: FloatArray
-) -> None:
-    """Write the quadratic form and the mean of ln y of the groups of one design."""
+def _fill_design(
+    design: Parts, grid: Grid, groups: IntArray, residual: FloatArray, made: Parts
+) -> tuple[FloatArray, FloatArray]:
+    """Write the quadratic form and the move of the groups of one design; return its variances."""
+    whiten, eigenvalue, one, cross, error, new, bend = design
+    noise2, drift2 = grid.noise**2, grid.drift[:, None] ** 2
+    weight = 1 / (eigenvalue[:, None] * drift2 + noise2)
+    # One product a shape for all groups: (shapes, groups, steps) @ (shapes, steps, scales).
+    vectors = (one[None, None], cross[None, None], bend[:, None, :-1])
+    inner = tuple((a * b) @ weight for a, b in combinations_with_replacement(vectors, 2))
+    solved, variance, form = solve_cell(inner, drift2, noise2, (error, new, bend[:, None, -1:]))
+    log_det = -np.log(solved[1] * solved[2]) - np.log(weight).sum(axis=1, keepdims=True)
     for at in range(0, len(groups), _BLOCK):
         part = groups[at : at + _BLOCK]
-        # (shapes, groups, steps) @ (shapes, steps, scales): one product a shape for all groups.
-        e = np.einsum("ij,gjt->tgi", d.whiten, residual[part])
-        of_part = (e**2) @ d.weight.transpose(1, 0, 2)
-        of_part -= (e @ d.one.transpose(1, 0, 2)) ** 2
-        of_part += d.log_det[:, None, :]
-        to_target = e @ d.pull.transpose(1, 0, 2)
-        if d.bend is not None and d.bend_pull is not None:
-            bent = e @ d.bend.transpose(1, 0, 2)
-            of_part -= bent**2
-            to_target += bent * d.bend_pull[:, None, :]
-        quadratic[part] = of_part.transpose(1, 0, 2)
-        mean[part] = to_target.transpose(1, 0, 2)
+        e = np.einsum("ij,gjt->tgi", whiten, residual[part])
+        quadratic, moved = explain_points(tuple((e * v) @ weight for v in (*vectors, e)), solved)
+        for whole, cells in zip(made, (quadratic + log_det, moved), strict=True):
+            whole[part] = cells.transpose(1, 0, 2)
+    return variance[:, 0], form[:, 0]

@@ -17,14 +17,16 @@ from fitting.regression.lines import FloatArray, IntArray
 
 if TYPE_CHECKING:
     from fitting.bayes.pooling import CellPosteriors, Curve, Neighbours
-    from fitting.bayes.posterior import Evidence, FrequencyTarget, MeasuredSteps
+    from fitting.bayes.posterior import Evidence, FrequencyTarget, MeasuredSteps, Parts
 
-# A quantile is found to about this share of the mixture's standard deviation.
-_PRECISION = 5e-4
-_MOST_STEPS = 60
+# A quantile is found to about this share of the mixture's standard deviation. After a step of the
+# second share, the next would be less than that: they converge with their third power.
+_PRECISION, _LAST_STEP, _MOST_STEPS = 1e-9, 1e-4, 100
+# A weight that has no digits.
+_EMPTY = 1e-200
 # Neighbouring shapes that are made one normal distribution: the predictions of three of them
 # differ by far less than their own width.
-_JOINED_SHAPES = 3
+_JOINED = 3
 # Components that quantiles are taken from, and that are kept for sums with other metrics.
 _SOUGHT = 64
 _KEPT = 24
@@ -80,52 +82,69 @@ class Mixture(NamedTuple):
         """Keep the ``most`` weighty components; the rest become one with their moments."""
         if self.mean.shape[1] <= most + 1:
             return self
-        kept = np.argpartition(-self.weight, most, axis=1)
-        part = [np.take_along_axis(a, kept, 1) for a in self]
-        rest = Mixture(*(a[:, most:] for a in part))
-        mass = rest.weight.sum(axis=1)
-        share = rest.weight / np.maximum(mass, 1e-300)[:, None]
-        mean, variance = rest._replace(weight=share).moments()
+        groups, components = self.weight.shape
+        kept = np.argpartition(-self.weight, most, axis=1)[:, :most]
+        kept += components * np.arange(groups)[:, None]
+        rest = self.weight.copy()
+        rest.ravel()[kept] = 0.0
+        mass = rest.sum(axis=1)
+        rest /= np.maximum(mass, 1e-300)[:, None]
+        mean, variance = self._replace(weight=rest).moments()
         # Without mass there are no moments to keep.
-        variance[mass <= 1e-200] = 1.0
+        variance[mass <= _EMPTY] = 1.0
         ends = (mean, variance, mass)
-        return Mixture(
-            *(np.column_stack([a[:, :most], e]) for a, e in zip(part, ends, strict=True))
-        )
+        parts = (np.column_stack([a.ravel()[kept], e]) for a, e in zip(self, ends, strict=True))
+        return Mixture(*parts)
 
     def quantiles(self, probabilities: Sequence[float]) -> FloatArray:
         """Quantiles: (probabilities, groups), NaN for an unknown mixture.
 
-        To about a thousandth of each mixture's standard deviation, by Illinois regula falsi.
+        To about a billionth of each mixture's standard deviation.
         """
-        from scipy.special import ndtr, ndtri
+        from scipy.special import ndtri
 
         made = np.full((len(probabilities), len(self.mean)), np.nan)
         known = ~np.isnan(self.mean).any(axis=1)
         mixture = self if known.all() else self.take(np.flatnonzero(known))
-        middle, spread = mixture.moments()
-        scale, deviation = np.sqrt(spread), np.sqrt(mixture.variance)
+        middle, variance = mixture.moments()
+        scale = np.sqrt(variance)
         for row, p in zip(made, probabilities, strict=True):
             # All but a share p of a distribution lies within sqrt(1/p − 1) deviations of its mean
             # (Cantelli's inequality).
             low = middle - scale * np.sqrt(1 / p - 1)
             high = middle + scale * np.sqrt(1 / (1 - p) - 1)
-            at_low, at_high = np.full_like(low, -p), np.full_like(high, 1 - p)
-            x = np.clip(middle + scale * ndtri(p), low, high)
-            for step in range(_MOST_STEPS):
-                below = ndtr((x[:, None] - mixture.mean) / deviation)
-                excess = np.einsum("gc,gc->g", mixture.weight, below) - p
-                above = excess > 0
-                # An end that stays is believed half as much, so that it cannot stay for long.
-                at_high = np.where(above, excess, at_high / 2 if step else at_high)
-                at_low = np.where(above, at_low / 2 if step else at_low, excess)
-                high, low = np.where(above, x, high), np.where(above, low, x)
-                guess = low - at_low * (high - low) / (at_high - at_low)
-                moved, x = np.abs(guess - x), guess
-                if (np.minimum(high - low, 2 * moved) < _PRECISION * scale).all():
-                    break
-            row[known] = x
+            start = np.clip(middle + scale * ndtri(p), low, high)
+            row[known] = _solve_quantile(p, mixture, scale, (low, high, start))
         return made
+
+
+def _solve_quantile(p: float, mixture: Mixture, scale: FloatArray, ends: Parts) -> FloatArray:
+    """Solve for a quantile in a bracket: the parabola through value, density and its slope.
+
+    A step that leaves the bracket, or is more than half of the last, is a bisection instead.
+    Source: Press et al., *Numerical Recipes*, 3rd ed., ch. 9.4 (a safe Newton's method).
+    """
+    from scipy.special import ndtr
+
+    x: FloatArray
+    (low, high, x), (mean, variance, weight) = ends, mixture
+    last, unit = high - low, 1 / np.sqrt(variance)
+    for _ in range(_MOST_STEPS):
+        z = (x[:, None] - mean) * unit
+        excess = np.einsum("gc,gc->g", weight, ndtr(z)) - p
+        low, high = np.where(excess > 0, low, x), np.where(excess > 0, x, high)
+        part = weight * unit * np.exp(-0.5 * z * z) / math.sqrt(2 * math.pi)
+        density, slope = part.sum(axis=1), -np.einsum("gc,gc,gc->g", part, z, unit)
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            root = np.sqrt(np.maximum(density**2 - 2 * excess * slope, 0.0))
+            guess = x - 2 * excess / (density + root)
+            is_safe = (guess >= low) & (guess <= high)
+            is_safe &= np.abs(guess - x) <= np.maximum(last / 2, _LAST_STEP * scale)
+        guess = np.where(is_safe, guess, (low + high) / 2)
+        last, x = np.abs(guess - x), guess
+        if (last <= np.where(is_safe, _LAST_STEP, _PRECISION) * scale).all():
+            break
+    return x
 
 
 class CurveProjection(NamedTuple):
@@ -181,10 +200,8 @@ def _fill(made: CurveProjection, cells: CellPosteriors, probabilities: Sequence[
     for whole, part, filler in zip(made.mixture, kept, (0.0, 1.0, 0.0), strict=True):
         whole[at] = filler
         whole[at, : part.shape[1]] = part
-    for number, parts in enumerate(zip(found.form, found.noise, strict=True)):
-        same = found.design == number
-        for column, part in zip((made.form, made.noise), parts, strict=True):
-            column[at[same]] = np.einsum("gts,ts->g", weight[same], part)
+    made.form[at] = np.einsum("gts,gts->g", weight, found.form[found.design])
+    made.noise[at] = np.einsum("gts,gts->g", weight, found.noise[found.design])
     made.fit[at] = mixture.moments()[1] - made.form[at] - made.noise[at]
     # What pooling moved is told against the posterior mean under the shipped prior.
     likelihood, grid = found.likelihood, cells.grid
@@ -196,22 +213,24 @@ def _fill(made: CurveProjection, cells: CellPosteriors, probabilities: Sequence[
 
 def _components(found: Evidence, weight: FloatArray, mean: FloatArray) -> Mixture:
     """Components of the posterior, neighbouring shapes joined to one."""
-    groups, shapes, _ = weight.shape
-    begin = np.arange(0, shapes, _JOINED_SHAPES)
-    mass = np.add.reduceat(weight, begin, axis=1)
-    # A component without mass has no mean; one of denormal mass has no digits.
-    empty = mass <= 1e-200
-    filled = np.where(empty, 1.0, mass)
+    shapes = weight.shape[1]
+    join = np.equal.outer(np.arange(0, shapes, _JOINED), np.arange(shapes) // _JOINED * _JOINED)
     # About the group's own mean, so that the difference of squares keeps its digits.
-    centre = mean[:, None, None]
-    apart = found.mean - centre
-    shift = np.add.reduceat(weight * apart, begin, axis=1) / filled
-    apart *= apart
-    apart += found.variance[found.design]
+    apart = found.mean - mean[:, None, None]
+    square = apart**2
+    square += found.variance[found.design]
     apart *= weight
-    variance = np.add.reduceat(apart, begin, axis=1) / filled - shift**2
+    square *= weight
+    # Products with a matrix are faster than sums of a few neighbours.
+    mass, shift, variance = (join.astype(float) @ part for part in (weight, apart, square))
+    # A component without mass has no mean; one of denormal mass has no digits.
+    empty = mass <= _EMPTY
+    filled = np.where(empty, 1.0, mass)
+    shift /= filled
+    variance = variance / filled - shift**2
     variance[empty], mass[empty] = 1.0, 0.0
-    return Mixture(*(part.reshape(groups, -1) for part in (shift + centre, variance, mass)))
+    parts = (shift + mean[:, None, None], variance, mass)
+    return Mixture(*(part.reshape(len(weight), -1) for part in parts))
 
 
 # Split conformal calibration: how wide an interval must be, learnt from other groups' misses.

@@ -70,6 +70,15 @@ def jit_uncounted(function: F) -> F:
     return _compile(function, nogil=True, _nrt=False)
 
 
+def jit_reordered(function: F) -> F:
+    """Compile a function that makes no array and whose sums may be taken in any order.
+
+    So they run on vector units. A division by zero gives what IEEE 754 says, and no error.
+    """
+    fast = {"reassoc", "contract", "nsz"}
+    return _compile(function, nogil=True, _nrt=False, fastmath=fast, error_model="numpy")
+
+
 class Notice:
     """Log once that loops are being compiled, when that has taken this process a second."""
 

@@ -424,9 +424,9 @@ def test_neighbours_weigh_by_their_distance_in_core_counts():
     # Nobody else in the table; the group's own start has the weight of 0.3 groups.
     shared, start = np.eye(4)[:3, None, :], np.eye(4)[3][None, None, :]
     cores = np.log([1.0, 2.0, 8.0])
-    neighbours = Neighbours(one := np.zeros(3, dtype=np.int64), cores, one)
-    nobody = pooling._Others(np.zeros((1, 4)), 0, {})
-    found = pooling._pool_prior(TimeCurve(), start, shared, neighbours, nobody, 3)
+    of_group = (cores, np.zeros(3, dtype=int), np.full(3, 3), np.zeros(3, dtype=int), np.zeros(3))
+    cells = (start, np.ones((3, 1, 4)), shared, np.zeros((1, 1, 4)), np.zeros((1, 1, 4)))
+    found = pooling._mix_posteriors(0.8, (*of_group, np.full(3, 0.3)), cells)
     for group in range(3):
         weight = np.exp(-(((cores - cores[group]) / 0.8) ** 2) / 2)
         weight[group] = 0.0

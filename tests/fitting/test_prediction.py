@@ -63,8 +63,8 @@ def test_quantiles_are_those_of_brentq(mixture):
         missed = np.abs(row - expected) / spread
         # In a gap between components a quantile is anywhere, but its probability is the one.
         in_gap = np.abs(cdf(mixture, row) - p)
-        assert ((missed < 2e-3) | (in_gap < 3e-4)).all()
-    assert (np.diff(found, axis=0) >= -2e-3 * spread).all()
+        assert ((missed < 1e-8) | (in_gap < 1e-12)).all()
+    assert (np.diff(found, axis=0) >= -1e-8 * spread).all()
 
 
 def test_quantiles_of_one_normal_and_of_far_components():
