@@ -100,12 +100,12 @@ _CPI_AT_BOUNDS = (
 )
 _GAINS_LESS = (
     "the highest frequency gains less than the line through the other frequencies predicts (lack "
-    "of fit): a full memory bus, a power cap or throttling begins there and continues above"
+    "of fit): a full memory bus, a power cap or throttling may begin there and continue above"
 )
 _GAINS_MORE = (
     "the highest frequency gains more than the line through the other frequencies predicts (lack "
-    "of fit): turbo above the set frequency, a bus frequency that rises with it, or a disturbed "
-    "run at a low frequency"
+    "of fit): the cause may be turbo above the set frequency, a bus frequency that rises with it, "
+    "or a disturbed run at a low frequency"
 )
 
 
@@ -203,11 +203,23 @@ def far_findings(
         yield Caveat(name, text, far, size)
 
 
+def improbable(p_value: FloatArray) -> Mask:
+    """Mark the groups whose p value is too low for chance among as many groups; NaN is not.
+
+    Of marked groups a share of `_LACK_OF_FIT` at most is marked by chance (Benjamini & Hochberg
+    1995); of tables without any lack of fit as many have a mark.
+    """
+    ordered = np.sort(p_value[~np.isnan(p_value)])
+    low = ordered <= _LACK_OF_FIT * np.arange(1, len(ordered) + 1) / len(ordered)
+    found: Mask = p_value <= ordered[low].max(initial=-1.0)
+    return found
+
+
 def bend_findings(test: LackOfFit, groups: IntArray) -> Iterator[Caveat]:
     """Find groups whose steps show a lack of fit: they gain less, or more, at the top."""
     at_top = test.at_top[groups]
     with np.errstate(invalid="ignore"):
-        off = test.p_value[groups] < _LACK_OF_FIT
+        off = improbable(test.p_value)[groups]
         yield Caveat("gains_less", _GAINS_LESS, off & (at_top > 0))
         yield Caveat("gains_more", _GAINS_MORE, off & (at_top <= 0))
 

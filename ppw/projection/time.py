@@ -20,6 +20,7 @@ from fitting.regression.lines import FloatArray, IntArray
 from measurements import check_runs
 from measurements.table.units import parse_quantity
 from ppw.errors import PpwError
+from ppw.projection.caveats import improbable
 from ppw.results import axes, result as rs
 from ppw.results.text import as_names, as_positive, as_share, key_texts, plot_label, shown
 from ppw.runs import metrics as mt
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
 
 # Usual scatter of ln(time) from run to run, until repeats have shown their own.
 _USUAL = 0.02
-LACK_OF_FIT = 0.01
 # Values from which on a law can be judged.
 JUDGED = 3
 # Number of points of a drawn curve.
@@ -91,7 +91,7 @@ class Doubt(NamedTuple):
     """
 
     text: str
-    concerns: Callable[[pd.DataFrame], pd.Series[bool]]
+    concerns: Callable[[pd.DataFrame], Any]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -397,10 +397,10 @@ class CoreCountProjection(TimeProjection):
     )
     doubts = (
         Doubt(
-            "the times of {groups} groups do not follow Amdahl's law (lack of fit): cores wait "
+            "the times of {groups} groups do not follow Amdahl's law (lack of fit): cores may wait "
             "for each other, or share a full memory or socket; the interval does not cover how "
             "this continues",
-            lambda rows: rows["lack_of_fit"] < LACK_OF_FIT,
+            lambda rows: improbable(rows["lack_of_fit"].to_numpy()),
         ),
         Doubt(
             "{groups} groups gain nothing from more cores: only Gunther's and Ernest's laws let "
@@ -526,10 +526,10 @@ class DataSizeProjection(TimeProjection):
     remedy = "no group has runs at two sizes below {}: measure two or more, each several times"
     doubts = (
         Doubt(
-            "the smaller sizes of {groups} groups do not lie on one line (lack of fit): tasks "
+            "the smaller sizes of {groups} groups do not lie on one line (lack of fit): tasks may "
             "run in whole waves, or the data outgrow a cache or buffer; the interval does not "
             "cover how this continues",
-            lambda rows: rows["lack_of_fit"] < LACK_OF_FIT,
+            lambda rows: improbable(rows["lack_of_fit"].to_numpy()),
         ),
         Doubt(
             "the target is {times} times the largest size measured: caches, memory and disks may "
