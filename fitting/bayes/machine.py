@@ -32,7 +32,7 @@ _MOST_BORROWED = 6
 _MANY = 1e6
 
 
-class _Asked(NamedTuple):
+class _Request(NamedTuple):
     """Asked of others for each group: a frequency (Hz), beyond a range of measured ones (Hz).
 
     The same for all groups of a machine; NaN where nothing is asked.
@@ -48,7 +48,7 @@ def borrow_steps(
 ) -> MeasuredSteps:
     """Add steps beyond each group's own, where other programs of its machine were measured."""
     ends = _measured_ranges(steps)
-    by_machine = _frequencies_asked(steps, neighbours.machine, ends)
+    by_machine = _list_requests(steps, neighbours.machine, ends)
     borrowed = []
     # A range and a frequency of each machine at a time, all machines at once.
     for turn in range(max(map(len, by_machine.values()), default=0)):
@@ -56,7 +56,7 @@ def borrow_steps(
         for machine, each in by_machine.items():
             if turn < len(each):
                 asked[neighbours.machine == machine] = each[turn]
-        borrowed.append(_borrow_at(curve, steps, neighbours, ends, _Asked(*asked.T)))
+        borrowed.append(_borrow_at(curve, steps, neighbours, ends, _Request(*asked.T)))
     return steps.borrow(*map(np.concatenate, zip(*borrowed, strict=True))) if borrowed else steps
 
 
@@ -69,7 +69,7 @@ def _measured_ranges(steps: MeasuredSteps) -> FloatArray:
     return ends
 
 
-def _frequencies_asked(
+def _list_requests(
     steps: MeasuredSteps, machine: IntArray, ends: FloatArray
 ) -> dict[int, list[tuple[float, ...]]]:
     """List for each machine the ranges of its groups, with each frequency beyond them."""
@@ -92,7 +92,7 @@ def _borrow_at(
     steps: MeasuredSteps,
     neighbours: Neighbours,
     ends: FloatArray,
-    asked: _Asked,
+    asked: _Request,
 ) -> tuple[IntArray, FloatArray, FloatArray, FloatArray]:
     """Group, frequency (Hz), ln y and its variance, of the steps that others stand in for."""
     group = np.repeat(np.arange(len(steps.count)), steps.count)
@@ -102,7 +102,9 @@ def _borrow_at(
     measured, runs = np.full(len(ends), np.nan), np.full(len(ends), _MANY)
     measured[group[there]], runs[group[there]] = steps.log_value[there], steps.runs[there]
     known = steps.choose(inside)
-    is_told = ~np.isnan(measured) & (known.count > 1)
+    # Only steps of the same ladder tell: the cores of a machine may be of two kinds.
+    apart = np.abs(_measured_ranges(known) / np.column_stack(asked[:2]) - 1)
+    is_told = ~np.isnan(measured) & (apart <= SAME_STEP).all(axis=1)
     # What lies between a group's own steps is left to them.
     is_asking = (ends == np.column_stack(asked[:2])).all(axis=1) & np.isnan(measured)
     frequency = np.where(is_told | is_asking, asked.frequency, np.nan)

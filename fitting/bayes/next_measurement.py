@@ -306,7 +306,9 @@ class _Predictive(NamedTuple):
         every = np.append(steps, frequency)
         asked = every[None], np.array([known.row])
         log_shape = known.law.log_shape(*asked)[0][:, shape].T
-        covariance = _covariance(sweep, every, noise, drift, grid.beyond)
+        # A new highest step becomes the anchor, so what begins above the present one is not drawn.
+        beyond = grid.beyond if sweep.borrowed.any() else 0.0
+        covariance = _covariance(sweep, every, noise, drift, beyond)
         spread = known.law.log_spread(*asked)
         if spread is not None:
             by_draw = spread[0][:, shape].T

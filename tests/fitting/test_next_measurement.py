@@ -27,7 +27,7 @@ from fitting.bayes.posterior import (
     evidence,
     integrated_wiener,
 )
-from fitting.bayes.prediction import project_curve
+from fitting.bayes.prediction import TIME_AND_POWER, project_curve
 from fitting.errors import FittingError
 
 Z = ndtri(0.95)
@@ -81,7 +81,8 @@ class TestOneCellByHand:
         pair = [one_cell(OneCell(0.03)), one_cell(OneCell(0.04, exponent=2.0))]
         made = judge_candidates(pair, [Candidate(1.5 * GHZ, 2)], 0.90, chances(16, 2))
         level = 1 / (2 + 1 / share(2)) + 1
-        assert made.mean_half_width == pytest.approx([Z * 0.05 * np.sqrt(level)], rel=1e-3)
+        both = 0.03**2 + 0.04**2 + 2 * TIME_AND_POWER * 0.03 * 0.04
+        assert made.mean_half_width == pytest.approx([Z * np.sqrt(both * level)], rel=1e-3)
 
     def test_all_candidates_in_turn(self):
         known = one_cell(OneCell(self.NOISE))

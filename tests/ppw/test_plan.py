@@ -71,12 +71,12 @@ class TestAnswers:
         assert not result.table["recommended"].any()
 
     def test_the_goal_is_reached_in_some_runs(self):
-        result = plan(one(), freq="3GHz", within=15, run_time_minutes=10)
+        result = plan(one(), freq="3GHz", within=7, run_time_minutes=10)
         found = row(result)
         assert found["status"] == "reach"
         assert found["runs_to_goal"] >= found["next_runs"] >= 1
         assert found["minutes_to_goal"] == 10 * found["runs_to_goal"]
-        assert "should reach ±15 %" in found["advice"]
+        assert "should reach ±7 %" in found["advice"]
 
     def test_model_error_stands_in_the_way(self):
         found = row(plan(one(), freq="4GHz", within=1))
@@ -95,12 +95,12 @@ class TestAnswers:
         assert mean["attainable_half_width_pct"] < 0.9 * found["attainable_half_width_pct"]
 
     def test_the_target_itself_is_the_way_where_it_is_a_step(self):
-        found = row(plan(one(), freq="2.4GHz", within=4))
+        found = row(plan(one(), freq="2.4GHz", within=2))
         assert found["next_freq_hz"] == pytest.approx(2.4e9)
         assert (
             "which is what you ask for: measure it, and no projection is needed" in found["advice"]
         )
-        other = plan(one(), steps=SEVEN, freq="2.4GHz", within=4, at_target=False)
+        other = plan(one(), steps=SEVEN, freq="2.4GHz", within=2, at_target=False)
         assert not other.table["at_target"].any()
         assert row(other)["next_freq_hz"] == pytest.approx(2.2e9)
 
@@ -198,7 +198,7 @@ def run(tmp_path):
     return functools.partial(ppw_inside, "plan", "runs.csv", cwd=tmp_path)
 
 
-ASKED = ("--freq", "3.0GHz", "--within", "15", "--steps", STEPS, "--run-time", "10min")
+ASKED = ("--freq", "3.0GHz", "--within", "7", "--steps", STEPS, "--run-time", "10min")
 
 
 class TestCommandLine:
@@ -209,7 +209,7 @@ class TestCommandLine:
         done = [run(*asked, form) for form in forms]
         assert {(d.returncode, d.stderr) for d in done} == {(0, "")}
         document, table, page = (d.stdout for d in done)
-        assert json.loads(document)["within_pct"] == 15
+        assert json.loads(document)["within_pct"] == 7
         assert ppw.Plan.from_json(document).to_json() == document.rstrip("\n")
         assert pd.read_csv(io.StringIO(table))["half_width_pct"].gt(0).tolist() == [True] * 8
         assert "Measure 1 × 2.4 GHz" in page
