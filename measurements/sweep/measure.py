@@ -112,6 +112,7 @@ def set_up(
             refuse_or_note("cpi", machine.no_counters, host, missing)
         sampling = open_sampling(host, missing)
         stack.callback(sampling.close)
+        stack.enter_context(ses.lock_session(folder))
         if session is None:
             probed = _probe_columns(host, tell) if probe_memory else {}
             session = ses.Session.create(

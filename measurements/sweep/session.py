@@ -7,6 +7,7 @@
     samples/0007.csv   the raw readings of run 7
     counts/0007-0.txt  what perf counted in its first execution
     output/0007.txt    what its command printed
+    lock               held by the process that measures
 
 A line of ``runs.jsonl`` is on disk before the next run begins, so that a crash costs the run in
 hand at most, and the table can be made again from the folder at any time.
@@ -14,9 +15,11 @@ hand at most, and the table can be made again from the folder at any time.
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shutil
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Self
@@ -29,7 +32,7 @@ from measurements.host import files
 from measurements.power import energy, sampler, source
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     import pandas as pd
@@ -126,6 +129,28 @@ class Session:
             return [json.loads(line) for line in lines]
         except (RecursionError, ValueError) as error:
             raise MeasurementError(f"{path}: not a file as ppw wrote it: {error}") from error
+
+
+@contextmanager
+def lock_session(folder: Path) -> Iterator[None]:
+    """Hold a session's folder, new or old, for one sweep; the block's end or a kill frees it.
+
+    Raises `MeasurementError` while another process measures into it.
+    """
+    try:
+        if not folder.exists():
+            files.make_folder(folder)
+        lock = files.open_for_writing(folder / "lock", "ab")
+    except OSError as error:
+        raise MeasurementError(f"{folder}: cannot be written: {error.strerror}") from error
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise MeasurementError(
+                f"{folder}: another process measures into it: wait for its end, or end it"
+            ) from None
+        yield
 
 
 def check_space(folder: Path) -> None:

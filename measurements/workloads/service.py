@@ -350,6 +350,7 @@ def running(
             measure.refuse_or_note("cpi", reason, host, missing)
         sampling = _open_sampling(host, is_local, missing)
         stack.callback(sampling.close)
+        stack.enter_context(ses.lock_session(folder))
         try:
             if session is None:
                 plan = measure.session_plan(options, host, sampling)

@@ -29,6 +29,7 @@ import ppw
 from measurements.host.cpu_placement import Execution
 from measurements.sweep.loop import SweepOptions, order_of
 from measurements.sweep.measure import HostOptions, set_up
+from measurements.sweep.session import lock_session
 from ppw.catalogue.datasets import simulated_sweep
 from ppw.cli import announce_compilation
 from ppw.cli.fleet import progress_bar
@@ -278,6 +279,8 @@ class TestBareHost:
         refused(bare(*asked, "--", "true"), "exists already", "--resume")
         other = bare(*asked, "--resume", "--", "echo", "1")
         refused(other, "command was true and is echo 1 now")
+        with lock_session(tmp_path / "runs.samples"):
+            refused(bare("--resume", "-o", "runs.csv"), "another process measures into it")
         # Nothing but its raw readings is needed.
         (tmp_path / "runs.csv").unlink()
         assert bare("--resume", "-o", "runs.csv").returncode == 0
