@@ -32,7 +32,7 @@ _POWER_CAPS = {
     "short_term": "power_cap_short_w",
     "peak_power": "power_cap_peak_w",
 }
-_IN_BRACKETS = re.compile(r"\[([^\]]+)\]")
+_IN_BRACKETS = re.compile(r"\[([^\[\]]+)\]")
 _LONGEST_COOLING_S, _COOLER_C = 120.0, 5.0
 
 

@@ -6,6 +6,7 @@ Of sysfs and procfs, what is missing or says nothing is None.
 from __future__ import annotations
 
 import errno
+import fcntl
 import math
 import os
 import re
@@ -238,6 +239,23 @@ def _open_descriptor(path: Path, mode: str, private: bool, pipe: bool) -> int:
     except BaseException:
         os.close(file)
         raise
+    return file
+
+
+def hold_lock(path: Path) -> IO[bytes]:
+    """Lock a file, new or old, until it is closed or this process ends, however it ends.
+
+    Raises `BlockingIOError`, whose ``strerror`` names the process, while another one holds it.
+    """
+    file: IO[bytes] = open_for_writing(path, "ab")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        file.close()
+        raise type(error)(error.errno, f"process {read_text(path) or 'unknown'}") from None
+    file.truncate(0)
+    file.write(str(os.getpid()).encode())
+    file.flush()
     return file
 
 

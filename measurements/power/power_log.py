@@ -336,7 +336,7 @@ _OPEN_WORDS: dict[str, Quantity] = {
     **dict.fromkeys(("power", "activepower", "realpower", "powerconsumption"), "power"),
     "energy": "energy",
 }
-_BRACKETS = re.compile(r"[(\[].*?[)\]]")
+_BRACKETS = re.compile(r"[(\[][^()\[\]]*[)\]]")
 _ZONE = re.compile(r"(?<![A-Za-z])(UTC|GMT)(?![A-Za-z])", re.IGNORECASE)
 
 

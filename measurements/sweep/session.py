@@ -15,14 +15,12 @@ hand at most, and the table can be made again from the folder at any time.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import shutil
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Self
+from typing import IO, TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -32,7 +30,7 @@ from measurements.host import files
 from measurements.power import energy, sampler, source
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
     import pandas as pd
@@ -131,26 +129,20 @@ class Session:
             raise MeasurementError(f"{path}: not a file as ppw wrote it: {error}") from error
 
 
-@contextmanager
-def lock_session(folder: Path) -> Iterator[None]:
-    """Hold a session's folder, new or old, for one sweep; the block's end or a kill frees it.
+def lock_session(folder: Path) -> IO[bytes]:
+    """Take a session's folder, new or old, for one sweep, until the file is closed.
 
     Raises `MeasurementError` while another process measures into it.
     """
     try:
         if not folder.exists():
             files.make_folder(folder)
-        lock = files.open_for_writing(folder / "lock", "ab")
+        return files.hold_lock(folder / "lock")
+    except BlockingIOError as error:
+        holder = f"{error.strerror} measures into it: wait for its end, or end it"
+        raise MeasurementError(f"{folder}: {holder}") from None
     except OSError as error:
         raise MeasurementError(f"{folder}: cannot be written: {error.strerror}") from error
-    with lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise MeasurementError(
-                f"{folder}: another process measures into it: wait for its end, or end it"
-            ) from None
-        yield
 
 
 def check_space(folder: Path) -> None:

@@ -55,7 +55,7 @@ def is_text_column(column: pd.Series[Any]) -> bool:
 # may be a decimal one or part thousands, a factor of 1000 apart, and is refused.
 
 
-WITH_COMMA = re.compile(r"\s*[+-]?\d+,\d+(?:[eE][+-]?\d+)?\s*[^\d,;\s]*\s*")
+WITH_COMMA = re.compile(r"\s*[+-]?\d+,\d+(?:[eE][+-]?\d+)?\s*+[^\d,;\s]*+\s*")
 _PARTED = re.compile(r"[1-9]\d{0,2}\.\d{3}")
 _WITH_POINT = re.compile(r"\s*[+-]?\d*\.\d.*")
 _LEAST_MHZ, _LEAST_KHZ, _LEAST_HZ = 50.0, 3e4, 3e7

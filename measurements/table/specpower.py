@@ -122,7 +122,7 @@ _DATES = (
 _NOT_COMPLIANT = re.compile(r"[Nn]on-compliant|\bINVALID\b")
 _HEADER = re.compile(r"=\s*([\d,.]+|NC)\s*overall ssj_ops/watt", re.IGNORECASE)
 _TARGET = re.compile(r"(\d{1,3})\s*%", re.ASCII)
-_NUMBER = re.compile(r"[+-]?(?:\d[\d,]*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
+_NUMBER = re.compile(r"[+-]?(?:\d[\d,]*(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?")
 
 _LEVEL_COLUMNS = (
     ("ops", re.compile(r"ssj_ops\s*(?:@\s*|_)(\d{1,3})\s*(?:%.*)?")),
@@ -195,7 +195,7 @@ def text_result(text: str, name: str) -> list[ParsedResult]:
         (part.partition(":")[0].strip(), part.partition(":")[2])
         for line in lines
         if "|" not in line
-        for part in re.split(r"\s{3,}(?=\S[^:]{0,60}:)", line)
+        for part in re.split(r"(?<!\s)\s{3,}(?=\S[^:]{0,60}:)", line)
         if ":" in part
     )
     found.put_fields((tidy(key), value) for key, value in pairs)

@@ -94,7 +94,7 @@ _SPELT = {"hz": "Hz", "s": "s", "w": "W", "bytes": "B", "j": "J", "v": "V", "c":
 _SPELT |= {"share": "%"}
 _BRACKETED = re.compile(r"^(?P<base>.*)[(\[](?P<unit>[^()\[\]]*)[)\]]$")
 # Number and unit; engines have no named groups.
-QUANTITY = re.compile(r"^\s*([-+]?[\d.]+(?:[eE][-+]?\d+)?)\s*([A-Za-zµμ°]*|%)\s*$")
+QUANTITY = re.compile(r"^\s*([-+]?[\d.]+(?:[eE][-+]?\d+)?)\s*+([A-Za-zµμ°]*+|%)\s*$")
 
 
 def split_unit(header: str) -> tuple[str, Unit | None]:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 # without; texts that already begin so get one more, so that every name comes back as it was.
 # Numbers, and texts that are nothing but a number, stay as they are.
 _FORMULA = re.compile(rf"'*{FORMULA_SIGNS}")
-_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+_NUMBER = re.compile(r"[+-]?(\d+(?:\.\d*)?|\.\d+)([eE][+-]?\d+)?")
 
 
 def guard_text(text: str) -> str:

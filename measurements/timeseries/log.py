@@ -405,7 +405,7 @@ _STACKED_INTERFACE = re.compile(
     r"lo$|.*\.|(ifb|dummy|bond|team|tun|tap|vxlan|vlan|wg|br|virbr|docker|gre|sit|ip6tnl)\d*$"
     r"|(veth|br-|cali|cni|flannel|lxc|vnet|vmnet|macvlan|tailscale|docker_)"
 )
-_PARTITION = re.compile(r"(?P<disk>.+?)(?:(?<=\d)p)?\d+")
+_PARTITION = re.compile(r"(?P<disk>.{1,99}?)(?:(?<=\d)p)?\d{1,9}")
 
 
 def physical_disks(names: Iterable[str]) -> tuple[str, ...]:

@@ -176,7 +176,7 @@ class Perf(logs.LogReader):
     """Reads JSON that ``perf stat -j -I MS`` wrote: one line an event and interval."""
 
     format = "perf"
-    begins = re.compile(rb'(?:\s*#[^\n]*\n|\s*\n)*\s*\{"interval"\s*:')
+    begins = re.compile(rb'(?:\s|#[^\n]*\n)*\{"interval"\s*:')
 
     def read(self) -> logs.Log:
         """Read the log; refuse one without an event of use."""

@@ -197,8 +197,8 @@ _ETW_FIELDS = {
     "FileName": r"(?P<file>\"[^\"]*\"|[^,]*?)",
 }
 _ETW_NEEDED = ("TimeStamp", "ByteOffset", "IOSize", "ElapsedTime")
-_ETW_FLUSH_HEADER = re.compile(rb"^\s*DiskFlush,(.*TimeStamp.*)$", re.MULTILINE)
-_ETW_END = re.compile(rb"^\s*EndHeader[^\n]*\n?", re.MULTILINE)
+_ETW_FLUSH_HEADER = re.compile(rb"^[^\S\n]*DiskFlush,(.*TimeStamp.*)$", re.MULTILINE)
+_ETW_END = re.compile(rb"^[^\S\n]*EndHeader[^\n]*\n?", re.MULTILINE)
 _ETW_EVENT = r"\s*[A-Za-z][\w/ .:()-]*,"
 _ETW_OPERATIONS = {"read": Op.READ, "write": Op.WRITE, "flush": Op.FLUSH}
 
@@ -215,7 +215,7 @@ class Etw(base.TraceReader):
     name = "etw"
     described = "ETW CSV (xperf's dumper)"
     # The header line of the events, after those of others.
-    begins = re.compile(rb"(?s:.*?)^\s*DiskRead,(.*TimeStamp.*ByteOffset.*)$", re.MULTILINE)
+    begins = re.compile(rb"(?s:.*?)^[^\S\n]*DiskRead,(.*TimeStamp.*ByteOffset.*)$", re.MULTILINE)
     ticks_per_s = 10**6
 
     def __iter__(self) -> Iterator[Requests]:

@@ -13,7 +13,6 @@ the new one. Of older generations the last one stays, for those who were reading
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import os
@@ -31,6 +30,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from measurements.errors import DAMAGE
+from measurements.host.files import hold_lock
 from measurements.table.schema import FILE_COLUMN, IDENTITY, NUMERIC
 from ppw.errors import PpwError
 from ppw.fleet import moments as mo, run_files as rf
@@ -244,22 +244,15 @@ def hold_state(folder: Path) -> Iterator[None]:
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        lock = hold_lock(folder / _LOCK)
+    except BlockingIOError as error:
+        raise PpwError(
+            f"{folder}: is being updated by {error.strerror}: wait for it to end"
+        ) from None
     except OSError as error:
         raise PpwError(f"{folder}: cannot be written: {error.strerror}") from error
-    try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            holder = os.pread(descriptor, 20, 0).decode(errors="replace").strip()
-            raise PpwError(
-                f"{folder}: is being updated by process {holder or 'unknown'}: wait for it to end"
-            ) from None
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, str(os.getpid()).encode(), 0)
+    with lock:
         yield
-    finally:
-        os.close(descriptor)
 
 
 def _is_generation(name: str) -> bool:

@@ -177,7 +177,7 @@ def draw(plot: Callable[[Axes], object], *, width: float = 4.6, height: float = 
         canvas.savefig(sink, format="svg", metadata={"Date": None, "Creator": None})
     # The XML prologue names an address; inside HTML it is neither needed nor allowed.
     svg = sink.getvalue()
-    return re.sub(r"\s*<metadata>.*?</metadata>", "", svg[svg.index("<svg") :], flags=re.S)
+    return re.sub(r"(?<!\s)\s*<metadata>.*?</metadata>", "", svg[svg.index("<svg") :], flags=re.S)
 
 
 # Where a slider stops: round numbers along its way, and the values that must be met exactly.

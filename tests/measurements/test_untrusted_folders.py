@@ -1,6 +1,5 @@
 """Files beside a table, in a folder where another user has planted links and files."""
 
-import ast
 import os
 import stat
 from pathlib import Path
@@ -87,28 +86,3 @@ def test_own_links_on_the_way_are_followed_and_outputs_are_private(tmp_path, fol
     folder.with_name("loop").symlink_to("loop")
     with pytest.raises(OSError, match="a link is in its place"):
         files.open_for_writing(folder.with_name("loop") / "a")
-
-
-# What else opens files for writing: in folders of its own, or whole in the place of another.
-OPENERS = """loads/load_files processes/private_network processes/settings_guard table/writing
-traces/record traces/recording_process traces/trace_files workloads/hadoop/engines
-workloads/hadoop/install workloads/hadoop/jobs workloads/io_study/study
-workloads/memcached/load_generators"""
-
-
-def test_all_else_in_measurements_opens_files_by_the_one_function():
-    root = Path(files.__file__).parents[1]
-    calls = {
-        str(path.relative_to(root).with_suffix("")): map(ast.unparse, _calls(path))
-        for path in root.rglob("*.py")
-    }
-    writes = ("open('w", "open('a", ".write_text(", ".write_bytes(", ", 'w")
-    found = {n for n, texts in calls.items() if any(w in t for t in texts for w in writes)}
-    assert found == set(OPENERS.split())
-
-
-def _calls(path):
-    for node in ast.walk(ast.parse(path.read_text())):
-        name = ast.unparse(node.func) if isinstance(node, ast.Call) else ""
-        if name.endswith(("open", "write_text", "write_bytes")) and "fdopen" not in name:
-            yield node

@@ -280,7 +280,7 @@ class TestBareHost:
         other = bare(*asked, "--resume", "--", "echo", "1")
         refused(other, "command was true and is echo 1 now")
         with lock_session(tmp_path / "runs.samples"):
-            refused(bare("--resume", "-o", "runs.csv"), "another process measures into it")
+            refused(bare("--resume", "-o", "runs.csv"), f"process {os.getpid()} measures into it")
         # Nothing but its raw readings is needed.
         (tmp_path / "runs.csv").unlink()
         assert bare("--resume", "-o", "runs.csv").returncode == 0

@@ -1,6 +1,5 @@
 """`ppw measure` on other hosts: over OpenSSH, and on two old ones that are compared."""
 
-import ast
 import signal
 from concurrent.futures import ThreadPoolExecutor
 
@@ -144,23 +143,6 @@ def test_a_host_that_is_an_option_is_refused(tmp_path, host):
     done = ppw_inside("measure", f"--ssh={host}", "-o", "a.csv", "--", "true", cwd=tmp_path)
     refused(done, "no name of a host")
     assert not list(tmp_path.iterdir())
-
-
-def test_commands_for_other_hosts_are_made_in_one_place():
-    """No other code names the client, and none hands a text to a shell unseen."""
-    clients = {"ssh", "scp", "sftp", "rsync", "pdsh"}
-    found = []
-    for room in ("measurements", "fitting", "ppw"):
-        for path in (ROOT / room).rglob("*.py"):
-            for node in ast.walk(ast.parse(path.read_text())):
-                shell = isinstance(node, ast.keyword) and node.arg == "shell"
-                if shell or (isinstance(node, ast.List) and clients & _texts(node)):
-                    found.append(str(path.relative_to(ROOT)))
-    assert found == ["measurements/sweep/measure.py"]
-
-
-def _texts(node):
-    return {part.value for part in ast.walk(node) if isinstance(part, ast.Constant)}
 
 
 CLOCKS = {"d510": 1.66e9, "d525": 1.80e9}

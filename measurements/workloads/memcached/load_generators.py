@@ -142,8 +142,8 @@ WINDOW = 1024
 KEY_BYTES = (16, 250)
 _SETS, _GETS = 0, 1
 _SECTION = re.compile(r"^Total Statistics \((?P<events>\d+) events\)$", re.MULTILINE)
-_FIGURE = re.compile(r"^\s+(?P<name>Min|Max|Avg):\s+(?P<value>\d+)$", re.MULTILINE)
-_ROW = re.compile(r"^\s+(?P<first>\d+):(?P<counts>(?:\s+\d+)+)$", re.MULTILINE)
+_FIGURE = re.compile(r"^[^\S\n]+(?P<name>Min|Max|Avg):\s+(?P<value>\d+)$", re.MULTILINE)
+_ROW = re.compile(r"^[^\S\n]+(?P<first>\d+):(?P<counts>(?:\s+\d+)+)$", re.MULTILINE)
 
 
 class MemcaslapTotals(NamedTuple):
