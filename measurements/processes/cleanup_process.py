@@ -25,6 +25,7 @@ from typing import Any, Self
 
 from measurements.errors import MeasurementError
 from measurements.processes.helper_process import HelperProcess, begin_helper, messages, send
+from measurements.processes.programs import environment_without_secrets
 
 MARK = "PPW_WORKLOAD"
 _ANSWER_S = 60.0
@@ -61,8 +62,8 @@ class CleanupProcess:
         )
 
     def environment(self) -> dict[str, str]:
-        """Return this process's environment with the mark, for what is to be ended."""
-        return {**os.environ, MARK: self._mark}
+        """Return the environment with the mark and no secrets, for what is to be ended."""
+        return environment_without_secrets() | {MARK: self._mark}
 
     def folder(self, inside: Path | None = None) -> Path:
         """Make a folder that will be removed with its content; by default in the temporary folder.

@@ -22,6 +22,15 @@ _TIMEOUT_S = 60.0
 _INSTALL = "apt install gcc libc6-dev, or its like"
 
 
+def environment_without_secrets() -> dict[str, str]:
+    """Return the environment for a measured command: without the logins of devices."""
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if not (name.startswith(("PPW_", "IPMI")) and name.endswith(("_PASSWORD", "_USER")))
+    }
+
+
 def ask(
     command: Sequence[str],
     *,

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from measurements.errors import MeasurementError
 from measurements.host import activity, files, processor
+from measurements.processes import programs
 from measurements.table.headers import list_names
 from measurements.timeseries import series
 
@@ -184,7 +185,7 @@ class Command:
 
     def __init__(self, arguments: Sequence[str]) -> None:
         try:
-            self._process = subprocess.Popen(arguments)
+            self._process = subprocess.Popen(arguments, env=programs.environment_without_secrets())
         except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or error
             raise MeasurementError(

@@ -17,6 +17,7 @@ import numpy as np
 
 from measurements.errors import MeasurementError
 from measurements.host.cpu_placement import end_group
+from measurements.processes import programs
 from measurements.processes.helper_process import HelperProcess
 from measurements.traces import blktrace, read_trace, recording_process, write_trace
 
@@ -131,7 +132,8 @@ def _run_command(command: Sequence[str]) -> tuple[float, int]:
     """Run the command; returns its wall-clock time (s) and its exit code."""
     start = time.monotonic()
     try:
-        process = subprocess.Popen(command, start_new_session=True)
+        env = programs.environment_without_secrets()
+        process = subprocess.Popen(command, env=env, start_new_session=True)
     except OSError as error:
         raise MeasurementError(
             f"{command[0]}: cannot be started: {error.strerror}: give the command after --"

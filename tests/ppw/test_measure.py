@@ -289,6 +289,15 @@ class TestBareHost:
         plan.write_text(json.dumps(json.loads(plan.read_text()) | {"channels": [{}]}))
         refused(bare("--resume", "-o", "runs.csv"), "measured with other power sources")
 
+    def test_a_command_gets_no_logins_and_its_output_is_private(self, bare, tmp_path):
+        secrets = {"PPW_IPMI_USER": "root", "PPW_IPMI_PASSWORD": "hunter2", "KEPT": "kept"}
+        asked = ("--as-found", "--clock", "2GHz", "--repeats", 1, *AT_ONCE, "-o", "runs.csv")
+        worked(bare(*asked, "--", "sh", "-c", "set", **secrets))
+        output = next((tmp_path / "runs.samples/output").iterdir())
+        assert "kept" in output.read_text()
+        assert "hunter2" not in output.read_text()
+        assert output.stat().st_mode & 0o777 == 0o600
+
     def test_a_command_that_fails_ends_the_sweep_and_can_be_gone_on_with(self, bare, tmp_path):
         flag = tmp_path / "fixed"
         command = ["--", "sh", "-c", f"echo trouble; test -e {flag} || exit 7"]
