@@ -146,9 +146,12 @@ def folder_and_session(output: Path, *, resume: bool) -> tuple[Path, ses.Session
     ses.check_writable(output)
     if resume:
         return folder, ses.Session.open(folder)
-    if output.exists() or (folder / "plan.json").exists():
+    # Without its table, what is there are the raw readings of a sweep.
+    taken = [path for path in (output, folder / "plan.json") if path.exists()]
+    if taken:
+        there = output if output in taken else folder
         raise MeasurementError(
-            f"{output}: exists already: continue with --resume, or give another file with -o"
+            f"{there}: exists already: continue with --resume, or give another file with -o"
         )
     return folder, None
 

@@ -530,7 +530,7 @@ def question(
 def typed_options(ctx: click.Context, *understood: str) -> list[str]:
     """Spellings of the options that the user typed, but for those that are ``understood``."""
     return [
-        param.opts[0]
+        "/".join([param.opts[0], *param.secondary_opts])
         for param in ctx.command.params
         if ctx.get_parameter_source(str(param.name)) is ParameterSource.COMMANDLINE
         and param.name not in understood

@@ -443,7 +443,10 @@ def _io_runs_of_logs(
 
     opt.refuse_table_options(given, "these are logs")
     if given["freq"] is None:
-        raise click.UsageError("a log does not state the core frequency: give --clock 2.4GHz")
+        raise click.UsageError(
+            "a log does not state the core frequency: give --clock 2.4GHz (Speed(MHz) in the "
+            "header of collectl is that of one moment)"
+        )
     series = timeseries.read_time_series(list(paths), cpus=cpus)
     # A log that names its CPUs is right about them: another number is a slip.
     stated = series.frame["cpus"].max() if "cpus" in series.frame else cpus

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     opt.options("""
     --freq FREQUENCY[,…]: Frequencies to project to: 3.0GHz.
     --data SIZE as data_bytes: Data size to project time to, in place of --freq: 512MB. ppw then
-        fits runs with less data, and uses only the options --map, --where, --by and --level.
+        fits runs with less data. Of the other options only --map, --where, --by and --level apply.
     --cores NUMBER>=1: Number of cores to project time to, in place of --freq, by an average of
         scaling laws. Uses the same options as --data, and --metric for throughput, power, energy or
         perf_per_watt in place of time.
@@ -36,7 +36,10 @@ if TYPE_CHECKING:
     opt.INTERVAL,
     opt.LEVEL,
 )
+@click.pass_context
 def project_command(
+    ctx: click.Context,
+    /,
     runs: opt.Runs,
     freq: list[float] | None,
     data_bytes: float | None,
@@ -49,6 +52,14 @@ def project_command(
     table = opt.read_table(runs, options)
     if freq is not None:
         return ppw.project_runs(table, freq=freq, **options)
+    answered = ("runs", "freq", "cores", "data_bytes", "metric", "level")
+    tables = ("mapping", "where", "by", "format_", "output")
+    for name in opt.typed_options(ctx, *answered, *tables):
+        raise click.UsageError(
+            f"{name} has no effect with --cores and --data, whose laws are their own: leave it "
+            "out, or project with --freq",
+            ctx,
+        )
     of_time = {"by": options["by"], "level": options["level"]}
     metric, *more = options["metric"] or ["time"]
     if more or (cores is None and metric != "time"):
@@ -298,7 +309,8 @@ _METRIC = "perf_per_watt"
     opt.steps_option(
         1,
         "Frequency steps of the host: a range that includes both ends, or a list "
-        "with commas. Default: the steps of the host in the catalogue.",
+        "with commas. Default: the steps of the host in the catalogue, or else the measured "
+        "frequencies.",
     ),
     opt.options("""
     --not-at-target: Never recommend runs at --freq itself. Use it for a machine that you do not

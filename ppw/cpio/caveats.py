@@ -30,8 +30,13 @@ def why_not(table: pd.DataFrame) -> pd.Series[str]:
     fits = column(table, "data_bytes") <= column(table, "memory_bytes")
     quiet = column(table, "intervals_without_io") / column(table, "intervals") > 0.5
     # The first reason that holds is the one that stands in the table.
-    reasons = ["no I/O", "the data fit in memory", "I/O in under half of its intervals"]
-    return pd.Series(np.select([table["ios"] <= 0, fits, quiet], reasons, ""), index=table.index)
+    reasons = {
+        "no I/O": table["ios"] <= 0,
+        "no core frequency": table["clock_hz"].isna(),
+        "the data fit in memory": fits,
+        "I/O in under half of its intervals": quiet,
+    }
+    return pd.Series(np.select([*reasons.values()], [*reasons], ""), index=table.index)
 
 
 def run_caveats(table: pd.DataFrame) -> Iterator[str]:

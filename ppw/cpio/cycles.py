@@ -356,7 +356,8 @@ def _join_distinct(found: pd.Series[Any]) -> str:
 def _group_sentence(name: str, part: pd.DataFrame) -> str:
     plain = part[part["cpio"].notna()].sort_values("cores", kind="stable")
     if plain.empty:
-        return f"{name}: no I/O"
+        blind = part["why_not"].str.contains("no core frequency").any()
+        return f"{name}: {'no core frequency: give it with --clock' if blind else 'no I/O'}"
     first, last = plain.iloc[0], plain.iloc[-1]
     cores = "core" if last["cores"] == 1 else "cores"
     said = (

@@ -260,7 +260,10 @@ class ServerSizing(io.IoResult):
             """,
             title="Energy",
             most=io.EVERY_ROW,
-            show={"servers": lambda row: count(row["servers"])},
+            show={
+                "servers": lambda row: count(row["servers"]),
+                "lower": lambda row: _count_interval(row),
+            },
         ),
         rs.Table(
             "levers",
@@ -486,6 +489,12 @@ def count(servers: float) -> str:
     '4'
     """
     return shown(float(np.ceil(servers)))
+
+
+def _count_interval(row: Mapping[Any, Any]) -> str:
+    """Write the interval of a number of servers in whole ones, as the number itself."""
+    lower, upper = row["lower"], row["upper"]
+    return "–" if lower != lower else f"{count(lower)} … {count(upper)}"
 
 
 def amount(data_bytes: float, unit: str) -> str:

@@ -12,9 +12,8 @@ import pandas as pd
 
 from fitting.bayes import next_measurement as nm
 from fitting.bayes.posterior import SAME_STEP, FrequencyTarget
-from ppw.catalogue.hosts import find_host, host_steps
-from ppw.decision.objectives import as_steps
-from ppw.errors import PpwError, UnknownHostError
+from ppw.decision.objectives import as_steps, catalogue_steps
+from ppw.errors import PpwError
 from ppw.projection import answers
 from ppw.results import axes, result as rs, text as tx
 from ppw.results.axes import Axes
@@ -170,9 +169,10 @@ class GroupPlan:
     def row(self) -> dict[str, Any]:
         """Row of ``Plan.groups``."""
         step, after = nm.Candidate(math.nan, 0), math.nan
-        if self.stages:
-            step, after = self.stages[0]
-        runs = float(step.runs) if self.stages else math.nan
+        # Where nothing reaches the goal there is nothing to measure for it.
+        if stages := self.stages if self.status != "cannot" else ():
+            step, after = stages[0]
+        runs = float(step.runs) if stages else math.nan
         total = float(self.runs) if self.status in ("there", "reach") else math.nan
         minutes = self.question.minutes
         values = (
@@ -207,13 +207,13 @@ class GroupPlan:
         if self.question.is_target(candidate.frequency):
             done = ": measure it, and no projection is needed" if self.status == "reach" else ""
             words += f", which is what you ask for{done}"
+        if self.status == "cannot":
+            return f"measure nothing more for this: {now} now; {self._obstacle(goal)}."
         then = half_width_text(pct(after))
         return f"{words} ({now} now, about {then} then); {self._explain_status(goal)}."
 
     def _explain_status(self, goal: str) -> str:
         """Say how many runs and minutes should reach the goal, or what half width they leave."""
-        if self.status == "cannot":
-            return self._obstacle(goal)
         runs, minutes = _runs_text(self.runs), self.question.minutes(self.runs)
         if self.status == "reach":
             takes = "" if math.isnan(minutes) else f" ({tx.shown(minutes, 'min')})"
@@ -446,7 +446,8 @@ def plan(
     within : float
         Half width of the interval that is wanted, in percent.
     steps : several frequencies, or text "1.2GHz:2.4GHz:0.2GHz", optional
-        Frequencies that the host offers; by default those of each group's host in the catalogue.
+        Frequencies that the host offers; by default those of each group's host in the catalogue,
+        or for a host that is not there those of the group's runs.
     at_target : bool
         Whether ``freq`` itself, where it is a step, may be measured; False for a machine that
         stands for one you do not have.
@@ -542,24 +543,17 @@ def _posteriors(
 def _offered_steps(
     prepared: Prepared, steps: str | Iterable[float | str] | None, groups: list[int]
 ) -> dict[int, list[float]]:
-    """Frequencies (Hz) to choose from, by group: those given, else the host's of the catalogue."""
+    """Frequencies (Hz) by group: those given, else the host's of the catalogue or of its runs."""
     if steps is not None:
         return dict.fromkeys(groups, as_steps(steps, fewest=1).tolist())
-    if "host" not in prepared.runs.columns:
-        raise PpwError("the runs name no host, so its steps are not known: give them with --steps")
-    hosts = prepared.runs["host"].astype(str).groupby(prepared.groups.codes).unique()
-    known = {name: _require_catalogue_steps(name) for g in groups for name in hosts[g]}
-    return {g: sorted({f for name in hosts[g] for f in known[name]}) for g in groups}
-
-
-def _require_catalogue_steps(name: str) -> tuple[float, ...]:
-    try:
-        steps = host_steps(find_host(name))
-    except UnknownHostError as error:
-        raise PpwError(f"give the frequencies it offers with --steps: {error}") from error
-    if not steps:
-        raise PpwError(f"the catalogue has no frequency steps for host {name!r}: give --steps")
-    return steps
+    runs, codes, offered = prepared.runs, prepared.groups.codes, {}
+    for group in groups:
+        own = runs[codes == group]
+        hosts = own["host"].unique() if "host" in runs.columns else ()
+        listed = {f for host in hosts for f in catalogue_steps(host)}
+        measured = {*own["freq_hz"], *prepared.projected_steps.get(group, ())}
+        offered[group] = sorted(listed or measured)
+    return offered
 
 
 def _left_out_caveats(prepared: Prepared, known: int, single: int) -> list[str]:

@@ -691,7 +691,10 @@ def _make_curves(
 
 
 def _curves_of_setups(runs: pd.DataFrame) -> tuple[list[PowerLoadCurve], list[str]]:
-    runs = check_runs(groups.canonical(runs), by=[])
+    runs = groups.canonical(runs)
+    # An idle host does no work per second: nothing is wrong with its 0.
+    load, rate = (groups.numbers(runs, column) for column in ("load", "throughput_ops_s"))
+    runs = check_runs(runs, by=[], ignore={"throughput_ops_s": (load == 0) & (rate == 0)})
     by = [c for c in setup_columns(runs) if len(runs[c].drop_duplicates()) > 1]
     parts = [runs] if not by else [p for _, p in runs.groupby(by, sort=True, dropna=False)]
     made, left = [], []

@@ -75,7 +75,7 @@ _FAR = 2.0
 # A curve whose points scatter about it by more than this is hardly their law.
 _POOR_FIT = 0.05
 # P-value of the straight line below which a bend is said: a table has many groups.
-_LACK_OF_FIT = 1e-2
+_LACK_OF_FIT, _BY_CHANCE = 1e-2, 0.05
 # An interval this many times as high as it is low hardly supports a purchase.
 _WIDE = 1.5
 
@@ -206,12 +206,12 @@ def far_findings(
 def improbable(p_value: FloatArray) -> Mask:
     """Mark the groups whose p value is too low for chance among as many groups; NaN is not.
 
-    Of marked groups a share of `_LACK_OF_FIT` at most is marked by chance (Benjamini & Hochberg
-    1995); of tables without any lack of fit as many have a mark.
+    Of marked groups a share of `_BY_CHANCE` at most is marked by chance (Benjamini & Hochberg
+    1995), and of tables without any lack of fit so many have a mark.
     """
     ordered = np.sort(p_value[~np.isnan(p_value)])
-    low = ordered <= _LACK_OF_FIT * np.arange(1, len(ordered) + 1) / len(ordered)
-    found: Mask = p_value <= ordered[low].max(initial=-1.0)
+    low = ordered <= _BY_CHANCE * np.arange(1, len(ordered) + 1) / len(ordered)
+    found: Mask = p_value <= min(_LACK_OF_FIT, ordered[low].max(initial=-1.0))
     return found
 
 

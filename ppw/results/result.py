@@ -289,8 +289,10 @@ class Column(NamedTuple):
             on_pages="on pages" in rest,
         )
 
-    def texts(self, row: Row, result: object, text: str | None = None) -> list[str]:
-        """Return the value of a row as text, or ``text`` in its place, and its interval."""
+    def texts(
+        self, row: Row, result: object, text: str | None = None, interval: str | None = None
+    ) -> list[str]:
+        """Return a row's value and interval as texts, or ``text`` and ``interval`` in place."""
         value = row[self.name]
         unit = row["unit"] if self.unit == ROW_UNIT else self.unit
         # The unit of the whole column stands in an attribute of the result.
@@ -300,7 +302,8 @@ class Column(NamedTuple):
         texts = [value_text(value, unit) if text is None else text]
         if self.ends:
             lower, upper = (row[end] for end in self.ends)
-            texts.append(tx.shown_interval(value, lower, upper, unit))
+            between = tx.shown_interval(value, lower, upper, unit)
+            texts.append(between if interval is None else interval)
         return texts
 
 
@@ -385,8 +388,11 @@ class Table:
         for row in rows_of(frame if most is None else frame.head(most)):
             cells = tx.key_texts(by, row)
             for column in columns:
-                text = self.show[column.name](row) if column.name in self.show else None
-                cells += column.texts(row, result, text)
+                text, interval = (
+                    self.show[name](row) if name in self.show else None
+                    for name in (column.name, next(iter(column.ends), ""))
+                )
+                cells += column.texts(row, result, text, interval)
             rows.append(cells)
         # Names are the keys, and the texts before the first number.
         texts = next((i for i, c in enumerate(columns) if c.unit != TEXT), len(columns))

@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 from cpio_studies import run, study
 from made_up import answered, only, sweep
+from processes import ppw_inside
 from recordings import recording
 
 import ppw
@@ -289,3 +290,28 @@ class TestARowLeftOutDoesNotChangeTheQuestion:
         both = pd.concat([self.RUNS, more.replace({"time_s": {14.2: 14200.0, 11240.0: 11.2}})])
         found = answered(ppw.compare, both, {"host": "old"}, {"host": "new"})
         assert set(found.table["a_hz"]) == {2.4e9}
+
+
+def test_an_idle_host_may_do_nothing():
+    idle = pd.DataFrame({"load": 0.0, "power_w": [60.0], "throughput_ops_s": [0.0]})
+    found = answered(ppw.power_loads, pd.concat([LOADS, idle]))
+    assert found.levels["load"].min() == 0
+
+
+@pytest.mark.parametrize("more", ["--interval none", "--exponent 2", "--no-pool", "--keep-all"])
+def test_an_option_that_has_no_effect_is_not_swallowed(more, tmp_path):
+    cores = [sweep(steps=(2.0,)).assign(cores=n, time_s=10 + 90 / n) for n in (1, 2, 4)]
+    pd.concat(cores).to_csv(tmp_path / "runs.csv", index=False)
+    refused = ppw_inside("project", "runs.csv", "--cores", "16", *more.split(), cwd=tmp_path)
+    assert refused.returncode == 2
+    assert "has no effect with --cores and --data" in refused.stderr
+
+
+def test_servers_and_their_interval_are_whole():
+    options = {"data_bytes": 1e15, "time_s": 86400.0, "cores": 16, "server_power_w": 300.0}
+    sized = answered(ppw.size_servers, study(noise=0.02), **options)
+    table, *_ = sized.printed_tables()
+    at = table.header.index("servers")
+    texts = [text for row in table.rows for text in row[at : at + 2]]
+    assert len(texts) >= 2
+    assert not any("." in text for text in texts)

@@ -229,6 +229,13 @@ class TestWhereItMisleads:
         # The others are compared with the fewest cores that did some.
         assert points["cpio_to_one"].iloc[1] == 1.0
 
+    def test_a_run_that_moved_data_is_not_without_io_for_want_of_a_frequency(self):
+        blind = pd.DataFrame([run(host="blind"), run()]).assign(cycles=np.nan)
+        blind["freq_hz"] = [np.nan, 2e9]
+        result = answered(cycles_per_io, blind, by=["host"])
+        assert "no core frequency" in result.points["why_not"].tolist()
+        assert "blind: no core frequency: give it with --clock" in result.verdict()
+
     def test_clients_that_rest_and_ticks_that_miss_nothing_are_not_said(self):
         close = table(cpu_accounting="scheduler", tick_busy_s=35.0)
         caveats = " ".join(answered(cycles_per_io, close).caveats)
@@ -431,6 +438,7 @@ class TestCommandLine:
         ("words", "said"),
         [
             ("cpio runs.csv --logs", "a log does not state the core frequency: give --clock"),
+            ("cpio runs.csv --logs", "(Speed(MHz) in the header of collectl is that of one"),
             ("cpio project runs.csv", "Missing option '--cores'"),
             ("cpio project runs.csv --cores 8 --growth much", "is not a share"),
             ("size runs.csv --data 3XB", "is not a quantity in B"),

@@ -85,7 +85,8 @@ class TestAnswers:
         least = f"±{found['attainable_half_width_pct']:.3g} %"
         assert f"±1 % cannot be reached by steps up to 2.4 GHz: 5 runs at each leave about {least}"
         assert f"measure nearer to 4 GHz, or accept {least}." in found["advice"]
-        assert np.isnan(found["runs_to_goal"])
+        assert np.isnan([found[c] for c in ("runs_to_goal", "next_freq_hz", "next_runs")]).all()
+        assert found["advice"].startswith("measure nothing more for this: ±")
 
     def test_noise_stands_in_the_way(self):
         found = row(plan(one(noise=0.05), freq="2.4GHz", within=1))
@@ -138,14 +139,12 @@ class TestAnswers:
         assert first == again != other
 
 
-def test_the_catalogue_knows_the_steps_of_some_hosts_and_of_others_they_are_asked_for():
+def test_the_catalogue_knows_the_steps_of_some_hosts_and_the_runs_those_of_others():
     result = plan(one(host="Xeon E5-2690"), steps=None, repeats=(1,))
     known = host_steps(ppw.find_host("Xeon E5-2690"))
     assert set(result.table["freq_hz"]) == set(known)
-    with pytest.raises(PpwError, match=r"give the frequencies .* --steps: host 'rack1'"):
-        ppw.plan(one())
-    with pytest.raises(PpwError, match="name no host"):
-        ppw.plan(one().drop(columns="host"))
+    for runs in (one(), one().drop(columns="host")):
+        assert set(plan(runs, steps=None).table["freq_hz"]) == {1.2e9, 1.6e9, 2e9}
 
 
 class TestRefusals:
