@@ -12,6 +12,7 @@ import os
 import re
 import stat
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import IO, Any
 
@@ -208,38 +209,25 @@ def open_for_writing(
     file must have no second name and belong to this user or to the owner of its folder. A
     ``private`` new file is for this user only; ``pipe`` also allows a named pipe. Raises `OSError`.
     """
+    # A pipe without a reader must not hold up whoever expects a file.
+    flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+    flags |= (0 if pipe else os.O_NONBLOCK) | (os.O_APPEND if "a" in mode else 0)
     try:
-        return os.fdopen(_open_descriptor(path, mode, private, pipe), mode, **text)
+        with _open_folder(path.parent) as folder:
+            new = os.open(path.name, flags, 0o600 if private else 0o666, dir_fd=folder)
+            owners = {os.geteuid(), os.fstat(folder).st_uid}
+        file, status = os.fdopen(new, mode, **text), os.fstat(new)
+        regular = stat.S_ISREG(status.st_mode) and status.st_nlink == 1
+        if not (regular or (pipe and stat.S_ISFIFO(status.st_mode))) or status.st_uid not in owners:
+            file.close()
+            raise PermissionError(errno.EPERM, "no file of yours is in its place: remove it")
+        if regular and "w" in mode:
+            os.ftruncate(new, 0)
+        return file
     except OSError as error:
         is_link = error.errno == errno.ELOOP
         reason = "a link is in its place: remove it" if is_link else error.strerror
         raise OSError(error.errno, reason, str(path)) from error
-
-
-def _open_descriptor(path: Path, mode: str, private: bool, pipe: bool) -> int:
-    # A pipe without a reader must not hold up whoever expects a file.
-    how = 0 if pipe else os.O_NONBLOCK
-    flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | how
-    folder = _open_folder(path.parent)
-    try:
-        flags |= os.O_APPEND if "a" in mode else 0
-        file = os.open(path.name, flags, 0o600 if private else 0o666, dir_fd=folder)
-        owners = {os.geteuid(), os.fstat(folder).st_uid}
-    finally:
-        os.close(folder)
-    try:
-        status = os.fstat(file)
-        regular = stat.S_ISREG(status.st_mode) and status.st_nlink == 1
-        if not (regular or (pipe and stat.S_ISFIFO(status.st_mode))) or status.st_uid not in owners:
-            raise PermissionError(
-                errno.EPERM, "what is in its place is no file of yours: remove it"
-            )
-        if regular and "w" in mode:
-            os.ftruncate(file, 0)
-    except BaseException:
-        os.close(file)
-        raise
-    return file
 
 
 def hold_lock(path: Path) -> IO[bytes]:
@@ -266,39 +254,30 @@ def make_folder(path: Path) -> None:
     """
     if not path.parent.exists():
         make_folder(path.parent)
-    parent = _open_folder(path.parent)
-    try:
-        os.mkdir(path.name, dir_fd=parent)
-    except FileExistsError:
-        _check_owner(os.stat(path.name, dir_fd=parent, follow_symlinks=False), path.name)
-    finally:
-        os.close(parent)
+    with _open_folder(path.parent) as parent:
+        try:
+            os.mkdir(path.name, dir_fd=parent)
+        except FileExistsError:
+            _check_owner(os.stat(path.name, dir_fd=parent, follow_symlinks=False), path.name)
 
 
-def _open_folder(path: Path) -> int:
+@contextmanager
+def _open_folder(path: Path, links: int = _MOST_LINKS) -> Iterator[int]:
     """Open a folder component by component, so that no link is put there between look and use."""
-    here, links = os.open("/", os.O_PATH), 0
-    parts = [*reversed(path.absolute().parts)]
-    try:
-        while parts:
-            part = parts.pop()
-            inner = os.open(part, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=here)
-            here, outer = inner, here
-            if not stat.S_ISLNK((status := os.fstat(inner)).st_mode):
-                os.close(outer)
-                continue
-            here, links = outer, links + 1
-            try:
+    here, (root, *parts) = os.open("/", os.O_PATH), path.absolute().parts
+    with ExitStack() as closing:
+        closing.callback(os.close, here)
+        for at, part in enumerate(parts):
+            here = os.open(part, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=here)
+            closing.callback(os.close, here)
+            if stat.S_ISLNK((status := os.fstat(here)).st_mode):
                 _check_owner(status, part)
-                parts += reversed(Path(os.readlink("", dir_fd=inner)).parts)
-            finally:
-                os.close(inner)
-            if links > _MOST_LINKS:
-                raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
-    except BaseException:
-        os.close(here)
-        raise
-    return here
+                if not links:
+                    raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+                there = Path(root, *parts[:at], os.readlink("", dir_fd=here), *parts[at + 1 :])
+                here = closing.enter_context(_open_folder(there, links - 1))
+                break
+        yield here
 
 
 def _check_owner(status: os.stat_result, name: str) -> None:

@@ -132,6 +132,8 @@ def replace_whole(path: Path) -> Iterator[Path]:
             # Made in a folder of its own, the file has the permissions of any new file.
             scratch = Path(folder, path.name)
             yield scratch
+            if path.exists():
+                scratch.chmod(path.stat().st_mode & 0o777)
             scratch.replace(path)
     except OSError as error:
         raise MeasurementError(f"{path}: cannot be written: {error.strerror or error}") from error

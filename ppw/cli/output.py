@@ -174,7 +174,7 @@ def _replace_file_atomically(path: Path, text: str) -> None:
             stream.write(text)
         mask = os.umask(0)
         os.umask(mask)
-        Path(scratch).chmod(0o666 & ~mask)
+        Path(scratch).chmod(path.stat().st_mode & 0o777 if path.exists() else 0o666 & ~mask)
         Path(scratch).replace(path)
     finally:
         Path(scratch).unlink(missing_ok=True)
