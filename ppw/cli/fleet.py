@@ -129,6 +129,7 @@ def _write_answer(answer: FleetAnswer[Any], format_: str, output: str) -> None:
     "ppw fleet fit runs/ --metric time -o laws.parquet",
     opt.TABLE_METRIC,
     opt.FIT,
+    opt.KEEP_ALL,
 )
 def fleet_fit_command(runs: opt.Runs, **options: Any) -> FleetAnswer[Any]:
     """Fit the curves of every group of RUNS and give their parameters."""

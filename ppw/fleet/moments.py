@@ -471,6 +471,7 @@ def prepare_cells(
     groups = gr.group_runs(usable, layout.by)
     metrics = [mt.METRICS[name] for name in layout.metrics]
     held, left_out, keepable = 0, pd.DataFrame(), True
+    steps: dict[int, Any] = {}
     if not keep_all:
         out = prepare.below_full_load(usable, groups)
         held = gr.run_count(usable, out)
@@ -484,10 +485,12 @@ def prepare_cells(
                 f"{source}: every run is flagged, so no run is left for a fit: "
                 "see ppw fleet check, or keep them with --keep-all"
             )
+        every, rows = groups, usable
         usable = usable[~out].reset_index(drop=True)
         groups = gr.group_runs(usable, layout.by)
+        steps = prepare.steps_without_rows(rows, every, groups, out)
     usable = _with_voltage(usable, layout)
-    prepared = prepare.Prepared(usable, groups, metrics, left_out, held, keepable)
+    prepared = prepare.Prepared(usable, groups, metrics, left_out, held, keepable, steps)
     return prepared, unusable, [*_lacking_quantities(usable, groups, layout, source)]
 
 

@@ -195,6 +195,7 @@ def fit(
     *,
     by: Sequence[str] | None = None,
     metric: str | Iterable[str] | None = None,
+    keep_all: bool = False,
     **keywords: Unpack[FleetModelOptions],
 ) -> FleetAnswer[FittedParameters]:
     """Fit the curves of a fleet and give their parameters.
@@ -203,7 +204,7 @@ def fit(
     ----------
     source : path, URL, several of them, ibis Table or pandas.DataFrame
         As for `open_runs`; or the folder of a saved state (`ppw.fleet.update_state`).
-    by, metric
+    by, metric, keep_all
         As for `ppw.fit_runs`.
     **keywords
         Models, as for `ppw.fit_runs`; how the fleet is opened, as for `open_runs`; and
@@ -221,8 +222,8 @@ def fit(
         For each caveat, and each fault.
     """
     opening, options = _split_keywords(keywords)
-    read = _read_cells(source, opening, by, metric, options, lines_only=True)
-    return _answer_from(read, lambda prepared: fit_prepared(prepared, options))
+    read = _read_cells(source, opening, by, metric, options, checked=not keep_all, lines_only=True)
+    return _answer_from(read, lambda p: fit_prepared(p, options), keep_all=keep_all)
 
 
 def project(

@@ -268,8 +268,10 @@ def _parse_numbers(text: ibis.Value, renaming: headers.Renaming) -> ibis.Value:
 
 def _parse_quantities(text: ibis.Value, unit: str) -> ibis.Value:
     """Read texts with a unit in SI ("2.10GHz") and "50%" as a share; NULL for others."""
-    number = text.re_extract(units.QUANTITY.pattern, 1).try_cast("float64")
-    written = text.re_extract(units.QUANTITY.pattern, 2)
+    # Engines have no possessive repeats, and need none to take time in proportion to the text.
+    pattern = units.QUANTITY.pattern.replace("*+", "*")
+    number = text.re_extract(pattern, 1).try_cast("float64")
+    written = text.re_extract(pattern, 2)
     if unit == "share":
         return (written == "%").ifelse(number / 100, None)
     plain = written.lower().replace("µ", "u").replace("μ", "u").replace("°", "")

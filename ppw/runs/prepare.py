@@ -204,12 +204,12 @@ def _leave_out_rows(
     steps: dict[int, FloatArray] = {}
     if out.any():
         kept = gr.group_runs(runs[~out], by)
-        steps = _steps_without_rows(runs, groups, kept, out)
+        steps = steps_without_rows(runs, groups, kept, out)
         runs, groups = runs[~out], kept
     return Prepared(runs, groups, metrics, left_out, held, keepable, steps)
 
 
-def _steps_without_rows(
+def steps_without_rows(
     runs: pd.DataFrame, groups: gr.Groups, kept: gr.Groups, out: gr.Mask
 ) -> dict[int, FloatArray]:
     """Frequencies (Hz) that groups of the kept rows had only in rows that are left out."""
