@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 # Correlation of what the law misses of two programs of one machine.
 SHARED_MISS = 0.8
 # Frequencies beyond a group's own steps that others stand in at, the nearest first.
-_MOST_BORROWED = 6
+_MOST_BORROWED = 3
+# Each range of a machine's programs is projected anew, which large tables have no time for.
+_MOST_GROUPS, _MOST_TURNS = 2000, 60
 # Runs of an exact mean.
 _MANY = 1e6
 
@@ -46,12 +48,18 @@ class _Request(NamedTuple):
 def borrow_steps(
     curve: CmosPowerCurve, steps: MeasuredSteps, neighbours: Neighbours
 ) -> MeasuredSteps:
-    """Add steps beyond each group's own, where other programs of its machine were measured."""
+    """Add steps beyond each group's own, where other programs of its machine were measured.
+
+    Tables of more than 2000 groups stay as they are.
+    """
+    if len(steps.count) > _MOST_GROUPS:
+        return steps
     ends = _measured_ranges(steps)
     by_machine = _list_requests(steps, neighbours.machine, ends)
     borrowed = []
     # A range and a frequency of each machine at a time, all machines at once.
-    for turn in range(max(map(len, by_machine.values()), default=0)):
+    turns = max(map(len, by_machine.values()), default=0)
+    for turn in range(min(turns, _MOST_TURNS)):
         asked = np.full((len(steps.count), 3), np.nan)
         for machine, each in by_machine.items():
             if turn < len(each):
