@@ -279,7 +279,7 @@ class TestCommandLine:
         [
             (("scenario.toml", "--a", "host=x"), "--a works only with runs tables"),
             (("scenario.toml", "--electricity", "0.2"), "--electricity works only with runs tab"),
-            (("scenario.toml", "--no-pool"), "--pool works only with runs tables"),
+            (("scenario.toml", "--no-pool"), "--pool/--no-pool works only with r"),
             (("scenario.toml", "runs.csv"), "one scenario at a time, and 2 files were given"),
             (("runs.csv",), "Missing option '--a'"),
             ((), "Missing argument 'RUNS...'"),

@@ -85,7 +85,6 @@ def test_the_level_of_an_interval_is_a_share(ask, level):
         # Each value is there but not together; nothing is left to compare.
         ("no run has all of host=rack1, cores=8", ASK(ppw.compare, APART, A | {"cores": 8}, B)),
         ("no time_s, throughput_ops_s or power_w in the runs", ASK(ppw.compare, BARE, A, B)),
-        ("frequencies it offers with --steps", ASK(ppw.plan, RUNS.assign(host="x"), metric="time")),
         ("no candidate can serve the demand: slow is left out", ASK(asked, TOO_SLOW)),
         ("empty.csv: no interval was recorded", ASK(ppw.co_locate, PAIR)),
         ("rows of full, today", lambda: IO(cores=16).value("full", "today", workload="no such")),
