@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fitting.bayes.prediction import TIME_AND_POWER
 from fitting.regression.lines import FloatArray, IntArray
 from ppw.projection import plots, validation
 from ppw.projection.answers import Answers, TargetCells
@@ -280,7 +281,8 @@ def projection_sliders(result: RunsProjection) -> Sliders | None:
     """Sliders for the first groups; None where the runs behind the answers are not known."""
     if result.prepared is None or not (groups := _slider_groups(result, result.prepared)):
         return None
-    data = {"level": result.level, "sliders": _common_sliders(), "groups": groups}
+    shared = {"level": result.level, "correlation": TIME_AND_POWER}
+    data = {**shared, "sliders": _common_sliders(), "groups": groups}
     return Sliders(
         title="Other frequencies and costs",
         note=" ".join(_notes(result, groups, len(result.prepared.groups))),

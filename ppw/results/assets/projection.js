@@ -49,7 +49,21 @@ function workPerCost(group, frequency, costs) {
     return { value: worth(rate, power), lower: NaN, upper: NaN };
   }
   const all = rates.flatMap((rate) => watts.map((power) => worth(rate, power)));
-  return estimate(Float64Array.from(all).sort());
+  // Time and power of a run correlate, which narrows the logarithm about its mean.
+  const [rate, a] = logMoments(rates);
+  const [cost, b] = logMoments(watts.map((power) => totalCost(power, costs, group.idle_w)));
+  const narrower = Math.sqrt(1 + (2 * data.correlation * a * b) / (a * a + b * b || 1));
+  const middle = rate - cost + Math.log(busy);
+  const moved = all.map((x) => Math.exp(middle + narrower * (Math.log(x) - middle)));
+  return estimate(Float64Array.from(moved).sort());
+}
+
+/** Mean and standard deviation of the logarithms of equally probable values. */
+function logMoments(values) {
+  const logs = values.map(Math.log);
+  const mean = logs.reduce((sum, x) => sum + x, 0) / logs.length;
+  const squares = logs.reduce((sum, x) => sum + (x - mean) ** 2, 0);
+  return [mean, Math.sqrt(squares / logs.length)];
 }
 
 function estimate(sorted) {
