@@ -1,11 +1,11 @@
 """Steps of a program's power that other programs of its machine stand in for.
 
 What the law of power misses belongs to the machine more than to the program: its voltage steps, its
-power cap, its fans. Where a program was not measured but others were, what the law misses of the
-others, from the same steps, tells what it will miss of the program. The misses, in units of their
-standard deviations, have one correlation between programs; what those of n programs say of the next
-becomes a step of the next, with the variance that is left. However many they are, the program's own
-part stays open.
+power cap, its fans. Take a frequency at which a program was not measured, but others were. The law
+projects the others there from the same steps, and misses them. In units of their standard
+deviations the misses of all programs have one correlation. So they predict the program's own miss,
+and the program gets a step there, with the variance that is left. However many the others are, the
+program's own part stays open.
 
 Source: the intraclass correlation, e.g. Searle, Casella & McCulloch, *Variance Components* (1992),
 ch. 3.
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from fitting.bayes.posterior import SAME_STEP, FrequencyTarget, MeasuredSteps
+from fitting.bayes.posterior import MANY_RUNS, SAME_STEP, FrequencyTarget, MeasuredSteps
 from fitting.bayes.prediction import project_curve
 from fitting.regression.lines import BoolArray, FloatArray, IntArray
 
@@ -30,8 +30,6 @@ SHARED_MISS = 0.8
 _MOST_BORROWED = 3
 # Each range of a machine's programs is projected anew, which large tables have no time for.
 _MOST_GROUPS, _MOST_TURNS = 2000, 60
-# Runs of an exact mean.
-_MANY = 1e6
 
 
 class _Request(NamedTuple):
@@ -107,7 +105,7 @@ def _borrow_at(
     low, high, target = (part[group] for part in asked)
     inside = (steps.frequency > low * (1 - SAME_STEP)) & (steps.frequency < high * (1 + SAME_STEP))
     there = np.abs(steps.frequency / target - 1) <= SAME_STEP
-    measured, runs = np.full(len(ends), np.nan), np.full(len(ends), _MANY)
+    measured, runs = np.full(len(ends), np.nan), np.full(len(ends), MANY_RUNS)
     measured[group[there]], runs[group[there]] = steps.log_value[there], steps.runs[there]
     known = steps.choose(inside)
     # Only steps of the same ladder tell: the cores of a machine may be of two kinds.

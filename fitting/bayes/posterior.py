@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 Parts: TypeAlias = tuple[Any, ...]
 # Frequencies are one step when they agree to a thousandth: counters and kHz tables round.
 SAME_STEP = 1e-3
+# Runs whose mean has only the noise that repeats share.
+MANY_RUNS = 1e6
 # Of the noise variance of a run, what all repeats at one step share: the set-up, the input, the
 # temperature of the day. The rest averages out over the repeats.
 SHARED_NOISE = 0.5
@@ -165,7 +167,7 @@ class MeasuredSteps:
     ) -> MeasuredSteps:
         """Add steps that other groups stand in for, with the variances of ln y there."""
         codes = np.append(np.repeat(np.arange(len(self.count)), self.count), group)
-        many = np.full(len(group), 1e6)
+        many = np.full(len(group), MANY_RUNS)
         pairs = (
             (self.frequency, frequency),
             (self.log_value, log_value),

@@ -258,7 +258,8 @@ def average_laws(
 def fit_law(law: Law, cells: ScalingCells) -> FloatArray:
     """Fit the coefficients of a law to ln T, (groups, terms).
 
-    A cell weighs as its count: extrapolation leans on the greatest counts. NaN cells weigh nothing.
+    The weight of a cell is its count, because extrapolation depends on the greatest counts. NaN
+    cells have weight 0.
     """
     weight = _cell_weights(cells)
     known = weight > 0
