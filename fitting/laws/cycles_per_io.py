@@ -69,10 +69,7 @@ def mean_power(
 
 
 def servers_to_sweep(data_bytes: ArrayLike, seconds: ArrayLike, iops: ArrayLike) -> FloatArray:
-    """Return the servers, not rounded, that read or write a data set once in ``seconds``.
-
-    ``iops`` are 512-byte I/Os per second of one server.
-    """
+    """Return how many servers, not rounded, of so many IOPS (512 B) read a data set in time."""
     with np.errstate(divide="ignore"):
         return _floats(data_bytes) / IO_BYTES / (_floats(iops) * _floats(seconds))
 

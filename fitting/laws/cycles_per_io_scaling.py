@@ -92,10 +92,7 @@ class IoScaling(NamedTuple):
 def fit_scaling(
     codes: IntArray, cores: FloatArray, cpio: FloatArray, utilisation: FloatArray, groups: int
 ) -> IoScaling:
-    """Fit lines of cpio and utilisation against cores to runs of groups 0 … ``groups`` − 1.
-
-    All figures are above 0; utilisations are at most 1.
-    """
+    """Fit lines of cpio and utilisation (0 to 1) against cores to the runs of each group."""
     _refuse_bad_runs(cores, cpio, utilisation)
     cost, scatter = _fit_in_proportion(codes, cores, cpio, groups)
     busy = lines.fit_groups(codes, cores, utilisation, groups)
@@ -124,10 +121,7 @@ def fit_scaling(
 
 
 def student_draws(centre: Centre, normals: FloatArray) -> FloatArray:
-    """Draw from Student's t about a centre, (groups, draws), by the ranks of normal draws.
-
-    NaN for a group without degrees of freedom.
-    """
+    """Turn normal draws into Student's t about a centre, (groups, draws); NaN without freedom."""
     from scipy.special import ndtr, stdtrit
 
     df = np.where(centre.degrees_of_freedom > 0, centre.degrees_of_freedom, np.nan)[:, None]

@@ -141,11 +141,7 @@ def energy_proportionality(load: FloatArray, power: FloatArray) -> float:
 
 
 def linear_deviation(load: FloatArray, power: FloatArray) -> tuple[float, float]:
-    """Return the largest relative distance from the line idle to full load, and its load.
-
-    LDR(u) = P(u)/(P(idle) + (P(full) − P(idle))·u) − 1, with its sign, at the level where its size
-    is largest: above 0 the curve is above its line.
-    """
+    """Return the largest deviation (with its sign) from the line idle to full, and its load."""
     line = power[0] + (power[-1] - power[0]) * load
     deviation = power / line - 1
     at = int(np.argmax(np.abs(deviation)))

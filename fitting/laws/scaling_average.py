@@ -256,11 +256,7 @@ def average_laws(
 
 
 def fit_law(law: Law, cells: ScalingCells) -> FloatArray:
-    """Fit the coefficients of a law to ln T, (groups, terms).
-
-    The weight of a cell is its count, because extrapolation depends on the greatest counts. NaN
-    cells have weight 0.
-    """
+    """Fit a law's coefficients to ln T, (groups, terms), each cell weighted by its count."""
     weight = _cell_weights(cells)
     known = weight > 0
     terms = np.where(known[:, :, None], term_values(law, cells.counts, cells.data), 0.0)

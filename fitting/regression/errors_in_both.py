@@ -39,10 +39,7 @@ _OUTLIER = 0.05
 
 
 class YorkLine(NamedTuple):
-    """Straight line y = intercept + slope·x through points with errors in both co-ordinates.
-
-    Its errors follow from the errors given, not from the scatter seen.
-    """
+    """Line through points with errors in x and y; its own errors follow from these."""
 
     intercept: float
     slope: float
@@ -144,11 +141,7 @@ class _Points(NamedTuple):
         return least
 
     def best_slope(self) -> float:
-        """Find the slope of least χ², by York's iteration from the best of many directions.
-
-        Where points hardly show a direction χ² has several minima, and the iteration may go back
-        and forth; there the minimum nearest to the best direction is searched.
-        """
+        """Find the slope of least χ² by York's iteration, or near the best direction instead."""
         scale = float(np.ptp(self.y) / np.ptp(self.x)) or 1.0
         angles = np.linspace(-np.pi / 2, np.pi / 2, _DIRECTIONS + 2)[1:-1]
         misfits = self.misfit(scale * np.tan(angles))

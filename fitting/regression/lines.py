@@ -37,10 +37,7 @@ _MOST_TABLED = 1 << 20
 
 
 class Moments(NamedTuple):
-    """Number, means and centred second moments of the points: all a straight line needs.
-
-    Centred sums, because plain sums of squares lose nine digits on frequencies.
-    """
+    """Number, means and centred second moments of points (plain sums would lose nine digits)."""
 
     points: IntArray
     mean_x: FloatArray
@@ -288,10 +285,7 @@ class Asymptote(NamedTuple):
 
 
 class LineModel:
-    """A law of a metric in one predictor (frequency or core count) that is a line once transformed.
-
-    By default the metric itself, or its reciprocal, is a line in the predictor.
-    """
+    """A law of a metric in one predictor; by default the metric or its reciprocal is a line."""
 
     equation: ClassVar[str]  # as printed to users
     parameters: ClassVar[tuple[str, str]]  # names of intercept and slope, with their units
@@ -312,10 +306,7 @@ class LineModel:
         return 1 / ordinate if self.reciprocal else ordinate
 
     def asymptote(self, line: LineFit) -> Asymptote:
-        """Return the asymptote of the metric as the predictor x grows: coefficient·x^exponent.
-
-        NaN where a falling line ends at zero.
-        """
+        """Return coefficient·x^exponent, what the metric tends to; NaN where it ends at zero."""
         kinds = [line.slope > 0, line.slope == 0]
         coefficient = np.select(kinds, [line.slope, line.intercept], np.nan)
         return Asymptote(coefficient, np.where(kinds[0], 1.0, 0.0))

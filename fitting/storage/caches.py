@@ -84,10 +84,7 @@ class Cache:
         return int(np.count_nonzero(tables.slots[3, : tables.numbers[_HELD]] & _DIRTY))
 
     def access(self, blocks: ArrayLike, is_write: ArrayLike) -> BoolArray:
-        """Access blocks in order; return for each whether it was in the cache (a hit).
-
-        Raises `FittingError` for a negative block number.
-        """
+        """Access blocks in order; return for each whether it was in the cache (a hit)."""
         accessed = np.ascontiguousarray(blocks, dtype=np.int64)
         written = np.ascontiguousarray(is_write, dtype=np.bool_)
         if accessed.shape != written.shape or accessed.min(initial=0) < 0:

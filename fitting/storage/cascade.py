@@ -132,10 +132,7 @@ class Cascade:
         return np.interp(at, GAP_KNOTS, self.gaps)
 
     def ordered_interarrivals(self, gaps_s: FloatArray, rng: Rng) -> FloatArray:
-        """Draw gaps, as multiples of the mean gap, ranked like ``gaps_s`` if placement is by gaps.
-
-        Laws of transitions that were seen a few times vary more, taken together, than all gaps.
-        """
+        """Draw gaps (in mean gaps), ranked like ``gaps_s`` where placement is by gaps."""
         if self.placement != placement.GAPS:
             return self.draw_interarrivals(len(gaps_s), rng)
         # Equal gaps are in no order.

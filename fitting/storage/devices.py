@@ -125,10 +125,7 @@ class SolidState:
 
 
 class Queue:
-    """Devices that each serve what waits for them, first come first served, batch by batch.
-
-    A device serves ``units`` requests at the same time.
-    """
+    """Devices that each serve ``units`` requests at once, first come first served."""
 
     def __init__(self, units: int = 1) -> None:
         if units < 1:
@@ -208,10 +205,7 @@ class FilePages:
         self._accesses = 0
 
     def add(self, device: IntArray, file: IntArray, lbn: IntArray, size_bytes: IntArray) -> None:
-        """Record the pages that requests access; file −1 stands for all files without a name.
-
-        Raises `FittingError` for a place beyond 64 PiB.
-        """
+        """Record the pages that requests access; file −1 stands for all files without a name."""
         page, request = accessed_blocks(lbn, _round_to_blocks(size_bytes), PAGE_BLOCKS * _SECTOR)
         if len(page) and page.max() >> _DEVICE_SHIFT:
             raise FittingError(

@@ -276,11 +276,7 @@ def link_halves(
 def place_arrivals(
     counts: IntArray, kept: IntArray, rules: HalvingRules, gaps: FloatArray, rng: Rng
 ) -> FloatArray:
-    """Return sorted arrival times, in windows, for consecutive coarse windows.
-
-    ``counts`` and ``kept`` have the arrivals of each, and the number of its halves in ``rules``;
-    ``gaps`` has a gap for each arrival.
-    """
+    """Return sorted arrival times, in windows, of ``counts`` arrivals and ``kept`` halves each."""
     times = np.empty(int(counts.sum()))
     # Where in the gap before it the window of an arrival begins, if it is the first there.
     edges = rng.random(len(times)) if rules.placement in (GAPS, CHAINED) else times

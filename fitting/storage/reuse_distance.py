@@ -288,10 +288,7 @@ def reuse_distances(blocks: ArrayLike) -> IntArray:
 def accessed_blocks(
     lbn: ArrayLike, size_bytes: ArrayLike, block_bytes: int = 4096
 ) -> tuple[IntArray, IntArray]:
-    """List the block numbers that requests access, in order, and each one's request index.
-
-    A request that does not start on a block accesses one block more than its size holds.
-    """
+    """List all blocks that requests access, in order, and the index of each one's request."""
     first = np.asarray(lbn, dtype=np.int64) * _SECTOR // block_bytes
     end = np.asarray(lbn, dtype=np.int64) * _SECTOR + np.asarray(size_bytes, dtype=np.int64)
     number = np.maximum((end - 1) // block_bytes - first + 1, 0)

@@ -239,10 +239,7 @@ class Surveyor:
         self._streams, self._sizes = new_table(64), new_table(1024)
 
     def add(self, *columns: Array) -> None:
-        """Survey the next requests: time (s), stream, device, block and size (bytes) of each.
-
-        Raises `FittingError` for one before the one ahead of it.
-        """
+        """Survey the next requests: time (s), stream, device, block and size (bytes) of each."""
         start = 0
         while start < len(columns[0]):
             self._streams, self._sizes = ensure_room(self._streams, 1), ensure_room(self._sizes, 1)

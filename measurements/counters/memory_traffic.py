@@ -108,10 +108,7 @@ def llc_misses_per_byte(llc_misses: float, data_bytes: float) -> float:
 
 @dataclass
 class MemoryTraffic:
-    """Counts of a host's memory controllers, by a perf of their own: they see all CPUs' traffic.
-
-    Made by `find`. Between `start` and `stop` everything on the host is counted.
-    """
+    """Counts of a host's memory controllers, all CPUs' traffic, between `start` and `stop`."""
 
     events: tuple[MemoryEvent, ...]
     perf: PerfCounters

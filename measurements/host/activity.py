@@ -172,10 +172,7 @@ def interface_bytes(procfs: Path, sysfs: Path) -> dict[str, tuple[int, int]]:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The host's counts at one moment (s by `time.monotonic`), all since its start.
-
-    CPU times in s; sectors of 512 B read and written by disk; bytes received and sent by interface.
-    """
+    """Counts since the host's start: CPU times (s), 512 B sectors by disk, bytes by interface."""
 
     at_s: float
     cpu_s: Mapping[str, float]
@@ -195,10 +192,7 @@ class Snapshot:
         )
 
     def until(self, later: Snapshot) -> dict[str, float]:
-        """Make the columns of the runs table for the time until a later snapshot.
-
-        A column is left out where a count fell, or a disk or interface went away meanwhile.
-        """
+        """Make the columns of the time until a later snapshot; leave out counts that fell."""
         columns = {
             column: later.cpu_s[column] - before
             for column, before in self.cpu_s.items()

@@ -78,10 +78,7 @@ def throttled_between(
 
 
 def throttle_counts(sysfs: Path) -> dict[str, float]:
-    """Read how often, and for how long (s), heat or current slowed cores and packages down.
-
-    Since the host's start, summed over physical cores and over packages.
-    """
+    """Read how often, and how long (s), heat or current slowed cores and packages so far."""
     cores = processor.online_cores(sysfs)
     packages: dict[str, set[int]] = {}
     for core in cores:
@@ -132,10 +129,7 @@ def _plausible_c(paths: Iterable[Path]) -> list[float]:
 
 
 def idle_state(sysfs: Path) -> dict[str, files.Value]:
-    """Read driver and governor of the idle states, which are on and off, and the longest exit (s).
-
-    A state counts as on if it is on for any CPU.
-    """
+    """Read idle driver and governor, states on (for any CPU) and off, and longest exit (s)."""
     cpu = cpu_folder(sysfs)
     state: dict[str, files.Value] = {}
     for column, name in (("idle_driver", "current_driver"), ("idle_governor", "current_governor")):
@@ -220,10 +214,7 @@ def _runs_on_battery(sysfs: Path) -> bool | None:
 
 
 class Cooling:
-    """Wait between runs until the host is as cool as it was before the first.
-
-    ``temperature_c`` reads the temperature (°C), None where no sensor is.
-    """
+    """Wait between runs until the host is as cool (°C) as it was before the first."""
 
     def __init__(self, temperature_c: Callable[[], float | None]) -> None:
         self._temperature_c = temperature_c

@@ -63,10 +63,7 @@ class Placement:
 
 
 def placement_state(sysfs: Path, procfs: Path, pid: int | None = None) -> dict[str, files.Value]:
-    """Read the CPUs, cores and nodes that a process may use, by default this one.
-
-    Also whether the kernel moves its memory to the nodes on which it runs.
-    """
+    """Read the CPUs, cores and nodes that a process may use, and whether memory is moved."""
     status = dict(files.read_pairs(procfs / ("self" if pid is None else str(pid)) / "status"))
     allowed = status.get("Cpus_allowed_list")
     cpus = files.cpus_in(allowed or "")

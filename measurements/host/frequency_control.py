@@ -141,10 +141,7 @@ class Policy:
 
 
 class FrequencyRange(NamedTuple):
-    """Frequencies that several policies share (Hz); lowest and highest are NaN without any.
-
-    ``steps_hz`` is ascending, and empty where any frequency of the range can be set.
-    """
+    """Frequencies that policies share (Hz); without steps any of the range can be set."""
 
     lowest_hz: float
     highest_hz: float
@@ -178,10 +175,7 @@ def read_hz(path: Path) -> float | None:
 def read_policies(
     sysfs: Path = Path("/sys"), *, procfs: Path = Path("/proc")
 ) -> tuple[Policy, ...]:
-    """Read the policies of all logical CPUs that are online.
-
-    Raises `MeasurementError` when there is no frequency control.
-    """
+    """Read the policies of all logical CPUs that are online."""
     cpu = cpu_folder(sysfs)
     # Under an old kernel, CPUs of one policy have links to the folder of the first.
     folders = list((cpu / "cpufreq").glob("policy[0-9]*")) or list(
@@ -399,10 +393,7 @@ class FrequencyControl:
             methods[policy.folder](policy, in_khz(freq_hz))
 
     def turn_turbo(self, on: bool) -> None:
-        """Turn turbo on or off. Steps and limits may change with it: `fix` afterwards.
-
-        Raises `MeasurementError` when the kernel has no switch, or refuses.
-        """
+        """Turn turbo on or off. Steps and limits may change with it: `fix` afterwards."""
         switch = find_turbo(self._sysfs, self.policies, each=False)
         if switch is None:
             raise MeasurementError(

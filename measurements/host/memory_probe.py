@@ -73,10 +73,7 @@ class Bandwidth(NamedTuple):
 
 
 class Latency(NamedTuple):
-    """Seconds of one dependent load: of the best repeat and of the median one.
-
-    ``huge_page_share`` is the share of the buffer that huge pages backed, NaN if not known.
-    """
+    """Seconds of one dependent load, best and median repeat; NaN for a share not known."""
 
     best_s: float
     median_s: float
@@ -309,10 +306,7 @@ def _run_probe(program: Path, *arguments: object) -> _Repeats:
 
 
 def bandwidth_by_numpy(array_bytes: int, cpus: Sequence[int], budget_s: float) -> _Repeats:
-    """Run the four kernels by numpy, which releases the lock while it works; a thread per CPU.
-
-    Raises `MeasurementError` when memory runs out.
-    """
+    """Run the four kernels by numpy, which releases the lock while it works; a thread per CPU."""
     team = _Team(len(cpus), budget_s)
     elements = max(1, array_bytes // 8 // len(cpus))
     with ThreadPoolExecutor(len(cpus)) as pool:

@@ -468,10 +468,7 @@ def replay_iolog(
 
 
 def make_scratch(path: str | Path, size_bytes: int) -> None:
-    """Make a scratch file of a size, all of it allocated and written, or make one longer.
-
-    Raises MeasurementError where there is no room or no permission.
-    """
+    """Make a scratch file of a size, all of it allocated and written, or make one longer."""
     target = Path(path)
     try:
         there = target.stat().st_size if target.exists() else 0

@@ -89,10 +89,7 @@ class CleanupProcess:
         return self._announce("group", parent / f"ppw-{self._mark}-{name}")
 
     def close(self) -> None:
-        """End all marked processes and remove the folders; a second call does nothing.
-
-        Raises `MeasurementError` when a process would not end.
-        """
+        """End all marked processes and remove the folders; a second call does nothing."""
         if self._closed or os.getpid() != self._owner:
             return
         self._closed = True
@@ -142,10 +139,7 @@ def main() -> None:
 
 
 def reap(mark: bytes, made: list[tuple[str, str]]) -> list[int]:
-    """End all processes with the mark, remove what was made; returns the pids that would not end.
-
-    ``made`` are pairs of kind and path, in the order in which they were made.
-    """
+    """End all processes with the mark and undo what was made; return the pids that remain."""
     quiet_since = time.monotonic()
     until = quiet_since + _PATIENCE_S
     left: list[int] = []

@@ -151,10 +151,7 @@ class Guard:
             raise self._lost_guard_error("it was killed")
 
     def release(self) -> list[RestoreFailure]:
-        """Put everything back; returns what could not be.
-
-        A second call does nothing, nor does one in a forked copy of this process.
-        """
+        """Put everything back, once, and not in a forked copy; return what could not be."""
         if self._released or os.getpid() != self._owner:
             return []
         self._released = True

@@ -168,11 +168,7 @@ def rename_headers(
 def column_meant(
     name: str, columns: Collection[str], headers: Mapping[str, Renaming]
 ) -> Renaming | None:
-    """Find the column that a user means, who may know it by a header of the file's.
-
-    ``name`` is a column, a header that became one (``headers``), or any header that would have.
-    Gives the column and the unit that the name carries; None where there is no such column.
-    """
+    """Find the column that a user means by its name or a header, and the unit in the name."""
     if name in columns:
         return Renaming(name)
     meant = headers.get(name) or _renaming_by_name(name) or _renaming_by_synonym(name)

@@ -84,10 +84,7 @@ def may_be_thousands(table: pd.DataFrame, columns: Iterable[str]) -> list[str]:
 
 
 def with_points(table: pd.DataFrame, columns: Iterable[str], source: str) -> pd.DataFrame:
-    """Write decimal points for the decimal commas of columns that are text, in place.
-
-    Raises `MeasurementError` where a cell has a decimal point already.
-    """
+    """Write decimal points for the decimal commas of columns that are text, in place."""
     for name in columns:
         if mixed := next(
             (c for c in table[name] if _is_string(c) and _WITH_POINT.fullmatch(c)), None
@@ -404,10 +401,7 @@ def _without_comments(content: bytes) -> bytes:
 
 
 def read_header(content: bytes, source: str) -> tuple[list[str], str]:
-    """Read the first line that is not blank, and the delimiter that it uses most.
-
-    ``content`` is the beginning of a CSV file, its header whole; ``source`` names it in messages.
-    """
+    """Read the first line that is not blank, and the delimiter that it uses most."""
     lines = io.TextIOWrapper(io.BytesIO(content), encoding="utf-8", newline="")
     first = next((line for line in lines if line.strip()), None)
     if first is None:
@@ -421,10 +415,7 @@ def read_header(content: bytes, source: str) -> tuple[list[str], str]:
 
 
 def _find_too_long_row(content: bytes, delimiter: str, width: int) -> str | None:
-    """Find the first row with more than the header has, which pandas does not always name.
-
-    None where each has one more, and that one is empty.
-    """
+    """Find the first row that is wider than the header, unless all have one empty field more."""
     lines = io.TextIOWrapper(io.BytesIO(content), encoding="utf-8", newline="")
     rows = csv.reader(lines, delimiter=delimiter)
     ends_in_delimiter = True

@@ -302,10 +302,7 @@ class Block(NamedTuple):
 def read_block(
     data: bytes, separator: str, width: int, texts: Collection[int], numbers: Collection[int]
 ) -> Block:
-    """Read whole lines of ``width`` fields, without a header; count lines of another width.
-
-    Only the fields at the positions of ``texts`` and ``numbers`` are read, as one or the other.
-    """
+    """Read lines of ``width`` fields, those of ``texts`` and ``numbers``; count other lines."""
     if not data.isascii():
         data = data.decode("utf-8", errors="replace").encode()
     types = {str(position): pa.string() for position in texts}

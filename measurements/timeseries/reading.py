@@ -148,10 +148,7 @@ def _read_own(source: logs.Source, options: logs.Options) -> series.TimeSeries:
 
 
 def is_log(path: str | Path) -> bool:
-    """Check whether a file begins as a log, or as samples of ppw in CSV; False if unreadable.
-
-    Samples in Parquet or JSON lines are not told from a runs table here.
-    """
+    """Check whether a file begins as a log or ppw's samples in CSV; False if unreadable."""
     try:
         with logs.open_source(path) as source:
             head = source.head

@@ -444,10 +444,7 @@ def _flatten_entries(lists: pa.Array | pa.ChunkedArray, key: str) -> tuple[Any, 
 
 
 def _add_cpu_times(found: logs.Columns, lists: pa.ChunkedArray, cpus: float | None) -> bool:
-    """Add CPU seconds per second of the host; True where interrupts are counted as system.
-
-    From the row of all CPUs together; where a sample has none, from the CPUs one by one.
-    """
+    """Add CPU seconds per second; True where interrupts are counted as system."""
     rows, names, shares = _flatten_entries(lists, "cpu")
     size = len(lists)
     together = names == "all"

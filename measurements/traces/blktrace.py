@@ -482,10 +482,7 @@ class Blkparse(_EventReader):
 
 
 def pattern(layout: str) -> str:
-    """Regular expression of a ``-f`` layout.
-
-    Raises MeasurementError when it names a field that does not exist, or lacks a needed one.
-    """
+    """Regular expression of a ``-f`` layout."""
     parts = re.split(r"%-?\d*([A-Za-z])", layout.strip().removesuffix(r"\n").strip())
     fields = parts[1::2]
     if unknown := [field for field in fields if field not in _TEXT_FIELDS]:

@@ -479,10 +479,7 @@ def head(path: Path, size: int = 1 << 16) -> bytes:
 
 
 def line_blocks(path: Path) -> Iterator[tuple[int, int, bytes]]:
-    """Yield whole lines, many at a time: number of the first, how many, and their bytes.
-
-    The file's first line is 1. Bytes that are no UTF-8 are replaced.
-    """
+    """Yield whole lines, many at a time: number of the first, from 1, how many, their bytes."""
     with open_unpacked(path) as file:
         first, rest = 1, b""
         while block := file.read(BLOCK):

@@ -358,11 +358,7 @@ class TextLines(NamedTuple):
         return cast("Array", mask.to_numpy(zero_copy_only=False))
 
     def extract(self, pattern: str) -> tuple[Array, pa.StructArray]:
-        """Take lines apart by the named groups of a pattern.
-
-        Returns whether each line fits, and a struct of strings for those that do; a group that
-        took no part is "".
-        """
+        """Take lines apart by the named groups of a pattern: which lines fit, and their texts."""
         parts = pc.extract_regex(self.text, f"^{pattern}\\s*$")
         matched: Array = parts.is_valid().to_numpy(zero_copy_only=False)
         return matched, parts if matched.all() else parts.filter(parts.is_valid())

@@ -415,10 +415,7 @@ def _cells_as_words(values: pa.Array) -> pa.Array:
 
 
 def _as_numbers(values: pa.Array, row: Array, header: str, *, missing: bool = False) -> Array:
-    """Read a column as int64 where all are whole, else as float64.
-
-    Raises BadRequestError for the first that is no number, or is missing where that must not be.
-    """
+    """Read a column as int64 where all are whole, else as float64."""
     if pa.types.is_string(values.type) or pa.types.is_large_string(values.type):
         values = pc.utf8_trim_whitespace(values)
         values = pc.if_else(pc.equal(values, ""), pa.scalar(None, values.type), values)

@@ -195,11 +195,7 @@ class LatencyCell(NamedTuple):
 
 
 class Percentile(NamedTuple):
-    """Latency that a share of the requests did not exceed (s).
-
-    The true value lies between ``least_s`` and ``most_s``, the ends of its histogram cell. The
-    estimate takes the latencies within the cell as evenly spread in their logarithm.
-    """
+    """Latency (s) of a share of the requests, between the ends of its histogram cell."""
 
     estimate_s: float
     least_s: float

@@ -111,10 +111,7 @@ class Pattern(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Pattern:
-        """Read ``randread:4KiB``; without a size, 4 KiB at random and 32 KiB in sequence.
-
-        Raises `MeasurementError` when it is no pattern.
-        """
+        """Read ``randread:4KiB``; without a size, 4 KiB at random and 32 KiB in sequence."""
         rw, _, size = text.partition(":")
         if rw not in PATTERNS:
             raise MeasurementError(

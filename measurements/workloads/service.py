@@ -260,10 +260,7 @@ class ServiceSweep(abc.ABC):
     runs: ServiceRuns
 
     def run(self) -> Iterator[dict[str, Any]]:
-        """Measure all that is not yet measured; yields the row of each run as it ends.
-
-        Raises `MeasurementError` when the workload fails or a setting is refused.
-        """
+        """Measure all that is not yet measured; yields the row of each run as it ends."""
         self.runs.begin()
         for step, setup in self.steps():
             if self.runs.done(step) is None:

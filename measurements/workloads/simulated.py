@@ -200,10 +200,7 @@ def check_program(asked: str) -> str:
 
 
 def program_of(asked: str, folder: Path, data_bytes: int | None = None) -> Program:
-    """Prepare a kernel, or take a file as it is.
-
-    Raises `MeasurementError` as `check_program` and `prepare` do.
-    """
+    """Prepare a kernel, or take a file as it is."""
     name = check_program(asked)
     if asked in KERNELS:
         return prepare(asked, folder)
@@ -211,11 +208,7 @@ def program_of(asked: str, folder: Path, data_bytes: int | None = None) -> Progr
 
 
 def prepare(kernel: str, folder: Path) -> Program:
-    """Compile a kernel into a folder and simulate its preparation, once for all its runs.
-
-    Raises `MeasurementError` when there is no such kernel, or the compiler or the simulator is
-    missing or fails.
-    """
+    """Compile a kernel into a folder and simulate its preparation, once for all its runs."""
     rv = rvsim()
     elf, compiler = compile_kernel(kernel, folder)
     # The speed of the core that prepares does not matter.
@@ -241,10 +234,7 @@ def prepare(kernel: str, folder: Path) -> Program:
 
 
 def compile_kernel(kernel: str, folder: Path) -> tuple[Path, str]:
-    """Compile a kernel into a folder: the program, and the compiler with its version.
-
-    Raises `MeasurementError` when there is no such kernel, or the compiler is missing or fails.
-    """
+    """Compile a kernel into a folder: the program, and the compiler with its version."""
     _refuse_unknown("kernel", kernel, KERNELS)
     compiler = shutil.which(COMPILER)
     if compiler is None:

@@ -206,11 +206,7 @@ def read_nodes(path: Path) -> list[Node]:
 def open_nodes(
     nodes: Sequence[Node], session: Session, *, interval_s: float, timeout_s: float
 ) -> list[NodeMeter]:
-    """Open each node's sensors and its part of the sweep's folder, all or none.
-
-    Raises `SensorError` when a sensor cannot be read, and `MeasurementError` when the folder was
-    begun with other sensors.
-    """
+    """Open each node's sensors and its part of the sweep's folder, all or none."""
     opened: list[sampler.Sampling] = []
     meters = []
     with source.closed_on_error(opened):

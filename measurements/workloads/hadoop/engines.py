@@ -109,11 +109,7 @@ class ClusterEngine(Engine):
         return f"{self._folder}/output-{self._outputs}"
 
     def _fetch_history(self, job: str, folders: Sequence[str]) -> history.Job:
-        """Read a job's history from the first of the cluster's folders that has it.
-
-        Histories are in one folder when jobs end, and are moved to another at once or minutes
-        later. Raises `MeasurementError` when it is in neither, or is no history in JSON.
-        """
+        """Read a job's history from the first of the cluster's folders that has it."""
         # The error of the first folder is raised: a new history comes there first.
         failures = []
         for folder in folders:
@@ -252,10 +248,7 @@ def local_properties(scratch: Path) -> dict[str, dict[str, str]]:
 def cluster_properties(
     own: OwnHadoop, ports: Ports, *, memory_mb: int, cpus: int
 ) -> dict[str, dict[str, str]]:
-    """Configuration files of a cluster with one node, of this host alone.
-
-    ``memory_mb`` and ``cpus`` (virtual cores) are for all containers together.
-    """
+    """Make the configuration files of a cluster of this host, with limits for all containers."""
     classpath = f"{own.conf},{own.jars}/*"
     options = " ".join(java_options(own.conf))
     # Containers have nothing else of this environment. By the mark the reaper knows what to end.

@@ -66,10 +66,7 @@ _VALUE = re.compile(r"\t\t(.+)=(\d+)\s*$")
 
 
 def printed_counters(lines: Iterable[str]) -> dict[Counter, int]:
-    """Read the counters that a job's client prints at its end, from the last list of its log.
-
-    The result is empty where there is no list. Counters without a column keep their printed names.
-    """
+    """Read the last list of counters in the log of a job's client; empty without a list."""
     found: dict[Counter, int] = {}
     group, inside = "", False
     for line in lines:
@@ -94,10 +91,7 @@ def _counter_of_printed(group: str, printed: str) -> Counter:
 def file_system_bytes(
     counters: Mapping[Counter, int], direction: str, *, local: bool
 ) -> float | None:
-    """Bytes that tasks moved, of the local file system or of all others together.
-
-    ``direction`` is "READ" or "WRITTEN". None where no such counter is there.
-    """
+    """Return the bytes that tasks "READ" or "WRITTEN" on the local or on all other systems."""
     ending = f"_BYTES_{direction}"
     moved = [
         value

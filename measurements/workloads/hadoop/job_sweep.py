@@ -177,10 +177,7 @@ class HadoopSweep:
         return found
 
     def run(self) -> Iterator[tuple[Step, list[dict[str, Any]]]]:
-        """Measure all that is not yet measured; yields each run's rows as it ends.
-
-        Raises `MeasurementError` when a job fails, a setting is refused or a disk is full.
-        """
+        """Measure all that is not yet measured; yields each run's rows as it ends."""
         done = self._load_measured_steps()
         todo = [step for step in self.steps if step not in done]
         if not todo:
@@ -485,10 +482,7 @@ def job_columns(job: history.Job) -> dict[str, float]:
 
 
 def node_columns(job: history.Job) -> dict[str, dict[str, float]]:
-    """Columns of each node that tasks ran on, by its name; what is not known is left out.
-
-    The share of local maps is of the node's own maps, by what the scheduler told.
-    """
+    """Columns by node that tasks ran on; data-local maps are a share of the node's own maps."""
     by_node: dict[str, list[history.TaskAttempt]] = defaultdict(list)
     for attempt in job.attempts:
         if attempt.node and attempt.kind in ("MAP", "REDUCE"):

@@ -203,11 +203,7 @@ class HadoopOptions:
 
 
 def job_properties(setting: Setting, options: HadoopOptions, *, local: bool) -> list[str]:
-    """Options (``-Dname=value``) that make Hadoop run a job as it is set.
-
-    ``local`` says whether all tasks run in one process. Without a number of reduce tasks there are
-    as many as slots. The user's own properties come last and so prevail.
-    """
+    """Make the options (``-Dname=value``) of a job, the user's own last; all here if ``local``."""
     found: dict[str, Any] = {}
     if local:
         found["mapreduce.local.map.tasks.maximum"] = setting.map_slots
@@ -232,10 +228,7 @@ def job_properties(setting: Setting, options: HadoopOptions, *, local: bool) -> 
 def example_arguments(
     setting: Setting, options: HadoopOptions, source: str, target: str, *, local: bool
 ) -> list[str]:
-    """Arguments of Hadoop's examples for a workload, the program's name first.
-
-    ``source`` and ``target`` are folders or files of its file system; there must be no ``target``.
-    """
+    """Arguments of Hadoop's example program for a workload, the program's name first."""
     properties = job_properties(setting, options, local=local)
     if setting.workload == "wordcount":
         return ["wordcount", *properties, source, target]

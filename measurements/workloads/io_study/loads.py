@@ -191,10 +191,7 @@ _END_S = 10.0
 
 @dataclass
 class Instances(clients.Client):
-    """Equal programs at once, started behind a gate, in a control group of their own.
-
-    Both the control group and `os.wait4` tell what they cost.
-    """
+    """Equal programs at once, started behind a gate, in a control group of their own."""
 
     group: cpu_accounting.ControlGroup | None = None
     # CPU time of those that ended and of what they waited for.

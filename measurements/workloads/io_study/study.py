@@ -356,10 +356,7 @@ class IoStudy(service.ServiceSweep):
 
 
 def open_study(options: StudyOptions, runs: service.ServiceRuns) -> IoStudy:
-    """Lay out files, make the device in memory and the control group, find what can be taken.
-
-    Raises `MeasurementError` when something that was asked for cannot be had here; before any run.
-    """
+    """Lay out files, make the device in memory and the control group, find what can be taken."""
     options.check()
     machine = runs.machine
     for cores, threads in product(options.cores, options.threads_per_core):
@@ -401,10 +398,7 @@ def _levels_before(session: Session) -> dict[Level, float]:
 
 
 def open_devices(options: StudyOptions, runs: service.ServiceRuns) -> tuple[Device, ...]:
-    """Lay out what is read and written, on the disk and, where it is asked for, in memory.
-
-    Raises `MeasurementError` where there is no room, right or program for it.
-    """
+    """Lay out what is read and written, on the disk and, where it is asked for, in memory."""
     folder = Path(options.folder)
     disk = _lay_out_device(options, runs, folder, "disk", fio.file_system_of(folder))
     if not options.without_device:
@@ -509,10 +503,7 @@ def _run_or_refuse(command: list[str], wrong: str, reaper: cleanup_process.Clean
 
 
 def fill_folder(folder: Path, prepare: str | None, reaper: cleanup_process.CleanupProcess) -> Path:
-    """Make a fresh folder inside that of an instance, and fill it; nothing of it stays cached.
-
-    Raises `MeasurementError` when the shell command ``prepare`` fails.
-    """
+    """Make a fresh folder inside that of an instance, and fill it; nothing of it stays cached."""
     fresh = folder / "run"
     shutil.rmtree(fresh, ignore_errors=True)
     fresh.mkdir()

@@ -103,17 +103,11 @@ class Loader(abc.ABC):
 
     @abc.abstractmethod
     def report(self, outputs: Sequence[Path], scratch: Path, works: Sequence[Work]) -> LoadReport:
-        """Merge what the processes printed and left in ``scratch``.
-
-        Raises `MeasurementError` when it is not what this program writes.
-        """
+        """Merge what the processes printed and left in ``scratch``."""
 
 
 def find_loader(name: str | None) -> Loader:
-    """Find a load generator by name; None takes memcaslap, else memtier_benchmark.
-
-    Raises `MeasurementError` when it is not installed, with what to install.
-    """
+    """Find a load generator by name; None takes memcaslap, else memtier_benchmark."""
     if name is not None and name not in LOADERS:
         raise MeasurementError(f"unknown load generator {name!r}: give one of {', '.join(LOADERS)}")
     for kind in LOADERS.values() if name is None else (LOADERS[name],):
@@ -301,10 +295,7 @@ class Memtier(Loader):
 
 
 def read_memtier_totals(path: Path) -> dict[str, float]:
-    """Read the number of requests and their latencies (s) from a JSON file of memtier_benchmark.
-
-    Raises `MeasurementError` when it is no such file.
-    """
+    """Read the number of requests and their latencies (s) from a JSON file of memtier_benchmark."""
     try:
         stats = json.loads(path.read_text(encoding="utf-8"))["ALL STATS"]
         total, parts = stats["Totals"], [stats["Sets"], stats["Gets"]]

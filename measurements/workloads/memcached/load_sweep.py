@@ -612,10 +612,7 @@ class MemcachedRuns:
 
 
 def find_programs(options: MemcachedOptions) -> gen.Loader:
-    """Find the load generator, and memcached unless servers are named.
-
-    Raises `MeasurementError` when one of them is missing, with what to install.
-    """
+    """Find the load generator, and memcached unless servers are named."""
     if not options.servers:
         find_program("memcached")
     found = gen.find_loader(options.client)

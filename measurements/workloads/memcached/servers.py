@@ -42,10 +42,7 @@ class Address(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Address:
-        """Read ``host:port``, ``[::1]:port`` or ``host``, whose port is 11211.
-
-        Raises `MeasurementError` when it is none of them.
-        """
+        """Read ``host:port``, ``[::1]:port`` or ``host``, whose port is 11211."""
         host, colon, port = text.strip().rpartition(":")
         if not colon or text.strip().endswith("]"):
             host, port = text.strip(), "11211"
@@ -80,11 +77,7 @@ class Counts(NamedTuple):
 
 
 class Control:
-    """A connection to a server for statistics and set-up, beside those of its load.
-
-    Raises `MeasurementError` when the server cannot be reached, or answers something else than
-    memcached does.
-    """
+    """A connection to a server for statistics and set-up, beside those of its load."""
 
     def __init__(self, address: Address) -> None:
         self.address = address
@@ -125,10 +118,7 @@ class Control:
             ) from error
 
     def fill(self, key: Callable[[int], str], keys: int, value_bytes: int) -> None:
-        """Store so many objects under the keys of their numbers from 0.
-
-        Raises `MeasurementError` when the server does not hold them afterwards.
-        """
+        """Store so many objects under the keys of their numbers from 0."""
         # With noreply the server sends nothing back, so that a batch goes out without waiting.
         tail = f" 0 0 {value_bytes} noreply\r\n".encode() + b"x" * value_bytes + b"\r\n"
         before = int(self.stats()["cmd_set"])
