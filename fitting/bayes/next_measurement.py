@@ -140,7 +140,8 @@ class Outcomes(NamedTuple):
         """Points of each quantity in the outcome whose half width is nearest the expected."""
         widths = self.half_width[candidate]
         draw = int(np.argmin(np.abs(widths - widths.mean())))
-        return [of_quantity[candidate].take([draw]) for of_quantity in self.points]
+        outcomes = [of_quantity[candidate] for of_quantity in self.points]
+        return [SweepSteps._make(part[[draw]] for part in points) for points in outcomes]
 
 
 def judge_candidates(
@@ -376,8 +377,10 @@ def _simulate(
     deviation = np.sqrt(predictive.variance[at] + within / runs)
     value = predictive.mean[at] + ndtri(chances.value) * deviation
     scatter = within * chdtri(runs - 1, chances.scatter) if runs > 1 else np.zeros_like(value)
-    every = sweep.take(np.zeros(len(value), dtype=np.int64)) if len(sweep.runs) == 1 else sweep
-    return _add_runs(every, candidate, value, scatter)
+    if len(sweep.runs) == 1:
+        rows = np.zeros(len(value), dtype=np.int64)
+        sweep = SweepSteps._make(part[rows] for part in sweep)
+    return _add_runs(sweep, candidate, value, scatter)
 
 
 def _add_runs(

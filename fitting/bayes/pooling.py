@@ -52,10 +52,6 @@ class Neighbours(NamedTuple):
     position: FloatArray  # ln(cores)
     machine: IntArray
 
-    def take(self, groups: IntArray) -> Neighbours:
-        """Select some groups."""
-        return Neighbours(self.cluster[groups], self.position[groups], self.machine[groups])
-
 
 @dataclass(frozen=True, kw_only=True)
 class Pooling:
@@ -97,14 +93,6 @@ class TimeCurve:
         law = copy(_stalled_share(self.prior))
         law.reference = steps.highest(groups)[0]
         return law
-
-    def marginal(self, cells: FloatArray) -> FloatArray:
-        """Return what other groups learn from a posterior: all of it."""
-        return cells
-
-    def with_marginal(self, cells: FloatArray, old: FloatArray, new: FloatArray) -> FloatArray:
-        """Replace the part of a posterior that other groups learn."""
-        return new
 
     def of_cluster(self, grid: Grid, found: Evidence, cluster: IntArray) -> FloatArray:
         """What the rest of a group's cluster says of its noise: broadcasts over the cells."""
@@ -227,7 +215,10 @@ def posterior_cells(
         for before_round in others:
             shipped = curve.pooling.shipped / chunk.mass
             shared = chunk.pool(curve.pooling, shared, before_round, len(groups), shipped)
-        weight = curve.with_marginal(chunk.weight, chunk.shared, shared)
+        # Of time all cells are shared, and of power the noise alone.
+        weight = shared
+        if isinstance(curve, CmosPowerCurve):
+            weight = curve.with_marginal(chunk.weight, chunk.shared, shared)
         yield CellPosteriors(chunk.groups, chunk.grid, chunk.evidence, weight)
 
 
@@ -239,6 +230,8 @@ class _Chunk(NamedTuple):
 
     groups: IntArray
     near: Neighbours
+    begin: IntArray  # (groups,): where the cluster of each group begins
+    size: IntArray  # (groups,): of that cluster
     grid: Grid
     evidence: Evidence
     weight: FloatArray  # (groups, shapes, scales): posterior without the other clusters
@@ -256,19 +249,19 @@ class _Chunk(NamedTuple):
         Each group's own prior, its cluster and the others are mixed by their weights in groups, of
         a table of so many.
         """
-        begin, size = self.clusters()
-        row, worth = others.weigh(pooling, self.near.cluster, table - size)
-        of_group = (self.near.position, begin, size, row, worth, shipped * np.ones(len(size)))
+        cluster = self.near.cluster
+        # Row of each group's cluster in the sample, −1 outside, and the weight of one other group.
+        row = np.searchsorted(others.cluster, cluster)
+        row = np.where(np.append(others.cluster, -1)[row] == cluster, row, -1)
+        count = others.groups - others.size[row]
+        worth = np.minimum(pooling.other * (table - self.size), pooling.others)
+        worth = np.where(count > 0, worth / np.maximum(count, 1), 0.0)
+        shipped = shipped * np.ones(len(row))
+        of_group = (self.near.position, self.begin, self.size, row, worth, shipped)
         cells = (self.prior, self.likelihood, shared, others.total[None], others.by_cluster)
         mix = _mix_posteriors if self.loops is None else self.loops.mix_posteriors
         made: FloatArray = mix(pooling.reach, of_group, cells)
         return made
-
-    def clusters(self) -> tuple[IntArray, IntArray]:
-        """Where the cluster of each group begins, and its size."""
-        begin = np.flatnonzero(np.diff(self.near.cluster, prepend=-1))
-        size = np.diff(np.append(begin, len(self.groups)))
-        return np.repeat(begin, size), np.repeat(size, size)
 
 
 def _start(
@@ -285,15 +278,20 @@ def _start(
     if steps.borrowed.any():
         # What others stand in for is no evidence of the group's own, to be passed on.
         own = _evidence_of(law, steps.choose(steps.borrowed == 0), target, groups, loops)
-    near = neighbours.take(groups)
+    near = Neighbours._make(part[groups] for part in neighbours)
+    begin = np.flatnonzero(np.diff(near.cluster, prepend=-1))
+    size = np.diff(np.append(begin, len(groups)))
+    begin, size = np.repeat(begin, size), np.repeat(size, size)
     prior = law.grid.shape_weight[:, :, None] * law.grid.noise_weight
-    if curve.pooling.rounds and len(np.unique(near.cluster)) < len(near.cluster):
+    if curve.pooling.rounds and (size > 1).any():
         prior = prior * curve.of_cluster(law.grid, own, near.cluster)
-    weight, start = found.posterior(prior), curve.marginal(prior)
-    shared = curve.marginal(weight)
-    likelihood = found.likelihood if shared is weight else shared / start
-    mass = prior.sum(axis=(1, 2))
-    return _Chunk(groups, near, law.grid, found, weight, mass, start, likelihood, shared, loops)
+    shared = weight = found.posterior(prior)
+    mass, likelihood = prior.sum(axis=(1, 2)), found.likelihood
+    if isinstance(curve, CmosPowerCurve):
+        prior, shared = curve.marginal(prior), curve.marginal(weight)
+        likelihood = shared / prior
+    parts = (law.grid, found, weight, mass, prior, likelihood, shared, loops)
+    return _Chunk(groups, near, begin, size, *parts)
 
 
 def _evidence_of(
@@ -323,22 +321,11 @@ class _Others(NamedTuple):
     by_cluster: FloatArray  # (clusters + 1, …): nothing in the last row
     size: IntArray  # (clusters + 1,)
 
-    def weigh(self, pooling: Pooling, cluster: IntArray, rest: IntArray) -> posterior.Parts:
-        """Row of each group's cluster, −1 outside the sample, and the weight of one other group.
-
-        ``rest`` is the number of groups outside the cluster.
-        """
-        row = np.searchsorted(self.cluster, cluster)
-        row = np.where(np.append(self.cluster, -1)[row] == cluster, row, -1)
-        count = self.groups - self.size[row]
-        worth = np.minimum(pooling.other * rest, pooling.others) / np.maximum(count, 1)
-        return row, np.where(count > 0, worth, 0.0)
-
 
 def _shared_by_others(pooling: Pooling, sample: _Chunk) -> list[_Others]:
     """Sum up what the sampled groups share before each round."""
-    begin = np.unique(sample.clusters()[0])
-    number, size = sample.near.cluster[begin], np.append(sample.clusters()[1][begin], 0)
+    begin = np.unique(sample.begin)
+    number, size = sample.near.cluster[begin], np.append(sample.size[begin], 0)
     shared, shipped, rounds = sample.shared, np.array(pooling.shipped), []
     for _ in range(pooling.rounds):
         by_cluster = np.add.reduceat(shared, begin)

@@ -77,10 +77,6 @@ class SweepSteps(NamedTuple):
         highest: FloatArray = np.where(self.borrowed > 0, 0.0, self.frequency).max(axis=1)
         return highest
 
-    def take(self, groups: IntArray | list[int]) -> SweepSteps:
-        """Select some groups."""
-        return SweepSteps._make(part[groups] for part in self)
-
 
 def step_starts(codes: IntArray, frequency: FloatArray) -> BoolArray:
     """Mark where a step begins, in rows sorted by group and then by frequency."""
@@ -296,22 +292,16 @@ class Evidence(NamedTuple):
         return weight
 
 
-def integrated_wiener(a: FloatArray, b: FloatArray) -> FloatArray:
-    """Covariance of a two-sided integrated Wiener process at ``a`` and ``b``, flat and zero at 0.
-
-    min²·(max/2 − min/6) of the distances on one side of 0; the sides are independent.
-    """
-    near, far = np.minimum(np.abs(a), np.abs(b)), np.maximum(np.abs(a), np.abs(b))
-    return np.where(np.sign(a) == np.sign(b), near**2 * (far / 2 - near / 6), 0.0)
-
-
-def error_covariance(a: FloatArray, b: FloatArray, beyond: float) -> FloatArray:
+def error_covariance(a: FloatArray, b: FloatArray, beyond: float = 0.0) -> FloatArray:
     """Covariance of the model error at ln frequencies above the anchor, for a scale of 1.
 
-    Above the anchor a plain Wiener process of ``beyond`` times the scale is added.
+    A two-sided integrated Wiener process, flat and zero at the anchor: min²·(max/2 − min/6) of the
+    distances on one side of it; the sides are independent. Above it a plain Wiener process of
+    ``beyond`` times the scale is added.
     """
-    both = np.minimum(np.maximum(a, 0.0), np.maximum(b, 0.0))
-    return integrated_wiener(a, b) + beyond**2 * both
+    near, far = np.minimum(np.abs(a), np.abs(b)), np.maximum(np.abs(a), np.abs(b))
+    smooth = np.where(np.sign(a) == np.sign(b), near**2 * (far / 2 - near / 6), 0.0)
+    return smooth + beyond**2 * np.minimum(np.maximum(a, 0.0), np.maximum(b, 0.0))
 
 
 def noise_share(runs: FloatArray) -> FloatArray:
@@ -416,10 +406,15 @@ def evidence(
 
     ``groups`` is the number of each group of ``sweep`` in the law, ``loops`` those of `loops_for`.
     """
-    # Of more steps the determinant, a product of so many factors, could underflow there.
-    if loops is not None and sweep.runs.shape[1] <= _MOST_COMPILED and not sweep.borrowed.any():
-        return Evidence(*loops.fill_evidence(*_prepare(law, law.grid, sweep, target, groups)))
-    quadratic, mean, design, *at_target = _evidence_by_noise(law, sweep, target, groups)
+    if sweep.borrowed.any():
+        parts = _evidence_by_noise(law, sweep, target, groups)
+    else:
+        prepared = _prepare(law, law.grid, sweep, target, groups)
+        # Of more steps the determinant, a product of so many factors, could underflow there.
+        if loops is not None and sweep.runs.shape[1] <= _MOST_COMPILED:
+            return Evidence(*loops.fill_evidence(*prepared))
+        parts = _fill_evidence(*prepared)
+    quadratic, mean, design, *at_target = parts
     quadratic -= quadratic.min(axis=(1, 2), keepdims=True)
     quadratic *= -0.5
     return Evidence(np.exp(quadratic, out=quadratic), mean, design, *at_target)
@@ -428,9 +423,7 @@ def evidence(
 def _evidence_by_noise(
     law: ShapeLaw, sweep: SweepSteps, target: FrequencyTarget, groups: IntArray
 ) -> tuple[FloatArray, FloatArray, IntArray, FloatArray, FloatArray, FloatArray]:
-    """Compute −2·ln likelihood and the other parts of `Evidence`."""
-    if not sweep.borrowed.any():
-        return _fill_evidence(*_prepare(law, law.grid, sweep, target, groups))
+    """Compute −2·ln likelihood and the other parts of `Evidence` where steps are borrowed."""
     # A variance that is not the noise's makes each noise level a design of its own.
     levels, column = np.unique(law.grid.noise, return_inverse=True)
     order = np.argsort(column, kind="stable")
@@ -455,7 +448,8 @@ def _prepare(
     first, design = order[begins], np.empty_like(order)
     design[order] = np.cumsum(begins) - 1
     of_first = FrequencyTarget._make(part[first] for part in target)
-    designs = _solve_designs(law, grid, sweep.take(first), of_first, groups[first])
+    steps_of_first = SweepSteps._make(part[first] for part in sweep)
+    designs = _solve_designs(law, grid, steps_of_first, of_first, groups[first])
     shape = law.log_shape(np.column_stack([sweep.frequency, target.frequency]), groups)
     # The level has a flat prior, so it may be taken off first; its digits are not lost then.
     level = sweep.log_value[:, -1:]

@@ -53,11 +53,6 @@ class Mixture(NamedTuple):
         apart = (self.mean - middle[:, None]) ** 2
         return middle, np.einsum("gc,gc->g", self.weight, self.variance + apart)
 
-    def scaled(self, factor: float, shift: FloatArray | float = 0.0) -> Mixture:
-        """Distribution of ``factor`` times the value, plus a constant, one a group or one."""
-        mean = self.mean * factor + np.reshape(shift, (-1, 1))
-        return Mixture(mean, self.variance * factor**2, self.weight)
-
     def plus(self, other: Mixture, correlation: float = 0.0) -> Mixture:
         """Distribution of the sum of two values, which have this ``correlation``.
 

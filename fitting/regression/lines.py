@@ -155,19 +155,6 @@ def variance_of_mean(repeats: Number) -> FloatArray:
     return 1 / points
 
 
-def repeat_moments(codes: IntArray, x: FloatArray, y: Repeats, groups: int) -> Moments:
-    """Add up points labelled by group, 0 … ``groups`` − 1; a group without any has NaN means."""
-    weight = y.runs.astype(np.float64)
-    total = _sum_by_group(codes, weight, groups)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        mean_x = _sum_by_group(codes, weight * x, groups) / total
-        mean_y = _sum_by_group(codes, weight * y.mean, groups) / total
-    dx, dy = x - mean_x[codes], y.mean - mean_y[codes]
-    sxx, sxy = (_sum_by_group(codes, weight * dx * d, groups) for d in (dx, dy))
-    syy = _sum_by_group(codes, weight * dy * dy + y.squares, groups)
-    return Moments(total.astype(np.int64), mean_x, mean_y, sxx, sxy, syy)
-
-
 def fit_groups(
     codes: IntArray, x: FloatArray, y: FloatArray, groups: int, *, nonnegative: bool = False
 ) -> LineFit:
@@ -182,8 +169,20 @@ def fit_groups(
 def fit_repeats(
     codes: IntArray, x: FloatArray, y: Repeats, groups: int, *, nonnegative: bool = False
 ) -> LineFit:
-    """Fit one line per group to runs aggregated by abscissa, as `fit_groups` does to the runs."""
-    line = _solve_moments(repeat_moments(codes, x, y, groups), nonnegative)
+    """Fit one line per group to runs aggregated by abscissa, as `fit_groups` does to the runs.
+
+    A group without runs has NaN means.
+    """
+    weight = y.runs.astype(np.float64)
+    total = _sum_by_group(codes, weight, groups)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        mean_x = _sum_by_group(codes, weight * x, groups) / total
+        mean_y = _sum_by_group(codes, weight * y.mean, groups) / total
+    dx, dy = x - mean_x[codes], y.mean - mean_y[codes]
+    sxx, sxy = (_sum_by_group(codes, weight * dx * d, groups) for d in (dx, dy))
+    syy = _sum_by_group(codes, weight * dy * dy + y.squares, groups)
+    moments = Moments(total.astype(np.int64), mean_x, mean_y, sxx, sxy, syy)
+    line = _solve_moments(moments, nonnegative)
     # The scatter of the repeats and the misses of their means add up, so that no digits are lost
     # where the points lie very close to the line.
     residual = y.mean - line.intercept[codes] - line.slope[codes] * x

@@ -564,6 +564,7 @@ class Posteriors:
             )
         made = parts[0] if len(parts) == 1 else _merge_projections(laws[0][1], *parts)
         sign, clock = _TIME_LIKE.get(name, (1, 0))
+        # A factor of 1 or −1 leaves the variance as it is.
         factor, shift = sign * power, power * clock * np.log(target.frequency)
         lower, value, upper = np.exp(np.sort(made.quantiles * factor, axis=0) + shift)
         words, of_runs = (POWER, "sensor and repeats") if name == POWER else ("time", "repeats")
@@ -572,7 +573,7 @@ class Posteriors:
             f"{words} form": made.form,
             f"{words} {of_runs}": made.noise,
         }
-        mixture = made.mixture.scaled(factor, shift)
+        mixture = made.mixture._replace(mean=made.mixture.mean * factor + shift[:, None])
         return Distribution(value, lower, upper, mixture, budget, np.exp(factor * made.pulled))
 
 

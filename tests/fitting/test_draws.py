@@ -73,14 +73,14 @@ class TestOneCellByHand:
 
     def exact(self, law):
         u, at = (np.log(f / self.measured[-1]) for f in (self.measured, self.asked))
-        sigma = law.drift**2 * pt.integrated_wiener(u[:, None], u)
+        sigma = law.drift**2 * pt.error_covariance(u[:, None], u)
         sigma = np.linalg.inv(sigma + law.noise**2 * np.diag(pt.noise_share(self.runs)))
-        cross = law.drift**2 * pt.integrated_wiener(u[:, None], at)
+        cross = law.drift**2 * pt.error_covariance(u[:, None], at)
         one, value = np.ones(3), self.value + np.log(self.measured)
         level = one @ sigma @ value / (one @ sigma @ one)
         mean = level + cross.T @ sigma @ (value - level)
         left = 1 - cross.T @ sigma @ one
-        covariance = law.drift**2 * pt.integrated_wiener(at[:, None], at) - cross.T @ sigma @ cross
+        covariance = law.drift**2 * pt.error_covariance(at[:, None], at) - cross.T @ sigma @ cross
         covariance += np.outer(left, left) / (one @ sigma @ one)
         above = np.maximum(at, 0.0)
         covariance += (law.drift * law.beyond) ** 2 * np.minimum(above[:, None], above)

@@ -121,9 +121,7 @@ def test_runs_condensed_by_abscissa_have_the_line_of_all_runs(nonnegative):
     found = rl.fit_repeats(of, place, condensed, groups, nonnegative=nonnegative)
     whole = rl.fit_groups(codes, x, y, groups, nonnegative=nonnegative)
     assert learned(found) == pytest.approx(learned(whole), rel=1e-9, abs=1e-9)
-    moments = rl.repeat_moments(codes, x, rl.Repeats.single(y), groups)
-    parts = rl.repeat_moments(of, place, condensed, groups)
-    for part, expected in zip(parts, moments, strict=True):
+    for part, expected in zip(found.moments, whole.moments, strict=True):
         assert part == pytest.approx(expected, rel=1e-9, abs=1e-9)
     halved = rl.fit_repeats(of[::2], place[::2], condensed.take(np.s_[::2]).scaled(3.0), groups)
     kept = np.isin(point, np.arange(0, len(of), 2))
@@ -187,11 +185,8 @@ def test_points_rows_and_moments_give_the_same_lines(groups, nonnegative):
     order = np.random.default_rng(7).permutation(x.size)
     rows = np.repeat(np.arange(groups), 4)[order], x.ravel()[order], y.ravel()[order], groups
     points = rl.fit_points(x, y, nonnegative=nonnegative)
-    moments = rl.repeat_moments(*rows[:2], rl.Repeats.single(rows[2]), groups)
-    for other in (
-        rl.fit_groups(*rows, nonnegative=nonnegative),
-        rl.fit_moments(moments, nonnegative=nonnegative),
-    ):
+    of_rows = rl.fit_groups(*rows, nonnegative=nonnegative)
+    for other in (of_rows, rl.fit_moments(of_rows.moments, nonnegative=nonnegative)):
         np.testing.assert_array_equal(other.bound, points.bound)
         np.testing.assert_array_equal(other.degrees_of_freedom, points.degrees_of_freedom)
         np.testing.assert_allclose(other.intercept, points.intercept, rtol=1e-9, atol=1e-13)
@@ -288,7 +283,7 @@ def test_shapes_that_do_not_match_are_named(x, y):
 def test_moments_alone_keep_a_perfect_line_free_of_negative_variance():
     x, y = np.array([1.0, 2.0, 3.0]) * 1e9, np.array([0.1, 0.2, 0.3])
     fits = [
-        rl.fit_moments(rl.repeat_moments(np.zeros(3, dtype=int), x, rl.Repeats.single(y * k), 1))
+        rl.fit_moments(rl.fit_groups(np.zeros(3, dtype=int), x, y * k, 1).moments)
         for k in (1, 3, 7, 1e6)
     ]
     assert all(fit.variance[0] >= 0 for fit in fits)

@@ -24,8 +24,8 @@ from fitting.bayes.posterior import (
     FrequencyTarget,
     MeasuredSteps,
     SweepSteps,
+    error_covariance,
     evidence,
-    integrated_wiener,
 )
 from fitting.bayes.prediction import TIME_AND_POWER, project_curve
 from fitting.errors import FittingError
@@ -100,7 +100,7 @@ class TestOneCellByHand:
         made = self.judged(known, (2.2, 1), (2.8, 1))
         for half, nearest in zip(made.mean_half_width, (2.2, 2.8), strict=True):
             u = np.log(3.0 / nearest)
-            form = 0.5**2 * integrated_wiener(u, u)
+            form = 0.5**2 * error_covariance(u, u)
             assert half == pytest.approx(Z * np.sqrt(form), rel=1e-3)
         assert shares([known])[0] == pytest.approx(1.0, abs=1e-3)
 

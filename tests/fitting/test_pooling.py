@@ -313,7 +313,7 @@ class TestEitherCurve:
         np.testing.assert_array_equal(projected(CURVES[kind], shuffled).quantiles, made.quantiles)
         unit = np.log(1000)
         other = projected(CURVES[kind], table.plus(unit))
-        shifted = other.mixture.scaled(1.0, -unit)
+        shifted = other.mixture._replace(mean=other.mixture.mean - unit)
         other = other._replace(mixture=shifted, quantiles=other.quantiles - unit)
         check_same(made, other, rtol=1e-5)
         target = table.target._replace(frequency=table.target.frequency / GHZ)

@@ -15,8 +15,8 @@ from fitting.bayes.posterior import (
     FrequencyTarget,
     Grid,
     MeasuredSteps,
+    error_covariance,
     evidence,
-    integrated_wiener,
     noise_share,
 )
 from fitting.bayes.priors import DynamicShare, DynamicSharePrior, StalledShare, noise_grid
@@ -237,7 +237,7 @@ def test_repeats_share_a_part_of_their_noise():
 
 @pytest.mark.parametrize("a", [-1.1, -0.2, 0.0, 0.3, 0.9])
 @pytest.mark.parametrize("b", [-0.7, 0.0, 0.05, 0.9, 2.0])
-def test_integrated_wiener_is_the_double_integral_of_its_walks_covariance(a, b):
+def test_error_covariance_is_the_double_integral_of_its_walks_covariance(a, b):
     def walk(s):
         if a * b <= 0:
             return 0.0
@@ -246,7 +246,7 @@ def test_integrated_wiener_is_the_double_integral_of_its_walks_covariance(a, b):
         return inner
 
     expected, _ = quad(walk, 0, abs(a), points=[min(abs(a), abs(b))], epsabs=1e-12)
-    found = integrated_wiener(np.array([a]), np.array([b]))
+    found = error_covariance(np.array([a]), np.array([b]))
     np.testing.assert_allclose(found, [expected], rtol=1e-9, atol=1e-12)
 
 

@@ -40,17 +40,6 @@ def exact_quantile(mixture, group, p):
     return brentq(lambda x: weight @ ndtr((x - mean) / deviation) - p, low, high, xtol=1e-13)
 
 
-@given(mixtures(), st.floats(-3, 3), st.sampled_from([-1.0, -2.5, 0.3, 4.0]), st.floats(-20, 20))
-def test_multiples_and_shifts_are_read_where_they_are(mixture, deviations, factor, by):
-    middle, variance = mixture.moments()
-    x = middle + deviations * np.sqrt(variance)
-    expected = cdf(mixture, x)
-    below = expected if factor > 0 else 1 - expected
-    np.testing.assert_allclose(cdf(mixture.scaled(factor), x * factor), below, atol=1e-9)
-    for shift in (by, by * np.arange(len(x))):
-        np.testing.assert_allclose(cdf(mixture.scaled(1.0, shift), x + shift), expected, atol=1e-9)
-
-
 @given(mixtures())
 @example(random_mixture(7, 50, 2))
 @example(random_mixture(7, 50, 5))
@@ -136,8 +125,7 @@ def test_trimmed_keeps_weight_mean_and_variance_and_the_weightiest_components(mi
 def test_unknown_mixtures_give_nan_and_leave_the_others_alone():
     unknown = Mixture(*np.full((3, 3, 5), np.nan))
     assert np.isnan(unknown.moments()).all()
-    sums = unknown.plus(random_mixture(1, 3, 2)), unknown.trim(2)
-    for made in (unknown.scaled(-1.0), unknown.scaled(1.0, 2.0), *sums):
+    for made in (unknown.plus(random_mixture(1, 3, 2)), unknown.trim(2)):
         assert all(np.isnan(part).all() for part in made)
     known = random_mixture(2, 4, 9)
     mixed = Mixture(*(np.where([[True], [False], [True], [False]], p, np.nan) for p in known))

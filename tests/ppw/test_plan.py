@@ -11,7 +11,7 @@ from made_up import answered, ignore_caveats, only, sweep
 from processes import ppw_inside, refused
 
 import ppw
-from fitting.bayes.posterior import integrated_wiener
+from fitting.bayes.posterior import error_covariance
 from fitting.bayes.priors import DynamicShare, DynamicSharePrior, StalledShare, StalledSharePrior
 from ppw.catalogue.hosts import host_steps
 from ppw.errors import PpwError
@@ -240,7 +240,7 @@ def drawn(law, random):
     cell = random.choice(prior.size, p=prior / prior.sum())
     shape, scale = divmod(cell, len(grid.noise))
     u = np.log(GHZ / GHZ[-1])
-    root = np.linalg.cholesky(integrated_wiener(u[:, None], u) + 1e-12 * np.eye(len(u)))
+    root = np.linalg.cholesky(error_covariance(u[:, None], u) + 1e-12 * np.eye(len(u)))
     curve = law.log_shape(1e9 * GHZ[None], np.zeros(1, dtype=np.int64))[0, :, shape]
     drift = grid.drift[shape, scale] * root @ random.normal(size=len(u))
     return curve + drift, grid.noise[scale]
