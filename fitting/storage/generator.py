@@ -41,18 +41,15 @@ ENTRIES = ("arrivals", "occupancy")
 
 
 class Chain(NamedTuple):
-    """Tables that lead a generator over the accessed states of every stream.
+    """Tables that lead a generator over the accessed states of every stream."""
 
-    A node holds the transitions that leave a state of some level at that level, the sequential
-    ones apart from the random ones. Transitions of node i are ``order[first[i]:first[i + 1]]``.
-    """
-
+    # A node holds the transitions that leave a state of some level at that level.
     levels: int
     departures: IntArray  # by accessed state, random transitions out of it
     leave: FloatArray  # by accessed state, cumulated share that parts at each level or above
     node: IntArray  # by accessed state and level, node of the random transitions, −1 for none
     follows: IntArray  # by accessed state, node of the sequential transitions, −1 for none
-    order: IntArray
+    order: IntArray  # transitions of node i are order[first[i]:first[i + 1]]
     first: IntArray
     keep: FloatArray  # in that order, alias tables of the nodes (Walker 1977)
     other: IntArray

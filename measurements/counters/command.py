@@ -120,16 +120,11 @@ _TIME_ALONE = "to measure without counters: --metric time"
 
 @dataclass(frozen=True, slots=True)
 class PerfSupport:
-    """What can be counted here.
+    """What can be counted here."""
 
-    ``counters`` has those events that perf takes here, None where it cannot count at all;
-    ``hardware`` is whether instructions or cycles are among them. Each of ``reasons`` is one line
-    about what cannot be counted: why, and what to do.
-    """
-
-    counters: PerfCounters | None
-    hardware: bool
-    reasons: tuple[str, ...]
+    counters: PerfCounters | None  # with the events that perf takes; None where it cannot count
+    hardware: bool  # whether instructions or cycles are among them
+    reasons: tuple[str, ...]  # why something cannot be counted, and what to do, a line each
 
 
 def check_perf(

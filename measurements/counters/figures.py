@@ -33,25 +33,17 @@ _NUMBER = re.compile(r"-?\d+(?:[.,]\d+)?(?:[eE][-+]?\d+)?")
 
 
 class Count(NamedTuple):
-    """One line: one event, on one part of the machine, in one interval.
+    """One line: one event, on one part of the machine, in one interval."""
 
-    ``event`` is as perf names it, such as ``cpu_core/cycles/``. The ``value`` is scaled by perf
-    where the event shared its counter; ``missing`` says why there is none, and ``unit`` is "" for a
-    plain count. The event was on a counter for ``runtime_s``, summed over CPUs, a share ``running``
-    (0 to 1) of the time it should have been. ``part`` is "CPU0", "S0-D0-C1", a thread or a cgroup;
-    "" for the whole. ``interval_s`` is the end of the interval since the start; None for a whole
-    run. ``run`` tells apart several outputs that are read as one.
-    """
-
-    event: str
-    value: float | None
-    missing: Missing | None
-    unit: str
-    runtime_s: float | None
-    running: float | None
-    part: str = ""
-    interval_s: float | None = None
-    run: int = 0
+    event: str  # as perf names it: cpu_core/cycles/
+    value: float | None  # scaled by perf where the event shared its counter
+    missing: Missing | None  # why there is no value
+    unit: str  # "" for a plain count
+    runtime_s: float | None  # time on a counter, summed over CPUs
+    running: float | None  # share (0 to 1) of the time that it should have been on one
+    part: str = ""  # CPU0, S0-D0-C1, a thread or a cgroup; "" for the whole
+    interval_s: float | None = None  # end of the interval since the start; None for a whole run
+    run: int = 0  # tells apart several outputs that are read as one
 
 
 class PerfOutput(NamedTuple):
@@ -237,49 +229,35 @@ NO_CLOCK = (
 
 
 class Total(NamedTuple):
-    """One event over all of a run.
+    """One event over all of a run."""
 
-    ``value`` is in the event's ``unit`` ("" for a plain count), scaled up from ``running``, the
-    share of the time (0 to 1) that the event was on a counter: of several CPUs or intervals the
-    mean. ``runtime_s`` is summed over CPUs. ``missing`` says why there is no value.
-    """
-
-    value: float | None
-    unit: str = ""
-    missing: Missing | None = None
-    running: float | None = None
-    runtime_s: float | None = None
+    value: float | None  # scaled up from the share ``running``
+    unit: str = ""  # "" for a plain count
+    missing: Missing | None = None  # why there is no value
+    running: float | None = None  # mean share of the time (0 to 1) on a counter
+    runtime_s: float | None = None  # summed over CPUs
 
 
 @dataclass(frozen=True, slots=True)
 class Counters:
-    """What was counted in one run. None is "not known", never 0.
+    """What was counted in one run. None is "not known", never 0."""
 
-    ``instructions`` are retired ones and ``cycles`` those of the cores, both in ``modes`` of the
-    processor. ``llc_event`` is the event behind ``llc_misses``: loads, loads and stores, or the
-    processor's own idea of a cache miss. ``task_clock_s`` is CPU time of the command; of whole
-    CPUs, their time, idle or not. ``elapsed_s`` is without perf's own start, ``freq_achieved_hz``
-    the mean frequency of the cores while they ran, ``running`` the least share of the time (0 to 1)
-    that one of these figures was on a counter. ``by_core_type`` has instructions and cycles of each
-    kind of core of a hybrid processor, which add up to the totals; ``events`` every event under
-    perf's own name.
-    """
-
-    instructions: float | None = None
-    cycles: float | None = None
-    modes: Modes | None = None
+    instructions: float | None = None  # retired
+    cycles: float | None = None  # of the cores
+    modes: Modes | None = None  # of the processor, for instructions and cycles
     llc_misses: float | None = None
-    llc_event: str | None = None
-    task_clock_s: float | None = None
-    elapsed_s: float | None = None
-    freq_achieved_hz: float | None = None
+    llc_event: str | None = None  # loads, loads and stores, or the processor's own idea
+    task_clock_s: float | None = None  # CPU time of the command; of whole CPUs with idle time
+    elapsed_s: float | None = None  # without perf's own start
+    freq_achieved_hz: float | None = None  # mean of the cores while they ran
     instructions_user: float | None = None
     instructions_kernel: float | None = None
     cycles_user: float | None = None
     cycles_kernel: float | None = None
+    # Instructions and cycles of each kind of core, which add up to the totals.
     by_core_type: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    running: float | None = None
-    events: Mapping[str, Total] = field(default_factory=dict)
+    running: float | None = None  # least share of the time (0 to 1) on a counter
+    events: Mapping[str, Total] = field(default_factory=dict)  # all, by perf's own name
     caveats: tuple[str, ...] = ()
 
     @property
@@ -408,17 +386,12 @@ def _total(event: str, counts: Sequence[Count], at_work: Collection[object]) -> 
 
 
 class Quantity(NamedTuple):
-    """One quantity over all kinds of cores.
-
-    ``by_pmu`` is what each kind of core adds to the value, empty where there is one kind;
-    ``uncounted`` are the kinds of cores that worked without this being counted. ``running`` is the
-    share of the time that it was on a counter, from 0 to 1.
-    """
+    """One quantity over all kinds of cores."""
 
     value: float | None = None
-    by_pmu: Mapping[str, float] = {}
-    uncounted: tuple[str, ...] = ()
-    running: float | None = None
+    by_pmu: Mapping[str, float] = {}  # by kind of core; empty where there is one kind
+    uncounted: tuple[str, ...] = ()  # kinds of cores that worked without this being counted
+    running: float | None = None  # share of the time (0 to 1) that it was on a counter
 
 
 def add_cores(

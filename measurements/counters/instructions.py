@@ -42,17 +42,13 @@ _QEMU_NAMES = {"amd64": "x86_64", "i686": "i386"}
 
 
 class InstructionCount(NamedTuple):
-    """Instructions of one execution of a command, in ``modes`` of the processor.
-
-    ``label`` says how much the count is worth: by the processor, by an emulator, or computed from
-    CPU time. Times (s) are those of an execution without emulator.
-    """
+    """Instructions of one execution of a command."""
 
     instructions: float
     method: Method
-    label: Label
-    modes: str
-    time_s: float
+    label: Label  # by the processor, by an emulator, or computed from CPU time
+    modes: str  # of the processor
+    time_s: float  # times are those of an execution without emulator
     user_s: float
     system_s: float
     caveats: tuple[str, ...] = ()

@@ -28,12 +28,9 @@ _END_S = 10.0
 
 @dataclass(frozen=True, slots=True)
 class MemoryEvent:
-    """A perf event that counts bytes read from memory or written to it by one controller.
+    """A perf event that counts bytes read from memory or written to it by one controller."""
 
-    ``name`` is for ``perf stat -a -e``, such as "uncore_imc_0/cas_count_read/".
-    """
-
-    name: str
+    name: str  # for perf stat -a -e: uncore_imc_0/cas_count_read/
     direction: Literal["read", "write"]
     bytes_per_count: float
 

@@ -224,15 +224,11 @@ _LINE_BYTES = 64
 
 
 class LastLevelCache(NamedTuple):
-    """Caches of the highest level that some CPUs have (bytes; 0 where the kernel does not say).
-
-    ``largest_bytes`` is the largest single cache: what one core has before memory. ``line_bytes``
-    is 64 where the kernel does not say.
-    """
+    """Caches of the highest level that some CPUs have (bytes; 0 where the kernel does not say)."""
 
     total_bytes: int
-    largest_bytes: int
-    line_bytes: int
+    largest_bytes: int  # the largest single cache: what one core has before memory
+    line_bytes: int  # 64 where the kernel does not say
 
 
 def last_level_cache(sysfs: Path, cpus: Collection[int]) -> LastLevelCache:

@@ -39,14 +39,10 @@ class PhysicalCore(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Topology:
-    """Physical cores that this process may use.
+    """Physical cores that this process may use."""
 
-    They are ordered by socket, kind (the faster first), NUMA node and number. ``withheld`` are the
-    logical CPUs that are online but not allowed, as by a container or taskset.
-    """
-
-    cores: tuple[PhysicalCore, ...]
-    withheld: tuple[int, ...] = ()
+    cores: tuple[PhysicalCore, ...]  # by socket, kind (the faster first), NUMA node and number
+    withheld: tuple[int, ...] = ()  # logical CPUs that are online but not allowed
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,16 +223,12 @@ def _not_allowed_text(cpus: Collection[int], before: Collection[int]) -> str:
 
 
 class Execution(NamedTuple):
-    """One or several equal executions, back to back; start and end by `time.monotonic`.
-
-    ``exit_code`` is that of the first that failed, or 0; negative for the signal that ended it.
-    ``user_s`` and ``system_s`` are the CPU time of the command and of all its children.
-    """
+    """One or several equal executions, back to back; start and end by `time.monotonic`."""
 
     start_s: float
     end_s: float
-    exit_code: int
-    user_s: float
+    exit_code: int  # of the first that failed, or 0; negative for a signal
+    user_s: float  # CPU times are of the command and all its children
     system_s: float
 
 

@@ -418,17 +418,13 @@ _WORDS = ("read", "write", "trim", "sync")
 
 @dataclass(frozen=True)
 class ReplayReport:
-    """Figures of a replay, as fio reports them.
-
-    Requests are completed reads, writes and trims; a latency is from submission to completion, NaN
-    where nothing completed.
-    """
+    """Figures of a replay, as fio reports them."""
 
     engine: str
-    requests: int
+    requests: int  # completed reads, writes and trims
     bytes_: int
     duration_s: float
-    latency_mean_s: float
+    latency_mean_s: float  # from submission to completion; NaN where nothing completed
     latency_p99_s: float
     fio_version: str
 

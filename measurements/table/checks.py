@@ -164,12 +164,9 @@ def _list_problems(
 
 
 class ValueRule(NamedTuple):
-    """Numbers that cannot be, and what is wrong with them; a missing one breaks no rule.
+    """Numbers that cannot be, and what is wrong with them; a missing one breaks no rule."""
 
-    ``broken`` takes an array, or a column of an engine.
-    """
-
-    broken: Callable[[Any], Any]
+    broken: Callable[[Any], Any]  # takes an array, or a column of an engine
     reason: str
 
 

@@ -226,19 +226,15 @@ class Command:
 
 
 class _Counts(NamedTuple):
-    """What the kernel had counted since its start, read at ``at_s`` of `time.monotonic`.
+    """What the kernel had counted since its start."""
 
-    ``ticks`` are CPU times of /proc/stat by column, ``numbers`` single counts of /proc/stat and
-    /proc/vmstat; ``disks`` and ``interfaces`` have the counts of their fields below.
-    """
-
-    at_s: float
+    at_s: float  # by `time.monotonic`
     time_s: float
-    ticks: dict[str, int]
-    numbers: dict[str, int]
+    ticks: dict[str, int]  # CPU times of /proc/stat by column
+    numbers: dict[str, int]  # single counts of /proc/stat and /proc/vmstat
     memory: dict[str, float]
     scheduled_s: float | None
-    disks: dict[str, tuple[int, ...]]
+    disks: dict[str, tuple[int, ...]]  # counts of their fields below, as of interfaces
     interfaces: dict[str, tuple[int, ...]]
     cpus: int
 

@@ -183,28 +183,23 @@ class Field(NamedTuple):
 
 @dataclass(slots=True)
 class Log:
-    """A log as it is read: rows in the order of the file, amounts still per second.
-
-    ``usual_s`` is the interval with which the log says it was recorded, ``restarts`` are the rows
-    that are the first after the recording or the host started anew, and ``skipped`` counts lines
-    that are no rows. The arrays are there from `finish` on: ``times_s`` are the ends of the
-    intervals (s since 1970 UTC), ``intervals_s`` their lengths (NaN or None where the log gives
-    none), ``odd`` rows with a field that is no number. CPU time is over all CPUs.
-    """
+    """A log as it is read: rows in the order of the file, amounts still per second."""
 
     source: str
     format: str
     host: str = ""
-    cpus: float | None = None
+    cpus: float | None = None  # CPU time is over all of them
     hz: float | None = None
-    usual_s: float | None = None
-    restarts: list[int] = field(default_factory=list)
+    usual_s: float | None = None  # interval of the recording, by the log itself
+    restarts: list[int] = field(default_factory=list)  # rows that are the first after a new start
     per_interval: bool = False
     caveats: list[str] = field(default_factory=list)
     rows: int = 0
-    skipped: int = 0
+    skipped: int = 0  # number of lines that are no rows
+    # Arrays are there from `finish` on; times are the ends of intervals (s since 1970 UTC).
     times_s: Numbers = field(default_factory=lambda: np.zeros(0))
-    intervals_s: Numbers | None = None
+    intervals_s: Numbers | None = None  # NaN or None where the log gives none
+    # Rows with a field that is no number.
     odd: Flags = field(default_factory=lambda: np.zeros(0, bool))
     columns: Columns = field(default_factory=dict)
     _blocks: dict[str, list[tuple[int, Numbers]]] = field(default_factory=dict)
@@ -287,16 +282,12 @@ def drop_absurd(numbers: Numbers) -> Flags:
 
 
 class Block(NamedTuple):
-    """Some rows of a log, columns by position.
-
-    Numbers are NaN where a field is empty or no number, and ``odd`` are the rows with a field that
-    is no number. ``skipped`` counts rows with more or fewer fields than there are columns.
-    """
+    """Some rows of a log, columns by position."""
 
     texts: dict[int, pa.ChunkedArray]
-    numbers: dict[int, Numbers]
-    odd: Flags
-    skipped: int
+    numbers: dict[int, Numbers]  # NaN where a field is empty or no number
+    odd: Flags  # rows with a field that is no number
+    skipped: int  # number of rows with more or fewer fields than there are columns
 
 
 def read_block(

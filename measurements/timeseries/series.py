@@ -34,18 +34,13 @@ MEGABIT_BYTES = 1e6 / 8
 
 
 class TimeColumn(NamedTuple):
-    """One column of a time series.
-
-    A fact is one of the host, an amount is over the interval, a level at its end or over it, and a
-    share of the interval. ``capacity`` is the column that limits this one (an amount per second),
-    ``per_device`` what the names in brackets are, "disk" or "interface"; "" where there is none.
-    """
+    """One column of a time series."""
 
     unit: str
-    kind: Kind
+    kind: Kind  # fact: of the host; amount, share: of the interval; level: at its end or over it
     meaning: str
-    capacity: str = ""
-    per_device: str = ""
+    capacity: str = ""  # column that limits this one (an amount per second)
+    per_device: str = ""  # what the names in brackets are: "disk" or "interface"
 
 
 _CPU = {

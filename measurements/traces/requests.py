@@ -231,18 +231,13 @@ def refuse_first(bad: Array, row: Array, reason: Callable[[int], str]) -> None:
 
 
 class Requests(NamedTuple):
-    """Requests in the order of the file, one array per column.
+    """Requests in the order of the file, one array per column."""
 
-    ``time`` is in ticks of the format's clock, int64 where it is a whole number of them, so that
-    a clock that began centuries ago loses nothing. ``row`` is where the reader found each.
-    ``lbn`` may be uint64 until it is checked.
-    """
-
-    row: Array
-    time: Array
+    row: Array  # where the reader found each
+    time: Array  # ticks of the format's clock, int64 where whole: it may have begun centuries ago
     stream: Array
     device: Array
-    lbn: Array
+    lbn: Array  # may be uint64 until it is checked
     size_bytes: Array
     op: Array
     latency_s: Array

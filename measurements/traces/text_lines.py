@@ -29,18 +29,14 @@ _LARGEST = 2**63
 
 
 class Form(NamedTuple):
-    """Layout of a file whose lines have the same fields.
-
-    A space as ``delimiter`` stands for any run of spaces and tabs; ``quoted`` fields may be in
-    double quotes; only the fields that are ``wanted`` are converted, all where none is named.
-    """
+    """Layout of a file whose lines have the same fields."""
 
     names: list[str]
     kinds: list[pa.DataType]
-    delimiter: str = ","
-    quoted: bool = False
+    delimiter: str = ","  # a space stands for any run of spaces and tabs
+    quoted: bool = False  # fields may be in double quotes
     header_lines: int = 0
-    wanted: tuple[str, ...] = ()
+    wanted: tuple[str, ...] = ()  # fields to convert, all where none is named
 
 
 def form(declared: str, delimiter: str = ",") -> Form:

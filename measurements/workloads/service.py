@@ -52,13 +52,9 @@ class ServiceOptions(loop.RunOptions):
 
 
 class ServiceStep(NamedTuple):
-    """One run: its set-up, its core frequency (None: as found), and the number of its repeat.
+    """One run: its set-up, its core frequency (None: as found), and the number of its repeat."""
 
-    ``kind`` is "run", or "client-step" for the run with more client that ends the runs at full
-    load and is no row of its own.
-    """
-
-    kind: str
+    kind: str  # "run", or "client-step": more client at the end of full load, no row of its own
     setup: Mapping[str, Any]
     freq_hz: float | None
     repeat: int
