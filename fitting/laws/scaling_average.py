@@ -175,10 +175,7 @@ class ScalingCells(NamedTuple):
 
 
 class LawAverage(NamedTuple):
-    """The prediction of each group at one target: a mixture of Student t distributions of ln T.
-
-    Where one group has many targets, these take the place of the groups.
-    """
+    """The prediction of each group, or target: a mixture of Student t distributions of ln T."""
 
     weight: FloatArray  # (laws, groups) in the order of the family; sums to 1, NaN below two cells
     log_time: FloatArray  # (laws, groups): ln T of each law at the target

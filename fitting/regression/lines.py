@@ -375,10 +375,7 @@ class ModelFit(NamedTuple):
             return np.sqrt(self.line.leverage(x)) * size
 
     def parameters(self) -> dict[str, tuple[FloatArray, FloatArray]]:
-        """Parameter name (with unit) to its value and standard error in each group.
-
-        The error is NaN where the value is held at zero or no degree of freedom is left.
-        """
+        """Values and standard errors by parameter (with unit); NaN for those held at a bound."""
         values = self.line.intercept, self.model.slope_sign * self.line.slope
         both = zip(values, self.line.standard_errors(), strict=True)
         return dict(zip(self.model.parameters, both, strict=True))

@@ -306,11 +306,7 @@ def dispersion_band(
 
 
 def swap_halves(counts: IntArray, periods: int, loose: BoolArray, rng: Rng) -> IntArray:
-    """Return indices of the coarse windows, with halves at loose levels swapped at random.
-
-    ``counts`` are the arrivals of the coarse windows, a power of two of them in each period, and
-    ``loose`` says by level, coarsest first, whether halves change places.
-    """
+    """Return indices of the coarse windows, with halves swapped at random at ``loose`` levels."""
     profile = np.arange(len(counts)).reshape(periods, -1)
     size = profile.shape[1]
     for turns in loose:

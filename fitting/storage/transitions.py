@@ -45,11 +45,7 @@ _KIND_BITS, _PRIOR = 2, 0.5
 
 @dataclass(frozen=True)
 class TransitionCounts:
-    """Transitions of a trace, one an element, in the order of origin and pair.
-
-    ``sums`` and ``histogram`` are of the gaps, ``state_origin`` to ``arrivals`` of the states that
-    were accessed, in the order of origin and state.
-    """
+    """Transitions of a trace, one an element, in the order of origin and pair."""
 
     diagram: Diagram
     origin: IntArray  # stream and kind of the request before: stream · kinds + kind
@@ -57,8 +53,9 @@ class TransitionCounts:
     op: IntArray
     sequential: IntArray  # whether it starts where the request before it ended
     size_class: IntArray
-    sums: FloatArray  # columns: number, Σg, Σg², Σln g, Σln² g, Σg·ln g, least, largest
+    sums: FloatArray  # of gaps: number, Σg, Σg², Σln g, Σln² g, Σg·ln g, least, largest
     histogram: CountArray  # by classes of ln g; 0 where there were too few gaps to keep
+    # From here on of the accessed states, in the order of origin and state.
     state_origin: IntArray
     state: IntArray  # finest state
     occupancy: IntArray  # requests

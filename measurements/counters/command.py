@@ -130,11 +130,7 @@ class PerfSupport:
 def check_perf(
     wanted: PerfCounters | None = None, *, sysfs: Path = Path("/sys"), procfs: Path = Path("/proc")
 ) -> PerfSupport:
-    """Find out what perf can count here, by letting it count a program that does nothing.
-
-    By default it tries the usual events of a command. ``sysfs`` and ``procfs`` are where the
-    reasons for a refusal are looked for.
-    """
+    """Find out what perf can count here by letting it count a program that does nothing."""
     wanted = PerfCounters() if wanted is None else wanted
     program = shutil.which(wanted.program)
     if program is None:

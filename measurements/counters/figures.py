@@ -282,11 +282,7 @@ class Counters:
 
 
 def summarize(output: PerfOutput, *, whole_machine: bool = False) -> Counters:
-    """Compute the figures of a run from the counts of perf.
-
-    ``whole_machine`` says that it was counted with ``-a`` or ``-C``: the task clock has idle time
-    in it.
-    """
+    """Compute a run's figures; the task clock of a whole machine (-a, -C) has idle time in it."""
     totals = total_events(output.counts)
     instructions = _drop_stuck_counters(_by_mode(totals, INSTRUCTIONS, whole_machine))
     cycles = _drop_stuck_counters(_by_mode(totals, CYCLES, whole_machine))

@@ -70,10 +70,7 @@ def _scheduled_s_by_schedstat(procfs: Path) -> float | None:
 def control_groups(
     sysfs: Path, procfs: Path, controller: str, pid: int | None = None
 ) -> Iterator[Path]:
-    """Find the folders of a process's control groups (version 1 or 2), innermost first.
-
-    Inside a container the listed path may not exist; the top of the mount is then its own group.
-    """
+    """Find the folders of a process's control groups (version 1 or 2), innermost first."""
     for line in read_lines(procfs / ("self" if pid is None else str(pid)) / "cgroup"):
         number, controllers, group = [*line.split(":", 2), "", ""][:3]
         if number == "0" and not controllers:
@@ -82,6 +79,7 @@ def control_groups(
             mounts = [controllers, controller]
         else:
             continue
+        # Inside a container the listed path may not exist: the top of the mount is then its own.
         parts = [part for part in group.split("/") if part not in ("", "..")]
         for mount in mounts:
             for depth in range(len(parts), -1, -1):
@@ -119,11 +117,7 @@ def _read_throttled_s(folder: Path) -> float | None:
 
 
 def disk_sectors(procfs: Path, sysfs: Path) -> dict[str, tuple[int, int]]:
-    """Read the sectors of 512 B read and written since the host's start, by physical disk.
-
-    Partitions, and disks that lie on others (dm, md, loop, zram, NVMe multipath heads), are left
-    out, so that each transfer counts once.
-    """
+    """Read the 512 B sectors read and written since the host's start, by physical disk."""
     physical = physical_disks(sysfs)
     sectors = {}
     for line in read_lines(procfs / "diskstats"):
@@ -232,10 +226,7 @@ class LastLevelCache(NamedTuple):
 
 
 def last_level_cache(sysfs: Path, cpus: Collection[int]) -> LastLevelCache:
-    """Read the last-level caches of some CPUs from ``devices/system/cpu/cpu*/cache/index*``.
-
-    A cache that several of the CPUs share counts once.
-    """
+    """Read the last-level caches of some CPUs; one that several of them share counts once."""
     found: dict[tuple[int, str], tuple[int, int]] = {}
     for cpu in cpus:
         for index in sorted((sysfs / f"devices/system/cpu/cpu{cpu}/cache").glob("index*")):

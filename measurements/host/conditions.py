@@ -153,10 +153,7 @@ def idle_state(sysfs: Path) -> dict[str, files.Value]:
 
 
 def power_cap_state(sysfs: Path) -> dict[str, files.Value]:
-    """Read the lowest power limit of any package (W), for long, short and peak loads.
-
-    A package may have its limits twice, in its registers and in memory: the lower one holds.
-    """
+    """Read the lowest power limit of any package (W), for long, short and peak loads."""
     state: dict[str, files.Value] = {}
     for zone in (sysfs / "class/powercap").glob("*:*"):
         of_package = files.read_field(zone / "name").startswith("package")
@@ -166,17 +163,14 @@ def power_cap_state(sysfs: Path) -> dict[str, files.Value]:
             column = _POWER_CAPS.get(files.read_field(name))
             limit = zone / name.name.replace("_name", "_power_limit_uw")
             power_w = files.read_number(limit, 1e-6)
-            # 0 is a limit that is not set.
+            # 0 is a limit that is not set; of registers and memory, the lower one holds.
             if column and power_w:
                 state[column] = min(power_w, float(state.get(column, power_w)))
     return state
 
 
 def system_state(sysfs: Path, procfs: Path, root: Path) -> dict[str, files.Value]:
-    """Read kernel, virtual machine or container, mitigations, huge pages, clock source, load.
-
-    Containers leave files in ``root``.
-    """
+    """Read kernel, virtual machine or container, mitigations, huge pages, clock source, load."""
     load = files.read_field(procfs / "loadavg").split(" ")[0]
     memory = re.search(r"^MemTotal:\s+(\d+) kB", files.read_field(procfs / "meminfo"), re.MULTILINE)
     clocksource = sysfs / "devices/system/clocksource/clocksource0/current_clocksource"

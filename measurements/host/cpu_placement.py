@@ -239,11 +239,7 @@ def execute(
     cpus: Collection[int] | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> Execution:
-    """Run commands one after the other on some logical CPUs, until one fails.
-
-    Their standard output and error go to ``output``. Raises `MeasurementError` when a command
-    cannot be started.
-    """
+    """Run commands one after the other, with their output in a file, until one fails."""
     user_s = system_s = 0.0
     code = 0
     with (

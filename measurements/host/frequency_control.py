@@ -49,10 +49,7 @@ def current_frequencies(sysfs: Path) -> dict[int, float]:
 
 
 def clock_state(sysfs: Path) -> dict[str, files.Value]:
-    """Read turbo, driver, governor, limits and preferences of core and uncore frequencies.
-
-    Where CPUs differ, texts are listed one after the other and limits are the widest.
-    """
+    """Read turbo, driver, governor, limits and preferences of core and uncore frequencies."""
     cpu = cpu_folder(sysfs)
     policies = sorted((cpu / "cpufreq").glob("policy[0-9]*"))
     texts = ("scaling_driver", "scaling_governor", "energy_performance_preference")
@@ -245,10 +242,7 @@ def common_frequencies(policies: Sequence[Policy]) -> FrequencyRange:
 
 
 def find_turbo(sysfs: Path, policies: Iterable[Policy], *, each: bool) -> TurboSwitch | None:
-    """Find the switch of turbo, or None where the kernel has none.
-
-    ``each`` prefers the switches of these policies to that of the host, where both exist.
-    """
+    """Find the switch of turbo, or None; ``each`` prefers those of single policies."""
     folders = [policy.folder for policy in policies]
     inverse = cpu_folder(sysfs) / "intel_pstate/no_turbo"
     if inverse.exists():
@@ -362,10 +356,7 @@ class FrequencyControl:
         return common_frequencies(self.policies)
 
     def refuse_step(self, freq_hz: float) -> None:
-        """Raise `MeasurementError` for a frequency that not all policies can be fixed at.
-
-        The message names the steps around it, and the CPUs that cannot take it.
-        """
+        """Raise `MeasurementError` for a frequency that not all policies can be fixed at."""
         reason = "it is no number" if math.isnan(freq_hz) else implausible_frequency(freq_hz)
         if reason:
             raise MeasurementError(f"the core frequency cannot be fixed at this value: {reason}")
@@ -411,11 +402,7 @@ class FrequencyControl:
         self.policies = read_policies(self._sysfs, procfs=self._procfs)
 
     def check(self) -> None:
-        """Check that the guard lives and that every setting is still as this control set it.
-
-        Raises `MeasurementError` when the guard is gone, after putting all back, or when something
-        else on the host has changed a setting.
-        """
+        """Raise `MeasurementError` where the guard is gone or something changed a setting."""
         if self._guard is not None:
             self._guard.check()
         for path, value in self._expected.items():

@@ -66,10 +66,7 @@ class CleanupProcess:
         return environment_without_secrets() | {MARK: self._mark}
 
     def folder(self, inside: Path | None = None) -> Path:
-        """Make a folder that will be removed with its content; by default in the temporary folder.
-
-        Raises `MeasurementError` when it cannot be made there.
-        """
+        """Make a folder that will be removed with its content, by default a temporary one."""
         parent = Path(tempfile.gettempdir()) if inside is None else inside.resolve()
         path = self._announce("folder", parent / f"ppw-{self._mark}-{len(self._made)}")
         try:

@@ -19,7 +19,6 @@ from measurements.table.units import Unit, named_unit, split_unit
 # ms``, ``Size KB``, ``ReqGB``, ``elapsedms``, or no more than ``ms``. There the quantity is known,
 # so a last word that is a unit of that quantity is the unit.
 
-
 _SEPARATORS = re.compile(r"[\s_()\[\]{}.,:;/|-]+")
 _REMARKS = re.compile(r"[(\[]([^()\[\]]*)[)\]]")
 # What may stand before a unit without anything between: "elapsedms".

@@ -106,10 +106,7 @@ def _is_string(cell: object) -> bool:
 
 
 def convert_numbers(column: pd.Series[Any], renaming: Renaming) -> pd.Series[Any]:
-    """Numbers in the canonical unit; a cell with a unit of its own, such as ``2.10GHz``, by that.
-
-    A cell that is neither is left, for the check that names its row.
-    """
+    """Convert to the canonical unit, cells such as ``2.10GHz`` by their own; keep other texts."""
     if renaming.factor == 1.0 and column.dtype.kind in "iuf":
         return column
     numbers = as_numbers(column)
@@ -385,13 +382,11 @@ def _parse_rows(content: bytes, delimiter: str, names: list[str], text: set[str]
 
 
 def _without_comments(content: bytes) -> bytes:
-    """CSV without the lines before its header that begin with #.
-
-    One with as many fields as the line below it may be the header itself, and stays.
-    """
+    """Cut the lines before a CSV's header that begin with #, but not the header itself."""
     rest = content
     while rest.lstrip().startswith(b"#"):
         line, _, below = rest.lstrip().partition(b"\n")
+        # One with as many fields as the line below it may be the header itself.
         following = next((one for one in below[:65536].split(b"\n") if one.strip()), b"")
         delimiter = max((b",", b";", b"\t"), key=following.count)
         if following.count(delimiter) in (0, line.count(delimiter)) and following[:1] != b"#":

@@ -82,7 +82,6 @@ COLUMNS: dict[str, RunsColumn] = {
     "started_at": RunsColumn("", "text", "start, UTC, ISO 8601"),
 }
 
-
 # Columns of numbers; the others are texts.
 NUMERIC = frozenset(name for name, column in COLUMNS.items() if column.kind != "text")
 

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-
 # Spreadsheets compute a cell that begins with ``=``, ``+``, ``-`` or ``@``, whoever wrote it. Such
 # a text is written with an apostrophe before it, which to a spreadsheet means text, and read back
 # without; texts that already begin so get one more, so that every name comes back as it was.
@@ -50,7 +49,9 @@ def write_csv(frame: pd.DataFrame, target: TextIO) -> None:
     """Write `csv_text`."""
     safe = frame.apply(_guard_texts).set_axis([guard_text(str(c)) for c in frame], axis=1)
     # A carriage return of its own ends a row for many readers, and is quoted only if all text is.
-    returns = any(_holds_carriage_return(safe[c]) for c in safe if is_text_column(safe[c]))
+    # Searched by hand: a mapped categorical column stays one, and has no any().
+    cells = (cell for c in safe if is_text_column(safe[c]) for cell in safe[c])
+    returns = any(isinstance(cell, str) and "\r" in cell for cell in cells)
     quoting: Literal[0, 2] = csv.QUOTE_NONNUMERIC if returns else csv.QUOTE_MINIMAL
     safe.to_csv(target, index=False, quoting=quoting, lineterminator="\n")
 
@@ -59,11 +60,6 @@ def _guard_texts(column: pd.Series[Any]) -> pd.Series[Any]:
     if not is_text_column(column):
         return column
     return column.map(lambda cell: guard_text(cell) if isinstance(cell, str) else cell)
-
-
-def _holds_carriage_return(column: pd.Series[Any]) -> bool:
-    # By hand: a mapped categorical column stays one, and has no any().
-    return any(isinstance(cell, str) and "\r" in cell for cell in column)
 
 
 # Endings of files with a JSON object a line.

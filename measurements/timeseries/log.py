@@ -34,15 +34,11 @@ _HEAD_BYTES = 1 << 16
 
 
 class Source:
-    """One log as a stream of bytes.
-
-    ``head`` is its beginning, which tells the format. ``truncated`` is whether it breaks off, as
-    far as it was read: within a gzip file or a line.
-    """
+    """One log as a stream of bytes; its ``head`` tells the format."""
 
     def __init__(self, name: str, stream: io.BufferedIOBase) -> None:
         self.name = name
-        self.truncated = False
+        self.truncated = False  # whether it breaks off within a gzip file or a line, so far
         self._stream = stream
         self.head = self._read_unpacked(_HEAD_BYTES)
         self._given = False

@@ -153,7 +153,6 @@ class _Layout:
 
 _RATES = {field.column for field in _COUNTERS.values()}
 
-
 _STARTED = re.compile(r"# started on \w+ (\w+ +\d+ \d+:\d+:\d+ \d{4})")
 _LINE_BYTES, _MIB = 64.0, 2.0**20
 # Transfers of the memory controllers: of Intel in cache lines or scaled to MiB, of AMD in lines.

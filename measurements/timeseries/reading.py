@@ -239,10 +239,7 @@ def _align_rows(log: logs.Log, times_s: logs.Numbers) -> None:
 def tidy(
     log: logs.Log, options: logs.Options, disks: Sequence[str] | None = None
 ) -> series.TimeSeries:
-    """Make the time series of a log, whose columns are changed in place.
-
-    ``disks`` are those whose transfers are the host's; by default the physical ones by their name.
-    """
+    """Make the series of a log, in place; ``disks`` are the host's, by default physical ones."""
     if not len(log.times_s):
         raise MeasurementError(f"{log.source}: holds no interval ({log.format})")
     marks = RowMarking(len(log.times_s))

@@ -207,7 +207,6 @@ _PAGE_BYTES = {"x86_64": 4096.0, "i686": 4096.0, "s390x": 4096.0}
 # sadf rounds a percentage to two digits.
 _ROUNDING = 0.006
 
-
 # Every sample begins so; sadf writes nothing else with that name.
 _SAMPLE = re.compile(rb'\{[ ]*"timestamp"')
 _STATISTICS = re.compile(rb'"statistics"[ ]*:[ ]*\[[ ]*$')

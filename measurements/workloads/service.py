@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
     from measurements.power import energy, sampler
 
-
 # Parts of a window that are looked at one by one: they tell how much the throughput wavers.
 SLICES = 8
 # Clients go on for so long after the window, since its ends cost some time.

@@ -132,9 +132,7 @@ CORES = {
     )
 }
 
-
 _KIB = 1024
-
 
 # Small C programs in the spirit of the workloads that servers run: the name of the source file and
 # of the workload, and the data that it works on (B).
@@ -147,7 +145,6 @@ KERNELS = {
     "pointer_chase": 8192 * _KIB,
     "stream": 3072 * _KIB,
 }
-
 
 COMPILER = "riscv64-unknown-elf-gcc"
 OPTIMISATION = "-O2"
@@ -397,10 +394,8 @@ def _simulate_in_processes(
 
 
 def _end_with(parent: int) -> None:
-    """Let a simulating process end with its parent, even if that is killed.
-
-    The kernel must do it: no thread of this process runs while rvsim has the interpreter's lock.
-    """
+    """Let a simulating process end with its parent, even if that is killed."""
+    # The kernel must do it: no thread runs here while rvsim has the interpreter's lock.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     ctypes.CDLL(None).prctl(_DEATH_SIGNAL, signal.SIGKILL)
     if os.getppid() != parent:

@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 #
 # Source: Mandelbrot (1953), "An informational theory of the statistical structure of language".
 
-
 # Words by length.
 _WORDS = {1: 2, 2: 28, 3: 170, 4: 800, 5: 3000, 6: 8000, 7: 12000, 8: 12000, 9: 9000, 10: 4998}
 _LETTERS = b"eeeettaaooiinnsshhrrddllcumwfgypbvkxqjz"

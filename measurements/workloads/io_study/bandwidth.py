@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
 from measurements.errors import MeasurementError
-from measurements.host import activity, files, memory_probe
+from measurements.host import activity, cpu_placement, files, memory_probe
 from measurements.processes import cleanup_process, programs
 from measurements.workloads.clients import start_process
 from measurements.workloads.io_study.cpu_accounting import process_cpu_s
@@ -140,15 +140,22 @@ class BandwidthAntagonist:
         finally:
             load.stop()
 
-    def left_to_each(self, cores: int, used: Sequence[int], load: BandwidthLoad | None) -> float:
-        """Measure the bandwidth (B/s) of STREAM's triad on each core used, beside the load."""
-        # The latencies that the probe measures too are not asked for: a small buffer will do.
-        probe = memory_probe.probe_memory(
-            cpus=used, chase_bytes=_SMALL_BYTES, budget_s=_PROBE_S, sysfs=self.sysfs
-        )
-        if load is not None:
-            load.check()
-        return probe.bandwidth["triad"].median_bytes_s / cores
+    def left_to_each(
+        self, placement: cpu_placement.Placement, start: Callable[[], BandwidthLoad] | None
+    ) -> float:
+        """Measure the bandwidth (B/s) of STREAM's triad on each core used, beside a load."""
+        load = None if start is None else start()
+        try:
+            # The latencies that the probe measures too are not asked for: a small buffer will do.
+            probe = memory_probe.probe_memory(
+                cpus=placement.cpus, chase_bytes=_SMALL_BYTES, budget_s=_PROBE_S, sysfs=self.sysfs
+            )
+            if load is not None:
+                load.check()
+        finally:
+            if load is not None:
+                load.stop()
+        return probe.bandwidth["triad"].median_bytes_s / placement.cores
 
     def _array_bytes(self, cpus: Sequence[int]) -> int:
         """Size of each of the three arrays of each CPU (B)."""

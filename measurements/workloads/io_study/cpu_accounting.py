@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-
 # Field of /proc/PID/stat with the flags, counted behind the name; and the flag of kernel threads.
 _FLAGS_FIELD, _KERNEL_THREAD = 6, 0x00200000
 # clockid_t of a process's CPU time as the kernel packs it: CPUCLOCK_SCHED.

@@ -20,7 +20,6 @@ from measurements.workloads.io_study.bandwidth import BandwidthLoad
 
 Row = Mapping[str, Any]
 
-
 RAMP_S = 0.5
 _LONGEST_START_S = 60.0
 # What a program reads as it starts, and a few requests.
@@ -367,10 +366,7 @@ class Accounts:
         return {"user_s": user_s, "system_s": self.used.processes_s - user_s + self.kernel_s}
 
     def columns(self, scheduled_s: float | None) -> dict[str, Any]:
-        """Columns of the runs table, once the programs have ended.
-
-        ``scheduled_s`` is the CPU time of all tasks of the host in the window, by the scheduler.
-        """
+        """Columns of an ended run; ``scheduled_s`` is the scheduler's for all of the host."""
         group, used = self.instances.group, self.used
         columns: dict[str, Any] = {
             "processes_s": used.processes_s,

@@ -161,7 +161,8 @@ def open_levels(
     left = {}
     for (where, placement), taken in product(places.items(), options.taken):
         level = Level(*where, taken)
-        left[level] = known.get(level) or _bandwidth_left(antagonist, levels.load(level), placement)
+        start = levels.load(level)
+        left[level] = known.get(level) or antagonist.left_to_each(placement, start)
     return levels._replace(left=left)
 
 
@@ -176,20 +177,6 @@ def _unused_cpus(runs: service.ServiceRuns, placement: Placement) -> tuple[int, 
             f"to {len(cores) - 1} with --take-bandwidth"
         )
     return tuple(free)
-
-
-def _bandwidth_left(
-    antagonist: bandwidth.BandwidthAntagonist,
-    start: Callable[[], bandwidth.BandwidthLoad] | None,
-    placement: Placement,
-) -> float:
-    """Measure the bandwidth that is left to each core beside a load (B/s)."""
-    load = None if start is None else start()
-    try:
-        return antagonist.left_to_each(placement.cores, placement.cpus, load)
-    finally:
-        if load is not None:
-            load.stop()
 
 
 class Device(NamedTuple):
@@ -277,45 +264,31 @@ class IoStudy(service.ServiceSweep):
             "own": self.options.own,
         }
         if cell.pattern is None:
-            return self._make_command_load(cell, placement, shared)
+            return self._make_command_load(cell, shared)
         seconds = 2 * loads.RAMP_S + self.runs.options.seconds + margin_s
-        return self._make_fio_load(cell, cell.pattern, seconds, placement, shared)
+        return self._make_fio_load(cell, cell.pattern, seconds, shared)
 
-    def _make_command_load(
-        self, cell: StudyCell, placement: Placement, shared: dict[str, Any]
-    ) -> loads.CommandLoad:
-        asked, reaper = self.options, self.runs.reaper
+    def _make_command_load(self, cell: StudyCell, shared: dict[str, Any]) -> loads.CommandLoad:
+        asked, reaper, cpus = self.options, self.runs.reaper, shared["placement"].cpus
         tops = cell.device.folders[: cell.instances]
         folders = tuple(fill_folder(top, asked.prepare, reaper) for top in tops)
-        threads = len(placement.cpus)
-        commands = [asked.command_in(folder, threads, n) for n, folder in enumerate(folders)]
-        instances = loads.Instances(commands, placement.cpus, reaper, self.group)
-        return loads.CommandLoad(
-            instances, interval_s=_COMMAND_INTERVAL_S, folders=folders, **shared
-        )
+        commands = [asked.command_in(folder, len(cpus), n) for n, folder in enumerate(folders)]
+        client = loads.Instances(commands, cpus, reaper, self.group)
+        return loads.CommandLoad(client, interval_s=_COMMAND_INTERVAL_S, folders=folders, **shared)
 
     def _make_fio_load(
-        self,
-        cell: StudyCell,
-        pattern: fio.Pattern,
-        seconds: float,
-        placement: Placement,
-        shared: dict[str, Any],
+        self, cell: StudyCell, pattern: fio.Pattern, seconds: float, shared: dict[str, Any]
     ) -> loads.FioStudyLoad:
-        targets, jobs = cell.device.targets[: cell.instances], len(placement.cpus)
+        cpus = shared["placement"].cpus
+        targets, jobs = cell.device.targets[: cell.instances], len(cpus)
         # Each job has a part of the file to itself.
         part = self.options.size_bytes // jobs // pattern.block_bytes * pattern.block_bytes
         common: dict[str, Any] = {"depth": self.options.depth, "seconds": seconds}
         common |= {"ramp_s": loads.RAMP_S, "seed": self.runs.options.seed}
-        commands = [
-            [
-                *fio.job_command(target, part, pattern, **common),
-                *(f"--numjobs={jobs}", f"--offset_increment={part}"),
-            ]
-            for target in targets
-        ]
+        more = (f"--numjobs={jobs}", f"--offset_increment={part}")
+        commands = [[*fio.job_command(t, part, pattern, **common), *more] for t in targets]
         return loads.FioStudyLoad(
-            loads.Instances(commands, placement.cpus, self.runs.reaper, self.group),
+            loads.Instances(commands, cpus, self.runs.reaper, self.group),
             interval_s=self.runs.options.seconds / service.SLICES,
             own_sectors=targets[0].direct,
             pattern=pattern,
@@ -451,11 +424,8 @@ def make_memory_device(
 
     Raises `MeasurementError` where there is not the memory, the right or the program for it.
     """
-    kind = (
-        file_system
-        if file_system in _MAKE_OPTIONS and shutil.which(f"mkfs.{file_system}")
-        else _USUAL_KIND
-    )
+    is_possible = file_system in _MAKE_OPTIONS and shutil.which(f"mkfs.{file_system}")
+    kind = file_system if file_system and is_possible else _USUAL_KIND
     make = shutil.which(f"mkfs.{kind}")
     if make is None:
         raise MeasurementError(f"the program mkfs.{kind} is not there: apt install e2fsprogs")
@@ -476,15 +446,10 @@ def make_memory_device(
     )
     folder = reaper.folder()
     # Mounted so, the loop device goes when the mount does.
-    _mount(reaper, ["-t", kind, "-o", _mount_options(kind, os.uname().release), str(image)], folder)
-    return folder, kind
-
-
-def _mount_options(kind: str, kernel: str) -> str:
-    """Mount options that leave a device at rest."""
-    version = tuple(int(part) for part in re.findall(r"\d+", kernel)[:2])
+    version = tuple(int(part) for part in re.findall(r"\d+", os.uname().release)[:2])
     quiet = ",no_prefetch_block_bitmaps" if kind == "ext4" and version >= _READS_BITMAPS else ""
-    return f"loop{quiet}"
+    _mount(reaper, ["-t", kind, "-o", f"loop{quiet}", str(image)], folder)
+    return folder, kind
 
 
 def _mount(reaper: cleanup_process.CleanupProcess, arguments: list[str], folder: Path) -> None:

@@ -623,11 +623,7 @@ def find_programs(options: MemcachedOptions) -> gen.Loader:
 
 
 def open_runs(options: MemcachedOptions, runs: service.ServiceRuns) -> MemcachedRuns:
-    """Set up a sweep.
-
-    Raises `MeasurementError` when a program is missing, a server cannot be reached or something
-    asked for cannot be.
-    """
+    """Set up a sweep. Raises `MeasurementError` where something asked for cannot be."""
     options.check()
     found = find_programs(options)
     scratch = runs.reaper.folder()
