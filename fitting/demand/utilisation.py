@@ -259,12 +259,10 @@ def penalty(points: int, series: int) -> float:
 
 
 def _noise_level(table: FloatArray) -> FloatArray:
-    """Estimate each series' noise from its steps from point to point; at least `NOISE_FLOOR`.
-
-    Of few points it is uncertain: two standard errors, of about 1/√n each, are added.
-    """
+    """Estimate each series' noise from its steps from point to point; at least `NOISE_FLOOR`."""
     steps = np.diff(table, axis=0)
     spread = np.median(np.abs(steps - np.median(steps, axis=0)), axis=0)
+    # Of few points it is uncertain: two standard errors, of about 1/√n each, are added.
     sigma = _MAD_TO_SIGMA * spread / np.sqrt(2) * (1 + 2 / np.sqrt(len(table)))
     limited: FloatArray = np.maximum(sigma, NOISE_FLOOR)
     return limited
@@ -281,16 +279,14 @@ def _fill_missing(table: FloatArray) -> FloatArray:
 
 
 def _refine_points(table: FloatArray, points: list[int], width: int, shortest: int) -> list[int]:
-    """Move change points of averaged rows to the best split of all rows; drop short phases.
-
-    An average that lies across a change may be a phase of its own: its two ends become one.
-    """
+    """Move change points of averaged rows to the best split of all rows; drop short phases."""
     moved: list[int] = []
     for place, point in enumerate(points):
         before = moved[-1] if moved else 0
         after = points[place + 1] if place + 1 < len(points) else len(table)
         start, end = max(before, point - 2 * width), min(after + width, point + 2 * width)
         found = start + _best_split(table[start:end])
+        # An average across a change may be a phase of its own: its two ends become one.
         if min(found, len(table) - found) >= shortest and found - before >= max(shortest, width):
             moved.append(found)
     return moved

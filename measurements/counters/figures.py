@@ -330,11 +330,7 @@ def summarize(output: PerfOutput, *, whole_machine: bool = False) -> Counters:
 
 
 def total_events(counts: Iterable[Count]) -> dict[str, Total]:
-    """Sum every event over the parts of the machine, the intervals and the runs.
-
-    A part in which no event was counted took no part in the run: a thread or an interval that
-    slept. An event that alone was not counted in a part makes its total unknown.
-    """
+    """Sum every event over the parts of the machine, the intervals and the runs."""
     first: dict[tuple[object, ...], Count] = {}
     by_event: dict[str, list[Count]] = {}
     for count in counts:

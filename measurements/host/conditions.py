@@ -65,11 +65,7 @@ def read_state(
 def throttled_between(
     before: Mapping[str, files.Value], after: Mapping[str, files.Value]
 ) -> dict[str, float | bool]:
-    """Compute how much heat, current or a quota held a run back, from the states at both ends.
-
-    The growth of each count, and ``throttled``: whether any grew. Empty where the host keeps no
-    such counts.
-    """
+    """Compute how much heat, current or a quota held a run back, from the states at both ends."""
     columns = [c for c in (*_THROTTLE_COUNTS, "quota_throttled_s") if c in before and c in after]
     growth = {column: float(after[column]) - float(before[column]) for column in columns}
     # A CPU that went offline takes its count along.

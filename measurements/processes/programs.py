@@ -89,11 +89,7 @@ def compile_c(
     libraries: Sequence[str] = (),
     compilers: Sequence[str] = COMPILERS,
 ) -> Path:
-    """Compile a source file of a package into a program or shared object, and return its path.
-
-    Flags go before the source, libraries after it. Raises `MeasurementError` when there is no
-    compiler, or it cannot make programs.
-    """
+    """Compile a C file of a package into a program or shared object, and return its path."""
     compiler = find_compiler(compilers)
     with resources.as_file(resources.files(package) / source) as path:
         command = [compiler, "-std=gnu11", "-O2", *flags, "-o", str(into), str(path), *libraries]

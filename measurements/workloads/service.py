@@ -139,8 +139,6 @@ class ServiceRuns(loop.Recorder):
 
         ``make`` returns a load whose clients go on for as many seconds after the window as its
         argument says. Where a busy host makes that too few, it is called again with more.
-
-        Raises `MeasurementError` when the load fails, a setting is refused or the disk is full.
         """
         *margins, longest = MARGINS_S
         for margin_s in margins:

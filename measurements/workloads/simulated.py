@@ -124,13 +124,11 @@ def _out_of_order_config(clock_mhz: int) -> Config:
     )
 
 
-CORES = {
-    core.name: core
-    for core in (
-        Core("inorder", "rvsim in-order", "core0.cache.l2", _in_order_config),
-        Core("o3", "rvsim out-of-order", "llc", _out_of_order_config),
-    )
-}
+_MODELS = (
+    Core("inorder", "rvsim in-order", "core0.cache.l2", _in_order_config),
+    Core("o3", "rvsim out-of-order", "llc", _out_of_order_config),
+)
+CORES = {core.name: core for core in _MODELS}
 
 _KIB = 1024
 

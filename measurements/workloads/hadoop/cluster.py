@@ -30,12 +30,7 @@ _ANSWER_S = 60.0
 
 
 class UserCluster(engines.ClusterEngine):
-    """Gives jobs to the cluster that ``hadoop`` on the path is set up for.
-
-    Texts are made in ``scratch``, a folder of the reaper's on this host.
-
-    Raises `MeasurementError` when ``hadoop`` is not on the path.
-    """
+    """Gives jobs to the cluster that ``hadoop`` on the path is set up for."""
 
     mode = "cluster"
     shell = "fs"

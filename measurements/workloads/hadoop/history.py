@@ -187,8 +187,6 @@ def parse_history(text: str, source: str) -> Job:
     """Read the text of a job history file; ``source`` names it in messages.
 
     A last line that was never finished, as a killed application master leaves it, is skipped.
-
-    Raises `MeasurementError` when it is no job history in JSON, or tells of no job.
     """
     head, _, rest = text.partition("\n")
     if head.strip() == _BINARY:
@@ -398,8 +396,6 @@ def read_local_log(path: Path, *, slots: int = 1) -> Job:
     The local runner does not count CPU time, and adds up for each task what the whole process has
     moved so far, so that these are left out. With several slots so are the bytes of input and
     output and the time of garbage collection, which each task counts for all.
-
-    Raises `MeasurementError` when it cannot be read, or no job was submitted.
     """
     try:
         text = path.read_text(encoding="utf-8", errors="replace")

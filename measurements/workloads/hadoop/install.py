@@ -107,8 +107,6 @@ def set_up(
 
     The user's own repository of Maven is neither read nor written; the settings (mirrors, proxies)
     are read. ``tell`` takes a line for the user before what may take minutes.
-
-    Raises `MeasurementError` when Java or Maven is missing, or the jars cannot be had or kept.
     """
     find_java(environment)
     folder = cache_folder(environment)

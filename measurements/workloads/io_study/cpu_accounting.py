@@ -170,8 +170,6 @@ class KernelWorkers:
     Loop devices, file systems and encryption hand work to kernel threads that run wherever a CPU
     is free, so that a workload on one core has the help of others. The kernel lets no user place
     these threads, but it has one mask for all of them.
-
-    Raises `MeasurementError` where the kernel has no such mask, or another ppw has changed it.
     """
 
     def __init__(self, sysfs: Path) -> None:

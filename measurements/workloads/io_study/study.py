@@ -143,8 +143,6 @@ def open_levels(
     """Compile the load, and measure what it can take and what it leaves.
 
     ``known`` is the bandwidth left at levels of earlier runs; all runs of a level report the same.
-
-    Raises `MeasurementError` where the workload leaves no core for the load.
     """
     if not any(options.taken):
         return Levels(None, {}, {}, {})
@@ -421,8 +419,6 @@ def make_memory_device(
     /proc/diskstats counts a loop device and not tmpfs itself, so that the same I/Os are counted as
     on a disk. The file system has room for ``size_bytes`` and is of the kind that is asked for,
     where that can be made here; ext4 otherwise. Returns its top folder and its kind.
-
-    Raises `MeasurementError` where there is not the memory, the right or the program for it.
     """
     is_possible = file_system in _MAKE_OPTIONS and shutil.which(f"mkfs.{file_system}")
     kind = file_system if file_system and is_possible else _USUAL_KIND

@@ -410,8 +410,6 @@ class MemcachedRuns:
         """Measure all that is not yet measured; yields the row of each run as it ends.
 
         The verdicts are not in these rows, since they need the runs after them: `table` has them.
-
-        Raises `MeasurementError` when servers or clients fail, or a setting is refused.
         """
         self.runs.begin()
         order = setups(self.options, self.runs.options.frequencies)

@@ -197,8 +197,6 @@ class Servers:
 
         ``threads`` and ``connections`` are those of each server, ``memory_bytes`` are shared by
         all. What they print goes to ``log``.
-
-        Raises `MeasurementError` when memcached is not installed or does not start.
         """
         program = find_program("memcached")
         processes = []
