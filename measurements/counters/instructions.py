@@ -243,10 +243,7 @@ def _compile_qemu_plugin(folder: Path, version: int) -> Path:
 
 
 def read_qemu(path: Path) -> tuple[int, bool]:
-    """Read the instructions that the plugin wrote, and whether it saw all that was executed.
-
-    A process that became another program has a last line that says so.
-    """
+    """Read the instructions that the plugin wrote, and whether it saw all that was executed."""
     last: dict[str, str] = {}
     total = 0
     for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
@@ -257,6 +254,7 @@ def read_qemu(path: Path) -> tuple[int, bool]:
         except ValueError:
             raise MeasurementError(f"{path}: {line[:80]!r} is not a count of the plugin") from None
         last[pid] = event
+    # A process that became another program has a last line that says so.
     return total, bool(last) and "exec" not in last.values()
 
 

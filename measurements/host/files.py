@@ -248,10 +248,7 @@ def hold_lock(path: Path) -> IO[bytes]:
 
 
 def make_folder(path: Path) -> None:
-    """Make a folder and those around it; one that is there must be root's or this user's.
-
-    Raises `OSError`.
-    """
+    """Make a folder and those around it; one that is there must be root's or this user's."""
     if not path.parent.exists():
         make_folder(path.parent)
     with _open_folder(path.parent) as parent:

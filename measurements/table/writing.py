@@ -119,10 +119,7 @@ def _write_whole_file(runs: pd.DataFrame, path: Path) -> None:
 
 @contextmanager
 def replace_whole(path: Path) -> Iterator[Path]:
-    """Yield a scratch file that takes the place of another one, whole, unless something fails.
-
-    Raises `MeasurementError` for an `OSError` inside.
-    """
+    """Yield a scratch file that takes another one's place, whole, unless something fails."""
     try:
         with tempfile.TemporaryDirectory(dir=path.parent, prefix=".part-") as folder:
             # Made in a folder of its own, the file has the permissions of any new file.

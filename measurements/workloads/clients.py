@@ -102,11 +102,7 @@ class Client:
         return True
 
     def finish(self, name: str, seconds: float, *, hang: str | None = None) -> None:
-        """Wait for the end of all clients after the window.
-
-        Raises `CutShortError` when a client ended inside the window, and `MeasurementError` when
-        one failed, or did not end in time; ``hang`` is then the message in place of the usual one.
-        """
+        """Wait for all clients to end after the window; ``hang`` replaces the usual message."""
         self.check()
         if self.cut_short:
             raise CutShortError(
@@ -215,10 +211,7 @@ class Histogram(NamedTuple):
         return sum(cell.requests for cell in self.cells)
 
     def percentile(self, share: float) -> Percentile:
-        """Find the smallest latency that at least a share (0 to 1) of the requests did not exceed.
-
-        Raises `MeasurementError` when nothing was counted.
-        """
+        """Find the smallest latency that at least a share (0 to 1) of requests did not exceed."""
         rank, below = math.ceil(share * self.requests - 1e-9), 0
         for cell in self.cells:
             if below + cell.requests >= rank:

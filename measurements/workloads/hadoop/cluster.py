@@ -166,11 +166,7 @@ class NodeMeter(NamedTuple):
 
 
 def read_nodes(path: Path) -> list[Node]:
-    """Read a table of nodes: CSV with a header; ``host`` is needed, the rest where known.
-
-    Raises `MeasurementError` when it cannot be read, has a column that is not known, or a value
-    that cannot be.
-    """
+    """Read a table of nodes: CSV with a header; ``host`` is needed, the rest where known."""
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
             reader = csv.DictReader(file)

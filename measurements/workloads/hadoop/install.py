@@ -36,10 +36,7 @@ class Java(NamedTuple):
 
 
 def find_java(environment: Mapping[str, str] = os.environ) -> Java:
-    """Find the Java of ``JAVA_HOME``, else that of the path.
-
-    Raises `MeasurementError` when there is none, or one that does not run Hadoop 3.4.
-    """
+    """Find the Java of ``JAVA_HOME``, else of the path; refuse one that Hadoop does not run on."""
     home = environment.get("JAVA_HOME")
     program = f"{home}/bin/java" if home else shutil.which("java", path=environment.get("PATH"))
     if program is None or not os.access(program, os.X_OK):

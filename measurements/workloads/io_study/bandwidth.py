@@ -33,10 +33,7 @@ class LoadReading(NamedTuple):
 
 
 class BandwidthLoad:
-    """A running load. End it with `stop`.
-
-    Raises `MeasurementError` when it cannot be started or does not begin to work.
-    """
+    """A running load on memory bandwidth. End it with `stop`."""
 
     def __init__(
         self, command: Sequence[str], output: Path, reaper: cleanup_process.CleanupProcess

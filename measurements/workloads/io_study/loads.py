@@ -70,11 +70,7 @@ class IoLoad(service.Load):
             self._accounts.look()
 
     def finish(self) -> None:
-        """Compute the columns of the run from the samples, when the programs have ended.
-
-        Raises `CutShortError` when the programs ended before the window did or counters went back,
-        and `MeasurementError` when a program failed.
-        """
+        """Compute the columns of an ended run; `CutShortError` where a count went back."""
         accounts, own = self._accounts, None
         if self.own:
             own = accounts.own() | (accounts.moved_sectors() if self.own_sectors else {})
