@@ -64,6 +64,8 @@ _POWER_NOISE = {
 INTERVALS = ("bayes", "conformal", "t", "none")
 # Rounding of a frequency must not put it outside its own table.
 _EDGE = 1e-3
+# Answers that differ by less are told as one, however little runs scatter.
+_ALIKE = 0.005
 
 
 class ModelOptions(TypedDict, total=False):
@@ -389,6 +391,22 @@ class CellAnswers(NamedTuple):
         slopes = np.array([f.fit.line.slope for f in self.factors])
         found: Mask = ~np.isnan(slopes).any(axis=0)
         return found
+
+    def compare_least_squares(self) -> tuple[FloatArray, list[tuple[str, cv.Caveat]]]:
+        """Least-squares answer over the posterior's, NaN where noise hides the difference.
+
+        And the caveat of a single fit for where it does not.
+        """
+        if self.distribution is None:
+            return np.full(len(self.cells.group), np.nan), []
+        law, *_ = least_squares(self.factors, self.cells, 0.5, "none")
+        budget = self.distribution.budget
+        noise = sum(part for source, part in budget.items() if source.endswith("repeats"))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ratio: FloatArray = law / self.distribution.value
+            apart = np.log(ratio) ** 2 > np.maximum(noise, _ALIKE**2)
+        ratio, names = np.where(apart, ratio, np.nan), [f.name for f in self.factors]
+        return ratio, [(n, cv.least_squares_apart(n, ratio)) for n in names if len(names) == 1]
 
     def calibrate_interval(
         self, measured: FloatArray, at: CellAnswers, cluster: IntArray, level: float

@@ -236,3 +236,22 @@ def wide_interval(prediction: Prediction) -> Caveat:
         "(ppw plan)"
     )
     return Caveat("wide_interval", text, wide, worst)
+
+
+def least_squares_apart(name: str, ratio: FloatArray) -> Caveat:
+    """Find the groups whose least-squares law answers otherwise by more than the noise of a run.
+
+    ``ratio`` is its answer over the posterior's, NaN where they agree.
+    """
+    apart = np.abs(np.log(ratio))
+    worst = float(ratio[np.nanargmax(apart)]) if (~np.isnan(apart)).any() else 1.0
+    weighed = (
+        "a voltage that rises with the frequency"
+        if name == "power"
+        else "laws that the measured points cannot rule out, and the usual share of stalls"
+    )
+    text = (
+        f"the least-squares law answers up to {abs(worst - 1):.1%} "
+        f"{'more' if worst > 1 else 'less'}: the posterior also weighs {weighed}"
+    )
+    return Caveat("least_squares", text, ~np.isnan(ratio), float(np.nanmax(apart, initial=0.0)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
@@ -196,8 +196,11 @@ class Projection(Result):
     other_form_cpi : Estimate or None
         CPI by the other form (reciprocal beside Amdahl, and the reverse) where the curve is
         faster than the clock.
-    parameters, standard_errors : dict
-        Of the fits; a standard error is None where there is none.
+    parameters : dict
+        Of the laws through the answer and the highest measured frequency; a posterior's curve bends
+        between them. Without a posterior those of the least-squares laws.
+    least_squares, standard_errors : dict
+        Parameters of the least-squares laws; a standard error is None where there is none.
     error_budget : dict
         By quantity, the share of the variance of its logarithm that each source of width has.
     caveats : tuple of str
@@ -228,6 +231,7 @@ class Projection(Result):
     error_budget: dict[str, dict[str, float]]
     cpi_points: tuple[tuple[float, float], ...]
     power_points: tuple[tuple[float, float], ...]
+    least_squares: dict[str, float] = field(default_factory=dict)
 
     def to_frame(self) -> pd.DataFrame:
         """One row a quantity: value, unit, lower, upper, limit, limit_share."""
@@ -392,7 +396,8 @@ def project(
     cells = TargetCells(np.arange(1), np.array([at]), np.ones(1))
     products = _products(instructions, cores, efficiency)
     quantities, made = _answer_products(answers, products, cells, level, errors, price)
-    findings = [answers.findings(made[name]) for name in ("cpi", "power_w") if name in made]
+    fitted = [made[name] for name in ("cpi", "power_w") if name in made]
+    findings = [answers.findings(a) + a.compare_least_squares()[1] for a in fitted]
     caveats = [*points.caveats, *cv.tally(chain(*findings)), *outside]
     warn_caveats(caveats)
     fits = [pair for c in answers.curves.values() for pair in c.fit.parameters().items()]
@@ -410,7 +415,8 @@ def project(
             for name, width in widths.items()
             if width
         },
-        parameters={name: float(value[0]) for name, (value, _) in fits},
+        parameters=_answering_parameters(answers, cells, level),
+        least_squares={name: float(value[0]) for name, (value, _) in fits},
         standard_errors={
             name: None if np.isnan(error[0]) else float(error[0]) for name, (_, error) in fits
         },
@@ -466,6 +472,26 @@ def _answer_products(
         if name in made and np.isnan(quantities[name]):
             quantities |= dict.fromkeys(without)
     return quantities, made
+
+
+def _answering_parameters(answers: Answers, cells: TargetCells, level: float) -> dict[str, float]:
+    """Parameters of the law of each fit through the answer and at the highest measured step.
+
+    At that step itself, through the lowest one in its place.
+    """
+    found: dict[str, float] = {}
+    for name, (fit, lowest, highest) in answers.curves.items():
+        law, (target,) = fit.parameters(), cells.frequency
+        if not answers.options.has_posterior({name: 1}):
+            found |= {parameter: float(value[0]) for parameter, (value, _) in law.items()}
+            continue
+        other = highest if abs(target / highest[0] - 1) > SAME_STEP else lowest
+        two = TargetCells(np.zeros(2, dtype=int), np.append(cells.frequency, other), np.ones(2))
+        made = answers.product({name: 1}, two, level).prediction.value
+        x, y = fit.model.abscissa(two.frequency), fit.model.ordinate(made, two.frequency)
+        slope = (y[1] - y[0]) / (x[1] - x[0])
+        found |= dict(zip(law, map(float, (y[0] - slope * x[0], slope)), strict=True))
+    return found
 
 
 def _refuse_unanswered(answers: Answers, at: float) -> NoReturn:

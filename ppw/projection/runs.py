@@ -79,7 +79,7 @@ def nothing_to_fit(prepared: Prepared) -> str:
 
 # Columns of the error budget begin so.
 WIDTH_FROM = "width_from_"
-_OPTIONAL = ("other_form", "caveats", "pulled_pct")
+_OPTIONAL = ("other_form", "least_squares", "caveats", "pulled_pct")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -122,6 +122,7 @@ class RunsProjection(Result):
             points      | count |           | number of runs
             pulled_pct  | %     |           | how far the other groups moved the answer (posterior)
             other_form  | unit  | other form | answer of the reciprocal or bounded form
+            least_squares | unit | least squares | its answer where it differs by more than noise
             caveats     | text  |           | short names of the caveats
             """,
             title="Projections",
@@ -265,7 +266,8 @@ def _answer_rows(
     made = answers.at(metric, every, level)
     if answers.options.interval == "conformal":
         made = _make_conformal(answers, made, metric, frequency, level)
-    findings, known = answers.findings(made), made.distribution
+    apart, differing = made.compare_least_squares()
+    findings, known = answers.findings(made) + differing, made.distribution
     widths = known.budget_shares() if known else {}
     fitted, refitted = made.has_curves(), answers.other_form(metric)
     rows = groups.keys.assign(
@@ -281,6 +283,7 @@ def _answer_rows(
         pulled_pct=np.nan if known is None else 100 * (known.pulled - 1),
         **{WIDTH_FROM + name.replace(" ", "_"): share for name, share in widths.items()},
         other_form=refitted.curves[metric.name].fit.predict(frequency) if refitted else np.nan,
+        least_squares=made.prediction.value * apart,
         caveats=_caveat_names([x for _, x in findings], len(groups)),
     )
     return rows if fitted.all() else rows[fitted], findings

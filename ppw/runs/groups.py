@@ -26,8 +26,8 @@ Coordinate = Literal["", "log_", "inverse_"]
 _ANSWERS = frozenset(
     (
         *("metric", "unit", "projected", "measured", "lower", "upper", "covered", "error_pct"),
-        *("limit", "limit_share", "points", "runs", "other_form", "caveats", "parameter", "value"),
-        *("standard_error", "held", "equation"),
+        *("limit", "limit_share", "points", "runs", "other_form", "least_squares", "caveats"),
+        *("parameter", "value", "standard_error", "held", "equation"),
     )
 )
 

@@ -235,12 +235,23 @@ class TestCaveats:
             "no measurement near it supports the law"
         )
 
+    @pytest.mark.parametrize("freq", [0.9e9, 2.4e9, 3e9])
+    def test_printed_parameters_give_the_answer(self, freq):
+        answer = project(POINTS, freq=freq, power_pts=POWER, power_source="ipmi:dcmi")
+        found = answer.parameters
+        assert found["cpi_core"] + found["stall_s_per_instruction"] * freq == pytest.approx(
+            answer.cpi
+        )
+        assert found["p0_w"] + found["slope_w_per_hz"] * freq == pytest.approx(answer.power_w)
+        law = project(POINTS, freq=freq, power_pts=POWER, interval="none").parameters
+        assert answer.least_squares == pytest.approx(law)
+
     def test_watts_of_unknown_source(self):
         runs = pd.DataFrame({"freq_hz": F, "cpi": CPI, "power_w": WATTS})
         for source, said in ((None, 1), ("unknown", 1), ("", 1), ("ipmi:dcmi", 0)):
             answer = project(POINTS, power_pts=POWER, power_source=source)
-            # Clean points of a known sensor have no caveat at all.
-            assert ["unknown source" in c for c in answer.caveats] == [True] * said
+            assert ["unknown source" in c for c in answer.caveats] == [True] * said + [False]
+            assert "the least-squares law answers up to" in answer.caveats[-1]
             assert project(runs.assign(power_source=source)).caveats == answer.caveats
         assert project(POINTS).caveats == ()
 

@@ -149,7 +149,7 @@ class TestLeftOut:
         assert only(result.caveats, "left out") == (
             "time: 1 of 3 groups left out: measured at only one frequency, and a curve needs two"
         )
-        assert project_runs().caveats == ()
+        assert project_runs(metric="time").caveats == ()
         with pytest.raises(PpwError, match="only one distinct frequency in every group by host, f"):
             ppw.project_runs(RUNS[RUNS["freq_ghz"] == 1.6], freq=3e9)
 
@@ -159,7 +159,7 @@ class TestLeftOut:
         assert list(frame.loc[frame["metric"] == "power", "workload"]) == ["grep", "sort"]
         assert list(frame.loc[frame["metric"] == "time", "workload"]) == ["grep", "sort", "wc"]
         said = "power: 1 of 3 groups left out: not measured there"
-        assert only(result.caveats, "power") == said
+        assert only(result.caveats, "left out") == said
 
     def test_runs_below_full_load_are_left_out_and_said(self):
         held = RUNS.assign(load=0.5, time_s=RUNS["time_s"] * 2)
@@ -227,7 +227,16 @@ class TestCaveats:
         mixed = RUNS.assign(power_source=["rapl:package", "meter"] * (len(RUNS) // 2))
         assert only(project_runs(mixed).caveats, "comes from several sources")
         own = RUNS.assign(power_source=RUNS["workload"])
-        assert project_runs(own).caveats == ()
+        (differs,) = project_runs(own).caveats
+        assert differs.startswith("power (3 of 3 groups): the least-squares law answers up to 2.9%")
+
+    def test_least_squares_stand_beside_where_they_differ_by_more_than_noise(self):
+        frame = project_runs(metric=["time", "power"]).to_frame()
+        law = project_runs(metric=["time", "power"], interval="none").to_frame()
+        apart = frame["least_squares"].notna()
+        assert apart.tolist() == [metric == "power" for metric in frame["metric"]]
+        np.testing.assert_allclose(frame["least_squares"][apart], law["projected"][apart])
+        assert set(frame["caveats"][apart]) == {"least_squares"}
 
     @pytest.mark.parametrize("source", [None, "unknown", "Unknown "])
     def test_watts_of_unknown_source(self, source):
