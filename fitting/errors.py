@@ -1,13 +1,16 @@
 """Errors of the mathematics.
 
-FittingError (ValueError)
-└── OutOfRangeError     a model is asked for a point at which it has no answer
+PpwError
+└── FittingError (also a ValueError)
+    └── OutOfRangeError a model is asked for a point at which it has no answer
 """
 
 from __future__ import annotations
 
+from ppw_errors import PpwError
 
-class FittingError(ValueError):
+
+class FittingError(PpwError, ValueError):
     """The numbers given cannot be fitted, or the fit cannot answer."""
 
 

@@ -1,12 +1,15 @@
 """Errors of reading the world.
 
-MeasurementError (ValueError)
-└── BadRunsError        values of a runs table that cannot be; carries all of them
+PpwError
+└── MeasurementError (also a ValueError)
+    └── BadRunsError    values of a runs table that cannot be; carries all of them
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+
+from ppw_errors import PpwError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -15,7 +18,7 @@ if TYPE_CHECKING:
 DAMAGE = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 
 
-class MeasurementError(ValueError):
+class MeasurementError(PpwError, ValueError):
     """Something that was read is missing, unreadable or cannot be."""
 
 

@@ -1,6 +1,8 @@
 """Errors and warnings of the answers.
 
 PpwError (Exception)
+├── MeasurementError    what was read is missing, unreadable or cannot be
+├── FittingError        what was given cannot be fitted
 ├── UnknownColumnError  a column or metric that the table does not hold
 └── UnknownHostError    a machine that the catalogue does not hold
 
@@ -9,9 +11,7 @@ CaveatWarning (UserWarning)   a number that could mislead; also in the result's 
 
 from __future__ import annotations
 
-
-class PpwError(Exception):
-    """A question that the data given cannot answer."""
+from ppw_errors import PpwError as PpwError
 
 
 class UnknownColumnError(PpwError):

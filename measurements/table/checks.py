@@ -178,6 +178,9 @@ _FREQUENCIES = (
     ValueRule(lambda v: v < LOWEST_FREQUENCY_HZ, TOO_SLOW),
     ValueRule(lambda v: v > HIGHEST_FREQUENCY_HZ, TOO_FAST),
 )
+# By unit, the least and the most of a run: what lies beyond is damage, or in another unit.
+_BOUNDS = {"s": (1e-12, 1e10), "W": (1e-9, 1e12), "J": (1e-12, 1e22)}
+_OTHER_BOUNDS = (1e-30, 1e30)
 
 
 def value_rules(column: str, *, needed: bool = True) -> list[ValueRule]:
@@ -194,6 +197,14 @@ def value_rules(column: str, *, needed: bool = True) -> list[ValueRule]:
             f"column {column}_pct"
         )
         rules.append(ValueRule(lambda v: v > schema.HIGHEST_SHARE, reason))
+    unit = schema.COLUMNS[column].unit
+    least, most = _BOUNDS.get(unit, _OTHER_BOUNDS)
+    said = (
+        f"{{}} than any run has ({{:g}}{f' {unit}' if unit in _BOUNDS else ''}): is its unit right?"
+    )
+    rules.append(ValueRule(lambda v: (v > most) | (v < -most), said.format("is more", most)))
+    if kind == "positive":
+        rules.append(ValueRule(lambda v: (v > 0) & (v < least), said.format("is less", least)))
     return [*rules, *(_FREQUENCIES if column in ("freq_hz", "freq_achieved_hz") else ())]
 
 

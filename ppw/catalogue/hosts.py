@@ -9,7 +9,6 @@ from __future__ import annotations
 import difflib
 import os
 import re
-import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -235,14 +234,7 @@ _LIMIT = 1e24
 
 def parse_host(raw: bytes, file: str) -> Host:
     """Read one TOML file. Raises `PpwError` naming ``file`` and what is wrong."""
-    try:
-        table = tomllib.loads(raw.decode("utf-8"))
-    except UnicodeDecodeError as error:
-        raise PpwError(f"{file}: not UTF-8 text; write the host as a TOML file") from error
-    except tomllib.TOMLDecodeError as error:
-        reason = str(error).replace("\n", " ")
-        raise PpwError(f"{file}: not TOML: {reason}; see docs/catalogue.md") from error
-    return host_of(table, file)
+    return host_of(rs.parse_toml(raw, file, "host", "catalogue"), file)
 
 
 def host_of(table: Mapping[str, Any], file: str) -> Host:

@@ -8,19 +8,21 @@ import logging
 import os
 import signal
 import sys
+import tempfile
 import threading
+import traceback
+import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import ClassVar
 
 import click
 from click import shell_completion as shells
 
-from measurements.errors import MeasurementError
 from measurements.table.headers import nearest
 from ppw.cli import options as opt, output as out
-from ppw.errors import PpwError
+from ppw.errors import CaveatWarning, PpwError
 from ppw.results.text import package_version, printable_lines
 
 
@@ -160,7 +162,10 @@ def main() -> None:
 
 
 def console() -> None:
-    """Run the command line and exit: 0 done, 1 bad data, 2 wrong usage, 3 a check failed."""
+    """Run the command line and exit: 0 done, 1 bad data, 2 wrong usage, 3 a check failed.
+
+    A fault of ppw itself is 70, as in sysexits.h; the file that tells of it is named.
+    """
     open_closed_streams()
     register_shells()
     # It tells where it keeps its cache on a machine whose home cannot be written to.
@@ -170,11 +175,17 @@ def console() -> None:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     announce_compilation()
+    if not sys.warnoptions:
+        # What libraries warn of is ours to handle; caveats are printed with the results.
+        warnings.simplefilter("ignore")
+        warnings.simplefilter("default", CaveatWarning)
     try:
         with closing_first():
             # click's own handling would end the process before what is open is closed.
             code = main(prog_name="ppw", standalone_mode=False)
-    except click.exceptions.Abort:
+    except (click.exceptions.Abort, KeyboardInterrupt):
+        # A second Ctrl-C has nothing left to end but Python's own way out.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
         sys.exit(130)
     except click.ClickException as error:
         shown = io.StringIO()
@@ -186,10 +197,9 @@ def console() -> None:
         sys.stderr.close()
         sys.exit(1)
     except Exception as error:
-        if not report_error(error):
-            raise
+        code = 1 if report_error(error) else _report_fault(error)
         _drop_unwritable_output()
-        sys.exit(1)
+        sys.exit(code)
     sys.exit(code if isinstance(code, int) else 0)
 
 
@@ -233,16 +243,29 @@ def open_closed_streams() -> None:
 
 def report_error(error: Exception) -> bool:
     """Print an expected error in one line and return True; return False for any other error."""
-    from fitting.errors import FittingError
-
-    if not isinstance(error, (MeasurementError, FittingError, PpwError, OSError)):
+    if not isinstance(error, (PpwError, OSError, MemoryError)):
         return False
     reason = str(error)
+    if isinstance(error, MemoryError):
+        reason = f"not enough memory: {reason or 'give less data at once'}"
     if isinstance(error, OSError):
         named = f"{error.filename}: " if error.filename else ""
         reason = f"{named}{error.strerror or error}"
     out.say(f"error: {reason}")
     return True
+
+
+def _report_fault(error: Exception) -> int:
+    """Print a fault of ppw in one line, write its traceback to a file and return 70."""
+    details = "".join(traceback.format_exception(error))
+    where = "no folder takes a report"
+    with suppress(OSError):
+        handle, path = tempfile.mkstemp(prefix="ppw-report-", suffix=".txt")
+        with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace") as file:
+            file.write(f"ppw {package_version()}, Python {sys.version}\n{sys.argv}\n{details}")
+        where = f"send {path} to the authors"
+    out.say(f"error: a fault of ppw itself ({type(error).__name__}: {str(error)[:200]}): {where}")
+    return os.EX_SOFTWARE
 
 
 # SIGTERM and SIGHUP as ways out on which everything is closed, and only then the process ends.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -19,6 +18,7 @@ from measurements.table.units import parse_quantity
 from measurements.timeseries.log import physical_interfaces
 from measurements.timeseries.series import TimeSeries
 from ppw.errors import PpwError
+from ppw.results.result import parse_toml
 
 NAN = float("nan")
 STATED = "stated by the user"
@@ -258,11 +258,10 @@ class Thresholds:
 def read_thresholds(path: str | Path) -> Thresholds:
     """Read thresholds from a TOML file, one table a measure; the others stay as they are."""
     try:
-        document = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+        raw = Path(path).read_bytes()
     except OSError as error:
         raise PpwError(f"{path}: cannot be read: {error.strerror or error}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise PpwError(f"{path}: is no TOML: {' '.join(str(error).split())}") from error
+    document = parse_toml(raw, str(path), "thresholds", "pressure")
     return Thresholds().with_others(document, str(path))
 
 

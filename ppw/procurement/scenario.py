@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +12,7 @@ from measurements.table.headers import nearest
 from ppw.errors import PpwError
 from ppw.procurement import inputs as inp
 from ppw.procurement.inputs import CaseValues, FloatArray, Input, Inputs
+from ppw.results.result import parse_toml
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -151,14 +151,10 @@ def read_scenario(path: str | Path) -> Scenario:
         are answered with the nearest.
     """
     try:
-        table = tomllib.loads(Path(path).read_bytes().decode("utf-8"))
+        raw = Path(path).read_bytes()
     except OSError as error:
         raise PpwError(f"{path}: cannot be read: {error.strerror or error}") from error
-    except UnicodeDecodeError as error:
-        raise PpwError(f"{path}: not UTF-8 text: write the scenario as a TOML file") from error
-    except tomllib.TOMLDecodeError as error:
-        reason = str(error).replace("\n", " ")
-        raise PpwError(f"{path}: not TOML: {reason}; see docs/procurement.md") from error
+    table = parse_toml(raw, str(path), "scenario", "procurement")
     return scenario_of(table, source=Path(path).name, folder=Path(path).parent)
 
 

@@ -6,6 +6,7 @@ import hashlib
 import inspect
 import json
 import re
+import tomllib
 import warnings
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields
@@ -71,6 +72,21 @@ def read_document(
     if named != kind:
         raise PpwError(f"this document is a {named!r}, not a {kind!r}")
     return _Document(document)
+
+
+def parse_toml(raw: bytes, file: str, subject: str, page: str) -> dict[str, Any]:
+    """Read a TOML file; ``subject`` is what it describes, ``page`` where the docs tell how.
+
+    Raises `PpwError`.
+    """
+    try:
+        return tomllib.loads(raw.decode("utf-8"))
+    except UnicodeDecodeError as error:
+        raise PpwError(f"{file}: not UTF-8 text; write the {subject} as a TOML file") from error
+    # Beside its own error the parser raises those of long numbers and deep nesting.
+    except (ValueError, RecursionError) as error:
+        reason = " ".join(str(error).split())
+        raise PpwError(f"{file}: not TOML: {reason}; see docs/{page}.md") from error
 
 
 def reads_document(read: Callable[[type[R], str], R]) -> Callable[[type[R], str], R]:

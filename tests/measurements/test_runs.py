@@ -449,6 +449,7 @@ class TestChecks:
         for value, reason in (
             *((value, "missing") for value in (np.nan, None, "<not counted>", "n/a")),
             *(("soon", "'soon' is not a number"), (-1.0, "-1 must be greater than 0")),
+            *((1e26, "more than any run has (1e+10 s)"), (5e-324, "less than any run has (1e-12")),
             *((0.0, "0 must be greater than 0"), (np.inf, "inf is not finite")),
             *((-np.inf, "-inf is not finite"), ([1.0], "[1.0] is not a number")),
             *(({"s": 1}, "{'s': 1} is not a number"), (10**400, "is not a number")),
@@ -690,8 +691,7 @@ def runs_tables(draw):
     def column(values, dtype="float64"):
         return pd.Series(draw(st.lists(values, min_size=size, max_size=size)), dtype=dtype)
 
-    positive = st.floats(min_value=5e-324, allow_infinity=False)
-    net = st.floats(allow_nan=False, allow_infinity=False)
+    positive, net = st.floats(min_value=1e-12, max_value=1e10), st.floats(-1e12, 1e12)
     return pd.DataFrame(
         {
             "host": column(NAMES, "str"),

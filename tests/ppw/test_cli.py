@@ -10,6 +10,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import warnings
 from concurrent.futures import ProcessPoolExecutor
 
@@ -568,13 +569,25 @@ def test_faults_of_the_world_are_one_line(error, said, capsys):
     assert capsys.readouterr().err == f"ppw: error: {said}\n"
 
 
-def test_a_defect_of_ppw_is_not_hidden(monkeypatch):
-    """Its traceback is what a report of it needs; so is one where output is taken elsewhere."""
+def test_a_fault_of_ppw_is_one_line_that_names_its_report(monkeypatch, tmp_path, capsys):
 
     def broken(*_, **__):
-        raise ZeroDivisionError
+        raise ZeroDivisionError("nothing there")
 
     monkeypatch.setattr(ppw.cli, "main", broken)
     monkeypatch.setattr(sys, "stdout", io.StringIO())
-    with pytest.raises(ZeroDivisionError):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with warnings.catch_warnings(), pytest.raises(SystemExit) as ended:
         ppw.cli.console()
+    assert ended.value.code == 70
+    (report,) = tmp_path.iterdir()
+    said = "a fault of ppw itself (ZeroDivisionError: nothing there)"
+    assert capsys.readouterr().err == f"ppw: error: {said}: send {report} to the authors\n"
+    assert "in broken" in report.read_text()
+
+
+def test_there_is_one_tree_of_errors():
+    assert issubclass(ppw.MeasurementError, ppw.PpwError)
+    assert issubclass(ppw.FittingError, ppw.PpwError)
+    for error in (ppw.MeasurementError, ppw.FittingError):
+        assert issubclass(error, ValueError)

@@ -342,7 +342,7 @@ class TestThresholds:
             ("[iowait]\nmedium = true", "positive"),
             ("[iowait]\nhigh = inf", "positive"),
             ("[iowait]\nhigh = '1'", "positive"),
-            ("[iowait", "is no TOML"),
+            ("[iowait", "not TOML"),
         ],
     )
     def test_refused(self, tmp_path, text, what):
