@@ -69,7 +69,7 @@ def mean_power(
 
 
 def servers_to_sweep(data_bytes: ArrayLike, seconds: ArrayLike, iops: ArrayLike) -> FloatArray:
-    """Return how many servers, not rounded, of so many IOPS (512 B) read a data set in time."""
+    """Return how many servers of ``iops`` (512 B), not rounded, read a data set in ``seconds``."""
     with np.errstate(divide="ignore"):
         return _floats(data_bytes) / IO_BYTES / (_floats(iops) * _floats(seconds))
 

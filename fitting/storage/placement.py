@@ -276,7 +276,7 @@ def link_halves(
 def place_arrivals(
     counts: IntArray, kept: IntArray, rules: HalvingRules, gaps: FloatArray, rng: Rng
 ) -> FloatArray:
-    """Return sorted arrival times, in windows, of ``counts`` arrivals and ``kept`` halves each."""
+    """Return sorted arrival times, in windows, for windows of ``counts`` arrivals in order."""
     times = np.empty(int(counts.sum()))
     # Where in the gap before it the window of an arrival begins, if it is the first there.
     edges = rng.random(len(times)) if rules.placement in (GAPS, CHAINED) else times

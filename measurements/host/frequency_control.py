@@ -138,11 +138,11 @@ class Policy:
 
 
 class FrequencyRange(NamedTuple):
-    """Frequencies that policies share (Hz); without steps any of the range can be set."""
+    """Frequencies that several policies share (Hz)."""
 
-    lowest_hz: float
+    lowest_hz: float  # NaN without any, as the highest
     highest_hz: float
-    steps_hz: tuple[float, ...]
+    steps_hz: tuple[float, ...]  # ascending; empty where any frequency of the range can be set
 
 
 class TurboSwitch(NamedTuple):

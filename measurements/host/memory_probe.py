@@ -73,12 +73,12 @@ class Bandwidth(NamedTuple):
 
 
 class Latency(NamedTuple):
-    """Seconds of one dependent load, best and median repeat; NaN for a share not known."""
+    """Seconds of one dependent load: of the best repeat and of the median one."""
 
     best_s: float
     median_s: float
     repeats: int
-    huge_page_share: float
+    huge_page_share: float  # of the buffer that huge pages backed, NaN if not known
 
 
 @dataclass(frozen=True, kw_only=True)

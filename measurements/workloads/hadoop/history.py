@@ -91,7 +91,7 @@ def _counter_of_printed(group: str, printed: str) -> Counter:
 def file_system_bytes(
     counters: Mapping[Counter, int], direction: str, *, local: bool
 ) -> float | None:
-    """Return the bytes that tasks "READ" or "WRITTEN" on the local or on all other systems."""
+    """Return the bytes that tasks moved ("READ" or "WRITTEN"), locally or on other systems."""
     ending = f"_BYTES_{direction}"
     moved = [
         value

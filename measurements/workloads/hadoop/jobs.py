@@ -202,7 +202,7 @@ class HadoopOptions:
 
 
 def job_properties(setting: Setting, options: HadoopOptions, *, local: bool) -> list[str]:
-    """Make the options (``-Dname=value``) of a job, the user's own last; all here if ``local``."""
+    """Make the options (``-Dname=value``) that set a job; the user's own come last and prevail."""
     found: dict[str, Any] = {}
     if local:
         found["mapreduce.local.map.tasks.maximum"] = setting.map_slots
