@@ -266,14 +266,9 @@ def _estimate_count(trial: _Trial, clock_hz: float | None, cpi: float | None) ->
             f"a clock of {clock_hz:g} Hz, a CPI of {cpi:g}: both must be above 0"
         )
     made = trial.run(trial.command)
-    instructions = estimated_instructions(made.user_s + made.system_s, clock_hz, cpi)
+    instructions = (made.user_s + made.system_s) * clock_hz / cpi
     if not instructions > 0:
         name = trial.command[0]
         raise MeasurementError(f"{name} took no measurable CPU time: give it more work")
     caveat = f"CPU seconds × {clock_hz / 1e9:.4g} GHz / {cpi:.4g}, as good as that CPI is"
     return _make_instruction_count(instructions, "cpu-time", made, caveats=(caveat,))
-
-
-def estimated_instructions(cpu_s: float, clock_hz: float, cpi: float) -> float:
-    """Estimate the instructions of so many CPU seconds: cpu_s · f / CPI."""
-    return cpu_s * clock_hz / cpi
