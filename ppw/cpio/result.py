@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ppw.results import axes as drawing, result as rs, text as tx
+from ppw.results.axes import Axes
 
 if TYPE_CHECKING:
     import pandas as pd
-    from matplotlib.axes import Axes
 
 # Summaries print every row of these tables.
 EVERY_ROW = 10**9

@@ -15,14 +15,12 @@ from measurements.table.schema import FILE_COLUMN, IDENTITY, NUMERIC
 from ppw.errors import PpwError
 from ppw.fleet import engine as eng, run_files as rf
 from ppw.fleet.engine import ibis
-from ppw.projection.answers import WITH_OTHER_FORM
+from ppw.projection.answers import WITH_OTHER_FORM, FitOptions
 from ppw.results.text import as_names, key_texts
 from ppw.runs import checks as ck, groups as gr, metrics as mt, prepare
 
 if TYPE_CHECKING:
     import ibis.expr.types as ir
-
-    from ppw.projection.answers import FitOptions
 
 
 T = TypeVar("T")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
+from typing import Any, NamedTuple, TypedDict
 
 import numpy as np
 import pandas as pd
@@ -23,11 +23,9 @@ from ppw.errors import PpwError
 from ppw.projection import caveats as cv
 from ppw.results.text import as_share, check_choice
 from ppw.runs import groups as gr
+from ppw.runs.groups import Mask
 from ppw.runs.metrics import FORMS, METRICS, PERFORMANCE, POWER_FORMS, Metric, values
-
-if TYPE_CHECKING:
-    from ppw.runs.groups import Mask
-    from ppw.runs.prepare import Prepared
+from ppw.runs.prepare import Prepared
 
 POWER = "power"
 # Metrics that both forms answer.

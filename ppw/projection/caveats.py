@@ -17,10 +17,10 @@ from fitting.regression.lines import (
     Prediction,
 )
 from ppw.results.text import shown
+from ppw.runs.groups import Mask
 
 if TYPE_CHECKING:
     from fitting.bayes.posterior import LackOfFit
-    from ppw.runs.groups import Mask
 
 
 class Caveat(NamedTuple):

@@ -21,13 +21,12 @@ from fitting.regression import lines
 from measurements import check_runs, identity_columns
 from ppw.errors import PpwError
 from ppw.results import axes
+from ppw.results.axes import Axes
 from ppw.results.result import Result, Table, frame_digest, rows_of, warn_caveats
 from ppw.results.text import as_share, key_texts, plot_label, shown
 from ppw.runs import groups as gr
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
     from fitting.laws.estimators import LogPathLength
 
 COUNTED, EMULATED, ESTIMATED = "counted", "emulated", "estimated"

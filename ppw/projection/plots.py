@@ -4,22 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from ppw.projection.answers import Answers, TargetCells
-from ppw.results.axes import BAND, BEST, CURVE, MEASURED, PROJECTED
+from ppw.projection.answers import Answers, FitOptions, TargetCells
+from ppw.results.axes import BAND, BEST, CURVE, MEASURED, PROJECTED, Axes
 from ppw.results.result import rows_of
 from ppw.results.text import shown, shown_name
 from ppw.runs.metrics import Metric, values
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-    from ppw.projection.answers import FitOptions
-    from ppw.runs.prepare import Prepared
+from ppw.runs.prepare import Prepared
 
 _STEPS = 200
 # A posterior costs more than a line, and its curves are as smooth.

@@ -21,13 +21,12 @@ from ppw.errors import PpwError
 from ppw.projection import caveats as cv, plots
 from ppw.projection.answers import Answers, CellAnswers, FitOptions, TargetCells
 from ppw.results import axes, text as tx
+from ppw.results.axes import Axes
 from ppw.results.result import Estimate, PrintedTable, Result, numbers_digest, warn_caveats
 from ppw.runs import metrics, prepare
 from ppw.runs.groups import group_runs
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
     from fitting.laws.estimators import LogPathLength
 
     Points = Sequence[tuple[float, float]] | Mapping[float, float] | ArrayLike | pd.DataFrame

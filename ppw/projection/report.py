@@ -15,20 +15,19 @@ from fitting.bayes.prediction import TIME_AND_POWER
 from fitting.regression.lines import FloatArray, IntArray
 from ppw.projection import plots, validation
 from ppw.projection.answers import Answers, TargetCells
+from ppw.projection.path_length import PathLengths
 from ppw.projection.runs import WIDTH_FROM, FittedParameters, RunsProjection
+from ppw.projection.time import TimeProjection
+from ppw.results.axes import Axes
 from ppw.results.page import MOST_ROWS, Figure, Page, Sliders, Table, draw, nearest, stops
 from ppw.results.result import rows_of
 from ppw.results.text import key_texts, shown, shown_interval, telling_keys
+from ppw.runs.groups import Mask
 from ppw.runs.metrics import METRICS, PERFORMANCE, Metric
+from ppw.runs.prepare import Prepared
 
 if TYPE_CHECKING:
     import pandas as pd
-    from matplotlib.axes import Axes
-
-    from ppw.projection.path_length import PathLengths
-    from ppw.projection.time import TimeProjection
-    from ppw.runs.groups import Mask
-    from ppw.runs.prepare import Prepared
 
 # Groups whose curves are drawn, and groups in the sliders.
 _MOST_DRAWN, MOST_GROUPS = 4, 12

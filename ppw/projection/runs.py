@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import Any, Unpack
 
 import numpy as np
 import pandas as pd
@@ -29,14 +29,11 @@ from ppw.projection.answers import (
     fit_curves,
 )
 from ppw.results import axes
+from ppw.results.axes import Axes
 from ppw.results.result import Result, Table, frame_digest, warn_caveats
 from ppw.results.text import as_frequencies, plot_label, shown
+from ppw.runs.metrics import Metric
 from ppw.runs.prepare import Prepared, measured_cells, prepare
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-    from ppw.runs.metrics import Metric
 
 # Groups without a curve: how many, and why.
 

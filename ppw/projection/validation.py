@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
+from typing import Any, NamedTuple, Unpack
 
 import numpy as np
 import pandas as pd
@@ -18,16 +18,12 @@ from ppw.projection import caveats as cv, plots
 from ppw.projection.answers import Answers, FitOptions, FittingOptions, TargetCells
 from ppw.projection.runs import unfitted_groups
 from ppw.results import axes
+from ppw.results.axes import Axes
 from ppw.results.result import PrintedTable, Result, Row, Table, plain, warn_caveats
 from ppw.results.text import as_frequencies, as_names, check_choice, shown, shown_interval
 from ppw.runs import prepare as pr
-from ppw.runs.groups import Groups, canonical, run_count
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-    from ppw.runs.groups import Mask
-    from ppw.runs.metrics import Metric
+from ppw.runs.groups import Groups, Mask, canonical, run_count
+from ppw.runs.metrics import Metric
 
 # Validation schemes: which runs a projection may learn from, and which it is compared with.
 SCHEMES = ("highest", "frequency", "host")

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
+from fitting.regression.lines import FloatArray
 from measurements.table import headers, schema
 from ppw.errors import PpwError, UnknownColumnError
 from ppw.results.text import as_names
 from ppw.runs import groups as gr
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-
     import pandas as pd
-
-    from fitting.regression.lines import FloatArray
 
 Form = Literal["amdahl", "unbounded", "reciprocal"]
 PowerForm = Literal["linear", "cmos"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -11,15 +12,13 @@ from measurements import check_runs
 from measurements.table.headers import list_names
 from measurements.table.schema import FILE_COLUMN
 from ppw.errors import PpwError, UnknownColumnError
+from ppw.results.axes import Axes
 from ppw.results.result import PrintedTable, Result, Table, frame_digest, rows_of, warn_caveats
 from ppw.results.text import as_names
 from ppw.runs import checks as ck, groups as gr, metrics as mt
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
     import pandas as pd
-    from matplotlib.axes import Axes
 
 # Columns that say where a row stands.
 _PLACES = ("file", "row", "position", "runs")

@@ -22,13 +22,15 @@ Arrival times:
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 
+from fitting.compiled.loops import FloatArray, IntArray
 from fitting.storage import generator, interarrival, reuse_distance as rd
 from fitting.storage.addresses import Addresses
 from fitting.storage.survey import BLOCK, KINDS, request_kind
@@ -36,12 +38,7 @@ from measurements.loads.load_files import AddressZone, LoadJob
 from measurements.traces.requests import OPERATIONS, SCHEMA
 from ppw.errors import PpwError
 from ppw.results.text import as_positive, check_choice
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from fitting.compiled.loops import FloatArray, IntArray
-    from ppw.storage.trace_model import TraceModel
+from ppw.storage.trace_model import TraceModel
 
 MODES = ("walk", "round_robin")
 ARRIVALS = ("cascade", "windows", "laws")
