@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 # Descriptions: one TOML file a set, each with its origin and licence.
 
-
 RUNS = "runs"
 
 
@@ -232,7 +231,6 @@ def _read_table(dataset: Dataset, file: DataFile, path: Path) -> pd.DataFrame:
 
 
 # Sample data that come with ppw, and where they are from.
-
 
 SIMULATED_SWEEP = "simulated_sweep.csv"
 RECORDED_TRACES = (

@@ -143,7 +143,10 @@ class Host:
 
     def to_json(self) -> str:
         """Write the host as JSON; the unit is in each key's name."""
-        figures = {key: _stated_parts(figure) for key, figure in self.figures.items()}
+        figures = {
+            key: {part: stated for part in PARTS if (stated := getattr(figure, part)) is not None}
+            for key, figure in self.figures.items()
+        }
         texts = {key: getattr(self, key) for key in TEXTS}
         return rs.write_document(
             "host", None, {"host": {**texts, "figures": figures, "sources": self.sources}}
@@ -194,11 +197,6 @@ def host_steps(host: Host) -> tuple[float, ...]:
     return tuple(float(round(ratio * host.step_hz)) for ratio in range(low, high + 1))
 
 
-def _stated_parts(figure: HostFigure) -> dict[str, Any]:
-    parts = {key: getattr(figure, key) for key in PARTS}
-    return {key: part for key, part in parts.items() if part is not None}
-
-
 def _figure_summary_line(key: str, figure: HostFigure) -> str:
     scope = f" a {figure.scope}" if figure.scope else ""
     note = f" ({figure.note})" if figure.note else ""
@@ -224,7 +222,6 @@ def _quantity_text(number: float, unit: str) -> str:
 
 
 # Host files: TOML tables checked key by key and made into hosts; see docs/catalogue.md.
-
 
 # Below this a bare number was meant in MHz or GHz.
 _LEAST_HZ = 1e6
@@ -410,7 +407,6 @@ def find_host(name: str, *directories: str | os.PathLike[str]) -> Host:
     Returns
     -------
     Host
-        A machine of the catalogue. A figure that is not known is None; all are of one package.
 
     Raises
     ------

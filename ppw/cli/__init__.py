@@ -121,12 +121,6 @@ SHELLS: dict[str, type[shells.ShellComplete]] = {
 }
 
 
-def register_shells() -> None:
-    """Register the completion classes of `SHELLS` with click, each under its shell's name."""
-    for name, shell in SHELLS.items():
-        shells.add_completion_class(shell, name)
-
-
 def _print_completion_script(ctx: click.Context, param: click.Parameter, shell: str | None) -> None:
     if shell is None or ctx.resilient_parsing:
         return
@@ -167,7 +161,8 @@ def console() -> None:
     A fault of ppw itself is 70, as in sysexits.h; the file that tells of it is named.
     """
     open_closed_streams()
-    register_shells()
+    for name, shell in SHELLS.items():
+        shells.add_completion_class(shell, name)
     # It tells where it keeps its cache on a machine whose home cannot be written to.
     logging.getLogger("matplotlib").setLevel(logging.ERROR)
     for stream in (sys.stdout, sys.stderr):
@@ -271,7 +266,6 @@ def _report_fault(error: Exception) -> int:
 # SIGTERM and SIGHUP as ways out on which everything is closed, and only then the process ends.
 #
 # By default either ends Python at once: a command that is being measured would run on by itself.
-
 
 _SIGNALS = (signal.SIGTERM, signal.SIGHUP)
 

@@ -23,7 +23,6 @@ from ppw.results.text import shown, text_table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from types import FrameType
 
     import pandas as pd
     from rich.live import Live
@@ -410,7 +409,7 @@ def sample_command(
     if command and output == "-":
         raise click.UsageError("standard output is the COMMAND's: give -o a file")
     # SIGTERM ends a recording as Ctrl-C does: the file is complete either way.
-    signal.signal(signal.SIGTERM, _raise_interrupt)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     given |= {name: Path(given[name]) for name in ("procfs", "sysfs", "root")}
     sampler = timeseries.LiveSampler(interval_s=every, **given)
     for caveat in sampler.caveats:
@@ -440,10 +439,6 @@ def _record_samples(
             # Ctrl-C ends the recording; the command must not outlive it.
             ended = running.end()
         return ended
-
-
-def _raise_interrupt(number: int, frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
 
 
 def _report_command_end(name: str, ended: timeseries.live.CommandEnd) -> int:

@@ -33,7 +33,6 @@ Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 Given = dict[str, Any]
 Runs = tuple[str, ...]
 
-
 # Kinds of values, by the words that stand for them in --help.
 
 # Columns that tell groups apart where the user names none.
@@ -778,7 +777,6 @@ def output_options_of(*formats: str, elsewhere: Sequence[str] = ()) -> Decorator
 
 
 output_options = output_options_of("text", "json", "csv", "html")
-
 
 # The runs tables that a command names.
 

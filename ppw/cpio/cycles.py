@@ -281,7 +281,6 @@ def cycles_per_io(
     Returns
     -------
     CyclesPerIO
-        Cycles per 512-byte I/O of every application and setting.
 
     Raises
     ------
@@ -511,7 +510,6 @@ def compare_devices(
     Returns
     -------
     DeviceComparison
-        Cycles per I/O and I/O rate over devices, hosts and instances.
 
     Raises
     ------

@@ -487,7 +487,6 @@ def project_cpio(
     Returns
     -------
     CpioProjection
-        I/O rates of a server that was not measured.
 
     Raises
     ------

@@ -422,7 +422,6 @@ def size_servers(
     Returns
     -------
     ServerSizing
-        Servers and energy of a sweep through a data set.
 
     Raises
     ------

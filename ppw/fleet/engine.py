@@ -145,7 +145,6 @@ def _require_folder(path: str | Path) -> str:
 
 # Progress of an engine, read from a thread of its own while it works.
 
-
 _EVERY_S = 0.5
 
 

@@ -27,7 +27,6 @@ T = TypeVar("T")
 
 # What a moment table holds: its keys, quantities and counts.
 
-
 FREQUENCY = "freq_hz"
 _COORDINATES = (gr.VALUE, gr.LOG, gr.INVERSE)
 # Columns that split a cell because a caveat, a check or a noise level asks for them.
@@ -327,7 +326,6 @@ def merge_moments(tables: Sequence[ir.Table], layout: Layout) -> ir.Table:
 #
 # Moments do not show such runs. Cells whose ranges do not overlap cannot hold them, which leaves
 # few groups to look through; of those that do hold some, the runs take the place of the cells.
-
 
 # Runs kept one by one; a record so coarse that more coincide tells nothing of them.
 _MOST_RUNS = 5_000_000

@@ -213,7 +213,6 @@ def _scan_spark(
 
 # Foreign columns to canonical ones: `measurements.table.headers` as expressions of the engine.
 
-
 # What is no number becomes one that no rule allows, so that it is named with the rest.
 _NO_NUMBER = float("-inf")
 
@@ -479,7 +478,6 @@ def _union_tables(tables: Sequence[ibis.Table]) -> ibis.Table:
 
 
 # What is known of a table before its runs are read: which columns hold any value at all.
-
 
 # A setting has few values; the estimate may miss one or two.
 _FEW = 20

@@ -357,7 +357,6 @@ def widen_table(table: ibis.Table, own: Layout, wanted: Layout) -> ibis.Table:
 
 # `update_state`: new files of runs into the saved state of a fleet, each once.
 
-
 # A host whose clock is so far ahead, or before computers kept such runs, has no clock.
 _AHEAD_S = 86_400.0
 _EARLIEST_S = datetime(2000, 1, 1, tzinfo=UTC).timestamp()

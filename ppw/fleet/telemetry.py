@@ -34,15 +34,8 @@ from ppw.fleet.run_files import FileKind, by_kind, find_files, register_table, s
 # is paired with what shares a host and a bucket with it: runs fill at most two buckets each on
 # average, so the pairs to look at grow with the rows and not with their product.
 
-
 # Shorter buckets save nothing: sensors seldom say more than once a second.
 _LEAST_BUCKET_S = 1.0
-
-
-def bucket_width(intervals: ibis.Table) -> float:
-    """Width (s) of the time buckets: the mean length of the intervals, at least one second."""
-    mean = (intervals.end_s - intervals.start_s).mean().to_pyarrow().as_py()
-    return max(_LEAST_BUCKET_S, mean or 0.0)
 
 
 def points_in(
@@ -100,7 +93,6 @@ def _bucket_number(seconds: Any, width: float) -> Any:
 # sensor has a clock of its own, ``own_s``. Intervals have ``host``, ``start_s``, ``end_s``. Answers
 # have a row an interval and label of its host: ``energy_j`` (J), ``power_w`` (W), ``readings``,
 # ``gap_s`` (s, the longest time of the run without a reading) and ``reason``.
-
 
 KEYS = ("host", "start_s", "end_s", "label")
 # Of a run: a longer part without a reading is told, and less that windows cover.
@@ -527,7 +519,8 @@ def _add_clock_offset(readings: ibis.Table, offset_s: float | Mapping[str, float
 
 
 def _energy_by_channel(intervals: ibis.Table, readings: ibis.Table, sensor: Sensor) -> ibis.Table:
-    width = bucket_width(intervals)
+    mean = (intervals.end_s - intervals.start_s).mean().to_pyarrow().as_py()
+    width = max(_LEAST_BUCKET_S, mean or 0.0)
     if sensor.quantity == "energy":
         return energy_of_counters(intervals, readings, width, sensor.range_j, sensor.most_w)
     if sensor.window_s > 0:
@@ -586,7 +579,6 @@ def _join_totals(
 
 
 # Samples from files, and joined runs to one.
-
 
 _NEEDED = ("host", "at", "value")
 _COLUMNS = (*_NEEDED, "label", "own")

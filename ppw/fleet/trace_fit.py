@@ -84,7 +84,6 @@ def fit_trace_in(
     Returns
     -------
     TraceModel
-        Its ``input_digest`` is of what was counted, and not that of `ppw.fit_trace`.
 
     Raises
     ------

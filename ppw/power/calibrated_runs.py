@@ -188,7 +188,6 @@ def _calibration_caveats(
 
 # Calibrations kept for each host, in the user's configuration folder.
 
-
 CONFIG_DIR_VARIABLE = "PPW_CONFIG_DIR"
 _KIND = "calibrations"
 
@@ -290,7 +289,6 @@ def load_calibration(
     Returns
     -------
     Calibration
-        One power sensor of a host against another: reference = offset + slope·sensor.
 
     Raises
     ------

@@ -520,7 +520,6 @@ def calibrate(
     Returns
     -------
     Calibration
-        One power sensor of a host against another: reference = offset + slope·sensor.
 
     Raises
     ------

@@ -381,7 +381,6 @@ def _specpower_loads(result: SpecPowerResult) -> tuple[dict[float, float], str]:
 
 # Levels of power against load from the runs of one set-up.
 
-
 # Loads of runs are put together to the nearest percent: repeats never reach quite the same one.
 _DIGITS = 2
 # By how much a load that was asked for may differ from the throughput that came of it.
@@ -454,7 +453,6 @@ def _missed_rate_caveats(load: FloatArray, rate: FloatArray) -> list[str]:
 
 
 # `power_loads`: power against load of servers, from published results or rate-limited runs.
-
 
 _MOST_ROWS, _MOST_CAVEATS = 40, 8
 # Servers up to which each has a sentence in the summary, and a name in the plot.
@@ -646,7 +644,6 @@ def power_loads(
     Returns
     -------
     PowerLoads
-        Curves of power against load, their figures, and watts at the loads asked for.
 
     Raises
     ------

@@ -230,7 +230,6 @@ def co_locate(
     Returns
     -------
     CoLocation
-        What breaks first when workloads share a host.
 
     Raises
     ------
@@ -585,7 +584,6 @@ def pair_workloads(recordings: Mapping[str, TimeSeries], **options: Any) -> Pair
     Returns
     -------
     Pairing
-        Pairs of workloads, the best first.
 
     Raises
     ------

@@ -21,7 +21,6 @@ from ppw.runs import groups as gr
 
 FloatArray = NDArray[np.float64]
 
-
 # Time of tasks; what else keeps a CPU busy may not have been recorded.
 _USER, _KERNEL = ("user_s", "nice_s"), ("system_s", "irq_s", "softirq_s")
 

@@ -21,7 +21,6 @@ from ppw.runs import groups as gr, prepare
 
 Row = dict[str, Any]
 
-
 KNEE, STRAIGHT, FEW, FAILS = "knee", "no knee", "too few levels", "failed"
 _MOST_SENTENCES = 10
 # Points of a drawn line.
@@ -302,7 +301,6 @@ def find_knees(
     Returns
     -------
     SweepKnees
-        The knee and the operating point of each sweep of a runs table.
 
     Raises
     ------

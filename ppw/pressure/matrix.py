@@ -22,7 +22,6 @@ from ppw.results.text import plot_label, shown
 
 Row = dict[str, Any]
 
-
 # Phase of a whole recording.
 WHOLE = "all"
 # Intervals of the shortest phase.

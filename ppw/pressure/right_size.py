@@ -216,7 +216,6 @@ def right_size(
     Returns
     -------
     RightSizing
-        What to buy more of, what is idle, and by how much.
 
     Raises
     ------

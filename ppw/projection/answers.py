@@ -55,9 +55,7 @@ _POWER_NOISE = {
     "gauge": 0.05,
 }
 
-
 # The models, and the V-f tables of the power model.
-
 
 INTERVALS = ("bayes", "conformal", "t", "none")
 # Rounding of a frequency must not put it outside its own table.

@@ -31,18 +31,17 @@ class Caveat(NamedTuple):
     groups: Mask
     size: float = 0.0
 
-    def join(self, other: Caveat) -> Caveat:
-        """Join with the same caveat at another frequency: the worse one's text, and all groups."""
-        worse = max(self, other, key=lambda f: f.size)
-        return worse._replace(groups=self.groups | other.groups)
-
 
 def join_frequencies(findings: Iterable[tuple[str, Caveat]]) -> list[tuple[str, Caveat]]:
-    """Join caveats of the same kind over frequencies, so that each group counts once."""
+    """Join caveats of the same kind over frequencies, so that each group counts once.
+
+    The worst one's text speaks for all.
+    """
     joined: dict[tuple[str, str], Caveat] = {}
     for metric, finding in findings:
-        key = (metric, finding.name)
-        joined[key] = finding.join(joined[key]) if key in joined else finding
+        before = joined.get((metric, finding.name), finding)
+        worse = max(finding, before, key=lambda f: f.size)
+        joined[metric, finding.name] = worse._replace(groups=finding.groups | before.groups)
     return [(metric, finding) for (metric, _), finding in joined.items()]
 
 

@@ -369,7 +369,6 @@ def path_lengths(
     Returns
     -------
     PathLengths
-        Path lengths of the workloads of a runs table.
 
     Raises
     ------

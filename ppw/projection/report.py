@@ -261,7 +261,6 @@ def _budget_tables(result: RunsProjection) -> list[Table]:
 # total cost is that of the power, taken through. Work per cost is a quotient of two independent
 # answers, as in `ppw.projection.answers.Posteriors`; for it both come as equally probable values.
 
-
 # Frequencies that are computed, fewer of a long table, and that a slider stops at.
 _GRID, _GRID_OF_MANY, _STOPS = 32, 16, 150
 _MANY = 300

@@ -207,7 +207,6 @@ def project_runs(
     Returns
     -------
     RunsProjection
-        Projections of every group of a runs table.
 
     Raises
     ------
@@ -410,7 +409,6 @@ def fit_runs(
     Returns
     -------
     FittedParameters
-        Parameters of the curves of every group.
 
     Raises
     ------

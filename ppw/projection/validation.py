@@ -346,7 +346,6 @@ def validate(
     Returns
     -------
     Validation
-        Projections compared with measurements.
 
     Raises
     ------

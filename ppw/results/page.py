@@ -146,12 +146,6 @@ def _content_policy(script: str) -> str:
     )
 
 
-def rows_left_text(count: int) -> str:
-    """Say how many of a table's rows the page does not show; "" where it shows all."""
-    more = count - MOST_ROWS
-    return f"{more} more rows are in the JSON of this page." if more > 0 else ""
-
-
 def draw(plot: Callable[[Axes], object], *, width: float = 4.6, height: float = 3.2) -> str:
     """Draw on new axes and return the SVG; the same input gives the same bytes."""
     import matplotlib as mpl

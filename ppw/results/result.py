@@ -8,7 +8,7 @@ import json
 import re
 import tomllib
 import warnings
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields
 from functools import cached_property, wraps
 from html import escape
@@ -131,28 +131,10 @@ def plain(value: Any) -> Any:
 def records(table: pd.DataFrame) -> list[dict[str, Any]]:
     """Rows of a table for JSON: missing values are None, whole floats become integers."""
     rows = table.astype(object).where(table.notna(), None).to_dict(orient="records")
-    return [{str(k): _int_if_whole(v) for k, v in row.items()} for row in rows]
-
-
-def as_floats(table: pd.DataFrame, *, but: Collection[str]) -> pd.DataFrame:
-    """Turn all columns but some into floats, as they were before JSON.
-
-    Raises ValueError for a column that is there twice.
-    """
-    if not table.columns.is_unique:
-        raise ValueError(f"columns {', '.join(map(str, table.columns))}: one name is there twice")
-    return table.astype({column: np.float64 for column in table if column not in but})
-
-
-def unbounded_where_null(table: pd.DataFrame) -> pd.DataFrame:
-    """Set ``upper`` to inf where it is missing and ``lower`` is not."""
-    unbounded = table["lower"].notna() & table["upper"].isna()
-    return table.assign(upper=table["upper"].mask(unbounded, np.inf))
-
-
-def _int_if_whole(value: Any) -> Any:
-    """Turn a whole float into an integer; other values stay."""
-    return int(value) if isinstance(value, float) and value.is_integer() else value
+    return [
+        {str(k): int(v) if isinstance(v, float) and v.is_integer() else v for k, v in row.items()}
+        for row in rows
+    ]
 
 
 def frame_digest(frame: pd.DataFrame) -> str:
@@ -561,7 +543,8 @@ class Result:
         columns: dict[str, dict[str, str]] = {}
         for key, value in self._document_fields().items():
             if isinstance(value, pd.DataFrame):
-                columns[key] = {str(c): _column_kind(value[c]) for c in value}
+                kinds = {"b": "flag", "i": "count", "u": "count", "f": "number"}
+                columns[key] = {str(c): kinds.get(value[c].dtype.kind, "text") for c in value}
             body[key] = records(value) if isinstance(value, pd.DataFrame) else value
         return write_document(self.kind, self.input_digest, {**body, "columns": columns})
 
@@ -579,7 +562,8 @@ class Result:
         tables = {table.name: table for table in cls.tables}
         for one in _json_fields(cls):
             key = _json_key(cls, one)
-            if key not in document and _has_default(one):
+            is_optional = one.default is not MISSING or one.default_factory is not MISSING
+            if key not in document and is_optional:
                 continue
             value = document[key]
             if one.name in tables or key in types:
@@ -609,10 +593,6 @@ def _json_key(kind: type[Result], one: Field[Any]) -> str:
     return next(declared, one.metadata.get("key", one.name))
 
 
-def _has_default(one: Field[Any]) -> bool:
-    return one.default is not MISSING or one.default_factory is not MISSING
-
-
 def _columns_section(table: Table) -> str:
     """Section of a docstring on the columns of a table."""
     rows = [f"* ``{c.name}`` ({c.unit}): {c.meaning}" for c in table.columns]
@@ -634,11 +614,6 @@ def rows_of(table: pd.DataFrame) -> list[dict[str, Any]]:
     if not len(table.columns):
         return [{} for _ in range(len(table))]
     return [{str(k): v for k, v in row.items()} for row in table.to_dict(orient="records")]
-
-
-def _column_kind(column: pd.Series[Any]) -> str:
-    """Kind of a column in a document: "flag", "count", "number" or "text"."""
-    return {"b": "flag", "i": "count", "u": "count", "f": "number"}.get(column.dtype.kind, "text")
 
 
 def _read_table(
@@ -667,7 +642,10 @@ def _read_table(
             table[name] = table[name].astype(object)
         if column.unbounded:
             table[name] = table[name].fillna(np.inf)
-    return unbounded_where_null(table) if {"lower", "upper"} <= set(table) else table
+    if {"lower", "upper"} <= set(table):
+        unbounded = table["lower"].notna() & table["upper"].isna()
+        table["upper"] = table["upper"].mask(unbounded, np.inf)
+    return table
 
 
 _KINDS = {TEXT: "text", FLAG: "text", ROW_UNIT: "number"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -19,8 +19,6 @@ from ppw.errors import PpwError, UnknownColumnError
 from ppw.results.text import shown as amount
 
 Mask = NDArray[np.bool_]
-Coordinate = Literal["", "log_", "inverse_"]
-
 
 # Columns of result tables; one of these names as a key would be overwritten.
 _ANSWERS = frozenset(
@@ -117,7 +115,6 @@ def varies(column: pd.Series[Any], groups: Groups) -> np.ndarray[Any, np.dtype[n
 
 
 # Choosing runs, or groups of them, by what their columns say.
-
 
 # A number that is typed is not the last digit of one that was converted.
 SAME = 1e-6
@@ -272,12 +269,10 @@ def _value_text(column: str, value: object) -> str:
 # Algorithm for Computing Sample Variances", COMPSTAT 1982,
 # https://doi.org/10.1007/978-3-642-51461-6_3.
 
-
 RUNS = "runs"
 # Marks the cells that are single runs, of which every digit is known.
 SINGLE = "single"
 VALUE, LOG, INVERSE = "", "log_", "inverse_"
-
 
 # Columns of a condensed table by quantity: runs that have it; by property: runs that have that.
 count_column, tally_column = "{}__n".format, "{}__runs".format
@@ -419,7 +414,6 @@ def any_of(conditions: Iterable[Values]) -> Values:
 
 
 # To how many digits a number was recorded.
-
 
 MOST_DIGITS = 12
 # Reading a decimal and converting its unit costs a few units of the last binary place.

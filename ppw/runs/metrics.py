@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -16,8 +16,6 @@ from ppw.runs import groups as gr
 if TYPE_CHECKING:
     import pandas as pd
 
-Form = Literal["amdahl", "unbounded", "reciprocal"]
-PowerForm = Literal["linear", "cmos"]
 FORMS = ("amdahl", "unbounded", "reciprocal")
 POWER_FORMS = ("linear", "cmos")
 

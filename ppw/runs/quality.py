@@ -164,7 +164,6 @@ def check_quality(
     Returns
     -------
     Quality
-        Rows of a runs table that cannot be right.
 
     Raises
     ------
@@ -202,7 +201,11 @@ def check_prepared(
     metrics = [*mt.METRICS.values()] if metric is None else mt.parse_metrics(metric)
     flagged = ck.find_flagged_rows(checked, groups, metrics)
     if not flagged:
-        raise UnknownColumnError(_nothing_to_check_text(checked))
+        raise UnknownColumnError(
+            f"{checked.attrs.get('source', 'runs')}: nothing to check: no time_s, "
+            "throughput_ops_s, power_w, energy_j or freq_achieved_hz among the columns "
+            f"{list_names(list(checked.columns))}: rename a column, or use --map time_s=COLUMN"
+        )
     names = {metric.name for metric in metrics}
     others = {n: c for n, c in ck.CHECKS.items() if c.spoils & names and n not in flagged}
     idle = "power_at_or_below_idle" in flagged
@@ -215,12 +218,4 @@ def check_prepared(
         by=tuple(groups.by),
         caveats=tuple(ck.scope_caveats(checked) if idle else ()),
         input_digest=frame_digest(checked),
-    )
-
-
-def _nothing_to_check_text(runs: pd.DataFrame) -> str:
-    return (
-        f"{runs.attrs.get('source', 'runs')}: nothing to check: no time_s, throughput_ops_s, "
-        "power_w, energy_j or freq_achieved_hz among the columns "
-        f"{list_names(list(runs.columns))}: rename a column, or use --map time_s=COLUMN"
     )

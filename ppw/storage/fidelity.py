@@ -29,7 +29,6 @@ Measure = Callable[["TraceFeatures"], float]
 _Measures = tuple[tuple[str, str, Measure], ...]
 _Names = Mapping[str, tuple[str, ...]]
 
-
 # Sizes of LRU caches, as shares of the footprint, and their block (bytes).
 CACHES = (0.01, 0.05, 0.20)
 _CACHE_BLOCK = 4096
@@ -60,7 +59,6 @@ _MORE_SEEDS = (
 _CURVE = np.geomspace(0.001, 1.0, 31)
 # A trace of fewer requests has no halves to compare.
 _LEAST_REQUESTS = 100
-
 
 # Figures of a trace, by which a synthetic one is compared with its original.
 
@@ -782,7 +780,6 @@ def half_drift(trace: Batches | str | PathLike[str], *, seed: int = 0, **options
     Returns
     -------
     HalfDrift
-        Figures of both halves of a trace, and of what a model of the first half makes.
 
     Raises
     ------

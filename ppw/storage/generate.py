@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -38,7 +38,9 @@ from measurements.loads.load_files import AddressZone, LoadJob
 from measurements.traces.requests import OPERATIONS, SCHEMA
 from ppw.errors import PpwError
 from ppw.results.text import as_positive, check_choice
-from ppw.storage.trace_model import TraceModel
+
+if TYPE_CHECKING:
+    from ppw.storage.trace_model import TraceModel
 
 MODES = ("walk", "round_robin")
 ARRIVALS = ("cascade", "windows", "laws")

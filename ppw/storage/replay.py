@@ -25,7 +25,6 @@ from ppw.storage.trace_source import Batches
 
 _Play = Callable[..., fio.ReplayReport]
 
-
 # Places do not matter in memory; a short file does not use it up.
 _MEMORY_BYTES = 1 << 24
 # A replayer that is this much slower than the trace in memory tells little of a device.

@@ -30,7 +30,6 @@ from ppw.storage.trace_source import Batches
 
 _Maker = Callable[["_Plan", int], "StorageOption"]
 
-
 _WRITE = 1
 # Blocks of all devices are numbered together: the device stands above so many bits of the block.
 _DEVICE_SHIFT = 44
@@ -557,7 +556,6 @@ def time_scales(
     Returns
     -------
     TimeScales
-        Throughput and latency of a device against the time scale of a load.
 
     Raises
     ------

@@ -4,7 +4,6 @@ import copy
 import json
 import math
 import pickle
-import typing
 
 import numpy as np
 import pandas as pd
@@ -109,8 +108,6 @@ class TestRegistry:
                 assert FitOptions().model(name).equation
         assert tuple(METRICS) == METRIC_NAMES
         assert set(METRICS) <= set(_LABELS)
-        assert typing.get_args(rm.Form) == FORMS
-        assert typing.get_args(rm.PowerForm) == rm.POWER_FORMS
 
     @pytest.mark.parametrize(
         ("metric", "changed", "expected"),

@@ -177,7 +177,6 @@ def say_unapplied(
 
 # Workloads that are another one's runs, multiplied.
 
-
 _SETTINGS, _TIMES = 6, 4
 # With the same watts to a thousandth in every run, a time that is as fine is enough. Without
 # watts the times must be finer than any machine repeats: two programs that the clock alone
@@ -297,7 +296,9 @@ def _find_copied_rows(pairs: pd.DataFrame, cells: pd.DataFrame) -> pd.DataFrame:
     watts = by_pair["power"].transform("count") * by_pair["power_base"].transform("count") > 0
     good = (both["ratio"] - ratio).abs() <= step
     good &= step <= np.where(watts, _FINE, _FINER_THAN_ANY_REPEAT) + _BINARY
-    good &= ~watts | _same_power_mask(both)
+    power = both["power"]
+    same = (power - both["power_base"]).abs() <= _BINARY * power.abs()
+    good &= ~watts | (same & (both["power_step"] <= _FINE * power.abs()))
     counts = by_pair[["time", "power"]].transform("nunique")
     enough = (by_pair["ratio"].transform("size") >= _SETTINGS) & (counts["time"] >= _TIMES)
     enough &= ~watts | (counts["power"] >= _TIMES)
@@ -305,13 +306,6 @@ def _find_copied_rows(pairs: pd.DataFrame, cells: pd.DataFrame) -> pd.DataFrame:
     found = both.assign(ratio=np.exp(ratio), watts=watts)[copy]
     # A copy of a copy is named once, by the one that is first by name.
     return found.sort_values("base").drop_duplicates(["series", "setting"])
-
-
-def _same_power_mask(both: pd.DataFrame) -> pd.Series[bool]:
-    """Mark rows whose power equals that of the base, if recorded finely."""
-    power, other = both["power"], both["power_base"]
-    same = (power - other).abs() <= _BINARY * power.abs()
-    return same & (both["power_step"] <= _FINE * power.abs())
 
 
 def _copy_figures(copies: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
