@@ -300,7 +300,6 @@ class Calibration(Result):
         The fit, in watts.
     table : pandas.DataFrame
         One row a level, which is a set of repeats, with its key columns.
-    caveats : tuple of str
     """
 
     kind = "calibration"

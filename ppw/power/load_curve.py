@@ -473,7 +473,6 @@ class PowerLoads(rs.Result):
         One row a server; figures of `ppw.power.load_curve.Proportionality` are among them.
     forecasts : pandas.DataFrame
         One row a server and load asked for.
-    caveats : tuple of str
     """
 
     kind = "power_loads"

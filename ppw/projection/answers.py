@@ -309,10 +309,6 @@ class TargetCells(NamedTuple):
         """Make target cells of a table of `ppw.runs.prepare.measured_cells`."""
         return cls(*(cells[c].to_numpy() for c in ("group", "freq_hz", "runs")))
 
-    def take(self, cells: IntArray) -> TargetCells:
-        """Select the cells at some positions."""
-        return TargetCells(self.group[cells], self.frequency[cells], self.runs[cells])
-
 
 class Factor(NamedTuple):
     """One fit in a product of fits, at the cells asked for."""
@@ -550,32 +546,23 @@ class Posteriors:
         """Answer cells where groups have several, one cell a group and pass, in their order."""
         nth = pd.Series(cells.group).groupby(cells.group).cumcount().to_numpy()
         passes = [np.flatnonzero(nth == n) for n in range(int(nth.max()) + 1)]
-        made = [self.at(powers, cells.take(chosen), level) for chosen in passes]
-        values, lowers, uppers, mixtures, budgets, pulled = zip(*made, strict=True)
-        whole = Distribution(
-            np.concatenate(values),
-            np.concatenate(lowers),
-            np.concatenate(uppers),
-            prediction.Mixture(*map(np.concatenate, zip(*mixtures, strict=True))),
-            {name: np.concatenate([b[name] for b in budgets]) for name in budgets[0]},
-            np.concatenate(pulled),
-        )
+        parts = (TargetCells._make(part[chosen] for part in cells) for chosen in passes)
+        made = [self.at(powers, part, level) for part in parts]
+        *ends, mixtures, budgets, pulled = zip(*made, strict=True)
+        mixture = prediction.Mixture(*map(np.concatenate, zip(*mixtures, strict=True)))
+        budget = {name: np.concatenate([b[name] for b in budgets]) for name in budgets[0]}
+        whole = Distribution(*map(np.concatenate, ends), mixture, budget, np.concatenate(pulled))
         return whole.take(np.argsort(np.concatenate(passes)))
 
     def _factor(
         self, name: str, power: int, target: posterior.FrequencyTarget, ends: Sequence[float]
     ) -> Distribution:
         """Distribution of one fitted quantity to a power of ±1."""
-        parts = []
-        for curve, mask in (laws := self.laws(name, target.frequency)):
-            asked = target
-            if len(laws) > 1:
-                asked = posterior.FrequencyTarget(
-                    np.where(mask, target.frequency, np.nan), target.runs
-                )
-            parts.append(
-                prediction.project_curve(curve, self.steps[name], asked, self.neighbours, ends)
-            )
+        parts, laws = [], self.laws(name, target.frequency)
+        for curve, mask in laws:
+            asked = target._replace(frequency=np.where(mask, target.frequency, np.nan))
+            table = (self.steps[name], asked, self.neighbours)
+            parts.append(prediction.project_curve(curve, *table, ends))
         made = parts[0] if len(parts) == 1 else _merge_projections(laws[0][1], *parts)
         sign, clock = _TIME_LIKE.get(name, (1, 0))
         # A factor of 1 or −1 leaves the variance as it is.

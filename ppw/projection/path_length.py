@@ -167,7 +167,6 @@ class PathLengths(Result):
         Probability of the intervals in sentences.
     tolerance : float
         By how much throughput may vary in a flat range.
-    caveats : tuple of str
     """
 
     kind = "path_lengths"

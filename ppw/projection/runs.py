@@ -338,7 +338,6 @@ class FittedParameters(Result):
         One row a group and parameter.
     by : tuple of str
         Columns that tell groups apart.
-    caveats : tuple of str
     """
 
     kind = "parameters"

@@ -105,7 +105,6 @@ class TimeProjection(rs.Result):
         Probability of the intervals.
     metric : str
         What is projected.
-    caveats : tuple of str
     """
 
     # Column of the target, its unit, how caveats call its values, and the heading of the report.

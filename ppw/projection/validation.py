@@ -234,7 +234,6 @@ class Validation(Result):
         Probability of the intervals.
     form, power_form, via, interval, pool
         As asked for; see `ppw.projection.answers.FitOptions`.
-    caveats : tuple of str
     """
 
     kind = "validation"

@@ -197,12 +197,7 @@ class Estimate(float):
 
     def _optional_parts(self) -> dict[str, float | None]:
         """Interval and limit by name; None where the estimate has none."""
-        return {
-            "lower": self.lower,
-            "upper": self.upper,
-            "limit": self.limit,
-            "limit_share": self.limit_share,
-        }
+        return {n: getattr(self, n) for n in ("lower", "upper", "limit", "limit_share")}
 
     def to_dict(self) -> dict[str, Any]:
         """Value, unit, interval and limit as JSON knows them (inf and missing are null)."""

@@ -40,7 +40,6 @@ class Quality(Result):
         Rows of the input.
     by : tuple of str
         Columns that tell groups apart.
-    caveats : tuple of str
     """
 
     kind = "quality"
