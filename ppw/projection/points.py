@@ -414,7 +414,7 @@ def project(
             for name, width in widths.items()
             if width
         },
-        parameters=_answering_parameters(answers, cells, level),
+        parameters=_answering_parameters(answers, made, level),
         least_squares={name: float(value[0]) for name, (value, _) in fits},
         standard_errors={
             name: None if np.isnan(error[0]) else float(error[0]) for name, (_, error) in fits
@@ -473,21 +473,26 @@ def _answer_products(
     return quantities, made
 
 
-def _answering_parameters(answers: Answers, cells: TargetCells, level: float) -> dict[str, float]:
+def _answering_parameters(
+    answers: Answers, made: Mapping[str, CellAnswers], level: float
+) -> dict[str, float]:
     """Parameters of the law of each fit through the answer and at the highest measured step.
 
     At that step itself, through the lowest one in its place.
     """
     found: dict[str, float] = {}
     for name, (fit, lowest, highest) in answers.curves.items():
-        law, (target,) = fit.parameters(), cells.frequency
-        if not answers.options.has_posterior({name: 1}):
+        law, answer = fit.parameters(), made["power_w" if name == "power" else name]
+        if answer.distribution is None:
             found |= {parameter: float(value[0]) for parameter, (value, _) in law.items()}
             continue
-        other = highest if abs(target / highest[0] - 1) > SAME_STEP else lowest
-        two = TargetCells(np.zeros(2, dtype=int), np.append(cells.frequency, other), np.ones(2))
-        made = answers.product({name: 1}, two, level).prediction.value
-        x, y = fit.model.abscissa(two.frequency), fit.model.ordinate(made, two.frequency)
+        at = answer.cells.frequency
+        apart = abs(at[0] / highest[0] - 1) > SAME_STEP
+        other = answer.cells._replace(frequency=highest if apart else lowest)
+        beside = answers.product({name: 1}, other, level)
+        frequency = np.append(at, other.frequency)
+        value = np.append(answer.prediction.value, beside.prediction.value)
+        x, y = fit.model.abscissa(frequency), fit.model.ordinate(value, frequency)
         slope = (y[1] - y[0]) / (x[1] - x[0])
         found |= dict(zip(law, map(float, (y[0] - slope * x[0], slope)), strict=True))
     return found
