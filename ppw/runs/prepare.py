@@ -188,10 +188,7 @@ def _leave_out_rows(
 ) -> Prepared:
     """Leave out runs below full load and, with ``drop``, flagged rows; raise if none stays."""
     runs, groups, metrics = prepared.runs, prepared.groups, prepared.metrics
-    left_out, keepable = pd.DataFrame(), True
-    # Runs below full load, in groups that have full-load runs too.
-    full = at_full_load(runs, groups.codes)
-    out = ~full & (np.bincount(groups.codes, full) > 0)[groups.codes]
+    out, left_out, keepable = below_full_load(runs, groups), pd.DataFrame(), True
     held = int(out.sum())
     flagged = ck.find_flagged_rows(runs, groups, metrics) if drop else {}
     if any(map(len, flagged.values())):
@@ -226,6 +223,14 @@ def steps_without_rows(
         if alone.any():
             found[new[group]] = lost[alone]
     return found
+
+
+def below_full_load(runs: pd.DataFrame, groups: gr.Groups) -> gr.Mask:
+    """Mark runs below full load, in groups that have full-load runs too."""
+    full = at_full_load(runs, groups.codes)
+    some = np.bincount(groups.codes, full) > 0
+    below: gr.Mask = ~full & some[groups.codes]
+    return below
 
 
 def without_power(runs: pd.DataFrame) -> gr.Mask:
