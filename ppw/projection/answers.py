@@ -551,7 +551,8 @@ class Posteriors:
         *ends, mixtures, budgets, pulled = zip(*made, strict=True)
         mixture = prediction.Mixture(*map(np.concatenate, zip(*mixtures, strict=True)))
         budget = {name: np.concatenate([b[name] for b in budgets]) for name in budgets[0]}
-        whole = Distribution(*map(np.concatenate, ends), mixture, budget, np.concatenate(pulled))
+        value, lower, upper = map(np.concatenate, ends)
+        whole = Distribution(value, lower, upper, mixture, budget, np.concatenate(pulled))
         return whole.take(np.argsort(np.concatenate(passes)))
 
     def _factor(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -26,6 +26,9 @@ from ppw.results.axes import Axes
 from ppw.results.text import as_names, as_positive, as_share, key_texts, plot_label, shown
 from ppw.runs import metrics as mt
 from ppw.runs.groups import canonical, group_runs
+
+if TYPE_CHECKING:
+    from fitting.laws.scaling_average import LawAverage
 
 # Usual scatter of ln(time) from run to run, until repeats have shown their own.
 _USUAL = 0.02
@@ -192,14 +195,14 @@ class TimeProjection(rs.Result):
         return np.ones(len(values), dtype=np.bool_)
 
     @classmethod
-    def fit(cls, rows: JobRuns, target: float) -> tuple[MeasuredSteps, scaling.LawAverage]:
+    def fit(cls, rows: JobRuns, target: float) -> tuple[MeasuredSteps, LawAverage]:
         """Aggregate runs to steps, and average the laws of each group."""
         steps = MeasuredSteps.of(rows.codes, rows.value, np.log(rows.time_s), rows.groups)
         cells = scaling.ScalingCells.of_steps(steps)
         return steps, scaling.average_laws(cells, target, family=rows.family)
 
     @classmethod
-    def found(cls, fit: scaling.LawAverage) -> dict[str, Any]:
+    def found(cls, fit: LawAverage) -> dict[str, Any]:
         """Name the parameters of each group."""
         return dict(zip(cls.time_columns, fit.line.T, strict=True))
 
@@ -559,14 +562,14 @@ class DataSizeProjection(TimeProjection):
         return values < target
 
     @classmethod
-    def fit(cls, rows: JobRuns, target: float) -> tuple[MeasuredSteps, scaling.LawAverage]:
+    def fit(cls, rows: JobRuns, target: float) -> tuple[MeasuredSteps, LawAverage]:
         """Aggregate runs to steps by 1/size (1/B), and average the laws of each group."""
         # The test of lack of fit is of a line over 1/x.
         over = MeasuredSteps.of(rows.codes, 1 / rows.value, np.log(rows.time_s), rows.groups)
         return over, super().fit(rows, target)[1]
 
     @classmethod
-    def found(cls, fit: scaling.LawAverage) -> dict[str, Any]:
+    def found(cls, fit: LawAverage) -> dict[str, Any]:
         """Fixed time (s) and rate (B/s) of each group."""
         fixed, per_byte = fit.line.T
         return {"t_fixed_s": fixed, "rate_bytes_s": 1 / per_byte}
