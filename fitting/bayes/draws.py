@@ -71,8 +71,9 @@ class CurvePosterior(NamedTuple):
         drift, noise = self.law.grid.drift[shape, scale], self.law.grid.noise[scale]
         measured = self.sweep.frequency[0]
         n, every = len(measured), np.append(measured, frequencies)
-        u = np.log(every / self.sweep.anchor[0])
-        kernel = error_covariance(u[:, None], u, self.law.grid.beyond)
+        u, lowest = (np.log(f / self.sweep.anchor[0]) for f in (every, self.sweep.lowest[0]))
+        grid = self.law.grid
+        kernel = error_covariance(u[:, None], u, grid.beyond, grid.below, lowest)
         # Whitened by the noise of their step, points are alike, and the kernel of all cells has
         # the same eigenvectors.
         root = 1 / np.sqrt(share)

@@ -307,9 +307,10 @@ class _Predictive(NamedTuple):
         every = np.append(steps, frequency)
         asked = every[None], np.array([known.row])
         log_shape = known.law.log_shape(*asked)[0][:, shape].T
-        # A new highest step becomes the anchor, so what begins above the present one is not drawn.
-        beyond = grid.beyond if sweep.borrowed.any() else 0.0
-        covariance = _covariance(sweep, every, noise, drift, beyond)
+        # A new highest step becomes the anchor, so what begins above the present one is not drawn;
+        # nor what begins below the lowest one.
+        outside = (grid.beyond, grid.below) if sweep.borrowed.any() else (0.0, 0.0)
+        covariance = _covariance(sweep, every, noise, drift, outside)
         spread = known.law.log_spread(*asked)
         if spread is not None:
             by_draw = spread[0][:, shape].T
@@ -320,16 +321,22 @@ class _Predictive(NamedTuple):
 
 
 def _covariance(
-    sweep: SweepSteps, every: FloatArray, noise: FloatArray, drift: FloatArray, beyond: float
+    sweep: SweepSteps,
+    every: FloatArray,
+    noise: FloatArray,
+    drift: FloatArray,
+    outside: tuple[float, float],
 ) -> FloatArray:
     """Covariance of the steps' means and of long-run means: (draws, all, all)."""
     steps = len(sweep.frequency[0])
-    u = np.log(every / sweep.anchor[0])
+    u, lowest = (np.log(f / sweep.anchor[0]) for f in (every, sweep.lowest[0]))
     # Runs at one step share a part of their noise, those to come with those that are there.
     alike = posterior.SHARED_NOISE * (np.abs(every[:, None] / every - 1) < SAME_STEP)
     at = np.arange(steps)
     alike[at, at] = posterior.noise_share(sweep.runs[0])
-    made: FloatArray = drift[:, None, None] * posterior.error_covariance(u[:, None], u, beyond)
+    made: FloatArray = drift[:, None, None] * posterior.error_covariance(
+        u[:, None], u, *outside, lowest
+    )
     made += noise[:, None, None] * alike
     made[:, at, at] += sweep.borrowed[0]
     return made

@@ -77,6 +77,12 @@ class SweepSteps(NamedTuple):
         highest: FloatArray = np.where(self.borrowed > 0, 0.0, self.frequency).max(axis=1)
         return highest
 
+    @property
+    def lowest(self) -> FloatArray:
+        """Lowest frequency (Hz) that each group was measured at itself: (groups,)."""
+        own: FloatArray = np.where(self.borrowed > 0, np.inf, self.frequency).min(axis=1)
+        return own
+
 
 def step_starts(codes: IntArray, frequency: FloatArray) -> BoolArray:
     """Mark where a step begins, in rows sorted by group and then by frequency."""
@@ -236,7 +242,8 @@ class Grid(NamedTuple):
 
     ``beyond``: above the highest measured frequency a plain Wiener process of that many times
     ``drift`` is added: power caps, steeper voltage and full memory buses begin there at once, and
-    no lower step can show them. 0 for none.
+    no lower step can show them. ``below``: the same below the lowest one, where the lowest voltage
+    and sleep begin. 0 for none.
     """
 
     shape_weight: FloatArray  # (groups or 1, shapes): prior probability; rows sum to 1
@@ -246,6 +253,7 @@ class Grid(NamedTuple):
     # d ln y/d ln f gains over one e-fold of frequency.
     drift: FloatArray
     beyond: float = 0.0
+    below: float = 0.0
 
     def choose(self, columns: IntArray) -> Grid:
         """Take some columns."""
@@ -292,16 +300,24 @@ class Evidence(NamedTuple):
         return weight
 
 
-def error_covariance(a: FloatArray, b: FloatArray, beyond: float = 0.0) -> FloatArray:
+def error_covariance(
+    a: FloatArray,
+    b: FloatArray,
+    beyond: float = 0.0,
+    below: float = 0.0,
+    lowest: FloatArray | float = -np.inf,
+) -> FloatArray:
     """Covariance of the model error at ln frequencies above the anchor, for a scale of 1.
 
     A two-sided integrated Wiener process, flat and zero at the anchor: min²·(max/2 − min/6) of the
-    distances on one side of it; the sides are independent. Above it a plain Wiener process of
-    ``beyond`` times the scale is added.
+    distances on one side. A plain one begins at the anchor, upwards, and at ``lowest``, downwards:
+    see `Grid`.
     """
     near, far = np.minimum(np.abs(a), np.abs(b)), np.maximum(np.abs(a), np.abs(b))
     smooth = np.where(np.sign(a) == np.sign(b), near**2 * (far / 2 - near / 6), 0.0)
-    return smooth + beyond**2 * np.minimum(np.maximum(a, 0.0), np.maximum(b, 0.0))
+    above = np.minimum(np.maximum(a, 0.0), np.maximum(b, 0.0))
+    under = np.minimum(np.maximum(lowest - a, 0.0), np.maximum(lowest - b, 0.0))
+    return smooth + beyond**2 * above + below**2 * under
 
 
 def noise_share(runs: FloatArray) -> FloatArray:
@@ -344,11 +360,13 @@ def _solve_designs(
     if sweep.borrowed.any():
         share = share + sweep.borrowed / grid.noise[0] ** 2
     root = 1 / np.sqrt(share)
-    kernel = error_covariance(u[:, :, None], u[:, None], grid.beyond)
+    lowest = np.log(sweep.lowest[:, None] / top)
+    outside = grid.beyond, grid.below
+    kernel = error_covariance(u[:, :, None], u[:, None], *outside, lowest[:, :, None])
     kernel *= root[:, :, None] * root[:, None]
     eigenvalue, basis = np.linalg.eigh(kernel)
     whiten = basis.transpose(0, 2, 1) * root[:, None]
-    error = error_covariance(ut, ut, grid.beyond)
+    error = error_covariance(ut, ut, *outside, lowest)
     bend = law.log_spread(np.column_stack([sweep.frequency, target.frequency]), groups)
     if bend is None:
         bend = np.zeros((len(u), u.shape[1] + 1, len(grid.drift)))
@@ -357,7 +375,7 @@ def _solve_designs(
         whiten=whiten,
         eigenvalue=np.maximum(eigenvalue, 0.0),
         one=whiten.sum(axis=2),
-        cross=(whiten @ error_covariance(u, ut, grid.beyond)[:, :, None])[:, :, 0],
+        cross=(whiten @ error_covariance(u, ut, *outside, lowest)[:, :, None])[:, :, 0],
         error=error[:, 0],
         new=noise_share(target.runs),
         bend=np.concatenate([bend[:, :, :-1] @ whiten.transpose(0, 2, 1), bend[:, :, -1:]], axis=2),

@@ -155,6 +155,7 @@ class DynamicSharePrior:
     wander_weight: tuple[float, ...] = (0.85, 0.05, 0.1)  # their probabilities
     known_voltage: float = 0.5  # multiple of the scale where a V-f table or exponent is given
     beyond: float = 0.5  # see `fitting.bayes.posterior.Grid`
+    below: float = 0.4
     shares: int = 16
     scales: int = 4
 
@@ -207,6 +208,7 @@ class DynamicShare:
             scale_weight / scale_weight.sum(),
             drift if clock_power is None else drift * p.known_voltage,
             p.beyond,
+            p.below,
         )
 
     def log_shape(self, frequency: FloatArray, groups: IntArray) -> FloatArray:

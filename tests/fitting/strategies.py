@@ -68,12 +68,14 @@ class OneCell(NamedTuple):
     drift: float = 0.0
     exponent: float = -1.0
     beyond: float = 0.0
+    below: float = 0.0
     direction: int = 0
 
     @property
     def grid(self):
         one = np.ones((1, 1))
-        return Grid(one, np.array([self.noise]), np.ones(1), self.drift * one, self.beyond)
+        noise, outside = np.array([self.noise]), (self.beyond, self.below)
+        return Grid(one, noise, np.ones(1), self.drift * one, *outside)
 
     def log_shape(self, frequency, groups):
         return self.exponent * np.log(frequency)[:, :, None]

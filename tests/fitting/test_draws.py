@@ -84,6 +84,8 @@ class TestOneCellByHand:
         covariance += np.outer(left, left) / (one @ sigma @ one)
         above = np.maximum(at, 0.0)
         covariance += (law.drift * law.beyond) ** 2 * np.minimum(above[:, None], above)
+        under = np.maximum(u.min() - at, 0.0)
+        covariance += (law.drift * law.below) ** 2 * np.minimum(under[:, None], under)
         return mean - np.log(self.asked), covariance
 
     def posterior(self, law):
@@ -93,7 +95,10 @@ class TestOneCellByHand:
 
     @pytest.mark.parametrize(
         "law",
-        [OneCell(0.03, 0.4), OneCell(0.03), OneCell(0.001, 2.0), OneCell(0.03, 0.4, beyond=0.7)],
+        [
+            *(OneCell(0.03, 0.4), OneCell(0.03), OneCell(0.001, 2.0)),
+            OneCell(0.03, 0.4, beyond=0.7, below=0.5),
+        ],
     )
     def test_mean_and_covariance(self, law):
         mean, covariance = self.exact(law)

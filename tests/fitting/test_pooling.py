@@ -207,9 +207,13 @@ def simulated(kind):
         drawn = rng.choice(prior.size, size, p=prior.ravel())
         shape, scale = np.unravel_index(drawn, prior.shape)
         drift = wandered(rng, grid.drift[shape, scale], np.log(frequency / reference))
-        out = np.log(np.maximum(frequency / reference, 1.0))
-        beyond = grid.beyond * grid.drift[shape, scale] * rng.standard_normal(size)
-        drift += beyond[:, None] * np.sqrt(out)
+        lowest = frequency[:-1].min()
+        for width, ratio in (
+            (grid.beyond, frequency / reference),
+            (grid.below, lowest / frequency),
+        ):
+            out = width * grid.drift[shape, scale] * rng.standard_normal(size)
+            drift += out[:, None] * np.sqrt(np.log(np.maximum(ratio, 1.0)))
         sigma = grid.noise[scale][:, None]
         shared = sigma * np.sqrt(SHARED_NOISE) * rng.standard_normal(drift.shape)
         own = sigma * np.sqrt(1 - SHARED_NOISE)

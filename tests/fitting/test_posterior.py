@@ -75,7 +75,7 @@ def laws(draw):
         10 ** rng.uniform(-2, -0.8, scales),
         rng.dirichlet(np.ones(scales)),
         10 ** rng.uniform(-2.5, 0, (shapes, scales)),
-        draw(st.sampled_from([0.0, 0.7])),
+        *(draw(st.sampled_from([0.0, 0.7])) for _ in range(2)),
     )
     curves = Parabolas(rng.uniform(0.5, 1.5, shapes), rng.uniform(-0.3, 0.3, shapes), grid)
     spread = rng.choice([0.0, 0.02, 0.3], shapes)
@@ -141,6 +141,9 @@ def brute_force(law, case):
     if case.target > case.frequency.max():
         # A Wiener process that begins at the highest step.
         kernel[-1, -1] += wide(law.grid.beyond) ** 2 * u[-1]
+    if case.target < case.frequency.min():
+        # The same from the lowest step downwards.
+        kernel[-1, -1] += wide(law.grid.below) ** 2 * (u[:-1].min() - u[-1])
 
     shape = (law.slope.astype(wide)[:, None] * x + law.bend.astype(wide)[:, None] * x**2)[
         :, None, step
