@@ -59,11 +59,11 @@ class Pooling:
 
     reach: float = 0.8  # standard deviation, in ln(cores), of the weight of a cluster's groups
     shipped: float = 0.3  # weight of the shipped prior
-    other: float = 0.1  # weight of one group of another cluster
-    others: float = 4.0  # the most that all of these have together
+    other: float = 0.09  # weight of one group of another cluster
+    others: float = 1.3  # the most that all of these have together
     # Likelihood that a cluster gives to one of its groups: about the noise of time, and about the
     # static power and the voltage slope.
-    cluster_evidence: float = 2.0
+    cluster_evidence: float = 1.6
     # Standard deviation of a group's static power about its cluster's, as a share of the most that
     # it can be.
     static_spread: float = 0.05

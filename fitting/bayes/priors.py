@@ -45,17 +45,17 @@ class StalledSharePrior:
 
     core_bound: float = 0.1  # probability of β = 0 exactly: many programs never wait for memory
     share_alpha: float = 0.3  # beta distribution of the other β
-    share_beta: float = 1.2
-    uniform: float = 0.1  # share of a uniform distribution beside it
+    share_beta: float = 1.1
+    uniform: float = 0.12  # share of a uniform distribution beside it
     overlap: tuple[float, ...] = (1.0, 2.0)  # exponents q
-    overlap_weight: tuple[float, ...] = (0.85, 0.15)  # their probabilities
+    overlap_weight: tuple[float, ...] = (0.72, 0.28)  # their probabilities
     noise: float = 0.012  # median standard deviation of ln T from run to run, by source of figures
     noise_spread: float = 1.3  # standard deviation of its logarithm
-    drift_floor: float = 0.03
+    drift_floor: float = 0.045
     drift_of_stalls: float = 0.75
-    wander: tuple[float, ...] = (0.03, 0.2, 1.0)  # multiples of the scale of the model error
+    wander: tuple[float, ...] = (0.045, 0.3, 1.0)  # multiples of the scale of the model error
     wander_weight: tuple[float, ...] = (0.35, 0.4, 0.25)  # their probabilities
-    beyond: float = 0.1  # see `fitting.bayes.posterior.Grid`
+    beyond: float = 0.055  # see `fitting.bayes.posterior.Grid`
     shares: int = 24
     scales: int = 7
 
