@@ -63,7 +63,7 @@ class Pooling:
     others: float = 1.3  # the most that all of these have together
     # Likelihood that a cluster gives to one of its groups: about the noise of time, and about the
     # static power and the voltage slope.
-    cluster_evidence: float = 1.6
+    cluster_evidence: float = 2.0
     # Standard deviation of a group's static power about its cluster's, as a share of the most that
     # it can be.
     static_spread: float = 0.05
