@@ -62,6 +62,23 @@ def jit_inline(function: F) -> F:
     return _compile(function, nogil=True, inline="always")
 
 
+def jit_inner(function: F) -> F:
+    """Compile a function for compiled functions alone: a call from Python ends the process.
+
+    Without the code that takes tuples of arrays apart it compiles in half the time.
+    """
+    return _compile(function, nogil=True, _nrt=False, no_cpython_wrapper=True)
+
+
+def jit_inner_inline(function: F) -> F:
+    """Compile as `jit_inner` does a function that LLVM copies into each one that calls it.
+
+    It keeps arithmetic of its own, unlike one of `jit_inline`, and compiles in a third of the time.
+    """
+    options = {"no_cpython_wrapper": True, "forceinline": True}
+    return _compile(function, nogil=True, _nrt=False, **options)
+
+
 def jit_uncounted(function: F) -> F:
     """Compile a function that makes no array, without counting references to its arguments.
 
@@ -160,7 +177,8 @@ class _NoCacheFolder(_NullCache):  # type: ignore[misc]
 
 def _compile(function: F, **options: Any) -> F:
     """Compile by numba, with its machine code in `_cache_folder` where there is one."""
-    made: Any = numba.njit(**options)(function)
+    # Nothing calls a loop through C.
+    made: Any = numba.njit(no_cfunc_wrapper=True, **options)(function)
     made._cache = _NoCacheFolder()
     folder = _cache_folder()
     if folder is not None:

@@ -22,7 +22,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fitting.compiled import hashing, loops, random
-from fitting.compiled.loops import Array, FloatArray, IntArray, jit_inline, jit_uncounted
+from fitting.compiled.loops import Array, FloatArray, IntArray, jit_inner, jit_uncounted
 from fitting.compiled.random import DrawBatches, Randomness
 from fitting.storage.reuse_distance import AGAIN, AGE_BOUNDS, CLASSES, FRESH, MOST_PIECES
 from fitting.storage.run_lengths import Runs, start_alignments
@@ -105,11 +105,15 @@ def _copy_rows(m: LastAccess, to: LastAccess) -> None:
     for row in range(len(m.key)):
         if m.key[row] > 0:
             at = _find_row(to, m.key[row])
-            to.key[at], to.clock[at], to.begin[at] = m.key[row], m.clock[row], m.begin[row]
+            to.key[at] = m.key[row]
+            # One by one: to compile an assignment of a row takes a second.
+            for inside in range(NEIGHBOURS):
+                to.clock[at, inside] = m.clock[row, inside]
+                to.begin[at, inside] = m.begin[row, inside]
             to.held[0] += 1
 
 
-@jit_uncounted
+@jit_inner
 def _find_row(m: LastAccess, key: int) -> int:
     """Return the row of a key, or the empty row where it belongs."""
     mask = len(m.key) - 1
@@ -135,7 +139,7 @@ def add_row(m: LastAccess, device: int, piece: int) -> int:
     return row
 
 
-@jit_uncounted
+@jit_inner
 def last_clock(m: LastAccess, device: int, lbn: int) -> int:
     """Return the clock at the last access to the piece of a block; 0 for never."""
     piece = lbn >> m.bits
@@ -156,7 +160,7 @@ def begun_at(m: LastAccess, row: int, piece: int) -> int:
     return (piece << m.bits) + inside - 1 if inside > 0 else -1
 
 
-@jit_uncounted
+@jit_inner
 def fresh_blocks(m: LastAccess, device: int, lbn: int, blocks: int) -> int:
     """Count the blocks of a run before the first one found accessed; not all are looked at."""
     ahead, row, of, step = 0, 0, -1, max(1 << m.bits, -(-blocks // _LOOKS))
@@ -184,7 +188,7 @@ def new_lru_lists(wanted: Array, *, stops: bool) -> LruLists:
     )
 
 
-@jit_uncounted
+@jit_inner
 def _is_current(u: LruLists, m: LastAccess, device: int, at: int) -> bool:
     """Tell whether an entry is the last use of its address, and a stopped run can go on there."""
     when, lbn = u.entry[at, WHEN], u.entry[at, LBN]
@@ -231,7 +235,7 @@ def nearest_entry(u: LruLists, m: LastAccess, device: int, v: int, clock: int) -
     return -1
 
 
-@jit_uncounted
+@jit_inner
 def _first_of_use(u: LruLists, m: LastAccess, device: int, a: int, found: int) -> int:
     """Return the first current entry, from a on, of the same clock as the one found."""
     when, before = u.entry[found, WHEN], found - 1
@@ -242,7 +246,7 @@ def _first_of_use(u: LruLists, m: LastAccess, device: int, a: int, found: int) -
     return found
 
 
-@jit_uncounted
+@jit_inner
 def _tidy_list(u: LruLists, m: LastAccess, device: int, v: int) -> None:
     """Drop outdated entries of state v's list, and the oldest if it stays over half full."""
     a = u.start[v]
@@ -339,7 +343,7 @@ def _number_lists(counts: TransitionCounts, devices: IntArray, kinds: int) -> In
     return np.unique(stretch, return_inverse=True)[1].astype(np.int64)
 
 
-@jit_uncounted
+@jit_inner
 def state_at(d: StateRanges, origin: int, lbn: int) -> int:
     """Return the accessed state that holds an address, or the one before it if none does."""
     wanted = (lbn - d.first_lbn) // d.state_blocks
@@ -347,7 +351,7 @@ def state_at(d: StateRanges, origin: int, lbn: int) -> int:
     return random.first_above(d.state, first + 1, end, wanted) - 1
 
 
-@jit_uncounted
+@jit_inner
 def _random_address(d: StateRanges, v: int, blocks: int, rng: Randomness) -> int:
     """Draw an aligned start address in state v, so far before the space's end if it can."""
     low, high = d.low[v], min(d.high[v], d.end_lbn - blocks)
@@ -399,7 +403,7 @@ def new_memory(
     )
 
 
-@jit_uncounted
+@jit_inner
 def has_room_for(m: AddressMemory, g: int, size: int) -> bool:
     """Tell whether the memory of device g has room for a request more, of ``size`` bytes."""
     if len(m.reuse.share) == 0:
@@ -410,7 +414,7 @@ def has_room_for(m: AddressMemory, g: int, size: int) -> bool:
     return m.clock[g] < MOST_CLOCK and held + rows <= most
 
 
-@jit_uncounted
+@jit_inner
 def draw_class(m: AddressMemory, v: int, rng: Randomness) -> int:
     """Draw the reuse class of a run that starts in state v; `FRESH` where there is no law."""
     if len(m.reuse.share) == 0:
@@ -419,7 +423,7 @@ def draw_class(m: AddressMemory, v: int, rng: Randomness) -> int:
     return np.int64(m.reuse.value[at])
 
 
-@jit_uncounted
+@jit_inner
 def _reused_address(m: AddressMemory, p: Pending, s: int, rng: Randomness) -> int:
     """Find the address to go on from or come back to by a reuse class; −1 for a fresh one."""
     g, v, class_ = m.space.device[s], p.state[s], p.reuse[s]
@@ -436,7 +440,7 @@ def _reused_address(m: AddressMemory, p: Pending, s: int, rng: Randomness) -> in
     return _stop_address(m, g, v, wanted, p.blocks[s])
 
 
-@jit_uncounted
+@jit_inner
 def _stop_address(m: AddressMemory, g: int, v: int, wanted: int, blocks: int) -> int:
     """Find the address in state v where a run stopped nearest to a clock; −1 for none."""
     lately, piece = max(0, m.clock[g] - _LATELY), 1 << m.accesses.bits
@@ -454,7 +458,7 @@ def _stop_address(m: AddressMemory, g: int, v: int, wanted: int, blocks: int) ->
     return -1
 
 
-@jit_uncounted
+@jit_inner
 def _note_request(m: AddressMemory, p: Pending, s: int, kind_: int, lbn: int) -> None:
     """Record the pieces that a request accesses, and where the one before it stopped."""
     d, v, end, g = m.space, p.state[s], p.end[s], m.space.device[s]
@@ -483,7 +487,7 @@ def _note_request(m: AddressMemory, p: Pending, s: int, kind_: int, lbn: int) ->
             append_entry(m.begins, accesses, g, d.place[v], begun, clock)
 
 
-@jit_uncounted
+@jit_inner
 def _fresh_address(m: AddressMemory, g: int, v: int, blocks: int, rng: Randomness) -> int:
     """Choose, of some tried in a state, the address with the most unaccessed blocks after it."""
     d = m.space
@@ -512,7 +516,7 @@ def _fresh_address(m: AddressMemory, g: int, v: int, blocks: int, rng: Randomnes
     return best
 
 
-@jit_inline
+@loops.jit_inner_inline
 def choose_address(m: AddressMemory, p: Pending, s: int, kind_: int, rng: Randomness) -> int:
     """Choose the start address of a stream's due request, and record it in the memory."""
     d, remembers = m.space, len(m.reuse.share) > 0

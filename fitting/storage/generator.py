@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fitting.compiled import loops, random
-from fitting.compiled.loops import Array, BoolArray, FloatArray, IntArray, jit_inline
+from fitting.compiled.loops import Array, BoolArray, FloatArray, IntArray, jit_inner_inline
 from fitting.compiled.random import DrawBatches, Randomness
 from fitting.errors import FittingError
 from fitting.storage import addresses, interarrival, run_lengths
@@ -190,8 +190,10 @@ def _fill_aliases(first: IntArray, weight: FloatArray, keep: FloatArray, other: 
                 larges -= 1
                 small[smalls] = more
                 smalls += 1
-        keep[small[:smalls]] = 1.0
-        keep[large[:larges]] = 1.0
+        for k in range(smalls):
+            keep[small[k]] = 1.0
+        for k in range(larges):
+            keep[large[k]] = 1.0
 
 
 class GeneratedRequests(NamedTuple):
@@ -468,7 +470,7 @@ def _fill_requests(c: Tables, out: tuple[Any, ...], begins: BoolArray, rng: Rand
     return len(due)
 
 
-@jit_inline
+@jit_inner_inline
 def _first_due_stream(heap: IntArray, due: FloatArray) -> int:
     """Return the stream whose next request is due first: the top of the heap, if many."""
     if len(due) > _FEW:
@@ -480,7 +482,7 @@ def _first_due_stream(heap: IntArray, due: FloatArray) -> int:
     return found
 
 
-@jit_inline
+@loops.jit_inline
 def _sift_down(heap: IntArray, due: FloatArray) -> None:
     """Move the first stream of a heap down to its place by due time."""
     s, streams, at = heap[0], len(heap), 0
@@ -495,7 +497,7 @@ def _sift_down(heap: IntArray, due: FloatArray) -> None:
     heap[at] = s
 
 
-@jit_inline
+@jit_inner_inline
 def _draw_next(c: Tables, s: int, first: bool, rng: Randomness) -> None:
     """Draw a stream's next request but for its address; ``first`` goes on where it began."""
     p, follows, quotas = c.pending, c.chain.follows, c.quotas
@@ -525,7 +527,7 @@ def _draw_next(c: Tables, s: int, first: bool, rng: Randomness) -> None:
     _draw_size_and_interarrival(c, s, t, to, rng)
 
 
-@jit_inline
+@jit_inner_inline
 def _adjust_run(quotas: Quotas, p: addresses.Pending, s: int, end_lbn: int) -> None:
     """End or prolong a stream's sequential run, so that it makes all its random transitions."""
     to_come = p.left[s] - 1
@@ -536,7 +538,7 @@ def _adjust_run(quotas: Quotas, p: addresses.Pending, s: int, end_lbn: int) -> N
         p.run[s] = max(0, to_come)
 
 
-@jit_inline
+@jit_inner_inline
 def _leave_state(c: Tables, quota: Quota, s: int) -> int:
     """Return the state that a stream leaves, taken off its quota: its own, the next, or −1."""
     v = c.pending.state[s]
@@ -554,7 +556,7 @@ def _leave_state(c: Tables, quota: Quota, s: int) -> int:
     return v
 
 
-@jit_inline
+@jit_inner_inline
 def _next_state_left(quota: Quota, v: int, low: int, high: int) -> int:
     """Return the next state from v on, in a cycle, with transitions left; −1 for none."""
     for attempt in range(4):
@@ -567,7 +569,7 @@ def _next_state_left(quota: Quota, v: int, low: int, high: int) -> int:
     return -1
 
 
-@jit_inline
+@jit_inner_inline
 def _first_state_left(quota: Quota, v: int, end: int) -> int:
     """Return the first state in [v, end) with transitions left, or the end."""
     found = v
@@ -581,7 +583,7 @@ def _first_state_left(quota: Quota, v: int, end: int) -> int:
     return found
 
 
-@jit_inline
+@jit_inner_inline
 def _draw_node(c: Tables, v: int, rng: Randomness) -> int:
     """Draw the level at which state v is left; return the node of its random transitions there."""
     w, level = c.chain, 0
@@ -592,7 +594,7 @@ def _draw_node(c: Tables, v: int, rng: Randomness) -> int:
     return w.node[v, level]
 
 
-@jit_inline
+@jit_inner_inline
 def _draw_transition(c: Tables, node: int, rng: Randomness) -> int:
     """Draw a transition of a node: without replacement, or by its alias table."""
     w, only = c.chain, c.features.only[node]
@@ -608,7 +610,7 @@ def _draw_transition(c: Tables, node: int, rng: Randomness) -> int:
     return w.order[at]
 
 
-@jit_inline
+@jit_inner_inline
 def _state_reached(c: Tables, s: int, t: int) -> int:
     """Return the state in which stream ``s``'s run ended, for a request with features ``t``."""
     d, v, end = c.memory.space, c.pending.state[s], c.pending.end[s]
@@ -619,7 +621,7 @@ def _state_reached(c: Tables, s: int, t: int) -> int:
     return addresses.state_at(d, origin, end)
 
 
-@jit_inline
+@jit_inner_inline
 def _draw_entered_state(c: Tables, t: int, rng: Randomness) -> int:
     """Draw the accessed state that a random transition leads to."""
     w = c.chain
@@ -630,7 +632,7 @@ def _draw_entered_state(c: Tables, t: int, rng: Randomness) -> int:
     return to
 
 
-@jit_inline
+@jit_inner_inline
 def _begin_run(c: Tables, s: int, v: int, rng: Randomness) -> None:
     """Draw the reuse class of a stream's new run in state v, and its length."""
     p = c.pending
@@ -647,7 +649,7 @@ def _begin_run(c: Tables, s: int, v: int, rng: Randomness) -> None:
     p.run[s] = run_lengths.draw_length(c.runs, row, random.draw(c.run_draws, row, rng))
 
 
-@jit_inline
+@jit_inner_inline
 def _draw_size_and_interarrival(c: Tables, s: int, t: int, v: int, rng: Randomness) -> None:
     """Draw the size and the inter-arrival time of the request that transition t makes."""
     p, f, class_ = c.pending, c.features, c.features.size_class[t]

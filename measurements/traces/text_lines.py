@@ -269,7 +269,7 @@ def _compile_at_first_call(**options: Any) -> Callable[[Function], Function]:
     return decorate
 
 
-@_compile_at_first_call(inline="always")
+@_compile_at_first_call(forceinline=True)
 def _find_word(text: Array, at: int, likely: int, number: int, lengths: Array, known: Array) -> int:
     """Code of the word that begins at a byte, the likely one first; −1 for a new one."""
     for k in range(-1 if number else 0, number):
@@ -293,7 +293,9 @@ def _add_word(text: Array, at: int, column: int, words: Array, lengths: Array, k
     if code == _MOST_WORDS or size > _LONGEST_WORD:
         return -1
     lengths[code] = size
-    known[code, :size] = text[at : at + size]
+    # One by one: to compile an assignment of a slice takes seconds.
+    for k in range(size):
+        known[code, k] = text[at + k]
     words[column] += 1
     return int(code)
 
