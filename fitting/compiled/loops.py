@@ -178,7 +178,7 @@ class _NoCacheFolder(_NullCache):  # type: ignore[misc]
 def _compile(function: F, **options: Any) -> F:
     """Compile by numba, with its machine code in `_cache_folder` where there is one."""
     # Nothing calls a loop through C.
-    made: Any = numba.njit(no_cfunc_wrapper=True, **options)(function)
+    made: Any = numba.njit(**{"no_cfunc_wrapper": True, **options})(function)
     made._cache = _NoCacheFolder()
     folder = _cache_folder()
     if folder is not None:
