@@ -16,10 +16,12 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+from scipy.special import chdtri, ndtri
 
 from fitting.bayes import posterior
+from fitting.bayes.machine import SHARED_MISS
 from fitting.bayes.pooling import posterior_cells
-from fitting.bayes.posterior import SAME_STEP, FrequencyTarget, SweepSteps
+from fitting.bayes.posterior import MANY_RUNS, SAME_STEP, FrequencyTarget, SweepSteps
 from fitting.bayes.prediction import TIME_AND_POWER, Mixture
 from fitting.errors import FittingError
 from fitting.regression.lines import FloatArray, IntArray
@@ -196,6 +198,34 @@ class Stage(NamedTuple):
 
     candidate: Candidate
     half_width: float
+
+
+def half_width_by_others(
+    quantities: Sequence[GroupPosterior], level: float, chances: Sequence[CommonNumbers], at: int
+) -> float:
+    """Mean half width once another program of the machine was run at the target.
+
+    ``at`` is the place, among the ``quantities``, of the one that it stands in for
+    (`fitting.bayes.machine`): its miss there is as likely as this program's own.
+    """
+    done = []
+    for place, (known, numbers) in enumerate(zip(quantities, chances, strict=True)):
+        rows = np.zeros(len(numbers.value), dtype=np.int64)
+        sweep = SweepSteps._make(part[rows] for part in known.sweep)
+        if place == at:
+            (mean,), (variance,) = known.answer().moments()
+            frequency = float(known.target.frequency[0])
+            step = int(np.searchsorted(sweep.frequency[0], frequency))
+            left = variance * (1 / SHARED_MISS**2 - 1)
+            value = mean + ndtri(numbers.value) * np.sqrt(variance)
+            new = (frequency, value, MANY_RUNS, left)
+            steps = (sweep.frequency, sweep.log_value, sweep.runs, sweep.borrowed)
+            *added, borrowed = (
+                np.insert(part, step, x, axis=1) for part, x in zip(steps, new, strict=True)
+            )
+            sweep = SweepSteps(*added, sweep.scatter, sweep.scatter_df, borrowed)
+        done.append(known._replace(sweep=sweep))
+    return float(present(done, level).mean())
 
 
 def look_ahead(
@@ -377,8 +407,6 @@ def _simulate(
 
     ``at`` is the candidate's frequency in the predictive.
     """
-    from scipy.special import chdtri, ndtri
-
     within = (1 - posterior.SHARED_NOISE) * predictive.noise
     runs = candidate.runs
     deviation = np.sqrt(predictive.variance[at] + within / runs)

@@ -27,6 +27,8 @@ _MOST_AHEAD = 10
 # A goal that fewer of the outcomes reach, with the most repeats at every step, is out of reach.
 _HOPE = 0.1
 _MOST_SENTENCES = 10
+# A run of another program is worth a sentence from this share of the half width on.
+_HELP = 0.1
 _STATUS = {
     "there": "already there",
     "reach": "within reach",
@@ -112,6 +114,10 @@ class GroupPlan:
     # Least half width, and the shares of its variance that model error and noise make up.
     floor: tuple[float, float, float]
     hopeless: bool  # whether hardly any outcome of many runs reaches the goal
+    # Another program of the host to run at the target in place of this one, and the half width that
+    # is to be expected then; "" and NaN without one.
+    other: str
+    by_other: float
 
     @classmethod
     def of(
@@ -120,8 +126,12 @@ class GroupPlan:
         known: Sequence[nm.GroupPosterior],
         candidates: list[nm.Candidate],
         question: Question,
+        other: tuple[str, int],
     ) -> GroupPlan:
-        """Judge the candidates of one group and look ahead; at least one candidate is given."""
+        """Judge the candidates of one group and look ahead; at least one candidate is given.
+
+        ``other`` names another program of the host, or none by "", and the place of power.
+        """
         goal, level, count = question.goal, question.level, len(known)
         now = float(nm.present(known, level)[0])
         first = nm.judge_candidates(
@@ -142,7 +152,10 @@ class GroupPlan:
         best = first.candidates.index(stages[0].candidate) if stages else -1
         # More measurements leave no more than the best of them; what says else is chance.
         floor = (float(min(least.mean(), first.mean_half_width.min())), form, noise)
-        return cls(group, question, now, first, best, stages, floor, bool(hopeless))
+        name, of_power = other
+        by_other = nm.half_width_by_others(known, level, ahead, of_power) if name else math.nan
+        outlook = (now, first, best, stages, floor, bool(hopeless))
+        return cls(group, question, *outlook, name, by_other)
 
     @property
     def status(self) -> str:
@@ -208,9 +221,22 @@ class GroupPlan:
             done = ": measure it, and no projection is needed" if self.status == "reach" else ""
             words += f", which is what you ask for{done}"
         if self.status == "cannot":
-            return f"measure nothing more for this: {now} now; {self._obstacle(goal)}."
-        then = half_width_text(pct(after))
-        return f"{words} ({now} now, about {then} then); {self._explain_status(goal)}."
+            words = f"measure nothing more for this: {now} now; {self._obstacle(goal)}"
+        else:
+            then = half_width_text(pct(after))
+            words += f" ({now} now, about {then} then); {self._explain_status(goal)}"
+        return f"{words}{self._other_text()}."
+
+    def _other_text(self) -> str:
+        """Say what a run of another program of the host at the target would leave, if it helps."""
+        if not self.by_other < (1 - _HELP) * self.now:
+            return ""
+        leaves = half_width_text(pct(self.by_other))
+        at = tx.shown(self.question.freq_hz, "Hz")
+        enough = ", which is enough" * (self.by_other <= self.question.goal)
+        return (
+            f"; a run of {self.other} at {at}, in place of its own, leaves about {leaves}{enough}"
+        )
 
     def _explain_status(self, goal: str) -> str:
         """Say how many runs and minutes should reach the goal, or what half width they leave."""
@@ -501,7 +527,11 @@ def plan(
             f"with {name}: measure one, at any frequency"
         )
     offered = _offered_steps(prepared, steps, list(known))
-    made = [GroupPlan.of(g, known[g], asked.candidates(offered[g]), asked) for g in sorted(known)]
+    others = _other_programs(prepared, asked, offered)
+    made = [
+        GroupPlan.of(g, known[g], asked.candidates(offered[g]), asked, others[g])
+        for g in sorted(known)
+    ]
     caveats = prepared.caveats() + _left_out_caveats(prepared, len(known), single)
     rs.warn_caveats(caveats)
     every = [(one.group, row) for one in made for row in one.rows()]
@@ -554,6 +584,41 @@ def _offered_steps(
         measured = {*own["freq_hz"], *prepared.projected_steps.get(group, ())}
         offered[group] = sorted(listed or measured)
     return offered
+
+
+def _other_programs(
+    prepared: Prepared, asked: Question, offered: Mapping[int, Sequence[float]]
+) -> dict[int, tuple[str, int]]:
+    """Name the shortest other program of each group's host that can be run at the target.
+
+    "" where there is none: power is not asked for, a group was not measured at the same steps, or
+    the target lies between them or is no step. And the place of power among the fits.
+    """
+    names = list(answers.FitOptions().fit_powers(prepared.metrics[0]))
+    of_power = names.index(answers.POWER) if answers.POWER in names else -1
+    found = dict.fromkeys(offered, ("", of_power))
+    keys, by = prepared.groups.keys, prepared.groups.by
+    if of_power < 0 or not asked.at_target or "workload" not in by:
+        return found
+    runs, codes = prepared.runs, prepared.groups.codes
+    steps = runs.groupby(codes)["freq_hz"].unique().map(np.sort)
+    seconds = runs["time_s"].groupby(codes).mean() if "time_s" in runs.columns else None
+    alike = [c for c in by if c != "workload"]
+    for group, allowed in offered.items():
+        own = steps[group]
+        outside = asked.freq_hz > own[-1] * (1 + SAME_STEP)
+        outside |= asked.freq_hz < own[0] * (1 - SAME_STEP)
+        if len(own) < 2 or not outside or not any(map(asked.is_target, allowed)):
+            continue
+        same = (keys[alike] == keys.loc[group, alike]).all(axis=1)
+        same &= keys["workload"] != keys.loc[group, "workload"]
+        able = [
+            int(g) for g in np.flatnonzero(same) if g in offered and np.array_equal(steps[g], own)
+        ]
+        if able:
+            best = able[0] if seconds is None else min(able, key=lambda g: float(seconds[g]))
+            found[group] = (str(keys.loc[best, "workload"]), of_power)
+    return found
 
 
 def _left_out_caveats(prepared: Prepared, known: int, single: int) -> list[str]:
