@@ -242,6 +242,14 @@ def log2_bin(number: int, bits: int) -> int:
     return (np.float64(number).view(np.int64) >> (_FRACTION_BITS - bits)) - (_BIAS << bits)
 
 
+def read_only(*columns: Array) -> Columns:
+    """Return views that cannot be written to: a loop is compiled once for all sorts of columns."""
+    views = tuple(column[:] for column in columns)
+    for view in views:
+        view.flags.writeable = False
+    return views
+
+
 def aligned_rows(rows: int, width: int) -> ByteArray:
     """Make a zeroed table of ``rows`` rows of ``width`` bytes that starts at a cache line."""
     whole = np.zeros(rows * width + _LINE, dtype=np.uint8)

@@ -132,7 +132,7 @@ class ReuseCounter:
         while len(seen.row) and seen.row.max() >= len(self.counts):
             counts = np.pad(self.counts, ((0, len(self.counts)), (0, 0)))
             self._ages = self._ages._replace(counts=counts)
-        start, requests = 0, (self._devices, lbn, size_bytes, again)
+        start, requests = 0, (self._devices, *loops.read_only(lbn, size_bytes), again)
         while start < len(lbn):
             start = _count_ages(start, requests, seen, self.piece, self._ages)
             if start < len(lbn):

@@ -71,7 +71,7 @@ class RunCounter:
         """Count the runs of the next requests; ``again`` marks starts at an address used before."""
         if len(seen.row):
             self._reserve_rows(int(seen.row.max()) + 1)
-        _count_runs(seen, lbn, again, self._current, self._rows)
+        _count_runs(seen, loops.read_only(lbn)[0], again, self._current, self._rows)
 
     def by_state(self, rows: IntArray) -> Runs:
         """Return the runs of the accessed states in the order of ``rows``, open ones included."""

@@ -240,7 +240,7 @@ class Surveyor:
 
     def add(self, *columns: Array) -> None:
         """Survey the next requests: time (s), stream, device, block and size (bytes) of each."""
-        start = 0
+        start, columns = 0, loops.read_only(*columns)
         while start < len(columns[0]):
             self._streams, self._sizes = ensure_room(self._streams, 1), ensure_room(self._sizes, 1)
             start = _survey_requests(start, columns, self._extent, self._streams, self._sizes)

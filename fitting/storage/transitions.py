@@ -202,7 +202,7 @@ class TransitionCounter:
 
     def add(self, *columns: Array) -> Seen:
         """Count requests by columns: time (s), stream, device, block, size (bytes), operation."""
-        n = len(columns[0])
+        n, columns = len(columns[0]), loops.read_only(*columns)
         seen = Seen(np.empty(n, np.int32), np.empty(n, np.int64), np.empty(n, np.bool_))
         for start in range(0, n, _PART):
             part = slice(start, start + _PART)
