@@ -65,7 +65,7 @@ def parse_output(text: str) -> PerfOutput:
         if line and not line.startswith("#"):
             try:
                 counts += _json_counts(line) if line.startswith("{") else _separated_counts(line)
-            except ValueError:
+            except (ValueError, RecursionError):
                 strange.append(line)
     whole = [count for count in counts if count.interval_s is None]
     summary = [count._replace(part="") for count in whole if count.part == "summary"]

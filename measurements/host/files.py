@@ -21,7 +21,7 @@ from measurements.errors import MeasurementError
 # What a column of the host's state may hold.
 Value = float | str | bool
 
-_SPAN = re.compile(r"(\d+)(?:-(\d+))?")
+_SPAN = re.compile(r"(\d{1,99})(?:-(\d{1,99}))?")
 # The kernel cannot be built for more CPUs.
 _MOST_CPUS = 1 << 16
 _LONGEST_NUMBER = 64

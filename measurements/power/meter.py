@@ -168,7 +168,8 @@ def _items(instrument: Instrument) -> list[str]:
     count = instrument.ask(":NUMERIC:NORMAL:NUMBER?")
     if not count.isdigit():
         return []
-    numbers = range(1, min(int(count), MOST_ITEMS) + 1)
+    # No meter has a thousand, and Python refuses numbers of thousands of digits.
+    numbers = range(1, min(int(count[:9]), MOST_ITEMS) + 1)
     return [instrument.ask(f":NUMERIC:NORMAL:ITEM{number}?").upper() for number in numbers]
 
 

@@ -133,7 +133,7 @@ def read_samples(path: Path) -> list[Reading]:
     try:
         with path.open(encoding="utf-8", newline="") as file:
             rows = list(csv.reader(file))
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise MeasurementError(f"{path}: cannot be read: {error}") from error
     if not rows or tuple(rows[0]) != HEADER:
         raise MeasurementError(f"{path}: no file of raw readings: its header is not {HEADER}")

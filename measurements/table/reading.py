@@ -359,7 +359,9 @@ def _read_csv(content: bytes, source: str, mapping: Mapping[str, str]) -> pd.Dat
     # Most files hold no guarded text, and need not be gone through.
     for column in table if _GUARDED_BYTES.search(content) else ():
         if is_text_column(table[column]):
-            table[column] = table[column].map(unguard_text, na_action="ignore")
+            table[column] = table[column].map(
+                lambda cell: unguard_text(cell) if _is_string(cell) else cell, na_action="ignore"
+            )
     unnamed = [n for n, h in zip(names, headers, strict=True) if not h and table[n].isna().all()]
     return _rename_and_convert(table.drop(columns=unnamed), renamings, source)
 

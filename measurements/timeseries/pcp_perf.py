@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from measurements.errors import MeasurementError
+from measurements.errors import DAMAGE, MeasurementError
 from measurements.timeseries import log as logs, series
 
 _HEADER = re.compile(rb'(?m)^(?:Host([,;|\t])Interval\1Time\1|Time[,;|\t])(?=")')
@@ -210,7 +210,7 @@ def _parse_count(line: str) -> dict[str, Any] | None:
     try:
         found = json.loads(line)
         found["interval"] = float(found["interval"])
-    except (ValueError, TypeError, KeyError, RecursionError):
+    except DAMAGE:
         return None
     return found if 0 < found["interval"] < 1e12 else None
 
@@ -220,7 +220,7 @@ def _column_and_amount(count: dict[str, Any]) -> tuple[str, float]:
     event = str(count.get("event", ""))
     try:
         value = float(count.get("counter-value", "nan"))
-    except (ValueError, TypeError):
+    except DAMAGE:
         return "", np.nan
     if not 0 <= value < 1e18:
         return "", np.nan

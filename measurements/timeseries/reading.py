@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from measurements.errors import MeasurementError
+from measurements.errors import DAMAGE, MeasurementError
 from measurements.table.headers import list_names, nearest
 from measurements.timeseries import collectl, log as logs, pcp_perf, sadf, series
 
@@ -135,7 +135,7 @@ def _read_own(source: logs.Source, options: logs.Options) -> series.TimeSeries:
         names = [name for name in frame.columns if series.is_column(str(name))]
         unknown = len(frame.columns) - len(names)
         frame = series.convert_types(frame[[name for name in names if options.keeps(str(name))]])
-    except (ValueError, OSError, TypeError, AttributeError, KeyError, OverflowError) as error:
+    except (*DAMAGE, OSError) as error:
         text = " ".join(str(error).split())[:200]
         raise MeasurementError(f"{source.name}: is no series of ppw: {text}") from error
     frame = frame.sort_values("time_s", kind="stable", ignore_index=True)

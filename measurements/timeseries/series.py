@@ -461,9 +461,11 @@ def convert_types(table: pd.DataFrame | list[Mapping[str, Any]]) -> pd.DataFrame
             numbers = pd.to_numeric(frame[column], errors="coerce").astype("float64")
             columns[column] = numbers.where(np.isfinite(numbers))
     typed = pd.DataFrame(columns)
+    # Neither are what a clock or a sampler gives: they would overflow where rates are made.
+    typed["time_s"] = typed["time_s"].where(typed["time_s"].abs() < 1e12)
     if typed["time_s"].isna().any():
         raise ValueError(f"row {int(typed['time_s'].isna().argmax()) + 1} has no time")
-    typed["interval_s"] = typed["interval_s"].where(typed["interval_s"] > 0)
+    typed["interval_s"] = typed["interval_s"].where(typed["interval_s"] > 1e-9)
     return typed
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from json import JSONDecodeError
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import click
 
 import ppw
 from measurements import traces
+from measurements.errors import DAMAGE
 from ppw.cli import NamedCommands, options as opt, output as out
 from ppw.results.text import shown
 
@@ -85,6 +87,18 @@ def read_model(path: str) -> ppw.TraceModel:
     except ppw.PpwError as error:
         reason = error.__cause__ if isinstance(error.__cause__, JSONDecodeError) else error
         raise ppw.PpwError(f"{path} is no model: {reason}; {_FIT}") from error
+
+
+@contextmanager
+def refuse_damage(path: str) -> Iterator[None]:
+    """Make a `PpwError` of whatever the use of a damaged model leads to."""
+    try:
+        yield
+    except ppw.PpwError:
+        raise
+    except DAMAGE as error:
+        reason = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+        raise ppw.PpwError(f"{path} is a damaged model ({reason}): {_FIT}") from error
 
 
 def write_requests(trace: traces.trace_files.NamedRequests, output: str) -> None:
@@ -191,11 +205,12 @@ def _write_jobs(source: str, kind: str, output: str, given: opt.Given) -> Iterab
 
     model = read_model(source)
     by = given["by"] or ("transition" if kind == "diskspd" else "stream")
-    jobs, notes = jobs_of(model, by=by, space_bytes=given["size_bytes"])
     write = load_files.write_diskspd if kind == "diskspd" else load_files.write_fio_jobs
     seconds = given["duration_s"] or model.survey.duration_s
     options = {name: given[name] for name in ("target", "outstanding", "allow_device")}
-    return (*notes, *write(jobs, output, duration_s=seconds, **options))
+    with refuse_damage(source):
+        jobs, notes = jobs_of(model, by=by, space_bytes=given["size_bytes"])
+        return (*notes, *write(jobs, output, duration_s=seconds, **options))
 
 
 # `ppw trace fit`.
@@ -290,9 +305,10 @@ def trace_generate_command(model: str, output: str, no_locality: bool, **options
     """Generate a synthetic trace from MODEL, the output of ppw trace fit --format json."""
     if options["count"] is not None and options["duration_s"] is not None:
         raise click.UsageError("--count and --duration both set the length: give one of them")
-    generated = ppw.generate_trace(read_model(model), locality=not no_locality, **options)
-    out.say_caveats(generated.findings)
-    write_requests(generated, output)
+    with refuse_damage(model):
+        generated = ppw.generate_trace(read_model(model), locality=not no_locality, **options)
+        out.say_caveats(generated.findings)
+        write_requests(generated, output)
 
 
 @opt.command(

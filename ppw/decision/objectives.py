@@ -248,7 +248,8 @@ def _expand_frequency_range(text: str) -> list[float]:
     if low > high:
         raise PpwError(f"steps {text!r}: the lowest frequency is above the highest")
     # Rounded, because 0.1 GHz has no exact binary form and the last step counts.
-    count = int(np.floor(round((high - low) / step, 6))) + 1
+    # A step of 1e-320 Hz overflows.
+    count = int(min(np.floor(round((high - low) / step, 6)), 1e18)) + 1
     if count > _MOST_STEPS:
         raise PpwError(f"steps {text!r} hold {count} frequencies: give {_MOST_STEPS} at most")
     return [low + step * i for i in range(count)]

@@ -337,7 +337,7 @@ def _align(
 
 def _by_day(table: pd.DataFrame, start_s: float, step: float) -> dem.FloatArray:
     """Mean demand at each time of the day, over all days recorded; NaN where none is known."""
-    cells = round(_DAY_S / step)
+    cells = max(1, round(_DAY_S / step))
     first = np.floor(start_s / _DAY_S) * _DAY_S
     days = int(np.ceil((float(table["time_s"].iloc[-1]) - first) / _DAY_S))
     whole = dem.demand_on_clock(table, first, _DAY_S / cells, days * cells).reshape(days, cells, -1)

@@ -222,6 +222,8 @@ BREAKS, TIGHT, FITS = "breaks", "tight", "fits"
 NOTHING_JUDGED = "no resource has both a known demand and a known capacity, so ppw can judge none"
 # From this share of the capacity on, a recording shows what the host gave, not what was wanted.
 FULL = 0.95
+# Cells of a clock, beside 100 for each interval of the log.
+_MOST_CELLS = 2**18
 
 
 def demands(series: TimeSeries, *, disks: Sequence[str] | None = None) -> pd.DataFrame:
@@ -231,11 +233,18 @@ def demands(series: TimeSeries, *, disks: Sequence[str] | None = None) -> pd.Dat
     """
     raw = demand_of(series, disks=disks)
     summed = {r.name: raw[list(r.columns)].sum(axis=1, skipna=False) for r in RESOURCES}
+    raw.attrs["source"] = series.source
     return raw[["time_s", "interval_s"]].assign(**summed)
 
 
 def demand_on_clock(demand: pd.DataFrame, start_s: float, step_s: float, n: int) -> FloatArray:
     """Mean demand in each cell of a clock: (cells, resources), NaN where not known."""
+    # A wrong time must not make a clock of as many cells as memory holds.
+    if n > _MOST_CELLS + 100 * len(demand):
+        raise PpwError(
+            f"{demand.attrs['source']}: {len(demand)} intervals lie in {n} of {step_s:g} s: one "
+            "of their times is wrong, or cut the log"
+        )
     # NaN in a rate leaves its time out of the cells, so that missing time is not zero.
     rates = demand[list(NAMES)].to_numpy(dtype=np.float64)
     return mean_on_clock(demand["time_s"], demand["interval_s"], rates, start_s, step_s, n)
@@ -244,7 +253,11 @@ def demand_on_clock(demand: pd.DataFrame, start_s: float, step_s: float, n: int)
 def own_clock(demand: pd.DataFrame) -> tuple[float, float, int]:
     """Start (s), step (s) and number of cells of a clock with the recording's usual interval."""
     step = float(demand["interval_s"].median())
-    start = float(demand["time_s"].iloc[0] - demand["interval_s"].iloc[0])
+    if not step > 0:
+        raise PpwError(
+            f"{demand.attrs['source']}: holds no interval of known length: give a longer log"
+        )
+    start = float(demand["time_s"].iloc[0] - demand["interval_s"].fillna(step).iloc[0])
     span = float(demand["time_s"].iloc[-1]) - start
     return start, step, max(1, round(span / step))
 

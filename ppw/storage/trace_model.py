@@ -510,9 +510,12 @@ def _read_cascade(windows: Windows, parts: Mapping[str, Any]) -> Cascade:
     large = np.zeros((0, *placement.LARGE_SHAPE))
     if depths:
         large = _floats(parts["large"]["rows"])[_ints(parts["large"]["row"])]
+    counts = _ints(parts["counts"])
+    if len(counts) != windows.periods << windows.kept:
+        raise ValueError(f"{len(counts)} windows in {windows.periods} periods")
     return Cascade(
         windows,
-        counts=_ints(parts["counts"]),
+        counts=counts,
         loose=np.array(parts["loose"], dtype=np.bool_),
         halves=placement.Halves(halves["least"], _ints(halves["first"])),
         small=_floats(parts["small"]).reshape(depths, *placement.SMALL_SHAPE),

@@ -393,6 +393,17 @@ def calibrations(path):
     load_calibration("h", folder=path.parent).summary()
 
 
+def command(words, seeds_, name="f.json", **more):
+    """Target of a whole command; "{}" is its file, "{o}" a file beside it."""
+
+    def run(path):
+        said = [word.format(path, o=path.with_name("out")) for word in words.split()]
+        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+            main.main(said, prog_name="ppw", standalone_mode=False)
+
+    return file(name, run, seeds_, where="", longest=9000, **more)
+
+
 def arguments(data):
     """Parse a command line, an argument a line, up to where its command would begin."""
     words = data.decode("utf-8", "surrogateescape").replace("\0", "").split("\n")
@@ -412,6 +423,7 @@ TRACES |= {"blkparse": FEW, "blktrace": SOME, "vscsi-1": MORE, "vscsi-2": MORE}
 LOGS = {"collectl": FEW, "sadf-json": SOME, "sadf-csv": SOME, "pcp": FEW, "perf": SOME}
 LOGS |= {"ppw-csv": SOME, "ppw-lines": MORE}
 _of = functools.partial
+MODELS, CONVERT = _of(seeds.saved, "trace_model"), "trace convert {} --target t -o {o} --to "
 HISTORIES = _of(seeds.files, "hadoop", "*.jhist")
 
 TARGETS = {
@@ -448,7 +460,13 @@ TARGETS = {
     "scenario": file("s.toml", read_scenario, seeds.scenarios, often=MORE, longest=8000),
     "thresholds": file("t.toml", lambda path: read_thresholds(path).to_frame()),
     "saved": Target(text(saved), seeds.saved, often=FEW, longest=6000),
-    "trace-model": Target(text(model), _of(seeds.saved, "trace_model"), often=SOME, longest=9000),
+    "trace-model": Target(text(model), MODELS, often=SOME, longest=9000),
+    "convert-fio": command(CONVERT + "fio-job", MODELS, often=SOME),
+    "convert-diskspd": command(CONVERT + "diskspd", MODELS, often=SOME),
+    "generate": command("trace generate {} --duration 1s -o {o}.csv", MODELS, often=40),
+    "rightsize": command("rightsize {}", _of(seeds.kept, "log-ppw-csv"), "log", often=FEW),
+    "colocate": command("colocate a={} b={}", _of(seeds.kept, "log-collectl"), "log", often=FEW),
+    "pressure": command("pressure {}", _of(seeds.kept, "log-perf"), "log", often=FEW),
     "calibrations": file("h.json", calibrations, seeds.calibrations, often=SOME),
     "fleet-state": file("manifest.json", lambda p: FleetState.open(p.parent).layout_by()),
     "arguments": Target(arguments, seeds.command_lines, often=SOME, more_words=seeds.options),

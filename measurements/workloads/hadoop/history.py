@@ -62,7 +62,7 @@ _PRINTED_IN_GROUP = {
 _FILE_SYSTEM = re.compile(r"(\w+): Number of bytes (read|written)")
 # The job's own counters, not those of one task that a process which runs all tasks prints too.
 _HEAD = re.compile(r"\bJob: Counters: \d+\s*$")
-_VALUE = re.compile(r"\t\t(.+)=(\d+)\s*$")
+_VALUE = re.compile(r"\t\t(.+)=(\d{1,99})\s*$")
 
 
 def printed_counters(lines: Iterable[str]) -> dict[Counter, int]:

@@ -203,20 +203,20 @@ def read_memcaslap_totals(path: Path) -> MemcaslapTotals:
         said = programs.last_line(text)
         raise MeasurementError(f"{path}: no latencies of memcaslap: {said}")
     rest = text[section.end() :].partition("\n\n")[0]
-    figures = {m["name"]: int(m["value"]) * _US for m in _FIGURE.finditer(rest)}
-    counts = [
-        (int(row["first"]) + offset, int(count))
-        for row in _ROW.finditer(rest)
-        for offset, count in enumerate(row["counts"].split())
-    ]
     try:
-        cells = clients.power_of_two_cells(counts, _US)
-    except OverflowError as error:
+        figures = {m["name"]: int(m["value"]) * _US for m in _FIGURE.finditer(rest)}
+        counts = [
+            (int(row["first"]) + offset, int(count))
+            for row in _ROW.finditer(rest)
+            for offset, count in enumerate(row["counts"].split())
+        ]
+        cells, events = clients.power_of_two_cells(counts, _US), int(section["events"])
+    except (OverflowError, ValueError) as error:
         raise MeasurementError(f"{path}: memcaslap printed an impossible value") from error
     found = clients.Histogram(cells, figures.get("Min", math.nan), figures.get("Max", math.nan))
-    if found.requests != int(section["events"]):
+    if found.requests != events:
         raise MeasurementError(
-            f"{path}: memcaslap counted {section['events']} requests and its cells hold "
+            f"{path}: memcaslap counted {events} requests and its cells hold "
             f"{found.requests}: its output is cut off"
         )
     if "Avg" not in figures or not found.requests:
