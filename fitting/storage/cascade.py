@@ -50,8 +50,6 @@ _WINDOWS = tuple(2**0.5 * 4**k for k in range(6))
 _MOST_KEPT, _LEAST_MEAN = 1024, 4
 # Windows that arrivals are counted in, at most, and by arrival.
 _MOST_WINDOWS, _WINDOWS_BY_ARRIVAL = 2**22, 4
-# Periods of a trace of few arrivals at most, or far apart ones would fill the memory.
-_MOST_PERIODS = 2**14
 # Dispersion is compared where windows hold so many arrivals, and there are so many of them, at
 # lengths that are round numbers of seconds.
 _LEAST_COUNT, _LEAST_WINDOWS = 20, 20
@@ -85,8 +83,8 @@ class Windows:
             raise FittingError(
                 f"a trace of {duration_s:g} s in windows of {period_s:g} s: give positive lengths"
             )
-        most = max(_MOST_PERIODS, min(_MOST_WINDOWS, _WINDOWS_BY_ARRIVAL * requests))
-        periods = max(1, round(min(duration_s / period_s, most)))
+        # Arrivals that lie far apart would fill the memory with empty periods.
+        periods = max(1, round(min(duration_s / period_s, _MOST_WINDOWS)))
         finest = min(_MOST_WINDOWS, _WINDOWS_BY_ARRIVAL * requests) / periods
         kept = min(_MOST_KEPT, requests / _LEAST_MEAN) / periods
         # However few arrivals there are, a law of how they divide is found.

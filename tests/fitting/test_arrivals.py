@@ -93,7 +93,7 @@ def test_windows_are_halved_to_four_arrivals_and_a_quarter_of_one(duration_s, re
     assert found.finest == found.periods * 2**found.depth
     assert Windows.of(duration_s, requests) == Windows.of(duration_s, requests, 1800.0)
     # Two requests that lie a thousand years apart take no memory for the time between.
-    assert Windows.of(3e10, 2).finest <= 2**15
+    assert Windows.of(3e10, 2).finest <= 2**23
 
 
 @pytest.mark.parametrize("kind", KINDS)
