@@ -14,10 +14,12 @@ _FROM_OTHER_PACKAGES = {
     "read_runs": "measurements",
     "write_runs": "measurements",
 }
-__all__ = sorted([*__all__, *_FROM_OTHER_PACKAGES])
+__all__ = sorted([*__all__, *_FROM_OTHER_PACKAGES, "__version__"])
 
 
 def __getattr__(name):
     if name in _FROM_OTHER_PACKAGES:
         return getattr(import_module(_FROM_OTHER_PACKAGES[name]), name)
+    if name == "__version__":
+        return import_module("ppw.results.text").package_version()
     return _load(name)

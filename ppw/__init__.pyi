@@ -85,3 +85,4 @@ LogPathLength = fitting.LogPathLength
 MeasurementError = measurements.MeasurementError
 read_runs = measurements.read_runs
 write_runs = measurements.write_runs
+__version__: str

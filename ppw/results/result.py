@@ -464,8 +464,20 @@ class Result:
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Add the columns of the declared tables to the documentation of the class."""
         super().__init_subclass__(**kwargs)
+        # A data class writes a repr of all fields where the class itself has none.
+        cls.__repr__ = Result.__repr__  # type: ignore[method-assign]
         if cls.__doc__ and "tables" in cls.__dict__:
             cls.__doc__ = inspect.cleandoc(cls.__doc__) + "".join(map(_columns_section, cls.tables))
+
+    def __repr__(self) -> str:
+        """Name the kind and say the answer, or count the rows; ``print`` writes all of it."""
+        said = self.sentences()[:1]
+        rows = [f"{len(getattr(self, table.name))} rows" for table in self.tables[:1]]
+        return f"<{type(self).__name__}: {tx.printable((said or rows or ['one answer'])[0])}>"
+
+    def __str__(self) -> str:
+        """Write the answer, its tables and the caveats as text, as `summary`."""
+        return self.summary()
 
     def to_frame(self) -> pd.DataFrame:
         """Return a copy of the first table."""

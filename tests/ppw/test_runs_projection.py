@@ -3,6 +3,8 @@
 What holds for any interval is asked of each; a posterior's own intervals are in test_intervals.
 """
 
+import json
+
 import made_up
 import numpy as np
 import pandas as pd
@@ -139,6 +141,14 @@ class TestInvariance:
         other = RUNS.drop(columns=["freq_ghz", "time_s", "power_w"]).assign(**renamed)
         both = [project_runs(runs, interval=interval).to_frame() for runs in (RUNS, other)]
         np.testing.assert_allclose(both[0][ANSWERS], both[1][ANSWERS], rtol=PRECISION[interval])
+
+
+def test_a_result_prints_its_summary_and_names_itself_in_one_line():
+    result = project_runs(metric="time")
+    assert str(result) == result.summary()
+    assert repr(result) == "<RunsProjection: 3 rows>"
+    assert repr(answered(ppw.check_quality, RUNS)) == "<Quality: None of 24 rows is flagged.>"
+    assert ppw.__version__ == json.loads(result.to_json())["ppw_version"]
 
 
 class TestLeftOut:
