@@ -17,7 +17,7 @@ import sys
 import warnings
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ import numpy as np
 import pandas as pd
 
 from measurements.errors import MeasurementError, first_line
+from measurements.table import memory_budget
 from measurements.table.checks import as_numbers, check_runs
 from measurements.table.headers import Renaming, rename_headers, unit_in_cells
 from measurements.table.schema import COLUMNS, DOUBTS, FILE_COLUMN, HEADERS, MISSING, NUMERIC
@@ -243,10 +244,11 @@ def renamed_headers(runs: pd.DataFrame) -> dict[str, Renaming]:
 def _read_unpacked(path: str, source: str, digest: hashlib._Hash) -> bytes:
     """Read and unpack a file ("-" is standard input), in UTF-8 without a byte order mark."""
     try:
-        content = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
+        with nullcontext(sys.stdin.buffer) if path == "-" else Path(path).open("rb") as stream:
+            content = memory_budget.read_whole(stream, source)
         digest.update(content)
         if content[:2] == b"\x1f\x8b":
-            content = gzip.decompress(content)
+            content = memory_budget.unpack_gzip(content, source)
     except (gzip.BadGzipFile, zlib.error, EOFError) as error:
         raise MeasurementError(f"{source}: broken gzip: {first_line(error)}") from error
     except OSError as error:
@@ -303,7 +305,10 @@ def _not_text_reason(content: bytes, source: str) -> str:
 
 def _read_parquet(content: bytes, source: str) -> pd.DataFrame:
     try:
+        memory_budget.check_parquet(content, source)
         return pd.read_parquet(io.BytesIO(content))
+    except MeasurementError:
+        raise
     except Exception as error:  # damaged metadata end in anything, a KeyError in pandas included
         raise MeasurementError(f"{source}: broken Parquet: {first_line(error)}") from error
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import gzip
 import io
+import os
 import re
 import sys
 import zlib
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -22,6 +23,7 @@ from numpy.typing import NDArray
 from pyarrow import csv
 
 from measurements.errors import MeasurementError
+from measurements.table import memory_budget
 from measurements.timeseries import series
 
 Numbers = NDArray[np.float64]
@@ -39,7 +41,13 @@ class Source:
     def __init__(self, name: str, stream: io.BufferedIOBase) -> None:
         self.name = name
         self.truncated = False  # whether it breaks off within a gzip file or a line, so far
-        self._stream = stream
+        self._stream, self._size = stream, 0
+        # Of a pipe nothing is known.
+        packed = None
+        if isinstance(stream, gzip.GzipFile):
+            with suppress(OSError):
+                packed = os.fstat(stream.fileno()).st_size
+        self._most = memory_budget.most_bytes(packed or None)
         self.head = self._read_unpacked(_HEAD_BYTES)
         self._given = False
 
@@ -84,6 +92,8 @@ class Source:
                 break
             parts.append(part)
             missing -= len(part)
+            self._size += len(part)
+            memory_budget.check_size(self._size, self._most, self.name)
         return b"".join(parts)
 
 

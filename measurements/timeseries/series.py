@@ -21,7 +21,7 @@ import numpy as np
 
 from measurements.errors import MeasurementError
 from measurements.host import files
-from measurements.table import headers, writing
+from measurements.table import headers, memory_budget, writing
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -434,6 +434,7 @@ def parse_frame(data: bytes) -> tuple[pd.DataFrame, bool]:
     import pandas as pd
 
     if data.startswith(_PARQUET):
+        memory_budget.check_parquet(data, "it")
         return pd.read_parquet(io.BytesIO(data)), False
     whole = data[: data.rfind(b"\n") + 1]
     cut = len(whole) < len(data)

@@ -20,6 +20,7 @@ from typing import ClassVar
 import click
 from click import shell_completion as shells
 
+from measurements.table import memory_budget
 from measurements.table.headers import nearest
 from ppw.cli import options as opt, output as out
 from ppw.errors import CaveatWarning, PpwError
@@ -147,12 +148,19 @@ completion_option = click.option(
 )
 @click.version_option(package_version(), prog_name="ppw")
 @completion_option
-def main() -> None:
+@click.option(
+    "--max-memory",
+    type=opt.SiQuantity("bytes", positive=True),
+    metavar="SIZE",
+    help="Memory that reading one file may take: 8GiB. Default: half of the machine's.",
+)
+def main(max_memory: float | None) -> None:
     """Predict time, power and cost at another core frequency from a few measured runs.
 
     A runs table (CSV, Parquet or JSON lines; - is standard input) has one row per run, with columns
     like host, workload, freq_ghz, time_s, power_w.
     """
+    memory_budget.set_budget(max_memory)
 
 
 def console() -> None:

@@ -1,0 +1,67 @@
+"""A small file that unpacks to more than the machine should take is refused, by name and budget."""
+
+import gzip
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+
+from measurements import MeasurementError, read_runs
+from measurements.table import memory_budget
+from measurements.timeseries import read_time_series
+from ppw.cli import main
+
+HEADER = b"host,freq_ghz,time_s,note\n"
+
+
+def bomb(kind):
+    """A file of under half a megabyte that holds over 300 MB."""
+    if kind == "gzip":
+        return gzip.compress(HEADER + b"h,1.2,10,same as above\n" * 15_000_000, 9, mtime=0)
+    texts = pd.Categorical(["x" * 100_000]).repeat(4000)
+    columns = {"numbers": {"freq_ghz": np.ones(40_000_000)}, "texts": {"host": texts}}
+    return pd.DataFrame(columns[kind]).to_parquet(index=False)
+
+
+@pytest.mark.parametrize("kind", ["gzip", "numbers", "texts"])
+def test_a_small_file_does_not_take_the_memory(kind, tmp_path):
+    path = tmp_path / "runs"
+    path.write_bytes(bomb(kind))
+    assert path.stat().st_size < 2_000_000
+    with pytest.raises(MeasurementError, match=rf"{path}: holds more than [\d.]+ MB, the budget"):
+        read_runs(path)
+    if kind == "gzip":
+        with pytest.raises(MeasurementError, match=rf"{path}: holds more than"):
+            read_time_series(path, format="perf")
+
+
+def test_many_equal_texts_are_no_bomb(tmp_path):
+    path = tmp_path / "runs.parquet"
+    hosts = pd.Categorical(["a host with a long name" * 9]).repeat(50_000)
+    columns = {"host": hosts, "freq_ghz": 1.2, "time_s": np.arange(1.0, 50_001)}
+    pd.DataFrame(columns).to_parquet(path, index=False)
+    assert len(read_runs(path)) == 50_000
+
+
+def test_the_budget_is_an_option(tmp_path):
+    path = tmp_path / "runs.csv"
+    path.write_bytes(HEADER + b"h,1.2,10,n\nh,2.4,5,n\n" * 1000)
+    asked = ["check", str(path)]
+    refused = CliRunner().invoke(main, ["--max-memory", "40kB", *asked])
+    assert "holds more than 0 MB, the budget" in str(refused.exception)
+    assert CliRunner().invoke(main, asked).exit_code == 0
+    assert not memory_budget._given
+
+
+def test_an_endless_file_is_refused():
+    memory_budget.set_budget(100e6)
+    try:
+        with (
+            Path("/dev/zero").open("rb") as endless,
+            pytest.raises(MeasurementError, match="zeros: holds more than 25 MB"),
+        ):
+            memory_budget.read_whole(endless, "zeros")
+    finally:
+        memory_budget.set_budget(None)
