@@ -88,7 +88,7 @@ clean:
 		.import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-$(VENV)/.runtime: EXTRA =
+$(VENV)/.runtime: EXTRA = [plots]
 $(VENV)/.test: EXTRA = [test]
 $(VENV)/.system: EXTRA = [system]
 $(VENV)/.dev: EXTRA = [dev]

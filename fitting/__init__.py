@@ -3,4 +3,13 @@
 import lazy_loader
 
 # A name loads its module when it is first used; the stub beside this file says which.
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+_load, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+
+
+def __getattr__(name):
+    try:
+        return _load(name)
+    except ModuleNotFoundError as error:
+        if error.name and error.name.startswith("sklearn"):
+            error.msg = f"fitting.{name} needs sklearn: pip install 'perf-per-watt[estimators]'"
+        raise

@@ -3,6 +3,8 @@
 import importlib
 import sys
 
+from measurements.errors import naming_extra
+
 
 def load_late(package, homes):
     """Make `__getattr__`, `__dir__` and `__all__` of a package whose names load when first used.
@@ -16,7 +18,8 @@ def load_late(package, homes):
     def load(name):
         if name not in homes:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        module = importlib.import_module(f"{package}.{homes[name]}")
+        with naming_extra(f"{package}.{name}"):
+            module = importlib.import_module(f"{package}.{homes[name]}")
         found = module if homes[name].rpartition(".")[2] == name else getattr(module, name)
         setattr(sys.modules[package], name, found)
         return found

@@ -4,6 +4,8 @@ from importlib import import_module
 
 import lazy_loader
 
+from measurements.errors import naming_extra
+
 # A name loads its module when it is first used; the stub beside this file says which. pandas and
 # the rest load then: `import ppw` stays quick.
 _load, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
@@ -18,8 +20,9 @@ __all__ = sorted([*__all__, *_FROM_OTHER_PACKAGES, "__version__"])
 
 
 def __getattr__(name):
-    if name in _FROM_OTHER_PACKAGES:
-        return getattr(import_module(_FROM_OTHER_PACKAGES[name]), name)
     if name == "__version__":
         return import_module("ppw.results.text").package_version()
-    return _load(name)
+    with naming_extra(f"ppw.{name}"):
+        if name in _FROM_OTHER_PACKAGES:
+            return getattr(import_module(_FROM_OTHER_PACKAGES[name]), name)
+        return _load(name)

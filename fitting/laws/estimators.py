@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from fitting.errors import FittingError, OutOfRangeError
 from fitting.laws import frequency, power
-from fitting.laws.execution_time import LogCores, positive_up_to
+from fitting.laws.execution_time import LogCores, path_length_refusal, positive_up_to
 from fitting.regression import lines
 from fitting.regression.lines import BoolArray, FloatArray, LineModel, ModelFit, fit
 
@@ -264,7 +264,8 @@ class ReciprocalRegression(LineRegressor):
     def from_coefficients(cls, *, c: float, k_hz: float) -> ReciprocalRegression:
         """Build the CPI curve of published coefficients: 1/CPI = c − k/f, k in Hz."""
         curve = cls()
-        curve._set_attributes(_published_line(frequency.ReciprocalCpi(), intercept=c, slope=-k_hz))
+        law = frequency.ReciprocalCpi()
+        curve._set_attributes(lines.published_line(law, intercept=c, slope=-k_hz))
         return curve
 
     def _refusal_text(self, x: float) -> str:
@@ -371,7 +372,7 @@ class LogPathLength(LineRegressor):
     ) -> LogPathLength:
         """Build the path length of published coefficients, which were fitted to ``cores``."""
         known = cls(workload=workload)
-        known._set_attributes(_published_line(LogCores(), intercept=b, slope=a))
+        known._set_attributes(lines.published_line(LogCores(), intercept=b, slope=a))
         known.cores_ = cores
         return known
 
@@ -385,13 +386,7 @@ class LogPathLength(LineRegressor):
         return float(self.predict(np.array([[cores]]))[0])
 
     def _refusal_text(self, x: float) -> str:
-        end = self.positive_up_to_
-        where = (
-            f"it reaches zero at {end:.3f}; predict below that"
-            if end < np.inf
-            else "predict at more cores"
-        )
-        return f"path length a·ln(n) + b is not positive at {x:g} cores: {where}"
+        return path_length_refusal(x, self.positive_up_to_)
 
 
 def _check_metric(metric: str) -> str:
@@ -399,15 +394,3 @@ def _check_metric(metric: str) -> str:
     if metric not in frequency.AMDAHL:
         raise FittingError(f"metric {metric!r} is not one of {', '.join(frequency.AMDAHL)}")
     return metric
-
-
-def _published_line(model: LineModel, *, intercept: float, slope: float) -> ModelFit:
-    """Make a fit of published coefficients, which has no points and so no inference."""
-    if not np.isfinite([intercept, slope]).all():
-        raise FittingError(f"{model.equation} needs finite coefficients")
-    # No points leave no degree of freedom, so that errors and intervals come out NaN.
-    unknown, none = np.array([np.nan]), np.array([0])
-    at, rise = np.array([[intercept], [slope]], dtype=np.float64)
-    moments = lines.Moments(none, *[unknown] * 5)
-    free = np.array([lines.FREE], dtype=np.int8)
-    return ModelFit(model, lines.LineFit(moments, at, rise, free, none, unknown))

@@ -80,3 +80,10 @@ def positive_up_to(a: float, b: float) -> float:
     """Core count at which a·ln(n) + b reaches zero; inf when it never does going up."""
     with np.errstate(over="ignore"):
         return float(np.exp(-b / a)) if a < 0 else float("inf")
+
+
+def path_length_refusal(cores: float, end: float) -> str:
+    """Say that a·ln(n) + b has no answer at a core count; the curve reaches zero at ``end``."""
+    above = f"it reaches zero at {end:.3f}; predict below that"
+    where = above if end < np.inf else "predict at more cores"
+    return f"path length a·ln(n) + b is not positive at {cores:g} cores: {where}"

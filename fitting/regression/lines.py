@@ -381,6 +381,18 @@ class ModelFit(NamedTuple):
         return dict(zip(self.model.parameters, both, strict=True))
 
 
+def published_line(model: LineModel, *, intercept: float, slope: float) -> ModelFit:
+    """Make a fit of published coefficients, which has no points and so no inference."""
+    if not np.isfinite([intercept, slope]).all():
+        raise FittingError(f"{model.equation} needs finite coefficients")
+    # No points leave no degree of freedom, so that errors and intervals come out NaN.
+    unknown, none = np.array([np.nan]), np.array([0])
+    at, rise = np.array([[intercept], [slope]], dtype=np.float64)
+    moments = Moments(none, *[unknown] * 5)
+    free = np.array([FREE], dtype=np.int8)
+    return ModelFit(model, LineFit(moments, at, rise, free, none, unknown))
+
+
 def fit(
     model: LineModel,
     codes: IntArray,

@@ -30,6 +30,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from measurements.errors import install_command
 from measurements.power import ipmi_protocol, source
 from measurements.power.ipmi_protocol import Bmc, IpmiAnswer, PowerSensor, Remote
 from measurements.power.source import Channel, Domain, Reading, SensorError, SourceSettings
@@ -341,7 +342,7 @@ def open_source(where: str | None, settings: SourceSettings) -> IpmiPower:
     """Open the BMC at ``HOST[:PORT]``, or this host's own through ``/dev/ipmi0``."""
     name, remote = ipmi_protocol.resolve("ipmi", where, settings)
     if find_spec("pyghmi") is None:
-        raise SensorError(f"{name}: pyghmi is missing: pip install 'perf-per-watt[measure]'")
+        raise SensorError(f"{name}: pyghmi is missing: {install_command('pyghmi')}")
     if remote is None:
         ipmi_protocol.check_device("ipmi")
     return open_power(

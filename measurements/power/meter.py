@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+from measurements.errors import install_command
 from measurements.power import source
 
 OPTIONS = ("backend", "energy", "item", "name", "query")
@@ -210,8 +211,8 @@ class Instrument:
             self._manager = pyvisa.ResourceManager(backend)
         except Exception as error:
             raise source.SensorError(
-                f"meter: PyVISA has no back-end {backend!r}: {_one_line(error)}: pip install "
-                f"'perf-per-watt[measure]' for @py, or name another with backend=..."
+                f"meter: PyVISA has no back-end {backend!r}: {_one_line(error)}: "
+                f"{install_command('pyvisa_py')} for @py, or name another with backend=..."
             ) from None
         self._device: Any = None
         with source.closed_on_error([self]):

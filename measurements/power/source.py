@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
-from measurements.errors import MeasurementError
+from measurements.errors import MeasurementError, install_command
 from measurements.table.headers import nearest
 
 T = TypeVar("T")
@@ -246,7 +246,7 @@ def import_library(kind: str, name: str, library: str, instead: str = "") -> Any
         return importlib.import_module(name)
     except ImportError as error:
         raise SensorError(
-            f"{kind} needs {library} ({error}): pip install 'perf-per-watt[measure]'{instead}"
+            f"{kind} needs {library} ({error}): {install_command(name.partition('.')[0])}{instead}"
         ) from None
 
 

@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from measurements.errors import MeasurementError, first_line
+from measurements.errors import MeasurementError, first_line, require_pyarrow
 from measurements.table import memory_budget
 from measurements.table.checks import as_numbers, check_runs
 from measurements.table.headers import Renaming, rename_headers, unit_in_cells
@@ -304,6 +304,7 @@ def _not_text_reason(content: bytes, source: str) -> str:
 
 
 def _read_parquet(content: bytes, source: str) -> pd.DataFrame:
+    require_pyarrow()
     try:
         memory_budget.check_parquet(content, source)
         return pd.read_parquet(io.BytesIO(content))

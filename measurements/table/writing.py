@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, TextIO
 
 import numpy as np
 
-from measurements.errors import MeasurementError, first_line
+from measurements.errors import MeasurementError, first_line, require_pyarrow
 from measurements.table.reading import FORMULA_SIGNS, is_text_column
 
 if TYPE_CHECKING:
@@ -135,6 +135,7 @@ def replace_whole(path: Path) -> Iterator[Path]:
 def _write_by_ending(runs: pd.DataFrame, path: Path, name: str) -> None:
     plain = name.lower().removesuffix(".gz")
     if plain.endswith(".parquet"):
+        require_pyarrow()
         runs.to_parquet(path, index=False)
         return
     with gzip.open(path, "wb") if plain != name.lower() else path.open("wb") as file:

@@ -8,13 +8,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
-import pyarrow.compute as pc
 
-from measurements.errors import MeasurementError
+from measurements.errors import LateModule, MeasurementError
 from measurements.timeseries import log as logs, series
+
+if TYPE_CHECKING:
+    import pyarrow.compute as pc
+else:  # ppw's own series need no Arrow.
+    pc = LateModule("pyarrow.compute")
 
 _TIME_DIGITS = 8
 _FIELD = re.compile(r"\[(?P<group>[A-Z]+)(?::(?P<device>[^\]]+))?\](?P<name>.+)")

@@ -13,18 +13,22 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import IO, Any, ClassVar, NamedTuple, Self
+from typing import IO, TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
-from pyarrow import csv
 
-from measurements.errors import MeasurementError
+from measurements.errors import LateModule, MeasurementError
 from measurements.table import memory_budget
 from measurements.timeseries import series
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    from pyarrow import csv
+else:  # ppw's own series need no Arrow.
+    pa, pc, csv = map(LateModule, ("pyarrow", "pyarrow.compute", "pyarrow.csv"))
 
 Numbers = NDArray[np.float64]
 Flags = NDArray[np.bool_]

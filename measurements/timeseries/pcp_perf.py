@@ -14,13 +14,17 @@ import itertools
 import json
 import re
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow as pa
 
-from measurements.errors import DAMAGE, MeasurementError
+from measurements.errors import DAMAGE, LateModule, MeasurementError
 from measurements.timeseries import log as logs, series
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+else:  # ppw's own series need no Arrow.
+    pa = LateModule("pyarrow")
 
 _HEADER = re.compile(rb'(?m)^(?:Host([,;|\t])Interval\1Time\1|Time[,;|\t])(?=")')
 _STAMP = r"^(\d{4}-\d\d-\d\d)[ T](\d\d:\d\d:\d\d)(\.\d+)?(Z|[-+]\d\d:?\d\d)?$"

@@ -10,16 +10,20 @@ import itertools
 import json
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.json
 
-from measurements.errors import MeasurementError
+from measurements.errors import LateModule, MeasurementError
 from measurements.timeseries import log as logs, series
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    from pyarrow import json as arrow_json
+else:  # ppw's own series need no Arrow.
+    pa, pc, arrow_json = map(LateModule, ("pyarrow", "pyarrow.compute", "pyarrow.json"))
 
 # What the activities of sar become, by their names in ``sadf -j``. Several fields of one column
 # are added up. `usr` is user without guests (-u ALL), `user` with them; `system` has the
@@ -316,10 +320,10 @@ class SadfJson(logs.LogReader):
             lines = lines.decode("utf-8", errors="replace").encode()
         # A sample must lie within two blocks.
         block_size = max(1 << 20, 2 * max(map(len, lines.split(b"\n"))))
-        reading = pyarrow.json.ReadOptions(block_size=block_size)
-        parsing = pyarrow.json.ParseOptions(self._schema, unexpected_field_behavior="ignore")
+        reading = arrow_json.ReadOptions(block_size=block_size)
+        parsing = arrow_json.ParseOptions(self._schema, unexpected_field_behavior="ignore")
         try:
-            return pyarrow.json.read_json(pa.BufferReader(lines), reading, parsing)
+            return arrow_json.read_json(pa.BufferReader(lines), reading, parsing)
         except pa.ArrowException as error:
             raise MeasurementError(
                 f"{self._log.source}: its statistics are not those of sadf -j: "

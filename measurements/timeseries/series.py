@@ -19,7 +19,7 @@ from typing import IO, TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
 import numpy as np
 
-from measurements.errors import MeasurementError
+from measurements.errors import MeasurementError, require_pyarrow
 from measurements.host import files
 from measurements.table import headers, memory_budget, writing
 
@@ -344,6 +344,7 @@ def write_time_series(series: TimeSeries, path: str | Path) -> None:
     # A reader never sees half a file.
     with writing.replace_whole(target) as scratch:
         if target.suffix == ".parquet":
+            require_pyarrow()
             series.frame.to_parquet(scratch, index=False)
         elif target.suffix == ".csv":
             series.frame.to_csv(scratch, index=False)
@@ -434,6 +435,7 @@ def parse_frame(data: bytes) -> tuple[pd.DataFrame, bool]:
     import pandas as pd
 
     if data.startswith(_PARQUET):
+        require_pyarrow()
         memory_budget.check_parquet(data, "it")
         return pd.read_parquet(io.BytesIO(data)), False
     whole = data[: data.rfind(b"\n") + 1]

@@ -19,7 +19,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from measurements.errors import MeasurementError
+from measurements.errors import MeasurementError, install_command
 from measurements.processes import cleanup_process, programs
 from measurements.table import headers, units
 
@@ -58,8 +58,7 @@ def rvsim() -> ModuleType:
         import rvsim
     except ImportError as error:
         raise MeasurementError(
-            f"simulated cores need rvsim ({error}): pip install 'perf-per-watt[simulate]', on "
-            "Linux on x86-64"
+            f"simulated cores need rvsim ({error}): {install_command('rvsim')}, on Linux on x86-64"
         ) from error
     return rvsim
 

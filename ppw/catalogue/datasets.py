@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from measurements import read_runs, tidy_runs
+from measurements.errors import naming_extra
 from measurements.table.headers import nearest
 from ppw.errors import PpwError
 from ppw.results import result as rs, text as tx
@@ -420,13 +421,9 @@ def fetch_dataset(
 
 def _fetch_file(file: DataFile, target: Path) -> None:
     """Download a file to a target, and check its SHA-256 where that is known."""
-    try:
+    with naming_extra("fetching data"):
         import pooch
         from requests.exceptions import RequestException
-    except ImportError as error:
-        raise PpwError(
-            "fetching needs the library pooch: pip install 'perf-per-watt[data]'"
-        ) from error
     # It tells the checksum of what is not checked, which nobody asked for.
     pooch.get_logger().setLevel(logging.WARNING)
     try:

@@ -10,8 +10,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-import fitting
 import ppw
+from fitting.laws.execution_time import LogCores, path_length_refusal, positive_up_to
+from fitting.laws.frequency import AmdahlCpi, ReciprocalCpi
+from fitting.regression import lines
 from ppw.catalogue.datasets import simulated_sweep
 from ppw.cli.output import caveats_in_result
 from ppw.decision.objectives import break_even_price_ratio, per_watt_ratio
@@ -354,16 +356,18 @@ _CAVEATS = (
 )
 
 
-def curve_of(machine: CpiCurve) -> fitting.ReciprocalRegression:
+# The laws themselves: their estimators need scikit-learn, which the demo does without.
+def curve_of(machine: CpiCurve) -> lines.ModelFit:
     """Published CPI curve of a machine."""
-    return fitting.ReciprocalRegression.from_coefficients(c=machine.c, k_hz=machine.k_hz)
+    return lines.published_line(ReciprocalCpi(), intercept=machine.c, slope=-machine.k_hz)
 
 
-def path_length() -> fitting.LogPathLength:
-    """Published path length of Wordcount (instructions) as a curve against cores."""
-    return fitting.LogPathLength.from_coefficients(
-        a=WORDCOUNT_A, b=WORDCOUNT_B, cores=WORDCOUNT_CORES, workload="wordcount"
-    )
+def relative_path_lengths() -> dict[int, float]:
+    """Published path length of Wordcount at each core count, relative to one core."""
+    low, high = WORDCOUNT_CORES
+    curve = lines.published_line(LogCores(), intercept=WORDCOUNT_B, slope=WORDCOUNT_A)
+    lengths = {n: float(curve.predict([n])[0]) for n in range(low, high + 1)}
+    return {n: length / lengths[1] for n, length in lengths.items()}
 
 
 def cpi_at(machine: CpiCurve, frequency_hz: float) -> float:
@@ -383,8 +387,8 @@ def _cpi_curve_lines(machine: CpiCurve) -> list[Line]:
     return [
         Line(name, "c of 1/CPI = c − k/f", machine.c, "1", PUBLISHED, 3),
         Line(name, "k of 1/CPI = c − k/f", machine.k_hz, "Hz", PUBLISHED),
-        Line(name, "CPI bound 1/c", curve.limit_, "1", DERIVED),
-        Line(name, "pole k/c", curve.pole_hz_, "Hz", DERIVED),
+        Line(name, "CPI bound 1/c", float(curve.limit()[0]), "1", DERIVED),
+        Line(name, "pole k/c", machine.k_hz / machine.c, "Hz", DERIVED),
         *(Line(name, f"CPI at {f / 1e9:.2f} GHz", cpi_at(machine, f), "1", DERIVED, 3) for f in at),
     ]
 
@@ -410,27 +414,20 @@ def _machine_comparison_lines() -> list[Line]:
 
 
 def _path_length_lines() -> list[Line]:
-    curve, name, path = path_length(), "Wordcount", "path length"
-    low, high = WORDCOUNT_CORES
-    lengths = {n: curve.at(n) / curve.at(1) for n in range(low, high + 1)}
+    name, path = "Wordcount", "path length"
     return [
         Line(name, "a of a·ln(n) + b", WORDCOUNT_A, "1", PUBLISHED, 0),
         Line(name, "b of a·ln(n) + b", WORDCOUNT_B, "1", PUBLISHED, 0),
         *(
             Line(name, f"{path} at {n} core{'s' * (n > 1)} to 1 core", length, "1", DERIVED, 3)
-            for n, length in lengths.items()
+            for n, length in relative_path_lengths().items()
         ),
     ]
 
 
 def _extrapolation_refusal_texts() -> list[str]:
-    said = []
-    for cores in _REFUSED_CORES:
-        try:
-            path_length().at(cores)
-        except fitting.OutOfRangeError as refused:
-            said.append(f"{cores} cores: {refused}")
-    return said
+    end = positive_up_to(WORDCOUNT_A, WORDCOUNT_B)
+    return [f"{n} cores: {path_length_refusal(n, end)}" for n in _REFUSED_CORES if n >= end]
 
 
 def demo_page(result: Demo) -> pages.Page:
@@ -465,11 +462,11 @@ def _plot_cpi_curves(ax: Axes) -> None:
         curve = curve_of(machine)
         at = np.linspace(1.4e9, _TOP_HZ, 200)
         ax.plot(at / 1e9, curve.predict(at), color=colour, label=machine.machine)
-        ax.axhline(curve.limit_, color=colour, ls=":", lw=1)
+        ax.axhline(float(curve.limit()[0]), color=colour, ls=":", lw=1)
         points = np.array(measured_points(machine))
         ax.plot(points[:, 0] / 1e9, points[:, 1], "o", color=colour, ms=4)
     points = np.array(measured_points(ATOM))
-    bounded = fitting.AmdahlRegression(metric="cpi").fit(points[:, 0], points[:, 1])
+    bounded = lines.fit_table(AmdahlCpi(), points[:, 0], points[None, :, 1])
     at = np.array([points[0, 0], _TOP_HZ])
     ax.plot(at / 1e9, bounded.predict(at), "--", color=MEASURED, lw=1, label="Atom, bounded form")
     ax.set(xlabel="core frequency (GHz)", ylabel="cycles per instruction", ylim=(0, None))
@@ -477,11 +474,9 @@ def _plot_cpi_curves(ax: Axes) -> None:
 
 
 def _plot_relative_path_length(ax: Axes) -> None:
-    low, high = WORDCOUNT_CORES
-    cores = range(low, high + 1)
-    curve = path_length()
-    ax.bar(cores, [curve.at(n) / curve.at(1) for n in cores], color=CURVE)
-    ax.set_xticks(cores)
+    lengths = relative_path_lengths()
+    ax.bar(list(lengths), list(lengths.values()), color=CURVE)
+    ax.set_xticks(list(lengths))
     ax.set(xlabel="cores", ylabel="path length to that of one core")
 
 

@@ -10,6 +10,7 @@ import sys
 import time
 from dataclasses import asdict
 from datetime import timedelta
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -121,13 +122,16 @@ class Progress:
 
     def __init__(self) -> None:
         self._live: Live | None = None
+        self._plain = False
         self._rows: list[dict[str, Any]] = []
         self._started = 0.0
         self._done = self._all = 0
 
     def __enter__(self) -> Progress:
         """Begin; without a terminal nothing is drawn."""
-        if sys.stderr.isatty():
+        # Without rich a terminal gets a line for each run.
+        self._plain = sys.stderr.isatty() and find_spec("rich") is None
+        if sys.stderr.isatty() and not self._plain:
             from rich import console, live
 
             errors = console.Console(stderr=True)
@@ -157,6 +161,13 @@ class Progress:
         self._rows = [*self._rows[-_ROWS + 1 :], row]
         if self._live is not None:
             self._live.update(self._render_runs_and_bar())
+        elif self._plain:
+            out.say(self._done_text())
+
+    def _done_text(self) -> str:
+        each = (time.monotonic() - self._started) / max(self._done, 1)
+        left = timedelta(seconds=round(each * (self._all - self._done)))
+        return f"{self._done} of {self._all} runs, {left} left"
 
     def _render_runs_and_bar(self) -> Any:
         from rich import console, progress_bar, table
@@ -168,11 +179,8 @@ class Progress:
         for row in self._rows:
             cells = [frequency_text(row["freq_hz"]), str(row.get("cores", "–")), str(row["repeat"])]
             runs.add_row(*cells, *(shown(row.get(c), _SHOWN[c]) for c in columns))
-        each = (time.monotonic() - self._started) / max(self._done, 1)
-        left = timedelta(seconds=round(each * (self._all - self._done)))
-        said = f" {self._done} of {self._all} runs, {left} left"
         bar = progress_bar.ProgressBar(total=self._all, completed=self._done, width=40)
-        return console.Group(runs, bar, said)
+        return console.Group(runs, bar, f" {self._done_text()}")
 
 
 @opt.command(

@@ -8,7 +8,8 @@ import functools
 import math
 import re
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -17,7 +18,7 @@ from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
 import measurements
-from measurements.errors import MeasurementError
+from measurements.errors import MeasurementError, naming_extra
 from measurements.host.files import parse_cpu_list
 from measurements.table import headers, units
 from ppw import catalogue
@@ -478,6 +479,30 @@ def pick_fields(kind: type[T], given: Given, **others: Any) -> T:
 
 
 # Commands: what a function answers is printed in the format asked for.
+@contextmanager
+def _missing_library_as_usage(ctx: click.Context) -> Iterator[None]:
+    """Make a missing optional library wrong usage, with the line that installs it."""
+    try:
+        with naming_extra(ctx.command_path):
+            yield
+    except ImportError as error:
+        if "'perf-per-watt[" in str(error):
+            raise click.UsageError(str(error)) from error
+        raise
+
+
+class _Command(click.Command):
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read the options; an optional library checks some of them."""
+        with _missing_library_as_usage(ctx):
+            return super().parse_args(ctx, args)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command."""
+        with _missing_library_as_usage(ctx):
+            return super().invoke(ctx)
+
+
 def command(
     name: str,
     short: str,
@@ -491,7 +516,8 @@ def command(
     def make_command(function: Callable[..., Any]) -> click.Command:
         # A group lists and finds its own commands; the commands of ppw itself are in COMMANDS.
         made = click.command if group is None else group.command
-        add = made(name=name, short_help=short, epilog=f"Example: {example}", **settings)
+        texts = {"short_help": short, "epilog": f"Example: {example}"}
+        add = made(name=name, cls=_Command, **texts, **settings)
         return add(all_of(*added)(function))
 
     return make_command

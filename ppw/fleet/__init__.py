@@ -6,7 +6,19 @@ files, URLs or a table of an engine. The engine condenses the runs to moments, o
 frequency (`ppw.fleet.moments`), and everything else is the same code.
 """
 
+from importlib.util import find_spec
+
 import lazy_loader
 
+from measurements.errors import naming_extra
+
 # A name loads its module when it is first used; the stub beside this file says which.
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+_load, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+
+
+def __getattr__(name):
+    with naming_extra("ppw.fleet"):
+        # Its extra has all libraries of this room, so it is named before any of theirs.
+        if find_spec("ibis") is None:
+            raise ModuleNotFoundError(name="ibis")
+        return _load(name)

@@ -10,12 +10,10 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import lazy_loader
-
+from measurements.errors import LateModule, naming_extra
 from measurements.table.units import parse_quantity
 from ppw.errors import PpwError
 from ppw.results.text import check_choice
@@ -25,7 +23,7 @@ if TYPE_CHECKING:
     from ibis.backends import BaseBackend as BaseBackend
 else:
     # Engines come with an extra; what stands in this room can be named and described without it.
-    ibis = lazy_loader.load("ibis")
+    ibis = LateModule("ibis")
     BaseBackend = Any
 
 
@@ -55,7 +53,9 @@ def connect(
     Raises
     ------
     PpwError
-        For an engine that is not there, or options that a given connection cannot take.
+        For an engine of another name, or options that a given connection cannot take.
+    ModuleNotFoundError
+        For an engine that is not installed.
     """
     if not isinstance(engine, str):
         if (memory_limit, temporary, threads) != (None, None, None):
@@ -67,16 +67,8 @@ def connect(
     check_choice("engine", engine, ENGINES)
     size = None if memory_limit is None else _parse_memory_bytes(memory_limit)
     folder = None if temporary is None else _require_folder(temporary)
-    try:
-        # A module that loads late does not tell its name where it is missing.
-        import_module("ibis")
+    with naming_extra(f"engine {engine}"):
         return (_connect_duckdb if engine == "duckdb" else _connect_spark)(size, folder, threads)
-    except ImportError as error:
-        extra = "fleet" if engine == "duckdb" else "spark"
-        raise PpwError(
-            f"engine {engine}: {error.name or error} is not installed: "
-            f"pip install 'perf-per-watt[{extra}]'"
-        ) from error
 
 
 def is_spark(connection: BaseBackend) -> bool:

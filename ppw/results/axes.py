@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 from typing import TYPE_CHECKING, Any
 
+from measurements.errors import naming_extra
 from ppw.results.text import plot_label
 
 if TYPE_CHECKING:
@@ -19,7 +20,8 @@ def new_axes(ax: Axes | None) -> Axes:
     """Return the axes given, or new ones that belong to no window."""
     if ax is not None:
         return ax
-    from matplotlib.figure import Figure
+    with naming_extra("a plot"):
+        from matplotlib.figure import Figure
 
     return Figure(figsize=(6.0, 4.0), layout="constrained").add_subplot()
 

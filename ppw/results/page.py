@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from importlib import resources
 from typing import Any, NamedTuple
 
+from measurements.errors import naming_extra
 from ppw.results import result as rs, text as tx
 from ppw.results.axes import Axes
 
@@ -148,8 +149,9 @@ def _content_policy(script: str) -> str:
 
 def draw(plot: Callable[[Axes], object], *, width: float = 4.6, height: float = 3.2) -> str:
     """Draw on new axes and return the SVG; the same input gives the same bytes."""
-    import matplotlib as mpl
-    from matplotlib.figure import Figure as Canvas
+    with naming_extra("a page with charts"):
+        import matplotlib as mpl
+        from matplotlib.figure import Figure as Canvas
 
     style: dict[Any, Any] = {
         "svg.hashsalt": "ppw",
