@@ -366,13 +366,13 @@ def relative_path_lengths() -> dict[int, float]:
     """Published path length of Wordcount at each core count, relative to one core."""
     low, high = WORDCOUNT_CORES
     curve = lines.published_line(LogCores(), intercept=WORDCOUNT_B, slope=WORDCOUNT_A)
-    lengths = {n: float(curve.predict([n])[0]) for n in range(low, high + 1)}
+    lengths = {n: float(curve.predict(float(n))[0]) for n in range(low, high + 1)}
     return {n: length / lengths[1] for n, length in lengths.items()}
 
 
 def cpi_at(machine: CpiCurve, frequency_hz: float) -> float:
     """CPI that the published curve of a machine has at a frequency (Hz)."""
-    return float(curve_of(machine).predict([frequency_hz])[0])
+    return float(curve_of(machine).predict(frequency_hz)[0])
 
 
 def measured_points(machine: CpiCurve) -> list[tuple[float, float]]:
