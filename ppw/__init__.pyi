@@ -12,6 +12,7 @@ from .cpio.cycles import (
 from .cpio.scenarios import CpioProjection as CpioProjection, project_cpio as project_cpio
 from .cpio.sizing import ServerSizing as ServerSizing, size_servers as size_servers
 from .decision.best import BestFrequency as BestFrequency, best_frequency as best_frequency
+from .decision.changes import ChangeCheck as ChangeCheck, check_changes as check_changes
 from .decision.characterise import (
     Characterisation as Characterisation,
     characterise as characterise,

@@ -320,7 +320,9 @@ _OTHERS: dict[str, click.ParamType[Any]] = {
     **{f"{word}[,…]": NameList() for word in ("NAME", "PATTERN", "HOST:PORT")},
     "COLUMN[,…]": ColumnList(),
     # Texts as they are typed.
-    **dict.fromkeys(("FILE", "FOLDER", "FORMAT", "HOST", "LABEL", "LOG", "NAME"), click.STRING),
+    **dict.fromkeys(
+        ("FILE", "FOLDER", "FORMAT", "HOST", "LABEL", "LIMIT", "LOG", "NAME"), click.STRING
+    ),
     **dict.fromkeys(("SHELL", "TRACE", "ZONE"), click.STRING),
     **dict.fromkeys(("COLUMN", "SOURCE[,…]", "[HOST=]SECONDS"), click.STRING),
 }
@@ -623,17 +625,16 @@ def map_option(meaning: str, example: str) -> Decorator:
     return pairs_option("--map", "mapping", shape=shape, meaning=f"{meaning}: {example}.")
 
 
-def selection_option(name: str, meaning: str, *, one_value: bool = False) -> Decorator:
+def selection_option(name: str, meaning: str) -> Decorator:
     """Make an option that selects runs: COLUMN=VALUE, several with commas or given again.
 
-    Its value holds a list of values by column, of which a run has one; with ``one_value`` a column
-    has no second one.
+    Its value holds a list of values by column, of which a run has one.
     """
     return pairs_option(
         name,
         shape="COLUMN=VALUE[,…]",
         meaning=meaning,
-        callback=pairs("COLUMN=VALUE, like host=atom", commas=True, lists=not one_value),
+        callback=pairs("COLUMN=VALUE, like host=atom", commas=True, lists=True),
         shell_complete=complete_selection,
     )
 
@@ -751,11 +752,14 @@ def steps_option(fewest: int, meaning: str) -> Decorator:
 _NEVER_WRITTEN = frozenset(("pdf", "png", "svg", "jpg", "xls", "xlsx", "ods", "docx", "parquet"))
 # Endings of formats, which a command may have or not.
 _FORMATS = frozenset(("json", "csv", "html", "htm"))
+# Endings that are not the name of their format.
+_FORMAT_OF_ENDING = {"md": "markdown"}
 
 
 def _list_endings(formats: Sequence[str]) -> str:
     """List the endings of files in some formats."""
-    endings = [f".{name}" for name in formats if name != "text"]
+    spelt = {name: ending for ending, name in _FORMAT_OF_ENDING.items()}
+    endings = [f".{spelt.get(name, name)}" for name in formats if name != "text"]
     return " or ".join(filter(None, [", ".join(endings[:-1]), endings[-1]]))
 
 
@@ -770,6 +774,7 @@ def output_options_of(*formats: str, elsewhere: Sequence[str] = ()) -> Decorator
         if ctx.get_parameter_source("format_") is not ParameterSource.DEFAULT:
             return given
         ending = Path(ctx.params["output"]).suffix[1:].lower()
+        ending = _FORMAT_OF_ENDING.get(ending, ending)
         if ending in (_NEVER_WRITTEN | _FORMATS) - {*formats, *elsewhere}:
             raise click.BadParameter(
                 f"{ctx.params['output']}: .{ending} is not written: end it in "

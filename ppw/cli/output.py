@@ -52,7 +52,8 @@ def emit(
     elif format_ == "html":
         write(page(result).render() if page else _render_html(result), output)
     else:
-        write((result.to_json() if format_ == "json" else result.summary()) + "\n", output)
+        texts = {"json": "to_json", "markdown": "to_markdown", "text": "summary"}
+        write(getattr(result, texts[format_])() + "\n", output)
 
 
 def _render_html(result: Any) -> str:

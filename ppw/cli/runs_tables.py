@@ -227,13 +227,15 @@ def _print_schema_and_exit(ctx: click.Context, param: click.Parameter, asked: bo
 @opt.question(
     "compare",
     "Compare two hosts over the work that both did, or find which servers to buy.",
-    "ppw compare runs.csv --a host=atom --b host=xeon --freq 2.4GHz; ppw compare scenario.toml "
-    "--format html -o report.html",
+    "ppw compare runs.csv --a host=atom --b host=xeon --freq 2.4GHz; ppw compare base.csv new.csv "
+    "--fail-if 'time > 3%'; ppw compare scenario.toml --format html -o report.html",
     opt.TABLE_METRIC,
     opt.selection_option(
-        "--a", "Columns that select side A: host=atom. Separate several by commas.", one_value=True
+        "--a",
+        "Columns that select side A: host=atom. Separate several by commas. Two RUNS without "
+        "--a and --b are side A and side B.",
     ),
-    opt.selection_option("--b", "Columns that select side B: host=xeon.", one_value=True),
+    opt.selection_option("--b", "Columns that select side B: host=xeon."),
     opt.options("""
     --freq FREQUENCY: Frequency of both sides. Default: the highest measured.
     --freq-a FREQUENCY: Frequency of side A, if other than --freq.
@@ -243,6 +245,11 @@ def _print_schema_and_exit(ctx: click.Context, param: click.Parameter, asked: bo
     """),
     opt.COST,
     opt.options("--mixed-scope: Compare power readings of different scope, with a caveat."),
+    opt.options("""
+    --fail-if LIMIT several times: Exit 3 if a metric of side B changed by more than LIMIT from side
+        A, in any group: 'time > 3%', 'perf/W < -3%'.
+    --confidence 0.5<SHARE<1 (95%): Confidence of --fail-if, corrected for the number of groups.
+    """),
     opt.DRAWS,
     opt.LEVEL,
     click.option(
@@ -253,14 +260,23 @@ def _print_schema_and_exit(ctx: click.Context, param: click.Parameter, asked: bo
         callback=_print_schema_and_exit,
         help="Print the JSON schema of scenario files and exit.",
     ),
+    formats=("text", "json", "csv", "html", "markdown"),
 )
 @click.pass_context
 def compare_command(
-    ctx: click.Context, /, runs: opt.Runs, **options: Any
-) -> ppw.Comparison | ppw.Procurement:
+    ctx: click.Context,
+    /,
+    runs: opt.Runs,
+    fail_if: tuple[str, ...],
+    confidence: float,
+    **options: Any,
+) -> ppw.Comparison | ppw.Procurement | tuple[ppw.ChangeCheck, str | None]:
     """Compare side A of RUNS with side B, metric by metric, and give break-even points.
 
     If the data do not decide which side is better, ppw names the most informative next measurement.
+
+    With --fail-if, ppw instead checks the change from A (or the first of two RUNS) to B in every
+    group and at every frequency that both sides measured.
 
     One file that ends in .toml is a procurement scenario. For it, ppw says which candidate to buy,
     with its servers, racks, energy, carbon and cost over the years. It also says what would change
@@ -269,13 +285,48 @@ def compare_command(
     if any(name.lower().endswith(".toml") for name in runs):
         _refuse_beside_scenario(ctx, runs)
         return ppw.procure(runs[0], **{name: options[name] for name in ("level", "draws", "seed")})
+    table = opt.read_table(runs, options)
+    if not (options["a"] or options["b"]) and len(runs) == 2:
+        options |= dict(zip("ab", _sides_of_files(table), strict=True))
     for side in ("a", "b"):
         if not options[side]:
             raise click.UsageError(f"Missing option '--{side}'.", ctx)
+    if fail_if:
+        return _check_changes(ctx, table, options, fail_if=fail_if, confidence=confidence)
+    if opt.typed_options(ctx, *({*ctx.params} - {"confidence"})):
+        raise click.UsageError("--confidence has no effect without --fail-if: leave it out", ctx)
     # --freq holds for the side that names no frequency of its own.
     freq = options.pop("freq")
     options |= {side: options[side] or freq for side in ("freq_a", "freq_b")}
-    return ppw.compare(opt.read_table(runs, options), **options)
+    return ppw.compare(table, **options)
+
+
+def _sides_of_files(table: pd.DataFrame) -> list[dict[str, Any]]:
+    """Sides A and B of two tables that were read as one. Raises `PpwError` where one is empty."""
+    files = list(table["source_file"].unique())
+    if len(files) != 2:
+        raise ppw.PpwError(
+            f"the sides are two tables, but all runs are of {' '.join(map(str, files))}: give two "
+            "tables, loosen --where, or name the sides with --a and --b"
+        )
+    return [{"source_file": name} for name in files]
+
+
+def _check_changes(
+    ctx: click.Context, table: pd.DataFrame, options: Mapping[str, Any], **limits: Any
+) -> tuple[ppw.ChangeCheck, str | None]:
+    """Check the change from side A to side B, and say which rows fail."""
+    from ppw.decision import changes
+
+    answered = ("runs", "a", "b", "by", "mapping", "where", "fail_if", "confidence")
+    for name in opt.typed_options(ctx, *answered, "format_", "output"):
+        raise click.UsageError(f"{name} has no effect with --fail-if: leave it out", ctx)
+    base, new = (changes.choose_side(table, options[side]) for side in ("a", "b"))
+    try:
+        result = ppw.check_changes(base, new, by=options["by"], **limits)
+    except changes.LimitError as error:
+        raise click.UsageError(str(error), ctx) from error
+    return result, result.failure()
 
 
 def _refuse_beside_scenario(ctx: click.Context, files: opt.Runs) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from measurements import identity_columns
+from measurements.table import schema
 from ppw.decision import objectives as obj, ratios
 from ppw.errors import PpwError
 from ppw.projection import answers
@@ -150,8 +151,8 @@ _HAS = {
     "perf_per_dollar": "the performance per price",
 }
 COMPARED = ("time", "throughput", "power", "energy", "perf_per_watt", "perf_per_dollar")
-_OF_POWER = ("power", "energy", "perf_per_watt")
-_MOST_TO_MEASURE, _MOST_DRAWN = 10, 30
+OF_POWER = ("power", "energy", "perf_per_watt")
+_MOST_TO_MEASURE, MOST_DRAWN = 10, 30
 COSTS_ALIKE = "Where the same work costs the same on A and on B, with what is given for the rest:"
 
 
@@ -281,7 +282,7 @@ class Comparison(Result):
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw the ratios with their intervals, the first thirty, on a logarithmic axis."""
-        axes, rows = drawing.new_axes(ax), self.table.head(_MOST_DRAWN)
+        axes, rows = drawing.new_axes(ax), self.table.head(MOST_DRAWN)
         place = np.arange(len(rows))
         axes.hlines(place, rows["lower"], rows["upper"], color=drawing.BAND, lw=5)
         axes.plot(rows["ratio"], place, "D", color=drawing.PROJECTED, ms=5)
@@ -374,7 +375,8 @@ def compare(
     runs : pandas.DataFrame
         A runs table (`ppw.read_runs`), or a frame with columns like ``freq_ghz``, ``time_ms``.
     a, b : mapping of str to value
-        Column and value that tell each side, such as ``{"host": "atom"}``. Groups are paired by
+        Column and value that tell each side, as ``{"host": "atom"}``, or a list of values whose
+        runs are taken together. Groups are paired by
         the other identity columns; those that have one value on either side describe the sides.
     freq_a, freq_b : float or str, optional
         Frequency of each side, in Hz or with a unit; by default each group's highest measured. A
@@ -422,20 +424,20 @@ def compare(
         tx.as_positive("lifetime (hours)", lifetime_hours)
     rates = obj.Rates() if electricity is None else obj.Rates.of(electricity, lifetime_hours)
     tidy = gr.canonical(runs)
-    a, b = (_one_value_each(tidy, side) for side in (a, b))
+    tidy, (a, b), merged = _merge_values(tidy, (a, b))
     prices = [
         np.nan if price is None else tx.as_positive(f"price of {which}", price)
         for which, price in (("A", price_a), ("B", price_b))
     ]
     metrics = _choose_metrics(tidy, metric, prices, rates)
     prepared = pr.prepare(
-        runs,
+        tidy,
         by=_grouping_columns(tidy, by, {**a, **b}),
         metric=_fitted_metrics(tidy, metrics, rates),
         keep_all=keep_all,
     )
     pairs, agreed, caveats = match_groups(prepared.groups, a, b)
-    if any(m.name in _OF_POWER for m in prepared.metrics):
+    if any(m.name in OF_POWER for m in prepared.metrics):
         caveats += check_scopes(prepared, pairs, mixed_scope)
     fitted = answers.Answers.of(prepared, answers.FitOptions(voltages=voltages, pool=pool))
     # Lowest and highest frequency (Hz) that each group may be asked for.
@@ -451,7 +453,7 @@ def compare(
     if "perf_per_dollar" in metrics:
         ratios.refuse_no_price(compared)
     table, break_even = ratios.comparison_tables(compared, metrics, prepared, agreed)
-    caveats = [*prepared.caveats(), *caveats]
+    caveats = [*prepared.caveats(), *merged, *caveats]
     caveats += ratios.comparison_caveats(table, compared, len(pairs))
     warn_caveats(caveats)
     return Comparison(
@@ -470,13 +472,31 @@ def compare(
     )
 
 
-def _one_value_each(runs: pd.DataFrame, side: Mapping[str, Any]) -> dict[str, Any]:
-    """Columns that name a side, each with its one value. Raises `PpwError` for several values."""
-    asked = gr.selected_columns(runs, side, "to tell A from B")
-    for column, values in asked.items():
-        if len(values) > 1:
-            raise PpwError(f"a side has one {column}, and {len(values)} were given")
-    return {column: values[0] for column, values in asked.items()}
+def _merge_values(
+    runs: pd.DataFrame, sides: Sequence[Mapping[str, Any]]
+) -> tuple[pd.DataFrame, list[dict[str, Any]], list[str]]:
+    """Give each side one value a column: runs, sides, and caveats on several values made one.
+
+    Raises `PpwError` where the sides share such a value, or the values are numbers.
+    """
+    asked = [gr.selected_columns(runs, side, "to tell A from B") for side in sides]
+    found, caveats = [{c: values[0] for c, values in side.items()} for side in asked], []
+    for which, side, other, one in zip("AB", asked, asked[::-1], found, strict=True):
+        for column, values in side.items():
+            if len(values) == 1:
+                continue
+            if column in schema.NUMERIC:
+                raise PpwError(f"{which} has one {column}, and {len(values)} were given")
+            if shared := {*map(str, values)} & {*map(str, other.get(column, ()))}:
+                raise PpwError(f"A and B share {column} {', '.join(sorted(shared))}")
+            rows = gr.rows_where(runs, {column: values})
+            one[column] = " and ".join(map(str, values))
+            runs = runs.assign(**{column: runs[column].mask(rows, one[column])})
+            caveats.append(
+                f"{which} is {len(values)} values of {column}: one curve goes through the runs of "
+                f"{one[column]}, so it includes their differences"
+            )
+    return runs, found, caveats
 
 
 def _grouping_columns(

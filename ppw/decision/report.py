@@ -1,8 +1,8 @@
-"""Pages of `ppw.best_frequency`, `ppw.compare`, `ppw.plan` and `ppw.characterise`."""
+"""Pages of the results of this room."""
 
 from __future__ import annotations
 
-from ppw.decision import best, characterise, compare, plan
+from ppw.decision import best, changes, characterise, compare, plan
 from ppw.decision.characterise import plot_lines
 from ppw.results.page import Figure, Page, draw
 from ppw.results.text import shown
@@ -72,7 +72,15 @@ def characterisation_page(result: characterise.Characterisation) -> Page:
     )
 
 
+def changes_page(result: changes.ChangeCheck) -> Page:
+    """Report of `ppw.check_changes`."""
+    figure = draw(result.plot, width=6.0, height=1.0 + 0.25 * min(len(result.table), _DRAWN_ROWS))
+    caption = "Change of each row with its interval; the bar is its limit."
+    return Page.of(result, title="Changes and limits", figures=[Figure(figure, caption)])
+
+
 PAGES = {
+    "change_check": changes_page,
     "best_frequency": best_page,
     "comparison": comparison_page,
     "plan": plan_page,

@@ -535,6 +535,17 @@ class Result:
         pages = import_module(f"{room}.report").PAGES
         return str(pages[self.kind](self).render())
 
+    def to_markdown(self) -> str:
+        """Write the sentences, tables and caveats as Markdown, for a pull request."""
+        first, *more = self.sentences() or [self.kind]
+        lines = [f"**{_markdown(first)}**", "", *(f"- {_markdown(text)}" for text in more)]
+        for table in self.printed_tables():
+            rule = ["---" if i < table.keys else "---:" for i in range(len(table.header))]
+            rows = [[*map(_markdown, row)] for row in (table.header, *table.rows)]
+            texts = [f"| {' | '.join(row)} |" for row in (rows[0], rule, *rows[1:])]
+            lines += ["", *texts, *table.lines()[1:]]
+        return "\n".join([*lines, "", *(f"- caveat: {_markdown(text)}" for text in self.caveats)])
+
     def _repr_html_(self) -> str:
         """Sentences, tables and caveats for a notebook."""
         parts = [f"<p>{escape(tx.printable(text))}</p>" for text in self.sentences()]
@@ -604,6 +615,11 @@ def _columns_section(table: Table) -> str:
     """Section of a docstring on the columns of a table."""
     rows = [f"* ``{c.name}`` ({c.unit}): {c.meaning}" for c in table.columns]
     return "\n\n".join(["", f"Columns of ``{table.name}``:", "\n".join(rows)])
+
+
+def _markdown(text: str) -> str:
+    """Escape what Markdown and HTML would take as marks."""
+    return re.sub(r"([\\|*`<\[\]])", r"\\\1", tx.printable(text))
 
 
 def _html_table(table: PrintedTable) -> str:

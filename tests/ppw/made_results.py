@@ -51,6 +51,7 @@ def made(kind, one, two, folder):
     calls = {
         "BestFrequency": lambda: ppw.best_frequency(runs, draws=200),
         "Calibration": lambda: ppw.calibrate(metered, sensor="rapl:package", reference="meter"),
+        "ChangeCheck": lambda: ppw.check_changes(runs, runs.assign(host=two), fail_if="time > 3%"),
         "Characterisation": lambda: ppw.characterise(both),
         "CoLocation": lambda: ppw.co_locate(pair),
         "Comparison": lambda: ppw.compare(both, {"host": one}, {"host": two}, draws=200),

@@ -132,8 +132,6 @@ def test_a_selection_that_is_none_is_wrong_usage():
     for option in ("--where", "--a", "--b"):
         done = ask("compare", "mine.csv", option, "machine")
         refused(done, "'machine' is not COLUMN=VALUE, like host=atom", code=2)
-    done = ask("compare", "mine.csv", "--a", "host=a,host=b")
-    refused(done, "column host is given twice", code=2)
     # Other inputs have no rows to choose.
     done = ask("size", "--data", "1TB", "--time", "1d", "--cores", "8", "--where", "host=a")
     refused(done, "--where is for runs tables, and no RUNS are named", code=2)

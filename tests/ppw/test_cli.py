@@ -102,6 +102,8 @@ def shop(tmp_path_factory):
     steps = (1.2, 1.8, 2.4)
     runs = pd.concat([sweep(host=h, seed=i, steps=steps) for i, h in enumerate(("atom", "xeon"))])
     runs.to_csv(folder / "runs.csv", index=False)
+    for name in ("base.csv", "new.csv"):
+        runs[runs["host"] == "atom"].to_csv(folder / name, index=False)
     copies = {
         "study.csv": "fio_study.csv",
         "counts.csv": "instruction_counts.csv",
