@@ -27,10 +27,7 @@ _solve_cell, _explain_points = jit_inline(solve_cell), jit_inline(explain_points
 
 
 def fill_evidence(designs: Designs, design: IntArray, grid: Grid, *points: FloatArray) -> Parts:
-    """Compute the parts of `fitting.bayes.posterior.Evidence`.
-
-    ``points`` are the residuals, what is expected at the target, and the scatter.
-    """
+    """Compute the parts of `fitting.bayes.posterior.Evidence`, as its `_fill_evidence` does."""
     (count, steps), (residual, at_target, scatter) = designs.eigenvalue.shape, points
     (groups, shapes), scales = at_target.shape, len(grid.noise)
     order = np.argsort(design, kind="stable")

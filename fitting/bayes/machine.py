@@ -33,10 +33,7 @@ _MOST_GROUPS, _MOST_TURNS = 2000, 60
 
 
 class _Request(NamedTuple):
-    """Asked of others for each group: a frequency (Hz), beyond a range of measured ones (Hz).
-
-    The same for all groups of a machine; NaN where nothing is asked.
-    """
+    """A frequency (Hz) asked of each group's machine, beyond measured ones; NaN for none."""
 
     lowest: FloatArray
     highest: FloatArray
@@ -46,10 +43,7 @@ class _Request(NamedTuple):
 def borrow_steps(
     curve: CmosPowerCurve, steps: MeasuredSteps, neighbours: Neighbours
 ) -> MeasuredSteps:
-    """Add steps beyond each group's own, where other programs of its machine were measured.
-
-    Tables of more than 2000 groups stay as they are.
-    """
+    """Add steps where other programs of a machine were measured, in tables of 2000 groups or less."""
     if len(steps.count) > _MOST_GROUPS:
         return steps
     ends = _measured_ranges(steps)
@@ -127,10 +121,7 @@ def _borrow_at(
 def _misses_by_machine(
     miss: FloatArray, is_told: BoolArray, neighbours: Neighbours
 ) -> tuple[IntArray, FloatArray]:
-    """Number of measured programs on each group's machine, and the sum of their misses.
-
-    The core counts of a program have one miss, their mean.
-    """
+    """Number of measured programs on each group's machine, and sum of their (mean) misses."""
     _, program = np.unique(neighbours.cluster, return_inverse=True)
     _, machine = np.unique(neighbours.machine, return_inverse=True)
     counts = np.bincount(program[is_told], minlength=program.max() + 1)

@@ -107,10 +107,7 @@ def group_posteriors(
     neighbours: Neighbours,
     groups: IntArray,
 ) -> Iterator[tuple[int, GroupPosterior]]:
-    """Yield each group's number and what is known of it; arguments as of `posterior_cells`.
-
-    A group with one step is known by its level and its prior.
-    """
+    """Yield each group's number and what is known of it; arguments as of `posterior_cells`."""
     for cells in posterior_cells(curve, steps, target, neighbours, groups):
         law = curve.law(steps, neighbours, cells.groups)
         weight, likelihood = cells.weight, cells.evidence.likelihood
@@ -152,11 +149,7 @@ def judge_candidates(
     level: float,
     chances: Sequence[CommonNumbers],
 ) -> Outcomes:
-    """Judge candidates by the half width of the interval that they are expected to leave.
-
-    The metric is the product of the ``quantities``, such as time and power; each run measures all
-    of them, and each has its own ``chances``.
-    """
+    """Judge candidates by the half width expected of the product of the ``quantities``."""
     answers, points = [], []
     frequency = list(dict.fromkeys(c.frequency for c in candidates))
     for known, numbers in zip(quantities, chances, strict=True):
@@ -178,10 +171,7 @@ def attainable(
     level: float,
     chances: Sequence[CommonNumbers],
 ) -> tuple[FloatArray, float, float]:
-    """Half width of each draw once *all* candidates were measured, and the `shares` then.
-
-    Each draw follows one cell from candidate to candidate.
-    """
+    """Half width of each draw once *all* candidates were measured, and the `shares` then."""
     done = []
     for known, numbers in zip(quantities, chances, strict=True):
         cell, sweep = posterior.pick_cells(known.weight, numbers.cell), known.sweep
@@ -373,10 +363,7 @@ def _covariance(
 
 
 def _kriging(covariance: FloatArray, residual: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Mean and variance of what follows the points, whose common level is unknown.
-
-    Rasmussen & Williams (2006), eq. 2.42 with a flat prior of the level.
-    """
+    """Mean and variance beyond points of unknown level; Rasmussen & Williams (2006), eq. 2.42."""
     steps = residual.shape[1]
     between, there = covariance[:, :steps, steps:], covariance[:, steps:, steps:]
     draws = len(covariance)
@@ -403,10 +390,7 @@ def _simulate(
     at: int,
     chances: CommonNumbers,
 ) -> SweepSteps:
-    """Points with the simulated outcomes of a candidate added, one row a draw.
-
-    ``at`` is the candidate's frequency in the predictive.
-    """
+    """Points with the simulated outcomes of a candidate added, one row a draw."""
     within = (1 - posterior.SHARED_NOISE) * predictive.noise
     runs = candidate.runs
     deviation = np.sqrt(predictive.variance[at] + within / runs)

@@ -43,10 +43,7 @@ _VETO = 25.0
 
 
 class Neighbours(NamedTuple):
-    """Cluster number of each group, its position on the core-count axis, and its machine.
-
-    The groups of a cluster are on one machine.
-    """
+    """Cluster of each group (on one machine), its place on the core-count axis, and its machine."""
 
     cluster: IntArray
     position: FloatArray  # ln(cores)
@@ -388,10 +385,7 @@ def _mix_posteriors(reach: float, of_group: posterior.Parts, cells: posterior.Pa
 
 
 def _evidence_of_cluster(likelihood: FloatArray, cluster: IntArray, pooling: Pooling) -> FloatArray:
-    """Tempered product of the likelihoods of the cluster's other groups, 1 at its best cell.
-
-    ``likelihood`` is (groups, …) and may have any scale a group.
-    """
+    """Tempered product of the likelihoods of the cluster's other groups, 1 at its best cell."""
     axes = tuple(range(1, likelihood.ndim))
     with np.errstate(divide="ignore"):
         log_ratio = np.log(likelihood)

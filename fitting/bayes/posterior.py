@@ -383,10 +383,7 @@ def _solve_designs(
 
 
 def solve_cell(inner: Parts, drift2: Any, noise2: Any, asked: Parts) -> tuple[Parts, Any, Any]:
-    """Solve the Gaussian part of cells, from weighted inner products over the points.
-
-    Returns what `explain_points` needs, and variance and form at the target. Loops compile this.
-    """
+    """Solve the Gaussian part of cells: what `explain_points` needs, and variance and form."""
     one2, one_cross, one_bend, cross2, cross_bend, bend2 = inner
     error, new, at_target = asked
     by_level = 1 / one2

@@ -54,10 +54,7 @@ class Mixture(NamedTuple):
         return middle, np.einsum("gc,gc->g", self.weight, self.variance + apart)
 
     def plus(self, other: Mixture, correlation: float = 0.0) -> Mixture:
-        """Distribution of the sum of two values, which have this ``correlation``.
-
-        Its shape is that of a sum of independent values, about its mean.
-        """
+        """Distribution of a correlated sum, in the shape of a sum of independent values."""
         groups = len(self.mean)
         pairs = (
             self.mean[:, :, None] + other.mean[:, None, :],
@@ -92,10 +89,7 @@ class Mixture(NamedTuple):
         return Mixture(*parts)
 
     def quantiles(self, probabilities: Sequence[float]) -> FloatArray:
-        """Quantiles: (probabilities, groups), NaN for an unknown mixture.
-
-        To about a billionth of each mixture's standard deviation.
-        """
+        """Quantiles (probabilities, groups) to a billionth of a deviation; NaN where not known."""
         from scipy.special import ndtri
 
         made = np.full((len(probabilities), len(self.mean)), np.nan)
@@ -162,11 +156,7 @@ def project_curve(
     neighbours: Neighbours,
     probabilities: Sequence[float],
 ) -> CurveProjection:
-    """Project every group to its target; a frequency of NaN is none.
-
-    ``target`` and ``neighbours`` have one element a group, ``probabilities`` are those of the
-    quantiles, each inside (0, 1).
-    """
+    """Project every group to its target, with quantiles; a frequency of NaN is none."""
     groups = len(steps.count)
     lengths = {len(part) for part in (*target, *neighbours)}
     if lengths != {groups}:

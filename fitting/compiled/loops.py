@@ -37,7 +37,6 @@ FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 WordArray = npt.NDArray[np.uint64]
 ShortArray = npt.NDArray[np.int32]
-TinyArray = npt.NDArray[np.int8]
 # Arrays of several types, or tuples of them, which a compiled function takes apart.
 Columns = tuple[Any, ...]
 RealFunction = Callable[[float], float]

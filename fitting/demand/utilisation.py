@@ -142,10 +142,7 @@ class LoadShares(NamedTuple):
 
 
 def summarise_shares(shares: ArrayLike, quantile: float = 0.95) -> LoadShares:
-    """Summarise each resource's shares of its ceiling over time; NaN is left out.
-
-    ``quantile`` is the part of the time that a resource must suffice, inside (0, 1].
-    """
+    """Summarise each resource's shares of its ceiling; ``quantile`` is the time it must suffice."""
     share = np.asarray(shares, dtype=np.float64)
     if share.ndim != 2:
         raise FittingError(f"shares of shape {share.shape}: give one row per interval")

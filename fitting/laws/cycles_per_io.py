@@ -45,10 +45,7 @@ def cycles_per_io(cycles: ArrayLike, ios: ArrayLike) -> FloatArray:
 def io_rate(
     utilisation: ArrayLike, cores: ArrayLike, frequency: ArrayLike, cpio: ArrayLike
 ) -> FloatArray:
-    """512-byte I/Os per second of a server, µ·N·F/c; infinite where ``cpio`` is 0 or less.
-
-    ``cpio`` is in cycles per I/O, without those of idle time.
-    """
+    """512-byte I/Os per second of a server, µ·N·F/c; infinite where ``cpio`` is 0 or less."""
     cpio = _floats(cpio)
     with np.errstate(divide="ignore", invalid="ignore"):
         rate = _floats(utilisation) * _floats(cores) * _floats(frequency) / cpio

@@ -169,10 +169,7 @@ def fit_groups(
 def fit_repeats(
     codes: IntArray, x: FloatArray, y: Repeats, groups: int, *, nonnegative: bool = False
 ) -> LineFit:
-    """Fit one line per group to runs aggregated by abscissa, as `fit_groups` does to the runs.
-
-    A group without runs has NaN means.
-    """
+    """Fit one line per group to runs aggregated by abscissa, as `fit_groups` does to the runs."""
     weight = y.runs.astype(np.float64)
     total = _sum_by_group(codes, weight, groups)
     with np.errstate(divide="ignore", invalid="ignore"):

@@ -93,10 +93,7 @@ class HelperProcess:
 
 
 def begin_helper() -> tuple[socket.socket, int, list[str]]:
-    """Begin the ``main`` of a helper: its connection, ppw's process number, its own arguments.
-
-    From here on it ignores what a terminal or a service manager sends to ppw.
-    """
+    """Begin a helper, deaf to signals to ppw: its connection, ppw's process, its arguments."""
     for name in _IGNORED:
         signal.signal(getattr(signal, name), signal.SIG_IGN)
     # As `HelperProcess` passes them; what follows is for the module itself.

@@ -304,10 +304,7 @@ class Machine:
 
 @dataclass
 class Recorder:
-    """Records of a sweep in its folder, numbered, and what the user is told of them.
-
-    ``tell`` takes one line of text for the user: advice, warnings.
-    """
+    """Numbered records of a sweep in its folder, and lines of text that the user is told."""
 
     session: Session
     machine: Machine
@@ -399,10 +396,7 @@ class MeasuredSweep(Recorder):
     _environment: dict[str, str] | None = field(default=None, init=False)
 
     def run(self) -> Iterator[dict[str, Any]]:
-        """Measure all that is not yet measured; yields the row of each run as it ends.
-
-        Raises `MeasurementError` when the command fails, a setting is refused or the disk is full.
-        """
+        """Measure all that is not yet measured; yield the row of each run as it ends."""
         done = self._load_measured_setups()
         todo = [step for step in order_of(self.options) if step not in done]
         if not todo:
@@ -507,10 +501,7 @@ class MeasuredSweep(Recorder):
 
 
 def clock_found(host: Machine, stated_hz: float | None, facts: Mapping[str, Any]) -> dict[str, Any]:
-    """Find the frequency of a run that was measured as found: stated, counted, or the kernel's.
-
-    Raises `MeasurementError` when none of them tells.
-    """
+    """Find the frequency of a run that was measured as found: stated, counted, or the kernel's."""
     for hertz, source in (
         (stated_hz, "stated"),
         (facts.get("freq_achieved_hz"), "counters"),

@@ -96,11 +96,7 @@ def set_up(
     probe_memory: bool = False,
     tell: Callable[[str], None] = print,
 ) -> Iterator[Measuring]:
-    """Open all that a sweep needs, and say what cannot be measured; close it when left.
-
-    Raises `MeasurementError` when what was asked for cannot be measured, set or written, and when
-    a sweep that goes on is another one.
-    """
+    """Open all that a sweep needs, and say what cannot be measured; close it when left."""
     folder, session = folder_and_session(output, resume=resume)
     if session is not None:
         options, host = _options_as_planned(session, options, host)
@@ -137,11 +133,7 @@ def set_up(
 
 
 def folder_and_session(output: Path, *, resume: bool) -> tuple[Path, ses.Session | None]:
-    """Find the folder of a table's raw readings, and the session in it that goes on.
-
-    Raises `MeasurementError` when the table cannot be written, there is nothing to go on with, or
-    the table of a new sweep is there already.
-    """
+    """Find the folder of a table's raw readings, and the session in it that goes on."""
     folder = loop.default_folder(output)
     ses.check_writable(output)
     if resume:
@@ -209,10 +201,7 @@ def _start_sampling(host: HostOptions, specs: Sequence[source.Spec]) -> sampler.
 
 
 def refuse_or_note(metric: str, reason: str, host: HostOptions, missing: list[str]) -> None:
-    """Refuse to measure without a metric that was asked for; note one that was not.
-
-    Raises `MeasurementError` with the reason and the ``--metric`` that leaves it out.
-    """
+    """Refuse to measure without a metric that was asked for; note one that was not."""
     if metric in host.metrics:
         rest = ",".join(m for m in host.metrics if m != metric)
         raise MeasurementError(

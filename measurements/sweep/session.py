@@ -49,11 +49,7 @@ class Session:
 
     @classmethod
     def create(cls, folder: Path, plan: dict[str, Any]) -> Self:
-        """Make a new folder.
-
-        Raises `MeasurementError` when it holds a sweep already, cannot be written, or the disk is
-        as good as full.
-        """
+        """Make a new folder, which must hold no sweep yet, on a disk that has room."""
         if (folder / "plan.json").exists():
             raise MeasurementError(
                 f"{folder}: this folder already holds a sweep: continue with "
@@ -110,10 +106,7 @@ class Session:
             ) from error
 
     def records(self) -> list[dict[str, Any]]:
-        """Read all runs so far; a last line that was never finished is cut off.
-
-        Raises `MeasurementError` for a line within that is no JSON.
-        """
+        """Read all runs so far; a last line that was never finished is cut off."""
         path = self.folder / "runs.jsonl"
         try:
             content = path.read_bytes()
@@ -130,10 +123,7 @@ class Session:
 
 
 def lock_session(folder: Path) -> IO[bytes]:
-    """Take a session's folder, new or old, for one sweep, until the file is closed.
-
-    Raises `MeasurementError` while another process measures into it.
-    """
+    """Take a session's folder for one sweep and process, until the file is closed."""
     try:
         if not folder.exists():
             files.make_folder(folder)

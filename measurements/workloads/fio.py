@@ -35,10 +35,7 @@ _NS = 1e-9
 def read_report(path: Path, direction: str) -> dict[str, Any]:
     """Read the columns of the runs table from what ``fio --output-format=json`` printed.
 
-    ``direction`` is "read" or "write". Lines before the report are skipped.
-
-    Raises `MeasurementError` when it is no such report, fio met an error, or nothing was moved in
-    that direction.
+    ``direction`` is "read" or "write". Raises `MeasurementError` where nothing moved in it.
     """
     text = path.read_text(encoding="utf-8", errors="replace")
     try:

@@ -249,44 +249,18 @@ def simulated_sweep() -> pd.DataFrame:
     out-of-order one ("simulated-o3"), from 0.8 to 4.0 GHz. Made by ``ppw measure --simulate`` with
     rvsim 2.1.0; its authors say that memory-bound programs are 10 to 60 % apart from gem5's model
     of an out-of-order core. Of these figures the way they change with the clock is what counts,
-    not their size. Licence: that of ppw.
-
-    Returns
-    -------
-    pandas.DataFrame
-        A runs table, one row a program, core and clock: 98 rows. ``time_s``, ``instructions``,
-        ``cycles`` and ``cpi`` are of the program's measured region; `simulate` in
-        ``measurements.workloads.simulated`` says what the other columns are.
+    not their size. `measurements.workloads.simulated.simulate` explains the columns.
     """
     with as_file(files("ppw.catalogue") / "data" / SIMULATED_SWEEP) as path:
         return read_runs(path)
 
 
 def recorded_trace(name: str) -> Trace:
-    """Block trace of a known load, recorded with ``ppw trace record``: measured.
+    """Block trace of a known load, recorded with ``ppw trace record``; one of `RECORDED_TRACES`.
 
     Five of fio on the first GiB of a loop device, 6000 requests at 500 a second each, and two
     recordings of Hadoop's Terasort of 600 MB. ``data/traces/README.md`` beside this file says what
-    each one is and on what it was recorded; ``data/traces/record.sh`` records them anew. Licence:
-    that of ppw.
-
-    Parameters
-    ----------
-    name : str
-        One of ``RECORDED_TRACES``: ``"uniform_fixed"`` (random reads at a fixed rate),
-        ``"uniform_poisson"`` (the same, Poisson arrivals), ``"zoned_80_20"`` (80 % of the reads
-        in the first fifth of the space), ``"sequential"`` (reads of 64 KiB, one after the other),
-        ``"mixed_70_30"`` (random, 70 % reads), ``"terasort"`` or ``"terasort_repeat"``.
-
-    Returns
-    -------
-    measurements.traces.requests.Trace
-        As ``ppw.fit_trace`` and the other answers on traces take it.
-
-    Raises
-    ------
-    PpwError
-        For another name.
+    each one is and on what it was recorded; ``data/traces/record.sh`` records them anew.
     """
     from measurements.traces import read_trace
 

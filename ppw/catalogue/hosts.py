@@ -171,19 +171,10 @@ class Host:
 
 
 def host_steps(host: Host) -> tuple[float, ...]:
-    """Frequency steps that a user can ask of a host, without turbo.
+    """Frequency steps (Hz, ascending) that a user can ask of a host, without turbo.
 
-    Parameters
-    ----------
-    host : Host
-        A machine of the catalogue.
-
-    Returns
-    -------
-    tuple of float
-        Hz, ascending: ``steps_hz`` where listed; the base frequency alone where there is no
-        frequency scaling; else whole multiples of ``step_hz`` from ``min_hz`` to ``base_hz``.
-        Empty where these are not known.
+    Those listed; the base frequency alone where there is no frequency scaling; else whole multiples
+    of ``step_hz`` from ``min_hz`` to ``base_hz``. Empty where these are not known.
     """
     if host.steps_hz is not None:
         return host.steps_hz

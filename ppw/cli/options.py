@@ -468,10 +468,7 @@ class Respelt(click.Option):
 
 
 def pick_fields(kind: type[T], given: Given, **others: Any) -> T:
-    """Make a data class of the options that have its fields' names, and of others.
-
-    A field keeps its default where the option is not given.
-    """
+    """Make a data class of the options named as its fields; one not given keeps its default."""
     # An option that is not given is None, which few fields take: their defaults stand once, there.
     fields = [f for f in dataclasses.fields(kind) if f.name in given]  # type: ignore[arg-type]
     required = dataclasses.MISSING

@@ -51,10 +51,7 @@ _FIT = "make one with: ppw trace fit TRACE --format json -o MODEL"
 
 
 def read_requests(path: str, given: opt.Given) -> traces.Trace:
-    """Open a block trace; --trace-format and --map are taken out of the options given.
-
-    Raises `PpwError` for a file that holds a fitted model.
-    """
+    """Open a block trace, and take --trace-format and --map out of the options given."""
     trace_format, mapping = given.pop("trace_format"), given.pop("mapping")
     if trace_format is None and is_model(path):
         raise ppw.PpwError(

@@ -153,29 +153,12 @@ _OPTIONAL = (
 def runs_of_series(
     series: TimeSeries | pd.DataFrame, *, freq: float, window_s: float | None = None
 ) -> pd.DataFrame:
-    """Make one row of a runs table of each window of a time series.
+    """Make a row of a runs table of each window of a time series, at the nominal ``freq`` (Hz).
 
-    Parameters
-    ----------
-    series : TimeSeries or pandas.DataFrame
-        As `measurements.timeseries.read_time_series` gives it: ``time_s`` (end of the interval),
-        ``interval_s``, ``host``, ``cpus``, and CPU seconds and sectors of the interval.
-    freq : float
-        Nominal clock (Hz); a time series has none.
-    window_s : float, optional
-        Length of a window, from the first interval on; by default all is one.
-
-    Returns
-    -------
-    pandas.DataFrame
-        By host and window: ``time_s`` (sum of the intervals), CPU times, sectors, ``cores``
-        (logical CPUs), ``freq_hz``, ``started_s``, ``intervals`` and ``intervals_without_io``, and
-        ``memory_bytes`` where known. ``attrs["caveats"]`` names what was found wanting.
-
-    Raises
-    ------
-    PpwError
-        Where no interval can be used.
+    A window has ``window_s`` (s) from the first interval on; by default all is one. Beside times
+    and sectors a row has ``cores`` (logical CPUs), ``started_s``, ``intervals``,
+    ``intervals_without_io``, and ``memory_bytes`` where known; ``attrs["caveats"]`` says what was
+    found wanting. Raises `PpwError` where no interval can be used.
     """
     frame = series if isinstance(series, pd.DataFrame) else series.frame
     source = str(frame.attrs.get("source", getattr(series, "source", "time series")))

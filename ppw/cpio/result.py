@@ -50,10 +50,7 @@ class IoResult(rs.Result):
 
 
 def logarithmic(axes: Axes, which: str, *, from_decade: bool = False) -> None:
-    """Scale an axis by decades, with ticks that are plain text: 10k, 1M.
-
-    Bars have no foot on such an axis: ``from_decade`` stands them on the decade below the least.
-    """
+    """Scale an axis by decades with plain ticks (10k); bars begin at the decade below the least."""
     from matplotlib.ticker import EngFormatter, LogLocator, NullFormatter
 
     getattr(axes, f"set_{which}scale")("log")

@@ -123,10 +123,7 @@ def project_scenarios(
     draws: int,
     seed: int,
 ) -> Scenarios:
-    """Fit the lines of every application and draw its scenarios.
-
-    Raises `MeasurementError` or `PpwError` for runs that tell no cycles per I/O.
-    """
+    """Fit the lines of every application to runs that did I/O, and draw its scenarios."""
     every, clocks = io_runs.with_cpio(runs, freq=spec.freq_hz)
     keys = cycles.group_columns(every, by)
     table = _usable_runs(every, keys, str(runs.attrs.get("source", "runs")))

@@ -154,10 +154,7 @@ def log_cost(
     price: float,
     rates: Rates,
 ) -> FloatArray:
-    """Logarithm of the objective's cost per unit of work; a merit is the reciprocal of a cost.
-
-    ``log_power`` may be None where power does not count; ``price`` is used where ``times`` is 0.
-    """
+    """Logarithm of the cost per unit of work; a merit is the reciprocal of a cost."""
     # Products of powers are sums of logarithms; only a price adds to energy.
     if objective.times and log_power is not None:
         return rates.net(log_power) + objective.times * log_time
@@ -182,10 +179,7 @@ def best_on_lines(
     rates: Rates,
     ends: tuple[float, float],
 ) -> float:
-    """Best frequency (Hz) where time is linear in 1/f and power in f, within ``ends``.
-
-    ``time`` is (t_fixed, w) of T = t_fixed + w/f, ``power`` (P0, s) of P = P0 + s·f.
-    """
+    """Best frequency (Hz) within ``ends`` for T = t_fixed + w/f and P = P0 + s·f."""
     if not objective.times and not rates.per_joule:
         return ends[1]
     if power is None or np.isnan([*time, *power]).any():

@@ -28,10 +28,7 @@ Draws = dict[str, obj.FloatArray]
 # (price_B·T_B + L·e·(E_B − E_A))/T_A; without electricity price_A*/price_B is the speed-up T_B/T_A
 # (Issa & Figueira 2012, https://doi.org/10.1186/2192-113X-1-10).
 class Tie(NamedTuple):
-    """Where A and B tie: median and interval over the draws that tie, and their share.
-
-    ``value`` and its ends are NaN where fewer than half of the draws tie.
-    """
+    """Where A and B tie: median and interval (NaN below half of the draws); share that ties."""
 
     value: float
     lower: float
@@ -74,10 +71,7 @@ def electricity_tie(
     price: Sequence[float],
     lifetime_s: float,
 ) -> obj.FloatArray:
-    """Electricity price (currency per J) at which A and B cost the same, by draw; else NaN.
-
-    ``time`` (s), ``energy`` (J) and ``price`` are of A and B; one draw an element.
-    """
+    """Electricity price (currency per J) at which A and B cost the same, by draw; else NaN."""
     saved = (price[1] * time[1] - price[0] * time[0]) / lifetime_s
     with np.errstate(divide="ignore", invalid="ignore"):
         tie = saved / (energy[0] - energy[1])
@@ -300,10 +294,7 @@ def compare_pairs(
     prices: Sequence[float],
     terms: Terms,
 ) -> list[PairwiseComparison]:
-    """Compare each pair that has all fits; pairs without are skipped. Raises `PpwError` for none.
-
-    Without a frequency (Hz) a group is at its highest step; NaN prices are those of the column.
-    """
+    """Compare each pair that has all fits. Raises `PpwError` for none."""
     made, left = [], prepared.projected_steps
     for pair in pairs:
         if not all(curves.has(name, group) for name in curves.known for group in pair):

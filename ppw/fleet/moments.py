@@ -105,21 +105,11 @@ def layout_of(
     settings: Sequence[str] | None = None,
     lines_only: bool = False,
 ) -> Layout:
-    """Choose what to keep of a table for a question.
+    """Choose what to keep of a table, as `ppw.fleet.run_files.filled_columns` finds it.
 
-    Parameters
-    ----------
-    known : pandas.DataFrame
-        As `ppw.fleet.run_files.filled_columns` finds it.
-    by, metric
-        As for `ppw.project_runs`, which raises the same errors.
-    options : FitOptions, optional
-        How curves are fitted; without, all co-ordinates are kept, so that any may be.
-    settings : sequence of str, optional
-        Columns with few values that may tell settings apart: keep what `ppw.runs.quality` needs
-        too.
-    lines_only : bool
-        Keep what least-squares curves need, and no posterior.
+    Without ``options`` all co-ordinates are kept, so that any curve may be fitted; ``lines_only``
+    keeps what least squares need. ``settings`` are columns with few values that may tell settings
+    apart: with them, what `ppw.runs.quality` needs is kept too.
     """
     metrics = mt.answerable(known) if metric is None else mt.parse_metrics(metric)
     needed = mt.needed_columns(metrics, known)
@@ -336,10 +326,7 @@ _RECORDED = ("time_s", "throughput_ops_s")
 def with_single_runs(
     cells: pd.DataFrame, layout: Layout, runs: rf.FleetRuns, known: pd.DataFrame
 ) -> pd.DataFrame:
-    """Replace the cells of groups whose runs agree in every digit by their single runs.
-
-    Raises `PpwError` when more runs agree than can be looked at.
-    """
+    """Replace the cells of groups whose runs agree in every digit by their single runs."""
     overlapping = _overlapping_groups(cells, layout)
     if overlapping is None:
         return cells
@@ -453,11 +440,7 @@ def unusable_mask(cells: pd.DataFrame) -> gr.Mask:
 def prepare_cells(
     cells: pd.DataFrame, layout: Layout, *, keep_all: bool, drop: bool = True
 ) -> tuple[prepare.Prepared, int, list[eng.Fault]]:
-    """Prepare cells for an answer, as `ppw.runs.prepare.prepare` does runs.
-
-    Returns them, the number of runs that cannot be used, and a fault for each metric that some
-    runs of a group lack. Raises `PpwError` when no usable run is left.
-    """
+    """Prepare cells as `ppw.runs.prepare.prepare` does runs; count unusable runs, find faults."""
     source = str(cells.attrs.get("source", "runs"))
     bad = unusable_mask(cells)
     unusable = gr.run_count(cells, bad)
@@ -574,10 +557,7 @@ def read_cells(
 
 
 def without_broken(runs: rf.FleetRuns, read: Callable[[rf.FleetRuns], T]) -> T:
-    """Read runs; where the engine fails, leave the files out that cause it, and read again.
-
-    Raises `PpwError` when no file by itself explains why the engine fails.
-    """
+    """Read runs; where the engine fails, leave the files out that cause it, and read again."""
     failures = eng.engine_errors(runs.connection)
     try:
         return read(runs)

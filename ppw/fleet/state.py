@@ -235,13 +235,7 @@ class FleetState:
 
 @contextmanager
 def hold_state(folder: Path) -> Iterator[None]:
-    """Lock a state's folder for an update; the lock ends with the block or the process.
-
-    Raises
-    ------
-    PpwError
-        While another process holds it, or where the folder cannot be written.
-    """
+    """Lock a state's folder until the block or process ends. Raises `PpwError` if it is locked."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         lock = hold_lock(folder / _LOCK)

@@ -56,10 +56,7 @@ def points_in(
 def segments_in(
     intervals: ibis.Table, segments: ibis.Table, reach_s: float, width: float
 ) -> ibis.Table:
-    """Pair each segment of time with the intervals of its host within ``reach_s`` of it.
-
-    Both may fill several buckets; a pair counts in the first that they share.
-    """
+    """Pair each segment with its host's intervals within ``reach_s``, in their first bucket."""
     near = intervals.mutate(low_s=intervals.start_s - reach_s, high_s=intervals.end_s + reach_s)
     a = _repeat_rows(
         near.mutate(first_a=_bucket_number(near.low_s, width)), "low_s", "high_s", width
@@ -432,10 +429,7 @@ def readings_of(
     offset_s: float | Mapping[str, float] = 0.0,
     labels: Sequence[str] | None = None,
 ) -> ibis.Table:
-    """Usable samples as host, label, at_s (on the clock of the runs), value and own_s if known.
-
-    As in the measurement layer, watts that are not above 0 are none.
-    """
+    """Usable samples as host, label, at_s (by the runs' clock), value and own_s; power above 0."""
     _require_columns(samples, ("host", "at", "value"), "samples")
     label = samples.label if "label" in samples.columns else ibis.literal(sensor.source)
     value = samples.value.cast("float64")
@@ -458,11 +452,7 @@ def contradicting_hosts(
     sensor: Sensor | None = None,
     offset_s: float | Mapping[str, float] = 0.0,
 ) -> dict[str, str]:
-    """Find hosts whose runs all lie outside the times of their samples: a message for each.
-
-    The clock of the host and that of the monitor then disagree by more than either is long, or
-    the samples are of other days.
-    """
+    """Find hosts whose runs all lie outside the times of their samples: a message for each."""
     timed = _with_spans(runs)
     ours = timed.group_by("host").agg(start_s=timed[_START].min(), end_s=timed[_END].max())
     read = readings_of(samples, sensor or Sensor(), offset_s)

@@ -290,11 +290,7 @@ def _by_level(steps: ibis.Table, column: str, touched: IntArray, levels: int) ->
 
 
 def runs_of(requests: ibis.Table, touched: IntArray, again: ibis.Table | None = None) -> rl.Runs:
-    """Count sequential runs by the state they start in, in the order of the touched states.
-
-    ``again`` says by stream ``s`` and ``run`` whether it starts where its device was accessed
-    before.
-    """
+    """Count sequential runs by first state; ``again`` tells which start where others accessed."""
     runs = requests.group_by("s", "run").agg(length=requests.count())
     starts = requests.filter(~requests.goes_on).select("s", "run", "touched", "lbn")
     runs = runs.join(starts, ["s", "run"])
@@ -420,10 +416,7 @@ class EngineTrace(NamedTuple):
 def open_requests(
     trace: str | PathLike[str] | Sequence[str | PathLike[str]], connection: BaseBackend
 ) -> EngineTrace:
-    """Open trace files of ppw's; names and times are made common to all of them.
-
-    Raises `MeasurementError` for a file that is no trace of ppw's, and names it.
-    """
+    """Open trace files of ppw's; names and times are made common to all of them."""
     groups: dict[Any, list[str]] = {}
     for file in _list_trace_files(trace):
         groups.setdefault(_read_trace_metadata(file), []).append(str(file))

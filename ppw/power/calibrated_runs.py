@@ -195,17 +195,8 @@ _KIND = "calibrations"
 def calibration_file(host: str, folder: str | os.PathLike[str] | None = None) -> Path:
     """Path of the file for a host's calibrations, whether or not it exists.
 
-    Parameters
-    ----------
-    host : str
-    folder : path, optional
-        Configuration folder; by default ``PPW_CONFIG_DIR``, or else the platform's for ppw, such
-        as ``$XDG_CONFIG_HOME/ppw`` or ``~/.config/ppw``.
-
-    Raises
-    ------
-    PpwError
-        For a host without a name.
+    The ``folder`` is by default ``PPW_CONFIG_DIR``, or else the platform's for ppw: on Linux
+    ``$XDG_CONFIG_HOME/ppw`` or ``~/.config/ppw``. Raises `PpwError` for a host without a name.
     """
     if not host.strip():
         raise PpwError("a calibration is kept for a host: give the name of the host with --host")

@@ -78,10 +78,7 @@ FIGURES = tuple(f.name for f in fields(Capacity) if f.name != "sources")
 
 
 def capacity_of(series: TimeSeries, stated: Mapping[str, float] | None = None) -> Capacity:
-    """Capacity of the host of a log, by the log; figures that the user states go first.
-
-    Raises `PpwError` for a name that is no figure, or a figure that is not positive.
-    """
+    """Capacity of a host by its log; figures that the user states go first, and are checked."""
     stated = stated or {}
     logged = {name: v for name, v in logged_figures(series).items() if name not in stated}
     return Capacity().with_figures(logged, "the log").with_figures(stated, STATED)

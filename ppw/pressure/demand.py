@@ -227,10 +227,7 @@ _MOST_CELLS = 2**18
 
 
 def demands(series: TimeSeries, *, disks: Sequence[str] | None = None) -> pd.DataFrame:
-    """Make the demand on each of `RESOURCES`, one row an interval with ``time_s``, ``interval_s``.
-
-    NaN is not measured; of columns that are added up, all must be known.
-    """
+    """Make the demand on each of `RESOURCES` by interval; NaN unless all its parts are known."""
     raw = demand_of(series, disks=disks)
     summed = {r.name: raw[list(r.columns)].sum(axis=1, skipna=False) for r in RESOURCES}
     raw.attrs["source"] = series.source

@@ -197,15 +197,7 @@ class FitOptions:
 
 @dataclass(frozen=True)
 class VoltageTable:
-    """V-f points of each group: those of its host, of all hosts, or none.
-
-    Attributes
-    ----------
-    tables : tuple of (frequency (Hz), voltage (V)) arrays
-        Sorted by frequency.
-    of_group : (groups,) int array
-        Table of each group; −1 for none.
-    """
+    """V-f points of each group: those of its host, of all hosts, or none."""
 
     tables: tuple[tuple[FloatArray, FloatArray], ...] = ()
     of_group: IntArray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
@@ -385,10 +377,7 @@ class CellAnswers(NamedTuple):
         return found
 
     def compare_least_squares(self) -> tuple[FloatArray, list[tuple[str, cv.Caveat]]]:
-        """Least-squares answer over the posterior's, NaN where noise hides the difference.
-
-        And the caveat of a single fit for where it does not.
-        """
+        """Least-squares answer over the posterior's, NaN within noise; a single fit's caveat."""
         if self.distribution is None:
             return np.full(len(self.cells.group), np.nan), []
         law, *_ = least_squares(self.factors, self.cells, 0.5, "none")
@@ -455,16 +444,7 @@ def fit_curves(
 
 @dataclass(frozen=True)
 class Posteriors:
-    """Steps of a table's groups, and the laws that go through them.
-
-    Attributes
-    ----------
-    steps : mapping of str to MeasuredSteps
-        By the name of what is fitted, of ln(time-like) or ln(power).
-    neighbours : Neighbours
-    time, power : TimeCurve, CmosPowerCurve
-    voltage : VoltageTable
-    """
+    """Steps of a table's groups, by what is fitted, and the laws that go through them."""
 
     steps: Mapping[str, posterior.MeasuredSteps]
     neighbours: pooling.Neighbours
@@ -663,15 +643,7 @@ class Answers:
         *,
         errors: Mapping[str, float] | None = None,
     ) -> CellAnswers:
-        """Answer constant · f^clock_power · Π fit^power for each cell.
-
-        Parameters
-        ----------
-        powers : mapping of str to int
-            Power of each fit ("time", "cpi", "power", …).
-        errors : mapping of str to float
-            Variance of the logarithm of further factors, by what they are.
-        """
+        """Answer constant · f^clock_power · Π fit^power; ``errors`` are log-variances beside it."""
         as_share("interval level", level)
         factors = []
         coefficient, exponent = np.asarray(1.0), np.asarray(0.0)
@@ -703,11 +675,7 @@ class Answers:
         )
 
     def other_form(self, metric: Metric) -> Answers | None:
-        """Fit the other form to groups whose curve gains more than the frequency; None without any.
-
-        The other form is the reciprocal one beside the bounded, and the reverse. None where there
-        is no such group.
-        """
+        """Fit the other form, reciprocal or bounded, where curves gain more than the frequency."""
         if metric.name not in WITH_OTHER_FORM:
             return None
         line, form = self.curves[metric.name].fit.line, self.options.form
@@ -796,15 +764,7 @@ def least_squares(
 
 @dataclass(frozen=True)
 class CurveDraws:
-    """Posterior curves of all groups, ready to be drawn.
-
-    Attributes
-    ----------
-    known : mapping of str to mapping of int to CurvePosterior
-        By what is fitted ("time", "throughput", "performance", "power") and group.
-    draws, seed : int
-        The same group has the same draws whenever it is asked for the same frequencies.
-    """
+    """Posterior curves of all groups, ready to be drawn."""
 
     known: Mapping[str, Mapping[int, bd.CurvePosterior]]
     draws: int
@@ -814,18 +774,7 @@ class CurveDraws:
     def of(
         cls, answers: Answers, lowest: FloatArray, highest: FloatArray, *, draws: int, seed: int
     ) -> CurveDraws:
-        """Prepare the posterior of every curve for drawing.
-
-        Parameters
-        ----------
-        answers : Answers
-        lowest, highest : (groups,) float array
-            Range of frequencies (Hz) that each group will be asked for; NaN for a group that will
-            not be asked.
-        draws : int
-            Curves a group, 100 or more.
-        seed : int
-        """
+        """Prepare every curve's posterior for drawing, in each group's range (Hz; NaN for none)."""
         if draws < FEWEST_DRAWS:
             raise PpwError(f"{draws} draws are too few: give {FEWEST_DRAWS} or more")
         known = answers.posteriors

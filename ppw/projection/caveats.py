@@ -33,10 +33,7 @@ class Caveat(NamedTuple):
 
 
 def join_frequencies(findings: Iterable[tuple[str, Caveat]]) -> list[tuple[str, Caveat]]:
-    """Join caveats of the same kind over frequencies, so that each group counts once.
-
-    The worst one's text speaks for all.
-    """
+    """Join caveats of a kind over frequencies: each group counts once, and the worst text stays."""
     joined: dict[tuple[str, str], Caveat] = {}
     for metric, finding in findings:
         before = joined.get((metric, finding.name), finding)
@@ -238,10 +235,7 @@ def wide_interval(prediction: Prediction) -> Caveat:
 
 
 def least_squares_apart(name: str, ratio: FloatArray) -> Caveat:
-    """Find the groups whose least-squares law answers otherwise by more than the noise of a run.
-
-    ``ratio`` is its answer over the posterior's, NaN where they agree.
-    """
+    """Find groups whose least-squares answer differs by more than noise: ``ratio`` is not NaN."""
     apart = np.abs(np.log(ratio))
     worst = float(ratio[np.nanargmax(apart)]) if (~np.isnan(apart)).any() else 1.0
     weighed = (

@@ -69,10 +69,7 @@ def with_instructions(runs: pd.DataFrame) -> pd.DataFrame:
 
 
 def executed_instructions(column: Callable[[str], gr.Values]) -> gr.Values:
-    """Instructions of each run, or operation of a service: counted, else CPU time × f / CPI.
-
-    ``column`` gives an array or an engine's column by name, of missing values where there is none.
-    """
+    """Instructions of a run, or operation of a service: counted, else CPU time × f / CPI."""
     seconds = gr.first_given(
         column("command_user_s") + column("command_system_s"),
         column("task_clock_s"),
@@ -400,10 +397,7 @@ def check_options(level: float, tolerance: float) -> None:
 def answer_cells(
     cells: pd.DataFrame, rates: pd.DataFrame, rows: int, level: float, tolerance: float, digest: str
 ) -> PathLengths:
-    """Fit path lengths to cells, and find flat ranges of throughput over data size.
-
-    ``rows`` is the number of runs in all, also those that tell no instructions.
-    """
+    """Fit path lengths to the cells of ``rows`` runs, and find flat ranges over data size."""
     tables = fit_cells(cells)
     labels = {str(k): int(n) for k, n in cells.groupby("instructions_label")["runs"].sum().items()}
     modes = set(cells["counted_modes"].dropna().astype(str)) if "counted_modes" in cells else ()
@@ -466,23 +460,10 @@ def _fit_caveats(points: pd.DataFrame, cores: pd.DataFrame, data: pd.DataFrame) 
 def widest_flat_range(
     sizes: lines.FloatArray, throughput: lines.FloatArray, *, tolerance: float
 ) -> tuple[int, int, float] | None:
-    """Find the widest range of sizes whose throughputs differ by at most a tolerance.
+    """Find the range of sizes, ascending, with the greatest ratio, whose throughputs differ little.
 
-    Parameters
-    ----------
-    sizes : (points,) float array
-        Ascending, above 0.
-    throughput : (points,) float array
-        At each size, above 0.
-    tolerance : float
-        Highest over lowest throughput less 1, at most.
-
-    Returns
-    -------
-    (int, int, float) or None
-        Places of the first and the last size of the range with the greatest ratio of its sizes, and
-        its highest less lowest throughput as a share of the lowest. None where no two neighbours
-        agree.
+    The highest is at most 1 + ``tolerance`` times the lowest. Returns the places of its first and
+    last size, and the difference as a share of the lowest; None where no two neighbours agree.
     """
     best, reach = None, 0.0
     for first, last in combinations(range(len(sizes)), 2):

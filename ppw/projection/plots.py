@@ -33,11 +33,7 @@ _LABELS = {
 def plot_curve(
     ax: Axes, metric: Metric, measured: pd.DataFrame, curve: pd.DataFrame, target_hz: float
 ) -> Axes:
-    """Draw measured points, the fitted curve with its interval band, and the projection.
-
-    ``measured`` has ``freq_hz`` and ``value``; ``curve`` has ``freq_hz``, ``value``, ``lower``
-    and ``upper``, and reaches ``target_hz``.
-    """
+    """Draw measured points, the fitted curve with its interval band, and the projection."""
     ghz = curve["freq_hz"] / 1e9
     band = curve["lower"].notna()
     if band.any():

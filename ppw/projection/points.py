@@ -476,10 +476,7 @@ def _answer_products(
 def _answering_parameters(
     answers: Answers, made: Mapping[str, CellAnswers], level: float
 ) -> dict[str, float]:
-    """Parameters of the law of each fit through the answer and at the highest measured step.
-
-    At that step itself, through the lowest one in its place.
-    """
+    """Parameters of each fit's law through the answer and the highest (else lowest) step."""
     found: dict[str, float] = {}
     for name, (fit, lowest, highest) in answers.curves.items():
         law, answer = fit.parameters(), made["power_w" if name == "power" else name]

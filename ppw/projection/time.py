@@ -292,10 +292,7 @@ def project_time(
 def _fit_table(
     kind: type[TimeProjection], rows: JobRuns, target: float, level: float, power: int
 ) -> pd.DataFrame:
-    """Fit and project each group: one row a group, NaN where it cannot be projected.
-
-    The answers are of the ``power`` 1 or −1 of what the laws are of.
-    """
+    """Fit and project each group, to the ``power`` 1 or −1 of what laws are of; NaN for none."""
     known = ~np.isnan(rows.time_s)
     at = known & np.isclose(rows.value, target, rtol=1e-9, atol=0.0)
     # Runs at the target are compared with the projection, and not fitted.

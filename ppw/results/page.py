@@ -31,18 +31,7 @@ class Figure(NamedTuple):
 
 
 class Sliders(NamedTuple):
-    """Sliders, and the figures that follow them; the page shows them where scripts run.
-
-    Attributes
-    ----------
-    title, note : str
-    header : sequence of str
-        Of the table of figures.
-    script : str
-        File of this folder that computes the figures, after ``sliders.js``.
-    data : str
-        JSON that it computes them from.
-    """
+    """Sliders, and the figures that follow them; the page shows them where scripts run."""
 
     title: str
     note: str
@@ -56,18 +45,7 @@ Table = rs.PrintedTable
 
 @dataclass(frozen=True, kw_only=True)
 class Page:
-    """A report.
-
-    Attributes
-    ----------
-    title, subtitle : str
-    verdict : sequence of str
-        The answer, in sentences.
-    figures, tables, caveats : sequences
-    document : str
-        The JSON of the result, embedded in the page.
-    sliders : Sliders or None
-    """
+    """A report: the answer in sentences, figures, tables, and the result's JSON embedded."""
 
     title: str
     subtitle: str
@@ -180,16 +158,9 @@ def draw(plot: Callable[[Axes], object], *, width: float = 4.6, height: float = 
 
 
 def stops(low: float, high: float, exact: Iterable[float] = (), *, most: int = 120) -> list[float]:
-    """Round stops from ``low`` to ``high`` for a slider, rising, with both ends.
+    """Stops of a slider, rising: both ends, the ``exact`` ones, and ``most`` round ones between.
 
-    Parameters
-    ----------
-    low, high : float
-        Ends, which are stops.
-    exact : iterable of float
-        Further stops between them.
-    most : int
-        Of the round ones, which are multiples of 1, 2 or 5 times a power of ten.
+    Round ones are multiples of 1, 2 or 5 times a power of ten.
     """
     step = _round_step((high - low) / most) if high > low else 1.0
     first, last = math.ceil(low / step), math.floor(high / step)

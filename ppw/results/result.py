@@ -53,13 +53,7 @@ def _escape_controls(document: str) -> str:
 def read_document(
     text: str, kind: str, version: int = SCHEMA_VERSION, remedy: str = "was it written by ppw?"
 ) -> dict[str, Any]:
-    """Read a result's JSON back.
-
-    Raises
-    ------
-    PpwError
-        When it is another kind or schema; ``remedy`` says what to do about the latter.
-    """
+    """Read a result's JSON back. Raises `PpwError` for another kind, or schema: see ``remedy``."""
     try:
         document = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -75,10 +69,7 @@ def read_document(
 
 
 def parse_toml(raw: bytes, file: str, subject: str, page: str) -> dict[str, Any]:
-    """Read a TOML file; ``subject`` is what it describes, ``page`` where the docs tell how.
-
-    Raises `PpwError`.
-    """
+    """Read a TOML file of a ``subject``, which the docs' ``page`` explains. Raises `PpwError`."""
     try:
         return tomllib.loads(raw.decode("utf-8"))
     except UnicodeDecodeError as error:

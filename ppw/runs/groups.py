@@ -155,10 +155,7 @@ def values_by_column(
     source: str,
     what_for: str,
 ) -> dict[str, list[Any]]:
-    """Values asked for, by the column each name means; quantities in the column's unit.
-
-    Raises `UnknownColumnError`, which begins with ``source`` and says ``what_for`` the column is.
-    """
+    """Values asked for, by column and in its unit. Raises `UnknownColumnError` from ``source``."""
     found: dict[str, list[Any]] = {}
     for name, value in where.items():
         meant = hd.column_meant(name, columns, headers)
@@ -174,10 +171,7 @@ def values_by_column(
 
 
 def rows_where(table: pd.DataFrame, where: Mapping[str, Any]) -> Mask:
-    """Rows that hold all of a selection by columns of the table.
-
-    Raises `PpwError` where none does.
-    """
+    """Rows that hold all of a selection by columns of the table. Raises `PpwError` for none."""
     chosen = np.ones(len(table), dtype=bool)
     for column, value in where.items():
         chosen &= np.logical_or.reduce(

@@ -91,10 +91,7 @@ def columns_for(metric: Metric, runs: pd.DataFrame) -> tuple[str, ...] | None:
 
 
 def needed_columns(metrics: Iterable[Metric], runs: pd.DataFrame) -> list[str]:
-    """List the columns that the metrics need from this table, the frequency first.
-
-    Raises `UnknownColumnError` for a metric that can be had in several ways and in none of them.
-    """
+    """List the columns that the metrics need from this table, the frequency first."""
     needed = {"freq_hz": None}
     for metric in metrics:
         columns = columns_for(metric, runs) or _nearest_columns(metric, runs)
@@ -103,10 +100,7 @@ def needed_columns(metrics: Iterable[Metric], runs: pd.DataFrame) -> list[str]:
 
 
 def _nearest_columns(metric: Metric, runs: pd.DataFrame) -> tuple[str, ...]:
-    """Columns of the way to a metric that lacks fewest, whether there or not.
-
-    Raises `UnknownColumnError` where the name of one column would not say what is missing.
-    """
+    """Columns of the way to a metric that lacks fewest, whether there or not."""
     lacking = {w: [c for c in dict.fromkeys(w) if c not in runs.columns] for w in metric.columns}
     way = min(lacking, key=lambda w: len(lacking[w]))
     fewest = len(lacking[way])

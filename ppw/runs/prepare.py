@@ -122,10 +122,7 @@ class Prepared:
         return found
 
     def flagged_rows(self, rows: gr.Mask, *, but: Collection[str] = ()) -> gr.Mask:
-        """Mark the chosen rows that checks flag; rows that are not chosen are False.
-
-        ``but`` names checks that are not made.
-        """
+        """Mark the chosen rows that checks, except those named in ``but``, flag; no others."""
         where = np.flatnonzero(rows)
         groups = replace(self.groups, codes=self.groups.codes[where])
         flagged = ck.find_flagged_rows(self.runs.take(where), groups, self.metrics)

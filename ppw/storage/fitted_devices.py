@@ -232,10 +232,7 @@ class Storage:
 
 
 def completed_iops(requests: pa.Table, device: Device | None = None) -> float:
-    """Requests per second that a device, by default a disk, completes when it is always busy.
-
-    A measure of throughput for `ppw.choose_level`.
-    """
+    """Requests per second that a device, by default a disk, completes when it is always busy."""
     storage = Storage(device or DEVICES["disk"])
     storage.take(RequestColumns(*(requests[name].to_numpy() for name in RequestColumns._fields)))
     return storage.possible_iops

@@ -429,21 +429,11 @@ _LAYOUT = ["stream", "op", "sequential", "size_class", "level", "target"]
 def jobs_of(
     model: TraceModel, *, by: str = "stream", space_bytes: float | None = None
 ) -> tuple[tuple[LoadJob, ...], tuple[str, ...]]:
-    """Turn a model into jobs.
+    """Turn a model into jobs, the busiest first, and say in sentences what they leave out.
 
-    Parameters
-    ----------
-    model : TraceModel
-    by : {"stream", "transition"}
-        One job a stream, with mixed sizes and zones; or one for each range, operation, size class
-        and order of a stream. Transitions from several states to the same end are one job: a
-        generator thread knows no state before.
-    space_bytes : float, optional
-        Length of the target (B): the modelled space is shrunk to it in proportion. Default: as
-        long as the modelled space, whose first block is the target's.
-
-    Returns the jobs, the busiest first, and what they leave out, in sentences. Raises `PpwError`
-    for a model without reads and writes, or a space that is too short.
+    By "stream" they have mixed sizes and zones; by "transition" one range, operation, size class
+    and order each. Transitions from several states to one end are one job: a generator thread knows
+    no state before. The space is shrunk in proportion to ``space_bytes`` (B) where given.
     """
     check_choice("by", by, BY)
     counts, pairs = model.counts, model.diagram.pairs(model.counts.pair)

@@ -392,10 +392,7 @@ def assemble_model(
 
 
 def diagram_of(survey: Survey, levels: int, fan_out: int, space_bytes: float | None) -> Diagram:
-    """Make the diagram over the provisioned space (B), or over what was touched if none is given.
-
-    Raises `PpwError` where the space does not hold what was touched.
-    """
+    """Make the diagram over the provisioned space (B), by default over what was touched."""
     if space_bytes is None:
         return Diagram.over(survey.low_lbn, survey.high_lbn, levels, fan_out)
     blocks = int(tx.as_positive("space (bytes)", space_bytes) // 512)

@@ -184,10 +184,7 @@ class Job:
 
 
 def parse_history(text: str, source: str) -> Job:
-    """Read the text of a job history file; ``source`` names it in messages.
-
-    A last line that was never finished, as a killed application master leaves it, is skipped.
-    """
+    """Read the text of a job history file; a last line that was never finished is skipped."""
     head, _, rest = text.partition("\n")
     if head.strip() == _BINARY:
         raise MeasurementError(

@@ -104,10 +104,7 @@ _TICKS_TELL_S = 1.0
 
 
 def tick_shortfall(table: pd.DataFrame) -> tuple[float, float] | None:
-    """Share of the scheduler's CPU time that the clock tick missed; None where one was not kept.
-
-    Of all runs, and the largest of the runs long enough for ticks to tell, NaN where there is none.
-    """
+    """Share of CPU time that ticks missed, of all runs, and the largest of long ones; or None."""
     both = _complete_rows(table, "scheduled_s", "tick_busy_s")
     ran = float(both["scheduled_s"].sum()) if len(both) else 0.0
     if not ran > 0:

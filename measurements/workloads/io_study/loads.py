@@ -322,10 +322,7 @@ class Usage(NamedTuple):
 
 @dataclass
 class Accounts:
-    """CPU time of the programs of a run, of the kernel's threads, and of a load beside them.
-
-    Made before the programs start; `open` and `look` are called at the ends of the window.
-    """
+    """CPU time of a run's programs, the kernel's threads and a load beside them, in its window."""
 
     instances: Instances
     taking: BandwidthLoad | None

@@ -140,10 +140,7 @@ class Levels(NamedTuple):
 def open_levels(
     options: StudyOptions, runs: service.ServiceRuns, known: Mapping[Level, float]
 ) -> Levels:
-    """Compile the load, and measure what it can take and what it leaves.
-
-    ``known`` is the bandwidth left at levels of earlier runs; all runs of a level report the same.
-    """
+    """Compile the load, and measure what it takes and leaves, or take that of ``known`` levels."""
     if not any(options.taken):
         return Levels(None, {}, {}, {})
     antagonist, why = bandwidth.BandwidthAntagonist.open(runs.reaper, sysfs=runs.machine.sysfs)

@@ -175,11 +175,7 @@ class Moment(NamedTuple):
 
 
 def works(total: gen.Work, partitions: int, loader: gen.Loader) -> list[gen.Work]:
-    """Share the work of all clients together between client processes.
-
-    There is one process a partition, or one a thread of ppw's own client, whose processes have one
-    thread only. Process i drives server i modulo ``partitions``.
-    """
+    """Share the clients' work among processes; process i drives server i modulo ``partitions``."""
     one_thread = loader.name == "paced"
     each = max(1, round(total.threads / partitions))
     processes = partitions * each if one_thread else partitions
@@ -407,10 +403,7 @@ class MemcachedRuns:
     scratch: Path
 
     def run(self) -> Iterator[dict[str, Any]]:
-        """Measure all that is not yet measured; yields the row of each run as it ends.
-
-        The verdicts are not in these rows, since they need the runs after them: `table` has them.
-        """
+        """Measure all that is not yet measured; yield each row, without the verdicts of `table`."""
         self.runs.begin()
         order = setups(self.options, self.runs.options.frequencies)
         random.Random(self.runs.options.seed).shuffle(order)

@@ -73,10 +73,7 @@ def find_unapplied(runs: pd.DataFrame, groups: gr.Groups) -> pd.DataFrame:
 
 
 def _equal_rows(runs: pd.DataFrame, codes: IntArray, pace: FloatArray) -> tuple[IntArray, IntArray]:
-    """Rows that equal another in pace and power at another frequency, and numbers of their sets.
-
-    ``pace`` is the time of each row, or its throughput where no time was recorded.
-    """
+    """Rows that equal another in pace and power at another frequency, and numbers of their sets."""
     frequency = gr.numbers(runs, "freq_hz")
     # Not recorded is equal to not recorded.
     power = np.nan_to_num(gr.numbers(runs, "power_w"), nan=-np.inf)

@@ -186,10 +186,7 @@ def _scatter_by_sweep(sweep: IntArray, frequency: FloatArray, log_time: FloatArr
 
 
 def _excess_rise(frequency: FloatArray, log_time: FloatArray, apart: int) -> FloatArray:
-    """Rise of log time, or fall beyond the clocks' ratio, to the step ``apart`` places on; else 0.
-
-    From each step to the one so many places behind it.
-    """
+    """Rise of log time, or fall beyond the clocks' ratio, to the step ``apart`` places on, or 0."""
     rise = log_time[apart:] - log_time[:-apart]
     clock = np.log(frequency[apart:] / frequency[:-apart])
     return np.maximum(np.maximum(rise, -rise - clock), 0.0)
@@ -465,10 +462,7 @@ def find_slips(runs: pd.DataFrame, groups: gr.Groups) -> pd.DataFrame:
 
 
 def _slips(values: FloatArray, watts: FloatArray, sweep: IntArray, runs: FloatArray) -> FloatArray:
-    """Decades by which each value is off, 0 for none; least and largest of the values around it.
-
-    The log ``watts``, where they are known, say which side of a sweep is no machine's.
-    """
+    """Decades by which each value is off, 0 for none; least and largest of the values around it."""
     found = np.array([np.zeros(len(values)), *np.full((2, len(values)), np.nan)])
     left = np.flatnonzero(np.isfinite(values) & (values > 0))
     left = left[np.lexsort((values[left], sweep[left]))]
