@@ -43,7 +43,7 @@ class _Request(NamedTuple):
 def borrow_steps(
     curve: CmosPowerCurve, steps: MeasuredSteps, neighbours: Neighbours
 ) -> MeasuredSteps:
-    """Add steps where other programs of a machine were measured, in tables of 2000 groups or less."""
+    """Add steps where other programs of a machine were measured; large tables stay as they are."""
     if len(steps.count) > _MOST_GROUPS:
         return steps
     ends = _measured_ranges(steps)
