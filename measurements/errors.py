@@ -76,7 +76,7 @@ def naming_extra(who: str) -> Iterator[None]:
     """
     try:
         yield
-    except ImportError as error:
+    except ModuleNotFoundError as error:
         library = (error.name or "").partition(".")[0]
         command = install_command(library)
         subject, _, rest = (error.msg or "").partition(" needs ")

@@ -27,6 +27,10 @@ from ppw.errors import PpwError
 
 if TYPE_CHECKING:
     import pandas as pd
+    from click import Choice, ParamType
+else:  # Those of click 8.1 take no type.
+    by_type = {"__class_getitem__": classmethod(lambda kind, of: kind)}
+    Choice, ParamType = (type(k.__name__, (k,), by_type) for k in (click.Choice, click.ParamType))
 
 
 T = TypeVar("T")
@@ -102,7 +106,7 @@ class Share(Number):
         return share
 
 
-class ValueReader(click.ParamType[Any]):
+class ValueReader(ParamType[Any]):
     """A value that a function reads from its text."""
 
     name = "text"
@@ -120,7 +124,7 @@ class ValueReader(click.ParamType[Any]):
             self.fail(str(error), param, ctx)
 
 
-class SiQuantity(click.ParamType[float]):
+class SiQuantity(ParamType[float]):
     """A quantity in its SI unit, of at least 0; with ``positive`` above 0.
 
     ``divisor`` is the size of another unit to give it in; a quantity that ``needs_unit`` is
@@ -171,12 +175,12 @@ class Rate(SiQuantity):
         return super()._parse_si_number(text.removesuffix("/s"))
 
 
-class Several(click.ParamType[tuple[Any, ...]]):
+class Several(ParamType[tuple[Any, ...]]):
     """Values of one kind, comma separated."""
 
     name = "list"
 
-    def __init__(self, one: click.ParamType[Any]) -> None:
+    def __init__(self, one: ParamType[Any]) -> None:
         self._make_scalar_kind = one
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
@@ -207,7 +211,7 @@ def unknown_choice_text(name: str, choices: Sequence[str]) -> str:
     return f"{name!r}{headers.nearest(name, choices)} is not one of {', '.join(choices)}"
 
 
-class OneOf(click.Choice[str]):
+class OneOf(Choice[str]):
     """One of a few names; a wrong one is answered with the nearest."""
 
     def get_invalid_choice_message(self, value: Any, ctx: click.Context | None) -> str:
@@ -215,7 +219,7 @@ class OneOf(click.Choice[str]):
         return unknown_choice_text(str(value), self.choices)
 
 
-class NameList(click.ParamType[list[str]]):
+class NameList(ParamType[list[str]]):
     """Names, comma separated; from a fixed choice where there is one."""
 
     name = "NAME[,…]"
@@ -301,7 +305,7 @@ def _read_device(text: str) -> str:
     return text
 
 
-_RANGED: dict[str, Callable[..., click.ParamType[Any]]] = {
+_RANGED: dict[str, Callable[..., ParamType[Any]]] = {
     "N": Whole,
     "NUMBER": Number,
     "BITS/S": Number,
@@ -311,7 +315,7 @@ _RANGED: dict[str, Callable[..., click.ParamType[Any]]] = {
     "POINTS": Percent,
 }
 _UNITS = {"TIME": "s", "SIZE": "bytes", "POWER": "w", "MEMORY": "bytes", "RATE": "bytes"}
-_OTHERS: dict[str, click.ParamType[Any]] = {
+_OTHERS: dict[str, ParamType[Any]] = {
     "FREQUENCY": ValueReader(units.parse_frequency),
     "CPUS": ValueReader(parse_cpu_list),
     "DEVICE": ValueReader(_read_device),
@@ -333,7 +337,7 @@ _SPELLING = re.compile(
 _PER = {"hours": 3600.0, "minutes": 60.0}
 
 
-def kind(spelling: str, divisor: str = "") -> click.ParamType[Any]:
+def kind(spelling: str, divisor: str = "") -> ParamType[Any]:
     """Make the parameter type that a spelling declares, as "0<SHARE<=1", with its range.
 
     Examples
@@ -367,7 +371,7 @@ def metavar(spelling: str) -> str | None:
     return match["word"].replace("MEMORY", "SIZE") + (match["several"] or "")
 
 
-def _make_scalar_kind(word: str, match: re.Match[str], divisor: float) -> click.ParamType[Any]:
+def _make_scalar_kind(word: str, match: re.Match[str], divisor: float) -> ParamType[Any]:
     """Make the parameter type of one quantity or number, with its range."""
     if word in _UNITS:
         quantity = Rate if word == "RATE" else SiQuantity
@@ -400,7 +404,7 @@ _OPTION = re.compile(
 )
 
 
-def options(declaration: str, **kinds: click.ParamType[Any]) -> Decorator:
+def options(declaration: str, **kinds: ParamType[Any]) -> Decorator:
     """Make options of a declaration: SPELLINGS KIND as NAME (DEFAULT): HELP.
 
     KIND is a word of `kind`, or one of ``kinds``; an option without one is a flag. NAME is
@@ -418,7 +422,7 @@ def options(declaration: str, **kinds: click.ParamType[Any]) -> Decorator:
     return all_of(*(_make_option(" ".join(text.split()), kinds) for text in texts))
 
 
-def _make_option(text: str, kinds: dict[str, click.ParamType[Any]]) -> Decorator:
+def _make_option(text: str, kinds: dict[str, ParamType[Any]]) -> Decorator:
     match = _OPTION.fullmatch(text)
     assert match, text
     given: dict[str, Any] = {"help": match["help"], "hidden": not match["help"]}
@@ -484,7 +488,7 @@ def _missing_library_as_usage(ctx: click.Context) -> Iterator[None]:
     try:
         with naming_extra(ctx.command_path):
             yield
-    except ImportError as error:
+    except ModuleNotFoundError as error:
         if "'perf-per-watt[" in str(error):
             raise click.UsageError(str(error)) from error
         raise
@@ -636,7 +640,7 @@ def selection_option(name: str, meaning: str) -> Decorator:
     )
 
 
-class VoltageFile(click.ParamType[Any]):
+class VoltageFile(ParamType[Any]):
     """A file with a V-f table."""
 
     name = "file"

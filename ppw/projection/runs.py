@@ -232,7 +232,8 @@ def project_prepared(
     for metric in prepared.metrics:
         for frequency in frequencies:
             rows, found = _answer_rows(answers, metric, frequency, level)
-            tables.append(rows)
+            # pandas 2.2 warns of joining texts with a column without any.
+            tables.append(rows.astype({"caveats": object}))
             findings += found
     table = pd.concat(tables, ignore_index=True)
     if table.empty:
