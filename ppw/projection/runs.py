@@ -31,7 +31,7 @@ from ppw.projection.answers import (
 from ppw.results import axes
 from ppw.results.axes import Axes
 from ppw.results.result import Result, Table, frame_digest, warn_caveats
-from ppw.results.text import as_frequencies, plot_label, shown
+from ppw.results.text import as_frequencies, check_choice, plot_label, shown
 from ppw.runs.metrics import Metric
 from ppw.runs.prepare import Prepared, measured_cells, prepare
 
@@ -151,24 +151,34 @@ class RunsProjection(Result):
     prepared: Prepared | None = field(default=None, repr=False, metadata={"json": False})
     options: FitOptions = field(default_factory=FitOptions, repr=False, metadata={"json": False})
 
-    def plot(self, ax: Axes | None = None) -> Axes:
-        """Draw the first metric of up to ten groups, measured and projected, against frequency."""
+    def plot(self, ax: Axes | None = None, metric: str | None = None) -> Axes:
+        """Draw up to ten groups against frequency: measured, curve, interval and projections.
+
+        ``metric`` is one of those projected; the first by default.
+        """
         if self.prepared is None:
             raise PpwError("a projection read from JSON has no runs to draw: project them again")
-        ax, metric = axes.new_axes(ax), self.prepared.metrics[0]
-        labels, to_hz = (
-            plots.drawable_groups(self.prepared, metric, 10),
-            self.table["freq_hz"].max(),
-        )
-        table = (self.prepared, self.options, metric)
-        curves = plots.group_curves(*table, [*labels], float(to_hz), self.level)
-        for group, label in labels.items():
+        named = {m.name: m for m in self.prepared.metrics}
+        check_choice("metric", metric := metric or next(iter(named)), tuple(named))
+        ax, drawn = axes.new_axes(ax), named[metric]
+        groups = plots.drawable_groups(self.prepared, drawn, 10)
+        asked = np.unique(self.table["freq_hz"])
+        table = (self.prepared, self.options, drawn)
+        curves = plots.group_curves(*table, [*groups], float(asked[-1]), self.level)
+        ends = []
+        for group, label in groups.items():
             points, curve = curves[group]
-            (line,) = ax.plot(curve["freq_hz"] / 1e9, curve["value"], label=plot_label(label))
-            ax.plot(points["freq_hz"] / 1e9, points["value"], "o", ms=4, color=line.get_color())
-        ax.set(xlabel="core frequency (GHz)", ylabel=plots._LABELS[metric.name])
+            ghz = curve["freq_hz"] / 1e9
+            (line,) = ax.plot(ghz, curve["value"])
+            color = line.get_color()
+            ax.fill_between(ghz, curve["lower"], curve["upper"], color=color, alpha=0.15, lw=0)
+            ax.plot(points["freq_hz"] / 1e9, points["value"], "o", ms=4, color=color)
+            projected = np.interp(asked, curve["freq_hz"], curve["value"])
+            ax.plot(asked / 1e9, projected, "D", ms=6, mfc="white", color=color)
+            ends.append((curve["value"].iloc[-1], plot_label(label), color))
+        ax.set(xlabel="core frequency (GHz)", ylabel=plots._LABELS[metric])
         ax.set_ylim(bottom=0)
-        ax.legend(frameon=False, fontsize="small")
+        axes.label_ends(ax, ends)
         return ax
 
 

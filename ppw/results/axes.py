@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from measurements.errors import naming_extra
@@ -29,3 +30,13 @@ def new_axes(ax: Axes | None) -> Axes:
 def label_lines(name: str, width: int = 24) -> str:
     """Break a label of a plot into at most four lines or so of ``width`` characters."""
     return "\n".join(textwrap.wrap(plot_label(name, most=4 * width), width))
+
+
+def label_ends(ax: Axes, ends: Iterable[tuple[float, str, Any]]) -> None:
+    """Write names (height, name, colour) beside the axes, at the right ends of lines, apart."""
+    low, high = ax.get_ylim()
+    at, gap = low - high, 0.055 * (high - low)
+    for y, name, color in sorted(ends, key=lambda end: end[0]):
+        at = max(y, at + gap)
+        where = {"transform": ax.get_yaxis_transform(), "va": "center"}
+        ax.text(1.015, at, name, color=color, fontsize="small", **where)

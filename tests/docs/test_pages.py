@@ -23,6 +23,7 @@ from typing import NamedTuple
 from urllib.parse import unquote
 
 import click
+import matplotlib as mpl
 import pytest
 from pymdownx.slugs import slugify
 from walked_commands import COMMANDS, spellings
@@ -38,7 +39,7 @@ PAGES = sorted(
     [*ROOT.glob("*.md"), ROOT / "examples" / "README.md", *DOCS.rglob("*.md")],
     key=lambda page: str(page.relative_to(ROOT)),
 )
-FENCE = re.compile(r"^( *)```(\w*)\n(.*?)^\1```", re.M | re.S)
+FENCE = re.compile(r"^( *)```(\w*)(?: title=\"([\w.-]+)\")?\n(.*?)^\1```", re.M | re.S)
 SPAN = re.compile(r"(?<!`)`([^`\n]+(?:\n[^`\n]+)?)`(?!`)")
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
 INDENTED = re.compile(r"(?:^    (?:\$ )?ppw .*\n(?:^    .*\n)*)", re.M)
@@ -53,12 +54,16 @@ FOREIGN = {"--parallel", "--sep"}
 
 
 class Block(NamedTuple):
-    """A block of code: where it is, its language, and its text without indentation."""
+    """A block of code: where it is, its language, and its text without indentation.
+
+    A block with a title is a file of that name, which the page's consoles can read.
+    """
 
     page: Path
     line: int
     language: str
     text: str
+    title: str | None = None
 
     def __str__(self):
         return f"{name_of(self.page)}:{self.line}"
@@ -76,7 +81,7 @@ def blocks(page):
 
     text = page.read_text(encoding="utf-8")
     for m in FENCE.finditer(text):
-        yield Block(page, line(m.start()), m[2], re.sub(f"^{m[1]}", "", m[3], flags=re.M))
+        yield Block(page, line(m.start()), m[2], re.sub(f"^{m[1]}", "", m[4], flags=re.M), m[3])
     text = FENCE.sub(lambda m: "\n" * m[0].count("\n"), text)
     for m in INDENTED.finditer(text):
         yield Block(page, line(m.start()), "", re.sub("^    ", "", m[0], flags=re.M))
@@ -318,7 +323,10 @@ def of_page(page):
 
 
 @pytest.mark.parametrize("page", [of_page(page) for page in sorted({b.page for b in SHOWN})])
-def test_consoles_print_what_is_shown(page, execute):
+def test_consoles_print_what_is_shown(page, execute, tmp_path):
+    for block in BLOCKS:
+        if block.page == page and block.title:
+            (tmp_path / block.title).write_text(block.text, encoding="utf-8")
     for block in (block for block in SHOWN if block.page == page):
         answers = []
         for command, shown in turns(block.text):
@@ -329,6 +337,25 @@ def test_consoles_print_what_is_shown(page, execute):
             assert WRITE or matches(shown, printed), f"$ {command}\n{printed}"
         if WRITE:
             rewrite(block, answers)
+
+
+def test_python_of_the_first_page_runs_and_draws_its_picture(tmp_path, monkeypatch):
+    (page,) = [[b for b in BLOCKS if b.page == ROOT / "README.md"]]
+    for block in page:
+        if block.title:
+            (tmp_path / block.title).write_text(block.text, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    # So that the same picture is the same file.
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "0")
+    monkeypatch.setitem(mpl.rcParams, "svg.hashsalt", "ppw")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        exec("\n".join(b.text for b in page if b.language == "python"), {})
+    picture, kept = tmp_path / "power.svg", DOCS / "generated" / "readme.svg"
+    assert "sort" in picture.read_text(encoding="utf-8")
+    if WRITE:
+        kept.write_bytes(picture.read_bytes())
+    assert kept.exists()
 
 
 @pytest.mark.parametrize("block", [b for b in CONSOLES if b.language != "console"], ids=str)

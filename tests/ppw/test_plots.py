@@ -11,6 +11,7 @@ from made_up import answered, any_interval, sweep
 from matplotlib.figure import Figure
 
 import ppw
+from ppw.errors import PpwError
 from ppw.projection.answers import FitOptions
 from ppw.projection.plots import drawable_groups, group_curves, mark_best, plot_curve
 from ppw.runs.metrics import METRICS
@@ -21,6 +22,10 @@ RUNS = sweep(noise=0.02)
 
 def labels(axes):
     return [text.get_text() for text in axes.get_legend().get_texts()]
+
+
+def named(axes):
+    return [text.get_text() for text in axes.texts]
 
 
 def line(axes, label):
@@ -50,9 +55,23 @@ def test_points_and_curve_are_drawn_and_the_answer_on_either_side(freq, interval
 def test_runs_projection_draws_up_to_ten_groups(interval, freq):
     many = pd.concat([sweep(host=f"node{i:02}", seed=i) for i in range(4)])
     axes = answered(ppw.project_runs, many, freq=freq, metric="time", interval=interval).plot()
-    assert len(labels(axes)) == 10
-    assert labels(axes)[0] == "node00, grep"
+    assert len(axes.texts) == 10
+    assert "node00, grep" in named(axes)
     assert axes.get_ylabel() == "time (s)"
+
+
+def test_runs_projection_draws_the_answers_of_the_metric_asked_for():
+    result = answered(ppw.project_runs, RUNS, freq=["2.2GHz", "3GHz"], metric=["time", "power"])
+    axes = result.plot(metric="power")
+    projected = [x.get_xydata() for x in axes.lines if x.get_marker() == "D"]
+    power = result.table[result.table["metric"] == "power"]
+    expected = [part[["freq_hz", "projected"]] for _, part in power.groupby("workload", sort=False)]
+    for found, (ghz, value) in zip(projected, (e.to_numpy().T for e in expected), strict=True):
+        np.testing.assert_allclose(found, np.column_stack([ghz / 1e9, value]), rtol=2e-3)
+    heights = sorted(text.get_position()[1] for text in axes.texts)
+    assert (np.diff(heights) >= 0.05 * axes.get_ylim()[1]).all()
+    with pytest.raises(PpwError, match="metric 'cost' is not one of time, power"):
+        result.plot(metric="cost")
 
 
 def test_any_workload_name_is_drawn_as_it_is():
@@ -61,7 +80,7 @@ def test_any_workload_name_is_drawn_as_it_is():
     runs = pd.concat(sort.assign(workload=name) for name in names)
     axes, sink = answered(ppw.project_runs, runs, freq=3e9, metric="time").plot(), io.StringIO()
     axes.figure.savefig(sink, format="svg")
-    assert {text.replace("\\$", "$") for text in labels(axes)} == {*names}
+    assert {text.replace("\\$", "$") for text in named(axes)} == {*names}
     assert "<script>" not in sink.getvalue()
 
 
