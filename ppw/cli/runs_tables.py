@@ -235,7 +235,11 @@ def _print_schema_and_exit(ctx: click.Context, param: click.Parameter, asked: bo
         "Columns that select side A: host=atom. Separate several by commas. Two RUNS without "
         "--a and --b are side A and side B.",
     ),
-    opt.selection_option("--b", "Columns that select side B: host=xeon."),
+    opt.selection_option(
+        "--b",
+        "Columns that select side B: host=xeon. Default: each other value of the column of "
+        "--a, one after the other.",
+    ),
     opt.options("""
     --freq FREQUENCY: Frequency of both sides. Default: the highest measured.
     --freq-a FREQUENCY: Frequency of side A, if other than --freq.
@@ -288,7 +292,7 @@ def compare_command(
     table = opt.read_table(runs, options)
     if not (options["a"] or options["b"]) and len(runs) == 2:
         options |= dict(zip("ab", _sides_of_files(table), strict=True))
-    for side in ("a", "b"):
+    for side in ("a", "b") if fail_if else "a":
         if not options[side]:
             raise click.UsageError(f"Missing option '--{side}'.", ctx)
     if fail_if:
@@ -298,6 +302,7 @@ def compare_command(
     # --freq holds for the side that names no frequency of its own.
     freq = options.pop("freq")
     options |= {side: options[side] or freq for side in ("freq_a", "freq_b")}
+    options["b"] = options["b"] or None
     return ppw.compare(table, **options)
 
 

@@ -602,7 +602,10 @@ def _measure_next(row: rs.Row, needed: float) -> str:
     if math.isnan(row["p_over"]):
         return "no run is repeated, so the noise is not known: measure 2 more runs a side"
     if not needed <= _MOST_RUNS:
-        return f"the change is too close to the limit: more than {_MOST_RUNS} runs a side decide it"
+        return (
+            f"at a noise of {row['noise']:.1%} the change is too close to the limit: more than "
+            f"{_MOST_RUNS} runs a side would decide it"
+        )
     more = [
         f"{max(int(needed) - size, 1)} more in {side}"
         for side, size in sizes.items()

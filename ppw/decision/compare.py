@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,7 +12,7 @@ import numpy as np
 from measurements import identity_columns
 from measurements.table import schema
 from ppw.decision import objectives as obj, ratios
-from ppw.errors import PpwError
+from ppw.errors import CaveatWarning, PpwError
 from ppw.projection import answers
 from ppw.results import axes as drawing, text as tx
 from ppw.results.result import Result, Table, frame_digest, rows_of, warn_caveats
@@ -153,6 +154,10 @@ _HAS = {
 COMPARED = ("time", "throughput", "power", "energy", "perf_per_watt", "perf_per_dollar")
 OF_POWER = ("power", "energy", "perf_per_watt")
 _MOST_TO_MEASURE, MOST_DRAWN = 10, 30
+# Differences of logarithms below it are small, however sure.
+_CLOSE = 0.01
+# Key column of sides that are told by several columns.
+_SIDE = "side"
 COSTS_ALIKE = "Where the same work costs the same on A and on B, with what is given for the rest:"
 
 
@@ -169,7 +174,7 @@ class Comparison(Result):
     by : tuple of str
         Columns that the pairs agree in.
     a, b : mapping of str to value
-        Columns and values that tell each side.
+        Columns and values that tell each side; of several B a list of values.
     level : float
         Probability of the intervals.
     electricity, lifetime_hours : float or None
@@ -232,6 +237,11 @@ class Comparison(Result):
 
     def verdict(self) -> list[str]:
         """Say in a line which is better in what, then metric by metric by how much."""
+        ((key, sides), *_) = self.b.items()
+        if isinstance(sides, list):
+            of_side = self.table.groupby(key, sort=False)
+            each = [replace(self, table=of_side.get_group(s), b={key: s}) for s in sides]
+            return [sentence for one in each for sentence in one.verdict()]
         better: dict[str, list[str]] = {}
         sentences = []
         for metric, rows in self.table.groupby("metric", sort=False):
@@ -246,20 +256,29 @@ class Comparison(Result):
         return [f"{sides}: {'; '.join(parts)}.", *sentences]
 
     def _sentence_of(self, metric: str, rows: pd.DataFrame) -> str:
+        logs = np.log(rows[["lower", "ratio", "upper"]].to_numpy())
+        close = "; a difference below 1%" * bool((np.abs(logs[:, 1]) < _CLOSE).all())
         if len(rows) > 1:
-            mean = float(np.exp(np.log(rows["ratio"]).mean()))
-            return f"{_count_better(rows)}; {_times_text(metric, mean)} (geometric mean)"
+            mean, half = logs[:, 1].mean(), np.ptp(logs, axis=1) / 2 / len(rows)
+            error = float(np.sqrt((half**2).sum()))
+            times = _times_text(metric, *np.exp([mean, mean - error, mean + error]))
+            return f"{_count_better(rows)}; {times} (geometric mean){close}"
         row = rows.iloc[0]
         if row["better"] == UNDECIDED:
             between = tx.shown_interval(row["ratio"], row["lower"], row["upper"], "1")
+            ratio = tx.shown_within(row["ratio"], row["lower"], row["upper"])
             return (
-                f"cannot be told apart: A:B is {tx.shown(row['ratio'])} ({self.level:.0%} interval "
-                f"{between}); P(A better) = {row['p_a_better']:.0%}"
+                f"cannot be told apart: A:B is {ratio} ({self.level:.0%} interval {between}); "
+                f"P(A better) = {row['p_a_better']:.0%}"
             )
         ends = row["lower"], row["upper"]
         low, high = ends if row["ratio"] >= 1 else (1 / ends[1], 1 / ends[0])
         between = tx.shown_interval(max(row["ratio"], 1 / row["ratio"]), low, high, "1")
-        return f"{_times_text(metric, row['ratio'])} ({self.level:.0%} interval {between})"
+        sure = max(row["p_a_better"], 1 - row["p_a_better"])
+        return (
+            f"{_times_text(metric, row['ratio'], *ends)} ({self.level:.0%} interval {between}; "
+            f"P({row['better']} better) = {sure:.0%}){close}"
+        )
 
     def undecided(self) -> list[str]:
         """Say what to measure next for each row that is not decided, the first ten."""
@@ -336,18 +355,19 @@ def _count_better(rows: pd.DataFrame) -> str:
     return f"{', '.join(parts)} of {len(rows)} groups"
 
 
-def _times_text(metric: str, ratio: float) -> str:
+def _times_text(metric: str, ratio: float, lower: float, upper: float) -> str:
     """Say which of A and B needs or has more, and how many times; ``ratio`` is A over B."""
     more, less = ("A", "B") if ratio >= 1 else ("B", "A")
     verb = "needs" if metric in _NEEDS else "has"
-    times = tx.shown(max(ratio, 1 / ratio))
+    ends = (ratio, lower, upper) if ratio >= 1 else (1 / ratio, 1 / upper, 1 / lower)
+    times = tx.shown_within(*ends)
     return f"{more} {verb} {times} times {(_NEEDS | _HAS)[metric]} of {less}"
 
 
 def compare(
     runs: pd.DataFrame,
     a: Mapping[str, Any],
-    b: Mapping[str, Any],
+    b: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
     *,
     freq_a: float | str | None = None,
     freq_b: float | str | None = None,
@@ -376,8 +396,9 @@ def compare(
         A runs table (`ppw.read_runs`), or a frame with columns like ``freq_ghz``, ``time_ms``.
     a, b : mapping of str to value
         Column and value that tell each side, as ``{"host": "atom"}``, or a list of values whose
-        runs are taken together. Groups are paired by
-        the other identity columns; those that have one value on either side describe the sides.
+        runs are taken together. Several ``b`` are each compared with ``a``, the baseline; by
+        default they are all other values of the column of ``a``. Groups are paired by the other
+        identity columns; those that have one value on either side describe the sides.
     freq_a, freq_b : float or str, optional
         Frequency of each side, in Hz or with a unit; by default each group's highest measured. A
         host measured at one frequency is compared there.
@@ -413,6 +434,9 @@ def compare(
         For sides that no run has or that have no work in common, a frequency to which no curve
         leads, or watts of different scope.
     """
+    options = {name: value for name, value in locals().items() if name not in ("runs", "a", "b")}
+    if b is None or (isinstance(b, Sequence) and not isinstance(b, str)):
+        return _compare_each(runs, a, b, options)
     tx.as_share("interval level", level)
     for name, side in (("a", a), ("b", b)):
         if not isinstance(side, Mapping):
@@ -470,6 +494,63 @@ def compare(
         caveats=tuple(caveats),
         input_digest=frame_digest(prepared.runs),
     )
+
+
+def _compare_each(
+    runs: pd.DataFrame,
+    a: Mapping[str, Any],
+    sides: Sequence[Mapping[str, Any]] | None,
+    options: Mapping[str, Any],
+) -> Comparison:
+    """Compare each of several sides with the baseline: one result with a key column more."""
+    import pandas as pd
+
+    tidy = gr.canonical(runs)
+    if sides is None:
+        sides = _other_values(tidy, a)
+    if options["price_b"] is not None and len(sides) > 1:
+        raise PpwError("price_b is of one side: give prices of several sides in a column price")
+    found: list[Comparison] = []
+    caveats, left_out = dict[str, None](), []
+    with warnings.catch_warnings(action="ignore", category=CaveatWarning):
+        for side in sides:
+            try:
+                found.append(compare(tidy, a, side, **options))
+            except PpwError as error:
+                # A side without work in common does not stand in the way of the others.
+                left_out.append(error)
+                caveats[f"{gr.words(side)} is left out: {error}"] = None
+    if not found:
+        raise left_out[0] if left_out else PpwError(f"no side beside {gr.words(a)}")
+    columns = {column for one in found for column in one.b}
+    key = columns.pop() if len(columns) == 1 else _SIDE
+    labels = [str(one.b[key]) if key in one.b else gr.words(one.b) for one in found]
+    for one, label in zip(found, labels, strict=True):
+        one.table.insert(0, key, label)
+        one.break_even.insert(0, key, label)
+        for text in one.caveats:
+            # Counts are those of one side, though another may have the same.
+            general = all(text in other.caveats for other in found) and not text[0].isdigit()
+            caveats[text if general else f"{label}: {text}"] = None
+    warn_caveats(caveats)
+    return replace(
+        found[0],
+        table=pd.concat([one.table for one in found], ignore_index=True),
+        break_even=pd.concat([one.break_even for one in found], ignore_index=True),
+        by=(key, *dict.fromkeys(column for one in found for column in one.by)),
+        b={key: labels},
+        caveats=tuple(caveats),
+    )
+
+
+def _other_values(runs: pd.DataFrame, a: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Sides with each other value of the column that tells the baseline."""
+    asked = gr.selected_columns(runs, a, "to tell A from B")
+    if len(asked) != 1:
+        raise PpwError(f"A is told by {len(asked)} columns: name B as well")
+    ((column, values),) = asked.items()
+    own = gr.rows_where(runs, {column: values})
+    return [{column: value} for value in runs[column][~own].dropna().unique()]
 
 
 def _merge_values(

@@ -62,6 +62,19 @@ def shown_interval(value: float, lower: float | None, upper: float | None, unit:
     return f"{shown(lower / size)} … {shown(upper / size)}"
 
 
+def shown_within(value: float, lower: float, upper: float) -> str:
+    """Write a number with at most four digits, and no more than half its interval has two of.
+
+    >>> shown_within(2.5312, 2.1, 2.9)
+    '2.53'
+    """
+    half = (upper - lower) / 2
+    if not 0 < half < math.inf or not value:
+        return shown(value)
+    digits = math.floor(math.log10(abs(value))) - math.floor(math.log10(half)) + 2
+    return shown(float(f"{value:.{min(max(digits, 1), 4)}g}"))
+
+
 def _prefix(value: float) -> tuple[str, float]:
     """Unit prefix in which a value reads well ("k", "M"), and its size; "" and 1 below all."""
     return next((p for p in _PREFIXES if abs(value) >= p[1]), ("", 1.0))

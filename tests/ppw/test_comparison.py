@@ -2,6 +2,7 @@
 
 import functools
 import io
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -405,3 +406,45 @@ def test_a_plot_names_what_tells_its_ratios_apart():
     result = answer(both(workloads=("sort", "grep")), metric="time")
     names = [text.get_text() for text in result.plot().get_yticklabels()]
     assert names == ["grep", "sort"]
+
+
+class TestSeveralSides:
+    """A baseline and any number of other sides, in one answer."""
+
+    RUNS = pd.concat([both(), sweep(noise=0.005, seed=3, host="rack3", workloads=("sort",))])
+
+    def test_each_other_host_is_compared_with_the_baseline_as_by_itself(self):
+        found = answered(compare, self.RUNS, A, draws=200)
+        assert found.by[0] == "host"
+        assert found.b == {"host": ["rack2", "rack3"]}
+        for host in found.b["host"]:
+            alone = answer(self.RUNS, b={"host": host}, draws=200)
+            rows = found.table[found.table["host"] == host].drop(columns="host")
+            pd.testing.assert_frame_equal(rows.reset_index(drop=True), alone.table)
+            assert set(alone.verdict()) <= set(found.verdict())
+        assert Comparison.from_json(found.to_json()).verdict() == found.verdict()
+
+    def test_a_side_without_common_work_does_not_stop_the_others(self):
+        other = sweep(host="rack9", workloads=("grep", "wc"))
+        found = answer(pd.concat([both(), other]), b=None, draws=200)
+        assert found.b == {"host": ["rack2"]}
+        assert any(text.startswith("host=rack9 is left out") for text in found.caveats)
+        with pytest.raises(PpwError, match="name B as well"):
+            compare(self.RUNS, {"host": "rack1", "workload": "sort"})
+        with pytest.raises(PpwError, match="price_b is of one side"):
+            compare(self.RUNS, A, price_b=100.0)
+
+    def test_hosts_taken_together_are_one_side(self):
+        found = answer(self.RUNS, a={"host": ["rack1", "rack3"]}, draws=200)
+        assert found.a == {"host": "rack1 and rack3"}
+        assert any("A is 2 values of host: one curve" in text for text in found.caveats)
+        with pytest.raises(PpwError, match="A and B share host rack2"):
+            compare(self.RUNS, {"host": ["rack1", "rack2"]}, B)
+
+
+def test_a_verdict_has_the_probability_and_no_more_digits_than_the_interval():
+    wide, narrow = (answer(both(noise=noise)).verdict()[1] for noise in (0.1, 0.001))
+    assert re.search(r"A needs 1\.\d\d? times the time of B .*P\(B better\) = \d+%", wide)
+    assert re.search(r"A needs 1\.2\d\d? times the time of B .*P\(B better\) = 100%", narrow)
+    same = answer(both(faster=1.004, watts=0.996, noise=0.0002)).verdict()[1]
+    assert same.endswith("; a difference below 1%.")
