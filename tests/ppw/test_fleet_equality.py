@@ -113,7 +113,9 @@ SWEEPS = ("nornir-repara/tidy.csv", "xu3-cbench/tidy_runs.csv", "freqbench/tidy.
 @pytest.fixture(scope="module", params=SWEEPS)
 def measured(request, data_dir):
     runs = ppw.read_runs(data_dir / request.param, check=False)
-    return runs[~(runs["power_w"] <= 0)] if "power_w" in runs else runs
+    # Some hosts, and up to two threads: the others take ten times as long and differ in nothing.
+    some = (runs["threads"] <= 2) & ~runs["host"].str.contains("sdm|msm89[59]")
+    return runs[some & ~(runs["power_w"] <= 0)]
 
 
 def assert_same_but_places(in_memory, answered):
