@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -155,6 +156,13 @@ def is_log(path: str | Path) -> bool:
             return head.startswith(series.CSV_START) or _format_by_head(head) is not None
     except MeasurementError:
         return False
+
+
+def header_frequency(path: str | Path) -> float | None:
+    """Read the core frequency (Hz) in the header of a log of collectl; None where it has none."""
+    with logs.open_source(path) as source:
+        speed = re.search(rb"\bSpeed\(MHz\):\s*(\d{1,6}(?:\.\d+)?)", source.head)
+    return float(speed[1]) * 1e6 if speed else None
 
 
 def _format_by_head(head: bytes) -> str | None:

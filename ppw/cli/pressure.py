@@ -11,7 +11,7 @@ import measurements
 import ppw
 from measurements import timeseries
 from measurements.table.headers import nearest
-from ppw.cli import options as opt
+from ppw.cli import options as opt, output as out
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -443,9 +443,13 @@ def _io_runs_of_logs(
 
     opt.refuse_table_options(given, "these are logs")
     if given["freq"] is None:
-        raise click.UsageError(
-            "a log does not state the core frequency: give --clock 2.4GHz (Speed(MHz) in the "
-            "header of collectl is that of one moment)"
+        speeds = {timeseries.reading.header_frequency(path) for path in paths if path != "-"}
+        if None in speeds or len(speeds) != 1:
+            raise click.UsageError("the logs do not state one core frequency: give --clock 2.4GHz")
+        given["freq"] = speeds.pop()
+        out.say(
+            f"core frequency {out.shown(given['freq'], 'Hz')}: Speed(MHz) in the header of "
+            "collectl, that of one moment; give --clock if it changed"
         )
     series = timeseries.read_time_series(list(paths), cpus=cpus)
     # A log that names its CPUs is right about them: another number is a slip.

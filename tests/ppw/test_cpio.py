@@ -437,8 +437,7 @@ class TestCommandLine:
     @pytest.mark.parametrize(
         ("words", "said"),
         [
-            ("cpio runs.csv --logs", "a log does not state the core frequency: give --clock"),
-            ("cpio runs.csv --logs", "(Speed(MHz) in the header of collectl is that of one"),
+            ("cpio runs.csv --logs", "do not state one core frequency: give --clock"),
             ("cpio project runs.csv", "Missing option '--cores'"),
             ("cpio project runs.csv --cores 8 --growth much", "is not a share"),
             ("size runs.csv --data 3XB", "is not a quantity in B"),
@@ -541,3 +540,21 @@ def test_bars_of_cpio_stand_on_a_decade():
 def test_pages_read_at_1280_and_400_pixels(tmp_path):
     for make, result in results().items():
         laid_out(make(result), tmp_path, (1280, 400))
+
+
+def test_the_header_of_collectl_gives_the_core_frequency(tmp_path):
+    lines = ["# Collectl: V4.3.20  HiRes: 1  Options: -P", "# Host: vm  Daemon: 0"]
+    lines += ["# SubSys: cd Options: Interval: 10 NumCPUs: 2  HZ: 100"]
+    lines += ["# Cpu:  GenuineIntel Speed(MHz): 2299.998 Cores: 2", "#" * 20]
+    lines += ["#UTC [CPU]User% [CPU]Sys% [CPU]Idle% [DSK]ReadTot [DSK]WriteTot [DSK]ReadKBTot"]
+    lines[-1] += " [DSK]WriteKBTot"
+    lines += [f"{1.7e9 + 10 * n:.0f} 30 10 60 100 50 4000 2000" for n in range(8)]
+    (tmp_path / "day.tab").write_text("\n".join(lines) + "\n")
+    done = ppw_inside("cpio", "day.tab", "--logs", "--format", "json", cwd=tmp_path)
+    told = "ppw: core frequency 2.3 GHz: Speed(MHz) in the header of collectl"
+    assert done.stderr.startswith(told)
+    clocked = ppw_inside(
+        "cpio", "day.tab", "--logs", "--clock", "2299.998MHz", "--format", "json", cwd=tmp_path
+    )
+    assert clocked.stdout == done.stdout
+    assert done.returncode == 0
