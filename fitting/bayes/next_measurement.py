@@ -252,11 +252,7 @@ def look_ahead(
 
 
 def choose(now: float, expected: FloatArray, runs: FloatArray, goal: float) -> int:
-    """Number of the best candidate: the cheapest that reaches the goal, else the best a run.
-
-    ``now`` is the half width at present, ``expected`` those to expect of the candidates, and
-    ``runs`` their cost, in runs or minutes.
-    """
+    """Number of the best candidate: the cheapest that reaches the goal, else the best a run."""
     reach = np.flatnonzero(expected <= goal)
     if reach.size:
         cheapest = reach[runs[reach] == runs[reach].min()]

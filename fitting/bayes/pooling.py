@@ -112,10 +112,7 @@ class CmosPowerCurve:
     voltage: Callable[[FloatArray, IntArray], FloatArray] | None = None
 
     def law(self, steps: MeasuredSteps, neighbours: Neighbours, groups: IntArray) -> DynamicShare:
-        """Law of groups whose static fraction runs up to the least power of each cluster.
-
-        The groups hold whole clusters.
-        """
+        """Law of whole clusters of groups, whose static fraction is at most their least power."""
         reference, log_power = steps.highest(groups)
         static = np.ones(len(groups))
         if self.pooling.rounds:
@@ -220,10 +217,7 @@ def posterior_cells(
 
 
 class _Chunk(NamedTuple):
-    """Groups whose grids are in memory together, before posteriors are turned into priors.
-
-    Groups of a cluster follow each other. What groups share are all cells, or those of the noise.
-    """
+    """Groups whose grids are in memory together, cluster by cluster, before they are pooled."""
 
     groups: IntArray
     near: Neighbours
@@ -241,11 +235,7 @@ class _Chunk(NamedTuple):
     def pool(
         self, pooling: Pooling, shared: FloatArray, others: _Others, table: int, shipped: FloatArray
     ) -> FloatArray:
-        """Turn posteriors into priors, and these into posteriors: a round.
-
-        Each group's own prior, its cluster and the others are mixed by their weights in groups, of
-        a table of so many.
-        """
+        """Mix each group's prior, its cluster and the others to a prior, and make a posterior."""
         cluster = self.near.cluster
         # Row of each group's cluster in the sample, −1 outside, and the weight of one other group.
         row = np.searchsorted(others.cluster, cluster)

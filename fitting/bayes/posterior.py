@@ -115,10 +115,7 @@ class MeasuredSteps:
     def of(
         cls, codes: IntArray, frequency: FloatArray, values: FloatArray | Repeats, groups: int
     ) -> MeasuredSteps:
-        """Aggregate points labelled by group 0 … ``groups`` − 1.
-
-        ``values`` are ln y of each run, or of several runs at each point; none is NaN.
-        """
+        """Aggregate ln y of points, or of several runs at each, labelled by group from 0 on."""
         each = Repeats.single(values) if isinstance(values, np.ndarray) else values
         order = np.lexsort((each.mean, frequency, codes))
         weight, log_value, scatter = (part[order] for part in each)
@@ -398,10 +395,7 @@ def solve_cell(inner: Parts, drift2: Any, noise2: Any, asked: Parts) -> tuple[Pa
 
 
 def explain_points(product: Parts, solved: Parts) -> Parts:
-    """Quadratic form of the residuals, less what level and θ explain; and the move at the target.
-
-    ``product`` are the inner products of the residuals with one, cross, bend and themselves.
-    """
+    """Quadratic form of residuals, less what level and θ explain; and the move at the target."""
     one, cross, bend, square = product
     followed, by_level, by_bend, to_level, to_error, to_bend = solved
     bent = bend - followed * one
@@ -417,10 +411,7 @@ def evidence(
     *,
     loops: ModuleType | None = None,
 ) -> Evidence:
-    """Compute likelihood and prediction of every cell, for one target of each group of ``sweep``.
-
-    ``groups`` is the number of each group of ``sweep`` in the law, ``loops`` those of `loops_for`.
-    """
+    """Compute likelihood and prediction of every cell for a target each, with `loops_for` loops."""
     if sweep.borrowed.any():
         parts = _evidence_by_noise(law, sweep, target, groups)
     else:

@@ -269,11 +269,7 @@ class Tables(NamedTuple):
 
 
 class Generator:
-    """Generates the next requests, on from where it stopped.
-
-    ``expected`` is the number of requests to come over the number counted, which sizes batches and
-    memory; ``stratified`` says whether draws come in batches or independently.
-    """
+    """Generates the next requests, on from where it stopped; ``expected`` sizes its batches."""
 
     def __init__(
         self, learnt: Learnt, *, expected: float, rng: np.random.Generator, stratified: bool = True

@@ -316,12 +316,7 @@ class FrequencyControl:
         dry_run: bool = False,
         state: Path | None = None,
     ) -> Self:
-        """Take control of the frequency of all logical CPUs.
-
-        ``state`` is the folder of the guard's journal, by default `settings_guard.state_folder`.
-        Raises `MeasurementError` when there is no frequency control, no right to it, or another
-        ppw has it.
-        """
+        """Take control of the frequency of all CPUs; the guard's journal is in ``state``."""
         policies = read_policies(sysfs, procfs=procfs)
         if dry_run:
             return cls(sysfs, procfs, None)

@@ -104,11 +104,7 @@ class Guard:
         return self._helper.process.pid
 
     def learn(self, settings: Iterable[tuple[Path, str]]) -> None:
-        """Tell the guard files and their present text, before they are changed.
-
-        Returns when it is on disk. The first text of a file is kept. Raises `MeasurementError` when
-        the guard is gone; then all that was changed is put back already.
-        """
+        """Tell the guard files and their present texts, which are then on disk, before a change."""
         new: dict[Path, HostSetting] = {}
         for path, value in settings:
             if path not in self._settings:
@@ -565,11 +561,7 @@ def _learn_settings(
 
 
 def take(lock: Path, folder: Path, parent: Process) -> int:
-    """Lock what is guarded; returns the descriptor that holds the lock.
-
-    Raises `RefusalError` with the number of the process that has it. A parent that has lost a guard
-    before may have a new one.
-    """
+    """Lock what is guarded; returns the descriptor that has the lock, or raises `RefusalError`."""
     descriptor = os.open(lock, os.O_RDONLY | os.O_CLOEXEC)
     until = time.monotonic() + _LOCK_WAIT_S
     while True:

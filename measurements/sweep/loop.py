@@ -106,11 +106,7 @@ _ADDED = (
 
 
 def instabilities(rows: Sequence[Mapping[str, object]], at: str) -> dict[str, str]:
-    """Find what does not hold still at a set-up, each with the advice; the last row is the newest.
-
-    Repeats that are too far apart in time or power, a frequency that was not the one asked for,
-    and a run in which heat or a limit held the frequency down.
-    """
+    """Find what does not hold still at a set-up, each with the advice; the last row is new."""
     found = {}
     for column, (name, advice) in _SPREADS.items():
         values = [v for row in rows if isinstance(v := row.get(column), float) and v == v]
@@ -174,11 +170,7 @@ class Machine:
         procfs: Path = Path("/proc"),
         dry_run: bool = False,
     ) -> Self:
-        """Take what a sweep needs of this host.
-
-        Raises `MeasurementError` when a frequency cannot be set, or there are fewer cores than
-        asked for: before any run.
-        """
+        """Take what a sweep needs of this host. Raises `MeasurementError` before any run."""
         topology = cpu_placement.read_topology(sysfs)
         for count in cores:
             cpu_placement.place(topology, count)

@@ -167,11 +167,7 @@ def _probe_columns(host: HostOptions, tell: Callable[[str], None]) -> dict[str, 
 
 
 def open_sampling(host: HostOptions, missing: list[str]) -> sampler.Sampling:
-    """Open the power sources asked for, else the first that this host has.
-
-    Where there is none although power is not asked for, the reason is added to ``missing``. Raises
-    `MeasurementError` when power is asked for and no source can be opened.
-    """
+    """Open the power sources asked for, else the first of this host, or say what is ``missing``."""
     if host.power == "none":
         if "power" in host.metrics:
             raise MeasurementError("--power none measures no power: leave it out of --metric")
@@ -352,12 +348,7 @@ def remote_command(host: str, script: str, *words: str) -> list[str]:
 
 
 def measure_on(host: str, arguments: Sequence[str], output: str | None) -> int:
-    """Measure on ``host`` as ``arguments`` (of this `ppw measure`) say.
-
-    The table is written here after each run, and the raw readings are fetched at the end. What
-    the other ppw says on standard error goes to ours. Raises `MeasurementError` when the host
-    cannot be reached, has no ppw, or its sweep failed.
-    """
+    """Measure on ``host`` as the arguments say; write its table here and fetch its readings."""
     if not output or output == "-":
         raise MeasurementError("--ssh needs -o FILE for the table on this host")
     target = Path(output)

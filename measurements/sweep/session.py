@@ -317,12 +317,7 @@ def session_rows(
     energy_of: Callable[..., Any] = run_energy,
     make_row: Callable[..., Any] = row_of,
 ) -> list[Any]:
-    """Make the rows of all runs of a kind that went well, in the order in which they were measured.
-
-    ``energy_of`` and ``make_row`` are those of a sweep with rows of its own. Raises
-    `MeasurementError` for readings that cannot be read, and a record or plan that ppw did not write
-    so.
-    """
+    """Make the rows of all runs of a kind that went well, in the order of measurement."""
     rows: list[Any] = []
     idle: Any = {}
     for number, record in enumerate(session.records(), start=1):

@@ -287,11 +287,7 @@ class Running:
         table: Callable[[ses.Session], pd.DataFrame],
         show_progress: Callable[[int, int, str], None],
     ) -> pd.DataFrame:
-        """Take the rows of a sweep as they come; returns its table, written anew after every run.
-
-        There will be ``count`` rows. ``table`` makes the table of the session's records.
-        ``show_progress`` takes the number of runs done, that of all runs, and the workload.
-        """
+        """Take the ``count`` rows of a sweep as they come; write its table anew after each."""
         from measurements import write_runs
 
         for done, row in enumerate(rows, start=1):

@@ -124,14 +124,7 @@ class Host:
         return tx.printable_lines("\n".join(lines))
 
     def to_frame(self) -> pd.DataFrame:
-        """Tabulate the figures.
-
-        Returns
-        -------
-        pandas.DataFrame
-            One row a figure: ``host``, ``figure``, ``value``, ``unit``, ``scope``, ``source``
-            (the citation in full) and ``note``.
-        """
+        """Tabulate the figures: one row each, with unit, scope, source (in full) and note."""
         import pandas as pd
 
         columns = ["host", "figure", "value", "unit", "scope", "source", "note"]
@@ -155,13 +148,7 @@ class Host:
     @classmethod
     @rs.reads_document
     def from_json(cls, text: str) -> Host:
-        """Read what :meth:`to_json` wrote.
-
-        Raises
-        ------
-        PpwError
-            If the text is not JSON, is of another schema version, or a figure cannot be.
-        """
+        """Read what `to_json` wrote. Raises `PpwError` for anything else."""
         table = rs.read_document(text, "host").get("host")
         figures = table.get("figures") if isinstance(table, dict) else None
         if table is None or not isinstance(figures, dict):

@@ -128,10 +128,7 @@ class GroupPlan:
         question: Question,
         other: tuple[str, int],
     ) -> GroupPlan:
-        """Judge the candidates of one group and look ahead; at least one candidate is given.
-
-        ``other`` names another program of the host, or none by "", and the place of power.
-        """
+        """Judge the candidates, one or more, of one group, and look ahead."""
         goal, level, count = question.goal, question.level, len(known)
         now = float(nm.present(known, level)[0])
         first = nm.judge_candidates(

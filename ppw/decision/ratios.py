@@ -81,11 +81,7 @@ def electricity_tie(
 def price_tie(
     time: Sequence[obj.FloatArray], energy: Sequence[obj.FloatArray], price_b: float, paid: float
 ) -> obj.FloatArray:
-    """Price of A at which A and B cost the same, by draw; NaN where it would not be above 0.
-
-    ``paid`` is what a watt costs over the lifetime, L·e (currency per W); without ``energy`` only
-    prices count.
-    """
+    """Price of A at which A and B cost the same, by draw; NaN where it would not be above 0."""
     budget = price_b * time[1]
     if energy:
         budget = budget + paid * (energy[1] - energy[0])

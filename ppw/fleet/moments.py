@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -447,30 +447,14 @@ def prepare_cells(
     usable = cells[~bad].reset_index(drop=True)
     if usable.empty:
         raise PpwError(f"{source}: holds no run that can be used ({unusable} cannot)")
-    groups = gr.group_runs(usable, layout.by)
     metrics = [mt.METRICS[name] for name in layout.metrics]
-    held, left_out, keepable = 0, pd.DataFrame(), True
-    steps: dict[int, Any] = {}
+    prepared = prepare.Prepared(usable, gr.group_runs(usable, layout.by), metrics)
     if not keep_all:
-        out = prepare.below_full_load(usable, groups)
-        held = gr.run_count(usable, out)
-        if drop and (flagged := ck.find_flagged_rows(usable, groups, metrics)):
-            left_out = ck.evidence_table(flagged, usable, groups)
-            position = left_out["position"].to_numpy(dtype=np.int64)
-            out[position] = True
-            keepable = not prepare.without_power(usable)[position].any()
-        if out.all():
-            raise PpwError(
-                f"{source}: every run is flagged, so no run is left for a fit: "
-                "see ppw fleet check, or keep them with --keep-all"
-            )
-        every, rows = groups, usable
-        usable = usable[~out].reset_index(drop=True)
-        groups = gr.group_runs(usable, layout.by)
-        steps = prepare.steps_without_rows(rows, every, groups, out)
-    usable = _with_voltage(usable, layout)
-    prepared = prepare.Prepared(usable, groups, metrics, left_out, held, keepable, steps)
-    return prepared, unusable, [*_lacking_quantities(usable, groups, layout, source)]
+        hopeless = prepare.without_power(usable)
+        prepared = prepare.leave_out_rows(prepared, layout.by, hopeless, drop)
+    usable = _with_voltage(prepared.runs.reset_index(drop=True), layout)
+    faults = [*_lacking_quantities(usable, prepared.groups, layout, source)]
+    return replace(prepared, runs=usable), unusable, faults
 
 
 def _lacking_quantities(

@@ -273,12 +273,7 @@ def state_cells(
     by: Sequence[str] | None = None,
     metric: str | Iterable[str] | None = None,
 ) -> mo.FleetCells:
-    """Read the moments of a state: what `ppw.fleet.moments.read_cells` makes of all its runs.
-
-    Groups are told apart by the state's columns where ``by`` is not given, and every metric is
-    kept where none is. Raises `PpwError` for a state without runs, and for columns and metrics
-    that it does not keep.
-    """
+    """Read the moments of a state, by its own columns and metrics where none are asked for."""
     layout = state.layout_by(by)
     asked = layout.metrics if metric is None else [m.name for m in metrics.parse_metrics(metric)]
     if missing := [name for name in asked if name not in layout.metrics]:

@@ -41,11 +41,7 @@ _LEAST_BUCKET_S = 1.0
 def points_in(
     intervals: ibis.Table, points: ibis.Table, low: Any, high: Any, width: float
 ) -> ibis.Table:
-    """Pair each point in time with the intervals of its host that contain it, ends included.
-
-    ``low`` and ``high`` are the ends of what counts of an interval, in its columns; ``width`` is
-    that of the buckets (s).
-    """
+    """Pair each point in time with the intervals of its host that contain it, ends included."""
     spread = _repeat_rows(intervals.mutate(low_s=low, high_s=high), "low_s", "high_s", width)
     pairs = spread.join(
         points.mutate(bucket=_bucket_number(points.at_s, width)), ["host", "bucket"]

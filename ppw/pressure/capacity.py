@@ -35,10 +35,7 @@ WORDS = {
 
 @dataclass(frozen=True)
 class Capacity:
-    """What one host can do; NaN is not known.
-
-    Raises `PpwError` for a figure that is not positive.
-    """
+    """What one host can do; NaN is not known, and all other figures are above 0."""
 
     cores: float = NAN  # logical CPUs that the operating system schedules on
     # Most cores that the workload can use at once: 1 for a single-threaded service.
@@ -220,11 +217,7 @@ class Thresholds:
         return self.values[measure]
 
     def with_others(self, others: Mapping[str, Any], source: str) -> Thresholds:
-        """Return the thresholds with some replaced, each by "medium", "high" or both.
-
-        Shares are from 0 to 1, or texts such as "30%". Raises `PpwError` for an unknown measure
-        or key, a share above 1, or thresholds that are not in order.
-        """
+        """Return the thresholds with some replaced, each by "medium", "high" or both."""
         new = {name: self._replace_threshold(name, given, source) for name, given in others.items()}
         return Thresholds({**self.values, **new}, source)
 

@@ -211,16 +211,7 @@ class VoltageTable:
     ) -> VoltageTable:
         """Make V-f tables of the voltages given, else of the runs' ``voltage_v``; none without.
 
-        Parameters
-        ----------
-        given : mapping of Hz to V, DataFrame or None
-            A frame has the columns ``freq_hz`` and ``voltage_v``, and ``host`` where the hosts
-            differ. An empty mapping means to use none.
-
-        Raises
-        ------
-        PpwError
-            For a frame without these columns, or values that are not positive.
+        An empty mapping means to use none. Raises `PpwError` for values that are not positive.
         """
         if isinstance(given, Mapping):
             table = np.array(sorted(given.items()), dtype=float).reshape(-1, 2).T
@@ -360,15 +351,12 @@ class Distribution(NamedTuple):
 
 
 class CellAnswers(NamedTuple):
-    """Answers for a metric at some cells; one element a cell.
-
-    ``distribution`` is None where the interval is not a posterior's.
-    """
+    """Answers for a metric at some cells; one element a cell."""
 
     cells: TargetCells
     factors: list[Factor]
     prediction: lines.Prediction
-    distribution: Distribution | None
+    distribution: Distribution | None  # None where the interval is no posterior's
 
     def has_curves(self) -> Mask:
         """Mark the cells whose groups have all their curves."""
@@ -482,10 +470,7 @@ class Posteriors:
         return cls(steps, near, time, power, voltage)
 
     def laws(self, name: str, *asked: FloatArray) -> list[tuple[pooling.Curve, Mask]]:
-        """Laws of a quantity, each with the mask of the groups it holds for.
-
-        A V-f table holds for the groups whose steps and frequencies ``asked`` (Hz) it covers.
-        """
+        """Laws of a quantity, each with a mask of the groups it holds for where ``asked`` (Hz)."""
         everyone = np.ones(len(self.neighbours.cluster), dtype=bool)
         if name != POWER:
             return [(self.time, everyone)]

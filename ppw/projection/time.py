@@ -83,11 +83,7 @@ def _error_text(row: rs.Row) -> str:
 
 
 class Doubt(NamedTuple):
-    """A caveat of a projection, and the rows of its table that it concerns.
-
-    The text may name the number of these ``groups``, and the ``times`` that the target is as far
-    out as the last value measured.
-    """
+    """A caveat on rows of a table; its text may name their number and how far the target is."""
 
     text: str
     concerns: Callable[[pd.DataFrame], Any]

@@ -410,10 +410,7 @@ class PrintedTable(NamedTuple):
 
 
 class Digest:
-    """Digest of a result's input; a table is hashed when its digest is first asked for.
-
-    Hashing costs more than the fits of a large table.
-    """
+    """Digest of a result's input; a table is hashed, which takes long, when that is needed."""
 
     def __get__(self, result: object | None, kind: type[Any]) -> str | None:
         """Return the digest of a result, "sha256:…"."""

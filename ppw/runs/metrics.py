@@ -131,10 +131,7 @@ def _lacking_columns_text(
 
 
 def values(metric: Metric, runs: pd.DataFrame) -> FloatArray:
-    """Measured values of a metric, one a row; NaN where not measured.
-
-    In a condensed table (`ppw.runs.groups`) those are the means of the cells.
-    """
+    """Measured values of a metric, one a row, or means of cells; NaN where not measured."""
     if gr.is_aggregated(runs, metric.name):
         return runs[gr.mean_column(metric.name)].to_numpy(dtype=np.float64)
     array = {c: runs[c].to_numpy(dtype=np.float64) for c in source_columns(metric, runs)}

@@ -61,10 +61,7 @@ class Prepared:
     projected_steps: Mapping[int, FloatArray] = field(default_factory=dict)
 
     def caveats(self, learnt: gr.Mask | None = None) -> list[str]:
-        """Find what in the table, or in its grouping, could mislead: one text a caveat.
-
-        ``learnt`` are the rows that curves go through, where that is not all of them.
-        """
+        """Find what could mislead in the table, its grouping or the ``learnt`` rows: texts."""
         runs, groups = self.runs, self.groups
         caveats = [*self.left_out_texts(), *runs.attrs.get(DOUBTS, ())]
         caveats += [
@@ -171,7 +168,7 @@ def prepare(
     checked = check_runs(tidy, needed=needed, by=by, ignore=ignored)
     prepared = Prepared(checked, gr.group_runs(checked, by), metrics)
     if not keep_all:
-        prepared = _leave_out_rows(prepared, by, hopeless, drop)
+        prepared = leave_out_rows(prepared, by, hopeless, drop)
     runs, groups = prepared.runs, prepared.groups
     if len(runs) > _ORDERED_ROWS:
         return prepared
@@ -180,33 +177,37 @@ def prepare(
     return replace(prepared, runs=runs.take(order), groups=groups)
 
 
-def _leave_out_rows(
+def leave_out_rows(
     prepared: Prepared, by: Sequence[str] | None, hopeless: gr.Mask, drop: bool
 ) -> Prepared:
     """Leave out runs below full load and, with ``drop``, flagged rows; raise if none stays."""
     runs, groups, metrics = prepared.runs, prepared.groups, prepared.metrics
-    out, left_out, keepable = below_full_load(runs, groups), pd.DataFrame(), True
-    held = int(out.sum())
+    full = at_full_load(runs, groups.codes)
+    # Where a group has no run at full load, the others stay.
+    out = ~full & (np.bincount(groups.codes, full) > 0)[groups.codes]
+    held, left_out, keepable = gr.run_count(runs, out), pd.DataFrame(), True
+    are_cells = gr.is_cell_table(runs)
     flagged = ck.find_flagged_rows(runs, groups, metrics) if drop else {}
-    if any(map(len, flagged.values())):
+    if flagged and (are_cells or any(map(len, flagged.values()))):
         left_out = ck.evidence_table(flagged, runs, groups)
-        position = left_out["position"].to_numpy()
+        position = left_out["position"].to_numpy(dtype=np.int64)
         out[position] = True
         keepable = not hopeless[position].any()
     if out.all():
+        one, command = ("run", "ppw fleet check") if are_cells else ("row", "ppw check")
         raise PpwError(
-            f"{runs.attrs.get('source', 'runs')}: every row is flagged, so no run is left for a "
-            f"fit: see ppw check{', or keep them with --keep-all' * keepable}"
+            f"{runs.attrs.get('source', 'runs')}: every {one} is flagged, so no run is left for a "
+            f"fit: see {command}{', or keep them with --keep-all' * (are_cells or keepable)}"
         )
     steps: dict[int, FloatArray] = {}
     if out.any():
         kept = gr.group_runs(runs[~out], by)
-        steps = steps_without_rows(runs, groups, kept, out)
+        steps = _steps_without_rows(runs, groups, kept, out)
         runs, groups = runs[~out], kept
     return Prepared(runs, groups, metrics, left_out, held, keepable, steps)
 
 
-def steps_without_rows(
+def _steps_without_rows(
     runs: pd.DataFrame, groups: gr.Groups, kept: gr.Groups, out: gr.Mask
 ) -> dict[int, FloatArray]:
     """Frequencies (Hz) that groups of the kept rows had only in rows that are left out."""
@@ -220,14 +221,6 @@ def steps_without_rows(
         if alone.any():
             found[new[group]] = lost[alone]
     return found
-
-
-def below_full_load(runs: pd.DataFrame, groups: gr.Groups) -> gr.Mask:
-    """Mark runs below full load, in groups that have full-load runs too."""
-    full = at_full_load(runs, groups.codes)
-    some = np.bincount(groups.codes, full) > 0
-    below: gr.Mask = ~full & some[groups.codes]
-    return below
 
 
 def without_power(runs: pd.DataFrame) -> gr.Mask:

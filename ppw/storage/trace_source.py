@@ -93,11 +93,7 @@ def _drop_flushes(batch: RequestColumns) -> RequestColumns:
 
 
 def survey(trace: Batches, *, most_kept: int = 0) -> TraceSurvey:
-    """Pass over a trace once, and keep it where it has ``most_kept`` requests or fewer.
-
-    Raises `PpwError` for a trace without times, whose requests were generated closed loop, and
-    `FittingError` for one of fewer than two requests, or all at one time.
-    """
+    """Pass over a trace once, and keep it where it has ``most_kept`` requests or fewer."""
     surveyor, total, files = Surveyor(), 0, False
     digests = [hashlib.sha256() for _ in RequestColumns._fields]
     kept: list[RequestColumns] = []
@@ -150,10 +146,7 @@ def part_of(trace: Batches, first: int, end: int) -> DerivedTrace:
 
 
 def without_locality(trace: Batches, space: Survey, seed: int = 0) -> DerivedTrace:
-    """Return a trace whose requests are anywhere in the space that it touched: an ablation.
-
-    Times, streams, operations and sizes stay; places are uniform and keep their alignment.
-    """
+    """Return a trace whose requests are anywhere in its space, aligned as before: an ablation."""
 
     def batches() -> Iterator[pa.RecordBatch]:
         rng, step = np.random.default_rng(seed), space.alignment

@@ -100,11 +100,7 @@ def find_jars(environment: Mapping[str, str] = os.environ) -> Path:
 def set_up(
     environment: Mapping[str, str] = os.environ, *, tell: Callable[[str], None] | None = None
 ) -> Path:
-    """Download the jars where they are missing; returns their folder.
-
-    The user's own repository of Maven is neither read nor written; the settings (mirrors, proxies)
-    are read. ``tell`` takes a line for the user before what may take minutes.
-    """
+    """Download missing jars by the user's Maven settings alone; returns their folder."""
     find_java(environment)
     folder = cache_folder(environment)
     if _is_complete(folder):

@@ -332,11 +332,7 @@ CHECKS = {
 def find_flagged_rows(
     runs: pd.DataFrame, groups: gr.Groups, metrics: Iterable[mt.Metric]
 ) -> dict[str, pd.DataFrame]:
-    """Make every check that the columns allow; by its name what it found, also where no row is.
-
-    ``runs`` are checked by `measurements.check_runs`; only the checks are made whose rows are no
-    good for one of the metrics.
-    """
+    """Make every check that columns and metrics allow; by its name what it found, if any."""
     names = {metric.name for metric in metrics}
     made = {n: c for n, c in CHECKS.items() if c.spoils & names and not c.lacks(runs)}
     with np.errstate(all="ignore"):
