@@ -250,11 +250,7 @@ def _cache_bytes_or_0(text: str) -> int:
 
 
 def available_memory(procfs: Path, sysfs: Path) -> int:
-    """Read how much memory (bytes) this process can take without swapping or being killed.
-
-    The lesser of ``MemAvailable`` and what the limits of the control groups leave. Raises
-    `MeasurementError` where ``meminfo`` cannot be read.
-    """
+    """Read how much memory (bytes) this process can take without swapping or being killed."""
     path = procfs / "meminfo"
     match = re.search(r"^MemAvailable:\s+(\d+) kB", read_field(path), re.MULTILINE)
     if match is None:

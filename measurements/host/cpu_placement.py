@@ -47,11 +47,7 @@ class Topology:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Logical CPUs to run on (ascending), and how many physical cores they are.
-
-    Memory comes from the NUMA node of the CPU that first touches it, unless the command says
-    otherwise.
-    """
+    """Logical CPUs to run on (ascending), and how many physical cores they are."""
 
     cpus: tuple[int, ...]
     cores: int

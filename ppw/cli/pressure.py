@@ -191,10 +191,7 @@ def _pop_thresholds(given: opt.Given) -> dict[str, Any]:
 
 
 def _by_recorder(paths: list[str]) -> list[list[str]]:
-    """Group logs that are read together: first those of the host, then ppw's and perf's alone.
-
-    perf's have times and amounts of their own, and ppw's own are whole.
-    """
+    """Group logs that are read together: the host's first, then ppw's and perf's alone."""
     if len(paths) == 1:
         return [paths]
     # perf counts from its own start: its rows match those of no other recorder.

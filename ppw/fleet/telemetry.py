@@ -627,10 +627,7 @@ def _plain_columns(
 
 
 def write_runs(runs: ibis.Table, path: Path) -> str:
-    """Write runs as one Parquet file, whole or not at all; say how many have power.
-
-    Spark makes a folder of files, as it does, and so does not replace what is there.
-    """
+    """Write runs as one Parquet file, by Spark as a folder; say how many have power."""
     if path.suffix != ".parquet":
         raise PpwError(f"{path}: is written as Parquet: give a name that ends in .parquet")
     engine = runs.get_backend()

@@ -199,6 +199,7 @@ class FitOptions:
 class VoltageTable:
     """V-f points of each group: those of its host, of all hosts, or none."""
 
+    # Frequencies (Hz), rising, and voltages (V) of each; the table of each group, −1 for none.
     tables: tuple[tuple[FloatArray, FloatArray], ...] = ()
     of_group: IntArray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
 
@@ -434,7 +435,7 @@ def fit_curves(
 class Posteriors:
     """Steps of a table's groups, by what is fitted, and the laws that go through them."""
 
-    steps: Mapping[str, posterior.MeasuredSteps]
+    steps: Mapping[str, posterior.MeasuredSteps]  # of ln(time-like) or ln(power)
     neighbours: pooling.Neighbours
     time: pooling.TimeCurve
     power: pooling.CmosPowerCurve
@@ -751,9 +752,10 @@ def least_squares(
 class CurveDraws:
     """Posterior curves of all groups, ready to be drawn."""
 
+    # By what is fitted ("time", "throughput", "performance", "power") and group.
     known: Mapping[str, Mapping[int, bd.CurvePosterior]]
     draws: int
-    seed: int
+    seed: int  # the same group has the same draws for the same frequencies
 
     @classmethod
     def of(

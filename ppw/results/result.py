@@ -214,40 +214,20 @@ Row = Mapping[Any, Any]
 
 
 class Column(NamedTuple):
-    """One column of a result's table.
+    """One column of a result's table."""
 
-    Attributes
-    ----------
-    name : str
-        Column of the data frame, of the CSV file and of the JSON rows.
-    unit : str
-        Unit of the values ("Hz", "s", "1"), or "text", "flag", "count", "share"; "unit" is what
-        the row has in its column ``unit``, "@name" what the result has in that attribute.
-    title : str
-        Heading in print; a column without one is not printed.
-    meaning : str
-        What the values are.
-    form : str
-        Format of `format` in print; empty for the one that follows from the unit.
-    ends : tuple of str
-        Columns of the lower and upper end of an interval that is printed beside the value.
-    unbounded : bool
-        Whether a missing value in JSON means infinity.
-    if_any : bool
-        Whether the column is printed only where some row has a value.
-    on_pages : bool
-        Whether only pages print the column.
-    """
-
-    name: str
+    name: str  # in the data frame, the CSV file and the JSON rows
+    # Unit of the values ("Hz", "s", "1"), or "text", "flag", "count", "share"; "unit" is what the
+    # row has in its column ``unit``, "@name" what the result has in that attribute.
     unit: str
-    title: str
-    meaning: str
-    form: str = ""
+    title: str  # heading in print; a column without one is not printed
+    meaning: str  # what the values are
+    form: str = ""  # of `format` in print; empty for the one that follows from the unit
+    # Columns of the lower and upper end of an interval that is printed beside the value.
     ends: tuple[str, ...] = ()
-    unbounded: bool = False
-    if_any: bool = False
-    on_pages: bool = False
+    unbounded: bool = False  # whether a missing value in JSON means infinity
+    if_any: bool = False  # whether it is printed only where some row has a value
+    on_pages: bool = False  # whether only pages print it
 
     @classmethod
     def parse(cls, line: str) -> Column:
@@ -312,36 +292,19 @@ def value_text(value: Any, unit: str) -> str:
 class Table:
     """One table of a result, declared as text: a line a column, in the order of print.
 
-    Attributes
-    ----------
-    name : str
-        Attribute of the result that holds the data frame.
-    declaration : str
-        Lines as `Column.parse` reads them. In print the columns ``by`` of the result come first.
-    title : str
-        Heading on a page.
-    key : str
-        Name in the JSON document; ``name`` where empty.
-    note : str
-        Remark below the table on a page.
-    most : int
-        Rows in a summary; with 0 only pages show the table.
-    show : mapping of str to callable
-        Text of a row for a column, in place of the one that follows from its unit.
-
-    Examples
-    --------
     >>> table = Table("table", "best_hz | Hz [lower_hz, upper_hz] | best | most probable step")
     >>> table.columns[0].ends
     ('lower_hz', 'upper_hz')
     """
 
-    name: str
+    name: str  # attribute of the result that holds the data frame
+    # Lines as `Column.parse` reads them. In print the columns ``by`` of the result come first.
     declaration: str
-    title: str = ""
-    key: str = ""
-    note: str = ""
-    most: int = 40
+    title: str = ""  # heading on a page
+    key: str = ""  # name in the JSON document; ``name`` where empty
+    note: str = ""  # remark below the table on a page
+    most: int = 40  # rows in a summary; with 0 only pages show the table
+    # Text of a row for a column, in place of the one that follows from its unit.
     show: Mapping[str, Callable[[Row], str]] = field(default_factory=dict)
 
     @cached_property

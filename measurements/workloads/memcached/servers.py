@@ -193,11 +193,7 @@ class Servers:
         reaper: CleanupProcess,
         log: Path,
     ) -> Self:
-        """Start private servers on loopback and wait until they answer.
-
-        ``threads`` and ``connections`` are those of each server, ``memory_bytes`` are shared by
-        all. What they print goes to ``log``.
-        """
+        """Start private servers on loopback, which share ``memory_bytes``; wait for answers."""
         program = find_program("memcached")
         processes = []
         ports = free_ports(partitions)
