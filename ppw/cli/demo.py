@@ -44,23 +44,14 @@ _CONSTANT = 0.01
 
 @dataclass(frozen=True)
 class SimulatedDemo:
-    """Projections of the simulated programs, and their runs at frequencies not learnt.
+    """Projections of the simulated programs, and their runs at frequencies not learnt."""
 
-    Attributes
-    ----------
-    table : pandas.DataFrame
-        One row a program, core and tested frequency: ``workload``, ``host``, ``freq_hz``,
-        ``metric`` ("cpi" or "time"), ``projected``, ``lower``, ``upper``, ``simulated``,
-        ``error_pct``.
-    learnt : pandas.DataFrame
-        The runs that the projections know.
-    flagged : tuple of (str, str)
-        Program and host of those whose three lower frequencies do not lie on one curve, which the
-        projection says itself.
-    """
-
+    # One row a program, core and tested frequency: ``workload``, ``host``, ``freq_hz``, ``metric``
+    # ("cpi" or "time"), ``projected``, ``lower``, ``upper``, ``simulated``, ``error_pct``.
     table: pd.DataFrame
-    learnt: pd.DataFrame
+    learnt: pd.DataFrame  # the runs that the projections know
+    # Program and host of those whose three lower frequencies do not lie on one curve, which the
+    # projection says itself.
     flagged: tuple[tuple[str, str], ...]
 
     def speed_ratios(self, column: str) -> pd.Series[float]:

@@ -35,9 +35,9 @@ class Sliders(NamedTuple):
 
     title: str
     note: str
-    header: Sequence[str]
-    script: str
-    data: str
+    header: Sequence[str]  # of the table of figures
+    script: str  # file of this folder that computes the figures, after ``sliders.js``
+    data: str  # JSON that it computes them from
 
 
 Table = rs.PrintedTable
@@ -53,7 +53,7 @@ class Page:
     figures: Sequence[Figure]
     tables: Sequence[rs.PrintedTable]
     caveats: Sequence[str]
-    document: str
+    document: str  # the JSON of the result
     sliders: Sliders | None = None
 
     @classmethod
