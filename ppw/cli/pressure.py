@@ -12,6 +12,7 @@ import ppw
 from measurements import timeseries
 from measurements.table.headers import nearest
 from ppw.cli import options as opt, output as out
+from ppw.results.text import shown
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -445,7 +446,7 @@ def _io_runs_of_logs(
             raise click.UsageError("the logs do not state one core frequency: give --clock 2.4GHz")
         given["freq"] = speeds.pop()
         out.say(
-            f"core frequency {out.shown(given['freq'], 'Hz')}: Speed(MHz) in the header of "
+            f"core frequency {shown(given['freq'], 'Hz')}: Speed(MHz) in the header of "
             "collectl, that of one moment; give --clock if it changed"
         )
     series = timeseries.read_time_series(list(paths), cpus=cpus)

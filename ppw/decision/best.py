@@ -359,7 +359,12 @@ class BestFrequency(Result):
         if len(best) == 1:
             row = self.table.iloc[0]
             at = shown(row["best_hz"], "Hz")
-            rest = f", but {row.get('alike')} cannot be told apart from it at {self.level:.0%}"
+            others = self.steps[self.steps["freq_hz"] != row["best_hz"]].sort_values("p_best")
+            rival = shown(others["freq_hz"].iloc[-1], "Hz") if len(others) else ""
+            rest = (
+                f", but {row.get('alike')} cannot be told apart from it at {self.level:.0%}: more "
+                f"runs at {at} and {rival} would decide it"
+            )
             return (
                 f"{words}: best at {at}, with probability {row['p_best']:.0%} and {loss}"
                 f"{rest * any(alike)}."
