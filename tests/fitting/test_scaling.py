@@ -4,7 +4,7 @@ from functools import cache
 
 import numpy as np
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 from scipy.optimize import least_squares
 from scipy.stats import t as student
 
@@ -257,6 +257,7 @@ def plain_fit(kind):
 
 
 @kinds
+@settings(max_examples=max(4, settings.default.max_examples // 4))
 @given(st.floats(1e-12, 1e12))
 def test_units_only_scale(kind, unit):
     X, y = RUNS[kind]

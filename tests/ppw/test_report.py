@@ -9,6 +9,7 @@ import re
 import numpy as np
 import pandas as pd
 import pytest
+from conftest import HOSTILE
 from hypothesis import given, strategies as st
 from made_up import answered, sweep
 from parsed_pages import Parsed
@@ -126,7 +127,7 @@ class TestSliders:
 
     @pytest.mark.parametrize("kind", ["RunsProjection", "Procurement"])
     def test_only_the_one_script_of_the_page_may_run(self, kind, results, pages):
-        result, (page, text) = results(kind), pages(kind)
+        result, (page, text) = results(kind, HOSTILE), pages(kind, HOSTILE)
         (policy,) = re.findall(r'Content-Security-Policy" content="([^"]*)"', text)
         (script,) = re.findall(r"<script>(.*?)</script>", text, re.DOTALL)
         digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
