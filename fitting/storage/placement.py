@@ -28,7 +28,7 @@ Arrivals = tuple[FloatArray, FloatArray, FloatArray]
 # How arrivals are placed in their last window: anywhere, evenly, as drawn gaps have it, or by gaps
 # that follow each other as they did; or, by no windows, at one pace, each a little early or late.
 PLACEMENTS = ("anywhere", "even", "gaps", "paced", "chained")
-EVEN, GAPS, PACED, CHAINED = 1, 2, 3, 4
+ANYWHERE, EVEN, GAPS, PACED, CHAINED = range(5)
 # Windows whose halves are kept, and arrivals that such a window has at least.
 _MOST_HALVED, LEAST_HALVED = 2048, 16
 # Probabilities of the quantiles of lateness.
@@ -286,6 +286,9 @@ def place_arrivals(
     while nodes.shape[1]:
         nodes = _halve_windows(nodes, rules, depth, (gaps, edges, times), rng)
         depth += 1
+    if rules.placement == ANYWHERE:
+        # Windows follow each other: their arrivals are in order where those of all are.
+        times.sort()
     return times
 
 
@@ -334,12 +337,10 @@ def _halve_windows(
 
 @jit
 def _place_in_window(start: float, width: float, even: bool, times: FloatArray, rng: Rng) -> None:
-    """Place the arrivals of a window evenly, or at random in order; fill in ``times``."""
+    """Place the arrivals of a window evenly, or at random in any order; fill in ``times``."""
     n = len(times)
     for k in range(n):
         times[k] = start + width * ((k + 0.5) / n if even else rng.random())
-    if not even and n > 1:
-        times.sort()
 
 
 @jit

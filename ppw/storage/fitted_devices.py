@@ -167,7 +167,9 @@ class LastEnds:
         missing = int(device.max(initial=0)) + 1 - len(self._ends)
         if missing > 0:
             self._ends = np.pad(self._ends, (0, missing), constant_values=-1)
-        before = devices.previous_ends(device, lbn, size_bytes, self._ends)
+        # Copies: the loop is compiled for one sort of columns.
+        columns = (np.array(column, np.int64) for column in (device, lbn, size_bytes))
+        before = devices.previous_ends(*columns, self._ends)
         self.requests += len(before)
         self.sequential += int((before == lbn).sum())
         return before
