@@ -100,6 +100,11 @@ def set_up(
     folder, session = folder_and_session(output, resume=resume)
     if session is not None:
         options, host = _options_as_planned(session, options, host)
+    elif not options.command:
+        raise MeasurementError(
+            f"{folder}: the sweep was ended before its plan was written: give its frequencies and "
+            "its command again"
+        )
     missing: list[str] = []
     with ExitStack() as stack:
         machine = open_machine(host, options.frequencies, options.cores, counters=options.counters)
@@ -136,6 +141,9 @@ def folder_and_session(output: Path, *, resume: bool) -> tuple[Path, ses.Session
     """Find the folder of a table's raw readings, and the session in it that goes on."""
     folder = loop.default_folder(output)
     ses.check_writable(output)
+    if resume and ses.ended_before_plan(folder):
+        (folder / "plan.json").unlink(missing_ok=True)
+        return folder, None
     if resume:
         return folder, ses.Session.open(folder)
     # Without its table, what is there are the raw readings of a sweep.

@@ -159,6 +159,17 @@ def check_writable(target: Path) -> None:
         raise MeasurementError(f"{target}: exists and is read-only")
 
 
+def ended_before_plan(folder: Path) -> bool:
+    """Tell whether a sweep was killed before its plan was whole: then nothing was measured."""
+    if not (folder / "samples").is_dir() or (folder / "runs.jsonl").exists():
+        return False
+    try:
+        json.loads((folder / "plan.json").read_text(encoding="utf-8"))
+    except (FileNotFoundError, ValueError):
+        return True
+    return False
+
+
 def _write_synced(path: Path, text: str, mode: str = "w") -> None:
     with files.open_for_writing(path, mode, encoding="utf-8") as file:
         file.write(text)

@@ -6,10 +6,12 @@ import csv
 import gzip
 import io
 import json
+import os
 import re
+import shutil
 import sys
 import tempfile
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import date, time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TextIO
@@ -118,12 +120,39 @@ def _write_whole_file(runs: pd.DataFrame, path: Path) -> None:
 
 
 @contextmanager
+def scratch_folder(beside: Path) -> Iterator[Path]:
+    """Make a folder of scratch files; remove those of processes of this host that were killed."""
+    own = f".part-{os.uname().nodename}-"
+    with suppress(OSError):
+        _sweep(beside, own)
+    with tempfile.TemporaryDirectory(dir=beside, prefix=f"{own}{os.getpid()}-") as folder:
+        yield Path(folder)
+
+
+def _sweep(folder: Path, own: str) -> None:
+    for left in folder.iterdir():
+        process = left.name.removeprefix(own).partition("-")[0]
+        if left.name.startswith(own) and process.isdigit() and not _is_alive(int(process[:9])):
+            shutil.rmtree(left, ignore_errors=True)
+
+
+def _is_alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True
+
+
+@contextmanager
 def replace_whole(path: Path) -> Iterator[Path]:
     """Yield a scratch file that takes another one's place, whole, unless something fails."""
     try:
-        with tempfile.TemporaryDirectory(dir=path.parent, prefix=".part-") as folder:
+        with scratch_folder(path.parent) as folder:
             # Made in a folder of its own, the file has the permissions of any new file.
-            scratch = Path(folder, path.name)
+            scratch = folder / path.name
             yield scratch
             if path.exists():
                 scratch.chmod(path.stat().st_mode & 0o777)

@@ -295,6 +295,10 @@ def closing_first() -> Iterator[None]:
         return
     owner, came = os.getpid(), list[int]()
 
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        came.append(number)
+        raise KeyboardInterrupt
+
     def raise_at_first_signal(number: int, frame: FrameType | None) -> None:
         if os.getpid() != owner:
             _kill_self_by_signal(number)
@@ -305,11 +309,24 @@ def closing_first() -> Iterator[None]:
     taken = [number for number in _SIGNALS if signal.getsignal(number) is signal.SIG_DFL]
     for number in taken:
         signal.signal(number, raise_at_first_signal)
+    is_default = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    if is_default:
+        signal.signal(signal.SIGINT, interrupt)
     try:
         yield
     except TerminationSignal:
         _kill_self_by_signal(came[0])
+    except Exception as error:
+        # A library may make an error of its own of a signal, as DuckDB does.
+        ended = set(came) - {signal.SIGINT}
+        if not came or (not ended and isinstance(error, (PpwError, OSError, click.ClickException))):
+            raise
+        if not ended:
+            raise KeyboardInterrupt from error
+        _kill_self_by_signal(ended.pop())
     finally:
+        if is_default:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
         for number in taken:
             signal.signal(number, signal.SIG_DFL)
 

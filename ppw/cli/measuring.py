@@ -476,11 +476,23 @@ def sensors_command(format_: str, sysfs: str, procfs: str, output: str) -> None:
     out.write((in_json if format_ == "json" else _sensors_text(found)) + "\n", output)
 
 
+# What root writes once, so that power is read without root, also after the next boot.
+_POWER_RULE = """
+For a group named power, which may then see what others compute, as root:
+  cat > /etc/udev/rules.d/60-ppw.rules <<'END'
+SUBSYSTEM=="powercap", KERNEL=="intel-rapl:*", ACTION=="add", \
+  RUN+="/bin/sh -c 'cd /sys%p && chgrp power energy_uj && chmod g+r energy_uj'"
+END
+  udevadm control --reload && udevadm trigger --subsystem-match=powercap --action=add"""
+
+
 def _sensors_text(sensors: list[sweep.measure.HostSensor]) -> str:
     """Tabulate the sensors that are here, then say why the others are not."""
     # A BMC or a meter on the network is there only once its address is named.
     words = {True: "yes", False: "no", None: "by address"}
     there = [[s.name, words[s.available], s.detail] for s in sensors if s.available is not False]
     lines: list[str] = [text_table(["sensor", "here", "what"], there)]
-    lines += [f"{s.name}: not here: {s.detail}" for s in sensors if s.available is False]
+    away = [s for s in sensors if s.available is False]
+    lines += [f"{s.name}: not here: {s.detail}" for s in away]
+    lines += [_POWER_RULE] * any("energy_uj" in s.detail and "only root" in s.detail for s in away)
     return "\n".join(lines)

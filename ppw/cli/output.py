@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import tempfile
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -150,7 +149,10 @@ def write(text: str, output: str) -> None:
             path.write_text(text, encoding="utf-8", errors="backslashreplace")
         else:
             # A link stays one: what it points to is written.
-            _replace_file_atomically(path.resolve(), text)
+            from measurements.table.writing import replace_whole
+
+            with replace_whole(path.resolve()) as scratch:
+                scratch.write_text(text, encoding="utf-8", errors="backslashreplace")
     except OSError as error:
         raise PpwError(f"{output}: cannot be written: {error.strerror or error}") from error
 
@@ -164,18 +166,3 @@ def _write_to_standard_output(text: str) -> None:
         if isinstance(error, BrokenPipeError):
             raise
         raise PpwError(f"standard output: {error.strerror or error}") from error
-
-
-def _replace_file_atomically(path: Path, text: str) -> None:
-    # Written beside the target and moved over it, so that nobody ever reads half a file. A scratch
-    # file is private: it gets the permissions that the shell gives a new one.
-    handle, scratch = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace") as stream:
-            stream.write(text)
-        mask = os.umask(0)
-        os.umask(mask)
-        Path(scratch).chmod(path.stat().st_mode & 0o777 if path.exists() else 0o666 & ~mask)
-        Path(scratch).replace(path)
-    finally:
-        Path(scratch).unlink(missing_ok=True)

@@ -13,6 +13,7 @@ the new one. Of older generations the last one stays, for those who were reading
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -34,7 +35,15 @@ from measurements.host.files import hold_lock
 from measurements.table.schema import FILE_COLUMN, IDENTITY, NUMERIC
 from ppw.errors import PpwError
 from ppw.fleet import moments as mo, run_files as rf
-from ppw.fleet.engine import BaseBackend, Fault, UnusableFilesError, connect, ibis, is_spark
+from ppw.fleet.engine import (
+    BaseBackend,
+    Fault,
+    UnusableFilesError,
+    connect,
+    first_line,
+    ibis,
+    is_spark,
+)
 from ppw.fleet.moments import Layout
 from ppw.runs import groups, metrics
 
@@ -348,6 +357,7 @@ def widen_table(table: ibis.Table, own: Layout, wanted: Layout) -> ibis.Table:
 
 # A host whose clock is so far ahead, or before computers kept such runs, has no clock.
 _AHEAD_S = 86_400.0
+_NO_SPACE = os.strerror(errno.ENOSPC)
 _EARLIEST_S = datetime(2000, 1, 1, tzinfo=UTC).timestamp()
 
 
@@ -527,7 +537,15 @@ class _Update:
         if before is not None:
             names = pa.concat_tables([self.state.file_table(), names])
         cells = widen_table(table, layout, layout).order_by(list(layout.keys))
-        return self.state.beside(layout, self.by, names, lambda path: _write(cells, path)), runs
+        try:
+            made = self.state.beside(layout, self.by, names, lambda path: _write(cells, path))
+        except Exception as error:
+            # The engine reads as it writes: only the message tells which of them failed.
+            if _NO_SPACE in str(error) or str(self.state.folder) in str(error):
+                reason = first_line(error)
+                raise PpwError(f"{self.state.folder}: cannot be written: {reason}") from error
+            raise
+        return made, runs
 
     def _observed_columns_and_layout(self, runs: rf.FleetRuns) -> tuple[pd.DataFrame, Layout]:
         known = rf.filled_columns(runs).drop(columns=FILE_COLUMN, errors="ignore")

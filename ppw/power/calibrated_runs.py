@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import tempfile
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -20,7 +19,9 @@ import pandas as pd
 from fitting.regression.errors_in_both import CalibratedReadings
 from fitting.regression.lines import BoolArray, FloatArray
 from measurements import check_runs
+from measurements.errors import MeasurementError
 from measurements.table.headers import list_names
+from measurements.table.writing import replace_whole
 from ppw.errors import PpwError
 from ppw.power.calibration import Calibration, source_power
 from ppw.results.result import read_document, warn_caveats, write_document
@@ -247,15 +248,12 @@ def save_calibration(
     text = write_document(_KIND, None, {"host": host or calibration.host, _KIND: documents})
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=path.parent, prefix=".part-") as scratch:
-            # Made in a folder of its own, the file has the permissions of any new file.
-            part = Path(scratch, path.name)
+        with replace_whole(path) as part:
             part.write_text(text + "\n", encoding="utf-8")
-            part.replace(path)
-    except OSError as error:
+    except (OSError, MeasurementError) as error:
+        reason = getattr(error.__cause__ or error, "strerror", None) or error
         raise PpwError(
-            f"{path}: cannot be written: {error.strerror or error}: name a folder of yours in "
-            f"{CONFIG_DIR_VARIABLE}"
+            f"{path}: cannot be written: {reason}: name a folder of yours in {CONFIG_DIR_VARIABLE}"
         ) from error
     return path
 
