@@ -208,12 +208,12 @@ def half_width_by_others(
             step = int(np.searchsorted(sweep.frequency[0], frequency))
             left = variance * (1 / SHARED_MISS**2 - 1)
             value = mean + ndtri(numbers.value) * np.sqrt(variance)
-            new = (frequency, value, MANY_RUNS, left)
-            steps = (sweep.frequency, sweep.log_value, sweep.runs, sweep.borrowed)
-            *added, borrowed = (
-                np.insert(part, step, x, axis=1) for part, x in zip(steps, new, strict=True)
+            sweep = sweep._replace(
+                frequency=np.insert(sweep.frequency, step, frequency, axis=1),
+                log_value=np.insert(sweep.log_value, step, value, axis=1),
+                runs=np.insert(sweep.runs, step, MANY_RUNS, axis=1),
+                borrowed=np.insert(sweep.borrowed, step, left, axis=1),
             )
-            sweep = SweepSteps(*added, sweep.scatter, sweep.scatter_df, borrowed)
         done.append(known._replace(sweep=sweep))
     return float(present(done, level).mean())
 

@@ -113,7 +113,7 @@ def refuse_input_as_output(output: str) -> None:
     context = click.get_current_context(silent=True)
     if context is None or output == "-" or not Path(output).is_file():
         return
-    given = [value for name, value in context.params.items() if name != "output"]
+    given = [v for name, v in context.params.items() if name not in ("output", "report")]
     for path in _paths(given):
         with suppress(OSError, ValueError):
             if Path(path).samefile(output):

@@ -38,5 +38,5 @@ def label_ends(ax: Axes, ends: Iterable[tuple[float, str, Any]]) -> None:
     at, gap = low - high, 0.055 * (high - low)
     for y, name, color in sorted(ends, key=lambda end: end[0]):
         at = max(y, at + gap)
-        where = {"transform": ax.get_yaxis_transform(), "va": "center"}
-        ax.text(1.015, at, name, color=color, fontsize="small", **where)
+        beside = ax.get_yaxis_transform()
+        ax.text(1.015, at, name, color=color, fontsize="small", transform=beside, va="center")

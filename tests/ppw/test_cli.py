@@ -532,6 +532,9 @@ class TestOutputIsInput:
                 refuse_input_as_output("runs.csv")
             context.params = {"output": "runs.csv", "logs": ("db=other.csv",), "level": 0.9}
             refuse_input_as_output("runs.csv")
+            # A page is written again.
+            context.params = {"output": "-", "report": "runs.csv", "runs": None}
+            refuse_input_as_output("runs.csv")
 
 
 @pytest.mark.thirdparty
