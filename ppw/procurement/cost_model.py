@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ppw.procurement.inputs import CaseValues, FloatArray, Inputs
 from ppw.procurement.scenario import Scenario, Server, Workload
@@ -295,9 +296,11 @@ FIGURES = {
     "perf_per_dollar": ComparedFigure("performance per price", True),
     "work_per_cost": ComparedFigure("work per total cost", True),
 }
-# What two candidates may be alike in, and the key of the years, which no scenario has as a figure.
+# What two candidates may be alike in, and the keys of the years and of the day's profile, which no
+# scenario has as a figure.
 COST, PER_DOLLAR = "total cost", "performance per price"
-YEARS = "demand.years"
+YEARS, PROFILE = "demand.years", "demand.profile"
+_PARTS_OF_DAY = 10
 
 
 @dataclass(frozen=True, eq=False)
@@ -314,7 +317,21 @@ class Model:
 
     def tco(self, numbers: CaseValues, years: int | None = None) -> FloatArray:
         """Compute the total cost of every candidate: (candidates, n)."""
-        return np.stack([outcome.tco() for outcome in self.outcomes(numbers, years)])
+        return self.tco_and_fits(numbers, years)[0]
+
+    def tco_and_fits(
+        self, numbers: CaseValues, years: int | None = None
+    ) -> tuple[FloatArray, NDArray[np.bool_]]:
+        """Compute total costs, and whether the site has room: (candidates, n) each."""
+        made = self.outcomes(numbers, years)
+        return np.stack([o.tco() for o in made]), np.stack([o.racks.fits > 0 for o in made])
+
+    def with_mean_load(self, mean: float) -> Model:
+        """Give all workloads a day with one part at the peak and this mean load (share)."""
+        rest = (mean * _PARTS_OF_DAY - 1) / (_PARTS_OF_DAY - 1)
+        profile = np.array([1.0] + [rest] * (_PARTS_OF_DAY - 1))
+        workloads = tuple(replace(w, profile=profile) for w in self.scenario.workloads)
+        return replace(self, scenario=replace(self.scenario, workloads=workloads))
 
     def _outcome(self, server: Server, demand: RateDemand, numbers: CaseValues) -> CandidateOutcome:
         """Size pools and racks of a candidate, and compute its energy, carbon and money."""

@@ -55,6 +55,8 @@ class Input:
     low: float = np.nan
     high: float = np.nan
     draws: FloatArray | None = None  # draws (n,) of a figure that was measured or projected
+    # Range of other people, over which a figure that is not given is moved.
+    usual: tuple[float, float] | None = None
     # What it could be at all.
     least: float = 0.0
     most: float = np.inf
@@ -142,8 +144,11 @@ def read_figures(
         value, low, high = (n * per_second for n in _read_range(raw, [*path, name], node, source))
         words = f"{node['title']} of {of}" if of else node["title"]
         unit = node["x-unit"].replace("{currency}", currency)
-        by_whom = (GIVEN, source) if name in table else (DEFAULT, "")
-        figure = Input(f"{prefix}.{name}", words, unit, value, *by_whom, low, high)
+        is_given = name in table
+        label, said = (GIVEN, source) if is_given else (DEFAULT, str(node.get("x-source", "")))
+        figure = Input(f"{prefix}.{name}", words, unit, value, label, said, low, high)
+        if "x-usual" in node and not is_given:
+            figure = replace(figure, usual=tuple(node["x-usual"]))
         least = float(node.get("minimum", node.get("exclusiveMinimum", 0.0)))
         made.append(replace(figure, least=least, most=float(node.get("maximum", np.inf))))
     return made

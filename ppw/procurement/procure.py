@@ -17,7 +17,15 @@ from ppw.decision.ratios import NO_TIE, UNDECIDED, Tie, tie_of
 from ppw.errors import PpwError
 from ppw.procurement import cost_model as cm
 from ppw.procurement.candidates import gather
-from ppw.procurement.cost_model import COST, FIGURES, PER_DOLLAR, YEARS, CandidateOutcome, Model
+from ppw.procurement.cost_model import (
+    COST,
+    FIGURES,
+    PER_DOLLAR,
+    PROFILE,
+    YEARS,
+    CandidateOutcome,
+    Model,
+)
 from ppw.procurement.inputs import GIVEN, CaseValues, FloatArray, Input, Inputs
 from ppw.procurement.result import Procurement
 from ppw.procurement.scenario import SCALE, read_scenario, scenario_of
@@ -61,6 +69,13 @@ def on_front(costs: FloatArray, fits: Mask) -> Mask:
 
 # How far a figure is moved that has neither draws nor a given range.
 SWING = 0.2
+# Kind of the range of a figure that the scenario does not give.
+USUAL = "usual"
+# Mean load of a day as a share of its peak, where no profile is given. Servers run mostly at 10 to
+# 50 % of their capacity (Barroso & Hölzle 2007, https://doi.org/10.1109/MC.2007.443).
+MEAN_LOADS = (0.3, 1.0)
+# Draws over which a figure's effect is averaged.
+_FEW_DRAWS = 200
 
 
 def years_figure(years: int) -> Input:
@@ -68,55 +83,64 @@ def years_figure(years: int) -> Input:
     return Input(YEARS, "years that servers are kept", "1", float(years), GIVEN)
 
 
-def sensitivity_rows(
-    model: Model, inputs: Inputs, fits: Mask, level: float, best: int, rival: int | None
-) -> list[dict[str, Any]]:
-    """Move one figure after another, with the others at their values: the widest swing comes first.
+def sensitivity_rows(evaluated: Evaluation, best: int, rival: int | None) -> list[dict[str, Any]]:
+    """Move one figure after another, and draw the others: the widest swing comes first.
 
-    Only candidates that ``fits`` tells may be the answer. A drawn figure is moved over its interval
-    at ``level``. The difference is of the candidates ``best`` and ``rival``; without a rival it is
-    the cost of the best. Rows are as `ppw.procurement.result` declares them.
+    A drawn figure is moved over its interval, one without a range by ±20 %, and one that is not
+    given over the range that is usual. The difference is of the expected costs of the candidates
+    ``best`` and ``rival``; without a rival it is the cost of the best. Rows are as
+    `ppw.procurement.result` declares them.
     """
-    central, years, rows = inputs.central(), model.scenario.years, []
-    for figure in movable_figures(inputs):
-        low, high, kind = ends_of(figure, level)
-        cases = central.repeat(2).with_values({figure.key: np.array([low, high])})
-        place = figure.key, figure.words, figure.unit, figure.value, low, high, kind
-        rows.append((place, model.tco(cases)))
-    ends = max(years - 1, 1), years + 1
-    kept = years_figure(years)
-    place = YEARS, kept.words, "1", kept.value, float(ends[0]), float(ends[1]), "±1"
-    rows.append((place, np.concatenate([model.tco(central, end) for end in ends], axis=1)))
-    made = [_sensitivity_row(model, fits, best, rival, *row) for row in rows]
+    model, years, rows = evaluated.model, evaluated.model.scenario.years, []
+    for figure in movable_figures(evaluated.inputs):
+        ends = ends_of(figure, evaluated.level)
+        place = figure.key, figure.words, figure.unit, figure.value, *ends
+        cases = [evaluated.few.with_values({figure.key: end}) for end in ends[:2]]
+        rows.append((place, [evaluated.expected_at(case, model) for case in cases]))
+    kept, around = years_figure(years), (max(years - 1, 1), years + 1)
+    place = YEARS, kept.words, "1", kept.value, float(around[0]), float(around[1]), "±1"
+    rows.append((place, [evaluated.expected_at(evaluated.few, model, end) for end in around]))
+    if all((w.profile == 1).all() for w in model.scenario.workloads):
+        days = [model.with_mean_load(mean) for mean in MEAN_LOADS]
+        place = PROFILE, "mean load of the day", "1", 1.0, *MEAN_LOADS, USUAL
+        rows.append((place, [evaluated.expected_at(evaluated.few, day) for day in days]))
+    made = [_sensitivity_row(model, best, rival, place, np.array(c).T) for place, c in rows]
+    cost = float(evaluated.costs[best].mean())
     # What moves nothing is no finding; the years always stand there.
     moves = [
         row
         for row in made
-        if row["changes"] or row["apart_at_low"] != row["apart_at_high"] or row["key"] == YEARS
+        if row["changes"] or row["key"] == YEARS or abs(_swing(row)) > _STRAIGHT * cost
     ]
-    return sorted(moves, key=lambda row: -abs(row["apart_at_high"] - row["apart_at_low"]))
+    return sorted(moves, key=lambda row: -_swing(row))
+
+
+def _swing(row: Mapping[str, Any]) -> float:
+    """Width of the move of a row; infinite where a candidate does not fit at an end."""
+    return float(np.nan_to_num(abs(row["apart_at_high"] - row["apart_at_low"]), nan=np.inf))
 
 
 def _sensitivity_row(
-    model: Model, fits: Mask, best: int, rival: int | None, place: Sequence[Any], costs: FloatArray
+    model: Model, best: int, rival: int | None, place: Sequence[Any], costs: FloatArray
 ) -> dict[str, Any]:
-    """Row of one figure: cheapest candidate and cost difference at each end."""
+    """Row of one figure: cheapest candidate and cost difference at each end; inf does not fit."""
     names = [server.name for server in model.servers]
-    cheapest = [names[int(i)] for i in np.argmin(np.where(fits[:, None], costs, np.inf), axis=0)]
-    apart = costs[best] if rival is None else costs[rival] - costs[best]
+    cheapest = [names[int(i)] for i in np.argmin(costs, axis=0)]
+    with np.errstate(invalid="ignore"):
+        apart = costs[best] if rival is None else costs[rival] - costs[best]
+    apart = np.where(np.isfinite(apart), apart, np.nan)
     columns = "key", "what", "unit", "value", "low", "high", "range"
     return {
         **dict(zip(columns, place, strict=True)),
         "cheapest_at_low": cheapest[0],
         "cheapest_at_high": cheapest[1],
         "changes": set(cheapest) != {names[best]},
-        "apart_at_low": float(apart[0]),
-        "apart_at_high": float(apart[1]),
+        **{f"apart_at_{end}": x for end, x in zip(("low", "high"), apart.tolist(), strict=True)},
     }
 
 
 def movable_figures(inputs: Inputs) -> list[Input]:
-    """Figures that sensitivity moves: those that are not 0, or have a range.
+    """Figures that sensitivity moves: those that are not 0, or have a range or a usual one.
 
     The demand as a whole is one of them where it is not one figure already; a workload's share in
     it is not, because the others would have to give way.
@@ -126,20 +150,22 @@ def movable_figures(inputs: Inputs) -> list[Input]:
     return [
         f
         for f in inputs.values()
-        if (f.value != 0 or f.uncertain)
+        if (f.value != 0 or f.uncertain or f.usual)
         and f.key not in left_out
         and not re.fullmatch(r"workload\..*\.share", f.key, re.S)
     ]
 
 
 def ends_of(figure: Input, level: float) -> tuple[float, float, str]:
-    """Ends between which a figure is moved, and their kind: "drawn", "given" or "±20%"."""
+    """Ends between which a figure is moved, and their kind: "drawn", "given", "usual", "±20%"."""
     if figure.draws is not None:
         low, high = np.quantile(figure.draws, [0.5 - level / 2, 0.5 + level / 2])
         if low < high:
             return float(low), float(high), "drawn"
     if figure.low < figure.high:
         return figure.low, figure.high, "given"
+    if figure.usual:
+        return *figure.usual, USUAL
     ends = sorted((figure.value * (1 - SWING), figure.value * (1 + SWING)))
     low, high = (float(np.clip(end, figure.least, figure.most)) for end in ends)
     return low, high, f"±{SWING:.0%}"
@@ -174,8 +200,8 @@ def learn_next(
 
 # How far from its value a figure is looked at.
 _FACTOR = 10.0
-_STEPS = 121
-_ZOOMS = 4
+_STEPS = 401
+_STEPS_OF_ZOOM, _ZOOMS = 41, 6
 _MOST_YEARS = 15
 # Where a line is compared with the cost: wide enough for whole servers to come and go.
 _PROBES = np.array([0.01, 0.3, 1.0, 30.0])
@@ -192,6 +218,8 @@ class Crossovers:
     # Joint draws of all figures.
     draws: CaseValues
     level: float
+    # Whether who does not fit the site loses; where nobody fits, room is assumed.
+    bounded: bool
 
     def rows(self) -> list[dict[str, Any]]:
         """Rows of the ties of all figures that have one, the nearest to its value first.
@@ -220,26 +248,38 @@ class Crossovers:
         line = self._straight_line(figure)
         if line is None:
             return self._follow_range(figure)
-        return tie_of(_reachable_ties(figure, -line[0] / line[1]), self.level)
+        tie = tie_of(_reachable_ties(figure, -line[0] / line[1]), self.level)
+        # The verdict turns where the expected costs are equal.
+        (value,) = _reachable_ties(figure, -np.mean(line[0], keepdims=True) / np.mean(line[1]))
+        if np.isnan(value) or np.isnan(tie.value):
+            return NO_TIE
+        inside = tie.lower <= value <= tie.upper
+        ends = (tie.lower, tie.upper) if inside else (np.nan, np.nan)
+        return Tie(float(value), *ends, tie.p_tie)
 
     def _straight_line(self, figure: Input) -> tuple[FloatArray, FloatArray] | None:
         """Intercept and slope of the cost difference by draw; None where it is not linear."""
         at = figure.value * _PROBES
         central = self.inputs.central().repeat(len(at)).with_values({figure.key: at})
-        costs = self.model.tco(central)
-        apart = costs[1] - costs[0]
+        apart = self._apart(central)
+        if not np.isfinite(apart).all():
+            return None
         slope = (apart[2] - apart[0]) / (at[2] - at[0]) if at[2] else 0.0
         off = np.abs(apart - apart[0] - slope * (at - at[0])).max()
-        if slope == 0 or not off <= _STRAIGHT * np.abs(costs).max():
+        if slope == 0 or not off <= _STRAIGHT * np.abs(self.model.tco(central)).max():
             return None
-        start, end = (self._apart(self.draws.with_values({figure.key: x})) for x in (at[0], at[2]))
+        costs = (self.model.tco(self.draws.with_values({figure.key: x})) for x in (at[0], at[2]))
+        start, end = (cost[1] - cost[0] for cost in costs)
         slopes = (end - start) / (at[2] - at[0])
         slopes = np.where(slopes == 0, np.nan, slopes)
         return start - slopes * at[0], slopes
 
     def _follow_range(self, figure: Input) -> Tie:
-        """Find the value nearest to the figure's at which the cost difference changes sign."""
-        if figure.value <= 0:
+        """Find the value nearest to the figure's at which the cost difference changes sign.
+
+        None where the choice at the values of all figures is another than that by expectation.
+        """
+        if figure.value <= 0 or not self._apart(self.inputs.central())[0] >= 0:
             return NO_TIE
         grid = figure.value * np.geomspace(1 / _FACTOR, _FACTOR, _STEPS)
         grid = grid[(grid >= figure.least) & (grid <= figure.most)]
@@ -247,17 +287,20 @@ class Crossovers:
         for _ in range(_ZOOMS):
             central = self.inputs.central().repeat(len(grid))
             sign = np.sign(self._apart(central.with_values({figure.key: grid})))
-            turns = np.flatnonzero(sign[1:] != sign[:-1])
+            # Where neither fits there is no sign, and no turn.
+            turns = np.flatnonzero((sign[1:] != sign[:-1]) & ~np.isnan(sign[1:] + sign[:-1]))
             if not len(turns):
                 return NO_TIE
             nearest = turns[np.argmin(np.abs(np.log(grid[turns] / near)))]
             near = grid[nearest]
-            grid = np.geomspace(near, grid[nearest + 1], _STEPS)
+            grid = np.geomspace(near, grid[nearest + 1], _STEPS_OF_ZOOM)
         return Tie(float(np.sqrt(grid[0] * grid[-1])), np.nan, np.nan, np.nan)
 
     def _years_tie(self) -> Tie:
         """Find the nearest whole number of years for which the rival costs less, to a maximum."""
         central, now = self.inputs.central(), self.model.scenario.years
+        if self._apart(central)[0] < 0:
+            return NO_TIE
         every = sorted(range(1, _MOST_YEARS + 1), key=lambda years: abs(years - now))
         cheaper = (float(years) for years in every if self._apart(central, years)[0] < 0)
         return Tie(next(cheaper, np.nan), np.nan, np.nan, np.nan)
@@ -268,9 +311,11 @@ class Crossovers:
         return tie_of(other.price * one.rate / other.rate, self.level)
 
     def _apart(self, numbers: CaseValues, years: int | None = None) -> FloatArray:
-        """Cost of the rival minus that of the cheapest, in each case."""
-        costs = self.model.tco(numbers, years)
-        return np.asarray(costs[1] - costs[0])
+        """Cost of the rival minus that of the cheapest; infinite where one does not fit."""
+        costs, fits = self.model.tco_and_fits(numbers, years)
+        with np.errstate(invalid="ignore"):
+            cheapest, rival = np.where(fits | (not self.bounded), costs, np.inf)
+            return np.asarray(rival - cheapest)
 
 
 def _reachable_ties(figure: Input, ties: FloatArray) -> FloatArray:
@@ -304,6 +349,41 @@ class Evaluation:
         return self.model.outcomes(self.inputs.central())
 
     @cached_property
+    def few(self) -> CaseValues:
+        """First draws, or the values alone where nothing is uncertain."""
+        if not any(figure.uncertain for figure in self.inputs.values()):
+            return self.inputs.central()
+        return CaseValues({k: v[:_FEW_DRAWS] for k, v in self.drawn.items()}, _FEW_DRAWS)
+
+    @cached_property
+    def costs(self) -> FloatArray:
+        """Total cost in the joint draws: (candidates, draws)."""
+        return np.stack([outcome.tco() for outcome in self.draws])
+
+    @cached_property
+    def _few_off(self) -> FloatArray:
+        """Mean cost of all draws less that of the few: (candidates,)."""
+        return np.asarray(self.costs.mean(axis=1) - self.model.tco(self.few).mean(axis=1))
+
+    def expected_at(self, cases: CaseValues, model: Model, years: int | None = None) -> FloatArray:
+        """Expected cost of each candidate in few draws; infinite where most of them do not fit."""
+        costs, fits = model.tco_and_fits(cases, years)
+        room = fits.mean(axis=1) >= 0.5
+        return np.where(room | ~room.any(), costs.mean(axis=1) + self._few_off, np.inf)
+
+    def expectation(self, first: int, rival: int | None) -> dict[str, float]:
+        """Expected cost of the first, and what it saves against the rival, with its interval."""
+        cost = self.costs.mean(axis=1)
+        made = {"cost": float(cost[first])}
+        if rival is not None:
+            saving = self.costs[rival] - self.costs[first]
+            made |= {"saving": float(saving.mean()), "share": float(1 - cost[first] / cost[rival])}
+            if np.ptp(saving) > _STRAIGHT * abs(cost[first]):
+                ends = self._interval_ends(saving)
+                made |= dict(zip(("saving_lower", "saving_upper"), ends, strict=True))
+        return made
+
+    @cached_property
     def draws(self) -> list[CandidateOutcome]:
         """Outcome of each candidate in the joint draws of the figures."""
         return self.model.outcomes(self.drawn)
@@ -318,8 +398,8 @@ class Evaluation:
         return np.array([outcome.racks.fits[0] > 0 for outcome in self.central])
 
     def cheapest(self) -> list[int]:
-        """Indices of candidates by cost at the central values; those that fit come first."""
-        costs = [outcome.tco()[0] for outcome in self.central]
+        """Indices of candidates by expected cost; those that fit at the values come first."""
+        costs = self.costs.mean(axis=1)
         fits = self.fits()
         return sorted(range(len(costs)), key=lambda i: (not fits[i], costs[i]))
 
@@ -474,7 +554,7 @@ def procure(
     allowed = fits if fits.any() else np.ones_like(fits)
     rivals = [i for i in others if allowed[i]]
     runner_up = rivals[0] if rivals else None
-    moves = sensitivity_rows(model, inputs, allowed, level, first, runner_up)
+    moves = sensitivity_rows(evaluated, first, runner_up)
     of_first = figures[figures["candidate"] == evaluated.names[first]].set_index("figure")
     undecided = bool(of_first["p_best"].to_dict()["tco"] < UNDECIDED[1])
     # What to learn next is asked where two candidates may each be the cheapest.
@@ -496,6 +576,7 @@ def procure(
         cheapest=evaluated.names[first],
         runner_up=None if runner_up is None else evaluated.names[runner_up],
         any_fits=bool(fits.any()),
+        expected=evaluated.expectation(first, runner_up),
         figures=figures,
         candidates=evaluated.candidates(),
         costs=evaluated.parts["tco"],
@@ -529,10 +610,10 @@ def _units(model: Model) -> dict[str, str]:
 
 
 def _crossover_table(evaluated: Evaluation, first: int, rivals: list[int]) -> pd.DataFrame:
-    rows, model = [], evaluated.model
+    rows, model, bounded = [], evaluated.model, bool(evaluated.fits().any())
     for rival in rivals:
         pair = Model(model.scenario, [model.servers[first], model.servers[rival]])
-        ties = Crossovers(pair, evaluated.inputs, evaluated.drawn, evaluated.level)
+        ties = Crossovers(pair, evaluated.inputs, evaluated.drawn, evaluated.level, bounded)
         rows += ties.rows()
     columns = ["rival", "criterion", "key", "what", "unit", "now"]
     columns += ["value", "lower", "upper", "p_tie", "beyond"]

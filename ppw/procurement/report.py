@@ -221,8 +221,7 @@ def plot_moves(result: Procurement, ax: Axes | None = None) -> Axes:
     axes.barh(place, (high - low) / size, left=low / size, color=colours, height=0.55)
     if result.runner_up is not None:
         axes.axvline(0.0, color=MEASURED, lw=0.8)
-        costs = result.costs.set_index("candidate")["tco"]
-        now = (costs[result.runner_up] - costs[result.cheapest]) / size
+        now = result.expected.get("saving", np.nan) / size
         axes.axvline(now, color=MEASURED, lw=0.8, ls=":")
     what = f"{result.runner_up} dearer by" if result.runner_up else "total cost"
     axes.set_yticks(place, [label_lines(text) for text in rows["what"]])

@@ -11,13 +11,23 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ppw.procurement.cost_model import COST, FIGURES, YEARS, Basis
+from ppw.procurement.cost_model import COST, FIGURES, PROFILE, YEARS, Basis
 from ppw.results.axes import MEASURED, Axes, label_lines, new_axes
 from ppw.results.result import SHARE, PrintedTable, Result, Row, Table, rows_of, value_text
 from ppw.results.text import plot_label, shown, shown_interval
 
 # The answer in words: the verdict's sentences and the cells of its tables.
-_MOST_TURNS = 2
+_MOST_TURNS, _MOST_ASSUMPTIONS = 2, 3
+# Less probable than this, or a saving below this share of the cost, is too close to call.
+_CLEAR, _WORTH, _SURE = 0.6, 0.01, 0.95
+# What counts nothing unless it is given: keys of the figures, and what people call them.
+_ASKED = {
+    "headroom": ("demand.headroom",),
+    "discount rate": ("costs.discount_rate",),
+    "support": ("costs.support_share",),
+    "racks": ("site.rack_price", "site.rack_rent_per_year"),
+    "network ports": ("costs.port_price", "costs.port_power"),
+}
 
 
 def _nobody_fits_sentence(result: Procurement) -> str:
@@ -27,16 +37,33 @@ def _nobody_fits_sentence(result: Procurement) -> str:
 
 def _cheapest_sentence(result: Procurement) -> str:
     row = result.figure(result.cheapest, "tco")
-    ends = f"{_decimal_text(row['lower'])} … {_decimal_text(row['upper'])}"
-    ends = "" if np.isnan(row["lower"]) else f" ({result.level:.0%}: {ends})"
+    known = not np.isnan(row["lower"])
+    value = result.expected.get("cost", row["value"]) if known else row["value"]
+    cost = _money_text(result, value, row["lower"], row["upper"])
     span = f"{result.years} years" if result.years > 1 else "one year"
-    over = f"Over {span} {result.cheapest} costs"
+    over = f"ver {span} {result.cheapest} costs"
     if len(result.candidates) == 1:
-        return f"{over} {_decimal_text(row['value'])} {result.currency}{ends}."
-    cost = f"{_decimal_text(row['value'])} {result.currency}"
-    known = not np.isnan([row["lower"], row["p_best"]]).any()
-    sure = f", with probability {row['p_best']:.0%}" if known else ""
-    return f"{over} least: {cost}{ends}{sure}."
+        return f"O{over} {cost}."
+    sure = f", with probability {row['p_best']:.0%}" if known and row["p_best"] >= 0 else ""
+    if result.too_close:
+        return f"Too close to call. O{over} least by expectation: {cost}{sure}."
+    return f"O{over} least: {cost}{sure}."
+
+
+def _money_text(result: Procurement, value: float, lower: float, upper: float) -> str:
+    """Write money with its interval, in digits that the interval allows; else to the cent."""
+    if not upper > lower:
+        return f"{_decimal_text(value)} {result.currency}"
+    texts = [_text_within(amount, upper - lower) for amount in (value, lower, upper)]
+    return f"{texts[0]} {result.currency} ({result.level:.0%}: {texts[1]} … {texts[2]})"
+
+
+def _text_within(value: float, width: float) -> str:
+    """Write a number to the second digit of the width of its interval; to the cent without one."""
+    if not width > 0:
+        return _decimal_text(value)
+    decimals = min(1 - int(np.floor(np.log10(width))), 2)
+    return f"{round(value, decimals) + 0.0:,.{max(decimals, 0)}f}"
 
 
 def _servers_sentence(result: Procurement) -> str:
@@ -44,15 +71,56 @@ def _servers_sentence(result: Procurement) -> str:
     by = "memory" if row["by_memory"] > row["by_rate"] else "rate"
     spare = f", {row['spare']:.0f} of them to spare" if row["spare"] else ""
     bought = f"{_count_text(row['servers'], 'server')} (as many as the {by} asks for{spare})"
-    start = f"{_decimal_text(row['at_start'])} {result.currency} at the start"
+    cost = result.figure(result.cheapest, "tco")
+    start = _text_within(row["at_start"], cost["upper"] - cost["lower"])
+    start = f"{start} {result.currency} at the start"
     text = f"It takes {bought} in {_count_text(row['racks'], 'rack')} and {start}"
     if result.runner_up is None:
         return f"{text}."
     costs = dict(zip(result.costs["candidate"], result.costs["tco"], strict=True))
-    more = costs[result.runner_up] - costs[result.cheapest]
-    return (
-        f"{text}; {result.runner_up}, the next, costs {_decimal_text(more)} {result.currency} more."
-    )
+    cheapest, other = costs[result.cheapest], costs[result.runner_up]
+    ends = [result.expected.get(f"saving_{end}", np.nan) for end in ("lower", "upper")]
+    # Without an interval the sums of the printed parts tell the saving to the cent.
+    known = not np.isnan(ends[0])
+    saving = result.expected["saving"] if known else other - cheapest
+    share = result.expected["share"] if known else 1 - cheapest / other
+    saved = _money_text(result, saving, *ends)
+    percent = float(f"{100 * share:.2g}")
+    return f"{text}. It saves {saved} or {percent:g}% against {result.runner_up}, the next."
+
+
+def _assumption_sentences(result: Procurement) -> list[str]:
+    """Name the three assumptions that could overturn the verdict, and what was not given."""
+    said = []
+    if result.runner_up is not None:
+        # Of those that overturn it, a range or a default is more of an assumption than a ±20 %.
+        rows = sorted(
+            rows_of(result.sensitivities),
+            key=lambda row: (not row["changes"], row["changes"] and row["range"][0] == "±"),
+        )
+        texts = [_assumption_text(result, row) for row in rows[:_MOST_ASSUMPTIONS]]
+        said.append(f"What this depends on most: {'; '.join(texts)}.")
+    figures = result.inputs
+    taken = set(figures.loc[(figures["label"] == "default") & (figures["value"] == 0), "key"])
+    missing = [name for name, keys in _ASKED.items() if taken.issuperset(keys)]
+    parts = [f"{', '.join(missing)}, taken as 0"] if missing else []
+    if (result.sensitivities["key"] == PROFILE).any():
+        parts.insert(0, "a demand profile, so the peak is taken for all hours")
+    return [*said, f"Not given: {'; '.join(parts)}."] if parts else said
+
+
+def _assumption_text(result: Procurement, row: Row) -> str:
+    """Say how far an assumption may move, and which candidate costs least then."""
+    ends = [_number_in_unit(end)(row) for end in ("low", "high")]
+    others = [
+        f"{row[f'cheapest_at_{end}']} costs least at {at}"
+        for end, at in zip(("low", "high"), ends, strict=True)
+        if row[f"cheapest_at_{end}"] != result.cheapest
+    ]
+    then = " and ".join(others) or f"{result.cheapest} still costs least"
+    kinds = {"usual": "not given", "given": "given range", "drawn": "measured"}
+    kind = kinds.get(row["range"], row["range"])
+    return f"{_figure_name(row)} {' … '.join(ends)} ({kind}): {then}"
 
 
 def _best_by_figures(result: Procurement) -> list[str]:
@@ -211,7 +279,7 @@ _SENSITIVITIES = Table(
     "sensitivities",
     """
     what             | text      | figure moved  | what the figure is
-    range            | text      | range         | "drawn", "given" or how far it is moved
+    range            | text      | range         | "drawn", "given", "usual" or how far it is moved
     cheapest_at_low  | text      | cheapest then | cheapest candidate at the low end
     low              | unit      | from          | low end of the range
     high             | unit      | to            | high end of the range
@@ -298,9 +366,12 @@ class Procurement(Result):
     title, currency : str
     years : int
     cheapest : str
-        Candidate of the least total cost at the values of all figures, of those that fit the site.
+        Candidate of the least expected total cost, of those that fit the site.
     runner_up : str or None
         The next cheapest that fits.
+    expected : mapping
+        Expected cost of the cheapest ("cost"), and what it saves against the next one: "saving",
+        "share" of the next one's cost, "saving_lower" and "saving_upper".
     any_fits : bool
     learn_next : tuple of str
         Where it is undecided who is cheapest: the figures that would tell most.
@@ -314,7 +385,7 @@ class Procurement(Result):
     costs, energy, carbon : pandas.DataFrame
         One row a candidate: parts that add up to a total.
     sensitivities : pandas.DataFrame
-        One row a figure that was moved, the others at their values.
+        One row a figure that was moved, the others drawn.
     crossovers : pandas.DataFrame
         One row a tie of the cheapest candidate with a rival.
     inputs : pandas.DataFrame
@@ -347,7 +418,18 @@ class Procurement(Result):
     sensitivities: pd.DataFrame
     crossovers: pd.DataFrame
     inputs: pd.DataFrame
+    expected: Mapping[str, float] = field(default_factory=dict)
     basis: Basis | None = field(default=None, repr=False, metadata={"json": False})
+
+    @property
+    def too_close(self) -> bool:
+        """Tell whether the cheapest is hardly more probable than others, or saves hardly anything.
+
+        That is a probability below 60 %, or below 95 % and an expected saving under 1 %.
+        """
+        sure = self.figure(self.cheapest, "tco")["p_best"]
+        small = self.expected.get("share", 1.0) < _WORTH
+        return bool(sure < _CLEAR or (small and sure < _SURE))
 
     def figure(self, candidate: str, figure: str) -> pd.Series[Any]:
         """Return the row of ``figures`` for a candidate and a figure."""
@@ -376,11 +458,12 @@ class Procurement(Result):
     def verdict(self) -> list[str]:
         """Say what to buy, how sure that is, and what would change it."""
         said = [] if self.any_fits else [_nobody_fits_sentence(self)]
-        said += [_cheapest_sentence(self), _servers_sentence(self)]
+        said += [_cheapest_sentence(self), *_assumption_sentences(self), _servers_sentence(self)]
         said += _best_by_figures(self) if len(self.candidates) > 1 else []
         said += _tie_lines(self)
         if self.learn_next:
-            said.append(f"What to learn next: {', then '.join(self.learn_next)}.")
+            what = "What would decide it: find out" if self.too_close else "What to learn next:"
+            said.append(f"{what} {', then '.join(self.learn_next)}.")
         return said
 
     def text_parts(self) -> list[str]:
