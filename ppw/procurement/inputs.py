@@ -142,6 +142,10 @@ def read_figures(
         # A rate may be typed in per minute, hour or day.
         per_second = 1 / SECONDS_PER[table.get("per", "s")] if name == "rate" else 1.0
         value, low, high = (n * per_second for n in _read_range(raw, [*path, name], node, source))
+        top = float(np.nanmax([value, high]))
+        # Where two units are usual, a number far above the range of one is of the other.
+        if top > node.get("x-most", np.inf) and currency in node.get("x-of", [currency]):
+            raise PpwError(f"{source}: {key_text([*path, name])} = {top:g}: {node['x-doubt']}")
         words = f"{node['title']} of {of}" if of else node["title"]
         unit = node["x-unit"].replace("{currency}", currency)
         is_given = name in table

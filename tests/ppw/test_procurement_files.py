@@ -106,6 +106,8 @@ def figures(table):
         (("site", "electricity"), ranged(0.3, 0.1, 0.2), "value 0.3 is not between low 0.1 and h"),
         (("site", "electricity"), {"value": 1, "low": 1}, "site.electricity.high is missing"),
         (("site", "electricity"), float("nan"), "site.electricity is not a finite number"),
+        (("site", "grid_carbon"), 400, "grid_carbon = 400: in g per kWh? write kg: 0.4 for 400 g"),
+        (("site", "electricity"), ranged(22, 20, 30), "electricity = 30: in cents? write 0.22 for"),
         (("demand", "years"), 2.5, "demand.years = 2.5 must be a whole number"),
         (("demand", "pools"), "seperate", "one of 'shared', 'separate' (did you mean 'separate'?)"),
         (("demand", "spare_share"), "150%", "demand.spare_share = '150%' must be at most 1 ("),
