@@ -247,8 +247,8 @@ def _change_text(row: rs.Row) -> str:
 
 
 def check_changes(
-    base: pd.DataFrame,
-    new: pd.DataFrame,
+    before: pd.DataFrame,
+    after: pd.DataFrame,
     *,
     fail_if: str | Sequence[str],
     confidence: float = 0.95,
@@ -258,10 +258,10 @@ def check_changes(
 
     Parameters
     ----------
-    base, new : pandas.DataFrame
+    before, after : pandas.DataFrame
         Runs tables (`ppw.read_runs`) of the two sides; or parts of one table, as the runs of two
         hosts. Groups are paired by their identity columns; a column with one value in all of
-        ``base`` and another in all of ``new`` describes the sides.
+        ``before`` and another in all of ``after`` describes the sides.
     fail_if : str or sequence of str
         Limits: "time > 3%", "energy > 5%", "perf/W < -3%". The metric is one of ppw, or a column
         with numbers, as "latency_p99_s > 10%".
@@ -297,7 +297,7 @@ def check_changes(
 
     Examples
     --------
-    >>> result = check_changes(base, new, fail_if="time > 3%")  # doctest: +SKIP
+    >>> result = check_changes(before, after, fail_if="time > 3%")  # doctest: +SKIP
     >>> result.passed  # doctest: +SKIP
     True
     """
@@ -307,7 +307,7 @@ def check_changes(
     limits = [Limit.parse(text) for text in tx.as_names(fail_if)]
     if not limits:
         raise LimitError("no limit is given: write 'time > 3%'")
-    sides = _Sides.of((base, new), limits, by)
+    sides = _Sides.of((before, after), limits, by)
     cells = [sides.project(limit, sides.cells(limit)) for limit in limits]
     rows = _judge(pd.concat(cells, ignore_index=True), limits, 1 - confidence)
     caveats = [*sides.caveats, *_noise_caveats(rows)]
@@ -320,7 +320,7 @@ def check_changes(
         confidence=confidence,
         level=2 * confidence - 1,
         caveats=tuple(caveats),
-        input_digest=rs.numbers_digest(*map(rs.frame_digest, (base, new))),
+        input_digest=rs.numbers_digest(*map(rs.frame_digest, (before, after))),
     )
 
 

@@ -509,7 +509,9 @@ def _compare_each(
     if sides is None:
         sides = _other_values(tidy, a)
     if options["price_b"] is not None and len(sides) > 1:
-        raise PpwError("price_b is of one side: give prices of several sides in a column price")
+        raise PpwError(
+            "a price of side B is of one side: give prices of several sides in a column price"
+        )
     found: list[Comparison] = []
     caveats, left_out = dict[str, None](), []
     with warnings.catch_warnings(action="ignore", category=CaveatWarning):

@@ -91,7 +91,10 @@ SEVERAL_KINDS = {
     "--levels": {"SHARE", "N"},
     "--reference": {"LABEL", "HOST"},
     "--engine": {"[duckdb|spark]", "[memory|duckdb|spark]"},
-    "--format": {"[text|json|csv|html]", "[text|json|csv]", "[text|json]"},
+    "--format": {
+        *("[text|json|csv|html|markdown]", "[text|json|csv|html]", "[text|json|csv]"),
+        "[text|json]",
+    },
     "--method": {"[perf|callgrind|qemu|cpu-time]", "[auto|blktrace|blk tracer]"},
     "--mode": {"[local|yarn|cluster]", "[walk|round_robin]"},
 }
