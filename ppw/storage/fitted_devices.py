@@ -168,8 +168,8 @@ class LastEnds:
         if missing > 0:
             self._ends = np.pad(self._ends, (0, missing), constant_values=-1)
         # Copies: the loop is compiled for one sort of columns.
-        columns = (np.array(column, np.int64) for column in (device, lbn, size_bytes))
-        before = devices.previous_ends(*columns, self._ends)
+        of, begin, size = (np.array(c, np.int64) for c in (device, lbn, size_bytes))
+        before = devices.previous_ends(of, begin, size, self._ends)
         self.requests += len(before)
         self.sequential += int((before == lbn).sum())
         return before
