@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import islice
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, NoReturn, cast
 
 import numpy as np
 import pandas as pd
@@ -13,11 +13,12 @@ from numpy.typing import NDArray
 
 from measurements.errors import BadRunsError, MeasurementError
 from measurements.table import schema
-from measurements.table.headers import list_names, nearest
+from measurements.table.headers import list_names, map_to_paste, nearest
 from measurements.table.units import HIGHEST_FREQUENCY_HZ, LOWEST_FREQUENCY_HZ, TOO_FAST, TOO_SLOW
 
 _ABSENT = "missing"
 _NOT_A_NUMBER = "is not a number"
+_COUNTED = "; rows are counted below the header"
 _REMEDY = ": fill in what is missing, delete these rows, or choose others with --where"
 _PARTED = "is not a number: it has thousands separators"
 _THOUSANDS = re.compile(r"\s*[+-]?\d{1,3}(?:([,' \u00a0\u202f])\d{3}(?:\1\d{3})*)(?:\.\d+)?\s*")
@@ -60,6 +61,48 @@ def check_runs(
     BadRunsError
         Once, with every bad value.
     """
+    runs, bad = find_bad_values(runs, needed=needed, by=by, ignore=ignore, complete=complete)
+    if len(bad):
+        raise_bad_values(bad, runs)
+    return runs
+
+
+def forgive_missing(
+    runs: pd.DataFrame,
+    *,
+    needed: Collection[str],
+    by: Sequence[str] | None,
+    ignore: Mapping[str, NDArray[np.bool_]] | None = None,
+) -> tuple[pd.DataFrame, dict[str, int]]:
+    """Check as `check_runs`, but keep runs that lack a needed value; drop those without frequency.
+
+    Returns the runs, and by column how many lack its value. Raises `BadRunsError` also where no
+    run has a frequency.
+    """
+    runs, bad = find_bad_values(runs, needed=needed, by=by, ignore=ignore)
+    absent = (bad["reason"] == _ABSENT).to_numpy()
+    if not absent.all():
+        raise_bad_values(bad[~absent], runs)
+    counts = {str(column): len(rows) for column, rows in bad.groupby("column", sort=False)}
+    if not counts.get("freq_hz"):
+        return runs, counts
+    has_frequency = runs["freq_hz"].notna().to_numpy()
+    if not has_frequency.any():
+        raise_bad_values(bad, runs)
+    numbers = row_numbers(runs)
+    kept = runs.assign(**{schema.ROW_COLUMN: numbers})[has_frequency].reset_index(drop=True)
+    return kept, counts
+
+
+def find_bad_values(
+    runs: pd.DataFrame,
+    *,
+    needed: Collection[str],
+    by: Sequence[str] | None,
+    ignore: Mapping[str, NDArray[np.bool_]] | None = None,
+    complete: Collection[str] = (),
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Convert runs as `check_runs` does, and list the bad values by their position from 1."""
     source = str(runs.attrs.get("source", "runs"))
     refuse_absent(runs, needed, source)
     runs = runs.copy(deep=False)
@@ -76,11 +119,13 @@ def check_runs(
     bad = pd.concat(problems, ignore_index=True)
     for column, rows in (ignore or {}).items():
         bad = bad[~((bad["column"] == column).to_numpy() & rows[bad["row"].to_numpy() - 1])]
-    if len(bad):
-        bad = bad.drop_duplicates(["row", "column"]).sort_values(["row", "column"])
-        bad = _number_by_file(bad, runs, source).reset_index(drop=True)
-        raise BadRunsError(_problems_text(bad, runs.attrs.get(schema.HEADERS, {})), bad)
-    return runs
+    return runs, bad.drop_duplicates(["row", "column"]).sort_values(["row", "column"])
+
+
+def raise_bad_values(bad: pd.DataFrame, runs: pd.DataFrame) -> NoReturn:
+    """Raise `BadRunsError` with values that `find_bad_values` found."""
+    bad = _number_by_file(bad, runs, str(runs.attrs.get("source", "runs"))).reset_index(drop=True)
+    raise BadRunsError(_problems_text(bad, runs.attrs), bad)
 
 
 def identity_columns(runs: pd.DataFrame) -> list[str]:
@@ -118,10 +163,10 @@ def refuse_absent(runs: pd.DataFrame, needed: Collection[str], source: str) -> N
             # A column that is known by its own name was not meant to be another.
             meant = nearest(column, [c for c in runs.columns if c not in schema.COLUMNS])
             units = " (freq_mhz or freq_ghz, by its unit)" if column == "freq_hz" else ""
+            pasted = map_to_paste(column, [*map(str, runs.columns)]) or f"--map {column}=COLUMN"
             raise MeasurementError(
                 f"{source}: no column {column}{meant}; the columns are "
-                f"{list_names(list(runs.columns))}: rename one to it{units}, or use --map "
-                f"{column}=COLUMN"
+                f"{list_names(list(runs.columns))}: rename one to it{units}, or use {pasted}"
             )
 
 
@@ -228,26 +273,32 @@ def row_numbers(runs: pd.DataFrame) -> NDArray[np.int64]:
     return np.asarray(within.to_numpy() + 1, dtype=np.int64)
 
 
-def _problems_text(bad: pd.DataFrame, headers: Mapping[str, tuple[str, float, bool]]) -> str:
+def _problems_text(bad: pd.DataFrame, attrs: Mapping[Any, Any]) -> str:
     # By the names and in the units of the file.
-    own = {became: (header, factor) for header, (became, factor, _) in headers.items()}
+    own = {
+        became: (header, factor)
+        for header, (became, factor, _) in attrs.get(schema.HEADERS, {}).items()
+    }
+    header_lines = attrs.get(schema.HEADER_LINES, {})
     kinds = bad.groupby(["file", "column", "reason"], sort=False)
     parts = []
     for place, cases in islice(kinds, _MOST_SHOWN):
         file, column, reason = map(str, cast("tuple[str, str, str]", place))
-        rows = "row" if len(cases) == 1 else "rows"
+        rows = ("line" if file in header_lines else "row") + "s" * (len(cases) > 1)
+        numbers = cases["row"].to_numpy() + header_lines.get(file, 0)
         header, factor = own.get(column, (column, 1.0))
         value = "" if reason == _ABSENT else f"{_shown_value(cases['value'].iloc[0], factor)} "
         if reason == _PARTED:
             plain = re.sub(r"[^\d.+-]", "", str(cases["value"].iloc[0]))
             reason = f"{reason}: write {plain}"
-        where = f"{file}: {rows} {_row_ranges_text(cases['row'].to_numpy())}, column {header}"
+        where = f"{file}: {rows} {_row_ranges_text(numbers)}, column {header}"
         parts.append(f"{where}: {value}{reason}")
     if kinds.ngroups > _MOST_SHOWN:
         parts.append(f"and {kinds.ngroups - _MOST_SHOWN} more")
     count = f"{len(bad)} bad value{'s' if len(bad) > 1 else ''}"
     remedy = _REMEDY if (bad["reason"] == _ABSENT).any() else ""
-    return f"{'; '.join(parts)} ({count}; rows are counted below the header){remedy}"
+    counted = "" if header_lines.keys() >= {*bad["file"]} else _COUNTED
+    return f"{'; '.join(parts)} ({count}{counted}){remedy}"
 
 
 def _shown_value(value: object, factor: float) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import difflib
 import re
+import shlex
+import unicodedata
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -160,8 +162,98 @@ def rename_headers(
         # A synonym beside the real thing is a column of the user's own.
         if synonym and synonym.canonical not in taken:
             renamings[header] = synonym
+    for found in unit_candidates(headers, renamings).values():
+        if len(found) == 1:
+            renamings |= found
     _refuse_twice(headers, renamings, source)
     return renamings
+
+
+# A column that no header names may be one that ends in a unit of its quantity, but for those with
+# one of these words, which say that it is another quantity of the run.
+_GUESSED = {
+    "freq_hz": r"bus|gpu|mem|memory|ram|dram|uncore|turbo|base|nominal",
+    "time_s": r"cpu|user|nice|sys|system|irq|softirq|steal|iowait|wait|warm|warmup|set|setup|start"
+    r"|timeout|interval|latency|lat|p\d+|delay|sleep|queue|response|timestamp|ts|epoch",
+    "power_w": r"cap|tdp|capacity|nominal|rated|pl\d",
+    "energy_j": r"ops|price|budget",
+}
+_OTHER_FIGURE = r"idle|limit|max|min|peak|std|sd|stdev|err|error|var|ci|delta|diff"
+# "_min" may be a minimum, and "_h" a height.
+_ONLY_IN_BRACKETS = ("min", "h")
+
+
+def unit_candidates(
+    headers: Sequence[str], renamings: Mapping[str, Renaming]
+) -> dict[str, dict[str, Renaming]]:
+    """Find, for each main column that is not there, the headers that end in a unit of its kind."""
+    taken = {r.canonical for r in renamings.values()} | {*headers}
+    found: dict[str, dict[str, Renaming]] = {}
+    for header in headers:
+        base, unit = split_unit(header.strip())
+        base, _, last = (base, "", "") if unit else header.strip().rpartition(" ")
+        unit = unit or (named_unit(last) if base else None)
+        bare = header.rpartition("_")[2].rpartition(" ")[2].lower() in _ONLY_IN_BRACKETS
+        if unit is None or bare or header in renamings:
+            continue
+        words = [word.lower() for word in re.findall(r"[^\W\d_]+\d*", base)]
+        for canonical, others in _GUESSED.items():
+            other = any(re.fullmatch(f"{others}|{_OTHER_FIGURE}", word) for word in words)
+            other |= _NAMED.get(_plain_name(base), canonical) != canonical
+            if canonical not in taken and unit_of(canonical) == unit.si and not other:
+                found.setdefault(canonical, {})[header] = Renaming(canonical, unit.factor)
+    return found
+
+
+def map_to_paste(canonical: str, headers: Sequence[str]) -> str:
+    """Write the options --map that would make one of these headers a column, or ""."""
+    found = unit_candidates(headers, {}).get(canonical, ())
+    return " or ".join(f"--map {canonical}={shlex.quote(header)}" for header in found)
+
+
+def read_sentence(
+    headers: Sequence[str], renamings: Mapping[str, Renaming], mapping: Mapping[str, str]
+) -> list[str]:
+    """Say which headers became which column, which may, and which are ignored; [] for nothing.
+
+    A name of a column in another unit, and what the user mapped, goes without saying.
+    """
+    asked = {*mapping.values()}
+    became = {
+        h: r.canonical
+        for h, r in renamings.items()
+        if h not in asked and _plain_name(split_unit(h)[0]) not in _OWN_NAMES[r.canonical]
+    }
+    parts = [f"read {', '.join(f'{c}←{_quoted(h)}' for h, c in became.items())}"] if became else []
+    for canonical, found in unit_candidates(headers, renamings).items():
+        if len(found) > 1:
+            parts.append(
+                f"{canonical} may be {' or '.join(map(_quoted, found))}: choose with "
+                f"--map {canonical}={shlex.quote(next(iter(found)))}"
+            )
+    others = [h for h in headers if h and h not in renamings and h not in COLUMNS]
+    # Columns of ppw itself have such names, and are many.
+    foreign = [h for h in others if became or not re.fullmatch(r"[a-z0-9_.:+-]+", h)]
+    if foreign:
+        parts.append(f"ignored {', '.join(map(_quoted, foreign[:6]))}")
+        parts[-1] += f" and {len(foreign) - 6} more" * (len(foreign) > 6)
+    return parts
+
+
+def _quoted(header: str) -> str:
+    return header if header.isalnum() else f'"{header}"'
+
+
+def _plain_name(name: str) -> str:
+    """Write a name as synonyms are compared: lower case, no accents, spaces, dashes and so on."""
+    if not name.isascii():
+        name = unicodedata.normalize("NFKD", name.replace("œ", "oe"))
+    return "".join(c for c in name.lower() if c not in " -_.#" and not unicodedata.combining(c))
+
+
+# The column that a name without its unit stands for.
+_NAMED = {_plain_name(n.rpartition("_")[0]): n for n in COLUMNS} | SYNONYMS | SYNONYMS_WITH_UNIT
+_OWN_NAMES = {n: {_plain_name(n), _plain_name(n.rpartition("_")[0] or n)} for n in COLUMNS}
 
 
 def column_meant(
@@ -272,7 +364,7 @@ def _renaming_by_name(header: str) -> Renaming | None:
 def _renaming_by_synonym(header: str) -> Renaming | None:
     """Find the column that a header of another program stands for."""
     base, unit = split_unit(header.strip())
-    name = "".join(c for c in base.lower() if c not in " -_.#")
+    name = _plain_name(base)
     # A bare "user" or "data" may be anything; with a unit it is the column of that name.
     canonical = SYNONYMS.get(name) or (_WITH_UNIT.get(name) if unit else None)
     if canonical is None:

@@ -16,7 +16,7 @@ import re
 import sys
 import warnings
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from itertools import chain
 from pathlib import Path
@@ -24,12 +24,12 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from measurements.errors import MeasurementError, first_line, require_pyarrow
-from measurements.table import memory_budget
-from measurements.table.checks import as_numbers, check_runs
-from measurements.table.headers import Renaming, rename_headers, unit_in_cells
-from measurements.table.schema import COLUMNS, DOUBTS, FILE_COLUMN, HEADERS, MISSING, NUMERIC
+from measurements.table import memory_budget, schema
+from measurements.table.checks import as_numbers, check_runs, row_numbers
+from measurements.table.headers import Renaming, read_sentence, rename_headers, unit_in_cells
 from measurements.table.units import has_unit, parse_quantity
 
 # Signs that begin a formula of a spreadsheet; see `measurements.table.writing.guard_text`. Those of
@@ -56,7 +56,9 @@ def is_text_column(column: pd.Series[Any]) -> bool:
 # may be a decimal one or part thousands, a factor of 1000 apart, and is refused.
 
 
-WITH_COMMA = re.compile(r"\s*[+-]?\d+,\d+(?:[eE][+-]?\d+)?\s*+[^\d,;\s]*+\s*")
+WITH_COMMA = re.compile(
+    r"\s*[+-]?(?:\d+|\d{1,3}(?:[. \u00a0\u202f]\d{3})+),\d+(?:[eE][+-]?\d+)?\s*+[^\d,;\s]*+\s*"
+)
 _PARTED = re.compile(r"[1-9]\d{0,2}\.\d{3}")
 _WITH_POINT = re.compile(r"\s*[+-]?\d*\.\d.*")
 _LEAST_MHZ, _LEAST_KHZ, _LEAST_HZ = 50.0, 3e4, 3e7
@@ -88,7 +90,12 @@ def with_points(table: pd.DataFrame, columns: Iterable[str], source: str) -> pd.
     """Write decimal points for the decimal commas of columns that are text, in place."""
     for name in columns:
         if mixed := next(
-            (c for c in table[name] if _is_string(c) and _WITH_POINT.fullmatch(c)), None
+            (
+                c
+                for c in table[name]
+                if _is_string(c) and _WITH_POINT.fullmatch(c) and not WITH_COMMA.fullmatch(c)
+            ),
+            None,
         ):
             raise MeasurementError(
                 f"{source}: column {name!r} has {mixed!r}, and other numbers of the file have a "
@@ -96,10 +103,16 @@ def with_points(table: pd.DataFrame, columns: Iterable[str], source: str) -> pd.
                 "with a point"
             )
         table[name] = table[name].map(
-            lambda c: c.replace(",", ".", 1) if _is_string(c) and WITH_COMMA.fullmatch(c) else c,
+            lambda c: _with_point(c) if _is_string(c) and WITH_COMMA.fullmatch(c) else c,
             na_action="ignore",
         )
     return table
+
+
+def _with_point(cell: str) -> str:
+    """Write 1.234,5 or 1 234,5 as 1234.5, and a unit behind it as it is."""
+    whole, _, rest = cell.strip().partition(",")
+    return f"{re.sub('[^0-9+-]', '', whole)}.{rest}"
 
 
 def _is_string(cell: object) -> bool:
@@ -123,6 +136,8 @@ def convert_numbers(column: pd.Series[Any], renaming: Renaming) -> pd.Series[Any
 
 def _convert_or_keep(cell: str, unit: str) -> float | str:
     """Convert a cell with a unit to the SI unit ``unit``; return other cells as they are."""
+    if cell.strip() in schema.MISSING:
+        return np.nan
     if not unit or not has_unit(cell):
         return cell
     try:
@@ -138,13 +153,15 @@ def refuse_unitless(table: pd.DataFrame, renamings: Mapping[str, Renaming], sour
     if not bare:
         return
     first = next(iter(bare))
-    row = int(np.flatnonzero(as_numbers(table[first]).notna())[0]) + 1
+    at = int(np.flatnonzero(as_numbers(table[first]).notna())[0])
+    row = row_numbers(table)[at] + (header_line := table.attrs.get("header_line", 0))
+    where = f"{'line' if header_line else 'row'} {row}"
     named = {header: _guess_column(canonical, table[header]) for header, canonical in bare.items()}
     several = len(bare) > 1
     maps = " ".join(f"--map {name}={_quote_header(header)}" for header, name in named.items())
     raise MeasurementError(
         f"{source}: column{'s' if several else ''} {', '.join(map(repr, bare))} "
-        f"{'have' if several else 'has'} no unit (row {row}): name {'them' if several else 'it'} "
+        f"{'have' if several else 'has'} no unit ({where}): name {'them' if several else 'it'} "
         f"with one: {', '.join(named.values())}, or {maps}"
     )
 
@@ -164,6 +181,9 @@ def _quote_header(header: str) -> str:
 
 
 _POINT_OF_THREE = re.compile(rb"[;\t]\"?[1-9]\d{0,2}\.\d{3}\"?[;\t\r\n]")
+_ZIPPED = b"PK\x03\x04"
+# Lines above the header, such as the title of a sheet, in which no column is known.
+_MOST_TITLES = 8
 _JSON_ARRAY = re.compile(rb"\s*\[\s*[{\]]")
 
 
@@ -179,8 +199,8 @@ def read_runs(
     ----------
     source : path, "-" or several of them
         CSV (with commas; or with semicolons or tabs, then decimal commas are taken; also .gz),
-        Parquet or JSON lines; "-" is standard input. Several files become one table with the
-        column ``source_file``.
+        Excel (.xlsx), Parquet or JSON lines; "-" is standard input. Several files become one table
+        with the column ``source_file``.
     columns : mapping of str to str, optional
         Canonical column, in any unit (``freq_khz``), to the foreign header it stands for.
     check : bool
@@ -193,7 +213,8 @@ def read_runs(
         Canonical columns in SI units, numbers as float64; the others as they were. Its ``attrs``
         hold ``source`` (the files' names), ``digest`` (SHA-256 of their bytes), ``headers``
         (those that became another column; see `renamed_headers`) and, where there are any,
-        ``doubts`` (numbers that may mean something else, in sentences).
+        ``doubts`` (numbers that may mean something else), ``read`` (what was read and what was
+        not), both in sentences, and ``header_lines`` (by file the line of its header).
 
     Raises
     ------
@@ -211,18 +232,27 @@ def read_runs(
         _read_unpacked(str(s), name, digest) for s, name in zip(sources, names, strict=True)
     )
     tables = [_parse_and_tidy(c, n, columns or {}) for c, n in zip(contents, names, strict=True)]
-    doubts = [doubt for table in tables for doubt in table.attrs.get(DOUBTS, ())]
+    doubts = [doubt for table in tables for doubt in table.attrs.get(schema.DOUBTS, ())]
     runs = tables[0]
     if len(tables) > 1:
-        named = [t.assign(**{FILE_COLUMN: n}) for n, t in zip(names, tables, strict=True)]
+        if any(schema.ROW_COLUMN in t for t in tables):
+            tables = [t.assign(**{schema.ROW_COLUMN: row_numbers(t)}) for t in tables]
+        named = [t.assign(**{schema.FILE_COLUMN: n}) for n, t in zip(names, tables, strict=True)]
         runs = pd.concat(named, ignore_index=True)
+    header_lines = {n: t.attrs.get("header_line") for n, t in zip(names, tables, strict=True)}
+    noted = {
+        schema.DOUBTS: doubts,
+        schema.READ: [*dict.fromkeys(t.attrs[schema.READ] for t in tables)],
+        schema.HEADER_LINES: {name: line for name, line in header_lines.items() if line},
+    }
     runs.attrs = {
         "source": " ".join(names),
         "digest": f"sha256:{digest.hexdigest()}",
-        HEADERS: {h: r for table in tables for h, r in table.attrs.get(HEADERS, {}).items()},
+        schema.HEADERS: {
+            h: r for table in tables for h, r in table.attrs.get(schema.HEADERS, {}).items()
+        },
     }
-    if doubts:
-        runs.attrs[DOUBTS] = doubts
+    runs.attrs |= {name: found for name, found in noted.items() if any(found)}
     return check_runs(runs) if check else runs
 
 
@@ -232,13 +262,17 @@ def tidy_runs(frame: pd.DataFrame, *, columns: Mapping[str, str] | None = None) 
     if frame.empty:
         raise MeasurementError(f"{source}: holds no runs")
     # What `read_runs` decided, --map included, stands against the columns it left alone.
-    settled = {c: c for c in frame.columns if c in COLUMNS} if "digest" in frame.attrs else {}
+    settled = (
+        {c: c for c in frame.columns if c in schema.COLUMNS} if "digest" in frame.attrs else {}
+    )
     return _tidy_table(frame, source, {**settled, **(columns or {})})
 
 
 def renamed_headers(runs: pd.DataFrame) -> dict[str, Renaming]:
     """Map each header that was renamed when a table was read to its column and factor."""
-    return {header: Renaming(*became) for header, became in runs.attrs.get(HEADERS, {}).items()}
+    return {
+        header: Renaming(*became) for header, became in runs.attrs.get(schema.HEADERS, {}).items()
+    }
 
 
 def _read_unpacked(path: str, source: str, digest: hashlib._Hash) -> bytes:
@@ -271,6 +305,9 @@ def _parse_and_tidy(content: bytes, source: str, mapping: Mapping[str, str]) -> 
         raise MeasurementError(
             f"{source}: is a JSON array: give JSON lines, one object per line (jq -c '.[]')"
         )
+    if start[:4] == _ZIPPED:
+        content = _csv_of_workbook(content, source)
+        start = content[:4096]
     if b"\0" in start and not (in_parquet or in_json):
         raise MeasurementError(
             f"{source}: is binary (zero byte at offset {start.index(0)}): "
@@ -338,11 +375,17 @@ def _read_json_lines(text: str, source: str) -> pd.DataFrame:
 
 
 def _read_csv(content: bytes, source: str, mapping: Mapping[str, str]) -> pd.DataFrame:
-    content = _without_comments(content)
+    whole = len(content)
+    cut = _without_title(_without_comments(content).lstrip(b"\r\n"), mapping)
+    header_line, content = content[: whole - len(cut)].count(b"\n") + 1, cut
     headers, delimiter = read_header(content, source)
     renamings = rename_headers(headers, mapping, source)
     names = [h or f"unnamed {i}" for i, h in enumerate(headers)]
-    known = {h: r.canonical not in NUMERIC for h, r in renamings.items() if r.canonical in COLUMNS}
+    known = {
+        h: r.canonical not in schema.NUMERIC
+        for h, r in renamings.items()
+        if r.canonical in schema.COLUMNS
+    }
     text, numbers = {h for h in known if known[h]}, [h for h in known if not known[h]]
     try:
         table = _parse_rows(content, delimiter, names, text)
@@ -361,7 +404,7 @@ def _read_csv(content: bytes, source: str, mapping: Mapping[str, str]) -> pd.Dat
         table = with_points(table, numbers, source)
     elif delimiter != "," and _POINT_OF_THREE.search(content):
         as_text = _parse_rows(content, delimiter, names, text | set(numbers))
-        table.attrs[DOUBTS] = may_be_thousands(as_text, numbers)
+        table.attrs[schema.DOUBTS] = may_be_thousands(as_text, numbers)
     # Most files hold no guarded text, and need not be gone through.
     for column in table if _GUARDED_BYTES.search(content) else ():
         if is_text_column(table[column]):
@@ -369,7 +412,85 @@ def _read_csv(content: bytes, source: str, mapping: Mapping[str, str]) -> pd.Dat
                 lambda cell: unguard_text(cell) if _is_string(cell) else cell, na_action="ignore"
             )
     unnamed = [n for n, h in zip(names, headers, strict=True) if not h and table[n].isna().all()]
-    return _rename_and_convert(table.drop(columns=unnamed), renamings, source)
+    table = _drop_empty_rows(table.drop(columns=unnamed), _number_rows(content, delimiter, table))
+    table.attrs["header_line"] = header_line
+    return _rename_and_convert(table, renamings, source, mapping)
+
+
+def _csv_of_workbook(content: bytes, source: str) -> bytes:
+    """Write the first sheet of an Excel workbook that has several columns as CSV, row for line."""
+    try:
+        import openpyxl
+    except ImportError:
+        raise MeasurementError(
+            f"{source}: is an Excel workbook (or a ZIP file): save it as CSV, or install "
+            "openpyxl (pip install 'perf-per-watt[xlsx]')"
+        ) from None
+    try:
+        with warnings.catch_warnings(action="ignore"):
+            book = openpyxl.load_workbook(io.BytesIO(content), read_only=True, data_only=True)
+            sheets = [[*sheet.iter_rows(values_only=True)] for sheet in book.worksheets]
+    except Exception as error:  # a damaged archive ends in anything
+        raise MeasurementError(f"{source}: broken Excel workbook: {first_line(error)}") from error
+    rows = next((s for s in sheets if any(sum(c is not None for c in r) > 1 for r in s)), [])
+    comma = any(isinstance(c, str) and WITH_COMMA.fullmatch(c) for row in rows for c in row)
+    text = io.StringIO()
+    writer = csv.writer(text, delimiter=";" if comma else ",", lineterminator="\n")
+    writer.writerows([_cell_text(cell, comma=comma) for cell in row] for row in rows)
+    return text.getvalue().encode(errors="replace")
+
+
+def _cell_text(cell: object, *, comma: bool) -> str:
+    """Write a cell of a sheet in one line; a number with the decimal sign of the texts."""
+    text = "" if cell is None else " ".join(str(cell).split())
+    return text.replace(".", ",") if comma and isinstance(cell, float) else text
+
+
+def _without_title(content: bytes, mapping: Mapping[str, str]) -> bytes:
+    """Cut the lines above the header: no column is known in them, and below at least two."""
+    rest = content
+    for _ in range(_MOST_TITLES):
+        known = _count_known_headers(rest, mapping)
+        if known > 1 or (known and rest is content):
+            return rest
+        rest = rest.partition(b"\n")[2].lstrip(b"\r\n")
+    return content
+
+
+def _count_known_headers(content: bytes, mapping: Mapping[str, str]) -> int:
+    try:
+        headers, _ = read_header(content[:65536], "")
+        return len(rename_headers(headers, {}, "")) + len({*mapping.values()} & {*headers})
+    except (MeasurementError, UnicodeDecodeError):
+        return 0
+
+
+def _number_rows(content: bytes, delimiter: str, table: pd.DataFrame) -> NDArray[np.int64]:
+    """Number each row of a table by its first line in the file, where 1 is below the header."""
+    numbers = np.arange(1, len(table) + 1)
+    # Blank lines, and cells of several lines, are all that moves a row.
+    if content.rstrip().count(b"\n") == len(table):
+        return numbers
+    lines = io.TextIOWrapper(io.BytesIO(content), encoding="utf-8", newline="")
+    rows = csv.reader(lines, delimiter=delimiter)
+    starts, before = [], 0
+    with suppress(csv.Error):
+        for cells in rows:
+            if len(cells) > 1 or any(cell.strip() for cell in cells):
+                starts.append(before)
+            before = rows.line_num
+    return np.array(starts[1:], dtype=np.int64) if len(starts) == len(table) + 1 else numbers
+
+
+def _drop_empty_rows(table: pd.DataFrame, numbers: NDArray[np.int64]) -> pd.DataFrame:
+    """Leave out rows without any value; other rows keep their number in the file."""
+    empty = table.iloc[:, 0].isna().to_numpy(copy=True)
+    empty[empty] = table[empty].isna().all(axis=1)
+    kept = table[~empty].reset_index(drop=True)
+    kept.attrs["empty_rows"] = int(empty.sum())
+    if schema.ROW_COLUMN not in table and numbers.size and numbers[~empty][-1:] != len(kept):
+        kept[schema.ROW_COLUMN] = numbers[~empty]
+    return kept
 
 
 def _parse_rows(content: bytes, delimiter: str, names: list[str], text: set[str]) -> pd.DataFrame:
@@ -384,7 +505,7 @@ def _parse_rows(content: bytes, delimiter: str, names: list[str], text: set[str]
             index_col=False,
             dtype=dict.fromkeys(text, "str"),
             keep_default_na=False,
-            na_values={name: [""] if name in text else list(MISSING) for name in names},
+            na_values={name: [""] if name in text else list(schema.MISSING) for name in names},
             low_memory=False,
         )
 
@@ -437,19 +558,42 @@ def _tidy_table(table: pd.DataFrame, source: str, mapping: Mapping[str, str]) ->
     named = [n for n in table.index.names if n is not None and n not in table.columns]
     table = (table.reset_index(named) if named else table).reset_index(drop=True)
     table.columns = pd.Index([str(c) for c in table.columns])
-    return _rename_and_convert(table, rename_headers(list(table.columns), mapping, source), source)
+    renamings = rename_headers(list(table.columns), mapping, source)
+    return _rename_and_convert(table, renamings, source, mapping)
 
 
 def _rename_and_convert(
-    table: pd.DataFrame, renamings: Mapping[str, Renaming], source: str
+    table: pd.DataFrame,
+    renamings: Mapping[str, Renaming],
+    source: str,
+    mapping: Mapping[str, str],
 ) -> pd.DataFrame:
+    said = read_sentence([*map(str, table.columns)], renamings, mapping)
     refuse_unitless(table, renamings, source)
     for header, renaming in renamings.items():
-        if renaming.canonical in NUMERIC:
+        if renaming.canonical in schema.NUMERIC:
             table[header] = convert_numbers(table[header], renaming)
-    known = table.attrs.get(HEADERS, {})
+    known = table.attrs.get(schema.HEADERS, {})
     table = table.rename(columns={h: r.canonical for h, r in renamings.items()})
     # As plain tuples: attrs are copied at every step, and written to Parquet as JSON.
     became = {h: tuple(r) for h, r in renamings.items() if h != r.canonical}
-    table.attrs[HEADERS] = {**known, **became}
+    table.attrs[schema.HEADERS] = {**known, **became}
+    table.attrs.setdefault(schema.READ, "; ".join([*said, *_what_lacks(table)]))
     return table
+
+
+# A run that lacks one of these, where most runs have it, is incomplete.
+_MAIN = ("host", "workload", "freq_hz", "time_s", "throughput_ops_s", "power_w", "energy_j")
+
+
+def _what_lacks(table: pd.DataFrame) -> Iterator[str]:
+    """Say how many rows are empty, and how many runs lack a value that most others have."""
+    if empty := table.attrs.get("empty_rows"):
+        yield f"left out {empty} empty row{'s' * (empty > 1)}"
+    lacking = table[[name for name in _MAIN if name in table.columns]].isna()
+    usual = lacking.loc[:, lacking.mean() < _USUAL]
+    if count := int(usual.any(axis=1).sum()):
+        yield f"{count} of {len(table)} runs incomplete"
+
+
+_USUAL = 0.5

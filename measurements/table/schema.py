@@ -98,42 +98,55 @@ ROW_COLUMN = "source_row"
 HEADERS = "headers"
 # And of numbers that may mean something else, in sentences.
 DOUBTS = "doubts"
+# What was read and what was not, in a sentence for each file; and by file the line of the header.
+READ = "read"
+HEADER_LINES = "header_lines"
 
 # What the world writes for "not measured" among numbers, perf's included. In a text column only
 # the empty cell is missing.
 MISSING = (
     *("", "NA", "N/A", "n/a", "NaN", "nan", "-nan", "null", "NULL", "None", "<NA>"),
     *("<not counted>", "<not supported>"),
+    *("-", "--", "–", "—"),
 )
 
-# Foreign names, compared in lower case without spaces, dashes and underscores. A name whose
+# Foreign names, compared in lower case without accents, spaces, # and dashes. A name whose
 # canonical column has a unit still needs one: in the header, or by --map.
-_SYNONYMS_OF = {
-    "host": ("machine", "server", "hostname", "servername", "machinename", "node", "nodename"),
+SYNONYMS_OF: dict[str, tuple[str, ...]] = {
+    "host": (
+        *("machine", "server", "hostname", "servername", "machinename", "node", "nodename"),
+        *("rechner", "maschine", "serveur"),
+    ),
     "family": ("microarchitecture", "uarch"),
-    "workload": ("program", "benchmark", "application", "app", "job", "jobname"),
-    "freq_hz": ("frequency", "freq", "cpufreq", "corefreq"),
+    "workload": (
+        *("program", "benchmark", "application", "app", "job", "jobname"),
+        *("programm", "anwendung", "programme"),
+    ),
+    "freq_hz": ("frequency", "freq", "cpufreq", "corefreq", "frequenz", "takt", "taktfrequenz"),
     "freq_achieved_hz": ("achievedfreq", "actualfreq"),
-    "cores": ("ncores", "numcores", "corecount"),
+    "cores": (
+        *("cores", "ncores", "numcores", "corecount", "cpus", "ncpus", "numcpus", "vcpu", "vcpus"),
+        *("kerne", "coeurs"),
+    ),
     "threads": ("nthreads", "numthreads", "workers"),
     "data_bytes": ("datasize", "inputsize"),
     "repeat": ("run", "rep", "iteration", "trial"),
     "time_s": (
         *("time", "elapsed", "elapsedtime", "runtime", "walltime", "executiontime", "duration"),
-        *("seconds",),
+        *("seconds", "laufzeit", "dauer", "duree", "temps"),
     ),
     "instructions": ("instret", "instructionsretired"),
     "cycles": ("cpucycles",),
     "throughput_ops_s": ("throughput", "opspersecond", "opspersec"),
     "voltage_v": ("voltage", "volts"),
-    "power_w": ("power", "avgpower", "meanpower", "watts"),
-    "energy_j": ("energy", "joules"),
+    "power_w": ("power", "avgpower", "meanpower", "watts", "leistung", "puissance"),
+    "energy_j": ("energy", "joules", "energie"),
     "price": ("cost",),
 }
-SYNONYMS = {name: column for column, names in _SYNONYMS_OF.items() for name in names}
+SYNONYMS = {name: column for column, names in SYNONYMS_OF.items() for name in names}
 
 # These may be anything without a unit, and say what they are with one: "Clock (MHz)".
-_WITH_UNIT = {
+WITH_UNIT: dict[str, tuple[str, ...]] = {
     "freq_hz": (
         *("clock", "clockrate", "clockspeed", "coreclock", "cpuclock", "corefrequency"),
         *("cpufrequency",),
@@ -142,7 +155,7 @@ _WITH_UNIT = {
     "power_w": ("averagepower", "powerdraw"),
     "energy_j": ("energyconsumed", "totalenergy"),
 }
-SYNONYMS_WITH_UNIT = {name: column for column, names in _WITH_UNIT.items() for name in names}
+SYNONYMS_WITH_UNIT = {name: column for column, names in WITH_UNIT.items() for name in names}
 
 # These say their unit by their name alone.
 UNIT_IN_NAME = frozenset({"seconds", "volts", "watts", "joules"})

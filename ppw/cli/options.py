@@ -829,6 +829,8 @@ def read_table(runs: Runs, given: Given) -> pd.DataFrame:
     table = measurements.read_runs(
         runs[0] if len(runs) == 1 else list(runs), columns=mapping, check=False
     )
+    for said in table.attrs.get("read", ()):
+        out.say(said)
     # A header that became a column of ours is taken under both names, wherever it is typed.
     selecting = [*where, *(name for side in _SELECTING for name in given.get(side) or ())]
     columns = {name: _renamed_column(table, name) for name in dict.fromkeys(selecting)}

@@ -121,12 +121,13 @@ def _lacking_columns_text(
     watts = all(set(names) <= {"power_w", "energy_j"} for names in wanted)
     column = wanted[0][0]
     meant = headers.nearest(column, [c for c in runs.columns if c not in schema.COLUMNS])
+    pasted = headers.map_to_paste(column, list(map(str, runs.columns)))
     there = f"the columns are {headers.list_names(list(runs.columns))}"
     if has:
         there = f"this table has {' and '.join(has)} but no {'power' if watts else column}"
     return (
         f"{runs.attrs.get('source', 'runs')}: {metric.name} needs {choice}: {there}{meant}: "
-        f"measure it, or use --map {column}=COLUMN"
+        f"measure it, or use {pasted or f'--map {column}=COLUMN'}"
     )
 
 

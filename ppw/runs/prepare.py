@@ -11,8 +11,7 @@ import pandas as pd
 
 from fitting.bayes.posterior import SAME_STEP
 from fitting.regression.lines import FloatArray, IntArray
-from measurements import check_runs
-from measurements.table.checks import as_numbers
+from measurements.table.checks import as_numbers, forgive_missing
 from measurements.table.headers import list_names
 from measurements.table.schema import COLUMNS, DOUBTS, FILE_COLUMN, ROW_COLUMN
 from ppw.errors import PpwError
@@ -59,11 +58,14 @@ class Prepared:
     keepable: bool = True  # whether the rows left out could be used if they were kept
     # By group the frequencies (Hz) of which every row is left out: they stay, to be projected.
     projected_steps: Mapping[int, FloatArray] = field(default_factory=dict)
+    # By column, how many runs lack a value that others of their group have.
+    incomplete: Mapping[str, int] = field(default_factory=dict)
 
     def caveats(self, learnt: gr.Mask | None = None) -> list[str]:
         """Find what could mislead in the table, its grouping or the ``learnt`` rows: texts."""
         runs, groups = self.runs, self.groups
-        caveats = [*self.left_out_texts(), *runs.attrs.get(DOUBTS, ())]
+        caveats = [*incomplete_texts(self.incomplete), *self.left_out_texts()]
+        caveats += runs.attrs.get(DOUBTS, ())
         caveats += [
             f"runs of one group differ in {column}, which is not in --by: their curve mixes "
             "different set-ups"
@@ -165,8 +167,10 @@ def prepare(
     # Power that cannot be used is no error where the rows that have it are left out.
     hopeless = without_power(tidy)
     ignored = {} if keep_all else dict.fromkeys(("power_w", "energy_j"), hopeless)
-    checked = check_runs(tidy, needed=needed, by=by, ignore=ignored)
-    prepared = Prepared(checked, gr.group_runs(checked, by), metrics)
+    checked, lacking = forgive_missing(tidy, needed=needed, by=by, ignore=ignored)
+    if len(checked) < len(tidy):
+        hopeless = without_power(checked)
+    prepared = Prepared(checked, gr.group_runs(checked, by), metrics, incomplete=lacking)
     if not keep_all:
         prepared = leave_out_rows(prepared, by, hopeless, drop)
     runs, groups = prepared.runs, prepared.groups
@@ -204,7 +208,16 @@ def leave_out_rows(
         kept = gr.group_runs(runs[~out], by)
         steps = _steps_without_rows(runs, groups, kept, out)
         runs, groups = runs[~out], kept
-    return Prepared(runs, groups, metrics, left_out, held, keepable, steps)
+    return Prepared(runs, groups, metrics, left_out, held, keepable, steps, prepared.incomplete)
+
+
+def incomplete_texts(lacking: Mapping[str, int]) -> list[str]:
+    """Say for each column how many runs lack its value, and what they are left out of."""
+    return [
+        f"{count} run{'s' * (count > 1)} without {column}: left out of "
+        f"{'the answer' if column == 'freq_hz' else 'what needs it'}"
+        for column, count in lacking.items()
+    ]
 
 
 def _steps_without_rows(
@@ -245,8 +258,9 @@ def _count_runs(left_out: pd.DataFrame) -> int:
 
 
 def _row_place(row: pd.Series[Any]) -> str:
-    if "row" in row:
-        return f"row {row['row']}"
+    for place in ("line", "row"):
+        if place in row:
+            return f"{place} {row[place]}"
     return "one" if row["runs"] == 1 else f"{row['runs']} of one group and frequency"
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from measurements import check_runs
+from measurements.table.checks import find_bad_values
 from measurements.table.headers import list_names
 from measurements.table.schema import FILE_COLUMN
 from ppw.errors import PpwError, UnknownColumnError
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 # Columns that say where a row stands.
-_PLACES = ("file", "row", "position", "runs")
+_PLACES = ("file", "row", "line", "position", "runs")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -52,6 +52,7 @@ class Quality(Result):
             evidence | text  | evidence | what is wrong, with the figures
             file     | text  |          | file that the row stands in
             row      | count |          | 1 is the first below the header of the file
+            line     | count |          | line of the file, the header's included
             position | count |          | place in the whole input, from 0
             runs     | count |          | runs of the cell, where the input is a fleet
             """,
@@ -103,7 +104,7 @@ class Quality(Result):
         return [
             checks,
             suspects._replace(
-                header=["runs" if "runs" in self.table else "row", *suspects.header],
+                header=[self._place, *suspects.header],
                 rows=[[place, *row] for place, row in zip(places, suspects.rows, strict=True)],
                 keys=len(suspects.header) + 1,
             ),
@@ -119,11 +120,17 @@ class Quality(Result):
         rows = [line for table in suspects for line in table.lines()]
         return [self.verdict(), *checks.lines(), *self.remedies(), *rows]
 
+    @property
+    def _place(self) -> str:
+        """Name the column that says where a row stands."""
+        return next(name for name in ("runs", "line", "row") if name in self.table)
+
     def _row_place_text(self, row: Mapping[Any, Any]) -> str:
-        if "runs" in self.table:
-            return str(row["runs"])
+        place = str(row[self._place])
+        if self._place == "runs":
+            return place
         several = len(self.table["file"].unique()) > 1 and FILE_COLUMN not in self.by
-        return f"{row['file']}:{row['row']}" if several else str(row["row"])
+        return f"{row['file']}:{place}" if several else place
 
     def _document_fields(self) -> dict[str, Any]:
         """Fields of the document, and which of its columns say where a row stands."""
@@ -166,30 +173,45 @@ def check_quality(
 
     Raises
     ------
-    MeasurementError
-        For values that nobody can read or use: text in a number, a negative time, one that is
-        missing where other runs of the group have it (watts may be). Watts of zero
-        or less are no error here but are named.
     PpwError
         For a metric or column that is not there, or when no check has its columns.
     """
     tidy = gr.canonical(runs)
     by = None if by is None else as_names(by)
     asked = [*mt.METRICS.values()] if metric is None else mt.parse_metrics(metric)
-    # Watts may be missing: a sensor's gaps are no reason not to look at the rest.
+    # A value that nobody can use is flagged: text in a number, a negative time, one that is missing
+    # where other runs of the group have it. Power may be missing: a sensor's gaps are its own.
     watts = ("power_w", "energy_j")
     complete = [c for m in asked for c in mt.columns_for(m, tidy) or () if c not in watts]
-    checked = check_runs(tidy, needed=["freq_hz"], by=by, complete=complete)
-    groups = gr.group_runs(checked, by)
-    quality = check_prepared(checked, groups, metric)
+    checked, bad = find_bad_values(tidy, needed=["freq_hz"], by=by, complete=complete)
+    quality = check_prepared(checked, gr.group_runs(checked, by), metric, _by_position(bad))
     warn_caveats(quality.caveats)
     return quality
 
 
+def _by_position(bad: pd.DataFrame) -> pd.DataFrame:
+    """Index values that cannot be by the position of their row, several of a row as one."""
+    found = bad.assign(position=bad["row"].astype(np.int64) - 1)
+    named = found["column"] + ": " + found["value"].map(_value_text) + found["reason"]
+    texts = named.groupby(found["position"]).agg("; ".join)
+    return texts.rename("what").to_frame()
+
+
+def _value_text(value: object) -> str:
+    missing = value is None or value != value
+    return "" if missing else f"{value!r}"[:60] + " "
+
+
 def check_prepared(
-    checked: pd.DataFrame, groups: gr.Groups, metric: str | Iterable[str] | None
+    checked: pd.DataFrame,
+    groups: gr.Groups,
+    metric: str | Iterable[str] | None,
+    unusable: pd.DataFrame | None = None,
 ) -> Quality:
-    """Check canonical runs, or their cells, as `check_quality` does, without warnings."""
+    """Check canonical runs, or their cells, as `check_quality` does, without warnings.
+
+    ``unusable`` says by position what values of a row are (``what``); other checks leave it out.
+    """
     for column in groups.by:
         # A key of one of these names would be overwritten by the answer.
         if column in ("freq_hz", "check", "evidence", "file", "row", "position"):
@@ -198,7 +220,12 @@ def check_prepared(
                 "the column in your table"
             )
     metrics = [*mt.METRICS.values()] if metric is None else mt.parse_metrics(metric)
-    flagged = ck.find_flagged_rows(checked, groups, metrics)
+    bad = np.array([] if unusable is None else unusable.index, dtype=np.int64)
+    usable = np.delete(np.arange(len(checked)), bad)
+    parts = replace(groups, codes=groups.codes[usable])
+    flagged = ck.find_flagged_rows(checked.take(usable), parts, metrics)
+    for found in flagged.values():
+        found.index = usable[found.index]
     if not flagged:
         raise UnknownColumnError(
             f"{checked.attrs.get('source', 'runs')}: nothing to check: no time_s, "
@@ -209,6 +236,8 @@ def check_prepared(
     others = {n: c for n, c in ck.CHECKS.items() if c.spoils & names and n not in flagged}
     idle = "power_at_or_below_idle" in flagged
     each = gr.run_counts(checked)
+    if unusable is not None and len(bad):
+        flagged = {ck.UNUSABLE: unusable, **flagged}
     return Quality(
         table=ck.evidence_table(flagged, checked, groups),
         counts={name: int(each[found.index].sum()) for name, found in flagged.items()},

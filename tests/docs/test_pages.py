@@ -245,6 +245,14 @@ def test_every_column_of_a_runs_table_is_described():
     assert (DOCS / "generated" / "runs_columns.md").read_text(encoding="utf-8") == rows
 
 
+def test_every_synonym_of_a_column_is_listed():
+    both = (schema.SYNONYMS_OF, schema.WITH_UNIT)
+    names = [[", ".join(f"`{n}`" for n in of.get(c, ())) for of in both] for c in schema.COLUMNS]
+    listed = zip(schema.COLUMNS, names, strict=True)
+    rows = "".join(f"| `{c}` | {' | '.join(found)} |\n" for c, found in listed if any(found))
+    assert (DOCS / "generated" / "runs_synonyms.md").read_text(encoding="utf-8") == rows
+
+
 def turns(text):
     """Commands of a console, each with the text below it."""
     parts = re.split(r"^\$ ((?:.*\\\n)*.*)\n", text, flags=re.M)

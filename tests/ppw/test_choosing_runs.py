@@ -103,7 +103,7 @@ def test_suspect_rows_keep_the_numbers_that_they_have_in_the_file():
     table.loc[40, "Elapsed [s]"] = -1
     table.to_csv("mine.csv", index=False)
     where = ("check", "mine.csv", "--format", "json", "--where")
-    refused(ask(*where, "machine=xeon"), "mine.csv: row 41, column Elapsed [s]: -1")
+    refused(ask(*where, "machine=xeon"), "mine.csv: line 42, column Elapsed [s]: -1")
     document = json.loads(said(*where, "machine=xeon,Benchmark=grep")[0])
     assert {row["row"] for row in document["suspects"]} == {31}
 

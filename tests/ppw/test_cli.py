@@ -324,7 +324,7 @@ class TestOptions:
         runs.loc[3, "power_w"] = -0.5
         path = table(runs)
         assert run("project", path, "--freq", "3GHz")[2] == 0
-        said = "row 4, column power_w: -0.5 must be greater than 0"
+        said = "line 5, column power_w: -0.5 must be greater than 0"
         refused(["project", path, "--freq", "3GHz", "--keep-all"], said)
 
     @pytest.mark.parametrize("command", ["project", "validate"])
@@ -360,8 +360,8 @@ class TestOptions:
         [
             ("freq_ghz,volt\n1.2,1.0\n", "vf.csv: no column voltage_v"),
             ("voltage_v\n1.0\n", "vf.csv: no column freq_hz"),
-            ("freq_ghz,voltage_v\n1.2,1.0\n2.4,-1\n", "vf.csv: row 2, column voltage_v: -1"),
-            ("freq_ghz,voltage_v\n1.2,\n", "vf.csv: row 1, column voltage_v: missing"),
+            ("freq_ghz,voltage_v\n1.2,1.0\n2.4,-1\n", "vf.csv: line 3, column voltage_v: -1"),
+            ("freq_ghz,voltage_v\n1.2,\n", "vf.csv: line 2, column voltage_v: missing"),
             ("", "vf.csv: is empty"),
         ],
     )
@@ -397,7 +397,7 @@ def test_wrong_usage_is_told_apart_from_bad_data(words, said, run):
 HEADER = "workload,freq_ghz,time_s\n"
 BAD = {
     "one frequency": (HEADER + "sort,1.2,5\n" * 50, "group by fewer columns with --by"),
-    "negative": (HEADER + "sort,1.2,5\nsort,1.6,-4\n", "row 2, column time_s: -4 must be greater"),
+    "negative": (HEADER + "sort,1.2,5\nsort,1.6,-4\n", "line 3, column time_s: -4 must be greater"),
     "GHz as Hz": ("freq_hz,time_s\n1.2,5\n1.6,4\n", "is it in GHz or MHz?"),
     "no frequency": ("workload,time_s\nsort,5\n", "no column freq_hz"),
     "nothing measured": ("workload,freq_ghz\nsort,1.2\n", "nothing to project"),
@@ -416,7 +416,7 @@ def test_bad_data_are_refused_and_nothing_is_written(content, said, refused, tab
 
 def test_every_bad_value_is_said_at_once(refused, table):
     path = table(HEADER + "sort,1.2,-5\nsort,1.6,x\nsort,-2,4\n")
-    rows = "row 1, column time_s", "row 2, column time_s", "row 3, column freq_ghz"
+    rows = "line 2, column time_s", "line 3, column time_s", "line 4, column freq_ghz"
     refused(["project", path, "--freq", "3GHz"], *rows, "(3 bad values; ")
 
 

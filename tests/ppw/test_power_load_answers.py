@@ -329,7 +329,7 @@ def test_loads_in_percent_without_a_sign_are_refused(tmp_path):
     path.write_text("host,load,power_w\nr1,10,60\nr1,50,80\nr1,90,120\n")
     ask = functools.partial(ppw_inside, "powerload", "pct.csv", "--at", "50%", cwd=tmp_path)
     said = "write 50% in the cells, or name the column load_pct"
-    refused(ask(), "rows 1-3, column load: 10 is above 1, which is the whole", said)
+    refused(ask(), "lines 2-4, column load: 10 is above 1, which is the whole", said)
     path.write_text(path.read_text().replace("load", "load_pct"))
     assert "80 W" in ask().stdout
 

@@ -329,6 +329,17 @@ CHECKS = {
 }
 
 
+UNUSABLE = "unusable_value"
+CHECKS[UNUSABLE] = Check(
+    (),
+    frozenset(),
+    lambda runs, groups: pd.DataFrame({"what": []}),
+    lambda what: what,
+    meaning="a value that no question can use: missing, no number, or not possible in its unit",
+    remedy="correct the value, or leave out the run; what does not need the value uses the run",
+)
+
+
 def find_flagged_rows(
     runs: pd.DataFrame, groups: gr.Groups, metrics: Iterable[mt.Metric]
 ) -> dict[str, pd.DataFrame]:
@@ -366,6 +377,12 @@ def _row_places(runs: pd.DataFrame, position: IntArray) -> Mapping[str, Any]:
     if gr.is_cell_table(runs):
         return {"runs": gr.run_counts(runs)[position]}
     numbers = checks.row_numbers(runs)[position]
-    if schema.FILE_COLUMN not in runs.columns:
-        return {"file": str(runs.attrs.get("source", "runs")), "row": numbers}
-    return {"file": runs[schema.FILE_COLUMN].to_numpy()[position], "row": numbers}
+    one = str(runs.attrs.get("source", "runs"))
+    files = np.full(len(position), one, dtype=object)
+    if schema.FILE_COLUMN in runs.columns:
+        files = runs[schema.FILE_COLUMN].to_numpy()[position]
+    header_lines = runs.attrs.get(schema.HEADER_LINES, {})
+    if not header_lines.keys() >= {*files} or not header_lines:
+        return {"file": files, "row": numbers}
+    above = np.array([header_lines[file] for file in files], dtype=np.int64)
+    return {"file": files, "row": numbers, "line": numbers + above}
