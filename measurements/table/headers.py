@@ -224,23 +224,25 @@ def read_sentence(
         for h, r in renamings.items()
         if h not in asked and _plain_name(split_unit(h)[0]) not in _OWN_NAMES[r.canonical]
     }
-    parts = [f"read {', '.join(f'{c}←{_quoted(h)}' for h, c in became.items())}"] if became else []
+    parts = (
+        [f"read {', '.join(f'{c}←{_quote_name(h)}' for h, c in became.items())}"] if became else []
+    )
     for canonical, found in unit_candidates(headers, renamings).items():
         if len(found) > 1:
             parts.append(
-                f"{canonical} may be {' or '.join(map(_quoted, found))}: choose with "
+                f"{canonical} may be {' or '.join(map(_quote_name, found))}: choose with "
                 f"--map {canonical}={shlex.quote(next(iter(found)))}"
             )
     others = [h for h in headers if h and h not in renamings and h not in COLUMNS]
     # Columns of ppw itself have such names, and are many.
     foreign = [h for h in others if became or not re.fullmatch(r"[a-z0-9_.:+-]+", h)]
     if foreign:
-        parts.append(f"ignored {', '.join(map(_quoted, foreign[:6]))}")
+        parts.append(f"ignored {', '.join(map(_quote_name, foreign[:6]))}")
         parts[-1] += f" and {len(foreign) - 6} more" * (len(foreign) > 6)
     return parts
 
 
-def _quoted(header: str) -> str:
+def _quote_name(header: str) -> str:
     return header if header.isalnum() else f'"{header}"'
 
 
