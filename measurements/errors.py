@@ -32,6 +32,7 @@ EXTRAS = {
     "spark": ("pyspark",),
     "data": ("pooch",),
     "simulate": ("rvsim",),
+    "xlsx": ("openpyxl",),
 }
 
 

@@ -174,11 +174,18 @@ def rename_headers(
 _GUESSED = {
     "freq_hz": r"bus|gpu|mem|memory|ram|dram|uncore|turbo|base|nominal",
     "time_s": r"cpu|user|nice|sys|system|irq|softirq|steal|iowait|wait|warm|warmup|set|setup|start"
-    r"|timeout|interval|latency|lat|p\d+|delay|sleep|queue|response|timestamp|ts|epoch",
+    r"|timeout|interval|window|latency|lat|p\d+|delay|sleep|queue|response|timestamp|ts|epoch",
     "power_w": r"cap|tdp|capacity|nominal|rated|pl\d",
     "energy_j": r"ops|price|budget",
 }
-_OTHER_FIGURE = r"idle|limit|max|min|peak|std|sd|stdev|err|error|var|ci|delta|diff"
+_OTHER_FIGURE = (
+    r"idle|limit|max|min|peak|std|sd|stdev|err|error|var|ci|delta|diff"
+    # What is counted per second, or per something else.
+    r"|per|[kmgt]?i?b|bytes?|bits?|ops?|operations?|req|reqs|requests?|ios?|iops|runs?|jobs?"
+    r"|instructions?|cycles?|queries|query|transactions?|tps|packets?|pages?|blocks?|items?|rows?"
+)
+# Columns of single sources of power, as ppw names them.
+_OF_SOURCE = re.compile(r"[a-z0-9_]+_(power_w|energy_j)")
 # "_min" may be a minimum, and "_h" a height.
 _ONLY_IN_BRACKETS = ("min", "h")
 
@@ -194,7 +201,7 @@ def unit_candidates(
         base, _, last = (base, "", "") if unit else header.strip().rpartition(" ")
         unit = unit or (named_unit(last) if base else None)
         bare = header.rpartition("_")[2].rpartition(" ")[2].lower() in _ONLY_IN_BRACKETS
-        if unit is None or bare or header in renamings:
+        if unit is None or bare or header in renamings or _OF_SOURCE.fullmatch(header):
             continue
         words = [word.lower() for word in re.findall(r"[^\W\d_]+\d*", base)]
         for canonical, others in _GUESSED.items():

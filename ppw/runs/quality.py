@@ -226,7 +226,7 @@ def check_prepared(
     flagged = ck.find_flagged_rows(checked.take(usable), parts, metrics)
     for found in flagged.values():
         found.index = usable[found.index]
-    if not flagged:
+    if not flagged and not len(bad):
         raise UnknownColumnError(
             f"{checked.attrs.get('source', 'runs')}: nothing to check: no time_s, "
             "throughput_ops_s, power_w, energy_j or freq_achieved_hz among the columns "

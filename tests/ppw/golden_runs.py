@@ -14,10 +14,10 @@ GOLDEN = Path(__file__).with_name("golden")
 NUMBER = r"\d[\d,]*\.?\d*(?:e[-+]\d+)?"
 
 
-def golden(words, cwd, name=None):
-    """Compare standard output with the text that is kept; a command says nothing else."""
+def golden(words, cwd, name=None, told=""):
+    """Compare standard output with the text that is kept; a command says ``told`` besides."""
     done = ppw_inside(*words.split(), cwd=cwd)
-    assert (done.stderr, done.returncode) == ("", 0), done.stdout
+    assert (done.stderr, done.returncode) == (told, 0), done.stdout
     text, kept = f"$ ppw {words}\n{done.stdout}", GOLDEN / f"{name or words.split()[0]}.txt"
     if "PPW_WRITE_GOLDEN" in os.environ:
         kept.write_text(text, encoding="utf-8")

@@ -501,7 +501,7 @@ class TestCommandLine:
         named = asked(f"cpio {log} --logs --clock 2.6GHz")
         assert named.returncode == 0
         assert asked(f"cpio {log} --clock 2.6GHz").stdout == named.stdout
-        assert "give --clock 2.4GHz" in asked(f"cpio {log}").stderr
+        assert "1.746 GHz: Speed(MHz) in the header of collectl" in asked(f"cpio {log}").stderr
 
 
 @cache

@@ -623,7 +623,7 @@ class TestMeasuredElsewhere:
         assert list(named["position"]) == list(below)
         assert only(result.caveats, "power at or below idle")
         assert (result.to_frame()["lower"] > 0).all()
-        with pytest.raises(MeasurementError, match=r"row 1, column Power \(mW\): -0.714329 must"):
+        with pytest.raises(MeasurementError, match=r"line 2, column Power \(mW\): -0.714329 must"):
             ppw.project_runs(runs, freq=3e9, keep_all=True)
         with pytest.warns(CaveatWarning):
             assert ppw.validate(runs).summary_by_metric["power"]["n"] == runs["workload"].nunique()

@@ -15,7 +15,7 @@ from hypothesis import given, strategies as st
 from jsonschema import Draft202012Validator
 from laid_out_pages import laid_out
 from made_up import GHZ, WORK, only, sweep
-from processes import ppw_inside, printed
+from processes import ROOT, ppw_inside, printed
 from procurement_scenarios import asked, inputs_of, ranged, row_of, scenario, server
 
 import ppw
@@ -283,7 +283,7 @@ class TestCommandLine:
             (("scenario.toml", "--electricity", "0.2"), "--electricity works only with runs tab"),
             (("scenario.toml", "--no-pool"), "--pool/--no-pool works only with r"),
             (("scenario.toml", "runs.csv"), "one scenario at a time, and 2 files were given"),
-            (("runs.csv",), "Missing option '--a'"),
+            ((str(ROOT / "examples" / "simulated_runs.csv"),), "Missing option '--a'"),
             ((), "Missing argument 'RUNS...'"),
         ],
     )
