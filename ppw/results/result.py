@@ -228,14 +228,15 @@ class Column(NamedTuple):
     unbounded: bool = False  # whether a missing value in JSON means infinity
     if_any: bool = False  # whether it is printed only where some row has a value
     on_pages: bool = False  # whether only pages print it
+    in_text: bool = False  # whether only texts print it
 
     @classmethod
     def parse(cls, line: str) -> Column:
         """Read a line of a declaration: name | unit | title | meaning.
 
         After the unit may stand a format (".1%"), the ends of an interval ("[lower, upper]"), "or
-        inf" (which JSON has as null), "if any" (printed only where a row has a value), and "on
-        pages" (not printed in summaries).
+        inf" (which JSON has as null), "if any" (printed only where a row has a value), "on pages" (not
+        printed in summaries), and "in text" (not printed on pages).
         """
         name, unit, title, meaning = (part.strip() for part in line.split("|"))
         unit, _, rest = unit.partition(" ")
@@ -251,6 +252,7 @@ class Column(NamedTuple):
             unbounded="or inf" in rest,
             if_any="if any" in rest,
             on_pages="on pages" in rest,
+            in_text="in text" in rest,
         )
 
     def texts(
@@ -330,7 +332,7 @@ class Table:
         by = [name for name in result.printed_keys() if name in frame]
         columns = [c for c in self.columns if c.title and c.name in frame]
         columns = [c for c in columns if not c.if_any or frame[c.name].notna().any()]
-        columns = [c for c in columns if page or not c.on_pages]
+        columns = [c for c in columns if not (c.in_text if page else c.on_pages)]
         rows = []
         for row in rows_of(frame if most is None else frame.head(most)):
             cells = tx.key_texts(by, row)

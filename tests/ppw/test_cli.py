@@ -538,7 +538,7 @@ class TestOutputIsInput:
 
 
 @pytest.mark.thirdparty
-def test_coremark_at_every_step_of_phone_cores_through_its_authors_headers(data_dir):
+def test_coremark_at_every_step_of_phone_cores_through_its_authors_headers(printed, data_dir):
     headers = (
         *("--map", "freq_khz=Frequency (kHz)", "--map", "power_mw=Power (mW)"),
         *("--map", "time_s=Time (s)", "--map", "throughput_ops_s=CoreMarks (iter/s)"),

@@ -229,9 +229,9 @@ function verdict(answers, years) {
   const over = years === 1 ? "one year" : `${years} years`;
   const cost = `${money(total(best))} ${data.currency}`;
   const room = fitting.length ? "" : "No candidate fits the site; as if there were room: ";
-  if (!next) return `${room}Over ${over} ${best.name} costs ${cost}.`;
+  if (!next) return `${room}At these values ${best.name} costs ${cost} over ${over}.`;
   const apart = `${money(total(next) - total(best))} ${data.currency}`;
-  return `${room}Over ${over} ${best.name} costs least: ${cost}; ${next.name}, the next, costs ${apart} more.`;
+  return `${room}At these values ${best.name} costs least over ${over}: ${cost}; ${next.name}, the next, costs ${apart} more.`;
 }
 
 const sliders = data.sliders.map(({ key, label, stops, start, range }) => {
