@@ -147,8 +147,11 @@ def _is_alive(process: int) -> bool:
 
 
 @contextmanager
-def replace_whole(path: Path) -> Iterator[Path]:
-    """Yield a scratch file that takes another one's place, whole, unless something fails."""
+def replace_whole(path: Path, name: str | None = None) -> Iterator[Path]:
+    """Yield a scratch file that takes another one's place, whole, unless something fails.
+
+    ``name`` is the file's in the error; its path by default.
+    """
     try:
         with scratch_folder(path.parent) as folder:
             # Made in a folder of its own, the file has the permissions of any new file.
@@ -158,7 +161,8 @@ def replace_whole(path: Path) -> Iterator[Path]:
                 scratch.chmod(path.stat().st_mode & 0o777)
             scratch.replace(path)
     except OSError as error:
-        raise MeasurementError(f"{path}: cannot be written: {error.strerror or error}") from error
+        reason = error.strerror or error
+        raise MeasurementError(f"{name or path}: cannot be written: {reason}") from error
 
 
 def _write_by_ending(runs: pd.DataFrame, path: Path, name: str) -> None:

@@ -151,7 +151,7 @@ def write(text: str, output: str) -> None:
             # A link stays one: what it points to is written.
             from measurements.table.writing import replace_whole
 
-            with replace_whole(path.resolve()) as scratch:
+            with replace_whole(path.resolve(), output) as scratch:
                 scratch.write_text(text, encoding="utf-8", errors="backslashreplace")
     except OSError as error:
         raise PpwError(f"{output}: cannot be written: {error.strerror or error}") from error

@@ -119,7 +119,7 @@ class RunsProjection(Result):
             points      | count |           | number of runs
             pulled_pct  | %     |           | how far the other groups moved the answer (posterior)
             other_form  | unit  | other form | answer of the reciprocal or bounded form
-            least_squares | unit in text | least squares | its answer where it differs by more than noise
+            least_squares | unit in text | least squares | its answer where it differs
             caveats     | text  |           | short names of the caveats
             """,
             title="Projections",

@@ -235,8 +235,8 @@ class Column(NamedTuple):
         """Read a line of a declaration: name | unit | title | meaning.
 
         After the unit may stand a format (".1%"), the ends of an interval ("[lower, upper]"), "or
-        inf" (which JSON has as null), "if any" (printed only where a row has a value), "on pages" (not
-        printed in summaries), and "in text" (not printed on pages).
+        inf" (which JSON has as null), "if any" (printed only where a row has a value), "on
+        pages" (not printed in summaries), and "in text" (not printed on pages).
         """
         name, unit, title, meaning = (part.strip() for part in line.split("|"))
         unit, _, rest = unit.partition(" ")
