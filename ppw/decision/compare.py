@@ -510,7 +510,7 @@ def _compare_each(
         sides = _other_values(tidy, a)
     if options["price_b"] is not None and len(sides) > 1:
         raise PpwError(
-            "a price of side B is of one side: give prices of several sides in a column price"
+            "a price of side B holds for one side: for several, give a column price in the table"
         )
     found: list[Comparison] = []
     caveats, left_out = dict[str, None](), []

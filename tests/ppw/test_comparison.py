@@ -431,7 +431,9 @@ class TestSeveralSides:
         assert any(text.startswith("host=rack9 is left out") for text in found.caveats)
         with pytest.raises(PpwError, match="name B as well"):
             compare(self.RUNS, {"host": "rack1", "workload": "sort"})
-        with pytest.raises(PpwError, match="a price of side B is of one side"):
+        with pytest.raises(
+            PpwError, match="a price of side B holds for one side: for several, give a column price"
+        ):
             compare(self.RUNS, A, price_b=100.0)
 
     def test_hosts_taken_together_are_one_side(self):
