@@ -69,6 +69,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items[:] = sorted(parted[True], key=lambda i: (_turn(i), -tests_in[i.path], i.path))
 
 
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run a test once for each row of its ``@pytest.mark.cases("names", row, …)``."""
+    for cases in metafunc.definition.iter_markers("cases"):
+        metafunc.parametrize(cases.args[0], cases.args[1:], **cases.kwargs)
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_make_collect_report(collector: pytest.Collector) -> Generator[None, Any, Any]:
     """Import from the last file on in every other process: each compiles half of them for both."""

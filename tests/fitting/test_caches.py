@@ -80,14 +80,12 @@ def test_hits_and_cleaned_blocks_are_those_of_a_search_through_all_blocks(policy
     assert (hits, cache.written_back, cache.dirty) == simulated(policy, blocks, writes, size)
 
 
-@pytest.mark.parametrize(
-    ("writes", "again", "cleaned"),
-    [
-        # A in; b in; A again; c evicts b; d evicts A, which is dirty.
-        *(("back", True, 1), ("through", True, 0)),
-        # A goes past the cache both times.
-        ("around", False, 0),
-    ],
+@pytest.mark.cases(
+    "writes, again, cleaned",
+    # A in; b in; A again; c evicts b; d evicts A, which is dirty.
+    *(("back", True, 1), ("through", True, 0)),
+    # A goes past the cache both times.
+    ("around", False, 0),
 )
 def test_writes_worked_by_hand(writes, again, cleaned):
     # Two blocks of room; writes in capitals: A b A c d.
@@ -116,18 +114,16 @@ def test_a_large_cache_takes_memory_for_the_blocks_that_it_holds():
     assert grown < 2**20
 
 
-@pytest.mark.parametrize(
-    ("ask", "message"),
-    [
-        (lambda: Cache(0), "a cache of 0 blocks"),
-        (lambda: Cache(2**40), "or larger blocks"),
-        (lambda: Cache(5, "mru"), "no cache 'mru'"),
-        (lambda: Cache(5, "lru", "sideways"), "'sideways'"),
-        (lambda: Cache(2).access([1, -1], [False, False]), "0 or more"),
-        (lambda: reuse.reuse_distances([]), "block"),
-        (lambda: reuse.reuse_distances([-1]), "block"),
-        (lambda: reuse.ReuseSample().curve(), "no block"),
-    ],
+@pytest.mark.cases(
+    "ask, message",
+    (lambda: Cache(0), "a cache of 0 blocks"),
+    (lambda: Cache(2**40), "or larger blocks"),
+    (lambda: Cache(5, "mru"), "no cache 'mru'"),
+    (lambda: Cache(5, "lru", "sideways"), "'sideways'"),
+    (lambda: Cache(2).access([1, -1], [False, False]), "0 or more"),
+    (lambda: reuse.reuse_distances([]), "block"),
+    (lambda: reuse.reuse_distances([-1]), "block"),
+    (lambda: reuse.ReuseSample().curve(), "no block"),
 )
 def test_impossible_caches_and_blocks_are_refused(ask, message):
     with pytest.raises(FittingError, match=message):

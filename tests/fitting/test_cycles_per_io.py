@@ -136,14 +136,12 @@ class TestLines:
         assert fit.falls[0]
         assert fit.cpio_centres(4096.0)["projected"].value[0] == pytest.approx(700.0)
 
-    @pytest.mark.parametrize(
-        ("cpio", "busy", "message"),
-        [
-            ([1.0, 0.0], [0.5, 0.5], "cycles per I/O of run 1 is 0"),
-            ([1.0, np.nan], [0.5, 0.5], "cycles per I/O of run 1 is nan"),
-            ([1.0, 2.0], [0.5, 1.2], "utilisation of run 1 is 1.2"),
-            ([0.0, -3.0], [0.5, 0.5], r"cycles per I/O of run 0 is 0 \(2 of 2 are bad\)"),
-        ],
+    @pytest.mark.cases(
+        "cpio, busy, message",
+        ([1.0, 0.0], [0.5, 0.5], "cycles per I/O of run 1 is 0"),
+        ([1.0, np.nan], [0.5, 0.5], "cycles per I/O of run 1 is nan"),
+        ([1.0, 2.0], [0.5, 1.2], "utilisation of run 1 is 1.2"),
+        ([0.0, -3.0], [0.5, 0.5], r"cycles per I/O of run 0 is 0 \(2 of 2 are bad\)"),
     )
     def test_impossible_runs_are_refused(self, cpio, busy, message):
         with pytest.raises(FittingError, match=message):

@@ -58,17 +58,15 @@ def stages(lengths, series=4, noise=0.03, seed=5):
     return table + np.random.default_rng(seed).normal(0, noise, table.shape), list(ends[:-1])
 
 
-@pytest.mark.parametrize(
-    ("lengths", "series", "noise"),
-    [
-        ((10, 10, 10, 10), 4, 0.03),
-        ((5, 5, 5, 5), 4, 0.03),
-        ((3, 30, 4), 4, 0.03),
-        ((100, 7, 300), 4, 0.03),
-        # Longer than is searched point by point: found among averages, then moved to its place.
-        ((12_345, 7_666), 1, 1e-3),
-        ((20_000, 30_001, 300, 36_099), 4, 0.1),
-    ],
+@pytest.mark.cases(
+    "lengths, series, noise",
+    ((10, 10, 10, 10), 4, 0.03),
+    ((5, 5, 5, 5), 4, 0.03),
+    ((3, 30, 4), 4, 0.03),
+    ((100, 7, 300), 4, 0.03),
+    # Longer than is searched point by point: found among averages, then moved to its place.
+    ((12_345, 7_666), 1, 1e-3),
+    ((20_000, 30_001, 300, 36_099), 4, 0.1),
 )
 def test_stages_are_found_exactly(lengths, series, noise):
     table, ends = stages(lengths, series, noise)
@@ -139,18 +137,16 @@ ENDS = np.array([1.0, 2.0, 3.0, 5.0, 6.0])
 RATES = np.array([1.0, 2.0, 3.0, 5.0, np.nan])
 
 
-@pytest.mark.parametrize(
-    ("ends", "lengths", "rates", "clock", "expected"),
-    [
-        # Intervals of one second, none between 3 and 4, and one not measured.
-        (ENDS, np.ones(5), RATES, (0.0, 1.0, 7), [1, 2, 3, np.nan, 5, np.nan, np.nan]),
-        # A shifted clock has means, a coarse one means of what is known.
-        (ENDS, np.ones(5), RATES, (0.5, 1.0, 3), [1.5, 2.5, 3.0]),
-        (ENDS, np.ones(5), RATES, (0.0, 2.0, 3), [1.5, 3.0, 5.0]),
-        # Intervals that overlap count once; one within the one before it adds nothing.
-        ([1.0, 2.0], [1.0, 1.8], [4.0, 8.0], (0.0, 1.0, 2), [4.0, 8.0]),
-        ([2.0, 1.5], [2.0, 1.0], [4.0, 8.0], (0.0, 1.0, 2), [4.0, 4.0]),
-    ],
+@pytest.mark.cases(
+    "ends, lengths, rates, clock, expected",
+    # Intervals of one second, none between 3 and 4, and one not measured.
+    (ENDS, np.ones(5), RATES, (0.0, 1.0, 7), [1, 2, 3, np.nan, 5, np.nan, np.nan]),
+    # A shifted clock has means, a coarse one means of what is known.
+    (ENDS, np.ones(5), RATES, (0.5, 1.0, 3), [1.5, 2.5, 3.0]),
+    (ENDS, np.ones(5), RATES, (0.0, 2.0, 3), [1.5, 3.0, 5.0]),
+    # Intervals that overlap count once; one within the one before it adds nothing.
+    ([1.0, 2.0], [1.0, 1.8], [4.0, 8.0], (0.0, 1.0, 2), [4.0, 8.0]),
+    ([2.0, 1.5], [2.0, 1.0], [4.0, 8.0], (0.0, 1.0, 2), [4.0, 4.0]),
     ids=["own clock", "shifted", "coarse", "overlapping", "within"],
 )
 def test_rates_on_a_clock_by_hand(ends, lengths, rates, clock, expected):
@@ -186,20 +182,18 @@ def test_high_is_above_one_just_when_the_rest_of_time_is(shares, quantile):
     assert (load.high[0] > 1) == (below < quantile * len(shares) - 1e-9)
 
 
-@pytest.mark.parametrize(
-    ("ask", "message"),
-    [
-        (lambda: ut.summarise([1.0], [1.0, 2.0]), "lengths of time: give one"),
-        (lambda: ut.summarise([[1.0]], [[1.0]]), "lengths of time: give one"),
-        (lambda: ut.summarise([1.0], [-1.0]), "negative length"),
-        (lambda: ut.grade(0.5, 0.7, 0.3), "is above"),
-        (lambda: ut.change_points([1.0, 2.0]), "one row per point"),
-        (lambda: ut.change_points([[1.0]], shortest=1), "at least 2"),
-        (lambda: ut.summarise_shares(np.ones((3, 1)), 0.0), "quantile"),
-        (lambda: ut.summarise_shares(np.ones((3, 1)), 1.1), "quantile"),
-        (lambda: ut.summarise_shares(np.ones(3)), "one row per interval"),
-        (lambda: ut.mean_on_clock([1.0, 2.0], [1.0], [[1.0]], 0.0, 1.0, 1), "lengths"),
-    ],
+@pytest.mark.cases(
+    "ask, message",
+    (lambda: ut.summarise([1.0], [1.0, 2.0]), "lengths of time: give one"),
+    (lambda: ut.summarise([[1.0]], [[1.0]]), "lengths of time: give one"),
+    (lambda: ut.summarise([1.0], [-1.0]), "negative length"),
+    (lambda: ut.grade(0.5, 0.7, 0.3), "is above"),
+    (lambda: ut.change_points([1.0, 2.0]), "one row per point"),
+    (lambda: ut.change_points([[1.0]], shortest=1), "at least 2"),
+    (lambda: ut.summarise_shares(np.ones((3, 1)), 0.0), "quantile"),
+    (lambda: ut.summarise_shares(np.ones((3, 1)), 1.1), "quantile"),
+    (lambda: ut.summarise_shares(np.ones(3)), "one row per interval"),
+    (lambda: ut.mean_on_clock([1.0, 2.0], [1.0], [[1.0]], 0.0, 1.0, 1), "lengths"),
 )
 def test_what_cannot_be_is_refused(ask, message):
     with pytest.raises(FittingError, match=message):

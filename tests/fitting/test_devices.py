@@ -113,13 +113,11 @@ def test_an_open_loop_is_an_event_simulation(requests, units, batch):
     assert queue.busy_s.sum() == pytest.approx(services.sum())
 
 
-@pytest.mark.parametrize(
-    ("make", "how"),
-    [
-        *((Disk, {"revolutions_s": 0}), (Disk, {"track_seek_s": 9e-3})),
-        *((SolidState, {"units": 0}), (SolidState, {"read_s": np.nan})),
-        (Queue, {"units": 0}),
-    ],
+@pytest.mark.cases(
+    "make, how",
+    *((Disk, {"revolutions_s": 0}), (Disk, {"track_seek_s": 9e-3})),
+    *((SolidState, {"units": 0}), (SolidState, {"read_s": np.nan})),
+    (Queue, {"units": 0}),
 )
 def test_impossible_devices_are_refused(make, how):
     with pytest.raises(FittingError):

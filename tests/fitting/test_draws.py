@@ -93,12 +93,10 @@ class TestOneCellByHand:
         sweep = pt.SweepSteps(*steps, *np.zeros((2, 1)), np.zeros_like(steps[0]))
         return CurvePosterior(law, 0, sweep, np.ones((1, 1)))
 
-    @pytest.mark.parametrize(
+    @pytest.mark.cases(
         "law",
-        [
-            *(OneCell(0.03, 0.4), OneCell(0.03), OneCell(0.001, 2.0)),
-            OneCell(0.03, 0.4, beyond=0.7, below=0.5),
-        ],
+        *(OneCell(0.03, 0.4), OneCell(0.03), OneCell(0.001, 2.0)),
+        OneCell(0.03, 0.4, beyond=0.7, below=0.5),
     )
     def test_mean_and_covariance(self, law):
         mean, covariance = self.exact(law)

@@ -38,14 +38,12 @@ def test_a_power_law_that_bends_comes_back(knee, before, after, height):
     assert found.p_value[0] < 1e-6
 
 
-@pytest.mark.parametrize(
-    ("x", "y", "scale", "knee", "slopes"),
-    [
-        # Linear speed-up to a ceiling.
-        (LEVELS, np.minimum(25_000 * LEVELS, 120_000.0), "log", 4.8, (1.0, 0.0)),
-        (LINEAR, hinge(LINEAR, 4.25, 2.0, -0.5), "linear", 4.25, (2.0, -0.5)),
-        (LEVELS, hinge(LEVELS, 5.0, 2.0, 0.5), "linear", 5.0, (2.0, 0.5)),
-    ],
+@pytest.mark.cases(
+    "x, y, scale, knee, slopes",
+    # Linear speed-up to a ceiling.
+    (LEVELS, np.minimum(25_000 * LEVELS, 120_000.0), "log", 4.8, (1.0, 0.0)),
+    (LINEAR, hinge(LINEAR, 4.25, 2.0, -0.5), "linear", 4.25, (2.0, -0.5)),
+    (LEVELS, hinge(LEVELS, 5.0, 2.0, 0.5), "linear", 5.0, (2.0, 0.5)),
 )
 def test_two_exact_lines_come_back(x, y, scale, knee, slopes):
     found = one(x, y, scale=scale)
@@ -176,15 +174,13 @@ def test_units_do_not_matter(of_x, of_y):
     assert here.value[0] == pytest.approx(of_y * there.value[0], rel=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("x", "y", "options", "message"),
-    [
-        *(([1.0, 2.0], [1.0], {}, "shapes"), ([], [], {}, "shapes")),
-        *(([x, np.nan], [1.0, 2.0], {}, f"point {n}") for x, n in ((1.0, 1), (np.nan, 0))),
-        ([1.0, 2.0], [1.0, 0.0], {}, "positive for the log scale"),
-        ([1.0, 2.0], [1.0, 2.0], {"scale": "cubic"}, "linear or log"),
-        *(([1.0, 2.0], [1.0, 2.0], {"level": level}, "level") for level in (1.0, 0.0)),
-    ],
+@pytest.mark.cases(
+    "x, y, options, message",
+    *(([1.0, 2.0], [1.0], {}, "shapes"), ([], [], {}, "shapes")),
+    *(([x, np.nan], [1.0, 2.0], {}, f"point {n}") for x, n in ((1.0, 1), (np.nan, 0))),
+    ([1.0, 2.0], [1.0, 0.0], {}, "positive for the log scale"),
+    ([1.0, 2.0], [1.0, 2.0], {"scale": "cubic"}, "linear or log"),
+    *(([1.0, 2.0], [1.0, 2.0], {"level": level}, "level") for level in (1.0, 0.0)),
 )
 def test_impossible_points_are_refused(x, y, options, message):
     with pytest.raises(FittingError, match=message):

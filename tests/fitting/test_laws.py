@@ -151,13 +151,11 @@ def test_scalars_arrays_and_missing_predictors_are_answered_in_shape():
     assert fitted.predict(np.array([])).shape == (0,)
 
 
-@pytest.mark.parametrize(
-    ("model", "worst"),
-    [
-        *((fq.AmdahlRate(nonnegative=False), np.inf), (fq.ReciprocalTime(), np.inf)),
-        *((fq.ReciprocalCpi(), np.inf), (fq.ReciprocalRate(), 0.0), (fq.AmdahlTime(), 0.0)),
-        (PowerLine(), 0.0),
-    ],
+@pytest.mark.cases(
+    "model, worst",
+    *((fq.AmdahlRate(nonnegative=False), np.inf), (fq.ReciprocalTime(), np.inf)),
+    *((fq.ReciprocalCpi(), np.inf), (fq.ReciprocalRate(), 0.0), (fq.AmdahlTime(), 0.0)),
+    (PowerLine(), 0.0),
     ids=lambda m: type(m).__name__,
 )
 def test_an_end_that_the_line_puts_below_zero_is_the_end_of_what_a_metric_can_be(model, worst):
@@ -218,17 +216,15 @@ def test_limits_by_hand():
 JOULES = {"e_fixed_j": 30, "e_clock_j_hz": -12e9}
 
 
-@pytest.mark.parametrize(
-    ("model", "metric", "parameters", "at_3_ghz", "limit"),
-    [
-        # 10 s fixed and 60e9 cycles: 60 s at 1.2 GHz, 40 s at 2 GHz.
-        (fq.AmdahlTime(), (60, 40), {"t_fixed_s": 10, "work_cycles": 60e9}, 30, 10),
-        (fq.AmdahlRate(), (1 / 60, 1 / 40), {"t_fixed_s": 10, "work_cycles": 60e9}, 1 / 30, 0.1),
-        # One cycle of the core and half a nanosecond of stall an instruction.
-        (fq.AmdahlCpi(), (1.6, 2), {"cpi_core": 1, "stall_s_per_instruction": 5e-10}, 2.5, np.inf),
-        # 30 J less 12e9 J·Hz over the clock: 20 J at 1.2 GHz, 24 J at 2 GHz.
-        (fq.AmdahlEfficiency(), (0.05, 1 / 24), JOULES, 1 / 26, None),
-    ],
+@pytest.mark.cases(
+    "model, metric, parameters, at_3_ghz, limit",
+    # 10 s fixed and 60e9 cycles: 60 s at 1.2 GHz, 40 s at 2 GHz.
+    (fq.AmdahlTime(), (60, 40), {"t_fixed_s": 10, "work_cycles": 60e9}, 30, 10),
+    (fq.AmdahlRate(), (1 / 60, 1 / 40), {"t_fixed_s": 10, "work_cycles": 60e9}, 1 / 30, 0.1),
+    # One cycle of the core and half a nanosecond of stall an instruction.
+    (fq.AmdahlCpi(), (1.6, 2), {"cpi_core": 1, "stall_s_per_instruction": 5e-10}, 2.5, np.inf),
+    # 30 J less 12e9 J·Hz over the clock: 20 J at 1.2 GHz, 24 J at 2 GHz.
+    (fq.AmdahlEfficiency(), (0.05, 1 / 24), JOULES, 1 / 26, None),
     ids=["time", "rate", "cpi", "work per joule"],
 )
 def test_amdahls_law_by_hand(model, metric, parameters, at_3_ghz, limit):

@@ -89,13 +89,11 @@ NEAR = np.array([0.0, 1.0, 2.0, 4.0])
 LEANT = 7 + 3 * NEAR + np.array([0.2, -0.1, 0.3, -0.2])
 
 
-@pytest.mark.parametrize(
-    ("x", "y", "digits"),
-    [
-        *((*points, 1e-11) for points in SCALES.values()),
-        # Nearly equal abscissas lose only the digits that rounding them costs.
-        *((2e9 * (1 + apart * NEAR), LEANT, 1e-13 / apart) for apart in (1e-3, 1e-5, 1e-7)),
-    ],
+@pytest.mark.cases(
+    "x, y, digits",
+    *((*points, 1e-11) for points in SCALES.values()),
+    # Nearly equal abscissas lose only the digits that rounding them costs.
+    *((2e9 * (1 + apart * NEAR), LEANT, 1e-13 / apart) for apart in (1e-3, 1e-5, 1e-7)),
 )
 def test_lines_have_the_digits_of_mpmath(x, y, digits):
     for fit in (one(x, y), rl.fit_points(x[None], y[None])):
@@ -270,9 +268,7 @@ def test_integers_fit_as_floats():
     np.testing.assert_allclose(learned(one(x[0], y[0])), expected, rtol=1e-12)
 
 
-@pytest.mark.parametrize(
-    ("x", "y"), [((3,), (3,)), ((2, 3), (3, 3)), ((2,), (3, 3)), ((1, 3, 3), (3, 3))]
-)
+@pytest.mark.cases("x, y", ((3,), (3,)), ((2, 3), (3, 3)), ((2,), (3, 3)), ((1, 3, 3), (3, 3)))
 def test_shapes_that_do_not_match_are_named(x, y):
     with pytest.raises(FittingError) as caught:
         rl.fit_points(np.ones(x), np.ones(y))

@@ -215,16 +215,14 @@ class TestRealLaws:
         assert one == again
 
 
-@pytest.mark.parametrize(
-    ("expected", "goal", "best"),
-    [
-        # The cheapest that reaches the goal; of equally cheap ones the narrowest.
-        ([0.19, 0.09, 0.05, 0.15], 0.10, 1),
-        ([0.09, 0.05, 0.05, 0.08], 0.10, 3),
-        # Else the most gained a run, else what leaves least.
-        ([0.19, 0.12, 0.11, 0.17], 0.01, 1),
-        ([0.21, 0.20, 0.1999, 0.22], 0.01, 2),
-    ],
+@pytest.mark.cases(
+    "expected, goal, best",
+    # The cheapest that reaches the goal; of equally cheap ones the narrowest.
+    ([0.19, 0.09, 0.05, 0.15], 0.10, 1),
+    ([0.09, 0.05, 0.05, 0.08], 0.10, 3),
+    # Else the most gained a run, else what leaves least.
+    ([0.19, 0.12, 0.11, 0.17], 0.01, 1),
+    ([0.21, 0.20, 0.1999, 0.22], 0.01, 2),
 )
 def test_the_best_candidate(expected, goal, best):
     assert choose(0.20, np.array(expected), np.array([1.0, 2.0, 5.0, 1.0]), goal) == best

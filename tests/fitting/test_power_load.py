@@ -131,17 +131,15 @@ class TestForecast:
         assert np.isnan(found.watts[0, 0])
         assert found.watts[0, 1] > 0
 
-    @pytest.mark.parametrize(
-        ("load", "watts", "asked", "message"),
-        [
-            ([0.5, 0.9, 1.0], [1, 2], [1.0], "are not arrays of"),
-            ([0.5, 0.9], [1, 0], [1.0], "power must be above 0"),
-            ([0.5, 0.5], [1, 2], [1.0], "two power values at the same load"),
-            ([-0.1, 0.9], [1, 2], [1.0], "negative or infinite"),
-            ([0.1, 0.9], [1, 2], [-1.0], "negative or infinite"),
-            ([0.1, np.inf], [1, 2], [1.0], "negative or infinite"),
-            ([0.1, 0.9], [1, 2], [np.inf], "negative or infinite"),
-        ],
+    @pytest.mark.cases(
+        "load, watts, asked, message",
+        ([0.5, 0.9, 1.0], [1, 2], [1.0], "are not arrays of"),
+        ([0.5, 0.9], [1, 0], [1.0], "power must be above 0"),
+        ([0.5, 0.5], [1, 2], [1.0], "two power values at the same load"),
+        ([-0.1, 0.9], [1, 2], [1.0], "negative or infinite"),
+        ([0.1, 0.9], [1, 2], [-1.0], "negative or infinite"),
+        ([0.1, np.inf], [1, 2], [1.0], "negative or infinite"),
+        ([0.1, 0.9], [1, 2], [np.inf], "negative or infinite"),
     )
     def test_impossible_servers_are_refused(self, load, watts, asked, message):
         with pytest.raises(FittingError, match=message):

@@ -138,20 +138,18 @@ def some_begun(number):
     return [giving_bits(255), *map(begun, range(number))]
 
 
-@pytest.mark.parametrize(
-    ("draw_one", "reference", "begins"),
-    [
-        (module.standard_exponential, partial(ziggurat, "exponential"), [*crafted()]),
-        (module.standard_normal, partial(ziggurat, "normal"), [*crafted()]),
-        *(
-            (partial(module.standard_gamma, shape=shape), partial(gamma, shape), some_begun(n))
-            for shape, n in ((0.05, 1000), (0.4, 200), (1.0, 200), (1.7, 200), (60.0, 200))
-        ),
-        *(
-            (partial(module.draw_poisson, mean), partial(poisson_count, mean), some_begun(20))
-            for mean in (0.0, 0.3, 5.0, 100.0, 100.5)
-        ),
-    ],
+@pytest.mark.cases(
+    "draw_one, reference, begins",
+    (module.standard_exponential, partial(ziggurat, "exponential"), [*crafted()]),
+    (module.standard_normal, partial(ziggurat, "normal"), [*crafted()]),
+    *(
+        (partial(module.standard_gamma, shape=shape), partial(gamma, shape), some_begun(n))
+        for shape, n in ((0.05, 1000), (0.4, 200), (1.0, 200), (1.7, 200), (60.0, 200))
+    ),
+    *(
+        (partial(module.draw_poisson, mean), partial(poisson_count, mean), some_begun(20))
+        for mean in (0.0, 0.3, 5.0, 100.0, 100.5)
+    ),
 )
 def test_draws_are_those_of_their_authors(draw_one, reference, begins):
     for r in begins:
@@ -160,14 +158,12 @@ def test_draws_are_those_of_their_authors(draw_one, reference, begins):
         assert r == copy
 
 
-@pytest.mark.parametrize(
-    ("draw_one", "law"),
-    [
-        (uniform, stats.uniform()),
-        (module.standard_exponential, stats.expon()),
-        (module.standard_normal, stats.norm()),
-        *((partial(module.standard_gamma, shape=s), stats.gamma(s)) for s in (0.4, 60.0)),
-    ],
+@pytest.mark.cases(
+    "draw_one, law",
+    (uniform, stats.uniform()),
+    (module.standard_exponential, stats.expon()),
+    (module.standard_normal, stats.norm()),
+    *((partial(module.standard_gamma, shape=s), stats.gamma(s)) for s in (0.4, 60.0)),
 )
 def test_draws_follow_their_laws_and_tails(draw_one, law):
     r = new_randomness(np.random.default_rng(1))

@@ -151,16 +151,14 @@ def test_unbounded_amdahl_refuses_where_time_is_not_positive():
     assert np.isnan(AmdahlScaling(bounded=False).fit([2, 4], [1.0, 1.5]).serial_fraction_)
 
 
-@pytest.mark.parametrize(
-    ("sigma", "kappa", "limit", "peak", "best", "bound"),
-    [
-        (0.1, 0.01, 0.0, np.sqrt(90), usl(np.sqrt(90), 50, 0.1, 0.01), None),
-        (0.1, 0.0, 500.0, np.inf, 500.0, "coherency"),
-        (0.0, 0.0, np.inf, np.inf, np.inf, "contention, coherency"),
-        (0.0, 0.01, 0.0, 10.0, usl(10, 50, 0, 0.01), "contention"),
-        (1.0, 0.02, 0.0, 0.0, 50.0, "contention"),
-        (1.0, 0.0, 50.0, np.inf, 50.0, "contention, coherency"),
-    ],
+@pytest.mark.cases(
+    "sigma, kappa, limit, peak, best, bound",
+    (0.1, 0.01, 0.0, np.sqrt(90), usl(np.sqrt(90), 50, 0.1, 0.01), None),
+    (0.1, 0.0, 500.0, np.inf, 500.0, "coherency"),
+    (0.0, 0.0, np.inf, np.inf, np.inf, "contention, coherency"),
+    (0.0, 0.01, 0.0, 10.0, usl(10, 50, 0, 0.01), "contention"),
+    (1.0, 0.02, 0.0, 0.0, 50.0, "contention"),
+    (1.0, 0.0, 50.0, np.inf, 50.0, "contention, coherency"),
 )
 def test_usl_peak_and_limit(sigma, kappa, limit, peak, best, bound):
     model = UniversalScalability().fit(CORES, usl(CORES, 50.0, sigma, kappa))

@@ -91,18 +91,16 @@ class TestYork:
         assert 0 < line.mean_error < 1e-5
         assert line.chi_square == pytest.approx(0.0, abs=1e-9)
 
-    @pytest.mark.parametrize(
-        ("points", "message"),
-        [
-            (([1.0], [2.0], 1, 1), "two different x"),
-            (([1.0, 1.0], [2.0, 3.0], 1, 1), "different x"),
-            (([1.0, 2.0], [2.0], 1, 1), "equal length"),
-            (([1.0, np.nan], [2.0, 3.0], 1, 1), "finite"),
-            (([1.0, 2.0], [2.0, 3.0], -1, 1), "variance is negative"),
-            (([1.0, 2.0], [2.0, 3.0], 0, 0), "both of a point are 0"),
-            (([1.0, 2.0], [2.0, 3.0], 1, 1, 1.1), "covariance"),
-            (([0, 1, 2], [1, 3, 5], 1, 4, 2), "does not depend on the slope"),
-        ],
+    @pytest.mark.cases(
+        "points, message",
+        (([1.0], [2.0], 1, 1), "two different x"),
+        (([1.0, 1.0], [2.0, 3.0], 1, 1), "different x"),
+        (([1.0, 2.0], [2.0], 1, 1), "equal length"),
+        (([1.0, np.nan], [2.0, 3.0], 1, 1), "finite"),
+        (([1.0, 2.0], [2.0, 3.0], -1, 1), "variance is negative"),
+        (([1.0, 2.0], [2.0, 3.0], 0, 0), "both of a point are 0"),
+        (([1.0, 2.0], [2.0, 3.0], 1, 1, 1.1), "covariance"),
+        (([0, 1, 2], [1, 3, 5], 1, 4, 2), "does not depend on the slope"),
     )
     def test_refusals(self, points, message):
         with pytest.raises(FittingError, match=message):
@@ -282,14 +280,12 @@ class TestChecks:
 
 
 class TestRefusals:
-    @pytest.mark.parametrize(
-        ("watts", "message"),
-        [
-            ([50.0, 50.0, 100.0, 100.0], "2 levels that the sensor tells apart"),
-            ([50.0, 50.0, 50.0, 50.0], "1 level that the sensor tells apart"),
-            ([50.0, 50.4, 100.0, 150.0], None),
-            ([50.0, 50.4, 100.0, 100.4], r"2 levels .* \(it read 50 to 100.4\)"),
-        ],
+    @pytest.mark.cases(
+        "watts, message",
+        ([50.0, 50.0, 100.0, 100.0], "2 levels that the sensor tells apart"),
+        ([50.0, 50.0, 50.0, 50.0], "1 level that the sensor tells apart"),
+        ([50.0, 50.4, 100.0, 150.0], None),
+        ([50.0, 50.4, 100.0, 100.4], r"2 levels .* \(it read 50 to 100.4\)"),
     )
     def test_levels_closer_than_a_step_of_the_sensor_are_one(self, watts, message):
         with pytest.raises(FittingError, match=message) if message else nullcontext():
@@ -300,15 +296,13 @@ class TestRefusals:
         with pytest.raises(FittingError, match="tells apart"):
             calibrate_sensor(np.repeat(np.arange(5), 3), x, 2 * x + noise)
 
-    @pytest.mark.parametrize(
-        ("codes", "x", "options", "message"),
-        [
-            ([], [], {}, "no runs"),
-            ([0, 1], [1.0, 2.0, 3.0], {}, "three lists"),
-            ([0, 1, 2], [1.0, np.nan, 3.0], {}, "finite"),
-            ([0, 1, 2], [1.0, 2.0, 3.0], {"sensor_resolution": -1}, "resolution of -1"),
-            ([0, 1, 2], [1.0, 2.0, 3.0], {"reference_resolution": np.nan}, "resolution of nan"),
-        ],
+    @pytest.mark.cases(
+        "codes, x, options, message",
+        ([], [], {}, "no runs"),
+        ([0, 1], [1.0, 2.0, 3.0], {}, "three lists"),
+        ([0, 1, 2], [1.0, np.nan, 3.0], {}, "finite"),
+        ([0, 1, 2], [1.0, 2.0, 3.0], {"sensor_resolution": -1}, "resolution of -1"),
+        ([0, 1, 2], [1.0, 2.0, 3.0], {"reference_resolution": np.nan}, "resolution of nan"),
     )
     def test_what_is_no_calibration(self, codes, x, options, message):
         with pytest.raises(FittingError, match=message):

@@ -52,30 +52,28 @@ def test_a_constant_power_comes_back_whatever_the_counter_shows(power_w, begin, 
     assert drawn.energy_j == pytest.approx(power_w * length, rel=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("channel", "part", "end", "reason"),
-    [
-        # At up to 500 W the counter goes round in 0.2 s, and it was read every second.
-        (counter(most_w=500.0), sampled(20, 0, 4, 1.0), 4.0, "wrapped unseen"),
-        (counter(range_j=65536.0), stream([0, 0.1, 0.2, 0.3], [50, 51, 0, 1]), 0.3, "was reset"),
-        (counter(range_j=None), stream([0, 1, 2], [1, 2, 1]), 2.0, "counter fell"),
-        (counter(), sampled(10, 0.5, 3.0, 0.1), 3.0, "not read at both ends"),
-        (counter(), sampled(10, 0.0, 2.0, 0.1), 3.0, "not read at both ends"),
-        (counter(), stream([0, 0.001, 0.002], [5, 5, 5]), 0.002, "did not move in 0.002 s"),
-        (counter(), None, 1.0, "no reading"),
-        (watts(window_s=5.0), stream([0, 5, 10], [90, 95, 99]), 3.0, TOO_SHORT),
-        (watts(), stream([-0.5, 0.5, 1.5], [5, 10, 5]), 1.0, "read 1 times during a run of 1 s"),
-        # No counter jumps or stands still, and no host draws nothing, less, or a town's power.
-        (counter(range_j=None), stream([0, 1, 2, 3], [0, 9, 99_962, 99_971]), 3.0, "rose by"),
-        (counter(), stream(range(17), [*range(8), *[8] * 9]), 16.0, "still for 8 of 16 s"),
-        (counter(range_j=None, most_w=math.nan), stream([0, 1], [0, 1e9]), 1.0, "1e+09 W is imp"),
-        *(
-            (watts(window_s=window_s), stream([1, 2, 3], [90, bad, 91]), 3.0, f"{bad:.4g} W is imp")
-            for window_s in (0.0, 1.0)
-            for bad in (-5.0, 0.0, 1e30, 160e3, math.inf)
-        ),
-        *((watts(), nothing, 1.0, "no reading") for nothing in (None, stream([], []))),
-    ],
+@pytest.mark.cases(
+    "channel, part, end, reason",
+    # At up to 500 W the counter goes round in 0.2 s, and it was read every second.
+    (counter(most_w=500.0), sampled(20, 0, 4, 1.0), 4.0, "wrapped unseen"),
+    (counter(range_j=65536.0), stream([0, 0.1, 0.2, 0.3], [50, 51, 0, 1]), 0.3, "was reset"),
+    (counter(range_j=None), stream([0, 1, 2], [1, 2, 1]), 2.0, "counter fell"),
+    (counter(), sampled(10, 0.5, 3.0, 0.1), 3.0, "not read at both ends"),
+    (counter(), sampled(10, 0.0, 2.0, 0.1), 3.0, "not read at both ends"),
+    (counter(), stream([0, 0.001, 0.002], [5, 5, 5]), 0.002, "did not move in 0.002 s"),
+    (counter(), None, 1.0, "no reading"),
+    (watts(window_s=5.0), stream([0, 5, 10], [90, 95, 99]), 3.0, TOO_SHORT),
+    (watts(), stream([-0.5, 0.5, 1.5], [5, 10, 5]), 1.0, "read 1 times during a run of 1 s"),
+    # No counter jumps or stands still, and no host draws nothing, less, or a town's power.
+    (counter(range_j=None), stream([0, 1, 2, 3], [0, 9, 99_962, 99_971]), 3.0, "rose by"),
+    (counter(), stream(range(17), [*range(8), *[8] * 9]), 16.0, "still for 8 of 16 s"),
+    (counter(range_j=None, most_w=math.nan), stream([0, 1], [0, 1e9]), 1.0, "1e+09 W is imp"),
+    *(
+        (watts(window_s=window_s), stream([1, 2, 3], [90, bad, 91]), 3.0, f"{bad:.4g} W is imp")
+        for window_s in (0.0, 1.0)
+        for bad in (-5.0, 0.0, 1e30, 160e3, math.inf)
+    ),
+    *((watts(), nothing, 1.0, "no reading") for nothing in (None, stream([], []))),
 )
 def test_what_tells_nothing_is_no_zero(channel, part, end, reason):
     drawn = channel_energy(channel, part, 0.0, end)

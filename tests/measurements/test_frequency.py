@@ -135,23 +135,21 @@ def sixteen():
     return hosts.HostSpec([hosts.PolicySpec([cpu], 800000, 2400000) for cpu in range(16)])
 
 
-@pytest.mark.parametrize(
-    ("host", "asked", "text"),
-    [
-        (sixteen, 3.0, r"policy0, …, policy15 \(CPUs 0-15\)"),
-        (
-            hosts.westmere,
-            1.9,
-            "is not a frequency step; the nearest are 1.862 GHz and 1.995 GHz",
-        ),
-        (hosts.westmere, 1.5, "1.5 GHz is below the lowest step, 1.596 GHz"),
-        (hosts.westmere, 3.0, "3 GHz is above the highest step, 2.394 GHz"),
-        (hosts.westmere, 2.395, "2.395 GHz stands for turbo, whose frequency varies"),
-        (hosts.westmere, 2.4e-9, "is it in GHz or MHz"),
-        (hosts.westmere, float("nan"), "is no number"),
-        (hosts.skylake, 0.9, r"policy0, policy1 \(CPUs 0-1\): .* range from 1 GHz to 3.7 GHz"),
-        (hosts.skylake, 3.8, r"policy0, policy1 \(CPUs 0-1\): .* range from 1 GHz to 3.7 GHz"),
-    ],
+@pytest.mark.cases(
+    "host, asked, text",
+    (sixteen, 3.0, r"policy0, …, policy15 \(CPUs 0-15\)"),
+    (
+        hosts.westmere,
+        1.9,
+        "is not a frequency step; the nearest are 1.862 GHz and 1.995 GHz",
+    ),
+    (hosts.westmere, 1.5, "1.5 GHz is below the lowest step, 1.596 GHz"),
+    (hosts.westmere, 3.0, "3 GHz is above the highest step, 2.394 GHz"),
+    (hosts.westmere, 2.395, "2.395 GHz stands for turbo, whose frequency varies"),
+    (hosts.westmere, 2.4e-9, "is it in GHz or MHz"),
+    (hosts.westmere, float("nan"), "is no number"),
+    (hosts.skylake, 0.9, r"policy0, policy1 \(CPUs 0-1\): .* range from 1 GHz to 3.7 GHz"),
+    (hosts.skylake, 3.8, r"policy0, policy1 \(CPUs 0-1\): .* range from 1 GHz to 3.7 GHz"),
 )
 def test_no_step(tree, opened, host, asked, text):
     tree(host())
@@ -249,13 +247,11 @@ def test_limits_never_cross_on_any_way_through_the_steps(kernel, opened, old):
     assert all(lower <= upper for write in writes for lower, upper in write.limits)
 
 
-@pytest.mark.parametrize(
-    ("bios_limit", "heat", "turbo_on", "text"),
-    [
-        (1800000, 0, True, r"no more than 1.8 GHz \(bios_limit\)"),
-        (0, 1500000, True, "heat or a power limit holds it, or a daemon"),
-        (0, 1500000, False, "turbo is off, or heat or a power limit holds it"),
-    ],
+@pytest.mark.cases(
+    "bios_limit, heat, turbo_on, text",
+    (1800000, 0, True, r"no more than 1.8 GHz \(bios_limit\)"),
+    (0, 1500000, True, "heat or a power limit holds it, or a daemon"),
+    (0, 1500000, False, "turbo is off, or heat or a power limit holds it"),
 )
 def test_what_is_asked_for_is_not_what_is_set(kernel, opened, bios_limit, heat, turbo_on, text):
     spec = hosts.skylake(turbo_on=turbo_on)

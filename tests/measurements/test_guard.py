@@ -129,14 +129,12 @@ class TestEveryWayOut:
             assert process.wait(DEADLINE_S) == code
             wait_for(host.restored)
 
-    @pytest.mark.parametrize(
+    @pytest.mark.cases(
         "child",
-        [
-            # A workload that lives on, with every inheritable descriptor.
-            "subprocess.Popen(['sleep', '600'], close_fds=False).pid",
-            # A copy of the process, which holds the connection too.
-            "os.fork() or time.sleep(600)",
-        ],
+        # A workload that lives on, with every inheritable descriptor.
+        "subprocess.Popen(['sleep', '600'], close_fds=False).pid",
+        # A copy of the process, which holds the connection too.
+        "os.fork() or time.sleep(600)",
     )
     @pytest.mark.parametrize("first", ["", WITHOUT_PROCESS_DESCRIPTORS], ids=["new", "old"])
     def test_while_a_child_lives_on(self, host, child, first):

@@ -249,25 +249,23 @@ class TestHeaders:
             found = renamed("x", header, **{target: header})
             assert found == {header: hd.Renaming(canonical, factor)}
 
-    @pytest.mark.parametrize(
-        ("headers", "mapping", "said"),
-        [
-            (["f (kHz)"], {"freq_mhz": "f (kHz)"}, "--map freq_mhz=f (kHz): the two names carry"),
-            (["run ms"], {"time_us": "run ms"}, "carry different units; write time_s=run ms"),
-            (["E (J)"], {"power_w": "E (J)"}, "the column is not in W, by its header"),
-            (["Clock"], {"freq_hz": "Clok"}, f"'Clok', {LACKS} (did you mean 'Clock'?)"),
-            (["a", "b"], {"freq_hz": "Frequency"}, f"{LACKS}; the columns are a, b"),
-            *(
-                (["x"], {slip: "x"}, f"no column '{slip}' (did you mean '{column}'?)")
-                for slip, column in SLIPS.items()
-            ),
-            (["f"], {"freq_hz": "f", "freq_achieved_hz": "f"}, "'f' all of freq_hz, freq_ach"),
-            *(
-                ([c, other], {c: other}, f"would all be {c}: drop or rename the column {c}")
-                for c, other in (("time_s", "wall_s"), ("rack", "zone"))
-            ),
-            (["a", "b"], {"freq_hz": "a", "freq_mhz": "b"}, "columns a, b would all be freq_hz"),
-        ],
+    @pytest.mark.cases(
+        "headers, mapping, said",
+        (["f (kHz)"], {"freq_mhz": "f (kHz)"}, "--map freq_mhz=f (kHz): the two names carry"),
+        (["run ms"], {"time_us": "run ms"}, "carry different units; write time_s=run ms"),
+        (["E (J)"], {"power_w": "E (J)"}, "the column is not in W, by its header"),
+        (["Clock"], {"freq_hz": "Clok"}, f"'Clok', {LACKS} (did you mean 'Clock'?)"),
+        (["a", "b"], {"freq_hz": "Frequency"}, f"{LACKS}; the columns are a, b"),
+        *(
+            (["x"], {slip: "x"}, f"no column '{slip}' (did you mean '{column}'?)")
+            for slip, column in SLIPS.items()
+        ),
+        (["f"], {"freq_hz": "f", "freq_achieved_hz": "f"}, "'f' all of freq_hz, freq_ach"),
+        *(
+            ([c, other], {c: other}, f"would all be {c}: drop or rename the column {c}")
+            for c, other in (("time_s", "wall_s"), ("rack", "zone"))
+        ),
+        (["a", "b"], {"freq_hz": "a", "freq_mhz": "b"}, "columns a, b would all be freq_hz"),
     )
     def test_a_map_that_cannot_be_is_an_error_that_names_the_way_out(self, headers, mapping, said):
         assert said in refusal(*headers, **mapping)

@@ -90,17 +90,15 @@ def test_this_machine_answers_whatever_it_has_of_the_process_asked_for():
     assert set(current_frequencies(Path("/sys"))) <= set(range(os.cpu_count()))
 
 
-@pytest.mark.parametrize(
-    ("files", "turbo"),
-    [
-        ({"intel_pstate/no_turbo": 0}, True),
-        ({"intel_pstate/no_turbo": 1}, False),
-        *(({"cpufreq/boost": on}, bool(on)) for on in (0, 1)),
-        ({"cpufreq/policy0/boost": 0, "cpufreq/policy1/boost": 0}, False),
-        ({"cpufreq/policy0/boost": 1, "cpufreq/policy1/boost": 0}, True),
-        ({"cpufreq/boost": 1, "cpufreq/policy0/boost": 0, "cpufreq/policy1/boost": 0}, False),
-        *(({"cpufreq/boost": on, **EACH_ON}, bool(on)) for on in (0, 1)),
-    ],
+@pytest.mark.cases(
+    "files, turbo",
+    ({"intel_pstate/no_turbo": 0}, True),
+    ({"intel_pstate/no_turbo": 1}, False),
+    *(({"cpufreq/boost": on}, bool(on)) for on in (0, 1)),
+    ({"cpufreq/policy0/boost": 0, "cpufreq/policy1/boost": 0}, False),
+    ({"cpufreq/policy0/boost": 1, "cpufreq/policy1/boost": 0}, True),
+    ({"cpufreq/boost": 1, "cpufreq/policy0/boost": 0, "cpufreq/policy1/boost": 0}, False),
+    *(({"cpufreq/boost": on, **EACH_ON}, bool(on)) for on in (0, 1)),
 )
 def test_turbo_is_told_by_any_driver(bare, files, turbo):
     bare.put_all(CPU, files)
@@ -176,17 +174,15 @@ def version_1(quota_us):
     return {"app/cpu.cfs_quota_us": quota_us, "app/cpu.cfs_period_us": 100000}
 
 
-@pytest.mark.parametrize(
-    ("mount", "group", "files", "quota"),
-    [
-        ("", "0::/app", {"app/cpu.max": "150000 100000"}, 1.5),
-        ("", "0::/a/b", {"a/cpu.max": "50000 100000", "a/b/cpu.max": "200000 100000"}, 0.5),
-        ("unified", "3:memory:/x\n0::/app", {"app/cpu.max": "max 100000"}, None),
-        ("cpu,cpuacct", "4:cpu,cpuacct:/app", version_1(200000), 2.0),
-        ("cpu", "1:cpu:/app", version_1(-1), None),
-        # In a container: the group has its outer name and is mounted at the top.
-        ("", "0::/docker/4f2a", {"cpu.max": "300000 100000"}, 3.0),
-    ],
+@pytest.mark.cases(
+    "mount, group, files, quota",
+    ("", "0::/app", {"app/cpu.max": "150000 100000"}, 1.5),
+    ("", "0::/a/b", {"a/cpu.max": "50000 100000", "a/b/cpu.max": "200000 100000"}, 0.5),
+    ("unified", "3:memory:/x\n0::/app", {"app/cpu.max": "max 100000"}, None),
+    ("cpu,cpuacct", "4:cpu,cpuacct:/app", version_1(200000), 2.0),
+    ("cpu", "1:cpu:/app", version_1(-1), None),
+    # In a container: the group has its outer name and is mounted at the top.
+    ("", "0::/docker/4f2a", {"cpu.max": "300000 100000"}, 3.0),
 )
 def test_the_tightest_quota_of_all_groups_holds(bare, mount, group, files, quota):
     bare.process(cgroup=group)
@@ -208,25 +204,22 @@ def test_waiting_for_a_quota_is_throttling(bare):
     assert grown == {"quota_throttled_s": 2.5, "throttled": True}
 
 
-DMI = "sys/class/dmi/id"
+DMI, BARE_CPU = "sys/class/dmi/id", {"proc/cpuinfo": "flags\t: fpu"}
 
 
-@pytest.mark.parametrize(
-    ("files", "virtual", "name"),
-    [
-        ({"proc/cpuinfo": "flags\t: fpu hypervisor"}, True, None),
-        ({"proc/cpuinfo": "flags\t: fpu"}, False, None),
-        ({f"{DMI}/sys_vendor": "QEMU"}, True, "qemu"),
-        ({f"{DMI}/product_name": "VMware7,1"}, True, "vmware"),
-        ({"sys/hypervisor/type": "xen"}, True, "xen"),
-        ({"sys/hypervisor/type": "xen", "proc/xen/capabilities": "control_d",
-          "proc/cpuinfo": "flags\t: fpu"}, False, None),
-        ({"proc/device-tree/hypervisor/compatible": "linux,kvm"}, True, "kvm"),
-        ({f"{DMI}/sys_vendor": "Amazon EC2", f"{DMI}/product_name": "m7g.metal"}, False, None),
-        ({f"{DMI}/sys_vendor": "Amazon EC2", f"{DMI}/product_name": "m7g.large"}, True, "amazon"),
-        ({}, None, None),
-    ],
-)  # fmt: skip
+@pytest.mark.cases(
+    "files, virtual, name",
+    ({"proc/cpuinfo": "flags\t: fpu hypervisor"}, True, None),
+    (BARE_CPU, False, None),
+    ({f"{DMI}/sys_vendor": "QEMU"}, True, "qemu"),
+    ({f"{DMI}/product_name": "VMware7,1"}, True, "vmware"),
+    ({"sys/hypervisor/type": "xen"}, True, "xen"),
+    ({"sys/hypervisor/type": "xen", "proc/xen/capabilities": "control_d", **BARE_CPU}, False, None),
+    ({"proc/device-tree/hypervisor/compatible": "linux,kvm"}, True, "kvm"),
+    ({f"{DMI}/sys_vendor": "Amazon EC2", f"{DMI}/product_name": "m7g.metal"}, False, None),
+    ({f"{DMI}/sys_vendor": "Amazon EC2", f"{DMI}/product_name": "m7g.large"}, True, "amazon"),
+    ({}, None, None),
+)
 def test_hypervisors_are_known_by_their_marks(bare, files, virtual, name):
     for path, text in files.items():
         bare.put(path, text)
@@ -234,18 +227,16 @@ def test_hypervisors_are_known_by_their_marks(bare, files, virtual, name):
     assert hypervisor(bare.sysfs, bare.procfs) == name
 
 
-@pytest.mark.parametrize(
-    ("path", "text", "name"),
-    [
-        (".dockerenv", "", "docker"),
-        ("run/.containerenv", "", "podman"),
-        ("run/systemd/container", "systemd-nspawn", "systemd-nspawn"),
-        ("proc/1/environ", "HOME=/\0container=lxc\0", "lxc"),
-        ("proc/1/cgroup", "0::/kubepods.slice/kubepods-burstable.slice/x", "kubernetes"),
-        ("proc/self/cgroup", "4:cpu:/docker/4f2a", "docker"),
-        ("proc/1/cgroup", "0::/user.slice/user-1000.slice", "none"),
-        ("proc/version", "Linux", None),
-    ],
+@pytest.mark.cases(
+    "path, text, name",
+    (".dockerenv", "", "docker"),
+    ("run/.containerenv", "", "podman"),
+    ("run/systemd/container", "systemd-nspawn", "systemd-nspawn"),
+    ("proc/1/environ", "HOME=/\0container=lxc\0", "lxc"),
+    ("proc/1/cgroup", "0::/kubepods.slice/kubepods-burstable.slice/x", "kubernetes"),
+    ("proc/self/cgroup", "4:cpu:/docker/4f2a", "docker"),
+    ("proc/1/cgroup", "0::/user.slice/user-1000.slice", "none"),
+    ("proc/version", "Linux", None),
 )
 def test_containers_are_known_by_their_marks(bare, path, text, name):
     bare.put(path, text)

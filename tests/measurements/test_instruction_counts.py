@@ -126,18 +126,16 @@ def test_cpu_time_by_hand():
 CPU_TIME = {"method": "cpu-time", "clock_hz": 1e9, "cpi": 1.0}
 
 
-@pytest.mark.parametrize(
-    ("command", "options", "said"),
-    [
-        ([], {}, "no command"),
-        (["true"], {"method": "oracle"}, "unknown method 'oracle': give one of perf"),
-        (["true"], {"method": "cpu-time"}, "needs core frequency and CPI"),
-        (["true"], {**CPU_TIME, "cpi": 0.0}, "both must be above 0"),
-        (["false"], CPU_TIME, "false ended with exit code 1: it printed nothing"),
-        (["sh", "-c", "kill -9 $$"], CPU_TIME, "sh ended with signal 9"),
-        pytest.param(["false"], {"method": "callgrind"}, "ended with exit code 1", marks=PEER),
-        pytest.param(["no-such"], {"method": "qemu"}, "no-such: cannot be started", marks=PEER),
-    ],
+@pytest.mark.cases(
+    "command, options, said",
+    ([], {}, "no command"),
+    (["true"], {"method": "oracle"}, "unknown method 'oracle': give one of perf"),
+    (["true"], {"method": "cpu-time"}, "needs core frequency and CPI"),
+    (["true"], {**CPU_TIME, "cpi": 0.0}, "both must be above 0"),
+    (["false"], CPU_TIME, "false ended with exit code 1: it printed nothing"),
+    (["sh", "-c", "kill -9 $$"], CPU_TIME, "sh ended with signal 9"),
+    pytest.param(["false"], {"method": "callgrind"}, "ended with exit code 1", marks=PEER),
+    pytest.param(["no-such"], {"method": "qemu"}, "no-such: cannot be started", marks=PEER),
 )
 def test_what_cannot_be_counted(command, options, said):
     with pytest.raises(MeasurementError, match=said):

@@ -716,20 +716,18 @@ def test_addresses():
             parse_address("ipmi", where)
 
 
-@pytest.mark.parametrize(
-    ("spec", "reason"),
-    [
-        ("ipmi@bmc,cipher=3", "ipmi has no option cipher: it has none"),
-        ("ipmi,interface=lan", "ipmi has no option interface: it has none"),
-        ("ipmi:ipmitool@bmc,cypher=3", "has no option cypher: it has cipher, interface"),
-        ("ipmi:ipmitool,cipher=3", "ipmi:ipmitool has no option cipher: it has none"),
-        ("ipmi:ipmitool@bmc,interface=usb", "interface is lanplus or lan"),
-        ("ipmi:ipmitool@bmc,cipher=x", "cipher the number of a suite"),
-        ("ipmi@ppw:s3cr3t@bmc", "the address must not contain a user or password"),
-        ("ipmi:ipmitool@ppw:s3cr3t@bmc,interface=usb", "the address must not contain a user"),
-        ("ipmi@bmc", "pip install 'perf-per-watt[measure]'"),
-        ("ipmi:ipmitool@bmc", "ipmitool is missing: apt install ipmitool"),
-    ],
+@pytest.mark.cases(
+    "spec, reason",
+    ("ipmi@bmc,cipher=3", "ipmi has no option cipher: it has none"),
+    ("ipmi,interface=lan", "ipmi has no option interface: it has none"),
+    ("ipmi:ipmitool@bmc,cypher=3", "has no option cypher: it has cipher, interface"),
+    ("ipmi:ipmitool,cipher=3", "ipmi:ipmitool has no option cipher: it has none"),
+    ("ipmi:ipmitool@bmc,interface=usb", "interface is lanplus or lan"),
+    ("ipmi:ipmitool@bmc,cipher=x", "cipher the number of a suite"),
+    ("ipmi@ppw:s3cr3t@bmc", "the address must not contain a user or password"),
+    ("ipmi:ipmitool@ppw:s3cr3t@bmc,interface=usb", "the address must not contain a user"),
+    ("ipmi@bmc", "pip install 'perf-per-watt[measure]'"),
+    ("ipmi:ipmitool@bmc", "ipmitool is missing: apt install ipmitool"),
 )
 def test_what_cannot_be_asked_for_is_refused(spec, reason, monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "pyghmi", None)
@@ -820,21 +818,19 @@ def test_a_reading_that_is_unavailable_is_nan_and_a_step_is_of_linear_sensors_on
     assert math.isnan(sensor._replace(linearization=4).resolution_w)
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     "record",
-    [
-        changed((3, 0x02)),  # a compact record
-        changed((5, 0x2C)),  # another controller's
-        changed((13, 0x6F)),  # discrete
-        changed((20, 0xC0)),  # no analog figure
-        changed((20, 0x01)),  # percent
-        changed((20, 0x08)),  # a rate
-        changed((20, 0x02)),  # watts by something
-        changed((21, 1)),  # degrees
-        changed((23, 0x70)),  # its factors depend on the figure
-        sensor_record(1, Sensor("Power"))[:40],
-        b"",
-    ],
+    changed((3, 0x02)),  # a compact record
+    changed((5, 0x2C)),  # another controller's
+    changed((13, 0x6F)),  # discrete
+    changed((20, 0xC0)),  # no analog figure
+    changed((20, 0x01)),  # percent
+    changed((20, 0x08)),  # a rate
+    changed((20, 0x02)),  # watts by something
+    changed((21, 1)),  # degrees
+    changed((23, 0x70)),  # its factors depend on the figure
+    sensor_record(1, Sensor("Power"))[:40],
+    b"",
 )
 def test_what_does_not_tell_watts_is_left_out(record):
     found = power_sensors([record, sensor_record(2, Sensor("Watts"))])
@@ -848,16 +844,14 @@ def test_a_dump_is_cut_into_its_records():
     assert power_sensors(split_records(b"".join(records)[:-3]))[:4] == power_sensors(records[:4])
 
 
-@pytest.mark.parametrize(
-    ("domain", "sensors"),
-    [
-        ("package", [("CPU1 Power", 7), ("VCORE", 3)]),
-        ("dram", [("Mem Power", 7)]),
-        ("gpu", [("GPU0", 11)]),
-        ("wall", [("PS1 Input Power", 7), ("PSU2_PIN", 7), ("Status", 10)]),
-        ("other", [("PS1 Output", 10), ("PSU1_POUT", 10), ("FAN PWR", 7), ("Watts", 99)]),
-        ("host", [("Pwr Consumption", 7), ("Power Meter", 0), ("Total_Power", 0), ("Watts", 7)]),
-    ],
+@pytest.mark.cases(
+    "domain, sensors",
+    ("package", [("CPU1 Power", 7), ("VCORE", 3)]),
+    ("dram", [("Mem Power", 7)]),
+    ("gpu", [("GPU0", 11)]),
+    ("wall", [("PS1 Input Power", 7), ("PSU2_PIN", 7), ("Status", 10)]),
+    ("other", [("PS1 Output", 10), ("PSU1_POUT", 10), ("FAN PWR", 7), ("Watts", 99)]),
+    ("host", [("Pwr Consumption", 7), ("Power Meter", 0), ("Total_Power", 0), ("Watts", 7)]),
 )
 def test_a_sensor_covers_what_its_name_or_entity_says(domain, sensors):
     for name, entity in sensors:

@@ -99,13 +99,11 @@ class TestTopology:
 
 
 class TestPlacement:
-    @pytest.mark.parametrize(
-        ("cpus", "cores", "expected", "sockets"),
-        [
-            (XEON, 5, (0, 1, 2, 3, 4), (0, 1)),
-            # Threads side by side are not taken for cores.
-            (EPYC, 3, (0, 2, 4), (0,)),
-        ],
+    @pytest.mark.cases(
+        "cpus, cores, expected, sockets",
+        (XEON, 5, (0, 1, 2, 3, 4), (0, 1)),
+        # Threads side by side are not taken for cores.
+        (EPYC, 3, (0, 2, 4), (0,)),
     )
     def test_one_thread_a_core(self, host, cpus, cores, expected, sockets):
         found = place(topology(host(cpus)), cores)

@@ -251,29 +251,27 @@ def test_energy_is_a_counter_in_joules_and_energy_of_each_row_is_none(log):
 FOUR = "time,cpu_power_w,psu_power_w,energy_j,u"
 
 
-@pytest.mark.parametrize(
-    ("header", "options", "said"),
-    [
-        (FOUR, {}, "choose with value=COLUMN among cpu_power_w, psu_power_w, energy_j"),
-        (FOUR, {"quantity": "power"}, "can be power, by name: choose with value=COLUMN among cpu"),
-        (FOUR, {"value": "psu_powr_w"}, "no such column (did you mean 'psu_power_w'?)"),
-        (FOUR, {"value": "4", "quantity": "power"}, "column 'energy_j' is of energy"),
-        (FOUR, {"value": "9"}, "value=9: no such column; the columns are time, cpu_power_w"),
-        ("time,timestamp,power_w", {}, "several columns can be the time"),
-        ("date,time,timestamp,power_w", {}, "choose with time=COLUMN among time, timestamp"),
-        ("time,p,p", {"value": "p", "unit": "W"}, "2 columns are called 'p': give the number of"),
-        ("when,p,u", {}, "no column can be the time, by name: choose with time=COLUMN among when"),
-        ("when,p,u", {"time": "when"}, "choose with value=COLUMN among when, p, u"),
-        ("time,power", {}, "column 'power' names no unit: write unit=W"),
-        ("time,power_w", {"vlue": "p"}, "no option vlue: it has domain, name, offset, past"),
-        (HEADER.strip(), {"unit": "BTU"}, "unit=BTU: write one of W, mW, kW, J, kJ, Wh, kWh"),
-        (HEADER.strip(), {"quantity": "voltage"}, "quantity=voltage: write power or energy"),
-        (HEADER.strip(), {"quantity": "power", "unit": "Wh"}, "is not what unit=Wh measures"),
-        (HEADER.strip(), {"offset": "soon"}, "offset=soon: write a number of seconds"),
-        (HEADER.strip(), {"offset": "inf"}, "offset=inf: write a number of seconds"),
-        (HEADER.strip(), {"past": "maybe"}, "past=maybe: write yes or no"),
-        (HEADER.strip(), {"domain": "room"}, "domain=room: write one of package, core"),
-    ],
+@pytest.mark.cases(
+    "header, options, said",
+    (FOUR, {}, "choose with value=COLUMN among cpu_power_w, psu_power_w, energy_j"),
+    (FOUR, {"quantity": "power"}, "can be power, by name: choose with value=COLUMN among cpu"),
+    (FOUR, {"value": "psu_powr_w"}, "no such column (did you mean 'psu_power_w'?)"),
+    (FOUR, {"value": "4", "quantity": "power"}, "column 'energy_j' is of energy"),
+    (FOUR, {"value": "9"}, "value=9: no such column; the columns are time, cpu_power_w"),
+    ("time,timestamp,power_w", {}, "several columns can be the time"),
+    ("date,time,timestamp,power_w", {}, "choose with time=COLUMN among time, timestamp"),
+    ("time,p,p", {"value": "p", "unit": "W"}, "2 columns are called 'p': give the number of"),
+    ("when,p,u", {}, "no column can be the time, by name: choose with time=COLUMN among when"),
+    ("when,p,u", {"time": "when"}, "choose with value=COLUMN among when, p, u"),
+    ("time,power", {}, "column 'power' names no unit: write unit=W"),
+    ("time,power_w", {"vlue": "p"}, "no option vlue: it has domain, name, offset, past"),
+    (HEADER.strip(), {"unit": "BTU"}, "unit=BTU: write one of W, mW, kW, J, kJ, Wh, kWh"),
+    (HEADER.strip(), {"quantity": "voltage"}, "quantity=voltage: write power or energy"),
+    (HEADER.strip(), {"quantity": "power", "unit": "Wh"}, "is not what unit=Wh measures"),
+    (HEADER.strip(), {"offset": "soon"}, "offset=soon: write a number of seconds"),
+    (HEADER.strip(), {"offset": "inf"}, "offset=inf: write a number of seconds"),
+    (HEADER.strip(), {"past": "maybe"}, "past=maybe: write yes or no"),
+    (HEADER.strip(), {"domain": "room"}, "domain=room: write one of package, core"),
 )
 def test_what_is_ambiguous_or_cannot_be_is_named(log, header, options, said):
     assert said in refused_opening(log, header + "\n", **options)

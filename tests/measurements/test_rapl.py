@@ -294,22 +294,20 @@ def test_memory_that_idles_alike_is_no_mirror(host):
     assert moved(host.open(), *[dict.fromkeys(memories, 10_000)] * 20) == {}
 
 
-@pytest.mark.parametrize(
-    ("text", "reason"),
-    [
-        (cpuinfo("GenuineIntel", 6, 143, "Xeon", "fpu hypervisor"), "this is a virtual machine"),
-        (cpuinfo("AuthenticAMD", 25, 1, "EPYC", "fpu hypervisor"), "this is a virtual machine"),
-        (cpuinfo("GenuineIntel", 6, 143, "Xeon"), "Xeon should have it: load its driver: sudo mod"),
-        (cpuinfo("GenuineIntel", 6, 45, "Xeon E5"), "sudo modprobe intel_rapl_msr"),
-        (cpuinfo("GenuineIntel", 6, 26, "Xeon X5550"), "Xeon X5550 has none (Intel has it from"),
-        (cpuinfo("GenuineIntel", 6, 44, "Xeon X5680"), "Xeon X5680 has none (Intel has it from"),
-        (cpuinfo("GenuineIntel", 6, 28, "Atom D525"), "Atom D525 has none (Intel has it from"),
-        (cpuinfo("GenuineIntel", 15, 4, "Pentium 4"), "Pentium 4 has none (Intel has it from"),
-        (cpuinfo("AuthenticAMD", 21, 2, "Opteron"), "Opteron has none (AMD has it from family 17h"),
-        (cpuinfo("AuthenticAMD", 23, 49, "EPYC"), "EPYC has it from Linux 5.8 on: load its driver"),
-        ("processor\t: 0\nBogoMIPS\t: 50\n", "this processor is not of Intel or AMD"),
-        ("", "this processor is not of Intel or AMD"),
-    ],
+@pytest.mark.cases(
+    "text, reason",
+    (cpuinfo("GenuineIntel", 6, 143, "Xeon", "fpu hypervisor"), "this is a virtual machine"),
+    (cpuinfo("AuthenticAMD", 25, 1, "EPYC", "fpu hypervisor"), "this is a virtual machine"),
+    (cpuinfo("GenuineIntel", 6, 143, "Xeon"), "Xeon should have it: load its driver: sudo mod"),
+    (cpuinfo("GenuineIntel", 6, 45, "Xeon E5"), "sudo modprobe intel_rapl_msr"),
+    (cpuinfo("GenuineIntel", 6, 26, "Xeon X5550"), "Xeon X5550 has none (Intel has it from"),
+    (cpuinfo("GenuineIntel", 6, 44, "Xeon X5680"), "Xeon X5680 has none (Intel has it from"),
+    (cpuinfo("GenuineIntel", 6, 28, "Atom D525"), "Atom D525 has none (Intel has it from"),
+    (cpuinfo("GenuineIntel", 15, 4, "Pentium 4"), "Pentium 4 has none (Intel has it from"),
+    (cpuinfo("AuthenticAMD", 21, 2, "Opteron"), "Opteron has none (AMD has it from family 17h"),
+    (cpuinfo("AuthenticAMD", 23, 49, "EPYC"), "EPYC has it from Linux 5.8 on: load its driver"),
+    ("processor\t: 0\nBogoMIPS\t: 50\n", "this processor is not of Intel or AMD"),
+    ("", "this processor is not of Intel or AMD"),
 )
 def test_no_counter_says_why(host, text, reason):
     (host.settings.procfs / "cpuinfo").write_text(text)

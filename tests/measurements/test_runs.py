@@ -205,12 +205,10 @@ class TestCells:
             said = f": it has thousands separators: write {plain}" if plain else ""
             assert f"line 2, column time_s: {cell!r} is not a number{said} (1 bad value" in message
 
-    @pytest.mark.parametrize(
-        ("cells", "doubted"),
-        [
-            *((("1.100", "770", "600"), True), (("1.100", "0.770", "600"), False)),
-            *((("1.100", "1.770", "1.600"), False), (("1.1", "2.770", "600"), False)),
-        ],
+    @pytest.mark.cases(
+        "cells, doubted",
+        *((("1.100", "770", "600"), True), (("1.100", "0.770", "600"), False)),
+        *((("1.100", "1.770", "1.600"), False), (("1.1", "2.770", "600"), False)),
     )
     def test_points_that_may_part_thousands_are_a_caveat(self, read, cells, doubted):
         rows = [f"{ghz};{cell};a\n" for ghz, cell in zip((1, 2, 3), cells, strict=True)]
@@ -814,13 +812,11 @@ FREQBENCH = [
 
 
 @pytest.mark.thirdparty
-@pytest.mark.parametrize(
-    ("pattern", "files", "columns", "identity"),
-    [
-        ("nornir-repara/tidy.csv", 1, TIDY, ["host", "workload", "threads"]),
-        ("xu3-cbench/tidy_runs.csv", 1, XU3, ["host", "workload", "threads"]),
-        ("freqbench/raw/*/*/results.csv", 30, FREQBENCH, ["source_file", "workload"]),
-    ],
+@pytest.mark.cases(
+    "pattern, files, columns, identity",
+    ("nornir-repara/tidy.csv", 1, TIDY, ["host", "workload", "threads"]),
+    ("xu3-cbench/tidy_runs.csv", 1, XU3, ["host", "workload", "threads"]),
+    ("freqbench/raw/*/*/results.csv", 30, FREQBENCH, ["source_file", "workload"]),
 )
 def test_every_value_of_others_is_read(data_dir, pattern, files, columns, identity):
     """Oracle: the files by Python's own reader, and the units by hand."""

@@ -492,15 +492,13 @@ class TestSadf:
         assert series.frame["time_s"][0] == START_S - 3600
         assert "UTC" not in said(series)
 
-    @pytest.mark.parametrize(
-        ("activities", "is_read"),
-        [
-            *(({"cpu_load": rows}, False) for rows in (3, {"cpu": 1}, [cpu_row(usr="many")])),
-            *(({"disk": rows}, False) for rows in ([3], [{**DISK, "tps": "x"}], [{"tps": [1]}])),
-            *(({"timestamp": 3}, False), ({"network": {"net-dev": 3}}, False)),
-            *(({"cpu_load": [None]}, True), ({"cpu_load": [{}]}, True), ({"disk": [{}]}, True)),
-            *(({"network": None}, True), ({"memory": None}, True)),
-        ],
+    @pytest.mark.cases(
+        "activities, is_read",
+        *(({"cpu_load": rows}, False) for rows in (3, {"cpu": 1}, [cpu_row(usr="many")])),
+        *(({"disk": rows}, False) for rows in ([3], [{**DISK, "tps": "x"}], [{"tps": [1]}])),
+        *(({"timestamp": 3}, False), ({"network": {"net-dev": 3}}, False)),
+        *(({"cpu_load": [None]}, True), ({"cpu_load": [{}]}, True), ({"disk": [{}]}, True)),
+        *(({"network": None}, True), ({"memory": None}, True)),
     )
     def test_statistics_of_another_shape(self, activities, is_read, read, refused):
         log = sadf_document([sample(0, disk=[DISK]), sample(1, **activities)])
@@ -610,17 +608,15 @@ class TestPerf:
         assert list(frame["memory_written_bytes"]) == [128e6, 128e6]
         assert not said(series)
 
-    @pytest.mark.parametrize(
-        ("event", "unit", "column", "bytes_"),
-        [
-            ("uncore_imc/data_reads/", "MiB", "memory_read_bytes", 2**20),
-            ("uncore_imc_0/cas_count_write/", "MiB", "memory_written_bytes", 2**20),
-            ("unc_m_cas_count.rd", "", "memory_read_bytes", 64),
-            ("umc_cas_cmd.wr", "", "memory_written_bytes", 64),
-            ("context-switches", "", "context_switches", 1),
-            ("cs:u", "", "context_switches", 1),
-            ("major-faults", "", "major_faults", 1),
-        ],
+    @pytest.mark.cases(
+        "event, unit, column, bytes_",
+        ("uncore_imc/data_reads/", "MiB", "memory_read_bytes", 2**20),
+        ("uncore_imc_0/cas_count_write/", "MiB", "memory_written_bytes", 2**20),
+        ("unc_m_cas_count.rd", "", "memory_read_bytes", 64),
+        ("umc_cas_cmd.wr", "", "memory_written_bytes", 64),
+        ("context-switches", "", "context_switches", 1),
+        ("cs:u", "", "context_switches", 1),
+        ("major-faults", "", "major_faults", 1),
     )
     def test_events(self, event, unit, column, bytes_, read):
         assert list(read(perf_log(counted(1.0, event, "3.0", unit))).frame[column]) == [3 * bytes_]

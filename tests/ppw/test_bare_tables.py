@@ -225,16 +225,14 @@ class TestRowsLeftOut:
 class TestLongAnswers:
     """They are cut, and say how much is missing and where it is."""
 
-    @pytest.mark.parametrize(
-        ("kind", "table", "said"),
-        [
-            ("BestFrequency", "table", "… 5 more rows: use --format json or .table"),
-            ("Calibration", "table", "… 5 more rows: use --format csv or to_frame()"),
-            ("Comparison", "table", "… 5 more rows: use --format csv or to_frame()"),
-            ("SweepKnees", "knees", "… 35 more sweeps: --format json or csv"),
-            ("Plan", "groups", "… 5 more rows: use --format json or .groups"),
-            ("PowerLoads", "figures", "… 5 more rows: use --format json or .figures"),
-        ],
+    @pytest.mark.cases(
+        "kind, table, said",
+        ("BestFrequency", "table", "… 5 more rows: use --format json or .table"),
+        ("Calibration", "table", "… 5 more rows: use --format csv or to_frame()"),
+        ("Comparison", "table", "… 5 more rows: use --format csv or to_frame()"),
+        ("SweepKnees", "knees", "… 35 more sweeps: --format json or csv"),
+        ("Plan", "groups", "… 5 more rows: use --format json or .groups"),
+        ("PowerLoads", "figures", "… 5 more rows: use --format json or .figures"),
     )
     def test_the_text_says_how_much_more_there_is(self, kind, table, said, results):
         rows = pd.concat([getattr(results(kind), table).head(1)] * 45, ignore_index=True)

@@ -63,10 +63,8 @@ class TestAgainstTheClosedForm:
         assert row["lower"] < row["value"] < row["upper"]
         assert row["expected_loss"] < 0.003
 
-    @pytest.mark.parametrize(
-        ("objective", "delays", "fixed", "best"),
-        # (ws + sqrt(w²s² + 8·s·t·w·P0))/(2st) and (ws + sqrt(w²s² + 3·s·t·w·P0))/(st), in GHz.
-        [("edp", 2, 20.0, 2.5616), ("ed2p", 3, 40.0, 2.3028)],
+    @pytest.mark.cases(
+        "objective, delays, fixed, best", ("edp", 2, 20.0, 2.5616), ("ed2p", 3, 40.0, 2.3028)
     )
     def test_the_products(self, objective, delays, fixed, best):
         row = answered_row(lines(fixed=fixed), objective=objective)
@@ -96,9 +94,8 @@ class TestAgainstTheClosedForm:
         assert row["value"] == pytest.approx(1 / (energy * 0.36 / 3.6e6), rel=0.01)
         assert row["unit"] == "1 per price"
 
-    @pytest.mark.parametrize(
-        ("changed", "best"),
-        [({"fixed": 0.0}, 3.2e9), ({"p0": 0.001}, 0.8e9), ({"slope": 0}, 3.2e9)],
+    @pytest.mark.cases(
+        "changed, best", ({"fixed": 0.0}, 3.2e9), ({"p0": 0.001}, 0.8e9), ({"slope": 0}, 3.2e9)
     )
     def test_at_an_end(self, changed, best):
         result = answer(lines(noise=0.0005, **changed))
@@ -145,29 +142,25 @@ class TestAgainstBruteForceOverTheDraws:
 
 
 class TestSteps:
-    @pytest.mark.parametrize(
-        ("asked", "steps"),
-        [
-            ("1.8GHz, 1200MHz", [1.2e9, 1.8e9]),
-            ("1.2GHz:1.75GHz:200MHz", [1.2e9, 1.4e9, 1.6e9]),
-            ([2.4e9, "1.2GHz", 2.4e9], [1.2e9, 2.4e9]),
-        ],
+    @pytest.mark.cases(
+        "asked, steps",
+        ("1.8GHz, 1200MHz", [1.2e9, 1.8e9]),
+        ("1.2GHz:1.75GHz:200MHz", [1.2e9, 1.4e9, 1.6e9]),
+        ([2.4e9, "1.2GHz", 2.4e9], [1.2e9, 2.4e9]),
     )
     def test_as_asked(self, asked, steps):
         assert as_steps(asked) == pytest.approx(steps)
 
-    @pytest.mark.parametrize(
-        ("asked", "said"),
-        [
-            ("1.2GHz:1.8GHz", "are not LOWEST:HIGHEST:STEP"),
-            ("1.8GHz:1.2GHz:0.1GHz", "the lowest frequency is above the highest"),
-            ("1GHz:2GHz:0GHz", "step 0.0 must be greater than 0"),
-            ("1GHz:2GHz:1MHz", "give 1000 at most"),
-            ("1.2GHz", "give two or more"),
-            ([2e9, 2e9], "give two or more"),
-            ("fast,slow", "'fast' is not a quantity in Hz"),
-            ("1.2GHz:fast:0.2GHz", "'fast' is not a quantity in Hz"),
-        ],
+    @pytest.mark.cases(
+        "asked, said",
+        ("1.2GHz:1.8GHz", "are not LOWEST:HIGHEST:STEP"),
+        ("1.8GHz:1.2GHz:0.1GHz", "the lowest frequency is above the highest"),
+        ("1GHz:2GHz:0GHz", "step 0.0 must be greater than 0"),
+        ("1GHz:2GHz:1MHz", "give 1000 at most"),
+        ("1.2GHz", "give two or more"),
+        ([2e9, 2e9], "give two or more"),
+        ("fast,slow", "'fast' is not a quantity in Hz"),
+        ("1.2GHz:fast:0.2GHz", "'fast' is not a quantity in Hz"),
     )
     def test_what_are_none(self, asked, said):
         with pytest.raises((PpwError, MeasurementError), match=said):
@@ -222,26 +215,24 @@ class TestPriceAndPower:
         assert row["best_hz"] == pytest.approx(2e9, abs=0.21e9)
         assert row["value"] == pytest.approx(cost(2.0, 1) / 1000, rel=0.01)
 
-    @pytest.mark.parametrize(
-        ("changed", "options", "said"),
-        [
-            ({}, {"objective": "speed"}, "objective 'speed' is not one of energy, edp"),
-            ({}, {"level": 1.0}, "interval level 1.0"),
-            ({}, {"idle_power": "90W"}, "idle power 90 W is not below the least measured power 4"),
-            ({}, {"idle_power": -1}, "idle power -1 is negative"),
-            ({}, {"price": 5.0}, "does not change energy"),
-            ({}, {"electricity": 0.3}, "does not change energy"),
-            ({}, PRICED, "takes a column price"),
-            ({}, {**PRICED, "price": 0}, "price 0 must be greater than 0"),
-            ({}, {**PRICED, "electricity": 0.3, "price": 1}, "must be given together"),
-            ({}, {**PRICED, "lifetime_hours": 3, "price": 1}, "must be given together"),
-            ({"price": np.nan}, PRICED, "price nan of rack1, sort"),
-            ({}, {"draws": 10}, "10 draws are too few"),
-            ({"steps": [2.0]}, {}, "only one distinct frequency"),
-            ({}, {"deadline": 1, "power_cap": 40}, "no step stays within 1 s and 40 W"),
-            ({}, {"deadline": 0}, "must be greater than 0"),
-            ({}, {"power_cap": "-5W"}, "power cap -5.0 must be greater than 0"),
-        ],
+    @pytest.mark.cases(
+        "changed, options, said",
+        ({}, {"objective": "speed"}, "objective 'speed' is not one of energy, edp"),
+        ({}, {"level": 1.0}, "interval level 1.0"),
+        ({}, {"idle_power": "90W"}, "idle power 90 W is not below the least measured power 4"),
+        ({}, {"idle_power": -1}, "idle power -1 is negative"),
+        ({}, {"price": 5.0}, "does not change energy"),
+        ({}, {"electricity": 0.3}, "does not change energy"),
+        ({}, PRICED, "takes a column price"),
+        ({}, {**PRICED, "price": 0}, "price 0 must be greater than 0"),
+        ({}, {**PRICED, "electricity": 0.3, "price": 1}, "must be given together"),
+        ({}, {**PRICED, "lifetime_hours": 3, "price": 1}, "must be given together"),
+        ({"price": np.nan}, PRICED, "price nan of rack1, sort"),
+        ({}, {"draws": 10}, "10 draws are too few"),
+        ({"steps": [2.0]}, {}, "only one distinct frequency"),
+        ({}, {"deadline": 1, "power_cap": 40}, "no step stays within 1 s and 40 W"),
+        ({}, {"deadline": 0}, "must be greater than 0"),
+        ({}, {"power_cap": "-5W"}, "power cap -5.0 must be greater than 0"),
     )
     def test_what_is_refused(self, changed, options, said):
         with pytest.raises((PpwError, MeasurementError), match=said):
@@ -500,13 +491,11 @@ class TestLimits:
         caveat = only(result.caveats, "left out: rack1, index: no step stays within 25 s")
         assert "3.2 GHz comes nearest" in caveat
 
-    @pytest.mark.parametrize(
-        ("groups", "end"),
-        [
-            (3, "%"),
-            (4, "; and 1 more group with the same problem"),
-            (6, "; and 3 more groups with the same problem"),
-        ],
+    @pytest.mark.cases(
+        "groups, end",
+        (3, "%"),
+        (4, "; and 1 more group with the same problem"),
+        (6, "; and 3 more groups with the same problem"),
     )
     def test_of_many_that_cannot_the_rest_is_counted(self, groups, end):
         runs = [lines(fixed=10.0 + n, workload=f"w{n}", repeats=1) for n in range(groups)]

@@ -130,16 +130,14 @@ class TestCalibrate:
     def test_one_host_of_several_is_chosen(self):
         assert calibrated(TWO_HOSTS, host="rack8").host == "rack8"
 
-    @pytest.mark.parametrize(
-        ("runs", "options", "said"),
-        [
-            (TWO_HOSTS, {}, "runs of rack7, rack8: a calibration is for one host"),
-            (TWO_HOSTS, {"host": "rack9"}, "no run of host 'rack9'; the hosts are rack7, rack8"),
-            (metered(lambda watts: 120 + watts % 1), {}, "does not clearly increase with rapl:pa"),
-            (metered(lambda watts: np.nan), {}, "no run has power of both"),
-            (metered(lambda watts: [*watts[:4], "n/k", *watts[5:]]), {}, f"row 5, column {METER}"),
-            (both(), {"sensor": "meter"}, "are the same power"),
-        ],
+    @pytest.mark.cases(
+        "runs, options, said",
+        (TWO_HOSTS, {}, "runs of rack7, rack8: a calibration is for one host"),
+        (TWO_HOSTS, {"host": "rack9"}, "no run of host 'rack9'; the hosts are rack7, rack8"),
+        (metered(lambda watts: 120 + watts % 1), {}, "does not clearly increase with rapl:pa"),
+        (metered(lambda watts: np.nan), {}, "no run has power of both"),
+        (metered(lambda watts: [*watts[:4], "n/k", *watts[5:]]), {}, f"row 5, column {METER}"),
+        (both(), {"sensor": "meter"}, "are the same power"),
     )
     def test_what_is_no_calibration_is_refused(self, runs, options, said):
         with pytest.raises((PpwError, MeasurementError), match=said):
@@ -147,14 +145,12 @@ class TestCalibrate:
 
 
 class TestCaveats:
-    @pytest.mark.parametrize(
-        ("runs", "said"),
-        [
-            (both(bend=0.01, scatter=0.3), "one that gets steeper (P = "),
-            (three_levels(), "3 load levels only, so intervals are wide"),
-            (metered(lambda watts: 19 + watts / 2), "rises by less than rapl:package+rapl:dram, w"),
-            (metered(lambda watts: watts - 60), "would be below zero where rapl"),
-        ],
+    @pytest.mark.cases(
+        "runs, said",
+        (both(bend=0.01, scatter=0.3), "one that gets steeper (P = "),
+        (three_levels(), "3 load levels only, so intervals are wide"),
+        (metered(lambda watts: 19 + watts / 2), "rises by less than rapl:package+rapl:dram, w"),
+        (metered(lambda watts: watts - 60), "would be below zero where rapl"),
     )
     def test_what_is_odd_is_said(self, runs, said):
         assert only(calibrated(runs).caveats, said)
@@ -170,16 +166,14 @@ class TestCaveats:
 
 
 class TestSources:
-    @pytest.mark.parametrize(
-        ("asked", "label", "columns"),
-        [
-            ("rapl", "rapl:package+rapl:dram", ("rapl_package_power_w", DRAM)),
-            ("rapl:package", "rapl:package", ("rapl_package_power_w",)),
-            ("rapl:core", "rapl:core", ("rapl_core_power_w",)),
-            ("rapl:core+rapl:dram", "rapl:core+rapl:dram", ("rapl_core_power_w", DRAM)),
-            ("meter", "meter:wt310e", (METER,)),
-            ("meter:wt310e", "meter:wt310e", (METER,)),
-        ],
+    @pytest.mark.cases(
+        "asked, label, columns",
+        ("rapl", "rapl:package+rapl:dram", ("rapl_package_power_w", DRAM)),
+        ("rapl:package", "rapl:package", ("rapl_package_power_w",)),
+        ("rapl:core", "rapl:core", ("rapl_core_power_w",)),
+        ("rapl:core+rapl:dram", "rapl:core+rapl:dram", ("rapl_core_power_w", DRAM)),
+        ("meter", "meter:wt310e", (METER,)),
+        ("meter:wt310e", "meter:wt310e", (METER,)),
     )
     def test_labels_find_their_columns(self, asked, label, columns):
         found = source_power(both(), asked)
@@ -201,15 +195,13 @@ class TestSources:
         runs.loc[0, "power_source"] = "ipmi:dcmi"
         assert np.isnan(source_power(runs, "rapl").watts[0])
 
-    @pytest.mark.parametrize(
-        ("asked", "changed", "said"),
-        [
-            ("ipmi", {}, "no power of 'ipmi', which would be in column ipmi_power_w; the sources"),
-            ("rapl:x+meter", {}, "no power of 'rapl:x'"),
-            ("rapl:package+rapl:package", {}, "adds one sensor twice"),
-            ("", {}, "no power of ''"),
-            ("meter", {"meter_b_power_w": 1.0}, "'meter' may be meter:wt310e, meter:b"),
-        ],
+    @pytest.mark.cases(
+        "asked, changed, said",
+        ("ipmi", {}, "no power of 'ipmi', which would be in column ipmi_power_w; the sources"),
+        ("rapl:x+meter", {}, "no power of 'rapl:x'"),
+        ("rapl:package+rapl:package", {}, "adds one sensor twice"),
+        ("", {}, "no power of ''"),
+        ("meter", {"meter_b_power_w": 1.0}, "'meter' may be meter:wt310e, meter:b"),
     )
     def test_what_is_not_there_or_may_be_two(self, asked, changed, said):
         with pytest.raises(UnknownColumnError, match=said):

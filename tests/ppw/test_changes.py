@@ -176,17 +176,15 @@ class TestWhatIsSaid:
         with pytest.raises(PpwError, match="power of base is of package, that of new of wall"):
             ppw.check_changes(base, new, fail_if="energy > 5%")
 
-    @pytest.mark.parametrize(
-        ("limit", "told"),
-        [
-            ("time", "write 'time > 3%'"),
-            ("time > 3", "write 3% for percent"),
-            ("tiem > 3%", "did you mean 'time'"),
-            ("time < 3%", "would fail where time gets better: write 'time > 3%'"),
-            ("throughput > 3%", "write 'throughput < -3%'"),
-            ("throughput < -3%", "base has no throughput_ops_s: measure it"),
-            ("latency_p99_s < -100%", "no metric falls by 100 %"),
-        ],
+    @pytest.mark.cases(
+        "limit, told",
+        ("time", "write 'time > 3%'"),
+        ("time > 3", "write 3% for percent"),
+        ("tiem > 3%", "did you mean 'time'"),
+        ("time < 3%", "would fail where time gets better: write 'time > 3%'"),
+        ("throughput > 3%", "write 'throughput < -3%'"),
+        ("throughput < -3%", "base has no throughput_ops_s: measure it"),
+        ("latency_p99_s < -100%", "no metric falls by 100 %"),
     )
     def test_a_bad_limit_is_told_with_what_to_write(self, limit, told):
         with pytest.raises(LimitError, match=f"{limit!r}") as error:
@@ -223,15 +221,13 @@ class TestCommand:
         done = ppw_inside(*words, "--draws", "200", cwd=folder)
         assert "B is 2 values of host: one curve goes through the runs of x2 and x3" in done.stdout
 
-    @pytest.mark.parametrize(
-        ("words", "code", "told"),
-        [
-            (("new.csv", "--fail-if", "tiem > 3%"), 2, "did you mean 'time'"),
-            (("new.csv", "--fail-if", SLOWER, "--draws", "200"), 2, "--draws has no effect"),
-            (("new.csv", "--confidence", "0.9"), 2, "--confidence has no effect without --fail-if"),
-            (("base.csv", "--fail-if", SLOWER), 1, "all runs are of base.csv"),
-            (("--fail-if", SLOWER), 2, "Missing option '--a'"),
-        ],
+    @pytest.mark.cases(
+        "words, code, told",
+        (("new.csv", "--fail-if", "tiem > 3%"), 2, "did you mean 'time'"),
+        (("new.csv", "--fail-if", SLOWER, "--draws", "200"), 2, "--draws has no effect"),
+        (("new.csv", "--confidence", "0.9"), 2, "--confidence has no effect without --fail-if"),
+        (("base.csv", "--fail-if", SLOWER), 1, "all runs are of base.csv"),
+        (("--fail-if", SLOWER), 2, "Missing option '--a'"),
     )
     def test_what_is_refused(self, folder, words, code, told):
         done = ppw_inside("compare", "base.csv", *words, cwd=folder)

@@ -197,15 +197,13 @@ def test_a_page_has_every_table_and_a_figure_where_there_is_something_to_draw(ma
     assert "wsm: nothing to set against it." in page.verdict
 
 
-@pytest.mark.parametrize(
-    ("frame", "options", "said"),
-    [
-        (runs(), {"reference": "atm"}, r"no host 'atm' \(did you mean 'atom'\?\)"),
-        (runs(), {"prices": {"wms": 3.0}}, r"no host 'wms' \(did you mean 'wsm'\?\)"),
-        (runs(), {"prices": {"wsm": 0}}, "price of wsm 0 must be greater than 0"),
-        (runs(), {"freq": 3e9}, "no host was measured at 3 GHz"),
-        (runs()[:4], {}, "the runs are of one host, 'atom'"),
-    ],
+@pytest.mark.cases(
+    "frame, options, said",
+    (runs(), {"reference": "atm"}, r"no host 'atm' \(did you mean 'atom'\?\)"),
+    (runs(), {"prices": {"wms": 3.0}}, r"no host 'wms' \(did you mean 'wsm'\?\)"),
+    (runs(), {"prices": {"wsm": 0}}, "price of wsm 0 must be greater than 0"),
+    (runs(), {"freq": 3e9}, "no host was measured at 3 GHz"),
+    (runs()[:4], {}, "the runs are of one host, 'atom'"),
 )
 def test_what_is_not_there(frame, options, said):
     with pytest.raises(PpwError, match=said):

@@ -65,16 +65,14 @@ def test_every_command_that_reads_runs_tables_chooses_rows():
     assert [name for name in READERS if "where" not in READERS[name]] == ["ppw fleet update"]
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     "command",
-    [
-        ("fit",),
-        ("project", "--freq", "3GHz", "--metric", "time,power"),
-        ("best", "--draws", "100"),
-        ("validate", "--metric", "time"),
-        ("plan", "--freq", "3GHz", "--steps", "1.2GHz", "--repeats", "1", "--metric", "time"),
-        ("knee", "--over", "freq_hz", "--of", "time"),
-    ],
+    ("fit",),
+    ("project", "--freq", "3GHz", "--metric", "time,power"),
+    ("best", "--draws", "100"),
+    ("validate", "--metric", "time"),
+    ("plan", "--freq", "3GHz", "--steps", "1.2GHz", "--repeats", "1", "--metric", "time"),
+    ("knee", "--over", "freq_hz", "--of", "time"),
     ids=lambda c: c[0],
 )
 @pytest.mark.usefixtures("folder")
@@ -112,16 +110,14 @@ def test_suspect_rows_keep_the_numbers_that_they_have_in_the_file():
     assert {row["row"] for row in document["suspects"]} == {31}
 
 
-@pytest.mark.parametrize(
-    ("command", "where", "answer"),
-    [
-        ("fit", "machine=atm", "has host 'atm' (did you mean 'atom'?); there are atom, xeon"),
-        ("best", "mchine=atom", "no column 'mchine' (did you mean 'machine'?) to choose runs by"),
-        ("check", "freq=3GHz", "has freq_hz '3 GHz'; there are 1.2 GHz, 1.6 GHz, 2 GHz, 2.4 GHz"),
-        ("fit", "freq=fast", "no run has freq_hz 'fast'; there are 1.2 GHz, 1.6 GHz"),
-        ("fit", "cores=two", "no run has cores 'two'; there are 4"),
-        ("fit", "machine=xeon,Benchmark=wc", "no run has all of host=xeon, workload=wc"),
-    ],
+@pytest.mark.cases(
+    "command, where, answer",
+    ("fit", "machine=atm", "has host 'atm' (did you mean 'atom'?); there are atom, xeon"),
+    ("best", "mchine=atom", "no column 'mchine' (did you mean 'machine'?) to choose runs by"),
+    ("check", "freq=3GHz", "has freq_hz '3 GHz'; there are 1.2 GHz, 1.6 GHz, 2 GHz, 2.4 GHz"),
+    ("fit", "freq=fast", "no run has freq_hz 'fast'; there are 1.2 GHz, 1.6 GHz"),
+    ("fit", "cores=two", "no run has cores 'two'; there are 4"),
+    ("fit", "machine=xeon,Benchmark=wc", "no run has all of host=xeon, workload=wc"),
 )
 @pytest.mark.usefixtures("folder")
 def test_what_matches_nothing_is_told_with_what_there_is(command, where, answer):
@@ -145,13 +141,11 @@ def test_a_selection_that_is_none_is_wrong_usage():
 class TestHeadersOfTheUsersOwn:
     """What reading renamed is named by either name, and which column it is, is said."""
 
-    @pytest.mark.parametrize(
+    @pytest.mark.cases(
         "words",
-        [
-            "fit mine.csv --by {host},{workload}",
-            "fit mine.csv --where {host}=atom",
-            "compare mine.csv --draws 100 --a {host}=atom --b {host}=xeon",
-        ],
+        "fit mine.csv --by {host},{workload}",
+        "fit mine.csv --where {host}=atom",
+        "compare mine.csv --draws 100 --a {host}=atom --b {host}=xeon",
     )
     def test_either_name(self, words):
         mine, told = said(*words.format(**OWN).split())

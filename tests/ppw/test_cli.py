@@ -205,14 +205,12 @@ class TestFormats:
         for words in ((), ("Xeon L5640",)):
             assert "Xeon L5640" in printed("hosts", *words, "--format", format_)
 
-    @pytest.mark.parametrize(
-        ("words", "form"),
-        [
-            *(("", "text"), ("-o -", "text"), ("-o x.json", "json"), ("-o x.CSV", "csv")),
-            *(("--output there/x.model.json", "json"), ("-o x.html", "html"), ("-o x.txt", "text")),
-            *(("-o x.csv.gz", "text"), ("-o json", "text"), ("-o x.html --format json", "json")),
-            ("--format text -o x.html", "text"),
-        ],
+    @pytest.mark.cases(
+        "words, form",
+        *(("", "text"), ("-o -", "text"), ("-o x.json", "json"), ("-o x.CSV", "csv")),
+        *(("--output there/x.model.json", "json"), ("-o x.html", "html"), ("-o x.txt", "text")),
+        *(("-o x.csv.gz", "text"), ("-o json", "text"), ("-o x.html --format json", "json")),
+        ("--format text -o x.html", "text"),
     )
     def test_the_ending_of_a_file_says_the_format_unless_one_is_given(self, words, form):
         found = []
@@ -355,15 +353,13 @@ class TestOptions:
         one = table("freq_ghz,voltage_v\n1.0,0.8\n4.0,1.4\n", "one.csv")
         assert "P(f) = P0 + c·(f/GHz)·V(f)²" in printed("fit", path, *options, one)
 
-    @pytest.mark.parametrize(
-        ("content", "said"),
-        [
-            ("freq_ghz,volt\n1.2,1.0\n", "vf.csv: no column voltage_v"),
-            ("voltage_v\n1.0\n", "vf.csv: no column freq_hz"),
-            ("freq_ghz,voltage_v\n1.2,1.0\n2.4,-1\n", "vf.csv: line 3, column voltage_v: -1"),
-            ("freq_ghz,voltage_v\n1.2,\n", "vf.csv: line 2, column voltage_v: missing"),
-            ("", "vf.csv: is empty"),
-        ],
+    @pytest.mark.cases(
+        "content, said",
+        ("freq_ghz,volt\n1.2,1.0\n", "vf.csv: no column voltage_v"),
+        ("voltage_v\n1.0\n", "vf.csv: no column freq_hz"),
+        ("freq_ghz,voltage_v\n1.2,1.0\n2.4,-1\n", "vf.csv: line 3, column voltage_v: -1"),
+        ("freq_ghz,voltage_v\n1.2,\n", "vf.csv: line 2, column voltage_v: missing"),
+        ("", "vf.csv: is empty"),
     )
     def test_what_is_no_voltage_table(self, content, said, refused, table):
         path, vf = table(), table(content, "vf.csv")
@@ -506,16 +502,14 @@ class TestOutputIsInput:
         write_trace(busy(200), tmp_path / "trace.csv")
         return tmp_path
 
-    @pytest.mark.parametrize(
+    @pytest.mark.cases(
         "words",
-        [
-            "project runs.csv --freq 3GHz -o runs.csv",
-            "project runs.csv --freq 3GHz -o ./runs.csv --format json",
-            "project link.csv --freq 3GHz -o runs.csv",
-            "project runs.csv --freq 3GHz -o link.csv",
-            "trace fit trace.csv -o trace.csv",
-            "trace validate trace.csv trace.csv -o trace.csv",
-        ],
+        "project runs.csv --freq 3GHz -o runs.csv",
+        "project runs.csv --freq 3GHz -o ./runs.csv --format json",
+        "project link.csv --freq 3GHz -o runs.csv",
+        "project runs.csv --freq 3GHz -o link.csv",
+        "trace fit trace.csv -o trace.csv",
+        "trace validate trace.csv trace.csv -o trace.csv",
     )
     def test_it_is_refused_and_left_as_it_is(self, words, folder, run):
         before = {path.name: path.read_bytes() for path in folder.iterdir()}
@@ -564,13 +558,11 @@ def test_coremark_at_every_step_of_phone_cores_through_its_authors_headers(data_
     assert summary["throughput"]["median_ape"] < 1
 
 
-@pytest.mark.parametrize(
-    ("error", "said"),
-    [
-        (OSError(28, "No space left on device", "x.csv"), "x.csv: No space left on device"),
-        (OSError("the kernel says no"), "the kernel says no"),
-        (ppw.PpwError("no runs"), "no runs"),
-    ],
+@pytest.mark.cases(
+    "error, said",
+    (OSError(28, "No space left on device", "x.csv"), "x.csv: No space left on device"),
+    (OSError("the kernel says no"), "the kernel says no"),
+    (ppw.PpwError("no runs"), "no runs"),
 )
 def test_faults_of_the_world_are_one_line(error, said, capsys):
     assert report_error(error)

@@ -73,18 +73,16 @@ class TestNearest:
                 asked += 1
         assert asked > 50
 
-    @pytest.mark.parametrize(
-        ("words", "said"),
-        [
-            ("fit runs.csv --by hots", "did you mean 'host'"),
-            ("fit runs.csv --map time_s=tiem_s", "did you mean 'time_s'"),
-            ("knee runs.csv --over freq_gh", "did you mean 'freq_hz'"),
-            ("compare runs.csv --a hots=a --b host=b", "did you mean 'host'"),
-            ("compare runs.csv --a host=atm --b host=xeon", "atom"),
-            ("characterise runs.csv --reference atm", "did you mean 'atom'"),
-            ("hosts Xeon-X5760", "Xeon X5670"),
-            ("datasets c3O", "no data set 'c3O' (did you mean 'c3o'?); there are"),
-        ],
+    @pytest.mark.cases(
+        "words, said",
+        ("fit runs.csv --by hots", "did you mean 'host'"),
+        ("fit runs.csv --map time_s=tiem_s", "did you mean 'time_s'"),
+        ("knee runs.csv --over freq_gh", "did you mean 'freq_hz'"),
+        ("compare runs.csv --a hots=a --b host=b", "did you mean 'host'"),
+        ("compare runs.csv --a host=atm --b host=xeon", "atom"),
+        ("characterise runs.csv --reference atm", "did you mean 'atom'"),
+        ("hosts Xeon-X5760", "Xeon X5670"),
+        ("datasets c3O", "no data set 'c3O' (did you mean 'c3o'?); there are"),
     )
     def test_columns_hosts_and_data_sets(self, words, said, tmp_path):
         runs = pd.concat([sweep(host=h) for h in ("atom", "xeon")])
@@ -102,13 +100,11 @@ def test_what_is_no_number_is_refused(text):
     assert len(numbers) > 20
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "number"),
-    [
-        *(("level", "80%", 0.8), ("level", "0.8", 0.8)),
-        *(("max_error", "10%", 10.0), ("max_error", "10", 10.0)),
-        *(("lifetime_hours", "4y", 4 * 365 * 24), ("run_time_minutes", "90s", 1.5)),
-    ],
+@pytest.mark.cases(
+    "name, text, number",
+    *(("level", "80%", 0.8), ("level", "0.8", 0.8)),
+    *(("max_error", "10%", 10.0), ("max_error", "10", 10.0)),
+    *(("lifetime_hours", "4y", 4 * 365 * 24), ("run_time_minutes", "90s", 1.5)),
 )
 def test_shares_percentages_and_times_are_typed_either_way(name, text, number):
     by_name = {option.name: option.type for _, option in OPTIONS}

@@ -66,12 +66,10 @@ class TestExactRatiosOfLogNormals:
     spread = np.array([[0.05, 0.02], [0.03, 0.12]])
     draws = mean[..., None] + spread[..., None] * rng.standard_normal((2, 2, 40_000))
 
-    @pytest.mark.parametrize(
-        ("metric", "sums", "less"),
-        [
-            *(("time", (1, 0), True), ("power", (0, 1), True), ("energy", (1, 1), True)),
-            *(("perf_per_watt", (-1, -1), False), ("perf_per_dollar", (-1, 0), False)),
-        ],
+    @pytest.mark.cases(
+        "metric, sums, less",
+        *(("time", (1, 0), True), ("power", (0, 1), True), ("energy", (1, 1), True)),
+        *(("perf_per_watt", (-1, -1), False), ("perf_per_dollar", (-1, 0), False)),
     )
     def test_ratio_interval_and_probability(self, metric, sums, less):
         row = pair(*self.draws).ratio(metric)
@@ -254,22 +252,20 @@ class TestTheSides:
         assert result.table["workload"].tolist() == ["sort"]
         only(result.caveats, "the other side has no such group: 1 of A")
 
-    @pytest.mark.parametrize(
-        ("a", "b", "options", "said"),
-        [
-            ({"host": "rack9"}, B, {}, "no run has host 'rack9'.*there are rack1, rack2"),
-            ({"hots": "rack1"}, B, {}, "no column 'hots'"),
-            ({}, {}, {"freq_a": 1e9}, "no column tells A from B"),
-            (A, A, {}, "A and B are the same"),
-            (A, B, {"metric": "cpi"}, "cpi is not comparable"),
-            (A, B, {"metric": "speed"}, "no metric 'speed'"),
-            (A, B, {"electricity": 0.3}, "must be given together"),
-            (A, B, {"lifetime_hours": -1}, "lifetime .hours. -1 must be greater than 0"),
-            (A, B, {"price_a": 0}, "price of A 0 must be greater than 0"),
-            (A, B, {"level": 0}, "interval level 0"),
-            (A, {"workload": "grep"}, {}, "A is several groups.*which differ in workload"),
-            (A, "rack2", {}, r"side b 'rack2': say by a column, as in \{'host': 'rack2'\}"),
-        ],
+    @pytest.mark.cases(
+        "a, b, options, said",
+        ({"host": "rack9"}, B, {}, "no run has host 'rack9'.*there are rack1, rack2"),
+        ({"hots": "rack1"}, B, {}, "no column 'hots'"),
+        ({}, {}, {"freq_a": 1e9}, "no column tells A from B"),
+        (A, A, {}, "A and B are the same"),
+        (A, B, {"metric": "cpi"}, "cpi is not comparable"),
+        (A, B, {"metric": "speed"}, "no metric 'speed'"),
+        (A, B, {"electricity": 0.3}, "must be given together"),
+        (A, B, {"lifetime_hours": -1}, "lifetime .hours. -1 must be greater than 0"),
+        (A, B, {"price_a": 0}, "price of A 0 must be greater than 0"),
+        (A, B, {"level": 0}, "interval level 0"),
+        (A, {"workload": "grep"}, {}, "A is several groups.*which differ in workload"),
+        (A, "rack2", {}, r"side b 'rack2': say by a column, as in \{'host': 'rack2'\}"),
     )
     def test_what_is_refused(self, a, b, options, said):
         with pytest.raises((PpwError, MeasurementError), match=said):

@@ -150,15 +150,13 @@ class TestMetric:
 
 
 class TestClock:
-    @pytest.mark.parametrize(
-        ("more", "clock", "clock_hz", "said"),
-        [
-            ({}, "nominal", CLOCK, ["core frequency of 1 of 1 runs is nominal"]),
-            ({"freq_achieved_hz": 2.5e9}, "achieved", 2.5e9, []),
-            # Counted cycles come before both, unless they are of one process.
-            ({"freq_achieved_hz": 2.5e9, "cycles": 40 * 3e9}, "counted cycles", 3e9, []),
-            ({"cycles": 8 * CLOCK}, "nominal", CLOCK, ["did not cover the whole", "is nominal"]),
-        ],
+    @pytest.mark.cases(
+        "more, clock, clock_hz, said",
+        ({}, "nominal", CLOCK, ["core frequency of 1 of 1 runs is nominal"]),
+        ({"freq_achieved_hz": 2.5e9}, "achieved", 2.5e9, []),
+        # Counted cycles come before both, unless they are of one process.
+        ({"freq_achieved_hz": 2.5e9, "cycles": 40 * 3e9}, "counted cycles", 3e9, []),
+        ({"cycles": 8 * CLOCK}, "nominal", CLOCK, ["did not cover the whole", "is nominal"]),
     )
     def test_the_best_known_one_counts(self, more, clock, clock_hz, said):
         result = answered(cycles_per_io, table(**more))
@@ -176,16 +174,14 @@ class TestClock:
             cycles_per_io(runs)
 
 
-@pytest.mark.parametrize(
-    ("runs", "options", "error", "said"),
-    [
-        (table(user_s=-3.0), {}, MeasurementError, "user_s.*-3"),
-        (table(sectors_read=-3.0), {}, MeasurementError, "sectors_read.*-3"),
-        (table(idle_s=-3.0), {}, MeasurementError, "idle_s.*-3"),
-        (table(sectors_read=0.0, sectors_written=0.0), {}, PpwError, "no run read or wrote"),
-        (table().drop(columns="sectors_written"), {}, MeasurementError, "no column sectors_w"),
-        (study(), {"by": ["cores"]}, UnknownColumnError, "'cores'"),
-    ],
+@pytest.mark.cases(
+    "runs, options, error, said",
+    (table(user_s=-3.0), {}, MeasurementError, "user_s.*-3"),
+    (table(sectors_read=-3.0), {}, MeasurementError, "sectors_read.*-3"),
+    (table(idle_s=-3.0), {}, MeasurementError, "idle_s.*-3"),
+    (table(sectors_read=0.0, sectors_written=0.0), {}, PpwError, "no run read or wrote"),
+    (table().drop(columns="sectors_written"), {}, MeasurementError, "no column sectors_w"),
+    (study(), {"by": ["cores"]}, UnknownColumnError, "'cores'"),
 )
 def test_what_cannot_be(runs, options, error, said):
     with pytest.raises(error, match=said):
@@ -193,25 +189,23 @@ def test_what_cannot_be(runs, options, error, said):
 
 
 class TestWhereItMisleads:
-    @pytest.mark.parametrize(
-        ("runs", "said"),
-        [
-            # 4 million sectors are 2.048 GB of 8.192.
-            (table(data_bytes=8.192e9), "caching hides I/O.*only 25% at least"),
-            (
-                table(*(run(1e4 * n, cores=n, utilisation=0.99) for n in (1, 2, 4))),
-                "not bring more I/O",
-            ),
-            (
-                table(run(1e4, device="a"), run(5e3, device="b"), throughput_ops_s=100),
-                "2 times as much I/O.*not comparable by cpio alone",
-            ),
-            (table(run(user=0.89, user_s=86.0), run(workload="other")), "clients that spin.*oltp"),
-            (table(cpu_accounting="tick"), "misses up to a third"),
-            # 36 s of user and system; interrupts are no task's.
-            (table(cpu_accounting="scheduler", tick_busy_s=27.0), "25%.*the clock tick missed"),
-            (table(idle_s=15.0 + 7 * 60), "of 8 CPUs where 1.*saw its host's counters"),
-        ],
+    @pytest.mark.cases(
+        "runs, said",
+        # 4 million sectors are 2.048 GB of 8.192.
+        (table(data_bytes=8.192e9), "caching hides I/O.*only 25% at least"),
+        (
+            table(*(run(1e4 * n, cores=n, utilisation=0.99) for n in (1, 2, 4))),
+            "not bring more I/O",
+        ),
+        (
+            table(run(1e4, device="a"), run(5e3, device="b"), throughput_ops_s=100),
+            "2 times as much I/O.*not comparable by cpio alone",
+        ),
+        (table(run(user=0.89, user_s=86.0), run(workload="other")), "clients that spin.*oltp"),
+        (table(cpu_accounting="tick"), "misses up to a third"),
+        # 36 s of user and system; interrupts are no task's.
+        (table(cpu_accounting="scheduler", tick_busy_s=27.0), "25%.*the clock tick missed"),
+        (table(idle_s=15.0 + 7 * 60), "of 8 CPUs where 1.*saw its host's counters"),
     )
     def test_what_is_said(self, runs, said):
         texts = said.split(".*")
@@ -352,13 +346,11 @@ class TestTimeSeries:
             assert other[name] == pytest.approx(one[name])
         assert 0 < other["lower"] < other["cpio"] < other["upper"]
 
-    @pytest.mark.parametrize(
-        ("column", "value", "said"),
-        [
-            ("sectors_read", -5e6, "sectors_read went backwards in 1 intervals, first in "),
-            ("user_s", -0.5, "user_s went backwards in 1 intervals"),
-            ("idle_s", np.nan, "1 intervals lack CPU times or sectors"),
-        ],
+    @pytest.mark.cases(
+        "column, value, said",
+        ("sectors_read", -5e6, "sectors_read went backwards in 1 intervals, first in "),
+        ("user_s", -0.5, "user_s went backwards in 1 intervals"),
+        ("idle_s", np.nan, "1 intervals lack CPU times or sectors"),
     )
     def test_an_interval_that_cannot_be_used_is_left_out_and_said(self, column, value, said):
         frame = series()
@@ -417,13 +409,11 @@ class TestCommandLine:
     def test_golden(self, words, asked, tmp_path):
         golden(words, tmp_path)
 
-    @pytest.mark.parametrize(
-        ("words", "table", "column", "value"),
-        [
-            ("cpio project runs.csv --cores 16 --growth 70%", "growth", "growth_per_year", 0.7),
-            ("cpio compare runs.csv --roof fio.csv", "table", "roof_iops", 800e6 / 512),
-            (f"size {SIZE} --cpio 12047 --freq 2GHz", "applications", "cpio", 12047),
-        ],
+    @pytest.mark.cases(
+        "words, table, column, value",
+        ("cpio project runs.csv --cores 16 --growth 70%", "growth", "growth_per_year", 0.7),
+        ("cpio compare runs.csv --roof fio.csv", "table", "roof_iops", 800e6 / 512),
+        (f"size {SIZE} --cpio 12047 --freq 2GHz", "applications", "cpio", 12047),
     )
     def test_options_reach_the_answer(self, words, table, column, value, asked):
         text = printed(asked(f"{words} --format json"))
@@ -434,29 +424,25 @@ class TestCommandLine:
         assert first.stdout == asked("cpio runs.csv --level 0.5").stdout
         assert "50% interval" in first.stdout
 
-    @pytest.mark.parametrize(
-        ("words", "said"),
-        [
-            ("cpio runs.csv --logs", "do not state one core frequency: give --clock"),
-            ("cpio project runs.csv", "Missing option '--cores'"),
-            ("cpio project runs.csv --cores 8 --growth much", "is not a share"),
-            ("size runs.csv --data 3XB", "is not a quantity in B"),
-            ("size runs.csv --data 0TB", "must be more than 0"),
-            ("size --utilisation 50", "'50' is more than the whole: write 50% or 0.5"),
-            ("size --utilisation 0", "Invalid value for '--utilisation'"),
-        ],
+    @pytest.mark.cases(
+        "words, said",
+        ("cpio runs.csv --logs", "do not state one core frequency: give --clock"),
+        ("cpio project runs.csv", "Missing option '--cores'"),
+        ("cpio project runs.csv --cores 8 --growth much", "is not a share"),
+        ("size runs.csv --data 3XB", "is not a quantity in B"),
+        ("size runs.csv --data 0TB", "must be more than 0"),
+        ("size --utilisation 50", "'50' is more than the whole: write 50% or 0.5"),
+        ("size --utilisation 0", "Invalid value for '--utilisation'"),
     )
     def test_wrong_usage(self, words, said, asked):
         refused(asked(words), said, code=2)
 
-    @pytest.mark.parametrize(
-        ("spelling", "amounts"),
-        [
-            ("SIZE", {"35ZB": 35e21, "1.5 TiB": 1.5 * 2**40, "20GB": 20e9}),
-            ("TIME", {"1y": 365 * 86400.0, "30d": 30 * 86400.0, "8h": 8 * 3600.0}),
-            ("RATE", {"500MB/s": 5e8, "10Gbit/s": 1.25e9, "100Mbit/s": 12.5e6, "1e9": 1e9}),
-            ("RATE", {"102.4GB": 102.4e9}),
-        ],
+    @pytest.mark.cases(
+        "spelling, amounts",
+        ("SIZE", {"35ZB": 35e21, "1.5 TiB": 1.5 * 2**40, "20GB": 20e9}),
+        ("TIME", {"1y": 365 * 86400.0, "30d": 30 * 86400.0, "8h": 8 * 3600.0}),
+        ("RATE", {"500MB/s": 5e8, "10Gbit/s": 1.25e9, "100Mbit/s": 12.5e6, "1e9": 1e9}),
+        ("RATE", {"102.4GB": 102.4e9}),
     )
     def test_large_amounts(self, spelling, amounts):
         for text, value in amounts.items():

@@ -138,14 +138,12 @@ class TestHowSure:
 NOTHING = (np.nan,) * 3
 
 
-@pytest.mark.parametrize(
-    ("scores", "name", "why"),
-    [
-        ([(2, -50.0, 0.9, 0.5), (3, -40.0, 0.1, 0.01)], "a", "AICc 10 below the next"),
-        # Where the least criterion is not clear, the held-out error counts, and then the fewest.
-        ([(2, -50.0, 0.5, 0.5), (3, -49.0, 0.5, 0.01)], "b", "AICc does not tell them apart; 1.0%"),
-        ([(3, *NOTHING), (2, *NOTHING)], "b", ""),
-    ],
+@pytest.mark.cases(
+    "scores, name, why",
+    ([(2, -50.0, 0.9, 0.5), (3, -40.0, 0.1, 0.01)], "a", "AICc 10 below the next"),
+    # Where the least criterion is not clear, the held-out error counts, and then the fewest.
+    ([(2, -50.0, 0.5, 0.5), (3, -49.0, 0.5, 0.01)], "b", "AICc does not tell them apart; 1.0%"),
+    ([(3, *NOTHING), (2, *NOTHING)], "b", ""),
 )
 def test_the_preferred_law(scores, name, why):
     laws = {law: LawScore(*score) for law, score in zip("ab", scores, strict=True)}
@@ -238,24 +236,22 @@ size = partial(size_servers, study(), **SIZE)
 size_typed = partial(size_servers, **SIZE, cpio=1e4)
 
 
-@pytest.mark.parametrize(
-    ("ask", "options", "said"),
-    [
-        (project, {"cores": 0}, "cores 0 must be greater than 0"),
-        (project, {"floor": 0}, "floor 0 is not a utilisation"),
-        (project, {"level": 2}, "level 2 is not a share"),
-        (project, {"growth": [-1]}, "growth -1 is not a share above -1"),
-        (project, {"draws": 3}, "draws 3: give 100 or more"),
-        (size, {"server_power_w": None}, "give --power-per-core or --server-power"),
-        (size, {"power_per_core_w": 3.0}, "one of the two"),
-        (size, {"idle_share": 1.5}, "idle share 1.5 is not a share"),
-        (size, {"pue": 0.9}, "pue 0.9 is below 1"),
-        (size, {"data_bytes": 0}, "data_bytes 0 must be greater than 0"),
-        (size, {"base": ("low", "today")}, "no scenario"),
-        (size, {"cpio": 3.0}, "the runs already have"),
-        (size_typed, {}, "cpio and freq are needed"),
-        (size_typed, {"freq": 2e9, "utilisation": 1.1}, "share of the time"),
-    ],
+@pytest.mark.cases(
+    "ask, options, said",
+    (project, {"cores": 0}, "cores 0 must be greater than 0"),
+    (project, {"floor": 0}, "floor 0 is not a utilisation"),
+    (project, {"level": 2}, "level 2 is not a share"),
+    (project, {"growth": [-1]}, "growth -1 is not a share above -1"),
+    (project, {"draws": 3}, "draws 3: give 100 or more"),
+    (size, {"server_power_w": None}, "give --power-per-core or --server-power"),
+    (size, {"power_per_core_w": 3.0}, "one of the two"),
+    (size, {"idle_share": 1.5}, "idle share 1.5 is not a share"),
+    (size, {"pue": 0.9}, "pue 0.9 is below 1"),
+    (size, {"data_bytes": 0}, "data_bytes 0 must be greater than 0"),
+    (size, {"base": ("low", "today")}, "no scenario"),
+    (size, {"cpio": 3.0}, "the runs already have"),
+    (size_typed, {}, "cpio and freq are needed"),
+    (size_typed, {"freq": 2e9, "utilisation": 1.1}, "share of the time"),
 )
 def test_what_cannot_be_asked(ask, options, said):
     with pytest.raises(PpwError, match=said):

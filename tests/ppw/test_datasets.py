@@ -252,14 +252,12 @@ class TestFetching:
         assert "\n" not in str(caught.value)
         assert [p for p in folder.rglob("*") if p.is_file() and "registry" not in p.parts] == []
 
-    @pytest.mark.parametrize(
-        ("path", "options", "said"),
-        [
-            ("", {"checksum": "0" * 64}, OTHER),
-            ("/missing", {}, "the server answers 404 Not Found"),
-            ("/broken", {}, "the connection broke off: nothing was kept"),
-            ("/broken", {"checked": False}, "the connection broke off: nothing was kept"),
-        ],
+    @pytest.mark.cases(
+        "path, options, said",
+        ("", {"checksum": "0" * 64}, OTHER),
+        ("/missing", {}, "the server answers 404 Not Found"),
+        ("/broken", {}, "the connection broke off: nothing was kept"),
+        ("/broken", {"checked": False}, "the connection broke off: nothing was kept"),
     )
     def test_one_that_is_another_or_gone_or_breaks_off(
         self, known, server, tmp_path, path, options, said
@@ -278,12 +276,10 @@ class TestFetching:
         monkeypatch.setenv("NO_PROXY", "127.0.0.1")
         assert len(fetch_dataset(one, tmp_path)) == 1
 
-    @pytest.mark.parametrize(
-        ("error", "said"),
-        [
-            (exceptions.SSLError, "its certificate is not trusted: see REQUESTS_CA_BUNDLE"),
-            (exceptions.ReadTimeout, "no answer in 30 s: try again later"),
-        ],
+    @pytest.mark.cases(
+        "error, said",
+        (exceptions.SSLError, "its certificate is not trusted: see REQUESTS_CA_BUNDLE"),
+        (exceptions.ReadTimeout, "no answer in 30 s: try again later"),
     )
     def test_where_the_server_is_not_trusted_or_says_nothing(
         self, known, tmp_path, monkeypatch, error, said

@@ -18,25 +18,23 @@ def figures():
     return demo()
 
 
-@pytest.mark.parametrize(
-    ("subject", "quantity", "value"),
-    [
-        (ATOM, "CPI bound 1/c", 1 / 0.304),
-        (ATOM, "pole k/c", 250e6 / 0.304),
-        (ATOM, "CPI at 1.66 GHz", 1 / (0.304 - 250 / 1660)),
-        (ATOM, "CPI at 1.80 GHz", 1 / (0.304 - 250 / 1800)),
-        (ATOM, "CPI at 3.00 GHz", 1 / (0.304 - 250 / 3000)),
-        (WESTMERE, "CPI bound 1/c", 1 / 0.505),
-        (WESTMERE, "pole k/c", 402e6 / 0.505),
-        (WESTMERE, "CPI at 2.27 GHz", 1 / (0.505 - 402 / 2270)),
-        (BOTH, "throughput ratio measured", 14.79),
-        (BOTH, "power ratio measured", 5.9),
-        (BOTH, "perf/W ratio", 14.79 / 5.9),
-        (BOTH, "break-even price ratio", 14.79),
-        (BOTH, "throughput ratio n·f/CPI", 12 * 2270 / 3.0498 / (2 * 1800 / 6.0565)),
-        ("Wordcount", "path length at 4 cores to 1 core", (70702 - 31500 * math.log(4)) / 70702),
-        ("Wordcount", "path length at 1 core to 1 core", 1.0),
-    ],
+@pytest.mark.cases(
+    "subject, quantity, value",
+    (ATOM, "CPI bound 1/c", 1 / 0.304),
+    (ATOM, "pole k/c", 250e6 / 0.304),
+    (ATOM, "CPI at 1.66 GHz", 1 / (0.304 - 250 / 1660)),
+    (ATOM, "CPI at 1.80 GHz", 1 / (0.304 - 250 / 1800)),
+    (ATOM, "CPI at 3.00 GHz", 1 / (0.304 - 250 / 3000)),
+    (WESTMERE, "CPI bound 1/c", 1 / 0.505),
+    (WESTMERE, "pole k/c", 402e6 / 0.505),
+    (WESTMERE, "CPI at 2.27 GHz", 1 / (0.505 - 402 / 2270)),
+    (BOTH, "throughput ratio measured", 14.79),
+    (BOTH, "power ratio measured", 5.9),
+    (BOTH, "perf/W ratio", 14.79 / 5.9),
+    (BOTH, "break-even price ratio", 14.79),
+    (BOTH, "throughput ratio n·f/CPI", 12 * 2270 / 3.0498 / (2 * 1800 / 6.0565)),
+    ("Wordcount", "path length at 4 cores to 1 core", (70702 - 31500 * math.log(4)) / 70702),
+    ("Wordcount", "path length at 1 core to 1 core", 1.0),
 )
 def test_figure(figures, subject, quantity, value):
     assert figures.value(subject, quantity) == pytest.approx(value, rel=1e-4)

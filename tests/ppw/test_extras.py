@@ -66,17 +66,15 @@ def test_the_core_answers_without_any_optional_library():
     assert worked(done).stdout.splitlines() == [f"{c.split()[0]} 0 True" for c in commands]
 
 
-@pytest.mark.parametrize(
-    ("missing", "words", "said"),
-    [
-        ("matplotlib", f"project {RUNS} --freq 3.6GHz --format html -o p.html", "[plots]"),
-        ("pyarrow", "trace fit t.csv -o m.json", "trace fit needs pyarrow: "),
-        ("numba", "trace fit t.csv -o m.json", "trace fit needs numba: "),
-        ("jsonschema", f"compare {ROOT / 'examples' / 'procurement.toml'}", "[procure]"),
-        ("pooch", "datasets mqsim-traces --fetch --folder x", "fetching data needs pooch: "),
-        ("ibis", f"fleet fit {RUNS}", "fleet fit needs ibis: "),
-        ("pyarrow", "check r.parquet", "a Parquet file needs pyarrow: "),
-    ],
+@pytest.mark.cases(
+    "missing, words, said",
+    ("matplotlib", f"project {RUNS} --freq 3.6GHz --format html -o p.html", "[plots]"),
+    ("pyarrow", "trace fit t.csv -o m.json", "trace fit needs pyarrow: "),
+    ("numba", "trace fit t.csv -o m.json", "trace fit needs numba: "),
+    ("jsonschema", f"compare {ROOT / 'examples' / 'procurement.toml'}", "[procure]"),
+    ("pooch", "datasets mqsim-traces --fetch --folder x", "fetching data needs pooch: "),
+    ("ibis", f"fleet fit {RUNS}", "fleet fit needs ibis: "),
+    ("pyarrow", "check r.parquet", "a Parquet file needs pyarrow: "),
 )
 def test_a_command_says_how_to_install_what_it_needs(missing, words, said, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

@@ -195,14 +195,12 @@ class TestFaults:
                 fleet.fit(tmp_path / "a.jsonl")
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"engine": "sqlite"}, "engine 'sqlite' is not one of duckdb, spark"),
-        ({"memory_limit": "4 frogs"}, "is not a quantity in B"),
-        ({"memory_limit": "5kB"}, "'5kB' is less than 1 MiB: write it with a unit"),
-        ({"temporary": "/no/such"}, "temporary folder /no/such: is no folder"),
-    ],
+@pytest.mark.cases(
+    "options, message",
+    ({"engine": "sqlite"}, "engine 'sqlite' is not one of duckdb, spark"),
+    ({"memory_limit": "4 frogs"}, "is not a quantity in B"),
+    ({"memory_limit": "5kB"}, "'5kB' is less than 1 MiB: write it with a unit"),
+    ({"temporary": "/no/such"}, "temporary folder /no/such: is no folder"),
 )
 def test_connections_that_are_refused(options, message):
     with pytest.raises((PpwError, ppw.MeasurementError), match=message):
@@ -487,13 +485,11 @@ class TestSavedState:
         found = quiet(fleet.validate, state, engine=engine("duckdb"), **asked)
         assert_same(found.to_frame(), quiet(ppw.validate, self.BOTH, **asked).to_frame())
 
-    @pytest.mark.parametrize(
-        ("options", "said"),
-        [
-            ({"columns": {"time_s": "seconds"}}, "has its columns: leave the mapping"),
-            ({"metric": ["throughput"]}, "do not have throughput, only"),
-            ({"by": ["rack"]}, "not grouped by rack"),
-        ],
+    @pytest.mark.cases(
+        "options, said",
+        ({"columns": {"time_s": "seconds"}}, "has its columns: leave the mapping"),
+        ({"metric": ["throughput"]}, "do not have throughput, only"),
+        ({"by": ["rack"]}, "not grouped by rack"),
     )
     def test_what_it_does_not_keep_is_refused(self, state, options, said):
         with pytest.raises(ppw.PpwError, match=said):
@@ -568,15 +564,13 @@ class TestRuns:
 
 
 class TestSamples:
-    @pytest.mark.parametrize(
-        ("options", "said"),
-        [
-            ({"quantity": "volts"}, "quantity is 'volts': give power or energy"),
-            ({"window_s": -1.0}, "the window is -1: give 0 s or more"),
-            ({"window_s": np.inf}, "the window is inf: give 0 s or more"),
-            ({"most_w": 0.0}, "the highest power .W. and the range .J. must be above 0"),
-            ({"quantity": "energy", "range_j": 0.0}, "power .W. and the range .J. must be above 0"),
-        ],
+    @pytest.mark.cases(
+        "options, said",
+        ({"quantity": "volts"}, "quantity is 'volts': give power or energy"),
+        ({"window_s": -1.0}, "the window is -1: give 0 s or more"),
+        ({"window_s": np.inf}, "the window is inf: give 0 s or more"),
+        ({"most_w": 0.0}, "the highest power .W. and the range .J. must be above 0"),
+        ({"quantity": "energy", "range_j": 0.0}, "power .W. and the range .J. must be above 0"),
     )
     def test_of_a_sensor_that_cannot_be(self, options, said):
         with pytest.raises(ppw.PpwError, match=said):

@@ -177,13 +177,11 @@ class TestCommand:
         assert (done.return_value, done.stderr) == (0, "")
         assert done.stdout == "out.parquet: 2 of 2 runs have power\n"
 
-    @pytest.mark.parametrize(
-        ("more", "said"),
-        [
-            ("--offset b=3600 --offset 7", "give one for all hosts, or one per host"),
-            ("--offset b=soon", "'b=soon' is not [HOST=]SECONDS"),
-            ("--map value=watts", "no column watts; the columns are instance"),
-        ],
+    @pytest.mark.cases(
+        "more, said",
+        ("--offset b=3600 --offset 7", "give one for all hosts, or one per host"),
+        ("--offset b=soon", "'b=soon' is not [HOST=]SECONDS"),
+        ("--map value=watts", "no column watts; the columns are instance"),
     )
     def test_offsets_and_headers_that_say_nothing(self, more, said):
         asked = ("runs.csv", "watts.parquet", *self.NAMES, *more.split(), "-o", "o.parquet")

@@ -119,14 +119,12 @@ class TestFinding:
     def test_spelling_does_not_matter(self, name):
         assert find_host(name).name == "Xeon X5670"
 
-    @pytest.mark.parametrize(
-        ("name", "said"),
-        [
-            ("Xeon X5671", r"'Xeon X5671'.*nearest: .*Xeon X5670"),
-            ("####", r"Altra Max M128-30.*Xeon X5670.*PPW_HOSTS_DIR"),
-            # The last word of two hosts.
-            ("node", "Rack node"),
-        ],
+    @pytest.mark.cases(
+        "name, said",
+        ("Xeon X5671", r"'Xeon X5671'.*nearest: .*Xeon X5670"),
+        ("####", r"Altra Max M128-30.*Xeon X5670.*PPW_HOSTS_DIR"),
+        # The last word of two hosts.
+        ("node", "Rack node"),
     )
     def test_an_unknown_host_suggests_others(self, name, said, own):
         own(OWN_HOST.replace("Rack node", "Other node"), "other.toml")
@@ -234,15 +232,13 @@ def test_json_carries_schema_and_package_version():
     assert table["host"]["figures"]["tdp_w"] == {"value": 95, "source": "intel"}
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("{", "not JSON: .*give what to_json\\(\\) wrote"),
-        ("[]", "not a document of schema_version 1"),
-        ('{"schema_version": 2}', "not a document of schema_version 1"),
-        ('{"schema_version": 1, "kind": "host"}', "key 'figures': must be a table"),
-        ('{"schema_version": 1, "kind": "host", "host": {"figures": {}}}', "key 'name': missing"),
-    ],
+@pytest.mark.cases(
+    "text, message",
+    ("{", "not JSON: .*give what to_json\\(\\) wrote"),
+    ("[]", "not a document of schema_version 1"),
+    ('{"schema_version": 2}', "not a document of schema_version 1"),
+    ('{"schema_version": 1, "kind": "host"}', "key 'figures': must be a table"),
+    ('{"schema_version": 1, "kind": "host", "host": {"figures": {}}}', "key 'name': missing"),
 )
 def test_bad_json_is_refused(text, message):
     with pytest.raises(PpwError, match=message):

@@ -368,14 +368,12 @@ def two_hosts():
     return pd.concat([stale(of_cores()), of_cores(2, seed=8).assign(host="rack2")])
 
 
-@pytest.mark.parametrize(
-    ("scheme", "how"),
-    [
-        ({}, {"interval": "bayes"}),
-        ({"train": ["1.2GHz", "1.6GHz", "2.0GHz"], "test": "2.4GHz"}, {"interval": "bayes"}),
-        ({"train": ["1.2GHz", "1.6GHz", "2.0GHz"]}, {"interval": "none"}),
-        ({}, {"interval": "t", "via": "ratio"}),
-    ],
+@pytest.mark.cases(
+    "scheme, how",
+    ({}, {"interval": "bayes"}),
+    ({"train": ["1.2GHz", "1.6GHz", "2.0GHz"], "test": "2.4GHz"}, {"interval": "bayes"}),
+    ({"train": ["1.2GHz", "1.6GHz", "2.0GHz"]}, {"interval": "none"}),
+    ({}, {"interval": "t", "via": "ratio"}),
 )
 def test_without_the_test_rows_a_validation_projects_the_same(two_hosts, scheme, how):
     held = validate(two_hosts, **scheme, **how).to_frame()
@@ -533,12 +531,10 @@ class TestKeepAll:
         with pytest.raises(MeasurementError, match="must be greater than 0"):
             ppw.project_runs(runs, freq=3e9, keep_all=True)
 
-    @pytest.mark.parametrize(
-        ("column", "value", "said"),
-        [
-            ("freq_ghz", -3.0, "row 3, column freq_ghz: -3 must be"),
-            ("time_s", "fast", "row 3, column time_s: 'fast' is not a number"),
-        ],
+    @pytest.mark.cases(
+        "column, value, said",
+        ("freq_ghz", -3.0, "row 3, column freq_ghz: -3 must be"),
+        ("time_s", "fast", "row 3, column time_s: 'fast' is not a number"),
     )
     @ignore_caveats
     def test_a_row_without_watts_is_judged_where_no_watts_are_asked(self, column, value, said):
@@ -582,14 +578,12 @@ def made_by_the_laws(groups, *, steps, noise, seed):
 
 @ignore_caveats
 @pytest.mark.parametrize("pool", [True, False])
-@pytest.mark.parametrize(
-    ("steps", "noise", "most"),
-    [
-        # Two steps learnt from, one tested: how much of the watts is static, they cannot show.
-        ((1.2, 2.0, 3.0), 0.015, 1.0),
-        ((1.2, 1.6, 2.0, 3.0), 0.02, 0.995),
-        ((1.0, 1.4, 1.8, 2.2, 2.6), 0.02, 0.995),
-    ],
+@pytest.mark.cases(
+    "steps, noise, most",
+    # Two steps learnt from, one tested: how much of the watts is static, they cannot show.
+    ((1.2, 2.0, 3.0), 0.015, 1.0),
+    ((1.2, 1.6, 2.0, 3.0), 0.02, 0.995),
+    ((1.0, 1.4, 1.8, 2.2, 2.6), 0.02, 0.995),
 )
 def test_nine_in_ten_are_covered_where_the_laws_hold(steps, noise, most, pool):
     runs = made_by_the_laws(300, steps=steps, noise=noise, seed=len(steps))

@@ -310,24 +310,22 @@ class TestBareHost:
         worked(bare(*asked, *AT_ONCE, "--resume", *command))
         assert len(pd.read_csv(tmp_path / "runs.csv")) == 2
 
-    @pytest.mark.parametrize(
-        ("given", "said", "code"),
-        [
-            ("--as-found -o a.csv -- touch ran", "cpi cannot be measured here", 1),
-            ("--freq 1.2GHz --metric time -o a.csv -- touch ran", "--as-found", 1),
-            ("--as-found --metric time --cores 4096 -o a.csv -- touch ran", "4096", 1),
-            ("--as-found --metric time --power raple -o a.csv -- touch ran", "power source", 1),
-            ("--as-found --power rapl --metric power -o a.csv -- touch ran", "powercap", 1),
-            ("--as-found --power none --metric power -o a.csv -- touch ran", "out of --metric", 1),
-            ("--as-found --metric time -o /proc/a -- touch ran", "/proc/a: cannot be written", 1),
-            ("--as-found --metric time -o a.csv -- no-such", "no-such: cannot be started", 1),
-            ("--as-found -o a.csv", "no COMMAND", 2),
-            ("-o a.csv -- touch ran", "no core frequency", 2),
-            ("--as-found --freq 1GHz -o a.csv -- touch ran", "give one", 2),
-            ("--as-found -- touch ran", "no -o FILE", 2),
-            ("--as-found -o - -- touch ran", "rewrites the table after every run", 2),
-            ("--freq 1GHz --clock 2GHz -- touch ran", "but --freq sets one", 2),
-        ],
+    @pytest.mark.cases(
+        "given, said, code",
+        ("--as-found -o a.csv -- touch ran", "cpi cannot be measured here", 1),
+        ("--freq 1.2GHz --metric time -o a.csv -- touch ran", "--as-found", 1),
+        ("--as-found --metric time --cores 4096 -o a.csv -- touch ran", "4096", 1),
+        ("--as-found --metric time --power raple -o a.csv -- touch ran", "power source", 1),
+        ("--as-found --power rapl --metric power -o a.csv -- touch ran", "powercap", 1),
+        ("--as-found --power none --metric power -o a.csv -- touch ran", "out of --metric", 1),
+        ("--as-found --metric time -o /proc/a -- touch ran", "/proc/a: cannot be written", 1),
+        ("--as-found --metric time -o a.csv -- no-such", "no-such: cannot be started", 1),
+        ("--as-found -o a.csv", "no COMMAND", 2),
+        ("-o a.csv -- touch ran", "no core frequency", 2),
+        ("--as-found --freq 1GHz -o a.csv -- touch ran", "give one", 2),
+        ("--as-found -- touch ran", "no -o FILE", 2),
+        ("--as-found -o - -- touch ran", "rewrites the table after every run", 2),
+        ("--freq 1GHz --clock 2GHz -- touch ran", "but --freq sets one", 2),
     )
     def test_what_cannot_be_is_refused_before_a_run(self, bare, tmp_path, given, said, code):
         refused(bare(*BRIEF, "--settle", "0", *given.split()), said, code=code)
@@ -395,13 +393,11 @@ class TestSimulated:
         anew = ppw.read_runs(tmp_path / "runs.csv")
         assert (len(anew), anew.to_dict("records")) == (2, shipped.to_dict("records"))
 
-    @pytest.mark.parametrize(
-        ("words", "said"),
-        [
-            ("o4 --freq 1GHz -o r.csv kmeans", "'o4' is not one of inorder, o3"),
-            ("o3 --freq 1GHz -o r.csv", "no program: give one of word_count, sort,"),
-            ("o3 --repeats 3 -o r.csv kmeans", "--repeats has no effect on a sim"),
-        ],
+    @pytest.mark.cases(
+        "words, said",
+        ("o4 --freq 1GHz -o r.csv kmeans", "'o4' is not one of inorder, o3"),
+        ("o3 --freq 1GHz -o r.csv", "no program: give one of word_count, sort,"),
+        ("o3 --repeats 3 -o r.csv kmeans", "--repeats has no effect on a sim"),
     )
     def test_wrong_usage(self, inside, words, said):
         refused(inside("--simulate", *words.split()), said, code=2)
@@ -412,13 +408,11 @@ class TestSimulated:
         refused(done, "pip install 'perf-per-watt[simulate]'")
 
     @pytest.mark.peer("simulated")
-    @pytest.mark.parametrize(
-        ("words", "more", "said"),
-        [
-            ("--freq 1GHz kmens", {}, "mean 'kmeans'?"),
-            ("--freq 20GHz sort", {}, "from 100 MHz to 10"),
-            ("--freq 1GHz kmeans", {"PATH": "/"}, "apt install gcc-riscv64-unknown-elf"),
-        ],
+    @pytest.mark.cases(
+        "words, more, said",
+        ("--freq 1GHz kmens", {}, "mean 'kmeans'?"),
+        ("--freq 20GHz sort", {}, "from 100 MHz to 10"),
+        ("--freq 1GHz kmeans", {"PATH": "/"}, "apt install gcc-riscv64-unknown-elf"),
     )
     def test_what_cannot_be_simulated(self, inside, tmp_path, words, more, said):
         refused(inside(*self.asked("o3", *words.split()), **more), said)

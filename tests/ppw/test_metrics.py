@@ -54,15 +54,13 @@ class TestEstimate:
         for estimate in (full, Estimate(1.5, "s")):
             assert parts(twin(estimate)) == parts(estimate)
 
-    @pytest.mark.parametrize(
-        ("value", "unit", "text"),
-        [
-            *((3.0e9, "Hz", "3 GHz"), (0.0251, "W", "25.1 mW"), (2.5e-9, "J", "2.5e-09 J")),
-            *((-250e6, "Hz", "-250 MHz"), (0.0, "W", "0 W"), (3.2e13, "1/s", "3.2e+13 1/s")),
-            *((1.0, "1", "1"), (1234567.8, "1", "1,234,568"), (6.288, "", "6.288")),
-            *((9999.4, "s", "9999 s"), (9999.6, "s", "10,000 s")),
-            *((math.inf, "s", "∞"), (math.nan, "s", "–"), (None, "s", "–")),
-        ],
+    @pytest.mark.cases(
+        "value, unit, text",
+        *((3.0e9, "Hz", "3 GHz"), (0.0251, "W", "25.1 mW"), (2.5e-9, "J", "2.5e-09 J")),
+        *((-250e6, "Hz", "-250 MHz"), (0.0, "W", "0 W"), (3.2e13, "1/s", "3.2e+13 1/s")),
+        *((1.0, "1", "1"), (1234567.8, "1", "1,234,568"), (6.288, "", "6.288")),
+        *((9999.4, "s", "9999 s"), (9999.6, "s", "10,000 s")),
+        *((math.inf, "s", "∞"), (math.nan, "s", "–"), (None, "s", "–")),
     )
     def test_shown(self, value, unit, text):
         assert shown(value, unit) == text
@@ -109,20 +107,18 @@ class TestRegistry:
         assert tuple(METRICS) == METRIC_NAMES
         assert set(METRICS) <= set(_LABELS)
 
-    @pytest.mark.parametrize(
-        ("metric", "changed", "expected"),
-        [
-            ("time", {}, [10, 5]),
-            ("cpi", {}, [1.5, 2]),
-            ("cpi", {"cpi": [3.0, 4.0]}, [3, 4]),
-            ("power", {}, [20, 30]),
-            ("power", {"power_w": np.nan}, [21, 32]),
-            ("energy", {}, [210, 160]),
-            ("energy", {"energy_j": np.nan}, [200, 150]),
-            ("throughput", {}, [100, np.nan]),
-            ("perf_per_watt", {}, [5, 1 / 150]),
-            ("perf_per_dollar", {}, [0.2, 1 / 2500]),
-        ],
+    @pytest.mark.cases(
+        "metric, changed, expected",
+        ("time", {}, [10, 5]),
+        ("cpi", {}, [1.5, 2]),
+        ("cpi", {"cpi": [3.0, 4.0]}, [3, 4]),
+        ("power", {}, [20, 30]),
+        ("power", {"power_w": np.nan}, [21, 32]),
+        ("energy", {}, [210, 160]),
+        ("energy", {"energy_j": np.nan}, [200, 150]),
+        ("throughput", {}, [100, np.nan]),
+        ("perf_per_watt", {}, [5, 1 / 150]),
+        ("perf_per_dollar", {}, [0.2, 1 / 2500]),
     )
     def test_values(self, metric, changed, expected):
         found = rm.values(METRICS[metric], MEASURED.assign(**changed))
@@ -142,20 +138,18 @@ class TestRegistry:
         with pytest.raises(UnknownColumnError, match="nothing to project: no time_s"):
             answerable(pd.DataFrame({"freq_hz": [1e9]}))
 
-    @pytest.mark.parametrize(
-        ("metric", "columns", "said"),
-        [
-            ("perf_per_watt", TIMED, NO_WATTS + "measure it, or use --map power_w=COLUMN"),
-            ("energy", TIMED, "needs energy_j (or power_w): this table has time_s but no power: "),
-            ("power", TIMED, NO_WATTS),
-            ("energy", WATTS, "needs time_s: this table has power_w but no time_s: "),
-            ("perf_per_watt", {"energy_j": [3.0]}, "needs time_s: this table has energy_j but no "),
-            ("perf_per_watt", {"cpi": [1.0]}, "needs throughput_ops_s and power_w (or time_s and "),
-            ("cpi", {"cycles": [2.0]}, "needs cpi (or instructions): this table has cycles but no"),
-            ("perf_per_dollar", TIMED, "needs price: this table has time_s but no price: "),
-            ("power", {**TIMED, "powerw": [3.0]}, "but no power (did you mean 'powerw'?): "),
-            ("power", {**TIMED, "power_source": ["rapl"]}, "but no power: "),
-        ],
+    @pytest.mark.cases(
+        "metric, columns, said",
+        ("perf_per_watt", TIMED, NO_WATTS + "measure it, or use --map power_w=COLUMN"),
+        ("energy", TIMED, "needs energy_j (or power_w): this table has time_s but no power: "),
+        ("power", TIMED, NO_WATTS),
+        ("energy", WATTS, "needs time_s: this table has power_w but no time_s: "),
+        ("perf_per_watt", {"energy_j": [3.0]}, "needs time_s: this table has energy_j but no "),
+        ("perf_per_watt", {"cpi": [1.0]}, "needs throughput_ops_s and power_w (or time_s and "),
+        ("cpi", {"cycles": [2.0]}, "needs cpi (or instructions): this table has cycles but no"),
+        ("perf_per_dollar", TIMED, "needs price: this table has time_s but no price: "),
+        ("power", {**TIMED, "powerw": [3.0]}, "but no power (did you mean 'powerw'?): "),
+        ("power", {**TIMED, "power_source": ["rapl"]}, "but no power: "),
     )
     def test_what_a_metric_needs_and_what_is_missing(self, metric, columns, said):
         runs = pd.DataFrame({"freq_hz": [1e9], **columns})
@@ -208,12 +202,10 @@ class TestEfficiency:
         found = [obj.least_product_frequency(delays, **bare, **STEPS) for delays in range(3)]
         assert found == pytest.approx([0.8e9, 1.2e9, 2.4e9])
 
-    @pytest.mark.parametrize(
-        ("changed", "best"),
-        [
-            *(({"slope_w_per_hz": -1e-9}, 3.0e9), ({"p0_w": 0}, 0.8e9), ({"p0_w": -5}, 0.8e9)),
-            *(({"work_cycles": 1e12}, 3.0e9), ({"work_cycles": 1e9}, 0.8e9)),
-        ],
+    @pytest.mark.cases(
+        "changed, best",
+        *(({"slope_w_per_hz": -1e-9}, 3.0e9), ({"p0_w": 0}, 0.8e9), ({"p0_w": -5}, 0.8e9)),
+        *(({"work_cycles": 1e12}, 3.0e9), ({"work_cycles": 1e9}, 0.8e9)),
     )
     def test_least_energy_at_an_end(self, changed, best):
         assert obj.least_product_frequency(0, **(CURVE | changed), **STEPS) == best
@@ -301,17 +293,15 @@ class TestParameters:
         said = only(answered(ppw.fit_runs, runs, metric="power").caveats, "left out")
         assert said == "power: 1 of 3 groups left out: not measured there"
 
-    @pytest.mark.parametrize(
-        ("options", "equation"),
-        [
-            ({"metric": "time"}, "T(f) = t_fixed + w/f"),
-            ({"metric": "cpi"}, "CPI(f) = cpi_core + m·f"),
-            ({"metric": "cpi", "form": "reciprocal"}, "1/CPI(f) = c − k/f"),
-            ({"metric": "power"}, "P(f) = P0 + s·f"),
-            (CMOS, "P(f) = P0 + c·(f/GHz)^γ"),
-            (CMOS | {"voltages": {1.2e9: 0.9, 2.4e9: 1.1}}, "P(f) = P0 + c·(f/GHz)·V(f)²"),
-            (RATIO, "1/perf_per_watt(f) = e_fixed + e_clock/f"),
-        ],
+    @pytest.mark.cases(
+        "options, equation",
+        ({"metric": "time"}, "T(f) = t_fixed + w/f"),
+        ({"metric": "cpi"}, "CPI(f) = cpi_core + m·f"),
+        ({"metric": "cpi", "form": "reciprocal"}, "1/CPI(f) = c − k/f"),
+        ({"metric": "power"}, "P(f) = P0 + s·f"),
+        (CMOS, "P(f) = P0 + c·(f/GHz)^γ"),
+        (CMOS | {"voltages": {1.2e9: 0.9, 2.4e9: 1.1}}, "P(f) = P0 + c·(f/GHz)·V(f)²"),
+        (RATIO, "1/perf_per_watt(f) = e_fixed + e_clock/f"),
     )
     def test_the_law_is_named(self, options, equation):
         result = fit_runs(**options)

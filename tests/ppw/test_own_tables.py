@@ -75,16 +75,14 @@ def test_the_first_question_to_a_table_with_holes_is_answered_with_power(tmp_pat
     assert "  44  h1    w4" in checked.stdout
 
 
-@pytest.mark.parametrize(
-    ("headers", "column", "taken"),
-    [
-        (["pkg_watts"], "power_w", "pkg_watts"),
-        (["Wall power (W)", "Notes"], "power_w", "Wall power (W)"),
-        (["Idle power (W)", "PSU (W)"], "power_w", "PSU (W)"),
-        (["CPU time (s)", "Batch [min]"], "time_s", "Batch [min]"),
-        (["Wall power (W)", "CPU power (W)"], "power_w", None),
-        (["power_min", "cpu_s", "p99 (ms)", "memory (MHz)"], "time_s", None),
-    ],
+@pytest.mark.cases(
+    "headers, column, taken",
+    (["pkg_watts"], "power_w", "pkg_watts"),
+    (["Wall power (W)", "Notes"], "power_w", "Wall power (W)"),
+    (["Idle power (W)", "PSU (W)"], "power_w", "PSU (W)"),
+    (["CPU time (s)", "Batch [min]"], "time_s", "Batch [min]"),
+    (["Wall power (W)", "CPU power (W)"], "power_w", None),
+    (["power_min", "cpu_s", "p99 (ms)", "memory (MHz)"], "time_s", None),
 )
 def test_a_header_with_a_unit_is_taken_where_it_is_the_only_one(headers, column, taken):
     found = {r.canonical: h for h, r in rename_headers(headers, {}, "t").items()}

@@ -167,19 +167,17 @@ def test_the_catalogue_knows_the_steps_of_some_hosts_and_the_runs_those_of_other
 
 
 class TestRefusals:
-    @pytest.mark.parametrize(
-        ("options", "said"),
-        [
-            ({"within": 0}, "within 0 must be greater than 0"),
-            ({"level": 1.0}, "interval level"),
-            ({"repeats": ()}, "no number of repeats"),
-            ({"repeats": (0, 1)}, "repeats 0 is not a whole number"),
-            ({"target_runs": 1.5}, "target runs 1.5"),
-            ({"budget_minutes": 60}, "give --run-time"),
-            ({"budget_minutes": 5, "run_time_minutes": 10}, "does not fit into the budget"),
-            ({"metric": "speed"}, "no metric 'speed'"),
-            ({"steps": ["3GHz"], "at_target": False}, "the only step is the frequency asked for"),
-        ],
+    @pytest.mark.cases(
+        "options, said",
+        ({"within": 0}, "within 0 must be greater than 0"),
+        ({"level": 1.0}, "interval level"),
+        ({"repeats": ()}, "no number of repeats"),
+        ({"repeats": (0, 1)}, "repeats 0 is not a whole number"),
+        ({"target_runs": 1.5}, "target runs 1.5"),
+        ({"budget_minutes": 60}, "give --run-time"),
+        ({"budget_minutes": 5, "run_time_minutes": 10}, "does not fit into the budget"),
+        ({"metric": "speed"}, "no metric 'speed'"),
+        ({"steps": ["3GHz"], "at_target": False}, "the only step is the frequency asked for"),
     )
     def test_arguments(self, options, said):
         with pytest.raises(PpwError, match=said):
@@ -232,14 +230,12 @@ class TestCommandLine:
         assert pd.read_csv(io.StringIO(table))["half_width_pct"].gt(0).tolist() == [True] * 8
         assert "Measure 1 × 2.4 GHz" in page
 
-    @pytest.mark.parametrize(
-        ("arguments", "code", "said"),
-        [
-            (["--freq", "3GHz,4GHz", "--steps", STEPS], 2, "a plan is for one, and 2 were given"),
-            (["--freq", "3GHz", "--metric", "time,power"], 2, "--metric: a plan is for one"),
-            (["--steps", STEPS], 2, "--freq"),
-            ([*ASKED, "--budget", "5min"], 1, "does not fit into the budget"),
-        ],
+    @pytest.mark.cases(
+        "arguments, code, said",
+        (["--freq", "3GHz,4GHz", "--steps", STEPS], 2, "a plan is for one, and 2 were given"),
+        (["--freq", "3GHz", "--metric", "time,power"], 2, "--metric: a plan is for one"),
+        (["--steps", STEPS], 2, "--freq"),
+        ([*ASKED, "--budget", "5min"], 1, "does not fit into the budget"),
     )
     def test_refusals(self, run, arguments, code, said):
         refused(run(*arguments), said, code=code)

@@ -99,19 +99,17 @@ class TestOutsideLevels:
             curve.only([0.3, 0.9])
 
 
-@pytest.mark.parametrize(
-    ("load", "watts", "said"),
-    [
-        ([0.5], [100], "1 levels with power"),
-        ([0.5, 1], [100, np.nan], "1 levels with power"),
-        ([0.5, 0.5, 1], [100, 110, 120], "two levels at load 0.5: give their mean"),
-        ([0.5, 1.2], [100, 110], "load 1.2 is no share"),
-        ([0.5, 0.9, 1.2], [100, 110, 120], "load 1.2 is no share"),
-        ([-0.1, 1], [100, 110], "load -0.1 is no share"),
-        ([0.5, 1], [0, 110], "0 W is no possible power"),
-        ([0.5, 1], [100], "2 loads and 1 power values"),
-        ([0.5, np.inf], [100, 110], "load inf is no share"),
-    ],
+@pytest.mark.cases(
+    "load, watts, said",
+    ([0.5], [100], "1 levels with power"),
+    ([0.5, 1], [100, np.nan], "1 levels with power"),
+    ([0.5, 0.5, 1], [100, 110, 120], "two levels at load 0.5: give their mean"),
+    ([0.5, 1.2], [100, 110], "load 1.2 is no share"),
+    ([0.5, 0.9, 1.2], [100, 110, 120], "load 1.2 is no share"),
+    ([-0.1, 1], [100, 110], "load -0.1 is no share"),
+    ([0.5, 1], [0, 110], "0 W is no possible power"),
+    ([0.5, 1], [100], "2 loads and 1 power values"),
+    ([0.5, np.inf], [100, 110], "load inf is no share"),
 )
 def test_levels_that_cannot_be(load, watts, said):
     with pytest.raises(PpwError, match=said):
@@ -199,13 +197,11 @@ class TestFromRuns:
             np.testing.assert_allclose(curve.load, [0, 0.25, 0.5, 1])
             assert "1.2 was reached, which is more than full load" in curve.caveats[-1]
 
-    @pytest.mark.parametrize(
-        ("frame", "said"),
-        [
-            (runs(workload=["a", "a", "a", "b", "b"]), "these runs differ in workload"),
-            (runs().drop(columns="power_w"), "no column power_w"),
-            (runs().drop(columns=["load", "throughput_ops_s"]), "no column load"),
-        ],
+    @pytest.mark.cases(
+        "frame, said",
+        (runs(workload=["a", "a", "a", "b", "b"]), "these runs differ in workload"),
+        (runs().drop(columns="power_w"), "no column power_w"),
+        (runs().drop(columns=["load", "throughput_ops_s"]), "no column load"),
     )
     def test_what_is_no_curve_is_refused(self, frame, said):
         with pytest.raises(PpwError, match=said):
@@ -307,12 +303,10 @@ class TestAnswer:
             answered(power_loads, curves, at=at)
 
 
-@pytest.mark.parametrize(
-    ("header", "loads"),
-    [
-        *(("load", "0 0.5 1"), ("load", "0% 50% 100%"), ("load", "0 50% 1")),
-        *(("Load (%)", "0 50 100"), ("Load %", "0 50 100%"), ("load_pct", "0 0.5e2 100")),
-    ],
+@pytest.mark.cases(
+    "header, loads",
+    *(("load", "0 0.5 1"), ("load", "0% 50% 100%"), ("load", "0 50% 1")),
+    *(("Load (%)", "0 50 100"), ("Load %", "0 50 100%"), ("load_pct", "0 0.5e2 100")),
 )
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
 def test_loads_as_people_write_them_are_one_curve(tmp_path, header, loads, ending):

@@ -52,15 +52,13 @@ class TestDemand:
         assert list(demand["disk_read_bytes_s"]) == [1_024_000, 512_000]
         assert list(demand["disk_written_bytes_s"]) == [512_000, 256_000]
 
-    @pytest.mark.parametrize(
-        ("shares", "used"),
-        [
-            ({"free": 0.01, "cached": 0.9}, 0.09),
-            # The kernel's estimate comes first.
-            ({"available": 0.3}, 0.7),
-            # Inactive page cache is not counted again.
-            ({"free": 0.0, "cached": 0.6, "inactive": 0.5}, 0.4),
-        ],
+    @pytest.mark.cases(
+        "shares, used",
+        ({"free": 0.01, "cached": 0.9}, 0.09),
+        # The kernel's estimate comes first.
+        ({"available": 0.3}, 0.7),
+        # Inactive page cache is not counted again.
+        ({"free": 0.0, "cached": 0.6, "inactive": 0.5}, 0.4),
     )
     def test_page_cache_is_no_demand(self, shares, used):
         columns = {f"memory_{name}_bytes": share * MEMORY for name, share in shares.items()}
@@ -121,25 +119,23 @@ class TestCells:
         assert list(result.runs["activity"]) == ["idle"]
         assert set(levels(judged(series())).values()) == {"not measured"}
 
-    @pytest.mark.parametrize(
-        ("asked", "resource", "level", "measure"),
-        [
-            ({"user_s": 3.0}, "cpu", "high", "cpu_utilisation"),
-            ({"user_s": 1.5}, "cpu", "medium", "cpu_utilisation"),
-            ({"run_queue": 12.0}, "cpu", "high", "run_queue"),
-            ({"steal_s": 0.3}, "cpu", "medium", "steal"),
-            ({"memory_free_bytes": 0.3 * MEMORY}, "memory", "medium", "memory_utilisation"),
-            ({"swap_in_bytes": 20e6}, "memory", "high", "swap_rate"),
-            ({"major_faults": 500.0}, "memory", "medium", "major_faults"),
-            ({"disk_busy_share__sda": 0.9}, "disk", "high", "disk_busy"),
-            ({"disk_queue__sda": 4.0}, "disk", "medium", "disk_queue"),
-            ({"disk_wait_s__sda": 0.2}, "disk", "high", "disk_wait"),
-            ({"iowait_s": 2.0}, "disk", "high", "iowait"),
-            ({"network_tx_bytes": 1e9}, "network", "high", "network_utilisation"),
-            ({"network_rx_bytes": 0.5e9}, "network", "medium", "network_utilisation"),
-            ({"network_rx_drops": 200.0}, "network", "high", "network_drops"),
-            ({"network_rx_drops": 1.5}, "network", "medium", "network_drops"),
-        ],
+    @pytest.mark.cases(
+        "asked, resource, level, measure",
+        ({"user_s": 3.0}, "cpu", "high", "cpu_utilisation"),
+        ({"user_s": 1.5}, "cpu", "medium", "cpu_utilisation"),
+        ({"run_queue": 12.0}, "cpu", "high", "run_queue"),
+        ({"steal_s": 0.3}, "cpu", "medium", "steal"),
+        ({"memory_free_bytes": 0.3 * MEMORY}, "memory", "medium", "memory_utilisation"),
+        ({"swap_in_bytes": 20e6}, "memory", "high", "swap_rate"),
+        ({"major_faults": 500.0}, "memory", "medium", "major_faults"),
+        ({"disk_busy_share__sda": 0.9}, "disk", "high", "disk_busy"),
+        ({"disk_queue__sda": 4.0}, "disk", "medium", "disk_queue"),
+        ({"disk_wait_s__sda": 0.2}, "disk", "high", "disk_wait"),
+        ({"iowait_s": 2.0}, "disk", "high", "iowait"),
+        ({"network_tx_bytes": 1e9}, "network", "high", "network_utilisation"),
+        ({"network_rx_bytes": 0.5e9}, "network", "medium", "network_utilisation"),
+        ({"network_rx_drops": 200.0}, "network", "high", "network_drops"),
+        ({"network_rx_drops": 1.5}, "network", "medium", "network_drops"),
     )
     def test_each_measure(self, asked, resource, level, measure):
         result = judged(host(**asked), warns="disk_busy_share__sda" in asked)
@@ -239,18 +235,16 @@ class TestSeveralRecordings:
         result = judged([host(2), met], capacity=capacity, warns=True)
         assert evidence(result, "memory_bandwidth")["p95"] == pytest.approx(25 / 40)
 
-    @pytest.mark.parametrize(
-        ("recordings", "options", "said"),
-        [
-            ({}, {}, "no recording"),
-            ({"app": "db7.json"}, {}, "app is a str, not a TimeSeries: read a log with"),
-            ({"app": ["db7.json"]}, {}, "app is a str, not a TimeSeries: read a log with"),
-            ("db7.json", {}, "recordings is a str, not a mapping"),
-            ({"app": []}, {}, "app: no recording"),
-            ({"app": host(2, interval_s=np.nan)}, {}, "no interval of known length"),
-            ({"app": host()}, {"operations_s": {"app": 0.0}}, "operations per second"),
-            ({"app": host()}, {"shortest": 1}, "at least 2"),
-        ],
+    @pytest.mark.cases(
+        "recordings, options, said",
+        ({}, {}, "no recording"),
+        ({"app": "db7.json"}, {}, "app is a str, not a TimeSeries: read a log with"),
+        ({"app": ["db7.json"]}, {}, "app is a str, not a TimeSeries: read a log with"),
+        ("db7.json", {}, "recordings is a str, not a mapping"),
+        ({"app": []}, {}, "app: no recording"),
+        ({"app": host(2, interval_s=np.nan)}, {}, "no interval of known length"),
+        ({"app": host()}, {"operations_s": {"app": 0.0}}, "operations per second"),
+        ({"app": host()}, {"shortest": 1}, "at least 2"),
     )
     def test_refused(self, recordings, options, said):
         with pytest.raises(PpwError, match=said):
@@ -294,13 +288,11 @@ class TestPhases:
         assert levels(staged, "phase 3") == QUIET
         assert levels(staged, "phase 4") == QUIET | {"network": "high"}
 
-    @pytest.mark.parametrize(
-        ("bytes_s", "columns", "phases"),
-        [
-            (300e6, {"user_s": 1.0, "system_s": 0.0}, [(0, 8), (8, 16), (16, 24)]),
-            # A trickle is no phase.
-            (400e3, {}, [(0, 24)]),
-        ],
+    @pytest.mark.cases(
+        "bytes_s, columns, phases",
+        (300e6, {"user_s": 1.0, "system_s": 0.0}, [(0, 8), (8, 16), (16, 24)]),
+        # A trickle is no phase.
+        (400e3, {}, [(0, 24)]),
     )
     def test_transfers_without_a_capacity(self, bytes_s, columns, phases):
         read = np.repeat([1.0, bytes_s, 1.0], 8) / 512
@@ -328,22 +320,20 @@ class TestThresholds:
         assert (row["medium"], row["high"]) == (0.1, 0.2)
         assert result.thresholds_source == str(path)
 
-    @pytest.mark.parametrize(
-        ("text", "what"),
-        [
-            ("[cpu_utilization]\nhigh = 1", "did you mean 'cpu_utilisation'"),
-            ("[iowait]\nhihg = 1", "give medium and high"),
-            ("iowait = 1", "give medium and high"),
-            ("[iowait]\nmedium = 0.9", "in order"),
-            ("[iowait]\nmedium = 50", "iowait: 50 must be at most 1: write 50% or 0.5"),
-            ("[iowait]\nhigh = '150%'", "iowait: 150% is more than the whole"),
-            ("[iowait]\nhigh = 'x%'", "iowait: 'x%' is not a quantity in %"),
-            ("[iowait]\nmedium = -1", "positive"),
-            ("[iowait]\nmedium = true", "positive"),
-            ("[iowait]\nhigh = inf", "positive"),
-            ("[iowait]\nhigh = '1'", "positive"),
-            ("[iowait", "not TOML"),
-        ],
+    @pytest.mark.cases(
+        "text, what",
+        ("[cpu_utilization]\nhigh = 1", "did you mean 'cpu_utilisation'"),
+        ("[iowait]\nhihg = 1", "give medium and high"),
+        ("iowait = 1", "give medium and high"),
+        ("[iowait]\nmedium = 0.9", "in order"),
+        ("[iowait]\nmedium = 50", "iowait: 50 must be at most 1: write 50% or 0.5"),
+        ("[iowait]\nhigh = '150%'", "iowait: 150% is more than the whole"),
+        ("[iowait]\nhigh = 'x%'", "iowait: 'x%' is not a quantity in %"),
+        ("[iowait]\nmedium = -1", "positive"),
+        ("[iowait]\nmedium = true", "positive"),
+        ("[iowait]\nhigh = inf", "positive"),
+        ("[iowait]\nhigh = '1'", "positive"),
+        ("[iowait", "not TOML"),
     )
     def test_refused(self, tmp_path, text, what):
         path = tmp_path / "own.toml"
@@ -398,16 +388,14 @@ class TestCommand:
         assert "job: memory bandwidth medium: memory bandwidth 50 % of 102.4 GB/s" in done.stdout
         assert "job: disk medium" in done.stdout
 
-    @pytest.mark.parametrize(
-        ("words", "code", "what"),
-        [
-            (["none.csv"], 1, "No such file"),
-            (["a=run.csv", "a=run.csv"], 2, "two logs are called 'a'"),
-            (["a="], 2, "names no log"),
-            (["a=run.csv", "b=cache.csv", "--operations", "5"], 2, "of one workload"),
-            (["run.csv", "--cpus", "0"], 2, "range x>0"),
-            (["run.csv", "--thresholds", "none.toml"], 1, "none.toml: cannot be read"),
-        ],
+    @pytest.mark.cases(
+        "words, code, what",
+        (["none.csv"], 1, "No such file"),
+        (["a=run.csv", "a=run.csv"], 2, "two logs are called 'a'"),
+        (["a="], 2, "names no log"),
+        (["a=run.csv", "b=cache.csv", "--operations", "5"], 2, "of one workload"),
+        (["run.csv", "--cpus", "0"], 2, "range x>0"),
+        (["run.csv", "--thresholds", "none.toml"], 1, "none.toml: cannot be read"),
     )
     def test_refused(self, folder, words, code, what):
         refused(ppw_inside("pressure", *words, cwd=folder), what, code=code)

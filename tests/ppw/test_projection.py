@@ -45,17 +45,15 @@ def values(estimate):
 
 
 class TestInputs:
-    @pytest.mark.parametrize(
+    @pytest.mark.cases(
         "points",
-        [
-            dict(LINE),
-            np.array(LINE),
-            [list(p) for p in LINE],
-            list(reversed(LINE)),
-            pd.DataFrame(LINE, columns=["freq_hz", "cpi"]),
-            pd.DataFrame({"freq_ghz": [2.0, 1.2], "cpi": [2.0, 1.6]}),
-            pd.DataFrame({"freq_mhz": [1200, 2000], "cycles": [16, 30], "instructions": [10, 15]}),
-        ],
+        dict(LINE),
+        np.array(LINE),
+        [list(p) for p in LINE],
+        list(reversed(LINE)),
+        pd.DataFrame(LINE, columns=["freq_hz", "cpi"]),
+        pd.DataFrame({"freq_ghz": [2.0, 1.2], "cpi": [2.0, 1.6]}),
+        pd.DataFrame({"freq_mhz": [1200, 2000], "cycles": [16, 30], "instructions": [10, 15]}),
         ids=["mapping", "array", "lists", "reversed", "table", "ghz", "counters"],
     )
     def test_every_kind_of_points_gives_the_answer_of_the_pairs(self, points):
@@ -321,14 +319,12 @@ def test_every_bad_argument_is_refused_in_one_line(wrong, said):
 
 
 class TestResult:
-    @pytest.mark.parametrize(
-        ("text", "said"),
-        [
-            *(("{", "not JSON"), ("[]", "not a document of schema_version 1")),
-            ('{"schema_version": 2}', "not a document of schema_version 1"),
-            ('{"schema_version": 1, "kind": "validation"}', "a 'validation', not a 'projection'"),
-            ('{"schema_version": 1, "kind": "projection"}', "lacks 'freq_hz'"),
-        ],
+    @pytest.mark.cases(
+        "text, said",
+        *(("{", "not JSON"), ("[]", "not a document of schema_version 1")),
+        ('{"schema_version": 2}', "not a document of schema_version 1"),
+        ('{"schema_version": 1, "kind": "validation"}', "a 'validation', not a 'projection'"),
+        ('{"schema_version": 1, "kind": "projection"}', "lacks 'freq_hz'"),
     )
     def test_any_other_json_is_refused(self, text, said):
         with pytest.raises(PpwError, match=said):

@@ -133,16 +133,14 @@ TWO_HOSTS = recording()
 TWO_HOSTS.frame.loc[30:, "host"] = "other"
 
 
-@pytest.mark.parametrize(
-    ("series", "options", "said"),
-    [
-        (recording(), {"headroom": 1.0}, "headroom"),
-        (recording(), {"quantile": 0.0}, "quantile"),
-        (recording(), {"capacity": {"cpus": 8}}, "no capacity"),
-        (TWO_HOSTS, {}, "is of host 'lab' and of 'other': read one host at a time"),
-        ("db.json", {}, "series is a str, not a TimeSeries: read a log with .*read_time"),
-        (recording(seconds=0), {}, "no interval"),
-    ],
+@pytest.mark.cases(
+    "series, options, said",
+    (recording(), {"headroom": 1.0}, "headroom"),
+    (recording(), {"quantile": 0.0}, "quantile"),
+    (recording(), {"capacity": {"cpus": 8}}, "no capacity"),
+    (TWO_HOSTS, {}, "is of host 'lab' and of 'other': read one host at a time"),
+    ("db.json", {}, "series is a str, not a TimeSeries: read a log with .*read_time"),
+    (recording(seconds=0), {}, "no interval"),
 )
 def test_what_cannot_be_right_sized_is_refused(series, options, said):
     with pytest.raises(PpwError, match=said):
@@ -312,12 +310,10 @@ def test_sums_do_not_depend_on_the_order(cores, shuffler):
     assert there["value"].iloc[0] == pytest.approx(sum(cores), abs=1e-9)
 
 
-@pytest.mark.parametrize(
-    ("one", "cpus", "options", "said"),
-    [
-        *((7.9, 8, {}, "a filled CPU"), (7.9, 8, {"capacity": {"cores": 32}}, "a filled CPU")),
-        *((0.5, 8, {}, "a does not load its host"), (1.0, 16, {}, "from different hosts")),
-    ],
+@pytest.mark.cases(
+    "one, cpus, options, said",
+    *((7.9, 8, {}, "a filled CPU"), (7.9, 8, {"capacity": {"cores": 32}}, "a filled CPU")),
+    *((0.5, 8, {}, "a does not load its host"), (1.0, 16, {}, "from different hosts")),
 )
 def test_demands_that_mislead_are_said(one, cpus, options, said):
     loads = {"a": recording(cores=one), "b": recording(cores=4.0, cpus=cpus)}
@@ -332,15 +328,13 @@ def test_what_is_not_judged_is_said():
     assert "disk bandwidth: not measured" in result.summary()
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        ({"latency_critical": ["x"]}, "no workload is called 'x'"),
-        ({"ceiling": 0}, "ceiling"),
-        ({"latency_ceiling": 2}, "latency_ceiling"),
-        ({"quantile": 1.5}, "quantile"),
-        ({"align": "never"}, "align"),
-    ],
+@pytest.mark.cases(
+    "options, said",
+    ({"latency_critical": ["x"]}, "no workload is called 'x'"),
+    ({"ceiling": 0}, "ceiling"),
+    ({"latency_ceiling": 2}, "latency_ceiling"),
+    ({"quantile": 1.5}, "quantile"),
+    ({"align": "never"}, "align"),
 )
 def test_what_cannot_share_is_refused(options, said):
     with pytest.raises(PpwError, match=said):

@@ -147,23 +147,21 @@ class TestSlowerWhenFaster:
         runs.loc[10:, "time_s"] = [45.1, 46.3, 47.2]
         assert named(runs) == [10, 11, 12]
 
-    @pytest.mark.parametrize(
-        ("clocks", "times", "found"),
-        [
-            # Of two steps both, if they are far apart; of three the one that contradicts both.
-            ([1.2, 2.4], [10.0, 15.03], [0, 1]),
-            ([1.2, 2.4], [10.0, 12.03], []),
-            ([1.0, 1.5, 2.0], [100.3, 150.2, 80.1], [1]),
-            ([1.0, 1.5, 2.0], [60.2, 100.3, 95.1], [0]),
-            # The first is far too slow, as it may be: the one that contradicts it and another.
-            ([1.0, 1.5, 2.0, 2.5], [500.2, 40.03, 60.02, 33.01], [1]),
-            # Repeats judge the noise.
-            ([1.2] * 3 + [2.4] * 3, [10.01, 10.04, 9.97, 11.52, 11.47, 11.55], [*range(6)]),
-            ([1.2] * 3 + [2.4] * 3, [10.01, 10.04, 9.97, 10.52, 10.47, 10.55], []),
-            ([1.2] * 3 + [2.4] * 3, [9.01, 11.04, 9.97, 11.52, 9.47, 14.55], []),
-            # Whole seconds.
-            (CLOCKS, [1, 2, 1, 2, 2, 1, 2, 1, 2, 1, 1, 2, 2], []),
-        ],
+    @pytest.mark.cases(
+        "clocks, times, found",
+        # Of two steps both, if they are far apart; of three the one that contradicts both.
+        ([1.2, 2.4], [10.0, 15.03], [0, 1]),
+        ([1.2, 2.4], [10.0, 12.03], []),
+        ([1.0, 1.5, 2.0], [100.3, 150.2, 80.1], [1]),
+        ([1.0, 1.5, 2.0], [60.2, 100.3, 95.1], [0]),
+        # The first is far too slow, as it may be: the one that contradicts it and another.
+        ([1.0, 1.5, 2.0, 2.5], [500.2, 40.03, 60.02, 33.01], [1]),
+        # Repeats judge the noise.
+        ([1.2] * 3 + [2.4] * 3, [10.01, 10.04, 9.97, 11.52, 11.47, 11.55], [*range(6)]),
+        ([1.2] * 3 + [2.4] * 3, [10.01, 10.04, 9.97, 10.52, 10.47, 10.55], []),
+        ([1.2] * 3 + [2.4] * 3, [9.01, 11.04, 9.97, 11.52, 9.47, 14.55], []),
+        # Whole seconds.
+        (CLOCKS, [1, 2, 1, 2, 2, 1, 2, 1, 2, 1, 1, 2, 2], []),
     )
     def test_of_few_steps_and_of_noise(self, clocks, times, found):
         assert named(frame(times, clocks=clocks)) == found
@@ -200,24 +198,22 @@ class TestHalfOrThirdFrequency:
         runs = {"clocks": np.tile(clocks, repeats), "watts": scatter[1] * 50}
         return frame((time * scatter[0]).round(3), **runs)
 
-    @pytest.mark.parametrize(
-        ("clocks", "times", "said"),
-        [
-            # T = 10 s + 60 G/f: 70, 50, 40, and 30 s; at 500 MHz 130 s.
-            ([1, 1.5, 2, 3], [130.0, 50, 40, 30], {0: WHERE.format("70 s", "a half", "500 MHz")}),
-            # T = 60 G/f; at a third of 3 GHz 60 s.
-            ([1, 1.5, 2, 3], [60.0, 40, 30, 60], {3: WHERE.format("20 s", "a third", "1 GHz")}),
-            # Neighbours far apart: none is slower than a lower step.
-            ([1, 2, 3], [60.0, 60, 20], {1: WHERE.format("30 s", "a half", "1 GHz")}),
-            # Of two steps nobody can say; a knee is no contradiction; half as slow is neither.
-            ([1, 2], [120.0, 30], {}),
-            ([0.5, 1, 2, 3], [120.0, 60, 60, 60], {}),
-            ([1, 1.5, 2, 3], [90.0, 40, 30, 20], {}),
-            # Two of four may be either half.
-            ([1, 1.5, 2, 3], [120.0, 80, 30, 20], {}),
-            # Whole seconds.
-            ([1, 1.5, 2, 3], [4.0, 2, 1, 1], {}),
-        ],
+    @pytest.mark.cases(
+        "clocks, times, said",
+        # T = 10 s + 60 G/f: 70, 50, 40, and 30 s; at 500 MHz 130 s.
+        ([1, 1.5, 2, 3], [130.0, 50, 40, 30], {0: WHERE.format("70 s", "a half", "500 MHz")}),
+        # T = 60 G/f; at a third of 3 GHz 60 s.
+        ([1, 1.5, 2, 3], [60.0, 40, 30, 60], {3: WHERE.format("20 s", "a third", "1 GHz")}),
+        # Neighbours far apart: none is slower than a lower step.
+        ([1, 2, 3], [60.0, 60, 20], {1: WHERE.format("30 s", "a half", "1 GHz")}),
+        # Of two steps nobody can say; a knee is no contradiction; half as slow is neither.
+        ([1, 2], [120.0, 30], {}),
+        ([0.5, 1, 2, 3], [120.0, 60, 60, 60], {}),
+        ([1, 1.5, 2, 3], [90.0, 40, 30, 20], {}),
+        # Two of four may be either half.
+        ([1, 1.5, 2, 3], [120.0, 80, 30, 20], {}),
+        # Whole seconds.
+        ([1, 1.5, 2, 3], [4.0, 2, 1, 1], {}),
     )
     def test_worked_by_hand(self, clocks, times, said):
         found = told(frame(times, clocks=clocks), self.NAME)
@@ -317,17 +313,15 @@ class TestExactMultiple:
 class TestEnergy:
     NAME = "energy_is_not_power_times_time"
 
-    @pytest.mark.parametrize(
-        ("factor", "said"),
-        [
-            (0.01, "near 100, a power of ten"),
-            (1000.0, "near 1000, a power of ten"),
-            (1 / 3600, "near 3600, as between J and Wh"),
-            (3.6e6, "near 3,600,000, as between J and kWh"),
-            (60.0, "near 60, as between s and min"),
-            (1 / 95.0, "near 100, a power of ten"),
-            (30.0, None),
-        ],
+    @pytest.mark.cases(
+        "factor, said",
+        (0.01, "near 100, a power of ten"),
+        (1000.0, "near 1000, a power of ten"),
+        (1 / 3600, "near 3600, as between J and Wh"),
+        (3.6e6, "near 3,600,000, as between J and kWh"),
+        (60.0, "near 60, as between s and min"),
+        (1 / 95.0, "near 100, a power of ten"),
+        (30.0, None),
     )
     def test_a_slip_of_the_unit_is_suggested_where_it_is_near(self, factor, said):
         runs = with_energy(clean(), factor)
@@ -361,24 +355,22 @@ class TestSlipOfAUnit:
         clocks = np.array([1.0, 1.5, 2.0, 2.4, 2.8, 3.2][: len(watts)])
         return told(frame(60 / clocks, watts, clocks=clocks), self.NAME)
 
-    @pytest.mark.parametrize(
-        ("watts", "said"),
-        [
-            ([10, 11000, 12, 13], {1: "10 to 13 W around it: milliwatts?"}),
-            ([10, 11e6, 12, 13], {1: "10 to 13 W around it: microwatts?"}),
-            ([10, 0.011, 12, 13], {1: "10 to 13 W around it: kilowatts?"}),
-            ([10, 1.1e-5, 12, 13], {1: "10 to 13 W around it: megawatts?"}),
-            ([12, 15000], {1: "12 W around it: milliwatts?"}),
-            # Where most are wrong, no machine draws them.
-            ([12000, 15000, 17], dict.fromkeys((0, 1), "17 W around it: milliwatts?")),
-            # Where nobody can know, both sides are named.
-            ([0.9, 1200], {0: "1200 W around it: kilowatts?", 1: "0.9 W around it: milliwatts?"}),
-            ([1, 1100, 1.2], KILOWATTS | {1: "1 to 1.2 W around it: milliwatts?"}),
-            # Factors of no unit; missing and negative watts.
-            *(([10, 11 * factor, 12, 13], {}) for factor in (30, 100, 30_000, 1e8)),
-            ([10, np.nan, 12, 13], {}),
-            ([10, 0, -12, 13], {}),
-        ],
+    @pytest.mark.cases(
+        "watts, said",
+        ([10, 11000, 12, 13], {1: "10 to 13 W around it: milliwatts?"}),
+        ([10, 11e6, 12, 13], {1: "10 to 13 W around it: microwatts?"}),
+        ([10, 0.011, 12, 13], {1: "10 to 13 W around it: kilowatts?"}),
+        ([10, 1.1e-5, 12, 13], {1: "10 to 13 W around it: megawatts?"}),
+        ([12, 15000], {1: "12 W around it: milliwatts?"}),
+        # Where most are wrong, no machine draws them.
+        ([12000, 15000, 17], dict.fromkeys((0, 1), "17 W around it: milliwatts?")),
+        # Where nobody can know, both sides are named.
+        ([0.9, 1200], {0: "1200 W around it: kilowatts?", 1: "0.9 W around it: milliwatts?"}),
+        ([1, 1100, 1.2], KILOWATTS | {1: "1 to 1.2 W around it: milliwatts?"}),
+        # Factors of no unit; missing and negative watts.
+        *(([10, 11 * factor, 12, 13], {}) for factor in (30, 100, 30_000, 1e8)),
+        ([10, np.nan, 12, 13], {}),
+        ([10, 0, -12, 13], {}),
     )
     def test_rows_of_a_short_sweep(self, watts, said):
         found = {at: words.split(", ") for at, words in self.said(watts).items()}
@@ -614,15 +606,13 @@ class TestResult:
         assert "power_at_or_below_idle" in check(spoilt(), metric="perf_per_watt").counts
 
 
-@pytest.mark.parametrize(
-    ("runs", "options", "error", "said"),
-    [
-        (frame(1)[["freq_ghz"]], {}, UnknownColumnError, "nothing to check: no time_s"),
-        ([1, 2], {}, PpwError, "not a DataFrame"),
-        (sweep().assign(row=1), {"by": ["row"]}, UnknownColumnError, "cannot group by 'row'"),
-        (sweep(), {"by": ["site"]}, UnknownColumnError, "cannot group by 'site'"),
-        (sweep(), {"metric": "tiem"}, UnknownColumnError, "did you mean 'time'"),
-    ],
+@pytest.mark.cases(
+    "runs, options, error, said",
+    (frame(1)[["freq_ghz"]], {}, UnknownColumnError, "nothing to check: no time_s"),
+    ([1, 2], {}, PpwError, "not a DataFrame"),
+    (sweep().assign(row=1), {"by": ["row"]}, UnknownColumnError, "cannot group by 'row'"),
+    (sweep(), {"by": ["site"]}, UnknownColumnError, "cannot group by 'site'"),
+    (sweep(), {"metric": "tiem"}, UnknownColumnError, "did you mean 'time'"),
 )
 def test_what_cannot_be_checked_is_refused(runs, options, error, said):
     with pytest.raises(error, match=said):
@@ -780,12 +770,10 @@ class TestMeasured:
         result = check(ppw.read_runs(files, check=False))
         assert list(result.table["check"]) == ["power_at_or_below_idle"]
 
-    @pytest.mark.parametrize(
-        ("board", "zero", "slips"),
-        [
-            *(("amd", 0, 0), ("i7", 2, 0), ("pi3", 0, 0), ("tx2/static/all_cores", 0, 0)),
-            *(("tx2/static/big_cores", 0, 12), ("tx2/static/little_cores", 0, 24)),
-        ],
+    @pytest.mark.cases(
+        "board, zero, slips",
+        *(("amd", 0, 0), ("i7", 2, 0), ("pi3", 0, 0), ("tx2/static/all_cores", 0, 0)),
+        *(("tx2/static/big_cores", 0, 12), ("tx2/static/little_cores", 0, 24)),
     )
     def test_energies(self, board, zero, slips, data_dir):
         files = sorted((data_dir / "loghin-multicores" / "raw" / board).glob("data-*.csv"))

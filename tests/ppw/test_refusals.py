@@ -49,16 +49,14 @@ def refused(message, ask):
     assert "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     "ask",
-    [
-        ASK(ppw.cycles_per_io, study()),
-        ASK(ppw.size_servers, study(), **CPIO),
-        ASK(ppw.project, POINTS, freq=2e9),
-        ASK(ppw.project, POINTS, freq=2e9, power_pts=WATTS, power_source="meter"),
-        ASK(ppw.PowerLoadCurve.of_levels([0, 0.5, 1], [60, 80, 120]).forecast, [0.7]),
-        ASK(ppw.power_loads, LOADS),
-    ],
+    ASK(ppw.cycles_per_io, study()),
+    ASK(ppw.size_servers, study(), **CPIO),
+    ASK(ppw.project, POINTS, freq=2e9),
+    ASK(ppw.project, POINTS, freq=2e9, power_pts=WATTS, power_source="meter"),
+    ASK(ppw.PowerLoadCurve.of_levels([0, 0.5, 1], [60, 80, 120]).forecast, [0.7]),
+    ASK(ppw.power_loads, LOADS),
     ids=["cpio", "servers", "project", "energy", "curve", "power loads"],
 )
 @pytest.mark.parametrize("level", [0.0, 1.0, 95])
@@ -66,58 +64,54 @@ def test_the_level_of_an_interval_is_a_share(ask, level):
     refused("is not a share between 0 and 1; try 0.90", ASK(ask, level=level))
 
 
-@pytest.mark.parametrize(
-    ("said", "ask"),
-    [
-        # Columns of answers, and levels of a calibration, are no keys.
-        (
-            "rename the column",
-            ASK(ppw.project_runs, RUNS.assign(caveats=""), freq=3e9, by=["caveats"]),
-        ),
-        ("cannot tell levels apart by 'runs'", ASK(ppw.calibrate, PAIRED, **SENSORS, by=["runs"])),
-        # No run has both.
-        ("no run has both its load and power_w", ASK(ppw.power_loads, HALVES)),
-        ("both threads above 0 and throughput", ASK(ppw.find_knees, BY_THREADS, **AXES)),
-        (
-            "an exponent works only with --power-form cmos",
-            ASK(ppw.project_runs, RUNS, freq=3e9, **FORM),
-        ),
-        # Each value is there but not together; nothing is left to compare.
-        ("no run has all of host=rack1, cores=8", ASK(ppw.compare, APART, A | {"cores": 8}, B)),
-        ("no time_s, throughput_ops_s or power_w in the runs", ASK(ppw.compare, BARE, A, B)),
-        ("no candidate can serve the demand: slow is left out", ASK(asked, TOO_SLOW)),
-        ("empty.csv: no interval was recorded", ASK(ppw.co_locate, PAIR)),
-        ("rows of full, today", lambda: IO(cores=16).value("full", "today", workload="no such")),
-        ("has I/O, which a projection needs: measure some", ASK(ppw.project_cpio, IDLE, cores=16)),
-        ("no trace was given", ASK(ppw.trace_what_if, [], cache_bytes=2**20)),
-        ("no model can be fitted", ASK(ppw.fit_trace, trace(lbn=[0, 8], stream=[0, 1]))),
-        ("give 2 or more", ASK(ppw.choose_level, busy(200), levels=1)),
-        ("down to one level", lambda: answered(ppw.fit_trace, busy(200), levels=1).coarser()),
-        ("needs two requests or more", ASK(ppw.replay_trace, busy(50), "scratch", count=1)),
-        (
-            "is too short for requests of 8192 B",
-            lambda: jobs_of(answered(ppw.fit_trace, busy(200), levels=2), space_bytes=4096.0),
-        ),
-    ],
+@pytest.mark.cases(
+    "said, ask",
+    # Columns of answers, and levels of a calibration, are no keys.
+    (
+        "rename the column",
+        ASK(ppw.project_runs, RUNS.assign(caveats=""), freq=3e9, by=["caveats"]),
+    ),
+    ("cannot tell levels apart by 'runs'", ASK(ppw.calibrate, PAIRED, **SENSORS, by=["runs"])),
+    # No run has both.
+    ("no run has both its load and power_w", ASK(ppw.power_loads, HALVES)),
+    ("both threads above 0 and throughput", ASK(ppw.find_knees, BY_THREADS, **AXES)),
+    (
+        "an exponent works only with --power-form cmos",
+        ASK(ppw.project_runs, RUNS, freq=3e9, **FORM),
+    ),
+    # Each value is there but not together; nothing is left to compare.
+    ("no run has all of host=rack1, cores=8", ASK(ppw.compare, APART, A | {"cores": 8}, B)),
+    ("no time_s, throughput_ops_s or power_w in the runs", ASK(ppw.compare, BARE, A, B)),
+    ("no candidate can serve the demand: slow is left out", ASK(asked, TOO_SLOW)),
+    ("empty.csv: no interval was recorded", ASK(ppw.co_locate, PAIR)),
+    ("rows of full, today", lambda: IO(cores=16).value("full", "today", workload="no such")),
+    ("has I/O, which a projection needs: measure some", ASK(ppw.project_cpio, IDLE, cores=16)),
+    ("no trace was given", ASK(ppw.trace_what_if, [], cache_bytes=2**20)),
+    ("no model can be fitted", ASK(ppw.fit_trace, trace(lbn=[0, 8], stream=[0, 1]))),
+    ("give 2 or more", ASK(ppw.choose_level, busy(200), levels=1)),
+    ("down to one level", lambda: answered(ppw.fit_trace, busy(200), levels=1).coarser()),
+    ("needs two requests or more", ASK(ppw.replay_trace, busy(50), "scratch", count=1)),
+    (
+        "is too short for requests of 8192 B",
+        lambda: jobs_of(answered(ppw.fit_trace, busy(200), levels=2), space_bytes=4096.0),
+    ),
 )
 def test_what_has_no_answer(said, ask, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     refused(said, ask)
 
 
-@pytest.mark.parametrize(
-    ("spelling", "text", "said"),
-    [
-        ("SIZE[,…]", "4KiB,0", "has a size of 0"),
-        ("N[,…]", "1,two", "is not whole numbers of at least 1: write 1,2,5"),
-        ("N[,…]", "0", "is not whole numbers of at least 1: write 1,2,5"),
-        ("SHARE", "inf", "is not a share: write 0.7 or 70%"),
-        ("0<=SHARE<=1", "120%", "1.2 is not in the range"),
-        ("SHARE[,…]<=1", "50%,-1", "-1.0 is not in the range"),
-        ("POWER", "-3W", "is negative"),
-        ("TIME>0", "0s", "must be more than 0"),
-        ("RATE", "10Gb", "may be bits or bytes: write 10Gbit/s or 10GB/s"),
-    ],
+@pytest.mark.cases(
+    "spelling, text, said",
+    ("SIZE[,…]", "4KiB,0", "has a size of 0"),
+    ("N[,…]", "1,two", "is not whole numbers of at least 1: write 1,2,5"),
+    ("N[,…]", "0", "is not whole numbers of at least 1: write 1,2,5"),
+    ("SHARE", "inf", "is not a share: write 0.7 or 70%"),
+    ("0<=SHARE<=1", "120%", "1.2 is not in the range"),
+    ("SHARE[,…]<=1", "50%,-1", "-1.0 is not in the range"),
+    ("POWER", "-3W", "is negative"),
+    ("TIME>0", "0s", "must be more than 0"),
+    ("RATE", "10Gb", "may be bits or bytes: write 10Gbit/s or 10GB/s"),
 )
 def test_an_option_that_cannot_be(spelling, text, said):
     with pytest.raises(click.BadParameter) as error:
@@ -169,58 +163,54 @@ class TestTyped:
         processes.refused(done, said, code=code)
         assert sorted(folder.iterdir()) == before
 
-    @pytest.mark.parametrize(
-        ("words", "said"),
-        [
-            ("cpio runs.csv --cpus 8", "--window and --cpus are for --logs"),
-            ("pressure log.tab=db", "write the name first, db=log.tab"),
-            ("pressure log.tab --network 1", "'1' has no unit: write one, as in 500MB/s or 10G"),
-            ("pressure log.tab --memory 16", "'16' has no unit: write one, as in 256GiB"),
-            ("project runs.csv --freq 3GHz --level 95", "write 95% or 0.95"),
-            ("best runs.csv --objective perf_per_dollar --price 2.500,00", "is not a price: write"),
-            ("best runs.csv --objective speed", "'speed' is not one of"),
-            ("best runs.csv --steps 1GHz:2GHz", "are not LOWEST:HIGHEST:STEP"),
-            ("best runs.csv --idle-power 40GHz", "is not a quantity in W"),
-            (f"{COMPARE} --freq 2", "is under 10 MHz"),
-            (f"{COMPARE} --electricity -1", "is not in the range"),
-            ("calibrate paired.csv --sensor rapl", "give --sensor and --reference, or --stored"),
-            ("calibrate paired.csv --stored --save", "--save and --stored"),
-            (f"{CALIBRATE} --apply -", "both go to standard output"),
-            (f"{CALIBRATE} --sensor-resolution 1s", "is not a quantity in W"),
-            ("characterise runs.csv --price wsm", "is not HOST=PRICE, like atom=450"),
-            ("characterise runs.csv --price =3", "is not HOST=PRICE"),
-            ("characterise runs.csv --price wsm=-3", "-3.0 is not in the range x>0"),
-            ("characterise runs.csv --price wsm=dear", "'dear' is not a price: write a number"),
-            ("characterise runs.csv --price wsm=inf", "'inf' is not a finite number"),
-            ("powerload runs.csv --at 5", "5"),
-            ("powerload runs.csv --by host", "--by"),
-            ("trace generate disk.json -o a.csv --count 9 --duration 1s", "both set the length"),
-            (f"{PROJECT} -o a.pdf", f".pdf {NOT_WRITTEN} .json, .csv or .html, or say"),
-            ("datasets -o a.HTM", f".htm {NOT_WRITTEN} .json or .csv, or say"),
-            ("sensors -o a.csv", f".csv {NOT_WRITTEN} .json, or say"),
-        ],
+    @pytest.mark.cases(
+        "words, said",
+        ("cpio runs.csv --cpus 8", "--window and --cpus are for --logs"),
+        ("pressure log.tab=db", "write the name first, db=log.tab"),
+        ("pressure log.tab --network 1", "'1' has no unit: write one, as in 500MB/s or 10G"),
+        ("pressure log.tab --memory 16", "'16' has no unit: write one, as in 256GiB"),
+        ("project runs.csv --freq 3GHz --level 95", "write 95% or 0.95"),
+        ("best runs.csv --objective perf_per_dollar --price 2.500,00", "is not a price: write"),
+        ("best runs.csv --objective speed", "'speed' is not one of"),
+        ("best runs.csv --steps 1GHz:2GHz", "are not LOWEST:HIGHEST:STEP"),
+        ("best runs.csv --idle-power 40GHz", "is not a quantity in W"),
+        (f"{COMPARE} --freq 2", "is under 10 MHz"),
+        (f"{COMPARE} --electricity -1", "is not in the range"),
+        ("calibrate paired.csv --sensor rapl", "give --sensor and --reference, or --stored"),
+        ("calibrate paired.csv --stored --save", "--save and --stored"),
+        (f"{CALIBRATE} --apply -", "both go to standard output"),
+        (f"{CALIBRATE} --sensor-resolution 1s", "is not a quantity in W"),
+        ("characterise runs.csv --price wsm", "is not HOST=PRICE, like atom=450"),
+        ("characterise runs.csv --price =3", "is not HOST=PRICE"),
+        ("characterise runs.csv --price wsm=-3", "-3.0 is not in the range x>0"),
+        ("characterise runs.csv --price wsm=dear", "'dear' is not a price: write a number"),
+        ("characterise runs.csv --price wsm=inf", "'inf' is not a finite number"),
+        ("powerload runs.csv --at 5", "5"),
+        ("powerload runs.csv --by host", "--by"),
+        ("trace generate disk.json -o a.csv --count 9 --duration 1s", "both set the length"),
+        (f"{PROJECT} -o a.pdf", f".pdf {NOT_WRITTEN} .json, .csv or .html, or say"),
+        ("datasets -o a.HTM", f".htm {NOT_WRITTEN} .json or .csv, or say"),
+        ("sensors -o a.csv", f".csv {NOT_WRITTEN} .json, or say"),
     )
     def test_a_slip_is_refused_with_what_to_type_instead(self, folder, words, said):
         self.refused(folder, words, said, code=2)
 
-    @pytest.mark.parametrize(
-        ("words", "said"),
-        [
-            ("cpio log.tab --clock 2.4GHz", "give their number (--cpus)"),
-            (
-                "trace fit disk.json",
-                "is a model, not a trace: make a trace with ppw trace generate",
-            ),
-            ("project runs.csv --freq 3GHz --where workload=sort,grep", "=sort,workload=grep"),
-            ("trace convert disk.json --target /dev/sdz -o a.fio", "device (--allow-device)"),
-            ("best runs.csv --idle-power 1kW", "idle power 1 kW is not below"),
-            (COMPARE.replace("rack1", "x"), "no run has host 'x'"),
-            (CALIBRATE.replace("paired", "nowhere"), "nowhere.csv: cannot be read"),
-            ("calibrate paired.csv --stored", "no calibration of host 'rack1' was saved"),
-            (f"{CALIBRATE} --by workload,rapl", "cannot group by 'rapl'"),
-            (f"{CALIBRATE} --by host", "1 level that the sensor tells apart"),
-            (f"{CALIBRATE} --apply no/where.csv", "no/where.csv: cannot be written"),
-        ],
+    @pytest.mark.cases(
+        "words, said",
+        ("cpio log.tab --clock 2.4GHz", "give their number (--cpus)"),
+        (
+            "trace fit disk.json",
+            "is a model, not a trace: make a trace with ppw trace generate",
+        ),
+        ("project runs.csv --freq 3GHz --where workload=sort,grep", "=sort,workload=grep"),
+        ("trace convert disk.json --target /dev/sdz -o a.fio", "device (--allow-device)"),
+        ("best runs.csv --idle-power 1kW", "idle power 1 kW is not below"),
+        (COMPARE.replace("rack1", "x"), "no run has host 'x'"),
+        (CALIBRATE.replace("paired", "nowhere"), "nowhere.csv: cannot be read"),
+        ("calibrate paired.csv --stored", "no calibration of host 'rack1' was saved"),
+        (f"{CALIBRATE} --by workload,rapl", "cannot group by 'rapl'"),
+        (f"{CALIBRATE} --by host", "1 level that the sensor tells apart"),
+        (f"{CALIBRATE} --apply no/where.csv", "no/where.csv: cannot be written"),
     )
     def test_files_without_an_answer_are_refused(self, folder, words, said):
         self.refused(folder, words, said, code=1)

@@ -144,12 +144,10 @@ class TestFullDisks:
         assert b"Traceback" not in done.stderr
 
     @for_measuring
-    @pytest.mark.parametrize(
+    @pytest.mark.cases(
         "command",
-        [
-            *(("demo", "--runs", "out.csv"), ("demo", "--runs", "out.parquet")),
-            *((*words, "--format", "json", "-o", "out.json") for words in (TRACE, ("hosts",))),
-        ],
+        *(("demo", "--runs", "out.csv"), ("demo", "--runs", "out.parquet")),
+        *((*words, "--format", "json", "-o", "out.json") for words in (TRACE, ("hosts",))),
     )
     def test_files_appear_whole_or_not_at_all(self, command, full_disk):
         into = full_disk / command[-1]
@@ -212,13 +210,11 @@ def test_completion_in_bash(tmp_path):
         assert (done.stdout.split("\n")[:-1], done.stderr) == (offered, "")
 
 
-@pytest.mark.parametrize(
-    ("words", "offered"),
-    [
-        (("project", "--fo"), ["--form", "--format"]),
-        (("project", "--format", ""), ["text", "json", "csv", "html"]),
-        (("project", "runs.csv", "--output", ""), [""]),
-    ],
+@pytest.mark.cases(
+    "words, offered",
+    (("project", "--fo"), ["--form", "--format"]),
+    (("project", "--format", ""), ["text", "json", "csv", "html"]),
+    (("project", "runs.csv", "--output", ""), [""]),
 )
 def test_completion_of_options_choices_and_files(tmp_path, words, offered):
     asked = {"_PPW_COMPLETE": "bash_complete", "COMP_CWORD": str(len(words))}

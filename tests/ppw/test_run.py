@@ -199,23 +199,21 @@ class TestMemcached:
 CPIO = ("cpio", "--power", "none", "-o", "a.csv", "--folder")
 
 
-@pytest.mark.parametrize(
-    ("given", "said", "code"),
-    [
-        (["memcached"], "Missing option '-o'", 2),
-        (["memcached", "-o", "-"], "-o needs a file", 2),
-        (["memcached", "--gets", "10%,20%", "-o", "a.csv"], "takes a single share", 2),
-        (["memcached", "--load", "much", "-o", "a.csv"], "is not a share", 2),
-        (["memcached", "--server-cpus", "x", "-o", "a.csv"], "is not a list of CPUs", 2),
-        (["memcached", "--object-size", "2MiB", "-o", "a.csv"], "there may be 1 to", 1),
-        (["memcached", "--server-cpus", "4095", "-o", "a.csv"], "CPU 4095 may not be", 1),
-        (["memcached", "-o", "/proc/a.csv"], "/proc/a.csv: cannot be written", 1),
-        (["fio", "--folder", "none", "-o", "a.csv"], "none: is no folder", 1),
-        (["count", "--method", "cpu-time", "--", "true"], "needs core frequency and CPI", 1),
-        ([*CPIO, "/nowhere"], "/nowhere: is no folder", 1),
-        ([*CPIO, "/", "--cores", "4096"], "4096 physical cores are not available", 1),
-        ([*CPIO, "/", "--pattern", "trim"], "pattern 'trim': there are randread", 1),
-    ],
+@pytest.mark.cases(
+    "given, said, code",
+    (["memcached"], "Missing option '-o'", 2),
+    (["memcached", "-o", "-"], "-o needs a file", 2),
+    (["memcached", "--gets", "10%,20%", "-o", "a.csv"], "takes a single share", 2),
+    (["memcached", "--load", "much", "-o", "a.csv"], "is not a share", 2),
+    (["memcached", "--server-cpus", "x", "-o", "a.csv"], "is not a list of CPUs", 2),
+    (["memcached", "--object-size", "2MiB", "-o", "a.csv"], "there may be 1 to", 1),
+    (["memcached", "--server-cpus", "4095", "-o", "a.csv"], "CPU 4095 may not be", 1),
+    (["memcached", "-o", "/proc/a.csv"], "/proc/a.csv: cannot be written", 1),
+    (["fio", "--folder", "none", "-o", "a.csv"], "none: is no folder", 1),
+    (["count", "--method", "cpu-time", "--", "true"], "needs core frequency and CPI", 1),
+    ([*CPIO, "/nowhere"], "/nowhere: is no folder", 1),
+    ([*CPIO, "/", "--cores", "4096"], "4096 physical cores are not available", 1),
+    ([*CPIO, "/", "--pattern", "trim"], "pattern 'trim': there are randread", 1),
 )
 def test_wrong_usage(inside, given, said, code):
     refused(inside(*given), said, code=code)

@@ -133,18 +133,16 @@ class TestRefusals:
         inside("--setup")
         refused(inside("--data", "900000GB", *QUICK, "-o", "x.csv"), "--scratch")
 
-    @pytest.mark.parametrize(
-        ("given", "said"),
-        [
-            ("--workload wordcont", "did you mean 'wordcount'"),
-            ("-- jar x.jar", "arguments after --: for --mode cluster"),
-            ("--nodes /dev/null", "--nodes: for --mode cluster"),
-            ("--mode cluster --freq 1GHz", "cannot set the core frequency"),
-            ("--mode cluster --power rapl", "name them with --nodes"),
-            ("-D nonsense", "'nonsense' is not NAME=VALUE"),
-            ("--mode cluster --workload a,b -- jar x.jar", "your own job can have only one name"),
-            ("--mode cluster --memory 1GiB -- jar x.jar", "{options}"),
-        ],
+    @pytest.mark.cases(
+        "given, said",
+        ("--workload wordcont", "did you mean 'wordcount'"),
+        ("-- jar x.jar", "arguments after --: for --mode cluster"),
+        ("--nodes /dev/null", "--nodes: for --mode cluster"),
+        ("--mode cluster --freq 1GHz", "cannot set the core frequency"),
+        ("--mode cluster --power rapl", "name them with --nodes"),
+        ("-D nonsense", "'nonsense' is not NAME=VALUE"),
+        ("--mode cluster --workload a,b -- jar x.jar", "your own job can have only one name"),
+        ("--mode cluster --memory 1GiB -- jar x.jar", "{options}"),
     )
     def test_wrong_usage(self, inside, given, said):
         done = inside("-o", "x.csv", *given.split())

@@ -107,15 +107,13 @@ def rising_faster(x):
     return 1000 * np.maximum(x**0.2, 4**0.2 * (x / 4))
 
 
-@pytest.mark.parametrize(
-    ("rate", "levels", "finding", "recommended", "said"),
-    [
-        (lambda x: 1000 * x, THREADS, "no knee", 16, "no higher level was measured"),
-        (lambda x: 1000 + 0 * x, THREADS, "no knee", 1, "run at 1"),
-        (rising_faster, THREADS, "no knee", 16, "faster after their bend"),
-        (ceiling, (1, 4, 8), "too few levels", 8, "a knee needs 4"),
-        (lambda x: 1000 * x / (1 + 0.1 * (x - 1)), THREADS, "knee", 4, "bend gradually"),
-    ],
+@pytest.mark.cases(
+    "rate, levels, finding, recommended, said",
+    (lambda x: 1000 * x, THREADS, "no knee", 16, "no higher level was measured"),
+    (lambda x: 1000 + 0 * x, THREADS, "no knee", 1, "run at 1"),
+    (rising_faster, THREADS, "no knee", 16, "faster after their bend"),
+    (ceiling, (1, 4, 8), "too few levels", 8, "a knee needs 4"),
+    (lambda x: 1000 * x / (1 + 0.1 * (x - 1)), THREADS, "knee", 4, "bend gradually"),
 )
 def test_curves_without_a_clear_knee(rate, levels, finding, recommended, said):
     result, row = found(sweep(rate, levels=levels, noise=0.002))
@@ -183,12 +181,10 @@ def test_runs_held_at_a_rate_take_no_part():
     assert only(found(runs.assign(client_limited=True))[0].caveats, "clients")
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        *(({"over": "thread"}, "did you mean"), ({"of": "speed"}, "no column speed")),
-        *(({"level": 1.5}, "level"), ({"scale": "cubic"}, "scale"), ({"goal": "most"}, "goal")),
-    ],
+@pytest.mark.cases(
+    "options, said",
+    *(({"over": "thread"}, "did you mean"), ({"of": "speed"}, "no column speed")),
+    *(({"level": 1.5}, "level"), ({"scale": "cubic"}, "scale"), ({"goal": "most"}, "goal")),
 )
 def test_what_cannot_be_asked_is_refused(options, said):
     with pytest.raises(PpwError, match=said):
@@ -255,16 +251,14 @@ def test_a_name_that_does_not_say_is_taken_as_higher_and_that_is_said():
     assert not [c for c in result.caveats if "which way" in c]
 
 
-@pytest.mark.parametrize(
-    ("header", "over"),
-    [
-        ("Connections", "connections"),
-        ("my-setting", "my-setting"),
-        ("my_setting", "My-Setting"),
-        ("freq_ghz", "freq"),
-        ("freq_ghz", "freq_ghz"),
-        ("Clock (MHz)", "clock (mhz)"),
-    ],
+@pytest.mark.cases(
+    "header, over",
+    ("Connections", "connections"),
+    ("my-setting", "my-setting"),
+    ("my_setting", "My-Setting"),
+    ("freq_ghz", "freq"),
+    ("freq_ghz", "freq_ghz"),
+    ("Clock (MHz)", "clock (mhz)"),
 )
 def test_a_setting_is_found_by_any_name_of_its_column(tmp_path, header, over):
     levels = np.repeat(np.arange(1, 7) / 2 * (1000 if "MHz" in header else 1), 2)

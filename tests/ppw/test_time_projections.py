@@ -272,17 +272,15 @@ MORE_JOBS = pd.concat([noisy_jobs(), jobs([64, 64, 512], [5.0, 5.1, 30.0], workl
 MORE = pd.concat([noisy_parallel(), parallel([1.0], [9.0], workload="x")])
 
 
-@pytest.mark.parametrize(
-    ("runs", "asked", "said"),
-    [
-        (jobs([64, 128, 256] * 2, BENT_S), {"data_bytes": 512 * MB}, "do not lie on one line"),
-        (noisy_jobs(), {"data_bytes": 4608 * MB}, "9 times the largest size"),
-        (MORE_JOBS, {"data_bytes": 512 * MB}, "1 groups have runs at less than two"),
-        (parallel([1, 2], [9.0, 5.0]), {"cores": 4}, "two core counts, which cannot show"),
-        (noisy_parallel(), {"cores": 64}, "the target is 8 times the most cores measured"),
-        (parallel([1, 2, 4] * 2, BENT_S[::-1]), {"cores": 16}, "do not follow Amdahl's law"),
-        (MORE, {"cores": 16}, "runs at less than two other core counts and are left out"),
-    ],
+@pytest.mark.cases(
+    "runs, asked, said",
+    (jobs([64, 128, 256] * 2, BENT_S), {"data_bytes": 512 * MB}, "do not lie on one line"),
+    (noisy_jobs(), {"data_bytes": 4608 * MB}, "9 times the largest size"),
+    (MORE_JOBS, {"data_bytes": 512 * MB}, "1 groups have runs at less than two"),
+    (parallel([1, 2], [9.0, 5.0]), {"cores": 4}, "two core counts, which cannot show"),
+    (noisy_parallel(), {"cores": 64}, "the target is 8 times the most cores measured"),
+    (parallel([1, 2, 4] * 2, BENT_S[::-1]), {"cores": 16}, "do not follow Amdahl's law"),
+    (MORE, {"cores": 16}, "runs at less than two other core counts and are left out"),
 )
 def test_caveats(runs, asked, said):
     found = project(runs, **asked)

@@ -252,29 +252,27 @@ def test_a_group_without_an_answer_is_counted_and_no_error():
     assert result.plot().lines
 
 
-@pytest.mark.parametrize(
-    ("wrong", "said"),
-    [
-        ({"test": "3.0GHz"}, "no run at 3 GHz; the nearest is at 2.4 GHz"),
-        ({"train": [1.2e9, 2.4e9], "test": TEST}, "is in --train and in --test"),
-        ({"scheme": "random"}, "'random' is not one of highest, frequency, host"),
-        ({"scheme": "host", "test": TEST}, "not both"),
-        ({"scheme": "host", "train_host": "rack1", "test_host": "rack1"}, "not both"),
-        ({"train_host": "rack1"}, "give both the train host and the test host"),
-        ({**HOSTS, "test_host": "rack9"}, "no host 'rack9'; the hosts are rack1"),
-        ({"train_host": "rack1", "test_host": "rack1"}, "name two"),
-        ({"scheme": "host"}, "needs two hosts; the table has only rack1"),
-        ({"runs": BY_HAND, "scheme": "host"}, "no column host: rename the column"),
-        ({"train": "1.2GHz", "test": TEST}, "nothing to test"),
-        ({"train": 1.2}, "is it in GHz or MHz?"),
-        ({"level": 0.0}, "interval level 0.0 is not a share"),
-        ({"via": "fit"}, "via 'fit' is not one of fits, ratio"),
-        ({"form": "cubic"}, "form 'cubic' is not one of"),
-        ({"metric": "pwer"}, "did you mean 'power'?"),
-        ({"by": "hots"}, "did you mean 'host'?"),
-        ({"runs": "runs.csv", "scheme": "host"}, "runs is a str, not a DataFrame"),
-        ({"runs": BY_HAND, "metric": "power"}, "power needs power_w (or energy_j): this table has"),
-    ],
+@pytest.mark.cases(
+    "wrong, said",
+    ({"test": "3.0GHz"}, "no run at 3 GHz; the nearest is at 2.4 GHz"),
+    ({"train": [1.2e9, 2.4e9], "test": TEST}, "is in --train and in --test"),
+    ({"scheme": "random"}, "'random' is not one of highest, frequency, host"),
+    ({"scheme": "host", "test": TEST}, "not both"),
+    ({"scheme": "host", "train_host": "rack1", "test_host": "rack1"}, "not both"),
+    ({"train_host": "rack1"}, "give both the train host and the test host"),
+    ({**HOSTS, "test_host": "rack9"}, "no host 'rack9'; the hosts are rack1"),
+    ({"train_host": "rack1", "test_host": "rack1"}, "name two"),
+    ({"scheme": "host"}, "needs two hosts; the table has only rack1"),
+    ({"runs": BY_HAND, "scheme": "host"}, "no column host: rename the column"),
+    ({"train": "1.2GHz", "test": TEST}, "nothing to test"),
+    ({"train": 1.2}, "is it in GHz or MHz?"),
+    ({"level": 0.0}, "interval level 0.0 is not a share"),
+    ({"via": "fit"}, "via 'fit' is not one of fits, ratio"),
+    ({"form": "cubic"}, "form 'cubic' is not one of"),
+    ({"metric": "pwer"}, "did you mean 'power'?"),
+    ({"by": "hots"}, "did you mean 'host'?"),
+    ({"runs": "runs.csv", "scheme": "host"}, "runs is a str, not a DataFrame"),
+    ({"runs": BY_HAND, "metric": "power"}, "power needs power_w (or energy_j): this table has"),
 )
 def test_every_bad_argument_is_refused_in_one_line(wrong, said):
     with pytest.raises((PpwError, ppw.MeasurementError)) as refused:

@@ -81,15 +81,13 @@ class TestWhereItComesFrom:
         for given in ({}, None, frame({1e9: np.nan}), frame({})):
             assert not table_of("a", given)[0].covers(steps_of((1, 2)), np.array([2e9])).any()
 
-    @pytest.mark.parametrize(
-        ("given", "said"),
-        [
-            (frame().rename(columns={"voltage_v": "v"}), "needs the columns freq_hz and voltage_v"),
-            (frame().drop(columns="freq_hz"), "needs the columns freq_hz and voltage_v"),
-            (frame({1e9: -1.0}), "positive frequencies"),
-            ({-1e9: 1.0}, "positive frequencies"),
-            *(({1e9: volts}, "positive frequencies") for volts in (0.0, np.inf, np.nan)),
-        ],
+    @pytest.mark.cases(
+        "given, said",
+        (frame().rename(columns={"voltage_v": "v"}), "needs the columns freq_hz and voltage_v"),
+        (frame().drop(columns="freq_hz"), "needs the columns freq_hz and voltage_v"),
+        (frame({1e9: -1.0}), "positive frequencies"),
+        ({-1e9: 1.0}, "positive frequencies"),
+        *(({1e9: volts}, "positive frequencies") for volts in (0.0, np.inf, np.nan)),
         ids=str,
     )
     def test_what_is_no_table_is_refused(self, given, said):
@@ -100,21 +98,19 @@ class TestWhereItComesFrom:
 class TestCoverage:
     TABLE = VoltageTable.of(None, range(2), {1e9: 0.8, 2e9: 1.2})
 
-    @pytest.mark.parametrize(
-        ("steps", "target", "covered"),
-        [
-            ((1.0, 1.5), 2.0, True),
-            ((1.2, 1.5), 1.0, True),
-            ((1.0, 1.5), 2.1, False),
-            ((1.2, 1.5), 0.9, False),
-            ((0.9, 1.5), 2.0, False),
-            ((1.5, 2.1), 1.8, False),
-            ((0.9995, 1.5), 2.0005, True),
-            ((0.998, 1.5), 2.0, False),
-            ((1.0, 1.5), 2.003, False),
-            ((1.0, 1.5), np.nan, False),
-            ((), 1.5, False),
-        ],
+    @pytest.mark.cases(
+        "steps, target, covered",
+        ((1.0, 1.5), 2.0, True),
+        ((1.2, 1.5), 1.0, True),
+        ((1.0, 1.5), 2.1, False),
+        ((1.2, 1.5), 0.9, False),
+        ((0.9, 1.5), 2.0, False),
+        ((1.5, 2.1), 1.8, False),
+        ((0.9995, 1.5), 2.0005, True),
+        ((0.998, 1.5), 2.0, False),
+        ((1.0, 1.5), 2.003, False),
+        ((1.0, 1.5), np.nan, False),
+        ((), 1.5, False),
     )
     def test_the_lowest_and_the_highest_step_and_the_target(self, steps, target, covered):
         made = self.TABLE.covers(steps_of(steps, (1.0, 2.0)), np.array([target, 1.5]) * GHZ)
