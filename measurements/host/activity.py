@@ -13,7 +13,7 @@ import time
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from measurements.errors import MeasurementError
 from measurements.host import files
@@ -198,6 +198,26 @@ class Snapshot:
         columns |= _sum_growth(("sectors_read", "sectors_written"), self.sectors, later.sectors)
         names = ("network_rx_bytes", "network_tx_bytes")
         return columns | _sum_growth(names, self.bytes_moved, later.bytes_moved)
+
+
+# More other work than this share makes power and time of a run questionable.
+MOST_OTHER_WORK = 0.05
+
+
+def other_work(host: Mapping[str, Any], own_s: float, elapsed_s: float) -> dict[str, float]:
+    """Make the columns of what ran beside a command, from the host's columns of the same time.
+
+    ``own_s`` is the CPU time of the command (s). The share is of all CPU time that was taken, the
+    hypervisor's included, and of one CPU at least: a command that sleeps leaves nothing to share.
+    """
+    tasks = [host[column] for column in COLUMNS[:3] if column in host]
+    if not tasks and "scheduled_s" not in host:
+        return {}
+    # Ticks of /proc/stat miss tasks that sleep in between; the scheduler does not.
+    other_s = max(0.0, host.get("scheduled_s", sum(tasks)) - own_s)
+    foreign_s = other_s + host.get("steal_s", 0.0)
+    share = foreign_s / max(own_s + foreign_s, elapsed_s)
+    return {"other_cpu_s": other_s, "other_cpu_share": share}
 
 
 def _sum_growth(names: tuple[str, str], before: Pairs, after: Pairs) -> dict[str, float]:

@@ -105,7 +105,7 @@ _ADDED = (
 )
 
 
-def instabilities(rows: Sequence[Mapping[str, object]], at: str) -> dict[str, str]:
+def instabilities(rows: Sequence[Mapping[str, Any]], at: str) -> dict[str, str]:
     """Find what does not hold still at a set-up, each with the advice; the last row is new."""
     found = {}
     for column, (name, advice) in _SPREADS.items():
@@ -124,6 +124,12 @@ def instabilities(rows: Sequence[Mapping[str, object]], at: str) -> dict[str, st
     ):
         ran = f"was asked for and the core ran at {frequency_text(achieved)}"
         found["clock"] = f"{frequency_text(asked)} {ran}: {_NOT_APPLIED}"
+    if (share := rows[-1].get("other_cpu_share", 0.0)) > activity.MOST_OTHER_WORK:
+        found["other work"] = (
+            f"other work took {share:.0%} of the CPU time during a run at {at}, so its energy is "
+            "not the command's alone: close other programs, and let the command wait for all its "
+            "processes"
+        )
     if rows[-1].get("throttled"):
         found["throttling"] = (
             "heat, current or a quota held the processor back during a run: cool the host, raise "
@@ -457,6 +463,9 @@ class MeasuredSweep(Recorder):
         facts: dict[str, Any] = {}
         if made.exit_code == 0:
             facts = self.machine.after_run(before, made, self._executions)
+            elapsed_s = (made.end_s - made.start_s) / self._executions
+            own_s = facts["command_user_s"] + facts["command_system_s"]
+            facts |= activity.other_work(facts, own_s, elapsed_s)
             facts |= self.machine.counter_columns(counts)
             if step.freq_hz is None:
                 facts |= clock_found(self.machine, self.options.clock_hz, facts)

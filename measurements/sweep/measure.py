@@ -65,13 +65,24 @@ class Measuring:
 
     sweep: loop.MeasuredSweep
     output: Path
+    host: HostOptions
 
     def rows(self) -> Iterator[dict[str, Any]]:
-        """Measure; yields each run's row when it and all before it are in the table's file."""
+        """Measure; yields each run's row when it and all before it are in the table's file.
+
+        Raises `MeasurementError` at the end where power was asked for and no run has it.
+        """
         for row in self.sweep.run():
             measurements.write_runs(self.table(), self.output)
             yield row
-        measurements.write_runs(self.table(), self.output)
+        table = self.table()
+        measurements.write_runs(table, self.output)
+        if "power" in self.host.metrics and "power_w" not in table and len(table):
+            notes = table["notes"].iloc[-1] if "notes" in table else "its source gave no figure"
+            raise MeasurementError(
+                f"no run has power: {notes}; the rows are kept in {self.output}: measure with "
+                "another --power, or without power by --metric time"
+            )
 
     def left(self) -> int:
         """Count the runs that are still to do."""
@@ -134,7 +145,8 @@ def set_up(
         for channel in sampling.channels:
             if channel.note:
                 tell(f"{channel.label}: {channel.note}")
-        yield Measuring(loop.MeasuredSweep(session, machine, sampling, tell, options), output)
+        sweep = loop.MeasuredSweep(session, machine, sampling, tell, options)
+        yield Measuring(sweep, output, host)
 
 
 def folder_and_session(output: Path, *, resume: bool) -> tuple[Path, ses.Session | None]:
@@ -262,7 +274,8 @@ def dry_run(options: loop.SweepOptions, host: HostOptions) -> list[str]:
     machine = open_machine(
         host, options.frequencies, options.cores, counters=options.counters, dry_run=True
     )
-    lines = []
+    written = [] if machine.control is None else machine.control.writes
+    lines = [f"write {value} to {path}" for path, value in written]
     try:
         for number, step in enumerate(loop.order_of(options)):
             lines += [f"write {value} to {path}" for path, value in machine.writes(step.freq_hz)]

@@ -286,10 +286,11 @@ def row_of(
             row |= {
                 "power_w": power_w,
                 "energy_j": energy_j,
-                "power_source": label,
+                "power_source": None if power_w is None else label,
                 "power_label": None if power_w is None else "measured",
                 "idle_power_w": _none_if_nan(idle[label].power_w) if label in idle else None,
             }
+            row["own_energy_estimate_j"] = _own_energy_j(row)
         if len(drawn) > 1:
             row[energy.power_column(label)] = power_w
             row[energy.energy_column(label)] = energy_j
@@ -302,6 +303,16 @@ def row_of(
         "notes": "; ".join(notes) or None,
     }
     return {name: value for name, value in row.items() if value is not None}
+
+
+def _own_energy_j(row: Mapping[str, Any]) -> float | None:
+    """Estimate the energy of the command alone (J): idle power, and its share of the rest."""
+    power_w, idle_w, other_s = (row.get(c) for c in ("power_w", "idle_power_w", "other_cpu_s"))
+    if power_w is None or idle_w is None or other_s is None or power_w <= idle_w:
+        return None
+    own_s = row["command_user_s"] + row["command_system_s"]
+    share = own_s / (own_s + other_s) if own_s else 0.0
+    return float((idle_w + share * (power_w - idle_w)) * row["time_s"])
 
 
 def _none_if_nan(value: float) -> float | None:

@@ -47,6 +47,16 @@ COLUMNS: dict[str, RunsColumn] = {
     "steal_s": RunsColumn("s", "non-negative", "CPU time, stolen"),
     "idle_s": RunsColumn("s", "non-negative", "CPU time, idle"),
     "iowait_s": RunsColumn("s", "non-negative", "CPU time, waiting for I/O"),
+    "other_cpu_s": RunsColumn("s", "non-negative", "CPU time of all other processes in the run"),
+    "other_cpu_share": RunsColumn(
+        "1", "share", "share of other processes and steal in the CPU time, of one CPU at least"
+    ),
+    "own_energy_estimate_j": RunsColumn(
+        "J",
+        "net",
+        "energy of the command alone, estimated: (idle_power_w + own share of CPU time · "
+        "(power_w - idle_power_w)) · time_s",
+    ),
     "sectors_read": RunsColumn("512 B", "non-negative", "sectors read"),
     "sectors_written": RunsColumn("512 B", "non-negative", "sectors written"),
     "cpu_accounting": RunsColumn("", "text", "who counted the CPU time: scheduler or tick"),

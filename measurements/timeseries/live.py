@@ -149,7 +149,7 @@ def sample(
     else:
         running = Command(command)
         try:
-            rows = list(sampler.rows(running.wait))
+            rows = list(running.rows(sampler))
         finally:
             running.end()
     return series.series_of(rows, f"{os.uname().nodename} (live)", sampler.caveats)
@@ -206,6 +206,12 @@ class Command:
                     os.close(descriptor)
             self._wait_for_exit(os.WNOHANG)
         return self.ended is not None
+
+    def rows(self, sampler: LiveSampler) -> Iterator[Row]:
+        """Yield rows until the command has ended; the last one has its CPU time."""
+        for row in sampler.rows(self.wait):
+            own_s = None if self.ended is None else self.ended.user_s + self.ended.system_s
+            yield row | {"command_cpu_s": own_s}
 
     def end(self) -> CommandEnd:
         """Terminate it where it still runs, and kill it where that does not help."""

@@ -94,6 +94,9 @@ COLUMNS: dict[str, TimeColumn] = {
         "", "text", "how CPU time of tasks was counted: by `tick` or by the `scheduler`"
     ),
     **{name: TimeColumn("s", "amount", meaning, "cpus") for name, meaning in _CPU.items()},
+    "command_cpu_s": TimeColumn(
+        "s", "fact", "CPU time of the recorded command and its children, in the row of its end"
+    ),
     "context_switches": TimeColumn("1", "amount", "context switches"),
     "run_queue": TimeColumn("1", "level", "tasks that run or are ready to run"),
     "blocked": TimeColumn("1", "level", "tasks that wait for I/O"),

@@ -18,12 +18,13 @@ import click
 
 import ppw
 from measurements import sweep, timeseries, workloads
+from measurements.host import activity
 from measurements.table.units import frequency_text
 from ppw.cli import options as opt, output as out
 from ppw.results.text import shown, text_table
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     import pandas as pd
     from rich.live import Live
@@ -422,38 +423,48 @@ def sample_command(
     sampler = timeseries.LiveSampler(interval_s=every, **given)
     for caveat in sampler.caveats:
         out.say(caveat)
-    ended = _record_samples(sampler, command, duration, output)
+    ended, host = _record_samples(sampler, command, duration, output)
     if output != "-":
         for line in timeseries.read_time_series(output).summary().splitlines():
             out.say(line)
-    return 0 if ended is None else _report_command_end(command[0], ended)
+    return 0 if ended is None else _report_command_end(command[0], ended, host)
 
 
 def _record_samples(
     sampler: timeseries.LiveSampler, program: tuple[str, ...], seconds: float | None, output: str
-) -> timeseries.live.CommandEnd | None:
-    """Record until the program or the seconds end; return how the program ended, else None."""
-    live = timeseries.live
+) -> tuple[timeseries.live.CommandEnd | None, dict[str, float]]:
+    """Record until the program or the seconds end; how the program ended, and host's totals (s)."""
+    live, host = timeseries.live, dict[str, float]()
     with timeseries.series.Writer(output) as writer:
         if not program:
             for row in sampler.rows(live.for_seconds(float("inf") if seconds is None else seconds)):
                 writer.write(row)
-            return None
+            return None, host
         running = live.Command(program)
         try:
-            for row in sampler.rows(running.wait):
+            for row in running.rows(sampler):
                 writer.write(row)
+                for column in ("interval_s", *timeseries.series.CPU_COLUMNS):
+                    host[column] = host.get(column, 0.0) + (row[column] or 0.0)
         finally:
             # Ctrl-C ends the recording; the command must not outlive it.
             ended = running.end()
-        return ended
+        return ended, host
 
 
-def _report_command_end(name: str, ended: timeseries.live.CommandEnd) -> int:
-    """Print the command's CPU time, and how it failed; return 1 where it failed, else 0."""
+def _report_command_end(
+    name: str, ended: timeseries.live.CommandEnd, host: Mapping[str, float]
+) -> int:
+    """Print CPU time of the command and of others, and how it failed; 1 where it failed, else 0."""
     out.say(
         f"{name}: {ended.user_s:.6g} s user and {ended.system_s:.6g} s system CPU time of its own"
     )
+    others = activity.other_work(host, ended.user_s + ended.system_s, host["interval_s"])
+    if others and others["other_cpu_share"] > activity.MOST_OTHER_WORK:
+        out.say(
+            f"other work took {others['other_cpu_share']:.0%} of the CPU time: the rows are of the "
+            "whole host, so close other programs and record again"
+        )
     if ended.exit_code == 0:
         return 0
     how = f"signal {-ended.exit_code}" if ended.exit_code < 0 else f"exit code {ended.exit_code}"

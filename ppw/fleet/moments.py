@@ -35,7 +35,7 @@ _SHADES = ("power_source", "power_label", "simulator", "load")
 _OF_WATTS = ("power_label",)
 _JUDGED_BY_DIGITS = ("time_s", "throughput_ops_s", "power_w")
 # What the evidence of a check quotes.
-_FIGURES = ("energy_j", "idle_power_w", "freq_achieved_hz")
+_FIGURES = ("energy_j", "idle_power_w", "freq_achieved_hz", "other_cpu_share")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -291,7 +291,9 @@ def squares_column(quantity: str, coordinate: str = VALUE) -> str:
 # What an engine found wrong with each run of a cell by itself, as bits of the column `FLAGS`; all
 # but the first are `ppw.runs.checks.CONTRADICTIONS`.
 FLAGS = "flags"
-UNUSABLE, ENERGY, ACHIEVED, NO_WATTS, BELOW_IDLE, KNOWN_IDLE, TOO_MUCH = (1 << i for i in range(7))
+UNUSABLE, ENERGY, ACHIEVED, NO_WATTS, BELOW_IDLE, KNOWN_IDLE, TOO_MUCH, OTHER_WORK = (
+    1 << i for i in range(8)
+)
 
 
 def key_columns(runs: pd.DataFrame) -> list[str]:

@@ -11,6 +11,7 @@ import pandas as pd
 
 from fitting.bayes.posterior import SAME_STEP
 from fitting.regression.lines import FloatArray, IntArray
+from measurements.host.activity import MOST_OTHER_WORK
 from measurements.table.checks import as_numbers, forgive_missing
 from measurements.table.headers import list_names
 from measurements.table.schema import COLUMNS, DOUBTS, FILE_COLUMN, ROW_COLUMN
@@ -514,6 +515,11 @@ def _power_caveats(runs: pd.DataFrame, groups: gr.Groups) -> list[str]:
             f"{off} of {gr.run_count(runs)} rows: energy is taken from energy_j as measured "
             "and projected from power and time"
         )
+    if busy := _count_with_property(runs, "other_work"):
+        caveats.append(
+            f"other work took more than {MOST_OTHER_WORK:.0%} of the CPU time in {busy} of "
+            f"{gr.run_count(runs)} runs, so their power is not the workload's alone: see ppw check"
+        )
     return caveats
 
 
@@ -527,6 +533,7 @@ PROPERTIES: dict[str, tuple[set[str], Callable[[Mapping[str, gr.Values]], gr.Val
         {"freq_hz", "freq_achieved_hz"},
         lambda c: gr.absolute(c["freq_achieved_hz"] / c["freq_hz"] - 1) > _ACHIEVED_OFF,
     ),
+    "other_work": ck.CONTRADICTIONS[gr.OTHER_WORK],
 }
 
 

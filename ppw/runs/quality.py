@@ -86,11 +86,15 @@ class Quality(Result):
         return int((~self.passed).sum())
 
     def verdict(self) -> str:
-        """Say in a sentence how many rows are suspect."""
-        count = self.suspects
-        if not count:
+        """Say in a sentence how many rows cannot be right, or are not of the command alone."""
+        if not self.suspects:
             return f"None of {self.rows} rows is flagged."
-        return f"{count} of {self.rows} rows cannot be right."
+        noted = self.table["check"].isin([n for n, c in ck.CHECKS.items() if not c.leaves_out])
+        wrong = replace(self, table=self.table[~noted]).suspects
+        parts = [f"{wrong} of {self.rows} rows cannot be right"] * bool(wrong)
+        if noted.any():
+            parts.append(f"other work ran beside {self.counts['other_work']} of {self.rows} rows")
+        return f"{'; '.join(parts).capitalize()}."
 
     def printed_tables(self, most: int | None = None) -> list[PrintedTable]:
         """Return the checks with counts, and the suspect rows with file and row number."""
@@ -223,7 +227,7 @@ def check_prepared(
     bad = np.array([] if unusable is None else unusable.index, dtype=np.int64)
     usable = np.delete(np.arange(len(checked)), bad)
     parts = replace(groups, codes=groups.codes[usable])
-    flagged = ck.find_flagged_rows(checked.take(usable), parts, metrics)
+    flagged = ck.find_flagged_rows(checked.take(usable), parts, metrics, every=True)
     for found in flagged.values():
         found.index = usable[found.index]
     if not flagged and not len(bad):

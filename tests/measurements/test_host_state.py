@@ -265,6 +265,24 @@ def test_cpu_time_is_in_seconds_by_column_and_guests_are_counted_once(bare):
         assert activity.host_cpu_s(bare.procfs) == {}, text
 
 
+@pytest.mark.parametrize(
+    ("host", "own_s", "said"),
+    [
+        # One CPU of two is another's, by the scheduler where it counts, else by ticks.
+        ({"scheduled_s": 6.0, "user_s": 0.1}, 3.0, (3.0, 0.5)),
+        ({"user_s": 5.0, "nice_s": 0.5, "system_s": 0.5, "idle_s": 9.0}, 3.0, (3.0, 0.5)),
+        # A command that sleeps: the little that others do is not all there is.
+        ({"scheduled_s": 0.03}, 0.0, (0.03, 0.01)),
+        ({"scheduled_s": 3.0, "steal_s": 1.0}, 3.0, (0.0, 0.25)),
+        ({"scheduled_s": 2.9}, 3.0, (0.0, 0.0)),
+    ],
+)
+def test_what_ran_beside_a_command_is_its_share_of_the_cpu_time(host, own_s, said):
+    found = activity.other_work(host, own_s, 3.0)
+    assert (found["other_cpu_s"], found["other_cpu_share"]) == pytest.approx(said)
+    assert activity.other_work({"steal_s": 1.0}, own_s, 3.0) == {}
+
+
 def test_the_scheduler_is_asked_where_it_keeps_the_time(bare):
     assert activity.scheduled_s(bare.procfs, bare.sysfs) is None
     cpus = "cpu0 0 0 0 0 0 0 1500000000 5 6\ndomain0 3 1 2\ncpu1 0 0 0 0 0 0 500000000 5 6"

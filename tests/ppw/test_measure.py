@@ -100,6 +100,11 @@ class TestSyntheticHost:
             assert part["power_w"].median() == pytest.approx(laws.power_w(freq_hz), rel=0.05)
         assert runs["idle_power_w"].median() == pytest.approx(laws.idle_w, rel=0.05)
         assert np.allclose(runs["energy_j"], runs["power_w"] * runs["time_s"], rtol=1e-9)
+        own = runs["command_user_s"] + runs["command_system_s"]
+        share = own / (own + runs["other_cpu_s"])
+        above_w = share * (runs["power_w"] - runs["idle_power_w"])
+        whole_w = runs["idle_power_w"] + above_w.fillna(0.0)
+        assert np.allclose(runs["own_energy_estimate_j"], whole_w * runs["time_s"], rtol=1e-9)
         answer = answered(ppw.project_runs, runs, freq="2.2GHz", metric=["time", "power"])
         projected = answer.to_frame().set_index("metric")
         for metric, truth in (("time", laws.time_s(2.2e9)), ("power", laws.power_w(2.2e9))):
@@ -144,7 +149,8 @@ class TestSyntheticHost:
     def test_a_dry_run_says_what_it_would_write_and_writes_nothing(self, inside, host, tmp_path):
         before = host.kernel.state()
         what = ("--sysfs", host.sysfs, "--freq", "1.5GHz,1.8GHz", "--repeats", 1, "--dry-run")
-        done = worked(inside(*what, "--", "false"))
+        done = worked(inside(*what, "--turbo", "off", "--", "false"))
+        assert done.stdout.startswith(f"write 0 to {host.kernel.cpu}/cpufreq/boost\n")
         lines = done.stdout.splitlines()
         assert [line for line in lines if line.startswith("run ")]
         assert any("scaling_max_freq" in line and "1800000" in line for line in lines)
@@ -264,6 +270,24 @@ class TestBareHost:
         assert "not measured here: cpi: " in done.stderr
         assert "not measured here: power: " in done.stderr
         assert "sleep" in done.stdout
+
+    def test_a_host_that_is_busy_with_other_work_is_told(self, bare, tmp_path):
+        asked = ("--as-found", "--clock", "2GHz", "--repeats", 1, *AT_ONCE, "-o", "runs.csv")
+        with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as loop:
+            done = worked(bare(*asked, "--", "sleep", "0.3"))
+            loop.kill()
+        assert "of the CPU time during a run" in done.stderr
+        (row,) = pd.read_csv(tmp_path / "runs.csv").to_dict("records")
+        assert row["other_cpu_share"] > 0.05
+        assert row["other_cpu_s"] > 0.05 * row["time_s"]
+
+    def test_a_source_that_says_0_w_throughout_is_no_power(self, bare, tmp_path):
+        rows = [f"{time.time() + at},0" for at in range(-10, 60)]
+        (tmp_path / "zero.csv").write_text("\n".join(["time,power_w", *rows]))
+        asked = ("--as-found", "--clock", "2GHz", "--repeats", 1, *BRIEF, "-o", "runs.csv")
+        power = ("--settle", 0, "--metric", "time,power", "--power", "log@zero.csv")
+        refused(bare(*asked, *power, "--", "sleep", "0.1"), "error: no run has power: log:zero: ")
+        assert "power_source" not in pd.read_csv(tmp_path / "runs.csv")
 
     def test_a_sweep_that_is_done_is_replayed_and_gone_on_with(self, bare, tmp_path):
         asked = ("--as-found", "--clock", "2GHz", "--repeats", 3, *AT_ONCE, "-o", "runs.csv")

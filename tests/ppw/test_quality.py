@@ -549,6 +549,16 @@ def test_achieved_frequency():
     }
 
 
+def test_other_work_is_named_and_leaves_no_row_out():
+    runs = clean().assign(other_cpu_share=0.04)
+    runs.loc[3, "other_cpu_share"] = 0.5
+    assert told(runs, "other_work") == {3: "other work took 50.0% of the CPU time"}
+    assert check(runs).verdict() == "Other work ran beside 1 of 13 rows."
+    answer = answered(ppw.project_runs, runs, freq="2.6GHz", metric="power")
+    assert any("more than 5% of the CPU time in 1 of 13 runs" in c for c in answer.caveats)
+    assert not any("left out" in caveat for caveat in answer.caveats)
+
+
 def spoilt():
     """Three workloads: one row below zero watts, one stale pair, one step far too slow."""
     # Four digits, so that the golden text does not depend on the last bit.
@@ -569,6 +579,7 @@ class TestResult:
         known = {"frequency_not_applied": 2, "slower_when_faster": 1, "power_at_or_below_idle": 1}
         assert {name: count for name, count in result.counts.items() if count} == known
         lacking = {"energy_is_not_power_times_time": "energy_j", "achieved_off": "freq_achieved_hz"}
+        lacking["other_work"] = "other_cpu_share"
         assert result.not_made == lacking
         assert {*result.counts, *lacking} == {*CHECKS} - {"unusable_value"}
         one = check(spoilt().drop(index=[17, 18, 36]))

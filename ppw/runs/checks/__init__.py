@@ -17,6 +17,7 @@ import numpy as np
 import pandas as pd
 
 from fitting.regression.lines import FloatArray, IntArray
+from measurements.host.activity import MOST_OTHER_WORK
 from measurements.power.source import MOST_HOST_W
 from measurements.table import checks, schema
 from ppw.results.text import shown
@@ -38,6 +39,8 @@ class Check:
     # What is wrong, and what to do about it, in one line each.
     meaning: str
     remedy: str
+    # Whether other questions leave such a row out; else they use it, with a caveat.
+    leaves_out: bool = True
 
     def lacks(self, runs: pd.DataFrame) -> str:
         """Name the columns that the check needs and the table lacks or has empty; "" for none."""
@@ -95,8 +98,12 @@ CONTRADICTIONS: dict[int, tuple[set[str], Callable[[Mapping[str, gr.Values]], gr
         ),
     ),
     gr.TOO_MUCH: ({"power_w"}, lambda c: c["power_w"] > MOST_HOST_W),
+    gr.OTHER_WORK: ({"other_cpu_share"}, lambda c: c["other_cpu_share"] > MOST_OTHER_WORK),
 }
-_READINGS = ("energy_j", "power_w", "time_s", "idle_power_w", "freq_hz", "freq_achieved_hz")
+_READINGS = (
+    *("energy_j", "power_w", "time_s", "idle_power_w", "freq_hz", "freq_achieved_hz"),
+    "other_cpu_share",
+)
 
 
 def _flag_mask(runs: pd.DataFrame, flag: int) -> gr.Mask:
@@ -220,6 +227,11 @@ def say_achieved_off(freq_hz: float, freq_achieved_hz: float) -> str:
     )
 
 
+def find_other_work(runs: pd.DataFrame, groups: gr.Groups) -> pd.DataFrame:
+    """Find runs beside which other processes, or other virtual machines, worked."""
+    return _columns_where(_flag_mask(runs, gr.OTHER_WORK), runs, "other_cpu_share")
+
+
 # By name, as tables and JSON write it.
 CHECKS = {
     "frequency_not_applied": Check(
@@ -326,6 +338,16 @@ CHECKS = {
         remedy="fix the frequency (no turbo, no throttling) and measure again; or map the achieved "
         "frequency to freq_hz",
     ),
+    "other_work": Check(
+        (("other_cpu_share",),),
+        OF_WATTS,
+        find_other_work,
+        lambda other_cpu_share: f"other work took {other_cpu_share:.1%} of the CPU time",
+        meaning=f"more than {MOST_OTHER_WORK:.0%} of the CPU time was not the command's, "
+        "so its power and energy are not the command's alone",
+        remedy="close other programs, let the command wait for its processes, and measure again",
+        leaves_out=False,
+    ),
 }
 
 
@@ -341,11 +363,19 @@ CHECKS[UNUSABLE] = Check(
 
 
 def find_flagged_rows(
-    runs: pd.DataFrame, groups: gr.Groups, metrics: Iterable[mt.Metric]
+    runs: pd.DataFrame,
+    groups: gr.Groups,
+    metrics: Iterable[mt.Metric],
+    *,
+    every: bool = False,
 ) -> dict[str, pd.DataFrame]:
-    """Make every check that columns and metrics allow; by its name what it found, if any."""
+    """Make the checks that columns and metrics allow; by its name what it found, if any.
+
+    Only with ``every`` also those whose rows are not left out.
+    """
     names = {metric.name for metric in metrics}
-    made = {n: c for n, c in CHECKS.items() if c.spoils & names and not c.lacks(runs)}
+    asked = {n: c for n, c in CHECKS.items() if c.spoils & names and (every or c.leaves_out)}
+    made = {n: c for n, c in asked.items() if not c.lacks(runs)}
     with np.errstate(all="ignore"):
         return {name: check.find(runs, groups) for name, check in made.items()}
 
