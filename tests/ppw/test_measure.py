@@ -121,7 +121,7 @@ class TestSyntheticHost:
 
         monkeypatch.setattr("measurements.sweep.loop.cpu_placement.execute", execute)
         options = SweepOptions(**WHAT, idle_s=3.0, at_least_s=30.0, counters=False)
-        sensed = HostOptions(sysfs=str(host.sysfs), power="rapl", metrics=("time", "power"))
+        sensed = HostOptions(sysfs=str(host.sysfs), power="rapl", metrics=("time",))
         before = host.kernel.state()
         with set_up(options, sensed, tmp_path / "runs.csv", tell=told.append) as measuring:
             measuring.sweep.clock, measuring.sweep.wait = clock, clock.wait
