@@ -78,12 +78,17 @@ def naming_extra(who: str) -> Iterator[None]:
     try:
         yield
     except ModuleNotFoundError as error:
-        library = (error.name or "").partition(".")[0]
-        command = install_command(library)
-        subject, _, rest = (error.msg or "").partition(" needs ")
-        if command and not (rest.endswith(command) and " " in subject):
-            error.msg = f"{who} needs {library}: {command}"
+        name_extra(error, who)
         raise
+
+
+def name_extra(error: ModuleNotFoundError, who: str) -> None:
+    """Write into an error who needs the missing optional library, as `naming_extra` does."""
+    library = (error.name or "").partition(".")[0]
+    command = install_command(library)
+    subject, _, rest = (error.msg or "").partition(" needs ")
+    if command and not (rest.endswith(command) and " " in subject):
+        error.msg = f"{who} needs {library}: {command}"
 
 
 class LateModule:

@@ -52,10 +52,6 @@ def scheduled_s(procfs: Path, sysfs: Path) -> float | None:
         # In a container the folder is the container's own group, which has no such file.
         if (folder / "release_agent").exists():
             return read_number(folder / "cpuacct.usage", 1e-9)
-    return _scheduled_s_by_schedstat(procfs)
-
-
-def _scheduled_s_by_schedstat(procfs: Path) -> float | None:
     version, *lines = read_lines(procfs / "schedstat") or [""]
     number = version.removeprefix("version ")
     if not number.isdecimal() or int(number) < _SCHEDSTAT_IN_NS:
@@ -250,7 +246,8 @@ def last_level_cache(sysfs: Path, cpus: Collection[int]) -> LastLevelCache:
     found: dict[tuple[int, str], tuple[int, int]] = {}
     for cpu in cpus:
         for index in sorted((sysfs / f"devices/system/cpu/cpu{cpu}/cache").glob("index*")):
-            size = _cache_bytes_or_0(read_field(index / "size"))
+            match = _SIZE.match(read_field(index / "size"))
+            size = int(match[1]) * _FACTOR[match[2]] if match else 0
             if read_field(index / "type") in ("Data", "Unified") and size:
                 level = int(read_field(index / "level") or 0)
                 # Without the list of sharers each CPU's cache is taken for its own.
@@ -262,11 +259,6 @@ def last_level_cache(sysfs: Path, cpus: Collection[int]) -> LastLevelCache:
     top = max(level for level, _ in found)
     sizes, lines = zip(*(cache for (level, _), cache in found.items() if level == top), strict=True)
     return LastLevelCache(sum(sizes), max(sizes), max(lines) or _LINE_BYTES)
-
-
-def _cache_bytes_or_0(text: str) -> int:
-    match = _SIZE.match(text)
-    return int(match[1]) * _FACTOR[match[2]] if match else 0
 
 
 def available_memory(procfs: Path, sysfs: Path) -> int:

@@ -173,6 +173,10 @@ def system_state(sysfs: Path, procfs: Path, root: Path) -> dict[str, files.Value
     hugepages = files.read_field(sysfs / "kernel/mm/transparent_hugepage/enabled")
     # The setting in force stands in brackets among its alternatives.
     chosen = _IN_BRACKETS.search(hugepages)
+    supplies = (sysfs / "class/power_supply").glob("*")
+    mains = files.read_numbers(
+        supply / "online" for supply in supplies if files.read_text(supply / "type") == "Mains"
+    )
     found: dict[str, files.Value | None] = {
         "kernel": files.read_text(procfs / "sys/kernel/osrelease"),
         "virtual_machine": processor.is_virtual_machine(sysfs, procfs),
@@ -182,7 +186,7 @@ def system_state(sysfs: Path, procfs: Path, root: Path) -> dict[str, files.Value
         "clocksource": files.read_text(clocksource),
         "platform_profile": files.read_text(sysfs / "firmware/acpi/platform_profile"),
         "nmi_watchdog": files.read_flag(procfs / "sys/kernel/nmi_watchdog"),
-        "on_battery": _runs_on_battery(sysfs),
+        "on_battery": not any(mains) if mains else None,
         "memory_bytes": int(memory[1]) * 1024.0 if memory else None,
         "load_average_1min": float(load) if re.fullmatch(r"\d+(\.\d+)?", load) else None,
     }
@@ -192,15 +196,6 @@ def system_state(sysfs: Path, procfs: Path, root: Path) -> dict[str, files.Value
         names = [path.name for path in faults if files.read_field(path).startswith(word)]
         found[column] = ", ".join(names) or None
     return files.without_missing(found)
-
-
-def _runs_on_battery(sysfs: Path) -> bool | None:
-    """Check whether no mains supply is online; None where the kernel lists none."""
-    supplies = (sysfs / "class/power_supply").glob("*")
-    mains = files.read_numbers(
-        supply / "online" for supply in supplies if files.read_text(supply / "type") == "Mains"
-    )
-    return not any(mains) if mains else None
 
 
 class Cooling:

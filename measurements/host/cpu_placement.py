@@ -91,7 +91,12 @@ def read_topology(
     usable = online & (os.sched_getaffinity(0) if allowed is None else set(allowed))
     if not usable:
         raise MeasurementError(f"{folder}: no CPU that this process may use is online")
-    nodes, kinds = _read_numa_nodes(sysfs), _read_core_kinds(sysfs, online)
+    nodes = {
+        cpu: int(node.name[4:])
+        for node in (sysfs / "devices/system/node").glob("node[0-9]*")
+        for cpu in files.parse_cpu_list(files.read_field(node / "cpulist"))
+    }
+    kinds = _read_core_kinds(sysfs, online)
     cores = {}
     for cpu in sorted(usable):
         topology = folder / f"cpu{cpu}/topology"
@@ -111,15 +116,6 @@ def _threads(topology: Path, cpu: int) -> set[int]:
         if listed := files.read_text(topology / name):
             return {cpu, *files.parse_cpu_list(listed)}
     return {cpu}
-
-
-def _read_numa_nodes(sysfs: Path) -> Mapping[int, int]:
-    """Read the NUMA node of each logical CPU."""
-    return {
-        cpu: int(folder.name[4:])
-        for folder in (sysfs / "devices/system/node").glob("node[0-9]*")
-        for cpu in files.parse_cpu_list(files.read_field(folder / "cpulist"))
-    }
 
 
 def _read_core_kinds(sysfs: Path, online: Iterable[int]) -> Mapping[int, str]:

@@ -320,7 +320,12 @@ class FrequencyControl:
         policies = read_policies(sysfs, procfs=procfs)
         if dry_run:
             return cls(sysfs, procfs, None)
-        _refuse_unwritable(policies)
+        for policy in policies:
+            path = policy.folder / LOWER_LIMIT
+            if not os.access(path, os.W_OK):
+                read_only = os.statvfs(path).f_flag & os.ST_RDONLY
+                error = OSError(errno.EROFS if read_only else errno.EACCES, "")
+                raise MeasurementError(refused_write(path, "", error))
         guard = settings_guard.Guard(lock=cpu_folder(sysfs), state=state)
         try:
             # While heat lowers the limits, the kernel hides those that were set.
@@ -511,15 +516,6 @@ class FrequencyControl:
         if self.turbo is False and policy.steps_hz == ():
             return "turbo is off, or heat or a power limit holds it"
         return f"heat or a power limit holds it, or a daemon does: {_RIVALS}"
-
-
-def _refuse_unwritable(policies: Iterable[Policy]) -> None:
-    for policy in policies:
-        path = policy.folder / LOWER_LIMIT
-        if not os.access(path, os.W_OK):
-            read_only = os.statvfs(path).f_flag & os.ST_RDONLY
-            error = OSError(errno.EROFS if read_only else errno.EACCES, "")
-            raise MeasurementError(refused_write(path, "", error))
 
 
 def refused_write(path: Path, value: str, error: OSError) -> str:

@@ -34,6 +34,7 @@ from measurements.errors import install_command
 from measurements.power import ipmi_protocol, source
 from measurements.power.ipmi_protocol import Bmc, IpmiAnswer, PowerSensor, Remote
 from measurements.power.source import Channel, Domain, Reading, SensorError, SourceSettings
+from measurements.processes.helper_process import end_or_kill
 
 # Logs in with one of `PRIVILEGES`, before a time of `time.monotonic` (s).
 Connect = Callable[[str, float], Bmc]
@@ -382,11 +383,7 @@ class PyghmiBmc:
     def close(self) -> None:
         """Log out and end the process."""
         self._socket.close()
-        try:
-            self._process.wait(_END_S)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+        end_or_kill(self._process, _END_S)
 
     def _ask_session_process(self, request: dict[str, Any], until_s: float) -> dict[str, Any]:
         """Send a request to the session's process; return its answer, {"error": …} if it ended."""

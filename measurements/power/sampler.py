@@ -32,6 +32,7 @@ from measurements.errors import MeasurementError
 from measurements.host import files
 from measurements.power import source as sources
 from measurements.power.source import Channel, Login, PowerSource, Reading, SensorError, Spec
+from measurements.processes.helper_process import end_or_kill
 
 # Readings of a counter in the shortest time in which it can wrap.
 _READINGS_PER_WRAP = 3
@@ -101,11 +102,7 @@ class Sampling:
             with suppress(BrokenPipeError):
                 if pipe is not None:
                     pipe.close()
-        try:
-            self.process.wait(timeout=5)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
+        end_or_kill(self.process, 5)
 
     def _send_order(self, order: str, **rest: object) -> dict[str, Any]:
         assert self.process.stdin is not None

@@ -85,11 +85,16 @@ class HelperProcess:
     def end(self, timeout_s: float) -> None:
         """Close the connection, so that it does its work and ends; kill it after the timeout."""
         self._connection.close()
-        try:
-            self.process.wait(timeout_s)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
+        end_or_kill(self.process, timeout_s)
+
+
+def end_or_kill(process: subprocess.Popen[Any], timeout_s: float) -> None:
+    """Wait for a process that was told to end; kill it after the timeout."""
+    try:
+        process.wait(timeout_s)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
 
 
 def begin_helper() -> tuple[socket.socket, int, list[str]]:

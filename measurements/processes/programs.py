@@ -8,6 +8,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from importlib import resources
 from pathlib import Path
+from typing import Any
 
 from measurements.errors import MeasurementError
 
@@ -56,6 +57,28 @@ def ask(
     )
 
 
+def run_or_refuse(
+    command: Sequence[str],
+    wrong: str,
+    *,
+    remedy: str = "",
+    timeout_s: float | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> str:
+    """Run a program as `ask` does; return its output.
+
+    Raises `MeasurementError` where it cannot be started, takes longer, or fails: ``wrong``, what
+    the program says, and the ``remedy``.
+    """
+    try:
+        done = ask(command, timeout_s=timeout_s, environment=environment)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise MeasurementError(f"{wrong}: {error}{remedy}") from error
+    if done.returncode:
+        raise MeasurementError(f"{wrong}: {complaint(done.stderr or done.stdout)}{remedy}")
+    return done.stdout
+
+
 def find_program(name: str) -> str:
     """Find a program. Raises `MeasurementError` with what to install where it is missing."""
     path = shutil.which(name)
@@ -93,15 +116,9 @@ def compile_c(
     compiler = find_compiler(compilers)
     with resources.as_file(resources.files(package) / source) as path:
         command = [compiler, "-std=gnu11", "-O2", *flags, "-o", str(into), str(path), *libraries]
-        environment = {**os.environ, "LC_ALL": "C"}
-        try:
-            done = ask(command, timeout_s=_TIMEOUT_S, environment=environment)
-        except (OSError, subprocess.TimeoutExpired) as error:
-            raise MeasurementError(f"{compiler} cannot be run: {error}: {_INSTALL}") from error
-    if done.returncode:
-        raise MeasurementError(
-            f"{compiler} cannot make {source}: {complaint(done.stderr)}: {_INSTALL}"
-        )
+        limits: dict[str, Any] = {"timeout_s": _TIMEOUT_S, "remedy": f": {_INSTALL}"}
+        limits["environment"] = {**os.environ, "LC_ALL": "C"}
+        run_or_refuse(command, f"{compiler} cannot make {source}", **limits)
     return into
 
 

@@ -450,19 +450,14 @@ def _without_title(content: bytes, mapping: Mapping[str, str]) -> bytes:
     """Cut the lines above the header: no column is known in them, and below at least two."""
     rest = content
     for _ in range(_MOST_TITLES):
-        known = _count_column_headers(rest, mapping)
+        known = 0
+        with suppress(MeasurementError, UnicodeDecodeError):
+            headers, _ = read_header(rest[:65536], "")
+            known = len(rename_headers(headers, {}, "")) + len({*mapping.values()} & {*headers})
         if known > 1 or (known and rest is content):
             return rest
         rest = rest.partition(b"\n")[2].lstrip(b"\r\n")
     return content
-
-
-def _count_column_headers(content: bytes, mapping: Mapping[str, str]) -> int:
-    try:
-        headers, _ = read_header(content[:65536], "")
-        return len(rename_headers(headers, {}, "")) + len({*mapping.values()} & {*headers})
-    except (MeasurementError, UnicodeDecodeError):
-        return 0
 
 
 def _number_rows(content: bytes, delimiter: str, table: pd.DataFrame) -> NDArray[np.int64]:

@@ -221,7 +221,11 @@ def _put_rows(found: ParsedResult, rows: Sequence[Sequence[str]], text: str) -> 
     """Take what stands in tables, the score of the headline, and the counts of all nodes."""
     for row in rows:
         _put_line(found, row)
-    _put_total(found, text)
+    headline = _HEADER.search(text)
+    if found.overall is None and headline:
+        found.put_overall(headline.group(1))
+    if _NOT_COMPLIANT.search(text.partition("System Under Test")[0]):
+        found.compliant = False
     for names, values in itertools.pairwise(rows):
         keys = [tidy(cell) for cell in names]
         if "# of nodes" in keys and "# of cores" in keys:
@@ -242,15 +246,6 @@ def _put_line(found: ParsedResult, cells: Sequence[str]) -> None:
         found.put_number(0, "watts", rest[1])
     elif re.search(r"ssj_ops\s*/\s*(∑|sum of )\s*power", " ".join(cells)):
         found.put_overall(cells[-1])
-
-
-def _put_total(found: ParsedResult, text: str) -> None:
-    """Take the score of the headline where the table has none, and what voids a result."""
-    headline = _HEADER.search(text)
-    if found.overall is None and headline:
-        found.put_overall(headline.group(1))
-    if _NOT_COMPLIANT.search(text.partition("System Under Test")[0]):
-        found.compliant = False
 
 
 class _Tables(HTMLParser):

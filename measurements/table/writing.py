@@ -87,7 +87,13 @@ def write_runs(runs: pd.DataFrame, target: str | Path) -> None:
         When the file cannot be written, or not in this format.
     """
     if str(target) == "-":
-        _write_standard_output(runs)
+        try:
+            write_csv(runs, sys.stdout)
+            sys.stdout.flush()
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            raise MeasurementError(f"standard output: {error.strerror or error}") from error
         return
     try:
         _write_whole_file(runs, Path(target))
@@ -98,16 +104,6 @@ def write_runs(runs: pd.DataFrame, target: str | Path) -> None:
         raise
     except (TypeError, ValueError) as error:
         raise MeasurementError(f"{target}: cannot be written: {first_line(error)}") from error
-
-
-def _write_standard_output(runs: pd.DataFrame) -> None:
-    try:
-        write_csv(runs, sys.stdout)
-        sys.stdout.flush()
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        raise MeasurementError(f"standard output: {error.strerror or error}") from error
 
 
 def _write_whole_file(runs: pd.DataFrame, path: Path) -> None:

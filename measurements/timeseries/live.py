@@ -297,7 +297,13 @@ class _Kernel:
         """Read all now; refuse a host without /proc/stat of Linux."""
         at_s, time_s = self._clock(), time.time()
         ticks, numbers, cpus = self._read_ticks_numbers_cpus()
-        memory = self._read_memory_bytes()
+        sizes = {}
+        for name, rest in files.read_pairs(self._procfs / "meminfo"):
+            if name in _MEMORY or name.startswith("Swap"):
+                sizes[name] = int(rest.split()[0]) * 1024.0
+        memory = {column: sizes[name] for name, column in _MEMORY.items() if name in sizes}
+        if {"SwapTotal", "SwapFree"} <= sizes.keys():
+            memory["swap_used_bytes"] = sizes["SwapTotal"] - sizes["SwapFree"]
         scheduled_s = activity.scheduled_s(self._procfs, self._sysfs)
         devices = self._read_disk_counts(), self._read_interface_counts()
         return _Counts(at_s, time_s, ticks, numbers, memory, scheduled_s, *devices, cpus)
@@ -326,16 +332,6 @@ class _Kernel:
             if name in _VMSTAT:
                 numbers[name] = int(figures)
         return ticks, numbers, cpus
-
-    def _read_memory_bytes(self) -> dict[str, float]:
-        sizes = {}
-        for name, rest in files.read_pairs(self._procfs / "meminfo"):
-            if name in _MEMORY or name.startswith("Swap"):
-                sizes[name] = int(rest.split()[0]) * 1024.0
-        found = {column: sizes[name] for name, column in _MEMORY.items() if name in sizes}
-        if {"SwapTotal", "SwapFree"} <= sizes.keys():
-            found["swap_used_bytes"] = sizes["SwapTotal"] - sizes["SwapFree"]
-        return found
 
     def _read_diskstats_rows(self) -> list[list[str]]:
         rows = [line.split() for line in files.read_lines(self._procfs / "diskstats")]

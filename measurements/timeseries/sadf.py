@@ -241,7 +241,11 @@ class SadfJson(logs.LogReader):
         log = self._log.finish()
         log.host = log.host or str(self._host.get("nodename") or "")
         log.cpus = self._cpu_count()
-        log.restarts = _rows_after_boots(log.times_s, self._after)
+        boots = [f"{date} {time}" for date, time in _BOOT.findall(self._after)]
+        ends_s = logs.stamps(pa.array(boots, pa.string()), "%Y-%m-%d %H:%M:%S")
+        log.restarts = [
+            int(row) for row in np.searchsorted(log.times_s, ends_s[np.isfinite(ends_s)])
+        ]
         cpus = self._options.cpus
         if log.cpus is None and cpus and log.columns.keys() & set(series.CPU_COLUMNS):
             log.caveats.append(series.cpus_taken(cpus))
@@ -381,13 +385,6 @@ def _without_single_cpus(sample: bytes) -> bytes:
     end = sample.find(b"}", together.end()) + 1
     rest = sample.find(b"]", end)
     return sample[:end] + sample[rest:] if 0 < end < rest else sample
-
-
-def _rows_after_boots(times_s: logs.Numbers, after: str) -> list[int]:
-    """Rows that are the first after the host started anew."""
-    boots = [f"{date} {time}" for date, time in _BOOT.findall(after)]
-    ends_s = logs.stamps(pa.array(boots, pa.string()), "%Y-%m-%d %H:%M:%S")
-    return [int(row) for row in np.searchsorted(times_s, ends_s[np.isfinite(ends_s)])]
 
 
 def _wanted_schema(options: logs.Options) -> pa.Schema:

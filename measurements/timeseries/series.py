@@ -392,7 +392,11 @@ class Writer:
         """Write one row through to the file; raise `MeasurementError` where it has no room."""
         try:
             if self._target is None or self._target.suffix == ".csv":
-                self._write_csv_row(row)
+                writer = csv.writer(self._file, lineterminator="\n")
+                if not self._columns:
+                    self._columns = list(row)
+                    writer.writerow(self._columns)
+                writer.writerow([row.get(column, "") for column in self._columns])
             else:
                 self._file.write(json.dumps(dict(row), allow_nan=False) + "\n")
             self._file.flush()
@@ -411,13 +415,6 @@ class Writer:
                 frame, _ = parse_frame(self._part.read_bytes())
                 write_time_series(TimeSeries(frame, OWN_FORMAT, str(self._part)), self._target)
             self._part.unlink()
-
-    def _write_csv_row(self, row: Mapping[str, Any]) -> None:
-        writer = csv.writer(self._file, lineterminator="\n")
-        if not self._columns:
-            self._columns = list(row)
-            writer.writerow(self._columns)
-        writer.writerow([row.get(column, "") for column in self._columns])
 
 
 def _check_ending(path: str | Path) -> Path:

@@ -10,9 +10,7 @@ from __future__ import annotations
 import json
 import math
 import os
-import random
 import shutil
-import subprocess
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -182,17 +180,9 @@ class FioRuns(service.ServiceSweep):
 
     def steps(self) -> list[tuple[service.ServiceStep, tuple[Pattern, int]]]:
         """All runs in random order, each with its pattern and queue depth."""
-        options = self.runs.options
-        frequencies: Sequence[float | None] = options.frequencies or (None,)
-        steps = []
-        for freq_hz, pattern, depth, repeat in product(
-            frequencies, self.options.patterns, self.options.depths, range(options.repeats)
-        ):
-            setup = {**pattern._asdict(), "depth": depth}
-            steps.append((service.ServiceStep("run", setup, freq_hz, repeat), (pattern, depth)))
-        # A drift of the host must not look like an effect of depth or pattern.
-        random.Random(options.seed).shuffle(steps)
-        return steps
+        cells = product(self.options.patterns, self.options.depths)
+        with_setup = (({**c[0]._asdict(), "depth": c[1]}, c) for c in cells)
+        return service.shuffle_steps(self.runs.options, with_setup)
 
     def measure_step(self, step: service.ServiceStep, setup: tuple[Pattern, int]) -> dict[str, Any]:
         """Measure one run; returns its row."""
@@ -331,13 +321,10 @@ def _lay_out(target: Target, size_bytes: int, reaper: cleanup_process.CleanupPro
     """Write the file once, since blocks that were never written are read without the disk."""
     # A read job makes fio fill the file, and not only reserve it.
     command = [*_common_arguments(target, size_bytes), "--rw=read", "--bs=1M", "--create_only=1"]
-    try:
-        done = programs.ask(command, timeout_s=_LAYOUT_S, environment=reaper.environment())
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise MeasurementError(f"{target.path}: fio cannot lay it out: {error}") from error
-    if done.returncode or not target.path.exists():
-        reason = programs.complaint(done.stderr or done.stdout)
-        raise MeasurementError(f"{target.path}: fio cannot lay it out: {reason}")
+    wrong, environment = f"{target.path}: fio cannot lay it out", reaper.environment()
+    said = programs.run_or_refuse(command, wrong, timeout_s=_LAYOUT_S, environment=environment)
+    if not target.path.exists():
+        raise MeasurementError(f"{wrong}: {programs.complaint(said)}")
     with target.path.open("rb") as file:
         os.fsync(file.fileno())
 

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import abc
 import json
+import random
 import shutil
 import signal
 import subprocess
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from measurements.errors import MeasurementError
 from measurements.host import activity, conditions, cpu_placement
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
     from measurements.power import energy, sampler
 
+T = TypeVar("T")
 # Parts of a window that are looked at one by one: they tell how much the throughput wavers.
 SLICES = 8
 # Clients go on for so long after the window, since its ends cost some time.
@@ -62,6 +64,21 @@ class ServiceStep(NamedTuple):
     def key(self) -> str:
         """Text that is the same for the same step, whatever the order of its set-up."""
         return json.dumps([self.kind, dict(self.setup), self.freq_hz, self.repeat], sort_keys=True)
+
+
+def shuffle_steps(
+    options: ServiceOptions, cells: Iterable[tuple[Mapping[str, Any], T]]
+) -> list[tuple[ServiceStep, T]]:
+    """All runs of cells, which have a set-up each: at each frequency, repeated, in random order."""
+    steps = [
+        (ServiceStep("run", setup, freq_hz, repeat), cell)
+        for setup, cell in cells
+        for freq_hz in options.frequencies or (None,)
+        for repeat in range(options.repeats)
+    ]
+    # A drift of the host must not look like an effect of the set-up.
+    random.Random(options.seed).shuffle(steps)
+    return steps
 
 
 class Load(abc.ABC):

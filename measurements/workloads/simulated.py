@@ -12,7 +12,6 @@ import ctypes
 import os
 import shutil
 import signal
-import subprocess
 from concurrent.futures import BrokenExecutor, ProcessPoolExecutor
 from importlib import resources
 from multiprocessing import get_context
@@ -246,18 +245,9 @@ def compile_kernel(kernel: str, folder: Path) -> tuple[Path, str]:
 
 def _ask_compiler(*command: str) -> str:
     """Output of a command of the compiler."""
-    try:
-        done = programs.ask(command, timeout_s=_TIMEOUT_S)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise MeasurementError(
-            f"{command[0]} does not run ({error}): apt install --reinstall gcc-riscv64-unknown-elf"
-        ) from error
-    if done.returncode:
-        raise MeasurementError(
-            f"{command[0]} cannot compile the kernels: {programs.complaint(done.stderr)}: apt "
-            "install --reinstall gcc-riscv64-unknown-elf"
-        )
-    return done.stdout
+    wrong = f"{command[0]} cannot compile the kernels"
+    remedy = ": apt install --reinstall gcc-riscv64-unknown-elf"
+    return programs.run_or_refuse(command, wrong, remedy=remedy, timeout_s=_TIMEOUT_S)
 
 
 FREQUENCIES_HZ = (0.8e9, 1.2e9, 1.6e9, 2.0e9, 2.4e9, 3.2e9, 4.0e9)

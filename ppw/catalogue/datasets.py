@@ -16,7 +16,7 @@ from enum import StrEnum
 from functools import cache
 from importlib.resources import as_file, files
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pandas as pd
 
@@ -109,21 +109,18 @@ def _parse_dataset(name: str, text: str) -> Dataset:
         read_with=tuple(table["read_with"]),
         quality=tuple(table["quality"]),
         drop=tuple(table.get("drop", ())),
-        files=tuple(_parse_file_entry(entry, folder, base, mapping) for entry in table["file"]),
-    )
-
-
-def _parse_file_entry(
-    entry: Mapping[str, Any], folder: PurePosixPath, base: str, mapping: Mapping[str, str]
-) -> DataFile:
-    return DataFile(
-        path=str(folder / entry["path"]),
-        url=base + entry["at"] if "at" in entry else None,
-        size=entry.get("size"),
-        sha256=entry.get("sha256"),
-        mapping={**mapping, **entry.get("map", {})},
-        spaces=entry.get("spaces", False),
-        columns=entry.get("columns", {}),
+        files=tuple(
+            DataFile(
+                path=str(folder / entry["path"]),
+                url=base + entry["at"] if "at" in entry else None,
+                size=entry.get("size"),
+                sha256=entry.get("sha256"),
+                mapping={**mapping, **entry.get("map", {})},
+                spaces=entry.get("spaces", False),
+                columns=entry.get("columns", {}),
+            )
+            for entry in table["file"]
+        ),
     )
 
 

@@ -265,7 +265,13 @@ class _Reader:
         source = self._check_source(key, entry, sources)
         note = self._require_text(entry, "note", f"{key}.") if "note" in entry else None
         value = self._read_figure_value(key, entry.get("value"))
-        return HostFigure(value, source, FIGURES[key].unit, note, self._read_scope(key, entry))
+        scope = entry.get("scope")
+        if key in CACHES and scope not in SCOPES:
+            wrong = "a cache without scope" if scope is None else f"unknown scope {scope!r}"
+            raise self._error(key, wrong, f"add scope = one of {', '.join(SCOPES)}")
+        if key not in CACHES and scope is not None:
+            raise self._error(key, "only caches have a scope", "remove it")
+        return HostFigure(value, source, FIGURES[key].unit, note, scope)
 
     def _check_source(self, key: str, entry: Mapping[str, Any], sources: Mapping[str, str]) -> str:
         """Return the key of a figure's source. Raises unless it is in [sources]."""
@@ -278,16 +284,6 @@ class _Reader:
             remedy = f'add {name} = "..." to [sources]'
             raise self._error(key, f"source '{name}' is not in [sources]", remedy)
         return source
-
-    def _read_scope(self, key: str, entry: Mapping[str, Any]) -> str | None:
-        """Scope of a cache, one of `SCOPES`; None for other figures, which take none."""
-        scope = entry.get("scope")
-        if key in CACHES and scope not in SCOPES:
-            wrong = "a cache without scope" if scope is None else f"unknown scope {scope!r}"
-            raise self._error(key, wrong, f"add scope = one of {', '.join(SCOPES)}")
-        if key not in CACHES and scope is not None:
-            raise self._error(key, "only caches have a scope", "remove it")
-        return scope
 
     def _read_figure_value(self, key: str, value: Any) -> Value:
         wanted = FIGURES[key].wanted
@@ -400,7 +396,13 @@ def find_host(name: str, *directories: str | os.PathLike[str]) -> Host:
         found = [host for host in hosts.values() if _host_spellings(host)[place] == wanted]
         if len(found) == 1:
             return found[0]
-    raise UnknownHostError(_unknown_host_text(name, hosts))
+    spelt = {spelling: host.name for host in hosts.values() for spelling in _host_spellings(host)}
+    near = difflib.get_close_matches(_fold_name(name), spelt, n=3, cutoff=0.5)
+    names = list(dict.fromkeys(spelt[key] for key in near)) or sorted(hosts)
+    raise UnknownHostError(
+        f"host {name!r} is not in the catalogue; nearest: {', '.join(names)}; "
+        f"or add a TOML file of your own and name its folder in {HOSTS_DIR_VARIABLE}"
+    )
 
 
 @cache
@@ -431,13 +433,3 @@ def _host_spellings(host: Host) -> tuple[str, str, str]:
     """Spellings that find a host: its name, maker and name, and the last word of its name."""
     last_word = host.name.split()[-1]
     return _fold_name(host.name), _fold_name(host.maker + host.name), _fold_name(last_word)
-
-
-def _unknown_host_text(name: str, hosts: Mapping[str, Host]) -> str:
-    spelt = {spelling: host.name for host in hosts.values() for spelling in _host_spellings(host)}
-    near = difflib.get_close_matches(_fold_name(name), spelt, n=3, cutoff=0.5)
-    names = list(dict.fromkeys(spelt[key] for key in near)) or sorted(hosts)
-    return (
-        f"host {name!r} is not in the catalogue; nearest: {', '.join(names)}; "
-        f"or add a TOML file of your own and name its folder in {HOSTS_DIR_VARIABLE}"
-    )

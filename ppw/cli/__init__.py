@@ -63,7 +63,8 @@ def _refuse_repeated(command: click.Command | None, args: list[str], ctx: click.
     for option in command.params:
         if not isinstance(option, click.Option) or option.multiple or option.is_flag:
             continue
-        if sum(typed.count(spelling) for spelling in option.opts) > 1:
+        spellings = {*option.opts, getattr(option, "former", "")}
+        if sum(map(typed.count, spellings)) > 1:
             name = option.opts[0]
             raise click.UsageError(
                 f"{name} is given more than once: give it once, several values as {name} A,B", ctx
@@ -214,16 +215,13 @@ def _drop_unwritable_output() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-class _SayHandler(logging.Handler):
-    def emit(self, record: logging.LogRecord) -> None:
-        out.say(record.getMessage())
-
-
 def announce_compilation() -> None:
     """Print on a terminal that loops are being compiled, which delays the first start."""
     compiling = logging.getLogger("fitting.compiled.loops")
     if sys.stderr.isatty() and not compiling.handlers:
-        compiling.addHandler(_SayHandler())
+        handler = logging.StreamHandler()
+        handler.setFormatter(logging.Formatter("ppw: %(message)s"))
+        compiling.addHandler(handler)
         compiling.setLevel(logging.INFO)
 
 

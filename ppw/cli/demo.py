@@ -169,7 +169,13 @@ def simulated_demo() -> SimulatedDemo:
     programs = _without_control_program(runs)
     learnt = _rows_at(programs, LEARNT_HZ)
     table = _project_table(learnt, TESTED_HZ, ["cpi", "time"])
-    return SimulatedDemo(_add_errors(table, programs), learnt, _bend_keys(_rows_at(runs, THREE_HZ)))
+    measured = programs.rename(columns={"time_s": "time"}).melt(
+        [*_KEYS, "freq_hz"], ["cpi", "time"], "metric", "simulated"
+    )
+    columns = [*_KEYS, "freq_hz", "metric", "projected", "lower", "upper"]
+    joined = table[columns].merge(measured, on=[*_KEYS, "freq_hz", "metric"], how="left")
+    joined["error_pct"] = 100 * (joined["projected"] / joined["simulated"] - 1)
+    return SimulatedDemo(joined, learnt, _bend_keys(_rows_at(runs, THREE_HZ)))
 
 
 def _without_control_program(runs: pd.DataFrame) -> pd.DataFrame:
@@ -185,16 +191,6 @@ def _project_table(
 ) -> pd.DataFrame:
     with caveats_in_result():
         return ppw.project_runs(runs, freq=frequencies, by=_KEYS, metric=metrics).table
-
-
-def _add_errors(table: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
-    """Add to each projection what was simulated at its frequency, and the error in percent."""
-    measured = runs.rename(columns={"time_s": "time"}).melt(
-        [*_KEYS, "freq_hz"], ["cpi", "time"], "metric", "simulated"
-    )
-    columns = [*_KEYS, "freq_hz", "metric", "projected", "lower", "upper"]
-    joined = table[columns].merge(measured, on=[*_KEYS, "freq_hz", "metric"], how="left")
-    return joined.assign(error_pct=100 * (joined["projected"] / joined["simulated"] - 1))
 
 
 def _bend_keys(runs: pd.DataFrame) -> tuple[tuple[str, str], ...]:
@@ -328,8 +324,13 @@ def demo() -> Demo:
     """Compute the demo."""
     with caveats_in_result():
         lines = [*_cpi_curve_lines(ATOM), *_cpi_curve_lines(WESTMERE)]
-        lines += [*_bounded_lines(ATOM), *_machine_comparison_lines(), *_path_length_lines()]
-    return Demo(tuple(lines), tuple(_extrapolation_refusal_texts()), _CAVEATS, simulated_demo())
+        bounded = ppw.project(measured_points(ATOM), freq=_TOP_HZ, interval="t").cpi
+        quantity = f"CPI at {_TOP_HZ / 1e9:.2f} GHz, bounded form"
+        lines += [Line(ATOM.machine, quantity, float(bounded), "1", DERIVED, 3)]
+        lines += [*_machine_comparison_lines(), *_path_length_lines()]
+    end = positive_up_to(WORDCOUNT_A, WORDCOUNT_B)
+    refused = [f"{n} cores: {path_length_refusal(n, end)}" for n in _REFUSED_CORES if n >= end]
+    return Demo(tuple(lines), tuple(refused), _CAVEATS, simulated_demo())
 
 
 _CAVEATS = (
@@ -384,13 +385,6 @@ def _cpi_curve_lines(machine: CpiCurve) -> list[Line]:
     ]
 
 
-def _bounded_lines(machine: CpiCurve) -> list[Line]:
-    """Project the CPI of a machine at 3 GHz by the bounded (Amdahl) form: one line."""
-    answer = ppw.project(measured_points(machine), freq=_TOP_HZ, interval="t")
-    quantity = f"CPI at {_TOP_HZ / 1e9:.2f} GHz, bounded form"
-    return [Line(machine.machine, quantity, float(answer.cpi), "1", DERIVED, 3)]
-
-
 def _machine_comparison_lines() -> list[Line]:
     highest = {machine: machine.measured_hz[-1] for machine in (WESTMERE, ATOM)}
     rates = [machine.cores * f / cpi_at(machine, f) for machine, f in highest.items()]
@@ -414,11 +408,6 @@ def _path_length_lines() -> list[Line]:
             for n, length in relative_path_lengths().items()
         ),
     ]
-
-
-def _extrapolation_refusal_texts() -> list[str]:
-    end = positive_up_to(WORDCOUNT_A, WORDCOUNT_B)
-    return [f"{n} cores: {path_length_refusal(n, end)}" for n in _REFUSED_CORES if n >= end]
 
 
 def demo_page(result: Demo) -> pages.Page:

@@ -8,8 +8,7 @@ import functools
 import math
 import re
 import textwrap
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -18,7 +17,7 @@ from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
 import measurements
-from measurements.errors import MeasurementError, naming_extra
+from measurements.errors import MeasurementError, name_extra
 from measurements.host.files import parse_cpu_list
 from measurements.table import headers, units
 from ppw import catalogue
@@ -274,9 +273,16 @@ def header_of(ctx: click.Context) -> list[str]:
         return []
 
 
-def complete_column(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """Names in the header of RUNS that begin with what was typed."""
-    return [name for name in header_of(ctx) if name.startswith(incomplete)]
+class ColumnName(ParamType[str]):
+    """A column of the runs table, completed from the header of a CSV."""
+
+    name = "text"
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem[str]]:
+        """List the names in the header of RUNS that begin with what was typed."""
+        return [CompletionItem(name) for name in header_of(ctx) if name.startswith(incomplete)]
 
 
 def complete_selection(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
@@ -322,13 +328,14 @@ _OTHERS: dict[str, ParamType[Any]] = {
     "N[,…]": ValueReader(read_counts),
     "SIZE[,…]": ValueReader(read_sizes),
     **{f"{word}[,…]": NameList() for word in ("NAME", "PATTERN", "HOST:PORT")},
+    "COLUMN": ColumnName(),
     "COLUMN[,…]": ColumnList(),
     # Texts as they are typed.
     **dict.fromkeys(
         ("FILE", "FOLDER", "FORMAT", "HOST", "LABEL", "LIMIT", "LOG", "NAME"), click.STRING
     ),
     **dict.fromkeys(("SHELL", "TRACE", "ZONE"), click.STRING),
-    **dict.fromkeys(("COLUMN", "SOURCE[,…]", "[HOST=]SECONDS"), click.STRING),
+    **dict.fromkeys(("SOURCE[,…]", "[HOST=]SECONDS"), click.STRING),
 }
 _SPELLING = re.compile(
     r"(?:(?P<low>[\d.]+)(?P<above><=?))?(?P<word>\[[a-z][^]]+\]|[^<>]+?)(?P<several>\[,…\])?"
@@ -454,21 +461,14 @@ class Respelt(click.Option):
     """Option with a former spelling, which is taken and not listed."""
 
     def __init__(self, param_decls: Sequence[str], *, former: str, **attributes: Any) -> None:
-        super().__init__([*param_decls, former], **attributes)
-        self._former = former
+        super().__init__(param_decls, **attributes)
+        self.former = former
 
-    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
-        """Lines of --help, by the present spelling."""
-        taken = self.opts
-        self.opts = [spelling for spelling in taken if spelling != self._former]
-        try:
-            return super().get_help_record(ctx)
-        finally:
-            self.opts = taken
-
-    def get_error_hint(self, ctx: click.Context | None) -> str:
-        """How an error names it."""
-        return repr(self.opts[0])
+    def add_to_parser(self, parser: Any, ctx: click.Context) -> None:
+        """Tell the parser both spellings; help and errors know the present one alone."""
+        present, self.opts = self.opts, [*self.opts, self.former]
+        super().add_to_parser(parser, ctx)
+        self.opts = present
 
 
 def pick_fields(kind: type[T], given: Given, **others: Any) -> T:
@@ -482,28 +482,19 @@ def pick_fields(kind: type[T], given: Given, **others: Any) -> T:
 
 
 # Commands: what a function answers is printed in the format asked for.
-@contextmanager
-def _missing_library_as_usage(ctx: click.Context) -> Iterator[None]:
-    """Make a missing optional library wrong usage, with the line that installs it."""
-    try:
-        with naming_extra(ctx.command_path):
-            yield
-    except ModuleNotFoundError as error:
-        if "'perf-per-watt[" in str(error):
-            raise click.UsageError(str(error)) from error
-        raise
+class _Context(click.Context):
+    def __exit__(self, *raised: Any) -> Any:
+        """Make a missing optional library wrong usage, with the line that installs it."""
+        ended = super().__exit__(*raised)
+        if isinstance(error := raised[1], ModuleNotFoundError):
+            name_extra(error, self.command_path)
+            if "'perf-per-watt[" in str(error):
+                raise click.UsageError(str(error)) from error
+        return ended
 
 
 class _Command(click.Command):
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Read the options; an optional library checks some of them."""
-        with _missing_library_as_usage(ctx):
-            return super().parse_args(ctx, args)
-
-    def invoke(self, ctx: click.Context) -> Any:
-        """Run the command."""
-        with _missing_library_as_usage(ctx):
-            return super().invoke(ctx)
+    context_class = _Context
 
 
 def command(

@@ -139,7 +139,14 @@ def _paths(given: object) -> Iterator[str]:
 def write(text: str, output: str) -> None:
     """Write text to standard output ("-") or, whole or not at all, to a file."""
     if output == "-":
-        _write_to_standard_output(text)
+        try:
+            sys.stdout.write(text)
+            sys.stdout.flush()
+        except OSError as error:
+            # A reader that has gone is no fault of the output: the entry point ends quietly.
+            if isinstance(error, BrokenPipeError):
+                raise
+            raise PpwError(f"standard output: {error.strerror or error}") from error
         return
     refuse_input_as_output(output)
     path = Path(output)
@@ -155,14 +162,3 @@ def write(text: str, output: str) -> None:
                 scratch.write_text(text, encoding="utf-8", errors="backslashreplace")
     except OSError as error:
         raise PpwError(f"{output}: cannot be written: {error.strerror or error}") from error
-
-
-def _write_to_standard_output(text: str) -> None:
-    try:
-        sys.stdout.write(text)
-        sys.stdout.flush()
-    except OSError as error:
-        # A reader that has gone is no fault of the output: the entry point ends quietly.
-        if isinstance(error, BrokenPipeError):
-            raise
-        raise PpwError(f"standard output: {error.strerror or error}") from error

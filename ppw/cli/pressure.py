@@ -20,24 +20,20 @@ if TYPE_CHECKING:
 
 # Options of the commands that read logs of hosts: which logs, and what the host can do.
 
-# Figure of `ppw.pressure.capacity.Capacity` by option.
-_CAPACITIES = {
-    "cores": "cores",
-    "process_cores": "process_cores",
-    "memory": "memory_bytes",
-    "memory_bandwidth": "memory_bandwidth_bytes_s",
-    "disk_bandwidth": "disk_bandwidth_bytes_s",
-    "disk_iops": "disk_iops",
-    "network": "network_bytes_s_each_way",
-}
+# Figures of `ppw.pressure.capacity.Capacity`, as the options are called in Python.
+_CAPACITIES = (
+    *("cores", "process_cores", "memory_bytes", "memory_bandwidth_bytes_s"),
+    *("disk_bandwidth_bytes_s", "disk_iops", "network_bytes_s_each_way"),
+)
 CAPACITY = opt.options("""
     --cpus NUMBER>0 as cores: Number of logical CPUs of the host. A log gives CPU use as shares of
         its own CPUs. ppw takes this number only if the log does not state its own.
-    --memory MEMORY: Memory of the host: 256GiB.
-    --memory-bandwidth RATE: Peak memory bandwidth: 102.4GB/s.
-    --disk-bandwidth RATE: Bandwidth of all disks together: 500MB/s.
+    --memory MEMORY as memory_bytes: Memory of the host: 256GiB.
+    --memory-bandwidth RATE as memory_bandwidth_bytes_s: Peak memory bandwidth: 102.4GB/s.
+    --disk-bandwidth RATE as disk_bandwidth_bytes_s: Bandwidth of all disks together: 500MB/s.
     --disk-iops NUMBER>0: I/Os per second that all disks together can do.
-    --network RATE: Line rate of the network in each direction: 10Gbit/s, 1.25GB/s.
+    --network RATE as network_bytes_s_each_way: Line rate of the network in each direction:
+        10Gbit/s, 1.25GB/s.
 """)
 READING = opt.options("""
     --disk NAME[,…] as disks: Disks to count. Default: the physical disks.
@@ -64,7 +60,7 @@ THRESHOLDS = opt.options(
 
 def pop_capacities(given: opt.Given) -> dict[str, float]:
     """Take the capacities out of the options; return those that were given, by figure."""
-    taken = {figure: given.pop(option, None) for option, figure in _CAPACITIES.items()}
+    taken = {figure: given.pop(figure, None) for figure in _CAPACITIES}
     return {figure: value for figure, value in taken.items() if value is not None}
 
 
@@ -260,23 +256,11 @@ def colocate_command(
     "Where more threads, more connections or larger sizes stop to help.",
     "ppw knee runs.csv --over threads --of throughput",
     opt.TABLE,
-    click.option(
-        "--over",
-        required=True,
-        metavar="COLUMN",
-        shell_complete=opt.complete_column,
-        help="Varied column: threads, partitions, connections, instances, object-size, "
-        "data-size, or any other.",
-    ),
-    click.option(
-        "--of",
-        default="throughput",
-        show_default=True,
-        metavar="COLUMN",
-        shell_complete=opt.complete_column,
-        help="Measured column: throughput, latency (99th percentile), time, power, or any other.",
-    ),
     opt.options("""
+    --over COLUMN (required): Varied column: threads, partitions, connections, instances,
+        object-size, data-size, or any other.
+    --of COLUMN (throughput): Measured column: throughput, latency (99th percentile), time, power,
+        or any other.
     --scale [log|linear] (log): Scale of the axes on which the two lines of the fit are straight:
         log or linear.
     --goal [higher|lower]: Better direction. Default: by the name of the column (lower for latency,

@@ -484,7 +484,14 @@ def calibrate_command(
     if save:
         out.say(f"calibration saved to {ppw.save_calibration(result, host=host)}")
     if target:
-        _write_calibrated(table, result, target)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", ppw.CaveatWarning)
+            calibrated = ppw.apply_calibration(table, result)
+        ppw.write_runs(calibrated, target)
+        out.say_caveats(w.message for w in caught if issubclass(w.category, ppw.CaveatWarning))
+        counts = calibrated["power_label"].value_counts()
+        labels = ", ".join(f"{count} {label}" for label, count in counts.items())
+        out.say(f"runs written to {target}: {labels}")
     return result
 
 
@@ -495,18 +502,6 @@ def _only_host(table: pd.DataFrame) -> str:
         said = f"name {len(names)} hosts" if names else "name no host"
         raise ppw.PpwError(f"the runs {said}: choose one host with --host")
     return str(names[0])
-
-
-def _write_calibrated(table: pd.DataFrame, result: ppw.Calibration, target: str) -> None:
-    """Write the runs with calibrated power to a file, and print caveats and counts by label."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", ppw.CaveatWarning)
-        calibrated = ppw.apply_calibration(table, result)
-    ppw.write_runs(calibrated, target)
-    out.say_caveats(w.message for w in caught if issubclass(w.category, ppw.CaveatWarning))
-    counts = calibrated["power_label"].value_counts()
-    labels = ", ".join(f"{count} {label}" for label, count in counts.items())
-    out.say(f"runs written to {target}: {labels}")
 
 
 # `ppw powerload`.

@@ -525,7 +525,12 @@ def compare_devices(
     table = points[points["cpio_to_one"].notna() & full_cores].reset_index(drop=True)
     table["roof_iops"] = _roofs(table, roof)
     table["of_roof"] = table["iops"] / table["roof_iops"]
-    table = table.assign(**_first_ratios(table, keys), instance_gain=_instance_gain(table, keys))
+    # What tells the work apart; all other keys are what is compared.
+    same = [k for k in keys if k in ("workload", "data_bytes", "load")] + ["cores"]
+    first = table.groupby(same, dropna=False)[["cpio", "iops"]].transform("first")
+    for name in ("cpio", "iops"):
+        table[f"{name}_ratio"] = table[name] / first[name]
+    table["instance_gain"] = _instance_gain(table, keys)
     remarks = [*found.caveats, *_roof_caveats(table, roof)]
     warn_caveats(remarks)
     columns = (
@@ -558,14 +563,6 @@ def _roofs(points: pd.DataFrame, roof: pd.DataFrame | None) -> pd.Series[Any]:
         return pd.Series(float(rate.max()), index=points.index)
     most = rate.groupby([table[c] for c in on]).max().rename("roof_iops").reset_index()
     return points[on].merge(most, on=on, how="left")["roof_iops"].set_axis(points.index)
-
-
-def _first_ratios(table: pd.DataFrame, keys: list[str]) -> dict[str, pd.Series[Any]]:
-    """Compute ratios to the first host, device and instance count of a workload and core count."""
-    # What tells the work apart; all other keys are what is compared.
-    same = [k for k in keys if k in ("workload", "data_bytes", "load")] + ["cores"]
-    first = table.groupby(same, dropna=False)[["cpio", "iops"]].transform("first")
-    return {f"{name}_ratio": table[name] / first[name] for name in ("cpio", "iops")}
 
 
 def _instance_gain(table: pd.DataFrame, keys: list[str]) -> pd.Series[Any]:

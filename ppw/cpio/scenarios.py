@@ -502,10 +502,13 @@ def project_cpio(
         runs, spec, by=by, floor=floor, network_share=network_share, draws=draws, seed=seed
     )
     warn_caveats(found.caveats)
+    base = float(np.mean(found.today_iops)) if base_iops is None else float(base_iops)
+    rates = np.asarray([*growth], dtype=np.float64)
+    table = pd.DataFrame({"base_iops": base, "growth_per_year": rates, "years": float(years)})
     return CpioProjection(
         scenarios=by_group([found.frame(u, c, level) for u in UTILISATION for c in CPIO]),
         laws=found.laws(level),
-        growth=_growth_table(found, growth, years, base_iops),
+        growth=table.assign(iops=io_laws.grow(base, rates, years)),
         cores=spec.cores,
         freq_hz=found.freq_hz,
         by=tuple(found.by),
@@ -520,16 +523,6 @@ def by_group(scenarios: list[pd.DataFrame]) -> pd.DataFrame:
     """Put tables of one row a group together, group by group."""
     table = pd.concat(scenarios, keys=range(len(scenarios)), names=["scenario", "group"])
     return table.sort_index(level=["group", "scenario"], kind="stable").reset_index(drop=True)
-
-
-def _growth_table(
-    found: Scenarios, growth: Sequence[float], years: float, base_iops: float | None
-) -> pd.DataFrame:
-    """Tabulate what a market that grows asks after some years: one row a rate of growth."""
-    base = float(np.mean(found.today_iops)) if base_iops is None else float(base_iops)
-    rates = np.asarray([*growth], dtype=np.float64)
-    table = pd.DataFrame({"base_iops": base, "growth_per_year": rates, "years": float(years)})
-    return table.assign(iops=io_laws.grow(base, rates, years))
 
 
 _CPIO_MARKS = {"desired": "^", "today": "o", "projected": "s"}

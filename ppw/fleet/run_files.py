@@ -102,7 +102,13 @@ def kind_of(file: str) -> FileKind | Fault:
     if "://" in file:
         return FileKind("json" if in_lines else "csv" if plain.endswith(CSV) else "parquet")
     if not in_lines and not plain.endswith(CSV):
-        return _kind_of_parquet(file)
+        try:
+            parts = pq.read_schema(file)
+        except (pa.ArrowException, OSError) as error:
+            return Fault(
+                file, f"broken Parquet: {first_line(error)}: write it again, or leave it out"
+            )
+        return FileKind("parquet", tuple((part.name, str(part.type)) for part in parts))
     try:
         with gzip.open(file) if plain.endswith(".gz") else Path(file).open("rb") as stream:
             return (_kind_of_json_lines if in_lines else _kind_of_csv)(stream, file)
@@ -110,14 +116,6 @@ def kind_of(file: str) -> FileKind | Fault:
         return Fault(file, str(error).removeprefix(f"{file}: "))
     except (OSError, EOFError, UnicodeDecodeError, zlib.error) as error:
         return Fault(file, f"cannot be read: {first_line(error)}")
-
-
-def _kind_of_parquet(file: str) -> FileKind | Fault:
-    try:
-        schema = pq.read_schema(file)
-    except (pa.ArrowException, OSError) as error:
-        return Fault(file, f"broken Parquet: {first_line(error)}: write it again, or leave it out")
-    return FileKind("parquet", tuple((field.name, str(field.type)) for field in schema))
 
 
 def _kind_of_csv(stream: IO[bytes] | gzip.GzipFile, file: str) -> FileKind | Fault:

@@ -511,7 +511,10 @@ def higher_is_better(name: str) -> bool | None:
     >>> higher_is_better("P99 latency (ms)"), higher_is_better("perf_per_watt")
     (False, True)
     """
-    words = _counted_words(name)
+    # Words before "per" or "/", split at case and punctuation.
+    apart = re.sub(r"([a-z])([A-Z])", r"\1 \2", name).lower()
+    plain = re.sub(r"[_\-.\s]+", " ", apart)
+    words = re.findall(r"[a-z]+\d*", _DIVIDED.split(plain)[0])
     if _any_word_begins(words, _HIGHER_ALWAYS):
         return True
     if _any_word_begins(words, _LOWER) or any(_PERCENTILE.fullmatch(word) for word in words):
@@ -527,13 +530,6 @@ def higher_is_better(name: str) -> bool | None:
 
 def _any_word_begins(words: list[str], beginnings: tuple[str, ...]) -> bool:
     return any(word.startswith(beginnings) for word in words)
-
-
-def _counted_words(name: str) -> list[str]:
-    """Lower-case words of a name before "per" or "/", split at case and punctuation."""
-    apart = re.sub(r"([a-z])([A-Z])", r"\1 \2", name).lower()
-    plain = re.sub(r"[_\-.\s]+", " ", apart)
-    return re.findall(r"[a-z]+\d*", _DIVIDED.split(plain)[0])
 
 
 class _Sweep(NamedTuple):

@@ -40,14 +40,9 @@ def write_document(
         "input_digest": digest,
     }
     text = json.dumps(plain({**head, **body}), indent=1, ensure_ascii=False, allow_nan=False)
-    return _escape_controls(text)
-
-
-def _escape_controls(document: str) -> str:
-    """Escape characters of a JSON document that do not print, except line ends."""
-    if document.replace("\n", "").isprintable():
-        return document
-    return "".join(c if c.isprintable() or c == "\n" else json.dumps(c)[1:-1] for c in document)
+    if text.replace("\n", "").isprintable():
+        return text
+    return "".join(c if c.isprintable() or c == "\n" else json.dumps(c)[1:-1] for c in text)
 
 
 def read_document(

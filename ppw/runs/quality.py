@@ -188,17 +188,13 @@ def check_quality(
     watts = ("power_w", "energy_j")
     complete = [c for m in asked for c in mt.columns_for(m, tidy) or () if c not in watts]
     checked, bad = find_bad_values(tidy, needed=["freq_hz"], by=by, complete=complete)
-    quality = check_prepared(checked, gr.group_runs(checked, by), metric, _by_position(bad))
+    # Several values of a row that cannot be are one piece of evidence.
+    named = bad["column"] + ": " + bad["value"].map(_value_text) + bad["reason"]
+    texts = named.groupby((bad["row"].astype(np.int64) - 1).rename("position")).agg("; ".join)
+    unusable = texts.rename("what").to_frame()
+    quality = check_prepared(checked, gr.group_runs(checked, by), metric, unusable)
     warn_caveats(quality.caveats)
     return quality
-
-
-def _by_position(bad: pd.DataFrame) -> pd.DataFrame:
-    """Index values that cannot be by the position of their row, several of a row as one."""
-    found = bad.assign(position=bad["row"].astype(np.int64) - 1)
-    named = found["column"] + ": " + found["value"].map(_value_text) + found["reason"]
-    texts = named.groupby(found["position"]).agg("; ".join)
-    return texts.rename("what").to_frame()
 
 
 def _value_text(value: object) -> str:

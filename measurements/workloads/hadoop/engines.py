@@ -376,16 +376,17 @@ class Local(Engine):
         arguments = jobs.example_arguments(setting, own.options, source, target, local=True)
         # The native part of snappy is unpacked in the folder of temporary files.
         temporary = f"-Djava.io.tmpdir={own.work}"
-        return own.java_command(_heap_mb(setting), temporary, EXAMPLES, *arguments)
+        task = setting.task_memory_bytes or _DEFAULT_TASK_BYTES
+        return own.java_command(
+            int(_HEAP_SHARE * task * _task_slots(setting) + _OWN_BYTES) // _MIB,
+            temporary,
+            EXAMPLES,
+            *arguments,
+        )
 
 
 def _task_slots(setting: jobs.Setting) -> int:
     return max(setting.map_slots or 1, setting.reduce_slots or 1)
-
-
-def _heap_mb(setting: jobs.Setting) -> int:
-    task = setting.task_memory_bytes or _DEFAULT_TASK_BYTES
-    return int(_HEAP_SHARE * task * _task_slots(setting) + _OWN_BYTES) // _MIB
 
 
 _MANAGER = "org.apache.hadoop.mapreduce.MiniHadoopClusterManager"

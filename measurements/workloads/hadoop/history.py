@@ -107,6 +107,17 @@ _S_PER_MS = 1e-3
 _SUCCEEDED = "SUCCEEDED"
 
 
+def _time_between(start: str, end: str) -> property:
+    """Make a property: the time (s) between two moments; None where one is not known."""
+
+    def elapsed_s(one: Any) -> float | None:
+        start_s, end_s = getattr(one, start), getattr(one, end)
+        # What is known to the millisecond has no more digits.
+        return None if start_s is None or end_s is None else round(end_s - start_s, 3)
+
+    return property(elapsed_s)
+
+
 @dataclass(frozen=True, slots=True)
 class TaskAttempt:
     """One attempt at one task; times are since 1970 (s), None where not known."""
@@ -123,25 +134,12 @@ class TaskAttempt:
     sort_end_s: float | None = None  # of a reduce
     counters: Mapping[Counter, int] = field(default_factory=dict)
 
-    @property
-    def elapsed_s(self) -> float | None:
-        """Time from start to end (s)."""
-        return _seconds_between(self.start_s, self.end_s)
-
-    @property
-    def shuffle_s(self) -> float | None:
-        """Time to fetch the output of maps, with the wait for them (s)."""
-        return _seconds_between(self.start_s, self.shuffle_end_s)
-
-    @property
-    def sort_s(self) -> float | None:
-        """Time of all merges but the last, which the reduce function reads (s)."""
-        return _seconds_between(self.shuffle_end_s, self.sort_end_s)
-
-    @property
-    def reduce_s(self) -> float | None:
-        """Time of the reduce function and of writing its output (s)."""
-        return _seconds_between(self.sort_end_s, self.end_s)
+    # Times (s): the whole, fetching the output of maps and waiting for it, all merges but the last
+    # (which the reduce function reads), and the reduce function with writing its output.
+    elapsed_s = _time_between("start_s", "end_s")
+    shuffle_s = _time_between("start_s", "shuffle_end_s")
+    sort_s = _time_between("shuffle_end_s", "sort_end_s")
+    reduce_s = _time_between("sort_end_s", "end_s")
 
     @property
     def cpu_s(self) -> float | None:
@@ -173,10 +171,7 @@ class Job:
     reduce_counters: Mapping[Counter, int] = field(default_factory=dict)
     reason: str = ""  # why it did not succeed
 
-    @property
-    def elapsed_s(self) -> float | None:
-        """Time from submission to end (s)."""
-        return _seconds_between(self.submitted_s, self.finished_s)
+    elapsed_s = _time_between("submitted_s", "finished_s")
 
     def done(self, kind: str) -> list[TaskAttempt]:
         """Attempts of one kind that count: for each task the one whose output was used."""
@@ -355,11 +350,6 @@ def _need_text(event: dict[str, Any], key: str) -> str:
 def seconds(milliseconds: int | None) -> float | None:
     """Time (s) of a counter in milliseconds."""
     return None if milliseconds is None else milliseconds * _S_PER_MS
-
-
-def _seconds_between(start_s: float | None, end_s: float | None) -> float | None:
-    # What is known to the millisecond has no more digits.
-    return None if start_s is None or end_s is None else round(end_s - start_s, 3)
 
 
 # Hadoop's local runner keeps no job history. Its log is in the layout of

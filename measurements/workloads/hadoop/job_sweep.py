@@ -184,7 +184,11 @@ class HadoopSweep:
             return
         cooling = Cooling(self.machine.temperature_c)
         if self.runs.options.idle_s > 0 and not self._idle and self._samplings():
-            self._measure_idle()
+            record = self._begin_record("idle", None)
+            with self._reading(record):
+                made = self.runs.idle(self.runs.options.idle_s)
+            self.runs.end_record(record, made)
+            self._idle = node_energies(self.session, self._parts, record)
         self.engine.prepare(self.settings)
         self._warm_up(todo)
         for step in todo:
@@ -210,13 +214,6 @@ class HadoopSweep:
         """Sensors by node; this host's under ""."""
         every = {"": self.runs.sampling, **{m.node.host: m.sampling for m in self.nodes}}
         return {name: sampling for name, sampling in every.items() if sampling.channels}
-
-    def _measure_idle(self) -> None:
-        record = self._begin_record("idle", None)
-        with self._reading(record):
-            made = self.runs.idle(self.runs.options.idle_s)
-        self.runs.end_record(record, made)
-        self._idle = node_energies(self.session, self._parts, record)
 
     @contextmanager
     def _reading(self, record: dict[str, Any]) -> Iterator[None]:

@@ -39,15 +39,6 @@ def write_text(path: Path, size: int, *, seed: int = 0) -> None:
             file.write(part)
 
 
-def copy_beginning(source: Path, path: Path, size: int) -> None:
-    """Write the text of ``size`` bytes from a longer one of the same seed."""
-    left = size
-    with source.open("rb") as long, path.open("wb") as file:
-        while left > 0 and (part := long.read(min(left, 1 << 24))):
-            left -= len(part)
-            file.write(part if left else part[:-1] + b"\n")
-
-
 def _text_blocks(seed: int) -> Iterator[bytes]:
     import numpy as np
 
@@ -106,7 +97,11 @@ def make_texts(folder: Path, sizes: Sequence[int], *, seed: int) -> dict[int, Pa
     if sizes:
         write_text(paths[sizes[0]], sizes[0], seed=seed)
     for size in sizes[1:]:
-        copy_beginning(paths[sizes[0]], paths[size], size)
+        left = size
+        with paths[sizes[0]].open("rb") as long, paths[size].open("wb") as file:
+            while left > 0 and (part := long.read(min(left, 1 << 24))):
+                left -= len(part)
+                file.write(part if left else part[:-1] + b"\n")
     return paths
 
 

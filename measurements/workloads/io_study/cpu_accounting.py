@@ -64,7 +64,10 @@ class ControlGroup(NamedTuple):
         cls, reaper: cleanup_process.CleanupProcess, name: str, sysfs: Path, procfs: Path
     ) -> ControlGroup | None:
         """Make one below that of this process; None where that is not allowed."""
-        for parent, version in _counting_groups(sysfs, procfs):
+        groups = list(activity.control_groups(sysfs, procfs, "cpuacct"))
+        # Version 1, which counts to the nanosecond, comes first.
+        names = (("cpuacct.usage", 1), ("cpu.stat", 2))
+        for parent, version in [(g, v) for n, v in names for g in groups if (g / n).exists()]:
             folder = reaper.will_group(name, parent)
             group = cls(folder, version)
             with suppress(OSError):
@@ -86,13 +89,6 @@ class ControlGroup(NamedTuple):
         file, end = ("cpuacct.stat", "") if self.version == 1 else ("cpu.stat", "_usec")
         counts = files.read_counts(self.folder / file)
         return counts.get(f"user{end}", 0), counts.get(f"system{end}", 0)
-
-
-def _counting_groups(sysfs: Path, procfs: Path) -> list[tuple[Path, int]]:
-    """Control groups of this process that count CPU time; version 1, to the ns, comes first."""
-    groups = list(activity.control_groups(sysfs, procfs, "cpuacct"))
-    names = (("cpuacct.usage", 1), ("cpu.stat", 2))
-    return [(group, version) for n, version in names for group in groups if (group / n).exists()]
 
 
 # Thresholds of the warnings: shares that ticks miss, accounts differ and other programs take.

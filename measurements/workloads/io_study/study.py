@@ -7,7 +7,6 @@ of runs is random, so that a drift of the host does not bend the scaling.
 from __future__ import annotations
 
 import os
-import random
 import re
 import shutil
 from collections.abc import Callable, Mapping
@@ -231,17 +230,11 @@ class IoStudy(service.ServiceSweep):
 
     def steps(self) -> list[tuple[service.ServiceStep, StudyCell]]:
         """All runs in random order, each with its cell."""
-        asked, shared = self.options, self.runs.options
+        asked = self.options
         levels = map(Level._make, product(asked.cores, asked.threads_per_core, asked.taken))
         cells = product(self.devices, levels, asked.instances, asked.patterns or (None,))
-        steps = [
-            (service.ServiceStep("run", cell.setup(), freq_hz, repeat), cell)
-            for cell in map(StudyCell._make, cells)
-            for freq_hz in shared.frequencies or (None,)
-            for repeat in range(shared.repeats)
-        ]
-        random.Random(shared.seed).shuffle(steps)
-        return steps
+        with_setup = ((cell.setup(), cell) for cell in map(StudyCell._make, cells))
+        return service.shuffle_steps(self.runs.options, with_setup)
 
     def _make_load(self, cell: StudyCell, margin_s: float) -> loads.IoLoad:
         """Make what is run; fio goes on for ``margin_s`` after its window."""
@@ -259,17 +252,16 @@ class IoStudy(service.ServiceSweep):
             "own": self.options.own,
         }
         if cell.pattern is None:
-            return self._make_command_load(cell, shared)
+            asked, reaper, cpus = self.options, self.runs.reaper, shared["placement"].cpus
+            tops = cell.device.folders[: cell.instances]
+            folders = tuple(fill_folder(top, asked.prepare, reaper) for top in tops)
+            commands = [asked.command_in(folder, len(cpus), n) for n, folder in enumerate(folders)]
+            client = loads.Instances(commands, cpus, reaper, self.group)
+            return loads.CommandLoad(
+                client, interval_s=_COMMAND_INTERVAL_S, folders=folders, **shared
+            )
         seconds = 2 * loads.RAMP_S + self.runs.options.seconds + margin_s
         return self._make_fio_load(cell, cell.pattern, seconds, shared)
-
-    def _make_command_load(self, cell: StudyCell, shared: dict[str, Any]) -> loads.CommandLoad:
-        asked, reaper, cpus = self.options, self.runs.reaper, shared["placement"].cpus
-        tops = cell.device.folders[: cell.instances]
-        folders = tuple(fill_folder(top, asked.prepare, reaper) for top in tops)
-        commands = [asked.command_in(folder, len(cpus), n) for n, folder in enumerate(folders)]
-        client = loads.Instances(commands, cpus, reaper, self.group)
-        return loads.CommandLoad(client, interval_s=_COMMAND_INTERVAL_S, folders=folders, **shared)
 
     def _make_fio_load(
         self, cell: StudyCell, pattern: fio.Pattern, seconds: float, shared: dict[str, Any]
@@ -329,7 +321,13 @@ def open_study(options: StudyOptions, runs: service.ServiceRuns) -> IoStudy:
     machine = runs.machine
     for cores, threads in product(options.cores, options.threads_per_core):
         place(machine.topology, cores, threads_per_core=threads)
-    levels = open_levels(options, runs, _levels_before(runs.session))
+    measured = {
+        Level(*(record["setup"][name] for name in Level._fields)): left
+        for record in runs.session.records()
+        if record["kind"] == "run"
+        and (left := record["facts"].get("bandwidth_per_core_bytes_s")) is not None
+    }
+    levels = open_levels(options, runs, measured)
     group = cpu_accounting.ControlGroup.make(runs.reaper, "study", machine.sysfs, machine.procfs)
     if group is None and options.own:
         raise MeasurementError(
@@ -353,16 +351,6 @@ def table(session: Session) -> pd.DataFrame:
         del row["window_s"]
         row["time_s"] = row.pop("sampled_s")
     return pd.DataFrame(rows)
-
-
-def _levels_before(session: Session) -> dict[Level, float]:
-    """Bandwidth that was left (B/s) in runs that are measured already."""
-    return {
-        Level(*(record["setup"][name] for name in Level._fields)): left
-        for record in session.records()
-        if record["kind"] == "run"
-        and (left := record["facts"].get("bandwidth_per_core_bytes_s")) is not None
-    }
 
 
 def open_devices(options: StudyOptions, runs: service.ServiceRuns) -> tuple[Device, ...]:
@@ -434,8 +422,11 @@ def make_memory_device(
     image = memory / "device"
     with image.open("wb") as file:
         os.posix_fallocate(file.fileno(), 0, whole)
-    _run_or_refuse(
-        [make, *_MAKE_OPTIONS[kind], str(image)], "the file system in memory cannot be made", reaper
+    environment = reaper.environment()
+    programs.run_or_refuse(
+        [make, *_MAKE_OPTIONS[kind], str(image)],
+        "the file system in memory cannot be made",
+        environment=environment,
     )
     folder = reaper.folder()
     # Mounted so, the loop device goes when the mount does.
@@ -448,16 +439,8 @@ def make_memory_device(
 def _mount(reaper: cleanup_process.CleanupProcess, arguments: list[str], folder: Path) -> None:
     reaper.will_mount(folder)
     command = [programs.find_program("mount"), *arguments, str(folder)]
-    _run_or_refuse(
-        command, "nothing can be mounted: --without-device needs root and loop devices", reaper
-    )
-
-
-def _run_or_refuse(command: list[str], wrong: str, reaper: cleanup_process.CleanupProcess) -> None:
-    """Run a command to its end; ``wrong`` begins the error where it fails."""
-    done = programs.ask(command, environment=reaper.environment())
-    if done.returncode:
-        raise MeasurementError(f"{wrong}: {programs.complaint(done.stderr or done.stdout)}")
+    wrong = "nothing can be mounted: --without-device needs root and loop devices"
+    programs.run_or_refuse(command, wrong, environment=reaper.environment())
 
 
 def fill_folder(folder: Path, prepare: str | None, reaper: cleanup_process.CleanupProcess) -> Path:

@@ -187,19 +187,16 @@ def _levels_by_setup(rows: Sequence[Row]) -> dict[Key, dict[int, ThroughputLevel
         groups[_values_of(row, (*_SETUP, "connections"))].append(row)
     levels: dict[Key, dict[int, ThroughputLevel]] = defaultdict(dict)
     for (*setup, connections), group in groups.items():
-        levels[tuple(setup)][connections] = _mean_level(group)
+        rates = [row["throughput_ops_s"] for row in group if "throughput_ops_s" in row] or [0.0]
+        # Within a window the throughput wavers less than from run to run.
+        within = mean(row.get("throughput_noise", 0.0) for row in group) * mean(rates)
+        between = stdev(rates) if len(rates) > 1 else 0.0
+        error = max(within, between) / math.sqrt(len(rates))
+        shares = [row["server_cpu_share"] for row in group if "server_cpu_share" in row]
+        levels[tuple(setup)][connections] = ThroughputLevel(
+            mean(rates), error, mean(shares) if shares else math.nan
+        )
     return levels
-
-
-def _mean_level(rows: Sequence[Row]) -> ThroughputLevel:
-    """Mean throughput of a set-up's runs, with its standard error and CPU share."""
-    rates = [row["throughput_ops_s"] for row in rows if "throughput_ops_s" in row] or [0.0]
-    # Within a window the throughput wavers less than from run to run.
-    within = mean(row.get("throughput_noise", 0.0) for row in rows) * mean(rates)
-    between = stdev(rates) if len(rates) > 1 else 0.0
-    error = max(within, between) / math.sqrt(len(rates))
-    shares = [row["server_cpu_share"] for row in rows if "server_cpu_share" in row]
-    return ThroughputLevel(mean(rates), error, mean(shares) if shares else math.nan)
 
 
 def _values_of(row: Row, by: Sequence[str]) -> Key:

@@ -169,7 +169,13 @@ class Memcaslap(Loader):
         if work.rate_s is not None:
             raise MeasurementError("memcaslap cannot hold a fixed rate: use --client paced")
         settings = scratch / f"memcaslap-{number}.cnf"
-        settings.write_text(_settings_text(work), encoding="ascii")
+        gets = round(work.get_share, 3)
+        lines = [
+            *("key", f"{work.key_bytes} {work.key_bytes} 1"),
+            *("value", f"{work.value_bytes} {work.value_bytes} 1"),
+            *("cmd", f"{_SETS} {1 - gets:.3f}", f"{_GETS} {gets:.3f}"),
+        ]
+        settings.write_text("\n".join(lines) + "\n", encoding="ascii")
         seconds = math.ceil(work.seconds)
         command = [
             *(self._program, "-s", str(address), "-F", str(settings), "-t", f"{seconds}s"),
@@ -222,16 +228,6 @@ def read_memcaslap_totals(path: Path) -> MemcaslapTotals:
     if "Avg" not in figures or not found.requests:
         raise MeasurementError(f"{path}: no mean latency of memcaslap: its output is cut off")
     return MemcaslapTotals(found, figures["Avg"])
-
-
-def _settings_text(work: Work) -> str:
-    gets = round(work.get_share, 3)
-    lines = [
-        *("key", f"{work.key_bytes} {work.key_bytes} 1"),
-        *("value", f"{work.value_bytes} {work.value_bytes} 1"),
-        *("cmd", f"{_SETS} {1 - gets:.3f}", f"{_GETS} {gets:.3f}"),
-    ]
-    return "\n".join(lines) + "\n"
 
 
 def _connections_used(work: Work) -> int:

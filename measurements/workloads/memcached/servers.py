@@ -16,6 +16,7 @@ from measurements.errors import MeasurementError
 from measurements.host import files
 from measurements.host.cpu_placement import run_on
 from measurements.processes.cleanup_process import CleanupProcess
+from measurements.processes.helper_process import end_or_kill
 from measurements.processes.programs import find_program
 from measurements.workloads.clients import LOOPBACK, free_ports, start_process
 
@@ -244,11 +245,7 @@ class Servers:
         for process in self.processes:
             process.terminate()
         for process in self.processes:
-            with suppress(subprocess.TimeoutExpired):
-                process.wait(_STOP_S)
-            if process.poll() is None:
-                process.kill()
-                process.wait()
+            end_or_kill(process, _STOP_S)
 
     def __enter__(self) -> Self:
         return self
