@@ -93,10 +93,15 @@ class RedfishSource:
         """Read every figure, each resource once; NaN for a figure that is gone."""
         paths = dict.fromkeys(path for _, figure in self._figures for path in figure.paths)
         answers = {path: self._get_unless_gone(path) for path in paths}
-        return [
-            _make_reading(channel.label, figure, [answers[path] for path in figure.paths])
-            for channel, figure in self._figures
-        ]
+        readings = []
+        for channel, figure in self._figures:
+            found = [answers[path] for path in figure.paths]
+            times = [answer.at_s for answer in found if answer] or [time.monotonic()]
+            documents = [answer.document if answer else {} for answer in found]
+            value, source_at_s = figure.compute(documents)
+            at_s = (times[0] + times[-1]) / 2
+            readings.append(source.Reading(channel.label, at_s, value, source_at_s))
+        return readings
 
     def close(self) -> None:
         """Log out and hang up; a second call does nothing."""
@@ -109,14 +114,6 @@ class RedfishSource:
             if error.status == _GONE:
                 return None
             raise
-
-
-def _make_reading(
-    label: str, figure: ChassisFigure, answers: Sequence[http.RedfishAnswer | None]
-) -> source.Reading:
-    times = [answer.at_s for answer in answers if answer] or [time.monotonic()]
-    value, source_at_s = figure.compute([answer.document if answer else {} for answer in answers])
-    return source.Reading(label, (times[0] + times[-1]) / 2, value, source_at_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,13 +219,14 @@ def _environment_figures(chassis: Document, look: Look) -> Iterator[ChassisFigur
     if sensor and "Reading" in sensor and sensor.get("ReadingUnits", "W") == "W":
         averaging = seconds(sensor.get("AveragingInterval"))
         window_s = averaging or seconds(sensor.get("SensingInterval"))
-        yield ChassisFigure("environment", (behind,), _sensor_value, window_s=window_s)
+
+        def read_sensor(documents: Sequence[Document]) -> Value:
+            said = documents[0]
+            return watts(said.get("Reading")), _unix_time_s(said.get("ReadingTime"))
+
+        yield ChassisFigure("environment", (behind,), read_sensor, window_s=window_s)
     else:
         yield ChassisFigure("environment", (path,), _entry("PowerWatts", "Reading"))
-
-
-def _sensor_value(documents: Sequence[Document]) -> Value:
-    return watts(documents[0].get("Reading")), _unix_time_s(documents[0].get("ReadingTime"))
 
 
 def _supplies_figure(chassis: Document, look: Look) -> Iterator[ChassisFigure]:

@@ -253,7 +253,14 @@ def _make_channel(sensor: _Sensor, label: str, inside: str | None) -> source.Cha
 def open_batteries(where: str | None, settings: source.SourceSettings) -> BatterySource:
     """Open the batteries that feed this host, or the one called ``where``, such as "BAT0"."""
     root = settings.sysfs / "class" / "power_supply"
-    folders = [f for f in _host_battery_folders(root) if where in (None, f.name)]
+    # The batteries of mice and keyboards have the scope "Device".
+    folders = [
+        folder
+        for folder in (sorted(root.iterdir()) if root.is_dir() else ())
+        if files.read_field(folder / "type") == "Battery"
+        and files.read_field(folder / "scope") != "Device"
+        and where in (None, folder.name)
+    ]
     if not folders:
         name = "battery" if where is None else f"battery {where}"
         raise source.SensorError(
@@ -330,16 +337,6 @@ class _Battery:
         if self.state == "Discharging":
             return watts or math.nan
         return math.nan if watts else 0.0
-
-
-def _host_battery_folders(root: Path) -> list[Path]:
-    # The batteries of mice and keyboards have the scope "Device".
-    return [
-        folder
-        for folder in (sorted(root.iterdir()) if root.is_dir() else ())
-        if files.read_field(folder / "type") == "Battery"
-        and files.read_field(folder / "scope") != "Device"
-    ]
 
 
 def _power_names(folder: Path) -> tuple[str, ...]:

@@ -124,7 +124,12 @@ def find_bad_values(
 
 def raise_bad_values(bad: pd.DataFrame, runs: pd.DataFrame) -> NoReturn:
     """Raise `BadRunsError` with values that `find_bad_values` found."""
-    bad = _number_by_file(bad, runs, str(runs.attrs.get("source", "runs"))).reset_index(drop=True)
+    rows = bad["row"].to_numpy() - 1
+    # Each bad row is named by its own file, and counted from that file's first row.
+    files: Any = str(runs.attrs.get("source", "runs"))
+    if schema.FILE_COLUMN in runs.columns:
+        files = runs[schema.FILE_COLUMN].to_numpy()[rows]
+    bad = bad.assign(file=files, row=row_numbers(runs)[rows]).reset_index(drop=True)
     raise BadRunsError(_problems_text(bad, runs.attrs), bad)
 
 
@@ -251,15 +256,6 @@ def value_rules(column: str, *, needed: bool = True) -> list[ValueRule]:
     if kind == "positive":
         rules.append(ValueRule(lambda v: (v > 0) & (v < least), said.format("is less", least)))
     return [*rules, *(_FREQUENCIES if column in ("freq_hz", "freq_achieved_hz") else ())]
-
-
-def _number_by_file(bad: pd.DataFrame, runs: pd.DataFrame, source: str) -> pd.DataFrame:
-    """Name each bad row by its own file, counted from that file's first row."""
-    rows = bad["row"].to_numpy() - 1
-    numbers = row_numbers(runs)[rows]
-    if schema.FILE_COLUMN not in runs.columns:
-        return bad.assign(file=source, row=numbers)
-    return bad.assign(file=runs[schema.FILE_COLUMN].to_numpy()[rows], row=numbers)
 
 
 def row_numbers(runs: pd.DataFrame) -> NDArray[np.int64]:

@@ -346,7 +346,10 @@ def _mapped_factor(target: str, header: str, asked: Renaming, source: str) -> fl
     plain = split_unit(header.strip())[1]
     own = _renaming_by_base(asked.canonical.rpartition("_")[0], plain) if plain else None
     if own is None or own.canonical != asked.canonical:
-        words = unit_in_words(header, unit_of(asked.canonical) or _rate_unit(asked.canonical))
+        # Of a column of rates its name ends in the unit that they are per: throughput_ops_s.
+        is_rate = COLUMNS[asked.canonical].unit == "1/s"
+        unit = asked.canonical.rpartition("_")[2] if is_rate else unit_of(asked.canonical)
+        words = unit_in_words(header, unit)
         own = _renaming_by_base(asked.canonical.rpartition("_")[0], words) if words else None
     # "t_c" need not be in °C, but "t (°C)" is.
     if plain and own is None and header.rstrip().endswith((")", "]")) and unit_of(asked.canonical):
@@ -410,12 +413,6 @@ def unit_of(canonical: str) -> str:
     """Name the unit that a canonical column's name ends in, or "" where it has none."""
     suffix = canonical.rpartition("_")[2]
     return suffix if canonical in COLUMNS and COLUMNS[canonical].unit in _UNITS_SPELT else ""
-
-
-def _rate_unit(canonical: str) -> str:
-    """Name the unit that a column of rates is per: "s" of throughput_ops_s."""
-    is_rate = canonical in COLUMNS and COLUMNS[canonical].unit == "1/s"
-    return canonical.rpartition("_")[2] if is_rate else ""
 
 
 _UNITS_SPELT = {"Hz", "s", "W", "B", "J", "V", "°C"}

@@ -392,8 +392,7 @@ def to_utc(local_s: Numbers, zone: str | None) -> Numbers:
             f"{zone!r} is no time zone: write one like this: +0200 or Europe/Berlin"
         ) from error
     seconds = np.asarray(utc.tz_convert(None).to_numpy().astype("datetime64[s]").astype("int64"))
-    shifted: Numbers = seconds + (local_s - whole)
-    return shifted
+    return np.asarray(seconds + (local_s - whole))
 
 
 # A log does not say what lies on what. Stacked block devices (dm, md, loop, zram, partitions) move

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -24,23 +24,11 @@ if TYPE_CHECKING:
     from ppw.results.page import Page
 
 
-class Printable(Protocol):
-    """What every result can do."""
-
-    @property
-    def caveats(self) -> tuple[str, ...]: ...  # noqa: D102
-    def summary(self) -> str: ...  # noqa: D102
-    def to_frame(self) -> pd.DataFrame: ...  # noqa: D102
-    def to_json(self) -> str: ...  # noqa: D102
-
-
 # Keeps caveats out of the warnings, because the result says them itself.
 caveats_in_result = partial(warnings.catch_warnings, action="ignore", category=CaveatWarning)
 
 
-def emit(
-    result: Printable, format_: str, output: str, page: Callable[[Any], Page] | None = None
-) -> None:
+def emit(result: Any, format_: str, output: str, page: Callable[[Any], Page] | None = None) -> None:
     """Write a result as text, JSON, CSV or HTML; as HTML on the page given, or its own."""
     if format_ == "csv":
         from measurements.table.writing import csv_text

@@ -65,8 +65,14 @@ def connect(
             )
         return engine
     check_choice("engine", engine, ENGINES)
-    size = None if memory_limit is None else _parse_memory_bytes(memory_limit)
-    folder = None if temporary is None else _require_folder(temporary)
+    size = None if memory_limit is None else int(parse_quantity(memory_limit, "bytes"))
+    if size is not None and size < 1 << 20:
+        raise PpwError(
+            f"memory limit {memory_limit!r} is less than 1 MiB: write it with a unit, as 4GiB"
+        )
+    folder = None if temporary is None else str(temporary)
+    if folder is not None and not Path(folder).is_dir():
+        raise PpwError(f"temporary folder {folder}: is no folder: make it first")
     with naming_extra(f"engine {engine}"):
         return (_connect_duckdb if engine == "duckdb" else _connect_spark)(size, folder, threads)
 
@@ -121,20 +127,6 @@ def _local_session(builder: Any, size: int | None, folder: str | None, threads: 
     session = builder.appName("ppw").getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     return session
-
-
-def _parse_memory_bytes(text: str) -> int:
-    size = int(parse_quantity(text, "bytes"))
-    if size < 1 << 20:
-        raise PpwError(f"memory limit {text!r} is less than 1 MiB: write it with a unit, as 4GiB")
-    return size
-
-
-def _require_folder(path: str | Path) -> str:
-    folder = Path(path)
-    if not folder.is_dir():
-        raise PpwError(f"temporary folder {folder}: is no folder: make it first")
-    return str(folder)
 
 
 # Progress of an engine, read from a thread of its own while it works.

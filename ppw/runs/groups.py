@@ -427,8 +427,7 @@ def recorded_step(values: FloatArray) -> FloatArray:
     """
     size = np.where(values == 0, 1.0, np.abs(values))
     decade = np.floor(np.log10(size))
-    step: FloatArray = digit_step(size / 10.0**decade, decade)
-    return step
+    return np.asarray(digit_step(size / 10.0**decade, decade))
 
 
 def digit_step(mantissa: Values, decade: Values) -> Values:

@@ -36,8 +36,7 @@ def at_full_load(runs: pd.DataFrame, group: IntArray | None = None) -> gr.Mask:
     group = np.zeros(len(runs), dtype=np.int64) if group is None else group
     full = load >= FULL_LOAD
     some = np.bincount(group, full) > 0
-    found: gr.Mask = np.where(some[group], full, np.isnan(load))
-    return found
+    return np.where(some[group], full, np.isnan(load))
 
 
 # Rows are brought to one order before summing, so that printed digits do not depend on theirs;
@@ -349,8 +348,7 @@ def _residuals(runs: pd.DataFrame, codes: IntArray, metric: mt.Metric) -> FloatA
     x, y = x - _code_means(codes, x)[codes], y - _code_means(codes, y)[codes]
     spread = _code_sums(codes, x * x)
     slope = np.divide(_code_sums(codes, x * y), spread, out=np.zeros_like(spread), where=spread > 0)
-    made: FloatArray = y - slope[codes] * x
-    return made
+    return np.asarray(y - slope[codes] * x)
 
 
 def _code_sums(codes: IntArray, amounts: FloatArray) -> FloatArray:
@@ -361,8 +359,7 @@ def _code_sums(codes: IntArray, amounts: FloatArray) -> FloatArray:
 def _code_means(codes: IntArray, amounts: FloatArray) -> FloatArray:
     """Mean of the amounts of each code without NaN; 0 where there is none."""
     count = _code_sums(codes, (~np.isnan(amounts)).astype(np.float64))
-    made: FloatArray = _code_sums(codes, amounts) / np.maximum(count, 1)
-    return made
+    return np.asarray(_code_sums(codes, amounts) / np.maximum(count, 1))
 
 
 def _confounding_by_column(

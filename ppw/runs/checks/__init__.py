@@ -122,9 +122,9 @@ def _columns_where(rows: gr.Mask, runs: pd.DataFrame, *columns: str) -> pd.DataF
     return pd.DataFrame(figures, index=np.flatnonzero(rows))
 
 
-def find_energy_off(runs: pd.DataFrame, groups: gr.Groups) -> pd.DataFrame:
-    """Find runs whose energy is many times power × time, or a small part of it."""
-    return _columns_where(_flag_mask(runs, gr.ENERGY), runs, "energy_j", "power_w", "time_s")
+def _finder(flag: int, *columns: str) -> Callable[[pd.DataFrame, gr.Groups], pd.DataFrame]:
+    """Make the function that finds the rows with a contradiction, and what its evidence quotes."""
+    return lambda runs, groups: _columns_where(_flag_mask(runs, flag), runs, *columns)
 
 
 def say_energy_off(energy_j: float, power_w: float, time_s: float) -> str:
@@ -164,8 +164,7 @@ def _other_scope(runs: pd.DataFrame) -> gr.Mask:
         np.bincount(host, _flag_mask(runs, flag) * gr.run_counts(runs))
         for flag in (gr.KNOWN_IDLE, gr.BELOW_IDLE)
     )
-    habit: gr.Mask = (count > np.maximum(1, _BELOW_IDLE * judged))[host]
-    return habit
+    return np.asarray((count > np.maximum(1, _BELOW_IDLE * judged))[host])
 
 
 def scope_caveats(runs: pd.DataFrame) -> list[str]:
@@ -212,11 +211,6 @@ def say_too_much(power_w: float, cap_w: float) -> str:
     if power_w > _OVER_CAP * cap_w:
         return f"{power} while the processors are limited to {shown(cap_w, 'W')}"
     return f"{power}, which no single host draws"
-
-
-def find_achieved_off(runs: pd.DataFrame, groups: gr.Groups) -> pd.DataFrame:
-    """Find runs at another frequency than the one asked for."""
-    return _columns_where(_flag_mask(runs, gr.ACHIEVED), runs, "freq_hz", "freq_achieved_hz")
 
 
 def say_achieved_off(freq_hz: float, freq_achieved_hz: float) -> str:
@@ -281,7 +275,7 @@ CHECKS = {
     "energy_is_not_power_times_time": Check(
         (("energy_j",), ("power_w",), ("time_s",)),
         OF_WATTS,
-        find_energy_off,
+        _finder(gr.ENERGY, "energy_j", "power_w", "time_s"),
         say_energy_off,
         meaning=f"energy_j and power_w·time_s differ by more than {ENERGY_FACTOR:g}-fold, "
         "more than the window of a sensor explains",
@@ -332,7 +326,7 @@ CHECKS = {
     "achieved_off": Check(
         (("freq_achieved_hz",),),
         ALL_METRICS,
-        find_achieved_off,
+        _finder(gr.ACHIEVED, "freq_hz", "freq_achieved_hz"),
         say_achieved_off,
         meaning=f"freq_achieved_hz is more than {ACHIEVED_SHARE:.0%} off freq_hz",
         remedy="fix the frequency (no turbo, no throttling) and measure again; or map the achieved "

@@ -208,7 +208,14 @@ def find_copies(runs: pd.DataFrame, groups: gr.Groups) -> pd.DataFrame:
     kept = rows.assign(**finest)[["host", "workload", "time_step", "power_step"]]
     cells = kept.groupby(by_setting).first().join(totals / runs_with).reset_index()
     pairs = _candidate_pairs(cells)
-    return pairs if pairs.empty else _copy_figures(_find_copied_rows(pairs, cells), rows)
+    if pairs.empty:
+        return pairs
+    columns = ["series", "setting", "base", "workload_base", "ratio", "watts"]
+    copies = _find_copied_rows(pairs, cells)[columns]
+    named = rows.drop(columns="workload").merge(copies, on=["series", "setting"])
+    named["settings"] = named.groupby(["series", "base"])["setting"].transform("nunique")
+    named = named.set_index("position").rename(columns={"workload_base": "workload"})
+    return named[["workload", "ratio", "settings", "watts"]].sort_index()
 
 
 def _series_rows(runs: pd.DataFrame, groups: gr.Groups) -> pd.DataFrame:
@@ -303,15 +310,6 @@ def _find_copied_rows(pairs: pd.DataFrame, cells: pd.DataFrame) -> pd.DataFrame:
     found = both.assign(ratio=np.exp(ratio), watts=watts)[copy]
     # A copy of a copy is named once, by the one that is first by name.
     return found.sort_values("base").drop_duplicates(["series", "setting"])
-
-
-def _copy_figures(copies: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
-    """Workload, ratio and number of settings for each row of a copy."""
-    columns = ["series", "setting", "base", "workload_base", "ratio", "watts"]
-    named = rows.drop(columns="workload").merge(copies[columns], on=["series", "setting"])
-    named["settings"] = named.groupby(["series", "base"])["setting"].transform("nunique")
-    named = named.set_index("position").rename(columns={"workload_base": "workload"})
-    return named[["workload", "ratio", "settings", "watts"]].sort_index()
 
 
 def say_copy(workload: str, ratio: float, settings: int, watts: bool) -> str:

@@ -352,8 +352,7 @@ def _parts_of_frequency(steps: Records, lines: _OtherSteps) -> IntArray:
 
 def _least_by_sweep(values: FloatArray, sweep: IntArray) -> FloatArray:
     """Least value of each sweep."""
-    least: FloatArray = np.minimum.reduceat(values, np.flatnonzero(np.diff(sweep, prepend=-1)))
-    return least
+    return np.asarray(np.minimum.reduceat(values, np.flatnonzero(np.diff(sweep, prepend=-1))))
 
 
 def _beyond_any_law(steps: Records) -> FloatArray:
@@ -361,8 +360,7 @@ def _beyond_any_law(steps: Records) -> FloatArray:
     rise, same = np.diff(steps.log_time), np.diff(steps.sweep) == 0
     above = np.where(same, rise, -np.inf)
     below = np.where(same, -rise - np.diff(np.log(steps.frequency)), -np.inf)
-    most: FloatArray = np.maximum(np.append(-np.inf, above), np.append(below, -np.inf))
-    return most
+    return np.asarray(np.maximum(np.append(-np.inf, above), np.append(below, -np.inf)))
 
 
 def say_part(time: float, frequency: float, expected: float, part: int, rate: bool) -> str:
@@ -493,8 +491,7 @@ def _slips_between(
 
 def _near_a_slip(distance: FloatArray) -> gr.Mask:
     """Mark distances (decades) near 3 or 6, those of another unit prefix."""
-    near: gr.Mask = np.minimum(np.abs(distance - 3), np.abs(distance - 6)) <= _WITHIN
-    return near
+    return np.asarray(np.minimum(np.abs(distance - 3), np.abs(distance - 6)) <= _WITHIN)
 
 
 def _wrong_side(sides: _Sides, watts: FloatArray, runs: FloatArray) -> gr.Mask:
@@ -504,8 +501,7 @@ def _wrong_side(sides: _Sides, watts: FloatArray, runs: FloatArray) -> gr.Mask:
     means = sides.means(watts, runs)
     odd = (means < _LEAST_W) | (means > _MOST_W)
     low, high = few | (odd & ~odd[::-1] & ~np.isnan(means).any(axis=0))
-    wrong: gr.Mask = np.where(sides.high, high, low) | ~(low | high)
-    return wrong
+    return np.asarray(np.where(sides.high, high, low) | ~(low | high))
 
 
 def say_slip(
