@@ -1,7 +1,8 @@
 """Compiled loops of the pooled posterior, for tables of many groups.
 
-They do what numpy does in `fitting.bayes.posterior` and `fitting.bayes.pooling`, which say why;
-results agree to rounding. An inner loop writes to one array only, to run on vector units.
+They do what numpy does in `fitting.bayes.posterior`, `fitting.bayes.pooling` and
+`fitting.bayes.prediction`, which say why; results agree to rounding. An inner loop writes to one
+array only, to run on vector units.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fitting.bayes.posterior import Parts, explain_points, solve_cell
+from fitting.bayes.posterior import Parts, solve_cell
+from fitting.bayes.prediction import LAST_STEP, MOST_STEPS, PRECISION
 from fitting.compiled.loops import FloatArray, IntArray, jit_inline, jit_reordered
 
 if TYPE_CHECKING:
@@ -19,15 +21,19 @@ if TYPE_CHECKING:
 
 # Steps whose products are added up at once; vectors over the steps are filled up to a multiple.
 _LANES = 4
-# Vectors over the steps, of a design, of a shape, and of a group's residuals. All that is sought of
-# a cell follows from their inner products, weighted by 1/variance of the points.
-_ONE, _CROSS, _BEND, _RESIDUAL = range(4)
-_SMALLEST = -100.0  # exp of less is of no account beside a likelihood of 1
-_solve_cell, _explain_points = jit_inline(solve_cell), jit_inline(explain_points)
+# Vectors over the steps, of a design and a shape. All that is sought of a cell follows from their
+# inner products, weighted by 1/variance of the points.
+_ONE, _CROSS, _BEND = range(3)
+# What each point adds to a cell's answers: to the squares about the curve, to what level and θ
+# explain of them, and to the expected value at the target.
+_SQUARE, _BY_LEVEL, _BY_BEND, _MOVE = range(4)
+# Deviations from its mean beyond which a normal distribution has nothing to add.
+_FAR = 9.0
+_solve_cell = jit_inline(solve_cell)
 
 
 def fill_evidence(designs: Designs, design: IntArray, grid: Grid, *points: FloatArray) -> Parts:
-    """Compute the parts of `fitting.bayes.posterior.Evidence`, as its `_fill_evidence` does."""
+    """Compute what `_fill_evidence` of `fitting.bayes.posterior` does."""
     (count, steps), (residual, at_target, scatter) = designs.eigenvalue.shape, points
     (groups, shapes), scales = at_target.shape, len(grid.noise)
     order = np.argsort(design, kind="stable")
@@ -36,45 +42,40 @@ def fill_evidence(designs: Designs, design: IntArray, grid: Grid, *points: Float
     # The determinant is taken in units of the noise.
     scatter = scatter + (steps - 1) * np.log(noise2)
     cells = (noise2, grid.drift**2, residual.transpose(0, 2, 1), at_target, scatter)
-    sizes = ((4, filled), (filled, scales), (4, 4, scales), (6, scales), (shapes, scales))
-    made = tuple(np.empty((rows, shapes, scales)) for rows in (groups, groups, count, count))
+    of_group = ((2, filled), (2, scales), (shapes, 4, filled, scales))
+    of_design = ((3, filled), (filled,), (3, 3, scales), (6, scales))
+    scratch = tuple(map(np.zeros, of_group)), tuple(map(np.zeros, of_design))
+    made = tuple(np.empty((n, shapes, scales)) for n in (groups, groups, count, count, count))
     # Of one layout, so that they are compiled for once.
     designed, given = (tuple(map(np.ascontiguousarray, part)) for part in (designs, cells))
-    _fill_designs(order, bounds, designed, given, tuple(map(np.zeros, sizes)), made)
-    likelihood, mean, variance, form = made
+    _fill_designs(order, bounds, designed, given, scratch, made)
+    quadratic, mean, variance, form, factor = made
+    quadratic -= np.log(factor, out=factor)[design]
     noise = np.broadcast_to(noise2 * designs.new[:, None, None], form.shape)
-    return likelihood, mean, design, variance, form, noise
+    return quadratic, mean, design, variance, form, noise
 
 
 @jit_reordered
 def _fill_designs(
     order: IntArray, bounds: IntArray, designs: Parts, cells: Parts, scratch: Parts, made: Parts
 ) -> None:
-    """Fill the cells of all groups, a design and a shape at a time."""
-    whiten, eigenvalue, one, cross, error, new, bend = designs
+    """Fill the cells of all groups, design by design."""
     noise2, drift2, residual, at_target, scatter = cells
-    vector, weight, inner, solved, factor = scratch
-    likelihood, mean, variance, form = made
-    for d in range(len(new)):
+    (point, explained, adds), of_design = scratch
+    quadratic, mean, variance, form, factor = made
+    for d in range(len(variance)):
         for t in range(len(drift2)):
-            for i in range(eigenvalue.shape[1]):
-                vector[_ONE, i], vector[_CROSS, i] = one[d, i], cross[d, i]
-                vector[_BEND, i] = bend[d, t, i]
-            _weigh(eigenvalue[d], drift2[t], noise2, (weight, factor[t]))
-            for a in range(_RESIDUAL):
-                _multiply(vector, a, weight, inner[a])
-            asked = (error[d], new[d], bend[d, t, -1])
-            of_shape = (solved, factor[t], variance[d, t], form[d, t])
-            _solve_shape(inner, drift2[t], noise2, asked, of_shape)
-            for number in range(bounds[d], bounds[d + 1]):
-                g = order[number]
-                for i in range(eigenvalue.shape[1]):
-                    vector[_RESIDUAL, i] = _dot(whiten[d, i], residual[g, t])
-                _multiply(vector, _RESIDUAL, weight, inner[_RESIDUAL])
-                of_group = (solved, at_target[g, t], scatter[g], likelihood[g, t], mean[g, t])
-                _fill_shape(inner[_RESIDUAL], of_group)
+            of_shape = (adds[t], factor[d, t], variance[d, t], form[d, t])
+            _solve_shape(designs, d, t, (noise2, drift2[t]), of_design, of_shape)
+        # All shapes of a group together: its cells are written one after the other.
         for number in range(bounds[d], bounds[d + 1]):
-            _exponentiate(likelihood[order[number]], factor)
+            g = order[number]
+            for t in range(len(drift2)):
+                for i in range(residual.shape[2]):
+                    point[0, i] = _dot(designs[0][d, i], residual[g, t])
+                    point[1, i] = point[0, i] ** 2
+                of_group = (explained, at_target[g, t], scatter[g], quadratic[g, t], mean[g, t])
+                _fill_shape(point, adds[t], of_group)
 
 
 @jit_reordered
@@ -98,65 +99,76 @@ def _weigh(values: FloatArray, drift2: FloatArray, noise2: FloatArray, made: Par
 
 
 @jit_reordered
-def _multiply(vector: FloatArray, a: int, weight: FloatArray, inner: FloatArray) -> None:
-    """Multiply a vector by those up to it, in all scales."""
-    for b in range(a + 1):
-        total = inner[b]
-        total[:] = 0.0
-        for i in range(0, len(weight), _LANES):
-            p, q = vector[a, i] * vector[b, i], vector[a, i + 1] * vector[b, i + 1]
-            r, s = vector[a, i + 2] * vector[b, i + 2], vector[a, i + 3] * vector[b, i + 3]
-            for k in range(len(total)):
-                first = p * weight[i, k] + q * weight[i + 1, k]
-                total[k] += first + (r * weight[i + 2, k] + s * weight[i + 3, k])
+def _sum_up(point: FloatArray, adds: FloatArray, total: FloatArray) -> None:
+    """Sum up over the points, in all scales."""
+    total[:] = 0.0
+    for i in range(0, len(adds), _LANES):
+        p, q, r, s = point[i], point[i + 1], point[i + 2], point[i + 3]
+        for k in range(len(total)):
+            first = p * adds[i, k] + q * adds[i + 1, k]
+            total[k] += first + (r * adds[i + 2, k] + s * adds[i + 3, k])
 
 
 @jit_reordered
 def _solve_shape(
-    inner: FloatArray, drift2: FloatArray, noise2: FloatArray, asked: Parts, made: Parts
+    designs: Parts, d: int, t: int, scales: Parts, scratch: Parts, made: Parts
 ) -> None:
-    """Solve the cells of a shape; finish their factors, 1/√determinant."""
-    solved, factor, variance, form = made
+    """Solve the cells of a shape of a design; write what its points add to them."""
+    _, eigenvalue, one, cross, error, new, bend = designs
+    (vector, product, inner, solved), (adds, factor, variance, form) = scratch, made
+    noise2, drift2 = scales
+    for i in range(eigenvalue.shape[1]):
+        vector[_ONE, i], vector[_CROSS, i] = one[d, i], cross[d, i]
+        vector[_BEND, i] = bend[d, t, i]
+    _weigh(eigenvalue[d], drift2, noise2, (adds[_SQUARE], factor))
+    for a in range(len(vector)):
+        for b in range(a + 1):
+            for i in range(vector.shape[1]):
+                product[i] = vector[a, i] * vector[b, i]
+            _sum_up(product, adds[_SQUARE], inner[a, b])
+    asked = (error[d], new[d], bend[d, t, -1])
     for s in range(len(noise2)):
-        one, cross, bend = inner[_ONE, :, s], inner[_CROSS, :, s], inner[_BEND, :, s]
-        products = (one[_ONE], cross[_ONE], bend[_ONE], cross[_CROSS], bend[_CROSS], bend[_BEND])
+        of_one = (inner[_ONE, _ONE, s], inner[_CROSS, _ONE, s], inner[_BEND, _ONE, s])
+        of_cross = (inner[_CROSS, _CROSS, s], inner[_BEND, _CROSS, s])
+        products = (*of_one, *of_cross, inner[_BEND, _BEND, s])
         of_cell, variance[s], form[s] = _solve_cell(products, drift2[s], noise2[s], asked)
-        factor[s] = math.sqrt(factor[s] * of_cell[1] * of_cell[2] / noise2[s])
+        # Finished: 1/determinant.
+        factor[s] *= of_cell[1] * of_cell[2] / noise2[s]
         for part in range(6):
             solved[part, s] = of_cell[part]
-
-
-@jit_inline
-def _explain_cell(product: FloatArray, solved: FloatArray, s: int) -> tuple[float, float]:
-    """Explain the residuals of a group in one cell."""
-    p = (product[_ONE, s], product[_CROSS, s], product[_BEND, s], product[_RESIDUAL, s])
-    cell = (solved[0, s], solved[1, s], solved[2, s], solved[3, s], solved[4, s], solved[5, s])
-    return _explain_points(p, cell)
+    _share_out(vector, solved, adds)
 
 
 @jit_reordered
-def _fill_shape(product: FloatArray, of_group: Parts) -> None:
+def _share_out(vector: FloatArray, solved: FloatArray, adds: FloatArray) -> None:
+    """Write what a residual of 1 at each point adds: `fitting.bayes.posterior.explain_points`."""
+    followed, by_level, by_bend, to_level, to_error, to_bend = solved
+    for i in range(vector.shape[1]):
+        one, cross, bend = vector[_ONE, i], vector[_CROSS, i], vector[_BEND, i]
+        weight = adds[_SQUARE, i]
+        for s in range(len(weight)):
+            adds[_BY_LEVEL, i, s] = weight[s] * one * math.sqrt(by_level[s])
+        for s in range(len(weight)):
+            bent = bend - followed[s] * one
+            adds[_BY_BEND, i, s] = weight[s] * bent * math.sqrt(by_bend[s])
+        for s in range(len(weight)):
+            bent = bend - followed[s] * one
+            moved = one * to_level[s] + cross * to_error[s] + bent * to_bend[s]
+            adds[_MOVE, i, s] = weight[s] * moved
+
+
+@jit_reordered
+def _fill_shape(point: FloatArray, adds: FloatArray, of_group: Parts) -> None:
     """Write quadratic form and mean of a group in the cells of a shape."""
-    solved, at_target, scatter, quadratic, mean = of_group
+    explained, at_target, scatter, quadratic, mean = of_group
+    _sum_up(point[1], adds[_SQUARE], quadratic)
+    _sum_up(point[0], adds[_BY_LEVEL], explained[0])
+    _sum_up(point[0], adds[_BY_BEND], explained[1])
+    _sum_up(point[0], adds[_MOVE], mean)
     for s in range(len(mean)):
-        quadratic[s] = scatter[s] + _explain_cell(product, solved, s)[0]
+        quadratic[s] += scatter[s] - (explained[0, s] ** 2 + explained[1, s] ** 2)
     for s in range(len(mean)):
-        mean[s] = at_target + _explain_cell(product, solved, s)[1]
-
-
-@jit_reordered
-def _exponentiate(cells: FloatArray, factor: FloatArray) -> None:
-    """Turn a group's quadratic forms into its likelihood, 1 at the best cell."""
-    flat, of_cell, best = cells.reshape(-1), factor.reshape(-1), 0.0
-    least = flat[0]
-    for c in range(len(flat)):
-        least = min(least, flat[c])
-    for c in range(len(flat)):
-        x = -0.5 * (flat[c] - least)
-        flat[c] = math.exp(x) * of_cell[c] if x > _SMALLEST else 0.0
-        best = max(best, flat[c])
-    for c in range(len(flat)):
-        flat[c] /= best
+        mean[s] += at_target
 
 
 def mix_posteriors(reach: float, of_group: Parts, cells: Parts) -> FloatArray:
@@ -187,3 +199,83 @@ def _mix(reach: float, of_group: Parts, cells: Parts, made: FloatArray) -> None:
             mass += mixed[c]
         for c in range(len(mixed)):
             mixed[c] /= mass
+
+
+def join_cells(
+    joined: int, weight: FloatArray, middle: FloatArray, cells: Parts
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Sum up weight and moments of neighbouring shapes, as `fitting.bayes.prediction` does."""
+    groups, shapes, scales = weight.shape
+    made = tuple(np.zeros((groups, -(-shapes // joined), scales)) for _ in range(3))
+    _join(joined, np.ascontiguousarray(weight), middle, cells, made)
+    return made[0], made[1], made[2]
+
+
+@jit_reordered
+def _join(joined: int, weight: FloatArray, middle: FloatArray, cells: Parts, made: Parts) -> None:
+    """Add each shape of each group to those that it is joined with."""
+    mean, variance, design = cells
+    mass, shift, square = made
+    for g in range(len(weight)):
+        for t in range(weight.shape[1]):
+            row, at, spread = weight[g, t], mean[g, t], variance[design[g], t]
+            into = t // joined
+            total, first, second = mass[g, into], shift[g, into], square[g, into]
+            for s in range(len(row)):
+                total[s] += row[s]
+            for s in range(len(row)):
+                first[s] += row[s] * (at[s] - middle[g])
+            for s in range(len(row)):
+                second[s] += row[s] * (spread[s] + (at[s] - middle[g]) ** 2)
+
+
+def solve_quantile(p: float, mixture: Parts, scale: FloatArray, ends: Parts) -> FloatArray:
+    """Solve for a quantile of each mixture, as `fitting.bayes.prediction` does."""
+    mean, variance, weight = mixture
+    made: FloatArray = ends[2].copy()
+    parts = (mean, 1 / np.sqrt(variance), weight)
+    _solve(p, tuple(map(np.ascontiguousarray, parts)), scale, ends[:2], made)
+    return made
+
+
+@jit_reordered
+def _solve(p: float, mixture: Parts, scale: FloatArray, ends: Parts, made: FloatArray) -> None:
+    """Move each group's start to its quantile; a group stops when its own step is short enough."""
+    for g in range(len(made)):
+        low, high, x = ends[0][g], ends[1][g], made[g]
+        last = high - low
+        for _ in range(MOST_STEPS):
+            excess, density, slope = _weigh_tail(x, mixture, g)
+            excess -= p
+            if excess > 0:
+                high = x
+            else:
+                low = x
+            root = math.sqrt(max(density**2 - 2 * excess * slope, 0.0))
+            guess = x - 2 * excess / (density + root)
+            step = abs(guess - x)
+            # Not a number is not safe.
+            is_safe = low <= guess <= high and step <= max(last / 2, LAST_STEP * scale[g])
+            if not is_safe:
+                guess = (low + high) / 2
+            last, x = abs(guess - x), guess
+            if last <= (LAST_STEP if is_safe else PRECISION) * scale[g]:
+                break
+        made[g] = x
+
+
+@jit_inline
+def _weigh_tail(x: float, mixture: Parts, g: int) -> tuple[float, float, float]:
+    """Share of a mixture below x, its density there and the slope of that."""
+    mean, unit, weight = mixture
+    below, density, slope = 0.0, 0.0, 0.0
+    for c in range(mean.shape[1]):
+        z = (x - mean[g, c]) * unit[g, c]
+        if z > _FAR:
+            below += weight[g, c]
+        elif z > -_FAR:
+            below += 0.5 * weight[g, c] * math.erfc(-z * math.sqrt(0.5))
+            part = weight[g, c] * unit[g, c] * math.exp(-0.5 * z * z) / math.sqrt(2 * math.pi)
+            density += part
+            slope -= part * z * unit[g, c]
+    return below, density, slope

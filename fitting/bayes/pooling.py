@@ -375,16 +375,19 @@ def _mix_posteriors(reach: float, of_group: posterior.Parts, cells: posterior.Pa
 
 
 def _evidence_of_cluster(likelihood: FloatArray, cluster: IntArray, pooling: Pooling) -> FloatArray:
-    """Tempered product of the likelihoods of the cluster's other groups, 1 at its best cell."""
+    """Tempered product of the likelihoods of the cluster's other groups, 1 at its best cell.
+
+    ``cluster`` rises.
+    """
     axes = tuple(range(1, likelihood.ndim))
     with np.errstate(divide="ignore"):
         log_ratio = np.log(likelihood)
     log_ratio -= log_ratio.max(axis=axes, keepdims=True)
     log_ratio = np.maximum(log_ratio, -_VETO)
-    _, number, size = np.unique(cluster, return_inverse=True, return_counts=True)
-    total = np.zeros((len(size), *log_ratio.shape[1:]))
-    np.add.at(total, number, log_ratio)
-    rest = size[number] - 1
+    begins = np.diff(cluster, prepend=-1) != 0
+    number = np.cumsum(begins) - 1
+    total = np.add.reduceat(log_ratio, np.flatnonzero(begins))
+    rest = np.bincount(number)[number] - 1
     share = np.minimum(1.0, pooling.cluster_evidence / np.maximum(rest, 1))
     share[rest == 0] = 0.0
     log_weight = share.reshape(-1, *(1 for _ in axes)) * (total[number] - log_ratio)

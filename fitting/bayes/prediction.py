@@ -12,16 +12,19 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from fitting.bayes.pooling import posterior_cells
+from fitting.bayes.posterior import loops_for
 from fitting.errors import FittingError
 from fitting.regression.lines import FloatArray, IntArray
 
 if TYPE_CHECKING:
+    from types import ModuleType
+
     from fitting.bayes.pooling import CellPosteriors, Curve, Neighbours
     from fitting.bayes.posterior import Evidence, FrequencyTarget, MeasuredSteps, Parts
 
 # A quantile is found to about this share of the mixture's standard deviation. After a step of the
 # second share, the next would be less than that: they converge with their third power.
-_PRECISION, _LAST_STEP, _MOST_STEPS = 1e-9, 1e-4, 100
+PRECISION, LAST_STEP, MOST_STEPS = 1e-9, 1e-4, 100
 # A weight that has no digits.
 _EMPTY = 1e-200
 # Neighbouring shapes that are made one normal distribution: the predictions of three of them
@@ -88,7 +91,9 @@ class Mixture(NamedTuple):
         parts = (np.column_stack([a.ravel()[kept], e]) for a, e in zip(self, ends, strict=True))
         return Mixture(*parts)
 
-    def quantiles(self, probabilities: Sequence[float]) -> FloatArray:
+    def quantiles(
+        self, probabilities: Sequence[float], loops: ModuleType | None = None
+    ) -> FloatArray:
         """Quantiles (probabilities, groups) to a billionth of a deviation; NaN where not known."""
         from scipy.special import ndtri
 
@@ -97,13 +102,14 @@ class Mixture(NamedTuple):
         mixture = self if known.all() else self.take(np.flatnonzero(known))
         middle, variance = mixture.moments()
         scale = np.sqrt(variance)
+        solve = _solve_quantile if loops is None else loops.solve_quantile
         for row, p in zip(made, probabilities, strict=True):
             # All but a share p of a distribution lies within sqrt(1/p − 1) deviations of its mean
             # (Cantelli's inequality).
             low = middle - scale * np.sqrt(1 / p - 1)
             high = middle + scale * np.sqrt(1 / (1 - p) - 1)
             start = np.clip(middle + scale * ndtri(p), low, high)
-            row[known] = _solve_quantile(p, mixture, scale, (low, high, start))
+            row[known] = solve(p, mixture, scale, (low, high, start))
         return made
 
 
@@ -118,7 +124,7 @@ def _solve_quantile(p: float, mixture: Mixture, scale: FloatArray, ends: Parts) 
     x: FloatArray
     (low, high, x), (mean, variance, weight) = ends, mixture
     last, unit = high - low, 1 / np.sqrt(variance)
-    for _ in range(_MOST_STEPS):
+    for _ in range(MOST_STEPS):
         z = (x[:, None] - mean) * unit
         excess = np.einsum("gc,gc->g", weight, ndtr(z)) - p
         low, high = np.where(excess > 0, low, x), np.where(excess > 0, x, high)
@@ -128,10 +134,10 @@ def _solve_quantile(p: float, mixture: Mixture, scale: FloatArray, ends: Parts) 
             root = np.sqrt(np.maximum(density**2 - 2 * excess * slope, 0.0))
             guess = x - 2 * excess / (density + root)
             is_safe = (guess >= low) & (guess <= high)
-            is_safe &= np.abs(guess - x) <= np.maximum(last / 2, _LAST_STEP * scale)
+            is_safe &= np.abs(guess - x) <= np.maximum(last / 2, LAST_STEP * scale)
         guess = np.where(is_safe, guess, (low + high) / 2)
         last, x = np.abs(guess - x), guess
-        if (last <= np.where(is_safe, _LAST_STEP, _PRECISION) * scale).all():
+        if (last <= np.where(is_safe, LAST_STEP, PRECISION) * scale).all():
             break
     return x
 
@@ -170,16 +176,21 @@ def project_curve(
     projected = CurveProjection(mixture, np.full((len(probabilities), groups), np.nan), *nothing)
     able = np.flatnonzero((steps.count > 1) & ~np.isnan(target.frequency))
     for cells in posterior_cells(curve, steps, target, neighbours, able):
-        _fill(projected, cells, probabilities)
+        _fill(projected, cells, probabilities, loops_for(len(able)))
     return projected
 
 
-def _fill(made: CurveProjection, cells: CellPosteriors, probabilities: Sequence[float]) -> None:
+def _fill(
+    made: CurveProjection,
+    cells: CellPosteriors,
+    probabilities: Sequence[float],
+    loops: ModuleType | None,
+) -> None:
     """Write the prediction of a chunk of groups into the whole."""
     at, found, weight = cells.groups, cells.evidence, cells.weight
     mean = np.einsum("gts,gts->g", weight, found.mean)
-    mixture = _components(found, weight, mean).trim(_SOUGHT)
-    made.quantiles[:, at] = mixture.quantiles(probabilities)
+    mixture = _components(found, weight, mean, loops).trim(_SOUGHT)
+    made.quantiles[:, at] = mixture.quantiles(probabilities, loops)
     kept = mixture.trim(_KEPT - 1)
     # A small grid has fewer components than are kept: the others have no weight.
     for whole, part, filler in zip(made.mixture, kept, (0.0, 1.0, 0.0), strict=True):
@@ -196,26 +207,35 @@ def _fill(made: CurveProjection, cells: CellPosteriors, probabilities: Sequence[
     made.pulled[at] = mean - total / mass
 
 
-def _components(found: Evidence, weight: FloatArray, mean: FloatArray) -> Mixture:
+def _components(
+    found: Evidence, weight: FloatArray, mean: FloatArray, loops: ModuleType | None
+) -> Mixture:
     """Components of the posterior, neighbouring shapes joined to one."""
-    shapes = weight.shape[1]
-    join = np.equal.outer(np.arange(0, shapes, _JOINED), np.arange(shapes) // _JOINED * _JOINED)
     # About the group's own mean, so that the difference of squares keeps its digits.
-    apart = found.mean - mean[:, None, None]
-    square = apart**2
-    square += found.variance[found.design]
-    apart *= weight
-    square *= weight
-    # Products with a matrix are faster than sums of a few neighbours.
-    mass, shift, variance = (join.astype(float) @ part for part in (weight, apart, square))
+    join = _join_cells if loops is None else loops.join_cells
+    cells = (found.mean, found.variance, found.design)
+    mass, shift, variance = join(_JOINED, weight, mean, cells)
     # A component without mass has no mean; one of denormal mass has no digits.
     empty = mass <= _EMPTY
     filled = np.where(empty, 1.0, mass)
     shift /= filled
-    variance = variance / filled - shift**2
+    variance /= filled
+    variance -= shift**2
     variance[empty], mass[empty] = 1.0, 0.0
     parts = (shift + mean[:, None, None], variance, mass)
     return Mixture(*(part.reshape(len(weight), -1) for part in parts))
+
+
+def _join_cells(
+    joined: int, weight: FloatArray, middle: FloatArray, cells: Parts
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Sum up weight, and first and second moment about ``middle``, of neighbouring shapes."""
+    mean, variance, design = cells
+    first = np.arange(0, weight.shape[1], joined)
+    apart = mean - middle[:, None, None]
+    parts = (weight, weight * apart, weight * (variance[design] + apart**2))
+    mass, shift, square = (np.add.reduceat(part, first, axis=1) for part in parts)
+    return mass, shift, square
 
 
 # Split conformal calibration: how wide an interval must be, learnt from other groups' misses.

@@ -415,7 +415,7 @@ def test_core_counts_that_share_static_watts_show_the_voltage_slope():
 @pytest.mark.parametrize("alone_in_cluster", [False, True])
 def test_the_rest_of_a_cluster_counts_for_two_groups(alone_in_cluster):
     likelihood = np.array([[1.0, 0.5], [0.1, 0.2], [0.9, 0.3], [0.4, 0.8], [0.6, 0.3]])
-    cluster = np.array([0, 0, 0, int(alone_in_cluster), 0])
+    cluster = np.array([0, 0, 0, 0, int(alone_in_cluster)])
     found = pooling._evidence_of_cluster(likelihood, cluster, TIME_POOLING)
     ratio = likelihood[:, 1] / likelihood[:, 0]
     for group in range(5):
