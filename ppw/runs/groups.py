@@ -69,6 +69,12 @@ def group_runs(runs: pd.DataFrame, by: Sequence[str] | None = None) -> Groups:
     return Groups(columns, codes, pd.DataFrame(keys))
 
 
+def number_rows(columns: Sequence[NDArray[Any]]) -> IntArray:
+    """Number the rows of some columns by their values, in ascending order; NaN is a value."""
+    parts = [np.unique(column, return_inverse=True) for column in columns]
+    return _combine([codes for _, codes in parts], [len(values) for values, _ in parts])[0]
+
+
 def _factorize(column: pd.Series[Any]) -> tuple[IntArray, pd.Index[Any]]:
     """Code of each row and the sorted values that the codes stand for."""
     codes, values = pd.factorize(column, use_na_sentinel=False)

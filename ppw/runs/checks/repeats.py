@@ -198,15 +198,7 @@ def find_copies(runs: pd.DataFrame, groups: gr.Groups) -> pd.DataFrame:
     """
     if runs["workload"].nunique(dropna=False) < 2 or (rows := _series_rows(runs, groups)).empty:
         return pd.DataFrame()
-    # Means by setting, with the finest decimal step of the whole series.
-    finest = rows.groupby("series")[["time_step", "power_step"]].transform("min")
-    values, by_setting = rows[["time", "power"]], [rows["series"], rows["setting"]]
-    totals, runs_with = (
-        part.mul(rows["runs"], axis=0).groupby(by_setting).sum()
-        for part in (values, values.notna())
-    )
-    kept = rows.assign(**finest)[["host", "workload", "time_step", "power_step"]]
-    cells = kept.groupby(by_setting).first().join(totals / runs_with).reset_index()
+    cells = _cell_means(rows)
     pairs = _candidate_pairs(cells)
     if pairs.empty:
         return pairs
@@ -250,6 +242,20 @@ def _series_rows(runs: pd.DataFrame, groups: gr.Groups) -> pd.DataFrame:
     return frame[frame["time"].notna()]
 
 
+def _cell_means(rows: pd.DataFrame) -> pd.DataFrame:
+    """Mean time and power of each setting of a series, with the finest step of the series."""
+    cell = gr.number_rows([rows["series"].to_numpy(), rows["setting"].to_numpy()])
+    cells = rows.iloc[np.unique(cell, return_index=True)[1]].drop(columns=["position", "runs"])
+    for column in ("time", "power"):
+        values = rows[column].to_numpy()
+        runs = np.where(np.isnan(values), 0.0, rows["runs"].to_numpy())
+        total = np.bincount(cell, np.nan_to_num(values) * runs)
+        cells[column] = total / np.bincount(cell, runs)
+    finest = rows.groupby("series")[["time_step", "power_step"]].min()
+    cells[finest.columns] = finest.reindex(cells["series"]).to_numpy()
+    return cells.reset_index(drop=True)
+
+
 def _finest(runs: pd.DataFrame, column: str) -> FloatArray:
     """Decimal step to which the values of each row were recorded."""
     if gr.is_aggregated(runs, column):
@@ -263,25 +269,27 @@ def _candidate_pairs(cells: pd.DataFrame) -> pd.DataFrame:
     Series whose times go from one setting to the next by the same ratio, and have the same watts
     at both, meet in one bucket, so that no two others are ever compared.
     """
-    before, after = cells.iloc[:-1].reset_index(drop=True), cells.iloc[1:].reset_index(drop=True)
-    steps = before[["host", "series", "time", "setting"]].assign(
-        next=after["setting"],
-        ratio=np.log(after["time"] / before["time"]),
-        # To seven digits: the mean of repeats depends on their order in the last.
-        watts=before["power"].astype(np.float32),
-        next_watts=after["power"].astype(np.float32),
-    )[before["series"] == after["series"]]
-    steps = steps.sort_values(["time", "series"])
-    fine = np.where(steps["watts"].isna(), _FINER_THAN_ANY_REPEAT, _FINE)
-    met = []
+    # Arrays, because nearly no table has a pair: data frames would take most of the time.
+    columns = ["series", "setting", "time", "host"]
+    series, setting, time, host = (cells[column].to_numpy() for column in columns)
+    # To seven digits: the mean of repeats depends on their order in the last.
+    watts = cells["power"].to_numpy().astype(np.float32)
+    start = np.flatnonzero(series[:-1] == series[1:])
+    start = start[np.lexsort((series[start], time[start]))]
+    ratio = np.log(time[start + 1] / time[start])
+    fine = np.where(np.isnan(watts[start]), _FINER_THAN_ANY_REPEAT, _FINE)
+    keys = [host[start], setting[start], setting[start + 1], watts[start], watts[start + 1]]
+    step, own = gr.number_rows(keys), series[start]
+    pairs = []
     # Two grids, so that no two ratios that are near are apart in both.
     for offset in (0.0, 0.5):
-        steps["bucket"] = np.floor(steps["ratio"] / (4 * fine) + offset)
-        keys = ["host", "setting", "next", "bucket", "watts", "next_watts"]
-        base = steps.groupby(keys, dropna=False)["series"].transform("first")
-        met.append(steps[["series"]].assign(base=base)[base != steps["series"]])
-    pairs = pd.concat(met).groupby(["series", "base"], as_index=False).size()
-    return pairs[pairs["size"] >= _WORTH]
+        bucket = gr.number_rows([step, np.floor(ratio / (4 * fine) + offset)])
+        first = np.empty(len(start), dtype=np.int64)
+        first[bucket[::-1]] = own[::-1]
+        base = first[bucket]
+        pairs.append(np.column_stack([own, base])[own != base])
+    found, size = np.unique(np.concatenate(pairs), axis=0, return_counts=True)
+    return pd.DataFrame(found[size >= _WORTH], columns=["series", "base"])
 
 
 def _find_copied_rows(pairs: pd.DataFrame, cells: pd.DataFrame) -> pd.DataFrame:
