@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Unpack
+from typing import Unpack
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from fitting.bayes.posterior import SAME_STEP
 from fitting.bayes.prediction import fewest_scores
@@ -242,8 +243,7 @@ def project_prepared(
     for metric in prepared.metrics:
         for frequency in frequencies:
             rows, found = _answer_rows(answers, metric, frequency, level)
-            # pandas 2.2 warns of joining texts with a column without any.
-            tables.append(rows.astype({"caveats": object}))
+            tables.append(rows)
             findings += found
     table = pd.concat(tables, ignore_index=True)
     if table.empty:
@@ -277,22 +277,24 @@ def _answer_rows(
     findings, known = answers.findings(made) + differing, made.distribution
     widths = known.budget_shares() if known else {}
     fitted, refitted = made.has_curves(), answers.other_form(metric)
-    rows = groups.keys.assign(
-        metric=metric.name,
-        unit=metric.unit,
-        freq_hz=frequency,
-        projected=made.prediction.value,
-        lower=made.prediction.lower,
-        upper=made.prediction.upper,
-        limit=made.prediction.limit,
-        limit_share=made.prediction.limit_share,
-        points=np.minimum.reduce([f.fit.line.moments.points for f in made.factors]),
-        pulled_pct=np.nan if known is None else 100 * (known.pulled - 1),
+    columns = {
+        **groups.keys,
+        "metric": metric.name,
+        "unit": metric.unit,
+        "freq_hz": frequency,
+        "projected": made.prediction.value,
+        "lower": made.prediction.lower,
+        "upper": made.prediction.upper,
+        "limit": made.prediction.limit,
+        "limit_share": made.prediction.limit_share,
+        "points": np.minimum.reduce([f.fit.line.moments.points for f in made.factors]),
+        "pulled_pct": np.nan if known is None else 100 * (known.pulled - 1),
         **{WIDTH_FROM + name.replace(" ", "_"): share for name, share in widths.items()},
-        other_form=refitted.curves[metric.name].fit.predict(frequency) if refitted else np.nan,
-        least_squares=made.prediction.value * apart,
-        caveats=_caveat_names([x for _, x in findings], len(groups)),
-    )
+        "other_form": refitted.curves[metric.name].fit.predict(frequency) if refitted else np.nan,
+        "least_squares": made.prediction.value * apart,
+        "caveats": _caveat_names([x for _, x in findings], count),
+    }
+    rows = pd.DataFrame(columns, index=groups.keys.index)
     return rows if fitted.all() else rows[fitted], findings
 
 
@@ -318,22 +320,21 @@ def _make_conformal(
     return made
 
 
-def _caveat_names(findings: Sequence[cv.Caveat], groups: int) -> pd.Categorical[Any] | None:
-    """Short names of each group's caveats, joined; None where no group has any."""
+def _caveat_names(findings: Sequence[cv.Caveat], groups: int) -> NDArray[np.object_]:
+    """Short names of each group's caveats, joined; all None where no group has any."""
     findings = [f for f in findings if f.groups.any()]
     names = list(dict.fromkeys(f.name for f in findings))
     if not names:
-        return None
+        return np.full(groups, None)
     mask = np.zeros(groups, dtype=np.int64)
     for finding in findings:
         mask |= finding.groups.astype(np.int64) << names.index(finding.name)
     # Counted, not sorted: a million groups share a handful of combinations.
     combinations = 1 << len(names)
     present = np.flatnonzero(np.bincount(mask, minlength=combinations)[1:]) + 1
-    texts = ["; ".join(n for i, n in enumerate(names) if m >> i & 1) for m in present]
-    code = np.full(combinations, -1)
-    code[present] = np.arange(len(present))
-    return pd.Categorical.from_codes(code[mask], pd.Index(texts))
+    texts = np.full(combinations, np.nan, dtype=object)
+    texts[present] = ["; ".join(n for i, n in enumerate(names) if m >> i & 1) for m in present]
+    return texts[mask]
 
 
 # The parameters of the curves.
