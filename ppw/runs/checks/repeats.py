@@ -213,13 +213,12 @@ def find_copies(runs: pd.DataFrame, groups: gr.Groups) -> pd.DataFrame:
 def _series_rows(runs: pd.DataFrame, groups: gr.Groups) -> pd.DataFrame:
     """Rows of workloads on a host with enough runs, by setting; empty where there are none."""
     whose = [c for c in ("host", "family") if c in runs.columns]
-    each = pd.Series(gr.run_counts(runs), index=runs.index)
-    size = each.groupby([runs[c] for c in (*whose, "workload")], dropna=False).transform("sum")
-    position = np.flatnonzero(size >= _SETTINGS)
+    series = gr.group_runs(runs, [*whose, "workload"]).codes
+    size = np.bincount(series, gr.run_counts(runs))
+    position = np.flatnonzero(size[series] >= _SETTINGS)
     if not position.size:
         return pd.DataFrame()
-    runs = runs.iloc[position]
-    series = gr.group_runs(runs, [*whose, "workload"]).codes
+    runs, series = runs.iloc[position], series[position]
     keys = runs[gr.key_columns(runs)] if gr.is_cell_table(runs) else runs
     identity = dict.fromkeys([*identity_columns(keys), *groups.by, "freq_hz"])
     setting = gr.group_runs(runs, [c for c in identity if c not in (*whose, "workload")]).codes
@@ -244,16 +243,19 @@ def _series_rows(runs: pd.DataFrame, groups: gr.Groups) -> pd.DataFrame:
 
 def _cell_means(rows: pd.DataFrame) -> pd.DataFrame:
     """Mean time and power of each setting of a series, with the finest step of the series."""
-    cell = gr.number_rows([rows["series"].to_numpy(), rows["setting"].to_numpy()])
-    cells = rows.iloc[np.unique(cell, return_index=True)[1]].drop(columns=["position", "runs"])
-    for column in ("time", "power"):
-        values = rows[column].to_numpy()
-        runs = np.where(np.isnan(values), 0.0, rows["runs"].to_numpy())
-        total = np.bincount(cell, np.nan_to_num(values) * runs)
-        cells[column] = total / np.bincount(cell, runs)
-    finest = rows.groupby("series")[["time_step", "power_step"]].min()
-    cells[finest.columns] = finest.reindex(cells["series"]).to_numpy()
-    return cells.reset_index(drop=True)
+    known = {name: column.to_numpy() for name, column in rows.items()}
+    cell = gr.number_rows([known["series"], known["setting"]])
+    first = np.unique(cell, return_index=True)[1]
+    cells = {name: known[name][first] for name in ("host", "workload", "series", "setting")}
+    for name in ("time", "power"):
+        runs = np.where(np.isnan(known[name]), 0.0, known["runs"])
+        total = np.bincount(cell, np.nan_to_num(known[name]) * runs)
+        cells[name] = total / np.bincount(cell, runs)
+    for name in ("time_step", "power_step"):
+        finest = np.full(known["series"].max() + 1, np.inf)
+        np.fmin.at(finest, known["series"], known[name])
+        cells[name] = finest[cells["series"]]
+    return pd.DataFrame(cells)
 
 
 def _finest(runs: pd.DataFrame, column: str) -> FloatArray:
