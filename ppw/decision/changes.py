@@ -581,11 +581,11 @@ def _runs_needed(over: FloatArray, cells: pd.DataFrame, alpha: FloatArray) -> Fl
     from scipy.special import stdtrit
 
     needed = np.full(len(over), 2.0)
-    spread = np.sqrt(2) * cells["noise"].to_numpy()
+    spread, least = np.sqrt(2) * cells["noise"].to_numpy(), cells["freedom"].to_numpy()
     with np.errstate(divide="ignore", invalid="ignore"):
         # Few runs have wide quantiles, so the number is found in a few rounds.
         for _ in range(5):
-            freedom = np.maximum(cells["freedom"], 2 * needed - 2)
+            freedom = np.maximum(least, 2 * needed - 2)
             quantiles = stdtrit(freedom, 1 - alpha) + stdtrit(freedom, _POWER)
             needed = np.maximum(np.ceil((quantiles * spread / over) ** 2), 2.0)
     return needed
