@@ -45,7 +45,6 @@ def known(model, intercept, slope):
 
 
 def one(model, f, metric):
-    """Fit one group."""
     f = np.asarray(f, dtype=float)
     return fit(model, np.zeros(len(f), dtype=int), f, np.asarray(metric, dtype=float), 1)
 

@@ -57,7 +57,6 @@ class Table(NamedTuple):
     neighbours: Neighbours
 
     def asked(self):
-        """Arguments of a projection after its curve."""
         groups = len(self.target.frequency)
         return MeasuredSteps.of(*self[:3], groups), self.target, self.neighbours
 
@@ -65,7 +64,6 @@ class Table(NamedTuple):
         return Table(*(column[order] for column in self[:3]), *self[3:])
 
     def only(self, groups):
-        """Groups alone, in the order given."""
         groups = np.asarray(groups)
         rank = np.full(len(self.target.frequency), -1)
         rank[groups] = np.arange(len(groups))
@@ -104,7 +102,6 @@ def check_same(found, expected, rtol=1e-7):
 
 
 def taken(made, groups):
-    """Answers of some groups."""
     mixture, quantiles, *rest = made
     return type(made)(mixture.take(groups), quantiles[:, groups], *(p[groups] for p in rest))
 

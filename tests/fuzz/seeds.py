@@ -63,7 +63,6 @@ def sensor_records():
 
 
 def power_reading():
-    """A reply to DCMI's Get Power Reading."""
     return [_REPLY.pack(0xDC, 240, 100, 400, 230, 1_750_000_000, 1000, 0x40)]
 
 
@@ -74,25 +73,21 @@ def saved(*kinds):
 
 
 def calibrations():
-    """What `ppw calibrate --save` keeps of a host."""
     kept = {"schema_version": 1, "kind": "calibrations", "ppw_version": "1", "input_digest": None}
     document = {**kept, "host": "h", "calibrations": [json.loads(saved("calibration")[0])]}
     return [json.dumps(document).encode()]
 
 
 def hosts():
-    """Machines of the catalogue."""
     folder = ROOT / "ppw/catalogue/data/hosts"
     return [path.read_bytes() for path in sorted(folder.glob("*d5*.toml"))]
 
 
 def saved_hosts():
-    """Machines as they are saved."""
     return [host.to_json().encode() for _, host in sorted(load_hosts().items())[:3]]
 
 
 def scenarios():
-    """Scenarios of a procurement."""
     text = (ROOT / "docs" / "procurement.md").read_text(encoding="utf-8")
     blocks = re.findall(r"```toml\n(.*?)```", text, re.DOTALL)
     return [blocks[0].encode(), (ROOT / "examples" / "procurement.toml").read_bytes()]

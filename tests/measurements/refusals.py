@@ -6,7 +6,6 @@ from measurements.errors import MeasurementError
 
 
 def refusal(ask, begins="", error=MeasurementError):
-    """Message of the error that a call ends with."""
     with pytest.raises(error) as refused:
         ask()
     message = str(refused.value)

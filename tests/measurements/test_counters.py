@@ -401,12 +401,10 @@ def test_settings_that_contradict_each_other_are_refused(tmp_path):
 
 @pytest.fixture
 def into(tmp_path):
-    """File of counts."""
     return tmp_path / "counts"
 
 
 def run(counters, command, into):
-    """Status of a command that is counted."""
     wrapped = counters.wrap(command, into)
     return subprocess.run(wrapped, stdin=subprocess.DEVNULL, capture_output=True).returncode
 
@@ -517,7 +515,6 @@ def stand_in(folder, script):
 
 
 def printing(folder, text):
-    """Program that prints the given counts, whatever it is to count."""
     (folder / "printed").write_text(text)
     usage = '[ "$2" = -h ] && { echo "Usage: perf stat -j, --json-output"; exit 129; }'
     into = 'while [ "$1" != -o ]; do shift; done'

@@ -20,8 +20,6 @@ NOBODY = {"HOME": "/nonexistent"}
 
 @pytest.fixture
 def netrc(tmp_path):
-    """Write a netrc file."""
-
     def write(text, mode=0o600):
         file = tmp_path / "netrc"
         file.write_bytes(text if isinstance(text, bytes) else text.encode())

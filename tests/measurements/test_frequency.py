@@ -74,7 +74,6 @@ def kernel(request, tmp_path, monkeypatch):
 
 @pytest.fixture
 def opened(tmp_path):
-    """Open a control of the files in ``sys``."""
     state = tmp_path / "state"
     state.mkdir(mode=0o700)
     known = {"sysfs": tmp_path / "sys", "state": state}
@@ -82,7 +81,6 @@ def opened(tmp_path):
 
 
 def achieved_hz(control):
-    """Frequencies of all policies now."""
     return {fc.read_hz(policy.folder / "scaling_cur_freq") for policy in control.policies}
 
 
@@ -477,7 +475,6 @@ def test_killed_after_any_write_all_is_always_put_back(tmp_path, kills):
 
 
 def _guards(state):
-    """Numbers of the guards that live."""
     numbers = [int(journal.name.split("-")[1]) for journal in state.iterdir()]
     return [number for number in numbers if Process.of(number)]
 

@@ -48,7 +48,6 @@ int main(void) {{
 
 
 def tree(root, files):
-    """Write the files of a kernel's tree."""
     FakeHost(root).put_all(".", files)
 
 

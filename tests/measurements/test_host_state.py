@@ -22,13 +22,11 @@ EACH_ON = {"cpufreq/policy0/boost": 1, "cpufreq/policy1/boost": 1}
 
 @pytest.fixture
 def bare(tmp_path):
-    """A host that tells nothing."""
     return bare_machine(tmp_path / "bare")
 
 
 @pytest.fixture
 def server(tmp_path):
-    """A host that tells all."""
     return xeon(tmp_path / "server")
 
 

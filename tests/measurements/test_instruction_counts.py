@@ -44,7 +44,6 @@ A_FEW_HUNDRED = 500
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory):
-    """The loop and the program that forks."""
     folder = tmp_path_factory.mktemp("programs")
     for name, text in (("loop.S", LOOP), ("forking.c", FORKING)):
         (folder / name).write_text(text)

@@ -105,7 +105,6 @@ class SessionThread(threading.Thread):
 
 
 def played_ipmitool(bmc, words, env, timeout, **_):
-    """What ipmitool says of a request."""
     words = list(words)
     assert "IPMITOOL_PASSWORD" not in env
     said = {name: words[words.index(name) + 1] for name in ("-U", "-L", "-C") if name in words}
@@ -181,7 +180,6 @@ def opened(tool, bmc, *, then_s=AMPLE_S, options=""):
 
 
 def refused(tool, where=None, login=None, timeout_s=AMPLE_S):
-    """One line of the error that opening ends with."""
     login = login or Login("ppw", "some-password")
     spec = parse_spec(tool if where is None else f"{tool}@{where}")
     settings = SourceSettings(login=lambda *_: login, timeout_s=timeout_s)
@@ -203,7 +201,6 @@ def eventually(source, wanted):
 
 
 def ipmitool(bmc, *words):
-    """What ipmitool's own decoder says."""
     to = ("-I", "lanplus", "-C", "3", "-H", bmc.host, "-p", str(bmc.port), "-U", bmc.login.user)
     return subprocess.run(
         ["ipmitool", *to, "-E", *words],
@@ -215,7 +212,6 @@ def ipmitool(bmc, *words):
 
 
 def freeipmi(program, bmc, *words):
-    """What FreeIPMI's own decoder says."""
     to = ("-D", "LAN_2_0", "-W", "opensesspriv", "-h", bmc.where, "-u", bmc.login.user)
     command = [program, *to, "-p", bmc.login.password, "-l", "ADMIN", *words]
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout
@@ -738,7 +734,6 @@ def test_what_cannot_be_asked_for_is_refused(spec, reason, monkeypatch, tmp_path
 
 
 def pyghmi_entry(record):
-    """The same record as pyghmi reads it."""
     from pyghmi.ipmi.private import constants
     from pyghmi.ipmi.sdr import SDREntry
 

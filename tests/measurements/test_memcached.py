@@ -65,7 +65,6 @@ def servers(start):
 
 @pytest.fixture(scope="module")
 def loader(tmp_path_factory):
-    """The load generator of our own, compiled once."""
     return find_loader("paced").open(tmp_path_factory.mktemp("paced"))
 
 

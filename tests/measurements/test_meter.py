@@ -40,7 +40,6 @@ def opened(meter, timeout_s=AMPLE_S, **options):
 
 @contextlib.contextmanager
 def metered(watts=298.77, *, open_with=None, **known):
-    """Start a meter and open it."""
     with ScpiMeter(watts, **known) as meter, opened(meter, **(open_with or {})) as source:
         yield meter, source
 

@@ -26,7 +26,6 @@ LSCPU = pytest.mark.peer("frequency")
 
 @pytest.fixture
 def host(tmp_path):
-    """Make a host's topology; returns its tree."""
     return lambda cpus, online=None: TopologyTree(tmp_path / "host", cpus, online)
 
 

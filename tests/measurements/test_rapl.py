@@ -33,7 +33,6 @@ class Host(types.SimpleNamespace):
         return {channel.label: channel for channel in self.open().channels}
 
     def run(self, watts, mirrors=None):
-        """Let counters run by the host's clock."""
         counters = powercap.Counters(watts, mirrors, self.time.monotonic)
         self.time.followers.append(counters.update)
         return counters

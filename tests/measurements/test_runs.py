@@ -39,8 +39,6 @@ CONTENTS = {
 
 @pytest.fixture
 def file(tmp_path):
-    """Write bytes or text to a file and name it."""
-
     def write(content, name="runs.csv"):
         path = tmp_path / name
         path.write_bytes(content.encode() if isinstance(content, str) else content)
@@ -51,7 +49,6 @@ def file(tmp_path):
 
 @pytest.fixture
 def read(file):
-    """Read runs of this content."""
     return lambda content, name="runs.csv", **options: ms.read_runs(file(content, name), **options)
 
 

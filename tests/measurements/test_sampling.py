@@ -172,8 +172,6 @@ def test_a_source_that_fails_in_a_run_is_told_and_asked_again_after_a_second(mad
 
 
 class Source:
-    """A source whose readings a test makes up."""
-
     period_s = 0.0
 
     def __init__(self, *channels, read=list):

@@ -34,7 +34,6 @@ def made(folder):
 
 @pytest.fixture(scope="module")
 def work(made):
-    """A small program with marks."""
     return made("work", marked())
 
 

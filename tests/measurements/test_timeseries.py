@@ -91,8 +91,6 @@ LOGS = {
 
 @pytest.fixture
 def read(tmp_path):
-    """Read a log of this content, or several beside each other."""
-
     def read(*contents, name="log", **options):
         paths = [tmp_path / f"{name}{n or ''}" for n in range(len(contents))]
         for path, content in zip(paths, contents, strict=True):

@@ -59,7 +59,6 @@ class Browser:
             self._process.wait()
 
     def call(self, method, **parameters):
-        """Send a command and wait for its answer."""
         number = next(self._numbers)
         message = {"id": number, "method": method, "params": parameters}
         if self._session:

@@ -27,7 +27,6 @@ def results(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def documents(results):
-    """JSON of such a result."""
     return functools.cache(lambda kind, names=PLAIN: results(kind, names).to_json())
 
 

@@ -116,6 +116,5 @@ def _swept(one, two):
 
 
 def _scenario(one, two):
-    """Return the documented scenario with its candidates renamed."""
     spelt = json.dumps(documented()).replace('"small"', json.dumps(one))
     return json.loads(spelt.replace('"large"', json.dumps(two)))

@@ -80,7 +80,6 @@ def known():
 
 
 def applied(runs, calibration, **options):
-    """Apply, and return the table with the warnings that came."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", CaveatWarning)
         table = ppw.apply_calibration(runs=runs, calibration=calibration, **options)
@@ -434,7 +433,6 @@ class TestStore:
 
 @pytest.fixture
 def run(tmp_path):
-    """Run `ppw calibrate` inside this process, in a folder that has runs.csv."""
     both().round(3).to_csv(tmp_path / "runs.csv", index=False)
     return functools.partial(ppw_inside, "calibrate", cwd=tmp_path, PPW_CONFIG_DIR="config")
 

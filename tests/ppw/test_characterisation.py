@@ -49,7 +49,6 @@ def made():
 
 
 def row_of(made, title, workload, measure):
-    """Texts of the two hosts in the row of a measure."""
     (section,) = [s for s in made.printed_tables() if s.title.startswith(title)]
     (row,) = [r for r in section.rows if r[0] == workload and measure in r]
     return row[-2:]

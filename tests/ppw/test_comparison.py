@@ -338,7 +338,6 @@ class TestProperties:
 
 @pytest.fixture
 def run(tmp_path):
-    """Run `ppw compare` beside runs.csv."""
     both(workloads=("grep", "wc")).to_csv(tmp_path / "runs.csv", index=False)
     sides = "--a", "host=rack1", "--b", "host=rack2"
     return functools.partial(ppw_inside, "compare", "runs.csv", *sides, cwd=tmp_path)

@@ -37,7 +37,6 @@ def table(*rows, **more):
 
 
 def point(runs, **options):
-    """Find the one point of runs of one setting."""
     (row,) = answered(cycles_per_io, runs, **options).points.to_dict(orient="records")
     return row
 
@@ -492,7 +491,6 @@ class TestCommandLine:
 
 @cache
 def results():
-    """Answers that pages are made of."""
     runs = study(noise=0.03).assign(host="rack1", device="nvme0n1")
     fio = pd.DataFrame({"bandwidth_bytes_s": [900e6]})
     work = {"data_bytes": 2e16, "time_s": 3e6, "cores": 16, "idle_share": 0.6}

@@ -363,12 +363,10 @@ SLOWED = RUNS["freq_ghz"] * (1e9 - 0.5e9 * (RUNS.index == 35))
 
 
 def table(frame, path):
-    """Table of the engine."""
     return engine("duckdb").read_parquet(saved(frame, path))
 
 
 def at(*rows):
-    """Whether a run is one of these."""
     return RUNS.index.isin(rows)
 
 

@@ -31,8 +31,6 @@ BCLK_HZ = 400e6 / 3
 
 @pytest.fixture
 def own(tmp_path):
-    """Write one host file into a folder and return the folder."""
-
     def write(text=OWN_HOST, name="own.toml"):
         (tmp_path / name).write_bytes(text if isinstance(text, bytes) else text.encode())
         return tmp_path

@@ -64,7 +64,6 @@ def open_page(browser, tmp_path):
 
 @pytest.fixture
 def shown(open_page, pages):
-    """Show a page by its name."""
     return lambda name, **options: open_page(pages[name], **options)
 
 

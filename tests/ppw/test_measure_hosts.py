@@ -152,7 +152,6 @@ LAWS = OldLaws()
 
 
 def measured(host, name, cores, folder):
-    """Runs table of a host."""
     host.cores = cores
     output = folder / f"{name}-{cores}.parquet"
     login = host.bmc.login

@@ -24,7 +24,6 @@ def plan(runs, **options):
 
 
 def one(**options):
-    """Runs of one group."""
     wanted = {"workloads": ("sort",), "steps": (1.2, 1.6, 2.0), "noise": 0.003, "repeats": 3}
     return sweep(**{**wanted, **options})
 

@@ -184,8 +184,6 @@ class TestSlowerWhenFaster:
 
 
 class TestHalfOrThirdFrequency:
-    """Steps that ran at a part of the frequency that they are recorded at."""
-
     NAME = "half_or_third_frequency"
     WHERE = "where the other steps give {}: it probably ran at {} of its frequency, {}"
 
@@ -435,8 +433,6 @@ class TestSlipOfAUnit:
 
 
 class TestTimeOfAnotherUnit:
-    """Times of another unit among those of their sweep."""
-
     NAME = "time_of_another_unit"
 
     def sweep(self, clocks=(1.2, 1.6, 2.0, 2.4), fixed=12.0, work=115.2, seed=1, **columns):

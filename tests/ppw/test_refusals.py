@@ -149,15 +149,12 @@ NOT_WRITTEN = "is not written: end it in"
 class TestTyped:
     @pytest.fixture
     def typed(self, folder):
-        """Type words of a command line; its standard output."""
-
         def typed(words):
             return worked(ppw_inside(*words.split(), cwd=folder)).stdout
 
         return typed
 
     def refused(self, folder, words, said, code):
-        """Type what fails, and writes no file."""
         before = sorted(folder.iterdir())
         done = ppw_inside(*words.split(), cwd=folder, PPW_CONFIG_DIR="config")
         processes.refused(done, said, code=code)

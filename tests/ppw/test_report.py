@@ -25,7 +25,6 @@ RUNS = sweep(noise=0.02)
 
 
 def straight_page(runs, **options):
-    """Page of a projection by the least-squares curves."""
     return page_of(projected(runs, interval="t", **options))
 
 

@@ -37,7 +37,6 @@ def straight(runs=RUNS, **options):
 
 
 def one(result, **key):
-    """Find the one row of a result that a key names."""
     rows = result.to_frame()
     for column, value in key.items():
         rows = rows[rows[column] == value]

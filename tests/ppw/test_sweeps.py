@@ -35,7 +35,6 @@ def found(runs, over="threads", of="throughput", **options):
 
 
 def failing(runs, x, over="threads"):
-    """Add a run that failed."""
     failed = {over: float(x), "throughput_ops_s": np.nan, "failure": "out of memory"}
     return pd.concat([runs, runs.head(1).assign(**failed)], ignore_index=True)
 

@@ -49,7 +49,6 @@ def power(runs, **options):
 
 
 def steps_of(*sweeps):
-    """Steps of groups measured at these frequencies (GHz)."""
     code = np.repeat(np.arange(len(sweeps)), [len(s) for s in sweeps])
     at = np.concatenate([np.asarray(s, dtype=float) for s in sweeps]) * GHZ
     return MeasuredSteps.of(code, at, np.zeros(len(at)), len(sweeps))

@@ -303,11 +303,9 @@ class CpufreqTree:
         self._show()
 
     def writes(self):
-        """All writes so far."""
         return self._writes
 
     def state(self):
-        """Every setting as it is now, by its path."""
         settings = [path for path, file in self._files.items() if file.store]
         return {path: (self.cpu / path).read_text().strip() for path in settings}
 

@@ -20,7 +20,6 @@ def event(kind, record, **body):
 
 
 def counters(**values):
-    """Counters of a task, as a history has them."""
     groups = {}
     for name, value in values.items():
         group = "FileSystemCounter" if name.startswith(("FILE_", "HDFS_")) else "TaskCounter"

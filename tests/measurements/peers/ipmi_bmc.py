@@ -40,8 +40,6 @@ class Sensor(NamedTuple):
 
 
 class Bmc:
-    """What both BMCs can do."""
-
     def set_watts(self, watts):
         """Draw so many watts: by DCMI at once, by the sensors of ipmi_sim within 0.1 s."""
         self.set(**dict.fromkeys(NAMES, watts))
@@ -198,7 +196,6 @@ class IpmiBmc(Bmc):
         return self
 
     def kill(self):
-        """End it as a power cut would."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
@@ -300,7 +297,6 @@ def replace(file, text):
 
 
 def free_port():
-    """UDP port on which nobody listens."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         probe.bind((LOCAL, 0))
         return probe.getsockname()[1]

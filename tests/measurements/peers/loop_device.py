@@ -23,7 +23,6 @@ def loop_device(folder, size_bytes):
 
 
 def is_traced(device):
-    """Whether the kernel traces the device."""
     return Path("/sys/block", device.name, "trace", "enable").read_text().strip() == "1"
 
 

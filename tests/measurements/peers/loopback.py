@@ -22,7 +22,6 @@ class LoopbackPeer:
         self.stop()
 
     def hang_up(self):
-        """End all connections."""
         for connection in tuple(self.server.open):
             with contextlib.suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)

@@ -79,8 +79,6 @@ class OldLaws:
 
 
 class OldHost:
-    """See the module; used as a context manager."""
-
     def __init__(self, root, clock_hz, laws, *, cores=2):
         self.root, self.clock_hz, self.laws = root, clock_hz, laws
         self._counts = range(1, cores + 1)
@@ -103,7 +101,6 @@ class OldHost:
         return ["sh", "-c", _WORKLOAD, "workload", str(self.root), times]
 
     def _drive(self):
-        """Let the BMC's watts follow the command."""
         last = None
         while not self._stop.wait(0.02):
             busy = (self.root / "busy").exists()

@@ -77,7 +77,6 @@ class PowercapTree:
         return self.zone("core", package, range_uj=package.range_uj, enabled=False)
 
     def dram(self, package, *, start_uj=0):
-        """Add the memory of a package."""
         return self.zone("dram", package, DRAM_RANGE_UJ, start_uj, enabled=False)
 
     def zone(self, name, parent=None, range_uj=PACKAGE_RANGE_UJ, start_uj=0, **known):
@@ -138,7 +137,6 @@ class PowercapTree:
 
 
 def write(folder, **texts):
-    """Write files of one line each."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in texts.items():
         (folder / name).write_text(f"{text}\n")
@@ -176,7 +174,6 @@ class Counters:
         self._began = self._last = clock()
 
     def update(self):
-        """Add what was drawn since the last update."""
         now = self._clock()
         middle, passed = (now + self._last) / 2 - self._began, now - self._last
         self._last = now

@@ -48,7 +48,6 @@ class Certificate(NamedTuple):
     key: ec.EllipticCurvePrivateKey
 
     def issue(self, host=LOCAL):
-        """Make a new certificate for a host by this authority."""
         return certificate(self.pem.parent, host, by=self)
 
 
@@ -166,7 +165,6 @@ class RedfishBmc(LoopbackPeer):
         return json.loads(self._texts[path])
 
     def change(self, path, **properties):
-        """Change properties of a resource, if there is one."""
         if path in self._texts:
             self.put(path, {**self.document(path), **properties})
 
@@ -205,14 +203,11 @@ class RedfishBmc(LoopbackPeer):
         super().stop()
 
     def said(self, path):
-        """Answer of the resource itself."""
         text = self._texts.get(path.rstrip("/"))
         return Said(404) if text is None else Said(200, text.encode())
 
 
 class _Front(ThreadingHTTPServer):
-    """What clients talk to."""
-
     daemon_threads = False
     block_on_close = True
 

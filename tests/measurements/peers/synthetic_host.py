@@ -44,8 +44,6 @@ class Laws:
 
 
 class SyntheticHost:
-    """See the module; used as a context manager."""
-
     def __init__(self, root, *, laws=None, spec=None):
         self.root, self.laws = root, laws or Laws()
         self.sysfs = root / "sys"
@@ -60,12 +58,10 @@ class SyntheticHost:
             os.setpriority(os.PRIO_PROCESS, self.kernel.process.pid, -20)
 
     def clock_hz(self):
-        """Clock that is set now."""
         file = self.kernel.cpu / "cpu0" / "cpufreq" / "scaling_cur_freq"
         return float(file.read_text()) * 1e3
 
     def watts(self):
-        """What the package draws now."""
         return self.laws.power_w(self.clock_hz()) if self.busy() else self.laws.idle_w
 
     def busy(self):
@@ -78,7 +74,6 @@ class SyntheticHost:
         return ["sh", "-c", _WORKLOAD, "workload", str(self.root), *numbers]
 
     def finished(self):
-        """How many commands came to their end."""
         return len(self.done.read_text())
 
     def __enter__(self):

@@ -256,7 +256,6 @@ def arm_board(root):
 
 
 def bare_machine(root):
-    """A host whose kernel tells nothing at all."""
     host = FakeHost(root)
     host.sysfs.mkdir(parents=True)
     host.procfs.mkdir()

@@ -82,7 +82,6 @@ def wait_for(condition, seconds=120.0):
 
 
 def is_running(pid):
-    """Whether a process is there and has not ended."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
