@@ -35,6 +35,7 @@ __getattr__, __dir__, __all__ = load_late(
         **dict.fromkeys(("check_runs", "identity_columns"), "table.checks"),
         **dict.fromkeys(("parse_frequency", "parse_quantity"), "table.units"),
         **dict.fromkeys(("read_runs", "tidy_runs"), "table.reading"),
+        "import_runs": "imports.importing",
         "write_runs": "table.writing",
     },
 )

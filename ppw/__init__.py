@@ -13,6 +13,7 @@ _FROM_OTHER_PACKAGES = {
     "FittingError": "fitting",
     "LogPathLength": "fitting",
     "MeasurementError": "measurements",
+    "import_runs": "measurements",
     "read_runs": "measurements",
     "write_runs": "measurements",
 }

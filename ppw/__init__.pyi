@@ -84,6 +84,7 @@ from .storage.what_if import (
 FittingError = fitting.FittingError
 LogPathLength = fitting.LogPathLength
 MeasurementError = measurements.MeasurementError
+import_runs = measurements.import_runs
 read_runs = measurements.read_runs
 write_runs = measurements.write_runs
 __version__: str

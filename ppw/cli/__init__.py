@@ -79,8 +79,8 @@ _MODULES = {
     "pressure": ("colocate", "cpio", "knee", "pressure", "rightsize", "size"),
     "run": ("run",),
     "runs_tables": (
-        *("best", "calibrate", "characterise", "check", "compare", "fit", "pathlength", "plan"),
-        *("powerload", "project", "validate"),
+        *("best", "calibrate", "characterise", "check", "compare", "fit", "import", "pathlength"),
+        *("plan", "powerload", "project", "validate"),
     ),
     "trace": ("trace",),
 }

@@ -332,7 +332,8 @@ _OTHERS: dict[str, ParamType[Any]] = {
     "COLUMN[,…]": ColumnList(),
     # Texts as they are typed.
     **dict.fromkeys(
-        ("FILE", "FOLDER", "FORMAT", "HOST", "LABEL", "LIMIT", "LOG", "NAME"), click.STRING
+        ("FILE", "FOLDER", "FORMAT", "HOST", "LABEL", "LIMIT", "LOG", "NAME", "PATTERN"),
+        click.STRING,
     ),
     **dict.fromkeys(("SHELL", "TRACE", "ZONE"), click.STRING),
     **dict.fromkeys(("SOURCE[,…]", "[HOST=]SECONDS"), click.STRING),
@@ -817,9 +818,14 @@ def read_table(runs: Runs, given: Given) -> pd.DataFrame:
 
     # Columns are checked where they are asked for: rows that are left out may hold anything.
     mapping, where = given.pop("mapping"), given.pop("where")
-    table = measurements.read_runs(
-        runs[0] if len(runs) == 1 else list(runs), columns=mapping, check=False
-    )
+    from measurements.imports import importing
+
+    if not mapping and all(map(importing.recognise_format, runs)):
+        table = importing.import_runs(runs)
+    else:
+        table = measurements.read_runs(
+            runs[0] if len(runs) == 1 else list(runs), columns=mapping, check=False
+        )
     for said in table.attrs.get("read", ()):
         out.say(said)
     # A header that became a column of ours is taken under both names, wherever it is typed.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import math
 import warnings
 from typing import TYPE_CHECKING, Any
@@ -156,6 +157,39 @@ def check_command(runs: opt.Runs, strict: bool, **options: Any) -> tuple[ppw.Qua
     """
     result = ppw.check_quality(opt.read_table(runs, options), **options)
     return result, str(result.verdict()) if strict and not result.passed.all() else None
+
+
+@opt.command(
+    "import",
+    "Read files of other programs as a runs table.",
+    "ppw import perf sort-*.txt --names '{workload}-{freq_ghz}.txt' -o runs.csv",
+    click.argument("words", nargs=-1, required=True, metavar="[FORMAT] FILES..."),
+    opt.pairs_option(
+        "--set",
+        "values",
+        shape="COLUMN=VALUE",
+        callback=opt.pairs("COLUMN=VALUE", commas=True),
+        meaning="Value of a column that the files lack: freq=2.4GHz,workload=sort.",
+    ),
+    opt.options("""
+    --names PATTERN: Pattern of the file names, with columns in braces: {workload}-{freq_ghz}.txt.
+    -o, --output FILE (-): File for the runs table. Default: standard output, as CSV.
+    """),
+)
+def import_command(words: tuple[str, ...], output: str, **given: Any) -> int:
+    """Read FILES of another program as a runs table: a row a run.
+
+    FORMAT is perf (perf stat: text, -x and -j), hyperfine, pyperf, codecarbon, turbostat, likwid,
+    sacct or nvidia-smi. By default the first bytes of each file tell it. What a format lacks, most
+    often the core frequency, is never guessed: give it by --set or --names.
+    """
+    formats = importlib.import_module("measurements.imports").FORMATS
+    source, files = (words[0], words[1:]) if words[0] in formats else (None, words)
+    table = ppw.import_runs(files, source=source, **given)
+    for said in table.attrs["read"]:
+        out.say(said)
+    ppw.write_runs(table, output)
+    return 0
 
 
 @opt.question(

@@ -1,0 +1,56 @@
+"""Files of other programs as runs tables: each module has the function `read` of one format.
+
+It makes a mapping of columns for each run of a text, and leaves out what the text does not say.
+"""
+
+from typing import NamedTuple
+
+
+class Format(NamedTuple):
+    """One format of another program."""
+
+    module: str
+    title: str  # as messages name it
+    found: str  # regular expression that finds it in the first bytes of a file, in linear time
+
+
+# By the name that a user types. Lookaheads read a line or the whole start once each.
+FORMATS = {
+    "perf": Format(
+        "perf_stat",
+        "output of perf stat, with the time as text or by the event duration_time",
+        r'Performance counter stats for|"counter-value"\s*:|\A# started on [^\n]*\n\s*\n'
+        r"|(?m:^)[^\n,;]*[,;][^\n,;]*[,;](?:task-clock|cycles|instructions|duration_time)[:\w]*[,;]",
+    ),
+    "hyperfine": Format(
+        "hyperfine",
+        "JSON of hyperfine --export-json",
+        r'\A\s*\{\s*"results"\s*:\s*\[\s*\{\s*"command"',
+    ),
+    "codecarbon": Format(
+        "codecarbon",
+        "emissions.csv of codecarbon",
+        r"\A\ufeff?timestamp,(?=[^\n]*\bproject_name,)(?=[^\n]*\bemissions,)",
+    ),
+    "pyperf": Format(
+        "pyperf",
+        "JSON of pyperf",
+        r'\A\s*\{(?=(?s:.*?)"benchmarks"\s*:)(?=(?s:.*?)"(?:loops|warmups|perf_version)"\s*:)',
+    ),
+    "turbostat": Format(
+        "turbostat", "output of turbostat", r"(?m:^)[^\n]*\bAvg_MHz\s+Busy%\s+Bzy_MHz"
+    ),
+    "likwid": Format(
+        "likwid", "CSV of likwid-perfctr", r"(?m:^)(?:STRUCT,Info|TABLE,(?:Region|Group))"
+    ),
+    "sacct": Format(
+        "sacct",
+        "output of sacct --parsable2",
+        r"\A\s*(?=[^\n]*\bJobID\b)(?=[^\n]*\bElapsed)[\w%]+\|",
+    ),
+    "nvidia-smi": Format(
+        "nvidia_smi",
+        "log of nvidia-smi --query-gpu --format=csv",
+        r"\A[^\n]*\bpower\.draw(?:\.\w+)? \[W\]",
+    ),
+}

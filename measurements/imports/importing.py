@@ -1,0 +1,138 @@
+"""Import files of other programs: recognise the format, read the runs, ask for what is lacking."""
+
+from __future__ import annotations
+
+import csv
+import importlib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from measurements.errors import DAMAGE, MeasurementError, first_line
+from measurements.imports import FORMATS
+from measurements.table import memory_budget, schema
+from measurements.table.reading import tidy_runs
+
+# What every run needs, with an example; a power has a scope, which no number shows.
+_ASKED = {
+    "workload": "--set workload=NAME",
+    "freq_hz": "--set freq=2.4GHz",
+    "power_source": "--set power_source=rapl:package",
+}
+# Formats are told by the first bytes of a file.
+_START = 65536
+
+
+def recognise_format(path: str) -> str | None:
+    """Name the format that a file begins as, or None for any other file."""
+    try:
+        with Path(path).open("rb") as file:
+            start = file.read(_START).decode(errors="replace")
+    except (OSError, ValueError):
+        return None
+    return next((name for name, form in FORMATS.items() if re.search(form.found, start)), None)
+
+
+def import_runs(
+    paths: str | Sequence[str],
+    *,
+    source: str | None = None,
+    values: Mapping[str, str] | None = None,
+    names: str | None = None,
+) -> pd.DataFrame:
+    """Read files of another program as a runs table.
+
+    Parameters
+    ----------
+    paths : str or sequence of str
+        Files.
+    source : str, optional
+        Format of the files, a name in `measurements.imports.FORMATS`. By default each file's first
+        bytes tell it.
+    values : mapping of str to str, optional
+        What the files do not say, by column: ``{"freq": "2.4GHz", "workload": "sort"}``.
+    names : str, optional
+        Pattern of the file names, with columns in braces: ``{workload}-{freq_ghz}.txt``.
+
+    Returns
+    -------
+    pandas.DataFrame
+        A runs table in SI units, a row a run, in the order of the files; ``attrs["read"]`` says in
+        a sentence what was read.
+
+    Raises
+    ------
+    MeasurementError
+        For a file that is not of the format, and where no file, value or name gives the frequency,
+        the workload or the sensor of the power.
+    """
+    files = [paths] if isinstance(paths, str) else list(paths)
+    found = [
+        {**run, **_values_in_name(path, names), **(values or {})}
+        for path in files
+        for run in _read_file(source, path)
+    ]
+    table = pd.DataFrame(found)
+    table.attrs["source"] = " ".join(files)
+    runs = tidy_runs(table)
+    if lacking := [*_lacking_columns(runs)]:
+        asked = " ".join(_ASKED[name] for name in lacking)
+        raise MeasurementError(
+            f"{' '.join(files)}: the files do not say {' and '.join(lacking)}: ppw import with "
+            f"{asked}, or with --names and a pattern of the file names"
+        )
+    runs.attrs[schema.READ] = [f"read {len(runs)} runs with {', '.join(runs.columns)}"]
+    return runs
+
+
+def _lacking_columns(runs: pd.DataFrame) -> Iterator[str]:
+    """Name the columns that some run lacks and that nobody may guess."""
+    has_power = runs.reindex(columns=["power_w", "energy_j"]).notna().any(axis=1)
+    for name in _ASKED:
+        needs = has_power if name == "power_source" else ~has_power | True
+        if name not in runs:
+            runs = runs.assign(**{name: None})
+        if (runs[name].isna() & needs).any():
+            yield name
+
+
+def _read_file(source: str | None, path: str) -> list[Mapping[str, Any]]:
+    """Read the runs of one file. Raises `MeasurementError` for one without any."""
+    name = source or recognise_format(path)
+    try:
+        with Path(path).open("rb") as file:
+            text = memory_budget.read_whole(file, path).decode("utf-8-sig", errors="replace")
+    except OSError as error:
+        raise MeasurementError(f"{path}: cannot be read: {error.strerror or error}") from error
+    if name not in FORMATS:
+        raise MeasurementError(
+            f"{path}: {f'no format {name!r}' if name else 'its format is not recognised'}; the "
+            f"formats are {', '.join(FORMATS)}"
+        )
+    form = FORMATS[name]
+    module = importlib.import_module(f"measurements.imports.{form.module}")
+    try:
+        runs = [*module.read(text)]
+    except (*DAMAGE, csv.Error) as error:
+        raise MeasurementError(f"{path}: is no {form.title}: {first_line(error)}") from error
+    if not runs:
+        raise MeasurementError(f"{path}: holds no run: give {form.title}")
+    return runs
+
+
+def _values_in_name(path: str, names: str | None) -> dict[str, str]:
+    """Read the values that a file name holds at the places of ``{column}`` in a pattern."""
+    if not names:
+        return {}
+    parts = re.split(r"\{(\w+)\}", names)
+    pattern = "".join(f"(?P<{p}>.+?)" if at % 2 else re.escape(p) for at, p in enumerate(parts))
+    try:
+        match = re.fullmatch(pattern, Path(path).name)
+    except re.error as error:
+        raise MeasurementError(f"pattern of names {names!r}: {error}") from error
+    if match is None:
+        raise MeasurementError(f"{path}: its name is not of the form {names}")
+    return match.groupdict()

@@ -1,0 +1,41 @@
+"""Log of nvidia-smi (``--query-gpu=… --format=csv``): one run, the mean over its samples."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Any
+
+_TIME = "%Y/%m/%d %H:%M:%S.%f"
+_GPU = ("index", "uuid", "pci.bus_id", "gpu_uuid")
+
+
+def read(text: str) -> Iterator[dict[str, Any]]:
+    """Make one run: the power of all GPUs, the mean of their SM frequency, and the time logged."""
+    lines = [*csv.DictReader(io.StringIO(text), skipinitialspace=True)]
+    power: dict[str, list[float]] = defaultdict(list)
+    clocks, times = [], []
+    for line in lines:
+        cells = {name.partition(" [")[0]: cell for name, cell in line.items()}
+        gpu = next((cells[name] for name in _GPU if name in cells), "")
+        watt = cells.get("power.draw") or cells.get("power.draw.average") or ""
+        if number := re.match(r"[\d.]+", watt):
+            power[gpu].append(float(number[0]))
+        if number := re.match(
+            r"[\d.]+", cells.get("clocks.current.sm") or cells.get("clocks.sm", "")
+        ):
+            clocks.append(float(number[0]))
+        if "timestamp" in cells:
+            times.append(datetime.strptime(cells["timestamp"], _TIME))
+    if power:
+        run: dict[str, Any] = {"power_w": sum(sum(w) / len(w) for w in power.values())}
+        run["power_source"] = "gpu:nvidia-smi"
+        if clocks:
+            run["freq_achieved_hz"] = sum(clocks) / len(clocks) * 1e6
+        if len({*times}) > 1:
+            run["time_s"] = (max(times) - min(times)).total_seconds()
+        yield run

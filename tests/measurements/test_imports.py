@@ -1,0 +1,209 @@
+"""Files of other programs: the figures that stand in them, by hand, as a runs table."""
+
+import contextlib
+import json
+import re
+
+import pytest
+from hypothesis import given, strategies as st
+
+from measurements import MeasurementError, import_runs
+from measurements.imports.importing import recognise_format
+
+# Recorded with perf 6.1; the counters of the second are of a processor that has them.
+PERF_TEXT = """# started on Thu Nov 26 13:18:31 2026
+
+
+ Performance counter stats for 'sort big.txt' (3 runs):
+
+          1,204.50 msec task-clock                       #    0.982 CPUs utilized          
+     2,400,000,000      cycles                           #    1.992 GHz
+     3,200,000,000      instructions                     #    1.33  insn per cycle
+             30.25 Joules power/energy-pkg/
+   <not supported>      branches
+
+            1.2500 +- 0.0113 seconds time elapsed  ( +-  0.90% )
+"""
+PERF_FIELDS = """# started on Thu Nov 26 16:02:33 2026
+
+1204.50,msec,task-clock,1204500000,100.00,0.982,CPUs utilized
+1250000000,ns,duration_time,1250000000,100.00,1.000,G/sec
+2400000000,,cycles,1204500000,100.00,1.992,GHz
+3200000000,,instructions,1204500000,100.00,1.33,insn per cycle
+30.25,Joules,power/energy-pkg/,1250000000,100.00,,
+"""
+PERF_JSON = "\n".join(
+    # perf of Arm machines leaves a comma before the end.
+    f'{{"counter-value" : "{v}", "unit" : "{u}", "event" : "{e}", "pcnt-running" : 100.00,}}'
+    for v, u, e in (
+        ("1250000000.000000", "ns", "duration_time"),
+        ("2400000000.000000", "", "cycles"),
+        ("3200000000.000000", "", "instructions"),
+        ("30.250000", "Joules", "power/energy-pkg/"),
+    )
+)
+PERF = {"time_s": 1.25, "cycles": 2.4e9, "instructions": 3.2e9, "cpi": 0.75, "energy_j": 30.25,
+        "power_w": 24.2, "power_source": "rapl:package"}  # fmt: skip
+HYPERFINE = {
+    "results": [
+        {"command": "sort -p 2 big", "mean": 1.5, "times": [1.25, 1.75, 9.0],
+         "exit_codes": [0, 0, 1], "parameters": {"threads": "2"}},
+        {"command": "sort -p 4 big", "mean": 0.75, "parameters": {"threads": "4"}},
+    ]
+}  # fmt: skip
+PYPERF = {
+    "benchmarks": [
+        {"metadata": {"name": "sort"}, "runs": [
+            {"warmups": [[1, 9.0]], "metadata": {"calibrate_loops": 8}},
+            {"values": [0.5, 0.75], "metadata": {"date": "2026-11-26 13:43:03"}, "warmups": []},
+        ]},
+        {"metadata": {"name": "memory", "unit": "byte"}, "runs": [{"values": [4096.0]}]},
+    ],
+    "metadata": {"hostname": "lab3", "perf_version": "2.9.0"},
+}  # fmt: skip
+CODECARBON = """timestamp,project_name,run_id,duration,emissions,energy_consumed,tracking_mode
+2026-11-26T13:43:21,sort,1,20.0,0.0001,0.0002,machine
+"""
+TURBOSTAT = """turbostat version 2023.11.07
+cpu0: base frequency 2100 MHz
+10.000000 sec
+Core\tCPU\tAvg_MHz\tBusy%\tBzy_MHz\tTSC_MHz\tPkgWatt\tCorWatt\tRAMWatt
+-\t-\t1000\t50.00\t2000\t2100\t40.50\t30.25\t5.75
+0\t0\t1100\t55.00\t2010\t2100\t40.50\t30.25\t5.75
+0\t1\t900\t45.00\t1990\t2100
+"""
+TURBOSTAT_SUMMARY = """Avg_MHz Busy% Bzy_MHz TSC_MHz PkgWatt
+1000 50.00 2000 2100 40.50
+1200 60.00 2000 2100 44.50
+"""
+TURBOSTAT_JOULES = TURBOSTAT.replace("Watt", "_J").replace("40.50", "405.0").split("0\t0")[0]
+LIKWID = """STRUCT,Info,3,,,
+CPU name:,Intel Xeon,,,,
+TABLE,Group 1 Raw,ENERGY,4,,
+Event,Counter,HWThread 0,HWThread 1,,
+INSTR_RETIRED_ANY,FIXC0,1000000000,3000000000,,
+CPU_CLK_UNHALTED_CORE,FIXC1,2000000000,2000000000,,
+TABLE,Group 1 Raw Stat,ENERGY STAT,4,,
+Event,Counter,Sum,Min,Max,Avg
+INSTR_RETIRED_ANY STAT,FIXC0,4000000000,1000000000,3000000000,2000000000
+TABLE,Group 1 Metric,ENERGY,4,,
+Metric,HWThread 0,HWThread 1,,,
+Runtime (RDTSC) [s],2.5,2.5,,,
+Clock [MHz],2400,2600,,,
+Energy [J],100,0,,,
+Energy DRAM [J],12.5,0,,,
+"""
+SACCT = """JobID|JobName|Elapsed|State|ConsumedEnergy|NCPUS|NodeList|Start
+17|sort|1-00:01:40|COMPLETED||8|n4|2026-11-25T10:00:00
+17.batch|batch|1-00:01:40|COMPLETED|8.65M|8|n4|2026-11-25T10:00:00
+17.extern|extern|1-00:01:40|COMPLETED|8.65M|8|n4|2026-11-25T10:00:00
+18|sort|00:00:09|FAILED||8|n4|2026-11-26T10:00:00
+19|grep|00:02:05|COMPLETED|0|8|n4|2026-11-26T10:00:00
+"""
+NVIDIA = """timestamp, index, power.draw [W], clocks.current.sm [MHz]
+2026/11/26 13:00:00.000, 0, 100.00 W, 1400 MHz
+2026/11/26 13:00:00.000, 1, 50.00 W, 1200 MHz
+2026/11/26 13:00:10.500, 0, 200.00 W, 1400 MHz
+2026/11/26 13:00:10.500, 1, [N/A], 1200 MHz
+"""
+# By file: its format, its text, and the runs that a reader finds in it with a ruler.
+FILES = {
+    "perf-text": ("perf", PERF_TEXT, [PERF | {"workload": "sort big.txt"}]),
+    "perf-fields": ("perf", PERF_FIELDS, [PERF]),
+    "perf-json": ("perf", PERF_JSON, [PERF]),
+    "hyperfine": ("hyperfine", json.dumps(HYPERFINE), [
+        {"workload": "sort -p {threads} big", "threads": 2, "repeat": 1, "time_s": 1.25},
+        {"workload": "sort -p {threads} big", "threads": 2, "repeat": 2, "time_s": 1.75},
+        {"workload": "sort -p {threads} big", "threads": 4, "repeat": 1, "time_s": 0.75},
+    ]),
+    "pyperf": ("pyperf", json.dumps(PYPERF), [
+        {"host": "lab3", "workload": "sort", "time_s": t} for t in (0.5, 0.75)
+    ]),
+    "codecarbon": ("codecarbon", CODECARBON, [{
+        "workload": "sort", "time_s": 20, "energy_j": 720, "power_w": 36,
+        "power_source": "codecarbon:machine",
+    }]),
+    "turbostat": ("turbostat", TURBOSTAT, [{
+        "freq_achieved_hz": 2e9, "time_s": 10, "power_w": 40.5, "power_source": "rapl:package",
+        "core_power_w": 30.25, "ram_power_w": 5.75,
+    }]),
+    "turbostat-summary": ("turbostat", TURBOSTAT_SUMMARY, [{"power_w": 40.5}, {"power_w": 44.5}]),
+    "turbostat-joules": ("turbostat", TURBOSTAT_JOULES, [{"power_w": 40.5, "time_s": 10}]),
+    "likwid": ("likwid", LIKWID, [{
+        "time_s": 2.5, "instructions": 4e9, "cycles": 4e9, "freq_achieved_hz": 2.5e9,
+        "energy_j": 100, "power_w": 40, "power_source": "rapl:package", "dram_energy_j": 12.5,
+    }]),
+    "sacct": ("sacct", SACCT, [
+        {"workload": "sort", "host": "n4", "threads": 8, "time_s": 86500, "energy_j": 8.65e6,
+         "power_w": 100},
+        {"workload": "grep", "host": "n4", "threads": 8, "time_s": 125},
+    ]),
+    "nvidia-smi": ("nvidia-smi", NVIDIA, [{
+        "power_w": 200, "power_source": "gpu:nvidia-smi", "freq_achieved_hz": 1.3e9, "time_s": 10.5,
+    }]),
+}  # fmt: skip
+ASKED = {"freq": "2.4GHz", "workload": "w", "power_source": "meter:wall"}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_each_format_gives_what_stands_in_it(name, tmp_path):
+    form, text, expected = FILES[name]
+    (tmp_path / "f").write_text(text)
+    assert recognise_format(tmp_path / "f") == form
+    said = {key: value for key, value in ASKED.items() if key not in expected[0]}
+    for source in (form, None):
+        runs = import_runs(str(tmp_path / "f"), source=source, values=said)
+        assert len(runs) == len(expected)
+        for (_, run), wanted in zip(runs.iterrows(), expected, strict=True):
+            assert run.freq_hz == 2.4e9
+            assert {k: run[k] for k in wanted} == pytest.approx(wanted)
+
+
+def test_what_a_format_lacks_is_asked_for_by_name(tmp_path):
+    for name in ("sort-1.2GHz", "sort-1.8GHz"):
+        (tmp_path / f"{name}.txt").write_text(SACCT.replace("JobName", "Comment"))
+    paths = [str(path) for path in sorted(tmp_path.iterdir())]
+    asked = (
+        r"--set workload=NAME --set freq=2.4GHz --set power_source=rapl:package, or with --names"
+    )
+    with pytest.raises(MeasurementError, match=re.escape(asked)):
+        import_runs(paths)
+    names = {"names": "{workload}-{freq}.txt"}
+    runs = import_runs(paths, **names, values={"power_source": "ipmi"})
+    assert runs.freq_hz.tolist() == [1.2e9, 1.2e9, 1.8e9, 1.8e9]
+    assert set(runs.workload) == {"sort"}
+    with pytest.raises(MeasurementError, match="its name is not of the form"):
+        import_runs(paths, names="{freq}.csv")
+
+
+@pytest.mark.parametrize(
+    ("text", "source", "message"),
+    [
+        ("time_s,freq_ghz\n1,2\n", None, "its format is not recognised; the formats are perf, hyp"),
+        (PERF_TEXT, "prf", "no format 'prf'; the formats are perf"),
+        ('{"results": 3}', "hyperfine", "is no JSON of hyperfine"),
+        (SACCT.replace("COMPLETED", "FAILED"), "sacct", "holds no run: give output of sacct"),
+        (
+            "# started on Thu\n\n1.2,msec,task-clock,1,100.00,,\n",
+            None,
+            "by the event duration_time",
+        ),
+    ],
+)
+def test_a_file_without_runs_is_named(text, source, message, tmp_path):
+    (tmp_path / "f").write_text(text)
+    with pytest.raises(MeasurementError, match=re.escape(message)) as refused:
+        import_runs(str(tmp_path / "f"), source=source)
+    assert str(tmp_path / "f") in str(refused.value)
+
+
+@given(data=st.data())
+def test_damaged_files_are_refused_or_read(data, tmp_path_factory):
+    form, text, _ = FILES[data.draw(st.sampled_from(sorted(FILES)))]
+    at = data.draw(st.integers(0, len(text)))
+    cut = data.draw(st.integers(0, 40))
+    put = data.draw(st.sampled_from(["", "\0", "1e999", "-", "|", ",", '"', "\n", "]", "NaN"]))
+    path = tmp_path_factory.getbasetemp() / "damaged"
+    path.write_text(text[:at] + put + text[at + cut :])
+    with contextlib.suppress(MeasurementError):
+        assert len(import_runs(str(path), source=form, values=ASKED))
