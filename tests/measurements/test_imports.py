@@ -16,7 +16,7 @@ PERF_TEXT = """# started on Thu Nov 26 13:18:31 2026
 
  Performance counter stats for 'sort big.txt' (3 runs):
 
-          1,204.50 msec task-clock                       #    0.982 CPUs utilized          
+          1,204.50 msec task-clock                       #    0.982 CPUs utilized
      2,400,000,000      cycles                           #    1.992 GHz
      3,200,000,000      instructions                     #    1.33  insn per cycle
              30.25 Joules power/energy-pkg/
