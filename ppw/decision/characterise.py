@@ -348,9 +348,12 @@ def _measure_hosts(
 
 def _measure_runs(runs: pd.DataFrame, prices: Mapping[str, float]) -> pd.DataFrame:
     """Measures of every run, and its price, by name; what was not measured is NaN."""
-    columns = "throughput_ops_s time_s power_w energy_j price cpi cycles instructions llc_misses "
-    columns += "data_bytes memory_bandwidth_bytes_s memory_latency_s latency_p50_s latency_p99_s"
-    have = runs.reindex(columns=columns.split()).astype(np.float64)
+    columns = [
+        *("throughput_ops_s", "time_s", "power_w", "energy_j", "price", "cpi", "cycles"),
+        *("instructions", "llc_misses", "data_bytes", "memory_bandwidth_bytes_s"),
+        *("memory_latency_s", "latency_p50_s", "latency_p99_s"),
+    ]
+    have = runs.reindex(columns=columns).astype(np.float64)
     # Prices that were given by host win over the column.
     price = runs["host"].astype(str).map(prices).astype(np.float64).fillna(have["price"])
     # Work per second: operations where they were counted, else one job in its time.

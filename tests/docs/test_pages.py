@@ -50,7 +50,7 @@ NOT_RUN = {"measure", "run", "sample", "sensors", "trace record", "trace replay"
 # Measured by others, and not a part of this repository.
 DATA_SETS = ("xu3-cbench", "nornir-repara")
 # Options of other programs, where a page names them.
-FOREIGN = {"--parallel", "--sep"}
+FOREIGN = {"--parallel", "--sep", "--export-json", "--query-gpu", "--Joules", "--Summary"}
 
 
 class Block(NamedTuple):

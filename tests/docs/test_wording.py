@@ -117,6 +117,7 @@ def test_an_option_has_one_kind_of_value_in_all_commands():
 # Words that are a name of their own in Python: columns of a file, a V-f table, what is written.
 OTHER_NAMES = {"--map": "mapping", "--vf": "voltages", "--cpus": "cores", "--clock": "freq"}
 OTHER_NAMES |= {"--idle-log": "idle", "--jar": "examples", "--jobs": "by", "--apply": "target"}
+OTHER_NAMES |= {"--set": "values", "--network": "network_bytes_s_each_way"}
 
 
 def test_parameters_are_called_as_their_options():
