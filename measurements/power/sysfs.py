@@ -117,7 +117,15 @@ class HwmonSource:
 
     def __init__(self, root: Path, sensors: Sequence[_Sensor]) -> None:
         self._root = root
-        labels = _make_channel_labels(sensors)
+        devices = list(dict.fromkeys(sensor.device for sensor in sensors))
+        forms = [
+            (d.driver, f"{d.driver}-{d.address}", f"{d.driver}-{d.folder.name}") for d in devices
+        ]
+        names = dict(zip(devices, _unique_names(forms), strict=True))
+        ends = [(s, (s.label, f"{s.label}/{s.quantity}", s.name)) for s in sensors]
+        labels = _unique_names(
+            [tuple(f"hwmon:{names[s.device]}/{e}" for e in own) for s, own in ends]
+        )
         self.channels = tuple(
             _make_channel(sensor, label, _container(sensor, sensors, labels))
             for sensor, label in zip(sensors, labels, strict=True)
@@ -197,14 +205,6 @@ def _sensors_of(device: _Device) -> list[_Sensor]:
             quantity, index = match["quantity"], match["number"]
             found.setdefault((quantity, int(index)), _Sensor(device, quantity, index, path))
     return [found[key] for key in sorted(found)]
-
-
-def _make_channel_labels(sensors: Sequence[_Sensor]) -> list[str]:
-    devices = list(dict.fromkeys(sensor.device for sensor in sensors))
-    forms = [(d.driver, f"{d.driver}-{d.address}", f"{d.driver}-{d.folder.name}") for d in devices]
-    names = dict(zip(devices, _unique_names(forms), strict=True))
-    ends = [(s, (s.label, f"{s.label}/{s.quantity}", s.name)) for s in sensors]
-    return _unique_names([tuple(f"hwmon:{names[s.device]}/{e}" for e in own) for s, own in ends])
 
 
 def _unique_names(candidates: Sequence[tuple[str, ...]]) -> list[str]:

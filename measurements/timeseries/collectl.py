@@ -127,7 +127,14 @@ class Collectl(logs.LogReader):
             )
         log.finish()
         if self._options.needs("network_speed_bytes_s"):
-            self._add_speeds()
+            # Line rates are there as in "eth0:1000 lo:?? wlan0:-1".
+            for entry in self._facts.get("networks", "").split():
+                name, _, megabits = entry.rpartition(":")
+                is_known = megabits.isdecimal() and len(megabits) < 10 and int(megabits)
+                if is_known and series.of_device("network_rx_bytes", name) in self._log.columns:
+                    column = series.of_device("network_speed_bytes_s", name)
+                    speed = int(megabits) * series.MEGABIT_BYTES
+                    self._log.columns[column] = np.full(self._log.rows, speed)
         log.caveats = list(self._all_caveats(self._layout))
         log.cpus = log.cpus or self._layout.listed_cpus or None
         return log
@@ -233,16 +240,6 @@ class Collectl(logs.LogReader):
         if self._options.cpus and not log_cpus:
             self._caveats.add(series.CPUS_TAKEN)
         return part.factor * (log_cpus or self._options.cpus or np.nan)
-
-    def _add_speeds(self) -> None:
-        """Add line rates, which are there as in ``eth0:1000 lo:?? wlan0:-1``."""
-        for entry in self._facts.get("networks", "").split():
-            name, _, megabits = entry.rpartition(":")
-            is_known = megabits.isdecimal() and len(megabits) < 10 and int(megabits)
-            if is_known and series.of_device("network_rx_bytes", name) in self._log.columns:
-                column = series.of_device("network_speed_bytes_s", name)
-                speed = int(megabits) * series.MEGABIT_BYTES
-                self._log.columns[column] = np.full(self._log.rows, speed)
 
     def _all_caveats(self, layout: _Layout) -> Iterator[str]:
         if series.CPUS_UNKNOWN in self._caveats:

@@ -45,35 +45,29 @@ def read_report(path: Path, direction: str) -> dict[str, Any]:
             raise MeasurementError(f"{path}: fio read and wrote nothing: error {job['error']}")
         latency = part["lat_ns"]
         percentiles = latency.get("percentile") or part["clat_ns"].get("percentile", {})
-        return _refuse_not_finite(
-            {
-                "throughput_ops_s": float(part["iops"]),
-                "bandwidth_bytes_s": float(part["bw_bytes"]),
-                "throughput_noise": _throughput_noise(part),
-                "latency_mean_s": latency["mean"] * _NS,
-                "latency_p50_s": _percentile_s(percentiles, 50),
-                "latency_p99_s": _percentile_s(percentiles, 99),
-                "latency_max_s": latency["max"] * _NS,
-                # fio's histogram has 64 cells for each power of two.
-                "latency_resolution": "1.6 %",
-                "fio_seconds": part["runtime"] / 1000.0,
-                "fio_version": str(document["fio version"]),
-            }
-        )
+        columns = {
+            "throughput_ops_s": float(part["iops"]),
+            "bandwidth_bytes_s": float(part["bw_bytes"]),
+            "throughput_noise": _throughput_noise(part),
+            "latency_mean_s": latency["mean"] * _NS,
+            "latency_p50_s": _percentile_s(percentiles, 50),
+            "latency_p99_s": _percentile_s(percentiles, 99),
+            "latency_max_s": latency["max"] * _NS,
+            # fio's histogram has 64 cells for each power of two.
+            "latency_resolution": "1.6 %",
+            "fio_seconds": part["runtime"] / 1000.0,
+            "fio_version": str(document["fio version"]),
+        }
+        for name, value in columns.items():
+            if value is not None and not isinstance(value, str) and not math.isfinite(value):
+                raise ValueError(f"{name} is {value}")
+        return columns
     except MeasurementError:
         raise
     except DAMAGE as error:
         lines = [line.strip() for line in text.splitlines() if line.strip()]
         said = lines[0][:160] if lines and not text.lstrip().startswith("{") else repr(error)
         raise MeasurementError(f"{path}: is not a fio report: {said}") from error
-
-
-def _refuse_not_finite(columns: dict[str, Any]) -> dict[str, Any]:
-    """Refuse figures that are no finite numbers; raises ValueError or TypeError."""
-    for name, value in columns.items():
-        if value is not None and not isinstance(value, str) and not math.isfinite(value):
-            raise ValueError(f"{name} is {value}")
-    return columns
 
 
 def _percentile_s(percentiles: Mapping[str, float], share: float) -> float | None:

@@ -153,22 +153,19 @@ def run_count_command(
         **found.columns(),
     }
     if output:
-        _append_row({name: value for name, value in row.items() if value is not None}, output)
+        import pandas as pd
+
+        if output == "-":
+            raise ppw.PpwError("-o takes a file, to which the row is added")
+        path = Path(output)
+        new = pd.DataFrame([{name: value for name, value in row.items() if value is not None}])
+        ppw.write_runs(pd.concat([ppw.read_runs(path), new]) if path.exists() else new, path)
     per_byte = f", {found.instructions / data:.4g} a byte" if data else ""
     click.echo(
         f"{found.instructions:,.0f} instructions{per_byte}, {found.label} by {found.method} "
         f"({found.modes}); {shown(found.time_s, 's')}"
     )
     return 0
-
-
-def _append_row(row: dict[str, Any], output: str) -> None:
-    import pandas as pd
-
-    if output == "-":
-        raise ppw.PpwError("-o takes a file, to which the row is added")
-    new, path = pd.DataFrame([row]), Path(output)
-    ppw.write_runs(pd.concat([ppw.read_runs(path), new]) if path.exists() else new, path)
 
 
 # `ppw run cpio`.

@@ -243,7 +243,13 @@ def _canonical_column(column: ibis.Value, renaming: headers.Renaming) -> ibis.Va
         return column
     if column.type().is_string():
         column = column.strip()
-        return _parse_numbers(column.isin(schema.MISSING).ifelse(None, column), renaming)
+        text = column.isin(schema.MISSING).ifelse(None, column)
+        unit = headers.unit_in_cells(renaming.canonical)
+        value = _parse_quantities(text, unit) if unit else ibis.null("float64")
+        if not renaming.unit_in_cells:
+            value = _to_si(text.try_cast("float64"), renaming).coalesce(value)
+        value = value.coalesce(_NO_NUMBER).cast("float64")
+        return text.isnull().ifelse(None, value)  # noqa: PD003 — no pandas
     if column.type().is_boolean() or not column.type().is_numeric():
         return column.isnull().ifelse(None, _NO_NUMBER).cast("float64")  # noqa: PD003 — no pandas
     return _to_si(column.cast("float64"), renaming)
@@ -251,16 +257,6 @@ def _canonical_column(column: ibis.Value, renaming: headers.Renaming) -> ibis.Va
 
 def _to_si(number: ibis.Value, renaming: headers.Renaming) -> ibis.Value:
     return number if renaming.factor == 1.0 else renaming.scaled(number)
-
-
-def _parse_numbers(text: ibis.Value, renaming: headers.Renaming) -> ibis.Value:
-    """Read numbers by the header's unit or the cell's; −inf for what is no number."""
-    unit = headers.unit_in_cells(renaming.canonical)
-    value = _parse_quantities(text, unit) if unit else ibis.null("float64")
-    if not renaming.unit_in_cells:
-        value = _to_si(text.try_cast("float64"), renaming).coalesce(value)
-    value = value.coalesce(_NO_NUMBER).cast("float64")
-    return text.isnull().ifelse(None, value)  # noqa: PD003 — no pandas
 
 
 def _parse_quantities(text: ibis.Value, unit: str) -> ibis.Value:

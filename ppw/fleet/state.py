@@ -463,7 +463,10 @@ class _Update:
         if not digests:
             return self._make_update(self.state, (), 0)
         try:
-            made, read = self._write_generation(digests)
+            runs = rf.open_runs(list(digests), engine=self.connection, columns=self.columns)
+            runs = _without_faulty_files(runs, mo.lacking_faults(runs, None))
+            runs = _without_faulty_files(runs, _lacking_column_faults(runs, self.by or ()))
+            made, read = mo.without_broken(runs, lambda part: self._write_moments(part, digests))
         except UnusableFilesError as error:
             if self.state.layout is None:
                 raise
@@ -484,13 +487,6 @@ class _Update:
         # A second pass, which names the files with runs that cannot be.
         known, layout = self._observed_columns_and_layout(read)
         return replace(done, partly=(*mo.unusable_faults(read, mo.columns_read(layout, known)),))
-
-    def _write_generation(self, digests: Mapping[str, _Content]) -> tuple[FleetState, rf.FleetRuns]:
-        """Write the next generation without publishing it; return it and the runs it adds."""
-        runs = rf.open_runs(list(digests), engine=self.connection, columns=self.columns)
-        runs = _without_faulty_files(runs, mo.lacking_faults(runs, None))
-        runs = _without_faulty_files(runs, _lacking_column_faults(runs, self.by or ()))
-        return mo.without_broken(runs, lambda part: self._write_moments(part, digests))
 
     def _unseen_contents(self, files: Sequence[str]) -> dict[str, _Content]:
         """Digest and stamp of each file whose content is new; note seen and unreadable ones."""

@@ -439,7 +439,14 @@ def readings_of(
     kept = plain.filter(usable, ~plain.value.isnan(), ~plain.at_s.isnan())
     if labels is not None:
         kept = kept.filter(kept.label.isin(list(labels)))
-    return _add_clock_offset(kept, offset_s)
+    if not isinstance(offset_s, Mapping):
+        return kept.mutate(at_s=kept.at_s + float(offset_s))
+    if not offset_s:
+        return kept
+    names, values = list(offset_s), [float(v) for v in offset_s.values()]
+    table = register_table(kept.get_backend(), pa.table({"host": names, "offset_s": values}))
+    both = kept.left_join(table, "host").drop("host_right")
+    return both.mutate(at_s=both.at_s + both.offset_s.fill_null(0.0)).drop("offset_s")
 
 
 def contradicting_hosts(
@@ -491,17 +498,6 @@ def _with_spans(runs: ibis.Table) -> ibis.Table:
     count = runs.executions.fill_null(1) if "executions" in runs.columns else 1
     start = seconds(runs.started_at)
     return runs.mutate(**{_START: start, _END: start + runs.time_s * count})
-
-
-def _add_clock_offset(readings: ibis.Table, offset_s: float | Mapping[str, float]) -> ibis.Table:
-    if not isinstance(offset_s, Mapping):
-        return readings.mutate(at_s=readings.at_s + float(offset_s))
-    if not offset_s:
-        return readings
-    names, values = list(offset_s), [float(v) for v in offset_s.values()]
-    table = register_table(readings.get_backend(), pa.table({"host": names, "offset_s": values}))
-    both = readings.left_join(table, "host").drop("host_right")
-    return both.mutate(at_s=both.at_s + both.offset_s.fill_null(0.0)).drop("offset_s")
 
 
 def _energy_by_channel(intervals: ibis.Table, readings: ibis.Table, sensor: Sensor) -> ibis.Table:

@@ -60,10 +60,13 @@ def demand_of(series: TimeSeries, *, disks: Sequence[str] | None = None) -> pd.D
         )
     chosen = physical_disks(series.devices("disk_busy_share")) if disks is None else tuple(disks)
     cpus = gr.numbers(frame, "cpus")
+    # The scheduler's time of a task can have the interrupts in it that are counted beside it.
+    parts = _sum_rates(frame, (*_USER, *_KERNEL, "steal_s"), needed=("user_s", "system_s"))
+    busy = np.where(np.isnan(parts), _rate(frame, "scheduled_s"), parts)
     columns = {
         "time_s": gr.numbers(frame, "time_s"),
         "interval_s": gr.numbers(frame, "interval_s"),
-        "cpu_cores": _busy_cores(frame, cpus),
+        "cpu_cores": np.where(np.isnan(busy), np.nan, np.fmin(busy, cpus)),
         "user_share": _sum_rates(frame, _USER, needed=("user_s",)) / cpus,
         "system_share": _sum_rates(frame, _KERNEL, needed=("system_s",)) / cpus,
         "iowait_share": _rate(frame, "iowait_s") / cpus,
@@ -90,14 +93,6 @@ def demand_of(series: TimeSeries, *, disks: Sequence[str] | None = None) -> pd.D
         "network_errors_s": _rate(frame, "network_errors"),
     }
     return pd.DataFrame(columns)
-
-
-def _busy_cores(frame: pd.DataFrame, cpus: FloatArray) -> FloatArray:
-    """Busy CPUs by user, system and steal time, else by the scheduler's total; at most all CPUs."""
-    # The scheduler's time of a task can have the interrupts in it that are counted beside it.
-    parts = _sum_rates(frame, (*_USER, *_KERNEL, "steal_s"), needed=("user_s", "system_s"))
-    busy = np.where(np.isnan(parts), _rate(frame, "scheduled_s"), parts)
-    return np.where(np.isnan(busy), np.nan, np.fmin(busy, cpus))
 
 
 def _used_memory(frame: pd.DataFrame) -> FloatArray:

@@ -267,6 +267,9 @@ def _resource_table(
         finding, decided = _judge(value, limit, idle, most)
         # A finding between two thresholds is as sure as the nearer of them.
         sure = [agreement(amounts[:, place] / limit, share, quantile) for share in decided]
+        missing = [resource.name] if np.isnan(value) else []
+        missing += ["capacity"] if np.isnan(limit) else []
+        missing += [c for c in _EVIDENCE.get(resource.name, ()) if evidence[c].isna().all()]
         rows.append(
             {
                 "resource": resource.name,
@@ -284,7 +287,7 @@ def _resource_table(
                 "at_least": value / limit >= dem.FULL,
                 "column": resource.log,
                 "confidence": min(sure, default=np.nan),
-                "not_measured": _not_measured_text(resource.name, value, limit, evidence),
+                "not_measured": ", ".join(missing),
             }
         )
     return pd.DataFrame(rows)
@@ -299,13 +302,6 @@ def _judge(value: float, limit: float, idle: float, most: float) -> tuple[str, t
     if value / limit > most:
         return BUY, (most,)
     return (ENOUGH, (most, idle)) if value / limit >= idle else (IDLE, (idle,))
-
-
-def _not_measured_text(name: str, value: float, limit: float, evidence: pd.DataFrame) -> str:
-    missing = [name] if np.isnan(value) else []
-    missing += ["capacity"] if np.isnan(limit) else []
-    columns = _EVIDENCE.get(name, ())
-    return ", ".join([*missing, *(c for c in columns if evidence[c].isna().all())])
 
 
 def _candidate_table(resources: pd.DataFrame, hosts: Mapping[str, Host] | None) -> pd.DataFrame:
