@@ -315,13 +315,14 @@ def _parse_and_tidy(content: bytes, source: str, mapping: Mapping[str, str]) -> 
         )
     try:
         if in_parquet:
-            table = _tidy_table(_read_parquet(content, source), source, mapping)
+            table = _read_parquet(content, source)
         elif in_json:
-            table = _tidy_table(_read_json_lines(content.decode(), source), source, mapping)
+            table = _read_json_lines(content.decode(), source)
         else:
             table = _read_csv(content, source, mapping)
     except UnicodeDecodeError:
         raise MeasurementError(_not_text_reason(content, source)) from None
+    table = _tidy_table(table, source, mapping)
     if table.empty:
         raise MeasurementError(f"{source}: holds no runs, only a header")
     return table
@@ -414,7 +415,7 @@ def _read_csv(content: bytes, source: str, mapping: Mapping[str, str]) -> pd.Dat
     unnamed = [n for n, h in zip(names, headers, strict=True) if not h and table[n].isna().all()]
     table = _drop_empty_rows(table.drop(columns=unnamed), _number_rows(content, delimiter, table))
     table.attrs["header_line"] = header_line
-    return _rename_and_convert(table, renamings, source, mapping)
+    return table
 
 
 def _csv_of_workbook(content: bytes, source: str) -> bytes:
@@ -554,16 +555,7 @@ def _tidy_table(table: pd.DataFrame, source: str, mapping: Mapping[str, str]) ->
     table = (table.reset_index(named) if named else table).reset_index(drop=True)
     table.columns = pd.Index([str(c) for c in table.columns])
     renamings = rename_headers(list(table.columns), mapping, source)
-    return _rename_and_convert(table, renamings, source, mapping)
-
-
-def _rename_and_convert(
-    table: pd.DataFrame,
-    renamings: Mapping[str, Renaming],
-    source: str,
-    mapping: Mapping[str, str],
-) -> pd.DataFrame:
-    said = read_sentence([*map(str, table.columns)], renamings, mapping)
+    said = read_sentence(list(table.columns), renamings, mapping)
     refuse_unitless(table, renamings, source)
     for header, renaming in renamings.items():
         if renaming.canonical in schema.NUMERIC:

@@ -379,7 +379,7 @@ def _read_sweeps(runs: pd.DataFrame, *, over: str, of: str, by: Sequence[str] | 
         table = table.assign(**{_PERFORMANCE: table["data_bytes"] / table["time_s"]})
     measure = _find_column(table, of, _MEASURES, source)
     # Runs that were held at a rate say what was set, not what the level can do.
-    held_back = pd.Series(_numbers_or_nan(table, "load"), table.index).lt(prepare.FULL_LOAD)
+    held_back = gr.numbers(table, "load") < prepare.FULL_LOAD
     table = table[~held_back]
     table = table[checks.as_numbers(table[setting]).gt(0)]
     keys = _setup_columns(table, setting) if by is None else list(by)
@@ -395,12 +395,12 @@ def _read_sweeps(runs: pd.DataFrame, *, over: str, of: str, by: Sequence[str] | 
     points = pd.DataFrame(
         {
             "sweep": groups.codes,
-            "x": _numbers_or_nan(table, setting),
+            "x": checks.as_numbers(table[setting]).to_numpy(),
             "y": values,
             "failed": failure.ne("").to_numpy(),
             _FAILURE: failure.to_numpy(),
             "performance": values if measure == _PERFORMANCE else _performance(table, setting),
-            "power_w": _numbers_or_nan(table, "power_w"),
+            "power_w": gr.numbers(table, "power_w"),
         }
     )
     names = [
@@ -460,15 +460,9 @@ def _failures(table: pd.DataFrame, y: pd.Series[float]) -> pd.Series[str]:
 
 def _performance(table: pd.DataFrame, setting: str) -> FloatArray:
     """Work per second of each run: throughput, else data size, or one job, over time."""
-    rate, time = _numbers_or_nan(table, _PERFORMANCE), _numbers_or_nan(table, "time_s")
+    rate, time = gr.numbers(table, _PERFORMANCE), gr.numbers(table, "time_s")
     work = table[setting].to_numpy(dtype=np.float64) if setting == "data_bytes" else 1.0
     return np.where(np.isnan(rate), work / time, rate)
-
-
-def _numbers_or_nan(table: pd.DataFrame, column: str) -> FloatArray:
-    if column not in table:
-        return np.full(len(table), np.nan)
-    return np.asarray(checks.as_numbers(table[column]), dtype=np.float64)
 
 
 def _column_unit(column: str) -> str:

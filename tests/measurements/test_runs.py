@@ -386,7 +386,7 @@ class TestNoTables:
             assert reason in message
 
 
-GOOD = {"freq_hz": 2e9, "freq_achieved_hz": 1.9e9, "load": 0.35}
+GOOD = {"freq_hz": 2e9, "freq_achieved_hz": 1.9e9, "load": 0.35, "other_cpu_share": 0.1}
 NUMBERS = {name: column.kind for name, column in COLUMNS.items() if column.kind != "text"}
 
 
