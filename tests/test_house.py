@@ -207,7 +207,7 @@ SAID_OTHERWISE = re.compile(
     r"and that is said|stalled share|duels?|thief)\b"
 )
 # Headers of others' files, a folder in an example of a command, and a column of a table.
-EXEMPT = ("(?:average |avg", "ppw fleet join runs/ watts/", "watts         | W ")
+EXEMPT = ("(?:average |avg", "avgpower", "ppw fleet join runs/ watts/", "watts         | W ")
 
 
 def texts(module):
