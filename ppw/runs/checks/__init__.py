@@ -112,8 +112,9 @@ def _flag_mask(runs: pd.DataFrame, flag: int) -> gr.Mask:
     if gr.is_cell_table(runs):
         return (runs[gr.FLAGS].to_numpy() & flag) > 0 if gr.FLAGS in runs.columns else found
     needed, rule = CONTRADICTIONS[flag]
-    columns = {c: gr.numbers(runs, c) for c in _READINGS if c in runs.columns}
-    return rule(columns) if needed <= columns.keys() else found
+    if needed <= {*runs.columns}:
+        found = rule({c: gr.numbers(runs, c) for c in _READINGS if c in runs.columns})
+    return found
 
 
 def _columns_where(rows: gr.Mask, runs: pd.DataFrame, *columns: str) -> pd.DataFrame:
@@ -383,6 +384,7 @@ def evidence_table(
     evidence = [
         CHECKS[name].say(**{str(k): v for k, v in figures.items()})
         for name, found in flagged.items()
+        if len(found)
         for figures in found.to_dict("records")
     ]
     table = keys.assign(
