@@ -35,15 +35,12 @@ ByteArray = npt.NDArray[np.uint8]
 CountArray = npt.NDArray[np.uint32]
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
-WordArray = npt.NDArray[np.uint64]
 ShortArray = npt.NDArray[np.int32]
 # Arrays of several types, or tuples of them, which a compiled function takes apart.
 Columns = tuple[Any, ...]
-RealFunction = Callable[[float], float]
 
-# Layout of a float64, and bytes in a line of a cache.
+# Layout of a float64.
 _FRACTION_BITS, _BIAS = 52, 1023
-_LINE = 64
 
 # Numba is not typed.
 _settings: Any = numba.config
@@ -67,15 +64,6 @@ def jit_inner(function: F) -> F:
     Without the code that takes tuples of arrays apart it compiles in half the time.
     """
     return _compile(function, nogil=True, _nrt=False, no_cpython_wrapper=True)
-
-
-def jit_inner_inline(function: F) -> F:
-    """Compile as `jit_inner` does a function that LLVM copies into each one that calls it.
-
-    It keeps arithmetic of its own, unlike one of `jit_inline`, and compiles in a third of the time.
-    """
-    options = {"no_cpython_wrapper": True, "forceinline": True}
-    return _compile(function, nogil=True, _nrt=False, **options)
 
 
 def jit_uncounted(function: F) -> F:
@@ -247,23 +235,3 @@ def read_only(*columns: Array) -> Columns:
     for view in views:
         view.flags.writeable = False
     return views
-
-
-def aligned_rows(rows: int, width: int) -> ByteArray:
-    """Make a zeroed table of ``rows`` rows of ``width`` bytes that starts at a cache line."""
-    whole = np.zeros(rows * width + _LINE, dtype=np.uint8)
-    skipped = -whole.ctypes.data % _LINE
-    return whole[skipped : skipped + rows * width].reshape(rows, width)
-
-
-def interleave(*arrays: Array) -> list[Array]:
-    """Copy arrays to one interleaved table, in which their rows are neighbours; return views."""
-    # Those of the widest elements first, so that each is aligned.
-    order = sorted(range(len(arrays)), key=lambda k: -arrays[k].itemsize)
-    row = np.dtype([(str(k), arrays[k].dtype, arrays[k].shape[1:]) for k in order])
-    half = _LINE // 2
-    held = aligned_rows(len(arrays[0]), -(-row.itemsize // half) * half)
-    table = held[:, : row.itemsize].view(row)[:, 0]
-    for k, column in enumerate(arrays):
-        table[str(k)] = column
-    return [table[str(k)] for k in range(len(arrays))]

@@ -23,7 +23,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fitting.compiled import loops, random
 from fitting.compiled.loops import Array, BoolArray, CountArray, FloatArray, IntArray, jit
 from fitting.errors import FittingError
 from fitting.storage.transitions import INTERARRIVAL_BOUNDS
@@ -40,8 +39,6 @@ _EMPIRICAL_FROM = 64
 # A wider normal law would have gaps below 0, and cutting those would raise its mean.
 _WIDEST_NORMAL = 0.3
 _LARGEST_SHAPE = 1e6
-# The chain of gaps that follow each other has a state for each eighth of their law.
-CLASSES = 8
 
 
 class GapLaws(NamedTuple):
@@ -242,55 +239,3 @@ def _histogram_quantiles(
             width = bounds[class_ + 1] - bounds[class_]
             quantiles[i, k] = np.exp(bounds[class_] + share * width)
     return quantiles
-
-
-@loops.jit_inline
-def draw_interarrival(laws: GapLaws, t: int, rng: random.Randomness) -> float:
-    """Draw an inter-arrival time (s) from the law of transition ``t``."""
-    law, mean, shape = laws.law[t], laws.mean_s[t], laws.shape[t]
-    if law == CONSTANT:
-        return mean
-    if law == EXPONENTIAL:
-        return mean * random.standard_exponential(rng)
-    if law == NORMAL:
-        return mean * max(0.0, 1 + shape * random.standard_normal(rng))
-    if law == GAMMA:
-        return mean / shape * random.standard_gamma(rng, shape)
-    if law == LOGNORMAL:
-        return mean * np.exp(shape * random.standard_normal(rng) - shape * shape / 2)
-    if law == EMPIRICAL:
-        u, k = random.uniform(rng), 0
-        while u >= KNOTS[k + 1]:
-            k += 1
-        row = laws.quantiles[int(shape)]
-        share = (u - KNOTS[k]) / (KNOTS[k + 1] - KNOTS[k])
-        return mean * (row[k] + share * (row[k + 1] - row[k]))
-    return shape * random.draw_poisson(mean / shape, rng)
-
-
-def fit_chain(gaps_s: FloatArray) -> FloatArray:
-    """Return chances, by eighth of the gaps' law, that the next gap is in an eighth or below."""
-    counts = np.full((CLASSES, CLASSES), 1e-9)
-    n = len(gaps_s)
-    # Equal gaps are in no order.
-    order = np.random.default_rng(0).permutation(n)
-    order = order[np.argsort(gaps_s[order], kind="stable")]
-    eighth = np.empty(n, dtype=np.int64)
-    eighth[order] = np.arange(n) * CLASSES // n
-    np.add.at(counts, (eighth[:-1], eighth[1:]), 1.0)
-    return np.asarray(np.cumsum(counts, axis=1) / counts.sum(axis=1, keepdims=True))
-
-
-@jit
-def draw_chained(chain: FloatArray, number: int, rng: Rng) -> FloatArray:
-    """Draw probabilities that follow a chain of eighths, to look up quantiles of gaps at."""
-    at, chance, eighth = rng.random(number), rng.random(number), 0
-    for k in range(number):
-        if k == 0:
-            eighth = int(chance[0] * CLASSES)
-        else:
-            row, eighth = chain[eighth], 0
-            while eighth < CLASSES - 1 and chance[k] >= row[eighth]:
-                eighth += 1
-        at[k] = (eighth + at[k]) / CLASSES
-    return at

@@ -20,8 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from fitting.compiled.loops import IntArray
-from fitting.storage import reuse_distance as rd, run_lengths as rl, survey as sv, transitions as tr
-from fitting.storage.cascade import Windows, fit_cascade
+from fitting.storage import passages as pg, references as rf, survey as sv, transitions as tr
 from fitting.storage.survey import BLOCK, KINDS, RESIDUES, Diagram, Survey
 from measurements.errors import MeasurementError
 from measurements.traces.requests import has_columns
@@ -47,7 +46,7 @@ _NEAR_BOUND = 1e-9
 _SUMS = ("gaps", "total", "squares", "logs", "log_squares", "g_logs", "smallest", "largest")
 _BEGINS, _ENDS = 0, 1
 # Columns of a located request that its pieces, and its start and end, have too.
-_SHARED = ("s", "g", "clock", "run", "touched", "goes_on")
+_SHARED = ("g", "clock", "lbn")
 
 
 def fit_trace_in(
@@ -67,8 +66,8 @@ def fit_trace_in(
 
     The model is that of `ppw.fit_trace`: counts are equal, laws as far as sums of floating-point
     numbers in another order are. Where a trace touches more than eight million different pieces
-    of 4 KiB, `ppw.fit_trace` follows a sample of them and this function all. Requests need not be
-    sorted; those at one time stay in the order of their file.
+    of 4 KiB, `ppw.fit_trace` forgets the oldest of them and this function none. Requests need not
+    be sorted; those at one time stay in the order of their file.
 
     Parameters
     ----------
@@ -98,36 +97,18 @@ def fit_trace_in(
     found = survey_of(source)
     known, classes = found.survey, found.survey.size_classes()
     diagram = trace_model.diagram_of(known, levels, fan_out, space_bytes)
-    windows = Windows.of(known.duration_s, known.requests, as_positive("window (s)", window_s))
+    window = as_positive("window (s)", window_s)
     # Sorting is most of the work: once, for all that is counted of it.
     with hold_table(locate_requests(source, known, classes, diagram), connection) as requests:
         counts = counts_of(requests, known, classes, diagram)
-        arrivals = _count_arrivals(requests, known, windows)
-        touched = counts.state_origin * diagram.states + counts.state
-        if reuse:
-            reused, runs = reuse_of(requests, known.piece, touched)
-        else:
-            reused, runs = None, runs_of(requests, touched)
-    times = source.kept.select("time_s").order_by("time_s").limit(trace_model.ARRIVALS_KEPT)
-    gaps = np.diff(np.sort(arrays(times)["time_s"]))
+        rows = _record_passages(requests, known, reuse=reuse)
     return trace_model.assemble_model(
         found,
         counts,
         laws,
-        cascade=fit_cascade(windows, arrivals, gaps),
-        runs=runs,
-        reuse=reused,
+        passages=pg.build_passages(diagram, known, window, *rows, reuse=reuse),
         names=source.names,
     )
-
-
-def _count_arrivals(requests: ibis.Table, survey: Survey, windows: Windows) -> Any:
-    """Count arrivals in each of the finest windows."""
-    rate = windows.finest / survey.duration_s
-    at = ((requests.time_s - survey.first_s) * rate).floor().cast("int64")
-    found = arrays(requests.group_by(window=at).agg(count=requests.count()))
-    window = np.minimum(found["window"], windows.finest - 1)
-    return np.bincount(window, found["count"], windows.finest).astype(np.int32)
 
 
 def locate_requests(
@@ -137,9 +118,10 @@ def locate_requests(
 
     Columns: ``time_s``, its `PLACE`, ``s`` and ``g`` (numbers of the stream and of its device),
     ``clock`` (which of the device's requests it is, from 1), ``lbn``, ``end`` (block after it),
-    ``touched`` (state with origin), ``op``, ``size_class``, ``run`` (which of the stream's runs of
-    requests that go on it is in, from 1); and of the one before, null for the first: ``before_s``,
-    ``before_touched``, ``goes_on`` (whether it starts where that one ended).
+    ``touched`` (state with origin), ``op``, ``size_bytes``, ``size_class``; of the one before, null
+    for the first, ``before_s``, ``before_touched``, ``goes_on`` (whether it starts where that one
+    ended); of the device's one before, ``device_lbn`` and ``device_end``; and of all requests,
+    ``number`` (from 0) and ``gap_s`` (since the one before).
     """
     table = _add_stream_numbers(source.kept, survey)
     # Class and kind of every size.
@@ -152,20 +134,23 @@ def locate_requests(
     state = ibis.greatest(ibis.least(state, diagram.states - 1), 0)
     origin = table.s * KINDS + table.size_kind + (table["op"] > 0).ifelse(3, 0)
     table = table.select(
-        *("time_s", *PLACE, "s", "g", "lbn", "op", "size_class"),
+        *("time_s", *PLACE, "s", "g", "lbn", "op", "size_bytes", "size_class"),
         end=table.lbn + table.size_bytes // BLOCK,
         touched=origin * diagram.states + state,
     )
     order = {"order_by": ["time_s", *PLACE]}
     stream = ibis.window(group_by="s", **order)
-    table = table.mutate(
-        clock=ibis.row_number().over(ibis.window(group_by="g", **order)) + 1,
+    device, all_ = ibis.window(group_by="g", **order), ibis.window(**order)
+    return table.mutate(
+        clock=ibis.row_number().over(device) + 1,
         before_s=table.time_s.lag().over(stream),
         before_touched=table.touched.lag().over(stream),
         goes_on=(table.lbn == table.end.lag().over(stream)).fill_null(False),
+        device_lbn=table.lbn.lag().over(device),
+        device_end=table.end.lag().over(device),
+        number=ibis.row_number().over(all_),
+        gap_s=(table.time_s - table.time_s.lag().over(all_)).fill_null(0.0),
     )
-    so_far = ibis.window(group_by="s", following=0, **order)
-    return table.mutate(run=(~table.goes_on).cast("int64").sum().over(so_far))
 
 
 def _add_stream_numbers(table: ibis.Table, survey: Survey) -> ibis.Table:
@@ -289,116 +274,72 @@ def _by_level(steps: ibis.Table, column: str, touched: IntArray, levels: int) ->
     return table
 
 
-def runs_of(requests: ibis.Table, touched: IntArray, again: ibis.Table | None = None) -> rl.Runs:
-    """Count sequential runs by first state; ``again`` tells which start where others accessed."""
-    runs = requests.group_by("s", "run").agg(length=requests.count())
-    starts = requests.filter(~requests.goes_on).select("s", "run", "touched", "lbn")
-    runs = runs.join(starts, ["s", "run"])
-    fresh = runs.mutate(again=ibis.literal(False))
-    runs = fresh if again is None else runs.join(again, ["s", "run"])
-    groups = runs.group_by("touched", "length", "again")
-    found = arrays(groups.agg(n=runs.count(), lowest=runs.lbn.min(), highest=runs.lbn.max()))
-    row, number = np.searchsorted(touched, found["touched"]), found["n"]
-    # Classes of short runs that hold no length have the shortest length of the next one.
-    used = np.append(rl.LOWS[1:] > rl.LOWS[:-1], True)
-    class_ = np.flatnonzero(used)[np.searchsorted(rl.LOWS[used], found["length"], side="right") - 1]
-    table = np.zeros((len(touched), rl.COLUMNS), dtype=np.int64)
-    column = class_ + 2 * rl.CLASSES * found["again"]
-    np.add.at(table, (row, column), number)
-    np.add.at(table, (row, column + rl.CLASSES), number * (found["length"] - rl.LOWS[class_]))
-    lowest = np.full(len(touched), np.iinfo(np.int64).max)
-    highest = np.full(len(touched), -1)
-    np.minimum.at(lowest, row, found["lowest"])
-    np.maximum.at(highest, row, found["highest"])
-    return rl.Runs(table, np.where(highest < 0, -1, lowest), highest)
+def _record_passages(requests: ibis.Table, survey: Survey, *, reuse: bool) -> list[Any]:
+    """Return the columns of the recorded requests, as `build_passages` takes them, in order."""
+    spacing, length = pg.span_lengths(survey.requests)
+    kept = requests.filter(requests.number % spacing < length)
+    age = kept.goes_on.ifelse(rf.SEQUENTIAL, rf.FRESH)
+    place = kept.lbn % survey.piece
+    if reuse:
+        near = ibis.literal(rf.near_blocks(survey))
+        earlier = _accessed_before(requests, survey.piece).join(
+            _ended_before(requests), ["g", "clock"]
+        )
+        kept = kept.left_join(earlier, ["g", "clock"])
+        # The later of the two requests that may be meant.
+        ends_last = kept.ended.fill_null(0) > kept.accessed.fill_null(0)
+        since = kept.clock - ibis.greatest(kept.ended.fill_null(0), kept.accessed.fill_null(0))
+        is_known = ~kept.goes_on & (since < kept.clock) & (since <= rf.MOST_AGE)
+        is_near = (
+            ~kept.goes_on
+            & ~is_known
+            & ((kept.lbn - kept.device_end).abs() <= near).fill_null(False)
+        )
+        age = kept.goes_on.ifelse(
+            rf.SEQUENTIAL, is_known.ifelse(since, is_near.ifelse(rf.NEAR, rf.FRESH))
+        )
+        origin = ends_last.ifelse(kept.ended_lbn, kept.accessed_lbn)
+        place = ibis.cases(
+            (is_known, kept.lbn - origin),
+            (is_near, kept.lbn - kept.device_lbn),
+            else_=kept.lbn % survey.piece,
+        )
+    columns = ("number", "time_s", "gap_s", "s", "op", "size_bytes", "lbn")
+    found = arrays(kept.select(*columns, age=age, place=place))
+    order = np.argsort(found["number"])
+    return [found[name][order] for name in (*columns, "age", "place")]
 
 
-def reuse_of(requests: ibis.Table, piece: int, touched: IntArray) -> tuple[IntArray, rl.Runs]:
-    """Count reuse lags of addresses, and sequential runs, by state in the order given.
-
-    A request that does not go on where the last one of its stream ended comes back to a piece that
-    its device accessed before, or goes on where an earlier request stopped and nothing has been
-    since, or is fresh. Both are lags: over what accessed a piece, and over what happened at a
-    block. Of runs that began fresh, all further pieces are counted, and those accessed before.
-    """
-    table = np.zeros((len(touched), rd.COLUMNS), dtype=np.int64)
-    pieces = _accessed_pieces(requests, piece)
-    with hold_table(_run_starts(requests, pieces), requests.get_backend()) as starts:
-        classes = arrays(starts.group_by("touched", "reuse_class").agg(n=starts.count()))
-        further = arrays(_further_pieces(pieces, starts))
-        again = starts.reuse_class.between(rd.AGAIN, rd.FRESH - 1)
-        runs = runs_of(requests, touched, starts.select("s", "run", again=again))
-    table[np.searchsorted(touched, classes["touched"]), classes["reuse_class"]] = classes["n"]
-    row = np.searchsorted(touched, further["touched"])
-    table[row, rd.PIECES], table[row, rd.MET] = further["n"], further["met"]
-    return table, runs
-
-
-def _run_starts(requests: ibis.Table, pieces: ibis.Table) -> ibis.Table:
-    """First request of each sequential run: stream, run, state and class of reuse lag."""
-    firsts = pieces.filter(~pieces.goes_on, pieces.piece == pieces.first_piece)
-    both = _since_end(requests).join(firsts.select("g", "clock", "since_touched"), ["g", "clock"])
-    # Where the request that stopped here was the last to touch the piece, it is gone on from.
-    again = both.since_touched.notnull() & (
-        both.since_end.isnull() | (both.since_touched != both.since_end)
-    )
-    return both.select(
-        *("s", "run", "touched"),
-        reuse_class=ibis.cases(
-            (again, _age_class(both.since_touched) + rd.AGAIN),
-            (both.since_end.notnull(), _age_class(both.since_end)),
-            else_=ibis.literal(rd.FRESH, "int64"),
-        ),
-    )
-
-
-def _since_end(requests: ibis.Table) -> ibis.Table:
-    """Run starts, each with the lag since a request ended at their block; NULL if none did last."""
+def _ended_before(requests: ibis.Table) -> ibis.Table:
+    """Clock and block of the last request that ended where each one starts."""
     begins = requests.select(*_SHARED, block=requests.lbn, what=ibis.literal(_BEGINS))
     ends = requests.select(*_SHARED, block=requests.end, what=ibis.literal(_ENDS))
     events = begins.union(ends)
     order = ibis.window(group_by=["g", "block"], order_by=["clock", "what"])
+    # A request that started here since has accessed the piece: that is what counts then.
     events = events.mutate(
-        before=events.what.lag().over(order), since=events.clock - events.clock.lag().over(order)
+        before=events.what.lag().over(order),
+        since=events.clock.lag().over(order),
+        since_lbn=events.lbn.lag().over(order),
     )
-    chosen = events.filter(events.what == _BEGINS, ~events.goes_on)
+    chosen = events.filter(events.what == _BEGINS)
     ended = (chosen.before == _ENDS).ifelse(chosen.since, ibis.null("int64"))
-    return chosen.select("s", "g", "clock", "run", "touched", since_end=ended)
+    return chosen.select("g", "clock", ended=ended, ended_lbn=chosen.since_lbn)
 
 
-def _accessed_pieces(requests: ibis.Table, piece: int) -> ibis.Table:
-    """Pieces of address space that each request touches, with the lag to the last access."""
+def _accessed_before(requests: ibis.Table, piece: int) -> ibis.Table:
+    """Clock and block of the last request that accessed the piece where each one starts."""
     first = requests.lbn // piece
     # The last block of a request without length is the one before its start.
     last = ibis.greatest((requests.end - 1) // piece, first)
-    pieces = requests.select(
-        *_SHARED,
-        first_piece=first,
-        aligned=requests.lbn % piece == 0,
-        piece=ibis.range(first, last + 1).unnest(),
-    )
+    pieces = requests.select(*_SHARED, first=first, piece=ibis.range(first, last + 1).unnest())
     order = ibis.window(group_by=["g", "piece"], order_by="clock")
-    return pieces.mutate(since_touched=pieces.clock - pieces.clock.lag().over(order))
-
-
-def _further_pieces(pieces: ibis.Table, starts: ibis.Table) -> ibis.Table:
-    """Count later pieces of runs that started fresh, by state, and those accessed before."""
-    entered = (pieces.piece != pieces.first_piece) | (pieces.goes_on & pieces.aligned)
-    fresh = starts.filter(starts.reuse_class == rd.FRESH).select("s", "run")
-    later = pieces.filter(entered).semi_join(fresh, ["s", "run"])
-    return later.group_by("touched").agg(n=later.count(), met=later.since_touched.count())
-
-
-def _age_class(age: Any) -> Any:
-    """Class of a reuse lag, as in `fitting.storage.reuse_distance`; NULL for a missing lag."""
-    one = ibis.literal(1, "int64")
-    # The logarithm may be off by a digit at powers of two.
-    near = (age.cast("float64").ln() / float(np.log(2))).floor().cast("int64")
-    octave = near - ((one << near) > age).cast("int64") + ((one << (near + 1)) <= age).cast("int64")
-    upper = (2 * age >= (ibis.literal(3, "int64") << octave)).cast("int64")
-    class_ = ibis.least(2 * octave + upper, rd.AGE_CLASSES - 1)
-    # The least of null and a number is the number.
-    return age.isnull().ifelse(ibis.null("int64"), class_)
+    pieces = pieces.mutate(
+        accessed=pieces.clock.lag().over(order), accessed_lbn=pieces.lbn.lag().over(order)
+    )
+    return pieces.filter(pieces.piece == pieces.first).select(
+        "g", "clock", "accessed", "accessed_lbn"
+    )
 
 
 # The trace as a table of an engine, and a first pass over it. The survey is what

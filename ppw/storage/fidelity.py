@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 
 from fitting.compiled.loops import FloatArray
-from fitting.storage import cascade, reuse_distance as rd, survey as sv
+from fitting.storage import dispersion, reuse_distance as rd, survey as sv
 from measurements.table.units import size_text
 from ppw.errors import PpwError
 from ppw.results import axes, result as rs, text as tx
@@ -373,9 +373,9 @@ class _Comparison(NamedTuple):
                 continue
             # A synthetic trace may be too short to have two such windows.
             others = [f.counts[width] for f in self.theirs if len(f.counts.get(width, ())) >= 2]
-            low, high = cascade.dispersion_band(counts, seed=seed)
-            a = cascade.index_of_dispersion(counts)
-            b = float(np.mean([*map(cascade.index_of_dispersion, others)])) if others else np.nan
+            low, high = dispersion.dispersion_band(counts, seed=seed)
+            a = dispersion.index_of_dispersion(counts)
+            b = float(np.mean([*map(dispersion.index_of_dispersion, others)])) if others else np.nan
             row = _relative(group, f"dispersion over {width:g} s", "1", a, b)
             yield row._replace(lower=low, upper=high).judge(low <= b <= high)
 

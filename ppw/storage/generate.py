@@ -3,7 +3,7 @@
 Modes of the order of requests:
 
 ``walk``
-    Every stream walks its chain of states.
+    Passages of the trace in another order; see `fitting.storage.generator`.
 ``round_robin``
     The published scheduler: every transition is a thread of its own that asks for its share of the
     requests, at even distances; streams of the result are these threads.
@@ -11,9 +11,9 @@ Modes of the order of requests:
 Arrival times:
 
 ``cascade``
-    The number of requests in dyadic windows as `fitting.storage.cascade` draws it.
+    Those of the passages: load that builds up stays together, and its blocks change places.
 ``windows``
-    The same, with the counts of the coarse windows as they were, in their order.
+    The same, with the passages in the order of the trace.
 ``laws``
     The published way: the inter-arrival law of each transition and nothing else.
 
@@ -22,6 +22,7 @@ Arrival times:
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -31,10 +32,10 @@ import pandas as pd
 import pyarrow as pa
 
 from fitting.compiled.loops import FloatArray, IntArray
-from fitting.storage import generator, interarrival, reuse_distance as rd
-from fitting.storage.addresses import Addresses
-from fitting.storage.survey import BLOCK, KINDS, request_kind
+from fitting.storage import generator, interarrival
+from fitting.storage.survey import BLOCK, KINDS
 from measurements.loads.load_files import AddressZone, LoadJob
+from measurements.table.units import size_text
 from measurements.traces.requests import OPERATIONS, SCHEMA
 from ppw.errors import PpwError
 from ppw.results.text import as_positive, check_choice
@@ -45,41 +46,54 @@ if TYPE_CHECKING:
 MODES = ("walk", "round_robin")
 ARRIVALS = ("cascade", "windows", "laws")
 _WRITE = 1
-# Requests made at once; a window of more makes its batch longer.
-_AT_ONCE = 2**18
-# A state with fewer requests takes the law of reuse of its stream and kind.
-_LEAST_SEEN = 16
-# Decimals of a time (s), where the original's clock told no more.
-_DIGITS = 9
+# More streams than this are short-lived processes, which a number at their end tells apart.
+_MANY_STREAMS, _NUMBER = 64, re.compile(r"[\s:_(-]*\d+\)?$")
+_ORDER = ("random", "sequential")
 
 
 class RoundRobin:
     """Requests of all threads, each thread's at even distances over the whole.
 
-    The j-th request of a thread with share w is number (j + φ)/w of all, with φ drawn once a
-    thread; so after any number of requests each thread is within one of its share. A sequential
-    thread goes on where it stopped itself; others start in the state that they lead to.
+    A thread is a transition: of one stream, or of all short-lived processes of one name. The j-th
+    request of a thread with share w is number (j + φ)/w of all, with φ drawn once a thread; so
+    after any number of requests each thread is within one of its share. A sequential thread goes
+    on where it stopped itself; others start in the state that they lead to.
     """
 
-    def __init__(self, model: TraceModel, kinds: IntArray, rng: np.random.Generator) -> None:
+    def __init__(self, model: TraceModel, rng: np.random.Generator) -> None:
         self._model, self._rng = model, rng
         counts = model.counts
-        self._share = counts.count / counts.count.sum()
-        self._phase = rng.random(len(counts.pair))
-        self._chain = generator.make_chain(counts, kinds)
-        self._done, self._due = 0, 0.0
-        self._end = np.full(len(counts.pair), -1, dtype=np.int64)
+        group, device = stream_groups(model)[counts.stream], model.survey.devices[counts.stream]
+        keys = group, device, counts.pair, counts.op, counts.sequential, counts.size_class
+        # Of each thread: its first transition, which stands for it; and the thread of each one.
+        _, self.first, self.thread = np.unique(keys, axis=1, return_index=True, return_inverse=True)
+        self.count = np.bincount(self.thread, counts.count)
+        self._share = self.count / self.count.sum()
+        self._phase = rng.random(len(self.count))
+        self._done, self._end = 0, np.full(len(self.count), -1, dtype=np.int64)
 
-    def take(self, number: int) -> generator.GeneratedRequests:
-        """Return the next requests."""
-        counts, transition = self._model.counts, self._order(number)
-        size = self._sizes(transition)
-        lbn = self._addresses(transition, size)
-        due = self._due + np.cumsum(self._inter_arrival_times(transition))
-        self._due = float(due[-1])
-        stream = counts.stream[transition].astype(np.int32)
-        op = counts.op[transition].astype(np.uint8)
-        return generator.GeneratedRequests(due, stream, transition, lbn, size, op)
+    def stream(self) -> IntArray:
+        """Stream that stands for each thread, by its index in the survey."""
+        return self._model.counts.stream[self.first]
+
+    def names(self) -> tuple[str, ...]:
+        """Name the threads by process, operation, order, size and number."""
+        counts, names = self._model.counts, _process_names(self._model)
+        sizes = [size_text(round(size)) for size in self._model.transition_sizes()]
+        order = [
+            f"{_ORDER[k]} {OPERATIONS[op]}"
+            for k, op in zip(counts.sequential, counts.op, strict=True)
+        ]
+        rows = enumerate(self.first.tolist())
+        return tuple(f"{names[counts.stream[t]]} {order[t]} {sizes[t]} #{k}" for k, t in rows)
+
+    def requests(self, made: generator.GeneratedRequests) -> generator.GeneratedRequests:
+        """Return as many requests as are given, at their times; streams are threads."""
+        counts, thread = self._model.counts, self._order(len(made.time_s))
+        size = self._sizes(thread)
+        lbn, op = self._addresses(thread, size), counts.op[self.first][thread]
+        on = counts.sequential[self.first][thread]
+        return generator.GeneratedRequests(made.time_s, thread, lbn, size, op, on)
 
     def _order(self, number: int) -> IntArray:
         """Threads of the next requests: those whose turns come first."""
@@ -89,38 +103,31 @@ class RoundRobin:
         )
         # The turns of a thread within these requests, then all threads in the order of turns.
         turns = last - first
-        transition = np.repeat(np.arange(len(turns)), turns)
-        within = np.arange(len(transition)) - np.repeat(np.cumsum(turns) - turns, turns)
-        turn = (first[transition] + within + self._phase[transition]) / self._share[transition]
-        order = transition[np.argsort(turn, kind="stable")]
+        thread = np.repeat(np.arange(len(turns)), turns)
+        within = np.arange(len(thread)) - np.repeat(np.cumsum(turns) - turns, turns)
+        turn = (first[thread] + within + self._phase[thread]) / self._share[thread]
+        order = thread[np.argsort(turn, kind="stable")]
         self._done += number
         # Turns that fall into these requests are one more or less at times.
-        spare = max(0, number - len(order))
-        more = self._rng.choice(len(turns), spare, p=self._share)
+        more = self._rng.choice(len(turns), max(0, number - len(order)), p=self._share)
         return np.concatenate([order[:number], more])
 
-    def _inter_arrival_times(self, transition: IntArray) -> FloatArray:
-        """Times (s) between all requests: a stream's own, over how many streams there are."""
-        model = self._model
-        gaps = model.laws.draw(transition, self._rng)
-        stream = model.counts.stream[transition]
-        return np.asarray(gaps * model.paces()[stream] * model.weights[stream])
-
-    def _sizes(self, transition: IntArray) -> IntArray:
-        """Draw a size (B) of the class of each transition."""
-        classes, class_ = self._model.classes, self._model.counts.size_class[transition]
-        sizes = np.empty(len(transition), dtype=np.int64)
+    def _sizes(self, thread: IntArray) -> IntArray:
+        """Draw a size (B) of the class of each thread."""
+        classes = self._model.classes
+        class_ = self._model.counts.size_class[self.first][thread]
+        sizes = np.empty(len(thread), dtype=np.int64)
         for c in np.unique(class_):
             here, counts = class_ == c, classes.counts[c]
             sizes[here] = self._rng.choice(classes.sizes[c], here.sum(), p=counts / counts.sum())
         return sizes
 
-    def _addresses(self, transition: IntArray, size: IntArray) -> IntArray:
+    def _addresses(self, thread: IntArray, size: IntArray) -> IntArray:
         """Addresses: sequential threads go on from their last end, thread by thread."""
-        survey, order = self._model.survey, np.argsort(transition, kind="stable")
-        lbn, found = self._random_addresses(transition)[order], np.empty_like(transition)
+        survey, order = self._model.survey, np.argsort(thread, kind="stable")
+        lbn, found = self._random_addresses(thread)[order], np.empty_like(thread)
         # Sorted by thread, the blocks before a request in its batch are one running sum.
-        thread, blocks = transition[order], size[order] // BLOCK
+        thread, blocks = thread[order], size[order] // BLOCK
         starts = np.flatnonzero(np.r_[True, thread[1:] != thread[:-1]])
         number = np.diff(np.append(starts, len(thread)))
         last = self._end[thread[starts]]
@@ -128,29 +135,46 @@ class RoundRobin:
         before = np.cumsum(blocks) - blocks
         run = np.repeat(begin - before[starts], number) + before
         run = survey.low_lbn + (run - survey.low_lbn) % (survey.high_lbn - survey.low_lbn)
-        placed = np.where(self._model.counts.sequential[thread] == 1, run, lbn)
+        placed = np.where(self._model.counts.sequential[self.first][thread] == 1, run, lbn)
         ends = starts + number - 1
         self._end[thread[ends]] = placed[ends] + blocks[ends]
         found[order] = placed
         return found
 
-    def _random_addresses(self, transition: IntArray) -> IntArray:
-        """Aligned addresses in the states that transitions lead to."""
-        counts, survey, chain = self._model.counts, self._model.survey, self._chain
-        state = np.empty(len(transition), dtype=np.int64)
-        for level in np.unique(chain.level):
-            here = np.flatnonzero(chain.level[transition] == level)
-            t, entered = transition[here], chain.entered[level - 1]
-            low, high = entered[chain.low[t]], entered[chain.high[t]]
-            wanted = low + self._rng.random(len(t)) * (high - low)
-            found = np.searchsorted(entered, wanted, side="right") - 1
-            # Where only runs pass, none enters at random.
-            state[here] = np.where(high > low, found, chain.low[t])
+    def _random_addresses(self, thread: IntArray) -> IntArray:
+        """Aligned addresses in the states that threads lead to, by the requests in each."""
+        counts, survey, diagram = self._model.counts, self._model.survey, self._model.diagram
+        pairs, groups = diagram.pairs(counts.pair[self.first]), stream_groups(self._model)
+        width = diagram.fan_out ** (diagram.levels - pairs.level)
+        # States by group of streams, and whether requests there read.
+        kind = 2 * groups[counts.stream_of_state] + (counts.state_origin % KINDS >= KINDS // 2)
+        key = kind * diagram.states + counts.state
+        order = np.argsort(key, kind="stable")
+        reached = np.append(0, np.cumsum(counts.occupancy[order]))
+        mine = 2 * groups[self.stream()] + (counts.op[self.first] > 0)
+        ends = (mine * diagram.states + (pairs.target + k) * width for k in (0, 1))
+        low, high = (reached[np.searchsorted(key[order], end)][thread] for end in ends)
+        wanted = low + self._rng.random(len(thread)) * (high - low)
+        state = order[np.searchsorted(reached, wanted, side="right") - 1]
         first = counts.lowest[state]
         first = first + (survey.alignment_offset - first) % survey.alignment
         places = np.maximum((counts.highest[state] - first) // survey.alignment + 1, 1)
         slot = (self._rng.random(len(state)) * places).astype(np.int64)
         return np.asarray(np.minimum(first + slot * survey.alignment, counts.highest[state]))
+
+
+def _process_names(model: TraceModel) -> list[str]:
+    """Name the process of each stream: its name without a number at the end."""
+    known = model.names.get("stream", ())
+    names = [known[c] if c < len(known) else str(c) for c in model.survey.streams.tolist()]
+    return [_NUMBER.sub("", name) or name for name in names]
+
+
+def stream_groups(model: TraceModel) -> IntArray:
+    """Number the streams; where there are many, those of one process name have one number."""
+    if len(model.survey.streams) <= _MANY_STREAMS:
+        return np.arange(len(model.survey.streams))
+    return np.unique(_process_names(model), return_inverse=True)[1].astype(np.int64)
 
 
 @dataclass(frozen=True)
@@ -175,8 +199,9 @@ class GeneratedTrace:
 
     @property
     def names(self) -> dict[str, tuple[str, ...]]:
-        """Names of streams and devices, those of the original."""
-        return self.model.names if self.mode == "walk" else {}
+        """Names of streams and devices: those of the original, or of its threads."""
+        names = self.model.names
+        return names if self.mode == "walk" else {**names, "stream": self._threads().names()}
 
     @property
     def findings(self) -> tuple[str, ...]:
@@ -185,21 +210,26 @@ class GeneratedTrace:
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Yield the requests in order of arrival; every call begins anew."""
-        source = _source(self)
-        rng, places = (np.random.default_rng([self.seed, k]) for k in (1, 2))
-        left = self.count
-        times = _times_by_law if self.arrivals == "laws" else _times_by_windows
-        for requests, time_s in times(self, source, rng):
-            fits = min(left, int(np.searchsorted(time_s, self.duration_s, side="right")))
+        survey, left = self.model.survey, self.count
+        threads = self._threads() if self.mode == "round_robin" else None
+        places, law_rng = (np.random.default_rng([self.seed, k]) for k in (1, 2))
+        parts = self.model.counts, self.model.laws, self.model.classes
+        laws = generator.LawTimes(*parts, self.model.paces() * self.model.weights, law_rng)
+        for made in self._generator().batches():
+            requests = made
+            if self.arrivals == "laws":
+                requests = requests._replace(time_s=laws.times(made))
+            if threads:
+                requests = threads.requests(requests)
             if not self.locality:
-                survey = self.model.survey
                 slots = max(1, (survey.high_lbn - survey.low_lbn) // survey.alignment)
-                slot = places.integers(slots, size=len(time_s))
+                slot = places.integers(slots, size=len(requests.lbn))
                 requests = requests._replace(lbn=survey.low_lbn + slot * survey.alignment)
+            fits = min(left, int(np.searchsorted(requests.time_s, self.duration_s, side="right")))
             if fits:
-                yield self._record_batch(requests, time_s, fits)
+                yield self._record_batch(requests, threads, fits)
             left -= fits
-            if left <= 0 or fits < len(time_s):
+            if left <= 0 or fits < len(made.time_s):
                 return
 
     def to_table(self) -> pa.Table:
@@ -208,20 +238,40 @@ class GeneratedTrace:
 
     def transition_shares(self) -> FloatArray:
         """Share of the requests that each transition of the model has, in ``round_robin``."""
-        counts = np.zeros(len(self.model.counts.pair))
+        threads = self._threads()
+        made = np.zeros(len(threads.count))
         for batch in self.batches():
-            counts += np.bincount(batch.column("stream").to_numpy(), minlength=len(counts))
-        return np.asarray(counts / counts.sum())
+            made += np.bincount(batch.column("stream").to_numpy(), minlength=len(made))
+        share = (made / made.sum() / threads.count)[threads.thread]
+        return np.asarray(share * self.model.counts.count)
+
+    def _threads(self) -> RoundRobin:
+        return RoundRobin(self.model, np.random.default_rng([self.seed, 3]))
+
+    def _generator(self) -> generator.Generator:
+        """Make the source of the requests."""
+        model = self.model
+        requests = min(self.count, self.duration_s * model.rate)
+        return generator.Generator(
+            *(model.counts, model.survey, model.passages),
+            expected=float(requests) / model.survey.requests,
+            rng=np.random.default_rng([self.seed, 0]),
+            entry=self.entry,
+            in_order=self.arrivals == "windows",
+            repeat=not self.stratified,
+        )
 
     def _record_batch(
-        self, requests: generator.GeneratedRequests, time_s: FloatArray, n: int
+        self, requests: generator.GeneratedRequests, threads: RoundRobin | None, n: int
     ) -> pa.RecordBatch:
         survey, stream = self.model.survey, requests.stream[:n]
         # Closed loop: a request is made when another completes, whenever that is.
-        time = np.full(n, np.nan) if self.outstanding else time_s[:n] * self.time_scale
-        own = survey.streams[stream] if self.mode == "walk" else requests.transition[:n]
-        device = survey.devices[stream]
-        asked = requests.lbn[:n], requests.size_bytes[:n], requests.op[:n]
+        time = np.full(n, np.nan) if self.outstanding else requests.time_s[:n] * self.time_scale
+        own, of = (
+            (stream, threads.stream()[stream]) if threads else (survey.streams[stream], stream)
+        )
+        device = survey.devices[of]
+        asked = requests.lbn[:n], requests.size_bytes[:n], requests.op[:n].astype(np.uint8)
         no_latency, no_file = np.full(n, np.nan), np.full(n, -1, dtype=np.int32)
         columns = (time, own.astype(np.int32), device.astype(np.int32), *asked)
         arrays = [pa.array(column) for column in (*columns, no_latency, no_file)]
@@ -312,112 +362,13 @@ def _generation_caveats(
             "without locality, addresses are uniform, so the trace cannot show the effect of a "
             "cache"
         )
-    elif model.reuse is None:
+    elif not model.passages.reuse:
         yield "the model has no law of reuse, so a cache has fewer hits than with the original"
     if scale != 1:
         yield (
             "times are scaled in an open loop: requests arrive on time even if the device falls "
             "behind; use --outstanding for a closed loop"
         )
-
-
-def _source(trace: GeneratedTrace) -> generator.Generator | RoundRobin:
-    """Source of the requests, without their times."""
-    model, rng = trace.model, np.random.default_rng([trace.seed, 0])
-    counts, survey = model.counts, model.survey
-    # Kind of the request of every transition: by operation and size class.
-    sizes = [int(size[0]) for size in model.classes.sizes]
-    by_op = np.array([[request_kind(op, size, survey.piece) for size in sizes] for op in (0, 1)])
-    kinds = by_op[np.minimum(counts.op, 1), counts.size_class]
-    if trace.mode == "round_robin":
-        return RoundRobin(model, kinds, rng)
-    addresses = Addresses(
-        *(survey.alignment, survey.alignment_offset, survey.high_lbn),
-        _reuse_law(model) if trace.locality else None,
-        *(survey.piece, survey.device_of_stream, _accessed_share(model)),
-    )
-    chain = generator.make_chain(counts, kinds, trace.entry)
-    parts = (model.runs, model.laws, model.classes, addresses, model.paces())
-    learnt = generator.Learnt(counts, kinds, chain, *parts)
-    expected = float(min(trace.count, trace.duration_s * model.rate)) / survey.requests
-    return generator.Generator(learnt, expected=expected, rng=rng, stratified=trace.stratified)
-
-
-def _reuse_law(model: TraceModel) -> FloatArray | None:
-    """Law of reuse by touched state: its own where it was seen, its stream's and kind's if not."""
-    if model.reuse is None:
-        return None
-    origin = model.counts.state_origin
-    # States are in the order of their origins.
-    _, first, of_state = np.unique(origin, return_index=True, return_inverse=True)
-    pooled = np.add.reduceat(model.reuse, first)
-    seen = model.reuse.sum(axis=1) >= _LEAST_SEEN
-    counts = np.where(seen[:, None], model.reuse, pooled[of_state])
-    device = model.survey.device_of_stream
-    requests = np.bincount(device, model.survey.stream_counts)
-    return rd.reuse_law(counts, requests[device[origin // KINDS]])
-
-
-def _accessed_share(model: TraceModel) -> FloatArray:
-    """Share of what runs went on to from fresh places that was touched before, by device."""
-    device = model.survey.device_of_stream
-    if model.reuse is None:
-        return np.zeros(int(device.max()) + 1)
-    of_state = device[model.counts.state_origin // KINDS]
-    columns = model.reuse.T[[rd.PIECES, rd.MET]]
-    pieces, touched = (np.bincount(of_state, column) for column in columns)
-    return np.asarray(touched / np.maximum(pieces, 1))
-
-
-def _times_by_law(
-    trace: GeneratedTrace, source: generator.Generator | RoundRobin, rng: np.random.Generator
-) -> Iterator[tuple[generator.GeneratedRequests, FloatArray]]:
-    """Yield requests at the times of the laws of their transitions."""
-    first = None
-    for left in range(trace.count, 0, -_AT_ONCE):
-        requests = source.take(min(left, _AT_ONCE))
-        first = requests.due_s[0] if first is None else first
-        yield requests, requests.due_s - first
-
-
-def _times_by_windows(
-    trace: GeneratedTrace, source: generator.Generator | RoundRobin, rng: np.random.Generator
-) -> Iterator[tuple[generator.GeneratedRequests, FloatArray]]:
-    """Yield requests at times within windows whose counts the cascade draws."""
-    cascade, alone = trace.model.cascade, len(trace.model.survey.streams) == 1
-    duration, due, first = cascade.windows.duration_s, 0.0, None
-    in_order = trace.arrivals == "windows"
-    while True:
-        profile = cascade.load_profile(rng, in_order=in_order)
-        ends, width = np.cumsum(cascade.counts[profile]), duration / len(profile)
-        for start, stop, number in _window_batches(ends):
-            requests = source.take(number)
-            if alone:
-                gaps = cascade.ordered_interarrivals(np.diff(requests.due_s, prepend=due), rng)
-                due = float(requests.due_s[-1])
-            else:
-                # Streams that walk alone do not make room for each other as they did.
-                gaps = cascade.draw_interarrivals(number, rng)
-            windows = profile[start:stop]
-            times = cascade.place(windows, start * width, gaps, rng, in_order=in_order)
-            first = times[0] if first is None else first
-            times = times - first
-            if trace.model.survey.tick_s >= 10.0**-_DIGITS:
-                # Errors of rounding would put a time at a window's edge into the one before.
-                times = np.round(times, _DIGITS)
-            yield requests, times
-        # The next day is like this one.
-        first = (first or 0.0) - duration
-
-
-def _window_batches(ends: IntArray) -> Iterator[tuple[int, int, int]]:
-    """Yield first window, end and requests of batches of whole windows, by requests so far."""
-    start, before = 0, 0
-    while start < len(ends):
-        stop = max(start + 1, int(np.searchsorted(ends, before + _AT_ONCE, side="right")))
-        if number := int(ends[stop - 1] - before):
-            yield start, stop, number
-        start, before = stop, int(ends[stop - 1])
 
 
 # Jobs of a load generator.

@@ -126,12 +126,12 @@ def plot_inter_arrival_times(model: TraceModel, ax: Axes | None = None) -> Axes:
 
 
 def plot_windows(model: TraceModel, ax: Axes | None = None) -> Axes:
-    """Draw the rate of requests over time, by the windows whose counts are kept."""
-    ax, counts = axes.new_axes(ax), model.cascade.counts
-    width = model.cascade.windows.duration_s / len(counts)
-    start_s = np.arange(len(counts)) * width
-    ax.step(start_s, counts / width, where="post", color=axes.MEASURED, lw=0.8)
-    ax.set(xlabel="time (s)", ylabel=f"requests per second, by {width:.3g} s")
+    """Draw the rate of requests over time, by spans of equally many requests."""
+    ax, passages = axes.new_axes(ax), model.passages
+    rate = passages.number / np.maximum(np.diff(passages.begin_s), model.survey.tick_s)
+    ax.step(passages.begin_s[:-1], rate, where="post", color=axes.MEASURED, lw=0.8)
+    number = int(passages.number[0])
+    ax.set(xlabel="time (s)", ylabel=f"requests per second, by {number} requests")
     return ax
 
 

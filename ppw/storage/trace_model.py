@@ -8,10 +8,12 @@ Held-out likelihood asks how well the first half of the trace foretells where th
 
 from __future__ import annotations
 
+import base64
 import re
 import warnings
+import zlib
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from os import PathLike
 from typing import Any, ClassVar
@@ -21,10 +23,9 @@ import pandas as pd
 import pyarrow as pa
 
 from fitting.compiled.loops import FloatArray, IntArray
-from fitting.storage import placement, reuse_distance, run_lengths, transitions
-from fitting.storage.cascade import Cascade, Windows, fit_cascade
+from fitting.storage import transitions
 from fitting.storage.interarrival import KNOTS, LAWS, GapLaws, fit_interarrivals
-from fitting.storage.run_lengths import Runs
+from fitting.storage.passages import MOST_KEPT, PassageRecorder, Passages, RecordedRequests
 from fitting.storage.survey import BLOCK, KINDS, Diagram, SizeClasses, Survey
 from fitting.storage.transitions import TransitionCounts
 from measurements.table.units import size_text
@@ -36,20 +37,17 @@ from ppw.storage import fitted_devices as fd, generate, trace_source as ts
 from ppw.storage.trace_source import Batches
 
 KIND = "trace_model"
-# Version 1 had no runs, or reuse by stream instead of by device; 2 no busiest windows.
-_VERSION = 3
+# Versions 1 to 3 had laws of runs, reuse and bursts in place of passages.
+_VERSION = 4
 # A plot of more states than these is too fine for a page.
 _MOST_STATES = 64
 # Digits kept: means set the rate; of laws and shares a trace tells less.
 _DIGITS, _LAW_DIGITS = 6, 4
 _WHOLE = ("origin", "pair", "op", "sequential", "size_class")
-_CASCADE = tuple(field.name for field in fields(Cascade) if field.name != "windows")
-_ROUNDED = ("small", "gaps", "chain")
+_PASSAGES = ("start", "number", "begin_s", "window_s", "tick_s", "reuse")
 _STATES = ("state_origin", "state", "occupancy", "lowest", "highest", "departures", "arrivals")
 # A trace of so many requests is kept in memory (a third of a gigabyte) and not read again.
 _MOST_KEPT = 10_000_000
-# Arrivals whose inter-arrival times the cascade's last depth is chosen by.
-ARRIVALS_KEPT = 200_001
 # A trace of fewer requests tells little of single transitions.
 _FEW = 1000
 # Levels whose IOPS differ by less are alike.
@@ -74,12 +72,8 @@ class TraceModel:
         Transitions counted.
     laws : fitting.storage.interarrival.GapLaws
         Inter-arrival law of every transition.
-    cascade : fitting.storage.cascade.Cascade
-        How arrivals are spread over time.
-    runs : fitting.storage.Runs
-        Runs of sequential requests by the touched state they start in.
-    reuse : array or None
-        Touched states by columns of `fitting.storage.reuse_distance`: requests and pieces counted.
+    passages : fitting.storage.passages.Passages
+        Requests in the order of the trace: who requests what, when, and after which others.
     names : dict of str to tuple of str
         Names of streams and devices.
     caveats : tuple of str
@@ -90,9 +84,7 @@ class TraceModel:
     classes: SizeClasses
     counts: TransitionCounts
     laws: GapLaws
-    cascade: Cascade
-    runs: Runs
-    reuse: IntArray | None
+    passages: Passages
     names: dict[str, tuple[str, ...]]
     caveats: tuple[str, ...]
     input_digest: str
@@ -233,12 +225,8 @@ class TraceModel:
             )
         counts = self.counts.coarser()
         laws = fit_interarrivals(counts.sums, counts.histogram, self.survey.tick_s)
-        # States of one origin and one coarser state become one, in the order of both.
-        state = self.counts.state_origin * 2**32 + self.counts.state // self.diagram.fan_out
-        _, first, group = np.unique(state, return_index=True, return_inverse=True)
-        reuse = None if self.reuse is None else np.add.reduceat(self.reuse, first)
-        runs = self.runs.group_runs(group)
-        return replace(self, counts=counts, laws=laws, runs=runs, reuse=reuse)
+        passages = self.passages.coarser(self.diagram.fan_out)
+        return replace(self, counts=counts, laws=laws, passages=passages)
 
     def to_json(self) -> str:
         """JSON document on one line; numbers that are not whole with six digits, laws with four."""
@@ -324,30 +312,19 @@ def fit_trace(
     source = ts.open_trace(trace)
     found = ts.survey(source, most_kept=_MOST_KEPT)
     known = found.survey
-    windows = Windows.of(known.duration_s, known.requests, tx.as_positive("window (s)", window_s))
     diagram = diagram_of(known, levels, fan_out, space_bytes)
     classes = known.size_classes()
     counter = transitions.TransitionCounter(diagram, known, classes)
-    runs = run_lengths.RunCounter(len(known.streams))
-    ages = reuse_distance.ReuseCounter(known.device_of_stream, known.piece) if reuse else None
-    in_windows, arrivals = np.zeros(windows.finest, dtype=np.int32), [np.empty(0)]
+    window = tx.as_positive("window (s)", window_s)
+    recorder = PassageRecorder(diagram, known, window_s=window, reuse=reuse)
     for batch in ts.columns(source) if found.kept is None else found.kept:
         seen = counter.add(*batch[:6])
-        windows.counts(batch.time_s - known.first_s, in_windows)
-        again = np.zeros(len(seen.row), dtype=np.bool_)
-        if ages is not None:
-            again = ages.add(seen, batch.lbn, batch.size_bytes)
-        runs.add(seen, batch.lbn, again)
-        if (missing := ARRIVALS_KEPT - sum(map(len, arrivals))) > 0:
-            arrivals.append(batch.time_s[:missing].copy())
-    touched = counter.rows()
+        recorder.add(seen, batch.time_s, batch.lbn, batch.size_bytes, batch.op)
     return assemble_model(
         found,
         counter.counts(),
         laws,
-        cascade=fit_cascade(windows, in_windows, np.diff(np.concatenate(arrivals))),
-        runs=runs.by_state(touched),
-        reuse=None if ages is None else ages.by_state(touched),
+        passages=recorder.passages(),
         names={k: v for k, v in source.names.items() if k in ("stream", "device")},
         findings=source.findings,
     )
@@ -406,11 +383,8 @@ def diagram_of(survey: Survey, levels: int, fan_out: int, space_bytes: float | N
 
 def _body(model: TraceModel) -> dict[str, Any]:
     """All of a model but its head, as the body of a JSON document."""
-    counts, laws, cascade, runs = model.counts, model.laws, model.cascade, model.runs
-    late, started = cascade.lateness, runs.lowest >= 0
-    # Most laws of a depth are alike: different rows, and which depth has which.
-    large = _round(cascade.large, _LAW_DIGITS)
-    rows, row = np.unique(large.reshape(-1, large.shape[-1]), axis=0, return_inverse=True)
+    counts, laws, passages = model.counts, model.laws, model.passages
+    requests = passages.requests._asdict()
     return {
         "survey": asdict(model.survey),
         "size_classes": {"sizes": model.classes.sizes, "counts": model.classes.counts},
@@ -423,25 +397,9 @@ def _body(model: TraceModel) -> dict[str, Any]:
         },
         "gap_quantiles": _round(laws.quantiles, _LAW_DIGITS),
         "states": {name: getattr(counts, name) for name in _STATES},
-        # Where runs started, within what was touched of their state.
-        "runs": {
-            **_pack_counts(runs.counts),
-            "after_lowest": np.where(started, runs.lowest - counts.lowest, 0),
-            "before_highest": np.where(started, counts.highest - runs.highest, 0),
-        },
-        "reuse": None if model.reuse is None else _pack_counts(model.reuse),
-        "windows": asdict(cascade.windows),
-        "cascade": {
-            **{name: getattr(cascade, name) for name in _CASCADE},
-            "halves": cascade.halves._asdict(),
-            "large": {"rows": rows, "row": row},
-            **{name: _round(getattr(cascade, name), _LAW_DIGITS) for name in _ROUNDED},
-            "lateness": {
-                **asdict(late),
-                "cycle": _round(late.cycle),
-                "quantiles": _round(late.quantiles),
-                "correlation": float(_round(late.correlation)),
-            },
+        "passages": {
+            **{name: getattr(passages, name) for name in _PASSAGES},
+            **{name: _pack(column) for name, column in requests.items()},
         },
         "names": model.names,
         "caveats": list(model.caveats),
@@ -470,18 +428,17 @@ def _parts(document: Mapping[str, Any]) -> dict[str, Any]:
         histogram=np.zeros((len(count), transitions.HISTOGRAM_CLASSES), np.uint32),
         **{name: _ints(states[name]) for name in _STATES},
     )
-    classes, reuse = document["size_classes"], document["reuse"]
+    classes = document["size_classes"]
     survey: dict[str, Any] = {
         k: _ints(v) if isinstance(v, list) else v for k, v in document["survey"].items()
     }
+    known = Survey(**survey)
     return {
-        "survey": Survey(**survey),
+        "survey": known,
         "classes": SizeClasses(*(tuple(map(_ints, classes[k])) for k in ("sizes", "counts"))),
         "counts": counts,
         "laws": laws,
-        "cascade": _read_cascade(Windows(**document["windows"]), document["cascade"]),
-        "runs": _read_runs(document["runs"], counts),
-        "reuse": None if reuse is None else _unpack_counts(reuse, reuse_distance.COLUMNS),
+        "passages": _read_passages(document["passages"], known, counts),
         "names": {k: tuple(v) for k, v in document["names"].items()},
         "caveats": tuple(document["caveats"]),
     }
@@ -494,38 +451,29 @@ def _check_lengths(what: str, columns: Mapping[str, Any]) -> None:
         raise ValueError(f"columns of {what} have {' and '.join(map(str, sorted(lengths)))} rows")
 
 
-def _read_runs(document: Mapping[str, Any], counts: TransitionCounts) -> Runs:
-    numbers = _unpack_counts(document, run_lengths.COLUMNS)
-    started = numbers.any(axis=1)
-    lowest = counts.lowest + _ints(document["after_lowest"])
-    highest = counts.highest - _ints(document["before_highest"])
-    return Runs(numbers, np.where(started, lowest, -1), np.where(started, highest, -1))
-
-
-def _read_cascade(windows: Windows, parts: Mapping[str, Any]) -> Cascade:
-    depths, halves, late = windows.depth - windows.kept, parts["halves"], parts["lateness"]
-    large = np.zeros((0, *placement.LARGE_SHAPE))
-    if depths:
-        large = _floats(parts["large"]["rows"])[_ints(parts["large"]["row"])]
-    counts = _ints(parts["counts"])
-    if len(counts) != windows.periods << windows.kept:
-        raise ValueError(f"{len(counts)} windows in {windows.periods} periods")
-    return Cascade(
-        windows,
-        counts=counts,
-        loose=np.array(parts["loose"], dtype=np.bool_),
-        halves=placement.Halves(halves["least"], _ints(halves["first"])),
-        small=_floats(parts["small"]).reshape(depths, *placement.SMALL_SHAPE),
-        large=large.reshape(depths, *placement.LARGE_SHAPE),
-        stop=parts["stop"],
-        placement=parts["placement"],
-        gaps=_floats(parts["gaps"]),
-        chain=_floats(parts["chain"]),
-        lateness=placement.Lateness(
-            _floats(late["cycle"]), _floats(late["quantiles"]), late["correlation"], late["drift"]
-        ),
-        tick_s=parts["tick_s"],
+def _read_passages(
+    document: Mapping[str, Any], survey: Survey, counts: TransitionCounts
+) -> Passages:
+    """Read passages; what compiled loops index with must be inside of what is there."""
+    requests = RecordedRequests(*(_unpack(document[name]) for name in RecordedRequests._fields))
+    _check_lengths("passages", requests._asdict())
+    start, number = _ints(document["start"]), _ints(document["number"])
+    rows, begin_s = len(requests.gap), _floats(document["begin_s"])
+    shortest = np.diff(start, prepend=-1).min(initial=1)
+    is_cut = len(start) == len(begin_s) == len(number) + 1 and start[0] == 0 and start[-1] == rows
+    in_survey = requests.stream.max(initial=0) < len(survey.streams)
+    has_states = bool(np.isin(requests.state, counts.state).all())
+    least = min(
+        column.min(initial=0)
+        for name, column in requests._asdict().items()
+        if name not in ("age", "place")
     )
+    if not (is_cut and in_survey and has_states) or least < 0 or min(shortest, number.min()) < 1:
+        raise ValueError("passages that do not fit the model")
+    if not (np.isin(requests.size_bytes, survey.sizes).all() and (np.diff(begin_s) >= 0).all()):
+        raise ValueError("passages of other requests")
+    rest = document["window_s"], document["tick_s"], bool(document["reuse"])
+    return Passages(requests, start, number, begin_s, *rest)
 
 
 def _round(values: Any, digits: int = _DIGITS) -> Any:
@@ -537,19 +485,22 @@ def _round(values: Any, digits: int = _DIGITS) -> Any:
     return np.where(np.isfinite(near), near, array)
 
 
-def _pack_counts(counts: IntArray) -> dict[str, IntArray]:
-    """Counts that are not 0, row by row: how many in each, their classes, the counts."""
-    row, class_ = np.nonzero(counts)
-    in_row = np.bincount(row, minlength=len(counts))
-    return {"in_row": in_row, "class": class_, "count": counts[row, class_]}
+def _pack(column: IntArray) -> str:
+    """Pack whole numbers as text: bytes of all numbers by their place, deflated, in base 64."""
+    planes = column.astype("<i8").view(np.uint8).reshape(-1, 8).T
+    return base64.b64encode(zlib.compress(planes.tobytes(), 9)).decode()
 
 
-def _unpack_counts(sparse: Mapping[str, Any], columns: int) -> IntArray:
-    number = _ints(sparse["in_row"])
-    counts = np.zeros((len(number), columns), dtype=np.int64)
-    row = np.repeat(np.arange(len(number)), number)
-    counts[row, _ints(sparse["class"])] = _ints(sparse["count"])
-    return counts
+def _unpack(text: str) -> IntArray:
+    """Unpack what `_pack` made; ValueError for anything else."""
+    unpacker = zlib.decompressobj()
+    try:
+        planes = unpacker.decompress(base64.b64decode(text, validate=True), 8 * MOST_KEPT)
+    except zlib.error as error:
+        raise ValueError(f"packed numbers: {error}") from error
+    return (
+        np.frombuffer(planes, np.uint8).reshape(8, -1).T.copy().view("<i8")[:, 0].astype(np.int64)
+    )
 
 
 def _ints(values: Any) -> IntArray:

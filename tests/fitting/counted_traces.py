@@ -1,24 +1,19 @@
-"""Small block traces, surveyed and counted, and generators of requests learnt from them."""
+"""Small block traces, what is counted of them, and plain references of both passes."""
 
-from collections import namedtuple
+import itertools
+from collections import Counter, defaultdict, namedtuple
 
 import numpy as np
 from hypothesis import strategies as st
-from requests_reference import Model, Reference
 
-from fitting.storage.addresses import Addresses
-from fitting.storage.generator import ENTRIES, Generator, Learnt, make_chain
-from fitting.storage.interarrival import fit_interarrivals
-from fitting.storage.reuse_distance import ReuseCounter, reuse_law
-from fitting.storage.run_lengths import RunCounter
-from fitting.storage.survey import Diagram, Surveyor, request_kind
+from fitting.storage.passages import PassageRecorder
+from fitting.storage.survey import KINDS, Diagram, Surveyor, piece_blocks, request_kind
 from fitting.storage.transitions import TransitionCounter
 
 # Requests of a trace in the order of arrival.
 Columns = namedtuple("Columns", "time_s stream device lbn size_bytes op")
-# A trace and what is learnt from it: ``again`` has by request whether it starts a run where its
-# device was touched before.
-Counted = namedtuple("Counted", "columns survey classes counts again runs reuse")
+# A trace and what is learnt from it.
+Counted = namedtuple("Counted", "columns survey classes counts passages")
 
 
 def columns(lbn, *, time_s=None, stream=0, device=0, size_bytes=4096, op=0):
@@ -42,52 +37,16 @@ def counted(trace, levels=2, fan_out=4, parts=()):
     """Count the transitions of a trace, in one batch or in parts that end at some requests."""
     batches = [Columns(*of) for of in zip(*(np.split(c, parts) for c in trace), strict=True)]
     survey = surveyed(*batches)
-    classes, device = survey.size_classes(), survey.device_of_stream
+    classes = survey.size_classes()
     diagram = Diagram.over(survey.low_lbn, survey.high_lbn, levels, fan_out)
-    counter, again = TransitionCounter(diagram, survey, classes), []
-    ages, runs = ReuseCounter(device, survey.piece), RunCounter(len(survey.streams))
+    counter, recorder = (
+        TransitionCounter(diagram, survey, classes),
+        PassageRecorder(diagram, survey),
+    )
     for batch in batches:
         seen = counter.add(*batch)
-        again.append(ages.add(seen, batch.lbn, batch.size_bytes))
-        runs.add(seen, batch.lbn, again[-1])
-    counts, rows = counter.counts(), counter.rows()
-    requests = np.bincount(device, survey.stream_counts)
-    law = reuse_law(ages.by_state(rows), requests[device[counts.stream_of_state]])
-    again = np.concatenate(again)
-    return Counted(trace, survey, classes, counts, again, runs.by_state(rows), law)
-
-
-def learnt_of(trace, *, reuse=True, pace=None, entry=ENTRIES[0], laws="constant", met=0.0):
-    survey, counts, device = trace.survey, trace.counts, trace.survey.device_of_stream
-    sizes = (int(trace.classes.sizes[class_][0]) for class_ in counts.size_class)
-    ways = zip(counts.op.tolist(), sizes, strict=True)
-    kinds = np.array([request_kind(*of, survey.piece) for of in ways])
-    return Learnt(
-        *(counts, kinds, make_chain(counts, kinds, entry), trace.runs),
-        fit_interarrivals(counts.sums, counts.histogram, survey.tick_s, laws),
-        trace.classes,
-        Addresses(
-            *(survey.alignment, survey.alignment_offset, survey.high_lbn),
-            *(trace.reuse if reuse else None, survey.piece, device),
-            np.full(int(device.max()) + 1, met),
-        ),
-        np.ones(len(survey.streams)) if pace is None else pace[: len(survey.streams)],
-    )
-
-
-def walk_of(trace, *, expected=1.0, stratified=True, seed=0, **how):
-    rng = np.random.default_rng(seed)
-    return Generator(learnt_of(trace, **how), expected=expected, rng=rng, stratified=stratified)
-
-
-def both_of(trace, *, expected=1.0, stratified=True, seed=0, largest=4096, **how):
-    """Generator and reference, which draw from the same random numbers."""
-    learnt, diagram = learnt_of(trace, **how), trace.counts.diagram
-    model = Model(trace.columns, diagram.levels, diagram.fan_out, trace.again)
-    rules, entry = {"expected": expected, "stratified": stratified}, how.get("entry", ENTRIES[0])
-    rng, again = (np.random.default_rng(seed) for _ in range(2))
-    reference = Reference(learnt, model, entry, rng=again, largest=largest, **rules)
-    return Generator(learnt, rng=rng, **rules), reference
+        recorder.add(seen, batch.time_s, batch.lbn, batch.size_bytes, batch.op)
+    return Counted(trace, survey, classes, counter.counts(), recorder.passages())
 
 
 def two_streams(n=600, seed=1):
@@ -149,3 +108,83 @@ TRACES = st.builds(
     alignment=st.sampled_from([1, 8, 24]),
     large=st.sampled_from([0, 0, 3000]),
 )
+
+
+def alignment_of(places):
+    """Largest power of two, to 256, that nine places in ten keep, and their offset."""
+    for alignment in (256, 128, 64, 32, 16, 8, 4, 2):
+        of = Counter(p % alignment for p in places)
+        if max(of.values()) >= 0.9 * len(places):
+            return alignment, min(of, key=lambda offset: (-of[offset], offset))
+    return 1, 0
+
+
+class Survey:
+    """First pass: extent, streams, sizes and their classes, alignment."""
+
+    def __init__(self, trace):
+        self.rows = list(zip(*(column.tolist() for column in trace), strict=True))
+        times, stream, device, lbns, sizes, _ = zip(*self.rows, strict=True)
+        self.stream_counts = Counter(zip(stream, device, strict=True))
+        self.streams = sorted(self.stream_counts)
+        devices = sorted(set(device))
+        self.devices = [devices.index(of) for _, of in self.streams]
+        self.size_counts = Counter(sizes)
+        self.sizes = sorted(self.size_counts, key=lambda size: (-self.size_counts[size], size))
+        self.low = min(lbns)
+        self.high = max(a + max(1, size // 512) for a, size in zip(lbns, sizes, strict=True))
+        self.tick = min(b - a for a, b in itertools.pairwise(times) if b > a)
+        self.alignment, self.offset = alignment_of(lbns)
+        self.piece = piece_blocks(sum(sizes) / len(sizes))
+
+    def classes(self, alone=12):
+        """Sizes and how many requests have each: common ones alone, others by power of two."""
+        others = defaultdict(list)
+        for size in self.sizes[alone:]:
+            others[max(1, size).bit_length()].append(size)
+        groups = [[size] for size in self.sizes[:alone]] + [others[p] for p in sorted(others)]
+        return [(sizes, [self.size_counts[size] for size in sizes]) for sizes in groups]
+
+
+class Model:
+    """Second pass: touched states, and transitions with their gaps."""
+
+    def __init__(self, trace, levels, fan_out):
+        self.survey = survey = Survey(trace)
+        self.levels, self.k, self.piece = levels, fan_out, survey.piece
+        self.width = -(-max(1, survey.high - survey.low) // fan_out**levels)
+        self.classes = survey.classes()
+        class_of = {size: c for c, (sizes, _) in enumerate(self.classes) for size in sizes}
+        touched, gaps, last = defaultdict(list), defaultdict(list), {}
+        out, into = Counter(), Counter()
+        for time, stream, device, lbn, size, op in survey.rows:
+            s = survey.streams.index((stream, device))
+            state = self.state(lbn)
+            here = (s * KINDS + int(request_kind(op, size, survey.piece)), state)
+            touched[here].append(lbn)
+            before = last.get(s)
+            goes_on = before is not None and lbn == before[1]
+            if before is not None:
+                level, source, target = self.parting(before[0][1], state)
+                key = (before[0][0], level, source, target, min(op, 3), goes_on, class_of[size])
+                gaps[key].append(time - before[2])
+                out[before[0], level] += 1
+                into[here, level] += 1
+            last[s] = (here, lbn + size // 512, time)
+        self.states, self.transitions = sorted(touched), sorted(gaps)
+        self.lbns = [touched[state] for state in self.states]
+        self.gaps = [gaps[key] for key in self.transitions]
+        levels = range(1, levels + 1)
+        self.out = [[out[state, level] for level in levels] for state in self.states]
+        self.into = [[into[state, level] for level in levels] for state in self.states]
+
+    def state(self, lbn):
+        return min(max((lbn - self.survey.low) // self.width, 0), self.k**self.levels - 1)
+
+    def parting(self, a, b):
+        """Coarsest level at which two states part, and the states of that level they are in."""
+        for level in range(1, self.levels + 1):
+            size = self.k ** (self.levels - level)
+            if a // size != b // size:
+                break
+        return level, a // size, b // size

@@ -1,7 +1,6 @@
 """Caches, hit ratios and ages of reuse: libCacheSim, plain simulations, and cases by hand."""
 
 import tracemalloc
-from collections import Counter
 
 import libcachesim
 import numpy as np
@@ -11,7 +10,6 @@ from hypothesis import given, strategies as st
 from fitting.errors import FittingError
 from fitting.storage import reuse_distance as reuse
 from fitting.storage.caches import POLICIES, WRITES, Cache
-from fitting.storage.transitions import Seen
 
 PEERS = {"lru": "LRU", "fifo": "FIFO", "clock": "Clock", "lfu": "LFU"}
 
@@ -198,113 +196,3 @@ def test_a_sample_is_halved_as_often_as_it_takes():
     assert curve.hits[1:].tolist() == expected.hits[1:].tolist()
     assert curve.accesses == len(accessed) >> curve.halvings
     assert curve.hits.sum() + expected.footprint == curve.accesses
-
-
-def seen(stream, sequential):
-    stream = np.array(stream)
-    return Seen(stream.astype(np.int32), stream.astype(np.int64), np.array(sequential, dtype=bool))
-
-
-def counted(lbn, blocks, sequential, stream=None, devices=(0,)):
-    """Counts of each stream, each a state of its own, and which requests come back."""
-    stream = [0] * len(lbn) if stream is None else stream
-    counter = reuse.ReuseCounter(np.array(devices), 8)
-    size_bytes = np.array(blocks, dtype=np.int64) * 512
-    again = counter.add(seen(stream, sequential), np.array(lbn, dtype=np.int64), size_bytes)
-    return counter.by_state(np.arange(len(devices))), again
-
-
-def age_column(age):
-    return int(np.searchsorted(reuse.AGE_BOUNDS, age, side="right")) - 1
-
-
-@given(
-    st.lists(
-        st.tuples(
-            *(st.sampled_from(range(0, 52, 4)), st.sampled_from([1, 4, 8, 9, 12, 40])),
-            *(st.booleans(), st.integers(0, 2)),
-        ),
-        min_size=1,
-        max_size=60,
-    ),
-    st.sampled_from([(0, 0, 0), (0, 1, 0), (1, 0, 2)]),
-)
-def test_ages_are_those_of_dictionaries_of_pieces_and_ends(requests, devices):
-    """Last touch of each piece of 8 blocks, last end of a request, in requests of the device."""
-    touched, ended, clock, fresh = {}, {}, Counter(), Counter()
-    counts, again = np.zeros((3, reuse.COLUMNS), dtype=int), []
-    for lbn, blocks, sequential, stream in requests:
-        device, first = devices[stream], lbn // 8
-        clock[device] += 1
-        now, stopped = clock[device], ended.pop((device, lbn), None)
-        again.append(False)
-        for piece in range(first, (lbn + blocks - 1) // 8 + 1):
-            before = touched.get((device, piece))
-            if piece == first and not sequential:
-                again[-1] = before not in (None, stopped)
-                fresh[stream] = before is None and stopped is None
-                if again[-1]:
-                    column = reuse.AGAIN + age_column(now - before)
-                else:
-                    column = reuse.FRESH if stopped is None else age_column(now - stopped)
-                counts[stream, column] += 1
-            elif fresh[stream] and (piece > first or lbn % 8 == 0):
-                counts[stream, reuse.PIECES] += 1
-                counts[stream, reuse.MET] += before is not None
-            touched[device, piece] = now
-        ended[device, lbn + blocks] = now
-    lbn, blocks, sequential, stream = zip(*requests, strict=True)
-    found, came_back = counted(lbn, blocks, sequential, stream, devices)
-    np.testing.assert_array_equal(found, counts)
-    assert came_back.tolist() == again
-
-
-def test_classes_are_half_octaves():
-    bounds = reuse.AGE_BOUNDS
-    assert bounds[[0, 2, 3, 4, 5, 6, 7, 8]].tolist() == [1, 2, 3, 4, 6, 8, 12, 16]
-    for age in [1, 2, 3, 4, 5, 6, 7, 8, 11, 12, 100, 1000, 10**6]:
-        class_ = reuse.age_class(age)
-        assert bounds[class_] <= age < bounds[class_ + 1]
-    assert reuse.age_class(2**52) == reuse.AGAIN - 1
-
-
-def law_of(age, again, fresh, requests):
-    counts = np.zeros((2, reuse.COLUMNS), dtype=np.int64)
-    counts[0, reuse.AGAIN + age_column(age)], counts[0, reuse.FRESH] = again, fresh
-    return reuse.reuse_law(counts, [requests, 1000])[0]
-
-
-def test_a_law_leaves_the_rest_to_fresh_places():
-    law = law_of(4, 30, 70, 10**9)
-    assert (law[reuse.FRESH], law[reuse.FRESH - 1]) == pytest.approx((1, 0.3), abs=1e-6)
-    # An age that few requests could have is likelier for those, up to all of them.
-    assert law_of(500, 300, 700, 1000)[reuse.FRESH - 1] > 0.45
-    assert law_of(500, 900, 100, 1000)[reuse.FRESH - 1] == pytest.approx(1, abs=1e-4)
-
-
-@pytest.mark.parametrize("before", [0, 30])
-def test_a_request_longer_than_all_before_it(before):
-    # 64 MiB in pieces of 4 KiB, then one of its last pieces.
-    lbn = [*range(0, 8 * before, 8), 10**6, 10**6 + 8 * 16_000]
-    (counts,), _ = counted(lbn, [8] * before + [8 * 2**14, 8], [False] * (before + 2))
-    # All requests but the first go on where the one before them ended.
-    assert counts[age_column(1)] == max(0, before - 1)
-    assert counts[reuse.FRESH] == min(1, before) + 1
-    assert counts[reuse.AGAIN + age_column(1)] == 1
-    assert counts[reuse.PIECES] == 2**14 - 1
-
-
-def test_where_few_addresses_can_be_followed_the_law_stays(monkeypatch):
-    # Once both know the space; ahead of that, more of what is new is followed than later.
-    lbn = 8 * np.random.default_rng(6).integers(30_000, size=120_000)
-    shares = []
-    for most in (reuse._MOST_TRACKED, 2**13):
-        monkeypatch.setattr(reuse, "_MOST_TRACKED", most)
-        counter = reuse.ReuseCounter(np.zeros(1, dtype=np.int64), 8)
-        for part in np.split(lbn, 2):
-            before = counter.counts[0].copy()
-            counter.add(seen([0] * 60_000, [False] * 60_000), part, np.full(60_000, 4096))
-        found = (counter.counts[0] - before)[reuse.AGAIN : reuse.FRESH]
-        shares.append([found.sum(), *(np.cumsum(found)[[18, 22, 26, 28, 30]] / found.sum())])
-    assert shares[1][0] < 0.3 * shares[0][0]
-    assert shares[1][1:] == pytest.approx(shares[0][1:], abs=0.03)

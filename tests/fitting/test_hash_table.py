@@ -1,16 +1,13 @@
 """Tables for compiled loops against Python's own dict, whole numbers and arrays."""
 
-from functools import partial
-
 import numpy as np
 import pytest
 from hypothesis import given, strategies as st
-from requests_reference import FIBONACCI, WHOLE, Memory, Places, hashed
 
 from fitting.compiled import hashing
-from fitting.compiled.loops import aligned_rows, interleave, log2_bin
-from fitting.storage import addresses as ad
+from fitting.compiled.loops import log2_bin
 
+WHOLE, FIBONACCI = 2**64, 0x9E3779B97F4A7C15
 KEYS = st.one_of(st.integers(0, 40), st.integers(0, 2**62))
 
 
@@ -48,6 +45,12 @@ def test_tables_are_powers_of_two_at_most_half_full():
     at = [hashing.find(keys, key) for key in range(64, 72)]
     assert at == list(range(at[0], at[0] + 8))
     assert len({hashing.find(keys, key) // 8 for key in range(0, 2**16, 8)}) == 512
+
+
+def hashed(key):
+    spread = key * FIBONACCI % WHOLE
+    spread ^= spread >> 29
+    return (spread * FIBONACCI % WHOLE) >> 1
 
 
 @given(st.integers(0, 2**62))
@@ -106,115 +109,3 @@ def test_an_octave_and_its_part_are_the_first_bits_of_a_number(number, bits):
     octave = number.bit_length() - 1
     part = (number - 2**octave) * 2**bits // 2**octave
     assert log2_bin(number, bits) == (octave << bits) + part
-
-
-DTYPES = st.sampled_from([np.int8, np.int32, np.int64, np.float64])
-
-
-class TestSideBySide:
-    @given(
-        st.lists(st.tuples(DTYPES, st.integers(0, 5)), min_size=1, max_size=9), st.integers(1, 7)
-    )
-    def test_arrays_hold_what_each_held(self, columns, rows):
-        rng = np.random.default_rng(rows)
-        held = [
-            rng.integers(100, size=(rows, wide) if wide else rows).astype(dtype)
-            for dtype, wide in columns
-        ]
-        arrays = interleave(*held)
-        for one, other in zip(arrays, held, strict=True):
-            assert one.dtype == other.dtype
-            assert np.array_equal(one, other)
-            assert one.ctypes.data % one.itemsize == 0
-            one[...] = 0
-        width = sum(dtype().itemsize * max(wide, 1) for dtype, wide in columns)
-        # Rows are whole or half lines of a cache.
-        assert {one.strides[0] for one in arrays} == {-(-width // 32) * 32}
-        first = min(one.ctypes.data for one in arrays)
-        assert first % 64 == 0
-        assert max(one.ctypes.data + one[0].nbytes for one in arrays) <= first + width
-
-    def test_lines_begin_where_lines_of_a_cache_do(self):
-        # Memory is given in steps of 16 bytes: of so many pieces some begin everywhere.
-        shapes = [(rows, width) for rows in range(1, 9) for width in (1, 32, 48, 64, 65)]
-        held = [aligned_rows(rows, width) for rows, width in shapes]
-        assert [a.shape for a in held] == shapes
-        assert not any(a.any() for a in held)
-        assert {a.ctypes.data % 64 for a in held} == {0}
-
-
-@pytest.mark.parametrize("devices", [1, 3])
-def test_rows_are_where_the_hash_of_their_pair_says(devices):
-    """Eight pieces have a row, and two rows that follow one another two lines of a cache."""
-    for device, piece in [(0, 0), (0, 7), (devices - 1, 8), (0, 12_345), (devices - 1, 2**40)]:
-        marks, number = ad.new_last_access(8, devices, 256), piece // 8 * devices + device + 1
-        pair = number // 2 * FIBONACCI % WHOLE // 2**30
-        expected = (2 * pair + number % 2) % 256
-        assert ad.row_of(marks, device, piece) == ad.add_row(marks, device, piece) == expected
-        assert (marks.key[expected], np.count_nonzero(marks.key)) == (number, 1)
-        assert marks.held.tolist() == [1, 128]
-        assert marks.key.ctypes.data % 64 == 0
-        assert marks.key.strides == marks.clock.strides[:1] == marks.begin.strides[:1] == (64,)
-
-
-def test_fields_of_a_row_do_not_overlap():
-    marks = ad.new_last_access(8, 1)
-    assert marks.clock.shape == marks.begin.shape == (4096, 8)
-    assert (marks.bits, marks.devices, marks.held.tolist()) == (3, 1, [0, 2048])
-    fields = marks.key, marks.clock, marks.begin
-    for value, of in enumerate(fields, 1):
-        of[...] = value
-    assert [np.unique(of).tolist() for of in fields] == [[1], [2], [3]]
-    assert np.iinfo(marks.clock.dtype).max == ad.MOST_CLOCK
-
-
-def test_where_rows_are_taken_the_next_one_is_until_all_are_in_use():
-    marks = ad.new_last_access(8, 1, 16)
-    rows = [ad.add_row(marks, 0, 8 * k) for k in range(16)]
-    assert sorted(rows) == list(range(16))
-    assert [ad.row_of(marks, 0, 8 * k) for k in range(16)] == rows
-    for k, row in enumerate(rows):
-        at = ad.row_of(ad.new_last_access(8, 1, 16), 0, 8 * k)
-        assert row == next(r % 16 for r in range(at, at + 16) if r % 16 not in rows[:k])
-
-
-def test_places_in_a_piece_are_told_apart_as_far_as_their_field_goes():
-    marks, first = ad.new_last_access(2**17, 1), 5 * 2**17
-    row, found = ad.add_row(marks, 0, 5), []
-    for inside in (0, 1, 65533, 65534, 65535, 2**17 - 1):
-        ad.note_begin(marks, row, first + inside)
-        found.append(ad.begun_at(marks, row, 5) - first)
-    assert found == [0, 1, 65533, 65534, 65534, 65534]
-    assert ad.begun_at(marks, row, 4) == -1
-
-
-def test_lists_share_what_room_there_is():
-    assert ad.new_lru_lists(np.full(2, 2.0**23), stops=False).room.tolist() == [2**22 + 16] * 2
-    found = ad.new_lru_lists(np.array([3.7, 0.0, 100.0]), stops=True)
-    room, limit = [19, 16, 116], [19, 16, 64]
-    assert (found.stops, found.room.tolist(), found.limit.tolist()) == (True, room, limit)
-    assert (found.start.tolist(), len(found.entry)) == ([0, 19, 35], 151)
-
-
-@given(st.integers(0, 99), st.booleans(), st.sampled_from([0, 60, 400]), st.sampled_from([1, 8]))
-def test_lists_are_those_of_the_reference(seed, stops, wanted, piece):
-    """Of two states of the second device, places are used and asked for by their clocks."""
-    rng = np.random.default_rng(seed)
-    marks, memory = ad.new_last_access(piece, 2), Memory(piece, 2)
-    space = int(rng.choice([50, 500, 9000]))
-    lists = ad.new_lru_lists(np.full(2, float(wanted)), stops=stops)
-    holds = partial(memory.stopped_there if stops else memory.began_there, 1)
-    plain = [Places(wanted + 16, holds) for _ in range(2)]
-    for clock in range(1, 250):
-        lbn, v, asked = int(rng.integers(space)), clock % 2, int(rng.integers(260))
-        row = ad.add_row(marks, 1, lbn // piece)
-        marks.clock[row, lbn // piece % 8] = clock
-        ad.note_begin(marks, row, lbn)
-        memory.rows.setdefault((1, lbn // piece // 8), {})[lbn // piece] = clock, lbn
-        for at in {lbn, lbn + piece - lbn % piece} if stops else {lbn}:
-            ad.append_entry(lists, marks, 1, v, at, clock)
-            plain[v].put(clock, at)
-        if clock % 3 == 0:
-            found, expected = ad.nearest_entry(lists, marks, 1, v, asked), plain[v].nearest(asked)
-            assert found - lists.start[v] == expected if expected is not None else found == -1
-            assert found < 0 or lists.entry[found, ad.LBN] == plain[v].entries[expected][1]

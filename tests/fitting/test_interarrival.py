@@ -1,22 +1,94 @@
 """Laws of inter-arrival times against plain sums over gaps and scipy's distributions."""
 
 import math
+from itertools import accumulate, pairwise
+from statistics import fmean as mean
 
-import arrivals_reference as reference
 import numpy as np
 import pytest
 from hypothesis import given, strategies as st
-from requests_reference import GAPS as DRAWS, drawn_gap
+from numpy import var as variance
 from scipy import stats
+from scipy.optimize import brentq
+from scipy.special import digamma
 
-from fitting.compiled.random import index_at_share, new_randomness
 from fitting.errors import FittingError
-from fitting.storage import interarrival as ia
 from fitting.storage.interarrival import LAWS, PUBLISHED, GapLaws, fit_interarrivals
 from fitting.storage.transitions import INTERARRIVAL_BOUNDS
 
 CONSTANT, EXPONENTIAL, POISSON, NORMAL, GAMMA, LOGNORMAL, EMPIRICAL = range(7)
 TICK = 1e-6
+TAIL = [0, 0.01, 0.05, *(k / 10 for k in range(1, 10)), 0.95, 0.99, 1]
+BOUNDS = [2 ** (k / 4 - 30) for k in range(201)]
+
+
+def empirical_quantiles(counts):
+    """Quantiles over their mean, where ln g is spread evenly over each class."""
+    busy = [k for k, count in enumerate(counts) if count]
+    reached, found = [0, *accumulate(counts[k] for k in busy)], []
+    for p in TAIL:
+        wanted = p * reached[-1]
+        at = sum(end < wanted for end in reached[1:-1])
+        share = min(1, (wanted - reached[at]) / counts[busy[at]])
+        found.append(2 ** ((busy[at] + share) / 4 - 30))
+    middles = [(a + b) / 2 for a, b in pairwise(found)]
+    whole = sum(m * (b - a) for m, (a, b) in zip(middles, pairwise(TAIL), strict=True))
+    return [quantile / whole for quantile in found]
+
+
+def gap_shapes(gaps, counts, tick_s):
+    """Shape of each law that can be, by moments or the largest likelihood."""
+    middle = max(mean(gaps), tick_s / 2)
+    logs = [math.log(max(gap, tick_s / 2)) for gap in gaps]
+    wide, narrowest = math.sqrt(variance(gaps)) / middle, tick_s / 2 / middle
+    found = {"constant": math.nan, "exponential": math.nan, "poisson": tick_s}
+    if wide <= 0.3:
+        found["normal"] = max(wide, narrowest)
+    # The largest likelihood is where ln k − ψ(k) is the log of the mean less the mean of the logs.
+    ratio = max(math.log(middle) - mean(logs), 1e-12)
+    shape = brentq(lambda k: math.log(k) - digamma(k) - ratio, 1e-9, 1e15, xtol=1e-12, maxiter=999)
+    found["gamma"] = min(max(shape, 1e-3), 1e6, 1 / narrowest**2)
+    found["lognormal"] = max(math.sqrt(variance(logs)), narrowest)
+    if len(gaps) >= 64 and sum(counts) >= 64:
+        found["empirical"] = empirical_quantiles(counts)
+    return found
+
+
+def gap_scores(gaps, counts, tick_s):
+    """Log-likelihood of each law that can be, less half the log of n for each parameter."""
+    logs = [math.log(max(gap, tick_s / 2)) for gap in gaps]
+    middle, root, scores = max(mean(gaps), tick_s / 2), math.log(2 * math.pi) / 2, {}
+
+    def log_density(law, shape, gap, log):
+        if law == "exponential":
+            return -math.log(middle) - gap / middle
+        if law == "poisson":
+            # ln k! by Stirling's series.
+            k, log_k = gap / tick_s, log - math.log(tick_s)
+            factorial = k * log_k - k + log_k / 2 + root
+            return k * math.log(middle / tick_s) - middle / tick_s - factorial - math.log(tick_s)
+        if law == "gamma":
+            rate = shape / middle
+            return shape * math.log(rate) - math.lgamma(shape) + (shape - 1) * log - rate * gap
+        # Half a square each, on average, is what gaps are off their own mean, and logs off theirs.
+        if law == "normal":
+            return -math.log(shape * middle) - root - 0.5
+        off = mean(logs) - math.log(middle) + shape**2 / 2
+        return -log - math.log(shape) - root - 0.5 - (off / shape) ** 2 / 2
+
+    for law, shape in gap_shapes(gaps, counts, tick_s).items():
+        if law == "empirical":
+            classes = zip(counts, pairwise(BOUNDS), strict=True)
+            shares = [(c / sum(counts), b - a) for c, (a, b) in classes if c]
+            found = len(gaps) * sum(share * math.log(share / width) for share, width in shares)
+        elif law == "constant":
+            apart = max(gaps) - min(gaps) > 1.5 * tick_s
+            found = -math.inf if apart else -len(gaps) * math.log(tick_s)
+        else:
+            found = sum(log_density(law, shape, *pair) for pair in zip(gaps, logs, strict=True))
+        free = 14 if law == "empirical" else 1 + (law in ("normal", "gamma", "lognormal"))
+        scores[law] = found - free * math.log(len(gaps)) / 2
+    return scores
 
 
 def gaps_of(law, n, rng):
@@ -66,7 +138,7 @@ def test_laws_are_those_of_sums_over_gaps(asked, given_gaps):
     laws = fit_interarrivals(sums, histogram, TICK, asked)
     for k, gaps in enumerate(given_gaps):
         counts, law = histogram[k].tolist(), LAWS[laws.law[k]]
-        shapes = reference.gap_shapes(gaps, counts, TICK)
+        shapes = gap_shapes(gaps, counts, TICK)
         assert laws.mean_s[k] == pytest.approx(gaps.mean())
         if not gaps.any():
             assert law == "constant"
@@ -75,7 +147,7 @@ def test_laws_are_those_of_sums_over_gaps(asked, given_gaps):
         elif len(gaps) < 5:
             assert law == "exponential"
         else:
-            scores = reference.gap_scores(gaps, counts, TICK)
+            scores = gap_scores(gaps, counts, TICK)
             allowed = LAWS if asked == "likelihood" else PUBLISHED
             best = max(score for name, score in scores.items() if name in allowed)
             assert scores[law] == pytest.approx(best, rel=1e-6, abs=1e-6)
@@ -118,7 +190,7 @@ def test_a_histogram_of_fewer_gaps_than_there_were_has_no_quantiles():
         assert LAWS[fit_interarrivals(sums, fewer, TICK, "empirical").law[0]] == law
 
 
-LEVELS, EVENLY = np.array(reference.TAIL), np.linspace(0, 1, 15)
+LEVELS, EVENLY = np.array(TAIL), np.linspace(0, 1, 15)
 MEAN, QUANTILES = 0.02, np.array([9 + EVENLY, 3 * EVENLY**2, 2 * EVENLY])
 DISTRIBUTIONS = [
     (EXPONENTIAL, np.nan, stats.expon(scale=MEAN).cdf),
@@ -136,42 +208,24 @@ def laws_of(law, shape):
     return GapLaws(laws, np.array([9.0, MEAN]), np.array([9.0, shape]), QUANTILES)
 
 
-def by_walk(law, shape, number):
-    """Gaps as a walk draws them."""
-    laws, r = laws_of(law, shape), new_randomness(np.random.default_rng(5))
-    return np.array([ia.draw_interarrival(laws, 1, r) for _ in range(number)])
-
-
-def by_laws(law, shape, number):
-    """Gaps as they are drawn for requests in their recorded order."""
+def drawn(law, shape, number):
+    """Gaps of the second transition."""
     return laws_of(law, shape).draw([1] * number, np.random.default_rng(5))
 
 
-@pytest.mark.parametrize("law", DRAWS)
-@pytest.mark.parametrize("shape", [1.0, 2.7])
-def test_a_gap_of_a_walk_is_a_draw_of_its_law(law, shape):
-    laws = laws_of(law, shape)
-    r, copy = (new_randomness(np.random.default_rng(3)) for _ in range(2))
-    for _ in range(30):
-        expected = drawn_gap(laws, 1, copy)
-        assert ia.draw_interarrival(laws, 1, r) == pytest.approx(expected, rel=1e-12)
-        assert r == copy
-
-
-@pytest.mark.parametrize("drawn", [by_walk, by_laws])
 class TestDrawn:
     @pytest.mark.parametrize(("law", "shape", "expected"), DISTRIBUTIONS)
-    def test_gaps_are_of_their_distribution(self, drawn, law, shape, expected):
+    def test_gaps_are_of_their_distribution(self, law, shape, expected):
         assert stats.kstest(drawn(law, shape, 2000), expected).pvalue > 0.001
 
-    def test_a_constant_gap_and_no_negative_one_of_a_wide_normal_law(self, drawn):
+    def test_a_constant_gap_and_no_negative_one_of_a_wide_normal_law(self):
         assert (drawn(CONSTANT, np.nan, 10) == MEAN).all()
         found = drawn(NORMAL, 1.0, 2000)
         assert found.min() == 0.0
         assert np.mean(found == 0) == pytest.approx(stats.norm.cdf(-1), abs=0.02)
 
     @pytest.mark.parametrize("mean", [3.0, 400.0])
-    def test_gaps_of_a_coarse_clock_are_poisson_in_ticks(self, drawn, mean):
+    def test_gaps_of_a_coarse_clock_are_poisson_in_ticks(self, mean):
         ticks = drawn(POISSON, MEAN / mean, 2000) * mean / MEAN
         assert ticks == pytest.approx(np.round(ticks), abs=1e-9)
         counts = np.bincount(np.round(ticks).astype(int), minlength=int(2 * mean) + 2)
@@ -179,16 +233,3 @@ class TestDrawn:
         often = expected > 10
         squares = ((counts - expected)[often] ** 2 / expected[often]).sum()
         assert stats.chi2.sf(squares, often.sum() - 1) > 0.001
-
-
-@given(
-    st.lists(st.integers(0, 5), min_size=1, max_size=30).filter(any),
-    st.integers(0, 10),
-    st.floats(0, 1, exclude_max=True),
-)
-def test_a_share_falls_on_what_it_was_cumulated_from(weights, low, u):
-    # Before and behind are others, of which nothing is drawn.
-    cumulated = np.cumsum([0, *[3] * low, *weights, *[3] * low]).astype(float)
-    found = index_at_share(cumulated, low, low + len(weights), u)
-    wanted = u * sum(weights)
-    assert cumulated[found] - cumulated[low] <= wanted < cumulated[found + 1] - cumulated[low]

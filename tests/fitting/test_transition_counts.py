@@ -8,17 +8,24 @@ from math import log, log2
 
 import numpy as np
 import pytest
-from counted_traces import TRACES, Columns, columns, counted, mixed, surveyed, two_streams
-from hypothesis import given, settings, strategies as st
-from requests_reference import Model, Survey, drawn_length, length_class, length_law
+from counted_traces import (
+    TRACES,
+    Columns,
+    Model,
+    Survey,
+    columns,
+    counted,
+    mixed,
+    surveyed,
+    two_streams,
+)
+from hypothesis import given, strategies as st
 
 from fitting.errors import FittingError
-from fitting.storage import run_lengths as rl, survey as sv
-from fitting.storage.run_lengths import draw_length as drawn
+from fitting.storage import survey as sv
 from fitting.storage.survey import KINDS, Diagram, Surveyor, alignment_of
 from fitting.storage.transitions import (
     INTERARRIVAL_BOUNDS,
-    Seen,
     TransitionCounter,
     TransitionCounts,
     log_likelihood,
@@ -144,7 +151,7 @@ class TestDiagram:
 
 def assert_counts(counts, trace, levels, fan_out, tick_s):
     """Every transition and touched state is that of a plain count."""
-    model = Model(trace, levels, fan_out, trace.lbn)
+    model = Model(trace, levels, fan_out)
     pairs = counts.diagram.pairs(counts.pair)
     keys = (counts.origin, *pairs, counts.op, counts.sequential, counts.size_class)
     assert list(zip(*(k.tolist() for k in keys), strict=True)) == model.transitions
@@ -249,71 +256,7 @@ def test_the_likelihood_of_one_half_by_the_other_is_a_mean_over_requests(levels,
         stream = np.concatenate([[0, 1], trace.stream[part]])
         halves.append(columns(lbn, stream=stream, size_bytes=size, op=op))
     counts = [counted(half, levels, fan_out).counts for half in halves]
-    models = [Model(half, levels, fan_out, half.lbn) for half in halves]
+    models = [Model(half, levels, fan_out) for half in halves]
     found = log_likelihood(*counts)
     assert found == pytest.approx(foretold(*models), rel=1e-12)
     assert log_likelihood(counts[0], counts[0]) > found
-
-
-@settings(max_examples=max(4, settings.default.max_examples // 2))
-@given(TRACES, st.integers(1, 2), st.lists(st.integers(0, 20), max_size=3).map(sorted))
-def test_runs_are_those_of_the_reference(columns, levels, parts):
-    trace = counted(columns, levels, parts=parts)
-    model, runs, group = Model(columns, levels, 4, trace.again), trace.runs, trace.counts.state % 5
-    group = np.unique(group, return_inverse=True)[1]
-    assert [sum(row) for row in runs.numbers().tolist()] == [len(of) for of in model.runs]
-    merged = runs.group_runs(group)
-    for found, members in (
-        (runs, [[v] for v in range(len(group))]),
-        (merged, [np.flatnonzero(group == k) for k in range(group.max() + 1)]),
-    ):
-        law = rl.fit_run_lengths(found, np.arange(len(members)))
-        for v, of in enumerate(members):
-            places = [lbn for w in of for *_, lbn in model.runs[w]]
-            assert found.lowest[v] == min(places, default=-1)
-            assert found.highest[v] == max(places, default=-1)
-            for sort in (0, 1):
-                lengths = [n for w in of for n, again, _ in model.runs[w] if again == sort]
-                assert found.numbers()[v, sort] == len(lengths)
-                a, b = law.start[2 * v + sort : 2 * v + sort + 2]
-                if lengths:
-                    drawn = np.column_stack([law.share[a:b], law.value[a:b]])
-                    assert drawn == pytest.approx(np.array(length_law(lengths)))
-
-
-@given(st.lists(st.one_of(st.integers(1, 40), st.integers(1, 5000)), min_size=1, max_size=12))
-def test_lengths_are_drawn_by_their_classes(lengths):
-    # Runs of a stream in a state, one after another.
-    counter, on = rl.RunCounter(1), np.concatenate([np.arange(n) > 0 for n in lengths])
-    nothing = np.zeros(len(on), dtype=np.int64)
-    counter.add(Seen(nothing.astype(np.int32), nothing, on), nothing, on & False)
-    law = rl.fit_run_lengths(counter.by_state(np.array([0])), np.array([0]))
-    plain, found = length_law(lengths), [drawn(law, 0, k / 499) for k in range(499)]
-    assert found == [drawn_length(plain, k / 499) for k in range(499)]
-    assert np.mean(found) == pytest.approx(np.mean(lengths), rel=0.03)
-    # Those below eight, and any that is alone in its class, are dealt out as counted.
-    if max(lengths) < 8 or len(set(lengths)) == 1:
-        assert {*found} == {*lengths}
-
-
-def test_states_without_runs_have_those_of_their_origin_or_of_all():
-    counts = np.zeros((4, rl.COLUMNS), dtype=np.int64)
-    counts[0, length_class(3)], counts[2, 2 * rl.CLASSES + length_class(5)] = 2, 1
-    law = rl.fit_run_lengths(rl.Runs(counts, *np.full((2, 4), -1)), np.array([0, 0, 1, 2]))
-    means = [law.value[a:b].tolist() for a, b in zip(law.start[:-1], law.start[1:], strict=True)]
-    # One comes back, in the second origin; where none of its sort is, there are all.
-    assert means == [[3], [3, 5], [3], [3, 5], [3, 5], [5], [3, 5], [3, 5]]
-
-
-def test_alignments_are_of_sixteen_places_of_a_group_up_to_a_piece():
-    """Runs start at multiples of 16, at 7 modulo 8, and at fifteen places or nowhere, too few."""
-    starts = [1000 * np.arange(40) // 16 * 16, 8 * np.arange(40) ** 2 + 7, np.arange(15), [-1] * 20]
-    group = np.repeat(np.arange(4), [len(of) for of in starts])
-    runs = rl.Runs(np.zeros((len(group), rl.COLUMNS), np.int64), *[np.concatenate(starts)] * 2)
-    for piece, others, expected in (
-        (8, (1, 0), [(8, 0), (8, 7), (1, 0), (1, 0)]),
-        (16, (4, 3), [(16, 0), (8, 7), (4, 3), (4, 3)]),
-        (8, (16, 3), [(16, 0), (8, 7), (16, 3), (16, 3)]),
-    ):
-        found = zip(*rl.start_alignments(runs, group, others, piece), strict=True)
-        assert list(dict(zip(group, found, strict=True)).values()) == expected

@@ -76,7 +76,7 @@ class TestEveryResult:
         with pytest.raises(AttributeError):
             result.caveats = ()
         document = json.loads(text := documents(kind, HOSTILE))
-        assert document["schema_version"] == (3 if kind == "TraceModel" else 1)
+        assert document["schema_version"] == (4 if kind == "TraceModel" else 1)
         assert document["ppw_version"]
         assert document["input_digest"].startswith("sha256:")
         again = one.from_json(text)

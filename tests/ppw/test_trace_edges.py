@@ -24,7 +24,7 @@ def test_a_model_without_reuse_says_that_caches_hit_less_and_a_coarser_one_has_n
     only(made.caveats, "no law of reuse")
     assert made.to_table().num_rows == 400
     coarser = model.coarser()
-    assert (coarser.diagram.levels, coarser.reuse) == (2, None)
+    assert (coarser.diagram.levels, coarser.passages.reuse) == (2, False)
 
 
 def test_sizes_of_jobs_have_the_mean_of_the_trace():
