@@ -85,6 +85,23 @@ _MODULES = {
     "trace": ("trace",),
 }
 COMMANDS = dict(sorted((name, module) for module, names in _MODULES.items() for name in names))
+# What `ppw --help` lists, by section. The other commands are spellings of before.
+SECTIONS = {
+    "Ask": ("project", "best", "compare", "plan", "validate", "check", "fit"),
+    "Buy": ("procure", "hosts"),
+    "Measure": ("measure", "sample", "run", "import", "calibrate"),
+    "Logs": ("pressure", "cpio"),
+    "Storage": ("trace",),
+    "Data": ("fleet", "datasets", "demo"),
+}
+# Commands that answer for an option of another one, by its value; "" is any other value, and a
+# name alone stands for a flag.
+_ANSWER_FOR: dict[tuple[str, str], str | dict[str, str]] = {
+    ("fit", "--over"): {"load": "powerload", "cores": "pathlength", "": "knee"},
+    ("pressure", "--for"): {"sharing": "colocate", "sizing": "rightsize"},
+    ("compare", "--details"): "characterise",
+    ("measure", "--list-sensors"): "sensors",
+}
 
 
 class Commands(NamedCommands):
@@ -102,6 +119,43 @@ class Commands(NamedCommands):
         module = importlib.import_module(f"ppw.cli.{COMMANDS[cmd_name]}")
         command = getattr(module, f"{cmd_name}_command")
         return command if isinstance(command, click.Command) else None
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command of the arguments, which may be that of an option in them."""
+        title, answers, rest = _choose_answer(args)
+        found = super().resolve_command(ctx, [answers, *rest] if answers else args)
+        return (title, *found[1:]) if answers else found
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands by section."""
+        for title, names in SECTIONS.items():
+            listed = [
+                (n, c.get_short_help_str(70)) for n in names if (c := self.get_command(ctx, n))
+            ]
+            with formatter.section(title):
+                formatter.write_dl(listed)
+
+
+def _choose_answer(args: list[str]) -> tuple[str, str, list[str]]:
+    """Find an option that another command answers for: usage, that command, and its arguments."""
+    typed = args[: args.index("--")] if "--" in args else args
+    for (name, option), answers in _ANSWER_FOR.items():
+        if typed[:1] != [name]:
+            continue
+        for at, word in enumerate(typed):
+            spelt, equals, value = word.partition("=")
+            if spelt != option:
+                continue
+            if isinstance(answers, str):
+                return f"{name} {option}", answers, [*args[1:at], *args[at + 1 :]]
+            end = at + 1 if equals else at + 2
+            value = value if equals else "".join(typed[at + 1 : at + 2])
+            if value in answers:
+                return f"{name} {option} {value}", answers[value], [*args[1:at], *args[end:]]
+            return name, answers.get("", ""), args[1:]
+    return "", "", args
 
 
 # Tab completion: the scripts that shells load, and file names where ppw knows nothing better.

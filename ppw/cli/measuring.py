@@ -207,6 +207,9 @@ class Progress:
     DATA,
     ROW,
     PACE,
+    opt.other_question(
+        "--list-sensors", "List what this host can measure, and why it cannot measure the rest."
+    ),
     opt.options(
         """
     --probe-memory: Measure memory bandwidth and latency first.

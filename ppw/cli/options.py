@@ -494,8 +494,43 @@ class _Context(click.Context):
         return ended
 
 
+# Options that choose models and their statistics, which --help-all lists.
+_STATISTICS = {
+    *("form", "power_form", "exponent", "voltages", "via", "interval", "pool", "keep_all"),
+    *("draws", "seed"),
+}
+_HELP_ALL = "ppw.help_all"
+
+
 class _Command(click.Command):
     context_class = _Context
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        """Parameters of the command; with --help-all where --help leaves options out."""
+        params = super().get_params(ctx)
+        if not any(param.name in _STATISTICS for param in params):
+            return params
+        text = "Show this message with the options of models and statistics, and exit."
+        flags: dict[str, Any] = {"is_flag": True, "is_eager": True, "expose_value": False}
+        added = click.Option(["--help-all"], callback=_print_all_help, help=text, **flags)
+        return [*params, added]
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the options; those of models and statistics in a section of their own."""
+        titled: dict[str, list[tuple[str, str]]] = {"Options": [], "Models and statistics": []}
+        for param in self.get_params(ctx):
+            if record := param.get_help_record(ctx):
+                titled[[*titled][param.name in _STATISTICS]].append(record)
+        for title, records in [*titled.items()][: 2 if ctx.meta.get(_HELP_ALL) else 1]:
+            with formatter.section(title):
+                formatter.write_dl(records)
+
+
+def _print_all_help(ctx: click.Context, param: click.Parameter, is_asked: bool) -> None:
+    if is_asked and not ctx.resilient_parsing:
+        ctx.meta[_HELP_ALL] = True
+        click.echo(ctx.get_help())
+        ctx.exit()
 
 
 def command(
@@ -545,6 +580,12 @@ def question(
         return command(name, short, example, *added, writing, group=group)(answer_and_write)
 
     return make_command
+
+
+def other_question(spelling: str, meaning: str, metavar: str | None = None) -> Decorator:
+    """Make an option that `ppw.cli` answers by another command, so that --help lists it."""
+    shape: dict[str, Any] = {"metavar": metavar} if metavar else {"is_flag": True}
+    return click.option(spelling, expose_value=False, help=meaning, **shape)
 
 
 def typed_options(ctx: click.Context, *understood: str) -> list[str]:

@@ -135,8 +135,16 @@ LOGS = click.argument("logs", nargs=-1, required=True, metavar="[NAME=]LOG[,LOG]
 @opt.question(
     "pressure",
     "Which resources limit workloads, from logs of collectl, sar, PCP or ppw.",
-    "ppw pressure cassandra=db7.tab.gz nutch=node3.json --network 10Gbit/s",
+    "ppw pressure cassandra=db7.tab.gz nutch=node3.json --network 10Gbit/s; ppw pressure --for "
+    "sizing db7.tab.gz",
     LOGS,
+    opt.other_question(
+        "--for",
+        "Question in place of the pressure: which workloads can share a host (sharing), or which "
+        "resources to add or remove (sizing). Each has its own options: ppw pressure --for sizing "
+        "--help.",
+        "[sharing|sizing]",
+    ),
     CAPACITY,
     opt.options("""
     --process-cores NUMBER>0: Largest number of cores that the workload can use: 1 for a
@@ -305,7 +313,7 @@ class RunsOrCommand(click.Group):
     cls=RunsOrCommand,
     short_help="Cycles per I/O of runs, projection to more cores, comparison with the device.",
     options_metavar="",
-    subcommand_metavar="[project|compare] RUNS... [OPTIONS]",
+    subcommand_metavar="[project|compare|size] RUNS... [OPTIONS]",
     epilog="Example: ppw cpio study.csv; ppw cpio db7.tab.gz --clock 2.4GHz; "
     "ppw cpio project study.csv --cores 64",
 )
@@ -489,3 +497,6 @@ def size_command(
         opt.refuse_table_options(options, "no RUNS are named")
     table = read_io_runs(runs, options) if runs else None
     return ppw.size_servers(table, base=(base_utilisation, base_cpio), **options)
+
+
+cpio_command.add_command(size_command)

@@ -76,6 +76,13 @@ def project_command(
     "Give the parameters of every curve, with standard errors.",
     "ppw fit runs.csv --metric cpi,power",
     opt.TABLE_METRIC,
+    opt.other_question(
+        "--over",
+        "Column to fit over in place of the frequency: load (power against load), cores "
+        "(instructions per byte), or one to find the knee over, like threads. Each has its own "
+        "options: ppw fit --over load --help.",
+        "COLUMN",
+    ),
     opt.FIT,
     opt.KEEP_ALL,
 )
@@ -273,6 +280,11 @@ def _print_schema_and_exit(ctx: click.Context, param: click.Parameter, asked: bo
         "--b",
         "Columns that select side B: host=xeon. Default: each other value of the column of "
         "--a, one after the other.",
+    ),
+    opt.other_question(
+        "--details",
+        "All measures of all hosts: times, ratios, CPI, memory, performance per watt and price. It "
+        "has its own options: ppw compare --details --help.",
     ),
     opt.options("""
     --freq FREQUENCY: Frequency of both sides. Default: the highest measured.

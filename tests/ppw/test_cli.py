@@ -164,9 +164,11 @@ def test_a_process_does_what_the_tests_below_see_from_inside(run, table, tmp_pat
     assert done.returncode == 3
 
 
-def test_help_names_every_command_and_the_version_is_told(printed):
-    text = printed("--help")
-    assert [name for name in ppw.cli.COMMANDS if f"  {name} " not in text] == []
+def test_help_names_twenty_commands_in_sections_and_the_version_is_told(printed):
+    text, listed = printed("--help"), [n for names in ppw.cli.SECTIONS.values() for n in names]
+    missing = [n for n in listed if n in ppw.cli.COMMANDS and f"\n  {n} " not in text]
+    assert missing == []
+    assert len(set(listed)) == len(listed) <= 20
     assert printed("--version").startswith("ppw, version ")
 
 

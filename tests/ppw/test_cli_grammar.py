@@ -118,6 +118,29 @@ def test_a_former_spelling_is_taken_and_not_shown():
     assert "Invalid value for '--freq'" in done.stderr
 
 
+@pytest.mark.cases(
+    "typed, former",
+    ("fit --over load", "powerload"),
+    ("fit --over=cores", "pathlength"),
+    ("fit --over threads", "knee --over threads"),
+    ("pressure --for sharing", "colocate"),
+    ("pressure --for sizing", "rightsize"),
+    ("compare --details", "characterise"),
+    ("measure --list-sensors", "sensors"),
+    ("cpio size", "size"),
+)
+def test_a_question_within_a_command_is_that_of_the_former_command(typed, former):
+    asked, before = (ask(*words.split(), "--help").stdout for words in (typed, former))
+    assert asked.partition("\n\n")[2] == before.partition("\n\n")[2]
+
+
+def test_options_of_models_and_statistics_are_listed_by_help_all():
+    short, whole = (ask("project", option).stdout for option in ("--help", "--help-all"))
+    assert "--interval" not in short
+    assert "--interval" in whole.partition("Models and statistics:")[2]
+    assert "--help-all" not in ask("hosts", "--help").stdout
+
+
 class TestCompletion:
     @pytest.fixture
     def complete(self, tmp_path, monkeypatch):
