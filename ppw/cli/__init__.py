@@ -80,7 +80,7 @@ _MODULES = {
     "run": ("run",),
     "runs_tables": (
         *("best", "calibrate", "characterise", "check", "compare", "fit", "import", "pathlength"),
-        *("plan", "powerload", "project", "validate"),
+        *("plan", "powerload", "procure", "project", "validate"),
     ),
     "trace": ("trace",),
 }

@@ -256,20 +256,56 @@ def best_command(runs: opt.Runs, **options: Any) -> ppw.BestFrequency:
     return ppw.best_frequency(opt.read_table(runs, options), **options)
 
 
-# `ppw compare`: two sides of a runs table, or the candidates of a procurement scenario.
-def _print_schema_and_exit(ctx: click.Context, param: click.Parameter, asked: bool) -> None:
-    if asked and not ctx.resilient_parsing:
-        from ppw.procurement.inputs import schema_text
+# `ppw procure` and `ppw compare`.
+def _print_file_option(name: str, file: str, what: str, *, hidden: bool = False) -> opt.Decorator:
+    """Make an option that prints a file of `ppw.procurement` and ends the command."""
 
-        out.write(schema_text(), "-")
-        ctx.exit()
+    def print_and_exit(ctx: click.Context, param: click.Parameter, asked: bool) -> None:
+        if asked and not ctx.resilient_parsing:
+            from ppw.procurement.inputs import published_text
+
+            out.write(published_text(file), "-")
+            ctx.exit()
+
+    return click.option(
+        name,
+        is_flag=True,
+        is_eager=True,
+        expose_value=False,
+        hidden=hidden,
+        callback=print_and_exit,
+        help=f"Print {what} and exit.",
+    )
+
+
+_SCHEMA = ("--schema", "scenario.schema.json", "the JSON schema of scenario files")
+
+
+@opt.question(
+    "procure",
+    "Find which servers to buy, keep or rent for a demand.",
+    "ppw procure scenario.toml --format html -o report.html",
+    click.argument("scenario", type=click.Path()),
+    _print_file_option("--template", "template.toml", "a scenario with comments that runs"),
+    _print_file_option(*_SCHEMA),
+    opt.draws_option(2000, "Number of joint draws of all uncertain figures."),
+    opt.SEED,
+    opt.LEVEL,
+)
+def procure_command(scenario: str, **options: Any) -> ppw.Procurement:
+    """Say which candidate of SCENARIO costs least over the years, and how surely.
+
+    SCENARIO is a TOML file with a demand, a site, costs and candidates. The result has servers,
+    racks, energy, carbon and cost of each candidate, and what would change the answer.
+    """
+    return ppw.procure(scenario, **options)
 
 
 @opt.question(
     "compare",
-    "Compare two hosts over the work that both did, or find which servers to buy.",
+    "Compare two hosts over the work that both did.",
     "ppw compare runs.csv --a host=atom --b host=xeon --freq 2.4GHz; ppw compare base.csv new.csv "
-    "--fail-if 'time > 3%'; ppw compare scenario.toml --format html -o report.html",
+    "--fail-if 'time > 3%'",
     opt.TABLE_METRIC,
     opt.selection_option(
         "--a",
@@ -302,14 +338,7 @@ def _print_schema_and_exit(ctx: click.Context, param: click.Parameter, asked: bo
     """),
     opt.DRAWS,
     opt.LEVEL,
-    click.option(
-        "--schema",
-        is_flag=True,
-        is_eager=True,
-        expose_value=False,
-        callback=_print_schema_and_exit,
-        help="Print the JSON schema of scenario files and exit.",
-    ),
+    _print_file_option(*_SCHEMA, hidden=True),
     formats=("text", "json", "csv", "html", "markdown"),
 )
 @click.pass_context
@@ -328,9 +357,7 @@ def compare_command(
     With --fail-if, ppw instead checks the change from A (or the first of two RUNS) to B in every
     group and at every frequency that both sides measured.
 
-    One file that ends in .toml is a procurement scenario. For it, ppw says which candidate to buy,
-    with its servers, racks, energy, carbon and cost over the years. It also says what would change
-    the answer.
+    One file that ends in .toml is a procurement scenario, answered as by ppw procure.
     """
     if any(name.lower().endswith(".toml") for name in runs):
         _refuse_beside_scenario(ctx, runs)

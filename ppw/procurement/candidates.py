@@ -44,6 +44,18 @@ class CandidateFigures:
         return int(self.entry.get("copies", 1))
 
     @property
+    def rented(self) -> bool:
+        """Whether it is rented by the hour and not bought."""
+        return "rent_per_hour" in self.entry
+
+    @property
+    def has_power(self) -> bool:
+        """Whether its power is known, or has to be: a rent includes the electricity."""
+        names = [w.name for w in self.scenario.workloads]
+        keys = [self.key("idle_power"), *(self.key("power", name) for name in names)]
+        return not self.rented or any(key in self.figures for key in keys)
+
+    @property
     def host(self) -> Host | None:
         """Processor of the candidate in the catalogue."""
         return find_host(self.entry["catalogue"]) if "catalogue" in self.entry else None
@@ -157,6 +169,8 @@ def _add_power_of_levels(made: CandidateFigures) -> None:
 def _add_price(made: CandidateFigures) -> None:
     """Add a price: the mean of the runs' ones, else the launch price of the catalogue."""
     prices = [f.price for f in made.found.values() if f.price == f.price]
+    if made.rented:
+        return
     if prices:
         made.add("price", float(np.mean(prices)), (inp.GIVEN, made.source_of_runs()))
     host, unit = made.host, made.scenario.currency
@@ -177,8 +191,14 @@ def _refuse_missing(made: CandidateFigures) -> None:
     """Raise `PpwError` for a candidate without a figure that has no default."""
     for workload in made.scenario.workloads:
         _refuse_missing_of_workload(made, workload.name)
-    if made.key("price") not in made.figures:
-        raise made.refuse(f"no price: give price{_or_column_hint(made, 'price')}")
+    if made.rented == (made.key("price") in made.figures):
+        raise made.refuse(
+            "a price and a rent_per_hour: give one of them"
+            if made.rented
+            else f"no price: give price{_or_column_hint(made, 'price')}, or rent_per_hour"
+        )
+    if made.rented and made.entry.get("owned"):
+        raise made.refuse("rented servers are not owned: leave out owned")
     price = made.scenario.inputs["costs.carbon_price"]
     grid = "site.grid_carbon" in made.scenario.inputs
     known = grid and made.key("embodied_carbon") in made.figures
@@ -192,7 +212,8 @@ def _refuse_missing(made: CandidateFigures) -> None:
 def _refuse_missing_of_workload(made: CandidateFigures, workload: str) -> None:
     """Raise for a missing or contradicting figure; bound idle by full-load power and back."""
     for figure, unit in (("rate", "units a second"), ("power", "W at full load")):
-        if made.key(figure, workload) not in made.figures:
+        needed = figure == "rate" or made.has_power
+        if needed and made.key(figure, workload) not in made.figures:
             tdp = ", which is not the TDP" if figure == "power" and made.host else ""
             raise made.refuse(
                 f"no {figure} of {workload}: give candidate.workload.{workload}.{figure} "
@@ -201,6 +222,8 @@ def _refuse_missing_of_workload(made: CandidateFigures, workload: str) -> None:
     needs_memory = f"workload.{workload}.memory" in made.scenario.inputs
     if needs_memory and made.key("memory") not in made.figures:
         raise made.refuse(f"no memory size, which workload {workload} needs: give memory")
+    if not made.has_power:
+        return
     full = made.figures[made.key("power", workload)]
     idle = made.figures.get(made.key("idle_power"))
     if idle is None:
@@ -237,7 +260,8 @@ def gather(
     servers = [_make_server(candidate) for candidate in made]
     caveats = [*doubts, *(c for candidate in made for c in candidate.caveats)]
     caveats += _check_power_scopes(made, scenario)
-    straight = [s.name for s in servers if s.curve is None]
+    known = {candidate.name for candidate in made if candidate.has_power}
+    straight = [s.name for s in servers if s.curve is None and s.name in known]
     if straight:
         caveats.append(
             f"the power of {', '.join(straight)} is taken as a straight line between idle and "
@@ -280,8 +304,11 @@ def _make_server(made: CandidateFigures) -> sc.Server:
     return sc.Server(
         name=made.name,
         height=entry.get("height", 1),
-        ports=entry.get("ports", scenario.ports),
+        ports=entry.get("ports", 0 if made.rented else scenario.ports),
         cores=_count_cores(made),
+        owned=entry.get("owned", 0),
+        yearly=entry.get("purchases") == "yearly",
+        rented=made.rented,
         curve=_load_curve(made),
         share_within_limit=share,
         excluded=excluded,
@@ -305,6 +332,8 @@ def _count_cores(made: CandidateFigures) -> int | None:
 
 def _load_curve(made: CandidateFigures) -> PowerLoadCurve | None:
     """Power against load: typed levels, else measured ones; None where there are neither."""
+    if not made.has_power:
+        return None
     typed = made.entry.get("power_levels")
     idle = made.figures[made.key("idle_power")].value
     if typed:
@@ -379,7 +408,7 @@ def _latency_curves(
 
 def _check_power_scopes(made: Sequence[CandidateFigures], scenario: sc.Scenario) -> list[str]:
     """Refuse power of different scope unless asked for; return caveats on scope."""
-    scopes = {candidate.name: _power_scope(candidate) for candidate in made}
+    scopes = {c.name: _power_scope(c) for c in made if c.has_power}
     known = {name: scope for name, scope in scopes.items() if scope}
     said = ", ".join(f"{name}: {scope}" for name, scope in known.items())
     caveats = []

@@ -20,11 +20,11 @@ class RateDemand(NamedTuple):
     """Demand of n cases: the rate of every workload over the years and the day, and the memory."""
 
     rate: FloatArray  # 1/s in equal parts of the day: (workloads, n, years, parts)
-    memory: FloatArray  # B in the last year, 0 where none is asked for: (workloads, n)
+    memory: FloatArray  # B, 0 where none is asked for: (workloads, n, years)
 
 
 def demand_of(workloads: Sequence[Workload], years: int, numbers: CaseValues) -> RateDemand:
-    """Rate of each workload by year and time of day, and memory in the last year."""
+    """Rate of each workload by year and time of day, and memory by year."""
     growth = 1 + numbers["demand.growth_per_year"]
     grown = growth[:, None] ** np.arange(years)
     parts = max(len(w.profile) for w in workloads)
@@ -36,7 +36,7 @@ def demand_of(workloads: Sequence[Workload], years: int, numbers: CaseValues) ->
         ]
     )
     memory = np.stack([numbers.values_or(f"workload.{w.name}.memory", 0.0) for w in workloads])
-    return RateDemand(rate, numbers["demand.scale"] * memory * grown[:, -1])
+    return RateDemand(rate, (numbers["demand.scale"] * memory)[..., None] * grown)
 
 
 def peak_rate(name: str, numbers: CaseValues) -> FloatArray:
@@ -52,12 +52,13 @@ def peak_rate(name: str, numbers: CaseValues) -> FloatArray:
 #
 # A server does c_w units a second of workload w alone; of a mix it does each for a part of the
 # time, so that demand d_w takes Σ d_w/c_w servers' time. Bought are, for the busiest part of the
-# last year,
+# busiest year,
 #
 #     N = max(⌈Σ (d_w/c_w)·(1 + headroom)/u_max⌉, ⌈M·(1 + headroom)/m⌉, 1) + spare servers
 #
 # with c_w the rate within the latency limit, u_max the highest planned utilisation, M the memory
-# that the data take and m that of a server.
+# that the data take and m that of a server. Servers that are bought year by year, or rented, are
+# those of each year; bought ones stay.
 
 
 # A whole number that arithmetic puts a little above itself is that number.
@@ -65,13 +66,15 @@ _SLACK = 1e-9
 
 
 class Pool(NamedTuple):
-    """Servers that share some workloads; their numbers (n,) are whole."""
+    """Servers that share some workloads; their numbers are whole."""
 
     workloads: list[str]
+    # Of the busiest year: (n,) each.
     by_rate: FloatArray
     by_memory: FloatArray
     spare: FloatArray
-    servers: FloatArray  # the larger of the first two, 1 at least, and the spare ones
+    # The larger of the first two, 1 at least, and the spare ones: (n, years).
+    servers: FloatArray
     # Part of each server's time that a workload takes: (workloads, n, years, parts).
     load: FloatArray
 
@@ -104,24 +107,34 @@ def _size_pool(
     names = [scenario.workloads[i].name for i in which]
     rate, memory = demand.rate[which], demand.memory[which].sum(axis=0)
     within = np.stack([server.rate_within_limit(w, numbers) for w in names])
-    needed = (rate[:, :, -1] / within[..., None]).sum(axis=0).max(axis=-1)
-    extra = 1 + numbers["demand.headroom"]
-    by_rate = _round_up_with_slack(needed * extra / numbers["demand.max_utilisation"])
-    by_memory = np.zeros(numbers.n)
+    needed = (rate / within[..., None, None]).sum(axis=0).max(axis=-1)
+    extra = 1 + numbers["demand.headroom"][:, None]
+    by_rate = _round_up_with_slack(needed * extra / numbers["demand.max_utilisation"][:, None])
+    by_memory = np.zeros_like(by_rate)
     if memory.any():
-        by_memory = _round_up_with_slack(memory * extra / numbers[server.key("memory")])
+        by_memory = _round_up_with_slack(memory * extra / numbers[server.key("memory")][:, None])
     least = np.maximum(np.maximum(by_rate, by_memory), 1.0)
-    spare = scenario.spare_servers + _round_up_with_slack(least * numbers["demand.spare_share"])
+    spare_share = numbers["demand.spare_share"][:, None]
+    spare = scenario.spare_servers + _round_up_with_slack(least * spare_share)
     servers = least + spare
+    if server.yearly and not server.rented:
+        servers = np.maximum.accumulate(servers, axis=1)
+    elif not server.rented:
+        # The busiest year is the first where the demand falls.
+        servers = np.broadcast_to(servers.max(axis=1, keepdims=True), servers.shape)
     full = np.stack([server.rate(w, numbers) for w in names])
-    load = rate / (full * servers)[..., None, None]
-    return Pool(names, by_rate, by_memory, spare, servers, load)
+    load = rate / (full[..., None] * servers)[..., None]
+    of_busiest = (part.max(axis=1) for part in (by_rate, by_memory, spare))
+    return Pool(names, *of_busiest, servers, load)
 
 
 def fill_racks(
     server: Server, scenario: Scenario, servers: FloatArray, peak: FloatArray, numbers: CaseValues
 ) -> Racks:
     """Number of racks for the servers, and whether space and power allow them."""
+    if server.rented:
+        none = np.zeros(numbers.n)
+        return Racks(none, none, none, none + 1, "")
     by_space = np.full(numbers.n, float(scenario.rack_units // server.height))
     by_power = np.floor(numbers.values_or("site.rack_power", np.inf) / peak + _SLACK)
     per_rack = np.minimum(by_space, by_power)
@@ -167,26 +180,39 @@ def energy_of(
     """
     kilowatt_hours = HOURS_PER_YEAR / 1000
     watts = sum(
-        server.watts(pool.load, pool.workloads, numbers).mean(axis=-1) * pool.servers[:, None]
+        server.watts(pool.load, pool.workloads, numbers).mean(axis=-1) * pool.servers
         for pool in pools
     )
     count = sum(pool.servers for pool in pools)
     servers = kilowatt_hours * watts
-    network = kilowatt_hours * (count * port_watts)[:, None] + 0 * servers
+    network = kilowatt_hours * (count * port_watts[:, None])
     facility = (numbers["site.pue"] - 1)[:, None] * (servers + network)
     return Energy(servers, network, facility)
 
 
 # What a candidate costs over the years, part by part, as present value.
 #
-# What is bought at the start counts in full; what is paid in year y, at its end, counts
-# (1 + r)^(−y) with r the discount rate. The parts add up to the total cost of ownership; the
-# residual value is negative.
+# What is bought at the start of year y counts (1 + r)^(1 − y) with r the discount rate, so that at
+# the start of all it counts in full; what is paid in year y, at its end, counts (1 + r)^(−y). The
+# parts add up to the total cost of ownership; the residual value is negative.
+
+
+class ServerCounts(NamedTuple):
+    """Servers in use by year, and those bought at the start of each year: (n, years) each."""
+
+    used: FloatArray
+    bought: FloatArray
+
+    @classmethod
+    def of(cls, server: Server, pools: Sequence[Pool]) -> ServerCounts:
+        """Count the servers of all pools; what is owned at the start need not be bought."""
+        used = np.sum([pool.servers for pool in pools], axis=0)
+        return cls(used, np.diff(np.maximum(used, server.owned), prepend=server.owned))
 
 
 def money_of(
     server: Server,
-    count: FloatArray,
+    count: ServerCounts,
     racks: FloatArray,
     energy: Energy,
     carbon: Carbon,
@@ -194,9 +220,12 @@ def money_of(
 ) -> tuple[dict[str, FloatArray], FloatArray]:
     """Present value of each part of the cost, and what is paid at the start: (n,) each."""
     years = energy.servers.shape[1]
-    worth = (1 + numbers["costs.discount_rate"])[:, None] ** -np.arange(1.0, years + 1)
-    each_year = worth.sum(axis=1)
-    cores, price = float(server.cores or 0), numbers[server.key("price")]
+    discount = (1 + numbers["costs.discount_rate"])[:, None] ** -np.arange(0.0, years + 1)
+    worth = discount[:, 1:]
+    paid = (count.used * worth).sum(axis=1)
+    bought = (count.bought * discount[:, :-1]).sum(axis=1)
+    cores, price = float(server.cores or 0), numbers.values_or(server.key("price"), 0.0)
+    rent = HOURS_PER_YEAR * numbers.values_or(server.key("rent_per_hour"), 0.0)
     once = cores * numbers["costs.licence_per_core"]
     yearly = cores * numbers["costs.licence_per_core_per_year"]
     yearly = yearly + numbers["costs.licence_per_server_per_year"]
@@ -204,22 +233,27 @@ def money_of(
     support = numbers[own] if own in numbers else price * numbers["costs.support_share"]
     change = 1 + numbers["site.electricity_change_per_year"]
     electricity = numbers["site.electricity"][:, None] * change[:, None] ** np.arange(years)
+    each_year = worth.sum(axis=1)
     rack = numbers["site.rack_price"] + each_year * numbers["site.rack_rent_per_year"]
     residual = numbers.first(server.key("residual_share"), "costs.residual_share")
+    one_off = numbers.values_or(server.key("one_off_cost"), 0.0)
     each = price + server.ports * numbers["costs.port_price"] + once
-    at_start = count * each + racks * numbers["site.rack_price"]
+    at_start = count.bought[:, 0] * each + racks * numbers["site.rack_price"] + one_off
     # The carbon price is per tonne; without one nothing is paid, also for what is not known.
     kilograms = carbon.embodied + (worth * carbon.use).sum(axis=1)
     per_kilogram = numbers["costs.carbon_price"] / 1000.0
+    # A rent includes the electricity.
+    power = (worth * energy.site() * electricity).sum(axis=1)
     parts = {
-        "servers": count * price,
+        "servers": bought * price + paid * rent,
+        "one_off": one_off,
         "racks": racks * rack,
-        "network": count * server.ports * numbers["costs.port_price"],
-        "licences": count * (once + each_year * yearly),
-        "support": count * each_year * support,
-        "energy": (worth * energy.site() * electricity).sum(axis=1),
+        "network": bought * server.ports * numbers["costs.port_price"],
+        "licences": bought * once + paid * yearly,
+        "support": paid * support,
+        "energy": np.zeros(numbers.n) if server.rented else power,
         "carbon": np.where(per_kilogram > 0, per_kilogram * kilograms, 0.0),
-        "residual_value": -count * price * residual * worth[:, -1],
+        "residual_value": -count.bought.sum(axis=1) * price * residual * worth[:, -1],
     }
     return parts, at_start
 
@@ -232,12 +266,12 @@ class Carbon(NamedTuple):
     embodied: FloatArray
 
 
-def carbon_of(server: Server, servers: FloatArray, energy: Energy, numbers: CaseValues) -> Carbon:
-    """Carbon of use by year, at the grid's changing intensity, and embodied carbon (kg)."""
+def carbon_of(server: Server, made: FloatArray, energy: Energy, numbers: CaseValues) -> Carbon:
+    """Carbon of use by year, at the grid's changing intensity, and embodied in those made (kg)."""
     change = 1 + numbers["site.grid_carbon_change_per_year"]
     intensity = change[:, None] ** np.arange(energy.servers.shape[-1])
     use = numbers.values_or("site.grid_carbon", np.nan)[:, None] * intensity * energy.site()
-    return Carbon(use, servers * numbers.values_or(server.key("embodied_carbon"), np.nan))
+    return Carbon(use, made * numbers.values_or(server.key("embodied_carbon"), np.nan))
 
 
 class CandidateOutcome(NamedTuple):
@@ -276,8 +310,8 @@ class CandidateOutcome(NamedTuple):
 
     def mean_load(self) -> FloatArray:
         """Mean load of a server over servers, years and the day (share): (n,)."""
-        busy = sum(p.load.sum(axis=0).mean(axis=(1, 2)) * p.servers for p in self.pools)
-        return np.asarray(busy / self.servers)
+        busy = sum((p.load.sum(axis=0).mean(axis=2) * p.servers).mean(axis=1) for p in self.pools)
+        return np.asarray(busy / sum(p.servers.mean(axis=1) for p in self.pools))
 
 
 class ComparedFigure(NamedTuple):
@@ -336,19 +370,22 @@ class Model:
     def _outcome(self, server: Server, demand: RateDemand, numbers: CaseValues) -> CandidateOutcome:
         """Size pools and racks of a candidate, and compute its energy, carbon and money."""
         pools = size_pools(server, self.scenario, demand, numbers)
-        count = np.sum([pool.servers for pool in pools], axis=0)
+        count = ServerCounts.of(server, pools)
+        most = count.used.max(axis=1)
         ports = server.ports * numbers["costs.port_power"]
         names = [w.name for w in self.scenario.workloads]
         rated = server.key("rated_power")
         peak = numbers[rated] if rated in numbers else server.full_power(names, numbers)
-        racks = fill_racks(server, self.scenario, count, peak + ports, numbers)
+        racks = fill_racks(server, self.scenario, most, peak + ports, numbers)
         energy = energy_of(server, pools, ports, numbers)
-        carbon = carbon_of(server, count, energy, numbers)
+        carbon = carbon_of(
+            server, most if server.rented else count.bought.sum(axis=1), energy, numbers
+        )
         money, at_start = money_of(server, count, racks.racks, energy, carbon, numbers)
         rate, watts, work = self._one_server_figures(server, demand, numbers)
         return CandidateOutcome(
             pools=pools,
-            servers=count,
+            servers=most,
             racks=racks,
             energy=energy,
             carbon=carbon,
@@ -356,7 +393,7 @@ class Model:
             at_start=at_start,
             rate=rate,
             watts=watts,
-            price=numbers[server.key("price")],
+            price=numbers.values_or(server.key("price"), np.nan),
             work=work,
         )
 

@@ -198,14 +198,14 @@ _MOST_OF_SHARES = 5
 
 
 @cache
-def schema_text() -> str:
-    """Return the text of the schema, as it is published."""
-    return (resources.files("ppw.procurement") / FILE).read_text(encoding="utf-8")
+def published_text(name: str = FILE) -> str:
+    """Return the text of a file beside this one: the schema, or the template of a scenario."""
+    return (resources.files("ppw.procurement") / name).read_text(encoding="utf-8")
 
 
 @cache
 def _schema() -> dict[str, Any]:
-    loaded: dict[str, Any] = json.loads(schema_text())
+    loaded: dict[str, Any] = json.loads(published_text())
     return loaded
 
 

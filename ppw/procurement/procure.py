@@ -230,9 +230,10 @@ class Crossovers:
         first, rival = (server.name for server in self.model.servers)
         ties = [(COST, f, self._cost_tie(f), rival) for f in movable_figures(self.inputs)]
         ties.append((COST, years_figure(self.model.scenario.years), self._years_tie(), rival))
-        price, tie = self.inputs[self.model.servers[0].key("price")], self._price_tie()
-        # Dearer than at the tie, the cheapest gives less for its price.
-        ties.append((PER_DOLLAR, price, tie, rival if tie.value > price.value else first))
+        if price := self.inputs.get(self.model.servers[0].key("price")):
+            # Dearer than at the tie, the cheapest gives less for its price.
+            tie = self._price_tie()
+            ties.append((PER_DOLLAR, price, tie, rival if tie.value > price.value else first))
         rows = []
         for criterion, figure, tie, beyond in ties:
             if np.isclose(tie.lower, tie.upper, rtol=_STRAIGHT, atol=0):
@@ -353,7 +354,8 @@ class Evaluation:
         """First draws, or the values alone where nothing is uncertain."""
         if not any(figure.uncertain for figure in self.inputs.values()):
             return self.inputs.central()
-        return CaseValues({k: v[:_FEW_DRAWS] for k, v in self.drawn.items()}, _FEW_DRAWS)
+        few = min(_FEW_DRAWS, self.drawn.n)
+        return CaseValues({k: v[:few] for k, v in self.drawn.items()}, few)
 
     @cached_property
     def costs(self) -> FloatArray:
@@ -452,7 +454,9 @@ class Evaluation:
         # Energy stands in for carbon where some candidate's carbon is not known.
         second = "carbon" if self.parts["carbon"]["total_kg"].notna().all() else "energy"
         drawn = [o.figures() for o in self.draws]
+        # A figure that is not known is no merit.
         costs = np.stack([[d[figure] for d in drawn] for figure in ("tco", second)])
+        costs = np.nan_to_num(costs, nan=np.inf)
         front = on_front(costs, self._fits_mask_by_draw()).mean(axis=1)
         rows = [self._candidate_row(i) | {"p_on_front": share} for i, share in enumerate(front)]
         return pd.DataFrame(rows)

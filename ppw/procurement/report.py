@@ -43,10 +43,15 @@ _PRICE = (0.2, 3.0, 0.0, np.inf)
 
 
 def procurement_sliders(result: Procurement) -> Sliders | None:
-    """Make the sliders of a page; None where the answer was read from JSON, without its model."""
+    """Make the sliders of a page; None for an answer read from JSON, which has no model.
+
+    The script buys all servers at the start, so there are none either for rented or owned servers.
+    """
     if result.basis is None:
         return None
     model, inputs = result.basis
+    if any(s.rented or s.owned or s.yearly for s in model.servers):
+        return None
     uncertain = sum(figure.uncertain for figure in inputs.values())
     kept = min(result.draws, max(_FEWEST_DRAWS, _MOST_NUMBERS // max(uncertain, 1)))
     workloads = model.scenario.workloads

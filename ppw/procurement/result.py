@@ -141,7 +141,8 @@ def _tie_lines(result: Procurement) -> list[str]:
         return []
     rows = result.crossovers[result.crossovers["criterion"] == COST]
     keys = rows["key"].str
-    rows = rows[keys.startswith(("site.", "costs.", "demand.")) | keys.endswith(".price")]
+    decided = keys.endswith((".price", ".rent_per_hour", ".one_off_cost"))
+    rows = rows[keys.startswith(("site.", "costs.", "demand.")) | decided]
     nearest = rows.iloc[(rows["value"] / rows["now"] - 1).abs().argsort(kind="stable")]
     first = nearest.drop_duplicates("key").head(_MOST_TURNS)
     said = [tie_text(row) for row in rows_of(first)]
@@ -245,7 +246,8 @@ _COSTS = Table(
     "costs",
     """
     candidate      | text      | | name of the candidate
-    servers        | @currency | | present value of the servers
+    servers        | @currency | | present value of the servers, bought or rented
+    one_off        | @currency | | one-off cost of the candidate
     racks          | @currency | | present value of the racks
     network        | @currency | | present value of the network ports
     licences       | @currency | | present value of the licences
@@ -347,6 +349,7 @@ _INPUTS = Table(
 # Dark for what is bought, light for what is paid by the year.
 _COLOURS = {
     "servers": "#1f4e79",
+    "one_off": "#3c4b63",
     "racks": "#2563a8",
     "network": "#5b8fc7",
     "licences": "#8a6fb0",
@@ -500,9 +503,10 @@ class Procurement(Result):
         ahead, behind = np.zeros(len(table)), np.zeros(len(table))
         size, unit = axis_scale(table["tco"].to_numpy())
         for part, colour in _COLOURS.items():
-            money = table[part].to_numpy() / size
-            if not money.any():
+            # Documents of earlier versions have no one-off costs.
+            if part not in table or not table[part].any():
                 continue
+            money = table[part].to_numpy() / size
             start = np.where(money < 0, behind, ahead)
             label = part.replace("_", " ")
             axes.barh(place, money, left=start, color=colour, height=0.6, label=label)

@@ -28,6 +28,9 @@ class Server:
     height: int  # rack units
     ports: int
     cores: int | None  # None where nothing counts them
+    owned: int = 0  # servers that are there already, and are kept
+    yearly: bool = False  # whether they are bought as the demand grows, else all at the start
+    rented: bool = False  # as many as each year needs; the rent includes site and electricity
     # Its shape is used; idle and full power are figures of their own. None is a straight line.
     curve: PowerLoadCurve | None = None
     # By workload, the share of its rate at which its latency is at the limit.
@@ -55,18 +58,22 @@ class Server:
         what is drawn beside.
         """
         axes = (...,) + (None,) * (load.ndim - 2)
-        full = np.stack([numbers[self.key("power", w)][axes] for w in workloads])
+        full = np.stack([self._full_power(w, numbers)[axes] for w in workloads])
         total = load.sum(axis=0)
         with np.errstate(invalid="ignore", divide="ignore"):
             mean = np.where(total > 0, (load * full).sum(axis=0) / total, full.mean(axis=0))
-        idle = numbers[self.key("idle_power")][axes]
+        idle = numbers.values_or(self.key("idle_power"), np.nan)[axes]
         made: FloatArray = idle + self._shape_of_power(total) * (mean - idle)
         return made + self.power_beside(numbers)[axes]
 
     def full_power(self, workloads: list[str], numbers: CaseValues) -> FloatArray:
         """Find the highest power (W) at full load over the workloads: (n,)."""
-        full = [numbers[self.key("power", w)] for w in workloads]
+        full = [self._full_power(w, numbers) for w in workloads]
         return np.asarray(np.max(full, axis=0) + self.power_beside(numbers))
+
+    def _full_power(self, workload: str, numbers: CaseValues) -> FloatArray:
+        """Power (W) at full load; NaN for a rented server whose power is not known: (n,)."""
+        return numbers.values_or(self.key("power", workload), np.nan)
 
     def power_beside(self, numbers: CaseValues) -> FloatArray:
         """Constant power (W) of the rest of the server, 0 where none is stated: (n,)."""

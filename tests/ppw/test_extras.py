@@ -71,7 +71,7 @@ def test_the_core_answers_without_any_optional_library():
     ("matplotlib", f"project {RUNS} --freq 3.6GHz --format html -o p.html", "[plots]"),
     ("pyarrow", "trace fit t.csv -o m.json", "trace fit needs pyarrow: "),
     ("numba", "trace fit t.csv -o m.json", "trace fit needs numba: "),
-    ("jsonschema", f"compare {ROOT / 'examples' / 'procurement.toml'}", "[procure]"),
+    ("jsonschema", f"procure {ROOT / 'examples' / 'procurement.toml'}", "[procure]"),
     ("pooch", "datasets mqsim-traces --fetch --folder x", "fetching data needs pooch: "),
     ("ibis", f"fleet fit {RUNS}", "fleet fit needs ibis: "),
     ("pyarrow", "check r.parquet", "a Parquet file needs pyarrow: "),

@@ -21,7 +21,7 @@ from procurement_scenarios import asked, inputs_of, ranged, row_of, scenario, se
 import ppw
 from ppw.errors import PpwError
 from ppw.procurement.candidates import gather
-from ppw.procurement.inputs import resolve_node, schema_text
+from ppw.procurement.inputs import published_text, resolve_node
 from ppw.procurement.report import procurement_page, second_figure
 from ppw.procurement.scenario import read_scenario, scenario_of
 
@@ -38,7 +38,7 @@ def nodes(node, path=()):
             yield from nodes(following, (*path, name))
 
 
-SCHEMA = json.loads(schema_text())
+SCHEMA = json.loads(published_text())
 NODES = dict(nodes(SCHEMA))
 
 
@@ -245,7 +245,7 @@ def folder(tmp_path):
 
 class TestCommandLine:
     def test_golden(self, folder):
-        golden("compare scenario.toml", folder, name="procurement")
+        golden("procure scenario.toml", folder, name="procurement")
 
     def test_the_example_becomes_a_report(self, tmp_path):
         example = ps.ROOT / "examples" / "procurement.toml"
@@ -272,9 +272,19 @@ class TestCommandLine:
         assert all(line.startswith("ppw: caveat: ") for line in done.stderr.splitlines())
 
     def test_the_schema_is_printed(self, tmp_path):
-        done = ppw_inside("compare", "--schema", cwd=tmp_path)
-        assert (done.stdout, done.stderr, done.returncode) == (schema_text(), "", 0)
+        done = ppw_inside("procure", "--schema", cwd=tmp_path)
+        assert (done.stdout, done.stderr, done.returncode) == (published_text(), "", 0)
         assert json.loads(done.stdout)["title"] == "Procurement scenario"
+
+    def test_the_template_runs_and_compare_answers_as_procure(self, tmp_path):
+        template = printed(ppw_inside("procure", "--template", cwd=tmp_path))
+        (tmp_path / "scenario.toml").write_text(template, encoding="utf-8")
+        words = ("scenario.toml", "--draws", 100, "--format", "csv")
+        new, old = (ppw_inside(name, *words, cwd=tmp_path) for name in ("procure", "compare"))
+        assert [line.split(",")[0] for line in new.stdout.splitlines()] == [
+            *("candidate", "keep", "refresh", "rent")
+        ]
+        assert (new.returncode, new.stdout, new.stderr) == (0, old.stdout, old.stderr)
 
     @pytest.mark.parametrize(
         ("words", "said"),

@@ -44,18 +44,19 @@ function caseOf(server, all, ours, years, draw) {
   };
   const at = (key, otherwise) => of(all(key), otherwise);
   const own = (name, otherwise) => of(ours(name), otherwise);
-  return { server, years, at, own, growth: 1 + at("demand.growth_per_year") };
+  const growth = 1 + at("demand.growth_per_year");
+  return { server, years, at, own, growth, most: Math.max(1, growth ** (years - 1)) };
 }
 
 /** Demand of every workload in the first year, and what one server does of it. */
-function demandOf({ server, at, own, growth, years }) {
+function demandOf({ server, at, own, most }) {
   const scale = at("demand.scale");
   return data.workloads.map(({ keys, profile }, i) => {
     const rate = at(keys.rate) ?? at("demand.rate") * at(keys.share);
     const full = own(keys.rate);
     return {
       rate: profile.map((part) => scale * rate * part),
-      memory: scale * at(keys.memory, 0) * growth ** (years - 1),
+      memory: scale * at(keys.memory, 0) * most,
       full,
       within: server.share_within_limit[i] * full,
       watts: own(keys.power),
@@ -63,13 +64,13 @@ function demandOf({ server, at, own, growth, years }) {
   });
 }
 
-/** Servers of a pool: by rate or memory in the last year, and the spare ones. */
-function serversOf(pool, { at, own, growth, years }) {
+/** Servers of a pool: by rate or memory in the busiest year, and the spare ones. */
+function serversOf(pool, { at, own, most }) {
   const extra = 1 + at("demand.headroom");
   let needed = 0;
   for (let part = 0; part < data.parts; part++) {
     let load = 0;
-    for (const w of pool) load += (w.rate[part] * growth ** (years - 1)) / w.within;
+    for (const w of pool) load += (w.rate[part] * most) / w.within;
     needed = Math.max(needed, load);
   }
   const byRate = wholeUp((needed * extra) / at("demand.max_utilisation"));
