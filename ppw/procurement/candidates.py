@@ -44,7 +44,7 @@ class CandidateFigures:
         return int(self.entry.get("copies", 1))
 
     @property
-    def rented(self) -> bool:
+    def is_rented(self) -> bool:
         """Whether it is rented by the hour and not bought."""
         return "rent_per_hour" in self.entry
 
@@ -53,7 +53,7 @@ class CandidateFigures:
         """Whether its power is known, or has to be: a rent includes the electricity."""
         names = [w.name for w in self.scenario.workloads]
         keys = [self.key("idle_power"), *(self.key("power", name) for name in names)]
-        return not self.rented or any(key in self.figures for key in keys)
+        return not self.is_rented or any(key in self.figures for key in keys)
 
     @property
     def host(self) -> Host | None:
@@ -169,7 +169,7 @@ def _add_power_of_levels(made: CandidateFigures) -> None:
 def _add_price(made: CandidateFigures) -> None:
     """Add a price: the mean of the runs' ones, else the launch price of the catalogue."""
     prices = [f.price for f in made.found.values() if f.price == f.price]
-    if made.rented:
+    if made.is_rented:
         return
     if prices:
         made.add("price", float(np.mean(prices)), (inp.GIVEN, made.source_of_runs()))
@@ -191,13 +191,13 @@ def _refuse_missing(made: CandidateFigures) -> None:
     """Raise `PpwError` for a candidate without a figure that has no default."""
     for workload in made.scenario.workloads:
         _refuse_missing_of_workload(made, workload.name)
-    if made.rented == (made.key("price") in made.figures):
+    if made.is_rented == (made.key("price") in made.figures):
         raise made.refuse(
             "a price and a rent_per_hour: give one of them"
-            if made.rented
+            if made.is_rented
             else f"no price: give price{_or_column_hint(made, 'price')}, or rent_per_hour"
         )
-    if made.rented and made.entry.get("owned"):
+    if made.is_rented and made.entry.get("owned"):
         raise made.refuse("rented servers are not owned: leave out owned")
     price = made.scenario.inputs["costs.carbon_price"]
     grid = "site.grid_carbon" in made.scenario.inputs
@@ -304,11 +304,11 @@ def _make_server(made: CandidateFigures) -> sc.Server:
     return sc.Server(
         name=made.name,
         height=entry.get("height", 1),
-        ports=entry.get("ports", 0 if made.rented else scenario.ports),
+        ports=entry.get("ports", 0 if made.is_rented else scenario.ports),
         cores=_count_cores(made),
         owned=entry.get("owned", 0),
         yearly=entry.get("purchases") == "yearly",
-        rented=made.rented,
+        rented=made.is_rented,
         curve=_load_curve(made),
         share_within_limit=share,
         excluded=excluded,

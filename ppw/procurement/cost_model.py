@@ -124,8 +124,8 @@ def _size_pool(
         servers = np.broadcast_to(servers.max(axis=1, keepdims=True), servers.shape)
     full = np.stack([server.rate(w, numbers) for w in names])
     load = rate / (full[..., None] * servers)[..., None]
-    of_busiest = (part.max(axis=1) for part in (by_rate, by_memory, spare))
-    return Pool(names, *of_busiest, servers, load)
+    by_rate, by_memory, spare = (part.max(axis=1) for part in (by_rate, by_memory, spare))
+    return Pool(names, by_rate, by_memory, spare, servers, load)
 
 
 def fill_racks(
