@@ -308,7 +308,7 @@ def _solve_terms(
     # Small sets first: where fewer cells than terms leave a choice, the simpler sum is taken.
     sets = (list(s) for k in each for s in combinations(each, k + 1)) if law.bounded else [[*each]]
     for some in sets:
-        inverse = np.linalg.pinv(gram[:, some][:, :, some], rcond=1e-13, hermitian=True)
+        inverse = _invert_symmetric(gram[:, some][:, :, some])
         found = np.einsum("gij,gj->gi", inverse, moment[:, some])
         squares = ((np.einsum("gci,gi->gc", rows[:, :, some], found) - aim) ** 2).sum(axis=1)
         allowed = (found >= 0).all(axis=1) | (not law.bounded)
@@ -318,6 +318,17 @@ def _solve_terms(
         chosen[:, some] = found
         theta = np.where(better[:, None], chosen, theta)
     return theta
+
+
+def _invert_symmetric(matrix: FloatArray) -> FloatArray:
+    """Pseudo-inverse of symmetric matrices; `numpy.linalg.pinv` takes thrice the time for few."""
+    value, vector = matrix[:, 0], np.ones_like(matrix)
+    if matrix.shape[-1] > 1:
+        value, vector = (part[..., ::-1] for part in np.linalg.eigh(matrix))
+    size = np.abs(value)
+    kept = size > 1e-13 * size.max(axis=1, keepdims=True)
+    inverse = np.divide(1.0, value, out=np.zeros_like(value), where=kept)
+    return np.asarray(vector @ (inverse[:, :, None] * vector.swapaxes(1, 2)))
 
 
 def _split_evidence(count: FloatArray) -> tuple[FloatArray, FloatArray]:
