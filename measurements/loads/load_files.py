@@ -463,6 +463,44 @@ def replay_iolog(
     return _parse_report(report, engine)
 
 
+def issued_requests(path: str | Path, requests: Sequence[int]) -> list[pa.Table]:
+    """Let fio issue the first requests of each job of a file, without a device; return them by job.
+
+    The jobs run on an empty file with fio's null engine, each as fast as it can, so the requests
+    are those of the job file but their times are not. ``requests`` has a number for each job.
+    """
+    from measurements.traces.trace_files import read_trace
+
+    left_out, numbers = ("rate", "time_based", "runtime", "direct", "flow", "#"), iter(requests)
+    program = find_program("fio")
+    with tempfile.TemporaryDirectory(prefix="ppw-jobs-") as folder:
+        changed = {"filename=": f"filename={folder}/target", "ioengine=": "ioengine=null"}
+        logs, lines = [Path(folder, f"{k}.log") for k in range(len(requests))], []
+        paths = iter(logs)
+        for line in Path(path).read_text(encoding="utf-8").splitlines():
+            key = line.partition("=")[0] + "="
+            if line.startswith("filesize="):
+                with Path(folder, "target").open("wb") as file:
+                    file.truncate(int(line.partition("=")[2]))
+            if not line.startswith(left_out):
+                lines.append(changed.get(key, line))
+            if line.startswith("[") and line != "[global]":
+                lines += [f"write_iolog={next(paths)}", f"number_ios={next(numbers)}"]
+        Path(folder, "jobs.fio").write_text("\n".join(lines), encoding="utf-8")
+        command = [program, "jobs.fio", "--output-format=json", f"--output={folder}/report.json"]
+        _run_fio(command, folder, float(sum(requests)) / 1000)
+        return [_drop_repeats(read_trace(log).to_table()) for log in logs]
+
+
+def _drop_repeats(table: pa.Table) -> pa.Table:
+    """Drop requests that are the same as the one before: the null engine logs them twice."""
+    same = np.ones(max(0, table.num_rows - 1), dtype=np.bool_)
+    for name in ("lbn", "size_bytes", "op"):
+        column = table[name].to_numpy()
+        same &= column[1:] == column[:-1]
+    return table.filter(pa.array(np.append(True, ~same)[: table.num_rows]))
+
+
 def make_scratch(path: str | Path, size_bytes: int) -> None:
     """Make a scratch file of a size, all of it allocated and written, or make one longer."""
     target = Path(path)

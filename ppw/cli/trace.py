@@ -14,7 +14,7 @@ import ppw
 from measurements import traces
 from measurements.errors import DAMAGE
 from ppw.cli import NamedCommands, options as opt, output as out
-from ppw.results.text import shown
+from ppw.results.text import shown, text_table
 
 
 @click.group(
@@ -108,6 +108,8 @@ def write_requests(trace: traces.trace_files.NamedRequests, output: str) -> None
 
 
 # `ppw trace convert`.
+# A share of the requests below this is not shown by --check.
+_LEAST_SHOWN = 0.005
 
 _KINDS = {
     ".parquet": "parquet",
@@ -137,6 +139,8 @@ _KINDS = {
     --duration TIME>0 as duration_s: Length of the load. Default: the length of the trace to which
         the model was fitted.
     --outstanding N>=1: Number of requests in flight, in a closed loop.
+    --check: Let fio issue the requests of the job file, without a device, and compare their shares
+        with the model.
     """),
     ALLOW_DEVICE,
     group=trace_command,
@@ -150,6 +154,8 @@ def trace_convert_command(source: str, to: str | None, output: str, **options: A
     out.refuse_input_as_output(output)
     kind = to or _output_kind_by_ending(output)
     from_model = kind in ("fio-job", "diskspd")
+    if options["check"] and kind != "fio-job":
+        raise click.UsageError("--check runs a job file of fio: give a model and --to fio-job")
     if from_model and not Path(source).exists():
         raise ppw.PpwError(f"{source}: there is no such file")
     # A load generator plays a law, a tool of traces plays requests: neither takes the other.
@@ -198,7 +204,7 @@ def _write_fio_iolog(trace: traces.Trace, output: str, options: opt.Given) -> It
 def _write_jobs(source: str, kind: str, output: str, given: opt.Given) -> Iterable[str]:
     """Write a model as fio or diskspd jobs; return what to tell the user."""
     from measurements.loads import load_files
-    from ppw.storage.generate import jobs_of
+    from ppw.storage.generate import check_jobs, jobs_of
 
     model = read_model(source)
     by = given["by"] or ("transition" if kind == "diskspd" else "stream")
@@ -207,7 +213,17 @@ def _write_jobs(source: str, kind: str, output: str, given: opt.Given) -> Iterab
     options = {name: given[name] for name in ("target", "outstanding", "allow_device")}
     with refuse_damage(source):
         jobs, notes = jobs_of(model, by=by, space_bytes=given["size_bytes"])
-        return (*notes, *write(jobs, output, duration_s=seconds, **options))
+        losses = (*notes, *write(jobs, output, duration_s=seconds, **options))
+        if given["check"]:
+            table = check_jobs(jobs, output)
+            shares = table[["model", "issued"]].to_numpy()
+            rows = [
+                [feature, f"{a:.1%}", f"{b:.1%}", f"{100 * (b - a):+.1f} points"]
+                for feature, (a, b) in zip(table["feature"], shares, strict=True)
+                if max(a, b) >= _LEAST_SHOWN
+            ]
+            click.echo(text_table(["share of", "model", "issued by fio", "off"], rows))
+        return losses
 
 
 # `ppw trace fit`.

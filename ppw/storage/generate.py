@@ -23,8 +23,9 @@ Arrival times:
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -33,7 +34,9 @@ import pyarrow as pa
 
 from fitting.compiled.loops import FloatArray, IntArray
 from fitting.storage import generator, interarrival
+from fitting.storage.references import SEQUENTIAL
 from fitting.storage.survey import BLOCK, KINDS
+from measurements.loads import load_files
 from measurements.loads.load_files import AddressZone, LoadJob
 from measurements.table.units import size_text
 from measurements.traces.requests import OPERATIONS, SCHEMA
@@ -374,6 +377,8 @@ def _generation_caveats(
 # Jobs of a load generator.
 
 BY = ("transition", "stream")
+# Requests that fio issues to check a job file, in all and of each job at least.
+_MOST_CHECKED, _LEAST_CHECKED = 40_000, 1000
 _LAYOUT = ["stream", "op", "sequential", "size_class", "level", "target"]
 
 
@@ -382,9 +387,10 @@ def jobs_of(
 ) -> tuple[tuple[LoadJob, ...], tuple[str, ...]]:
     """Turn a model into jobs, the busiest first, and say in sentences what they leave out.
 
-    By "stream" they have mixed sizes and zones; by "transition" one range, operation, size class
-    and order each. Transitions from several states to one end are one job: a generator thread knows
-    no state before. The space is shrunk in proportion to ``space_bytes`` (B) where given.
+    By "stream" each has one operation of a stream, or of all short-lived processes of one name,
+    with mixed sizes and zones; by "transition" one range, operation, size class and order.
+    Transitions from several states to one end are one job: a generator thread knows no state
+    before. The space is shrunk in proportion to ``space_bytes`` (B) where given.
     """
     check_choice("by", by, BY)
     counts, pairs = model.counts, model.diagram.pairs(model.counts.pair)
@@ -433,10 +439,26 @@ class _JobMaker:
             yield self._make_job(name, members, ((size, 1.0),), (zone,), arrivals)
 
     def by_stream(self) -> Iterator[LoadJob]:
-        """Yield a job for each stream, with mixed sizes and zones."""
-        for stream, members in self.rows.groupby("stream", sort=True):
-            sizes, zones = self._sizes(members), self._zones(int(str(stream)))
-            yield self._make_job(f"stream {stream}", members, sizes, zones, "poisson")
+        """Yield a job for each operation of each stream, of all its requests."""
+        rows = _recorded_rows(self.model)
+        rows = rows[rows["op"] <= _WRITE]
+        for key, members in rows.groupby(["stream", "op"], sort=True):
+            stream, op = map(int, key)  # type: ignore[arg-type]
+            weight = members["count"] / rows["count"].sum()
+            random = members["sequential"] == 0
+            shares = weight.groupby(members["size_bytes"].clip(lower=BLOCK)).sum() / weight.sum()
+            places = weight[random] if random.any() else weight
+            yield LoadJob(
+                name=f"stream {stream} {OPERATIONS[op]}",
+                rate=self.model.rate * float(members["count"].sum() / self.model.survey.requests),
+                share=float(weight.sum()),
+                read_share=float(op != _WRITE),
+                random_share=float(weight[random].sum() / weight.sum()),
+                sizes=tuple(zip(shares.index.tolist(), shares.tolist(), strict=True)),
+                zones=self._zones(places.groupby(members["state"]).sum()),
+                arrivals="poisson",
+                alignment_bytes=self.alignment_bytes,
+            )
 
     def _make_job(
         self, name: str, members: pd.DataFrame, sizes: Any, zones: Any, arrivals: str
@@ -455,13 +477,6 @@ class _JobMaker:
             alignment_bytes=self.alignment_bytes,
         )
 
-    def _sizes(self, members: pd.DataFrame) -> tuple[tuple[int, float], ...]:
-        """Sizes with their shares; classes of one size are joined."""
-        shares = members.groupby("size_class")["count"].sum()
-        sizes = [self._size(int(str(class_))) for class_ in shares.index]
-        joined = (shares / shares.sum()).groupby(sizes).sum()
-        return tuple(zip(joined.index.tolist(), joined.tolist(), strict=True))
-
     def _size(self, class_: int) -> int:
         """Size that stands for a class: its mean, in whole blocks."""
         sizes, counts = self.model.classes.sizes[class_], self.model.classes.counts[class_]
@@ -469,14 +484,11 @@ class _JobMaker:
             return max(BLOCK, int(sizes[0]))
         return max(1, round(float(sizes @ counts) / float(counts.sum()) / BLOCK)) * BLOCK
 
-    def _zones(self, stream: int) -> tuple[AddressZone, ...]:
-        """Finest states that a stream accesses, by their share of its requests."""
-        counts, levels = self.model.counts, self.model.diagram.levels
-        mine = counts.stream_of_state == stream
-        states, row = np.unique(counts.state[mine], return_inverse=True)
-        arrivals = np.bincount(row, counts.occupancy[mine])
-        shares = zip(states.tolist(), (arrivals / arrivals.sum()).tolist(), strict=True)
-        zones = [self._zone(levels, state, 0, share) for state, share in shares]
+    def _zones(self, weight: pd.Series) -> tuple[AddressZone, ...]:
+        """Zones of finest states, by their weights in order of the states."""
+        shares = (weight / weight.sum()).items()
+        levels = self.model.diagram.levels
+        zones = [self._zone(levels, int(str(state)), 0, share) for state, share in shares]
         return _join_short(zones, int(self.model.survey.sizes.max()))
 
     def _zone(self, level: int, state: int, least: int, share: float = 1.0) -> AddressZone:
@@ -487,6 +499,58 @@ class _JobMaker:
         end = max(min(first + width, diagram.blocks), first + 1)
         start, stop = (int(at * BLOCK * self.scale) // step * step for at in (first, end))
         return AddressZone(start, max(stop, start + max(step, least)), share)
+
+
+def check_jobs(jobs: Sequence[LoadJob], path: str | PathLike[str]) -> pd.DataFrame:
+    """Compare what fio issues for the jobs of a file with the jobs: one row a feature.
+
+    Columns are ``feature``, and the share of the requests that it has in the ``model`` and as
+    ``issued``. Random requests do not go on where the last one of their job ended.
+    """
+    numbers = [max(_LEAST_CHECKED, round(_MOST_CHECKED * job.share)) for job in jobs]
+    tables = load_files.issued_requests(str(path), numbers)
+    rows: dict[str, tuple[float, float]] = {}
+    reach = max(job.space[1] for job in jobs) / 8
+    for job, table in zip(jobs, tables, strict=True):
+        lbn, size, op = (table[name].to_numpy() for name in ("lbn", "size_bytes", "op"))
+        random = lbn != np.append(-1, (lbn + size // BLOCK)[:-1])
+        wanted = {"reads": job.read_share, "random requests": job.random_share}
+        issued = {"reads": np.mean(op == 0), "random requests": np.mean(random)}
+        for bytes_, share in job.sizes:
+            wanted[f"requests of {size_text(bytes_)}"] = share
+            issued[f"requests of {size_text(bytes_)}"] = np.mean(size == bytes_)
+        for k in range(8):
+            zones = (_overlap(zone, k * reach, (k + 1) * reach) for zone in job.zones)
+            wanted[f"eighth {k + 1} of the space, random requests"] = sum(zones)
+            here = (lbn * BLOCK // reach).astype(np.int64) == k
+            issued[f"eighth {k + 1} of the space, random requests"] = np.mean(here[random])
+        for feature, share in wanted.items():
+            before = rows.get(feature, (0.0, 0.0))
+            both = (share, float(issued[feature]))
+            rows[feature] = tuple(a + job.share * b for a, b in zip(before, both, strict=True))  # type: ignore[assignment]
+    return pd.DataFrame([(k, *v) for k, v in rows.items()], columns=["feature", "model", "issued"])
+
+
+def _overlap(zone: AddressZone, low: float, high: float) -> float:
+    """Share of requests that go to the part of a zone between two bytes."""
+    inside = min(zone.end_byte, high) - max(zone.first_byte, low)
+    return zone.share * max(0.0, inside) / (zone.end_byte - zone.first_byte)
+
+
+def _recorded_rows(model: TraceModel) -> pd.DataFrame:
+    """Recorded requests, one a row; ``count`` is how many of the trace each stands for."""
+    passages, requests = model.passages, model.passages.requests
+    kept = np.diff(passages.start)
+    return pd.DataFrame(
+        {
+            "stream": stream_groups(model)[requests.stream],
+            "op": requests.op,
+            "size_bytes": requests.size_bytes,
+            "sequential": requests.age == SEQUENTIAL,
+            "state": requests.state,
+            "count": np.repeat(passages.number / kept, kept),
+        }
+    )
 
 
 def _join_short(zones: list[AddressZone], largest: int) -> tuple[AddressZone, ...]:

@@ -222,7 +222,8 @@ def _stages(
     iops, nothing = written.requests / written.duration_s, (np.nan, np.nan)
     answer: tuple[float, str] = (np.nan, "")
     if original is not None:
-        known = ts.survey(ts.open_trace(original)).survey
+        # As many requests of the original as fio plays of the trace.
+        known = ts.survey(ts.part_of(ts.open_trace(original), 0, written.requests)).survey
         moved = float(known.sizes @ known.size_counts)
         yield _stage("original", known.requests, known.duration_s, moved, *nothing, *answer)
         answer = iops * scale / (known.requests / known.duration_s) - 1, "the generator"

@@ -41,6 +41,10 @@ def trace_page(model: TraceModel, original: Batches | None = None) -> Page:
         verdict=model.summary().splitlines()[:3],
         figures=[
             Figure(draw(model.plot), "Share of the requests that go from one state to another."),
+            Figure(
+                draw(partial(model.plot, conditional=True)),
+                "P(next | state): of the requests that leave a state, the share that go to each.",
+            ),
             *places,
             Figure(
                 draw(partial(plot_inter_arrival_times, model)),

@@ -44,6 +44,7 @@ _MOST_STATES = 64
 # Digits kept: means set the rate; of laws and shares a trace tells less.
 _DIGITS, _LAW_DIGITS = 6, 4
 _WHOLE = ("origin", "pair", "op", "sequential", "size_class")
+_STATE = ["stream", "device", "level", "from_state"]
 _PASSAGES = ("start", "number", "begin_s", "window_s", "tick_s", "reuse")
 _STATES = ("state_origin", "state", "occupancy", "lowest", "highest", "departures", "arrivals")
 # A trace of so many requests is kept in memory (a third of a gigabyte) and not read again.
@@ -120,23 +121,26 @@ class TraceModel:
         return np.asarray(mean)[self.counts.size_class]
 
     def read_share(self) -> float:
-        """Share of the requests that read."""
-        return self._share(self.counts.op == 0)
+        """Share of the requests that read, the first ones of streams too."""
+        reads = self.counts.state_origin % KINDS < KINDS // 2
+        return float(self.counts.occupancy[reads].sum() / self.counts.occupancy.sum())
 
     def random_share(self) -> float:
         """Share of the requests that do not go on where the stream's last one ended."""
-        return self._share(self.counts.sequential == 0)
+        on = self.counts.count[self.counts.sequential == 1].sum()
+        return float(1 - on / self.counts.occupancy.sum())
 
     def _share(self, chosen: Any) -> float:
-        """Share of the requests that a mask of transitions has."""
+        """Share of the transitions that a mask has."""
         return float(self.counts.count[chosen].sum() / self.counts.count.sum())
 
     def to_frame(self) -> pd.DataFrame:
         """Transitions, one a row.
 
         ``probability`` is conditional on the state that is left, its level and the kind of the
-        request before; ``joint`` is the share of all transitions. A kind is an operation and a
-        size; sums over kinds are what the state diagram counts.
+        request before; ``state_probability`` on the state that is left alone, at whatever level,
+        so its sums over all else are P(next state | state) as published; ``joint`` is the share of
+        all transitions. A kind is an operation and a size.
         """
         counts, survey = self.counts, self.survey
         pairs = self.diagram.pairs(counts.pair)
@@ -159,18 +163,12 @@ class TraceModel:
         )
         left = ["stream", "device", "level", "from_state", "after_kind"]
         table["probability"] = table["count"] / table.groupby(left)["count"].transform("sum")
+        table["state_probability"] = table["count"] / self._departures(table)
         table["joint"] = table["count"] / table["count"].sum()
         return table
 
-    def state_pairs(self) -> pd.DataFrame:
-        """Pairs of states, one a row, summed over all else: what the diagram itself counts.
-
-        ``probability`` is the share of the requests made in ``from_state``, at its level, that
-        the pair has; ``joint`` its share of all transitions.
-        """
-        keys = ["stream", "device", "level", "from_state", "to_state"]
-        pairs = self.to_frame().groupby(keys)["count"].sum().reset_index()
-        # Transitions out of each state of each level, at whatever level they part.
+    def _departures(self, table: pd.DataFrame) -> FloatArray:
+        """Count the transitions out of each row's state, at whatever level they part."""
         counts, levels, k = self.counts, self.diagram.levels, self.diagram.fan_out
         stream = counts.state_origin // KINDS
         names = {"stream": self.survey.streams[stream], "device": self.survey.devices[stream]}
@@ -179,9 +177,18 @@ class TraceModel:
             left.assign(level=level, from_state=counts.state // k ** (levels - level))
             for level in range(1, levels + 1)
         )
-        made_in = made.groupby(keys[:-1])["left"].sum()
-        state = pd.MultiIndex.from_frame(pairs[keys[:-1]])
-        pairs["probability"] = pairs["count"] / made_in.reindex(state).to_numpy()
+        made_in = made.groupby(_STATE)["left"].sum()
+        state = pd.MultiIndex.from_frame(table[_STATE])
+        return np.asarray(made_in.reindex(state), dtype=np.float64)
+
+    def state_pairs(self) -> pd.DataFrame:
+        """Pairs of states, one a row, summed over all else: what the diagram itself counts.
+
+        ``probability`` is the share of the requests made in ``from_state``, at its level, that
+        the pair has; ``joint`` its share of all transitions.
+        """
+        pairs = self.to_frame().groupby([*_STATE, "to_state"])["count"].sum().reset_index()
+        pairs["probability"] = pairs["count"] / self._departures(pairs)
         pairs["joint"] = pairs["count"] / pairs["count"].sum()
         return pairs
 
@@ -198,7 +205,7 @@ class TraceModel:
             for code in np.unique(law)
         ]
         parts = [
-            f"{survey.requests} requests in {tx.shown(survey.duration_s, 's')}, "
+            f"{survey.requests} requests in {tx.shown(survey.last_s - survey.first_s, 's')}, "
             f"{tx.shown(self.rate)} per second; {len(survey.streams)} streams",
             f"{diagram.levels} levels of {diagram.fan_out} states over "
             f"{tx.shown(diagram.blocks * BLOCK, 'B')}: {len(np.unique(self.counts.pair))} of "
@@ -240,8 +247,11 @@ class TraceModel:
         document = rs.read_document(text, KIND, _VERSION, remedy="fit the trace again")
         return cls(**_parts(document), input_digest=document["input_digest"])
 
-    def plot(self, ax: Axes | None = None) -> Axes:
-        """Draw shares of the transitions between the states of the deepest level that fits."""
+    def plot(self, ax: Axes | None = None, *, conditional: bool = False) -> Axes:
+        """Draw shares of the transitions between the states of the deepest level that fits.
+
+        With ``conditional`` they are of those out of each state: P(next state | state).
+        """
         ax, counts, k = axes.new_axes(ax), self.counts, self.diagram.fan_out
         level = self.diagram.levels
         while k**level > _MOST_STATES and level > 1:
@@ -256,7 +266,8 @@ class TraceModel:
             np.add.at(coarse, ends, counts.count[here].astype(np.float64))
             # What is recorded above the drawn level is anywhere in the coarse states, alike.
             shares += np.kron(coarse, np.full((width, width), 1 / width**2))
-        logs = np.log10(shares / shares.sum() + 1e-6)
+        whole = shares.sum(axis=1, keepdims=True) if conditional else shares.sum()
+        logs = np.log10(shares / np.maximum(whole, 1e-300) + 1e-6)
         ax.imshow(logs, origin="lower", cmap="Blues", aspect="auto")
         ax.set(xlabel=f"to state ({states} of level {level})", ylabel="from state")
         return ax
@@ -385,8 +396,14 @@ def _body(model: TraceModel) -> dict[str, Any]:
     """All of a model but its head, as the body of a JSON document."""
     counts, laws, passages = model.counts, model.laws, model.passages
     requests = passages.requests._asdict()
+    # The published probabilities are for readers: a model is read back from its counts.
+    pairs = model.state_pairs()
     return {
         "survey": asdict(model.survey),
+        "state_pairs": {
+            name: pairs[name].to_numpy() if pairs[name].dtype.kind == "i" else _round(pairs[name])
+            for name in (*_STATE, "to_state", "probability")
+        },
         "size_classes": {"sizes": model.classes.sizes, "counts": model.classes.counts},
         "diagram": asdict(counts.diagram),
         "transitions": {

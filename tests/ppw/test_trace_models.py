@@ -60,6 +60,34 @@ def test_every_pair_and_probability_of_twenty_requests_by_hand(walked):
         assert found == pytest.approx([count, count / made_in, count / 19], abs=1e-15)
 
 
+def test_probabilities_of_the_next_state_are_in_every_format(walked):
+    table = (
+        walked.to_frame().groupby(["level", "from_state", "to_state"])["state_probability"].sum()
+    )
+    document = json.loads(walked.to_json())["state_pairs"]
+    rows = zip(document["level"], document["from_state"], document["to_state"], strict=True)
+    written = dict(zip(rows, document["probability"], strict=True))
+    for pair, (count, made_in) in PAIRS.items():
+        assert table[pair] == pytest.approx(count / made_in)
+        assert written[pair] == pytest.approx(count / made_in, rel=1e-5)
+    rows = np.exp(np.log(10) * np.array(walked.plot(conditional=True).images[0].get_array()))
+    assert rows.sum(axis=1)[[0, 1, 5, 12]] == pytest.approx(1, abs=1e-4)
+
+
+def test_first_requests_of_streams_count():
+    """Three processes that each write once, and read on: 3 of 12 requests write and are first."""
+    stream, first = np.repeat([0, 1, 2], 4), np.arange(12) % 4 == 0
+    lbn = 1000 * stream + np.where(first, 0, 128 + 8 * (np.arange(12) % 4))
+    load = trace(lbn=lbn, stream=stream, op=first, size_bytes=np.where(first, 65536, 4096))
+    model = fit_trace(load)
+    assert model.read_share() == pytest.approx(9 / 12)
+    assert model.random_share() == pytest.approx(6 / 12)
+    assert model.summary().startswith("12 requests in 11 s")
+    columns = generated(model)
+    assert np.mean(columns.op == 0) == 9 / 12
+    assert np.mean(columns.size_bytes == 65536) == 3 / 12
+
+
 def test_rate_is_one_over_the_mean_gap_and_requests_that_go_on_are_told(walked):
     assert walked.rate == pytest.approx(2.0)
     assert walked.laws.mean_s == pytest.approx(0.5)
