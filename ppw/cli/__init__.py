@@ -97,7 +97,7 @@ SECTIONS = {
 # Commands that answer for an option of another one, by its value; "" is any other value, and a
 # name alone stands for a flag.
 _ANSWER_FOR: dict[tuple[str, str], str | dict[str, str]] = {
-    ("fit", "--over"): {"load": "powerload", "cores": "pathlength", "": "knee"},
+    ("fit", "--over"): {"load": "powerload", "data": "pathlength", "": "knee"},
     ("pressure", "--for"): {"sharing": "colocate", "sizing": "rightsize"},
     ("compare", "--details"): "characterise",
     ("measure", "--list-sensors"): "sensors",
@@ -124,7 +124,7 @@ class Commands(NamedCommands):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Find the command of the arguments, which may be that of an option in them."""
-        title, answers, rest = _choose_answer(args)
+        title, answers, rest = choose_answer(args)
         found = super().resolve_command(ctx, [answers, *rest] if answers else args)
         return (title, *found[1:]) if answers else found
 
@@ -138,7 +138,7 @@ class Commands(NamedCommands):
                 formatter.write_dl(listed)
 
 
-def _choose_answer(args: list[str]) -> tuple[str, str, list[str]]:
+def choose_answer(args: list[str]) -> tuple[str, str, list[str]]:
     """Find an option that another command answers for: usage, that command, and its arguments."""
     typed = args[: args.index("--")] if "--" in args else args
     for (name, option), answers in _ANSWER_FOR.items():
@@ -152,7 +152,7 @@ def _choose_answer(args: list[str]) -> tuple[str, str, list[str]]:
                 return f"{name} {option}", answers, [*args[1:at], *args[at + 1 :]]
             end = at + 1 if equals else at + 2
             value = value if equals else "".join(typed[at + 1 : at + 2])
-            if value in answers:
+            if value and value in answers:
                 return f"{name} {option} {value}", answers[value], [*args[1:at], *args[end:]]
             return name, answers.get("", ""), args[1:]
     return "", "", args

@@ -1,4 +1,4 @@
-"""`ppw measure`, `ppw sample` and `ppw sensors`: what this host does and can tell."""
+"""`ppw measure` and `ppw sample`: what this host does, and what it can tell."""
 
 from __future__ import annotations
 
@@ -42,7 +42,8 @@ KERNEL = opt.options("""
 """)
 POWER = opt.options("""
     --power SOURCE[,…]: Source of power readings: rapl, ipmi@HOST, redfish@URL, meter@RESOURCE,
-        log@FILE, …, or none; see ppw sensors. Default: the sources that this host has.
+        log@FILE, …, or none; see ppw measure
+        --list-sensors. Default: the sources that this host has.
 """)
 FREQUENCY = opt.options("""
     --freq was --freqs FREQUENCY[,…] as freqs: Core frequencies to fix: 1.2GHz,1.8GHz.
@@ -475,11 +476,11 @@ def _report_command_end(
     return 1
 
 
-# `ppw sensors`.
+# `ppw measure --list-sensors`.
 @opt.command(
     "sensors",
     "List what this host can measure, and why it cannot measure the rest.",
-    "ppw sensors --format json",
+    "ppw measure --list-sensors --format json",
     opt.output_options_of("text", "json"),
     KERNEL,
 )

@@ -209,7 +209,7 @@ def _by_recorder(paths: list[str]) -> list[list[str]]:
 @opt.question(
     "rightsize",
     "Which resources a workload needs more of, which are idle, and which hosts fit.",
-    "ppw rightsize db7.tab.gz --disk-bandwidth 500MB/s --network 10Gbit/s",
+    "ppw pressure --for sizing db7.tab.gz --disk-bandwidth 500MB/s --network 10Gbit/s",
     click.argument("log", metavar="LOG[,LOG]"),
     HOST_CAPACITY,
     opt.options("""
@@ -229,7 +229,7 @@ def rightsize_command(log: str, **given: Any) -> ppw.RightSizing:
 @opt.question(
     "colocate",
     "Which resource runs out first when workloads share a host, and which can share.",
-    "ppw colocate cache=c1.csv batch=b3.tab.gz --latency-critical cache",
+    "ppw pressure --for sharing cache=c1.csv batch=b3.tab.gz --latency-critical cache",
     LOGS,
     HOST_CAPACITY,
     opt.options("""
@@ -262,7 +262,7 @@ def colocate_command(
 @opt.question(
     "knee",
     "Where more threads, more connections or larger sizes stop to help.",
-    "ppw knee runs.csv --over threads --of throughput",
+    "ppw fit runs.csv --over threads --of throughput",
     opt.TABLE,
     opt.options("""
     --over COLUMN (required): Varied column: threads, partitions, connections, instances,
@@ -455,8 +455,8 @@ def _io_runs_of_logs(
 @opt.question(
     "size",
     "Servers, energy and cost to sweep a data set, from cycles per I/O.",
-    "ppw size study.csv --data 20PB --time 30d --cores 64 --server-power 400W --idle-share 60% "
-    "--pue 1.3",
+    "ppw cpio size study.csv --data 20PB --time 30d --cores 64 --server-power 400W --idle-share "
+    "60% --pue 1.3",
     IO_TABLE_OPTIONAL,
     opt.options("""
     --data SIZE>0 as data_bytes (required): Size of the data set: 35ZB.

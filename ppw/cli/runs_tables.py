@@ -78,9 +78,9 @@ def project_command(
     opt.TABLE_METRIC,
     opt.other_question(
         "--over",
-        "Column to fit over in place of the frequency: load (power against load), cores "
-        "(instructions per byte), or one to find the knee over, like threads. Each has its own "
-        "options: ppw fit --over load --help.",
+        "Column to fit over in place of the frequency: load (power against load), data (path "
+        "length: instructions per byte), or one to find the knee over, like threads. Each has its "
+        "own options: ppw fit --over load --help.",
         "COLUMN",
     ),
     opt.FIT,
@@ -202,7 +202,7 @@ def import_command(words: tuple[str, ...], output: str, **given: Any) -> int:
 @opt.question(
     "pathlength",
     "Instructions per byte against cores and data size.",
-    "ppw pathlength counts.csv",
+    "ppw fit --over data counts.csv",
     opt.TABLE_ALONE,
     opt.TOLERANCE,
     opt.LEVEL,
@@ -471,7 +471,7 @@ def plan_command(
     return ppw.plan(table, freq=freq[0], metric=metrics[0], at_target=at_target, **options)
 
 
-# `ppw characterise`.
+# `ppw compare --details`.
 def _parse_host_prices(
     ctx: click.Context, param: click.Parameter, texts: tuple[str, ...]
 ) -> dict[str, float]:
@@ -483,7 +483,7 @@ def _parse_host_prices(
 @opt.question(
     "characterise",
     "Compare hosts: times, ratios, performance per watt and price, CPI, memory.",
-    "ppw characterise runs.csv --reference atom --price atom=450 --price xeon=6000",
+    "ppw compare --details runs.csv --reference atom --price atom=450 --price xeon=6000",
     opt.TABLE,
     opt.options("--reference HOST: Host that the others are compared with. Default: the slowest."),
     opt.pairs_option(
@@ -577,11 +577,11 @@ def _only_host(table: pd.DataFrame) -> str:
     return str(names[0])
 
 
-# `ppw powerload`.
+# `ppw fit --over load`.
 @opt.question(
     "powerload",
     "Power against load, and energy proportionality.",
-    "ppw powerload power_ssj2008-20120312-00444.txt --at 30%,70%",
+    "ppw fit --over load power_ssj2008-20120312-00444.txt --at 30%,70%",
     opt.TABLE_ALONE,
     opt.options("""
     --at SHARE[,…]<=1 (0%,50%,100%): Loads at which to predict power.

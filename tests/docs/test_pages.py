@@ -31,7 +31,7 @@ from walked_commands import COMMANDS, spellings
 import ppw.cli
 from measurements.errors import MeasurementError
 from measurements.table import schema
-from ppw.cli import main
+from ppw.cli import choose_answer, main
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
@@ -102,7 +102,8 @@ def commands(block):
 
 def resolve(words):
     """Command that the first words name, and the words after them. Raises for an unknown one."""
-    command, rest = main, words
+    _, answers, others = choose_answer(words)
+    command, rest = main, [answers, *others] if answers else words
     while isinstance(command, click.Group) and rest and not rest[0].startswith("-"):
         below = command.get_command(click.Context(command), rest[0])
         if below is None:
@@ -154,7 +155,7 @@ def test_there_is_something_to_check():
     assert sum(len(commands(block)) for block in WITH_COMMANDS) > 80
     assert len(PYTHON) > 5
     assert len(SHOWN) > 20
-    assert len({words[0] for block in SHOWN for words in commands(block)}) >= 14
+    assert len({resolve(words)[0].name for block in SHOWN for words in commands(block)}) >= 14
 
 
 def test_what_does_not_exist_is_found():
@@ -274,10 +275,11 @@ def inputs(words):
 
 def may_run(words):
     return not (
-        words[0] not in ("ppw", "python")
+        "--list-sensors" in words
+        or words[0] not in ("ppw", "python")
         or words[1] in NOT_RUN
         or " ".join(words[1:3]) in NOT_RUN
-        or (not inputs(words) and words[1] not in ("demo", "size"))
+        or (not inputs(words) and words[1] != "demo" and words[1:3] != ["cpio", "size"])
     )
 
 

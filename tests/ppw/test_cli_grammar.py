@@ -121,7 +121,7 @@ def test_a_former_spelling_is_taken_and_not_shown():
 @pytest.mark.cases(
     "typed, former",
     ("fit --over load", "powerload"),
-    ("fit --over=cores", "pathlength"),
+    ("fit --over=data", "pathlength"),
     ("fit --over threads", "knee --over threads"),
     ("pressure --for sharing", "colocate"),
     ("pressure --for sizing", "rightsize"),

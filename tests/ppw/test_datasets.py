@@ -19,7 +19,7 @@ from requests import exceptions
 import ppw
 from ppw.catalogue import datasets as ds
 from ppw.catalogue.datasets import State, fetch_dataset, load_dataset, state_of, states_text
-from ppw.cli import main
+from ppw.cli import choose_answer, main
 from ppw.errors import PpwError
 
 RUNS = b"Clock (MHz);seconds;joules_wrong\n1000;2.5;0\n2000;1.5;0\n"
@@ -155,6 +155,8 @@ class TestRegistry:
                 program, *words = shlex.split(said)
                 assert program == "ppw"
                 assert any(f.path in word for f in one.files for word in words)
+                _, answers, rest = choose_answer(words)
+                words = [answers, *rest] if answers else words
                 command, context = main, None
                 while hasattr(command, "get_command"):
                     command = command.get_command(context, words.pop(0))
