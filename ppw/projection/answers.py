@@ -431,6 +431,10 @@ def fit_curves(
     return found
 
 
+# Projected groups that are kept, some 500 bytes each.
+_MOST_KEPT = 20_000
+
+
 @dataclass(frozen=True)
 class Posteriors:
     """Steps of a table's groups, by what is fitted, and the laws that go through them."""
@@ -440,6 +444,10 @@ class Posteriors:
     time: pooling.TimeCurve
     power: pooling.CmosPowerCurve
     voltage: VoltageTable = field(repr=False)
+    # What was projected already: metrics made of the same quantities ask for the same targets.
+    made: dict[tuple[Any, ...], prediction.CurveProjection] = field(
+        init=False, default_factory=dict, repr=False, compare=False
+    )
 
     @classmethod
     def of(cls, prepared: Prepared, options: FitOptions, rows: Mask | None = None) -> Posteriors:
@@ -525,12 +533,7 @@ class Posteriors:
         self, name: str, power: int, target: posterior.FrequencyTarget, ends: Sequence[float]
     ) -> Distribution:
         """Distribution of one fitted quantity to a power of ±1."""
-        parts, laws = [], self.laws(name, target.frequency)
-        for curve, mask in laws:
-            asked = target._replace(frequency=np.where(mask, target.frequency, np.nan))
-            table = (self.steps[name], asked, self.neighbours)
-            parts.append(prediction.project_curve(curve, *table, ends))
-        made = parts[0] if len(parts) == 1 else _merge_projections(laws[0][1], *parts)
+        made = self._project(name, target, ends)
         sign, clock = _TIME_LIKE.get(name, (1, 0))
         # A factor of 1 or −1 leaves the variance as it is.
         factor, shift = sign * power, power * clock * np.log(target.frequency)
@@ -543,6 +546,23 @@ class Posteriors:
         }
         mixture = made.mixture._replace(mean=made.mixture.mean * factor + shift[:, None])
         return Distribution(value, lower, upper, mixture, budget, np.exp(factor * made.pulled))
+
+    def _project(
+        self, name: str, target: posterior.FrequencyTarget, ends: Sequence[float]
+    ) -> prediction.CurveProjection:
+        """Project one fitted quantity; of a small table what was asked before is kept."""
+        key = (name, *ends, *(part.tobytes() for part in target))
+        if key in self.made:
+            return self.made[key]
+        parts, laws = [], self.laws(name, target.frequency)
+        for curve, mask in laws:
+            asked = target._replace(frequency=np.where(mask, target.frequency, np.nan))
+            table = (self.steps[name], asked, self.neighbours)
+            parts.append(prediction.project_curve(curve, *table, ends))
+        made = parts[0] if len(parts) == 1 else _merge_projections(laws[0][1], *parts)
+        if (len(self.made) + 1) * len(target.runs) <= _MOST_KEPT:
+            self.made[key] = made
+        return made
 
 
 def _merge_projections(

@@ -67,10 +67,14 @@ def group_curves(
     groups: Sequence[int],
     to_hz: float,
     level: float,
+    answers: Answers | None = None,
 ) -> dict[int, tuple[pd.DataFrame, pd.DataFrame]]:
-    """Measured points and fitted curve of each group, over its frequencies and ``to_hz``."""
+    """Measured points and fitted curve of each group, over its frequencies and ``to_hz``.
+
+    ``answers`` are those of a page, whose metrics share time and power.
+    """
     drawn = options.for_curves()
-    answers = Answers.of(replace(prepared, metrics=[metric]), drawn)
+    answers = answers or Answers.of(replace(prepared, metrics=[metric]), drawn)
     steps = _CURVE_STEPS if drawn.has_posterior(drawn.fit_powers(metric)) else _STEPS
     frequency, measured = prepared.runs["freq_hz"].to_numpy(), values(metric, prepared.runs)
     points = {

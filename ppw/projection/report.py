@@ -179,11 +179,11 @@ def _curve_figures(result: RunsProjection) -> tuple[list[Figure], list[str]]:
         return [], []
     target = float(result.table["freq_hz"].max())
     figures, verdict = [], []
+    answers = Answers.of(result.prepared, result.options.for_curves())
+    drawn = result.prepared, result.options
     for metric in result.prepared.metrics:
         chosen = plots.drawable_groups(result.prepared, metric, _MOST_DRAWN)
-        curves = plots.group_curves(
-            result.prepared, result.options, metric, [*chosen], target, result.level
-        )
+        curves = plots.group_curves(*drawn, metric, [*chosen], target, result.level, answers)
         for group, label in chosen.items():
             points, curve = curves[group]
             curve_of = (metric, points, curve, target)
