@@ -241,6 +241,7 @@ def pathlength_command(runs: opt.Runs, **options: Any) -> ppw.PathLengths:
     --max-slowdown SHARE>0: Largest slowdown of a run against the fastest frequency: 5%. A frequency
         qualifies if it is slower by no more with probability --level.
     --idle-power POWER: Idle power of a host that stays on between jobs. Only power above it counts.
+        With --deadline, energy includes idle time up to it. Default then: the column idle_power_w.
     --price PRICE>0: Price of one host, for perf_per_dollar. Default: the column price.
     """),
     opt.COST,

@@ -197,16 +197,34 @@ class Problem:
             log_power = None if log_power is None else log_power[:, kept]
         # Where power is not paid for, its draws still tell how far perf/W rises.
         price, paid = self._price_of_group(group), log_power if self.power_is_paid else None
+        rates = self.rates._replace(idle_w=self.idle_of_group(group))
+        cost = obj.log_cost(self.objective, log_time, paid, price, rates)
+        if self.races_to_idle and rates.idle_w:
+            # The host idles from the end of the run to the deadline.
+            cost = np.logaddexp(cost, np.log(rates.idle_w * (self.limits.deadline_s or 0.0)))
         steps, runs = self._measured_steps(group)
         same = np.abs(steps / frequency[:, None] - 1) <= SAME_STEP
         return Choice(
             group,
             frequency,
             (same @ runs).astype(np.int64),
-            obj.log_cost(self.objective, log_time, paid, price, self.rates),
+            cost,
             None if log_power is None else log_time + log_power,
-            self._closed_form_best_hz(group, frequency, price),
+            self._closed_form_best_hz(group, frequency, price, rates),
         )
+
+    @property
+    def races_to_idle(self) -> bool:
+        """Tell whether energy is counted to the deadline, with idle power after the run."""
+        energy = self.objective is obj.OBJECTIVES["energy"]
+        return energy and self.limits.deadline_s is not None
+
+    def idle_of_group(self, group: int) -> float:
+        """Idle power (W) of a group: as given, else of its runs where it counts to a deadline."""
+        if self.rates.idle_w or not self.races_to_idle or "idle_power_w" not in self.prepared.runs:
+            return self.rates.idle_w
+        idle = self.prepared.runs["idle_power_w"][self.prepared.groups.codes == group].mean()
+        return 0.0 if np.isnan(idle) else float(idle)
 
     def _price_of_group(self, group: int) -> float:
         """Price of a group's host, by option or column; 1 where the objective counts no price."""
@@ -228,13 +246,15 @@ class Problem:
         keys = self.prepared.groups.keys.iloc[group]
         return ", ".join(key_texts(self.prepared.groups.by, keys.to_dict())) or "all runs"
 
-    def _closed_form_best_hz(self, group: int, frequency: FloatArray, price: float) -> float:
+    def _closed_form_best_hz(
+        self, group: int, frequency: FloatArray, price: float, rates: obj.Rates
+    ) -> float:
         curves = self.answers.curves
         lines = [curves[name].fit.line for name in (self.time, POWER) if name in curves]
         time, *power = [(float(one.intercept[group]), float(one.slope[group])) for one in lines]
         ends = float(frequency[0]), float(frequency[-1])
         paid = power[0] if power else None
-        return obj.best_on_lines(self.objective, time, paid, price, self.rates, ends)
+        return obj.best_on_lines(self.objective, time, paid, price, rates, ends)
 
     def tables(self, chosen: list[Choice], level: float) -> tuple[pd.DataFrame, pd.DataFrame]:
         """One row per group, and one row per group and step."""
@@ -346,6 +366,8 @@ class BestFrequency(Result):
 
     def _objective_and_limits_text(self) -> str:
         words = obj.OBJECTIVES[self.objective].words.capitalize()
+        if self.objective == "energy" and self.deadline_s and self.idle_power_w:
+            words += " of run and idle time"
         limits = obj.Limits(self.deadline_s, self.power_cap_w, max_slowdown=self.max_slowdown)
         return words + limits.limits_text()
 
@@ -446,7 +468,8 @@ def best_frequency(
         Probability of the intervals.
     idle_power : float or str, optional
         Watts ("40W") drawn between jobs by a host that stays on: only what a job adds to them
-        counts. By default 0: the host is off, or put to other work.
+        counts. By default 0: the host is off, or put to other work. With a ``deadline``, energy is
+        that of the run and of idling to the deadline; by default of the column ``idle_power_w``.
     price : float, optional
         Price of one host, for perf_per_dollar; by default the column ``price``.
     electricity : float, optional
@@ -508,7 +531,7 @@ def best_frequency(
         by=tuple(prepared.groups.by),
         objective=objective,
         level=level,
-        idle_power_w=rates.idle_w or None,
+        idle_power_w=float(np.mean([problem.idle_of_group(c.group) for c in chosen])) or None,
         electricity=electricity,
         lifetime_hours=lifetime_hours,
         draws=draws,

@@ -82,6 +82,18 @@ class TestAgainstTheClosedForm:
         little = answered_row(lines(), idle_power=0.5)
         assert least.table["value"].iloc[0] - little["value"] == pytest.approx(10, rel=0.05)
 
+    def test_a_race_to_idle_is_counted_to_the_deadline(self):
+        # The run at 1 GHz takes 30 s and 45 W, then the host idles for 10 s at 22.5 W.
+        given = answered_row(lines(), idle_power="22.5W", deadline=40, steps="1GHz,2GHz")
+        assert (given["best_hz"], given["value"]) == (1e9, pytest.approx(45 * 30 + 225, rel=0.01))
+        of_column = answer(lines(idle_power_w=22.5), deadline=40, steps="1GHz,2GHz")
+        assert of_column.table["value"].iloc[0] == pytest.approx(given["value"], rel=1e-12)
+        assert of_column.idle_power_w == 22.5
+        said = "Least energy of run and idle time within 40 s: best at 1 GHz"
+        assert of_column.verdict().startswith(said)
+        # Without a deadline idle power is no part of the energy of a run.
+        assert answer(lines(idle_power_w=22.5)).idle_power_w is None
+
     def test_price_of_a_host_is_like_static_power(self):
         # 90 W at 0.36 a kWh cost 9e-6 a second: sqrt(20·(30 + 90)/(10·15)) = 4 GHz, clamped.
         paid = {"electricity": 0.36, "lifetime_hours": 1000.0, "objective": "perf_per_dollar"}
