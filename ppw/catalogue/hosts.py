@@ -292,20 +292,16 @@ class _Reader:
         if not _has_wanted_type(wanted, value):
             raise self._error(key, f"{value!r} is not {wanted}", f"give {wanted}")
         for number in filter(_is_number_not_bool, value if isinstance(value, list) else [value]):
-            self._refuse_impossible_number(key, number)
+            # This way NaN, which compares with nothing, is refused too.
+            if not abs(number) < _LIMIT:
+                raise self._error(key, "not a finite figure", "leave out what is not known")
+            if number <= 0:
+                remedy = "give a positive value, or leave out what is not known"
+                raise self._error(key, f"{number} is not positive", remedy)
+            if FIGURES[key].unit == "Hz" and number < _LEAST_HZ:
+                remedy = f"frequencies are in Hz; {number} GHz is {number}e9"
+                raise self._error(key, f"{number} Hz is below 1 MHz", remedy)
         return tuple(map(float, value)) if isinstance(value, list) else value
-
-    def _refuse_impossible_number(self, key: str, number: float) -> None:
-        """Raise where a number is not finite and positive, or a frequency is below 1 MHz."""
-        # This way NaN, which compares with nothing, is refused too.
-        if not abs(number) < _LIMIT:
-            raise self._error(key, "not a finite figure", "leave out what is not known")
-        if number <= 0:
-            remedy = "give a positive value, or leave out what is not known"
-            raise self._error(key, f"{number} is not positive", remedy)
-        if FIGURES[key].unit == "Hz" and number < _LEAST_HZ:
-            remedy = f"frequencies are in Hz; {number} GHz is {number}e9"
-            raise self._error(key, f"{number} Hz is below 1 MHz", remedy)
 
     def _refuse_contradiction(self, host: Host) -> None:
         # Two sources may contradict each other: said here, before an answer rests on them.
