@@ -1,4 +1,4 @@
-"""Tasks of the table of accuracy in which cores are added, by `ppw.project_core_count`."""
+"""Tasks of the table of accuracy in which cores are added, by `ppw.project`."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def tasks(folder: Path) -> list[Task]:
 def outcome_of(task: Task) -> Outcome:
     """Project every curve of a task."""
     runs = task.runs[task.runs["cores"].isin([*task.learnt, task.asked])]
-    table = ppw.project_core_count(runs, cores=task.asked, by=_KEYS, level=LEVEL).to_frame()
+    table = ppw.project(runs, cores=task.asked, by=_KEYS, level=LEVEL).to_frame()
     cases = table[table["measured"].notna()].reset_index(drop=True)
     clock = (cases["freq_hz"] / 1e9).map(" {:g} GHz".format) if task.data == "nornir" else ""
     cases = cases.assign(

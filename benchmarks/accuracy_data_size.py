@@ -1,4 +1,4 @@
-"""Tasks of the table of accuracy in which data grow, by `ppw.project_data_size`."""
+"""Tasks of the table of accuracy in which data grow, by `ppw.project`."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def outcome_of(runs: pd.DataFrame, job: str, smallest: int) -> Outcome:
     """Project to the largest size from some of the smallest ones."""
     sizes = np.sort(runs["data_bytes"].unique())
     few = runs[runs["data_bytes"].isin([*sizes[:smallest], sizes[-1]])]
-    found = ppw.project_data_size(few, data_bytes=float(sizes[-1]), level=LEVEL).to_frame()
+    found = ppw.project(few, data_bytes=float(sizes[-1]), level=LEVEL).to_frame()
     keys = ["host", "workload", "cores"]
     last = runs[runs["data_bytes"] == sizes[smallest - 1]].groupby(keys)["time_s"].mean()
     near = last.loc[pd.MultiIndex.from_frame(found[keys])].to_numpy()

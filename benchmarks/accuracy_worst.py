@@ -154,12 +154,12 @@ def _of_clock(outcome: Outcome, case: pd.Series[Any], folder: Path) -> Sweep:
     sweep = whole[(whole[keys] == case[keys]).all(axis=1)]
     steps = np.linspace(sweep["freq_hz"].min(), case["freq_hz"], _STEPS)
     options = {"metric": split.metric, "voltages": {}, "keep_all": True}
-    table = ppw.project_runs(train, freq=steps.tolist(), **options).table
+    table = ppw.project(train, freq=steps.tolist(), **options).table
     curve = table[(table[keys] == case[keys]).all(axis=1)]
     few = train[(train[keys] == case[keys]).all(axis=1)]
     rest = sweep[~sweep["freq_hz"].isin(few["freq_hz"])]
     said = [] if "caveats" not in curve else [curve["caveats"].iloc[-1]]
-    checked = ppw.check_quality(whole, by=keys).table
+    checked = ppw.check(whole, by=keys).table
     said += sorted(set(checked[(checked[keys] == case[keys]).all(axis=1)]["check"]))
     return Sweep(
         *((part["freq_hz"].to_numpy() / 1e9, part[column].to_numpy()) for part in (few, rest)),
@@ -205,7 +205,7 @@ def _of_data_size(case: pd.Series[Any], folder: Path) -> Sweep:
     few = of_case["data_bytes"] <= case["largest_bytes"]
     steps = np.linspace(case["smallest_bytes"], case["data_bytes"], 2)
     asked = of_case[few | (of_case["data_bytes"] == case["data_bytes"])]
-    found = ppw.project_data_size(asked, data_bytes=float(case["data_bytes"]))
+    found = ppw.project(asked, data_bytes=float(case["data_bytes"]))
     return Sweep(
         *(
             (p["data_bytes"].to_numpy() / 1e9, p["time_s"].to_numpy())

@@ -1,7 +1,7 @@
 """How well projections and their intervals hold on simulated hosts with known truth (tests/zoo.py).
 
 ``python benchmarks/accuracy_zoo.py [--hosts N] [--seed S] [--csv FILE]`` projects every host by
-`ppw.project_runs`, one table a host, to a step above, below and between those learnt from. Programs
+`ppw.project`, one table a host, to a step above, below and between those learnt from. Programs
 of a host share one deviation: each host has the same weight, and ranges come from resampled hosts.
 An interval is for the mean of one run, and is compared with one run.
 """
@@ -43,9 +43,9 @@ def cases(count: int, seed: int = 1) -> pd.DataFrame:
 def case_rows(learnt: pd.DataFrame, asked: pd.DataFrame) -> pd.DataFrame:
     """Project one host, and add what was measured and what the bounded line says."""
     to = {"freq": float(asked["freq_hz"].iloc[0]), "metric": METRICS, "level": LEVEL}
-    table = ppw.project_runs(learnt, **to).table
+    table = ppw.project(learnt, **to).table
     plain = {"interval": "none", "power_form": "linear", "keep_all": True}
-    line = ppw.project_runs(learnt, **plain, **to).table
+    line = ppw.project(learnt, **plain, **to).table
     energy = asked["time_s"] * asked["power_w"]
     values = (asked["time_s"], asked["power_w"], energy, 1 / energy)
     measured = asked.assign(**dict(zip(METRICS, values, strict=True)))
@@ -92,21 +92,21 @@ def _statistics(part: pd.DataFrame) -> pd.Series[float]:
 def linear_error() -> float:
     """Median error (%) at 2.4 GHz of hosts whose power is a straight line."""
     learnt, asked = zoo.linear_hosts()
-    projected = ppw.project_runs(learnt, freq=2.4e9).table["projected"].to_numpy()
+    projected = ppw.project(learnt, freq=2.4e9).table["projected"].to_numpy()
     return float(np.median(error_pct(projected, asked["power_w"].to_numpy())))
 
 
 def exact_ratio() -> float:
     """Root mean square error at 0.6 GHz of exact curves over that of least squares."""
     learnt, asked = zoo.exact_times()
-    tables = (ppw.project_runs(learnt, freq=0.6e9, interval=i).table for i in ("bayes", "none"))
+    tables = (ppw.project(learnt, freq=0.6e9, interval=i).table for i in ("bayes", "none"))
     errors = [t["projected"].to_numpy() / asked["time_s"].to_numpy() - 1 for t in tables]
     return float(np.linalg.norm(errors[0]) / np.linalg.norm(errors[1]))
 
 
 def core_coverage() -> tuple[float, float]:
     """Coverage (%) of the intervals on 8 cores from 1, 2 and 4, and the median error (%)."""
-    table = ppw.project_core_count(pd.concat(zoo.scaling_programs()), cores=8).to_frame()
+    table = ppw.project(pd.concat(zoo.scaling_programs()), cores=8).to_frame()
     held = table["measured"].between(table["lower"], table["upper"])
     size = error_pct(table["projected"].to_numpy(), table["measured"].to_numpy())
     return 100 * float(held.mean()), float(np.median(size))

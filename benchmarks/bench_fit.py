@@ -3,7 +3,7 @@
 ``python benchmarks/bench_fit.py [--groups 1000000]`` measures on one core, in one process, the
 best of several repeats of
 
-* `ppw.project_runs` by least squares on a DataFrame with two text key columns, rows shuffled and
+* `ppw.project` by least squares on a DataFrame with two text key columns, rows shuffled and
   rows sorted; finding the groups, checking the table, fitting, intervals and the table of answers
   included;
 * `fitting.regression.lines.fit_table` and its prediction with interval on ``(groups, points)``
@@ -101,7 +101,7 @@ def project(frame: pd.DataFrame) -> Answers:
 
     # The peers fit least squares to every row as it is; posteriors are in bench_intervals.py.
     options = {"metric": "time", "level": LEVEL, "interval": "t", "keep_all": True}
-    table = ppw.project_runs(frame, freq=ASKED_HZ, **options).table
+    table = ppw.project(frame, freq=ASKED_HZ, **options).table
     return Answers(*(table[c].to_numpy() for c in ("projected", "lower", "upper")))
 
 

@@ -9,7 +9,7 @@ seconds, the highest memory of the process, and the exponent of the growth. Besi
 * the same moments in pandas: Parquet read, number, mean and variance by the same keys of the same
   columns, no value judged and no curve fitted; on the first file and on the first two, and in
   proportion for the largest size, which would not fit in memory;
-* the answer in memory (`ppw.fit_runs`) on the first file, and in proportion.
+* the answer in memory (`ppw.fit`) on the first file, and in proportion.
 
 ``--spark ROWS`` asks a local Spark instead, over files of so many runs. DuckDB and Spark use all
 cores, pandas one: hence the processor seconds.
@@ -122,7 +122,7 @@ def in_memory(paths: list[str]) -> int:
     """Read and fit in memory; the number of parameters."""
     import ppw
 
-    return len(ppw.fit_runs(ppw.read_runs(paths), metric=METRICS).table)
+    return len(ppw.fit(ppw.read_runs(paths), metric=METRICS).table)
 
 
 def one(name: str, engine: str, paths: list[str], folder: str) -> None:
@@ -229,7 +229,7 @@ def figures(scale: float = 1.0) -> Iterator[Figure]:
             lambda: in_memory(paths),
         ]
         ours, *theirs = in_turns(3, *works)
-        named = ("DuckDB's sums by the same keys", "the same moments in pandas", "ppw.fit_runs")
+        named = ("DuckDB's sums by the same keys", "the same moments in pandas", "ppw.fit")
         for peer, seconds in zip(named, theirs, strict=True):
             name = f"fit {rows / 1e6:.3g} million runs of 20 000 groups by DuckDB"
             yield rate(name, "million runs/s", rows / 1e6, ours, peer=peer, peer_seconds=seconds)

@@ -1,7 +1,7 @@
 """Speed of intervals from a posterior, beside a loop over statsmodels' prediction intervals.
 
 ``python benchmarks/bench_intervals.py [--groups 100000]`` measures on one core, in one process,
-`ppw.project_runs` on a DataFrame of sweeps of three frequencies (ten core counts a workload, rows
+`ppw.project` on a DataFrame of sweeps of three frequencies (ten core counts a workload, rows
 shuffled): time alone, then time and power, with pooling and the check of the rows. The peer,
 `statsmodels.api.OLS` with one fit and one prediction interval a curve, runs on a sample.
 """
@@ -87,11 +87,11 @@ def figures(scale: float = 1.0) -> Iterator[Figure]:
     warnings.simplefilter("ignore", ppw.CaveatWarning)
     groups, curves = int(20_000 * scale), 300
     runs = simulated(groups)
-    ppw.project_runs(simulated(100), freq=ASKED_HZ)  # imports
+    ppw.project(simulated(100), freq=ASKED_HZ)  # imports
     loop = statsmodels_loop(runs, curves)
     for title, metrics in METRICS.items():
         ours, theirs = in_turns(
-            3, lambda m=metrics: ppw.project_runs(runs, freq=ASKED_HZ, metric=m), loop
+            3, lambda m=metrics: ppw.project(runs, freq=ASKED_HZ, metric=m), loop
         )
         yield rate(
             f"project {title}, with pooled posterior intervals",
@@ -112,12 +112,12 @@ def main() -> int:
     options = parser.parse_args()
     warnings.simplefilter("ignore", ppw.CaveatWarning)
     runs = simulated(options.groups)
-    ppw.project_runs(simulated(100), freq=ASKED_HZ)  # imports
+    ppw.project(simulated(100), freq=ASKED_HZ)  # imports
     peer = options.peer / seconds_of(statsmodels_loop(runs, options.peer))
     print(f"statsmodels loop: {peer:.0f} curves/s with a prediction interval (no pooling)")
     missed = False
     for title, metrics in METRICS.items():
-        spent = seconds_of(lambda m=metrics: ppw.project_runs(runs, freq=ASKED_HZ, metric=m))
+        spent = seconds_of(lambda m=metrics: ppw.project(runs, freq=ASKED_HZ, metric=m))
         curves = options.groups * len(metrics)
         limit = TARGET_S[title] * options.groups / 100_000
         missed |= spent > limit

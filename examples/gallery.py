@@ -26,7 +26,7 @@ DISK = {"disk_bandwidth_bytes_s": 500e6}
 
 def cpi_against_clock() -> Any:
     """Cycles per instruction at a clock that was not run."""
-    return ppw.project_runs(ppw.read_runs(HERE / "simulated_runs.csv"), freq=3.6e9, metric="cpi")
+    return ppw.project(ppw.read_runs(HERE / "simulated_runs.csv"), freq=3.6e9, metric="cpi")
 
 
 def projected_and_measured() -> Any:

@@ -1,5 +1,6 @@
 """From a few measured runs to the time, watts and dollars at a frequency that was not measured."""
 
+import warnings
 from importlib import import_module
 
 import lazy_loader
@@ -18,11 +19,24 @@ _FROM_OTHER_PACKAGES = {
     "write_runs": "measurements",
 }
 __all__ = sorted([*__all__, *_FROM_OTHER_PACKAGES, "__version__"])
+# Former names: the new one, and where the function is.
+_FORMER = {
+    "best_frequency": ("best", "decision.best", "best"),
+    "check_quality": ("check", "runs.quality", "check"),
+    "fit_runs": ("fit", "projection.runs", "fit"),
+    "project_core_count": ("project", "projection.time", "project_core_count"),
+    "project_data_size": ("project", "projection.time", "project_data_size"),
+    "project_runs": ("project", "projection.runs", "project_runs"),
+}
 
 
 def __getattr__(name):
     if name == "__version__":
         return import_module("ppw.results.text").package_version()
+    if name in _FORMER:
+        new, module, function = _FORMER[name]
+        warnings.warn(f"ppw.{name} is now ppw.{new}", DeprecationWarning, stacklevel=2)
+        return getattr(import_module(f"ppw.{module}"), function)
     with naming_extra(f"ppw.{name}"):
         if name in _FROM_OTHER_PACKAGES:
             return getattr(import_module(_FROM_OTHER_PACKAGES[name]), name)

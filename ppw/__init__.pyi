@@ -11,7 +11,7 @@ from .cpio.cycles import (
 )
 from .cpio.scenarios import CpioProjection as CpioProjection, project_cpio as project_cpio
 from .cpio.sizing import ServerSizing as ServerSizing, size_servers as size_servers
-from .decision.best import BestFrequency as BestFrequency, best_frequency as best_frequency
+from .decision.best import BestFrequency as BestFrequency, best as best
 from .decision.changes import ChangeCheck as ChangeCheck, check_changes as check_changes
 from .decision.characterise import (
     Characterisation as Characterisation,
@@ -44,22 +44,20 @@ from .pressure.right_size import RightSizing as RightSizing, right_size as right
 from .procurement.procure import procure as procure
 from .procurement.result import Procurement as Procurement
 from .projection.path_length import PathLengths as PathLengths, path_lengths as path_lengths
-from .projection.points import Projection as Projection, project as project
+from .projection.points import Projection as Projection, project_points as project_points
+from .projection.project import project as project
 from .projection.runs import (
     FittedParameters as FittedParameters,
     RunsProjection as RunsProjection,
-    fit_runs as fit_runs,
-    project_runs as project_runs,
+    fit as fit,
 )
 from .projection.time import (
     CoreCountProjection as CoreCountProjection,
     DataSizeProjection as DataSizeProjection,
-    project_core_count as project_core_count,
-    project_data_size as project_data_size,
 )
 from .projection.validation import Validation as Validation, validate as validate
 from .results.result import Estimate as Estimate
-from .runs.quality import Quality as Quality, check_quality as check_quality
+from .runs.quality import Quality as Quality, check as check
 from .storage.fidelity import (
     HalfDrift as HalfDrift,
     TraceFidelity as TraceFidelity,

@@ -190,7 +190,7 @@ def _project_table(
     runs: pd.DataFrame, frequencies: Sequence[float], metrics: Sequence[str]
 ) -> pd.DataFrame:
     with caveats_in_result():
-        return ppw.project_runs(runs, freq=frequencies, by=_KEYS, metric=metrics).table
+        return ppw.project(runs, freq=frequencies, by=_KEYS, metric=metrics).table
 
 
 def _bend_keys(runs: pd.DataFrame) -> tuple[tuple[str, str], ...]:

@@ -52,7 +52,8 @@ def project_command(
         raise click.UsageError("no target of the projection: give one of --freq, --cores or --data")
     table = opt.read_table(runs, options)
     if freq is not None:
-        return ppw.project_runs(table, freq=freq, **options)
+        answer: ppw.RunsProjection = ppw.project(table, freq=freq, **options)
+        return answer
     answered = ("runs", "freq", "cores", "data_bytes", "metric", "level")
     tables = ("mapping", "where", "by", "format_", "output")
     for name in opt.typed_options(ctx, *answered, *tables):
@@ -66,9 +67,13 @@ def project_command(
     if more or (cores is None and metric != "time"):
         raise click.UsageError("--metric: give one with --cores; --data projects time alone")
     if cores is not None:
-        return ppw.project_core_count(table, cores=cores, metric=metric, **of_time)
+        over_cores: ppw.CoreCountProjection = ppw.project(
+            table, cores=cores, metric=metric, **of_time
+        )
+        return over_cores
     assert data_bytes is not None
-    return ppw.project_data_size(table, data_bytes=data_bytes, **of_time)
+    over_data: ppw.DataSizeProjection = ppw.project(table, data_bytes=data_bytes, **of_time)
+    return over_data
 
 
 @opt.question(
@@ -88,7 +93,7 @@ def project_command(
 )
 def fit_command(runs: opt.Runs, **options: Any) -> ppw.FittedParameters:
     """Fit the curves of every group of RUNS and give their parameters."""
-    return ppw.fit_runs(opt.read_table(runs, options), **options)
+    return ppw.fit(opt.read_table(runs, options), **options)
 
 
 # `ppw validate`; a fleet has the same options.
@@ -162,7 +167,7 @@ def check_command(runs: opt.Runs, strict: bool, **options: Any) -> tuple[ppw.Qua
 
     With --metric, flag only rows that would distort these metrics.
     """
-    result = ppw.check_quality(opt.read_table(runs, options), **options)
+    result = ppw.check(opt.read_table(runs, options), **options)
     return result, str(result.verdict()) if strict and not result.passed.all() else None
 
 
@@ -254,7 +259,7 @@ def best_command(runs: opt.Runs, **options: Any) -> ppw.BestFrequency:
     For each step, the table gives the probability that it is the best, from posterior draws of the
     curves. It also gives the answer of straight lines.
     """
-    return ppw.best_frequency(opt.read_table(runs, options), **options)
+    return ppw.best(opt.read_table(runs, options), **options)
 
 
 # `ppw procure` and `ppw compare`.

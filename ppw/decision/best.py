@@ -414,7 +414,7 @@ class BestFrequency(Result):
         return axes
 
 
-def best_frequency(
+def best(
     runs: pd.DataFrame,
     *,
     objective: str = "energy",
@@ -477,7 +477,7 @@ def best_frequency(
     lifetime_hours : float, optional
         Hours of work over which the price is spread.
     voltages, pool, keep_all
-        As for `ppw.project_runs`.
+        As for `ppw.project`.
     draws, seed : int
         Number of curves drawn per group, and random seed. The standard error of a probability is up
         to 0.5/sqrt(draws).

@@ -288,7 +288,7 @@ def check_changes(
     -----
     A change is the ratio of geometric means at one frequency. The variance of single runs is that
     of their group, moderated by the groups of the same side (`fitting.regression.variances`). All
-    rows count, also those that `ppw.check_quality` flags, because a regression looks like a wrong
+    rows count, also those that `ppw.check` flags, because a regression looks like a wrong
     row. Where two sides share no frequency of a group, they are compared by `ppw.compare`.
 
     References

@@ -232,7 +232,7 @@ def characterise(
         Set watts of different scope, such as processor and wall, against each other; a caveat says
         so. Otherwise these ratios stay empty.
     keep_all : bool
-        As for `ppw.project_runs`. Where all rows of a host's frequency are left out, its time,
+        As for `ppw.project`. Where all rows of a host's frequency are left out, its time,
         throughput and power there are projected, and ``runs`` is 0.
 
     Returns

@@ -411,15 +411,15 @@ def compare(
         Price of one host; by default the mean of the column ``price``.
     electricity : float, optional
         Currency per kWh; takes ``lifetime_hours``. perf_per_dollar then is work over
-        price·T/lifetime + energy·electricity, as `ppw.best_frequency`.
+        price·T/lifetime + energy·electricity, as `ppw.best`.
     lifetime_hours : float, optional
         Hours of work over which a price is spread; alone, for the electricity price that ties.
     mixed_scope : bool
         Compare watts of different scope, such as package and wall, and say so in a caveat.
     voltages, pool, level, keep_all
-        As for `ppw.project_runs`; intervals are of the curves.
+        As for `ppw.project`; intervals are of the curves.
     draws, seed : int
-        As for `ppw.best_frequency`.
+        As for `ppw.best`.
 
     Returns
     -------

@@ -489,7 +489,7 @@ def plan(
     seed : int
         Random seed of the simulated outcomes.
     voltages, pool, keep_all
-        As for `ppw.project_runs`.
+        As for `ppw.project`.
 
     Returns
     -------

@@ -11,7 +11,7 @@ _DRAWN_ROWS = 30
 
 
 def best_page(result: best.BestFrequency) -> Page:
-    """Report of `ppw.best_frequency`."""
+    """Report of `ppw.best`."""
     caption = (
         "Share of the posterior draws in which each frequency is the best (at most ten groups)."
     )

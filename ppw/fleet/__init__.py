@@ -1,7 +1,7 @@
 """The same answers over fleets: runs that no memory holds, on DuckDB or Spark.
 
-`fit`, `project`, `validate`, `check` and `path_lengths` answer as `ppw.fit_runs`,
-`ppw.project_runs`, `ppw.validate`, `ppw.check_quality` and `ppw.path_lengths` do, over folders of
+`fit`, `project`, `validate`, `check` and `path_lengths` answer as `ppw.fit`,
+`ppw.project`, `ppw.validate`, `ppw.check` and `ppw.path_lengths` do, over folders of
 files, URLs or a table of an engine. The engine condenses the runs to moments, one row a group and
 frequency (`ppw.fleet.moments`), and everything else is the same code.
 """

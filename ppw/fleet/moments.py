@@ -517,7 +517,7 @@ def read_cells(
     With ``lines_only`` the cells have no logarithms, which only posteriors need; with ``checked``
     they are fine enough for the checks of `ppw.runs.checks` too. A file that the engine cannot
     read is looked for, left out and named; so is one whose columns cannot answer. Raises as
-    `ppw.project_runs`, and where the engine fails for a reason that is in no file.
+    `ppw.project`, and where the engine fails for a reason that is in no file.
     """
     faults = lacking_faults(runs, metric)
     # Where no file has the columns it is no change over time: the question itself is refused.

@@ -204,15 +204,15 @@ def fit(
     source : path, URL, several of them, ibis Table or pandas.DataFrame
         As for `open_runs`; or the folder of a saved state (`ppw.fleet.update_state`).
     by, metric, keep_all
-        As for `ppw.fit_runs`.
+        As for `ppw.fit`.
     **keywords
-        Models, as for `ppw.fit_runs`; how the fleet is opened, as for `open_runs`; and
+        Models, as for `ppw.fit`; how the fleet is opened, as for `open_runs`; and
         ``progress``, which is called with the share of the rows that is read, 0 to 1.
 
     Raises
     ------
     MeasurementError, PpwError
-        As `ppw.fit_runs`, and where the engine fails; values that cannot be are no error but
+        As `ppw.fit`, and where the engine fails; values that cannot be are no error but
         ``faults`` of the answer.
 
     Warns
@@ -242,9 +242,9 @@ def project(
     source
         As for `fit`.
     freq, by, metric, level, keep_all
-        As for `ppw.project_runs`.
+        As for `ppw.project`.
     **keywords
-        Models and intervals, as for `ppw.project_runs`; the rest as for `fit`.
+        Models and intervals, as for `ppw.project`; the rest as for `fit`.
 
     Raises
     ------
@@ -324,7 +324,7 @@ def check(
 ) -> FleetAnswer[Quality]:
     """Name the runs of a fleet that cannot be right, cell by cell, each with the evidence.
 
-    All checks of `ppw.check_quality` are made but one: runs that agree in every digit at several
+    All checks of `ppw.check` are made but one: runs that agree in every digit at several
     frequencies, which no moments show.
 
     Parameters
@@ -332,12 +332,12 @@ def check(
     source, **opening
         As for `fit`.
     by, metric
-        As for `ppw.check_quality`.
+        As for `ppw.check`.
 
     Raises
     ------
     MeasurementError, PpwError
-        As `ppw.check_quality`, and where the engine fails.
+        As `ppw.check`, and where the engine fails.
 
     Warns
     -----

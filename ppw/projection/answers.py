@@ -65,7 +65,7 @@ _ALIKE = 0.005
 
 
 class ModelOptions(TypedDict, total=False):
-    """Keywords of `ppw.fit_runs` that choose the models; each is an attribute of `FitOptions`."""
+    """Keywords of `ppw.fit` that choose the models; each is an attribute of `FitOptions`."""
 
     form: str
     power_form: str | None
@@ -75,7 +75,7 @@ class ModelOptions(TypedDict, total=False):
 
 
 class FittingOptions(ModelOptions, total=False):
-    """Keywords of `ppw.project_runs` and `ppw.validate` that choose models and intervals."""
+    """Keywords of `ppw.project` and `ppw.validate` that choose models and intervals."""
 
     interval: str
     pool: bool

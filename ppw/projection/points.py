@@ -71,8 +71,9 @@ def _read_points(points: Any, name: str) -> tuple[FloatArray, pd.DataFrame | Non
     if hasattr(points, "columns"):
         points, runs = _points_of_runs(points, name)
     try:
-        pairs = list(points.items()) if isinstance(points, Mapping) else points
-        array = np.asarray(pairs, dtype=np.float64)
+        pairs = list(points.items() if hasattr(points, "items") else points)
+        known = [(tx.as_frequency(p[0]), p[1]) if _has_unit(p) else p for p in pairs]
+        array = np.asarray(known, dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise FittingError(f"{name} points are not numbers: {error}") from error
     if array.ndim != 2 or array.shape[1] != 2:
@@ -96,6 +97,11 @@ def _read_points(points: Any, name: str) -> tuple[FloatArray, pd.DataFrame | Non
     return array, runs
 
 
+def _has_unit(pair: Any) -> bool:
+    """Tell whether the frequency of a point is a text: ("1.2GHz", 1.31)."""
+    return isinstance(pair, tuple | list) and bool(pair) and isinstance(pair[0], str)
+
+
 def _points_of_runs(frame: Any, name: str) -> tuple[FloatArray, pd.DataFrame]:
     """Read (Hz, value) rows of a runs table. Raises `PpwError` for more than one group."""
     metric, tidy = metrics.METRICS[name], tidy_runs(frame)
@@ -104,7 +110,7 @@ def _points_of_runs(frame: Any, name: str) -> tuple[FloatArray, pd.DataFrame]:
     if len(groups) > 1:
         raise PpwError(
             f"the runs table holds {len(groups)} groups by {', '.join(groups.by)}: choose one "
-            "group, or use ppw.project_runs for all"
+            "group, or use ppw.project for all"
         )
     return np.column_stack([runs["freq_hz"], metrics.values(metric, runs)]), runs
 
@@ -286,7 +292,7 @@ class Projection(Result):
         return drawn
 
 
-def project(
+def project_points(
     cpi_pts: Points,
     *,
     freq: float | str,
@@ -311,9 +317,10 @@ def project(
 
     Parameters
     ----------
-    cpi_pts : pairs, mapping, 2-column array or runs table
-        Measured (Hz, cycles per instruction); repeats are points of their own. A runs table must
-        be of one group (`ppw.project_runs` takes many) and brings its power along.
+    cpi_pts : pairs, mapping, Series, 2-column array or runs table
+        Measured (frequency, cycles per instruction), frequencies in Hz or as "1.2GHz"; repeats are
+        points of their own. A runs table must be of one group (`ppw.project` takes many) and brings
+        its power along.
     freq : float or str
         Frequency to project to, in Hz or with a unit ("3.0GHz").
     power_pts : like cpi_pts, optional

@@ -57,7 +57,7 @@ def validation_page(result: validation.Validation) -> Page:
 
 
 def parameters_page(result: FittedParameters) -> Page:
-    """Report of `ppw.fit_runs`."""
+    """Report of `ppw.fit`."""
     return Page.of(result, title="Fitted curves")
 
 
@@ -83,11 +83,11 @@ def _validation_verdict(result: validation.Validation) -> list[str]:
     return sentences
 
 
-# The page of `ppw.project_runs`: what a frequency brings, the curves, and sliders for the rest.
+# The page of `ppw.project`: what a frequency brings, the curves, and sliders for the rest.
 
 
 def projection_page(result: RunsProjection) -> Page:
-    """Report of `ppw.project_runs`."""
+    """Report of `ppw.project`."""
     targets = ", ".join(shown(f, "Hz") for f in dict.fromkeys(result.table["freq_hz"]))
     figures, best = _curve_figures(result)
     projections, *left_out = result.printed_tables(MOST_ROWS)
@@ -448,7 +448,7 @@ def _group_labels(keys: pd.DataFrame, others: Sequence[str]) -> list[str]:
     return labels
 
 
-# The page of `ppw.project_data_size` and `ppw.project_core_count`.
+# The page of `ppw.project` and `ppw.project`.
 
 
 def time_projection_page(result: TimeProjection) -> Page:

@@ -99,7 +99,7 @@ class RunsProjection(Result):
         With the number of groups that each concerns.
     left_out : pandas.DataFrame
         Rows of the input that cannot be right and took no part, with the evidence; as the table
-        of `ppw.check_quality`.
+        of `ppw.check`.
     prepared : ppw.runs.prepare.Prepared or None
         The runs behind the answers; None when read from JSON.
     """
@@ -210,7 +210,7 @@ def project_runs(
     level : float
         Probability of the prediction intervals, between 0 and 1.
     keep_all : bool
-        Use the rows that `ppw.check_quality` would leave out.
+        Use the rows that `ppw.check` would leave out.
     **fitting
         ``form``, ``power_form``, ``exponent``, ``voltages``, ``via``, ``interval``, ``pool``: the
         attributes of `ppw.projection.answers.FitOptions`.
@@ -398,7 +398,7 @@ class FittedParameters(Result):
         return ax
 
 
-def fit_runs(
+def fit(
     runs: pd.DataFrame,
     *,
     by: Sequence[str] | None = None,
@@ -413,9 +413,9 @@ def fit_runs(
     runs : pandas.DataFrame
         A runs table (`ppw.read_runs`).
     by, metric, keep_all
-        As for `ppw.project_runs`.
+        As for `ppw.project`.
     **fitting
-        ``form``, ``power_form``, ``exponent``, ``voltages``, ``via``: as for `ppw.project_runs`.
+        ``form``, ``power_form``, ``exponent``, ``voltages``, ``via``: as for `ppw.project`.
 
     Returns
     -------
@@ -424,7 +424,7 @@ def fit_runs(
     Raises
     ------
     MeasurementError, PpwError
-        As `ppw.project_runs`.
+        As `ppw.project`.
     """
     options = FitOptions(**fitting)
     fitted = fit_prepared(prepare(runs, by=by, metric=metric, keep_all=keep_all), options)

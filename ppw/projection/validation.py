@@ -330,7 +330,7 @@ def validate(
     Parameters
     ----------
     runs : pandas.DataFrame
-        As for `ppw.project_runs`.
+        As for `ppw.project`.
     train, test : float, str or several
         Frequencies to learn from and to test at (Hz, or text with a unit). With one of them
         alone the other is all remaining frequencies.
@@ -340,7 +340,7 @@ def validate(
     train_host, test_host : str, optional
         Learn on one host and test on another, within the frequencies given if any.
     by, metric, level, keep_all, **fitting
-        As for `ppw.project_runs`. Across hosts, ``host`` is taken out of ``by``.
+        As for `ppw.project`. Across hosts, ``host`` is taken out of ``by``.
 
     Returns
     -------

@@ -624,6 +624,9 @@ _DTYPES: dict[str, type[Any]] = {"count": np.int64, "number": np.float64, "flag"
 
 
 def warn_caveats(caveats: Iterable[str]) -> None:
-    """Raise each caveat as a `CaveatWarning` at the caller's caller."""
+    """Raise each caveat as a `CaveatWarning` where ppw was called."""
+    frame, level = inspect.currentframe(), 0
+    while frame and str(frame.f_globals.get("__name__")).startswith("ppw."):
+        frame, level = frame.f_back, level + 1
     for caveat in caveats:
-        warnings.warn(tx.printable(caveat), CaveatWarning, stacklevel=3)
+        warnings.warn(tx.printable(caveat), CaveatWarning, stacklevel=level + 1)

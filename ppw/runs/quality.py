@@ -154,7 +154,7 @@ class Quality(Result):
         return axes
 
 
-def check_quality(
+def check(
     runs: pd.DataFrame,
     *,
     by: Sequence[str] | None = None,

@@ -1,4 +1,4 @@
-"""Page of `ppw.check_quality`."""
+"""Page of `ppw.check`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ppw.runs.quality import Quality
 
 
 def quality_page(result: Quality) -> Page:
-    """Report of `ppw.check_quality`."""
+    """Report of `ppw.check`."""
     remedies = [
         f"{name.replace('_', ' ')}, {count} row{'s' if count > 1 else ''}: "
         f"{CHECKS[name].meaning}. What to do: {CHECKS[name].remedy}."

@@ -190,7 +190,7 @@ def runs(path):
 
 
 def answers(path):
-    ppw.project_runs(ppw.read_runs(path), freq=3e9).summary()
+    ppw.project(ppw.read_runs(path), freq=3e9).summary()
 
 
 def session(path):

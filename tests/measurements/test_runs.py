@@ -211,7 +211,7 @@ class TestCells:
         rows = [f"{ghz};{cell};a\n" for ghz, cell in zip((1, 2, 3), cells, strict=True)]
         runs = read("freq_ghz;time_s;workload\n" + "".join(rows))
         with pytest.warns(ppw.CaveatWarning):
-            found = ppw.project_runs(runs, freq="4GHz", keep_all=True).caveats
+            found = ppw.project(runs, freq="4GHz", keep_all=True).caveats
         said = [c for c in found if "column 'time_s': 1.100 is read as 1.1, but may mean 1100" in c]
         assert len(said) == doubted
 
@@ -297,7 +297,7 @@ class TestOtherFormats:
     def test_the_clock_is_named_as_in_the_file(self, read):
         runs = read("Clock (MHz),time_s\n2400,5\n2400,4\n")
         with pytest.raises(ppw.PpwError, match=r"\(Clock \(MHz\) in the file: 2.4 GHz\)"):
-            ppw.project_runs(runs, freq="3GHz")
+            ppw.project(runs, freq="3GHz")
 
 
 class TestSeveralFiles:
@@ -475,7 +475,7 @@ class TestChecks:
         runs = pd.DataFrame({"freq_hz": [1.2e9, 1.8e9, 2.4e9], "time_s": times})
         runs.to_json(tmp_path / "r.jsonl", orient="records", lines=True)
         asks = [
-            lambda: ppw.project_runs(runs, freq="3GHz"),
+            lambda: ppw.project(runs, freq="3GHz"),
             lambda: ms.read_runs(tmp_path / "r.jsonl"),
         ]
         if runs["time_s"].dtype != object:
@@ -606,7 +606,7 @@ class TestChecks:
     def test_keys_of_whole_numbers_have_no_point_where_a_group_is_left_out(self):
         runs = table(freq_hz=[1.2e9, 1.8e9, 2.4e9], time_s=[10.0, 8.0, 7.0], power_w=[50.0, 60, 72])
         with pytest.raises(ppw.PpwError, match=r"^xeon, 4: no step stays"):
-            ppw.best_frequency(runs.assign(host="xeon", cores=4.0), deadline="1s")
+            ppw.best(runs.assign(host="xeon", cores=4.0), deadline="1s")
 
     def test_the_callers_frame_is_never_modified_and_its_attributes_are_kept(self):
         runs = table(host=["a", "b"], time_s=["1", "2"], cores=[1, 2], freq_hz=[1e9, 2e9])

@@ -27,7 +27,7 @@ RUNS = cored()
 
 
 def projected(runs=RUNS, freq=(2.8e9, 3.0e9), **options):
-    return answered(ppw.project_runs, runs, freq=freq, **options)
+    return answered(ppw.project, runs, freq=freq, **options)
 
 
 def page_of(result):

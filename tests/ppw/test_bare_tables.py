@@ -33,13 +33,13 @@ def cycles_per_io(*rows):
 @pytest.mark.parametrize("left_out", ["workload", "time_s", "power_w"])
 def test_a_column_that_a_check_needs_is_not_there(left_out):
     bare = ONE.drop(columns=[left_out, "cycles", "instructions"])
-    assert answered(ppw.check_quality, bare).suspects == 0
+    assert answered(ppw.check, bare).suspects == 0
 
 
 @pytest.mark.parametrize("column", ["simulator", "power_label", "price"])
 def test_an_empty_column_is_as_none(column):
     tables = ONE.assign(**{column: None}), ONE.drop(columns=[column], errors="ignore")
-    empty, bare = (answered(ppw.project_runs, t, freq=3e9, interval="t") for t in tables)
+    empty, bare = (answered(ppw.project, t, freq=3e9, interval="t") for t in tables)
     assert empty.caveats == bare.caveats
 
 
@@ -60,7 +60,7 @@ class TestOneGroup:
         assert said.lower() == planned.groups["advice"].iloc[0].lower()
 
     def test_without_watts_has_no_best_of_performance_per_watt(self):
-        best = answered(ppw.best_frequency, ONE, draws=200)
+        best = answered(ppw.best, ONE, draws=200)
         blind = replace(best, table=best.table.assign(rises_to_hz=np.nan))
         assert "No power was measured, so perf/W is not known." in best_page(blind).render()
 
@@ -175,7 +175,7 @@ class TestRowsLeftOut:
     """Only advice that helps is given."""
 
     RUNS = sweep(repeats=3)
-    BOTH = pytest.mark.parametrize("answer", [ppw.best_frequency, ppw.validate])
+    BOTH = pytest.mark.parametrize("answer", [ppw.best, ppw.validate])
 
     @BOTH
     def test_keeping_is_advised_where_it_helps(self, answer):
@@ -204,11 +204,11 @@ class TestRowsLeftOut:
     def test_one_frequency_that_is_left_says_what_was_left_out(self):
         runs = self.RUNS.assign(freq_achieved_ghz=1.2)
         with pytest.raises(ppw.PpwError, match="only one distinct frequency") as refused:
-            ppw.best_frequency(runs)
+            ppw.best(runs)
         told = "27 rows left out (achieved off); the first, row 4: asked for 1.6 GHz, achieved"
         assert told in str(refused.value)
         with pytest.raises(ppw.PpwError, match="only one distinct frequency") as refused:
-            ppw.fit_runs(runs[runs["freq_ghz"] == 1.2])
+            ppw.fit(runs[runs["freq_ghz"] == 1.2])
         assert told not in str(refused.value)
 
     def test_groups_at_other_frequencies_are_counted_with_what_to_do(self):
@@ -255,7 +255,7 @@ class TestARowLeftOutDoesNotChangeTheQuestion:
     SAID = "no row is left of {} at 2.4 GHz: the frequency stays, and what is said of it is"
 
     def test_best_is_not_at_a_lower_frequency(self):
-        found = answered(ppw.best_frequency, self.RUNS, objective="time")
+        found = answered(ppw.best, self.RUNS, objective="time")
         assert list(found.table["best_hz"]) == [2.4e9, 2.4e9]
         assert list(found.steps[found.steps["host"] == "old"]["runs"]) == [1, 1, 0]
         assert only(found.caveats, "no row is left").startswith(self.SAID.format("old, sort"))
@@ -276,8 +276,8 @@ class TestARowLeftOutDoesNotChangeTheQuestion:
         assert kept.value("speed-up", "new") > 2000
 
     def test_fit_and_project_use_the_same_rows(self):
-        fitted = answered(ppw.fit_runs, self.RUNS)
-        projected = answered(ppw.project_runs, self.RUNS, freq=2.4e9)
+        fitted = answered(ppw.fit, self.RUNS)
+        projected = answered(ppw.project, self.RUNS, freq=2.4e9)
         assert fitted.table["points"].tolist() == [3, 3, 2, 2]
         assert projected.table["points"].tolist() == [3, 2]
         assert {*projected.caveats} >= {t for t in fitted.caveats if "left" in t}

@@ -13,7 +13,7 @@ from scipy.optimize import minimize_scalar, nnls
 
 import ppw
 from measurements.errors import MeasurementError
-from ppw.decision.best import BestFrequency, Choice, best_frequency
+from ppw.decision.best import BestFrequency, Choice, best
 from ppw.decision.objectives import OBJECTIVES, Rates, add_listed_steps, as_steps
 from ppw.errors import PpwError
 
@@ -40,7 +40,7 @@ def cost(f, delays, fixed=10.0, work=20.0, p0=30.0, slope=15.0):
 
 
 def answer(runs, **options):
-    return answered(best_frequency, runs, **options)
+    return answered(best, runs, **options)
 
 
 def answered_row(runs, **options):
@@ -248,17 +248,17 @@ class TestPriceAndPower:
     )
     def test_what_is_refused(self, changed, options, said):
         with pytest.raises((PpwError, MeasurementError), match=said):
-            best_frequency(lines(**changed), **options)
+            best(lines(**changed), **options)
 
     def test_what_was_not_measured_is_refused_by_its_own_name(self):
         bare = lines().drop(columns="power_w")
         with pytest.raises(PpwError, match=r"^runs: energy needs energy_j"):
-            best_frequency(bare)
+            best(bare)
         with pytest.raises(PpwError, match="a power cap needs power_w"):
-            best_frequency(bare, objective="time", power_cap=100)
+            best(bare, objective="time", power_cap=100)
         rates = lines().rename(columns={"time_s": "throughput_ops_s"})
         with pytest.raises(PpwError, match="a deadline applies to the time of a run"):
-            best_frequency(rates, deadline=10)
+            best(rates, deadline=10)
 
 
 class TestProperties:
@@ -302,7 +302,7 @@ class TestProperties:
 class TestAgainstTheProjection:
     def test_beyond_the_highest_step_the_medians_are_the_same(self):
         runs = sweep(noise=0.01)
-        projected = answered(ppw.project_runs, runs, freq=3.0e9, metric="energy").table
+        projected = answered(ppw.project, runs, freq=3.0e9, metric="energy").table
         steps = answer(runs, steps=[2.4e9, 3.0e9], draws=8000).steps
         here = steps[steps["freq_hz"] == 3e9]
         wanted = projected["projected"].to_numpy()
@@ -345,7 +345,7 @@ class TestManyGroups:
         result = answer(runs)
         only(result.caveats, "left out")
         with pytest.raises(MeasurementError, match="power_w"):
-            best_frequency(runs, keep_all=True)
+            best(runs, keep_all=True)
 
 
 class TestLittleIsKnown:
@@ -444,7 +444,7 @@ def test_the_best_step_of_a_server_that_was_measured_at_all(data_dir):
     every = np.sort(runs["freq_hz"].unique())
     learnt = runs[runs["freq_hz"].isin(every[::3])]
     with pytest.warns(ppw.CaveatWarning):
-        result = best_frequency(learnt, steps=every, draws=500)
+        result = best(learnt, steps=every, draws=500)
     keys = ["workload", "threads", "freq_hz"]
     energy = runs.assign(energy=runs["time_s"] * runs["power_w"]).set_index(keys)["energy"]
     lost = [
@@ -512,7 +512,7 @@ class TestLimits:
     def test_of_many_that_cannot_the_rest_is_counted(self, groups, end):
         runs = [lines(fixed=10.0 + n, workload=f"w{n}", repeats=1) for n in range(groups)]
         with pytest.raises(PpwError) as refused:
-            best_frequency(pd.concat(runs, ignore_index=True), deadline=1, draws=200)
+            best(pd.concat(runs, ignore_index=True), deadline=1, draws=200)
         assert str(refused.value).count("no step stays") == 3
         assert str(refused.value).endswith(end)
 

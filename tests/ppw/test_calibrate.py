@@ -321,7 +321,7 @@ class TestApply:
         ppw.write_runs(applied(unmetered(), known)[0], tmp_path / "runs.csv")
         read = ppw.read_runs(tmp_path / "runs.csv")
         assert set(read["power_label"]) == {"calibrated"}
-        projected = answered(ppw.project_runs, read, freq="3.6GHz", metric="power").table
+        projected = answered(ppw.project, read, freq="3.6GHz", metric="power").table
         # 38 W + 1.14·(base + 18·3.6 + 4 + 3.6): 144 and 172 W.
         ends = projected[["lower", "upper"]].to_numpy()
         assert ends[0][0] < 143.8 < ends[0][1]
@@ -336,9 +336,9 @@ class TestApply:
     def test_results_say_that_watts_are_calibrated(self):
         runs = sweep(workloads=("sort",)).assign(power_label="measured")
         asked = {"freq": 3e9, "interval": "t", "metric": "power"}
-        assert "calibrated" not in " ".join(answered(ppw.project_runs, runs, **asked).caveats)
+        assert "calibrated" not in " ".join(answered(ppw.project, runs, **asked).caveats)
         runs.loc[:3, "power_label"] = ["calibrated"] * 3 + ["estimated"]
-        said = only(answered(ppw.project_runs, runs, **asked).caveats, "calibrated")
+        said = only(answered(ppw.project, runs, **asked).caveats, "calibrated")
         assert said.startswith("not all power is measured: 1 of 8 are estimated and 3 of 8 are")
 
 

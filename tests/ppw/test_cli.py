@@ -174,9 +174,9 @@ def test_help_names_twenty_commands_in_sections_and_the_version_is_told(printed)
 
 class TestFormats:
     ANSWERS = {  # noqa: RUF012
-        "project": (functools.partial(ppw.project_runs, freq=3e9), ("--freq", "3.0GHz")),
+        "project": (functools.partial(ppw.project, freq=3e9), ("--freq", "3.0GHz")),
         "validate": (ppw.validate, ()),
-        "fit": (ppw.fit_runs, ()),
+        "fit": (ppw.fit, ()),
     }
 
     @pytest.mark.parametrize("command", ANSWERS)

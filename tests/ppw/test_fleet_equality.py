@@ -25,7 +25,7 @@ pytestmark = OTHERS_WARNINGS
 
 def both(name, runs, *, over="duckdb", **options):
     """Answer of a question in memory and over an engine, or the errors of both."""
-    in_memory = {"fit": ppw.fit_runs, "project": ppw.project_runs, "validate": ppw.validate}
+    in_memory = {"fit": ppw.fit, "project": ppw.project, "validate": ppw.validate}
 
     def answer(function, **more):
         try:
@@ -133,7 +133,7 @@ class TestMeasuredSweeps:
 
     def test_projections(self, measured, name):
         assert_same_but_places(
-            quiet(ppw.project_runs, measured, freq="3GHz"),
+            quiet(ppw.project, measured, freq="3GHz"),
             quiet(over_fleet.project, measured, freq="3GHz", engine=engine(name)),
         )
 
@@ -145,7 +145,7 @@ class TestMeasuredSweeps:
         )
 
     def test_checks(self, measured, name):
-        in_memory = quiet(ppw.check_quality, measured)
+        in_memory = quiet(ppw.check, measured)
         answered = quiet(over_fleet.check, measured, engine=engine(name)).answer
         assert answered.counts == in_memory.counts
         assert (answered.rows, answered.suspects) == (in_memory.rows, in_memory.suspects)
@@ -164,7 +164,7 @@ def test_simulated_times_have_their_own_noise():
 def test_what_is_refused_in_memory_is_refused_in_the_same_words(options):
     table = pd.DataFrame({"host": ["a", "a"], "freq_ghz": [1.0, 2.0], "time_s": [2.0, 1.0]})
     errors = []
-    for function in (ppw.fit_runs, fleet.fit):
+    for function in (ppw.fit, fleet.fit):
         with pytest.raises((PpwError, ppw.MeasurementError)) as refused:
             quiet(function, table, **options)
         errors.append(str(refused.value))

@@ -47,7 +47,7 @@ class TestFormats:
         path = tmp_path / "runs.csv"
         foreign.to_csv(path, index=False, sep=";")
         answer = quiet(fleet.project, path, freq="3GHz", engine=engine(name))
-        assert_same(answer.to_frame(), quiet(ppw.project_runs, table, freq="3GHz").to_frame())
+        assert_same(answer.to_frame(), quiet(ppw.project, table, freq="3GHz").to_frame())
 
     @pytest.mark.parametrize("header", ["load", "load_pct"])
     def test_a_load_in_percent(self, tmp_path, header):
@@ -58,9 +58,9 @@ class TestFormats:
         path = tmp_path / "runs.csv"
         table.assign(**{header: cells}).to_csv(path, index=False)
         good = table.assign(load=[1.0, 0.5] * (len(table) // 2))
-        expected = quiet(ppw.fit_runs, good).to_frame()
+        expected = quiet(ppw.fit, good).to_frame()
         assert_same(quiet(fleet.fit, path).to_frame(), expected)
-        assert_same(quiet(ppw.fit_runs, ppw.read_runs(path)).to_frame(), expected)
+        assert_same(quiet(ppw.fit, ppw.read_runs(path)).to_frame(), expected)
         table.assign(load=100.0).to_csv(path, index=False)
         with pytest.raises(PpwError, match="no run that can be used"):
             fleet.fit(path)
@@ -78,7 +78,7 @@ class TestFormats:
         path.write_bytes(gzip.compress(text.encode()) if ending.endswith("gz") else text.encode())
         answer = quiet(fleet.fit, tmp_path, engine=engine(name))
         good = ppw.read_runs(path, check=False).dropna(subset="time_s")
-        assert_same(answer.to_frame(), quiet(ppw.fit_runs, good).to_frame())
+        assert_same(answer.to_frame(), quiet(ppw.fit, good).to_frame())
         assert answer.origin.runs == len(rows)
 
     def test_missing_words_are_missing_and_text_is_a_fault(self, tmp_path):
@@ -88,7 +88,7 @@ class TestFormats:
         table.to_csv(path, index=False)
         answer = quiet(fleet.fit, path)
         good = table.drop(index=[3, 5]).astype({"time_s": float})
-        assert_same(answer.to_frame(), quiet(ppw.fit_runs, good).to_frame())
+        assert_same(answer.to_frame(), quiet(ppw.fit, good).to_frame())
         assert [str(f) for f in answer.faults] == [
             f"{path}: time_s with impossible values in 1 runs: left out; correct or drop them",
             f"{path}: time is missing in 1 runs of 1 groups that have others "
@@ -113,7 +113,7 @@ class TestFaults:
         answer = quiet(fleet.fit, tmp_path)
         assert (answer.origin.files, answer.origin.runs) == (100, 400)
         whole = ppw.read_runs(sorted(tmp_path.iterdir()))
-        assert_same(answer.to_frame(), quiet(ppw.fit_runs, whole).to_frame())
+        assert_same(answer.to_frame(), quiet(ppw.fit, whole).to_frame())
         broken = tmp_path / "0050.parquet"
         broken.write_bytes(broken.read_bytes()[:-20])
         with pytest.warns(CaveatWarning, match="0050.parquet: broken Parquet"):
@@ -141,7 +141,7 @@ class TestFaults:
         runs(2).rename(columns={"time_s": "how_long"}).to_parquet(tmp_path / "c.parquet")
         answer = quiet(fleet.fit, tmp_path)
         both = pd.concat([runs(0), runs(1)], ignore_index=True)
-        assert_same(answer.to_frame(), quiet(ppw.fit_runs, both).to_frame())
+        assert_same(answer.to_frame(), quiet(ppw.fit, both).to_frame())
         (fault,) = answer.faults
         assert fault.file == str(tmp_path / "c.parquet")
         assert "it has no column time_s" in fault.what
@@ -270,7 +270,7 @@ class TestAnswers:
         done = ask("project", racks, "--freq", "3GHz", "--metric", "time")
         assert (done.return_value, done.stderr) == (0, "")
         whole = ppw.read_runs(sorted(racks.iterdir()))
-        in_memory = quiet(ppw.project_runs, whole, freq="3GHz", metric="time")
+        in_memory = quiet(ppw.project, whole, freq="3GHz", metric="time")
         assert done.stdout.startswith(in_memory.summary().split("\ncaveat")[0])
         assert "From 24 runs in 2 files, condensed to 6 cells by duckdb." in done.stdout
 
@@ -345,7 +345,7 @@ def test_the_walk_of_the_guide_to_spark_submit(racks):
     assert done.returncode == 0, done.stderr[-2000:]
     assert "From 24 runs in 2 files, condensed to 6 cells by pyspark." in done.stdout
     whole = ppw.read_runs([racks / "rack1.parquet", racks / "rack2.parquet"])
-    in_memory = quiet(ppw.project_runs, whole, freq="3GHz", metric="time").to_frame()
+    in_memory = quiet(ppw.project, whole, freq="3GHz", metric="time").to_frame()
     assert_same(pd.read_parquet(where / "projected.parquet"), in_memory)
     # No spark-warehouse, no metastore_db.
     assert sorted(p.name for p in where.iterdir()) == ["job.py", "projected.parquet"]
@@ -396,7 +396,7 @@ ODDITIES = {
 def test_checks_of_readings_count_as_in_memory():
     hosts = [RUNS.assign(host=host, **columns) for host, (columns, _) in ODDITIES.items()]
     runs = pd.concat(hosts, ignore_index=True)
-    expected = quiet(ppw.check_quality, runs)
+    expected = quiet(ppw.check, runs)
     named = expected.table.drop_duplicates("position")["host"].value_counts()
     assert named.to_dict() == {host: found for host, (_, found) in ODDITIES.items()}
     answered = quiet(fleet.check, runs, engine=engine("duckdb"))
@@ -475,7 +475,7 @@ class TestSavedState:
 
     def test_answers_as_its_files_do_across_hosts_too(self, state):
         asked = {"freq": 3e9, "metric": ["time"]}
-        expected = quiet(ppw.project_runs, self.BOTH, **asked).to_frame()
+        expected = quiet(ppw.project, self.BOTH, **asked).to_frame()
         for named in (str(state), FleetState.open(state), [state]):
             found = quiet(fleet.project, source=named, engine=engine("duckdb"), **asked)
             assert_same(found.to_frame(), expected)
@@ -545,9 +545,9 @@ class TestRuns:
     def test_of_watts_alone(self):
         watts = RUNS[["host", "workload", "freq_ghz", "power_w"]]
         found = quiet(fleet.fit, watts, engine=engine("duckdb"))
-        assert_same(found.to_frame(), quiet(ppw.fit_runs, watts).to_frame())
+        assert_same(found.to_frame(), quiet(ppw.fit, watts).to_frame())
         checked = quiet(fleet.check, watts, engine=engine("duckdb")).answer
-        assert checked.counts == quiet(ppw.check_quality, watts).counts
+        assert checked.counts == quiet(ppw.check, watts).counts
 
     def test_of_one_frequency_at_a_known_voltage(self):
         """Several frequencies too, each at its own voltage, also on hosts without a name."""
@@ -555,10 +555,10 @@ class TestRuns:
         volts = pd.concat([volts, volts.assign(host=None, voltage_v=volts["voltage_v"] + 0.1)])
         asked = {"metric": "power", "power_form": "cmos"}
         found = quiet(fleet.fit, volts, engine=engine("duckdb"), **asked)
-        assert_same(found.to_frame(), quiet(ppw.fit_runs, volts, **asked).to_frame())
+        assert_same(found.to_frame(), quiet(ppw.fit, volts, **asked).to_frame())
         once = RUNS[RUNS["freq_ghz"] == RUNS["freq_ghz"].min()].assign(voltage_v=0.9)
         checked = quiet(fleet.check, once, engine=engine("duckdb")).answer
-        assert checked.counts == quiet(ppw.check_quality, once).counts
+        assert checked.counts == quiet(ppw.check, once).counts
 
 
 class TestSamples:

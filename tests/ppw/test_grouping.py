@@ -73,7 +73,7 @@ STEPS = (1.2, 1.6, 2.0, 2.4, 2.8)
 
 def unknown_columns(runs, **options):
     asked = {"freq": 3e9, "metric": "time", "interval": "t", **options}
-    result = answered(ppw.project_runs, runs, **asked)
+    result = answered(ppw.project, runs, **asked)
     return [caveat for caveat in result.caveats if "which ppw does not know" in caveat]
 
 
@@ -122,8 +122,8 @@ def test_names_of_runs_and_of_steps_and_measured_numbers_are_no_kinds():
 def test_rows_that_repeat_are_a_caveat():
     times = {"host": "a", "freq_hz": [1e9, 2e9, 2e9, 2e9], "time_s": [2.0, 1.0, 1.0, 1.1]}
     runs, said = pd.DataFrame(times), "rows repeat another one in every column"
-    assert only(answered(ppw.fit_runs, runs, metric="time").caveats, said).startswith("1 of 4 ")
-    once = answered(ppw.fit_runs, runs.drop(index=2), metric="time").caveats
+    assert only(answered(ppw.fit, runs, metric="time").caveats, said).startswith("1 of 4 ")
+    once = answered(ppw.fit, runs.drop(index=2), metric="time").caveats
     assert not any(said in caveat for caveat in once)
     # A column of this name is the user's own.
-    assert ppw.check_quality(runs.assign(runs=5)).rows == 4
+    assert ppw.check(runs.assign(runs=5)).rows == 4

@@ -26,11 +26,11 @@ OF_WIDTH = 1e-3
 
 
 def project(points, **options):
-    return answered(ppw.project, points, **{"freq": 3.0e9, **options})
+    return answered(ppw.project_points, points, **{"freq": 3.0e9, **options})
 
 
 def project_runs(runs, **options):
-    return answered(ppw.project_runs, runs, **{"freq": "3.0GHz", **options})
+    return answered(ppw.project, runs, **{"freq": "3.0GHz", **options})
 
 
 def validate(runs, **options):
@@ -134,7 +134,7 @@ class TestTwoPoints:
     @example(cpi=(1.5, 2.0), watts=(40.0, 20.0), freq=3.5e9)
     def test_any_two(self, cpi, watts, freq):
         pairs = [list(zip((1.1e9, 2.3e9), values, strict=True)) for values in (cpi, watts)]
-        answer = ppw.project(pairs[0], power_pts=pairs[1], freq=freq, instructions=1e10)
+        answer = ppw.project_points(pairs[0], power_pts=pairs[1], freq=freq, instructions=1e10)
         for estimate in (answer.cpi, answer.time_s, answer.power_w, answer.perf_per_watt):
             assert 0 < estimate.lower < estimate < estimate.upper < np.inf
 
@@ -243,7 +243,7 @@ class TestMonotone:
         points = cpi_points(stalled, *(2.4, 1.8, 1.2)[:number])
         points = [(f, c * e) for (f, c), e in zip(points, errors, strict=False)]
         asked = [{"freq": g * GHZ, "instructions": 1e10} for g in (2.4, 2.6, 3.6, 4.8)]
-        made = [ppw.project(points, **options).time_s for options in asked]
+        made = [ppw.project_points(points, **options).time_s for options in asked]
         # The median of a skewed distribution moves a little as it widens.
         assert np.all(np.diff(np.log(made)) < 0.01 * width(made[-1]))
 
@@ -252,7 +252,7 @@ class TestMonotone:
         # Halfway between two measured steps, in logarithms, the other one is the nearer.
         points = pd.DataFrame(cpi_points(0.6, 0.8, 2.8), columns=["freq_hz", "cpi"])
         asked = np.geomspace(0.7, 3.0, 60) * GHZ
-        time = ppw.project_runs(points, freq=asked, metric="cpi").table["projected"] / asked
+        time = ppw.project(points, freq=asked, metric="cpi").table["projected"] / asked
         exponent = -np.diff(np.log(time)) / np.diff(np.log(asked))
         assert exponent.min() > 0
         # Smooth: from one point to the next the exponent changes by little.
@@ -401,7 +401,7 @@ def test_a_slow_test_row_is():
     runs = sweep(noise=0.005, repeats=1)
     slow = (runs["freq_ghz"] == 2.4) & (runs["workload"] == "sort")
     changed = runs.assign(time_s=runs["time_s"].where(~slow, 5 * runs["time_s"]))
-    assert len(ppw.check_quality(changed).table) > 0
+    assert len(ppw.check(changed).table) > 0
     result = validate(changed, metric="time")
     assert result.summary_by_metric["time"]["n"] == 3
     assert result.worst_error_pct() > 70
@@ -451,7 +451,7 @@ class TestConformal:
     @pytest.mark.parametrize("freq", [2.4e9, 3.0e9], ids=["few there", "none there"])
     def test_too_few_measured_there_is_refused_with_the_reason(self, freq):
         with pytest.raises(PpwError, match="takes 9 groups of other workloads") as refused:
-            ppw.project_runs(hosts(2), freq=freq, metric="time", interval="conformal")
+            ppw.project(hosts(2), freq=freq, metric="time", interval="conformal")
         assert f"time at {freq / GHZ:g} GHz: a conformal interval at 90%" in str(refused.value)
         assert "--interval bayes" in str(refused.value)
 
@@ -527,9 +527,9 @@ class TestKeepAll:
     def test_nothing_left_is_an_error_that_says_so(self):
         runs = pd.DataFrame({"freq_ghz": [1.2, 2.4], "power_w": [-1.0, -2.0]})
         with pytest.raises(PpwError, match="every row is flagged"):
-            ppw.project_runs(runs, freq=3e9)
+            ppw.project(runs, freq=3e9)
         with pytest.raises(MeasurementError, match="must be greater than 0"):
-            ppw.project_runs(runs, freq=3e9, keep_all=True)
+            ppw.project(runs, freq=3e9, keep_all=True)
 
     @pytest.mark.cases(
         "column, value, said",
@@ -542,7 +542,7 @@ class TestKeepAll:
         runs = pd.DataFrame(rows, columns=["freq_ghz", "time_s", "power_w"], dtype=object)
         runs.loc[2, column] = value
         with pytest.raises(MeasurementError) as refused:
-            ppw.project_runs(runs, freq=2.5e9, metric="time")
+            ppw.project(runs, freq=2.5e9, metric="time")
         assert said in str(refused.value)
 
     def test_what_was_left_out_comes_back_from_json(self, copied):
@@ -618,6 +618,6 @@ class TestMeasuredElsewhere:
         assert only(result.caveats, "power at or below idle")
         assert (result.to_frame()["lower"] > 0).all()
         with pytest.raises(MeasurementError, match=r"line 2, column Power \(mW\): -0.714329 must"):
-            ppw.project_runs(runs, freq=3e9, keep_all=True)
+            ppw.project(runs, freq=3e9, keep_all=True)
         with pytest.warns(CaveatWarning):
             assert ppw.validate(runs).summary_by_metric["power"]["n"] == runs["workload"].nunique()

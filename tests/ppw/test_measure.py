@@ -105,7 +105,7 @@ class TestSyntheticHost:
         above_w = share * (runs["power_w"] - runs["idle_power_w"])
         whole_w = runs["idle_power_w"] + above_w.fillna(0.0)
         assert np.allclose(runs["own_energy_estimate_j"], whole_w * runs["time_s"], rtol=1e-9)
-        answer = answered(ppw.project_runs, runs, freq="2.2GHz", metric=["time", "power"])
+        answer = answered(ppw.project, runs, freq="2.2GHz", metric=["time", "power"])
         projected = answer.to_frame().set_index("metric")
         for metric, truth in (("time", laws.time_s(2.2e9)), ("power", laws.power_w(2.2e9))):
             assert projected.loc[metric, "lower"] < truth < projected.loc[metric, "upper"]

@@ -207,7 +207,7 @@ class TestOldHosts:
         per_byte = runs["instructions"] / runs["data_bytes"]
         both = runs[runs["cores"] == 2]
         projection = answered(
-            ppw.project,
+            ppw.project_points,
             list(zip(both["freq_hz"], both["cpi"], strict=True)),
             power_pts=list(zip(both["freq_hz"], both["power_w"], strict=True)),
             freq=ASKED_HZ,

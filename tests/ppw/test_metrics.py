@@ -242,7 +242,7 @@ RATIO = {"metric": "perf_per_watt", "via": "ratio"}
 
 
 def fit_runs(runs=RUNS, **options):
-    return answered(ppw.fit_runs, runs, **options)
+    return answered(ppw.fit, runs, **options)
 
 
 class TestParameters:
@@ -290,7 +290,7 @@ class TestParameters:
 
     def test_a_group_without_watts_is_left_out_as_not_measured(self):
         runs = RUNS.assign(power_w=RUNS["power_w"].where(RUNS["workload"] != "wc"))
-        said = only(answered(ppw.fit_runs, runs, metric="power").caveats, "left out")
+        said = only(answered(ppw.fit, runs, metric="power").caveats, "left out")
         assert said == "power: 1 of 3 groups left out: not measured there"
 
     @pytest.mark.cases(

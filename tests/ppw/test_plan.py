@@ -37,7 +37,7 @@ class TestAnswers:
     def test_the_present_is_the_interval_of_a_projection(self):
         runs = sweep(steps=(1.2, 1.6, 2.0))
         result = plan(runs, freq="3GHz")
-        projected = answered(ppw.project_runs, runs, freq="3GHz", metric="perf_per_watt").table
+        projected = answered(ppw.project, runs, freq="3GHz", metric="perf_per_watt").table
         expected = 100 * (np.sqrt(projected["upper"] / projected["lower"]) - 1)
         # Quantiles are those of mixtures that both have cut, each in its own way.
         assert list(result.groups["half_width_pct"]) == pytest.approx(list(expected), rel=0.08)
@@ -140,7 +140,7 @@ class TestAnswers:
             said = f"; a run of {shortest} at 2.6 GHz, in place of its own, leaves about ±"
             left = float(advice[workload].split(said)[1].split(" %")[0])
             others = measured[(measured["workload"] == shortest) | (measured["freq_ghz"] < 2.5)]
-            table = answered(ppw.project_runs, others, **asked).table.set_index("workload")
+            table = answered(ppw.project, others, **asked).table.set_index("workload")
             one = table.loc[workload]
             # An expectation over hosts: on one whose law holds to a hair less is left.
             assert 0.5 < left / (100 * (np.sqrt(one["upper"] / one["lower"]) - 1)) < 2
@@ -287,7 +287,7 @@ class Machine:
         return pd.DataFrame(self.runs).assign(power_source="simulated")
 
     def half_width(self):
-        projected = ppw.project_runs(self.table(), freq=TARGET, metric="perf_per_watt").table
+        projected = ppw.project(self.table(), freq=TARGET, metric="perf_per_watt").table
         return 100 * (np.sqrt(projected["upper"] / projected["lower"]).item() - 1)
 
 

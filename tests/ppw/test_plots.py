@@ -37,7 +37,7 @@ def line(axes, label):
 @pytest.mark.parametrize("freq", [0.8e9, 1.5e9, 3.0e9])
 def test_points_and_curve_are_drawn_and_the_answer_on_either_side(freq, interval):
     points = [(1.2e9, 1.6), (2.0e9, 2.0)]
-    answer = answered(ppw.project, points, freq=freq, interval=interval)
+    answer = answered(ppw.project_points, points, freq=freq, interval=interval)
     axes = answer.plot()
     band = ["interval"] * (interval == "bayes")
     assert labels(axes) == [*band, "fitted", "measured", "projected"]
@@ -54,14 +54,14 @@ def test_points_and_curve_are_drawn_and_the_answer_on_either_side(freq, interval
 )
 def test_runs_projection_draws_up_to_ten_groups(interval, freq):
     many = pd.concat([sweep(host=f"node{i:02}", seed=i) for i in range(4)])
-    axes = answered(ppw.project_runs, many, freq=freq, metric="time", interval=interval).plot()
+    axes = answered(ppw.project, many, freq=freq, metric="time", interval=interval).plot()
     assert len(axes.texts) == 10
     assert "node00, grep" in named(axes)
     assert axes.get_ylabel() == "time (s)"
 
 
 def test_runs_projection_draws_the_answers_of_the_metric_asked_for():
-    result = answered(ppw.project_runs, RUNS, freq=["2.2GHz", "3GHz"], metric=["time", "power"])
+    result = answered(ppw.project, RUNS, freq=["2.2GHz", "3GHz"], metric=["time", "power"])
     axes = result.plot(metric="power")
     projected = [x.get_xydata() for x in axes.lines if x.get_marker() == "D"]
     power = result.table[result.table["metric"] == "power"]
@@ -78,7 +78,7 @@ def test_any_workload_name_is_drawn_as_it_is():
     names = [r"$\bad$", "$a^2$ and $b", "</text><script>", "a & b", "Ωm"]
     sort = RUNS[RUNS["workload"] == "sort"]
     runs = pd.concat(sort.assign(workload=name) for name in names)
-    axes, sink = answered(ppw.project_runs, runs, freq=3e9, metric="time").plot(), io.StringIO()
+    axes, sink = answered(ppw.project, runs, freq=3e9, metric="time").plot(), io.StringIO()
     axes.figure.savefig(sink, format="svg")
     assert {text.replace("\\$", "$") for text in named(axes)} == {*names}
     assert "<script>" not in sink.getvalue()
@@ -98,13 +98,13 @@ def test_validation_draws_a_point_a_projection_twice_alike():
 
 
 def test_parameters_as_shares_of_their_median():
-    for drawn in answered(ppw.fit_runs, RUNS).plot().lines:
+    for drawn in answered(ppw.fit, RUNS).plot().lines:
         assert np.median(drawn.get_ydata()) == pytest.approx(1)
 
 
 def test_no_window_and_no_state_is_left_behind():
     before = dict(mpl.rcParams)
-    answered(ppw.project_runs, RUNS, freq=3e9).plot()
+    answered(ppw.project, RUNS, freq=3e9).plot()
     assert dict(mpl.rcParams) == before
     if "matplotlib.pyplot" in sys.modules:
         assert sys.modules["matplotlib.pyplot"].get_fignums() == []
@@ -121,7 +121,7 @@ class TestCurve:
         assert len(points) == 8
         assert (curve["freq_hz"].iloc[0], curve["freq_hz"].iloc[-1]) == (1.2e9, 3e9)
         asked = {"freq": 3e9, "metric": "time", "interval": interval}
-        row = answered(ppw.project_runs, RUNS, **asked).table.iloc[1]
+        row = answered(ppw.project, RUNS, **asked).table.iloc[1]
         last = curve.iloc[-1]
         assert [last["value"], last["lower"], last["upper"]] == pytest.approx(
             [row["projected"], row["lower"], row["upper"]], rel=1e-9, nan_ok=True

@@ -1,4 +1,4 @@
-"""`ppw.project`: published points, worked examples, inference against statsmodels, refusals.
+"""`ppw.project_points`: published points, worked examples, inference against statsmodels, refusals.
 
 What holds for any interval is asked of each; a posterior's own intervals are in test_intervals.
 """
@@ -32,7 +32,7 @@ PATH = LogPathLength.from_coefficients(a=100, b=50, cores=(1, 8), workload="sort
 
 
 def project(points, **options):
-    return answered(ppw.project, points, **{"freq": 3.0e9, **options})
+    return answered(ppw.project_points, points, **{"freq": 3.0e9, **options})
 
 
 def straight(points, **options):
@@ -103,7 +103,7 @@ class TestPublishedAtom:
         assert float(answer.other_form_cpi) == pytest.approx(6.288)
         assert only(answer.caveats, "gains more than the frequency")
         with pytest.raises(OutOfRangeError, match=r"pole is at 82\d\.\d MHz"):
-            ppw.project(ATOM, freq=0.8e9, form="reciprocal")
+            ppw.project_points(ATOM, freq=0.8e9, form="reciprocal")
 
     def test_other_forms_where_there_is_no_bound_and_where_none_is_needed(self):
         answer = project(ATOM, form="unbounded")
@@ -267,7 +267,7 @@ class TestCaveats:
 
     def test_the_warning_points_at_the_caller(self):
         with pytest.warns(CaveatWarning) as caught:
-            ppw.project(ATOM, freq=3e9)
+            ppw.project_points(ATOM, freq=3e9)
         assert {w.filename for w in caught} == {__file__}
 
 
@@ -313,7 +313,7 @@ REFUSED = {
 @pytest.mark.parametrize(("wrong", "said"), REFUSED.values(), ids=REFUSED)
 def test_every_bad_argument_is_refused_in_one_line(wrong, said):
     with pytest.raises((PpwError, FittingError, ppw.MeasurementError)) as refused:
-        ppw.project(**{"cpi_pts": POINTS, "freq": 3e9, **wrong})
+        ppw.project_points(**{"cpi_pts": POINTS, "freq": 3e9, **wrong})
     assert said in str(refused.value)
     assert "\n" not in str(refused.value)
 
@@ -360,7 +360,9 @@ def cpi_sweeps(draw):
 @given(cpi_sweeps(), st.integers(8, 60), st.integers(8, 60))
 def test_bounded_speed_never_falls_and_never_outruns_the_clock(points, one, other):
     low, high = sorted((one * 1e8, other * 1e8))
-    slow, fast = (ppw.project(points, freq=f, interval="t").instructions_per_s for f in (low, high))
+    slow, fast = (
+        ppw.project_points(points, freq=f, interval="t").instructions_per_s for f in (low, high)
+    )
     assert 1 - 1e-9 <= fast / slow <= high / low * (1 + 1e-9)
 
 
@@ -370,15 +372,17 @@ def test_bounded_speed_never_falls_and_never_outruns_the_clock(points, one, othe
 @given(points=cpi_sweeps(), random=st.randoms(use_true_random=False), factor=st.floats(0.1, 10))
 def test_order_changes_no_digit_and_cpi_scales_through(points, random, factor, interval):
     asked = {"freq": 2.5e9, "interval": interval}
-    plain = ppw.project(points, **asked)
-    assert ppw.project(random.sample(points, len(points)), **asked).to_json() == plain.to_json()
-    scaled = ppw.project([(f, factor * c) for f, c in points], **asked)
+    plain = ppw.project_points(points, **asked)
+    assert (
+        ppw.project_points(random.sample(points, len(points)), **asked).to_json() == plain.to_json()
+    )
+    scaled = ppw.project_points([(f, factor * c) for f, c in points], **asked)
     # A posterior's median is found to a small share of its width.
     rel = 1e-4 if interval == "bayes" else 1e-9
     assert float(scaled.cpi) == pytest.approx(factor * plain.cpi, rel=rel)
     assert float(scaled.performance) == pytest.approx(plain.performance / factor, rel=rel)
     if interval != "bayes":
-        twice = ppw.project(points * 2, **asked)
+        twice = ppw.project_points(points * 2, **asked)
         assert float(twice.cpi) == pytest.approx(plain.cpi, rel=1e-9)
 
 
@@ -388,8 +392,44 @@ def test_order_changes_no_digit_and_cpi_scales_through(points, random, factor, i
 @given(points=cpi_sweeps(), level=st.floats(0.5, 0.95), more=st.floats(0.01, 0.04))
 def test_intervals_hold_the_answer_and_widen_with_their_level(points, level, more, interval):
     narrow, wide = (
-        ppw.project(points, freq=2.5e9, level=x, interval=interval).cpi
+        ppw.project_points(points, freq=2.5e9, level=x, interval=interval).cpi
         for x in (level, level + more)
     )
     if narrow.lower is not None:
         assert wide.lower <= narrow.lower <= narrow <= narrow.upper <= wide.upper
+
+
+class TestOneName:
+    FORMS = {  # noqa: RUF012
+        "texts": [(f"{f / 1e9}GHz", cpi) for f, cpi in POINTS],
+        "lists": [[f, cpi] for f, cpi in POINTS],
+        "mapping": {f"{f / 1e6} MHz": cpi for f, cpi in POINTS},
+        "series": pd.Series(dict(POINTS)),
+        "array": np.array(POINTS),
+    }
+
+    @pytest.mark.parametrize("form", FORMS)
+    def test_points_in_any_form_are_one_answer(self, form):
+        expected = ppw.project_points(POINTS, freq=3e9).to_json()
+        assert ppw.project(self.FORMS[form], freq="3GHz").to_json() == expected
+        pairs = zip(*zip(*POINTS, strict=True), strict=True)
+        several = ppw.project(pairs, freq=["3GHz", 2.5e9])
+        assert [answer.freq_hz for answer in several] == [3e9, 2.5e9]
+        assert several[0].to_json() == expected
+
+    @made_up.ignore_caveats
+    def test_a_table_is_projected_to_one_kind_of_target(self):
+        runs = pd.concat([made_up.sweep().assign(cores=n) for n in (1, 2, 4)])
+        assert ppw.project(runs, freq=3e9).kind == "runs_projection"
+        assert ppw.project(runs, cores=8).kind == "core-count-projection"
+        for wrong in ({}, {"freq": 3e9, "cores": 8}):
+            with pytest.raises(ppw.PpwError, match="give one of freq, cores, data_bytes"):
+                ppw.project(runs, **wrong)
+        with pytest.raises(ppw.PpwError, match="no target of the projection: give freq"):
+            ppw.project(POINTS)
+
+    def test_a_former_name_answers_and_warns(self):
+        with pytest.warns(DeprecationWarning, match=r"ppw.check_quality is now ppw.check"):
+            assert ppw.check_quality is ppw.check
+        with pytest.warns(DeprecationWarning, match=r"ppw.project_runs is now ppw.project"):
+            assert ppw.project_runs(made_up.sweep(), freq=3e9, metric="time").kind == "runs_projection"

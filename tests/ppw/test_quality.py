@@ -1,4 +1,4 @@
-"""`ppw.check_quality` and `ppw check`: bad rows are named, good ones are left in peace."""
+"""`ppw.check` and `ppw check`: bad rows are named, good ones are left in peace."""
 
 import functools
 import json
@@ -23,7 +23,7 @@ ROWS, SEEDS = st.integers(0, 12), st.integers(0, 99)
 
 
 def check(runs, **options):
-    return answered(ppw.check_quality, runs, **options)
+    return answered(ppw.check, runs, **options)
 
 
 def told(runs, name=None, **options):
@@ -238,7 +238,7 @@ class TestHalfOrThirdFrequency:
 
     def test_it_takes_no_part_but_is_tested(self):
         runs = self.sweep(0, 2)
-        left_out = answered(ppw.project_runs, runs, freq="2 GHz", metric="power").left_out
+        left_out = answered(ppw.project, runs, freq="2 GHz", metric="power").left_out
         assert list(left_out["check"]) == [self.NAME]
         # To turn down what is slower than expected would flatter the result.
         validation = answered(ppw.validate, runs, test="1.2 GHz", metric="time")
@@ -416,7 +416,7 @@ class TestSlipOfAUnit:
 
     def test_a_slip_takes_no_part(self):
         runs = frame([60.0, 40.0, 30.0, 25.0], [10, 0.011, 12, 13], clocks=[1.0, 1.5, 2.0, 2.4])
-        left_out = answered(ppw.project_runs, runs, freq="1.5 GHz", metric="energy").left_out
+        left_out = answered(ppw.project, runs, freq="1.5 GHz", metric="energy").left_out
         assert list(left_out["check"]) == [self.NAME]
 
     SLIPS = st.sampled_from([1e3, 1e6, 1e-3, 1e-6])
@@ -550,7 +550,7 @@ def test_other_work_is_named_and_leaves_no_row_out():
     runs.loc[3, "other_cpu_share"] = 0.5
     assert told(runs, "other_work") == {3: "other work took 50.0% of the CPU time"}
     assert check(runs).verdict() == "Other work ran beside 1 of 13 rows."
-    answer = answered(ppw.project_runs, runs, freq="2.6GHz", metric="power")
+    answer = answered(ppw.project, runs, freq="2.6GHz", metric="power")
     assert any("more than 5% of the CPU time in 1 of 13 runs" in c for c in answer.caveats)
     assert not any("left out" in caveat for caveat in answer.caveats)
 
@@ -623,7 +623,7 @@ class TestResult:
 )
 def test_what_cannot_be_checked_is_refused(runs, options, error, said):
     with pytest.raises(error, match=said):
-        ppw.check_quality(runs, **options)
+        ppw.check(runs, **options)
 
 
 class TestDigits:

@@ -189,7 +189,7 @@ class TestSimulatedSweep:
         programs = sweep[sweep["workload"] != CONTROL]
         learnt = programs[programs["freq_hz"].isin([1.2e9, 2e9])]
         asked = {"freq": [3.2e9, 4e9], "by": KEYS, "metric": ["cpi", "time"]}
-        table = answered(ppw.project_runs, learnt, **asked, **way).table
+        table = answered(ppw.project, learnt, **asked, **way).table
         tested = table.merge(programs, on=[*KEYS, "freq_hz"])
         for metric, truth in (("cpi", "cpi"), ("time", "time_s")):
             own = tested[tested["metric"] == metric]
@@ -200,7 +200,7 @@ class TestSimulatedSweep:
 
     def test_from_three_clocks_the_control_is_flagged_on_both_cores_and_nothing_else(self, sweep):
         learnt = sweep[sweep["freq_hz"].isin([0.8e9, 1.6e9, 2.4e9])]
-        table = answered(ppw.project_runs, learnt, freq=4e9, by=KEYS, metric=["cpi", "time"]).table
+        table = answered(ppw.project, learnt, freq=4e9, by=KEYS, metric=["cpi", "time"]).table
         for metric in ("cpi", "time"):
             own = table[table["metric"] == metric]
             bent = own["caveats"].astype(str).str.contains("gains_less|gains_more")
@@ -208,15 +208,15 @@ class TestSimulatedSweep:
             assert flagged == {(CONTROL, WIMPY), (CONTROL, BRAWNY)}
         # Two clocks cannot show it.
         two = learnt[(learnt["freq_hz"] != 1.6e9) & (learnt["workload"] == CONTROL)]
-        table = answered(ppw.project_runs, two, freq=4e9, by=KEYS, metric="time").table
+        table = answered(ppw.project, two, freq=4e9, by=KEYS, metric="time").table
         said = table.get("caveats", pd.Series(dtype=str)).astype(str)
         assert not said.str.contains("gains").any()
 
     def test_a_simulated_table_says_so_and_a_measured_one_does_not(self, sweep):
         how = {"freq": 3e9, "by": KEYS, "metric": "time"}
-        said = answered(ppw.project_runs, sweep, **how).caveats
+        said = answered(ppw.project, sweep, **how).caveats
         assert any(c.startswith("all runs are simulated, not hardware") for c in said)
-        said = answered(ppw.project_runs, sweep.drop(columns="simulator"), **how).caveats
+        said = answered(ppw.project, sweep.drop(columns="simulator"), **how).caveats
         assert not any("simulated" in c for c in said)
         measured = sweep[sweep["host"] == BRAWNY].assign(host="rack1", simulator=None)
         both = pd.concat([sweep[sweep["host"] == WIMPY], measured.assign(power_source="unknown")])

@@ -53,8 +53,8 @@ def refused(message, ask):
     "ask",
     ASK(ppw.cycles_per_io, study()),
     ASK(ppw.size_servers, study(), **CPIO),
-    ASK(ppw.project, POINTS, freq=2e9),
-    ASK(ppw.project, POINTS, freq=2e9, power_pts=WATTS, power_source="meter"),
+    ASK(ppw.project_points, POINTS, freq=2e9),
+    ASK(ppw.project_points, POINTS, freq=2e9, power_pts=WATTS, power_source="meter"),
     ASK(ppw.PowerLoadCurve.of_levels([0, 0.5, 1], [60, 80, 120]).forecast, [0.7]),
     ASK(ppw.power_loads, LOADS),
     ids=["cpio", "servers", "project", "energy", "curve", "power loads"],
@@ -69,7 +69,7 @@ def test_the_level_of_an_interval_is_a_share(ask, level):
     # Columns of answers, and levels of a calibration, are no keys.
     (
         "rename the column",
-        ASK(ppw.project_runs, RUNS.assign(caveats=""), freq=3e9, by=["caveats"]),
+        ASK(ppw.project, RUNS.assign(caveats=""), freq=3e9, by=["caveats"]),
     ),
     ("cannot tell levels apart by 'runs'", ASK(ppw.calibrate, PAIRED, **SENSORS, by=["runs"])),
     # No run has both.
@@ -77,7 +77,7 @@ def test_the_level_of_an_interval_is_a_share(ask, level):
     ("both threads above 0 and throughput", ASK(ppw.find_knees, BY_THREADS, **AXES)),
     (
         "an exponent works only with --power-form cmos",
-        ASK(ppw.project_runs, RUNS, freq=3e9, **FORM),
+        ASK(ppw.project, RUNS, freq=3e9, **FORM),
     ),
     # Each value is there but not together; nothing is left to compare.
     ("no run has all of host=rack1, cores=8", ASK(ppw.compare, APART, A | {"cores": 8}, B)),

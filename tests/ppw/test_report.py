@@ -96,7 +96,7 @@ class TestValidationPage:
 
 def test_long_tables_say_what_they_cut():
     many = pd.concat([sweep(host=f"node{i}", seed=i, repeats=1) for i in range(90)])
-    page = parameters_page(answered(ppw.fit_runs, many, metric="time"))
+    page = parameters_page(answered(ppw.fit, many, metric="time"))
     assert len(page.tables[0].rows) == 500
     assert "40 more rows are in the JSON of this page." in page.render()
 

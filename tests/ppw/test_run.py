@@ -187,7 +187,7 @@ class TestMemcached:
         assert set(runs["family"]) == {"Zen 4"}
         # At idle power, which is below that of the idle machine as often as not.
         metric = ["throughput", "perf_per_watt"]
-        found = ppw.project_runs(runs, freq="1.8GHz", metric=metric, keep_all=True)
+        found = ppw.project(runs, freq="1.8GHz", metric=metric, keep_all=True)
         assert found.to_frame()["projected"].gt(0).all()
 
     @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])

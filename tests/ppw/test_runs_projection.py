@@ -1,4 +1,4 @@
-"""`ppw.project_runs`: many groups at once equal each alone, invariances, what is left out.
+"""`ppw.project`: many groups at once equal each alone, invariances, what is left out.
 
 What holds for any interval is asked of each; a posterior's own intervals are in test_intervals.
 """
@@ -28,7 +28,7 @@ PRECISION = {"bayes": 1e-4, "t": 1e-9, "none": 1e-9}
 
 
 def project_runs(runs=RUNS, **options):
-    return answered(ppw.project_runs, runs, **{"freq": "3.0GHz", **options})
+    return answered(ppw.project, runs, **{"freq": "3.0GHz", **options})
 
 
 def straight(runs=RUNS, **options):
@@ -51,7 +51,7 @@ class TestGroupByGroup:
         together = project_runs(metric=metric, interval=interval, pool=False)
         for workload in WORK:
             runs = RUNS[RUNS["workload"] == workload]
-            alone = answered(ppw.project, runs, freq=3e9, interval=interval)
+            alone = answered(ppw.project_points, runs, freq=3e9, interval=interval)
             estimate = alone.cpi if metric == "cpi" else alone.power_w
             row = one(together, workload=workload)
             expected = np.array([estimate, estimate.lower, estimate.upper], dtype=float)
@@ -146,7 +146,7 @@ def test_a_result_prints_its_summary_and_names_itself_in_one_line():
     result = project_runs(metric="time")
     assert str(result) == result.summary()
     assert repr(result) == "<RunsProjection: 3 rows>"
-    assert repr(answered(ppw.check_quality, RUNS)) == "<Quality: None of 24 rows is flagged.>"
+    assert repr(answered(ppw.check, RUNS)) == "<Quality: None of 24 rows is flagged.>"
     assert ppw.__version__ == json.loads(result.to_json())["ppw_version"]
 
 
@@ -160,7 +160,7 @@ class TestLeftOut:
         )
         assert project_runs(metric="time").caveats == ()
         with pytest.raises(PpwError, match="only one distinct frequency in every group by host, f"):
-            ppw.project_runs(RUNS[RUNS["freq_ghz"] == 1.6], freq=3e9)
+            ppw.project(RUNS[RUNS["freq_ghz"] == 1.6], freq=3e9)
 
     def test_a_group_without_watts_keeps_its_time(self):
         result = project_runs(RUNS.assign(power_w=RUNS["power_w"].where(RUNS["workload"] != "wc")))
@@ -293,7 +293,7 @@ class TestSeveralHosts:
 
     def test_each_host_alone_has_one_frequency(self):
         with pytest.raises(PpwError, match="only one distinct frequency") as refused:
-            ppw.project_runs(self.ATOMS, freq=3e9)
+            ppw.project(self.ATOMS, freq=3e9)
         assert "1.66 GHz, 1.8 GHz" in str(refused.value)
 
 
@@ -313,17 +313,17 @@ REFUSED = {
     "level of a product": ({"level": 1.0, "metric": "energy"}, "interval level 1.0 is not a share"),
     "interval": ({"interval": "beyes"}, "'beyes' is not one of bayes, conformal, t, none"),
     "conformal level": ({"level": 90, "interval": "conformal"}, "level 90 is not a share"),
-    "a path": ({"runs": "runs.csv"}, "runs is a str, not a DataFrame: read a file with"),
-    "no runs": ({"runs": RUNS.iloc[:0]}, "holds no runs"),
-    "no frequencies": ({"runs": RUNS.drop(columns="freq_ghz")}, "no column freq_hz"),
-    "nothing measured": ({"runs": RUNS[["freq_ghz", "host"]]}, "nothing to project"),
+    "a path": ({"points": "runs.csv"}, "runs is a str, not a DataFrame: read a file with"),
+    "no runs": ({"points": RUNS.iloc[:0]}, "holds no runs"),
+    "no frequencies": ({"points": RUNS.drop(columns="freq_ghz")}, "no column freq_hz"),
+    "nothing measured": ({"points": RUNS[["freq_ghz", "host"]]}, "nothing to project"),
 }
 
 
 @pytest.mark.parametrize(("wrong", "said"), REFUSED.values(), ids=REFUSED)
 def test_every_bad_argument_is_refused_in_one_line(wrong, said):
     with pytest.raises((PpwError, ppw.MeasurementError)) as refused:
-        ppw.project_runs(**{"runs": RUNS, "freq": 3e9, **wrong})
+        ppw.project(**{"points": RUNS, "freq": 3e9, **wrong})
     assert said in str(refused.value)
     assert "\n" not in str(refused.value)
     assert isinstance(refused.value, UnknownColumnError) or "by" not in wrong
@@ -369,7 +369,7 @@ def tables(draw):
 def test_order_changes_no_digit_and_intervals_hold_their_projection(runs, seed, by, interval):
     shuffled = runs.sample(frac=1, random_state=seed)
     made, again = (
-        ppw.project_runs(table, freq=2.5 * GHZ, interval=interval, by=by, keep_all=True)
+        ppw.project(table, freq=2.5 * GHZ, interval=interval, by=by, keep_all=True)
         for table in (runs, shuffled)
     )
     assert made.to_json() == again.to_json()

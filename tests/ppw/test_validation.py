@@ -203,7 +203,7 @@ class TestSchemes:
         assert result.by == ("family", "workload", "cores")
         assert result.scheme == "learnt on rack1, tested on rack2"
         asked = {"freq": ["1.2GHz", "2.4GHz"], "metric": "time", "interval": "t"}
-        alone = answered(ppw.project_runs, RUNS, **asked).table
+        alone = answered(ppw.project, RUNS, **asked).table
         same_projections(result, alone, 1.2e9, 2.4e9)
         # The curve is of one host, so nothing of another is in it.
         assert result.caveats == ()
@@ -218,7 +218,7 @@ class TestSchemes:
         result = straight(pd.concat(hosts), scheme="host", metric="time")
         assert len(result.groups) == 3 * 3 * 4
         options = {"metric": "time", "by": ["family", "workload", "cores"], "interval": "t"}
-        rest = answered(ppw.project_runs, pd.concat(hosts[1:]), freq="1.2GHz", **options)
+        rest = answered(ppw.project, pd.concat(hosts[1:]), freq="1.2GHz", **options)
         same_projections(replace(result, groups=result.groups[:12]), rest.table, 1.2e9)
         assert only(result.caveats, "one curve goes through several hosts")
 
@@ -235,7 +235,7 @@ def test_via_ratio_is_one_regression_on_the_quotient():
     f = np.array([1.2, 1.6, 2.0])
     slope, intercept = np.polyfit(1 / f, (9 + 60 / f) * (20 + 15 * f), 1)
     asked = {"metric": "perf_per_watt", "via": "ratio", "interval": "t"}
-    alone = answered(ppw.project_runs, runs[runs["freq_ghz"] < 2.4], freq=2.4e9, **asked).table
+    alone = answered(ppw.project, runs[runs["freq_ghz"] < 2.4], freq=2.4e9, **asked).table
     for found in (validate(runs, **asked).groups, alone):
         assert found["projected"].item() == pytest.approx(1 / (intercept + slope / 2.4), rel=1e-9)
 

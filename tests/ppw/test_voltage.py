@@ -45,7 +45,7 @@ def frame(table=KNEE, **columns):
 
 def power(runs, **options):
     asked = {"freq": 2.4e9, "metric": "power", **options}
-    return answered(ppw.project_runs, runs, **asked).to_frame()
+    return answered(ppw.project, runs, **asked).to_frame()
 
 
 def steps_of(*sweeps):
@@ -192,7 +192,7 @@ class TestKnownVoltages:
         pairs = [(g * GHZ, w) for g, w in zip(points["freq_ghz"], points["power_w"], strict=True)]
         asked = {"freq": 2.4e9, "power_pts": pairs, "power_source": "simulated"}
         cpi = [(0.8e9, 1.0), (1.6e9, 1.2)]
-        known, empty, none = (answered(ppw.project, cpi, voltages=v, **asked) for v in VOLTS)
+        known, empty, none = (answered(ppw.project_points, cpi, voltages=v, **asked) for v in VOLTS)
         assert float(known.power_w) == pytest.approx(truth(0), rel=NEAR)
         assert empty == none
         assert float(none.power_w) < 0.9 * truth(0)
@@ -215,15 +215,15 @@ class TestRefusals:
     @pytest.mark.parametrize("given", [KNEE, frame()], ids=["mapping", "frame"])
     def test_a_target_that_a_given_table_does_not_reach_and_a_line_that_has_no_voltage(self, given):
         with pytest.raises(OutOfRangeError, match=r"no voltage is known at 3\.6 GHz"):
-            ppw.project_runs(world(), freq=3.6e9, metric="power", voltages=given)
+            ppw.project(world(), freq=3.6e9, metric="power", voltages=given)
         with pytest.raises(PpwError, match="works only with --power-form cmos"):
-            ppw.project_runs(world(), freq=2.4e9, voltages=given, power_form="linear")
+            ppw.project(world(), freq=2.4e9, voltages=given, power_form="linear")
 
     @pytest.mark.parametrize("interval", ["bayes", "t"])
-    @pytest.mark.parametrize("call", ["project_runs", "validate", "fit_runs"])
+    @pytest.mark.parametrize("call", ["project", "validate", "fit"])
     def test_a_frame_of_other_columns(self, call, interval):
-        options = {"freq": 2.4e9} if call == "project_runs" else {}
-        options |= {} if call == "fit_runs" else {"interval": interval}
+        options = {"freq": 2.4e9} if call == "project" else {}
+        options |= {} if call == "fit" else {"interval": interval}
         runs = world(steps=(*STEPS, 2.4))
         with pytest.raises(PpwError, match="needs the columns freq_hz and voltage_v"):
             getattr(ppw, call)(runs, voltages=frame().rename(columns={"voltage_v": "v"}), **options)

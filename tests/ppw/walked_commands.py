@@ -35,4 +35,4 @@ def options(command):
 def spellings(command):
     """All spellings of a command's options."""
     spelt = {name for p in command.params for name in (*p.opts, *p.secondary_opts)}
-    return {name for name in spelt if name.startswith("-")} | {"--help", "-h"}
+    return {name for name in spelt if name.startswith("-")} | {"--help", "--help-all", "-h"}
