@@ -432,4 +432,5 @@ class TestOneName:
         with pytest.warns(DeprecationWarning, match=r"ppw.check_quality is now ppw.check"):
             assert ppw.check_quality is ppw.check
         with pytest.warns(DeprecationWarning, match=r"ppw.project_runs is now ppw.project"):
-            assert ppw.project_runs(made_up.sweep(), freq=3e9, metric="time").kind == "runs_projection"
+            made = ppw.project_runs(made_up.sweep(), freq=3e9, metric="time")
+        assert made.kind == "runs_projection"
