@@ -110,7 +110,6 @@ def pytest_collection() -> Generator[None, Any, Any]:
         return (yield)
     finally:
         gc.enable()
-        gc.collect()
         gc.freeze()
         gc.set_threshold(50_000, 20, 100)
 
