@@ -294,10 +294,10 @@ def cycles_per_io(
     keys = group_columns(table, by)
     points = _pool_points(table, keys, level)
     if points["cpio"].isna().all():
-        raise PpwError(
-            f"{runs.attrs.get('source', 'runs')}: no run read or wrote a sector: "
-            "use data that do not fit into memory, or direct I/O"
-        )
+        why = "no run read or wrote a sector: use data that do not fit into memory, or direct I/O"
+        if (table["ios"] > 0).any():
+            why = "no run with I/O has a core frequency: give it with --clock"
+        raise PpwError(f"{runs.attrs.get('source', 'runs')}: {why}")
     remarks = [
         *(str(c) for c in runs.attrs.get("caveats", ())),
         *(*clocks, *found_in.run_caveats(table)),

@@ -179,6 +179,7 @@ class TestClock:
     (table(sectors_read=-3.0), {}, MeasurementError, "sectors_read.*-3"),
     (table(idle_s=-3.0), {}, MeasurementError, "idle_s.*-3"),
     (table(sectors_read=0.0, sectors_written=0.0), {}, PpwError, "no run read or wrote"),
+    (table(freq_hz=np.nan), {}, PpwError, "no run with I/O has a core frequency: give it with --c"),
     (table().drop(columns="sectors_written"), {}, MeasurementError, "no column sectors_w"),
     (study(), {"by": ["cores"]}, UnknownColumnError, "'cores'"),
 )
