@@ -123,7 +123,7 @@ class Passages:
 
         Each activity window begins somewhere else in its cycle, where a queue would be empty: load
         that builds up stays together, and so do accesses to the same addresses. ``repeat`` draws
-        parts between such places with replacement, ``in_order`` keeps all.
+        parts between such places with replacement, ``in_order`` keeps all. The last stays last.
         """
         spans = np.arange(len(self.number))
         if in_order:
@@ -132,9 +132,12 @@ class Passages:
         window = self.begin_s[[block[0] for block in blocks]] // self.window_s
         found = []
         for inside in np.split(np.arange(len(blocks)), np.flatnonzero(np.diff(window)) + 1):
-            turned = np.roll(inside, rng.integers(len(inside)))
-            chosen = rng.choice(inside, len(inside)) if repeat else turned
+            # A queue may be left at the end of the trace: nothing comes after it.
+            free = inside[inside < len(blocks) - 1]
+            turned = np.roll(free, rng.integers(max(1, len(free))))
+            chosen = rng.choice(free, len(free)) if repeat else turned
             found += [blocks[k] for k in chosen]
+        found.append(blocks[-1])
         return np.concatenate(found)
 
     def _quiet_cuts(self) -> IntArray:

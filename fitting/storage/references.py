@@ -221,16 +221,29 @@ def pack_extents(
     """
     stream, state, place, before, after = columns
     found, device = np.full(len(stream), -1, dtype=np.int64), s.devices[stream[fresh]]
+    # Extents are in order by the states that they begin in, which may be before that of the row.
+    begin = (s.state_low + s.state_high)[state] // 2 - before
+    state = np.maximum(np.searchsorted(s.state_low, begin, side="right") - 1, 0)
     order = fresh[np.lexsort((rng.random(len(fresh)), state[fresh], device))]
     key = s.devices[stream[order]] * len(s.state_low) + state[order]
-    for rows in np.split(order, np.flatnonzero(np.diff(key)) + 1):
+    groups = np.split(order, np.flatnonzero(np.diff(key)) + 1)
+    for rows, later in zip(groups, [*groups[1:], fresh[:0]], strict=True):
         v, g = state[rows[0]], s.devices[stream[rows[0]]]
         # Whole pieces, and one for the blocks into the first.
         size = (-(-(before + after)[rows] // s.piece) + (place[rows] > 0)) * s.piece
         start = max(s.filled[g], s.state_low[v] - s.state_low[v] % s.piece)
         total, end = int(size.sum()), s.high_lbn - s.high_lbn % s.piece
         start = max(s.low_lbn - s.low_lbn % s.piece, min(start, end - total))
-        spare = min(s.state_high[v] + int(size.min()), end) - start - total
+        # As in the trace, extents of a state end before those of the next one begin.
+        if len(later) and s.devices[stream[later[0]]] == g:
+            end = min(end, int(s.state_low[state[later[0]]]))
+        room = s.state_high[v] + s.piece - start
+        if total > room:
+            # One reaches beyond the state: the longest, which comes last.
+            last = np.r_[np.delete(np.arange(len(rows)), size.argmax()), size.argmax()]
+            rows, size = rows[last], size[last]
+            room += int(size[-1]) - s.piece
+        spare = min(room, end - start) - total
         gaps = np.sort(rng.integers(max(0, spare) // s.piece + 1, size=len(rows))) * s.piece
         at = start + np.cumsum(size) - size + gaps + before[rows]
         found[rows] = at + (place[rows] - at) % s.piece

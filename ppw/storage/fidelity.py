@@ -47,6 +47,18 @@ POINTS = 0.005
 # Relative tolerances of the variation of inter-arrival times, of the mean of the three figures of
 # performance (published: 3.4 %), and of the spread over repeats.
 _VARIATION, _MEAN_PERFORMANCE, _REPEATS = 0.15, 0.034, 0.01
+# Relative tolerances of latency and queue by load: mean, 95th and 99th percentile, queue.
+_QUEUE_TOLERANCES = {
+    1.0: (0.07, 0.15, 0.15, 0.07),
+    1.5: (0.15, 0.25, 0.25, 0.15),
+    2.0: (0.15, 0.25, 0.25, 0.15),
+}
+# A device that is busy for more of the time has a queue that chance alone decides.
+_BUSY = 0.9
+# Reuse distances may be off for this part of the accesses to blocks that were accessed before.
+_OF_REUSE = 0.2
+# Correlations may be off by so much, and dispersion by this factor, however wide its band is.
+_CORRELATION, _MOST_DISPERSION = 0.1, 2.0
 # Sizes and streams that are judged one by one, the most frequent.
 _TOP_SIZES, _TOP_STREAMS = 5, 5
 # A window length is judged where its windows hold so many arrivals, and there are so many.
@@ -80,11 +92,12 @@ class TraceFeatures:
     ) -> None:
         # A modelled device serves the trace, whose own latencies may be missing.
         reuse, self.storage, self.recorded = rd.ReuseSample(), fd.Storage(device), fd.Latencies()
-        tally = _Tally(known, space)
+        tally, self.queues = _Tally(known, space), fd.QueuedLatencies(known)
         for batch in ts.columns(trace):
             tally.add(batch)
             reuse.add(rd.accessed_blocks(batch.lbn, batch.size_bytes, _CACHE_BLOCK)[0])
             self.storage.take(batch)
+            self.queues.take(batch)
             self.recorded.add(batch.latency_s)
         n = self.requests = known.requests
         self.duration_s = known.duration_s
@@ -344,6 +357,24 @@ class _Comparison(NamedTuple):
         slow = self.pair(lambda f: latencies(f).quantile_s(0.99))
         yield _relative(group, "99th percentile of latency", "s", *slow)
 
+    def queue_rows(self, seed: int) -> Iterator[_Figure]:
+        """Rows of the latencies on three devices at three loads, where these keep up.
+
+        A figure may be off by its tolerance, or as far as a block bootstrap of the original moves
+        it, but by three tolerances at most.
+        """
+        for key, storage in self.ours.queues.storages.items():
+            ours = self.ours.queues.figures(key)[0]
+            theirs = np.mean([one.queues.figures(key)[0] for one in self.theirs], axis=0)
+            limit = np.array(_QUEUE_TOLERANCES[key[1]])
+            allowed = np.clip(self.ours.queues.spread(key, seed), limit, 3 * limit)
+            keeps_up = storage.utilisation < _BUSY
+            for k, figure in enumerate(fd.QUEUE_FIGURES):
+                name, unit = f"{key[0]} at load ×{key[1]:g}: {figure}", "1" if k == 3 else "s"
+                pair = float(ours[k]), float(theirs[k])
+                row = _relative("queues", name, unit, *pair, float(allowed[k]))
+                yield row.judge() if keeps_up else row._replace(tolerance=np.nan)
+
     def places(self, tolerance: float) -> Iterator[_Figure]:
         """Rows of where requests go and how soon they come back, and of what caches make of it."""
         group, ours = "spatial", self.ours
@@ -354,7 +385,9 @@ class _Comparison(NamedTuple):
         yield _distance(
             group, "requests in another 64th, between halves of the original", ours.drift
         )
-        yield _distance(group, "accesses at another reuse distance", off)
+        again = 1 - float(ours.reuse.distances()[-1])
+        row = _distance(group, "accesses at another reuse distance", off)
+        yield row._replace(tolerance=max(POINTS, _OF_REUSE * again)).judge()
         for cache in CACHES:
             pair = self.pair(partial(TraceFeatures.hit_ratio, cache=cache, of=ours))
             yield _points(group, _hits_figure(cache), *pair, tolerance).judge()
@@ -367,15 +400,18 @@ class _Comparison(NamedTuple):
         # So little is that of a clock's last digit.
         yield row.judge(abs(b - a) <= max(_VARIATION * a, POINTS))
         a, b = self.pair(lambda f: f.gap_correlation)
-        yield _Figure(group, "correlation of neighbouring gaps", "1", a, b, b - a, "difference")
+        row = _Figure(group, "correlation of neighbouring gaps", "1", a, b, b - a, "difference")
+        yield row._replace(tolerance=_CORRELATION).judge()
         for width, counts in self.ours.counts.items():
             if len(counts) < _LEAST_WINDOWS or counts.mean() < _LEAST_COUNT:
                 continue
             # A synthetic trace may be too short to have two such windows.
             others = [f.counts[width] for f in self.theirs if len(f.counts.get(width, ())) >= 2]
-            low, high = dispersion.dispersion_band(counts, seed=seed)
+            low, high = dispersion.dispersion_band(counts, level=0.99, seed=seed)
             a = dispersion.index_of_dispersion(counts)
             b = float(np.mean([*map(dispersion.index_of_dispersion, others)])) if others else np.nan
+            # Where a few bursts are all, resamples without them would let anything pass.
+            low, high = max(low, a / _MOST_DISPERSION), min(high, a * _MOST_DISPERSION)
             row = _relative(group, f"dispersion over {width:g} s", "1", a, b)
             yield row._replace(lower=low, upper=high).judge(low <= b <= high)
 
@@ -436,6 +472,8 @@ def _tolerance_text(row: rs.Row) -> str:
         return f"{tx.shown(row['lower'])} to {tx.shown(row['upper'])}"
     if np.isnan(row["tolerance"]):
         return "–"
+    if row["kind"] == "difference":
+        return f"{row['tolerance']:.3g}"
     return f"{100 * row['tolerance']:.3g} {'points' if row['kind'] == 'points' else '%'}"
 
 
@@ -464,7 +502,8 @@ class TraceFidelity(ts.TraceResult):
         rs.Table(
             "table",
             """
-            group     | text  |           | features, performance, spatial, temporal, ablation
+            group     | text  |           | features, performance, queues, spatial, temporal, \
+ablation
             figure    | text  | figure    | figure that is compared
             unit      | text  |           | unit of its values
             original  | unit  | original  | value of the original
@@ -640,6 +679,7 @@ def validate_trace(
         *both.requests(for_features),
         *both.rates(for_features),
         *both.performance(for_performance),
+        *both.queue_rows(seed),
         *both.places(for_hits),
         *both.times(seed),
         *both.types(),

@@ -22,6 +22,15 @@ Device = devices.Disk | devices.SolidState
 DEVICES: dict[str, Device] = {"disk": devices.Disk(), "ssd": devices.SolidState()}
 # Parameters that are numbers without a unit, and what they stay below.
 _PLAIN, _MOST = ("units", "cylinders", "revolutions_s"), 1e15
+# Devices that a trace is queued on at several loads: a rotating disk, and drives on two buses.
+QUEUED: dict[str, Device] = {
+    "disk": devices.Disk(),
+    "SATA SSD": devices.SolidState(),
+    "NVMe": devices.SolidState(read_s=60e-6, write_s=15e-6, unit_bytes_s=500e6, units=32),
+}
+LOADS = (1.0, 1.5, 2.0)
+QUEUE_FIGURES = ("mean latency", "95th percentile", "99th percentile", "requests in the device")
+_PARTS_OF_TRACE, _RESAMPLES = 20, 200
 # Latencies are counted in classes of a thirty-second of a log2 bin, from a nanosecond on.
 _PARTS, _SMALLEST_S, _CLASSES = 32, 1e-9, 32 * 64
 
@@ -124,6 +133,12 @@ def _parse_value(name: str, text: str) -> float:
     return int(number) if name in ("units", "cylinders") else number
 
 
+def _latency_classes(latency_s: FloatArray) -> IntArray:
+    """Return the class of each latency (s)."""
+    log2 = np.log2(np.maximum(latency_s, _SMALLEST_S) / _SMALLEST_S)
+    return np.minimum(log2 * _PARTS, _CLASSES - 1).astype(np.int64)
+
+
 @dataclass
 class Latencies:
     """Latencies, counted in classes of a thirty-second of a log2 bin."""
@@ -135,8 +150,7 @@ class Latencies:
     def add(self, latency_s: FloatArray) -> None:
         """Count latencies (s); missing ones are passed over."""
         present = latency_s[~np.isnan(latency_s)]
-        class_ = (np.log2(np.maximum(present, _SMALLEST_S) / _SMALLEST_S) * _PARTS).astype(np.int64)
-        self.counts += np.bincount(np.minimum(class_, _CLASSES - 1), minlength=_CLASSES)
+        self.counts += np.bincount(_latency_classes(present), minlength=_CLASSES)
         self.total_s += float(present.sum())
         self.requests += len(present)
 
@@ -231,6 +245,54 @@ class Storage:
     def possible_iops(self) -> float:
         """Requests per second at which the busiest device is always busy."""
         return self.latencies.requests / self._busiest_s if self._busiest_s > 0 else float("nan")
+
+
+class QueuedLatencies:
+    """Latencies of a trace on each device of `QUEUED` at each of `LOADS`, by parts of the trace."""
+
+    def __init__(self, known: sv.Survey) -> None:
+        self._known, self._done = known, 0
+        self.storages, self._counts, self._sums = {}, {}, {}
+        for name, model in QUEUED.items():
+            device = NamedDevice(name, model).reaching(known.high_lbn).model
+            for load in LOADS:
+                self.storages[name, load] = Storage(device)
+                self._counts[name, load] = np.zeros((_PARTS_OF_TRACE, _CLASSES))
+                self._sums[name, load] = np.zeros(_PARTS_OF_TRACE)
+
+    def take(self, batch: RequestColumns) -> None:
+        """Serve the next requests."""
+        number = self._done + np.arange(len(batch.time_s))
+        part = number * _PARTS_OF_TRACE // self._known.requests
+        self._done += len(number)
+        for key, storage in self.storages.items():
+            latency_s = storage.take(batch._replace(time_s=batch.time_s / key[1]))
+            place, shape = part * _CLASSES + _latency_classes(latency_s), self._counts[key].shape
+            self._counts[key] += np.bincount(place, minlength=shape[0] * shape[1]).reshape(shape)
+            self._sums[key] += np.bincount(part, latency_s, minlength=shape[0])
+
+    def figures(self, key: tuple[str, float], weights: FloatArray | None = None) -> FloatArray:
+        """Return `QUEUE_FIGURES`, or those of resamples that weigh the parts so (a row each)."""
+        weights = np.ones((1, _PARTS_OF_TRACE)) if weights is None else weights
+        counts, total_s = weights @ self._counts[key], weights @ self._sums[key]
+        requests, reached = counts.sum(axis=1), np.cumsum(counts, axis=1)
+        mean_s = total_s / requests
+        # The middle of a class in the logarithm, as in `Latencies`.
+        classes = [(reached < share * requests[:, None]).sum(axis=1) for share in (0.95, 0.99)]
+        quantiles = [_SMALLEST_S * 2 ** ((class_ + 0.5) / _PARTS) for class_ in classes]
+        # Little's law: requests in the device are their rate times their time in it.
+        rate = self._known.requests / self._known.duration_s * key[1]
+        return np.stack([mean_s, *quantiles, mean_s * rate], axis=1)
+
+    def spread(self, key: tuple[str, float], seed: int) -> FloatArray:
+        """Return how far (relative) chance moves each figure: half the 95 % of resamples.
+
+        A resample has parts of the trace drawn with replacement: a block bootstrap.
+        """
+        rng, n = np.random.default_rng(seed), _PARTS_OF_TRACE
+        weights = rng.multinomial(n, np.full(n, 1 / n), size=_RESAMPLES).astype(np.float64)
+        low, high = np.quantile(self.figures(key, weights), [0.025, 0.975], axis=0)
+        return np.asarray((high - low) / 2 / np.maximum(self.figures(key)[0], 1e-300))
 
 
 def completed_iops(requests: pa.Table, device: Device | None = None) -> float:
