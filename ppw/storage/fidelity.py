@@ -367,7 +367,7 @@ class _Comparison(NamedTuple):
             ours = self.ours.queues.figures(key)[0]
             theirs = np.mean([one.queues.figures(key)[0] for one in self.theirs], axis=0)
             limit = np.array(_QUEUE_TOLERANCES[key[1]])
-            allowed = np.clip(self.ours.queues.spread(key, seed), limit, 3 * limit)
+            allowed = np.clip(self.ours.queues.bootstrap_variation(key, seed), limit, 3 * limit)
             keeps_up = storage.utilisation < _BUSY
             for k, figure in enumerate(fd.QUEUE_FIGURES):
                 name, unit = f"{key[0]} at load ×{key[1]:g}: {figure}", "1" if k == 3 else "s"

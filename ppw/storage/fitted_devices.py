@@ -136,7 +136,7 @@ def _parse_value(name: str, text: str) -> float:
 def _latency_classes(latency_s: FloatArray) -> IntArray:
     """Return the class of each latency (s)."""
     log2 = np.log2(np.maximum(latency_s, _SMALLEST_S) / _SMALLEST_S)
-    return np.minimum(log2 * _PARTS, _CLASSES - 1).astype(np.int64)
+    return np.asarray(np.minimum(log2 * _PARTS, _CLASSES - 1), dtype=np.int64)
 
 
 @dataclass
@@ -284,7 +284,7 @@ class QueuedLatencies:
         rate = self._known.requests / self._known.duration_s * key[1]
         return np.stack([mean_s, *quantiles, mean_s * rate], axis=1)
 
-    def spread(self, key: tuple[str, float], seed: int) -> FloatArray:
+    def bootstrap_variation(self, key: tuple[str, float], seed: int) -> FloatArray:
         """Return how far (relative) chance moves each figure: half the 95 % of resamples.
 
         A resample has parts of the trace drawn with replacement: a block bootstrap.
