@@ -90,8 +90,7 @@ class CurvePosterior(NamedTuple):
         level = (weight * apart) @ one / (weight @ one**2)
         pull = weight * (apart - level[:, None] * one) * drift[:, None] ** 2
         cross = basis.T @ (kernel[:n, n:] * root[:, None])
-        curves: FloatArray = drawn[:, n:] + level[:, None] + error[:, n:] + pull @ cross
-        return curves
+        return drawn[:, n:] + level[:, None] + error[:, n:] + pull @ cross
 
     def _shapes(
         self,
@@ -165,8 +164,7 @@ def pair_draws(
 def _height(curves: FloatArray) -> FloatArray:
     """Mean height of each curve, in standard deviations of all curves at a frequency."""
     spread = curves.std(axis=0)
-    height: FloatArray = ((curves - curves.mean(axis=0)) / np.where(spread > 0, spread, 1)).mean(1)
-    return height
+    return ((curves - curves.mean(axis=0)) / np.where(spread > 0, spread, 1)).mean(1)
 
 
 def _systematic(weight: FloatArray, draws: int, rng: Generator) -> tuple[IntArray, IntArray]:
@@ -187,12 +185,10 @@ def _monotone(curves: FloatArray, frequencies: FloatArray, direction: int) -> Fl
     rising = curves[:, order]
     above = np.maximum.accumulate(rising, axis=1)
     below = np.minimum.accumulate(rising[:, ::-1], axis=1)[:, ::-1]
-    made: FloatArray = ((above + below) / 2)[:, np.argsort(order)]
-    return made
+    return ((above + below) / 2)[:, np.argsort(order)]
 
 
 def _root(kernel: FloatArray) -> FloatArray:
     """Square root of a covariance that may be singular, as it is at the anchor."""
     eigenvalue, basis = np.linalg.eigh(kernel)
-    root: FloatArray = basis * np.sqrt(np.maximum(eigenvalue, 0.0))
-    return root
+    return basis * np.sqrt(np.maximum(eigenvalue, 0.0))

@@ -132,8 +132,7 @@ class Outcomes(NamedTuple):
     @property
     def mean_half_width(self) -> FloatArray:
         """Mean half width after each candidate."""
-        mean: FloatArray = self.half_width.mean(axis=1)
-        return mean
+        return self.half_width.mean(axis=1)
 
     def typical(self, candidate: int) -> list[SweepSteps]:
         """Points of each quantity in the outcome whose half width is nearest the expected."""
@@ -285,8 +284,7 @@ def half_width(answers: Sequence[Mixture], level: float) -> FloatArray:
     for other in answers[1:]:
         total = total.plus(other, TIME_AND_POWER)
     lower, upper = total.quantiles((0.5 - level / 2, 0.5 + level / 2))
-    half: FloatArray = (upper - lower) / 2
-    return half
+    return (upper - lower) / 2
 
 
 def _answers(known: GroupPosterior, points: Sequence[SweepSteps], components: int) -> Mixture:

@@ -155,14 +155,12 @@ class CmosPowerCurve:
 
     def marginal(self, cells: FloatArray) -> FloatArray:
         """Sum up the posterior of the noise, which other groups learn from: (groups, scales)."""
-        noise: FloatArray = self._by_noise(cells.sum(axis=1)).sum(axis=1)
-        return noise
+        return self._by_noise(cells.sum(axis=1)).sum(axis=1)
 
     def with_marginal(self, cells: FloatArray, old: FloatArray, new: FloatArray) -> FloatArray:
         """Replace the noise of a posterior; all else given the noise stays."""
         ratio = np.divide(new, old, out=np.zeros_like(new), where=old > 0)
-        made: FloatArray = cells * np.tile(ratio, len(self.prior.wander))[:, None, :]
-        return made
+        return cells * np.tile(ratio, len(self.prior.wander))[:, None, :]
 
     def _by_noise(self, cells: FloatArray) -> FloatArray:
         return cells.reshape(*cells.shape[:-1], len(self.prior.wander), self.prior.scales)
@@ -247,8 +245,7 @@ class _Chunk(NamedTuple):
         of_group = (self.near.position, self.begin, self.size, row, worth, shipped)
         cells = (self.prior, self.likelihood, shared, others.total[None], others.by_cluster)
         mix = _mix_posteriors if self.loops is None else self.loops.mix_posteriors
-        made: FloatArray = mix(pooling.reach, of_group, cells)
-        return made
+        return mix(pooling.reach, of_group, cells)
 
 
 def _start(
@@ -391,5 +388,4 @@ def _evidence_of_cluster(likelihood: FloatArray, cluster: IntArray, pooling: Poo
     share = np.minimum(1.0, pooling.cluster_evidence / np.maximum(rest, 1))
     share[rest == 0] = 0.0
     log_weight = share.reshape(-1, *(1 for _ in axes)) * (total[number] - log_ratio)
-    weight: FloatArray = np.exp(log_weight - log_weight.max(axis=axes, keepdims=True))
-    return weight
+    return np.exp(log_weight - log_weight.max(axis=axes, keepdims=True))

@@ -74,14 +74,12 @@ class SweepSteps(NamedTuple):
     @property
     def anchor(self) -> FloatArray:
         """Highest frequency (Hz) that each group was measured at itself: (groups,)."""
-        highest: FloatArray = np.where(self.borrowed > 0, 0.0, self.frequency).max(axis=1)
-        return highest
+        return np.where(self.borrowed > 0, 0.0, self.frequency).max(axis=1)
 
     @property
     def lowest(self) -> FloatArray:
         """Lowest frequency (Hz) that each group was measured at itself: (groups,)."""
-        own: FloatArray = np.where(self.borrowed > 0, np.inf, self.frequency).min(axis=1)
-        return own
+        return np.where(self.borrowed > 0, np.inf, self.frequency).min(axis=1)
 
 
 def step_starts(codes: IntArray, frequency: FloatArray) -> BoolArray:
@@ -326,8 +324,7 @@ def pick_cells(weight: FloatArray, share: FloatArray) -> IntArray:
     """Number the cells at shares of the total weight, each share inside (0, 1)."""
     total = np.cumsum(weight)
     # Rounding must not pick a cell beyond the last.
-    picked: IntArray = np.searchsorted(total[:-1], share * total[-1])
-    return picked
+    return np.searchsorted(total[:-1], share * total[-1])
 
 
 class Designs(NamedTuple):

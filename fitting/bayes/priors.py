@@ -101,8 +101,7 @@ class StalledShare:
         power = self._power(frequency, groups)
         power *= 1 - self.share
         power += self.share
-        log_time: FloatArray = np.log(power, out=power) / self.overlap
-        return log_time
+        return np.log(power, out=power) / self.overlap
 
     def log_spread(self, frequency: FloatArray, groups: IntArray) -> FloatArray | None:
         """Change of ln T/T_ref by one deviation of β, of the same shape."""
@@ -115,8 +114,7 @@ class StalledShare:
         """(f_ref/f)^q of the shapes, which have few different q."""
         slower = np.log(self.reference[groups, None] / frequency)[:, :, None]
         overlap, number = np.unique(self.overlap, return_inverse=True)
-        power: FloatArray = np.exp(slower * overlap)[:, :, number]
-        return power
+        return np.exp(slower * overlap)[:, :, number]
 
 
 def noise_grid(
@@ -161,8 +159,7 @@ class DynamicSharePrior:
 
     def static_nodes(self) -> FloatArray:
         """Nodes of the static power, as shares of the most that it can be: (shares,)."""
-        nodes: FloatArray = (np.arange(self.shares) + 0.5) / self.shares
-        return nodes
+        return (np.arange(self.shares) + 0.5) / self.shares
 
 
 class DynamicShare:
@@ -221,8 +218,7 @@ class DynamicShare:
         else:
             dynamic = self.clock_power(frequency, groups)[:, :, None]
         share = self.share[groups][:, None, :]
-        normal: FloatArray = np.log(1 + share * (dynamic - 1))
-        return normal
+        return np.log(1 + share * (dynamic - 1))
 
     def log_spread(self, frequency: FloatArray, groups: IntArray) -> None:
         """No node has a spread: groups of a host share δ and v, each node as it stands."""

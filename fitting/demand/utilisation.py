@@ -165,8 +165,7 @@ def _longest_true_run(above: BoolArray) -> FloatArray:
     """Return the length of the longest run of True in each column."""
     place = np.arange(1, len(above) + 1)[:, None]
     last_below = np.maximum.accumulate(np.where(above, 0, place), axis=0)
-    longest: FloatArray = (place - last_below).max(axis=0).astype(np.float64)
-    return longest
+    return (place - last_below).max(axis=0).astype(np.float64)
 
 
 def agreement(shares: ArrayLike, threshold: float, quantile: float = 0.95, seed: int = 0) -> float:
@@ -261,8 +260,7 @@ def _noise_level(table: FloatArray) -> FloatArray:
     spread = np.median(np.abs(steps - np.median(steps, axis=0)), axis=0)
     # Of few points it is uncertain: two standard errors, of about 1/√n each, are added.
     sigma = _MAD_TO_SIGMA * spread / np.sqrt(2) * (1 + 2 / np.sqrt(len(table)))
-    limited: FloatArray = np.maximum(sigma, NOISE_FLOOR)
-    return limited
+    return np.maximum(sigma, NOISE_FLOOR)
 
 
 def _fill_missing(table: FloatArray) -> FloatArray:

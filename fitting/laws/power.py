@@ -150,8 +150,7 @@ class CmosVoltage(PowerLine):
                 f"{table[-1, 0] / 1e9:g} GHz; add that frequency to the table"
             )
         voltage = np.interp(f, table[:, 0], table[:, 1])
-        scaled: FloatArray = f / 1e9 * voltage**2
-        return scaled
+        return f / 1e9 * voltage**2
 
     def asymptote(self, line: LineFit) -> lines.Asymptote:
         """Return NaN: nobody measured the voltage beyond the table."""

@@ -238,8 +238,7 @@ class _Stack(NamedTuple):
         slope = (offset * self.power).sum(axis=1) / (offset**2).sum(axis=1)
         full = np.maximum(mean + slope * (1 - centre), mean / 2)
         share = np.clip(slope / full, _LEAST_SHARE, _MOST_SHARE)
-        total: FloatArray = full * share**SCALE_EXPONENT
-        return total
+        return full * share**SCALE_EXPONENT
 
 
 def covariance(first: FloatArray, second: FloatArray, of: Covariance) -> FloatArray:
@@ -247,13 +246,12 @@ def covariance(first: FloatArray, second: FloatArray, of: Covariance) -> FloatAr
     u, v = first[:, :, None], second[:, None, :]
     near, far = np.minimum(u, v), np.maximum(u, v)
     idle = (u < _SAME_LOAD) & (v < _SAME_LOAD)
-    total: FloatArray = (
+    return (
         (of.quadratic * u * v) ** 2
         + of.bend**2 * near**2 * (3 * far - near) / 6
         + of.rough**2 * np.exp(-(far - near) / ROUGHNESS_RANGE)
         + of.asleep**2 * idle
     )
-    return total
 
 
 def _variance(load: FloatArray, of: Covariance) -> FloatArray:
@@ -276,5 +274,4 @@ def _departure(load: FloatArray, power: FloatArray, between: FloatArray) -> Floa
     line = np.linalg.solve(normal[:, :, :_DRIFT], normal[:, :, _DRIFT:])
     rest = power - (drift @ line)[:, :, 0]
     distance = (rest * (solved[:, :, _DRIFT] - (solved[:, :, :_DRIFT] @ line)[:, :, 0])).sum(axis=1)
-    positive: FloatArray = np.maximum(distance, 0)
-    return positive
+    return np.maximum(distance, 0)

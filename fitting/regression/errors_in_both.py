@@ -137,8 +137,7 @@ class _Points(NamedTuple):
         weight = self.weight(b)
         off = self.y - b * self.x
         mean = (weight * off).sum(axis=1) / weight.sum(axis=1)
-        least: FloatArray = (weight * (off - mean[:, None]) ** 2).sum(axis=1)
-        return least
+        return (weight * (off - mean[:, None]) ** 2).sum(axis=1)
 
     def best_slope(self) -> float:
         """Find the slope of least χ² by York's iteration, or near the best direction instead."""
@@ -426,5 +425,4 @@ def _flag_outliers(x: FloatArray, residual: FloatArray, line: YorkLine) -> BoolA
     with np.errstate(divide="ignore", invalid="ignore"):
         internal = w * residual**2 / (1 - lever) / (w @ residual**2 / (count - 2))
         external = np.sqrt(internal * spare / np.maximum(count - 2 - internal, 0.0))
-    found: BoolArray = count * 2 * stdtr(spare, -external) < _OUTLIER
-    return found
+    return count * 2 * stdtr(spare, -external) < _OUTLIER

@@ -404,8 +404,7 @@ class PyghmiBmc:
             raise ipmi_protocol.late(self._name) from None
         except OSError:
             return {"error": "its process ended"}
-        answer: dict[str, Any] = json.loads(line)
-        return answer
+        return json.loads(line)
 
 
 def _arguments(remote: Remote | None, privilege: str) -> dict[str, Any]:

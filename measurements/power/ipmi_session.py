@@ -66,8 +66,7 @@ class BmcSession:
 
     def _send_raw(self, **request: Any) -> dict[str, Any]:
         if not self._is_remote:
-            local: dict[str, Any] = self._command.raw_command(**request)
-            return local
+            return self._command.raw_command(**request)
         # Without a callback pyghmi misses an answer that comes before it begins to wait, and
         # finds it only when it asks again, up to a second later.
         session, answers = self._command.ipmi_session, list[dict[str, Any]]()

@@ -209,8 +209,7 @@ def open_source(spec: Spec, settings: SourceSettings) -> PowerSource:
     kind = KINDS[spec.kind]
     module = importlib.import_module(f"measurements.power.{kind.module}")
     settings = replace(settings, options={**settings.options, **spec.options})
-    source: PowerSource = getattr(module, kind.opener)(spec.where, settings)
-    return source
+    return getattr(module, kind.opener)(spec.where, settings)
 
 
 def open_sources(specs: Iterable[Spec], settings: SourceSettings) -> list[PowerSource]:

@@ -79,8 +79,7 @@ class HelperProcess:
                 raise ConnectionResetError("it ended without an answer")
             self._rest += data
         line, _, self._rest = self._rest.partition(b"\n")
-        answer: dict[str, Any] = json.loads(line)
-        return answer
+        return json.loads(line)
 
     def end(self, timeout_s: float) -> None:
         """Close the connection, so that it does its work and ends; kill it after the timeout."""

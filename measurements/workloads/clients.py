@@ -35,10 +35,9 @@ def start_process(
     """Start a process in a session of its own, with its output and errors in one file."""
     # In a session of its own it gets no Ctrl-C of the terminal: ppw ends it in order.
     options = {"stdin": subprocess.DEVNULL, "stderr": subprocess.STDOUT, **more}
-    process: subprocess.Popen[bytes] = subprocess.Popen(
+    return subprocess.Popen(
         command, stdout=output, env=environment, start_new_session=True, **options
     )
-    return process
 
 
 @dataclass

@@ -65,7 +65,7 @@ def rvsim() -> ModuleType:
 def _core_config(clock_mhz: int, *, l1i_ways: int, **rest: Any) -> Config:
     rv = rvsim()
     following = rv.Prefetcher.NextLine(degree=1)
-    config: Config = rv.Config(
+    return rv.Config(
         l1i=rv.Cache("32KB", ways=l1i_ways, latency=1, prefetcher=following),
         # Its timings are in nanoseconds; those of rvsim's other controllers are in core cycles.
         memory_controller=rv.MemoryController.DDR5(),
@@ -73,7 +73,6 @@ def _core_config(clock_mhz: int, *, l1i_ways: int, **rest: Any) -> Config:
         uart_quiet=True,
         **rest,
     )
-    return config
 
 
 # Widths, queues and caches are of the size that Intel's Optimization Reference Manual gives for its

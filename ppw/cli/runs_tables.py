@@ -52,8 +52,7 @@ def project_command(
         raise click.UsageError("no target of the projection: give one of --freq, --cores or --data")
     table = opt.read_table(runs, options)
     if freq is not None:
-        answer: ppw.RunsProjection = ppw.project(table, freq=freq, **options)
-        return answer
+        return ppw.project(table, freq=freq, **options)
     answered = ("runs", "freq", "cores", "data_bytes", "metric", "level")
     tables = ("mapping", "where", "by", "format_", "output")
     for name in opt.typed_options(ctx, *answered, *tables):
@@ -67,13 +66,9 @@ def project_command(
     if more or (cores is None and metric != "time"):
         raise click.UsageError("--metric: give one with --cores; --data projects time alone")
     if cores is not None:
-        over_cores: ppw.CoreCountProjection = ppw.project(
-            table, cores=cores, metric=metric, **of_time
-        )
-        return over_cores
+        return ppw.project(table, cores=cores, metric=metric, **of_time)
     assert data_bytes is not None
-    over_data: ppw.DataSizeProjection = ppw.project(table, data_bytes=data_bytes, **of_time)
-    return over_data
+    return ppw.project(table, data_bytes=data_bytes, **of_time)
 
 
 @opt.question(

@@ -486,8 +486,7 @@ def _merge_steps(frequency: FloatArray) -> FloatArray:
     """Give frequencies (Hz) that differ by rounding one value."""
     steps, place = np.unique(frequency, return_inverse=True)
     starts = np.diff(np.log(steps), prepend=-np.inf) > SAME_STEP
-    merged: FloatArray = steps[starts][np.cumsum(starts) - 1][place]
-    return merged
+    return steps[starts][np.cumsum(starts) - 1][place]
 
 
 def _count_flagged_rows(

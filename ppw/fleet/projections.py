@@ -81,8 +81,7 @@ class FleetAnswer(Generic[R]):
     @property
     def input_digest(self) -> str | None:
         """Digest of the cells: the runs themselves are too many to read for it."""
-        digest: str | None = self.answer.input_digest
-        return digest
+        return self.answer.input_digest
 
     def to_frame(self) -> pd.DataFrame:
         """Return a copy of the answer's table."""
@@ -158,8 +157,7 @@ class FleetAnswer(Generic[R]):
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw the answer."""
-        axes: Axes = cast("Any", self.answer).plot(ax)
-        return axes
+        return cast("Any", self.answer).plot(ax)
 
 
 class Opening(TypedDict, total=False):

@@ -82,8 +82,7 @@ class CandidateFigures:
 
 def typed_figures(entry: Mapping[str, Any], workload: str) -> Mapping[str, Any]:
     """Return the figures typed in for a workload of a candidate; empty where there are none."""
-    figures: Mapping[str, Any] = entry.get("workload", {}).get(workload, {})
-    return figures
+    return entry.get("workload", {}).get(workload, {})
 
 
 def gather_figures(

@@ -205,8 +205,7 @@ def published_text(name: str = FILE) -> str:
 
 @cache
 def _schema() -> dict[str, Any]:
-    loaded: dict[str, Any] = json.loads(published_text())
-    return loaded
+    return json.loads(published_text())
 
 
 def resolve_node(node: Mapping[str, Any]) -> dict[str, Any]:

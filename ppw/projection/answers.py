@@ -362,8 +362,7 @@ class CellAnswers(NamedTuple):
     def has_curves(self) -> Mask:
         """Mark the cells whose groups have all their curves."""
         slopes = np.array([f.fit.line.slope for f in self.factors])
-        found: Mask = ~np.isnan(slopes).any(axis=0)
-        return found
+        return ~np.isnan(slopes).any(axis=0)
 
     def compare_least_squares(self) -> tuple[FloatArray, list[tuple[str, cv.Caveat]]]:
         """Least-squares answer over the posterior's, NaN within noise; a single fit's caveat."""
@@ -809,8 +808,7 @@ class CurveDraws:
     def steps(self, name: str, group: int) -> FloatArray:
         """Measured frequencies (Hz) of a group, rising."""
         sweep = self.known[name][group].sweep
-        measured: FloatArray = sweep.frequency[0, sweep.borrowed[0] == 0]
-        return measured
+        return sweep.frequency[0, sweep.borrowed[0] == 0]
 
     def log_time(self, name: str, group: int, frequencies: FloatArray) -> FloatArray:
         """Draw ln(seconds per unit of work), the reciprocal of a rate: (draws, frequencies)."""

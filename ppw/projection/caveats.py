@@ -207,8 +207,7 @@ def improbable(p_value: FloatArray) -> Mask:
     """
     ordered = np.sort(p_value[~np.isnan(p_value)])
     low = ordered <= _BY_CHANCE * np.arange(1, len(ordered) + 1) / len(ordered)
-    found: Mask = p_value <= min(_LACK_OF_FIT, ordered[low].max(initial=-1.0))
-    return found
+    return p_value <= min(_LACK_OF_FIT, ordered[low].max(initial=-1.0))
 
 
 def bend_findings(test: LackOfFit, groups: IntArray) -> Iterator[Caveat]:

@@ -459,8 +459,7 @@ class Result:
 
     def printed_keys(self) -> Sequence[str]:
         """Columns that come first in every printed table; by default the grouping columns."""
-        keys: Sequence[str] = getattr(self, "by", ())
-        return keys
+        return getattr(self, "by", ())
 
     def text_parts(self) -> list[str]:
         """Sentences and tables of the summary, in their order."""

@@ -455,8 +455,7 @@ def find_slips(runs: pd.DataFrame, groups: gr.Groups) -> pd.DataFrame:
         "decades": decades,
         "joules": joules,
     }
-    found: pd.DataFrame = pd.DataFrame(figures)[decades != 0]
-    return found
+    return pd.DataFrame(figures)[decades != 0]
 
 
 def _slips(values: FloatArray, watts: FloatArray, sweep: IntArray, runs: FloatArray) -> FloatArray:
