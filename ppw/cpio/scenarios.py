@@ -408,18 +408,6 @@ class CpioProjection(io.IoResult):
             said.append(sentence)
         return said
 
-    def law_header(self) -> list[str]:
-        """Name the columns of `law_cells`."""
-        return [*self.tables[1].print_rows(self).header]
-
-    def law_cells(self) -> list[list[str]]:
-        """Return the laws as they print."""
-        return [*map(list, self.tables[1].print_rows(self).rows)]
-
-    def growth_cells(self) -> list[list[str]]:
-        """Return what the market asks as it prints."""
-        return [*map(list, self.tables[2].print_rows(self).rows)]
-
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw the I/O rate of each application in every scenario, with intervals."""
         ax, parts = axes.new_axes(ax), self.applications()[: io.MOST_DRAWN]

@@ -324,22 +324,6 @@ class ServerSizing(io.IoResult):
         first = table.print_rows(self, table.most if most is None else most, rows)
         return [first, levers.print_rows(self)]
 
-    def lever_header(self) -> list[str]:
-        """Name the columns of `lever_cells`."""
-        return [*self.tables[1].print_rows(self).header]
-
-    def lever_cells(self) -> list[list[str]]:
-        """Return the levers as they print."""
-        return [*map(list, self.tables[1].print_rows(self).rows)]
-
-    def priced(self) -> bool:
-        """Tell whether a price of energy was given."""
-        return bool(self.total["cost"].notna().any())
-
-    def has_carbon(self) -> bool:
-        """Tell whether a carbon intensity was given."""
-        return bool(self.total["carbon_kg"].notna().any())
-
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw the energy of a sweep by scenario, the mean over the applications."""
         ax, table, place = axes.new_axes(ax), self.total, np.arange(len(self.total))

@@ -587,14 +587,6 @@ would have to move to make two distributions one; difference
                 "cache depends on the addresses, so the synthetic trace must keep their order."
             )
 
-    def stream_header(self) -> list[str]:
-        """Name the columns of `stream_cells`."""
-        return [*self.printed_tables()[1].header]
-
-    def stream_cells(self) -> list[list[str]]:
-        """The threads of the original, and beside them share and type in the synthetic trace."""
-        return [[*row] for row in self.printed_tables()[1].rows]
-
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw the hit ratio curves over cache size."""
         ax, percent = axes.new_axes(ax), 100 * self.curve["cache_share"]
