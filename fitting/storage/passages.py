@@ -44,7 +44,7 @@ MOST_KEPT, _MOST_SPANS, _LEAST_SPAN = 2**17, 512, 32
 # Places where a window may begin that are enough, and speeds of the server that finds them.
 _LEAST_CUTS, _SPEEDS = 8, (1.1, 1.2, 1.5, 2.0, 3.0, 5.0, 10.0)
 # Gaps of a passage are this much longer or shorter, at most, where it stands for its span.
-_STRETCH = 2.0
+_STRETCH, _ROUNDING = 2.0, 1e-9
 
 
 class RecordedRequests(NamedTuple):
@@ -172,8 +172,8 @@ def _fill_duration(gaps_s: FloatArray, duration_s: float, rng: Rng) -> FloatArra
     total = float(gaps_s.sum())
     gaps_s = gaps_s * np.clip(duration_s / max(total, 1e-300), 1 / _STRETCH, _STRETCH)
     missing = duration_s - float(gaps_s.sum())
-    if missing >= 0:
-        gaps_s[rng.integers(len(gaps_s))] += missing
+    if missing >= -_ROUNDING * duration_s:
+        gaps_s[rng.integers(len(gaps_s))] += max(missing, 0.0)
         return gaps_s
     # The longest gaps are cut to one length, the others stay.
     rising = np.sort(gaps_s)

@@ -33,7 +33,7 @@ _MOST_PIECES = 2**16
 # A fresh address so near (share of the space) to the request before is kept by its distance.
 _NEAR = 1 / 1024
 # Places that a fresh address tries, steps to the next free one, and marks of what is in use.
-_TRIES, _STEPS, _MOST_MARKS = 16, 256, 2**27
+_TRIES, _STEPS, _MOST_MARKS = 8, 64, 2**27
 
 
 class Rings(NamedTuple):
@@ -306,7 +306,7 @@ def _fresh_address(
     first = low + (within - low) % s.piece
     pieces = max(1, (high - first) // s.piece + 1)
     best, most = max(s.low_lbn, min(first, s.high_lbn - after)), -1
-    for attempt in range(2 * _TRIES if s.marked else 1):
+    for attempt in range(_TRIES + 2 if s.marked else 1):
         lbn = first + s.piece * int(rng.random() * pieces)
         room = _free_blocks(s, g, lbn - before, before + after)
         # In a state that is nearly full, behind what is in use there.

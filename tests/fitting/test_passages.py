@@ -165,7 +165,7 @@ class TestSampledTraces:
         assert made.op.mean() == pytest.approx(trace.op.mean(), abs=0.02)
         assert made.size_bytes.mean() == pytest.approx(trace.size_bytes.mean(), rel=0.02)
         gaps, expected = np.diff(made.time_s), np.diff(trace.time_s)
-        assert gaps.std() / gaps.mean() == pytest.approx(expected.std() / expected.mean(), abs=0.2)
+        assert gaps.std() / gaps.mean() == pytest.approx(expected.std() / expected.mean(), abs=0.1)
         shares = (
             np.bincount(of.lbn * 8 // (trace.lbn.max() + 1), minlength=8) for of in (made, trace)
         )
