@@ -17,8 +17,6 @@ table or a given exponent takes the place of v. Source: dynamic CMOS power CÂ·VÂ
 Harris, *CMOS VLSI Design*, ch. 5.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 

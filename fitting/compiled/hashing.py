@@ -4,8 +4,6 @@ Where no key is large, a table has no keys: the key is the slot of its value, wh
 in place of a search.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -6,8 +6,6 @@ process. A function is compiled again when its file changes, or a file of this p
 imports from: numba copies the functions and constants of those into it, and looks at its file only.
 """
 
-from __future__ import annotations
-
 import hashlib
 import logging
 import os

@@ -8,8 +8,6 @@ shares of what may be used: 1 is the ceiling. As all workloads grow alike, the r
 highest share breaks first, at 1/share of the load that was recorded.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

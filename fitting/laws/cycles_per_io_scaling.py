@@ -11,8 +11,6 @@ At a core count that was measured, the answer is the mean of its runs, and what 
 is the scatter about the line: it has in it how badly a line fits.
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np

@@ -10,8 +10,6 @@ never slower at a higher one. They fail where the memory or bus frequency change
 core, where turbo or throttling sets another frequency than asked for, and across families.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

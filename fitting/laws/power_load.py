@@ -21,8 +21,6 @@ Its tasks in `make accuracy` (`benchmarks/accuracy_power_load.py`) show errors a
 years that took no part.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -13,8 +13,6 @@ Microarray Experiments", Statist. Appl. Genet. Mol. Biol. 3 (2004),
 https://doi.org/10.2202/1544-6115.1027.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from fitting.regression.lines import FloatArray

@@ -22,8 +22,6 @@ References
 F. J. Corbató: A paging experiment with the Multics system. MIT Project MAC, 1968 (clock).
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -10,8 +10,6 @@ H. R. Künsch: The jackknife and the bootstrap for general stationary observatio
 Statistics 17(3), 1989. doi:10.1214/aos/1176347265
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from fitting.compiled.loops import ArrayLike

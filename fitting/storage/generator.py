@@ -7,8 +7,6 @@ of a span are made once, shares of streams, operations, sizes, sequential reques
 those of the trace whatever the seed, where the passages have all of it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import NamedTuple
 

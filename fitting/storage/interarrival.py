@@ -17,8 +17,6 @@ empirical      m times the quantiles found, linear between     row of the quanti
 The choice is by Schwarz's criterion, log-likelihood less ½·ln n a free parameter.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -10,8 +10,6 @@ A generated request starts at its distance from the request that it refers to. A
 where its run finds the most room that was not accessed, of some places tried in its state.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -17,8 +17,6 @@ C. A. Waldspurger, N. Park, A. Garthwaite, I. Ahmad: Efficient MRC construction 
 USENIX Conference on File and Storage Technologies (FAST), 2015.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 import numpy as np

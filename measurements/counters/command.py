@@ -1,7 +1,5 @@
 """The command line of ``perf stat``, the file that it leaves behind, and what it can count here."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

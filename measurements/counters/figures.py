@@ -6,8 +6,6 @@ or numbers, metrics come in lines of their own, units may be "(null)", the local
 understand. The figures are CPI, achieved core frequency, cache misses, and caveats.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import re

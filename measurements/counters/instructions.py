@@ -7,8 +7,6 @@ counted, and a program that asks for the processor's features may take another p
 real one. Where neither is there, CPU seconds × core frequency / CPI stands for the count.
 """
 
-from __future__ import annotations
-
 import platform
 import re
 import shutil

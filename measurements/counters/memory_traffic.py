@@ -1,7 +1,5 @@
 """Bytes that a run moves to and from memory, by the counters of the memory controllers."""
 
-from __future__ import annotations
-
 import math
 import re
 import subprocess

@@ -4,8 +4,6 @@ Recorded with every run: turbo, governors and limits, idle states, uncore freque
 temperature and throttling, placement, quotas, kernel and mitigations.
 """
 
-from __future__ import annotations
-
 import re
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping

@@ -5,8 +5,6 @@ over cores that counts it as one bends the scaling law. Placements are nested: t
 smaller one are among those of a larger one.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -3,8 +3,6 @@
 Of sysfs and procfs, what is missing or says nothing is None.
 """
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import math

@@ -8,8 +8,6 @@ A core frequency is fixed by cpufreq's limits or its userspace governor. The gua
 Every write is read back: the kernel does not always take what it was given.
 """
 
-from __future__ import annotations
-
 import errno
 import math
 import os

@@ -9,8 +9,6 @@ The kernels are a C program compiled on the spot (``memory_probe.c``), or numpy'
 of single repeats, the first of each left out: it fills caches and raises the core frequency.
 """
 
-from __future__ import annotations
-
 import math
 import os
 import signal

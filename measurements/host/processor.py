@@ -1,7 +1,5 @@
 """Model and cores of the processor, and whether a hypervisor or a container is around."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import NamedTuple

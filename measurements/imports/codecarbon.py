@@ -1,7 +1,5 @@
 """Results of codecarbon (emissions.csv): a run for each line, with its energy."""
 
-from __future__ import annotations
-
 import csv
 import io
 from collections.abc import Iterator

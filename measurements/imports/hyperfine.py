@@ -1,7 +1,5 @@
 """Results of hyperfine (``--export-json``): a run for each time that a command took."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Output of likwid-perfctr as CSV (``-O`` or ``-o FILE.csv``): a run for each region and group."""
 
-from __future__ import annotations
-
 import csv
 import io
 import re

@@ -1,7 +1,5 @@
 """Log of nvidia-smi (``--query-gpu=… --format=csv``): one run, the mean over its samples."""
 
-from __future__ import annotations
-
 import csv
 import io
 import re

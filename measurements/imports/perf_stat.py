@@ -1,7 +1,5 @@
 """Output of ``perf stat``: text, separated fields (``-x``) or JSON lines (``-j``); one run each."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """Results of pyperf: a run for each value of a benchmark, without warm-ups and calibrations."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """Accounting of Slurm (``sacct --parsable2``): a run for each job that completed."""
 
-from __future__ import annotations
-
 import csv
 import io
 from collections.abc import Iterator, Mapping

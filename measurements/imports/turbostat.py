@@ -1,7 +1,5 @@
 """Output of turbostat, on the screen or by ``--out``: a run for each interval or command."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any

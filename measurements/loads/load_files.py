@@ -26,8 +26,6 @@ With ``iodepth_batch_complete_min=0`` it looks after each request. Its null engi
 the times of a log, so that it cannot tell fio's own error; a file in memory can.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import os

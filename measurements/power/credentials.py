@@ -3,8 +3,6 @@
 They never come from a command line, and no message repeats what was read.
 """
 
-from __future__ import annotations
-
 import getpass
 import netrc as netrc_format
 import os

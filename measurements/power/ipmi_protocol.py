@@ -5,8 +5,6 @@ takes 14 s for 62 records of ipmi_sim, and this one 1 s; it never returns from a
 letters; and it reads no records of a BMC without a repository.
 """
 
-from __future__ import annotations
-
 import math
 import os
 import re

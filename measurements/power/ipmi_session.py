@@ -14,8 +14,6 @@ Failures answer ``{"error": text}``. The end of input logs out. This file is run
 imports nothing of the package, so that it starts quickly wherever the package is.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

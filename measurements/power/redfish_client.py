@@ -6,8 +6,6 @@ a plain socket, since requests neither shows a certificate nor says why it is no
 and netrc files of the environment are not used.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import ipaddress

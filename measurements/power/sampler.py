@@ -12,8 +12,6 @@ measuring process does, and loads no table library. Each source has its own thre
 that takes seconds delays no counter.
 """
 
-from __future__ import annotations
-
 import csv
 import json
 import os

@@ -5,8 +5,6 @@ or raises `SensorError` with the remedy. Neither this module nor a source import
 so that the sampling process stays small.
 """
 
-from __future__ import annotations
-
 import importlib
 import math
 import re

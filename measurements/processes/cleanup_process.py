@@ -10,8 +10,6 @@ something is mounted on one, ``{"group": path}`` before a control group is made,
 at the end. Each is answered. What was made last goes first.
 """
 
-from __future__ import annotations
-
 import os
 import secrets
 import shutil

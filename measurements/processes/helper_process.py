@@ -5,8 +5,6 @@ ppw's process number. Messages and answers are JSON lines; the end of the connec
 process that ppw is gone.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import select

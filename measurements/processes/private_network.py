@@ -6,8 +6,6 @@ a private network nobody outside can reach them, and no port is taken.
 Run as a program, this starts another one inside: ``new`` or a process number, then the command.
 """
 
-from __future__ import annotations
-
 import ctypes
 import fcntl
 import os

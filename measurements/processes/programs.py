@@ -1,7 +1,5 @@
 """Find, compile and run small programs."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

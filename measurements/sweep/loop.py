@@ -6,8 +6,6 @@ that warms up or a neighbour that wakes does not look like an effect of the freq
 the host as a sweep uses it: what is set before a run and what is read around it.
 """
 
-from __future__ import annotations
-
 import random
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Foreign headers to canonical columns: units, synonyms and the user's own mapping."""
 
-from __future__ import annotations
-
 import difflib
 import re
 import shlex

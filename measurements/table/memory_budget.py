@@ -4,8 +4,6 @@ Text takes about four times its size as a table. Of half of the memory a fourth 
 from one file; and of one that says nothing, no more than `_HIGHEST_RATIO` times its own size.
 """
 
-from __future__ import annotations
-
 import gzip
 import io
 import os

@@ -1,7 +1,5 @@
 """The columns of the runs table: names, units, meaning, synonyms, and what a value may be."""
 
-from __future__ import annotations
-
 from typing import Literal, NamedTuple, cast
 
 Kind = Literal["text", "positive", "net", "non-negative", "share", "count", "any"]

@@ -8,8 +8,6 @@ https://www.spec.org/power/docs/SPECpower_ssj2008-Result_File_Fields.html. SPEC'
 ask to cite www.spec.org/power_ssj2008 with every number.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 import itertools

@@ -1,7 +1,5 @@
 """Published formats of block traces with a fixed layout: MSR, SPC, MQSim, fio, ETW and vscsi."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from typing import ClassVar, cast

@@ -1,7 +1,5 @@
 """Recording what a command asks of a block device."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shutil

@@ -4,8 +4,6 @@ Tables are CSV or Parquet: foreign ones, read by their columns, and Parquet as p
 reads back exactly.
 """
 
-from __future__ import annotations
-
 import csv as plain
 import gzip
 import json

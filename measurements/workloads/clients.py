@@ -1,7 +1,5 @@
 """Client processes that load a service on CPUs of their own, and percentiles of their latencies."""
 
-from __future__ import annotations
-
 import math
 import os
 import socket

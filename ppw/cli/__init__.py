@@ -1,7 +1,5 @@
 """The command line: `ppw COMMAND …`."""
 
-from __future__ import annotations
-
 import importlib
 import io
 import logging

@@ -1,7 +1,5 @@
 """Pages of `cycles_per_io`, `project_cpio`, `size_servers` and `compare_devices`."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Ratios of two matched groups and where their costs are equal, counted over draws of curves."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple

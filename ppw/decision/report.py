@@ -1,7 +1,5 @@
 """Pages of the results of this room."""
 
-from __future__ import annotations
-
 from ppw.decision import best, changes, characterise, compare, plan
 from ppw.decision.characterise import plot_lines
 from ppw.results.page import Figure, Page, draw

@@ -1,7 +1,5 @@
 """Pages of `calibrate` and `power_loads`."""
 
-from __future__ import annotations
-
 from ppw.power import calibration, load_curve
 from ppw.results.page import Figure, Page, draw
 

@@ -1,7 +1,5 @@
 """Pages of `pressure_matrix`, `right_size`, `co_locate`, `pair_workloads` and `find_knees`."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from ppw.pressure import co_locate, find_knees, matrix, right_size

@@ -1,7 +1,5 @@
 """From the tables [[candidate]] of a scenario to servers, with all that is known of them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any

@@ -1,7 +1,5 @@
 """The page of `ppw.procure`: what to buy, what it costs, and what would change that."""
 
-from __future__ import annotations
-
 import base64
 import json
 import textwrap

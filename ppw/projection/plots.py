@@ -1,7 +1,5 @@
 """Plots of results: axes in, axes out; the axes carry units."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any

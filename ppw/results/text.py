@@ -3,8 +3,6 @@
 Names, numbers with units, intervals and tables; frequencies with units, positive numbers, choices.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence

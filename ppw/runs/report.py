@@ -1,7 +1,5 @@
 """Page of `ppw.check`."""
 
-from __future__ import annotations
-
 from ppw.results.page import Figure, Page, draw
 from ppw.runs.checks import CHECKS
 from ppw.runs.quality import Quality

@@ -1,7 +1,5 @@
 """Pages of results about block traces, and the plots that only pages have."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from typing import Any

@@ -1,7 +1,5 @@
 """Jobs on a cluster that the user has, and its nodes: their power, and their sum as one row."""
 
-from __future__ import annotations
-
 import csv
 import math
 import os

@@ -5,8 +5,6 @@ that it has ended (``{"output": null}``). When the connection ends, because ppw 
 kills the job that is under way and removes ppw's folder from the cluster's file system.
 """
 
-from __future__ import annotations
-
 import re
 import subprocess
 import time

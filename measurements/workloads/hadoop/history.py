@@ -5,8 +5,6 @@ A job with ``mapreduce.jobhistory.jhist.format=json`` leaves it in a form of Had
 empty lines between. Times are milliseconds since 1970.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping

@@ -1,7 +1,5 @@
 """Java, and Hadoop's jars, which Maven brings once into the user's cache."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

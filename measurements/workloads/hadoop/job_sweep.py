@@ -6,8 +6,6 @@ Java, reading the configuration and submitting take the same few seconds at ever
 the runs table are made from the sweep's folder alone.
 """
 
-from __future__ import annotations
-
 import csv
 import random
 import time

@@ -1,7 +1,5 @@
 """The load of ``bandwidth_load.c`` by numpy, for a host without a C compiler; a program."""
 
-from __future__ import annotations
-
 import os
 import sys
 import threading

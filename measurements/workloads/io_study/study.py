@@ -4,8 +4,6 @@ Rows have the CPU time and the sectors of the whole host that cycles per I/O are
 of runs is random, so that a drift of the host does not bend the scaling.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -3,8 +3,6 @@
 A new one is a subclass of `Loader` and an entry of `LOADERS`.
 """
 
-from __future__ import annotations
-
 import abc
 import json
 import math

@@ -6,8 +6,6 @@ gives a frame: a row for each row of the table that it names, indexed by positio
 against it as columns, which the function that says so takes as keywords.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Runs at different frequencies that agree in every digit: one of them was never made."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np
