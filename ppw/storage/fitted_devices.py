@@ -291,6 +291,8 @@ class QueuedLatencies:
         """
         rng, n = np.random.default_rng(seed), _PARTS_OF_TRACE
         weights = rng.multinomial(n, np.full(n, 1 / n), size=_RESAMPLES).astype(np.float64)
+        # A short trace has parts without requests, and resamples of such parts alone.
+        weights = weights[weights @ self._counts[key].sum(axis=1) > 0]
         low, high = np.quantile(self.figures(key, weights), [0.025, 0.975], axis=0)
         return np.asarray((high - low) / 2 / np.maximum(self.figures(key)[0], 1e-300))
 

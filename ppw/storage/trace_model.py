@@ -449,6 +449,8 @@ def _parts(document: Mapping[str, Any]) -> dict[str, Any]:
     survey: dict[str, Any] = {
         k: _ints(v) if isinstance(v, list) else v for k, v in document["survey"].items()
     }
+    for names in (("streams", "devices", "stream_counts"), ("sizes", "size_counts")):
+        _check_lengths("the survey", {name: survey[name] for name in names})
     known = Survey(**survey)
     return {
         "survey": known,
