@@ -5,6 +5,8 @@ PpwError
     └── OutOfRangeError a model is asked for a point at which it has no answer
 """
 
+from __future__ import annotations
+
 from ppw_errors import PpwError
 
 

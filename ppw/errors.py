@@ -9,6 +9,8 @@ PpwError (Exception)
 CaveatWarning (UserWarning)   a number that could mislead; also in the result's ``caveats``
 """
 
+from __future__ import annotations
+
 from ppw_errors import PpwError as PpwError
 
 

@@ -19,6 +19,8 @@ its bound is not estimated: it costs no degree of freedom and has no standard er
 - ``standard_errors_``, dict of name to float: NaN on a bound too.
 """
 
+from __future__ import annotations
+
 from typing import ClassVar, Self
 
 import numpy as np

@@ -3,6 +3,8 @@
 Source: Issa & Figueira (2012), eq. 2, https://doi.org/10.1186/2192-113X-1-10.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 
 import numpy as np

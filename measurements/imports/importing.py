@@ -1,5 +1,7 @@
 """Import files of other programs: recognise the format, read the runs, ask for what is lacking."""
 
+from __future__ import annotations
+
 import csv
 import importlib
 import re

@@ -4,6 +4,8 @@ Decimal prefixes are decimal, ``i`` prefixes are binary, ``m`` is milli and ``u`
 nothing but for one letter: ``MJ`` and ``MW`` are mega, unless the whole header is in capitals.
 """
 
+from __future__ import annotations
+
 import math
 import re
 from typing import NamedTuple

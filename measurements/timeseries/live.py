@@ -1,5 +1,7 @@
 """Sample this host as it runs, one row an interval, until a command, a time or the user ends it."""
 
+from __future__ import annotations
+
 import os
 import select
 import subprocess

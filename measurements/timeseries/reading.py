@@ -1,5 +1,7 @@
 """Read a time series of any format: `read_time_series`. Logs are joined, and their rows marked."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Collection, Sequence
 from dataclasses import replace

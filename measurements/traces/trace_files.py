@@ -4,6 +4,8 @@ Tables are CSV or Parquet: foreign ones, read by their columns, and Parquet as p
 reads back exactly.
 """
 
+from __future__ import annotations
+
 import csv as plain
 import gzip
 import json

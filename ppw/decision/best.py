@@ -1,5 +1,7 @@
 """`best_frequency`: at which of its steps a host does the work for the least, and how surely."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple

@@ -6,6 +6,8 @@ for a single run (`measurements.power.energy`): what a sensor did not see is mis
 0 and never guessed.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

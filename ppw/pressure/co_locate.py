@@ -1,5 +1,7 @@
 """`co_locate` and `pair_workloads`: what breaks first when recorded workloads share a host."""
 
+from __future__ import annotations
+
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,5 +1,7 @@
 """`pressure_matrix`: applications by resources, from recordings of the host under each."""
 
+from __future__ import annotations
+
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

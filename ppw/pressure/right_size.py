@@ -1,5 +1,7 @@
 """`right_size`: what a recorded workload needs of each resource, and which hosts have it."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial

@@ -3,6 +3,8 @@
 And `fit_runs`: the parameters of every curve of the table, with their standard errors.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Unpack

@@ -1,5 +1,7 @@
 """`replay_trace`: a trace played back by fio, and the error of each part."""
 
+from __future__ import annotations
+
 import os
 import tempfile
 from collections.abc import Callable, Iterator

@@ -5,6 +5,8 @@ is open loop, so the rate at which requests arrive follows the scale alone; what
 off where the device is always busy.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike
