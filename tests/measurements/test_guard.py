@@ -152,7 +152,9 @@ class TestEveryWayOut:
         master, terminal = pty.openpty()
         # It leads the terminal's session, as a shell's jobs do.
         leads = "import fcntl, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0)"
-        then = "signal.signal(signal.SIGINT, lambda *_: ready()); ready(); time.sleep(600)"
+        # Waited for, and not handled: a handler could be called before the sleep begins.
+        then = "interrupt = {signal.SIGINT}; signal.pthread_sigmask(signal.SIG_BLOCK, interrupt); "
+        then += "ready(); signal.sigwait(interrupt); ready(); time.sleep(600)"
         with host.changed(then, leads, stdin=terminal) as (process, guard):
             os.close(terminal)
             os.write(master, b"\x03")
