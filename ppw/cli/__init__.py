@@ -1,5 +1,7 @@
 """The command line: `ppw COMMAND …`."""
 
+from __future__ import annotations
+
 import importlib
 import io
 import logging

@@ -519,7 +519,8 @@ class _Command(click.Command):
         """List the options; those of models and statistics in a section of their own."""
         titled: dict[str, list[tuple[str, str]]] = {"Options": [], "Models and statistics": []}
         for param in self.get_params(ctx):
-            if record := param.get_help_record(ctx):
+            record = param.get_help_record(ctx)
+            if record and isinstance(param, click.Option):
                 titled[[*titled][param.name in _STATISTICS]].append(record)
         for title, records in [*titled.items()][: 2 if ctx.meta.get(_HELP_ALL) else 1]:
             with formatter.section(title):

@@ -1,5 +1,7 @@
 """`ppw trace`: storage workload models from block traces."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from json import JSONDecodeError

@@ -172,6 +172,16 @@ def test_help_names_twenty_commands_in_sections_and_the_version_is_told(printed)
     assert printed("--version").startswith("ppw, version ")
 
 
+def test_the_list_of_commands_loads_no_library_of_numbers(tmp_path):
+    code = "import sys\nfrom ppw.cli import main\nmain(['--help'], standalone_mode=False)\n"
+    code += "print([m for m in ('numpy', 'pandas', 'scipy', 'numba') if m in sys.modules])"
+    words = [sys.executable, "-W", "error", "-c", code]
+    done = subprocess.run(
+        words, capture_output=True, text=True, cwd=tmp_path, env=processes.environment()
+    )
+    assert done.stdout.splitlines()[-1] == "[]", done.stderr
+
+
 class TestFormats:
     ANSWERS = {  # noqa: RUF012
         "project": (functools.partial(ppw.project, freq=3e9), ("--freq", "3.0GHz")),
