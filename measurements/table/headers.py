@@ -193,6 +193,8 @@ def unit_candidates(
 ) -> dict[str, dict[str, Renaming]]:
     """Find, for each main column that is not there, the headers that end in a unit of its kind."""
     taken = {r.canonical for r in renamings.values()} | {*headers}
+    # Who spells one column of a unit as ppw does (user_s) would have spelt the main one so, too.
+    spelt = {unit_of(h) for h in headers if h in COLUMNS and h not in _GUESSED}
     found: dict[str, dict[str, Renaming]] = {}
     for header in headers:
         base, unit = split_unit(header.strip())
@@ -205,7 +207,8 @@ def unit_candidates(
         for canonical, others in _GUESSED.items():
             other = any(re.fullmatch(f"{others}|{_OTHER_FIGURE}", word) for word in words)
             other |= _NAMED.get(_plain_name(base), canonical) != canonical
-            if canonical not in taken and unit_of(canonical) == unit.si and not other:
+            other |= canonical in taken or unit.si in spelt
+            if unit_of(canonical) == unit.si and not other:
                 found.setdefault(canonical, {})[header] = Renaming(canonical, unit.factor)
     return found
 

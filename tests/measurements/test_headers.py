@@ -45,6 +45,11 @@ def refusal(*headers, **mapping):
     return refusals.refusal(lambda: renamed(*headers, **mapping), "runs.csv: ")
 
 
+def test_a_table_that_spells_its_seconds_as_ppw_does_has_no_other_time():
+    assert renamed("host", "quota_throttled_s")["quota_throttled_s"].canonical == "time_s"
+    assert "quota_throttled_s" not in renamed("host", "user_s", "quota_throttled_s")
+
+
 class TestQuantities:
     def test_the_registry_has_the_units_of_the_definition_and_no_others(self):
         assert sorted(UNITS) == sorted(name for _, name, _ in DEFINED)

@@ -203,7 +203,8 @@ def test_completion_in_bash(tmp_path):
     program.chmod(0o755)
     path = f"{program.parent}:{os.environ['PATH']}"
     known = {**os.environ, "PATH": path, "PYTHONPATH": str(ROOT)}
-    for words, offered in (["pr"], ["pressure", "project"]), (["project", "ru"], ["-o", "default"]):
+    names = ["pressure", "procure", "project"]
+    for words, offered in (["pr"], names), (["project", "ru"], ["-o", "default"]):
         asked = ["bash", "--norc", "-c", PRESS, "bash", "ppw", *words]
         kept = {"capture_output": True, "text": True, "check": True, "cwd": tmp_path}
         done = subprocess.run(asked, env=known, **kept)
