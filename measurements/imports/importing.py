@@ -91,12 +91,9 @@ def import_runs(
 def _lacking_columns(runs: pd.DataFrame) -> Iterator[str]:
     """Name the columns that some run lacks and that nobody may guess."""
     has_power = runs.reindex(columns=["power_w", "energy_j"]).notna().any(axis=1)
-    for name in _ASKED:
-        needs = has_power if name == "power_source" else ~has_power | True
-        if name not in runs:
-            runs = runs.assign(**{name: None})
-        if (runs[name].isna() & needs).any():
-            yield name
+    is_missing = runs.reindex(columns=[*_ASKED]).isna()
+    is_missing["power_source"] &= has_power
+    yield from is_missing.columns[is_missing.any()]
 
 
 def _read_file(source: str | None, path: str) -> list[Mapping[str, Any]]:

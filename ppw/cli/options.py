@@ -856,13 +856,12 @@ def read_table(runs: Runs, given: Given) -> pd.DataFrame:
     --map and --where are taken out of the options given. An option that names a header of the
     files' own names the column that it became from here on.
     """
+    from measurements.imports import importing
     from ppw.runs.groups import choose_runs
 
     # Columns are checked where they are asked for: rows that are left out may hold anything.
     mapping, where = given.pop("mapping"), given.pop("where")
-    from measurements.imports import importing
-
-    if not mapping and all(map(importing.recognise_format, runs)):
+    if runs and not mapping and all(map(importing.recognise_format, runs)):
         table = importing.import_runs(runs)
     else:
         table = measurements.read_runs(
