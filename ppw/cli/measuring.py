@@ -42,7 +42,8 @@ KERNEL = opt.options("""
 """)
 POWER = opt.options("""
     --power SOURCE[,…]: Source of power readings: rapl, ipmi@HOST, redfish@URL, meter@RESOURCE,
-        log@FILE, …, or none; see --list-sensors. Default: the sources that this host has.
+        log@FILE, …, or none; ppw measure --list-sensors lists them. Default: those that this host
+        has.
 """)
 FREQUENCY = opt.options("""
     --freq was --freqs FREQUENCY[,…] as freqs: Core frequencies to fix: 1.2GHz,1.8GHz.
