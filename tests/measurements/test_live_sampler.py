@@ -336,6 +336,8 @@ def recorded(tmp_path_factory):
         try:
             wait_for(lambda: plot.stat().st_size and binary.exists() and binary.stat().st_size)
             load = [sys.executable, "-c", LOAD, str(folder / "load"), str(SECONDS - 1)]
+            # The seconds of the live sampler begin there, too: no row is cut at the window's ends.
+            time.sleep(1.0 - time.time() % 1)
             live = sample(command=load, interval_s=1.0)
             for process in running:
                 process.wait(60)

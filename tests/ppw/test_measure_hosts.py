@@ -175,8 +175,11 @@ def measured(host, name, cores, folder):
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
+    # Made here, because pytest's folder of folders is not made by two threads at once.
+    roots = {name: tmp_path_factory.mktemp(name) for name in CLOCKS}
+
     def sweep(name):
-        root = tmp_path_factory.mktemp(name)
+        root = roots[name]
         with OldHost(root / "host", CLOCKS[name], LAWS) as host:
             return [measured(host, name, cores, root) for cores in (1, 2)]
 
