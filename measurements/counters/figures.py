@@ -174,7 +174,10 @@ GENERIC_MISS_EVENTS = frozenset({"cache-misses"})
 # Kept by perf itself, once and not on every CPU.
 TOOL_EVENTS = frozenset({"duration_time", "user_time", "system_time"})
 
-_ON_PMU = re.compile(r"^(?P<pmu>[^/:]+)/(?P<term>[^/]*)/:?(?P<modifiers>[a-zA-Z]*)$")
+# Some versions write the modifiers before the last slash.
+_ON_PMU = re.compile(
+    r"^(?P<pmu>[^/:]+)/(?P<term>[^/:]*)(?::(?P<inside>[a-zA-Z]+))?/:?(?P<modifiers>[a-zA-Z]*)$"
+)
 _PLAIN = re.compile(r"^(?P<term>.+?)(?::(?P<modifiers>[a-zA-Z]+))?$")
 
 
@@ -192,7 +195,7 @@ def parse_event(name: str) -> EventName:
     if match is None:
         return EventName("", name.lower(), "both")
     parts = match.groupdict()
-    modifiers = parts["modifiers"] or ""
+    modifiers = (parts["modifiers"] or "") + (parts.get("inside") or "")
     user, kernel = "u" in modifiers, "k" in modifiers
     mode: Mode = "both" if user == kernel else "user" if user else "kernel"
     return EventName(parts.get("pmu") or "", parts["term"].lower(), mode)

@@ -37,16 +37,14 @@ FORMATS = {
         "JSON of pyperf",
         r'\A\s*\{(?=(?s:.*?)"benchmarks"\s*:)(?=(?s:.*?)"(?:loops|warmups|perf_version)"\s*:)',
     ),
-    "turbostat": Format(
-        "turbostat", "output of turbostat", r"(?m:^)[^\n]*\bAvg_MHz\s+Busy%\s+Bzy_MHz"
-    ),
+    "turbostat": Format("turbostat", "output of turbostat", r"(?m:^)[^\n]*\bBusy%\s+Bzy_MHz\b"),
     "likwid": Format(
         "likwid", "CSV of likwid-perfctr", r"(?m:^)(?:STRUCT,Info|TABLE,(?:Region|Group))"
     ),
     "sacct": Format(
         "sacct",
         "output of sacct --parsable2",
-        r"\A\s*(?=[^\n]*\bJobID\b)(?=[^\n]*\bElapsed)[\w%]+\|",
+        r"\A\s*(?=[^\n]*\bJobID(?:Raw)?\b)(?=[^\n]*\bElapsed)[\w%]+\|",
     ),
     "nvidia-smi": Format(
         "nvidia_smi",

@@ -1,4 +1,4 @@
-"""Results of codecarbon (emissions.csv): a run for each line, with its energy."""
+"""Results of codecarbon (emissions.csv): a run for each tracker, with its energy."""
 
 import csv
 import io
@@ -9,8 +9,10 @@ _J_PER_KWH = 3.6e6
 
 
 def read(text: str) -> Iterator[dict[str, Any]]:
-    """Make a run of each line; power is the energy over the duration, of what codecarbon tracks."""
-    for line in csv.DictReader(io.StringIO(text)):
+    """Make a run of each tracker; power is the energy over the duration, of what it tracks."""
+    # A tracker may write several lines, each with all that it has seen since its start.
+    lines = enumerate(csv.DictReader(io.StringIO(text)))
+    for line in {line.get("run_id") or number: line for number, line in lines}.values():
         time_s = float(line["duration"])
         energy_j = float(line["energy_consumed"]) * _J_PER_KWH
         # The parts are measured or modelled, which the file does not say.

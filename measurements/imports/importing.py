@@ -84,7 +84,9 @@ def import_runs(
             f"{' '.join(files)}: the files do not say {' and '.join(lacking)}: ppw import with "
             f"{asked}, or with --names and a pattern of the file names"
         )
-    runs.attrs[schema.READ] = [f"read {len(runs)} runs with {', '.join(runs.columns)}"]
+    runs.attrs[schema.READ] = [
+        f"read {len(runs)} run{'s' * (len(runs) != 1)} with {', '.join(runs.columns)}"
+    ]
     return runs
 
 

@@ -6,14 +6,19 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-# By column: the name of the row, and how the hardware threads make one number. A socket's energy
-# stands at one of its threads, the others have 0.
+# By name of the row, on Intel and then on AMD and Arm: its column, and how the hardware threads
+# make one number. A socket's energy stands at one of its threads, the others have 0.
 _ROWS: dict[str, tuple[str, Callable[[Sequence[float]], float]]] = {
-    "time_s": ("Runtime (RDTSC) [s]", max),
-    "energy_j": ("Energy [J]", sum),
-    "dram_energy_j": ("Energy DRAM [J]", sum),
-    "instructions": ("INSTR_RETIRED_ANY", sum),
-    "cycles": ("CPU_CLK_UNHALTED_CORE", sum),
+    "Runtime (RDTSC) [s]": ("time_s", max),
+    "Energy [J]": ("energy_j", sum),
+    "Energy PKG [J]": ("energy_j", sum),
+    "Energy DRAM [J]": ("dram_energy_j", sum),
+    "INSTR_RETIRED_ANY": ("instructions", sum),
+    "RETIRED_INSTRUCTIONS": ("instructions", sum),
+    "INST_RETIRED": ("instructions", sum),
+    "CPU_CLK_UNHALTED_CORE": ("cycles", sum),
+    "CPU_CLOCKS_UNHALTED": ("cycles", sum),
+    "CPU_CYCLES": ("cycles", sum),
 }
 
 
@@ -45,7 +50,7 @@ def _numbers(cells: Sequence[str]) -> Iterator[float]:
 
 
 def _run(rows: Mapping[str, Sequence[float]]) -> dict[str, Any]:
-    run: dict[str, Any] = {c: add(rows[n]) for c, (n, add) in _ROWS.items() if rows.get(n)}
+    run: dict[str, Any] = {c: add(rows[n]) for n, (c, add) in _ROWS.items() if rows.get(n)}
     if clocks := [mhz for mhz in rows.get("Clock [MHz]", ()) if mhz]:
         run["freq_achieved_hz"] = sum(clocks) / len(clocks) * 1e6
     if "energy_j" in run and run.get("time_s"):

@@ -8,8 +8,7 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
 
-_TIME = "%Y/%m/%d %H:%M:%S.%f"
-_GPU = ("index", "uuid", "pci.bus_id", "gpu_uuid")
+_GPU = ("index", "uuid", "pci.bus_id", "gpu_uuid", "gpu_bus_id")
 
 
 def read(text: str) -> Iterator[dict[str, Any]]:
@@ -28,7 +27,9 @@ def read(text: str) -> Iterator[dict[str, Any]]:
         ):
             clocks.append(float(number[0]))
         if "timestamp" in cells:
-            times.append(datetime.strptime(cells["timestamp"], _TIME))
+            times.append(datetime.fromisoformat(cells["timestamp"].replace("/", "-")))
+    if "" in power and len({*times}) < len(times):
+        raise ValueError("several GPUs at one time: add index to --query-gpu")
     if power:
         run: dict[str, Any] = {"power_w": sum(sum(w) / len(w) for w in power.values())}
         run["power_source"] = "gpu:nvidia-smi"

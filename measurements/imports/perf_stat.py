@@ -11,10 +11,17 @@ from measurements.table import schema
 _RUN = re.compile(
     r"Performance counter stats for (?:'(?P<command>.*)'|.*?)(?: \((?P<n>\d+) runs\))?:$"
 )
+# What perf names in the place of a command where it counted all that CPUs did.
+_WHOLE_MACHINE = re.compile(r"system wide|CPU\(s\) [\d,-]+")
+# With --per-socket and the like, a part of the machine and its number of CPUs come first. Some
+# locales part thousands by a space; older versions write the unit behind the event.
 _COUNT = re.compile(
-    r"\s*(?P<value>\d[\d.,'\u202f\u00a0]*|<not \w+>)\s+(?:(?P<unit>msec|ns|Joules|MiB|C)\s+)?"
-    r"(?P<event>[A-Za-z][^\s#]*)"
+    r"\s*(?:(?P<part>[SDNC]\d\S*|CPU\d+)\s+(?:\d+\s+)?)?"
+    r"(?P<value>\d{1,3}(?: \d{3})+(?:[.,]\d+)?|\d[\d.,'\u202f\u00a0]*|<not \w+>)\s+"
+    r"(?:(?P<unit>msec|ns|Joules|MiB|C)\s+)?(?P<event>[A-Za-z][^\s#]*)(?: \((?P<behind>msec)\))?"
 )
+# Share of the time on a counter, at the end of a line whose event had to share it.
+_RUNNING = re.compile(r"\((\d+[.,]\d+)%\)$")
 _ELAPSED = re.compile(r"\s*(\d+[.,]\d+)(?: \+- +[\d.,]+)? seconds time elapsed")
 _PACKAGE = re.compile(r"(?:power/)?energy-pkg/?")
 
@@ -43,20 +50,25 @@ def _plain_line(line: str) -> str:
 
 def _read_text(lines: list[str]) -> Iterator[dict[str, Any]]:
     heading, counts = _RUN.search(lines[0]), []
-    known: dict[str, Any] = {}
-    if heading and heading["command"]:
-        known["workload"] = heading["command"]
+    command = heading["command"] if heading else None
+    is_whole = command is not None and bool(_WHOLE_MACHINE.fullmatch(command))
+    known: dict[str, Any] = {"workload": command} if command and not is_whole else {}
     for line in lines[1:]:
         if elapsed := _ELAPSED.match(line):
             known["time_s"] = float(elapsed[1].replace(",", "."))
         elif (count := _COUNT.match(line)) and not count["event"].startswith("seconds"):
-            value, unit = _number(count["value"], count["unit"]), count["unit"] or ""
+            unit = count["unit"] or count["behind"] or ""
+            value = _number(count["value"], unit)
             absent: figures.Missing | None = "not counted" if value is None else None
-            counts.append(figures.Count(count["event"], value, absent, unit, None, None))
-    yield from _runs(figures.summarize(figures.PerfOutput(tuple(counts), ())), known)
+            share = _RUNNING.search(line.rstrip())
+            running = float(share[1].replace(",", ".")) / 100 if share else None
+            of_part = (None, running, count["part"] or "")
+            counts.append(figures.Count(count["event"], value, absent, unit, *of_part))
+    output = figures.PerfOutput(tuple(counts), ())
+    yield from _runs(figures.summarize(output, whole_machine=is_whole), known)
 
 
-def _number(text: str, unit: str | None) -> float | None:
+def _number(text: str, unit: str) -> float | None:
     """Read a count, which is whole, or a quantity, whose last sign is the decimal one."""
     if text.startswith("<"):
         return None

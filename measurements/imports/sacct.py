@@ -5,6 +5,13 @@ import io
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+_COLUMNS = {
+    "JobName": "workload",
+    "NodeList": "host",
+    "Start": "started_at",
+    "AllocCPUS": "threads",
+    "NCPUS": "threads",
+}
 _SUFFIXES = {"K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
 
 
@@ -13,7 +20,8 @@ def read(text: str) -> Iterator[dict[str, Any]]:
     lines = csv.DictReader(io.StringIO(text.strip()), delimiter="|", quoting=csv.QUOTE_NONE)
     jobs: dict[str, list[dict[str, str]]] = {}
     for line in lines:
-        jobs.setdefault(line["JobID"].partition(".")[0], []).append(line)
+        job = line.get("JobID") or line["JobIDRaw"]
+        jobs.setdefault(job.partition(".")[0], []).append(line)
     for job, *steps in jobs.values():
         time_s = _time_s(job)
         if time_s and job.get("State", "COMPLETED") == "COMPLETED":
@@ -36,8 +44,7 @@ def _time_s(line: Mapping[str, str]) -> float:
 
 
 def _texts(line: Mapping[str, str]) -> dict[str, Any]:
-    columns = {"JobName": "workload", "NodeList": "host", "Start": "started_at", "NCPUS": "threads"}
-    return {column: line[name] for name, column in columns.items() if line.get(name)}
+    return {column: line[name] for name, column in _COLUMNS.items() if line.get(name)}
 
 
 def _energy_j(line: Mapping[str, str]) -> float:

@@ -42,6 +42,32 @@ PERF_JSON = "\n".join(
         ("30.250000", "Joules", "power/energy-pkg/"),
     )
 )
+# As a program saw it that moved between kinds of cores: each count is what it would have been had
+# the program been there all the time.
+PERF_HYBRID = """ Performance counter stats for './t' (100 runs):
+
+       146,000,000      cpu_atom/cycles:u/                              ( +-  4.23% )  (25.00%)
+        88,000,000      cpu_core/cycles:u/                              ( +-  0.63% )  (75.00%)
+       200,000,000      cpu_atom/instructions:u/     # 1.37  insn per cycle              (25.00%)
+       400,000,000      cpu_core/instructions:u/     # 4.54  insn per cycle              (75.00%)
+"""
+PERF_SOCKETS = """ Performance counter stats for 'system wide':
+
+S0       24        240,000.00 msec cpu-clock             #   24.000 CPUs utilized
+S0       24    40,000,000,000      cycles                #    0.166 GHz
+S0        1            300.00 Joules power/energy-pkg/
+S1       24    10,000,000,000      cycles                #    0.041 GHz
+S1        1            150.00 Joules power/energy-pkg/
+
+      10.000000000 seconds time elapsed
+"""
+PERF_OLD = """ Performance counter stats for './cfg small':
+
+         26,500000 task-clock (msec)       #    0,965 CPUs utilized
+        77 375 671 cycles                  #    2,920 GHz
+
+       0,027500000 seconds time elapsed
+"""
 PERF = {"time_s": 1.25, "cycles": 2.4e9, "instructions": 3.2e9, "cpi": 0.75, "energy_j": 30.25,
         "power_w": 24.2, "power_source": "rapl:package"}  # fmt: skip
 HYPERFINE = {
@@ -64,6 +90,10 @@ PYPERF = {
 CODECARBON = """timestamp,project_name,run_id,duration,emissions,energy_consumed,tracking_mode
 2026-11-26T13:43:21,sort,1,20.0,0.0001,0.0002,machine
 """
+# Two lines of one tracker: the second has what the first has, and more.
+CODECARBON_FLUSHED = CODECARBON.replace(",20.0,0.0001,0.0002", ",2.0,0.00001,0.00001") + (
+    "2026-11-26T13:43:41,sort,1,20.0,0.0001,0.0002,machine\n"
+)
 TURBOSTAT = """turbostat version 2023.11.07
 cpu0: base frequency 2100 MHz
 10.000000 sec
@@ -93,6 +123,19 @@ Clock [MHz],2400,2600,,,
 Energy [J],100,0,,,
 Energy DRAM [J],12.5,0,,,
 """
+LIKWID_AMD = """TABLE,Region sort,Group 1 Raw,ENERGY,2,
+Event,Counter,HWThread 0,HWThread 64
+RETIRED_INSTRUCTIONS,PMC0,1000,3000
+CPU_CLOCKS_UNHALTED,PMC1,2000,2000
+TABLE,Region sort,Group 1 Metric,ENERGY,2,
+Metric,HWThread 0,HWThread 64,
+Runtime (RDTSC) [s],2.5,2.4,
+Energy Core [J],9,9,
+Energy PKG [J],100,25,
+"""
+SACCT_RAW = """JobIDRaw|State|ElapsedRaw|AllocCPUS|ConsumedEnergyRaw|
+77_0|COMPLETED|120|4|6000|
+"""
 SACCT = """JobID|JobName|Elapsed|State|ConsumedEnergy|NCPUS|NodeList|Start
 17|sort|1-00:01:40|COMPLETED||8|n4|2026-11-25T10:00:00
 17.batch|batch|1-00:01:40|COMPLETED|8.65M|8|n4|2026-11-25T10:00:00
@@ -111,6 +154,15 @@ FILES = {
     "perf-text": ("perf", PERF_TEXT, [PERF | {"workload": "sort big.txt"}]),
     "perf-fields": ("perf", PERF_FIELDS, [PERF]),
     "perf-json": ("perf", PERF_JSON, [PERF]),
+    "perf-hybrid": ("perf", PERF_HYBRID, [
+        {"workload": "./t", "cycles": 102.5e6, "instructions": 350e6, "cpi": 0.2928571}
+    ]),
+    "perf-sockets": ("perf", PERF_SOCKETS, [
+        {"time_s": 10, "cycles": 5e10, "energy_j": 450, "power_w": 45}
+    ]),
+    "perf-old": ("perf", PERF_OLD, [
+        {"time_s": 0.0275, "cycles": 77375671, "freq_achieved_hz": 2.91983664e9}
+    ]),
     "hyperfine": ("hyperfine", json.dumps(HYPERFINE), [
         {"workload": "sort -p {threads} big", "threads": 2, "repeat": 1, "time_s": 1.25},
         {"workload": "sort -p {threads} big", "threads": 2, "repeat": 2, "time_s": 1.75},
@@ -119,10 +171,10 @@ FILES = {
     "pyperf": ("pyperf", json.dumps(PYPERF), [
         {"host": "lab3", "workload": "sort", "time_s": t} for t in (0.5, 0.75)
     ]),
-    "codecarbon": ("codecarbon", CODECARBON, [{
+    **{name: ("codecarbon", text, [{
         "workload": "sort", "time_s": 20, "energy_j": 720, "power_w": 36,
         "power_source": "codecarbon:machine",
-    }]),
+    }]) for name, text in (("codecarbon", CODECARBON), ("flushed", CODECARBON_FLUSHED))},
     "turbostat": ("turbostat", TURBOSTAT, [{
         "freq_achieved_hz": 2e9, "time_s": 10, "power_w": 40.5, "power_source": "rapl:package",
         "core_power_w": 30.25, "ram_power_w": 5.75,
@@ -133,6 +185,13 @@ FILES = {
         "time_s": 2.5, "instructions": 4e9, "cycles": 4e9, "freq_achieved_hz": 2.5e9,
         "energy_j": 100, "power_w": 40, "power_source": "rapl:package", "dram_energy_j": 12.5,
     }]),
+    "likwid-amd": ("likwid", LIKWID_AMD, [{
+        "workload": "sort", "time_s": 2.5, "instructions": 4000, "cycles": 4000, "energy_j": 125,
+        "power_w": 50,
+    }]),
+    "sacct-raw": ("sacct", SACCT_RAW, [
+        {"time_s": 120, "threads": 4, "energy_j": 6000, "power_w": 50}
+    ]),
     "sacct": ("sacct", SACCT, [
         {"workload": "sort", "host": "n4", "threads": 8, "time_s": 86500, "energy_j": 8.65e6,
          "power_w": 100},
@@ -183,6 +242,7 @@ def test_what_a_format_lacks_is_asked_for_by_name(tmp_path):
         (PERF_TEXT, "prf", "no format 'prf'; the formats are perf"),
         ('{"results": 3}', "hyperfine", "is no JSON of hyperfine"),
         (SACCT.replace("COMPLETED", "FAILED"), "sacct", "holds no run: give output of sacct"),
+        (NVIDIA.replace("index, ", "").replace(" 0,", "").replace(" 1,", ""), None, "add index to"),
         (
             "# started on Thu\n\n1.2,msec,task-clock,1,100.00,,\n",
             None,
