@@ -97,6 +97,14 @@ def _read_points(points: Any, name: str) -> tuple[FloatArray, pd.DataFrame | Non
     return array, runs
 
 
+def table_of_points(points: Any, metric: str) -> pd.DataFrame:
+    """Make a runs table of (frequency, value) points of a metric that one column holds."""
+    by_name = {m.name: m.columns[0] for m in metrics.METRICS.values() if len(m.columns[0]) == 1}
+    tx.check_choice("metric", metric, tuple(by_name))
+    array, _ = _read_points(points, metric)
+    return pd.DataFrame(array, columns=["freq_hz", *by_name[metric]])
+
+
 def _has_unit(pair: Any) -> bool:
     """Tell whether the frequency of a point is a text: ("1.2GHz", 1.31)."""
     return isinstance(pair, tuple | list) and bool(pair) and isinstance(pair[0], str)
@@ -251,7 +259,8 @@ class Projection(Result):
     def summary(self) -> str:
         """Give the quantities with intervals and limits, then the caveats, as text."""
         lines = [
-            f"Projected to {tx.shown(self.freq_hz, 'Hz')} on {self.cores:g} core(s), {self.form}"
+            f"Projected to {tx.shown(self.freq_hz, 'Hz')} on {self.cores:g} "
+            f"core{'s' * (self.cores != 1)}, form {self.form}"
         ]
         lines += [f"  {n:20} {_quantity_text(q, self.level)}" for n, q in self._estimates().items()]
         for name, parts in self.error_budget.items():
@@ -265,6 +274,8 @@ class Projection(Result):
         """Estimates that are not None, in print order, with the CPI by the other form."""
         other = "bounded" if self.form == "reciprocal" else "reciprocal"
         found = {name: getattr(self, name) for name in QUANTITIES}
+        if self.time_s is None:  # Performance then is instructions per second.
+            del found["performance"]
         found[f"cpi, {other}"] = self.other_form_cpi
         return {name: estimate for name, estimate in found.items() if estimate is not None}
 
@@ -350,7 +361,7 @@ def project_points(
         Of the prediction intervals, 0 to 1.
     interval : {"bayes", "t", "none"}
         From a posterior of the bounded curves, with priors that are stated in
-        `fitting.bayes.priors` and `fitting.bayes.priors` and so from two points on; Student's t
+        `fitting.bayes.priors`, and so from two points on; Student's t
         about the least-squares curve, where there are degrees of freedom; or none.
     workload : str, optional
         Checked against the path length's own.
@@ -531,5 +542,5 @@ def _quantity_text(q: Estimate, level: float) -> str:
     if q.lower is not None:
         text += f"  [{tx.shown_interval(q, q.lower, q.upper, q.unit)}] at {level:.0%}"
     if q.limit_share is not None:
-        text += f"  limit {tx.shown(q.limit)}, {q.limit_share:.0%} reached"
+        text += f"  limit {tx.shown(q.limit, q.unit)}, {q.limit_share:.0%} reached"
     return text

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack, overload
 
 from ppw.errors import PpwError
-from ppw.projection.points import Projection, project_points
+from ppw.projection.points import Projection, project_points, table_of_points
 from ppw.projection.runs import RunsProjection, project_runs
 from ppw.projection.time import (
     CoreCountProjection,
@@ -52,6 +52,14 @@ def project(
     level: float = 0.90,
 ) -> DataSizeProjection: ...
 @overload
+def project(
+    points: Points | Sequence[Mapping[str, Any]] | Mapping[str, Sequence[Any]],
+    *,
+    freq: float | str | Iterable[float | str],
+    metric: str,
+    **options: Any,
+) -> RunsProjection: ...
+@overload
 def project(points: Points, *, freq: float | str, **options: Any) -> Projection: ...
 @overload
 def project(points: Points, *, freq: Sequence[float | str], **options: Any) -> list[Projection]: ...
@@ -60,10 +68,10 @@ def project(points: Any, **options: Any) -> Any:
 
     Parameters
     ----------
-    points : DataFrame, pairs, mapping, Series or 2-column array
-        A runs table (`ppw.read_runs`, or a frame with columns such as ``freq_ghz``, ``time_ms``),
-        of which every group is projected; or measured (frequency, cycles per instruction) points,
-        with frequencies in Hz or as "1.2GHz".
+    points : DataFrame, records, pairs, mapping, Series or 2-column array
+        A runs table (`ppw.read_runs`, or a frame or list of records with columns like ``freq_ghz``,
+        ``time_ms``), of which every group is projected; or measured (frequency, value) points, with
+        frequencies in Hz or as "1.2GHz". Values are cycles per instruction, or those of ``metric``.
     **options
         ``freq``, in Hz or with a unit ("3.0GHz"), or several. For a runs table in its place
         ``cores``, a number of cores, or ``data_bytes``, a data size such as "512MB". The other
@@ -74,9 +82,9 @@ def project(points: Any, **options: Any) -> Any:
     Returns
     -------
     RunsProjection, CoreCountProjection or DataSizeProjection
-        For a runs table.
+        For a runs table, and for points of a ``metric``.
     Projection or list of Projection
-        For points: one, or one a frequency where several were asked for.
+        For points of CPI: one, or one a frequency where several were asked for.
 
     Raises
     ------
@@ -91,7 +99,11 @@ def project(points: Any, **options: Any) -> Any:
     >>> answer = ppw.project([(1.2e9, 1.31), (1.8e9, 1.44), (2.4e9, 1.58)], freq="3GHz")
     >>> round(float(answer.cpi), 2)
     1.72
+    >>> times = ppw.project({"1.2GHz": 20.1, "1.8GHz": 14.2}, freq="2.4GHz", metric="time")
+    >>> round(float(times.table["projected"][0]), 1)
+    11.2
     """
+    points = _table_or_points(points, options.get("metric"))
     if not isinstance(points, str | Path) and not hasattr(points, "columns"):
         if "freq" not in options:
             raise PpwError("no target of the projection: give freq")
@@ -106,3 +118,16 @@ def project(points: Any, **options: Any) -> Any:
         raise PpwError(f"{len(given)} targets of the projection: give one of {', '.join(targets)}")
     answer: Any = targets[given[0]]
     return answer(points, **options)
+
+
+def _table_or_points(points: Any, metric: Any) -> Any:
+    """Make a runs table of records, columns or points of a metric; else return the points."""
+    import pandas as pd
+
+    if isinstance(points, str | Path) or hasattr(points, "columns"):
+        return points
+    if isinstance(points, Mapping) and any(isinstance(v, list | tuple) for v in points.values()):
+        return pd.DataFrame(points)
+    if isinstance(points, list | tuple) and all(isinstance(run, Mapping) for run in points):
+        return pd.DataFrame(list(points))
+    return points if metric is None else table_of_points(points, metric)

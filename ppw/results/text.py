@@ -78,7 +78,7 @@ def _prefix(value: float) -> tuple[str, float]:
     return next((p for p in _PREFIXES if abs(value) >= p[1]), ("", 1.0))
 
 
-_PREFIXED = {"Hz", "W", "J", "J/run", "J/op", "B"}
+_PREFIXED = {"Hz", "W", "J", "J/run", "J/op", "B", "instructions/s"}
 _PREFIXES = (("G", 1e9), ("M", 1e6), ("k", 1e3), ("", 1.0), ("m", 1e-3), ("µ", 1e-6))
 
 

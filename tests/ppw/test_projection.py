@@ -92,7 +92,7 @@ class TestPublishedAtom:
         assert float(answer.other_form_cpi) == pytest.approx(1 / (c - k / 3e9), rel=1e-10)
         assert float(answer.other_form_cpi) == pytest.approx(4.53, abs=5e-3)
         assert answer.other_form_cpi.limit == pytest.approx(1 / c, rel=1e-10)
-        assert answer.summary().startswith("Projected to 3 GHz on 1 core(s), amdahl\n")
+        assert answer.summary().startswith("Projected to 3 GHz on 1 core, form amdahl\n")
         assert "cpi, reciprocal" in answer.summary()
 
     def test_reciprocal_form_reproduces_the_curve_with_a_caveat(self):
@@ -416,6 +416,18 @@ class TestOneName:
         several = ppw.project(pairs, freq=["3GHz", 2.5e9])
         assert [answer.freq_hz for answer in several] == [3e9, 2.5e9]
         assert several[0].to_json() == expected
+
+    @made_up.ignore_caveats
+    def test_records_columns_and_points_of_a_metric_are_the_table_they_say(self):
+        times = {"1.2GHz": 20.1, "1.8GHz": 14.2, "2.4GHz": 11.24}
+        columns = {"freq": list(times), "time_s": list(times.values())}
+        expected = ppw.project(pd.DataFrame(columns), freq="3GHz", metric="time").table
+        records = [{"freq": f, "time_s": t} for f, t in times.items()]
+        for form in (times, records, columns, pd.Series(times), list(times.items())):
+            answer = ppw.project(form, freq="3GHz", metric="time")
+            assert answer.table["projected"].tolist() == expected["projected"].tolist()
+        with pytest.raises(ppw.PpwError, match="metric 'energy' is not one of"):
+            ppw.project(times, freq="3GHz", metric="energy")
 
     @made_up.ignore_caveats
     def test_a_table_is_projected_to_one_kind_of_target(self):
