@@ -303,8 +303,8 @@ def trace_fit_command(
     -o, --output FILE (required): Trace to write: .parquet, .csv or .csv.gz.
     --count N>=1: Number of requests. Default: the number in the original trace.
     --duration TIME>0 as duration_s: Duration of the synthetic trace, in place of --count.
-    --mode [walk|round_robin] (walk): Generator: walk (a random walk over the states) or round_robin
-        (the published threads with fixed shares).
+    --mode NAME (walk): Order of the requests: walk, which plays passages of the trace in another
+        order.
     --arrivals [cascade|windows|laws] (cascade): Model of arrivals: cascade (new bursts), windows
         (requests per window as recorded), or laws (only the distributions of inter-arrival times).
     --time-scale NUMBER>0 (1.0): Factor for all times, in an open loop: 2 is half the speed.

@@ -1,12 +1,9 @@
 """`generate_trace`: requests of a fitted model, as many as wanted, in bounded memory.
 
-Modes of the order of requests:
-
-``walk``
-    Passages of the trace in another order; see `fitting.storage.generator`.
-``round_robin``
-    The published scheduler: every transition is a thread of its own that asks for its share of the
-    requests, at even distances; streams of the result are these threads.
+Requests come in passages of the trace, in another order (`fitting.storage.generator`). In the
+published scheduler every transition is a thread that requests its share at even distances. It is
+left to load generators (`jobs_of`, by transition): such requests have no bursts, and their
+addresses do not follow from each other.
 
 Arrival times:
 
@@ -32,10 +29,10 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from fitting.compiled.loops import FloatArray, IntArray
+from fitting.compiled.loops import IntArray
 from fitting.storage import generator, interarrival
 from fitting.storage.references import SEQUENTIAL
-from fitting.storage.survey import BLOCK, KINDS
+from fitting.storage.survey import BLOCK
 from measurements.loads import load_files
 from measurements.loads.load_files import AddressZone, LoadJob
 from measurements.table.units import size_text
@@ -46,124 +43,16 @@ from ppw.results.text import as_positive, check_choice
 if TYPE_CHECKING:
     from ppw.storage.trace_model import TraceModel
 
-MODES = ("walk", "round_robin")
+MODES = ("walk",)
 ARRIVALS = ("cascade", "windows", "laws")
 _WRITE = 1
 # More streams than this are short-lived processes, which a number at their end tells apart.
 _MANY_STREAMS, _NUMBER = 64, re.compile(r"[\s:_(-]*\d+\)?$")
-_ORDER = ("random", "sequential")
-
-
-class RoundRobin:
-    """Requests of all threads, each thread's at even distances over the whole.
-
-    A thread is a transition: of one stream, or of all short-lived processes of one name. The j-th
-    request of a thread with share w is number (j + φ)/w of all, with φ drawn once a thread; so
-    after any number of requests each thread is within one of its share. A sequential thread goes
-    on where it stopped itself; others start in the state that they lead to.
-    """
-
-    def __init__(self, model: TraceModel, rng: np.random.Generator) -> None:
-        self._model, self._rng = model, rng
-        counts = model.counts
-        group, device = stream_groups(model)[counts.stream], model.survey.devices[counts.stream]
-        keys = group, device, counts.pair, counts.op, counts.sequential, counts.size_class
-        # Of each thread: its first transition, which stands for it; and the thread of each one.
-        _, self.first, self.thread = np.unique(keys, axis=1, return_index=True, return_inverse=True)
-        self.count = np.bincount(self.thread, counts.count)
-        self._share = self.count / self.count.sum()
-        self._phase = rng.random(len(self.count))
-        self._done, self._end = 0, np.full(len(self.count), -1, dtype=np.int64)
-
-    def stream(self) -> IntArray:
-        """Stream that stands for each thread, by its index in the survey."""
-        return self._model.counts.stream[self.first]
-
-    def names(self) -> tuple[str, ...]:
-        """Name the threads by process, operation, order, size and number."""
-        counts, names = self._model.counts, _process_names(self._model)
-        sizes = [size_text(round(size)) for size in self._model.transition_sizes()]
-        order = [
-            f"{_ORDER[k]} {OPERATIONS[op]}"
-            for k, op in zip(counts.sequential, counts.op, strict=True)
-        ]
-        rows = enumerate(self.first.tolist())
-        return tuple(f"{names[counts.stream[t]]} {order[t]} {sizes[t]} #{k}" for k, t in rows)
-
-    def requests(self, made: generator.GeneratedRequests) -> generator.GeneratedRequests:
-        """Return as many requests as are given, at their times; streams are threads."""
-        counts, thread = self._model.counts, self._order(len(made.time_s))
-        size = self._sizes(thread)
-        lbn, op = self._addresses(thread, size), counts.op[self.first][thread]
-        on = counts.sequential[self.first][thread]
-        return generator.GeneratedRequests(made.time_s, thread, lbn, size, op, on)
-
-    def _order(self, number: int) -> IntArray:
-        """Threads of the next requests: those whose turns come first."""
-        first, last = (
-            np.maximum(np.ceil(done * self._share - self._phase).astype(np.int64), 0)
-            for done in (self._done, self._done + number)
-        )
-        # The turns of a thread within these requests, then all threads in the order of turns.
-        turns = last - first
-        thread = np.repeat(np.arange(len(turns)), turns)
-        within = np.arange(len(thread)) - np.repeat(np.cumsum(turns) - turns, turns)
-        turn = (first[thread] + within + self._phase[thread]) / self._share[thread]
-        order = thread[np.argsort(turn, kind="stable")]
-        self._done += number
-        # Turns that fall into these requests are one more or less at times.
-        more = self._rng.choice(len(turns), max(0, number - len(order)), p=self._share)
-        return np.concatenate([order[:number], more])
-
-    def _sizes(self, thread: IntArray) -> IntArray:
-        """Draw a size (B) of the class of each thread."""
-        classes = self._model.classes
-        class_ = self._model.counts.size_class[self.first][thread]
-        sizes = np.empty(len(thread), dtype=np.int64)
-        for c in np.unique(class_):
-            here, counts = class_ == c, classes.counts[c]
-            sizes[here] = self._rng.choice(classes.sizes[c], here.sum(), p=counts / counts.sum())
-        return sizes
-
-    def _addresses(self, thread: IntArray, size: IntArray) -> IntArray:
-        """Addresses: sequential threads go on from their last end, thread by thread."""
-        survey, order = self._model.survey, np.argsort(thread, kind="stable")
-        lbn, found = self._random_addresses(thread)[order], np.empty_like(thread)
-        # Sorted by thread, the blocks before a request in its batch are one running sum.
-        thread, blocks = thread[order], size[order] // BLOCK
-        starts = np.flatnonzero(np.r_[True, thread[1:] != thread[:-1]])
-        number = np.diff(np.append(starts, len(thread)))
-        last = self._end[thread[starts]]
-        begin = np.where(last >= 0, last, lbn[starts])
-        before = np.cumsum(blocks) - blocks
-        run = np.repeat(begin - before[starts], number) + before
-        run = survey.low_lbn + (run - survey.low_lbn) % (survey.high_lbn - survey.low_lbn)
-        placed = np.where(self._model.counts.sequential[self.first][thread] == 1, run, lbn)
-        ends = starts + number - 1
-        self._end[thread[ends]] = placed[ends] + blocks[ends]
-        found[order] = placed
-        return found
-
-    def _random_addresses(self, thread: IntArray) -> IntArray:
-        """Aligned addresses in the states that threads lead to, by the requests in each."""
-        counts, survey, diagram = self._model.counts, self._model.survey, self._model.diagram
-        pairs, groups = diagram.pairs(counts.pair[self.first]), stream_groups(self._model)
-        width = diagram.fan_out ** (diagram.levels - pairs.level)
-        # States by group of streams, and whether requests there read.
-        kind = 2 * groups[counts.stream_of_state] + (counts.state_origin % KINDS >= KINDS // 2)
-        key = kind * diagram.states + counts.state
-        order = np.argsort(key, kind="stable")
-        reached = np.append(0, np.cumsum(counts.occupancy[order]))
-        mine = 2 * groups[self.stream()] + (counts.op[self.first] > 0)
-        ends = (mine * diagram.states + (pairs.target + k) * width for k in (0, 1))
-        low, high = (reached[np.searchsorted(key[order], end)][thread] for end in ends)
-        wanted = low + self._rng.random(len(thread)) * (high - low)
-        state = order[np.searchsorted(reached, wanted, side="right") - 1]
-        first = counts.lowest[state]
-        first = first + (survey.alignment_offset - first) % survey.alignment
-        places = np.maximum((counts.highest[state] - first) // survey.alignment + 1, 1)
-        slot = (self._rng.random(len(state)) * places).astype(np.int64)
-        return np.asarray(np.minimum(first + slot * survey.alignment, counts.highest[state]))
+_REMOVED = (
+    "mode 'round_robin' was removed: threads that take turns keep neither bursts nor the order of "
+    "addresses, and their traces fail ppw trace validate. Leave the mode out; for the published "
+    "threads as a load, use: ppw trace convert MODEL --jobs transition"
+)
 
 
 def _process_names(model: TraceModel) -> list[str]:
@@ -188,7 +77,6 @@ class GeneratedTrace:
     """
 
     model: TraceModel
-    mode: str
     seed: int
     count: int
     duration_s: float
@@ -202,9 +90,8 @@ class GeneratedTrace:
 
     @property
     def names(self) -> dict[str, tuple[str, ...]]:
-        """Names of streams and devices: those of the original, or of its threads."""
-        names = self.model.names
-        return names if self.mode == "walk" else {**names, "stream": self._threads().names()}
+        """Names of streams and devices: those of the original."""
+        return self.model.names
 
     @property
     def findings(self) -> tuple[str, ...]:
@@ -214,7 +101,6 @@ class GeneratedTrace:
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Yield the requests in order of arrival; every call begins anew."""
         survey, left = self.model.survey, self.count
-        threads = self._threads() if self.mode == "round_robin" else None
         places, law_rng = (np.random.default_rng([self.seed, k]) for k in (1, 2))
         parts = self.model.counts, self.model.laws, self.model.classes
         laws = generator.LawTimes(*parts, self.model.paces() * self.model.weights, law_rng)
@@ -222,15 +108,13 @@ class GeneratedTrace:
             requests = made
             if self.arrivals == "laws":
                 requests = requests._replace(time_s=laws.times(made))
-            if threads:
-                requests = threads.requests(requests)
             if not self.locality:
                 slots = max(1, (survey.high_lbn - survey.low_lbn) // survey.alignment)
                 slot = places.integers(slots, size=len(requests.lbn))
                 requests = requests._replace(lbn=survey.low_lbn + slot * survey.alignment)
             fits = min(left, int(np.searchsorted(requests.time_s, self.duration_s, side="right")))
             if fits:
-                yield self._record_batch(requests, threads, fits)
+                yield self._record_batch(requests, fits)
             left -= fits
             if left <= 0 or fits < len(made.time_s):
                 return
@@ -238,18 +122,6 @@ class GeneratedTrace:
     def to_table(self) -> pa.Table:
         """All requests as one table."""
         return pa.Table.from_batches(list(self.batches()), SCHEMA)
-
-    def transition_shares(self) -> FloatArray:
-        """Share of the requests that each transition of the model has, in ``round_robin``."""
-        threads = self._threads()
-        made = np.zeros(len(threads.count))
-        for batch in self.batches():
-            made += np.bincount(batch.column("stream").to_numpy(), minlength=len(made))
-        share = (made / made.sum() / threads.count)[threads.thread]
-        return np.asarray(share * self.model.counts.count)
-
-    def _threads(self) -> RoundRobin:
-        return RoundRobin(self.model, np.random.default_rng([self.seed, 3]))
 
     def _generator(self) -> generator.Generator:
         """Make the source of the requests."""
@@ -264,16 +136,11 @@ class GeneratedTrace:
             repeat=not self.stratified,
         )
 
-    def _record_batch(
-        self, requests: generator.GeneratedRequests, threads: RoundRobin | None, n: int
-    ) -> pa.RecordBatch:
+    def _record_batch(self, requests: generator.GeneratedRequests, n: int) -> pa.RecordBatch:
         survey, stream = self.model.survey, requests.stream[:n]
         # Closed loop: a request is made when another completes, whenever that is.
         time = np.full(n, np.nan) if self.outstanding else requests.time_s[:n] * self.time_scale
-        own, of = (
-            (stream, threads.stream()[stream]) if threads else (survey.streams[stream], stream)
-        )
-        device = survey.devices[of]
+        own, device = survey.streams[stream], survey.devices[stream]
         asked = requests.lbn[:n], requests.size_bytes[:n], requests.op[:n].astype(np.uint8)
         no_latency, no_file = np.full(n, np.nan), np.full(n, -1, dtype=np.int32)
         columns = (time, own.astype(np.int32), device.astype(np.int32), *asked)
@@ -300,8 +167,8 @@ def generate_trace(
     Parameters
     ----------
     model : TraceModel
-    mode : {"walk", "round_robin"}
-        How requests follow each other.
+    mode : {"walk"}
+        How requests follow each other; "round_robin" is refused with what to do instead.
     seed : int
         Of everything that is drawn.
     count : int, optional
@@ -332,6 +199,8 @@ def generate_trace(
     PpwError
         For arguments that cannot be.
     """
+    if mode == "round_robin":
+        raise PpwError(_REMOVED)
     check_choice("mode", mode, MODES)
     check_choice("arrivals", arrivals, ARRIVALS)
     check_choice("draws", draws, ("stratified", "independent"))
@@ -350,7 +219,7 @@ def generate_trace(
     caveats = tuple(_generation_caveats(model, locality, scale, outstanding))
     times = float(end), scale, arrivals, outstanding
     how = locality, draws == "stratified", entry
-    return GeneratedTrace(model, mode, int(seed), requests, *times, *how, caveats)
+    return GeneratedTrace(model, int(seed), requests, *times, *how, caveats)
 
 
 def _generation_caveats(

@@ -3,7 +3,9 @@
 `choose_level`: how many levels a state diagram needs, by throughput and by held-out likelihood. The
 published rule takes the first level at which the IOPS that a device completes change by less than
 2 % (Delimitrou et al. 2011); the rate of an open-loop trace never moves, so a device has to say.
-Held-out likelihood asks how well the first half of the trace foretells where the second goes.
+Held-out likelihood asks how well the first half of the trace forecasts the addresses of the second.
+By the one-standard-error rule (Breiman et al. 1984), the smallest level is taken that is as good as
+the best one but for what parts of the second half differ by; a model larger than the trace is none.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from fitting.compiled.loops import FloatArray, IntArray
+from fitting.compiled.loops import BoolArray, FloatArray, IntArray
 from fitting.storage import transitions
 from fitting.storage.interarrival import KNOTS, LAWS, GapLaws, fit_interarrivals
 from fitting.storage.passages import MOST_KEPT, PassageRecorder, Passages, RecordedRequests
@@ -53,6 +55,9 @@ _MOST_KEPT = 10_000_000
 _FEW = 1000
 # Levels whose IOPS differ by less are alike.
 STEADY = 0.02
+# Parts of the second half of a trace, whose differences say how sure a likelihood is; and bytes of
+# a request in a trace (a vscsi record): a model of more has no use.
+_HELD_OUT_PARTS, _BYTES_OF_REQUEST = 8, 32
 # Requests generated to find the IOPS of a level, or of a time scale.
 MOST_SIMULATED = 200_000
 
@@ -542,6 +547,8 @@ class LevelChoice(rs.Result):
         Levels chosen.
     flat_iops : float or None
         IOPS of one level of as many states as the deepest hierarchy has; None if not asked for.
+    original_iops, original_bytes_s : float or None
+        Requests and bytes of the trace itself that the device completes per second.
     """
 
     kind: ClassVar[str] = "trace_levels"
@@ -554,8 +561,14 @@ class LevelChoice(rs.Result):
             occurring      | count  | occurring     | transitions that occur
             iops           | 1      | IOPS          | requests that a device completes per second
             iops_change    | 1 +.1% | change        | change of IOPS from one level less
+            bytes_s        | B      | bytes/s       | bytes that a device completes per second
             log_likelihood | 1 .3f  | held-out ln L | log-likelihood (nats per request) of the \
 second half of the trace under the first
+            behind         | 1 .3f  | behind        | how far it is behind that of the best level \
+that is no larger than the trace
+            band           | 1 .3f  | band          | standard error of `behind`, by parts of the \
+second half
+            model_bytes    | B      | model         | size of the model (JSON)
             """,
             "Levels",
             key="levels",
@@ -566,18 +579,31 @@ second half of the trace under the first
     by_iops: int
     by_likelihood: int
     flat_iops: float | None
+    original_iops: float | None = None
+    original_bytes_s: float | None = None
 
     def verdict(self) -> list[str]:
-        """Say which level each rule chooses."""
-        steady = (
+        """Say which level each rule chooses, and what the original and one flat level reach."""
+        said = [
             f"level {self.by_iops}: from here, one level more changes IOPS by less than "
-            f"{STEADY:.0%}"
-        )
-        likely = f"level {self.by_likelihood}: the likeliest for the second half of the trace"
-        if self.flat_iops is None:
-            return [steady, likely]
-        off = self.flat_iops / self.table["iops"].iloc[-1] - 1
-        return [steady, likely, f"one flat level instead: {off:+.1%} IOPS (published: under 5 %)"]
+            f"{STEADY:.0%}",
+            f"level {self.by_likelihood}: the smallest level whose forecast of the second half of "
+            "the trace is within the band of the best",
+        ]
+        last = int(self.table["level"].iloc[-1])
+        if self.by_likelihood == last:
+            said.append(f"level {last} is the highest level tried: more levels may be better")
+        iops = self.table["iops"].iloc[-1]
+        if self.original_iops is not None:
+            moved = f"{tx.shown(self.original_bytes_s, 'B')}/s"
+            said.append(
+                f"original: {tx.shown(self.original_iops)} IOPS, {moved}; the model of level "
+                f"{last}: {iops / self.original_iops - 1:+.1%} IOPS"
+            )
+        if self.flat_iops is not None:
+            off = self.flat_iops / iops - 1
+            said.append(f"one flat level instead: {off:+.1%} IOPS (published: under 5 %)")
+        return said
 
     def text_parts(self) -> list[str]:
         """Sentences and tables of the summary, in their order."""
@@ -591,6 +617,8 @@ second half of the trace under the first
         other = ax.twinx()
         other.plot(level, self.table["log_likelihood"], "s--", color=axes.PROJECTED)
         other.set_ylabel("held-out log-likelihood (nats a request)", color=axes.PROJECTED)
+        if self.original_iops is not None:
+            ax.axhline(self.original_iops, color=axes.MEASURED, lw=0.8, label="original")
         return ax
 
 
@@ -640,26 +668,42 @@ def choose_level(
         device, remarks = partial(fd.completed_iops, device=drive.model), [drive.caveat]
     count = min(MOST_SIMULATED, model.survey.requests)
 
-    def complete(model: TraceModel) -> float:
-        return device(generate.generate_trace(model, count=count, seed=seed).to_table())
+    def complete(requests: pa.Table) -> tuple[float, float]:
+        iops = device(requests)
+        return iops, iops * float(np.mean(requests["size_bytes"]))
 
-    halves = _count_halves(source, model)
-    rows = []
+    def generate_and_complete(model: TraceModel) -> tuple[float, float]:
+        return complete(generate.generate_trace(model, count=count, seed=seed).to_table())
+
+    original = complete(ts.to_table(source, count))
+    first, held_out = _count_halves(source, model)
+    rows, likelihoods = [], []
     # From the deepest level up: a coarser diagram sums the counts of the finer one.
     for level in range(levels, 0, -1):
-        occurring = len(np.unique(model.counts.pair))
-        likelihood = transitions.log_likelihood(*halves)
-        rows.append((level, model.diagram.transitions, occurring, complete(model), likelihood))
+        occurring, size = len(np.unique(model.counts.pair)), len(model.to_json())
+        iops, bytes_s = generate_and_complete(model)
+        rows.append((level, model.diagram.transitions, occurring, iops, bytes_s, size))
+        likelihoods.append([transitions.log_likelihood(first, part) for part in held_out])
         if level > 1:
-            model = model.coarser()
-            halves = halves[0].coarser(), halves[1].coarser()
-    names = ["level", "transitions", "occurring", "iops", "log_likelihood"]
+            model, first = model.coarser(), first.coarser()
+            held_out = [part.coarser() for part in held_out]
+    names = ["level", "transitions", "occurring", "iops", "bytes_s", "model_bytes"]
     table = pd.DataFrame(rows[::-1], columns=names, dtype=np.float64)
     table.insert(4, "iops_change", table["iops"].pct_change())
+    small = table["model_bytes"] <= _BYTES_OF_REQUEST * model.survey.requests
+    small[0] = True
+    compared = _compare_likelihoods(np.array(likelihoods[::-1]), small.to_numpy())
+    for name, column in compared.items():
+        table.insert(len(table.columns) - 1, name, column)
     steady = table["level"][table["iops_change"].abs() < STEADY]
     if steady.empty:
         remarks.insert(
             0, f"IOPS still change from the level before level {levels}: try more levels"
+        )
+    if not small.all():
+        remarks.append(
+            f"models of more than {int(small.sum())} levels are larger than the trace at "
+            f"{_BYTES_OF_REQUEST} bytes per request: they are not chosen"
         )
     flat_iops = None
     if flat:
@@ -667,26 +711,46 @@ def choose_level(
             # What it would say, the fit of the tree has said.
             warnings.simplefilter("ignore", CaveatWarning)
             states = deepest.diagram.states
-            flat_iops = complete(fit_trace(source, levels=1, fan_out=states, **options))
+            flat_model = fit_trace(source, levels=1, fan_out=states, **options)
+            flat_iops = generate_and_complete(flat_model)[0]
     # The fit has warned of its own.
     rs.warn_caveats(remarks)
     return LevelChoice(
         table=table,
         by_iops=int(steady.iloc[0]) if len(steady) else levels,
-        by_likelihood=int(table["level"].iloc[int(table["log_likelihood"].argmax())]),
+        by_likelihood=int(table["level"][table["behind"] <= table["band"]].iloc[0]),
         flat_iops=flat_iops,
+        original_iops=original[0],
+        original_bytes_s=original[1],
         caveats=(*deepest.caveats, *remarks),
         input_digest=deepest.input_digest,
     )
 
 
-def _count_halves(source: Batches, model: TraceModel) -> tuple[TransitionCounts, TransitionCounts]:
-    """Transitions of the first and of the second half of the requests."""
-    parts = (model.diagram, model.survey, model.classes)
-    counters = [transitions.TransitionCounter(*parts) for _ in range(2)]
-    left = model.survey.requests // 2
+def _compare_likelihoods(by_part: FloatArray, small: BoolArray) -> dict[str, FloatArray]:
+    """Tabulate the mean likelihood of each level (row), and how far it is behind that of the best.
+
+    The best is one of the ``small``. ``band`` is the standard error of differences by part.
+    """
+    mean = by_part.mean(axis=1)
+    behind = by_part[np.where(small, mean, -np.inf).argmax()] - by_part
+    band = behind.std(axis=1, ddof=1) / np.sqrt(by_part.shape[1])
+    return {"log_likelihood": mean, "behind": behind.mean(axis=1), "band": band}
+
+
+def _count_halves(
+    source: Batches, model: TraceModel
+) -> tuple[TransitionCounts, list[TransitionCounts]]:
+    """Transitions of the first half of the requests, and of each part of the second."""
+    parts, requests = (model.diagram, model.survey, model.classes), model.survey.requests
+    number = max(2, min(_HELD_OUT_PARTS, requests // 4))
+    ends = requests // 2 + (requests - requests // 2) * np.arange(number + 1) // number
+    counters = [transitions.TransitionCounter(*parts) for _ in ends]
+    done = 0
     for batch in ts.columns(source):
-        for counter, rows in zip(counters, (slice(left), slice(left, None)), strict=True):
+        for counter, low, high in zip(counters, [0, *ends[:-1]], ends, strict=True):
+            rows = slice(max(0, low - done), max(0, high - done))
             counter.add(*batch.pick(rows)[:6])
-        left = max(left - len(batch.time_s), 0)
-    return counters[0].counts(), counters[1].counts()
+        done += len(batch.time_s)
+    first, *held_out = (counter.counts() for counter in counters)
+    return first, held_out

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from fitting.storage.survey import BLOCK, Survey, Surveyor
 from ppw.errors import PpwError
@@ -143,6 +144,18 @@ def part_of(trace: Batches, first: int, end: int) -> DerivedTrace:
             at += batch.num_rows
 
     return DerivedTrace(batches, trace.names)
+
+
+def to_table(trace: Batches, most: int) -> pa.Table:
+    """Return the first requests of a trace, at most so many, as a table without flushes."""
+    found, left = [], most
+    for batch in trace.batches():
+        moves = batch.filter(pc.less(batch.column("op"), FLUSH)).slice(0, left)
+        found.append(moves)
+        left -= moves.num_rows
+        if left <= 0:
+            break
+    return pa.Table.from_batches(found)
 
 
 def without_locality(trace: Batches, space: Survey, seed: int = 0) -> DerivedTrace:

@@ -99,7 +99,7 @@ SEVERAL_KINDS = {
         "[text|json]",
     },
     "--method": {"[perf|callgrind|qemu|cpu-time]", "[auto|blktrace|blk tracer]"},
-    "--mode": {"[local|yarn|cluster]", "[walk|round_robin]"},
+    "--mode": {"[local|yarn|cluster]", "NAME"},
 }
 
 

@@ -21,7 +21,7 @@ from measurements.loads.load_files import ReplayReport, write_fio_jobs
 from measurements.traces import read_trace, write_trace
 from ppw.cli.output import caveats_in_result
 from ppw.storage import replay
-from ppw.storage.generate import check_jobs, generate_trace, jobs_of
+from ppw.storage.generate import check_jobs, jobs_of
 from ppw.storage.trace_model import TraceModel, fit_trace
 
 
@@ -136,20 +136,9 @@ def test_closed_loop_is_said(ran):
     assert done.stderr.endswith("ppw: 50 requests written to made.csv\n")
 
 
-def test_threads_in_turn_keep_their_shares_places_and_rate(made):
-    model = TraceModel.from_json((made / "m.json").read_text(encoding="utf-8"))
-    # In two parts, of which the second goes on where the first stopped.
-    whole = generate_trace(model, mode="round_robin", arrivals="laws", count=2**18 + 3000)
-    made, shares = whole.to_table().to_pandas(), model.counts.count / model.counts.count.sum()
-    assert np.abs(whole.transition_shares() - shares).max() < 8 / len(made)
-    # Streams of the result are threads, and have names.
-    assert made["stream"].max() < len(whole.names["stream"])
-    assert (made["lbn"] % 8 == 0).all()
-    assert made["time_s"].max() / len(made) == pytest.approx(1 / model.rate, rel=0.05)
-    original = busy(n=3000, seed=1).table.to_pandas()
-    read, wanted = made["lbn"][made["op"] == 0], original["lbn"][original["op"] == 0]
-    shares = [np.histogram(places, 8, (0, 160_000))[0] / len(places) for places in (read, wanted)]
-    assert np.abs(np.subtract(*shares)).max() < 0.01
+def test_threads_that_take_turns_are_refused_with_what_to_do_instead(run):
+    words = "generate", "m.json", "-o", "made.csv", "--mode", "round_robin"
+    refused(run(*words), "ppw trace convert MODEL --jobs transition")
 
 
 def test_options_reach_the_levels_that_are_compared(ran):
