@@ -9,7 +9,14 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from measurements.errors import MeasurementError
-from measurements.table.schema import COLUMNS, SYNONYMS, SYNONYMS_WITH_UNIT, UNIT_IN_NAME
+from measurements.table.schema import (
+    COLUMNS,
+    IDENTITY,
+    ROW_COLUMN,
+    SYNONYMS,
+    SYNONYMS_WITH_UNIT,
+    UNIT_IN_NAME,
+)
 from measurements.table.units import Unit, named_unit, split_unit
 
 # The unit of a column that the user names by hand, looked for wherever people write it.
@@ -184,6 +191,8 @@ _OTHER_FIGURE = (
 )
 # Columns of single sources of power, as ppw names them.
 _OF_SOURCE = re.compile(r"[a-z0-9_]+_(power_w|energy_j)")
+# Columns that a table may have in which no other known column was measured.
+_OF_SET_UP = {*IDENTITY, "freq_hz", "repeat", "sockets", ROW_COLUMN} - {"workload"}
 # "_min" may be a minimum, and "_h" a height.
 _ONLY_IN_BRACKETS = ("min", "h")
 
@@ -219,6 +228,42 @@ def map_to_paste(canonical: str, headers: Sequence[str]) -> str:
     return " or ".join(f"--map {canonical}={shlex.quote(header)}" for header in found)
 
 
+def wide_columns(mapping: Mapping[str, str], headers: Collection[str]) -> dict[str, list[str]]:
+    """Find the columns that ``mapping`` makes of several headers, joined by +: one a workload."""
+    return {t: h.split("+") for t, h in mapping.items() if "+" in h and h not in headers}
+
+
+def name_workloads(
+    wide: Mapping[str, Sequence[str]], headers: Sequence[str], source: str
+) -> list[tuple[str, dict[str, tuple[str, Renaming]]]]:
+    """List the workloads of a wide table: the header and renaming of each by canonical column."""
+    found: dict[str, dict[str, tuple[str, Renaming]]] = {}
+    for target, joined in wide.items():
+        for header in joined:
+            renaming = _rename_mapped(target, header, headers, source)
+            words = re.split(r"[\s_]+", split_unit(header.strip())[0])
+            kept = [w for w in words if _NAMED.get(_plain_name(w)) != renaming.canonical]
+            found.setdefault(" ".join(kept), {})[renaming.canonical] = (header, renaming)
+    lacking = next((name for name, columns in found.items() if len(columns) < len(wide)), None)
+    if lacking is not None or sum(map(len, wide.values())) > len(found) * len(wide):
+        raise MeasurementError(
+            f"{source}: --map does not name each workload once in {' and '.join(wide)}"
+            f"{f': {lacking} is not in all' * bool(lacking)}; the columns are {list_names(headers)}"
+        )
+    return [*found.items()]
+
+
+def wide_hint(numeric: Sequence[str], columns: Collection[str]) -> Iterator[str]:
+    """Offer the option that reads columns of bare numbers as workloads, beside no measured one."""
+    bare = [header for header in numeric if split_unit(header.strip())[1] is None]
+    if len(bare) > 1 and {*columns} < _OF_SET_UP:
+        yield (
+            f"if each of {list_names(bare)} is a workload, add --map "
+            f"time_s={shlex.quote('+'.join(bare))} (time_ms, power_w: by the quantity and unit of "
+            "their cells)"
+        )
+
+
 def read_sentence(
     headers: Sequence[str], renamings: Mapping[str, Renaming], mapping: Mapping[str, str]
 ) -> list[str]:
@@ -241,7 +286,10 @@ def read_sentence(
                 f"{canonical} may be {' or '.join(map(_quote_name, found))}: choose with "
                 f"--map {canonical}={shlex.quote(next(iter(found)))}"
             )
-    others = [h for h in headers if h and h not in renamings and h not in COLUMNS]
+            if "workload" not in (r.canonical for r in renamings.values()):
+                joined = shlex.quote("+".join(found))
+                parts[-1] += f", or if each is a workload with --map {canonical}={joined}"
+    others = [h for h in headers if h and h not in {*renamings, *COLUMNS, ROW_COLUMN}]
     # Columns of ppw itself have such names, and are many.
     foreign = [h for h in others if became or not re.fullmatch(r"[a-z0-9_.:+-]+", h)]
     if foreign:

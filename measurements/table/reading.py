@@ -29,7 +29,15 @@ from numpy.typing import NDArray
 from measurements.errors import MeasurementError, first_line, require_pyarrow
 from measurements.table import memory_budget, schema
 from measurements.table.checks import as_numbers, check_runs, row_numbers
-from measurements.table.headers import Renaming, read_sentence, rename_headers, unit_in_cells
+from measurements.table.headers import (
+    Renaming,
+    name_workloads,
+    read_sentence,
+    rename_headers,
+    unit_in_cells,
+    wide_columns,
+    wide_hint,
+)
 from measurements.table.units import has_unit, parse_quantity
 
 # Signs that begin a formula of a spreadsheet; see `measurements.table.writing.guard_text`. Those of
@@ -202,7 +210,8 @@ def read_runs(
         Excel (.xlsx), Parquet or JSON lines; "-" is standard input. Several files become one table
         with the column ``source_file``.
     columns : mapping of str to str, optional
-        Canonical column, in any unit (``freq_khz``), to the foreign header it stands for.
+        Canonical column, in any unit (``freq_khz``), to the foreign header it stands for, or to
+        the headers of a column per workload: ``{"time_s": "sort+grep"}``.
     check : bool
         Refuse values that cannot be. ``False`` leaves that to `measurements.check_runs`, which
         also knows what a question needs.
@@ -380,13 +389,16 @@ def _read_csv(content: bytes, source: str, mapping: Mapping[str, str]) -> pd.Dat
     cut = _without_title(_without_comments(content).lstrip(b"\r\n"), mapping)
     header_line, content = content[: whole - len(cut)].count(b"\n") + 1, cut
     headers, delimiter = read_header(content, source)
-    renamings = rename_headers(headers, mapping, source)
+    wide = wide_columns(mapping, headers)
+    narrow = {target: header for target, header in mapping.items() if target not in wide}
+    renamings = rename_headers(headers, narrow, source)
     names = [h or f"unnamed {i}" for i, h in enumerate(headers)]
     known = {
         h: r.canonical not in schema.NUMERIC
         for h, r in renamings.items()
         if r.canonical in schema.COLUMNS
     }
+    known |= dict.fromkeys((h for joined in wide.values() for h in joined if h in names), False)
     text, numbers = {h for h in known if known[h]}, [h for h in known if not known[h]]
     try:
         table = _parse_rows(content, delimiter, names, text)
@@ -554,8 +566,15 @@ def _tidy_table(table: pd.DataFrame, source: str, mapping: Mapping[str, str]) ->
     named = [n for n in table.index.names if n is not None and n not in table.columns]
     table = (table.reset_index(named) if named else table).reset_index(drop=True)
     table.columns = pd.Index([str(c) for c in table.columns])
+    if wide := wide_columns(mapping, table.columns):
+        table = _with_run_per_cell(table, wide, source)
+        mapping = {target: header for target, header in mapping.items() if target not in wide}
     renamings = rename_headers(list(table.columns), mapping, source)
     said = read_sentence(list(table.columns), renamings, mapping)
+    said += wide_hint(
+        [h for h in table if h and h not in renamings and _is_numeric(table[h])],
+        [r.canonical for r in renamings.values()],
+    )
     refuse_unitless(table, renamings, source)
     for header, renaming in renamings.items():
         if renaming.canonical in schema.NUMERIC:
@@ -567,6 +586,31 @@ def _tidy_table(table: pd.DataFrame, source: str, mapping: Mapping[str, str]) ->
     table.attrs[schema.HEADERS] = {**known, **became}
     table.attrs.setdefault(schema.READ, "; ".join([*said, *_what_lacks(table)]))
     return table
+
+
+def _with_run_per_cell(
+    table: pd.DataFrame, wide: Mapping[str, Sequence[str]], source: str
+) -> pd.DataFrame:
+    """Make a run of each workload of each row, for columns that hold one workload each."""
+    workloads = name_workloads(wide, list(table.columns), source)
+    rows = table.index.repeat(len(workloads))
+    cells = [h for joined in wide.values() for h in joined]
+    runs = table.drop(columns=cells).loc[rows].reset_index(drop=True)
+    runs[schema.ROW_COLUMN] = row_numbers(table)[rows]
+    runs["workload"] = [name for name, _ in workloads] * len(table)
+    for canonical in workloads[0][1]:
+        parts = [convert_numbers(table[h], r) for h, r in (c[canonical] for _, c in workloads)]
+        runs[canonical] = np.ravel(np.column_stack(parts)).tolist()
+    return runs
+
+
+def _is_numeric(column: pd.Series[Any]) -> bool:
+    """Tell whether all cells that are not blank are numbers, with points or commas."""
+    cells = column[~column.isin(schema.MISSING)].dropna()
+    is_number = as_numbers(cells).notna()
+    return bool(len(cells)) and all(
+        _is_string(c) and WITH_COMMA.fullmatch(c) for c in cells[~is_number]
+    )
 
 
 # A run that lacks one of these, where most runs have it, is incomplete.

@@ -112,6 +112,37 @@ def test_numbers_with_french_and_german_thousands_are_read(tmp_path):
     assert ppw.read_runs(path)["time_s"].tolist() == [1234.5, 1034.5, 902.25]
 
 
+def test_a_column_a_workload_is_read_by_the_option_that_the_line_offers(tmp_path):
+    text = "Labor 3\n\nRechner;Takt (GHz);sort;word count;Notiz\na;1,2;100,5;20,2;x\na;2,4;55;-;\n;;;;\n"
+    (tmp_path / "t.csv").write_text(text)
+    refused = ppw_inside("check", "t.csv", cwd=tmp_path)
+    assert refused.returncode == 1
+    option = "--map time_s='sort+word count'"
+    assert option in refused.stderr.splitlines()[0]
+    runs = ppw.read_runs(tmp_path / "t.csv", columns={"time_s": "sort+word count"})
+    assert runs["workload"].tolist() == ["sort", "word count"] * 2
+    assert runs["freq_hz"].tolist() == [1.2e9, 1.2e9, 2.4e9, 2.4e9]
+    assert runs["time_s"].dropna().tolist() == [100.5, 20.2, 55]
+    assert runs["source_row"].tolist() == [1, 1, 2, 2]
+    assert "1 of 4 runs incomplete" in runs.attrs["read"][0]
+
+
+def test_times_and_powers_of_one_workload_become_one_run(tmp_path):
+    headers = ["sort time (ms)", "grep time (s)", "sort power (W)", "grep power (W)"]
+    (tmp_path / "t.csv").write_text(f"host,freq_ghz,{','.join(headers)}\na,1.2,9000,4,50,51\n")
+    wide = {"time_s": "+".join(headers[:2]), "power_w": "+".join(headers[2:])}
+    runs = ppw.read_runs(tmp_path / "t.csv", columns=wide)
+    assert runs[["workload", "time_s", "power_w"]].to_numpy().tolist() == [
+        ["sort", 9, 50],
+        ["grep", 4, 51],
+    ]
+    for power in ("sort power (W)+sort time (ms)", "grep power (W)+cat"):
+        with pytest.raises(ppw.PpwError, match="--map"):
+            ppw.read_runs(tmp_path / "t.csv", columns=wide | {"power_w": power})
+    with pytest.raises(ppw.PpwError, match="does not name each workload once in time_s and power"):
+        ppw.read_runs(tmp_path / "t.csv", columns=wide | {"power_w": "sort power (W)+freq_ghz"})
+
+
 def test_a_run_without_frequency_is_left_out_and_counted(tmp_path):
     text = "host,freq_ghz,time_s\na,1.2,9\na,n/a,8\na,2.4,5\na,1.8,7\n"
     (tmp_path / "t.csv").write_text(text)
