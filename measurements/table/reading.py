@@ -572,7 +572,7 @@ def _tidy_table(table: pd.DataFrame, source: str, mapping: Mapping[str, str]) ->
     renamings = rename_headers(list(table.columns), mapping, source)
     said = read_sentence(list(table.columns), renamings, mapping)
     said += wide_hint(
-        [h for h in table if h and h not in renamings and _is_numeric(table[h])],
+        [h for h in map(str, table) if h and h not in renamings and _is_numeric(table[h])],
         [r.canonical for r in renamings.values()],
     )
     refuse_unitless(table, renamings, source)
