@@ -7,9 +7,10 @@ source states is absent, never 0.
 from __future__ import annotations
 
 import difflib
+import operator
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
@@ -17,6 +18,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, cast
 
+from measurements.table.headers import nearest
+from measurements.table.units import parse_quantity
 from ppw.errors import PpwError, UnknownHostError
 from ppw.results import result as rs, text as tx
 
@@ -207,9 +210,34 @@ _LEAST_HZ = 1e6
 _LIMIT = 1e24
 
 
-def parse_host(raw: bytes, file: str) -> Host:
-    """Read one TOML file. Raises `PpwError` naming ``file`` and what is wrong."""
-    return host_of(rs.parse_toml(raw, file, "host", "catalogue"), file)
+def parse_hosts(raw: bytes, file: str) -> tuple[Host, ...]:
+    """Read one TOML file: a host, or hosts that share keys under ``[[host]]``.
+
+    Raises `PpwError` naming ``file`` and what is wrong.
+    """
+    table = rs.parse_toml(raw, file, "host", "catalogue")
+    if "host" not in table:
+        return (host_of(table, file),)
+    entries = table.pop("host")
+    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+        raise PpwError(f"{file}: key 'host': not tables; write [[host]] above the keys of each")
+    return tuple(
+        host_of(_write_out(entry, table), f"{file}: host {place}")
+        for place, entry in enumerate(entries, 1)
+    )
+
+
+def _write_out(entry: Mapping[str, Any], shared: Mapping[str, Any]) -> dict[str, Any]:
+    """Add to a host what its file says of all, and the file's ``source`` to each bare figure."""
+    host = {**{key: value for key, value in shared.items() if key != "source"}, **entry}
+    for key in FIGURES:
+        if key in host and not isinstance(host[key], dict) and "source" in shared:
+            host[key] = {"value": host[key], "source": shared["source"]}
+    # A host keeps the citations of its own figures only.
+    cited = {str(figure.get("source")) for figure in host.values() if isinstance(figure, dict)}
+    if isinstance(sources := host.get("sources"), dict):
+        host["sources"] = {key: text for key, text in sources.items() if key in cited}
+    return host
 
 
 def host_of(table: Mapping[str, Any], file: str) -> Host:
@@ -342,8 +370,8 @@ def load_hosts(*directories: str | os.PathLike[str]) -> dict[str, Host]:
     Parameters
     ----------
     *directories : path
-        Folders with ``*.toml`` host files. A host overrides one of the same name (but for
-        case, spaces and hyphens) that came before: built-in, then the folders in the
+        Folders with ``*.toml`` files of one or more hosts. A host overrides one of the same name
+        (but for case, spaces and hyphens) that came before: built-in, then the folders in the
         environment variable ``PPW_HOSTS_DIR`` (joined as in ``PATH``), then these, in order.
 
     Returns
@@ -370,7 +398,8 @@ def find_host(name: str, *directories: str | os.PathLike[str]) -> Host:
     Parameters
     ----------
     name : str
-        ``"Xeon X5670"``, ``"Intel Xeon X5670"`` or, where only one host ends so, ``"x5670"``.
+        ``"Xeon X5670"``, ``"Intel Xeon X5670"``, ``"x5670"`` or, where only one host ends so,
+        its last word.
     *directories : path
         As in :func:`load_hosts`.
 
@@ -387,8 +416,8 @@ def find_host(name: str, *directories: str | os.PathLike[str]) -> Host:
     """
     hosts = load_hosts(*directories)
     wanted = _fold_name(name)
-    # The plain name goes before the one with its maker, and both before the last word of the name.
-    for place in range(3):
+    # The plain name goes before the one with its maker, and both before a part of the name.
+    for place in range(4):
         found = [host for host in hosts.values() if _host_spellings(host)[place] == wanted]
         if len(found) == 1:
             return found[0]
@@ -406,7 +435,7 @@ def _load_builtin_hosts() -> tuple[Host, ...]:
     folder = files("ppw.catalogue").joinpath("data", "hosts")
     entries = sorted(folder.iterdir(), key=lambda entry: entry.name)
     toml = (entry for entry in entries if entry.name.endswith(".toml"))
-    return tuple(parse_host(entry.read_bytes(), entry.name) for entry in toml)
+    return tuple(host for entry in toml for host in parse_hosts(entry.read_bytes(), entry.name))
 
 
 def _read_host_files(directory: Path) -> Iterator[Host]:
@@ -417,7 +446,7 @@ def _read_host_files(directory: Path) -> Iterator[Host]:
             raw = path.read_bytes()
         except OSError as error:
             raise PpwError(f"{path}: {error.strerror}; give a file that can be read") from error
-        yield parse_host(raw, str(path))
+        yield from parse_hosts(raw, str(path))
 
 
 def _fold_name(name: str) -> str:
@@ -425,7 +454,76 @@ def _fold_name(name: str) -> str:
     return re.sub(r"[\s_-]+", "", name).casefold()
 
 
-def _host_spellings(host: Host) -> tuple[str, str, str]:
-    """Spellings that find a host: its name, maker and name, and the last word of its name."""
-    last_word = host.name.split()[-1]
-    return _fold_name(host.name), _fold_name(host.maker + host.name), _fold_name(last_word)
+def _host_spellings(host: Host) -> tuple[str, str, str, str]:
+    """Spellings that find a host: name, maker and name, name without brand, and last word."""
+    brand, _, model = host.name.partition(" ")
+    spellings = (host.name, host.maker + host.name, model or brand, host.name.split()[-1])
+    return tuple(map(_fold_name, spellings))  # type: ignore[return-value]  # four of four
+
+
+# Conditions of `ppw hosts --where`: FIGURE=VALUE as with runs tables, or a comparison.
+
+_CONDITION = re.compile(r"\s*(\w+)\s*(<=|>=|=|<|>)\s*(.*\S)\s*")
+_BETWEEN_CONDITIONS = re.compile(r",(?=\s*\w+\s*[<>=])")
+_COMPARISONS: Mapping[str, Callable[[Any, Any], bool]] = {
+    "=": operator.eq,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+
+
+def choose_hosts(hosts: Iterable[Host], where: Iterable[str]) -> list[Host]:
+    """Choose the hosts that meet all conditions.
+
+    Parameters
+    ----------
+    hosts : iterable of Host
+        Hosts to choose from.
+    where : iterable of str
+        Conditions like ``"launched > 2022"`` or ``"maker=AMD,cores>=64"``. A figure that ``=``
+        names twice may have either value. A number is in the unit of its figure or carries its
+        own: ``"base_hz > 2.5GHz"``. A year stands for all its quarters.
+
+    Returns
+    -------
+    list of Host
+        A host whose figure is not known meets no condition on it.
+
+    Raises
+    ------
+    PpwError
+        For a text that is no condition, an unknown figure, or where no host meets all.
+    """
+    asked: dict[tuple[str, ...], list[tuple[str, str, str]]] = {}
+    for text in (part for one in where for part in _BETWEEN_CONDITIONS.split(one)):
+        match = _CONDITION.fullmatch(text)
+        if match is None:
+            raise PpwError(f"{text!r} is not a condition; write one like 'launched > 2022'")
+        name, sign, value = match.groups()
+        if name not in (*TEXTS, *FIGURES):
+            near = nearest(name, [*TEXTS, *FIGURES])
+            raise PpwError(f"no figure {name!r}{near}; there are {', '.join((*TEXTS, *FIGURES))}")
+        # Values with = are alternatives; bounds must all hold.
+        key = (name,) if sign == "=" else (name, sign, value)
+        asked.setdefault(key, []).append((name, sign, value))
+    chosen = [h for h in hosts if all(any(_meets(h, *c) for c in cs) for cs in asked.values())]
+    if not chosen:
+        raise PpwError(f"no host has all of {', '.join(where)}; loosen --where")
+    return chosen
+
+
+def _meets(host: Host, name: str, sign: str, typed: str) -> bool:
+    value, compare = getattr(host, name), _COMPARISONS[sign]
+    if value is None:
+        return False
+    if isinstance(value, bool):
+        return compare(value, typed.casefold() in ("yes", "true"))
+    if name == "launched":
+        return compare(value[: len(typed)], typed)
+    if isinstance(value, str):
+        return compare(_fold_name(value), _fold_name(typed))
+    unit = FIGURES[name].unit or "1"
+    number = parse_quantity(typed, {"Hz": "hz", "B": "bytes", "W": "w"}.get(unit, unit))
+    return any(compare(one, number) for one in (value if isinstance(value, tuple) else (value,)))

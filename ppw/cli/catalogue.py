@@ -43,6 +43,7 @@ _HOST_COLUMNS = {
     "tdp_w": ("tdp", "W"),
     "rapl": ("rapl", ""),
     "dvfs": ("dvfs", ""),
+    "launched": ("launched", ""),
 }
 
 
@@ -54,15 +55,24 @@ _HOST_COLUMNS = {
     opt.options("""
     --catalogue FOLDER several times: Folder of your own host files (TOML). Default: PPW_HOSTS_DIR.
     """),
+    click.option(
+        "--where",
+        multiple=True,
+        metavar="FIGURE=VALUE[,…]",
+        help="Select hosts: maker=AMD,cores>=64 or 'launched > 2022'. If = names a figure twice, "
+        "either value matches.",
+    ),
     formats=_FORMATS,
 )
-def hosts_command(name: str | None, catalogue: tuple[str, ...]) -> Listing:
+def hosts_command(name: str | None, where: tuple[str, ...], **folders: tuple[str, ...]) -> Listing:
     """List the machines of the catalogue, or show NAME with the source of each figure."""
     if name is not None:
-        host = ppw.find_host(name, *catalogue)
+        if where:
+            raise click.UsageError("--where selects from the list, and NAME is one host")
+        host = ppw.find_host(name, *folders["catalogue"])
         return Listing(host.summary, host.to_json, host.to_frame)
     # Text needs no pandas, which takes longer to load than all the rest: tables are made late.
-    hosts = ppw.load_hosts(*catalogue).values()
+    hosts = catalogue.hosts.choose_hosts(ppw.load_hosts(*folders["catalogue"]).values(), where)
     rows = [{figure: getattr(host, figure) for figure in _HOST_COLUMNS} for host in hosts]
     return Listing(
         partial(_hosts_table_text, rows),

@@ -326,8 +326,9 @@ def _host_row(host: Host, cores: float, bandwidth: float) -> dict[str, Any]:
     missing = [name for name, need, has in both if np.isnan(has) and not np.isnan(need)]
     return {
         "host": host.name,
-        # What is not needed rules nothing out; the table says what is not stated.
-        "fits": bool(not missing and not any(share > 1 for share in shares)),
+        # What is not needed rules nothing out; the table says what is not stated. What is needed is
+        # a quotient: 7 cores at 70 % need 10 cores, and not the last digit more.
+        "fits": not missing and not any(round(share, 9) > 1 for share in shares),
         "cores": has_cores,
         "cores_share": shares[0],
         "memory_bandwidth_bytes_s": has_bandwidth,

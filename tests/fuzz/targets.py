@@ -54,7 +54,7 @@ from measurements.workloads.hadoop.history import parse_history, read_local_log
 from measurements.workloads.hadoop.job_sweep import job_columns, node_columns
 from measurements.workloads.memcached import load_generators as lg
 from measurements.workloads.memcached.servers import Address
-from ppw.catalogue.hosts import Host, parse_host
+from ppw.catalogue.hosts import Host, parse_hosts
 from ppw.cli import main
 from ppw.errors import CaveatWarning, PpwError
 from ppw.fleet.state import FleetState
@@ -455,7 +455,9 @@ TARGETS = {
     "kernel": Target(kernel, often=40),
     "quantities": Target(text(quantity)),
     "specs": Target(text(specs)),
-    "host": Target(lambda data: parse_host(data, "h.toml").summary(), seeds.hosts, where="h.toml"),
+    "host": Target(
+        lambda data: [h.summary() for h in parse_hosts(data, "h.toml")], seeds.hosts, where="h.toml"
+    ),
     "host-json": Target(text(lambda said: Host.from_json(said).summary()), seeds.saved_hosts),
     "scenario": file("s.toml", read_scenario, seeds.scenarios, often=MORE, longest=8000),
     "thresholds": file("t.toml", lambda path: read_thresholds(path).to_frame()),

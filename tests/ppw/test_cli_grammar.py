@@ -81,7 +81,7 @@ class TestNearest:
         ("compare runs.csv --a hots=a --b host=b", "did you mean 'host'"),
         ("compare runs.csv --a host=atm --b host=xeon", "atom"),
         ("characterise runs.csv --reference atm", "did you mean 'atom'"),
-        ("hosts Xeon-X5760", "Xeon X5670"),
+        ("hosts Xeon-X5760", "Xeon X7560"),
         ("datasets c3O", "no data set 'c3O' (did you mean 'c3o'?); there are"),
     )
     def test_columns_hosts_and_data_sets(self, words, said, tmp_path):
