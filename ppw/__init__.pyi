@@ -58,12 +58,13 @@ from .projection.time import (
 from .projection.validation import Validation as Validation, validate as validate
 from .results.result import Estimate as Estimate
 from .runs.quality import Quality as Quality, check as check
-from .storage.fidelity import (
+from .storage.drift import (
     HalfDrift as HalfDrift,
-    TraceFidelity as TraceFidelity,
+    TraceDrift as TraceDrift,
     half_drift as half_drift,
-    validate_trace as validate_trace,
+    trace_drift as trace_drift,
 )
+from .storage.fidelity import TraceFidelity as TraceFidelity, validate_trace as validate_trace
 from .storage.generate import GeneratedTrace as GeneratedTrace, generate_trace as generate_trace
 from .storage.replay import TraceReplay as TraceReplay, replay_trace as replay_trace
 from .storage.trace_model import (

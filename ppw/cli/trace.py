@@ -459,6 +459,34 @@ def trace_validate_command(
     return result, None if result.passed else result.verdict()[0]
 
 
+@opt.question(
+    "drift",
+    "Compare the parts of a load: hours, days or files.",
+    "ppw trace drift week.parquet --period 1h",
+    click.argument("trace"),
+    click.argument("others", nargs=-1, metavar="[OTHER]…"),
+    TRACE,
+    opt.options("""
+    --period TIME>0 as period_s: Length of the parts of TRACE: 1h, or 24h. Default: two halves.
+    """),
+    device_option("Device model for latency that the traces do not record.", "ssd"),
+    opt.SEED,
+    group=trace_command,
+)
+def trace_drift_command(
+    trace: str, others: tuple[str, ...], **options: Any
+) -> tuple[ppw.TraceDrift, str | None]:
+    """Compare each part of a load with the part before, and exit with 3 if one differs too much.
+
+    The parts are periods of TRACE, or TRACE and each OTHER trace. The bands are those of ppw trace
+    validate.
+    """
+    named = {name: options[name] for name in ("trace_format", "mapping")}
+    later = [read_requests(one, {**named}) for one in others]
+    result = ppw.trace_drift(read_requests(trace, options), *later, **options)
+    return result, None if result.passed else result.verdict()[0]
+
+
 # `ppw trace whatif`.
 @opt.question(
     "whatif",

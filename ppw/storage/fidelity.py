@@ -1,9 +1,4 @@
-"""`validate_trace`: a synthetic trace compared with its original, figure by figure.
-
-`half_drift`: a model of a trace's first half compared with its second. No model of the past can be
-nearer to what comes than the workload itself stays the same; so the distance of the model is shown
-beside that of the two halves, and there is no tolerance.
-"""
+"""`validate_trace`: a synthetic trace compared with its original, figure by figure."""
 
 from __future__ import annotations
 
@@ -11,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from os import PathLike
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -22,7 +17,7 @@ from measurements.table.units import size_text
 from ppw.errors import PpwError
 from ppw.results import axes, result as rs, text as tx
 from ppw.results.axes import Axes
-from ppw.storage import fitted_devices as fd, generate, trace_model, trace_source as ts
+from ppw.storage import fitted_devices as fd, trace_source as ts
 from ppw.storage.trace_source import Batches
 
 Measure = Callable[["TraceFeatures"], float]
@@ -42,6 +37,8 @@ _SPELLS = 60
 # A thread whose requests are alike in so large a share has a type.
 _MOSTLY, _HALF = 0.9, 0.5
 PASSED, FAILED, NOT_JUDGED = "pass", "fail", "–"
+# Tolerances of features and of performance (relative, published), and of hit ratios.
+TOLERANCES = 0.05, 0.067, 0.03
 # A share may be off by so much, even where that is more than the relative tolerance.
 POINTS = 0.005
 # Relative tolerances of the variation of inter-arrival times, of the mean of the three figures of
@@ -61,6 +58,8 @@ _OF_REUSE = 0.2
 _CORRELATION, _MOST_DISPERSION = 0.1, 2.0
 # Sizes and streams that are judged one by one, the most frequent.
 _TOP_SIZES, _TOP_STREAMS = 5, 5
+# Gaps that vary less (relative) are all alike.
+_LEAST_VARIATION = 1e-6
 # A window length is judged where its windows hold so many arrivals, and there are so many.
 _LEAST_COUNT, _LEAST_WINDOWS = 20, 20
 _MORE_SEEDS = (
@@ -69,8 +68,6 @@ _MORE_SEEDS = (
 )
 # Cache sizes that the curve is drawn at, as shares of the footprint.
 _CURVE = np.geomspace(0.001, 1.0, 31)
-# A trace of fewer requests has no halves to compare.
-_LEAST_REQUESTS = 100
 
 # Figures of a trace, by which a synthetic one is compared with its original.
 
@@ -210,7 +207,9 @@ class _Tally:
         mean = total / n
         variance = squares / n - mean**2
         # About the mean of all, which is nearly that of the first and of the second of each pair.
-        correlation = (products / pairs - mean**2) / variance if pairs and variance > 0 else 0.0
+        # So little variance is that of rounded sums.
+        varies = pairs and variance > (_LEAST_VARIATION * mean) ** 2
+        correlation = (products / pairs - mean**2) / variance if varies else 0.0
         return float(np.sqrt(max(variance, 0)) / mean), float(correlation)
 
     def streams(self, labels: list[str]) -> pd.DataFrame:
@@ -239,10 +238,10 @@ def _thread_type(read_share: float, random_share: float) -> str:
     return "random reads" if reads else "random writes" if writes else "random mix"
 
 
-# Comparison of an original with its synthetic traces, figure by figure.
+# TraceComparison of an original with its synthetic traces, figure by figure.
 
 
-class _Figure(NamedTuple):
+class FigureRow(NamedTuple):
     """One row of the table; a figure without a tolerance is not judged."""
 
     group: str
@@ -257,31 +256,31 @@ class _Figure(NamedTuple):
     upper: float = np.nan
     verdict: str = NOT_JUDGED
 
-    def judge(self, passed: bool | None = None) -> _Figure:
+    def judge(self, passed: bool | None = None) -> FigureRow:
         """Judge by the tolerance, where no verdict is given."""
         passed = abs(self.off) <= self.tolerance if passed is None else passed
         return self._replace(verdict=PASSED if passed else FAILED)
 
 
-def _points(group: str, figure: str, a: float, b: float, tolerance: float = np.nan) -> _Figure:
+def _points(group: str, figure: str, a: float, b: float, tolerance: float = np.nan) -> FigureRow:
     """Compare two shares by their difference."""
-    return _Figure(group, figure, "share", a, b, b - a, "points", tolerance)
+    return FigureRow(group, figure, "share", a, b, b - a, "points", tolerance)
 
 
 def _relative(
     group: str, figure: str, unit: str, a: float, b: float, tolerance: float = np.nan
-) -> _Figure:
+) -> FigureRow:
     """Compare two figures by their ratio; nothing is as far from nothing as can be."""
     off = b / a - 1 if a else 0.0 if b == a else np.inf
-    return _Figure(group, figure, unit, a, b, off, "relative", tolerance)
+    return FigureRow(group, figure, unit, a, b, off, "relative", tolerance)
 
 
-def _distance(group: str, figure: str, share: float) -> _Figure:
+def _distance(group: str, figure: str, share: float) -> FigureRow:
     """Compare two distributions by the share that would have to move."""
-    return _Figure(group, figure, "1", np.nan, np.nan, share, "moved")
+    return FigureRow(group, figure, "1", np.nan, np.nan, share, "moved")
 
 
-class _Comparison(NamedTuple):
+class TraceComparison(NamedTuple):
     """Features of an original and of the synthetic traces that stand for it."""
 
     ours: TraceFeatures
@@ -295,11 +294,24 @@ class _Comparison(NamedTuple):
         """Whether each trace has the latency of most of its requests."""
         return all(f.recorded.requests > f.requests / 2 for f in (self.ours, *self.theirs))
 
-    def requests(self, tolerance: float) -> Iterator[_Figure]:
+    def figures(
+        self, seed: int, tolerances: tuple[float, float, float] = TOLERANCES
+    ) -> Iterator[FigureRow]:
+        """Rows of all figures that are judged; tolerances as `TOLERANCES` has them."""
+        for_features, for_performance, for_hits = tolerances
+        yield from self.requests(for_features)
+        yield from self.rates(for_features)
+        yield from self.performance(for_performance)
+        yield from self.queue_rows(seed)
+        yield from self.places(for_hits)
+        yield from self.times(seed)
+        yield from self.types()
+
+    def requests(self, tolerance: float) -> Iterator[FigureRow]:
         """Rows of the published table: what the requests are, and how fast they come."""
         ours, group = self.ours, "features"
 
-        def share(figure: str, of: Measure) -> _Figure:
+        def share(figure: str, of: Measure) -> FigureRow:
             a, b = self.pair(of)
             return _points(group, figure, a, b, max(tolerance * a, POINTS)).judge()
 
@@ -316,7 +328,7 @@ class _Comparison(NamedTuple):
         for name in ours.streams["stream"].head(_TOP_STREAMS) if len(ours.streams) > 1 else ():
             yield share(f"weight of {name}", partial(_weight, name=name))
 
-    def rates(self, tolerance: float) -> Iterator[_Figure]:
+    def rates(self, tolerance: float) -> Iterator[FigureRow]:
         """Rows of arrival rates, and how far they are spread over several synthetic traces."""
         group = "features"
         measures: _Measures = (
@@ -330,9 +342,9 @@ class _Comparison(NamedTuple):
             rate = np.array([one.rate for one in self.theirs])
             mean, off = float(rate.mean()), float(rate.std(ddof=1) / rate.mean())
             figure = f"spread of requests per second over {len(rate)} repeats"
-            yield _Figure(group, figure, "1", np.nan, mean, off, "relative", _REPEATS).judge()
+            yield FigureRow(group, figure, "1", np.nan, mean, off, "relative", _REPEATS).judge()
 
-    def performance(self, tolerance: float) -> Iterator[_Figure]:
+    def performance(self, tolerance: float) -> Iterator[FigureRow]:
         """Rows of throughput and latency, of a model where the traces do not record it."""
         group, recorded = "performance", self.all_recorded()
 
@@ -353,11 +365,11 @@ class _Comparison(NamedTuple):
         off = float(np.mean([abs(row.off) for row in rows]))
         limit = min(_MEAN_PERFORMANCE, tolerance)
         figure = "mean of the three figures above"
-        yield _Figure(group, figure, "1", np.nan, np.nan, off, "relative", limit).judge()
+        yield FigureRow(group, figure, "1", np.nan, np.nan, off, "relative", limit).judge()
         slow = self.pair(lambda f: latencies(f).quantile_s(0.99))
         yield _relative(group, "99th percentile of latency", "s", *slow)
 
-    def queue_rows(self, seed: int) -> Iterator[_Figure]:
+    def queue_rows(self, seed: int) -> Iterator[FigureRow]:
         """Rows of the latencies on three devices at three loads, where these keep up.
 
         A figure may be off by its tolerance, or as far as a block bootstrap of the original moves
@@ -375,7 +387,7 @@ class _Comparison(NamedTuple):
                 row = _relative("queues", name, unit, *pair, float(allowed[k]))
                 yield row.judge() if keeps_up else row._replace(tolerance=np.nan)
 
-    def places(self, tolerance: float) -> Iterator[_Figure]:
+    def places(self, tolerance: float) -> Iterator[FigureRow]:
         """Rows of where requests go and how soon they come back, and of what caches make of it."""
         group, ours = "spatial", self.ours
         bins = np.mean([one.bins for one in self.theirs], axis=0)
@@ -390,9 +402,9 @@ class _Comparison(NamedTuple):
         yield row._replace(tolerance=max(POINTS, _OF_REUSE * again)).judge()
         for cache in CACHES:
             pair = self.pair(partial(TraceFeatures.hit_ratio, cache=cache, of=ours))
-            yield _points(group, _hits_figure(cache), *pair, tolerance).judge()
+            yield _points(group, hits_figure(cache), *pair, tolerance).judge()
 
-    def times(self, seed: int) -> Iterator[_Figure]:
+    def times(self, seed: int) -> Iterator[FigureRow]:
         """Rows of how inter-arrival times vary, and of bursts by the length of windows."""
         group = "temporal"
         a, b = self.pair(lambda f: f.gap_variation)
@@ -400,7 +412,7 @@ class _Comparison(NamedTuple):
         # So little is that of a clock's last digit.
         yield row.judge(abs(b - a) <= max(_VARIATION * a, POINTS))
         a, b = self.pair(lambda f: f.gap_correlation)
-        row = _Figure(group, "correlation of neighbouring gaps", "1", a, b, b - a, "difference")
+        row = FigureRow(group, "correlation of neighbouring gaps", "1", a, b, b - a, "difference")
         yield row._replace(tolerance=_CORRELATION).judge()
         for width, counts in self.ours.counts.items():
             if len(counts) < _LEAST_WINDOWS or counts.mean() < _LEAST_COUNT:
@@ -415,7 +427,7 @@ class _Comparison(NamedTuple):
             row = _relative(group, f"dispersion over {width:g} s", "1", a, b)
             yield row._replace(lower=low, upper=high).judge(low <= b <= high)
 
-    def types(self) -> Iterator[_Figure]:
+    def types(self) -> Iterator[FigureRow]:
         """Row of the share of requests whose thread keeps its type."""
         types = dict(zip(self.ours.streams["stream"], self.ours.streams["type"], strict=True))
 
@@ -426,16 +438,16 @@ class _Comparison(NamedTuple):
         figure = "requests of threads that keep their type"
         yield _points("threads", figure, 1.0, self.pair(alike)[1])
 
-    def ablation(self, ablated: TraceFeatures | None) -> Iterator[_Figure]:
+    def ablation(self, ablated: TraceFeatures | None) -> Iterator[FigureRow]:
         """Rows of what caches make of the original when its places are uniform."""
         if ablated is None:
             return
         for cache in CACHES:
             a, b = (one.hit_ratio(cache, self.ours) for one in (self.ours, ablated))
-            yield _points("ablation", f"uniform places: {_hits_figure(cache)}", a, b)
+            yield _points("ablation", f"uniform places: {hits_figure(cache)}", a, b)
 
 
-def _hits_figure(cache: float) -> str:
+def hits_figure(cache: float) -> str:
     """Name the hit ratio of a cache of a share of the footprint."""
     return f"LRU hits, cache of {cache:.0%} of the footprint"
 
@@ -445,7 +457,8 @@ def _weight(one: TraceFeatures, name: str) -> float:
     return float(one.streams["share"][one.streams["stream"] == name].head(1).sum())
 
 
-def _value_text(value: float, unit: str) -> str:
+def figure_text(value: float, unit: str) -> str:
+    """Write the value of a figure by its unit."""
     if np.isnan(value):
         return "–"
     if unit == "share":
@@ -455,7 +468,8 @@ def _value_text(value: float, unit: str) -> str:
     return f"{tx.shown(value, 'B')}/s" if unit == "B/s" else tx.shown(value, unit)
 
 
-def _off_text(row: rs.Row) -> str:
+def off_text(row: rs.Row) -> str:
+    """Write how far a figure is off, with the unit of its kind."""
     off = row["off"]
     if np.isnan(off):
         return "–"
@@ -467,7 +481,8 @@ def _off_text(row: rs.Row) -> str:
     }[row["kind"]]
 
 
-def _tolerance_text(row: rs.Row) -> str:
+def tolerance_text(row: rs.Row) -> str:
+    """Write the tolerance or the band of a figure."""
     if np.isfinite(row["lower"]):
         return f"{tx.shown(row['lower'])} to {tx.shown(row['upper'])}"
     if np.isnan(row["tolerance"]):
@@ -475,6 +490,14 @@ def _tolerance_text(row: rs.Row) -> str:
     if row["kind"] == "difference":
         return f"{row['tolerance']:.3g}"
     return f"{100 * row['tolerance']:.3g} {'points' if row['kind'] == 'points' else '%'}"
+
+
+SHOW = {
+    "original": lambda row: figure_text(row["original"], row["unit"]),
+    "synthetic": lambda row: figure_text(row["synthetic"], row["unit"]),
+    "off": off_text,
+    "tolerance": tolerance_text,
+}
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -518,12 +541,7 @@ would have to move to make two distributions one; difference
             """,
             "Figures",
             most=1000,
-            show={
-                "original": lambda row: _value_text(row["original"], row["unit"]),
-                "synthetic": lambda row: _value_text(row["synthetic"], row["unit"]),
-                "off": _off_text,
-                "tolerance": _tolerance_text,
-            },
+            show=SHOW,
         ),
         rs.Table(
             "streams",
@@ -573,7 +591,7 @@ would have to move to make two distributions one; difference
         halves = table["figure"].str.contains("halves of the original")
         rows = rs.rows_of(table[~judged & ~halves & (table["group"] != "ablation")])
         if rows:
-            figures = (f"{row['figure']} ({_off_text(row)})" for row in rows)
+            figures = (f"{row['figure']} ({off_text(row)})" for row in rows)
             yield f"Not judged: {'; '.join(figures)}."
 
     def _ablation_text(self) -> Iterator[str]:
@@ -609,9 +627,9 @@ def validate_trace(
     synthetic: Batches | str | PathLike[str] | Sequence[Batches | str | PathLike[str]],
     *,
     device: str = "ssd",
-    features_tolerance: float = 0.05,
-    performance_tolerance: float = 0.067,
-    hit_ratio_tolerance: float = 0.03,
+    features_tolerance: float = TOLERANCES[0],
+    performance_tolerance: float = TOLERANCES[1],
+    hit_ratio_tolerance: float = TOLERANCES[2],
     no_locality: bool = False,
     seed: int = 0,
 ) -> TraceFidelity:
@@ -666,21 +684,13 @@ def validate_trace(
     if no_locality:
         without = ts.without_locality(first, space, seed)
         ablated = TraceFeatures(without, ts.survey(without).survey, space, drive.model)
-    both = _Comparison(ours, theirs)
-    rows = [
-        *both.requests(for_features),
-        *both.rates(for_features),
-        *both.performance(for_performance),
-        *both.queue_rows(seed),
-        *both.places(for_hits),
-        *both.times(seed),
-        *both.types(),
-        *both.ablation(ablated),
-    ]
+    both = TraceComparison(ours, theirs)
+    tolerances = for_features, for_performance, for_hits
+    rows = [*both.figures(seed, tolerances), *both.ablation(ablated)]
     remarks = tuple(_comparison_caveats(both, drive.caveat))
     rs.warn_caveats(remarks)
     return TraceFidelity(
-        table=pd.DataFrame(rows, columns=_Figure._fields),
+        table=pd.DataFrame(rows, columns=FigureRow._fields),
         streams=_merge_streams(ours.streams, theirs[0].streams),
         curve=_hit_ratio_curves(ours, theirs, ablated),
         synthetic_traces=float(len(theirs)),
@@ -690,7 +700,7 @@ def validate_trace(
     )
 
 
-def _comparison_caveats(both: _Comparison, assumed: str) -> Iterator[str]:
+def _comparison_caveats(both: TraceComparison, assumed: str) -> Iterator[str]:
     ours, theirs = both
     if not both.all_recorded():
         yield assumed
@@ -745,122 +755,3 @@ def _merge_streams(ours: pd.DataFrame, theirs: pd.DataFrame) -> pd.DataFrame:
     both = both.sort_values("original_share", ascending=False, kind="stable", ignore_index=True)
     text = ["original_type", "synthetic_type"]
     return both.assign(**{c: both[c].astype(object).where(both[c].notna(), "") for c in text})
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class HalfDrift(rs.Result):
-    """Figures of both halves of a trace, and of what a model of the first half makes.
-
-    Differences are relative for rates and variation, and in points for shares. Distances are
-    shares of the requests that would have to move; of those there is no value of a half itself.
-
-    Attributes
-    ----------
-    table : pandas.DataFrame
-        One row a figure.
-    """
-
-    kind: ClassVar[str] = "trace_half_drift"
-    tables: ClassVar[tuple[rs.Table, ...]] = (
-        rs.Table(
-            "table",
-            """
-            figure      | text  | figure      | figure that is compared
-            first_half  | 1 .4g | first half  | value of the first half
-            second_half | 1 .4g | second half | value of the second half
-            model       | 1 .4g | model       | value of the model of the first half
-            drift       | 1 .4g | drift       | second half less first
-            model_off   | 1 .4g | model off   | model less second half
-            """,
-            "Figures",
-        ),
-    )
-
-    table: pd.DataFrame
-
-    def text_parts(self) -> list[str]:
-        """Sentences and tables of the summary, in their order."""
-        lead = (
-            "Model of the first half compared with the second half, and the drift between the "
-            "halves"
-        )
-        return [lead, "", *super().text_parts()]
-
-    def plot(self, ax: Axes | None = None) -> Axes:
-        """Draw how far the model and the first half are from the second."""
-        ax, at = axes.new_axes(ax), np.arange(len(self.table))
-        ax.barh(at - 0.2, self.table["drift"].abs(), 0.4, color=axes.MEASURED, label="halves")
-        ax.barh(at + 0.2, self.table["model_off"].abs(), 0.4, color=axes.PROJECTED, label="model")
-        ax.set_yticks(at, [tx.plot_label(name) for name in self.table["figure"]])
-        ax.invert_yaxis()
-        ax.set(xlabel="distance from the second half", ylabel="figure")
-        ax.legend()
-        return ax
-
-
-def half_drift(trace: Batches | str | PathLike[str], *, seed: int = 0, **options: Any) -> HalfDrift:
-    """Fit a model to the first half of a trace's requests and compare it with the second.
-
-    Parameters
-    ----------
-    trace : Trace or path
-    seed : int
-        Random seed of the requests generated, as many as the second half has.
-    **options
-        Of `ppw.fit_trace`.
-
-    Returns
-    -------
-    HalfDrift
-
-    Raises
-    ------
-    PpwError
-        For a trace of fewer than a hundred requests.
-    """
-    source = ts.open_trace(trace)
-    known = ts.survey(source)
-    requests = known.survey.requests + known.flushes
-    if requests < _LEAST_REQUESTS:
-        raise PpwError(
-            f"{requests} requests are too few to compare their halves: give {_LEAST_REQUESTS} or "
-            "more"
-        )
-    half = requests // 2
-    parts = ts.part_of(source, 0, half), ts.part_of(source, half, requests)
-    device = fd.parse_device("ssd").model
-    model = trace_model.fit_trace(parts[0], **options)
-    made = generate.generate_trace(model, seed=seed, count=requests - half)
-    # One space for all three, or their places could not be compared.
-    figures = [TraceFeatures(t, ts.survey(t).survey, known.survey, device) for t in (*parts, made)]
-    # The fit has warned.
-    return HalfDrift(
-        table=_compare_halves(*figures), caveats=model.caveats, input_digest=known.digest
-    )
-
-
-def _compare_halves(
-    first: TraceFeatures, second: TraceFeatures, model: TraceFeatures
-) -> pd.DataFrame:
-    """Tabulate figures of both halves and of the model, and how far they are from the second."""
-    ratios: dict[str, Measure] = {
-        "requests a second": lambda f: f.rate,
-        "variation of inter-arrival times": lambda f: f.gap_variation,
-    }
-    shares: dict[str, Measure] = {
-        "reads": lambda f: f.read_share,
-        "random requests": lambda f: f.random_share,
-        **{_hits_figure(c): partial(TraceFeatures.hit_ratio, cache=c, of=second) for c in CACHES},
-    }
-    rows = []
-    for figure, measure in (ratios | shares).items():
-        a, b, c = (measure(f) for f in (first, second, model))
-        scale = b if figure in ratios else 1.0
-        rows.append((figure, a, b, c, (b - a) / scale, (c - b) / scale))
-    laws = {
-        "distance in 64ths of the space": [f.bins for f in (first, second, model)],
-        "distance in reuse distances": [f.reuse.distances() for f in (first, second, model)],
-    }
-    for figure, (a, b, c) in laws.items():
-        rows.append((figure, np.nan, np.nan, np.nan, distance(a, b), distance(c, b)))
-    return pd.DataFrame(rows, columns=HalfDrift.tables[0].names)

@@ -171,8 +171,14 @@ PAGES: dict[str, Callable[..., Page]] = {
         "Levels of a storage workload model",
         "IOPS that a device completes; likelihood of the second half of the trace.",
     ),
+    "trace_drift": lambda result: plot_page(
+        result, "Parts of a load", "Requests per second of each part."
+    ),
     "trace_half_drift": lambda result: plot_page(
-        result, "A workload's halves", "Computed, not measured.", verdict=result.text_parts()[:1]
+        result,
+        "A workload's halves",
+        "Computed, not measured.",
+        verdict=[result.text_parts()[0], *result.verdict()],
     ),
     "trace_time_scales": lambda result: plot_page(
         result, "Throughput against time scale", "Computed, not measured."

@@ -142,6 +142,8 @@ def part_of(trace: Batches, first: int, end: int) -> DerivedTrace:
             if low < high:
                 yield batch.slice(low, high - low)
             at += batch.num_rows
+            if at >= end:
+                break
 
     return DerivedTrace(batches, trace.names)
 

@@ -78,6 +78,7 @@ def made(kind, one, two, folder):
         "ServerSizing": lambda: ppw.size_servers(io, **task, server_power_w=300.0),
         "SweepKnees": lambda: ppw.find_knees(_swept(one, two), over="threads", of="throughput"),
         "TimeScales": lambda: ppw.time_scales(answered(calls["TraceModel"]), scales=[1, 2]),
+        "TraceDrift": lambda: ppw.trace_drift(trace, other),
         "TraceFidelity": lambda: ppw.validate_trace(trace, other),
         "TraceModel": lambda: ppw.fit_trace(trace, levels=2),
         "TraceReplay": lambda: ppw.replay_trace(short, str(folder / "scratch"), size_bytes=2**22),

@@ -1,6 +1,7 @@
 """Questions to a trace: is a synthetic one like it, what would a cache do, does it drift?"""
 
 import numpy as np
+import pandas as pd
 import pytest
 from made_traces import MadeTrace, busy, fragmented, made, trace
 from made_up import ignore_caveats
@@ -10,7 +11,8 @@ from fitting.storage.devices import Disk, SolidState
 from fitting.storage.reuse_distance import accessed_blocks
 from ppw.errors import CaveatWarning, PpwError
 from ppw.storage import fitted_devices as fd
-from ppw.storage.fidelity import half_drift, validate_trace
+from ppw.storage.drift import half_drift, trace_drift
+from ppw.storage.fidelity import validate_trace
 from ppw.storage.trace_model import fit_trace
 from ppw.storage.trace_source import columns, survey, without_locality
 from ppw.storage.what_if import time_scales, trace_what_if
@@ -388,6 +390,38 @@ class TestHalves:
         assert figure(drift, "requests a second")["model_off"] == pytest.approx(-0.5, abs=0.05)
         places = figure(drift, "distance in 64ths")
         assert (places["drift"], places["model_off"]) == pytest.approx((1, 1))
+        assert all(": fail, " in text for text in drift.verdict())
+        # Shares differ by points, rates by a ratio.
+        assert "-100.00 points  +100.00 points" in drift.summary()
+
+
+class TestPeriods:
+    @pytest.fixture
+    def three_periods(self):
+        """Columns of three periods of 30 s, of which the last has other operations and sizes."""
+        columns = pd.concat([busy(3000, seed=7).table.to_pandas()] * 3, ignore_index=True)
+        columns["time_s"] = np.arange(9000) / 100
+        last = np.arange(9000) >= 6000
+        return columns.assign(op=columns["op"].where(~last, 1), size_bytes=4096 * (1 + last))
+
+    def test_a_period_that_is_another_load_is_told_with_its_figures(self, three_periods):
+        drift = trace_drift(trace(**three_periods), period_s=30.0)
+        assert list(drift.table["part"]) == ["0 s on", "30 s on", "60 s on"]
+        assert list(drift.table["verdict"]) == ["–", "pass", "fail"]
+        reads = drift.figures[drift.figures["figure"] == "reads"].set_index("part")
+        table = three_periods.groupby(np.arange(9000) // 3000)["op"].mean()
+        assert reads.loc["60 s on", "off"] == pytest.approx(table[1] - table[2])
+        assert "1 of 2 parts are out of the bands of the part before: 60 s on" in drift.summary()
+
+    def test_files_and_halves_are_parts_and_short_ones_are_left_out(self, three_periods):
+        whole = trace(**three_periods[:6000])
+        assert trace_drift(whole, whole).passed
+        assert list(trace_drift(whole).table["part"]) == ["first half", "second half"]
+        assert "cut short" in trace_drift(whole, period_s=29.0).caveats[0]
+        with pytest.raises(PpwError, match="0 parts of 100 requests"):
+            trace_drift(whole, period_s=0.5)
+        with pytest.raises(PpwError, match="no period"):
+            trace_drift(whole, whole, period_s=30.0)
 
 
 def test_a_cache_of_a_share_has_a_block_at_least():

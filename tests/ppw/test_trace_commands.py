@@ -88,6 +88,7 @@ def test_golden(name, ran):
         ("fit disk.parquet --choose --levels 2", "trace_levels", "level,transitions,"),
         ("fit disk.parquet --drift", "trace_half_drift", "figure,first_half,"),
         ("validate disk.parquet disk.parquet", "trace_fidelity", "group,figure,"),
+        ("drift disk.parquet disk.parquet", "trace_drift", "part,requests,"),
         ("whatif disk.parquet", "trace_what_if", "option,kind,"),
     ],
 )
