@@ -679,6 +679,21 @@ class Answers:
             cells, factors, lines.Prediction(value, lower, upper, limit, share), known
         )
 
+    def law_through(
+        self, name: str, one: TargetCells, other: TargetCells
+    ) -> dict[str, FloatArray] | None:
+        """Parameters of a fit's law through its posterior's medians at two frequencies a group."""
+        if not self.options.has_posterior({name: 1}):
+            return None
+        fit, *_ = self.curves[name]
+        answers = [self.product({name: 1}, cells, 0.5).prediction.value for cells in (one, other)]
+        frequency = np.stack([one.frequency, other.frequency])
+        x = fit.model.abscissa(frequency)
+        y = fit.model.ordinate(np.stack(answers), frequency)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            slope = (y[1] - y[0]) / (x[1] - x[0])
+        return dict(zip(fit.parameters(), (y[0] - slope * x[0], slope), strict=True))
+
     def other_form(self, metric: Metric) -> Answers | None:
         """Fit the other form, reciprocal or bounded, where curves gain more than the frequency."""
         if metric.name not in WITH_OTHER_FORM:

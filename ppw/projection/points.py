@@ -432,7 +432,7 @@ def project_points(
             for name, width in widths.items()
             if width
         },
-        parameters=_answering_parameters(answers, made, level),
+        parameters=_answering_parameters(answers, cells),
         least_squares={name: float(value[0]) for name, (value, _) in fits},
         standard_errors={
             name: None if np.isnan(error[0]) else float(error[0]) for name, (_, error) in fits
@@ -491,25 +491,16 @@ def _answer_products(
     return quantities, made
 
 
-def _answering_parameters(
-    answers: Answers, made: Mapping[str, CellAnswers], level: float
-) -> dict[str, float]:
+def _answering_parameters(answers: Answers, cells: TargetCells) -> dict[str, float]:
     """Parameters of each fit's law through the answer and the highest (else lowest) step."""
     found: dict[str, float] = {}
     for name, (fit, lowest, highest) in answers.curves.items():
-        law, answer = fit.parameters(), made["power_w" if name == "power" else name]
-        if answer.distribution is None:
-            found |= {parameter: float(value[0]) for parameter, (value, _) in law.items()}
-            continue
-        at = answer.cells.frequency
-        apart = abs(at[0] / highest[0] - 1) > SAME_STEP
-        other = answer.cells._replace(frequency=highest if apart else lowest)
-        beside = answers.product({name: 1}, other, level)
-        frequency = np.append(at, other.frequency)
-        value = np.append(answer.prediction.value, beside.prediction.value)
-        x, y = fit.model.abscissa(frequency), fit.model.ordinate(value, frequency)
-        slope = (y[1] - y[0]) / (x[1] - x[0])
-        found |= dict(zip(law, map(float, (y[0] - slope * x[0], slope)), strict=True))
+        apart = abs(cells.frequency[0] / highest[0] - 1) > SAME_STEP
+        other = cells._replace(frequency=highest if apart else lowest)
+        law = answers.law_through(name, cells, other)
+        if law is None:
+            law = {parameter: value for parameter, (value, _) in fit.parameters().items()}
+        found |= {parameter: float(value[0]) for parameter, value in law.items()}
     return found
 
 

@@ -27,7 +27,6 @@ from ppw.projection.answers import (
     FittingOptions,
     ModelOptions,
     TargetCells,
-    fit_curves,
 )
 from ppw.results import axes
 from ppw.results.axes import Axes
@@ -360,8 +359,9 @@ class FittedParameters(Result):
             metric         | text  | metric         | what the curve is of
             equation       | text  |                | equation of the curve
             parameter      | text  | parameter      | name of the parameter, which carries its unit
-            value          | 1     | value          | least-squares value
+            value          | 1     | least squares  | least-squares value
             standard_error | 1     | standard error | NaN without degrees of freedom, or held at 0
+            posterior      | 1     | posterior      | law through both ends of the answering curve
             held           | flag  |                | whether its bound holds it at 0
             points         | count |                | number of runs
             degrees_of_freedom | count | freedom    | degrees of freedom of the fit
@@ -434,8 +434,9 @@ def fit(
 
 def fit_prepared(prepared: Prepared, options: FitOptions) -> FittedParameters:
     """Fit the curves of prepared runs, as `fit_runs` does, and without warnings."""
-    curves, groups = fit_curves(prepared, options), prepared.groups
-    tables = [_parameter_rows(name, c.fit, groups.keys) for name, c in curves.items()]
+    answers, groups = Answers.of(prepared, options), prepared.groups
+    curves = answers.curves
+    tables = [_parameter_rows(answers, name) for name in curves]
     table = pd.concat(tables, ignore_index=True)
     if table.empty:
         raise PpwError(nothing_to_fit(prepared))
@@ -455,23 +456,30 @@ def fit_prepared(prepared: Prepared, options: FitOptions) -> FittedParameters:
     )
 
 
-def _parameter_rows(name: str, fitted: lines.ModelFit, keys: pd.DataFrame) -> pd.DataFrame:
-    """Rows of group and parameter with value and error, of groups that have a curve."""
-    line = fitted.line
-    parts = [
-        keys.assign(
-            metric=name,
-            equation=fitted.model.equation,
-            parameter=parameter,
-            value=value,
-            standard_error=error,
-            held=line.bound == bound,
-            points=line.moments.points,
-            degrees_of_freedom=line.degrees_of_freedom,
+def _parameter_rows(answers: Answers, name: str) -> pd.DataFrame:
+    """Rows of group and parameter with values and error, of groups that have a curve."""
+    fitted, lowest, highest = answers.curves[name]
+    line, keys = fitted.line, answers.prepared.groups.keys
+    several = np.flatnonzero(lowest < highest)
+    ends = [TargetCells(several, end[several], np.ones(len(several))) for end in (lowest, highest)]
+    law = answers.law_through(name, *ends) or {}
+    bounds = (lines.INTERCEPT_AT_ZERO, lines.SLOPE_AT_ZERO)
+    parts = []
+    for (parameter, (value, error)), bound in zip(fitted.parameters().items(), bounds, strict=True):
+        posterior = np.full(len(keys), np.nan)
+        posterior[several] = law.get(parameter, np.nan)
+        parts.append(
+            keys.assign(
+                metric=name,
+                equation=fitted.model.equation,
+                parameter=parameter,
+                value=value,
+                standard_error=error,
+                posterior=posterior,
+                held=line.bound == bound,
+                points=line.moments.points,
+                degrees_of_freedom=line.degrees_of_freedom,
+            )
         )
-        for (parameter, (value, error)), bound in zip(
-            fitted.parameters().items(), (lines.INTERCEPT_AT_ZERO, lines.SLOPE_AT_ZERO), strict=True
-        )
-    ]
     both = pd.concat([part[~np.isnan(line.slope)] for part in parts])
     return both.sort_index(kind="stable")

@@ -25,7 +25,7 @@ _ANSWERS = frozenset(
     (
         *("metric", "unit", "projected", "measured", "lower", "upper", "covered", "error_pct"),
         *("limit", "limit_share", "points", "runs", "other_form", "least_squares", "caveats"),
-        *("parameter", "value", "standard_error", "held", "equation"),
+        *("parameter", "value", "standard_error", "posterior", "held", "equation"),
     )
 )
 

@@ -122,6 +122,22 @@ class TestWorkedByHand:
         assert one(straight(runs, **asked))["projected"] == pytest.approx(30 + 2 * 27, rel=1e-10)
         assert one(straight(runs, **asked, exponent=2.0))["projected"] < 80
 
+    @made_up.ignore_caveats
+    def test_fitted_parameters_of_the_posterior_give_its_answers_at_both_ends(self):
+        runs = sweep()
+        found = ppw.fit(runs).table
+        ends = runs["freq_ghz"].min() * 1e9, runs["freq_ghz"].max() * 1e9
+        for metric, law in (
+            ("time", lambda a, b, f: a + b / f),
+            ("power", lambda a, b, f: a + b * f),
+        ):
+            answers = ppw.project(runs, freq=ends, metric=metric).table
+            for workload in WORK:
+                chosen = found[(found["metric"] == metric) & (found["workload"] == workload)]
+                projected = answers[answers["workload"] == workload].set_index("freq_hz")
+                for f, value in projected["projected"].items():
+                    assert law(*chosen["posterior"], f) == pytest.approx(value, rel=1e-9)
+
 
 class TestInvariance:
     def test_neither_index_nor_repeated_nor_bare_options_change_a_digit(self):
