@@ -25,7 +25,7 @@ DAMAGE = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeErro
 EXTRAS = {
     "measure": ("pyghmi", "pynvml", "pyRAPL", "pyvisa", "pyvisa_py", "requests", "rich", "urllib3"),
     "traces": ("numba", "pyarrow", "skchange"),
-    "plots": ("matplotlib",),
+    "plots": ("matplotlib", "vl_convert"),
     "procure": ("jsonschema",),
     "estimators": ("sklearn", "statsmodels"),
     "fleet": ("duckdb", "ibis"),

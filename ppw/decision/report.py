@@ -34,7 +34,7 @@ def _efficient_range(result: best.BestFrequency) -> str:
 def comparison_page(result: compare.Comparison) -> Page:
     """Report of `ppw.compare`."""
     height = 1.0 + 0.25 * min(len(result.table), _DRAWN_ROWS)
-    figure = draw(result.plot, width=6.0, height=height)
+    figure = draw(result.plot, height=height)
     return Page.of(
         result,
         title="A against B",
@@ -72,7 +72,7 @@ def characterisation_page(result: characterise.Characterisation) -> Page:
 
 def changes_page(result: changes.ChangeCheck) -> Page:
     """Report of `ppw.check_changes`."""
-    figure = draw(result.plot, width=6.0, height=1.0 + 0.25 * min(len(result.table), _DRAWN_ROWS))
+    figure = draw(result.plot, height=1.0 + 0.25 * min(len(result.table), _DRAWN_ROWS))
     caption = "Change of each row with its interval; the bar is its limit."
     return Page.of(result, title="Changes and limits", figures=[Figure(figure, caption)])
 

@@ -26,7 +26,7 @@ def pressure_page(result: matrix.PressureMatrix) -> pages.Page:
     )
     count, source = result.runs["application"].nunique(), result.thresholds_source
     subtitle = f"{count} applications · thresholds: {source}"
-    return _page(result, "Pressure points", subtitle, caption, width=6.4, height=1.0 + 0.34 * rows)
+    return _page(result, "Pressure points", subtitle, caption, height=1.0 + 0.34 * rows)
 
 
 def right_sizing_page(result: right_size.RightSizing) -> pages.Page:

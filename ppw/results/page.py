@@ -4,30 +4,41 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import io
+import json
 import math
-import re
-import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from importlib import resources
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from measurements.errors import naming_extra
 from ppw.results import result as rs, text as tx
 from ppw.results.axes import Axes
 
-# Rows of a table that a page shows; its JSON has all.
-MOST_ROWS = 500
-# Of the digest, as much as tells inputs apart: all of it is too wide for a telephone.
-_DIGEST = len("sha256:") + 12
+if TYPE_CHECKING:
+    from ppw.results.charts import Chart
+
+# Rows of a table that a page shows; its JSON has all. A longer table than this is folded.
+MOST_ROWS, _MOST_OPEN = 500, 30
+# Caveats that stand above the evidence; further ones are folded behind them.
+_MOST_CAVEATS = 4
+_PIXELS_PER_INCH = 84
 
 
 class Figure(NamedTuple):
-    """A drawing as SVG, with what it shows."""
+    """A chart, with what it shows."""
 
-    svg: str
+    chart: Chart
     caption: str
+
+
+class KeyFigure(NamedTuple):
+    """A number of the answer that stands on top of a page, with its interval."""
+
+    label: str
+    text: str
+    interval: str = ""
 
 
 class Sliders(NamedTuple):
@@ -45,15 +56,17 @@ Table = rs.PrintedTable
 
 @dataclass(frozen=True, kw_only=True)
 class Page:
-    """A report: the answer in sentences, figures, tables, and the result's JSON embedded."""
+    """A report: the answer in a sentence, caveats, charts, tables, and the result's JSON."""
 
     title: str
     subtitle: str
-    verdict: Sequence[str]
+    verdict: Sequence[str]  # the answer first, then what else was found
     figures: Sequence[Figure]
     tables: Sequence[rs.PrintedTable]
     caveats: Sequence[str]
     document: str  # the JSON of the result
+    digest: str = ""  # of the input
+    key_figures: Sequence[KeyFigure] = ()  # three at most
     sliders: Sliders | None = None
 
     @classmethod
@@ -66,18 +79,20 @@ class Page:
         verdict: Sequence[str] | None = None,
         figures: Sequence[Figure] = (),
         tables: Sequence[rs.PrintedTable] | None = None,
+        key_figures: Sequence[KeyFigure] = (),
         sliders: Sliders | None = None,
     ) -> Page:
         """Report a result: its sentences, tables, caveats and document, with figures."""
-        input_ = f"input {(result.input_digest or '')[:_DIGEST]}"
         return cls(
             title=title,
-            subtitle=" · ".join(part for part in (subtitle, input_) if part),
+            subtitle=subtitle,
             verdict=result.sentences() if verdict is None else verdict,
             figures=figures,
             tables=result.printed_tables(MOST_ROWS) if tables is None else tables,
             caveats=result.caveats,
             document=result.to_json(),
+            digest=result.input_digest or "",
+            key_figures=key_figures,
             sliders=sliders,
         )
 
@@ -88,15 +103,22 @@ class Page:
         environment = Environment(
             autoescape=True, trim_blocks=True, lstrip_blocks=True, finalize=_printable_cell
         )
-        script = "" if self.sliders is None else _asset("sliders.js") + _asset(self.sliders.script)
+        names = [] if self.sliders is None else ["sliders.js", self.sliders.script]
+        scripts = ["\n".join(map(_asset, ["charts.js", *names]))]
+        if self.figures or self.sliders:
+            scripts.insert(0, _chart_library())
+        specs = [{**figure.chart.spec, "description": figure.caption} for figure in self.figures]
         return environment.from_string(_asset("page.html")).render(
             page=self,
             style=_asset("style.css"),
             version=tx.package_version(),
             document=_escape_for_script(self.document),
+            charts=_escape_for_script(json.dumps(specs, separators=(",", ":"))),
             data="" if self.sliders is None else _escape_for_script(self.sliders.data),
-            script=script,
-            policy=_content_policy(script),
+            scripts=scripts,
+            policy=_content_policy(scripts),
+            most_open=_MOST_OPEN,
+            most_caveats=_MOST_CAVEATS,
         )
 
 
@@ -115,43 +137,34 @@ def _escape_for_script(document: str) -> str:
     return document.replace("<", "\\u003c")
 
 
-def _content_policy(script: str) -> str:
-    """Content security policy that allows this one script, styles and embedded images."""
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    allowed = f"'sha256-{digest}'" if script else "'none'"
+def _content_policy(scripts: Sequence[str]) -> str:
+    """Content security policy that allows these scripts, styles and embedded images."""
+    digests = (hashlib.sha256(script.encode()).digest() for script in scripts)
+    allowed = " ".join(f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests)
     return (
         f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data:; "
         "base-uri 'none'; form-action 'none'"
     )
 
 
-def draw(plot: Callable[[Axes], object], *, width: float = 4.6, height: float = 3.2) -> str:
-    """Draw on new axes and return the SVG; the same input gives the same bytes."""
+def draw(plot: Callable[[Axes], object], *, height: float = 3.2) -> Chart:
+    """Draw on new axes and make the chart of them; the same input gives the same chart."""
     with naming_extra("a page with charts"):
-        import matplotlib as mpl
         from matplotlib.figure import Figure as Canvas
 
-    style: dict[Any, Any] = {
-        "svg.hashsalt": "ppw",
-        "svg.fonttype": "none",
-        "font.family": "sans-serif",
-        "font.size": 9,
-        "axes.spines.top": False,
-        "axes.spines.right": False,
-        "axes.titlesize": 10,
-        "axes.titlelocation": "left",
-        "legend.fontsize": 8,
-    }
-    with mpl.rc_context(style), warnings.catch_warnings():
-        # Names in scripts that this font lacks: the reader's browser has another.
-        warnings.filterwarnings("ignore", "Glyph .* missing from font")
-        canvas = Canvas(figsize=(width, height), layout="constrained")
-        plot(canvas.add_subplot())
-        sink = io.StringIO()
-        canvas.savefig(sink, format="svg", metadata={"Date": None, "Creator": None})
-    # The XML prologue names an address; inside HTML it is neither needed nor allowed.
-    svg = sink.getvalue()
-    return re.sub(r"(?<!\s)\s*<metadata>.*?</metadata>", "", svg[svg.index("<svg") :], flags=re.S)
+        from ppw.results import charts
+
+    plot(axes := Canvas(figsize=(4.6, height)).add_subplot())
+    return charts.chart_of(axes, _PIXELS_PER_INCH * height)
+
+
+@cache
+def _chart_library() -> str:
+    """Vega, Vega-Lite and Vega-Embed as one script; it is made once, which takes seconds."""
+    with naming_extra("a page with charts"):
+        import vl_convert
+
+    return str(vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;"))
 
 
 # Where a slider stops: round numbers along its way, and the values that must be met exactly.

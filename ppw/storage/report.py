@@ -35,7 +35,7 @@ def trace_page(model: TraceModel, original: Batches | None = None) -> Page:
     ]
     return Page(
         title="Storage workload model",
-        subtitle=f"input {model.input_digest[:19]}",
+        subtitle="",
         verdict=model.summary().splitlines()[:3],
         figures=[
             Figure(draw(model.plot), "Share of the requests that go from one state to another."),
@@ -56,6 +56,7 @@ def trace_page(model: TraceModel, original: Batches | None = None) -> Page:
         ],
         caveats=model.caveats,
         document=model.to_json(),
+        digest=model.input_digest,
     )
 
 

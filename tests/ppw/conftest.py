@@ -1,12 +1,9 @@
 """Results of every kind, made once for all tests that only look at them."""
 
-import contextlib
 import functools
-from unittest import mock
 
 import made_results
 import pytest
-from matplotlib.figure import Figure
 
 PLAIN = ("plainone", "plaintwo")
 # Each has an escape sequence, line ends that would make lines of their own, a mark that turns the
@@ -32,13 +29,11 @@ def documents(results):
 
 @pytest.fixture(scope="session")
 def pages(results):
-    """Page of such a result, and its text; figures about plain names are not drawn."""
+    """Page of such a result, and its text."""
 
     @functools.cache
     def page(kind, names=PLAIN):
-        blank = mock.patch.object(Figure, "savefig", lambda self, sink, **_: sink.write("<svg/>"))
-        with blank if names is PLAIN else contextlib.nullcontext():
-            made = made_results.PAGES[kind](results(kind, names))
+        made = made_results.PAGES[kind](results(kind, names))
         return made, made.render()
 
     return page

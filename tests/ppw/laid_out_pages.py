@@ -3,15 +3,17 @@
 from browser import Browser
 
 _LAYOUT = """(() => {
+  document.querySelectorAll('details').forEach(e => { e.open = true; });
   const wide = e => Math.ceil(e.getBoundingClientRect().width), whole = document.documentElement;
   const all = kind => [...document.querySelectorAll(kind)];
-  const outside = all('svg text').filter(e => {
+  const texts = all('svg text').filter(e => e.textContent), outside = texts.filter(e => {
     const r = e.getBoundingClientRect(), s = e.closest('svg').getBoundingClientRect();
     return r.left < s.left - 1 || r.right > s.right + 1;
   });
   return {page: whole.scrollWidth, height: whole.scrollHeight, tables: all('table').map(wide),
-    svgs: all('svg').map(wide), outside: outside.map(e => e.textContent),
-    smallest: Math.min(...all('svg text').map(e => e.getBoundingClientRect().height))};
+    svgs: all('figure svg').map(wide), drawn: all('.chart svg').length,
+    outside: outside.map(e => e.textContent),
+    smallest: Math.min(...texts.map(e => e.getBoundingClientRect().height))};
 })()"""
 
 
@@ -22,8 +24,10 @@ def laid_out(page, folder, widths):
     with Browser(folder / "profile") as browser:
         for width in widths:
             browser.show(path, width=width)
+            browser.run("drawn")
             found[width] = made = browser.run(_LAYOUT)
             assert max(made["page"], *made["svgs"]) <= width
+            assert made["drawn"] == len(page.figures)
             assert made["outside"] == []
             assert made["smallest"] >= 7
         assert browser.complaints() == []

@@ -17,6 +17,7 @@ DISTRIBUTIONS = {
     "pynvml": "nvidia-ml-py",
     "pyvisa_py": "pyvisa-py",
     "sklearn": "scikit-learn",
+    "vl_convert": "vl-convert-python",
 }
 LIBRARIES = [library for libraries in EXTRAS.values() for library in libraries]
 RUNS = ROOT / "examples" / "simulated_runs.csv"

@@ -1,48 +1,7 @@
-"use strict";
-// What all pages with sliders share. Texts of the data reach the page as text content alone, so that
-// no name becomes markup; nothing is fetched.
+// What all pages with sliders share.
 
 const page = document.getElementById("sliders");
 const data = JSON.parse(document.getElementById("ppw-sliders").textContent);
-
-const PREFIXES = [["G", 1e9], ["M", 1e6], ["k", 1e3], ["", 1], ["m", 1e-3], ["µ", 1e-6]];
-
-/** Number with four significant digits, as `ppw.results.result.shown` writes it. */
-function shown(value, unit = "1") {
-  if (Number.isNaN(value)) return "–";
-  if (!Number.isFinite(value)) return "∞";
-  const [prefix, size] = prefixOf(value, unit);
-  return unit === "1" ? digits(value) : `${digits(value / size)} ${prefix}${unit}`;
-}
-
-function prefixOf(value, unit) {
-  const known = ["Hz", "W", "J", "J/run"].includes(unit) ? PREFIXES : [];
-  return known.find(([, size]) => Math.abs(value) >= size) ?? ["", 1];
-}
-
-function digits(value) {
-  const size = Math.abs(value);
-  if (size >= 9999.5 && size < 1e12) return whole(value);
-  const [mantissa, exponent] = value.toExponential(3).split("e");
-  if (+exponent >= -4 && +exponent < 4) return String(+value.toPrecision(4));
-  return `${+mantissa}e${exponent[0]}${exponent.slice(1).padStart(2, "0")}`;
-}
-
-/** Ends of an interval in the prefix of its value, as `ppw.results.result.shown_interval`. */
-function shownInterval(value, lower, upper, unit) {
-  const [, size] = prefixOf(value, unit);
-  return `${shown(lower / size)} … ${shown(upper / size)}`;
-}
-
-const whole = (value) => grouped(value.toFixed(0));
-const money = (value) => (Number.isNaN(value) ? "–" : grouped(value.toFixed(2)));
-const percent = (share) => (Number.isNaN(share) ? "–" : `${Math.round(100 * share)}%`);
-
-/** Thousands set apart by commas, whatever the reader's country: the tables do so too. */
-function grouped(text) {
-  const [front, back] = text.split(".");
-  return [front.replace(/\B(?=(\d{3})+$)/g, ","), back].filter((part) => part).join(".");
-}
 
 /** Quantile of sorted numbers, between two of them on a straight line. */
 function quantile(sorted, share) {
@@ -50,13 +9,6 @@ function quantile(sorted, share) {
   const below = Math.floor(at);
   const above = Math.min(below + 1, sorted.length - 1);
   return sorted[below] + (at - below) * (sorted[above] - sorted[below]);
-}
-
-function element(tag, attributes = {}, text = "") {
-  const made = document.createElement(tag);
-  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
-  made.textContent = text;
-  return made;
 }
 
 let count = 0;

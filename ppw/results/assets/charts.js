@@ -1,0 +1,111 @@
+"use strict";
+// What all pages share: numbers as ppw writes them, and charts by Vega-Lite. Texts of the data reach
+// the page as text content alone, so that no name becomes markup; nothing is fetched.
+
+const PREFIXES = [["G", 1e9], ["M", 1e6], ["k", 1e3], ["", 1], ["m", 1e-3], ["µ", 1e-6]];
+
+/** Number with four significant digits, as `ppw.results.result.shown` writes it. */
+function shown(value, unit = "1") {
+  if (Number.isNaN(value)) return "–";
+  if (!Number.isFinite(value)) return "∞";
+  const [prefix, size] = prefixOf(value, unit);
+  return unit === "1" ? digits(value) : `${digits(value / size)} ${prefix}${unit}`;
+}
+
+function prefixOf(value, unit) {
+  const known = ["Hz", "W", "J", "J/run"].includes(unit) ? PREFIXES : [];
+  return known.find(([, size]) => Math.abs(value) >= size) ?? ["", 1];
+}
+
+function digits(value) {
+  const size = Math.abs(value);
+  if (size >= 9999.5 && size < 1e12) return whole(value);
+  const [mantissa, exponent] = value.toExponential(3).split("e");
+  if (+exponent >= -4 && +exponent < 4) return String(+value.toPrecision(4));
+  return `${+mantissa}e${exponent[0]}${exponent.slice(1).padStart(2, "0")}`;
+}
+
+/** Ends of an interval in the prefix of its value, as `ppw.results.result.shown_interval`. */
+function shownInterval(value, lower, upper, unit) {
+  const [, size] = prefixOf(value, unit);
+  return `${shown(lower / size)} … ${shown(upper / size)}`;
+}
+
+const whole = (value) => grouped(value.toFixed(0));
+const money = (value) => (Number.isNaN(value) ? "–" : grouped(value.toFixed(2)));
+const percent = (share) => (Number.isNaN(share) ? "–" : `${Math.round(100 * share)}%`);
+
+/** Thousands set apart by commas, whatever the reader's country: the tables do so too. */
+function grouped(text) {
+  const [front, back] = text.split(".");
+  return [front.replace(/\B(?=(\d{3})+$)/g, ","), back].filter((part) => part).join(".");
+}
+
+function element(tag, attributes = {}, text = "") {
+  const made = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
+  made.textContent = text;
+  return made;
+}
+
+// Charts. style.css changes these colours in the dark.
+const [INK, LINE, FONT] = ["#1f2933", "#d9e0e7", 'system-ui, "DejaVu Sans", sans-serif'];
+const THEME = {
+  background: null,
+  font: FONT,
+  view: { stroke: null },
+  title: { anchor: "start", fontSize: 13, fontWeight: 500, color: INK, offset: 8 },
+  axis: {
+    gridColor: LINE, domainColor: LINE, tickColor: LINE, labelColor: INK, titleColor: INK,
+    labelFontSize: 12, titleFontSize: 12, titleFontWeight: 400, labelLimit: 260, titlePadding: 8,
+    tickCount: 6, labelFlush: false,
+  },
+  mark: { tooltip: { content: "data" }, aria: false },
+};
+
+/** Text under the pointer: the titles of the axes, and what the mark has there. */
+function tooltip(row, axes, escape) {
+  const named = ({ at, texts }, value) => {
+    const apart = at.map((place) => Math.abs(place - value));
+    return texts[apart.indexOf(Math.min(...apart))];
+  };
+  const lines = ["x", "y"].map((name) => {
+    const [axis, value, end] = [axes[name], row[name], row[`${name}2`]];
+    if (axis.at) return named(axis, end === undefined ? value : (value + end) / 2);
+    if (row.length !== undefined) return `${axis.title}: ${shown(row.length)}`;
+    const range = end === undefined || end === value ? "" : ` … ${shown(end)}`;
+    return `${axis.title}: ${shown(value)}${range}`;
+  });
+  const heading = row.series ? [`<strong>${escape(row.series)}</strong>`] : [];
+  return [...heading, ...lines.map(escape)].join("<br>");
+}
+
+/** Draw a specification in a box; the promise holds Vega's view. */
+async function draw(box, spec) {
+  const formatTooltip = (row, escape) => tooltip(row, spec.usermeta, escape);
+  const options = { mode: "vega-lite", actions: false, ast: true, renderer: "svg" };
+  const { view } = await vegaEmbed(
+    box,
+    { width: "container", autosize: { type: "fit", contains: "padding" }, ...spec },
+    { ...options, config: THEME, tooltip: { formatTooltip } },
+  );
+  return view;
+}
+
+const boxes = [...document.querySelectorAll(".chart[data-chart]")];
+const specs = JSON.parse(document.getElementById("ppw-charts")?.textContent ?? "[]");
+const rest = () => new Promise((resume) => (window.requestIdleCallback ?? setTimeout)(resume));
+
+/** Draw all charts of the page, one at a time, so that the page answers between them. */
+async function drawAll() {
+  for (const box of boxes) {
+    await rest();
+    await draw(box, specs[box.dataset.chart]);
+  }
+}
+
+const drawn = document.fonts.ready.then(drawAll);
+// What is folded is printed, too.
+window.addEventListener("beforeprint", () => {
+  for (const folded of document.querySelectorAll("details")) folded.open = true;
+});
