@@ -7,7 +7,7 @@ import io
 import json
 import textwrap
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from matplotlib import category, collections, colors, image, lines, patches, text, ticker
@@ -27,8 +27,8 @@ _OUTLINES = {
     "^": "M0,-1L1,1H-1Z",
     "v": "M0,1L1,-1H-1Z",
     "P": "M-.4,-1H.4V-.4H1V.4H.4V1H-.4V.4H-1V-.4H-.4Z",
-    **{"x": "M-1,-1L1,1M-1,1L1,-1", "|": "M0,-1V1", "_": "M-1,0H1"},
 }
+_OUTLINES |= {"x": "M-1,-1L1,1M-1,1L1,-1", "|": "M0,-1V1", "_": "M-1,0H1"}
 _DASHES = {"--": [6, 4], "-.": [6, 3, 1, 3], ":": [2, 3]}
 # Formatters whose texts a chart takes over; Vega writes the numbers of all others.
 _NAMED_TICKS = ticker.FixedFormatter, ticker.FuncFormatter, category.StrCategoryFormatter
@@ -210,9 +210,9 @@ def _convert_band(axes: Axes, band: Any) -> Iterator[tuple[Mark, Rows]]:
 
 def _convert_image(_: Axes, picture: Any) -> Iterator[tuple[Mark, Rows]]:
     cells = picture.to_rgba(picture.get_array(), bytes=True)
-    sink = io.BytesIO()
+    sink, unsigned = io.BytesIO(), cast("dict[str, str]", {"Software": None})
     top_first = cells[::-1] if picture.origin == "lower" else cells
-    image.imsave(sink, top_first, format="png", metadata={"Software": None})
+    image.imsave(sink, top_first, format="png", metadata=unsigned)
     url = f"data:image/png;base64,{base64.b64encode(sink.getvalue()).decode()}"
     left, right, bottom, top = map(float, picture.get_extent())
     row = {"x": left, "x2": right, "y": bottom, "y2": top, "url": url}
