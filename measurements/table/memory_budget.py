@@ -1,7 +1,8 @@
 """How many bytes a file may become in memory, so that a small one cannot take the machine.
 
 Text takes about four times its size as a table. Of half of the memory a fourth may be unpacked
-from one file; and of one that says nothing, no more than `_HIGHEST_RATIO` times its own size.
+from one file; and of one that says nothing, no more than `_HIGHEST_RATIO` times its own size. A
+table of which every row brings a column of its own grows with the square of its text.
 """
 
 import gzip
@@ -14,6 +15,8 @@ from measurements.errors import MeasurementError
 _TIMES_ITS_SIZE, _PIECE = 4, 1 << 24
 # No compression of real tables and logs comes near it; less than the second number is no harm.
 _HIGHEST_RATIO, _HARMLESS = 200, 256 << 20
+# The same for the cells of a table, most of them empty, by the size of its text.
+_HIGHEST_TABLE_RATIO, _HARMLESS_TABLE = 64, 64 << 20
 
 _given: list[int] = []
 
@@ -38,6 +41,14 @@ def check_size(size: int, most: int, source: str) -> None:
             f"{source}: holds more than {most / 1e6:.0f} MB, the budget for this file: split it, "
             f"or give more with ppw --max-memory ({_TIMES_ITS_SIZE} times what it holds)"
         )
+
+
+def check_table(rows: int, columns: int, size: int, source: str) -> None:
+    """Raise `MeasurementError` where a text of so many bytes makes a table beyond the budget."""
+    most = most_bytes()
+    if not _given:
+        most = min(most, max(_HARMLESS_TABLE, _HIGHEST_TABLE_RATIO * size))
+    check_size(8 * rows * columns, most, source)
 
 
 def read_whole(stream: IO[bytes] | gzip.GzipFile, source: str, packed: int | None = None) -> bytes:

@@ -376,6 +376,7 @@ def _read_json_lines(text: str, source: str) -> pd.DataFrame:
         if not isinstance(record, dict):
             raise MeasurementError(f"{source}: line {number} is not a JSON object")
         records.append(record)
+    memory_budget.check_table(len(records), len(set().union(*records)), len(text), source)
     try:
         return pd.DataFrame.from_records(records)
     except UnicodeEncodeError as error:

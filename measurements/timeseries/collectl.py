@@ -108,6 +108,7 @@ class Collectl(logs.LogReader):
         self._facts: dict[str, str] = {}
         self._layout: _Layout | None = None
         self._comments: list[str] = []
+        self._headers = 0
         self._caveats: set[str] = set()
 
     @classmethod
@@ -125,7 +126,7 @@ class Collectl(logs.LogReader):
                 f"{log.source}: has no header that names its columns (#Date Time …): "
                 "record with collectl -P"
             )
-        log.finish()
+        log.finish(self._source)
         if self._options.needs("network_speed_bytes_s"):
             # Line rates are there as in "eth0:1000 lo:?? wlan0:-1".
             for entry in self._facts.get("networks", "").split():
@@ -159,6 +160,8 @@ class Collectl(logs.LogReader):
         if any(comment.startswith("# Collectl:") for comment in self._comments):
             self._start_anew("\n".join(self._comments))
         self._comments.clear()
+        self._headers += 1
+        self._source.check_headers(self._headers)
         layout = _Layout(line, self._options)
         if self._layout is not None and layout.per_interval != self._layout.per_interval:
             raise MeasurementError(

@@ -37,6 +37,8 @@ Columns = dict[str, Numbers]
 PIECE_BYTES = 8 << 20
 _GZIP = b"\x1f\x8b"
 _HEAD_BYTES = 1 << 16
+# A header stands above many rows: more of them than this, and one in so many bytes, is no log.
+_MOST_HEADERS, _BYTES_PER_HEADER = 1000, 1 << 14
 
 
 class Source:
@@ -80,6 +82,18 @@ class Source:
                 size = len(rest) >> 20
                 raise MeasurementError(f"{self.name}: has a line of over {size} MiB: no log")
         self.truncated |= bool(rest)
+
+    def check_table(self, rows: int, columns: int) -> None:
+        """Raise `MeasurementError` where a table of what was read would exceed the budget."""
+        memory_budget.check_table(rows, columns, self._size, self.name)
+
+    def check_headers(self, count: int) -> None:
+        """Raise `MeasurementError` where what was read is made of headers."""
+        if count > _MOST_HEADERS + self._size // _BYTES_PER_HEADER:
+            raise MeasurementError(
+                f"{self.name}: names its columns {count} times within {self._size} bytes: no log, "
+                "or split it"
+            )
 
     def _read_unpacked(self, size: int) -> bytes:
         parts, missing = [], size
@@ -243,8 +257,9 @@ class Log:
         self.rows += int(known.sum())
         self.skipped += int((~known).sum())
 
-    def finish(self) -> Self:
+    def finish(self, source: Source) -> Self:
         """Lay the blocks one below the other; a column that a block lacks is NaN there."""
+        source.check_table(self.rows, len(self._blocks))
         columns = {}
         # One column after the other, so that blocks and columns are not both there at once.
         while self._blocks:
@@ -280,13 +295,9 @@ class LogReader:
         raise NotImplementedError
 
 
-# No counter of a host grows by more in a second; a broken one may show 2**64.
-_LARGEST = 1e18
-
-
 def drop_absurd(numbers: Numbers) -> Flags:
     """Replace numbers beyond what a counter can show by NaN, in place; return where that was."""
-    absurd: Flags = np.abs(numbers) > _LARGEST
+    absurd: Flags = np.abs(numbers) > series.LARGEST
     numbers[absurd] = np.nan
     return absurd
 

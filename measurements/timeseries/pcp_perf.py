@@ -70,12 +70,13 @@ class Pcp(logs.LogReader):
         data = b"".join(self._source.lines())
         # A header comes again where columns change.
         starts = [match.start() for match in _HEADER.finditer(data)]
+        self._source.check_headers(len(starts))
         for start, end in itertools.pairwise([*starts, len(data)]):
             header, _, rows = data[start:end].partition(b"\n")
             self._add_rows(_Layout(header, self._options), rows)
         if not self._log.rows:
             raise MeasurementError(f"{self._log.source}: holds no interval ({self.format})")
-        return self._log.finish()
+        return self._log.finish(self._source)
 
     def _add_rows(self, layout: _Layout, rows: bytes) -> None:
         """Add the rows below a header."""
@@ -206,7 +207,7 @@ class Perf(logs.LogReader):
         kept = filter(self._options.needs, readings)
         columns = {column: _sum_at_times(readings[column], times) for column in kept}
         log.add(start_s + times, columns, intervals_s=np.diff(times, prepend=0.0))
-        return log.finish()
+        return log.finish(self._source)
 
 
 def _parse_count(line: str) -> dict[str, Any] | None:

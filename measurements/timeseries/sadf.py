@@ -114,7 +114,9 @@ class SadfCsv(logs.LogReader):
     def read(self) -> logs.Log:
         """Read the log; refuse one without a row."""
         data = b"".join(self._source.lines())
-        for block in re.split(rb"(?m)^(?=#? ?hostname;)", data):
+        blocks = re.split(rb"(?m)^(?=#? ?hostname;)", data)
+        self._source.check_headers(len(blocks))
+        for block in blocks:
             line, _, rows = block.partition(b"\n")
             header = line.decode("utf-8", errors="replace").strip()
             if _HEADER.match(header.encode()):
@@ -123,6 +125,7 @@ class SadfCsv(logs.LogReader):
             raise MeasurementError(f"{self._log.source}: holds no interval ({self.format})")
         # Each activity has a line for each sample: the rows of the log are the times of all.
         times_s, first = np.unique(np.concatenate(self._times), return_index=True)
+        self._source.check_table(len(times_s), len({name for name, *_ in self._pieces}))
         columns: logs.Columns = {}
         for name, ends_s, numbers in self._pieces:
             known = ~np.isnan(numbers)
@@ -134,7 +137,7 @@ class SadfCsv(logs.LogReader):
             columns["user_s"] += np.nan_to_num(columns["guest_s"])
         self._log.caveats = list(self._caveats)
         self._log.add(times_s, columns, intervals_s=np.concatenate(self._lengths)[first])
-        return self._log.finish()
+        return self._log.finish(self._source)
 
     def _add_activity(self, header: list[str], rows: bytes) -> None:
         """Read one activity."""
@@ -199,6 +202,7 @@ class SadfCsv(logs.LogReader):
                 yield None, all_cpus, cpus
             return
         each = dict.fromkeys(names[known])
+        self._source.check_table(len(names), len(each))
         if item == "CPU":
             self._log.cpus = max(self._log.cpus or 0.0, float(len(each))) or None
         for name in each:
@@ -238,7 +242,7 @@ class SadfJson(logs.LogReader):
         """Read the log; refuse a document of another shape."""
         for lines in self._sample_blocks():
             self._add_samples(lines)
-        log = self._log.finish()
+        log = self._log.finish(self._source)
         log.host = log.host or str(self._host.get("nodename") or "")
         log.cpus = self._cpu_count()
         boots = [f"{date} {time}" for date, time in _BOOT.findall(self._after)]
@@ -364,17 +368,38 @@ class SadfJson(logs.LogReader):
             for group, part in _struct_fields(parts["io"]).items():
                 found |= _scale_fields(part, IO[group])
         if "disk" in parts:
-            found |= _device_columns(parts["disk"], "disk-device", DISK_BEFORE)
-            found |= _device_columns(parts["disk"], "disk-device", DISK)
+            found |= self._device_columns(parts["disk"], "disk-device", DISK_BEFORE)
+            found |= self._device_columns(parts["disk"], "disk-device", DISK)
         if "network" in parts:
             lists = _struct_fields(parts["network"])
-            found |= _device_columns(lists["net-dev"], "iface", INTERFACE)
-            found |= _device_columns(lists["net-edev"], "iface", INTERFACE_ERRORS)
+            found |= self._device_columns(lists["net-dev"], "iface", INTERFACE)
+            found |= self._device_columns(lists["net-edev"], "iface", INTERFACE_ERRORS)
         return {
             name: numbers
             for name, numbers in found.items()
             if self._options.needs(series.split_device(name)[0]) and not np.isnan(numbers).all()
         }
+
+    def _device_columns(
+        self, lists: pa.Array | pa.ChunkedArray, key: str, known: Mapping[str, logs.Field]
+    ) -> logs.Columns:
+        """Make the columns of each device of a list of devices in each row."""
+        rows, names, numbers = _flatten_entries(lists, key)
+        found: logs.Columns = {}
+        labels, codes = np.unique(names.astype(str), return_inverse=True)
+        self._source.check_table(max(len(lists), len(names)), len(labels))
+        for code, device in enumerate(labels):
+            chosen = codes == code
+            for name, (column, factor) in known.items():
+                part = numbers[name][chosen] * factor
+                if device in ("", "None") or np.isnan(part).all():
+                    continue
+                total = found.setdefault(
+                    series.of_device(column, device), np.full(len(lists), np.nan)
+                )
+                at = rows[chosen]
+                total[at] = np.where(np.isnan(total[at]), part, total[at] + part)
+        return found
 
 
 def _without_single_cpus(sample: bytes) -> bytes:
@@ -465,25 +490,6 @@ def _add_cpu_times(found: logs.Columns, lists: pa.ChunkedArray, cpus: float | No
         # to nice, but together they are what runs tasks.
         found["user_s"] += np.nan_to_num(found["guest_s"])
     return not np.isnan(shares["system"]).all()
-
-
-def _device_columns(
-    lists: pa.Array | pa.ChunkedArray, key: str, known: Mapping[str, logs.Field]
-) -> logs.Columns:
-    """Make the columns of each device of a list of devices in each row."""
-    rows, names, numbers = _flatten_entries(lists, key)
-    found: logs.Columns = {}
-    labels, codes = np.unique(names.astype(str), return_inverse=True)
-    for code, device in enumerate(labels):
-        chosen = codes == code
-        for name, (column, factor) in known.items():
-            part = numbers[name][chosen] * factor
-            if device in ("", "None") or np.isnan(part).all():
-                continue
-            total = found.setdefault(series.of_device(column, device), np.full(len(lists), np.nan))
-            at = rows[chosen]
-            total[at] = np.where(np.isnan(total[at]), part, total[at] + part)
-    return found
 
 
 def _memory_total(memory: Mapping[str, pa.Array]) -> logs.Columns:

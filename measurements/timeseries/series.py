@@ -12,12 +12,11 @@ import io
 import json
 import os
 import sys
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Literal, NamedTuple, Self
-
-import numpy as np
 
 from measurements.errors import MeasurementError, require_pyarrow
 from measurements.host import files
@@ -31,6 +30,8 @@ Kind = Literal["fact", "amount", "level", "share", "text"]
 SECTOR_BYTES = 512
 # Line rates are in Mbit/s.
 MEGABIT_BYTES = 1e6 / 8
+# No counter of a host grows by more in a second; a broken one may show 2**64.
+LARGEST = 1e18
 
 
 class TimeColumn(NamedTuple):
@@ -441,10 +442,15 @@ def parse_frame(data: bytes) -> tuple[pd.DataFrame, bool]:
     whole = data[: data.rfind(b"\n") + 1]
     cut = len(whole) < len(data)
     if data.startswith(CSV_START):
+        # pandas would rename equal names, which takes the square of their number.
+        names = next(csv.reader([whole[: whole.find(b"\n")].decode()]))
+        if repeated := [name for name, count in Counter(names).items() if count > 1 and name]:
+            raise ValueError(f"the header names {repeated[0]!r:.40} more than once")
         return pd.read_csv(io.BytesIO(whole), keep_default_na=False, na_values=[""]), cut
     rows = [json.loads(line) for line in whole.splitlines() if line.strip()]
     if not all(isinstance(row, dict) for row in rows):
         raise ValueError("a line is no object")
+    memory_budget.check_table(len(rows), len(set().union(*rows)), len(data), "it")
     return pd.DataFrame(rows), cut
 
 
@@ -462,7 +468,7 @@ def convert_types(table: pd.DataFrame | list[Mapping[str, Any]]) -> pd.DataFrame
             columns[column] = texts.where(texts.notna(), "").astype("str")
         else:
             numbers = pd.to_numeric(frame[column], errors="coerce").astype("float64")
-            columns[column] = numbers.where(np.isfinite(numbers))
+            columns[column] = numbers.where(numbers.abs() <= LARGEST)
     typed = pd.DataFrame(columns)
     # Neither are what a clock or a sampler gives: they would overflow where rates are made.
     typed["time_s"] = typed["time_s"].where(typed["time_s"].abs() < 1e12)

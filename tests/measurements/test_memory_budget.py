@@ -48,6 +48,40 @@ def test_many_equal_texts_are_no_bomb(tmp_path):
     assert len(read_runs(path)) == 50_000
 
 
+# Every row brings a device, a column or a header of its own: the table would grow with the square.
+_STAMP = '"timestamp":{{"date":"2026-11-21","time":"00:{:02}:{:02}","utc":1}}'
+_SAMPLE = f'{{{{{_STAMP},"disk":[{{{{"disk-device":"d{{}}","tps":1}}}}]}}}}'
+BROAD = {
+    "runs": ("", lambda n: f'{{"time_s":1,"u{n}":1}}\n'),
+    "lines": ("", lambda n: f'{{"time_s":{n},"interval_s":1,"disk_ios[d{n}]":1}}\n'),
+    "csv": ("time_s,interval_s", lambda n: ",user_s"),
+    "collectl": (
+        "# Collectl: V4\n",
+        lambda n: f"#Date Time [CPU]User% [DSK:s{n}]RKBytes\n20250615 15:06:40 1 8\n",
+    ),
+    "pcp": ("", lambda n: f'Time,"disk.dev.read_bytes-s{n}"\n2026-11-21 00:00:01,8\n'),
+    "sadf-csv": (
+        "# hostname;interval;timestamp;DEV;tps\n",
+        lambda n: f"vm;1;2026-11-21 00:{n // 60:02}:{n % 60:02} UTC;d{n};8\n",
+    ),
+    "sadf-json": (
+        '{"sysstat":{"hosts":[{"nodename":"h","statistics":[',
+        lambda n: _SAMPLE.format(*divmod(n, 60), n) + ("," if n < 3299 else "]}]}}"),
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", BROAD)
+def test_rows_that_bring_their_own_columns_are_refused(kind, tmp_path):
+    path = tmp_path / "log"
+    start, row = BROAD[kind]
+    path.write_text(start + "".join(map(row, range(3300))) + "\n")
+    assert path.stat().st_size < 400_000
+    said = "(holds more than 67 MB|names its columns (10|33).. times|more than once)"
+    with pytest.raises(MeasurementError, match=rf"^{path}: .*{said}"):
+        (read_runs if kind == "runs" else read_time_series)(path)
+
+
 def test_the_budget_is_an_option(tmp_path):
     path = tmp_path / "runs.csv"
     path.write_bytes(HEADER + b"h,1.2,10,n\nh,2.4,5,n\n" * 1000)

@@ -710,6 +710,9 @@ class TestOwn:
         assert marks(series) == ["not a number", ""]
         assert np.isnan(series.frame["sectors_read"][0])
         assert list(series.frame["sectors_written"]) == [8, 8]
+        # The rates that would be made of it overflow.
+        own = read("time_s,interval_s,user_s,network_rx_bytes\n1,1,1,1e308\n2,1,1,2e17\n")
+        np.testing.assert_array_equal(own.frame["network_rx_bytes"], [np.nan, 2e17])
 
     def test_a_window_the_columns_of_devices_and_the_summary(self, read):
         series = read(SADF)
