@@ -101,12 +101,24 @@ def _assumption_sentences(result: Procurement) -> list[str]:
         texts = [_assumption_text(result, row) for row in rows[:_MOST_ASSUMPTIONS]]
         said.append(f"What this depends on most: {'; '.join(texts)}.")
     figures = result.inputs
+    said += [
+        f"Not given: {row['what']}, taken as {_published_text(row)} ({row['source']})."
+        for row in rows_of(figures[figures["source"].str.contains("https://")])
+        if row["label"] == "default"
+    ]
     taken = set(figures.loc[(figures["label"] == "default") & (figures["value"] == 0), "key"])
     missing = [name for name, keys in _ASKED.items() if taken.issuperset(keys)]
     parts = [f"{', '.join(missing)}, taken as 0"] if missing else []
     if (result.sensitivities["key"] == PROFILE).any():
         parts.insert(0, "a demand profile, so the peak is taken for all hours")
     return [*said, f"Not given: {'; '.join(parts)}."] if parts else said
+
+
+def _published_text(row: Row) -> str:
+    """Write a figure that somebody published, with its range: "0.2 (0.2 … 0.3) EUR/kWh"."""
+    ends = f" ({row['low']:.4g} … {row['high']:.4g})" if row["low"] < row["high"] else ""
+    unit = "" if row["unit"] == "1" else f" {row['unit']}"
+    return f"{row['value']:.4g}{ends}{unit}"
 
 
 def _assumption_text(result: Procurement, row: Row) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import tomllib
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -167,7 +168,8 @@ def read_scenario(path: str | Path) -> Scenario:
 
 def scenario_of(table: Mapping[str, Any], *, source: str, folder: Path) -> Scenario:
     """Make a scenario of a table that was read; raises as `read_scenario`."""
-    table = inp.with_shares(table)
+    raw = inp.with_shares(table)
+    table, published = _with_figures_of_country(raw, source)
     inp.check(table, source)
     _refuse_duplicate_names(table, source)
     _refuse_unknown_workloads(table, source)
@@ -176,6 +178,10 @@ def scenario_of(table: Mapping[str, Any], *, source: str, folder: Path) -> Scena
     inputs = [SCALE]
     for name, part in (("demand", demand), ("site", site), ("costs", costs)):
         inputs += inp.read_figures(part, [name], name, currency=currency, source=source)
+    inputs = [
+        replace(i, label=inp.DEFAULT, source=published[i.key]) if i.key in published else i
+        for i in inputs
+    ]
     return Scenario(
         title=table.get("title", _schema_default("title")),
         currency=currency,
@@ -191,8 +197,49 @@ def scenario_of(table: Mapping[str, Any], *, source: str, folder: Path) -> Scena
         inputs=Inputs({i.key: i for i in [*inputs, *_read_rates(table, inputs, currency, source)]}),
         source=source,
         folder=folder,
-        raw=table,
+        raw=raw,
     )
+
+
+def _with_figures_of_country(
+    table: Mapping[str, Any], source: str
+) -> tuple[Mapping[str, Any], dict[str, str]]:
+    """Add to the site what it leaves out and its country has, and return who says so, by key.
+
+    Raises `PpwError` for an unknown country, and for a price in another currency.
+    """
+    site = table.get("site")
+    country = site.get("country") if isinstance(site, dict) else None
+    if not isinstance(site, dict) or not isinstance(country, str):
+        return table, {}
+    sites = tomllib.loads(inp.published_text("sites.toml"))
+    if country not in sites["country"]:
+        known = [*sites["country"]]
+        raise PpwError(
+            f"{source}: site.country: no figures of {country!r}{nearest(country, known)}; there "
+            f"are {', '.join(known)}. Leave it out and give electricity and pue"
+        )
+    added, published = {}, {}
+    currency = table.get("currency", _schema_default("currency"))
+    for place, figures in (("anywhere", sites["anywhere"]), (country, sites["country"][country])):
+        for name, figure in figures.items():
+            if name in site:
+                continue
+            paid_in = figure.get("currency", currency)
+            if paid_in != currency:
+                raise PpwError(
+                    f"{source}: site.{name} is missing: that of {country} is in {paid_in}, and the "
+                    f'scenario in {currency}: give it, or write currency = "{paid_in}"'
+                )
+            ends = {end: figure[end] for end in ("value", "low", "high") if end in figure}
+            added[name] = ends if len(ends) > 1 else figure["value"]
+            said = (
+                f"{place}, {figure['year']}",
+                figure.get("note"),
+                sites["sources"][figure["source"]],
+            )
+            published[f"site.{name}"] = "; ".join(filter(None, said))
+    return {**table, "site": {**added, **site}}, published
 
 
 def _schema_default(*path: str | int) -> Any:

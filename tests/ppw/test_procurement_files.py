@@ -650,3 +650,53 @@ def test_a_host_of_one_clock_has_no_other(tmp_path):
     assert asked(measured(tmp_path, frame, rack("rack1"))).cheapest == "rack1"
     with pytest.raises(PpwError, match=r"candidate 'rack1': measured at 2 GHz only"):
         asked(measured(tmp_path, frame, rack("rack1", freq="2.4GHz")))
+
+
+class TestCountry:
+    SITES = tomllib.loads(published_text("sites.toml"))
+
+    def test_every_published_figure_has_a_year_a_source_and_a_plausible_range(self):
+        plausible = {"electricity": (0.02, 0.5), "grid_carbon": (0.01, 1.0), "pue": (1.0, 2.0)}
+        tables = [self.SITES["anywhere"], *self.SITES["country"].values()]
+        figures = [item for table in tables for item in table.items()]
+        assert len(figures) > 40
+        for name, figure in figures:
+            least, most = plausible[name]
+            low, high = (figure.get(end, figure["value"]) for end in ("low", "high"))
+            assert least <= low <= figure["value"] <= high <= most
+            assert 2022 <= figure["year"] <= 2026
+            assert ("currency" in figure) == (name == "electricity")
+        assert {figure["source"] for _, figure in figures} == set(self.SITES["sources"])
+        assert all("https://" in citation for citation in self.SITES["sources"].values())
+
+    # The prices and the carbon as their sources print them.
+    @pytest.mark.cases(
+        "site, currency, values, low",
+        ({"country": "DE"}, "EUR", (0.2016, 1.58, 0.38095), 0.2016),
+        ({"country": "US", "pue": 1.2}, "USD", (0.1124, 1.2, 0.38598), 0.0781),
+        ({"country": "FR", "electricity": 0.15}, "EUR", (0.15, 1.58, 0.05604), None),
+    )
+    def test_fills_in_what_the_site_leaves_out(self, site, currency, values, low):
+        table = {**scenario(), "site": site, "currency": currency}
+        result = asked(table)
+        inputs = inputs_of(result)
+        keys = ["site.electricity", "site.pue", "site.grid_carbon"]
+        assert tuple(inputs.loc[keys, "value"]) == pytest.approx(values, rel=1e-12)
+        for key in keys:
+            typed = key.removeprefix("site.") in site
+            assert inputs.loc[key, "label"] == ("given" if typed else "default")
+            assert ("https://" in inputs.loc[key, "source"]) != typed
+            assert (inputs.loc[key, "source"] in result.summary()) != typed
+        if low is not None:
+            assert inputs.loc["site.electricity", "low"] == low
+
+    @pytest.mark.cases(
+        "site, currency, message",
+        ({"country": "XX"}, "EUR", "site.country: no figures of 'XX'.*; there are AE, .*DE"),
+        ({"country": "DE"}, "USD", 'that of DE is in EUR, and the scenario in USD: .*"EUR"'),
+        ({"country": "FR"}, "EUR", "site.electricity is missing: give price of a kWh"),
+        ({"country": 3}, "EUR", "site.country = 3 must be a text"),
+    )
+    def test_refuses_what_it_has_no_figure_for(self, site, currency, message):
+        with pytest.raises(PpwError, match=message):
+            ppw.procure({**scenario(), "site": site, "currency": currency})
