@@ -33,6 +33,11 @@ TRACE = opt.all_of(
     opt.options("--trace-format FORMAT: Format of the trace. Default: recognised by its content."),
     opt.map_option("Map a header of a CSV or Parquet file to a column of ppw", "time_ms=t"),
 )
+SCALE = opt.options("""
+--size SIZE as size_bytes: Scale the address space down to this length. Default: its own length.
+--time-scale NUMBER>0 (1.0): Factor for all times, in an open loop: 2 is half the speed.
+--streams N>=1 (1): Number of copies of the load, each with streams of its own, at the same time.
+""")
 MODEL = click.argument("model", type=click.Path())
 ALLOW_DEVICE = opt.options(
     "--allow-device: Allow a block device as target. The load overwrites all its data."
@@ -132,8 +137,7 @@ _KINDS = {
         output.
     -o, --output FILE (required): File to write.
     --target FILE: Scratch file for the load.
-    --size SIZE as size_bytes: Length of the target. The address space of a model is scaled down to
-        it; the addresses of a trace are taken modulo it.
+    --size SIZE as size_bytes: Length of the target. A longer address space is scaled down to it.
     --jobs [stream|transition] as by: Jobs of a model: one per stream, or one per transition.
         Default: stream for fio. DiskSpd takes only transition.
     --duration TIME>0 as duration_s: Length of the load. Default: the length of the trace to which
@@ -186,18 +190,20 @@ def _output_kind_by_ending(output: str) -> str:
 def _write_fio_iolog(trace: traces.Trace, output: str, options: opt.Given) -> Iterable[str]:
     """Write a trace as fio's iolog; yield what to tell the user."""
     from measurements.loads.load_files import write_iolog
+    from ppw.storage.scaling import Scale
+    from ppw.storage.trace_source import survey
 
     size = options["size_bytes"]
+    scale, space = Scale(size), survey(trace).survey
     written = write_iolog(
-        trace.batches(),
+        scale.apply(trace, space).batches(),
         output,
         target=options["target"],
         size_bytes=None if size is None else int(size),
+        first_byte=0 if size is None else 512 * space.low_lbn,
         allow_device=options["allow_device"],
     )
-    if written.folded:
-        share = written.folded / written.requests
-        yield f"{share:.1%} of the requests lay beyond the target and were taken modulo its length"
+    yield from scale.notes(space)
     yield f"the target has to be {written.extent_bytes} bytes long before fio replays on it"
 
 
@@ -307,10 +313,10 @@ def trace_fit_command(
         order.
     --arrivals [cascade|windows|laws] (cascade): Model of arrivals: cascade (new bursts), windows
         (requests per window as recorded), or laws (only the distributions of inter-arrival times).
-    --time-scale NUMBER>0 (1.0): Factor for all times, in an open loop: 2 is half the speed.
     --outstanding N>=1: Number of requests in flight, in a closed loop without inter-arrival times.
     --no-locality: Use uniform random addresses, to show the effect of locality.
     """),
+    SCALE,
     opt.SEED,
     group=trace_command,
 )
@@ -366,15 +372,13 @@ def trace_record_command(device: str, program: tuple[str, ...], output: Path, **
     TRACE,
     opt.options("""
     --target FILE (required): Scratch file. ppw creates it as large as needed and overwrites it.
-    --size SIZE as size_bytes: Length of the target. Addresses beyond it are taken modulo the
-        length. Default: the length that the trace needs.
     --original TRACE: Original trace from which the model of TRACE was fitted.
     --count N>=2: Largest number of requests to replay.
-    --time-scale NUMBER>0 (1.0): Factor for all times: 2 is half the speed.
     --depth N>=1 (256): Largest number of requests in flight.
     --ioengine NAME (libaio): I/O engine of fio.
     --direct/--buffered: Bypass the page cache.
     """),
+    SCALE,
     device_option("Device model to compare the replay with: ssd or disk,average_seek=9ms."),
     ALLOW_DEVICE,
     group=trace_command,
@@ -440,6 +444,7 @@ def trace_show_command(
         footprint.
     --no-locality: Also show the original with uniform random addresses.
     """),
+    SCALE,
     opt.SEED,
     group=trace_command,
 )
@@ -448,7 +453,8 @@ def trace_validate_command(
 ) -> tuple[ppw.TraceFidelity, str | None]:
     """Compare SYNTHETIC traces with ORIGINAL, and exit with 3 if they differ too much.
 
-    A model of ORIGINAL generated SYNTHETIC. Several SYNTHETIC traces are repeats with other seeds.
+    A model of ORIGINAL generated SYNTHETIC. With the options by which it was scaled, ORIGINAL is
+    scaled in the same way. Several SYNTHETIC traces are repeats with other seeds.
     ppw then judges their mean and gives their spread.
     """
     # Tolerances are typed as percentages and compared as shares.

@@ -18,6 +18,7 @@ from ppw.errors import PpwError
 from ppw.results import axes, result as rs, text as tx
 from ppw.results.axes import Axes
 from ppw.storage import fitted_devices as fd, trace_source as ts
+from ppw.storage.scaling import AS_IT_IS, Scale
 from ppw.storage.trace_source import Batches
 
 Measure = Callable[["TraceFeatures"], float]
@@ -631,6 +632,9 @@ def validate_trace(
     performance_tolerance: float = TOLERANCES[1],
     hit_ratio_tolerance: float = TOLERANCES[2],
     no_locality: bool = False,
+    size_bytes: float | None = None,
+    time_scale: float = 1.0,
+    streams: int = 1,
     seed: int = 0,
 ) -> TraceFidelity:
     """Compare synthetic traces with the original they stand for.
@@ -652,6 +656,8 @@ def validate_trace(
         Of LRU hit ratios at 1, 5 and 20 % of the footprint (difference of ratios).
     no_locality : bool
         Show beside it what becomes of the original when its places are uniform.
+    size_bytes, time_scale, streams
+        Scale the original first, as `ppw.generate_trace` scales what it generates.
     seed : int
         Random seed of the ablation and of the resamples that bands rest on.
 
@@ -671,6 +677,10 @@ def validate_trace(
     for_hits = tx.as_positive("tolerance of hit ratios", hit_ratio_tolerance)
     drive, first = fd.parse_device(device), ts.open_trace(original)
     known = ts.survey(first)
+    scale = Scale(size_bytes, time_scale, streams)
+    if scale != AS_IT_IS:
+        first = scale.apply(first, known.survey)
+        known = ts.survey(first)
     drive = drive.reaching(known.survey.high_lbn)
     space = known.survey
     ours = TraceFeatures(first, space, space, drive.model, first.names)

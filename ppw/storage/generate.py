@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
@@ -39,6 +39,8 @@ from measurements.table.units import size_text
 from measurements.traces.requests import OPERATIONS, SCHEMA
 from ppw.errors import PpwError
 from ppw.results.text import as_positive, check_choice
+from ppw.storage import trace_source as ts
+from ppw.storage.scaling import AS_IT_IS, Scale, space_note
 
 if TYPE_CHECKING:
     from ppw.storage.trace_model import TraceModel
@@ -87,11 +89,12 @@ class GeneratedTrace:
     stratified: bool
     entry: str
     caveats: tuple[str, ...]
+    scale: Scale = AS_IT_IS
 
     @property
     def names(self) -> dict[str, tuple[str, ...]]:
-        """Names of streams and devices: those of the original."""
-        return self.model.names
+        """Names of streams and devices: those of the original, and of its copies."""
+        return self._scale_load().names if self.scale.streams > 1 else self.model.names
 
     @property
     def findings(self) -> tuple[str, ...]:
@@ -100,6 +103,26 @@ class GeneratedTrace:
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Yield the requests in order of arrival; every call begins anew."""
+        if self.scale == AS_IT_IS:
+            yield from self._batches_of_one()
+            return
+        left = self.count
+        for batch in self._scale_load().batches():
+            yield batch.slice(0, left)
+            left -= batch.num_rows
+            if left <= 0:
+                return
+
+    def _scale_load(self) -> ts.Batches:
+        """Scale the trace: each copy of the load has its part of the requests."""
+        each = -(-self.count // self.scale.streams)
+        one = replace(self, scale=AS_IT_IS, count=each)
+        # A space alone needs no pass over the trace.
+        survey = ts.survey(one).survey if self.scale.streams > 1 else self.model.survey
+        return self.scale.apply(one, survey)
+
+    def _batches_of_one(self) -> Iterator[pa.RecordBatch]:
+        """Yield the requests of the load as it is in the model's space."""
         survey, left = self.model.survey, self.count
         places, law_rng = (np.random.default_rng([self.seed, k]) for k in (1, 2))
         parts = self.model.counts, self.model.laws, self.model.classes
@@ -161,6 +184,8 @@ def generate_trace(
     locality: bool = True,
     draws: str = "stratified",
     entry: str = "arrivals",
+    size_bytes: float | None = None,
+    streams: int = 1,
 ) -> GeneratedTrace:
     """Generate requests of a model.
 
@@ -189,6 +214,10 @@ def generate_trace(
         Whether shares are met closely or as chance has it.
     entry : {"arrivals", "occupancy"}
         How a coarse state is entered; see `fitting.storage.generator`.
+    size_bytes : float, optional
+        Length (B) to which a longer space is scaled down.
+    streams : int
+        So many times the streams: copies of the load on top of each other.
 
     Returns
     -------
@@ -214,12 +243,16 @@ def generate_trace(
         raise PpwError(f"count {count} is not a number of requests")
     end = np.inf if duration_s is None else as_positive("duration (s)", duration_s) / scale
     # A duration alone sets no bound on the number of requests.
-    most = model.survey.requests if duration_s is None else 2**62
+    most = model.survey.requests * streams if duration_s is None else 2**62
     requests = most if count is None else int(count)
-    caveats = tuple(_generation_caveats(model, locality, scale, outstanding))
+    scaled = Scale(size_bytes, streams=streams).check()
+    caveats = (
+        *_generation_caveats(model, locality, scale, outstanding),
+        *scaled.notes(model.survey),
+    )
     times = float(end), scale, arrivals, outstanding
     how = locality, draws == "stratified", entry
-    return GeneratedTrace(model, int(seed), requests, *times, *how, caveats)
+    return GeneratedTrace(model, int(seed), requests, *times, *how, caveats, scaled)
 
 
 def _generation_caveats(
@@ -278,10 +311,7 @@ def jobs_of(
     scale = 1.0 if space_bytes is None else min(1.0, space_bytes / reach)
     notes = [f"discards, {left:.2%} of the requests, are left out"] if left else []
     if scale < 1:
-        notes.append(
-            f"the space is {1 / scale:.3g} times smaller than the trace's, so requests are closer "
-            "to each other than in the trace"
-        )
+        notes.append(space_note(scale))
     maker = _JobMaker(model, rows[moves], scale, int(model.survey.alignment) * BLOCK)
     jobs = maker.by_transition() if by == "transition" else maker.by_stream()
     return tuple(sorted(jobs, key=lambda job: (-job.share, job.name))), tuple(notes)

@@ -21,6 +21,7 @@ from ppw.errors import PpwError
 from ppw.results import axes, result as rs, text as tx
 from ppw.results.axes import Axes
 from ppw.storage import fitted_devices as fd, trace_source as ts
+from ppw.storage.scaling import Scale
 from ppw.storage.trace_source import Batches
 
 _Play = Callable[..., fio.ReplayReport]
@@ -95,6 +96,7 @@ def replay_trace(
     size_bytes: float | None = None,
     count: int | None = None,
     time_scale: float = 1.0,
+    streams: int = 1,
     depth: int = 256,
     ioengine: str = "libaio",
     direct: bool = True,
@@ -115,11 +117,13 @@ def replay_trace(
     original : Trace or path, optional
         What the trace was generated after: tells the generator's error.
     size_bytes : float, optional
-        Length of the target (B); places beyond it are taken modulo the length.
+        Length of the target (B); a longer space is scaled down to it, as by `ppw.generate_trace`.
     count : int, optional
         Largest number of requests.
     time_scale : float
         Factor of all times: 2 is twice as slow.
+    streams : int
+        So many times the streams: copies of the trace on top of each other.
     depth : int
         Largest number of requests in flight.
     ioengine, direct
@@ -140,12 +144,13 @@ def replay_trace(
     PpwError
         For arguments that cannot be.
     """
-    scale = tx.as_positive("time scale", time_scale)
+    scale = Scale(size_bytes, time_scale, streams).check()
     if count is not None and count < 2:
         raise PpwError(f"count {count}: a replay needs two requests or more")
     source = ts.open_trace(trace)
     known = ts.survey(source)
-    size = None if size_bytes is None else int(tx.as_positive("size", size_bytes))
+    source = scale.apply(source, known.survey)
+    size = None if size_bytes is None else int(size_bytes)
     # The log is written for this target first: it tells how long the target has to be.
     with tempfile.TemporaryDirectory(prefix="ppw-replay-") as folder:
         log = str(Path(folder, "trace.log"))
@@ -154,8 +159,7 @@ def replay_trace(
             log,
             target=str(Path(target).absolute()),
             size_bytes=size,
-            first_byte=0 if size else known.survey.low_lbn * 512,
-            time_scale=scale,
+            first_byte=known.survey.low_lbn * 512,
             most=count,
             allow_device=allow_device,
         )
@@ -165,13 +169,19 @@ def replay_trace(
             fio.replay_iolog, engine=ioengine, depth=depth, expected_s=written.duration_s
         )
         length = max(_MEMORY_BYTES, 2 * int(known.survey.sizes.max()))
-        calibration = _calibrate(source, length, folder, written.requests, scale, play)
+        calibration = _calibrate(source, length, folder, written.requests, play)
         played = play(log, direct=direct, allow_device=allow_device)
     # Each stage answers for what it lacks against the one before it.
-    rows = list(_stages(written, calibration, played, original, scale))
+    if original is not None:
+        original = ts.open_trace(original)
+        original = scale.apply(original, ts.survey(original).survey)
+    rows = list(_stages(written, calibration, played, original))
     if device is not None:
-        rows.append(_model_stage(source, device, written.requests, scale))
-    remarks = tuple(_replay_caveats(written, calibration, played, direct))
+        rows.append(_model_stage(source, device, written.requests))
+    remarks = (
+        *scale.notes(known.survey),
+        *_replay_caveats(written, calibration, played, direct),
+    )
     rs.warn_caveats(remarks)
     names = TraceReplay.tables[0].names
     return TraceReplay(
@@ -180,12 +190,12 @@ def replay_trace(
         engine=ioengine,
         fio_version=played.fio_version,
         caveats=remarks,
-        input_digest=rs.numbers_digest(known.digest, count, scale),
+        input_digest=rs.numbers_digest(known.digest, count, *scale),
     )
 
 
 def _calibrate(
-    source: Batches, length: int, folder: str, requests: int, scale: float, play: _Play
+    source: Batches, length: int, folder: str, requests: int, play: _Play
 ) -> fio.ReplayReport:
     """Replay the same requests at the same times on a file in memory of so many bytes."""
     log = str(Path(folder, "calibration.log"))
@@ -197,7 +207,6 @@ def _calibrate(
             log,
             target=file.name,
             size_bytes=length,
-            time_scale=scale,
             most=requests,
             allow_device=True,
         )
@@ -215,18 +224,17 @@ def _stages(
     written: fio.IologContent,
     calibration: fio.ReplayReport,
     played: fio.ReplayReport,
-    original: Any,
-    scale: float,
+    original: Batches | None,
 ) -> Iterator[tuple[Any, ...]]:
     """Yield a row for each stage, compared with the one before it."""
     iops, nothing = written.requests / written.duration_s, (np.nan, np.nan)
     answer: tuple[float, str] = (np.nan, "")
     if original is not None:
         # As many requests of the original as fio plays of the trace.
-        known = ts.survey(ts.part_of(ts.open_trace(original), 0, written.requests)).survey
+        known = ts.survey(ts.part_of(original, 0, written.requests)).survey
         moved = float(known.sizes @ known.size_counts)
         yield _stage("original", known.requests, known.duration_s, moved, *nothing, *answer)
-        answer = iops * scale / (known.requests / known.duration_s) - 1, "the generator"
+        answer = iops / (known.requests / known.duration_s) - 1, "the generator"
     yield _stage("trace", written.requests, written.duration_s, written.bytes_, *nothing, *answer)
     for stage, done, before, due_to in (
         ("calibration", calibration, iops, "the replayer"),
@@ -243,7 +251,7 @@ def _stage(
     return (name, requests, duration_s, requests / duration_s, moved / duration_s, *rest)
 
 
-def _model_stage(source: Batches, device: str, requests: int, scale: float) -> tuple[Any, ...]:
+def _model_stage(source: Batches, device: str, requests: int) -> tuple[Any, ...]:
     """Serve the first requests by a model of the device."""
     drive = fd.parse_device(device)
     # As many requests as fio played, at the times that it was asked for.
@@ -251,7 +259,7 @@ def _model_stage(source: Batches, device: str, requests: int, scale: float) -> t
     for batch in ts.columns(source):
         part = batch.pick(slice(left))
         # One target serves all devices of the trace.
-        storage.take(part._replace(device=np.zeros_like(part.device), time_s=part.time_s * scale))
+        storage.take(part._replace(device=np.zeros_like(part.device)))
         moved += float(part.size_bytes.sum())
         left -= len(part.time_s)
         if left <= 0:
@@ -264,9 +272,6 @@ def _model_stage(source: Batches, device: str, requests: int, scale: float) -> t
 def _replay_caveats(
     written: fio.IologContent, calibration: fio.ReplayReport, played: fio.ReplayReport, direct: bool
 ) -> Iterator[str]:
-    if written.folded:
-        share = written.folded / written.requests
-        yield f"{share:.1%} of the requests lay beyond the target and were taken modulo its length"
     off = calibration.iops * written.duration_s / written.requests - 1
     if abs(off) > _REPLAYER_OFF:
         yield (

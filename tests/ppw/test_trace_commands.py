@@ -270,12 +270,14 @@ class TestConvert:
             assert read_trace(name).to_table()["lbn"].to_pylist() == wanted
         assert done.stderr == "ppw: 600 requests in 599 s written to t.csv\n"
 
-    def test_places_beyond_the_target_are_told(self, ran):
+    def test_a_longer_space_is_scaled_down_to_the_target(self, ran):
         more = ("-o", "t.iolog", "--target", "/x/f", "--size", "1MiB")
         done = ran("convert", "files.csv", *more)
-        # 256 of the 600 pages fit.
-        assert "57.3% of the requests lay beyond the target" in done.stderr
-        assert "has to be 1048576 bytes long" in done.stderr
+        # 256 of the 600 pages fit: 4 of the 10 of each part.
+        assert "the space is 2.34 times smaller than the trace's" in done.stderr
+        assert "has to be 983040 bytes long" in done.stderr
+        lbn, scaled = (read_trace(f).to_table()["lbn"].to_numpy() for f in ("files.csv", "t.iolog"))
+        assert np.array_equal(scaled, lbn // 80 * 32 + lbn % 80 % 32)
 
     @pytest.mark.parametrize(
         ("words", "said", "code"),
