@@ -417,7 +417,7 @@ class BestFrequency(Result):
 def best(
     runs: pd.DataFrame,
     *,
-    objective: str = "energy",
+    objective: obj.ObjectiveName = "energy",
     steps: str | Iterable[float | str] | None = None,
     deadline: float | str | None = None,
     power_cap: float | str | None = None,

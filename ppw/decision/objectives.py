@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -92,6 +92,7 @@ class Objective(NamedTuple):
     more_is_better: bool
 
 
+ObjectiveName = Literal["energy", "edp", "ed2p", "perf_per_watt", "time", "perf_per_dollar"]
 OBJECTIVES: dict[str, Objective] = {
     "energy": Objective("least energy", "J/", 1, False),
     "edp": Objective("least energy-delay product", "J·s", 2, False),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, TypedDict
+from typing import Any, Literal, NamedTuple, TypedDict, get_args
 
 import numpy as np
 import pandas as pd
@@ -24,7 +24,16 @@ from ppw.projection import caveats as cv
 from ppw.results.text import as_share, check_choice
 from ppw.runs import groups as gr
 from ppw.runs.groups import Mask
-from ppw.runs.metrics import FORMS, METRICS, PERFORMANCE, POWER_FORMS, Metric, values
+from ppw.runs.metrics import (
+    FORMS,
+    METRICS,
+    PERFORMANCE,
+    POWER_FORMS,
+    Form,
+    Metric,
+    PowerForm,
+    values,
+)
 from ppw.runs.prepare import Prepared
 
 POWER = "power"
@@ -57,7 +66,8 @@ _POWER_NOISE = {
 
 # The models, and the V-f tables of the power model.
 
-INTERVALS = ("bayes", "conformal", "t", "none")
+Interval = Literal["bayes", "conformal", "t", "none"]
+INTERVALS = get_args(Interval)
 # Rounding of a frequency must not put it outside its own table.
 _EDGE = 1e-3
 # Answers that differ by less are told as one, however little runs scatter.
@@ -67,17 +77,17 @@ _ALIKE = 0.005
 class ModelOptions(TypedDict, total=False):
     """Keywords of `ppw.fit` that choose the models; each is an attribute of `FitOptions`."""
 
-    form: str
-    power_form: str | None
+    form: Form
+    power_form: PowerForm | None
     exponent: float | None
     voltages: Mapping[float, float] | pd.DataFrame | None
-    via: str
+    via: Literal["fits", "ratio"]
 
 
 class FittingOptions(ModelOptions, total=False):
     """Keywords of `ppw.project` and `ppw.validate` that choose models and intervals."""
 
-    interval: str
+    interval: Interval
     pool: bool
 
 

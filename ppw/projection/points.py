@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NoReturn
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike
+from numpy.typing import NDArray
 
 from fitting.bayes.posterior import SAME_STEP
 from fitting.errors import FittingError, OutOfRangeError
@@ -29,7 +29,15 @@ from ppw.runs.groups import group_runs
 if TYPE_CHECKING:
     from fitting.laws.estimators import LogPathLength
 
-    Points = Sequence[tuple[float, float]] | Mapping[float, float] | ArrayLike | pd.DataFrame
+    Points = (
+        Iterable[tuple[float | str, float]]
+        | Iterable[Sequence[float | str]]
+        | Mapping[float, float]
+        | Mapping[str, float]
+        | pd.Series[float]
+        | NDArray[Any]
+        | pd.DataFrame
+    )
 
 _CPI, _POWER = metrics.METRICS["cpi"], metrics.METRICS["power"]
 
@@ -314,12 +322,12 @@ def project_points(
     instructions: float | None = None,
     efficiency: float = 1.0,
     price: float | None = None,
-    form: str = "amdahl",
-    power_form: str | None = None,
+    form: metrics.Form = "amdahl",
+    power_form: metrics.PowerForm | None = None,
     exponent: float | None = None,
     voltages: Mapping[float, float] | None = None,
     level: float = 0.90,
-    interval: str = "bayes",
+    interval: Literal["bayes", "t", "none"] = "bayes",
     workload: str | None = None,
     family: str | None = None,
     power_source: str | None = None,

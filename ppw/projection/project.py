@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack, overload
+from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
 from ppw.errors import PpwError
 from ppw.projection.points import Projection, project_points, table_of_points
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from ppw.projection.answers import FittingOptions
     from ppw.projection.points import Points
+    from ppw.runs.metrics import Form, PowerForm
 
 
 @overload
@@ -60,9 +61,25 @@ def project(
     **options: Any,
 ) -> RunsProjection: ...
 @overload
-def project(points: Points, *, freq: float | str, **options: Any) -> Projection: ...
+def project(
+    points: Points,
+    *,
+    freq: float | str,
+    form: Form = ...,
+    power_form: PowerForm | None = ...,
+    interval: Literal["bayes", "t", "none"] = ...,
+    **options: Any,
+) -> Projection: ...
 @overload
-def project(points: Points, *, freq: Sequence[float | str], **options: Any) -> list[Projection]: ...
+def project(
+    points: Points,
+    *,
+    freq: Sequence[float | str],
+    form: Form = ...,
+    power_form: PowerForm | None = ...,
+    interval: Literal["bayes", "t", "none"] = ...,
+    **options: Any,
+) -> list[Projection]: ...
 def project(points: Any, **options: Any) -> Any:
     """Project what was measured to a frequency, core count or data size that was not.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
 import numpy as np
 
@@ -16,8 +16,9 @@ from ppw.runs import groups as gr
 if TYPE_CHECKING:
     import pandas as pd
 
-FORMS = ("amdahl", "unbounded", "reciprocal")
-POWER_FORMS = ("linear", "cmos")
+Form = Literal["amdahl", "unbounded", "reciprocal"]
+PowerForm = Literal["linear", "cmos"]
+FORMS, POWER_FORMS = get_args(Form), get_args(PowerForm)
 
 
 class Metric(NamedTuple):
