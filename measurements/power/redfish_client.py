@@ -12,8 +12,9 @@ import ipaddress
 import json
 import socket
 import ssl
+import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple, NoReturn
 from urllib.parse import urlsplit
 
@@ -147,7 +148,9 @@ class RedfishClient:
         self._is_rejected = False
         self._sessions, self._own_session = SESSIONS, ""
         self._pin = _fingerprint(origin, _make_tls_rules(origin, settings.options), self._timeout_s)
-        self._http = _make_http_session(requests, self._pin)
+        # The connection that was opened last, so that another thread can end it.
+        self._connections: list[Any] = []
+        self._http = _make_http_session(requests, self._pin, self._connections)
 
     def root(self) -> dict[str, Any]:
         """Read the service root, which also says where to log in."""
@@ -214,15 +217,18 @@ class RedfishClient:
         until_s = asked_s + self._timeout_s
         errors = self._requests.exceptions
         try:
-            with self._http.request(
-                method,
-                self.origin.url + self._own_path(path),
-                json=payload,
-                timeout=self._timeout_s,
-                allow_redirects=False,
-                stream=True,
-            ) as response:
-                body = self._read_body(response, until_s)
+            with (
+                self._ended_after(self._timeout_s),
+                self._http.request(
+                    method,
+                    self.origin.url + self._own_path(path),
+                    json=payload,
+                    timeout=self._timeout_s,
+                    allow_redirects=False,
+                    stream=True,
+                ) as response,
+            ):
+                body = self._read_body(response)
         except (errors.RequestException, errors.BaseHTTPError) as error:
             if not isinstance(error, errors.Timeout):
                 self._http.close()
@@ -234,17 +240,34 @@ class RedfishClient:
                 f"{self.origin.name}: closes the connection instead of answering "
                 f"{path}: if this happens again, restart the BMC's Redfish service"
             ) from None
+        if time.monotonic() >= until_s:
+            # A connection that is ended within the headers looks like an answer without a body.
+            raise self.origin.no_answer(self._timeout_s)
         at_s = (asked_s + time.monotonic()) / 2
         status, headers = response.status_code, response.headers
         return RedfishAnswer(self.origin, path, status, headers, body, at_s)
 
-    def _read_body(self, response: Any, until_s: float) -> bytes:
+    @contextlib.contextmanager
+    def _ended_after(self, seconds: float) -> Iterator[None]:
+        """Limit a whole exchange: a server that sends byte by byte never meets a socket's limit."""
+        timer = threading.Timer(seconds, self._end_connection)
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+
+    def _end_connection(self) -> None:
+        for connection in self._connections:
+            # It may have ended by itself.
+            with contextlib.suppress(OSError, AttributeError):
+                connection.sock.shutdown(socket.SHUT_RDWR)
+
+    def _read_body(self, response: Any) -> bytes:
         body = bytearray()
-        # What has arrived, not whole blocks: a body that trickles must not outlast the limit.
         while part := response.raw.read1(1 << 16, decode_content=True):
             body += part
-            if time.monotonic() > until_s:
-                raise self.origin.no_answer(self._timeout_s)
             if len(body) > MOST_BYTES:
                 raise self.origin.error(f"sends more than {MOST_BYTES >> 20} MiB: is it a BMC?")
         return bytes(body)
@@ -328,7 +351,8 @@ def member_paths(collection: Any) -> list[str]:
     return [path.rstrip("/") for path in paths if isinstance(path, str)]
 
 
-def _make_http_session(library: Any, pin: str) -> Any:
+def _make_http_session(library: Any, pin: str, connections: list[Any]) -> Any:
+    """Make a session that keeps in ``connections`` the one that it opened last."""
     session = library.Session()
     session.trust_env = False
     session.headers.update({"Accept": "application/json", "OData-Version": "4.0"})
@@ -336,10 +360,27 @@ def _make_http_session(library: Any, pin: str) -> Any:
         # The pinned certificate was verified when its fingerprint was taken; requiring that very
         # one is stricter than asking the authorities again.
         session.verify = False
-        adapter = library.adapters.HTTPAdapter()
-        adapter.init_poolmanager(1, 1, assert_fingerprint=pin)
-        session.mount("https://", adapter)
+    adapter = library.adapters.HTTPAdapter()
+    adapter.init_poolmanager(1, 1, **({"assert_fingerprint": pin} if pin else {}))
+    manager = adapter.poolmanager
+    manager.pool_classes_by_scheme = {
+        scheme: _note_connections(pool, connections)
+        for scheme, pool in manager.pool_classes_by_scheme.items()
+    }
+    for scheme in PORTS:
+        session.mount(f"{scheme}://", adapter)
     return session
+
+
+def _note_connections(pool: Any, connections: list[Any]) -> Any:
+    """Make a class of connection pools that keeps the connection that was opened last."""
+
+    class NotedConnection(pool.ConnectionCls):  # type: ignore[misc]
+        def connect(self) -> None:
+            super().connect()
+            connections[:] = [self]
+
+    return type(pool.__name__, (pool,), {"ConnectionCls": NotedConnection})
 
 
 def _retry_after(header: str | None) -> float:

@@ -450,15 +450,17 @@ def test_a_broken_resource_does_not_hide_the_next_figure(start):
     assert f"{ENVIRONMENT} answers 418" in refused_opening(bmc)
 
 
-def test_a_late_answer_is_given_up_after_the_limit(start):
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_a_late_answer_is_given_up_after_the_limit(scheme, start, authority):
     assert SourceSettings().timeout_s == 10.0
-    bmc, begun = start(), b'{"PowerWatts": '
-    # The second would take 30 s for its bytes.
+    bmc, begun = start(certificate=authority.issue() if scheme == "https" else None), b'{"Power": '
+    # The last two would take 30 s for their bytes.
     stalls = Said(200, begun, missing=9, stalls=True)
     byte_by_byte = Said(200, begun + b" " * 3000, pause_s=0.01)
+    slow_head = Said(200, b"{}", (("X-Filler", 3000 * "x"),), pause_s=0.01, slow_head=True)
     began_s = time.monotonic()
-    with opened(bmc) as source:
-        for late in ([], [stalls], [byte_by_byte]):
+    with opened(bmc, verify="no") as source:
+        for late in ([], [stalls], [byte_by_byte], [slow_head]):
             bmc.is_silent = not late
             bmc.next_said.extend(late)
             source._client._timeout_s = AT_ONCE_S

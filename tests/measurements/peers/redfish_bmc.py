@@ -73,7 +73,7 @@ class Said(NamedTuple):
     """An answer instead of a resource.
 
     ``missing`` bytes more are announced than sent, then the BMC hangs up, or stalls. After each
-    byte it pauses for ``pause_s``.
+    byte it pauses for ``pause_s``, with ``slow_head`` within the headers, too.
     """
 
     status: int
@@ -82,6 +82,7 @@ class Said(NamedTuple):
     missing: int = 0
     stalls: bool = False
     pause_s: float = 0.0
+    slow_head: bool = False
 
 
 class RedfishBmc(LoopbackPeer):
@@ -260,13 +261,19 @@ class _Handler(BaseHTTPRequestHandler):
         for name, value in said.headers:
             self.send_header(name, value)
         self.send_header("Content-Length", str(len(said.body) + said.missing))
+        if said.slow_head:
+            head, self._headers_buffer = b"".join(self._headers_buffer), []
+            self._write_slowly(head, said.pause_s)
         self.end_headers()
-        for piece in [bytes([byte]) for byte in said.body] if said.pause_s else [said.body]:
-            self.wfile.write(piece)
-            bmc.stopping.wait(said.pause_s)
+        self._write_slowly(said.body, said.pause_s)
         self.close_connection |= said.missing > 0
         if said.stalls:
             bmc.stopping.wait(START_S)
+
+    def _write_slowly(self, data, pause_s):
+        for piece in [bytes([byte]) for byte in data] if pause_s else [data]:
+            self.wfile.write(piece)
+            self.server.bmc.stopping.wait(pause_s)
 
     def _read_resource(self):
         bmc = self.server.bmc
