@@ -51,4 +51,24 @@ FORMATS = {
         "log of nvidia-smi --query-gpu --format=csv",
         r"\A[^\n]*\bpower\.draw(?:\.\w+)? \[W\]",
     ),
+    "rocm-smi": Format(
+        "rocm_smi",
+        "log of rocm-smi --showpower --csv",
+        r"(?m:^)device,[^\n]*Graphics Package Power",
+    ),
+    "prometheus": Format(
+        "prometheus",
+        "JSON of a range query of Prometheus for node_cpu_seconds_total, node_rapl_*_joules_total "
+        "or kepler_node_*_joules_total",
+        r'\A\s*\{\s*"status"\s*:\s*"(?:success|error)"',
+    ),
+    "ear": Format(
+        "ear", "CSV of eacct -c", r"\A(?=[^\n]*[;\n]TIME_SEC;)[^\n]*;DC_NODE_POWER_W[;\n]"
+    ),
+    "geopm": Format("geopm", "report of GEOPM", r"\A(?:#+ geopm |GEOPM Version: )"),
+    "pcm": Format(
+        "pcm",
+        "CSV of pcm -csv",
+        r"(?m:^)Date[,;]Time[,;](?=[^\n]*\bEXEC\b)",
+    ),
 }

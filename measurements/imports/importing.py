@@ -7,8 +7,10 @@ import importlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from measurements.errors import DAMAGE, MeasurementError, first_line
@@ -48,7 +50,7 @@ def import_runs(
     Parameters
     ----------
     paths : str or sequence of str
-        Files.
+        Files, or addresses (https://…/api/v1/query_range?…) that a Prometheus answers.
     source : str, optional
         Format of the files, a name in `measurements.imports.FORMATS`. By default each file's first
         bytes tell it.
@@ -75,13 +77,21 @@ def import_runs(
         for path in files
         for run in _read_file(source, path)
     ]
-    table = pd.DataFrame(found)
-    table.attrs["source"] = " ".join(files)
-    runs = tidy_runs(table)
+    named = " ".join(path.partition("?")[0] if "://" in path else path for path in files)
+    try:
+        table = pd.DataFrame(found)
+        table.attrs["source"] = named
+        runs = tidy_runs(table)
+    except UnicodeEncodeError as error:
+        raise MeasurementError(
+            f"{named}: {error.object[:40]!r} is no text (it holds half of a character): correct it"
+        ) from error
+    if np.isinf(runs.select_dtypes("number").to_numpy(dtype=float)).any():
+        raise MeasurementError(f"{named}: has a number that is too large")
     if lacking := [*_lacking_columns(runs)]:
         asked = " ".join(_ASKED[name] for name in lacking)
         raise MeasurementError(
-            f"{' '.join(files)}: the files do not say {' and '.join(lacking)}: ppw import with "
+            f"{named}: the files do not say {' and '.join(lacking)}: ppw import with "
             f"{asked}, or with --names and a pattern of the file names"
         )
     runs.attrs[schema.READ] = [
@@ -100,26 +110,37 @@ def _lacking_columns(runs: pd.DataFrame) -> Iterator[str]:
 
 def _read_file(source: str | None, path: str) -> list[Mapping[str, Any]]:
     """Read the runs of one file. Raises `MeasurementError` for one without any."""
+    if path.startswith(("http://", "https://")):
+        source, text = "prometheus", _module_of("prometheus").fetch(path)
+        path = path.partition("?")[0]
+    else:
+        text = _read_text(path)
     name = source or recognise_format(path)
-    try:
-        with Path(path).open("rb") as file:
-            text = memory_budget.read_whole(file, path).decode("utf-8-sig", errors="replace")
-    except OSError as error:
-        raise MeasurementError(f"{path}: cannot be read: {error.strerror or error}") from error
     if name not in FORMATS:
         raise MeasurementError(
             f"{path}: {f'no format {name!r}' if name else 'its format is not recognised'}; the "
             f"formats are {', '.join(FORMATS)}"
         )
     form = FORMATS[name]
-    module = importlib.import_module(f"measurements.imports.{form.module}")
     try:
-        runs = [*module.read(text)]
+        runs = [*_module_of(name).read(text)]
     except (*DAMAGE, csv.Error) as error:
         raise MeasurementError(f"{path}: is no {form.title}: {first_line(error)}") from error
     if not runs:
         raise MeasurementError(f"{path}: holds no run: give {form.title}")
     return runs
+
+
+def _module_of(name: str) -> ModuleType:
+    return importlib.import_module(f"measurements.imports.{FORMATS[name].module}")
+
+
+def _read_text(path: str) -> str:
+    try:
+        with Path(path).open("rb") as file:
+            return memory_budget.read_whole(file, path).decode("utf-8-sig", errors="replace")
+    except OSError as error:
+        raise MeasurementError(f"{path}: cannot be read: {error.strerror or error}") from error
 
 
 def _values_in_name(path: str, names: str | None) -> dict[str, str]:

@@ -335,7 +335,7 @@ _OTHERS: dict[str, ParamType[Any]] = {
         ("FILE", "FOLDER", "FORMAT", "HOST", "LABEL", "LIMIT", "LOG", "NAME", "PATTERN"),
         click.STRING,
     ),
-    **dict.fromkeys(("SHELL", "TRACE", "ZONE"), click.STRING),
+    **dict.fromkeys(("SHELL", "STAMP", "TRACE", "URL", "ZONE"), click.STRING),
     **dict.fromkeys(("SOURCE[,…]", "[HOST=]SECONDS"), click.STRING),
 }
 _SPELLING = re.compile(

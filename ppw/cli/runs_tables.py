@@ -170,7 +170,7 @@ def check_command(runs: opt.Runs, strict: bool, **options: Any) -> tuple[ppw.Qua
     "import",
     "Read files of other programs as a runs table.",
     "ppw import perf sort-*.txt --names '{workload}-{freq_ghz}.txt' -o runs.csv",
-    click.argument("words", nargs=-1, required=True, metavar="[FORMAT] FILES..."),
+    click.argument("words", nargs=-1, metavar="[FORMAT] FILES..."),
     opt.pairs_option(
         "--set",
         "values",
@@ -180,6 +180,10 @@ def check_command(runs: opt.Runs, strict: bool, **options: Any) -> tuple[ppw.Qua
     ),
     opt.options("""
     --names PATTERN: Pattern of the file names, with columns in braces: {workload}-{freq_ghz}.txt.
+    --url URL: Prometheus to ask instead of FILES: http://monitor:9090.
+    --start STAMP: First time to ask for, as 2026-11-26T10:00:00Z or seconds since 1970 UTC.
+    --end STAMP: Last time to ask for. Default: now.
+    --step TIME>0 (15s): Time between two samples to ask for, at least that between two scrapes.
     -o, --output FILE (-): File for the runs table. Default: standard output, as CSV.
     """),
 )
@@ -187,11 +191,22 @@ def import_command(words: tuple[str, ...], output: str, **given: Any) -> int:
     """Read FILES of another program as a runs table: a row a run.
 
     FORMAT is perf (perf stat: text, -x and -j), hyperfine, pyperf, codecarbon, turbostat, likwid,
-    sacct or nvidia-smi. By default the first bytes of each file tell it. What a format lacks, most
-    often the core frequency, is never guessed: give it by --set or --names.
+    sacct, nvidia-smi, rocm-smi, prometheus (a range query), ear, geopm or pcm. By default the first
+    bytes of each file tell it. What a format lacks, most often the core frequency, is never
+    guessed: give it by --set or --names.
     """
     formats = importlib.import_module("measurements.imports").FORMATS
-    source, files = (words[0], words[1:]) if words[0] in formats else (None, words)
+    source, files = (words[0], words[1:]) if words[:1] and words[0] in formats else (None, words)
+    url, start, end, step = (given.pop(name) for name in ("url", "start", "end", "step"))
+    if url and (start is None or files or not url.startswith(("http://", "https://"))):
+        raise click.UsageError("--url http://HOST:PORT needs --start and takes the place of FILES")
+    if url:
+        prometheus = importlib.import_module("measurements.imports.prometheus")
+        files = (prometheus.range_url(url, start, end, f"{step:g}"),)
+    elif start or end or not files:
+        raise click.UsageError(
+            "--start and --end are for --url" if files else "give FILES or --url"
+        )
     table = ppw.import_runs(files, source=source, **given)
     for said in table.attrs["read"]:
         out.say(said)

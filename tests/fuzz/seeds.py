@@ -62,6 +62,13 @@ def sensor_records():
     return [b"".join(sensor_record(n, Sensor(f"PSU{n}", n)) for n in (1, 2))]
 
 
+def imported():
+    """A file of each format of another program."""
+    from test_imports import FILES
+
+    return [text.encode() for _, text, _ in FILES.values()]
+
+
 def power_reading():
     return [_REPLY.pack(0xDC, 240, 100, 400, 230, 1_750_000_000, 1000, 0x40)]
 

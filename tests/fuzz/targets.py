@@ -33,6 +33,7 @@ from measurements.host.conditions import read_state
 from measurements.host.cpu_placement import read_topology
 from measurements.host.files import parse_cpu_list
 from measurements.host.frequency_control import read_policies
+from measurements.imports.importing import import_runs
 from measurements.power.ipmi import parse_power_reading
 from measurements.power.ipmi_protocol import power_sensors, split_records
 from measurements.power.meter import Instrument, MeterSource
@@ -187,6 +188,13 @@ def runs(path):
         if name in COLUMNS and COLUMNS[name].kind != "text":
             assert table[name].dtype == np.float64, name
             assert not np.isinf(table[name]).any(), name
+
+
+def imported(path):
+    """Read files of other programs; no number of their runs is infinite."""
+    asked = {"freq": "2GHz", "workload": "w", "power_source": "meter"}
+    numbers = import_runs(str(path), values=asked).select_dtypes("number")
+    assert not np.isinf(numbers.to_numpy(dtype=float)).any()
 
 
 def answers(path):
@@ -430,6 +438,7 @@ TARGETS = {
     "runs-csv": file("r.csv", runs, often=FEW),
     "runs-lines": file("r.jsonl", runs, often=SOME),
     "runs-parquet": file("r.pq", runs, lambda: [seeds.parquet()], often=SOME, longest=9000),
+    "imports": file("f", imported, seeds.imported, often=SOME),
     "answers": file("r.csv", answers, where="", often=10),
     "samples": file("s.csv", read_samples),
     "session": file("runs.jsonl", session, where="ppw-fuzz-", often=4000),

@@ -3,11 +3,15 @@
 import contextlib
 import json
 import re
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from hypothesis import given, strategies as st
 
 from measurements import MeasurementError, import_runs
+from measurements.imports import prometheus
 from measurements.imports.importing import recognise_format
 
 # Recorded with perf 6.1; the counters of the second are of a processor that has them.
@@ -149,6 +153,115 @@ NVIDIA = """timestamp, index, power.draw [W], clocks.current.sm [MHz]
 2026/11/26 13:00:10.500, 0, 200.00 W, 1400 MHz
 2026/11/26 13:00:10.500, 1, [N/A], 1200 MHz
 """
+ROCM = """device,Average Graphics Package Power (W),sclk clock speed:,sclk clock level:
+card0,210.0,(1700Mhz),2
+card1,N/A,(1500Mhz),1
+
+device,Average Graphics Package Power (W),sclk clock speed:,sclk clock level:
+card0,190.0,(1700Mhz),2
+card1,50.5,(1500Mhz),1
+"""
+ROCM_SOCKET = "device,Current Socket Graphics Package Power (W)\ncard0,133.0\ncard1,131.0\n"
+EAR = """JOBID;STEPID;APPID;JOBNAME;POLICY;NODENAME;AVG_CPUFREQ_KHZ;DEF_FREQ_KHZ;TIME_SEC;CPI;\
+DC_NODE_POWER_W;DRAM_POWER_W;PCK_POWER_W;CYCLES;INSTRUCTIONS;CPU_GFLOPS
+7;0;0;lu;MO;n1;2380000;2400000;100.5;0.50;400.0;30.0;250.0;1000;2000;1.5
+7;0;0;lu;ME;n2;2000000;2400000;101.0;0.50;300.0;0.0;0.0;1000;2000;1.5
+7;4294967295;0;lu;MO;n1;0;0;0.0;0.0;0.0;0.0;0.0;0;0;0.0
+"""
+EAR_OLD = """NODENAME;JOBID;STEPID;JOBNAME;POLICY;AVG_CPUFREQ_KHZ;AVG_IMCFREQ_KHZ;DEF_FREQ_KHZ;\
+TIME_SEC;CPI;TPI;DC_NODE_POWER_W;DRAM_POWER_W;PCK_POWER_W;CPU-GFLOPS
+n1;7;0;lu;monitoring;2380000;2000000;2400000;10.0;0.5;0.1;400.0;30.0;250.0;1.5
+"""
+GEOPM = """GEOPM Version: 2.0.1
+Start Time: Thu Nov 26 06:03:32 2026
+Profile: "dgemm 8"
+Agent: monitor
+Policy: {}
+
+Hosts:
+  n1:
+    Regions:
+    -
+      region: "dgemm"
+      runtime (s): 4.5
+      package-energy (J): 800
+      power (W): 177
+    Application Totals:
+      runtime (s): 5.0
+      sync-runtime (s): 5.0
+      package-energy (J): 880.5
+      dram-energy (J): 60.75
+      power (W): 176.1
+      frequency (%): 135.5
+      frequency (Hz): 2.84e+09
+      geopmctl memory HWM (B): 32380
+  n2:
+    Application Totals:
+      runtime (s): 4.0
+      package-energy (J): 800
+"""
+GEOPM_OLD = """##### geopm 1.1.0 #####
+Start Time: Tue Feb 18 14:51:13 2020
+Profile: dgemm
+Agent: energy_efficient
+
+Host: c1
+Region tutorial (0x00000000c82f28bd):
+    runtime (sec): 179.5
+    power (watts): 107.9
+Epoch Totals:
+    runtime (sec): 256.8
+Application Totals:
+    runtime (sec): 260.0
+    package-energy (joules): 28600
+    dram-energy (joules): 4500
+    power (watts): 110
+    frequency (Hz): 2.7e+09
+"""
+# Titles of groups above each column, or above the first of each in older versions.
+PCM_ROWS = """
+Date,Time,EXEC,Proc Energy (Joules),SKT0,SKT1,SKT0
+2026-11-26,10:00:01.000,0.5,100,60,40,10
+2026-11-26,10:00:03.000,0.5,110,65,45,11
+2026-11-26,10:00:05.500,0.5,120,70,50,12
+"""
+ENERGIES = "Proc Energy (Joules),{}DRAM Energy (Joules)"
+PCM = "System," * 4 + ENERGIES.format("Proc Energy (Joules),") + PCM_ROWS
+PCM_OLD = ("System,,,," + ENERGIES.format(",") + PCM_ROWS).replace(",", ";")
+PCM_SYSTEM = PCM_ROWS.replace("SKT", "-")[1:]
+
+
+def _series(name, *values, start=1000.5, step=15, instance="n1:9100", **labels):
+    found = [[start + step * n, str(value)] for n, value in enumerate(values)]
+    return {"metric": {"__name__": name, "instance": instance, "job": "x", **labels},
+            "values": found}  # fmt: skip
+
+
+def _answer(*found):
+    return json.dumps({"status": "success", "data": {"resultType": "matrix", "result": [*found]}})
+
+
+CPU, RAPL = "node_cpu_seconds_total", "node_rapl_{}_joules_total"
+PROMETHEUS = _answer(
+    # A counter that was set back between two samples shows no growth there.
+    _series(CPU, 100, 110, 5, 15, cpu="0", mode="user"),
+    _series(CPU, 200, 205, 210, 215, cpu="1", mode="user"),
+    _series(CPU, 7, 7.5, 8, 8.5, cpu="0", mode="iowait"),
+    _series(RAPL.format("package"), 0, 600, 1200, 1800, index="0", path="/sys/class/powercap"),
+    _series(RAPL.format("package"), 0, 300, 600, "NaN", index="1"),
+    _series(RAPL.format("dram"), 10, 40, 70, 100, index="0"),
+    _series("kepler_node_platform_joules_total", 0, 1500, 3000, 4500, instance="n1:8888"),
+    _series("node_uname_info", 1, 1, 1, 1, nodename="lab3"),
+    _series("node_uname_info", 1, 1, instance="n2:9100", nodename="lab4"),
+    _series("up", 1, 1, 1, 1),
+)
+KEPLER = _answer(
+    _series("kepler_node_cpu_joules_total", 5, 155, zone="package", node_name="n1"),
+    _series("kepler_node_cpu_joules_total", 5, 35, zone="dram", node_name="n1"),
+    _series("kepler_node_cpu_active_joules_total", 5, 95, zone="package", node_name="n1"),
+    _series("kepler_node_package_joules_total", 5, 155, instance="n2", mode="dynamic"),
+    _series("kepler_node_package_joules_total", 5, 305, instance="n2", mode="idle"),
+)
 # By file: its format, its text, and the runs that a reader finds in it with a ruler.
 FILES = {
     "perf-text": ("perf", PERF_TEXT, [PERF | {"workload": "sort big.txt"}]),
@@ -200,6 +313,42 @@ FILES = {
     "nvidia-smi": ("nvidia-smi", NVIDIA, [{
         "power_w": 200, "power_source": "gpu:nvidia-smi", "freq_achieved_hz": 1.3e9, "time_s": 10.5,
     }]),
+    "rocm-smi": ("rocm-smi", ROCM, [{
+        "power_w": 250.5, "power_source": "gpu:rocm-smi", "freq_achieved_hz": 1.6e9,
+    }]),
+    "rocm-smi-socket": ("rocm-smi", ROCM_SOCKET, [{"power_w": 264}]),
+    "ear": ("ear", EAR.replace(";ME;", ";MO;"), [
+        {"workload": "lu", "host": "n1", "freq_hz": 2.4e9, "time_s": 100.5, "cpi": 0.5,
+         "power_w": 400, "energy_j": 40200, "power_source": "ear:node", "package_power_w": 250},
+        {"workload": "lu", "host": "n2", "time_s": 101, "freq_achieved_hz": 2e9, "power_w": 300},
+    ]),
+    "ear-old": ("ear", EAR_OLD, [{"freq_hz": 2.4e9, "time_s": 10, "ram_power_w": 30}]),
+    "geopm": ("geopm", GEOPM, [
+        {"host": "n1", "workload": "dgemm 8", "time_s": 5, "energy_j": 880.5, "power_w": 176.1,
+         "dram_energy_j": 60.75, "freq_achieved_hz": 2.84e9, "power_source": "geopm:package"},
+        {"host": "n2", "workload": "dgemm 8", "time_s": 4, "energy_j": 800, "power_w": 200},
+    ]),
+    "geopm-old": ("geopm", GEOPM_OLD, [
+        {"host": "c1", "workload": "dgemm", "time_s": 260, "energy_j": 28600, "power_w": 110},
+    ]),
+    # Three intervals in the time from the first stamp to the last, and half as much before.
+    "pcm": ("pcm", PCM, [{
+        "time_s": 6.75, "energy_j": 330, "dram_energy_j": 33, "power_w": 330 / 6.75,
+        "power_source": "rapl:package",
+    }]),
+    "pcm-old": ("pcm", PCM_OLD, [{"time_s": 6.75, "energy_j": 330, "dram_energy_j": 33}]),
+    "pcm-system": ("pcm", PCM_SYSTEM, [{"time_s": 6.75, "energy_j": 330}]),
+    "prometheus": ("prometheus", PROMETHEUS, [{
+        "host": "lab3", "time_s": 45, "started_at": "1970-01-01T00:16:40.500000+00:00",
+        # 20 s in the 30 s without the reset, and 15 s in all 45 s.
+        "user_s": 30 + 15, "iowait_s": 1.5, "energy_j": 45 * (40 + 20), "power_w": 60,
+        "power_source": "rapl:package", "rapl_dram_power_w": 2, "kepler_platform_power_w": 100,
+    }]),
+    "kepler": ("prometheus", KEPLER, [
+        {"host": "n1", "time_s": 15, "energy_j": 150, "power_w": 10, "kepler_dram_power_w": 2,
+         "power_source": "kepler:package"},
+        {"host": "n2", "time_s": 15, "energy_j": 450, "power_w": 30},
+    ]),
 }  # fmt: skip
 ASKED = {"freq": "2.4GHz", "workload": "w", "power_source": "meter:wall"}
 
@@ -209,7 +358,7 @@ def test_each_format_gives_what_stands_in_it(name, tmp_path):
     form, text, expected = FILES[name]
     (tmp_path / "f").write_text(text)
     assert recognise_format(tmp_path / "f") == form
-    said = {key: value for key, value in ASKED.items() if key not in expected[0]}
+    said = {key: ASKED[key] for key in ASKED if not {key, f"{key}_hz"} & expected[0].keys()}
     for source in (form, None):
         runs = import_runs(str(tmp_path / "f"), source=source, values=said)
         assert len(runs) == len(expected)
@@ -255,6 +404,37 @@ def test_a_file_without_runs_is_named(text, source, message, tmp_path):
     with pytest.raises(MeasurementError, match=re.escape(message)) as refused:
         import_runs(str(tmp_path / "f"), source=source)
     assert str(tmp_path / "f") in str(refused.value)
+
+
+def test_a_server_is_asked_for_a_range_and_its_refusals_are_shown(tmp_path):
+    asked = []
+
+    class Server(BaseHTTPRequestHandler):
+        def do_GET(self):
+            asked.append(parse_qs(urlsplit(self.path).query))
+            bad = asked[-1]["start"] == ["0"]
+            body = b'{"status":"error","error":"too many points"}' if bad else PROMETHEUS.encode()
+            self.send_response(400 if bad else 200)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_):
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Server) as server:
+        serving = threading.Thread(target=server.serve_forever)
+        serving.start()
+        url = f"http://127.0.0.1:{server.server_port}"
+        with pytest.raises(MeasurementError, match=r"answers 400: too many points$"):
+            import_runs(prometheus.range_url(url, "0", "60", "15"))
+        runs = import_runs(prometheus.range_url(f"{url}/", "9", "60", "15"), values=ASKED)
+        server.shutdown()
+        serving.join()
+    assert asked[1] | {"query": []} == {"query": [], "start": ["9"], "end": ["60"], "step": ["15"]}
+    assert runs.energy_j.tolist() == [2700]
+    with pytest.raises(MeasurementError, match="query_range: cannot be read: "):
+        import_runs(prometheus.range_url(url, "9", None, "15"))
 
 
 @given(data=st.data())
