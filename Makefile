@@ -1,7 +1,7 @@
 # make demo         the library at work, with nothing but its run-time dependencies
 # make test         the tests that need Python alone
 # make system       the tests with real peers; PEER=memcached for those of one
-# also: slow, lint, types, imports, docs, coverage, mutants, bench, accuracy, clean
+# also: slow, audit, lint, types, imports, docs, coverage, mutants, bench, accuracy, clean
 # PYTHON=python3.12 which Python the local virtual environment is made with
 
 PYTHON ?= python3
@@ -19,7 +19,7 @@ AT_ONCE := -n 2 --dist loadfile --no-loadscope-reorder
 # The documentation has an environment of its own, without the tests' packages.
 DOCS := .venv-docs
 
-.PHONY: demo test system slow lint types imports docs coverage mutants bench accuracy clean
+.PHONY: demo test system slow audit lint types imports docs coverage mutants bench accuracy clean
 # Where Python was told to keep no compiled modules, each start would take three times as long.
 export PYTHONDONTWRITEBYTECODE =
 .NOTPARALLEL:
@@ -43,6 +43,13 @@ slow: $(VENV)/.dev
 lint: $(VENV)/.dev
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
+
+# Calls and texts that can be a weakness, and the workflow of the examples: no finding without a
+# reason. Half a minute.
+audit: $(VENV)/.dev
+	@$(BIN)/python $(INSTALL) 'bandit>=1.9' 'zizmor>=1.32'
+	$(BIN)/bandit --quiet --configfile pyproject.toml --recursive ppw measurements fitting ppw_errors
+	$(BIN)/zizmor --offline --quiet examples/performance_gate.yml
 
 types: $(VENV)/.dev
 	$(BIN)/mypy

@@ -128,7 +128,7 @@ class MemoryTraffic:
         """Begin to count."""
         self._into = into
         # It counts until its input ends, which it does when this process does, however that ends.
-        self._process = subprocess.Popen(
+        self._process = subprocess.Popen(  # nosec B603  # perf, with events of the kernel
             self.perf.wrap(["cat"], into),
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,

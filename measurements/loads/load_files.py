@@ -37,7 +37,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, NamedTuple
-from xml.etree import ElementTree
+from xml.etree import ElementTree  # nosec B405  # XML is only written
 
 import numpy as np
 import pyarrow as pa

@@ -437,7 +437,7 @@ def _login_error(name: str, said: str, remote: Remote | None, privilege: str) ->
 
 def _start_session(their_end: socket.socket) -> subprocess.Popen[bytes]:
     """Start the process that holds a session of pyghmi."""
-    return subprocess.Popen(
+    return subprocess.Popen(  # nosec B603  # this Python and a file of this package
         # -P: modules beside the program do not hide others of the same name.
         [sys.executable, "-P", "-W", "ignore", str(_SESSION_PROGRAM)],
         stdin=their_end.fileno(),
@@ -530,7 +530,7 @@ class IpmitoolBmc:
         """Run ipmitool with the first cipher suite that the BMC takes."""
         suite = ("-C", self._suites[0]) if self._suites else ()
         try:
-            said = subprocess.run(
+            said = subprocess.run(  # nosec B603  # ipmitool; no word is read by a shell
                 [*self._command, *suite, *words],
                 stdin=subprocess.DEVNULL,
                 capture_output=True,

@@ -23,7 +23,7 @@ INSUFFICIENT_PRIVILEGE = 0xD4
 PRIVILEGES = ("user", "operator", "administrator")
 
 # Room of IPMI 2.0 for a login (bytes).
-_MOST_BYTES = {"user": 16, "password": 20}
+_MOST_BYTES = {"user": 16, "password": 20}  # nosec B105  # lengths
 
 _ADDRESS = re.compile(
     r"(?:\[(?P<v6>[^][/]+)\]|(?P<host>[^][:/]+))(?::(?P<port>[0-9]+))?|(?P<bare>[^][/]*:[^][/]*:[^][/]*)"

@@ -62,7 +62,7 @@ class Sampling:
         logins: Sequence[tuple[str, str, Login]] = (),
     ) -> Self:
         """Start the process and open the sources in it; raise `SensorError` if one fails."""
-        process = subprocess.Popen(
+        process = subprocess.Popen(  # nosec B603  # this Python and a module of this package
             [sys.executable, "-m", "measurements.power.sampler"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

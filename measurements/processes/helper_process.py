@@ -43,7 +43,7 @@ class HelperProcess:
         start = [sys.executable, "-I", "-S", "-c", _START.format(module=module)]
         with its:
             try:
-                self.process = subprocess.Popen(
+                self.process = subprocess.Popen(  # nosec B603  # a module of this package
                     [*through, *start, root, str(its.fileno()), str(os.getpid()), *arguments],
                     # A pipe that ppw's output goes to must not wait for it.
                     stdin=subprocess.DEVNULL,

@@ -42,7 +42,7 @@ def ask(
     Environment and folder are this process's by default. Raises OSError when it cannot be started,
     and subprocess.TimeoutExpired when it takes longer; it is killed then.
     """
-    return subprocess.run(
+    return subprocess.run(  # nosec B603  # for callers, whose words are a list
         list(command),
         stdin=subprocess.DEVNULL,
         capture_output=True,

@@ -379,7 +379,7 @@ def measure_on(host: str, arguments: Sequence[str], output: str | None) -> int:
     asked = ("ppw", "measure", "-o", "runs.jsonl", "--stream", *_passed_on(arguments))
     script = 'mkdir -p "$folder" && cd "$folder" && exec "$@"'
     command = remote_command(host, script, name, *asked)
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as remote:
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as remote:  # nosec B603  # remote_command quotes
         code = _keep_rows(remote, target)
     if code == 255:
         raise MeasurementError(
@@ -389,7 +389,7 @@ def measure_on(host: str, arguments: Sequence[str], output: str | None) -> int:
         raise MeasurementError(f"{host} has no ppw: install it there (pip install perf-per-watt)")
     _fetch_readings(host, name, target)
     if code == 0:
-        subprocess.run(remote_command(host, 'rm -r "$folder"', name), check=False)
+        subprocess.run(remote_command(host, 'rm -r "$folder"', name), check=False)  # nosec B603  # remote_command quotes
     return code
 
 
@@ -421,7 +421,7 @@ def _fetch_readings(host: str, name: str, target: Path) -> None:
     """Bring the raw readings here."""
     here = loop.default_folder(target)
     command = remote_command(host, 'tar -C "$folder" -cf - runs.samples', name)
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL) as remote:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL) as remote:  # nosec B603  # remote_command quotes
         assert remote.stdout is not None
         try:
             with tarfile.open(fileobj=remote.stdout, mode="r|") as archive:

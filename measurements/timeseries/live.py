@@ -185,7 +185,7 @@ class Command:
 
     def __init__(self, arguments: Sequence[str]) -> None:
         try:
-            self._process = subprocess.Popen(arguments, env=programs.environment_without_secrets())
+            self._process = subprocess.Popen(arguments, env=programs.environment_without_secrets())  # nosec B603  # the user's own command
         except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or error
             raise MeasurementError(

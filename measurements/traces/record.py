@@ -131,7 +131,7 @@ def _run_command(command: Sequence[str]) -> tuple[float, int]:
     start = time.monotonic()
     try:
         env = programs.environment_without_secrets()
-        process = subprocess.Popen(command, env=env, start_new_session=True)
+        process = subprocess.Popen(command, env=env, start_new_session=True)  # nosec B603  # the user's own command
     except OSError as error:
         raise MeasurementError(
             f"{command[0]}: cannot be started: {error.strerror}: give the command after --"

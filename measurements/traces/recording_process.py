@@ -67,7 +67,7 @@ def _mount_tracefs_and_debugfs() -> None:
     ):
         if where.is_dir() and not there.exists():
             command = ["mount", "-t", kind, kind, str(where)]
-            subprocess.run(command, check=False, stdin=subprocess.DEVNULL, capture_output=True)
+            subprocess.run(command, check=False, stdin=subprocess.DEVNULL, capture_output=True)  # nosec B603  # mount, with constant words
     if not (TRACEFS / "current_tracer").exists():
         raise MeasurementError(
             f"{TRACEFS}: tracefs cannot be mounted: record as root, on a kernel with CONFIG_FTRACE"
@@ -178,7 +178,7 @@ class BlktraceProgram:
         # It ends, and stops the kernel, when its parent does.
         command = ["setpriv", "--pdeathsig", "INT", "blktrace", "-d", str(node)]
         with self._output.open("wb") as output:
-            self._process = subprocess.Popen(
+            self._process = subprocess.Popen(  # nosec B603  # blktrace, of a device that is there
                 [*command, "-D", str(folder), "-o", "trace"],
                 stdin=subprocess.DEVNULL,
                 stdout=output,

@@ -33,7 +33,7 @@ def start_process(
     """Start a process in a session of its own, with its output and errors in one file."""
     # In a session of its own it gets no Ctrl-C of the terminal: ppw ends it in order.
     options = {"stdin": subprocess.DEVNULL, "stderr": subprocess.STDOUT, **more}
-    return subprocess.Popen(
+    return subprocess.Popen(  # nosec B603  # for callers, whose words are a list
         command, stdout=output, env=environment, start_new_session=True, **options
     )
 

@@ -200,7 +200,7 @@ def _calibrate(
     """Replay the same requests at the same times on a file in memory of so many bytes."""
     log = str(Path(folder, "calibration.log"))
     # Without a file system in memory, the usual folder has to do.
-    memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+    memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # nosec B108  # tempfile makes a folder of its own there
     with tempfile.NamedTemporaryFile(dir=memory, prefix="ppw-calibration-") as file:
         fio.write_iolog(
             _drop_flushes(source),

@@ -145,9 +145,9 @@ class TestRegistry:
             assert not file.path.startswith("/")
             assert ".." not in file.path.split("/")
             assert not file.url or re.match(repository, file.url)
-            # What is checked has a size, a digest and an address.
-            assert (file.size is None) == (file.sha256 is None)
-            assert file.sha256 is None or (file.url and re.fullmatch("[0-9a-f]{64}", file.sha256))
+            # Whatever is downloaded is checked.
+            assert (file.url is None) == (file.size is None) == (file.sha256 is None)
+            assert file.sha256 is None or re.fullmatch("[0-9a-f]{64}", file.sha256)
 
     def test_commands_to_read_a_set_name_its_files_and_options_that_exist(self):
         for one in ds.datasets_by_name().values():
@@ -356,7 +356,8 @@ class TestMeasuredData:
         for name, one in ds.datasets_by_name().items():
             counts = ds.states_of(one, data_dir)
             assert counts[State.WRONG] == 0, name
-            if any(f.sha256 for f in one.files):
+            # The whole trace that another set is cut from may be missing.
+            if counts[State.MISSING] < len(one.files) and any(f.sha256 for f in one.files):
                 assert counts[State.VERIFIED] == len(one.files), name
 
     @pytest.mark.parametrize("name", [n for n, one in SETS.items() if one.kind == "runs"])

@@ -19,7 +19,7 @@ from measurements.workloads.hadoop import engines, history, jobs
 from measurements.workloads.service import ServiceRuns
 
 # Where Hadoop keeps histories unless its mapreduce.jobhistory.* say otherwise.
-DEFAULT_HISTORY = "/tmp/hadoop-yarn/staging/history"
+DEFAULT_HISTORY = "/tmp/hadoop-yarn/staging/history"  # nosec B108  # Hadoop's own default, in HDFS
 _OPTIONS, _INPUT, _OUTPUT, _DATA = "{options}", "{input}", "{output}", "{data}"
 _EXAMPLES = "share/hadoop/mapreduce/hadoop-mapreduce-examples-[0-9]*.jar"
 # Longer than the watch may take for a job and a folder.

@@ -43,4 +43,4 @@ def _find_job(output: Path) -> str | None:
 def _run_ignoring_failure(*command: str) -> None:
     # Nobody is left to hear of a failure, and what comes after is done in any case.
     with suppress(subprocess.TimeoutExpired, OSError):
-        subprocess.run(command, input=b"", capture_output=True, timeout=_PATIENCE_S, check=False)
+        subprocess.run(command, input=b"", capture_output=True, timeout=_PATIENCE_S, check=False)  # nosec B603  # hadoop, about ppw's own job and folder

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, NamedTuple
-from xml.etree import ElementTree
+from xml.etree import ElementTree  # nosec B405  # XML is only written
 
 from measurements.errors import MeasurementError
 from measurements.host.cpu_placement import execute
@@ -234,7 +234,7 @@ class Ports(NamedTuple):
 def local_properties(scratch: Path) -> dict[str, dict[str, str]]:
     """Configuration files for jobs in one process."""
     return {
-        "core-site.xml": {"fs.defaultFS": "file:///", "hadoop.tmp.dir": f"{scratch}/tmp"},
+        "core-site.xml": {"fs.defaultFS": "file:///", "hadoop.tmp.dir": f"{scratch}/tmp"},  # nosec B108  # in a folder of ppw's
         "mapred-site.xml": {
             "mapreduce.framework.name": "local",
             # These two have defaults outside hadoop.tmp.dir or shared by all that run there.
@@ -256,7 +256,7 @@ def cluster_properties(
     return {
         "core-site.xml": {
             "fs.defaultFS": f"hdfs://{LOOPBACK}:{ports.namenode}",
-            "hadoop.tmp.dir": f"{own.scratch}/tmp",
+            "hadoop.tmp.dir": f"{own.scratch}/tmp",  # nosec B108  # in a folder of ppw's
         },
         "hdfs-site.xml": {
             "dfs.replication": "1",
@@ -495,7 +495,7 @@ class OneMachine(ClusterEngine):
 
     def _java_command(self, heap_mb: int, *arguments: str) -> list[str]:
         scratch = self._own.scratch
-        folders = (f"-Djava.io.tmpdir={scratch}/tmp", f"-Dtest.build.data={scratch}/data")
+        folders = (f"-Djava.io.tmpdir={scratch}/tmp", f"-Dtest.build.data={scratch}/data")  # nosec B108  # in a folder of ppw's
         return self._own.java_command(heap_mb, *folders, *arguments)
 
     def _example_command(self, setting: jobs.Setting, source: str, target: str) -> list[str]:
