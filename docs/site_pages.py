@@ -1,4 +1,4 @@
-"""What the site has beside the pages in this folder: figures, all commands, and all public names.
+"""What the site has beside the pages in this folder: figures, all commands, all public names.
 
 Hooks of MkDocs, called by the names below at each build.
 """
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import click
 from mkdocs.structure.files import File
 
-from ppw.cli import main
+from ppw.cli import SECTIONS, choose_answer, main
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,6 +32,28 @@ DOCS = Path(__file__).resolve().parent
 ROOT = DOCS.parent
 
 
+HEADING = re.compile("^# (.+)", re.M)
+# Overview of the commands; the page of each stands below it.
+OVERVIEW = "reference/commands.md"
+# Options that another command answers, with help of its own.
+ANSWERED = {
+    "fit": ("--over load", "--over data", "--over cores"),
+    "compare": ("--details",),
+    "measure": ("--list-sensors",),
+    "pressure": ("--for sharing", "--for sizing"),
+}
+
+
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """List the page of each command."""
+    assert config.nav is not None
+    (reference,) = (entry["Reference"] for entry in config.nav if "Reference" in entry)
+    at = reference.index({"Commands": OVERVIEW})
+    listed = [f"reference/ppw-{name}.md" for names in SECTIONS.values() for name in names]
+    reference[at] = {"Commands": [OVERVIEW, *listed]}
+    return config
+
+
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add what is generated."""
     figures = runpy.run_path(str(ROOT / "examples" / "gallery.py"))["figures"]
@@ -41,8 +63,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     for plot in sorted((DOCS / "generated").glob("worst_*.svg")):
         at = f"figures/worst/{plot.stem.removeprefix('worst_')}.svg"
         files.append(File.generated(config, at, abs_src_path=str(plot)))
-    files.append(File.generated(config, "reference/commands.md", content=commands_page()))
-    files.append(File.generated(config, "reference/names.md", content=names_page()))
+    for name, text in {**commands_pages(), "names": names_page()}.items():
+        files.append(File.generated(config, f"reference/{name}.md", content=text))
     return files
 
 
@@ -51,13 +73,40 @@ def on_page_content(html: str, **_: object) -> str:
     return SHORT_CODE.sub('<code class="whole">', html)
 
 
-def commands_page() -> str:
-    """Every command, a section each, with what its ``--help`` prints."""
+def commands_pages() -> dict[str, str]:
+    """Overview of the commands as ``ppw --help`` lists them, and a page of each, by file name."""
     context = click.Context(main, info_name="ppw", max_content_width=88)
-    parts = ["# Commands\n\nWhat `--help` prints, command by command.\n"]
-    for name, text in helps(main, context):
-        parts.append(f"## {name}\n\n```text\n{text}\n```\n")
-    return "\n".join(parts)
+    overview, pages = ["# Commands\n"], {}
+    for section, names in SECTIONS.items():
+        overview.append(f"\n## {section}\n\n| command | what it does |\n| --- | --- |\n")
+        for name in names:
+            command = main.get_command(context, name)
+            assert command is not None
+            overview.append(
+                f"| [ppw {name}](ppw-{name}.md) | {command.get_short_help_str(200)} |\n"
+            )
+            pages[f"ppw-{name}"] = command_page(name, command, context)
+    return {"commands": "".join(overview), **pages}
+
+
+def command_page(name: str, command: click.Command, context: click.Context) -> str:
+    """Help of a command and of all below it, and the pages that show its output."""
+    shown = [*helps(f"ppw {name}", command, context)]
+    for option in ANSWERED.get(name, ()):
+        answers = main.get_command(context, choose_answer([name, *option.split()])[1])
+        assert answers is not None
+        shown += helps(f"ppw {name} {option}", answers, context)
+    (_, text), *below = shown
+    parts = [f"# ppw {name}\n\n```text\n{text}\n```\n"]
+    pages = {page: page.read_text(encoding="utf-8") for page in sorted(DOCS.rglob("*.md"))}
+    links = [
+        f"[{HEADING.findall(written)[0]}](../{page.relative_to(DOCS)})"
+        for page, written in pages.items()
+        if f"\n$ ppw {name} " in written
+    ]
+    parts += [f"\nPages with its output: {', '.join(links)}.\n"] if links else []
+    parts += [f"\n## {title}\n\n```text\n{text}\n```\n" for title, text in below]
+    return "".join(parts)
 
 
 def names_page() -> str:
@@ -76,14 +125,18 @@ def summary(name: str) -> str:
     return " ".join(text.partition("\n\n")[0].split()).replace("|", "\\|").replace("``", "`")
 
 
-def helps(command: click.Command, context: click.Context) -> Iterator[tuple[str, str]]:
+def helps(title: str, command: click.Command, context: click.Context) -> Iterator[tuple[str, str]]:
     """Names and help texts of a command and of all below it."""
-    yield context.command_path, command.get_help(context)
+    name = title.removeprefix(f"{context.command_path} ")
+    inner = click.Context(
+        command, context, info_name=name, max_content_width=context.max_content_width
+    )
+    # With all options, where --help leaves those of statistics out.
+    inner.meta["ppw.help_all"] = any("--help-all" in p.opts for p in command.get_params(inner))
+    yield title, command.get_help(inner)
     if isinstance(command, click.Group):
         # Some are typed by what they read alone, and so not listed.
-        for name in [*command.commands] or command.list_commands(context):
-            below = command.get_command(context, name)
-            assert below is not None
-            width = context.max_content_width
-            inner = click.Context(below, context, info_name=name, max_content_width=width)
-            yield from helps(below, inner)
+        for below in [*command.commands] or command.list_commands(inner):
+            found = command.get_command(inner, below)
+            assert found is not None
+            yield from helps(f"{title} {below}", found, inner)
