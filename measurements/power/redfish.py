@@ -1,4 +1,4 @@
-"""Power of a host's chassis by Redfish, as its BMC tells it.
+"""Power of a host's chassis by Redfish, as its BMC tells it, or of a rack PDU and its outlets.
 
 Of each chassis the first of these figures that says something is read:
 
@@ -11,7 +11,9 @@ Of each chassis the first of these figures that says something is read:
 ``redfish:average``
     ``AverageConsumedWatts`` there, over its interval.
 
-``redfish:energy`` is added if ``EnvironmentMetrics`` counts energy in steps of 0.1 Wh or finer.
+Of a PDU or an outlet ``redfish:distribution`` is read, the ``PowerWatts`` of its metrics.
+
+``redfish:energy`` is added if the metrics count energy in steps of 0.1 Wh or finer.
 Labels end in the Id of the chassis if several have figures.
 
 The clock of a reading is a sensor's ``ReadingTime`` only: the ``Date`` of an answer tells when the
@@ -27,7 +29,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
-from functools import cache
+from functools import cache, partial
 from typing import Any, Literal
 
 from measurements.power import redfish_client as http, source
@@ -39,7 +41,7 @@ Look = Callable[[str], Document | None]
 # A figure (W or J; NaN for none), and the sensor's own time of it (s).
 Value = tuple[float, float | None]
 
-OPTIONS = ("ca", "chassis", "verify")
+OPTIONS = ("ca", "chassis", "outlet", "pdu", "verify")
 # A BMC updates its sensors about once per second, and answers slowly when asked more often.
 PERIOD_S = 1.0
 
@@ -68,7 +70,8 @@ def open_source(where: str | None, settings: source.SourceSettings) -> RedfishSo
     """Open the BMC at ``HOST[:PORT]`` (HTTPS) or at an address such as ``https://bmc-7``.
 
     Over ``http://`` a login is sent to this machine itself only. Options: ``chassis`` (Id of the
-    only one to read), ``ca`` (PEM file of the BMC's certificate or its authority), ``verify``
+    only one to read), ``pdu`` and ``outlet`` (Ids of a rack PDU and of its outlet, in place of the
+    chassis), ``ca`` (PEM file of the BMC's certificate or its authority), ``verify``
     (``no`` takes any certificate at first, and only that one afterwards).
     """
     source.check_options("redfish", settings.options, OPTIONS, yes_or_no=("verify",))
@@ -146,7 +149,7 @@ def best_power(chassis: Document, look: Look) -> ChassisFigure | None:
 
 def energy_counter(chassis: Document, look: Look) -> ChassisFigure | None:
     """Find an energy counter that is fine enough to tell one run from another."""
-    path, metrics = _follow_link(chassis, look, "EnvironmentMetrics")
+    path, metrics, _ = _metrics_of(chassis, look)
     if number(dig(metrics, "EnergyJoules", "Reading")) > 0:
         joules = _entry("EnergyJoules", "Reading", convert=number)
         return ChassisFigure("energy", (path,), joules, "energy", resolution=1.0)
@@ -201,6 +204,15 @@ def _unix_time_s(moment: Any) -> float | None:
         return None
 
 
+def _metrics_of(document: Document, look: Look) -> tuple[str, Document, str]:
+    """Read the metrics of a chassis, a PDU or an outlet: path, entries and the figure's name."""
+    for link, name in (("EnvironmentMetrics", "environment"), ("Metrics", "distribution")):
+        if link in document:
+            return *_follow_link(document, look, link), name
+    # An outlet has its power and energy in its own document.
+    return str(document.get("@odata.id", "")), document, "distribution"
+
+
 def _entry(
     *keys: str | int, convert: Callable[[Any], float] = watts
 ) -> Callable[[Sequence[Document]], Value]:
@@ -209,8 +221,8 @@ def _entry(
 
 
 def _environment_figures(chassis: Document, look: Look) -> Iterator[ChassisFigure]:
-    """Find the power of ``EnvironmentMetrics``."""
-    path, metrics = _follow_link(chassis, look, "EnvironmentMetrics")
+    """Find the power of the metrics."""
+    path, metrics, name = _metrics_of(chassis, look)
     if dig(metrics, "PowerWatts") is None:
         return
     behind = dig(metrics, "PowerWatts", "DataSourceUri")
@@ -224,9 +236,9 @@ def _environment_figures(chassis: Document, look: Look) -> Iterator[ChassisFigur
             said = documents[0]
             return watts(said.get("Reading")), _unix_time_s(said.get("ReadingTime"))
 
-        yield ChassisFigure("environment", (behind,), read_sensor, window_s=window_s)
+        yield ChassisFigure(name, (behind,), read_sensor, window_s=window_s)
     else:
-        yield ChassisFigure("environment", (path,), _entry("PowerWatts", "Reading"))
+        yield ChassisFigure(name, (path,), _entry("PowerWatts", "Reading"))
 
 
 def _supplies_figure(chassis: Document, look: Look) -> Iterator[ChassisFigure]:
@@ -334,7 +346,7 @@ def _find_figures(
                 forbidden.append(error)
             return None
 
-    chassis = _find_chassis(client, look, options.get("chassis"))
+    chassis = _find_chassis(client, look, options)
     for one in chassis:
         one.power = best_power(one.document, look)
         one.energy = energy_counter(one.document, look) if one.power else None
@@ -348,8 +360,25 @@ def _find_figures(
     )
 
 
-def _find_chassis(client: http.RedfishClient, look: Look, only: str | None) -> list[_Chassis]:
-    path = dig(client.root(), "Chassis", "@odata.id")
+def _find_chassis(
+    client: http.RedfishClient, look: Look, options: Mapping[str, str]
+) -> list[_Chassis]:
+    """Find the chassis, or the rack PDUs or outlets that the options ask for in their place."""
+    if not options.keys() & {"pdu", "outlet"}:
+        return _find_members(client, look, client.root(), "Chassis", options.get("chassis"))
+    _, equipment = _follow_link(client.root(), look, "PowerEquipment")
+    units = _find_members(client, look, equipment, "RackPDUs", options.get("pdu"))
+    if "outlet" not in options:
+        return units
+    find = partial(_find_members, client, look, link="Outlets", only=options["outlet"])
+    return [outlet for unit in units for outlet in find(unit.document)]
+
+
+def _find_members(
+    client: http.RedfishClient, look: Look, owner: Document, link: str, only: str | None
+) -> list[_Chassis]:
+    """Read the collection that a document links to, or the one member whose Id is ``only``."""
+    path = dig(owner, link, "@odata.id")
     members: list[str] = []
     for _ in range(_MOST_PAGES):
         if not isinstance(path, str):
@@ -360,7 +389,8 @@ def _find_chassis(client: http.RedfishClient, look: Look, only: str | None) -> l
     chassis = [_Chassis(member, document) for member in members if (document := look(member))]
     chosen = [one for one in chassis if only in (None, one.name)]
     if only and not chosen:
-        raise client.origin.error(f"no chassis has the Id {only!r}: choose one of {_ids(chassis)}")
+        kind = {"RackPDUs": "PDU", "Outlets": "outlet"}.get(link, "chassis")
+        raise client.origin.error(f"no {kind} has the Id {only!r}: choose one of {_ids(chassis)}")
     return chosen
 
 
@@ -416,6 +446,8 @@ def _container(chassis: _Chassis, labels: Mapping[str, str], look: Look) -> str 
 
 def _chassis_domain(chassis: _Chassis, told: Sequence[_Chassis]) -> tuple[source.Domain, str]:
     """Choose the domain by the systems that a chassis names: a host names one."""
+    if "Outlets" in chassis.document:
+        return "other", "covers all outlets of the PDU"
     if chassis.systems > 1:
         return "other", f"covers {chassis.systems} systems"
     if chassis.systems == 0 and any(one.systems for one in told):

@@ -144,7 +144,7 @@ KINDS: dict[str, Driver] = {
     "ipmi:ipmitool": Driver(
         "ipmi", False, "the same through the program ipmitool", "open_ipmitool"
     ),
-    "redfish": Driver("redfish", True, "the BMC's power reading, by HTTPS"),
+    "redfish": Driver("redfish", True, "the power reading of a BMC or a rack PDU, by HTTPS"),
     "meter": Driver("meter", True, "a SCPI power meter (Yokogawa WT and others), by PyVISA"),
     "log": Driver("power_log", True, "a CSV log of power or energy that another program writes"),
     "hwmon": Driver("sysfs", False, "power sensors of the mainboard and its drivers", "open_hwmon"),

@@ -7,6 +7,7 @@ kept here.
 from __future__ import annotations
 
 import hashlib
+import importlib
 import json
 import os
 import shlex
@@ -310,7 +311,9 @@ def find_sensors(sysfs: Path = Path("/sys"), procfs: Path = Path("/proc")) -> li
 
 def _try_power(name: str, kind: source.Driver, settings: source.SourceSettings) -> HostSensor:
     if kind.needs_address:
-        return HostSensor(name, None, f"{name}@ADDRESS: {kind.meaning}")
+        options = importlib.import_module(f"measurements.power.{kind.module}").OPTIONS
+        said = f"{name}@ADDRESS[,OPTION=VALUE…]: {kind.meaning}; options {', '.join(options)}"
+        return HostSensor(name, None, said)
     try:
         opened = source.open_source(source.parse_spec(name), settings)
     except MeasurementError as error:

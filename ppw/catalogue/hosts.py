@@ -10,7 +10,7 @@ import difflib
 import operator
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
@@ -454,24 +454,19 @@ def _fold_name(name: str) -> str:
     return re.sub(r"[\s_-]+", "", name).casefold()
 
 
-def _host_spellings(host: Host) -> tuple[str, str, str, str]:
+def _host_spellings(host: Host) -> tuple[str, ...]:
     """Spellings that find a host: name, maker and name, name without brand, and last word."""
     brand, _, model = host.name.partition(" ")
     spellings = (host.name, host.maker + host.name, model or brand, host.name.split()[-1])
-    return tuple(map(_fold_name, spellings))  # type: ignore[return-value]  # four of four
+    return tuple(map(_fold_name, spellings))
 
 
 # Conditions of `ppw hosts --where`: FIGURE=VALUE as with runs tables, or a comparison.
 
 _CONDITION = re.compile(r"\s*(\w+)\s*(<=|>=|=|<|>)\s*(.*\S)\s*")
 _BETWEEN_CONDITIONS = re.compile(r",(?=\s*\w+\s*[<>=])")
-_COMPARISONS: Mapping[str, Callable[[Any, Any], bool]] = {
-    "=": operator.eq,
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
-}
+# Functions of `operator` by sign.
+_COMPARISONS = {"=": "eq", "<": "lt", "<=": "le", ">": "gt", ">=": "ge"}
 
 
 def choose_hosts(hosts: Iterable[Host], where: Iterable[str]) -> list[Host]:
@@ -480,7 +475,6 @@ def choose_hosts(hosts: Iterable[Host], where: Iterable[str]) -> list[Host]:
     Parameters
     ----------
     hosts : iterable of Host
-        Hosts to choose from.
     where : iterable of str
         Conditions like ``"launched > 2022"`` or ``"maker=AMD,cores>=64"``. A figure that ``=``
         names twice may have either value. A number is in the unit of its figure or carries its
@@ -494,7 +488,7 @@ def choose_hosts(hosts: Iterable[Host], where: Iterable[str]) -> list[Host]:
     Raises
     ------
     PpwError
-        For a text that is no condition, an unknown figure, or where no host meets all.
+        For what is no condition or figure, or where no host meets all.
     """
     asked: dict[tuple[str, ...], list[tuple[str, str, str]]] = {}
     for text in (part for one in where for part in _BETWEEN_CONDITIONS.split(one)):
@@ -502,9 +496,10 @@ def choose_hosts(hosts: Iterable[Host], where: Iterable[str]) -> list[Host]:
         if match is None:
             raise PpwError(f"{text!r} is not a condition; write one like 'launched > 2022'")
         name, sign, value = match.groups()
-        if name not in (*TEXTS, *FIGURES):
-            near = nearest(name, [*TEXTS, *FIGURES])
-            raise PpwError(f"no figure {name!r}{near}; there are {', '.join((*TEXTS, *FIGURES))}")
+        if name not in (known := [*TEXTS, *FIGURES]):
+            raise PpwError(
+                f"no figure {name!r}{nearest(name, known)}; there are {', '.join(known)}"
+            )
         # Values with = are alternatives; bounds must all hold.
         key = (name,) if sign == "=" else (name, sign, value)
         asked.setdefault(key, []).append((name, sign, value))
@@ -515,7 +510,7 @@ def choose_hosts(hosts: Iterable[Host], where: Iterable[str]) -> list[Host]:
 
 
 def _meets(host: Host, name: str, sign: str, typed: str) -> bool:
-    value, compare = getattr(host, name), _COMPARISONS[sign]
+    value, compare = getattr(host, name), getattr(operator, _COMPARISONS[sign])
     if value is None:
         return False
     if isinstance(value, bool):

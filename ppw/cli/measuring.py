@@ -41,9 +41,9 @@ KERNEL = opt.options("""
     --procfs FOLDER (/proc):
 """)
 POWER = opt.options("""
-    --power SOURCE[,…]: Source of power readings: rapl, ipmi@HOST, redfish@URL, meter@RESOURCE,
-        log@FILE, …, or none; ppw measure --list-sensors lists them. Default: those that this host
-        has.
+    --power SOURCE[,…]: Source of power readings: rapl, ipmi@HOST, redfish@HOST,ca=FILE,
+        meter@RESOURCE, log@FILE, …, or none; ppw measure --list-sensors lists them and their
+        options. Default: those that this host has.
 """)
 FREQUENCY = opt.options("""
     --freq was --freqs FREQUENCY[,…] as freqs: Core frequencies to fix: 1.2GHz,1.8GHz.

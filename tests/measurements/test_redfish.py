@@ -292,6 +292,38 @@ def test_chassis_beside_each_other_and_enclosures_say_what_to_mind(start):
         assert (source.channels[0].domain, source.channels[0].note) == ("other", "covers 4 systems")
 
 
+def test_a_pdu_and_one_of_its_outlets_are_read_in_place_of_the_chassis(start):
+    # Resources, links and entries of the Redfish description of a rack PDU.
+    bmc = start(300.0)
+    pdus = f"{V1}/PowerEquipment/RackPDUs"
+    bmc.change(V1, PowerEquipment=linked(f"{V1}/PowerEquipment"))
+    bmc.put(f"{V1}/PowerEquipment", {"RackPDUs": linked(pdus)})
+    bmc.put(pdus, {"Members": [linked(f"{pdus}/1")]})
+    links = {"Metrics": linked(f"{pdus}/1/Metrics"), "Outlets": linked(f"{pdus}/1/Outlets")}
+    bmc.put(f"{pdus}/1", {"Id": "1", **links})
+    metrics = {"PowerWatts": {"Reading": 6438}, "EnergykWh": {"Reading": 56438}}
+    bmc.put(f"{pdus}/1/Metrics", metrics)
+    names = [f"{pdus}/1/Outlets/{name}" for name in ("A1", "A2")]
+    bmc.put(f"{pdus}/1/Outlets", {"Members": [linked(name) for name in names]})
+    for path, power, energy in zip(names, (118.0, 0.0), (36166.1, 0.02), strict=True):
+        said = {"PowerWatts": {"Reading": power}, "EnergykWh": {"Reading": energy}}
+        bmc.put(path, {"@odata.id": path, "Id": path[-2:], **said})
+    with opened(bmc, pdu="1") as source:
+        assert figures(source) == {"redfish:distribution": 6438.0}
+        (channel,) = source.channels
+        assert (channel.domain, channel.note) == ("other", "covers all outlets of the PDU")
+    with opened(bmc, outlet="A1") as source:
+        assert figures(source) == {"redfish:distribution": 118.0}
+        assert source.channels[0].domain == "host"
+        bmc.change(names[0], PowerWatts={"Reading": 125.5})
+        assert figures(source) == {"redfish:distribution": 125.5}
+    assert "no PDU has the Id '2': choose one of 1" in refused_opening(bmc, pdu="2")
+    message = refused_opening(bmc, pdu="1", outlet="B7")
+    assert "no outlet has the Id 'B7': choose one of A1, A2" in message
+    with opened(bmc) as source:
+        assert figures(source)["redfish:environment"] == 300.0
+
+
 def test_a_service_without_chassis_or_figures_names_another_way(start):
     bmc = start(figures=[])
     message = refused_opening(bmc)
@@ -574,7 +606,9 @@ def test_what_is_no_address_and_which_hosts_are_this_machine():
 
 
 def test_an_unknown_option_is_refused_and_a_missing_library_named(start, monkeypatch):
-    assert "no option verfy: it has ca, chassis, verify" in refused_opening("bmc", verfy="no")
+    assert "no option verfy: it has ca, chassis, outlet, pdu, verify" in refused_opening(
+        "bmc", verfy="no"
+    )
     assert "verify=maybe: write yes or no" in refused_opening("bmc", verify="maybe")
     assert "needs an address" in refusal(lambda: open_source(None, SourceSettings()))
     spec = sources.parse_spec(f"redfish@{start().address},chassis=1")
