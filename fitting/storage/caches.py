@@ -7,6 +7,7 @@ lru            the block used longest ago
 fifo           the block that came in first
 clock          the first in the queue that was not used since it was last looked at
 lfu            the block used least often; of these, the one used longest ago
+arc, s3fifo    by what it remembers of evicted blocks: see `fitting.storage.ghost_caches`
 =============  ====================================================================
 
 =============  =====================  ==========================================================
@@ -29,8 +30,9 @@ import numpy as np
 from fitting.compiled.hashing import EMPTY, HashTable, find, new_table, remove, resize
 from fitting.compiled.loops import ArrayLike, BoolArray, Columns, IntArray, jit_uncounted
 from fitting.errors import FittingError
+from fitting.storage import ghost_caches as ghosts
 
-POLICIES = ("lru", "fifo", "clock", "lfu")
+POLICIES = ("lru", "fifo", "clock", "lfu", "arc", "s3fifo")
 WRITES = ("back", "through", "around")
 _LRU, _FIFO, _CLOCK, _LFU = range(4)
 _MOST_BLOCKS = 2**27
@@ -69,15 +71,20 @@ class Cache:
         self.blocks, self.policy, self.writes = int(blocks), policy, writes
         numbers = np.array([0, 0, 0, EMPTY, EMPTY], dtype=np.int64)
         self._tables = _Tables(new_table(64), np.zeros((4, 16), dtype=np.int64), numbers)
+        self._ghosts = ghosts.new_tables() if policy in ("arc", "s3fifo") else None
 
     @property
     def written_back(self) -> int:
         """Number of dirty blocks that were evicted, and so written to the storage, until now."""
+        if self._ghosts is not None:
+            return int(self._ghosts.numbers[ghosts.WRITTEN_BACK])
         return int(self._tables.numbers[_WRITTEN_BACK])
 
     @property
     def dirty(self) -> int:
         """Number of blocks in the cache that are still to be written to the storage."""
+        if self._ghosts is not None:
+            return int(self._ghosts.slots[ghosts.DIRTY].sum())
         tables = self._tables
         return int(np.count_nonzero(tables.slots[3, : tables.numbers[_HELD]] & _DIRTY))
 
@@ -91,6 +98,10 @@ class Cache:
         columns = accessed, written, hits
         rules = POLICIES.index(self.policy), self.writes != "around", self.writes == "back"
         start = 0
+        while start < len(accessed) and self._ghosts is not None:
+            self._ghosts = ghosts.make_room(self._ghosts, self.blocks)
+            of_ghosts = self.policy == "arc", *rules[1:]
+            start = ghosts.access_blocks(start, columns, self.blocks, of_ghosts, self._ghosts)
         while start < len(accessed):
             self._make_room()
             start = _access_blocks(start, columns, self.blocks, rules, self._tables)

@@ -1,7 +1,8 @@
-"""Published formats of block traces with a fixed layout: MSR, SPC, MQSim, fio, ETW and vscsi."""
+"""Published formats of block traces with a fixed layout, and libCacheSim's oracleGeneral."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import ClassVar, cast
 
 import numpy as np
@@ -17,14 +18,9 @@ _FILETIME_TO_UNIX_S = 11_644_473_600
 _MSR_FORM = text.form(
     "Timestamp:whole, Hostname, DiskNumber, Type, Offset:whole, Size:whole, ResponseTime:whole"
 )
-# Copies on data sites often have the README's names as their first line.
-_MSR_HEADER = rb"\s*(?:\xef\xbb\xbf)?%s\s*?\n" % rb"\s*,\s*".join(
-    name.encode() for name in _MSR_FORM.names
-)
-_MSR_LINE = rb"\d{15,19},[^,]*,\d+,(?:read|write),\d+,\d+,\d+"
 
 
-class Msr(text.FieldReader):
+class Msr(text.HeadedReader):
     """MSR Cambridge: CSV, as published without a header; ticks of 100 ns since 1601; bytes.
 
     Source: Narayanan, Donnelly, Rowstron, "Write off-loading: practical power management for
@@ -33,15 +29,10 @@ class Msr(text.FieldReader):
 
     name = "msr"
     described = "MSR Cambridge CSV"
-    begins = re.compile(rb"(?:%s)?\s*%s" % (_MSR_HEADER, _MSR_LINE), re.IGNORECASE)
+    line = r"\d{15,19},[^,]*,\d+,(?:read|write),\d+,\d+,\d+"
     form = _MSR_FORM
     ticks_per_s = 10**7
     epoch_ns = -_FILETIME_TO_UNIX_S * 10**9
-
-    def __iter__(self) -> Iterator[Requests]:
-        if re.match(_MSR_HEADER, base.head(self.path), re.IGNORECASE):
-            self.form = self.form._replace(header_lines=1)
-        yield from super().__iter__()
 
     def _make_requests(self, row: Array, table: pa.Table) -> Requests:
         hosts = base.encode(table["Hostname"])
@@ -67,6 +58,77 @@ class Msr(text.FieldReader):
         present = np.bincount(pair, minlength=len(host_names) * width) > 0
         names = [f"{host_names[k // width]}_{disk_names[k % width]}" for k in present.nonzero()[0]]
         return self.names["device"].codes_at((np.cumsum(present) - 1)[pair], names)
+
+
+_READ_WRITE: dict[str, int] = {"r": Op.READ, "w": Op.WRITE}
+
+
+class Alibaba(text.HeadedReader):
+    """Alibaba's block traces of 2020: CSV; microseconds; bytes; a device is a virtual disk.
+
+    Source: Li and others, "An In-Depth Analysis of Cloud Block Storage Workloads in Large-Scale
+    Production", IISWC 2020; the traces' own README.
+    """
+
+    name = "alibaba"
+    described = "Alibaba block trace CSV"
+    line = r"\d+,[rw],\d+,\d+,\d{14,17}"
+    form = text.form("device_id, opcode, offset:whole, length:whole, timestamp:whole")
+    ticks_per_s = 10**6
+    epoch_ns = 0
+
+    def _make_requests(self, row: Array, table: pa.Table) -> Requests:
+        columns = (table[name].to_numpy() for name in ("timestamp", "offset", "length"))
+        time, offset, length = columns
+        op = text.read_or_write(table["opcode"], row, _READ_WRITE, "opcode")
+        device = self.names["device"].codes(table["device_id"])
+        return Requests.of(row, time, self.blocks(offset), length, op, device=device)
+
+
+class Tencent(text.HeadedReader):
+    """Tencent's block traces of 2018: CSV; whole seconds; sectors of 512 bytes; 0 is a read.
+
+    Source: Zhang and others, "OSCA: An Online-Model Based Cache Allocation Scheme in Cloud Block
+    Storage Systems", USENIX ATC 2020; the traces' own README.
+    """
+
+    name = "tencent"
+    described = "Tencent block trace CSV (0 is a read)"
+    line = r"\d{10},\d+,\d+,[01],\d+"
+    form = text.form("Timestamp:whole, Offset:whole, Size:whole, IOType, VolumeID")
+    epoch_ns = 0
+
+    def _make_requests(self, row: Array, table: pa.Table) -> Requests:
+        time, lbn, sectors = (table[name].to_numpy() for name in ("Timestamp", "Offset", "Size"))
+        far = "{} sectors are beyond 2^63 bytes"
+        base.refuse_first(sectors >= 2**54, row, lambda at: far.format(sectors[at]))
+        op = text.read_or_write(table["IOType"], row, {"0": Op.READ, "1": Op.WRITE}, "IOType")
+        device = self.names["device"].codes(table["VolumeID"])
+        self.note("{n} requests have arrival times in whole seconds", len(row))
+        return Requests.of(row, time, lbn, sectors * base.BLOCK_BYTES, op, device=device)
+
+
+class Systor(text.HeadedReader):
+    """Traces of Systor '17: CSV; seconds, exact to a microsecond; bytes; a device is a LUN.
+
+    Source: Lee and others, "Understanding Storage Traffic Characteristics on Enterprise Virtual
+    Desktop Infrastructure", SYSTOR 2017; the traces' own README.
+    """
+
+    name = "systor17"
+    described = "Systor '17 CSV"
+    line = r"\d{10}\.\d+,[\d.]*,[rw]?,\d+,\d+,\d+"
+    form = text.form("Timestamp:number, Response:number, IOType, LUN, Offset:whole, Size:whole")
+    epoch_ns = 0
+
+    def _make_requests(self, row: Array, table: pa.Table) -> Requests:
+        offset, size = (table[name].to_numpy() for name in ("Offset", "Size"))
+        time, latency_s = (table[name].to_numpy() for name in ("Timestamp", "Response"))
+        op = base.operations(table["IOType"], _READ_WRITE)
+        self.note("{n} requests without an operation are left out", op == Op.OTHER)
+        device = self.names["device"].codes(table["LUN"])
+        recorded = {"device": device, "latency_s": latency_s}
+        return Requests.of(row, time, self.blocks(offset), size, op, **recorded).drop_others()
 
 
 class Spc(text.FieldReader):
@@ -376,3 +438,92 @@ class Vscsi2(Vscsi1):
         "command u2, version u2, serial u4, length u4, segments u4, lbn u8, time_us u8,"
         "response_us u8"
     )
+
+
+# A device stands above so many bits of the block in an object id.
+_DEVICE_SHIFT, _MOST_DEVICES = 44, 512
+_NEVER = -1, 2**63 - 1
+_WRITTEN = ("time_s", "device", "lbn", "size_bytes")
+_LEAST_RECORDS, _RECORDS_AT_ONCE = 2, 1 << 19
+
+
+class OracleGeneral(base.TraceReader):
+    """libCacheSim's oracleGeneral: binary records of an object and when it is accessed again.
+
+    An object is a request's block of 512 bytes, with its device above 44 bits. There are whole
+    seconds and no operations: all requests are read as reads. Next accesses are indices of
+    requests from 0; -1 for none.
+
+    Source: libCacheSim's reader of this format, and its documentation.
+    """
+
+    name = "oracle-general"
+    described = "libCacheSim's oracleGeneral, 24-byte records"
+    unit = "record"
+    record: ClassVar[np.dtype[np.void]] = base.record_layout("time u4, object u8, size u4, next i8")
+
+    @classmethod
+    def recognises(cls, head: bytes) -> bool:
+        """Whether times rise and next accesses come later, in all of the first records."""
+        count = len(head) // cls.record.itemsize
+        records = np.frombuffer(head, cls.record, count)
+        later, time = records["next"], records["time"].astype(np.int64)
+        is_next = np.isin(later, _NEVER) | ((later > np.arange(count)) & (later < 2**40))
+        return count >= _LEAST_RECORDS and bool(is_next.all() and (np.diff(time) >= 0).all())
+
+    def __iter__(self) -> Iterator[Requests]:
+        size, done = self.record.itemsize, 0
+        with base.open_unpacked(self.path) as file:
+            while block := file.read(size * _RECORDS_AT_ONCE):
+                if len(block) % size:
+                    raise MeasurementError(
+                        f"{self.path}: record {done + len(block) // size + 1} is cut short: copy "
+                        "the file again, or cut it to whole records"
+                    )
+                records = np.frombuffer(block, self.record)
+                yield self._make_requests(records, np.arange(done + 1, done + 1 + len(records)))
+                done += len(records)
+
+    def _make_requests(self, records: Array, row: Array) -> Requests:
+        hashed = "object {} is no address of a block: its trace has names, not addresses"
+        far = records["object"] >= _MOST_DEVICES << _DEVICE_SHIFT
+        base.refuse_first(far, row, lambda at: hashed.format(records["object"][at]))
+        self.note(
+            "{n} requests have whole seconds and no operation: all are reads", np.ones(len(row))
+        )
+        objects, size = (records[name].astype(np.int64) for name in ("object", "size"))
+        lbn, device = objects & ((1 << _DEVICE_SHIFT) - 1), objects >> _DEVICE_SHIFT
+        op = np.full(len(row), Op.READ, np.uint8)
+        return Requests.of(row, records["time"].astype(np.int64), lbn, size, op, device=device)
+
+
+def write_oracle_general(batches: Iterable[pa.RecordBatch], path: Path) -> tuple[int, float]:
+    """Write requests that move data; return their number, and the arrival (s) of the last.
+
+    Raises `MeasurementError` for what the records cannot hold.
+    """
+    columns = []
+    for batch in batches:
+        kept = batch.filter(pc.less(batch["op"], int(Op.DISCARD)))
+        columns.append(
+            [kept[name].to_numpy() for name in ("time_s", "device", "lbn", "size_bytes")]
+        )
+    time_s, device, lbn, size = (np.concatenate(parts) for parts in zip(*columns, strict=True))
+    limits = (
+        (np.isnan(time_s), "a request without an arrival time"),
+        (device >= _MOST_DEVICES, f"more than {_MOST_DEVICES} devices"),
+        ((lbn >= 1 << _DEVICE_SHIFT) | (size >= 2**32), "an address or size beyond its limits"),
+    )
+    for bad, reason in limits:
+        if bad.any():
+            raise MeasurementError(f"{path}: oracleGeneral cannot hold {reason}")
+    records = np.zeros(len(lbn), OracleGeneral.record)
+    records["time"], records["size"] = time_s, size
+    records["object"] = device.astype(np.int64) << _DEVICE_SHIFT | lbn
+    # Accesses to one object are neighbours in this order, and stay in order of time.
+    order = np.argsort(records["object"], kind="stable")
+    again = records["object"][order][1:] == records["object"][order][:-1]
+    records["next"] = -1
+    records["next"][order[:-1][again]] = order[1:][again]
+    path.write_bytes(records.tobytes())
+    return len(records), float(time_s[-1]) if len(time_s) else float("nan")

@@ -5,10 +5,11 @@ from __future__ import annotations
 import csv as plain
 import gzip
 import math
+import re
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, TypeVar, cast
+from typing import Any, ClassVar, Literal, NamedTuple, TypeVar, cast
 
 import numba
 import numpy as np
@@ -26,6 +27,7 @@ _AT_ONCE = 1 << 22
 # Bytes from which a file is worth the time to compile or load the compiled parser.
 _LONG = 1 << 24
 _LARGEST = 2**63
+_ANY_CASE = re.IGNORECASE | re.MULTILINE
 
 
 class Form(NamedTuple):
@@ -67,6 +69,30 @@ class FieldReader(base.TraceReader):
                 done += table.num_rows
         except pa.ArrowInvalid as error:
             _raise_first_fault(self.path, self.form, done, str(error))
+
+
+class HeadedReader(FieldReader):
+    """A reader of fields without a header, of which some copies have one: the fields' names."""
+
+    line: ClassVar[str]  # pattern of a line
+
+    @classmethod
+    def recognises(cls, head: bytes) -> bool:
+        """Whether the first line that is no header looks like one of this format."""
+        begin = cls._header().match(head)
+        line = rf"\s*{cls.line}\s*$"
+        return re.match(line.encode(), head[begin.end() if begin else 0 :], _ANY_CASE) is not None
+
+    @classmethod
+    def _header(cls) -> re.Pattern[bytes]:
+        """Compile the pattern of a first line with the names of the fields."""
+        names = r"\s*,\s*".join(cls.form.names)
+        return re.compile(rf"\s*(?:\xef\xbb\xbf)?{names}\s*?\n".encode("latin-1"), re.IGNORECASE)
+
+    def __iter__(self) -> Iterator[base.Requests]:
+        if self._header().match(base.head(self.path)):
+            self.form = self.form._replace(header_lines=1)
+        yield from super().__iter__()
 
 
 def read_or_write(column: pa.ChunkedArray, row: Array, codes: dict[str, int], name: str) -> Array:

@@ -25,7 +25,12 @@ from measurements.errors import MeasurementError
 from measurements.table import headers as table_headers
 from measurements.table.units import Unit, split_unit
 from measurements.table.writing import replace_whole
-from measurements.traces import blktrace, formats, requests as base, text_lines as text
+from measurements.traces import (
+    blktrace,
+    formats,
+    requests as base,
+    text_lines as text,
+)
 from measurements.traces.requests import SCHEMA, Array, Op, Trace, TraceReader
 
 # What a column may stand for, and the unit it is in where its header says none.
@@ -464,11 +469,15 @@ READERS: tuple[type[TraceReader], ...] = (
     ParquetTable,
     formats.Etw,
     formats.Msr,
+    formats.Alibaba,
+    formats.Tencent,
+    formats.Systor,
     formats.Spc,
     blktrace.Blkparse,
     formats.MqSim,
     formats.Vscsi1,
     formats.Vscsi2,
+    formats.OracleGeneral,
     CsvTable,
 )
 FORMATS = {reader.name: reader for reader in READERS}
@@ -489,8 +498,8 @@ def read_trace(
         File, .gz or not; of blktrace's files one a CPU: their base name, folder, or any of them.
     format : str, optional
         msr, spc, blkparse, blkparse:FORMAT (as given to ``blkparse -f``), blktrace, iolog-2,
-        iolog-3, vscsi-1, vscsi-2, mqsim, etw, csv, parquet or ppw; by default what the file looks
-        like, which `Trace.format` says.
+        iolog-3, vscsi-1, vscsi-2, mqsim, etw, alibaba, tencent, systor17, oracle-general, csv,
+        parquet or ppw; by default what the file looks like, which `Trace.format` says.
     mapping : mapping of str to str, optional
         For csv and parquet: ``time_s``, ``lbn`` or ``offset_bytes``, ``size_bytes`` or ``blocks``,
         ``op``, ``latency_s``, ``stream``, ``device``, ``file`` to the column's header, whose unit
@@ -575,7 +584,7 @@ class WrittenTrace(NamedTuple):
 
 
 def write_trace(trace: NamedRequests | Iterable[pa.RecordBatch], path: str | Path) -> WrittenTrace:
-    """Write a trace: Parquet or CSV, by the file's ending; CSV also as ``.csv.gz``.
+    """Write a trace: Parquet, CSV or libCacheSim's oracleGeneral, by the file's ending.
 
     The file appears whole or not at all.
 
@@ -584,7 +593,7 @@ def write_trace(trace: NamedRequests | Iterable[pa.RecordBatch], path: str | Pat
     trace : Trace, other requests with names, or iterable of pyarrow.RecordBatch
         Batches have the columns of `Trace`; by themselves, what they number has no names.
     path : path
-        Ends in .parquet, .csv or .csv.gz.
+        Ends in .parquet, .csv, .csv.gz or .oracleGeneral (reads and writes, in whole seconds).
 
     Returns
     -------
@@ -597,9 +606,17 @@ def write_trace(trace: NamedRequests | Iterable[pa.RecordBatch], path: str | Pat
     """
     target = Path(path)
     name = target.name.lower()
-    if not name.endswith((".parquet", ".csv", ".csv.gz")):
-        raise MeasurementError(f"{target}: a trace is written as .parquet, .csv or .csv.gz")
-    write = _write_parquet if name.endswith(".parquet") else _write_csv
+    writers = {
+        ".parquet": _write_parquet,
+        ".csv": _write_csv,
+        ".csv.gz": _write_csv,
+        ".oraclegeneral": _write_oracle_general,
+    }
+    write = next((write for ending, write in writers.items() if name.endswith(ending)), None)
+    if write is None:
+        raise MeasurementError(
+            f"{target}: a trace is written as .parquet, .csv, .csv.gz or .oracleGeneral"
+        )
     with replace_whole(target) as scratch:
         written = write(trace, scratch)
     # To type checkers, a with statement may swallow errors.
@@ -634,6 +651,13 @@ def _write_csv(trace: NamedRequests | Iterable[pa.RecordBatch], path: Path) -> W
         csv.CSVWriter(file, schema, write_options=options) as writer,
     ):
         return _write_batches(trace, lambda b: writer.write_table(_replace_all_codes(b, names)))
+
+
+def _write_oracle_general(
+    trace: NamedRequests | Iterable[pa.RecordBatch], path: Path
+) -> WrittenTrace:
+    batches = trace if isinstance(trace, Iterable) else trace.batches()
+    return WrittenTrace(*formats.write_oracle_general(batches, path))
 
 
 def _names_if_any(trace: NamedRequests | Iterable[pa.RecordBatch]) -> Mapping[str, tuple[str, ...]]:

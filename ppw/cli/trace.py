@@ -119,11 +119,13 @@ _LEAST_SHOWN = 0.005
 _KINDS = {
     ".parquet": "parquet",
     ".csv": "csv",
+    ".oraclegeneral": "oracle-general",
     ".fio": "fio-job",
     ".xml": "diskspd",
     ".iolog": "iolog",
     ".log": "iolog",
 }
+_TRACES = ("parquet", "csv", "oracle-general")
 
 
 @opt.command(
@@ -133,8 +135,8 @@ _KINDS = {
     click.argument("source"),
     TRACE,
     opt.options("""
-    --to [parquet|csv|iolog|fio-job|diskspd]: Kind of file to write. Default: by the ending of the
-        output.
+    --to [parquet|csv|oracle-general|iolog|fio-job|diskspd]: Kind of file to write. Default: by the
+        ending of the output.
     -o, --output FILE (required): File to write.
     --target FILE: Scratch file for the load.
     --size SIZE as size_bytes: Length of the target. A longer address space is scaled down to it.
@@ -152,8 +154,9 @@ _KINDS = {
 def trace_convert_command(source: str, to: str | None, output: str, **options: Any) -> None:
     """Convert SOURCE, a trace or a model, to a file for another tool.
 
-    A trace becomes Parquet, CSV or an iolog of fio. A model (from ppw trace fit) becomes a job file
-    of fio or a profile of DiskSpd. ppw prints what the file format cannot express.
+    A trace becomes Parquet, CSV, an iolog of fio or a file of libCacheSim (.oracleGeneral). A model
+    (from ppw trace fit) becomes a job file of fio or a profile of DiskSpd. ppw prints what the file
+    format cannot express.
     """
     out.refuse_input_as_output(output)
     kind = to or _output_kind_by_ending(output)
@@ -166,9 +169,10 @@ def trace_convert_command(source: str, to: str | None, output: str, **options: A
     if from_model != is_model(source):
         needed = "a model, made by ppw trace fit" if from_model else "a trace"
         raise ppw.PpwError(f"{source}: {kind} is written from {needed}")
-    if kind in ("parquet", "csv") and _output_kind_by_ending(output) != kind:
-        raise click.UsageError(f"--to {kind}: end the name in .{kind}; {output} says otherwise")
-    if kind not in ("parquet", "csv") and not options["target"]:
+    if kind in _TRACES and _output_kind_by_ending(output) != kind:
+        ending = next(ending for ending, of in _KINDS.items() if of == kind)
+        raise click.UsageError(f"--to {kind}: end the name in {ending}; {output} says otherwise")
+    if kind not in _TRACES and not options["target"]:
         raise click.UsageError("Missing option '--target': a load needs a scratch file.")
     if from_model:
         out.say_caveats(_write_jobs(source, kind, output, options))
@@ -503,8 +507,8 @@ def trace_drift_command(
     opt.options("""
     --cache SIZE as cache_bytes: Size of one cache drive. Default: one tenth of the accessed range.
     --caches N[,…] (1,2,4): Number of cache drives, one or several.
-    --policy [lru|fifo|clock|lfu][,…] as policies (lru): Replacement policy of a full cache: lru,
-        fifo, clock or lfu.
+    --policy [lru|fifo|clock|lfu|arc|s3fifo][,…] as policies (lru): Replacement policy of a full
+        cache.
     --writes [through|around|back] (through): Path of writes: through (to storage and cache), around
         (to storage only), or back (to the cache, and to storage on eviction).
     --block SIZE as block_bytes (4KiB): Size of a block of the caches.

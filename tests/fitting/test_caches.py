@@ -11,11 +11,24 @@ from fitting.errors import FittingError
 from fitting.storage import reuse_distance as reuse
 from fitting.storage.caches import POLICIES, WRITES, Cache
 
-PEERS = {"lru": "LRU", "fifo": "FIFO", "clock": "Clock", "lfu": "LFU"}
+PEERS = {
+    "lru": "LRU",
+    "fifo": "FIFO",
+    "clock": "Clock",
+    "lfu": "LFU",
+    "arc": "ARC",
+    "s3fifo": "S3FIFO",
+}
 
 
-@pytest.mark.parametrize("size", [1, 7, 100, 700, 7_000])
-@pytest.mark.parametrize("policy", POLICIES)
+# The peer's S3-FIFO keeps no block in a cache whose small queue has room for one.
+SIZES = {"s3fifo": [20, 57, 100, 700, 7_000]}
+
+
+@pytest.mark.parametrize(
+    ("policy", "size"),
+    [(policy, size) for policy in POLICIES for size in SIZES.get(policy, [1, 7, 100, 700, 7_000])],
+)
 def test_every_hit_is_libcachesims(policy, size):
     # A skewed load with runs: some blocks are hot, some are only passed through.
     rng, accesses, hottest = np.random.default_rng(3), 12_000, 1_200
@@ -98,6 +111,18 @@ def test_every_dirty_block_is_cleaned_once_or_still_there():
         cache = Cache(30, policy, "back")
         cache.access(np.arange(100), np.arange(100) % 2 == 0)
         assert cache.written_back + cache.dirty == 50
+
+
+@pytest.mark.cases(
+    "policy, size, accessed, hits",
+    # 2 comes back as a ghost of those used once, so that 1 goes; 1 comes back, so that 3 goes.
+    ("arc", 2, [1, 1, 2, 3, 2, 4, 1, 4], [0, 1, 0, 0, 0, 0, 0, 1]),
+    # Of one block, the small queue is all there is.
+    ("s3fifo", 1, [1, 1, 2, 2, 1], [0, 1, 0, 1, 0]),
+)
+def test_caches_with_ghosts_worked_by_hand(policy, size, accessed, hits):
+    found = Cache(size, policy).access(accessed, np.zeros(len(accessed), dtype=bool))
+    assert found.astype(int).tolist() == hits
 
 
 def test_a_large_cache_takes_memory_for_the_blocks_that_it_holds():

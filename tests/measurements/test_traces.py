@@ -103,6 +103,27 @@ BY_HAND = {
         (0.002335, 20939840, 512, READ, math.nan),
         (0.948294, 3072, 4096, READ, math.nan),
     ],
+    "alibaba.csv": [
+        (0.0, 749016, 32768, READ, math.nan),
+        (1.332052, 607390, 16384, WRITE, math.nan),
+        (2.332061, 2, 512, READ, math.nan),
+    ],
+    "tencent.csv": [
+        (0.0, 20941264, 8192, READ, math.nan),
+        (0.0, 20939840, 512, WRITE, math.nan),
+        (2.0, 3072, 4096, READ, math.nan),
+    ],
+    # A request without an operation is left out.
+    "systor17.csv": [
+        (0.0, 899056122368 // 512, 131072, READ, 806e-6),
+        (1.0, 8, 8192, WRITE, 2500e-6),
+    ],
+    # The device stands above the block.
+    "oracle-general.bin": [
+        (0.0, 8, 4096, READ, math.nan),
+        (0.0, 8, 512, READ, math.nan),
+        (2.0, 8, 4096, READ, math.nan),
+    ],
     # Two merged arrivals end together; a split one with its last part.
     "blkparse.txt": [
         (0.0, 223490, 4096, WRITE, 10e-6),
@@ -143,6 +164,37 @@ class TestByHand:
         for column, place in (("time_s", 0), ("latency_s", 4)):
             values = [row[place] for row in wanted]
             np.testing.assert_allclose(found[column], values, rtol=1e-12, atol=1e-15)
+
+    @pytest.mark.parametrize(
+        ("name", "header"),
+        [
+            ("alibaba.csv", "device_id,opcode,offset,length,timestamp\n"),
+            ("tencent.csv", "Timestamp,Offset,Size,IOType,VolumeID\n"),
+        ],
+    )
+    def test_a_header_of_the_fields_names_changes_nothing(self, trace, name, header):
+        plain = DATA / name
+        with_names = trace(header + plain.read_text())
+        assert with_names.format == read_trace(plain).format
+        assert without_latency(with_names).equals(without_latency(read_trace(plain)))
+
+    def test_devices_of_cloud_traces(self):
+        assert named(read_trace(DATA / "alibaba.csv"), "device") == ["7", "7", "12"]
+        assert named(read_trace(DATA / "systor17.csv"), "device") == ["0", "3"]
+        assert columns(read_trace(DATA / "oracle-general.bin"))["device"] == [0, 1, 0]
+
+    def test_next_accesses_are_written_and_what_the_records_cannot_hold_is_refused(self, tmp_path):
+        records, path = DATA / "oracle-general.bin", tmp_path / "t.oracleGeneral"
+        assert write_trace(read_trace(records), path) == (3, 2.0)
+        written, wanted = (
+            list(struct.iter_unpack("<IQIq", file.read_bytes())) for file in (path, records)
+        )
+        assert written == [(time - 10, *rest) for time, *rest in wanted]
+        (batch,) = read_trace(records).batches()
+        far = batch.set_column(3, "lbn", pa.array([0, 1 << 44, 0]))
+        with pytest.raises(MeasurementError, match="cannot hold an address"):
+            write_trace([far], path)
+        assert len(path.read_bytes()) == 72
 
     def test_names_of_hosts_processes_devices_and_files(self):
         msr = read_trace(DATA / "msr.csv")
@@ -439,7 +491,7 @@ class TestWriting:
         write_trace(requests(op=[0, 0, 7, 0]).to_batches(), path)
         with pytest.raises(MeasurementError, match=r"row 3.*operation 7 is none of 0 \(read\)"):
             read_trace(path, format="ppw").to_table()
-        with pytest.raises(MeasurementError, match=r"written as \.parquet, \.csv or \.csv\.gz"):
+        with pytest.raises(MeasurementError, match=r"written as \.parquet, \.csv, \.csv\.gz or"):
             write_trace([], path.with_name("t.txt"))
 
     def test_no_part_of_a_file_is_left(self, trace, path):
