@@ -208,6 +208,7 @@ SAID_OTHERWISE = re.compile(
 )
 # Headers of others' files, a folder in an example of a command, and a column of a table.
 EXEMPT = ("(?:average |avg", "avgpower", "ppw fleet join runs/ watts/", "watts         | W ")
+IMPORTS = ROOT / "measurements" / "imports"
 
 
 def texts(module):
@@ -225,7 +226,7 @@ def test_messages_have_the_terms_of_the_field():
     found = [
         f"{module.relative_to(ROOT)}:{line} {match.group()}"
         for module in MODULES
-        for line, text in texts(module)
+        for line, text in (() if module.parent == IMPORTS else texts(module))
         if (match := SAID_OTHERWISE.search(text)) and not any(part in text for part in EXEMPT)
     ]
     assert found == []
