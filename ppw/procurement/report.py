@@ -2,20 +2,21 @@
 
 import base64
 import json
+import math
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from ppw.procurement.cost_model import FIGURES, Basis, Model
+from ppw.procurement.cost_model import FIGURES, YEARS, Model
 from ppw.procurement.inputs import FloatArray, Input
 from ppw.procurement.procure import ends_of, years_figure
-from ppw.procurement.result import Procurement, axis_scale
+from ppw.procurement.result import COLOURS, Procurement, axis_scale, decided_ties
 from ppw.procurement.scenario import SCALE, Server
 from ppw.results.axes import BAND, BEST, CURVE, MEASURED, PROJECTED, Axes, label_lines, new_axes
-from ppw.results.page import Figure, Page, Sliders, draw, nearest, stops
+from ppw.results.page import Figure, KeyFigure, Page, Sliders, draw, nearest, stops
 from ppw.results.result import PrintedTable
 from ppw.results.text import plot_label, printable, shown_name
 
@@ -38,6 +39,8 @@ _WAYS = {
     SCALE.key: (0.25, 4.0, 0.0, np.inf),
 }
 _PRICE = (0.2, 3.0, 0.0, np.inf)
+# How far a slider goes beyond a value at which the answer turns.
+_BEFORE, _BEYOND = 0.9, 1.1
 
 
 def procurement_sliders(result: Procurement) -> Sliders | None:
@@ -67,7 +70,11 @@ def procurement_sliders(result: Procurement) -> Sliders | None:
             [f.key, f.value, _encode_draws(f.draw(result.draws, result.seed)[:kept], f.uncertain)]
             for f in inputs.values()
         ],
-        "sliders": [*_slider_entries(result.basis, result.level)],
+        "sliders": [*_slider_entries(result)],
+        # The script has no one-off costs: those are of rented and owned servers.
+        "colours": {k.replace("_", " "): c for k, c in COLOURS.items() if k != "one_off"},
+        "second": second_figure(result),
+        "charts": _chart_captions(result),
     }
     return Sliders(
         title="Other prices and sites",
@@ -88,14 +95,14 @@ def _encode_draws(draws: FloatArray, uncertain: bool) -> str | None:
 
 def _slider_note(result: Procurement, kept: int) -> str:
     said = (
-        "A figure that is moved is taken as known; the others keep their draws, and all else on "
-        "this page stays as the scenario has it."
+        "A figure that is moved is taken as known; the others keep their draws. Headline, charts "
+        "and table here follow; the tables below stay as the scenario has it."
     )
     if kept < result.draws:
         said += f" Intervals are here of the first {kept} draws of {result.draws}."
     prices = len(result.candidates)
     if prices > MOST_PRICES:
-        said += f" The prices of the first {MOST_PRICES} of {prices} candidates have sliders."
+        said += f" The prices of {MOST_PRICES} of {prices} candidates have sliders."
     return said
 
 
@@ -128,20 +135,33 @@ def _cubic_pieces(server: Server) -> list[list[float]]:
     ]
 
 
-def _slider_entries(basis: Basis, level: float) -> Iterator[dict[str, Any]]:
-    """Yield the slider of each figure that can be moved, then that of the years."""
-    servers = basis.model.servers[:MOST_PRICES]
-    ways = _WAYS | {server.key("price"): _PRICE for server in servers}
+def _slider_entries(result: Procurement) -> Iterator[dict[str, Any]]:
+    """Yield the slider of each figure that can be moved, then that of the years.
+
+    A slider reaches beyond the values at which the answer turns, as the page says; every figure
+    that has such a value has a slider.
+    """
+    assert result.basis is not None
+    model, inputs = result.basis
+    rows = decided_ties(result)
+    ties = {str(key): part["value"].tolist() for key, part in rows.groupby("key", sort=False)}
+    # Those prices first at which the answer turns.
+    priced = sorted((s.key("price") for s in model.servers), key=lambda key: key not in ties)
+    others = (key for key in ties if key in inputs and not key.endswith(".price"))
+    ways = dict.fromkeys([*_WAYS, *priced[:MOST_PRICES], *others], _PRICE) | _WAYS
     for key, (lowest, highest, least, most) in ways.items():
-        figure = basis.inputs[key]
-        low = max(figure.value * lowest, least, figure.least)
-        high = min(figure.value * highest if figure.value else 1.0, most, figure.most)
+        figure, turns = inputs[key], ties.get(key, [])
+        low = min(figure.value * lowest, *(_BEFORE * at for at in turns), np.inf)
+        high = figure.value * highest if figure.value else 1.0
+        high = max(high, *(_BEYOND * at for at in turns), -np.inf)
         # A slider holds the value of its figure whatever it is.
-        ends = min(low, figure.value), max(high, figure.value)
-        given = ends_of(figure, level)[:2] if figure.uncertain else None
-        yield _slider_json(figure, stops(*ends, [figure.value]), given)
-    years = basis.model.scenario.years
-    at = [float(year) for year in range(1, max(MOST_YEARS, years) + 1)]
+        low = min(max(low, least, figure.least), figure.value)
+        high = max(min(high, most, figure.most), figure.value)
+        given = ends_of(figure, result.level)[:2] if figure.uncertain else None
+        yield _slider_json(figure, stops(low, high, [figure.value]), given)
+    years = model.scenario.years
+    longest = max([MOST_YEARS, years, *map(math.ceil, ties.get(YEARS, []))])
+    at = [float(year) for year in range(1, longest + 1)]
     yield _slider_json(years_figure(years), at, None)
 
 
@@ -162,32 +182,50 @@ _DRAWN_MOVES = 8
 
 def procurement_page(result: Procurement) -> Page:
     """Make the page of `ppw.procure`."""
-    count, moves = len(result.candidates), min(len(result.sensitivities), _DRAWN_MOVES)
-    costs = (
-        f"Present value of {result.years} years by part; the line is the {result.level:.0%} "
-        "interval of the total."
-    )
+    moves = min(len(result.sensitivities), _DRAWN_MOVES)
     moved = (
         "Effect of each figure on the answer, while the others keep their values; the table has "
         "the ranges."
     )
-    front = (
-        f"Total cost and {FIGURES[second_figure(result)].words}, with intervals; no candidate is "
-        "better in both than a joined one."
-    )
-    figures = [Figure(draw(result.plot, height=1.6 + 0.45 * count), costs)]
-    if count > 1:
-        drawn = draw(partial(plot_front, result), height=3.0 + 0.2 * count)
-        figures.append(Figure(drawn, front))
-    drawn = draw(partial(plot_moves, result), height=1.2 + 0.42 * moves)
+    sliders, captions = procurement_sliders(result), _chart_captions(result)
+    heights = 1.6 + 0.45 * len(result.candidates), 3.0 + 0.2 * len(result.candidates)
+    plots: list[Callable[[Axes], object]] = [result.plot, partial(plot_front, result)]
+    figures = [
+        Figure(draw(plot, height=height), caption)
+        for plot, height, caption in zip(plots, heights, captions.values(), strict=False)
+        # With sliders the page draws these anew wherever they go.
+        if sliders is None
+    ]
+    drawn = draw(partial(plot_moves, result), height=1.2 + 0.56 * moves)
     return Page.of(
         result,
         title=result.title,
         subtitle=result.scope(),
         figures=[*figures, Figure(drawn, moved)],
         tables=[*_page_tables(result)],
-        sliders=procurement_sliders(result),
+        key_figures=_key_figures(result),
+        sliders=sliders,
     )
+
+
+def _chart_captions(result: Procurement) -> dict[str, str]:
+    """Captions of the charts of cost and, with several candidates, of cost against another."""
+    costs = f"Present value by part; the line is the {result.level:.0%} interval of the total."
+    front = f"Total cost and {FIGURES[second_figure(result)].words} of each candidate."
+    return {"costs": costs} | ({"front": front} if len(result.candidates) > 1 else {})
+
+
+def _key_figures(result: Procurement) -> list[KeyFigure]:
+    """Total cost, servers and energy of the cheapest candidate."""
+    name = printable(result.cheapest)
+    cost, energy = (result.figure(result.cheapest, figure) for figure in ("tco", "energy"))
+    servers = result.candidates.set_index("candidate")["servers"][result.cheapest]
+    label = f"total cost ({result.currency}) of {name}"
+    return [
+        KeyFigure.of(label, cost["value"], cost["lower"], cost["upper"], "1"),
+        KeyFigure("servers", f"{servers:,.0f}"),
+        KeyFigure("energy (kWh)", f"{energy['value']:,.0f}"),
+    ]
 
 
 def plot_front(result: Procurement, ax: Axes | None = None) -> Axes:

@@ -149,16 +149,22 @@ def _best_by_figures(result: Procurement) -> list[str]:
 
 def _tie_lines(result: Procurement) -> list[str]:
     """Sentence on the nearest cost ties of figures that the buyer or market decides; or none."""
-    if result.crossovers.empty:
+    if (rows := decided_ties(result)).empty:
         return []
-    rows = result.crossovers[result.crossovers["criterion"] == COST]
-    keys = rows["key"].str
-    decided = keys.endswith((".price", ".rent_per_hour", ".one_off_cost"))
-    rows = rows[keys.startswith(("site.", "costs.", "demand.")) | decided]
     nearest = rows.iloc[(rows["value"] / rows["now"] - 1).abs().argsort(kind="stable")]
     first = nearest.drop_duplicates("key").head(_MOST_TURNS)
     said = [tie_text(row) for row in rows_of(first)]
     return [f"What would change the choice: {'; '.join(said)}."] if said else []
+
+
+def decided_ties(result: Procurement) -> pd.DataFrame:
+    """Cost ties of figures that the buyer or market decides."""
+    rows = result.crossovers
+    if rows.empty:
+        return rows
+    rows = rows[rows["criterion"] == COST]
+    decided = rows["key"].str.endswith((".price", ".rent_per_hour", ".one_off_cost"))
+    return rows[rows["key"].str.startswith(("site.", "costs.", "demand.")) | decided]
 
 
 def tie_text(row: Mapping[Any, Any]) -> str:
@@ -359,7 +365,7 @@ _INPUTS = Table(
     },
 )
 # Dark for what is bought, light for what is paid by the year.
-_COLOURS = {
+COLOURS = {
     "servers": "#1f4e79",
     "one_off": "#3c4b63",
     "racks": "#2563a8",
@@ -514,7 +520,7 @@ class Procurement(Result):
         place = np.arange(len(table))
         ahead, behind = np.zeros(len(table)), np.zeros(len(table))
         size, unit = axis_scale(table["tco"].to_numpy())
-        for part, colour in _COLOURS.items():
+        for part, colour in COLOURS.items():
             # Documents of earlier versions have no one-off costs.
             if part not in table or not table[part].any():
                 continue

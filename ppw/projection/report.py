@@ -7,9 +7,11 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from pathlib import PurePath
+from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from fitting.bayes.prediction import TIME_AND_POWER
 from fitting.regression.lines import FloatArray, IntArray
@@ -18,19 +20,15 @@ from ppw.projection.answers import Answers, TargetCells
 from ppw.projection.path_length import PathLengths
 from ppw.projection.runs import WIDTH_FROM, FittedParameters, RunsProjection
 from ppw.projection.time import TimeProjection
-from ppw.results.axes import Axes
-from ppw.results.page import MOST_ROWS, Figure, Page, Sliders, Table, draw, nearest, stops
+from ppw.results import page as pg
+from ppw.results.page import Figure, KeyFigure, Page, Sliders, Table, draw, stops
 from ppw.results.result import rows_of
 from ppw.results.text import key_texts, shown, shown_interval, telling_keys
-from ppw.runs.groups import Mask
-from ppw.runs.metrics import METRICS, PERFORMANCE, Metric
+from ppw.runs.metrics import METRICS, PERFORMANCE, values
 from ppw.runs.prepare import Prepared
 
-if TYPE_CHECKING:
-    import pandas as pd
-
-# Groups whose curves are drawn, and groups in the sliders.
-_MOST_DRAWN, MOST_GROUPS = 4, 12
+# Groups whose best frequency is named.
+_MOST_NAMED = 4
 # By measurement, the best frequency of a curve may be this little short of the best measured.
 _CLEARLY_WORSE = 0.95
 
@@ -89,45 +87,64 @@ def _validation_verdict(result: validation.Validation) -> list[str]:
 def projection_page(result: RunsProjection) -> Page:
     """Report of `ppw.project`."""
     targets = ", ".join(shown(f, "Hz") for f in dict.fromkeys(result.table["freq_hz"]))
-    figures, best = _curve_figures(result)
-    projections, *left_out = result.printed_tables(MOST_ROWS)
+    projections, *left_out = result.printed_tables(pg.MOST_ROWS)
+    answers = None if result.prepared is None else _page_answers(result, result.prepared)
     return Page.of(
         result,
         title=f"Projected to {targets}",
-        subtitle=str(result.prepared.runs.attrs.get("source", "")) if result.prepared else "",
-        verdict=[*_projection_verdict(result), *best],
-        figures=figures,
+        subtitle=_source_text(result.prepared),
+        verdict=[*_projection_verdict(result), *_best_sentences(result, answers)],
         tables=[projections, *_budget_tables(result), *left_out],
-        sliders=projection_sliders(result),
+        key_figures=_key_figures(result),
+        sliders=projection_sliders(result, answers),
     )
+
+
+def _source_text(prepared: Prepared | None) -> str:
+    """Name the file of the runs, and the days on which they were measured, where known."""
+    if prepared is None:
+        return ""
+    started = prepared.runs.get("started_at", pd.Series(dtype=str)).dropna().astype(str)
+    days = sorted(started[started.str.match(r"\d{4}-\d\d-\d\d")].str[:10])
+    measured = f"measured {' to '.join(dict.fromkeys([days[0], days[-1]]))}" if days else ""
+    file = PurePath(str(prepared.runs.attrs.get("source", ""))).name
+    return " · ".join(part for part in (file, measured) if part)
+
+
+def _key_figures(result: RunsProjection) -> list[KeyFigure]:
+    """First three metrics at the first frequency asked: of one group, or their median change."""
+    rows = result.table[result.table["freq_hz"] == result.table["freq_hz"].iloc[0]]
+    if rows.duplicated("metric").any():
+        changes = _median_changes(result, rows) if result.prepared else {}
+        return [
+            KeyFigure(name, f"{x:+.3g} %", "median of the groups")
+            for name, x in [*changes.items()][:3]
+        ]
+    figures = []
+    for row in rows_of(rows.dropna(subset=["projected"]).head(3)):
+        label = f"{row['metric'].replace('_', ' ')} at {shown(row['freq_hz'], 'Hz')}"
+        ends = row["projected"], row["lower"], row["upper"]
+        figures.append(KeyFigure.of(label, *ends, METRICS[row["metric"]].unit))
+    return figures
 
 
 def _projection_verdict(result: RunsProjection) -> list[str]:
     """Say for each frequency asked how metrics change from the highest measured one."""
     if result.prepared is None:
         return []
-    measured = result.prepared.measured_means()
-    top = measured.sort_values("freq_hz").groupby(list(result.by) or (lambda _: 0), dropna=False)
-    last = top.last().reset_index()
-    sentences = []
+    sentences, last = [], _last_means(result)
     for frequency in dict.fromkeys(result.table["freq_hz"]):
         rows = result.table[result.table["freq_hz"] == frequency]
-        sentences.append(_headline(result, rows, last))
+        sentences.append(_headline(result, rows))
         for metric in dict.fromkeys(rows["metric"]):
             chosen = rows[rows["metric"] == metric]
             sentences.append(_metric_sentence(result, metric, chosen, last))
     return sentences
 
 
-def _headline(result: RunsProjection, rows: pd.DataFrame, last: pd.DataFrame) -> str:
+def _headline(result: RunsProjection, rows: pd.DataFrame) -> str:
     """Say the median change of each metric (%) from the highest measured frequency."""
-    changes = []
-    for metric in dict.fromkeys(rows["metric"]):
-        both = _beside(rows[rows["metric"] == metric], last, result.by)
-        change = 100 * (both["projected"] / both[metric] - 1).median()
-        if np.isfinite(change):
-            # No change is +0.0, never -0.0.
-            changes.append(f"{metric.replace('_', ' ')} by {round(change, 1) + 0.0:+.1f} %")
+    changes = [f"{name} by {x:+.1f} %" for name, x in _median_changes(result, rows).items()]
     if not changes:
         return "No projection could be made."
     one = not rows.duplicated("metric").any()
@@ -137,6 +154,26 @@ def _headline(result: RunsProjection, rows: pd.DataFrame, last: pd.DataFrame) ->
         f"Going from the highest measured frequency to {target} is projected to change "
         f"{', '.join(changes)}{median}."
     )
+
+
+def _median_changes(result: RunsProjection, rows: pd.DataFrame) -> dict[str, float]:
+    """Median change (%) of each metric from a group's highest measured frequency."""
+    changes, last = {}, _last_means(result)
+    for metric in dict.fromkeys(rows["metric"]):
+        both = _beside(rows[rows["metric"] == metric], last, result.by)
+        change = 100 * (both["projected"] / both[metric] - 1).median()
+        if np.isfinite(change):
+            # No change is +0.0, never -0.0.
+            changes[metric.replace("_", " ")] = round(change, 1) + 0.0
+    return changes
+
+
+def _last_means(result: RunsProjection) -> pd.DataFrame:
+    """Means of each group at the highest frequency at which it was measured."""
+    assert result.prepared is not None
+    measured = result.prepared.measured_means()
+    top = measured.sort_values("freq_hz").groupby(list(result.by) or (lambda _: 0), dropna=False)
+    return top.last().reset_index()
 
 
 def _metric_sentence(
@@ -173,38 +210,19 @@ def _beside(rows: pd.DataFrame, last: pd.DataFrame, by: Sequence[str]) -> pd.Dat
     return rows.merge(last, on=list(by), suffixes=("", "_last"))
 
 
-def _curve_figures(result: RunsProjection) -> tuple[list[Figure], list[str]]:
-    """Figures of the first groups' curves by metric, and sentences on the best perf/W."""
-    if result.prepared is None:
-        return [], []
-    target = float(result.table["freq_hz"].max())
-    figures, verdict = [], []
-    answers = Answers.of(result.prepared, result.options.for_curves())
-    drawn = result.prepared, result.options
-    for metric in result.prepared.metrics:
-        chosen = plots.drawable_groups(result.prepared, metric, _MOST_DRAWN)
-        curves = plots.group_curves(*drawn, metric, [*chosen], target, result.level, answers)
-        for group, label in chosen.items():
-            points, curve = curves[group]
-            curve_of = (metric, points, curve, target)
-            words = metric.name.replace("_", " ")
-            total = len(result.prepared.groups)
-            most = f" (the first {len(chosen)} of {total} groups are drawn)"
-            caption = f"{words}: {label}{most * (total > len(chosen))}"
-            figures.append(Figure(draw(partial(_plot_group_curve, *curve_of)), caption))
-            if metric.name == "perf_per_watt" and curve["value"].notna().any():
-                verdict.append(_best_sentence(label, points, curve))
-    return figures, verdict
-
-
-def _plot_group_curve(
-    metric: Metric, points: pd.DataFrame, curve: pd.DataFrame, target: float, ax: Axes
-) -> None:
-    plots.plot_curve(ax, metric, points, curve, target)
-    efficiency = metric.name == "perf_per_watt" and curve["value"].notna().any()
-    if efficiency and _contradicting_best(points, curve) is None:
-        plots.mark_best(ax, curve)
-    ax.legend(frameon=False)
+def _best_sentences(result: RunsProjection, answers: Answers | None) -> list[str]:
+    """Say where the performance per watt of the first groups is best."""
+    metric = METRICS["perf_per_watt"]
+    if result.prepared is None or metric not in result.prepared.metrics:
+        return []
+    chosen = plots.drawable_groups(result.prepared, metric, _MOST_NAMED)
+    drawn = result.prepared, result.options, metric, [*chosen], float(result.table["freq_hz"].max())
+    curves = plots.group_curves(*drawn, result.level, answers)
+    return [
+        _best_sentence(label, *curves[group])
+        for group, label in chosen.items()
+        if curves[group][1]["value"].notna().any()
+    ]
 
 
 def _contradicting_best(points: pd.DataFrame, curve: pd.DataFrame) -> float | None:
@@ -262,42 +280,67 @@ def _budget_tables(result: RunsProjection) -> list[Table]:
 # answers, as in `ppw.projection.answers.Posteriors`; for it both come as equally probable values.
 
 # Frequencies that are computed, fewer of a long table, and that a slider stops at.
-_GRID, _GRID_OF_MANY, _STOPS = 32, 16, 150
+_GRID, _STOPS = 32, 150
+# Numbers of frequencies and digits where the groups are more; measured points become means.
+_GRIDS = {12: (_GRID, 12), 300: (16, 12), 100_000: (6, 5)}
 _MANY = 300
+# Groups for whose quotients the page has distributions.
+_MOST_QUOTIENTS = 60
 _NEAR = 1.06
 # More measured frequencies than these are readings, not steps.
 _MOST_STEPS = 16
 # Equally probable values that stand for a distribution.
 PROBABILITIES = (np.arange(32) + 0.5) / 32
-_DIGITS, _DIGITS_OF_LIKELY = 12, 6
+_DIGITS_OF_LIKELY = 6
+_MEANS = ("price", "cores", "idle_power_w")
 _WORK = {"time", "throughput", "energy", "perf_per_watt", "perf_per_dollar"}
 _WATTS = {"power", "energy", "perf_per_watt"}
 _DEAREST = 20_000.0
 
 
-def projection_sliders(result: RunsProjection) -> Sliders | None:
-    """Sliders for the first groups; None where the runs behind the answers are not known."""
-    if result.prepared is None or not (groups := _slider_groups(result, result.prepared)):
+def projection_sliders(result: RunsProjection, answers: Answers | None = None) -> Sliders | None:
+    """Sliders for all groups; None where the runs behind the answers are not known."""
+    if result.prepared is None:
+        return None
+    answers = answers or _page_answers(result, result.prepared)
+    if not (groups := _slider_groups(result, result.prepared, answers)):
         return None
     shared = {"level": result.level, "correlation": TIME_AND_POWER}
-    data = {**shared, "sliders": _common_sliders(), "groups": groups}
+    # Groups share their frequencies and stops: each list is laid out once, and named by its place.
+    lists: dict[tuple[float, ...], int] = {}
+    placed = [_place_lists(group, lists) for group in groups]
+    data = {**shared, "sliders": _common_sliders(), "lists": [*lists], "groups": placed}
     return Sliders(
         title="Other frequencies and costs",
-        note=" ".join(_notes(result, groups, len(result.prepared.groups))),
+        note=" ".join(_notes(result, groups)),
         header=["figure", "value", f"{result.level:.0%} interval"],
         script="projection.js",
         data=json.dumps(data, separators=(",", ":"), allow_nan=False),
     )
 
 
-def _round(values: Iterable[float], digits: int) -> list[float | None]:
+def _place_lists(group: dict[str, Any], lists: dict[tuple[float, ...], int]) -> dict[str, Any]:
+    """Put the places of a group's lists of frequencies and stops in the place of the lists."""
+
+    def place(numbers: list[float]) -> int:
+        return lists.setdefault(tuple(numbers), len(lists))
+
+    sliders = {
+        name: {**group[name], "stops": place(group[name]["stops"])}
+        for name in ("frequency", "price")
+    }
+    points = {**group["points"], "at": place(group["points"]["at"])}
+    return {**group, **sliders, "grid": place(group["grid"]), "points": points}
+
+
+def _round(numbers: Iterable[float], digits: int) -> list[float | None]:
     """Round to significant digits; None for NaN and infinities, which JSON lacks."""
-    return [float(f"{x:.{digits}g}") if np.isfinite(x) else None for x in values]
+    return [float(f"{x:.{digits}g}") if np.isfinite(x) else None for x in numbers]
 
 
 def _slider(at: list[float], start: float) -> dict[str, Any]:
     """Stops of a slider, and the position of the stop where it starts."""
-    return {"stops": at, "start": nearest(at, start)}
+    return {"stops": at, "start": pg.nearest(at, start)}
 
 
 def _common_sliders() -> list[dict[str, Any]]:
@@ -314,10 +357,10 @@ def _common_sliders() -> list[dict[str, Any]]:
     ]
 
 
-def _notes(result: RunsProjection, groups: Sequence[dict[str, Any]], total: int) -> Iterator[str]:
-    """Yield notes on the sliders: groups left out, interpolation, intervals and defaults."""
-    if total > len(groups):
-        yield f"{len(groups)} of {total} groups are here, the first that have all their curves."
+def _notes(result: RunsProjection, groups: Sequence[dict[str, Any]]) -> Iterator[str]:
+    """Yield notes on the sliders: interpolation, intervals and defaults."""
+    if len(groups) > _MANY:
+        yield "Measured points are the means of each group and frequency."
     if any(len(group["grid"]) > 2 for group in groups):
         moved = max(_interpolation_error(group) for group in groups)
         yield (
@@ -350,43 +393,64 @@ def _interpolation_error(group: dict[str, Any]) -> float:
     return float(np.max(missed[np.isfinite(missed)], initial=0.0))
 
 
-def _slider_groups(result: RunsProjection, prepared: Prepared) -> list[dict[str, Any]]:
-    """Data of the first groups with all curves, for the page's script; [] for none."""
-    answers, runs = _answers_of_sliders(result, prepared), prepared.runs
-    fitted = [~np.isnan(c.fit.line.slope) for c in answers.curves.values()]
-    chosen = np.flatnonzero(np.logical_and.reduce(fitted))[:MOST_GROUPS]
+def _slider_groups(
+    result: RunsProjection, prepared: Prepared, answers: Answers
+) -> list[dict[str, Any]]:
+    """Data of the groups with a curve, for the page's script; [] for none."""
+    runs, fits = prepared.runs, [~np.isnan(c.fit.line.slope) for c in answers.curves.values()]
+    chosen = np.flatnonzero(np.logical_or.reduce(fits))
     if not len(chosen):
         return []
-    asked, rows = result.table["freq_hz"].unique(), [prepared.groups.codes == g for g in chosen]
-    most = _GRID if len(prepared.groups) <= _MANY else _GRID_OF_MANY
-    grids = [_frequency_grid(runs["freq_hz"][of_group], asked, most) for of_group in rows]
+    most, digits = next(size for limit, size in _GRIDS.items() if len(chosen) <= limit)
+    places = runs.groupby(prepared.groups.codes).indices
+    asked, rows = result.table["freq_hz"].unique(), [places[g] for g in chosen]
+    measured = runs["freq_hz"].to_numpy()
+    grids = [_frequency_grid(measured[of_group], asked, most) for of_group in rows]
     keys = prepared.groups.keys.take(chosen).reset_index(drop=True)
     # Groups of one family differ in their cores alone, which have a slider.
     others = [name for name in prepared.groups.by if name != "cores"]
     family = keys.groupby(others, sort=False, dropna=False).ngroup() if others else [0] * len(keys)
-    metrics = _metrics_on_grids(answers, chosen, grids, result.level)
+    metrics = _metrics_on_grids(answers, chosen, grids, result.level, digits)
+    points = _measured_points(prepared, len(chosen) > _MANY)
+    means = {c: runs[c].to_numpy(dtype=np.float64) for c in _MEANS if c in runs}
     made = []
-    for label, number, of_group, grid, laid in zip(
-        _group_labels(keys, others), family, rows, grids, metrics, strict=True
+    for group, label, number, of_group, grid, laid in zip(
+        chosen, _group_labels(keys, others), family, rows, grids, metrics, strict=True
     ):
-        price = _mean_of(runs, "price", of_group) or 0.0
-        frequencies = stops(grid[0], grid[-1], grid, most=_STOPS)
+        own = {name: _mean(means[name][of_group]) if name in means else None for name in _MEANS}
+        price = own["price"] or 0.0
+        frequencies = stops(grid[0], grid[-1], grid, most=min(_STOPS, 5 * most))
         made.append(
             {
                 "name": label,
                 "family": int(number),
-                "cores": _mean_of(runs, "cores", of_group) if "cores" in keys else None,
+                "cores": own["cores"] if "cores" in keys else None,
                 "grid": grid,
                 "frequency": _slider(frequencies, float(asked.max())),
                 "price": _slider(stops(0.0, 3 * price or _DEAREST, [price]), price),
-                "idle_w": _mean_of(runs, "idle_power_w", of_group),
+                "idle_w": own["idle_power_w"],
                 "metrics": laid,
+                "points": points[int(group)],
             }
         )
     return made
 
 
-def _answers_of_sliders(result: RunsProjection, prepared: Prepared) -> Answers:
+def _measured_points(prepared: Prepared, only_means: bool) -> dict[int, dict[str, Any]]:
+    """Frequencies and values of what was measured of each group, by metric."""
+    columns = {m.name: values(m, prepared.runs) for m in prepared.metrics}
+    frame = pd.DataFrame({"at": prepared.runs["freq_hz"].to_numpy(), **columns})
+    frame.insert(0, "group", prepared.groups.codes)
+    if only_means:
+        frame = frame.groupby(["group", "at"], as_index=False).mean()
+    parts = {}
+    for group, part in frame.set_index("group").groupby(level=0):
+        lists = {str(c): _round(part[c], 9 if c == "at" else 5) for c in part}
+        parts[int(str(group))] = lists
+    return parts
+
+
+def _page_answers(result: RunsProjection, prepared: Prepared) -> Answers:
     """Fit the metrics shown, and performance and power where others are made of them."""
     names = {metric.name for metric in prepared.metrics}
     metrics = [m for m in prepared.metrics if m.name != "perf_per_dollar"]
@@ -395,19 +459,20 @@ def _answers_of_sliders(result: RunsProjection, prepared: Prepared) -> Answers:
     return Answers.of(replace(prepared, metrics=metrics), result.options.for_curves())
 
 
-def _frequency_grid(measured: pd.Series[float], asked: FloatArray, most: int) -> list[float]:
+def _frequency_grid(measured: FloatArray, asked: FloatArray, most: int) -> list[float]:
     """Frequencies (Hz) to answer a group at: round, measured and asked-for ones."""
-    steps = measured.unique()
+    steps = np.unique(measured)
     ends = [*steps, *asked]
     low, high, top = float(min(ends)), float(max(ends)), steps.max()
-    exact = [*asked, *(steps if len(steps) <= _MOST_STEPS else [])]
+    exact = [*asked, *(steps if len(steps) <= min(_MOST_STEPS, most) else [])]
     # Just above the highest measurement intervals widen fastest.
-    exact += [f for f in stops(low, high, most=_STOPS) if top < f < _NEAR * top]
+    near = stops(low, high, most=_STOPS) if most == _GRID else []
+    exact += [f for f in near if top < f < _NEAR * top]
     return stops(low, high, map(float, exact), most=most)
 
 
 def _metrics_on_grids(
-    answers: Answers, chosen: IntArray, grids: Sequence[list[float]], level: float
+    answers: Answers, chosen: IntArray, grids: Sequence[list[float]], level: float, digits: int
 ) -> list[dict[str, Any]]:
     """Answers of every metric over each group's grid, as JSON data for the script."""
     sizes = [len(grid) for grid in grids]
@@ -419,22 +484,25 @@ def _metrics_on_grids(
         figures["upper"] = answer.prediction.upper
         likely: list[list[float | None]] = [[] for _ in cells.group]
         # Quotients of performance and power are made in the page, of both as distributions.
-        if answer.distribution is not None and metric.name in ("performance", "power"):
+        is_factor = metric.name in ("performance", "power") and len(chosen) <= _MOST_QUOTIENTS
+        if answer.distribution is not None and is_factor:
             quantiles = answer.distribution.mixture.quantiles(PROBABILITIES.tolist())
             likely = [_round(row, _DIGITS_OF_LIKELY) for row in np.exp(quantiles).T]
         for laid, end, size in zip(made, np.cumsum(sizes), sizes, strict=True):
             part = slice(end - size, end)
-            rounded = {name: _round(values[part], _DIGITS) for name, values in figures.items()}
-            laid[metric.name] = {"unit": metric.unit, **rounded, "likely": likely[part]}
+            if np.isnan(figures["value"][part]).all():
+                continue
+            rounded = {name: _round(array[part], digits) for name, array in figures.items()}
+            laid[metric.name] = {"unit": metric.unit, **rounded}
+            if is_factor:
+                laid[metric.name]["likely"] = likely[part]
     return made
 
 
-def _mean_of(runs: pd.DataFrame, column: str, rows: Mask) -> float | None:
-    """Mean of a column over some rows; None without the column or a value."""
-    if column not in runs.columns:
-        return None
-    mean = float(runs[column][rows].mean())
-    return mean if np.isfinite(mean) else None
+def _mean(array: FloatArray) -> float | None:
+    """Mean of the values that are known; None without one."""
+    known = array[np.isfinite(array)]
+    return float(known.mean()) if len(known) else None
 
 
 def _group_labels(keys: pd.DataFrame, others: Sequence[str]) -> list[str]:

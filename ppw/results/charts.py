@@ -129,7 +129,7 @@ def _encode(axis: Any) -> dict[str, Any]:
         guide["labelExpr"] = f"{json.dumps(names)}[indexof({json.dumps(facts['at'])},datum.value)]"
         guide |= {"grid": False, "ticks": False, "domain": False, "labelOverlap": False}
     else:
-        guide["format"] = "~s" if high >= 1e4 else "~g"
+        guide |= {"tickCount": 7} | ({"format": "~s"} if high >= 1e4 else {})
     scale = {"domain": [low, high], "nice": False, "zero": False, "type": axis.get_scale()}
     scale["reverse"] = bool(axis.get_inverted())
     return {"field": axis.axis_name, "type": "quantitative", "scale": scale, "axis": guide}

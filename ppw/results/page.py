@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 # Rows of a table that a page shows; its JSON has all. A longer table than this is folded.
 MOST_ROWS, _MOST_OPEN = 500, 30
-# Caveats that stand above the evidence; further ones are folded behind them.
-_MOST_CAVEATS = 4
+# Caveats above the evidence, and findings that are not folded.
+_MOST_CAVEATS, _MOST_FINDINGS = 4, 8
 _PIXELS_PER_INCH = 84
 
 
@@ -39,6 +39,14 @@ class KeyFigure(NamedTuple):
     label: str
     text: str
     interval: str = ""
+
+    @classmethod
+    def of(cls, label: str, value: float, lower: float, upper: float, unit: str) -> KeyFigure:
+        """Write a number in three digits, unless its interval is narrower than they show."""
+        if not upper - lower < 0.01 * abs(value):
+            value, lower, upper = (float(f"{x:.3g}") for x in (value, lower, upper))
+        ends = tx.shown_interval(value, lower, upper, unit)
+        return cls(label, tx.shown(value, unit), ends.strip("–"))
 
 
 class Sliders(NamedTuple):
@@ -119,6 +127,7 @@ class Page:
             policy=_content_policy(scripts),
             most_open=_MOST_OPEN,
             most_caveats=_MOST_CAVEATS,
+            most_findings=_MOST_FINDINGS,
         )
 
 
@@ -164,7 +173,8 @@ def _chart_library() -> str:
     with naming_extra("a page with charts"):
         import vl_convert
 
-    return str(vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;"))
+    # In a function of its own, because its names would meet those of the page.
+    return f"(() => {{{vl_convert.javascript_bundle('window.vegaEmbed = vegaEmbed;')}}})();"
 
 
 # Where a slider stops: round numbers along its way, and the values that must be met exactly.

@@ -257,7 +257,7 @@ class TestCommandLine:
         # Its three candidates stand side by side, and its sliders have all draws.
         assert "What to buy (" not in text
         assert text.count('"draws":2000,') == 1
-        assert len(text) < 600_000
+        assert len(text) < 1_500_000
 
     def test_json_and_csv_take_the_options(self, folder):
         options = "--draws", "300", "--seed", "4", "--level", "0.8"
@@ -379,7 +379,8 @@ class TestWhatIsDrawn:
         # Equal parts: none has two candidates more than another.
         counts = [len(t.header) for t in tables]
         assert max(counts) - min(counts) <= 1
-        assert len(drawn["one"].figures) == 2
+        # Its sliders draw the costs; the figures that move them are drawn here.
+        assert len(drawn["one"].figures) == 1
 
 
 @pytest.mark.peer("browser")

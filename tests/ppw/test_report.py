@@ -18,7 +18,7 @@ from slider_pages import page_of, projected, rich
 
 import ppw
 from ppw.procurement import report
-from ppw.projection.report import MOST_GROUPS, parameters_page, projection_sliders, validation_page
+from ppw.projection.report import parameters_page, projection_sliders, validation_page
 from ppw.results.page import stops
 
 RUNS = sweep(noise=0.02)
@@ -142,11 +142,18 @@ class TestSliders:
         assert page.sliders is not None
         assert page_of(type(result).from_json(result.to_json())).sliders is None
 
-    def test_groups_are_capped_and_it_is_said(self):
+    def test_all_groups_are_there_with_what_was_measured_of_each(self):
         hosts = [sweep(host=f"node{i}", seed=i, repeats=1) for i in range(5)]
-        sliders = projection_sliders(projected(pd.concat(hosts), 3e9, metric="time"))
-        assert sliders.note.startswith(f"{MOST_GROUPS} of 15 groups are here, ")
-        assert len(json.loads(sliders.data)["groups"]) == MOST_GROUPS
+        runs = pd.concat(hosts)
+        data = json.loads(projection_sliders(projected(runs, 3e9, metric="time")).data)
+        assert len(data["groups"]) == 15
+        for group in data["groups"]:
+            host, workload = group["name"].split(", ")
+            own = runs[(runs["host"] == host) & (runs["workload"] == workload)]
+            at = data["lists"][group["points"]["at"]]
+            points = sorted(zip(at, group["points"]["time"], strict=True))
+            wanted = sorted(zip(1e9 * own["freq_ghz"], own["time_s"], strict=True))
+            assert np.ravel(points) == pytest.approx(np.ravel(wanted), rel=1e-4)
 
     def test_fewer_draws_are_carried_where_there_are_many_and_it_is_said(self, monkeypatch):
         monkeypatch.setattr(report, "_MOST_NUMBERS", 1200)
@@ -165,4 +172,4 @@ class TestSliders:
         result = asked(scenario(*(server(f"s{i}") for i in range(7))), draws=100)
         sliders = report.procurement_sliders(result)
         assert len([s for s in json.loads(sliders.data)["sliders"] if "price" in s["key"]]) == 6
-        assert "The prices of the first 6 of 7 candidates have sliders." in sliders.note
+        assert "The prices of 6 of 7 candidates have sliders." in sliders.note

@@ -41,6 +41,12 @@ function grouped(text) {
   return [front.replace(/\B(?=(\d{3})+$)/g, ","), back].filter((part) => part).join(".");
 }
 
+/** Estimate in three digits, unless its interval is narrower than they show. */
+function brief(known) {
+  if (known.upper - known.lower < 0.01 * Math.abs(known.value)) return known;
+  return Object.fromEntries(Object.entries(known).map(([end, x]) => [end, +x.toPrecision(3)]));
+}
+
 function element(tag, attributes = {}, text = "") {
   const made = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
@@ -58,8 +64,8 @@ const THEME = {
   axis: {
     gridColor: LINE, domainColor: LINE, tickColor: LINE, labelColor: INK, titleColor: INK,
     labelFontSize: 12, titleFontSize: 12, titleFontWeight: 400, labelLimit: 260, titlePadding: 8,
-    tickCount: 6, labelFlush: false,
   },
+  legend: { orient: "top", title: null, labelFontSize: 12, labelColor: INK },
   mark: { tooltip: { content: "data" }, aria: false },
 };
 
@@ -82,29 +88,32 @@ function tooltip(row, axes, escape) {
 
 /** Draw a specification in a box; the promise holds Vega's view. */
 async function draw(box, spec) {
-  const formatTooltip = (row, escape) => tooltip(row, spec.usermeta, escape);
+  const formatTooltip = (row, escape) => {
+    if (spec.usermeta) return tooltip(row, spec.usermeta, escape);
+    const lines = Object.entries(row).map(([name, value]) => `${name}: ${value?.toFixed ? shown(value) : value}`);
+    return lines.map(escape).join("<br>");
+  };
   const options = { mode: "vega-lite", actions: false, ast: true, renderer: "svg" };
   const { view } = await vegaEmbed(
     box,
-    { width: "container", autosize: { type: "fit", contains: "padding" }, ...spec },
+    { width: "container", autosize: { type: "fit", contains: "padding", resize: true }, ...spec },
     { ...options, config: THEME, tooltip: { formatTooltip } },
   );
   return view;
 }
 
-const boxes = [...document.querySelectorAll(".chart[data-chart]")];
 const specs = JSON.parse(document.getElementById("ppw-charts")?.textContent ?? "[]");
 const rest = () => new Promise((resume) => (window.requestIdleCallback ?? setTimeout)(resume));
 
-/** Draw all charts of the page, one at a time, so that the page answers between them. */
+/** Draw the charts of Python's plots, one at a time, so that the page answers between them. */
 async function drawAll() {
-  for (const box of boxes) {
+  for (const box of document.querySelectorAll(".chart[data-chart]")) {
     await rest();
     await draw(box, specs[box.dataset.chart]);
   }
 }
 
-const drawn = document.fonts.ready.then(drawAll);
+let drawn = document.fonts.ready.then(drawAll);
 // What is folded is printed, too.
 window.addEventListener("beforeprint", () => {
   for (const folded of document.querySelectorAll("details")) folded.open = true;

@@ -141,6 +141,13 @@ function moneyOf(servers, racks, energy, it) {
   ];
 }
 
+/** Carbon (kg) of making the servers and of their electricity. */
+function carbonOf(servers, energy, { at, own }) {
+  const change = 1 + at("site.grid_carbon_change_per_year");
+  const use = energy.map((kwh, y) => at("site.grid_carbon", NaN) * change ** y * kwh);
+  return servers * own("embodied_carbon", NaN) + sum(use);
+}
+
 function carbonCost(servers, energy, worth, { at, own }) {
   const paid = at("costs.carbon_price") / 1000;
   // Without a price nothing is paid, also for what is not known.
@@ -159,7 +166,8 @@ function outcome(it) {
   const { racks, fits } = racksOf(servers, work, it);
   const energy = energyOf(sized, it);
   const money = moneyOf(servers, racks, energy, it);
-  return { servers, racks, fits, energy: sum(energy), money, tco: sum(money) };
+  const carbon = carbonOf(servers, energy, it);
+  return { servers, racks, fits, energy: sum(energy), carbon, money, tco: sum(money) };
 }
 
 /** Share of the way from idle to full watts at a load, by the cubic piece that holds it. */
@@ -235,10 +243,80 @@ function verdict(answers, years) {
   return `${room}At these values ${best.name} costs least over ${over}: ${cost}; ${next.name}, the next, costs ${apart} more.`;
 }
 
+// Charts: what each candidate costs by part, and cost against carbon or energy.
+
+const names = data.servers.map(({ name }) => name);
+const nominal = (field, more) => ({ field, type: "nominal", ...more });
+const amount = (field, title) => ({ field, type: "quantitative", title, axis: { format: "~s", tickCount: 6 } });
+const cost = `total cost (${data.currency})`;
+
+function costChart() {
+  const legend = { columns: window.innerWidth < 600 ? 1 : 4, symbolType: "square" };
+  const colour = { domain: Object.keys(data.colours), range: Object.values(data.colours) };
+  const parts = { x: amount("money", cost), color: nominal("part", { scale: colour, legend }) };
+  const rule = { type: "rule", stroke: INK, strokeWidth: 2, tooltip: null };
+  return {
+    height: { step: 44 },
+    datasets: { parts: [], totals: [] },
+    encoding: { y: nominal("name", { title: null, sort: names, axis: { grid: false, labelLimit: 150 } }) },
+    layer: [
+      { data: { name: "parts" }, mark: { type: "bar", size: 24 }, encoding: parts },
+      { data: { name: "totals" }, mark: rule, encoding: { x: amount("lower", cost), x2: { field: "upper" } } },
+      { data: { name: "totals" }, mark: { type: "tick", color: INK, thickness: 3, size: 24 }, encoding: { x: amount("tco", cost) } },
+    ],
+  };
+}
+
+function frontChart() {
+  const y = { ...amount("other", null), scale: { zero: false, padding: 16 } };
+  const label = { type: "text", fill: INK, dy: -12, fontSize: 12, limit: 150, tooltip: null };
+  label.align = { expr: "scale('x', datum.tco) > width / 2 ? 'right' : 'left'" };
+  return {
+    title: data.second === "carbon" ? "carbon (kg CO2e)" : "energy (kWh)",
+    height: 44 * names.length + 120,
+    datasets: { totals: [] },
+    data: { name: "totals" },
+    encoding: { x: { ...amount("tco", cost), scale: { zero: false, padding: 50 } }, y },
+    layer: [
+      { mark: { type: "point", fill: "#2563a8", stroke: "#2563a8", size: 80 } },
+      { mark: label, encoding: { text: nominal("name") } },
+    ],
+  };
+}
+
+const views = new Map();
+for (const [name, caption] of Object.entries(data.charts)) {
+  const figure = element("figure");
+  figure.append(element("figcaption", {}, caption), element("div", { class: "chart" }));
+  page.querySelector(".figures").append(figure);
+  views.set(name, { figure });
+}
+drawn = drawn.then(async () => {
+  for (const [name, each] of views) {
+    await rest();
+    const spec = { costs: costChart, front: frontChart }[name]();
+    const [figure, description] = [each.figure.querySelector(".chart"), data.charts[name]];
+    each.view = await draw(figure, { ...spec, description });
+  }
+  update();
+});
+
+function redraw(answers) {
+  const parts = answers.flatMap(({ name, money: all }) =>
+    Object.keys(data.colours).map((part, i) => ({ name, part, money: all[i] })),
+  );
+  const totals = answers.map(({ name, tco, ends, energy, carbon }) => {
+    const [lower, upper] = ends ?? [tco, tco];
+    return { name, tco, lower, upper, other: data.second === "carbon" ? carbon : energy };
+  });
+  views.get("costs").view?.data("parts", parts).data("totals", totals).runAsync();
+  views.get("front")?.view?.data("totals", totals).runAsync();
+}
+
 const sliders = data.sliders.map(({ key, label, stops, start, range }) => {
   const given = range && ` (${range.map((end) => shown(end)).join(" … ")})`;
   const show = (value, touched) => shown(value) + (given && !touched ? given : "");
-  return Object.assign(slider({ label, stops, start, show }), { key });
+  return slider({ key, label, stops, start, show });
 });
 
 function update() {
@@ -246,10 +324,19 @@ function update() {
   const years = moved.get("demand.years") ?? data.years;
   const answers = answer(moved, years);
   fill(answers.map(cells));
-  page.querySelector("[role=status]").textContent = verdict(answers, years);
+  const sentence = verdict(answers, years);
+  page.querySelector("[role=status]").textContent = sentence;
+  const fitting = answers.filter((one) => one.fits);
+  const best = (fitting.length ? fitting : answers).reduce((a, b) => (b.tco < a.tco ? b : a));
+  const [lower, upper] = best.ends ?? [NaN, NaN];
+  const paid = brief({ value: best.tco, lower, upper });
+  const ends = best.ends ? shownInterval(paid.value, paid.lower, paid.upper, "1") : "";
+  keep(sliders, sentence, [
+    [`${cost} of ${best.name}`, shown(paid.value), ends],
+    ["servers", whole(best.servers), ""],
+    ["energy (kWh)", whole(best.energy), ""],
+  ]);
+  redraw(answers);
 }
 
-begin(
-  sliders.map((each) => each.row),
-  () => sliders.forEach((each) => each.set(each.start)),
-);
+begin(sliders, () => sliders.forEach((each) => each.set(each.start)));

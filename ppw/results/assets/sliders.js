@@ -24,9 +24,9 @@ function row(label, control) {
 }
 
 /** Slider over given stops; it moves by their places, so that each can be met exactly. */
-function slider({ label, stops, start, show }) {
+function slider({ key, label, stops, start, show }) {
   const input = element("input", { type: "range", min: 0, step: 1 });
-  const made = { ...row(label, input), touched: false };
+  const made = { ...row(label, input), key, touched: false };
   const say = (place, touched) => {
     [made.value, made.touched] = [made.stops[place], touched];
     const text = show(made.value, touched);
@@ -81,12 +81,46 @@ function later() {
   });
 }
 
-function begin(rows, reset) {
-  page.querySelector(".sliders").replaceChildren(...rows);
+const headline = document.querySelector(".verdict .answer");
+const keyFigures = document.querySelector(".verdict dl");
+const asAsked = [headline.textContent, [...keyFigures.children]];
+
+/** Put an answer on top of the page: a sentence and up to three [label, value, interval]. */
+function answerOnTop(sentence, rows) {
+  headline.textContent = sentence;
+  const boxes = rows.map(([label, value, interval]) => {
+    const box = element("div");
+    box.append(element("dt", {}, label), element("dd", {}, value));
+    box.append(element("dd", { class: "note" }, interval));
+    return box;
+  });
+  keyFigures.replaceChildren(...boxes);
+}
+
+/** Keep what was moved in the address, so that it can be sent; on top stands its answer. */
+function keep(controls, sentence, rows) {
+  const moved = controls.filter((each) => each.touched);
+  const state = new URLSearchParams(moved.map((each) => [each.key, each.value])).toString();
+  if (state !== location.hash.slice(1)) history.replaceState(null, "", `#${state}`);
+  if (moved.length) answerOnTop(sentence, rows);
+  else [headline.textContent] = asAsked;
+  if (!moved.length) keyFigures.replaceChildren(...asAsked[1]);
+}
+
+/** Show the controls, moved to where the address says, and whatever follows from them. */
+function begin(controls, reset) {
+  const restore = () => {
+    reset();
+    const asked = new URLSearchParams(location.hash.slice(1));
+    for (const each of controls) if (asked.has(each.key)) each.near(asked.get(each.key));
+    update();
+  };
+  page.querySelector(".sliders").replaceChildren(...controls.map((each) => each.row));
   page.querySelector("button").addEventListener("click", () => {
     reset();
     update();
   });
-  update();
+  window.addEventListener("hashchange", restore);
+  restore();
   page.hidden = false;
 }
