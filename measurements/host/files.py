@@ -214,13 +214,15 @@ def open_for_writing(
         with _open_folder(path.parent) as folder:
             new = os.open(path.name, flags, 0o600 if private else 0o666, dir_fd=folder)
             owners = {os.geteuid(), os.fstat(folder).st_uid}
-        file, status = os.fdopen(new, mode, **text), os.fstat(new)
-        regular = stat.S_ISREG(status.st_mode) and status.st_nlink == 1
-        if not (regular or (pipe and stat.S_ISFIFO(status.st_mode))) or status.st_uid not in owners:
-            file.close()
-            raise PermissionError(errno.EPERM, "no file of yours is in its place: remove it")
-        if regular and "w" in mode:
-            os.ftruncate(new, 0)
+        with ExitStack() as closing:
+            file, status = closing.enter_context(os.fdopen(new, mode, **text)), os.fstat(new)
+            regular = stat.S_ISREG(status.st_mode) and status.st_nlink == 1
+            ours = regular or (pipe and stat.S_ISFIFO(status.st_mode))
+            if not ours or status.st_uid not in owners:
+                raise PermissionError(errno.EPERM, "no file of yours is in its place: remove it")
+            if regular and "w" in mode:
+                os.ftruncate(new, 0)
+            closing.pop_all()
         return file
     except OSError as error:
         is_link = error.errno == errno.ELOOP

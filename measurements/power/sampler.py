@@ -62,12 +62,17 @@ class Sampling:
         logins: Sequence[tuple[str, str, Login]] = (),
     ) -> Self:
         """Start the process and open the sources in it; raise `SensorError` if one fails."""
-        process = subprocess.Popen(  # nosec B603  # this Python and a module of this package
-            [sys.executable, "-m", "measurements.power.sampler"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
+        try:
+            process = subprocess.Popen(  # nosec B603  # this Python and a module of this package
+                [sys.executable, "-m", "measurements.power.sampler"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+        except OSError as error:
+            raise MeasurementError(
+                f"the sampling process cannot be started: {error.strerror}"
+            ) from error
         sampling = cls(process)
         with sources.closed_on_error([sampling]):
             answer = sampling._send_order(

@@ -361,11 +361,13 @@ class Writer:
 
     The file is .csv, .parquet or .jsonl, or ``-`` for CSV on standard output. CSV has the columns
     of its first row: what appears later is in its totals only. Parquet cannot be read before it is
-    whole, so its rows are JSON lines beside it, ``FILE.part.jsonl``, until the writer is closed.
+    whole, so its rows are JSON lines beside it, ``FILE.part.jsonl``, until the writer is closed. An
+    old file stays as it is until there is a row.
     """
 
     def __init__(self, path: str | Path) -> None:
         self._columns: list[str] = []
+        self._begun = False
         self._target = None if str(path) == "-" else _check_ending(path)
         # Rows of Parquet go to another file first.
         self._part: Path | None = None
@@ -379,9 +381,10 @@ class Writer:
             # A link that this user made stays one: what it points to is written.
             if rows.is_symlink() and rows.lstat().st_uid in (0, os.geteuid()):
                 rows = rows.resolve()
-            self._file = files.open_for_writing(rows, "w", pipe=True, encoding="utf-8", newline="")
+            self._file = files.open_for_writing(rows, "a", pipe=True, encoding="utf-8", newline="")
         except OSError as error:
             raise _not_written_error(rows, error) from error
+        self._path = rows
 
     def __enter__(self) -> Self:
         return self
@@ -392,6 +395,9 @@ class Writer:
     def write(self, row: Mapping[str, Any]) -> None:
         """Write one row through to the file; raise `MeasurementError` where it has no room."""
         try:
+            if not self._begun and self._target is not None and self._file.seekable():
+                self._file.truncate(0)
+            self._begun = True
             if self._target is None or self._target.suffix == ".csv":
                 writer = csv.writer(self._file, lineterminator="\n")
                 if not self._columns:
@@ -410,11 +416,19 @@ class Writer:
         """Finish the file."""
         if self._target is None or self._file.closed:
             return
-        self._file.close()
-        if self._part is not None:
-            if self._part.stat().st_size:
-                frame, _ = parse_frame(self._part.read_bytes())
+        try:
+            self._file.close()
+        except OSError as error:
+            # What could not be written is tried once more.
+            raise _not_written_error(self._target, error) from error
+        if not self._begun and self._path.is_file() and not self._path.stat().st_size:
+            self._path.unlink()
+        elif self._begun and self._part is not None:
+            frame, _ = parse_frame(self._part.read_bytes())
+            try:
                 write_time_series(TimeSeries(frame, OWN_FORMAT, str(self._part)), self._target)
+            except MeasurementError as error:
+                raise MeasurementError(f"{error}: its rows are in {self._part}") from error
             self._part.unlink()
 
 

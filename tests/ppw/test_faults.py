@@ -1,4 +1,7 @@
-"""Every n-th open, rename, sync and start of a process fails: old or new files, and one line."""
+"""Every n-th open, rename, sync and start of a process fails: old or new files, and one line.
+
+Every n in the slow run, some where a command is slow in that of each day.
+"""
 
 import contextlib
 import errno
@@ -13,9 +16,10 @@ from unittest import mock
 
 import pytest
 from processes import ppw_inside, worked
+from seeds import saved
 
 import ppw
-from measurements import MeasurementError
+from measurements import MeasurementError, read_runs
 from measurements.power.rapl import not_permitted
 from measurements.sweep.measure import HostSensor
 from measurements.sweep.session import Session, ended_before_plan
@@ -33,7 +37,24 @@ COMMANDS = {
     "fit": ("trace", "fit", "t.csv", "--format", "json", "-o", "out.model.json"),
     "convert": ("trace", "convert", "t.csv", "-o", "out.parquet"),
     "update": ("fleet", "update", "s.state", "more.csv"),
+    "generate": ("trace", "generate", "m.json", "--duration", "1s", "-o", "out.csv"),
+    "report": (*PROJECT, "out.csv"),
+    "count": ("run", "count", "-o", "out.csv", "--", "true"),
+    "sample": ("sample", "--every", "0.05s", "-o", "out.csv", "--", "true"),
+    "sample-parquet": ("sample", "--every", "0.05s", "-o", "out.parquet", "--", "true"),
+    "measure": (
+        *("measure", "--as-found", "--metric", "time", "--power", "none", "--idle", "0"),
+        *("--settle", "0", "--repeats", "2", "-o", "out.csv", "--", "true"),
+    ),
 }
+# These write their rows as they come.
+ROWS = ("sample", "sample-parquet")
+# Steps from one n to the next, where all take long.
+STEPS = {"measure": 13, "count": 4, "update": 4}
+EACH = [
+    *((name, STEPS.get(name, 1)) for name in COMMANDS),
+    *(pytest.param(name, 1, marks=pytest.mark.slow) for name in STEPS),
+]
 
 
 @contextlib.contextmanager
@@ -56,16 +77,22 @@ def failing(number, folder):
 
         return mock.patch.object(owner, name, call)
 
-    def inside(path, *_, **__):
-        return not isinstance(path, int) and Path(path).absolute().is_relative_to(folder)
+    def inside(path, *_, dir_fd=None, **__):
+        base = Path.cwd() if dir_fd is None else Path(f"/proc/self/fd/{dir_fd}").readlink()
+        return not isinstance(path, int) and (base / path).is_relative_to(folder)
 
     def writes(path, mode="r", *_, **__):
         return not isinstance(mode, str) or (bool(set(mode) & set("wax+")) and inside(path))
 
+    def opens(path, flags, *_, dir_fd=None, **__):
+        return bool(flags & (os.O_WRONLY | os.O_RDWR)) and inside(path, dir_fd=dir_fd)
+
     with contextlib.ExitStack() as stack:
         for name in ("mkdir", "rename", "replace", "truncate"):
             stack.enter_context(watch(os, name, inside))
-        stack.enter_context(watch(os, "fsync", lambda *_: True))
+        for name in ("fsync", "ftruncate", "fork"):
+            stack.enter_context(watch(os, name, lambda *_: True))
+        stack.enter_context(watch(os, "open", opens))
         stack.enter_context(watch(io, "open", writes))
         stack.enter_context(watch(subprocess.Popen, "__init__", lambda *_, **__: True))
         yield calls
@@ -86,7 +113,7 @@ def files_of_at_most(size):
 
 def outputs(folder):
     """Contents of what commands write; of a state what it says of itself."""
-    found = {path.name: path.read_bytes() for path in folder.glob("out.*")}
+    found = {path.name: path.read_bytes() for path in folder.glob("out.*") if path.is_file()}
     manifest = folder / "s.state" / "manifest.json"
     return found | ({"state": manifest.read_bytes()} if manifest.exists() else {})
 
@@ -96,14 +123,17 @@ def folder(tmp_path):
     (tmp_path / "runs.csv").write_text(RUNS)
     (tmp_path / "more.csv").write_text(RUNS.replace("h,", "g,"))
     (tmp_path / "t.csv").write_text(TRACE)
+    (tmp_path / "m.json").write_bytes(saved("trace_model")[0])
     return tmp_path
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_each_step_may_fail(name, folder):
+@pytest.mark.parametrize(("name", "every"), EACH)
+def test_each_step_may_fail(name, every, folder):
     if name == "update":
         worked(ppw_inside("fleet", "update", "base", "runs.csv", cwd=folder))
-    for number in range(1, 60):
+    for number in range(1, 60, every):
+        for left in folder.glob("out.*"):
+            shutil.rmtree(left) if left.is_dir() else left.unlink()
         if name == "update":
             shutil.rmtree(folder / "s.state", ignore_errors=True)
             shutil.copytree(folder / "base", folder / "s.state")
@@ -120,11 +150,18 @@ def test_each_step_may_fail(name, folder):
             assert FULL in said, calls
         assert "Traceback" not in done.stderr
         assert not [*folder.glob(".part-*")]
+        if name == "measure" and done.returncode:
+            # The next one goes on, or begins anew where nothing was measured.
+            if "--resume" in (again := ppw_inside(*COMMANDS[name], cwd=folder)).stderr:
+                again = ppw_inside("measure", "--resume", *COMMANDS[name][1:], cwd=folder)
+            worked(again)
+            assert len(read_runs(folder / "out.csv")["repeat"].unique()) == 2
     assert number > 2
     assert done.returncode == 0
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+# Under the limit valgrind, which counts, writes nothing.
+@pytest.mark.parametrize("name", [name for name in COMMANDS if name != "count"])
 def test_a_full_disk_leaves_what_was_there(name, folder):
     if name == "update":
         worked(ppw_inside("fleet", "update", "s.state", "runs.csv", cwd=folder))
@@ -136,7 +173,11 @@ def test_a_full_disk_leaves_what_was_there(name, folder):
     assert os.strerror(errno.EFBIG) in done.stderr.splitlines()[-1]
     written = [word for word in COMMANDS[name] if word.startswith(("out.", "s.state"))]
     assert any(word in done.stderr.splitlines()[-1] for word in written)
-    assert outputs(folder) == before
+    if name in ROWS:
+        (rows,) = folder.glob("out.*[vl]")
+        assert rows.stat().st_size == 60
+    else:
+        assert outputs(folder) == before
     assert not [*folder.glob(".part-*")]
 
 
