@@ -6,6 +6,7 @@ import csv
 import importlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from measurements import timeseries
 from measurements.errors import DAMAGE, MeasurementError, first_line
 from measurements.imports import FORMATS
 from measurements.table import memory_budget, schema
@@ -28,6 +30,15 @@ _ASKED = {
 _START = 65536
 
 
+def format_names() -> list[str]:
+    """List the names of all formats: of other programs, and of logs of a host."""
+    return [*FORMATS, *_log_formats()]
+
+
+def _log_formats() -> list[str]:
+    return [name for name in timeseries.reading.FORMATS if name not in FORMATS]
+
+
 def recognise_format(path: str) -> str | None:
     """Name the format that a file begins as, or None for any other file."""
     try:
@@ -35,7 +46,10 @@ def recognise_format(path: str) -> str | None:
             start = file.read(_START).decode(errors="replace")
     except (OSError, ValueError):
         return None
-    return next((name for name, form in FORMATS.items() if re.search(form.found, start)), None)
+    for name, form in FORMATS.items():
+        if re.search(form.found, start):
+            return name
+    return timeseries.reading.recognise_log(path)
 
 
 def import_runs(
@@ -52,8 +66,8 @@ def import_runs(
     paths : str or sequence of str
         Files, or addresses (https://…/api/v1/query_range?…) that a Prometheus answers.
     source : str, optional
-        Format of the files, a name in `measurements.imports.FORMATS`. By default each file's first
-        bytes tell it.
+        Format of the files, a name in `measurements.imports.FORMATS` or of a log of a host, such
+        as ``sar``. By default each file's first bytes tell it.
     values : mapping of str to str, optional
         What the files do not say, by column: ``{"freq": "2.4GHz", "workload": "sort"}``.
     names : str, optional
@@ -72,10 +86,11 @@ def import_runs(
         the workload or the sensor of the power.
     """
     files = [paths] if isinstance(paths, str) else list(paths)
+    values, notes = dict(values or {}), dict[str, None]()
     found = [
-        {**run, **_values_in_name(path, names), **(values or {})}
+        {**run, **_values_in_name(path, names), **values}
         for path in files
-        for run in _read_file(source, path)
+        for run in _read_file(source, path, values.get("hardware_threads"), notes)
     ]
     named = " ".join(path.partition("?")[0] if "://" in path else path for path in files)
     try:
@@ -97,6 +112,7 @@ def import_runs(
     runs.attrs[schema.READ] = [
         f"read {len(runs)} run{'s' * (len(runs) != 1)} with {', '.join(runs.columns)}"
     ]
+    runs.attrs[schema.READ] += notes
     return runs
 
 
@@ -108,20 +124,22 @@ def _lacking_columns(runs: pd.DataFrame) -> Iterator[str]:
     yield from is_missing.columns[is_missing.any()]
 
 
-def _read_file(source: str | None, path: str) -> list[Mapping[str, Any]]:
+def _read_file(
+    source: str | None, path: str, cpus: str | None, notes: dict[str, None]
+) -> list[Mapping[str, Any]]:
     """Read the runs of one file. Raises `MeasurementError` for one without any."""
-    if path.startswith(("http://", "https://")):
-        source, text = "prometheus", _module_of("prometheus").fetch(path)
-        path = path.partition("?")[0]
-    else:
-        text = _read_text(path)
-    name = source or recognise_format(path)
+    is_url = path.startswith(("http://", "https://"))
+    name = "prometheus" if is_url else source or recognise_format(path)
+    if name in _log_formats():
+        return [_read_log(name, path, cpus, notes)]
     if name not in FORMATS:
         raise MeasurementError(
             f"{path}: {f'no format {name!r}' if name else 'its format is not recognised'}; the "
-            f"formats are {', '.join(FORMATS)}"
+            f"formats are {', '.join(format_names())}"
         )
     form = FORMATS[name]
+    text = _module_of(name).fetch(path) if is_url else _read_text(path)
+    path = path.partition("?")[0] if is_url else path
     try:
         runs = [*_module_of(name).read(text)]
     except (*DAMAGE, csv.Error) as error:
@@ -129,6 +147,24 @@ def _read_file(source: str | None, path: str) -> list[Mapping[str, Any]]:
     if not runs:
         raise MeasurementError(f"{path}: holds no run: give {form.title}")
     return runs
+
+
+def _read_log(name: str, path: str, cpus: str | None, notes: dict[str, None]) -> Mapping[str, Any]:
+    """Make one run of a log of a host: its time, and the amounts that a runs table has."""
+    count = None if cpus is None else float(pd.to_numeric(cpus, errors="coerce"))
+    log = timeseries.read_time_series(path, format=name, cpus=count)
+    notes |= {f.text.replace("--cpus", "--set hardware_threads=N"): None for f in log.findings}
+    frame, seconds = log.frame, log.frame["interval_s"]
+    start_s = frame["time_s"].iloc[0] - (seconds.iloc[0] if seconds.iloc[0] > 0 else 0)
+    run: dict[str, Any] = {"time_s": log.seconds}
+    if 0 < start_s < 2**32:
+        run["started_at"] = datetime.fromtimestamp(start_s, UTC).isoformat()
+    for column in [name for name in schema.COLUMNS if name in frame]:
+        if timeseries.series.COLUMNS[column].kind == "amount":
+            # An interval whose amount is not known is taken to be like the others.
+            known_s = seconds[frame[column].notna()].sum()
+            run[column] = frame[column].sum() * (log.seconds / known_s) if known_s else None
+    return run | ({"host": frame["host"].iloc[0]} if "host" in frame else {})
 
 
 def _module_of(name: str) -> ModuleType:

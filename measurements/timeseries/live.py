@@ -268,6 +268,7 @@ _MEMORY = {
     "Inactive": "memory_inactive_bytes",
 }
 _VMSTAT = {"pswpin": "swap_in_bytes", "pswpout": "swap_out_bytes", "pgmajfault": "major_faults"}
+_PRESSURE_KINDS = {"some": "waiting", "full": "stalled"}
 # Fields of CPU times in /proc/stat with the guests'.
 _WITH_GUESTS = 10
 
@@ -331,6 +332,12 @@ class _Kernel:
             name, _, figures = line.partition(" ")
             if name in _VMSTAT:
                 numbers[name] = int(figures)
+        for resource in ("cpu", "io", "memory"):
+            for line in files.read_lines(self._procfs / "pressure" / resource):
+                kind, _, figures = line.partition(" ")
+                column = f"{resource}_{_PRESSURE_KINDS.get(kind)}_s"
+                if column in series.PRESSURES:
+                    numbers[column] = int(figures.rpartition("total=")[2])
         return ticks, numbers, cpus
 
     def _read_diskstats_rows(self) -> list[list[str]]:
@@ -425,6 +432,9 @@ class _Interval:
             grown = self._growth(self._before.numbers.get(name), self._after.numbers.get(name))
             factor = self._kernel.page_bytes if name.startswith("pswp") else 1.0
             row[column] = None if grown is None else grown * factor
+        for column in series.PRESSURES:
+            grown = self._growth(self._before.numbers.get(column), self._after.numbers.get(column))
+            row[column] = None if grown is None else grown / 1e6
         # The sampler itself is one of the tasks that run.
         running = self._after.numbers.get("procs_running")
         row["run_queue"] = None if running is None else max(0, running - 1)

@@ -6,7 +6,9 @@ import gzip
 import io
 import os
 import re
+import subprocess
 import sys
+import tempfile
 import zlib
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -36,6 +38,8 @@ Columns = dict[str, Numbers]
 
 PIECE_BYTES = 8 << 20
 _GZIP = b"\x1f\x8b"
+# First bytes of the binary files of sar, in both byte orders.
+_SADC = (b"\x96\xd5", b"\xd5\x96")
 _HEAD_BYTES = 1 << 16
 # A header stands above many rows: more of them than this, and one in so many bytes, is no log.
 _MOST_HEADERS, _BYTES_PER_HEADER = 1000, 1 << 14
@@ -123,9 +127,34 @@ def open_source(path: str | Path) -> Iterator[Source]:
         return
     try:
         with Path(path).open("rb") as file:
+            if file.read(2) in _SADC:
+                yield from _converted(str(path))
+                return
+            file.seek(0)
             yield _open_stream(str(path), file)
     except OSError as error:
         raise MeasurementError(f"{path}: cannot be read: {error.strerror or error}") from error
+
+
+def _converted(path: str) -> Iterator[Source]:
+    """Open a binary file of sadc as what sadf makes of it."""
+    with tempfile.TemporaryFile() as file:
+        command = ["sadf", "-j", path, "--", "-A"]
+        try:
+            done = subprocess.run(
+                command, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.PIPE, check=False
+            )
+        except FileNotFoundError:
+            raise MeasurementError(
+                f"{path}: is a binary file of sar, which sadf reads: install sysstat"
+            ) from None
+        if done.returncode or not file.tell():
+            said = " ".join(done.stderr.decode(errors="replace").split())[:200]
+            raise MeasurementError(
+                f"{path}: sadf cannot read this binary file of sar: {said}: try sadf -c"
+            )
+        file.seek(0)
+        yield _open_stream(path, file)
 
 
 def _open_stream(name: str, stream: IO[bytes]) -> Source:
@@ -181,6 +210,7 @@ class Options:
 
 # Factors to the units of the columns.
 _FACTORS = {"1": 1.0, "2": 2.0, "%": 0.01, "ms": 1e-3, "KiB": 1024.0, "sector": 512.0}
+_FACTORS["MiB"] = 2.0**20
 
 
 class Field(NamedTuple):

@@ -12,7 +12,7 @@ import pandas as pd
 
 from measurements.errors import DAMAGE, MeasurementError
 from measurements.table.headers import list_names, nearest
-from measurements.timeseries import collectl, log as logs, pcp_perf, sadf, series
+from measurements.timeseries import collectl, log as logs, pcp_perf, sadf, series, text_logs
 
 # In the order in which they are tried.
 READERS: tuple[type[logs.LogReader], ...] = (
@@ -21,6 +21,9 @@ READERS: tuple[type[logs.LogReader], ...] = (
     sadf.SadfCsv,
     pcp_perf.Pcp,
     pcp_perf.Perf,
+    text_logs.SarText,
+    text_logs.Iostat,
+    text_logs.Vmstat,
 )
 FORMATS = {reader.format: reader for reader in READERS}
 
@@ -51,7 +54,7 @@ def read_time_series(
     source : path, "-" or several of them
         Plain or gzip; "-" is standard input. Several are logs of one recording, such as the files
         that collectl writes beside each other, joined by their times.
-    format : {"collectl", "sadf-json", "sadf-csv", "pcp", "perf", "ppw"}, optional
+    format : {"collectl", "sadf-json", "sadf-csv", "pcp", "perf", "sar", "iostat", "vmstat", "ppw"}
         By default by content.
     columns : collection of str, optional
         Columns to keep, of `measurements.timeseries.series`; a name without a device stands for
@@ -156,6 +159,15 @@ def is_log(path: str | Path) -> bool:
             return head.startswith(series.CSV_START) or _format_by_head(head) is not None
     except MeasurementError:
         return False
+
+
+def recognise_log(path: str | Path) -> str | None:
+    """Name the format of a log of another program that a file begins as; None for other files."""
+    try:
+        with logs.open_source(path) as source:
+            return _format_by_head(source.head)
+    except MeasurementError:
+        return None
 
 
 def header_frequency(path: str | Path) -> float | None:

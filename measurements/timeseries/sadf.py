@@ -9,8 +9,8 @@ from __future__ import annotations
 import itertools
 import json
 import re
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -95,6 +95,28 @@ _BY_ITEM = {
     "IFACE": _fields_by_csv_name(INTERFACE, INTERFACE_ERRORS),
 }
 _OF_HOST = _fields_by_csv_name(*HOST.values())
+# Fields of the texts of sar, iostat and vmstat alone.
+_BY_ITEM["DEV"] |= logs.Field.table("""
+    1       r/s=disk_ios_read w/s=disk_ios_written
+    KiB     kB_read/s=disk_read_bytes kB_wrtn/s=disk_written_bytes
+    MiB     rMB/s=disk_read_bytes wMB/s=disk_written_bytes
+    MiB     MB_read/s=disk_read_bytes MB_wrtn/s=disk_written_bytes
+    sector  rsec/s=disk_read_bytes wsec/s=disk_written_bytes
+    sector  Blk_read/s=disk_read_bytes Blk_wrtn/s=disk_written_bytes
+""")
+_OF_HOST |= logs.Field.table("""
+    1    rtps=ios_read bread/s=sectors_read wtps=ios_written bwrtn/s=sectors_written
+    KiB  si=swap_in_bytes so=swap_out_bytes
+    2    bi=sectors_read bo=sectors_written
+    %    %scpu=cpu_waiting_s %sio=io_waiting_s %fio=io_stalled_s
+    %    %smem=memory_waiting_s %fmem=memory_stalled_s
+""")
+
+
+def knows(header: Sequence[str]) -> bool:
+    """Check whether an activity with these columns, its item first, has one of a time series."""
+    fields = _BY_ITEM.get(header[0], _OF_HOST) if header else {}
+    return not fields.keys().isdisjoint(header)
 
 
 class SadfCsv(logs.LogReader):
@@ -102,6 +124,7 @@ class SadfCsv(logs.LogReader):
 
     format = "sadf-csv"
     begins = _HEADER
+    interrupts: ClassVar[str] = INTERRUPTS_IN_SYSTEM
 
     def __init__(self, source: logs.Source, options: logs.Options) -> None:
         super().__init__(source, options)
@@ -113,14 +136,8 @@ class SadfCsv(logs.LogReader):
 
     def read(self) -> logs.Log:
         """Read the log; refuse one without a row."""
-        data = b"".join(self._source.lines())
-        blocks = re.split(rb"(?m)^(?=#? ?hostname;)", data)
-        self._source.check_headers(len(blocks))
-        for block in blocks:
-            line, _, rows = block.partition(b"\n")
-            header = line.decode("utf-8", errors="replace").strip()
-            if _HEADER.match(header.encode()):
-                self._add_activity(header.lstrip("# ").split(_SEPARATOR), rows)
+        for header, body in self._activities(b"".join(self._source.lines())):
+            self._add_activity(header, body)
         if not self._times:
             raise MeasurementError(f"{self._log.source}: holds no interval ({self.format})")
         # Each activity has a line for each sample: the rows of the log are the times of all.
@@ -136,8 +153,20 @@ class SadfCsv(logs.LogReader):
         if self._guests_apart and {"user_s", "guest_s"} <= columns.keys():
             columns["user_s"] += np.nan_to_num(columns["guest_s"])
         self._log.caveats = list(self._caveats)
-        self._log.add(times_s, columns, intervals_s=np.concatenate(self._lengths)[first])
+        lengths_s = np.concatenate(self._lengths)[first]
+        known_s = lengths_s if np.isfinite(lengths_s).any() else None
+        self._log.add(times_s, columns, intervals_s=known_s)
         return self._log.finish(self._source)
+
+    def _activities(self, data: bytes) -> Iterator[tuple[list[str], bytes]]:
+        """Yield the header and the rows of each activity."""
+        blocks = re.split(rb"(?m)^(?=#? ?hostname;)", data)
+        self._source.check_headers(len(blocks))
+        for block in blocks:
+            line, _, rows = block.partition(b"\n")
+            header = line.decode("utf-8", errors="replace").strip()
+            if _HEADER.match(header.encode()):
+                yield header.lstrip("# ").split(_SEPARATOR), rows
 
     def _add_activity(self, header: list[str], rows: bytes) -> None:
         """Read one activity."""
@@ -167,7 +196,7 @@ class SadfCsv(logs.LogReader):
                 self._pieces.append((name, times_s[part], numbers[part] * factor))
         self._guests_apart |= "%usr" in header
         if "%system" in header:
-            self._caveats[INTERRUPTS_IN_SYSTEM] = None
+            self._caveats[self.interrupts] = None
         if bool((np.diff(times_s[known]) < 0).any()):
             self._caveats[
                 "the clock went back: of rows with the same time, ppw keeps the later ones"
@@ -196,8 +225,9 @@ class SadfCsv(logs.LogReader):
         all_cpus = known & (names == "-1")
         if item == "CPU" and all_cpus.any():
             # The row of all CPUs is a mean share.
-            cpus = self._options.cpus
-            self._caveats[series.cpus_taken(cpus) if cpus else series.CPUS_UNKNOWN] = None
+            cpus = self._log.cpus or self._options.cpus
+            if not self._log.cpus:
+                self._caveats[series.cpus_taken(cpus) if cpus else series.CPUS_UNKNOWN] = None
             if cpus:
                 yield None, all_cpus, cpus
             return

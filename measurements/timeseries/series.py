@@ -76,6 +76,15 @@ _NETWORK = {
     "network_errors": ("1", "packets with errors, received and sent", ""),
 }
 
+# Pressure Stall Information: "some" and "full" of the kernel.
+PRESSURES = {
+    "cpu_waiting_s": "time in which a task waited for a CPU (pressure stall, some)",
+    "io_waiting_s": "time in which a task waited for I/O (pressure stall, some)",
+    "io_stalled_s": "time in which all tasks waited for I/O (pressure stall, full)",
+    "memory_waiting_s": "time in which a task waited for memory (pressure stall, some)",
+    "memory_stalled_s": "time in which all tasks waited for memory (pressure stall, full)",
+}
+
 _PHYSICAL = "all physical interfaces together, and each interface by its name"
 
 CPU_COLUMNS = tuple(_CPU)[:8]
@@ -98,6 +107,7 @@ COLUMNS: dict[str, TimeColumn] = {
     "command_cpu_s": TimeColumn(
         "s", "fact", "CPU time of the recorded command and its children, in the row of its end"
     ),
+    **{name: TimeColumn("s", "amount", meaning) for name, meaning in PRESSURES.items()},
     "context_switches": TimeColumn("1", "amount", "context switches"),
     "run_queue": TimeColumn("1", "level", "tasks that run or are ready to run"),
     "blocked": TimeColumn("1", "level", "tasks that wait for I/O"),

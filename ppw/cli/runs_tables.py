@@ -191,11 +191,12 @@ def import_command(words: tuple[str, ...], output: str, **given: Any) -> int:
     """Read FILES of another program as a runs table: a row a run.
 
     FORMAT is perf (perf stat: text, -x and -j), hyperfine, pyperf, codecarbon, turbostat, likwid,
-    sacct, nvidia-smi, rocm-smi, prometheus (a range query), ear, geopm or pcm. By default the first
-    bytes of each file tell it. What a format lacks, most often the core frequency, is never
-    guessed: give it by --set or --names.
+    sacct, nvidia-smi, rocm-smi, prometheus (a range query), ear, geopm, pcm, or a log of the host:
+    sar (text or binary), iostat, vmstat (both with -t), sadf-json, sadf-csv, collectl or pcp. By
+    default the first bytes of each file tell it. What a format lacks, most often the core
+    frequency, is never guessed: give it by --set or --names.
     """
-    formats = importlib.import_module("measurements.imports").FORMATS
+    formats = importlib.import_module("measurements.imports.importing").format_names()
     source, files = (words[0], words[1:]) if words[:1] and words[0] in formats else (None, words)
     url, start, end, step = (given.pop(name) for name in ("url", "start", "end", "step"))
     if url and (start is None or files or not url.startswith(("http://", "https://"))):

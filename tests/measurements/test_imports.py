@@ -9,6 +9,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from hypothesis import given, strategies as st
+from test_timeseries import IOSTAT, SAR, VMSTAT
 
 from measurements import MeasurementError, import_runs
 from measurements.imports import prometheus
@@ -350,6 +351,12 @@ FILES = {
         {"host": "n2", "time_s": 15, "energy_j": 450, "power_w": 30},
     ]),
 }  # fmt: skip
+# By format: a log of a host of four CPUs, and what its two intervals of 10 s add up to.
+LOGS = {
+    "sar": (SAR, {"host": "db7", "time_s": 20, "user_s": 30, "started_at": "2025-06-14T23:59:50"}),
+    "iostat": (IOSTAT, {"time_s": 20, "system_s": 8, "sectors_read": 1500}),
+    "vmstat": (VMSTAT, {"time_s": 20, "user_s": 40, "sectors_read": 800}),
+}
 ASKED = {"freq": "2.4GHz", "workload": "w", "power_source": "meter:wall"}
 
 
@@ -365,6 +372,19 @@ def test_each_format_gives_what_stands_in_it(name, tmp_path):
         for (_, run), wanted in zip(runs.iterrows(), expected, strict=True):
             assert run.freq_hz == 2.4e9
             assert {k: run[k] for k in wanted} == pytest.approx(wanted)
+
+
+@pytest.mark.parametrize("name", LOGS)
+def test_a_log_of_a_host_is_one_run(name, tmp_path):
+    text, expected = LOGS[name]
+    (tmp_path / "f").write_text(text)
+    assert recognise_format(str(tmp_path / "f")) == name
+    runs = import_runs(str(tmp_path / "f"), values=ASKED | {"hardware_threads": "4"})
+    (run,) = runs.assign(started_at=runs.started_at.str[:19]).to_dict(orient="records")
+    assert {k: run[k] for k in expected} == pytest.approx(expected)
+    if name == "vmstat":
+        said = import_runs(str(tmp_path / "f"), source=name, values=ASKED).attrs["read"]
+        assert "(--set hardware_threads=N)" in " ".join(said)
 
 
 def test_what_a_format_lacks_is_asked_for_by_name(tmp_path):

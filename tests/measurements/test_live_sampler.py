@@ -106,6 +106,17 @@ class TestByHand:
         assert {split_device(column)[0] for column in row} <= COLUMNS.keys()
         assert set(filter(None, row["marks"].split("; "))) <= MARKS.keys()
 
+    def test_pressure_stall(self, kernel):
+        stall = "some avg10=1.00 avg60=0.10 avg300=0.00 total={}\nfull avg10=0.00 total={}\n"
+        (kernel.proc / "pressure").mkdir()
+        (kernel.proc / "pressure/io").write_text(stall.format(2_000_000, 500_000))
+        sampler = kernel.sampler()
+        (kernel.proc / "pressure/io").write_text(stall.format(2_250_000, 600_000))
+        kernel.clock.wait(1.0)
+        row = sampler.row()
+        assert (row["io_waiting_s"], row["io_stalled_s"]) == (0.25, 0.1)
+        assert row["cpu_waiting_s"] is None
+
     def test_the_scheduler_knows_better(self, kernel):
         kernel.scheduled(10.0)
         sampler = kernel.sampler()

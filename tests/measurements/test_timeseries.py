@@ -78,7 +78,63 @@ def perf_log(*lines, start="# started on Sun Jun 15 15:06:40 2025\n\n"):
 
 
 PERF = perf_log(counted(1.0, "cs", "3"), counted(2.0, "cs", "4"), counted(3.0, "cs", "5"))
+SAR = """Linux 6.1.0 (db7) \t06/14/25 \t_x86_64_\t(4 CPU)
+
+11:59:50 PM     CPU     %user     %nice   %system   %iowait    %steal     %idle
+12:00:00 AM     all     25.00      0.00     10.00      5.00      0.00     60.00
+12:00:10 AM     all     50.00      0.00     10.00      0.00      0.00     40.00
+Average:        all     37.50      0.00     10.00      2.50      0.00     50.00
+
+11:59:50 PM       tps     rkB/s     wkB/s   areq-sz    aqu-sz     await     %util DEV
+12:00:00 AM      3.00      8.00      4.00      4.00      0.50      2.00     25.00 sda
+12:00:10 AM      5.00      8.00      4.00      4.00      0.50      2.00     25.00 sda
+
+12:00:10 AM  LINUX RESTART\t(4 CPU)
+
+11:59:50 PM  %sio-10   %sio-60  %sio-300      %sio   %fio-10   %fio-60  %fio-300      %fio
+12:00:00 AM     3.70      8.37      4.35      5.00      2.93      5.09      2.63      2.50
+12:00:10 AM     3.70      8.37      4.35     10.00      2.93      5.09      2.63      5.00
+"""
+# Live, in a language with decimal commas and 24 hours; each sample has its block.
+SAR_OLD = """Linux 5.4.0 (db7) \t15.06.2025 \t_x86_64_\t(4 CPU)
+
+15:06:40        CPU      %usr     %nice      %sys   %iowait      %irq     %soft    %guest     %idle
+15:06:50        all     25,00      0,00     10,00      0,00      0,00      1,00      5,00     59,00
+15:06:50          0     99,00      0,00      1,00      0,00      0,00      0,00      0,00      0,00
+
+15:06:40        IFACE   rxpck/s   txpck/s    rxkB/s    txkB/s
+15:06:50         eth0      2,00      3,00      1,50      0,50
+
+15:06:50        CPU      %usr     %nice      %sys   %iowait      %irq     %soft    %guest     %idle
+15:07:10        all     50,00      0,00     10,00      0,00      0,00      0,00      0,00     40,00
+"""
+IOSTAT = "".join(
+    f"""
+2025-06-15T17:06:{second}+0200
+avg-cpu:  %user   %nice %system %iowait  %steal   %idle
+          {user}    0.00   10.00    0.00    0.00   40.00
+
+Device            r/s     rkB/s     w/s     wkB/s  aqu-sz  %util
+sda              2.00     {user}    1.00      4.00    0.50  25.00
+
+"""
+    for second, user in (("30", "99.00"), ("40", "25.00"), ("50", "50.00"))
+)
+IOSTAT = f"Linux 6.1.0 (db7) \t2025-06-15 \t_x86_64_\t(4 CPU)\n{IOSTAT}"
+IOSTAT_OLD = IOSTAT.replace("2025-06-15T17", "06/15/2025 03").replace("+0200", " PM")
+IOSTAT_OLD = IOSTAT_OLD.replace("Device ", "Device:").replace("kB/s", "sec/s")
+VMSTAT = """procs -----------memory---------- ---swap-- -----io---- -system-- ---cpu--- -timestamp-
+ r  b   swpd   free   buff  cache   si   so    bi    bo   in   cs us sy id wa st                 UTC
+12  0      0   2048     10     20    0    0  1422  2701  368  610 82  7 10  0  1 2025-06-15 15:06:40
+ 4  1      0   1024     10     20    2    0    10    20  703  432 75  5 19  1  0 2025-06-15 15:06:50
+ 2  0      0   1024     10     20    0    0    30    40  458  320 25  5 70  0  0 2025-06-15 15:07:00
+"""
+VMSTAT_OLD = VMSTAT.replace("procs ", "--procs-- ").replace("UTC", "CEST").replace(" 15:", " 17:")
+VMSTAT_OLD = VMSTAT_OLD.replace("   buff  cache", "  inact active")
 LOGS = {
+    "sar": SAR,
+    "iostat": IOSTAT,
+    "vmstat": VMSTAT,
     "collectl": plain_log(4),
     "sadf-json": SADF,
     "sadf-csv": SADF_CSV,
@@ -194,7 +250,7 @@ class TestEveryFormat:
                 # One header has one separator.
                 *(b'Host;Interval,Time,"a.b"\n', b'Host,Interval,Time;"a.b"\n'),
             ],
-            "a binary file of sar: convert it with sadf -j": [b"\x96\xd5\x75\x21" + bytes(100)],
+            "binary file of sar": [b"\x96\xd5\x75\x21" + bytes(100)],
             "text of sar": [b"Linux 6.1.0 (vm) \t11/21/26\n"],
             "cannot be read": [b"\x1f\x8b\x09 not gzip"],
             "does not begin as sadf -j": [b'{"sysstat": 3}', b'{"sysstat": {"host": 3}}'],
@@ -527,6 +583,62 @@ class TestSadf:
         frame = read(*logs[::order], cpus=16).frame
         assert set(frame["cpus"]) == {4}
         assert list(frame["user_s"]) == pytest.approx([1.2, 2.0])
+
+
+class TestText:
+    @pytest.mark.parametrize(
+        ("log", "options", "start_s", "expected", "remark"),
+        [
+            (SAR, {}, 1_749_945_600, {
+                "interval_s": [10, 10], "user_s": [10, 20], "idle_s": [24, 16],
+                "ios": [30, 50], "sectors_read": [160, 160], "disk_queue[sda]": [0.5, 0.5],
+                "io_waiting_s": [0.5, 1], "io_stalled_s": [0.25, 0.5],
+            }, "interrupts"),
+            (SAR_OLD, {}, START_S + 10, {
+                # Guests are users too, and each interval begins with its header.
+                "interval_s": [10, 20], "user_s": [12, 40], "softirq_s": [0.4, 0],
+                "network_rx_bytes": [15360, np.nan], "network_tx_packets": [30, np.nan],
+            }, "time zone"),
+            (IOSTAT, {}, START_S, {
+                "interval_s": [10, 10], "user_s": [10, 20], "ios": [30, 30], "ios_read": [20, 20],
+                "sectors_read": [500, 1000], "disk_busy_share[sda]": [0.25, 0.25],
+            }, "iostat does not tell"),
+            (IOSTAT_OLD, {}, START_S, {"user_s": [10, 20], "sectors_read": [250, 500]}, "zone"),
+            (VMSTAT, {"cpus": 4}, START_S + 10, {
+                "interval_s": [10, 10], "user_s": [30, 10], "system_s": [2, 2], "run_queue": [4, 2],
+                "sectors_read": [200, 600], "context_switches": [4320, 3200], "blocked": [1, 0],
+                "swap_in_bytes": [20480, 0], "memory_free_bytes": [2**20, 2**20],
+            }, "the time at low priority"),
+            (VMSTAT_OLD, {"cpus": 4, "timezone": "Europe/Berlin"}, START_S + 10, {
+                "user_s": [30, 10], "memory_inactive_bytes": [10240, 10240],
+            }, "in KiB"),
+        ],
+    )  # fmt: skip
+    def test_intervals_by_hand(self, log, options, start_s, expected, remark, read):
+        series = read(log, **options)
+        assert series.frame["time_s"].iloc[0] == start_s
+        assert set(series.frame["cpus"]) == {4.0}
+        for column, values in expected.items():
+            assert series.frame[column].tolist() == pytest.approx(values, nan_ok=True), column
+        assert remark in said(series)
+
+    def test_texts_without_times_and_dates_that_are_none(self, read, refused):
+        no_stamp = re.sub(r"2025-\S+", "", VMSTAT)
+        refused(r"holds no rows with times: record with vmstat -t", no_stamp)
+        refused(r"record with iostat -t", re.sub(r"2025-06-15T.*\n", "", IOSTAT))
+        refused(r"has a time that is none \(sar\)", SAR.replace("06/14/25", "06/34/25"))
+        assert "06/05/25 is read as month, day" in said(
+            read(SAR.replace("06/14", "06/05").replace(" PM", "").replace(" AM", ""))
+        )
+
+    @pytest.mark.peer("sar")
+    def test_a_binary_file_is_read_through_sadf(self, tmp_path):
+        binary = tmp_path / "sa15"
+        subprocess.run(["sar", "-o", str(binary), "-u", "1", "2"], capture_output=True, check=True)
+        frame = read_time_series(binary).frame
+        assert len(frame) == 2
+        assert frame["interval_s"].sum() == pytest.approx(2, abs=0.1)
+        assert frame["idle_s"].notna().all()
 
 
 class TestPcp:
