@@ -128,7 +128,7 @@ def open_source(path: str | Path) -> Iterator[Source]:
     try:
         with Path(path).open("rb") as file:
             if file.read(2) in _SADC:
-                yield from _converted(str(path))
+                yield from _open_binary(str(path))
                 return
             file.seek(0)
             yield _open_stream(str(path), file)
@@ -136,7 +136,7 @@ def open_source(path: str | Path) -> Iterator[Source]:
         raise MeasurementError(f"{path}: cannot be read: {error.strerror or error}") from error
 
 
-def _converted(path: str) -> Iterator[Source]:
+def _open_binary(path: str) -> Iterator[Source]:
     """Open a binary file of sadc as what sadf makes of it."""
     with tempfile.TemporaryFile() as file:
         command = ["sadf", "-j", path, "--", "-A"]

@@ -18,7 +18,7 @@ from measurements.timeseries import collectl, log as logs, pcp_perf, sadf, serie
 READERS: tuple[type[logs.LogReader], ...] = (
     collectl.Collectl,
     sadf.SadfJson,
-    sadf.SadfCsv,
+    text_logs.SadfCsv,
     pcp_perf.Pcp,
     pcp_perf.Perf,
     text_logs.SarText,

@@ -1,7 +1,6 @@
-"""Logs of sysstat: CSV of ``sadf -d`` and JSON of ``sadf -j``, of sysstat 11 and 12.
+"""Logs of sysstat: JSON of ``sadf -j``, and the fields of all its forms, of sysstat 11 and 12.
 
-CSV has one block an activity, one line a sample and CPU, disk or interface. JSON is streamed: any
-activities, all CPUs together or each.
+JSON is streamed: any activities, all CPUs together or each.
 """
 
 from __future__ import annotations
@@ -9,11 +8,10 @@ from __future__ import annotations
 import itertools
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 
 from measurements.errors import LateModule, MeasurementError
 from measurements.timeseries import log as logs, series
@@ -69,175 +67,6 @@ INTERRUPTS_IN_SYSTEM = (
     "system_s has the interrupts in it, as sadf was run without -u ALL: irq_s and softirq_s are "
     "not known"
 )
-
-_HEADER = re.compile(rb"#? ?hostname;interval;timestamp;")
-_SEPARATOR = ";"
-_HOST, _INTERVAL, _STAMP, _ITEM = range(4)
-
-# The names of ``sadf -d`` have units: a kB or % in front, or /s behind.
-_RENAMED = {
-    **{name: f"{name}/s" for name in ("cswch", "majflt", "rkB", "wkB", "rd_sec", "wr_sec")},
-    **{name: f"{name}/s" for name in INTERFACE | INTERFACE_ERRORS},
-    **{name: f"%{name}" for name in CPU},
-    **{name: f"kb{name}" for name in HOST["memory"]},
-    "inactive": "kbinact",
-    "util-percent": "%util",
-}
-
-
-def _fields_by_csv_name(*tables: Mapping[str, logs.Field]) -> dict[str, logs.Field]:
-    return {_RENAMED.get(name, name): field for table in tables for name, field in table.items()}
-
-
-_BY_ITEM = {
-    "CPU": _fields_by_csv_name(CPU),
-    "DEV": _fields_by_csv_name(DISK, DISK_BEFORE),
-    "IFACE": _fields_by_csv_name(INTERFACE, INTERFACE_ERRORS),
-}
-_OF_HOST = _fields_by_csv_name(*HOST.values())
-# Fields of the texts of sar, iostat and vmstat alone.
-_BY_ITEM["DEV"] |= logs.Field.table("""
-    1       r/s=disk_ios_read w/s=disk_ios_written
-    KiB     kB_read/s=disk_read_bytes kB_wrtn/s=disk_written_bytes
-    MiB     rMB/s=disk_read_bytes wMB/s=disk_written_bytes
-    MiB     MB_read/s=disk_read_bytes MB_wrtn/s=disk_written_bytes
-    sector  rsec/s=disk_read_bytes wsec/s=disk_written_bytes
-    sector  Blk_read/s=disk_read_bytes Blk_wrtn/s=disk_written_bytes
-""")
-_OF_HOST |= logs.Field.table("""
-    1    rtps=ios_read bread/s=sectors_read wtps=ios_written bwrtn/s=sectors_written
-    KiB  si=swap_in_bytes so=swap_out_bytes
-    2    bi=sectors_read bo=sectors_written
-    %    %scpu=cpu_waiting_s %sio=io_waiting_s %fio=io_stalled_s
-    %    %smem=memory_waiting_s %fmem=memory_stalled_s
-""")
-
-
-def knows(header: Sequence[str]) -> bool:
-    """Check whether an activity with these columns, its item first, has one of a time series."""
-    fields = _BY_ITEM.get(header[0], _OF_HOST) if header else {}
-    return not fields.keys().isdisjoint(header)
-
-
-class SadfCsv(logs.LogReader):
-    """Reads what ``sadf -d`` wrote, activity by activity."""
-
-    format = "sadf-csv"
-    begins = _HEADER
-    interrupts: ClassVar[str] = INTERRUPTS_IN_SYSTEM
-
-    def __init__(self, source: logs.Source, options: logs.Options) -> None:
-        super().__init__(source, options)
-        self._guests_apart = False
-        self._caveats: dict[str, None] = {}
-        self._pieces: list[tuple[str, logs.Numbers, logs.Numbers]] = []
-        self._times: list[logs.Numbers] = []
-        self._lengths: list[logs.Numbers] = []
-
-    def read(self) -> logs.Log:
-        """Read the log; refuse one without a row."""
-        for header, body in self._activities(b"".join(self._source.lines())):
-            self._add_activity(header, body)
-        if not self._times:
-            raise MeasurementError(f"{self._log.source}: holds no interval ({self.format})")
-        # Each activity has a line for each sample: the rows of the log are the times of all.
-        times_s, first = np.unique(np.concatenate(self._times), return_index=True)
-        self._source.check_table(len(times_s), len({name for name, *_ in self._pieces}))
-        columns: logs.Columns = {}
-        for name, ends_s, numbers in self._pieces:
-            known = ~np.isnan(numbers)
-            rows = np.searchsorted(times_s, ends_s[known])
-            column = columns.setdefault(name, np.full(len(times_s), np.nan))
-            # Guests come as two fields, errors too.
-            column[rows] = np.nan_to_num(column[rows]) + numbers[known]
-        if self._guests_apart and {"user_s", "guest_s"} <= columns.keys():
-            columns["user_s"] += np.nan_to_num(columns["guest_s"])
-        self._log.caveats = list(self._caveats)
-        lengths_s = np.concatenate(self._lengths)[first]
-        known_s = lengths_s if np.isfinite(lengths_s).any() else None
-        self._log.add(times_s, columns, intervals_s=known_s)
-        return self._log.finish(self._source)
-
-    def _activities(self, data: bytes) -> Iterator[tuple[list[str], bytes]]:
-        """Yield the header and the rows of each activity."""
-        blocks = re.split(rb"(?m)^(?=#? ?hostname;)", data)
-        self._source.check_headers(len(blocks))
-        for block in blocks:
-            line, _, rows = block.partition(b"\n")
-            header = line.decode("utf-8", errors="replace").strip()
-            if _HEADER.match(header.encode()):
-                yield header.lstrip("# ").split(_SEPARATOR), rows
-
-    def _add_activity(self, header: list[str], rows: bytes) -> None:
-        """Read one activity."""
-        item = header[_ITEM] if len(header) > _ITEM and header[_ITEM] in _BY_ITEM else ""
-        fields = _BY_ITEM.get(item, _OF_HOST)
-        wanted = {
-            position: fields[name]
-            for position, name in enumerate(header)
-            if name in fields and self._options.needs(fields[name].column)
-        }
-        texts = [_HOST, _STAMP, *([_ITEM] if item else [])]
-        block = logs.read_block(rows, _SEPARATOR, len(header), texts, [_INTERVAL, *wanted])
-        self._log.skipped += block.skipped
-        if not len(block.odd):
-            return
-        self._log.name_host(block.texts[_HOST].unique().to_pylist(), self._options)
-        times_s = self._utc_seconds(block)
-        known = np.isfinite(times_s)
-        self._log.skipped += int((~known).sum())
-        self._times.append(times_s[known])
-        self._lengths.append(block.numbers[_INTERVAL][known])
-        parts = list(self._rows_and_factors(block, item, known)) if wanted else []
-        for position, field in wanted.items():
-            numbers = block.numbers[position] * field.factor
-            for device, part, factor in parts:
-                name = field.column if device is None else series.of_device(field.column, device)
-                self._pieces.append((name, times_s[part], numbers[part] * factor))
-        self._guests_apart |= "%usr" in header
-        if "%system" in header:
-            self._caveats[self.interrupts] = None
-        if bool((np.diff(times_s[known]) < 0).any()):
-            self._caveats[
-                "the clock went back: of rows with the same time, ppw keeps the later ones"
-            ] = None
-
-    def _utc_seconds(self, block: logs.Block) -> logs.Numbers:
-        texts = block.texts[_STAMP]
-        epochs = np.array(pd.to_numeric(texts.to_pandas(), errors="coerce"), dtype=float)
-        if np.isfinite(epochs).all():
-            return epochs
-        clock = logs.stamps(pc.utf8_slice_codeunits(texts, 0, 19), "%Y-%m-%d %H:%M:%S")
-        if pc.all(pc.match_substring(texts, "UTC")).as_py():
-            return clock
-        if not self._options.timezone:
-            self._caveats[series.LOCAL_TIMES] = None
-        return logs.to_utc(clock, self._options.timezone)
-
-    def _rows_and_factors(
-        self, block: logs.Block, item: str, known: logs.Flags
-    ) -> Iterator[tuple[str | None, logs.Flags, float]]:
-        """Yield the rows of the host or of each device, and what to multiply them by."""
-        if not item:
-            yield None, known, 1.0
-            return
-        names = np.array(block.texts[_ITEM].to_pylist(), dtype=object)
-        all_cpus = known & (names == "-1")
-        if item == "CPU" and all_cpus.any():
-            # The row of all CPUs is a mean share.
-            cpus = self._log.cpus or self._options.cpus
-            if not self._log.cpus:
-                self._caveats[series.cpus_taken(cpus) if cpus else series.CPUS_UNKNOWN] = None
-            if cpus:
-                yield None, all_cpus, cpus
-            return
-        each = dict.fromkeys(names[known])
-        self._source.check_table(len(names), len(each))
-        if item == "CPU":
-            self._log.cpus = max(self._log.cpus or 0.0, float(len(each))) or None
-        for name in each:
-            yield None if item == "CPU" else str(name), known & (names == name), 1.0
-
 
 _BOOT = re.compile(r'"boot"\s*:\s*\{"date"\s*:\s*"([\d-]{10})"\s*,\s*"time"\s*:\s*"([\d:]{8})"')
 # Size of a page, where the processor has one only.
