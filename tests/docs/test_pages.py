@@ -51,7 +51,7 @@ NOT_RUN = {"measure", "run", "sample", "sensors", "trace record", "trace replay"
 DATA_SETS = ("xu3-cbench", "nornir-repara")
 # Options of other programs, where a page names them.
 FOREIGN = {"--parallel", "--sep", "--export-json", "--query-gpu", "--Joules", "--Summary"}
-FOREIGN |= {"--showpower", "--csv"}
+FOREIGN |= {"--showpower", "--csv", "--pretty"}
 
 
 class Block(NamedTuple):
