@@ -195,7 +195,9 @@ def fit(
     keep_all: bool = False,
     **keywords: Unpack[FleetModelOptions],
 ) -> FleetAnswer[FittedParameters]:
-    """Fit the curves of a fleet and give their parameters.
+    """Fit the curves of a fleet by least squares and give their parameters.
+
+    The column ``posterior`` is empty: `ppw.fit` of a part of the fleet has it.
 
     Parameters
     ----------
@@ -219,6 +221,8 @@ def fit(
         For each caveat, and each fault.
     """
     opening, options = _split_keywords(keywords)
+    # A posterior of each of many groups would take longer than to read their runs.
+    options = replace(options, interval="none")
     read = _read_cells(source, opening, by, metric, options, checked=not keep_all, lines_only=True)
     return _answer_from(read, lambda p: fit_prepared(p, options), keep_all=keep_all)
 
