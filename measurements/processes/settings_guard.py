@@ -444,15 +444,23 @@ def journals(folder: Path) -> Iterator[LeftJournal]:
     """Read the journals of this boot in a folder; those of earlier boots are deleted.
 
     A file that another user could have written is passed over. One without owners was begun by a
-    guard that was killed before anything was changed: it is deleted too.
+    guard that was killed before anything was changed: it is deleted too, as is that of the dead
+    about files that are gone.
     """
     boot = boot_id()
     for path in sorted(folder.glob(f"{_PREFIX}*{_SUFFIX}")):
         found = _read_journal(path)
-        if found and found.owners.boot == boot:
+        if found and found.owners.boot == boot and not _is_moot(found):
             yield found
         elif found or _begun_by_the_dead(path):
             path.unlink(missing_ok=True)
+
+
+def _is_moot(journal: LeftJournal) -> bool:
+    owners = journal.owners
+    files = (owners.lock, *(setting.path for setting in journal.settings))
+    is_owned = owners.guard.lives() or owners.parent.lives()
+    return not is_owned and not any(path.exists() for path in files)
 
 
 def _read_journal(path: Path) -> LeftJournal | None:

@@ -517,7 +517,10 @@ class Result:
     @reads_document
     def from_json(cls, text: str) -> Self:
         """Read `to_json` back. Raises `PpwError` for anything else."""
-        return cls(**cls._read_fields(read_document(text, cls.kind)))
+        result = cls(**cls._read_fields(read_document(text, cls.kind)))
+        # Some of what is written is computed from the tables, which may lack what that takes.
+        result._document_fields()
+        return result
 
     @classmethod
     def _read_fields(cls, document: Mapping[str, Any]) -> dict[str, Any]:

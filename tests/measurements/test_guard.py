@@ -340,6 +340,11 @@ class TestLeftovers:
         assert left.restore_leftovers() == ()
         assert (left.values, left.journals) == (("changed", "changed"), [])
 
+    def test_those_of_a_host_that_is_gone_go(self, left):
+        left.journal.write_text(left.journal.read_text().replace(str(left.folder), "/nowhere"))
+        assert left.restore_leftovers() == ()
+        assert (left.values, left.journals) == (("changed", "changed"), [])
+
     @pytest.mark.parametrize("begun", ["", '{"boot": "'])
     def test_what_is_dead_gone_or_only_begun_does_not_keep_the_rest(self, left, begun):
         first, *rest = left.journal.read_text().splitlines()
