@@ -23,6 +23,8 @@ Rng = np.random.Generator
 ENTRIES = ("arrivals", "occupancy")
 # Requests made at once; a span of more makes its batch longer.
 _AT_ONCE = 2**18
+# Keys of transitions that a table has, and buckets a transition where a search begins.
+_MOST_KEYS, _BUCKETS = 2**20, 4
 
 
 class GeneratedRequests(NamedTuple):
@@ -154,6 +156,16 @@ class LawTimes:
         self._by_key = np.argsort(key, kind="stable")
         self._keys = key[self._by_key]
         self._reached = np.append(0, np.cumsum(counts.count[self._by_key]))
+        # Transitions of all numbers that are keys, where these are not too many, and where the
+        # search for a count begins: both in place of a binary search.
+        self._bounds: tuple[IntArray, IntArray] | None = None
+        most = OPERATIONS * 2 * len(self._sizes) * len(factor)
+        if most <= _MOST_KEYS:
+            self._bounds = self._search_keys(np.arange(most))
+        buckets = _BUCKETS * len(self._by_key)
+        self._scale = buckets / self._reached[-1]
+        begins = np.arange(buckets + 1) / self._scale
+        self._begin = np.searchsorted(self._reached, begins, side="right") - 1
 
     def _key(self, stream: IntArray, op: IntArray, *features: IntArray) -> IntArray:
         """Return one number for stream, operation, order and size class."""
@@ -161,17 +173,35 @@ class LawTimes:
         kind = stream * OPERATIONS + np.minimum(op, OPERATIONS - 1)
         return (2 * kind + sequential) * len(self._sizes) + class_
 
+    def _search_keys(self, key: IntArray) -> tuple[IntArray, IntArray]:
+        """Return the first transition of each key, and the one after its last."""
+        low, high = (np.searchsorted(self._keys, key, side) for side in ("left", "right"))
+        return low, high
+
+    def _search_counts(self, wanted: FloatArray) -> IntArray:
+        """Return the transition that each count falls into: an indexed search."""
+        at = self._begin[(wanted * self._scale).astype(np.int64)]
+        # A rounded bucket may begin one too late.
+        at -= self._reached[at] > wanted
+        behind = np.flatnonzero(self._reached[at + 1] <= wanted)
+        while len(behind):
+            at[behind] += 1
+            behind = behind[self._reached[at[behind] + 1] <= wanted[behind]]
+        return at
+
     def times(self, made: GeneratedRequests) -> FloatArray:
         """Return the times (s) of the next requests."""
         class_ = self._class[np.searchsorted(self._sizes, made.size_bytes)]
         key = self._key(made.stream, made.op, made.sequential, class_)
-        low, high = (np.searchsorted(self._keys, key, side) for side in ("left", "right"))
+        low, high = (
+            self._search_keys(key) if self._bounds is None else (b[key] for b in self._bounds)
+        )
         # What a stream did but once has no time since the one before: it takes any.
         none = high == low
         low[none], high[none] = 0, len(self._keys)
         first, end = self._reached[low], self._reached[high]
         wanted = first + self._rng.random(len(key)) * (end - first)
-        which = self._by_key[np.searchsorted(self._reached, wanted, side="right") - 1]
+        which = self._by_key[self._search_counts(wanted)]
         gaps = self._laws.draw(which, self._rng) * self._factor[made.stream]
         if self._first and len(gaps):
             gaps[0], self._first = 0.0, False

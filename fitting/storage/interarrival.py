@@ -17,11 +17,12 @@ empirical      m times the quantiles found, linear between     row of the quanti
 The choice is by Schwarz's criterion, log-likelihood less ½·ln n a free parameter.
 """
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
 
-from fitting.compiled.loops import Array, BoolArray, CountArray, FloatArray, IntArray, jit
+from fitting.compiled.loops import Array, BoolArray, CountArray, FloatArray, IntArray
 from fitting.errors import FittingError
 from fitting.storage.transitions import INTERARRIVAL_BOUNDS
 
@@ -37,6 +38,8 @@ _EMPIRICAL_FROM = 64
 # A wider normal law would have gaps below 0, and cutting those would raise its mean.
 _WIDEST_NORMAL = 0.3
 _LARGEST_SHAPE = 1e6
+# Histograms taken at once.
+_ROWS = 4096
 
 
 class GapLaws(NamedTuple):
@@ -52,7 +55,9 @@ class GapLaws(NamedTuple):
         index = np.asarray(which, dtype=np.int64)
         law, shape, mean = self.law[index], self.shape[index], self.mean_s[index]
         relative = np.ones(len(index))
-        for code in np.unique(law[law != CONSTANT]):
+        for code in np.flatnonzero(np.bincount(law, minlength=len(LAWS))).tolist():
+            if code == CONSTANT:
+                continue
             members = np.flatnonzero(law == code)
             relative[members] = self._draw_relative(code, shape[members], mean[members], rng)
         return relative * mean
@@ -203,37 +208,37 @@ def _score_laws(
     return scores
 
 
-@jit
 def _mean_log_density(histogram: CountArray, kept: IntArray, widths: FloatArray) -> FloatArray:
     """Return the mean log density of the gaps of each kept histogram under the histogram itself."""
     mean = np.empty(len(kept))
-    for i in range(len(kept)):
-        counts = histogram[kept[i]]
-        total, logs = float(counts.sum()), 0.0
-        for class_ in range(len(counts)):
-            if counts[class_]:
-                logs += counts[class_] * np.log(counts[class_] / total / widths[class_])
-        mean[i] = logs / total
+    for part in _parts(len(kept)):
+        counts = histogram[kept[part]].astype(np.float64)
+        total = counts.sum(axis=1)
+        # An empty class adds nothing.
+        density = np.maximum(counts, 1) / total[:, None] / widths
+        mean[part] = (counts * np.log(density)).sum(axis=1) / total
     return mean
 
 
-@jit
 def _histogram_quantiles(
     histogram: CountArray, kept: IntArray, bounds: FloatArray, knots: FloatArray
 ) -> FloatArray:
     """Return quantiles of the kept histograms at ``knots``, from log bounds of their classes."""
     quantiles = np.empty((len(kept), len(knots)))
-    for i in range(len(kept)):
-        counts = histogram[kept[i]]
-        total, below, class_ = float(counts.sum()), 0.0, 0
-        for k in range(len(knots)):
-            wanted = knots[k] * total
-            while counts[class_] == 0 or (
-                below + counts[class_] < wanted and below + counts[class_] < total
-            ):
-                below += counts[class_]
-                class_ += 1
-            share = min(1.0, (wanted - below) / counts[class_])
+    for part in _parts(len(kept)):
+        counts = histogram[kept[part]].astype(np.float64)
+        reached, row = np.cumsum(counts, axis=1), np.arange(len(counts))
+        for k, knot in enumerate(knots):
+            wanted = knot * reached[:, -1]
+            # The first class that reaches it, and has a gap.
+            class_ = (reached < np.maximum(wanted, 0.5)[:, None]).sum(axis=1)
+            here = counts[row, class_]
+            share = np.minimum(1.0, (wanted - (reached[row, class_] - here)) / here)
             width = bounds[class_ + 1] - bounds[class_]
-            quantiles[i, k] = np.exp(bounds[class_] + share * width)
+            quantiles[part, k] = np.exp(bounds[class_] + share * width)
     return quantiles
+
+
+def _parts(rows: int) -> Iterator[slice]:
+    """Yield slices of rows few enough for the memory that their classes take."""
+    yield from (slice(start, start + _ROWS) for start in range(0, rows, _ROWS))

@@ -121,8 +121,13 @@ def _last_clock(r: Rings, last: IntArray, g: int, what: int, piece: int, note: b
     For a length of 0 it is that of the last request that ended at a block. ``note`` puts the
     device's last request in its place.
     """
-    key = hashing.scramble(2 * (what * len(r.base) + g) + (1 if piece else 0))
-    tag, found, slot, oldest = key >> (63 - _TAG), 0, 0, np.int64(0x7FFFFFFFFFFFFFFF)
+    # Eight neighbouring pieces share a cache line: a request accesses several.
+    within = what & 7 if piece else 0
+    group = what >> 3 if piece else what
+    key = hashing.scramble(2 * (group * len(r.base) + g) + (1 if piece else 0))
+    tag = ((key >> (63 - _TAG)) & ~7) | within if piece else key >> (63 - _TAG)
+    key = (key << 3) | within if piece else key
+    found, slot, oldest = 0, 0, np.int64(0x7FFFFFFFFFFFFFFF)
     for probe in range(_PROBES):
         at = (key + probe) & (len(last) - 1)
         clock, held = last[at] >> _TAG, last[at] & ((1 << _TAG) - 1)
