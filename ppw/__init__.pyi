@@ -66,6 +66,10 @@ from .storage.drift import (
 )
 from .storage.fidelity import TraceFidelity as TraceFidelity, validate_trace as validate_trace
 from .storage.generate import GeneratedTrace as GeneratedTrace, generate_trace as generate_trace
+from .storage.miss_ratios import (
+    MissRatioCurves as MissRatioCurves,
+    miss_ratio_curves as miss_ratio_curves,
+)
 from .storage.replay import TraceReplay as TraceReplay, replay_trace as replay_trace
 from .storage.trace_model import (
     LevelChoice as LevelChoice,

@@ -512,6 +512,8 @@ def trace_drift_command(
     --writes [through|around|back] (through): Path of writes: through (to storage and cache), around
         (to storage only), or back (to the cache, and to storage on eviction).
     --block SIZE as block_bytes (4KiB): Size of a block of the caches.
+    --curves: Show the miss ratios of caches of ten sizes, by request, byte and block, in place of
+        the options.
     --defragment: Store every file in one piece. The trace must name files.
     """),
     device_option(
@@ -529,8 +531,8 @@ def trace_drift_command(
     group=trace_command,
 )
 def trace_whatif_command(
-    source: str, no_locality: bool, block_bytes: float, **options: Any
-) -> ppw.TraceWhatIf:
+    source: str, no_locality: bool, block_bytes: float, curves: bool, **options: Any
+) -> ppw.TraceWhatIf | ppw.MissRatioCurves:
     """Estimate the benefit of caches of several sizes and policies for a trace or a model."""
     seed = options["seed"]
     made: Any
@@ -543,6 +545,10 @@ def trace_whatif_command(
         made = read_requests(source, options)
     if no_locality:
         made = _without_locality(made, seed)
+    if curves:
+        one = made[0] if isinstance(made, list) else made
+        given = {name: options[name] for name in ("policies", "writes")}
+        return ppw.miss_ratio_curves(one, block_bytes=int(block_bytes), **given)
     return ppw.trace_what_if(made, block_bytes=int(block_bytes), **options)
 
 

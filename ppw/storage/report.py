@@ -172,6 +172,9 @@ PAGES: dict[str, Callable[..., Page]] = {
         "Levels of a storage workload model",
         "IOPS that a device completes; likelihood of the second half of the trace.",
     ),
+    "trace_miss_ratios": lambda result: plot_page(
+        result, "Miss ratios of caches", "By request (lines) and by byte (dashed)."
+    ),
     "trace_drift": lambda result: plot_page(
         result, "Parts of a load", "Requests per second of each part."
     ),

@@ -63,6 +63,7 @@ def made(kind, one, two, folder):
         "FittedParameters": lambda: ppw.fit(runs),
         "HalfDrift": lambda: ppw.half_drift(trace, levels=2),
         "LevelChoice": lambda: ppw.choose_level(trace, levels=2),
+        "MissRatioCurves": lambda: ppw.miss_ratio_curves(trace),
         "Pairing": lambda: ppw.pair_workloads(pair),
         "PathLengths": lambda: ppw.path_lengths(_by_cores(one, two)),
         "Plan": lambda: ppw.plan(runs, metric="time", steps="1.2GHz,1.8GHz"),

@@ -6,13 +6,14 @@ import pytest
 from made_traces import MadeTrace, busy, fragmented, made, trace
 from made_up import ignore_caveats
 
-from fitting.storage.caches import Cache
+from fitting.storage.caches import POLICIES, Cache
 from fitting.storage.devices import Disk, SolidState
 from fitting.storage.reuse_distance import accessed_blocks
 from ppw.errors import CaveatWarning, PpwError
 from ppw.storage import fitted_devices as fd
 from ppw.storage.drift import half_drift, trace_drift
 from ppw.storage.fidelity import validate_trace
+from ppw.storage.miss_ratios import miss_ratio_curves
 from ppw.storage.trace_model import fit_trace
 from ppw.storage.trace_source import columns, survey, without_locality
 from ppw.storage.what_if import time_scales, trace_what_if
@@ -319,6 +320,33 @@ class TestCaches:
         assert row["speed_up"] == pytest.approx(np.mean(speed_ups))
         assert (row["lower"], row["upper"]) == pytest.approx((min(speed_ups), max(speed_ups)))
         assert row["spread"] == pytest.approx(np.std(speed_ups, ddof=1) / np.mean(speed_ups))
+
+
+class TestMissRatios:
+    def test_by_request_byte_and_block_by_hand(self):
+        # Blocks 0; 0 and half of 1; 1: of a cache of two blocks the first and the second half miss.
+        one = trace(lbn=[0, 0, 8], size_bytes=[4096, 6144, 4096])
+        table = miss_ratio_curves(one, cache_bytes=[8192, 4096]).table
+        assert table["cache_bytes"].tolist() == [4096, 8192]
+        both = table.iloc[1]
+        assert both["miss_ratio"] == pytest.approx(2 / 3)
+        assert both["byte_miss_ratio"] == pytest.approx((4096 + 2048) / (4096 + 6144 + 4096))
+        assert both["block_miss_ratio"] == pytest.approx(2 / 4)
+
+    @pytest.mark.parametrize("policy", POLICIES)
+    def test_blocks_are_missed_as_by_the_simulator_and_a_whole_cache_misses_each_once(self, policy):
+        load = busy(2000)
+        table = miss_ratio_curves(load, policies=[policy]).table
+        blocks = accessed_blocks(*(load.table[c].to_numpy() for c in ("lbn", "size_bytes")))[0]
+        for size, ratio in zip(table["cache_bytes"], table["block_miss_ratio"], strict=True):
+            hits = Cache(int(size) // 4096, policy).access(blocks, np.zeros(len(blocks), bool))
+            assert ratio == pytest.approx(1 - hits.mean())
+        assert table["block_miss_ratio"].iloc[-1] == len(np.unique(blocks)) / len(blocks)
+
+    @pytest.mark.parametrize("given", [{"block_bytes": 1000}, {"policies": ["mru"]}])
+    def test_what_cannot_be_is_refused(self, given):
+        with pytest.raises(PpwError):
+            miss_ratio_curves(busy(200), **given)
 
 
 class TestDefragmentation:

@@ -90,6 +90,7 @@ def test_golden(name, ran):
         ("validate disk.parquet disk.parquet", "trace_fidelity", "group,figure,"),
         ("drift disk.parquet disk.parquet", "trace_drift", "part,requests,"),
         ("whatif disk.parquet", "trace_what_if", "option,kind,"),
+        ("whatif disk.parquet --curves", "trace_miss_ratios", "policy,cache_bytes,"),
     ],
 )
 def test_every_format(words, kind, columns, ran):
