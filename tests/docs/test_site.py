@@ -75,6 +75,9 @@ def test_search_has_what_it_needs_in_the_file_system(site):
     entries = json.loads(re.fullmatch(r"\s*var __index = (.*?);?\s*", index, re.S)[1])["docs"]
     said = {entry["location"]: (entry["title"] + entry["text"]).lower() for entry in entries}
     assert "path length" in said["models/path-length.html"]
+    assert [e["location"] for e in entries if "install" in e["title"].lower()] == [
+        "installation.html"
+    ]
     for page in site.rglob("*.html"):
         worker = [at for at in Loaded(page).found if at.endswith("iframe-worker.js")]
         assert page.name == "404.html" or (page.parent / worker[0]).is_file()
@@ -92,6 +95,8 @@ def test_the_reference_has_every_public_name_and_command(site):
         and not {f"{home}.{name}" for home in (package.__name__, "fitting", "measurements")} & shown
     ]
     assert missing == []
+    index = (site / "reference" / "names.html").read_text(encoding="utf-8")
+    assert [n for n in shown if "." in n and f'.html#{n}"' not in index] == []
     for name in ("ppw project", "ppw cpio study", "ppw run memcached", "ppw trace whatif"):
         assert f">{name}<" in text
 
