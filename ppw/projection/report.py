@@ -88,7 +88,7 @@ def projection_page(result: RunsProjection) -> Page:
     """Report of `ppw.project`."""
     targets = ", ".join(shown(f, "Hz") for f in dict.fromkeys(result.table["freq_hz"]))
     projections, *left_out = result.printed_tables(pg.MOST_ROWS)
-    answers = None if result.prepared is None else _page_answers(result, result.prepared)
+    answers = _page_answers(result)
     return Page.of(
         result,
         title=f"Projected to {targets}",
@@ -213,7 +213,7 @@ def _beside(rows: pd.DataFrame, last: pd.DataFrame, by: Sequence[str]) -> pd.Dat
 def _best_sentences(result: RunsProjection, answers: Answers | None) -> list[str]:
     """Say where the performance per watt of the first groups is best."""
     metric = METRICS["perf_per_watt"]
-    if result.prepared is None or metric not in result.prepared.metrics:
+    if answers is None or result.prepared is None or metric not in result.prepared.metrics:
         return []
     chosen = plots.drawable_groups(result.prepared, metric, _MOST_NAMED)
     drawn = result.prepared, result.options, metric, [*chosen], float(result.table["freq_hz"].max())
@@ -281,9 +281,9 @@ def _budget_tables(result: RunsProjection) -> list[Table]:
 
 # Frequencies that are computed, fewer of a long table, and that a slider stops at.
 _GRID, _STOPS = 32, 150
-# Numbers of frequencies and digits where the groups are more; measured points become means.
-_GRIDS = {12: (_GRID, 12), 300: (16, 12), 100_000: (6, 5)}
-_MANY = 300
+# Numbers of frequencies by the most groups that have them; of more groups nothing is fitted anew.
+_GRIDS = {12: _GRID, 60: 16, 300: 8}
+_MANY = max(_GRIDS)
 # Groups for whose quotients the page has distributions.
 _MOST_QUOTIENTS = 60
 _NEAR = 1.06
@@ -291,7 +291,7 @@ _NEAR = 1.06
 _MOST_STEPS = 16
 # Equally probable values that stand for a distribution.
 PROBABILITIES = (np.arange(32) + 0.5) / 32
-_DIGITS_OF_LIKELY = 6
+_DIGITS, _DIGITS_OF_LIKELY = 12, 6
 _MEANS = ("price", "cores", "idle_power_w")
 _WORK = {"time", "throughput", "energy", "perf_per_watt", "perf_per_dollar"}
 _WATTS = {"power", "energy", "perf_per_watt"}
@@ -302,7 +302,7 @@ def projection_sliders(result: RunsProjection, answers: Answers | None = None) -
     """Sliders for all groups; None where the runs behind the answers are not known."""
     if result.prepared is None:
         return None
-    answers = answers or _page_answers(result, result.prepared)
+    answers = answers or _page_answers(result)
     if not (groups := _slider_groups(result, result.prepared, answers)):
         return None
     shared = {"level": result.level, "correlation": TIME_AND_POWER}
@@ -335,7 +335,7 @@ def _place_lists(group: dict[str, Any], lists: dict[tuple[float, ...], int]) -> 
 
 def _round(numbers: Iterable[float], digits: int) -> list[float | None]:
     """Round to significant digits; None for NaN and infinities, which JSON lacks."""
-    return [float(f"{x:.{digits}g}") if np.isfinite(x) else None for x in numbers]
+    return [float(f"{x:.{digits}g}") if math.isfinite(x) else None for x in numbers]
 
 
 def _slider(at: list[float], start: float) -> dict[str, Any]:
@@ -360,8 +360,11 @@ def _common_sliders() -> list[dict[str, Any]]:
 def _notes(result: RunsProjection, groups: Sequence[dict[str, Any]]) -> Iterator[str]:
     """Yield notes on the sliders: interpolation, intervals and defaults."""
     if len(groups) > _MANY:
-        yield "Measured points are the means of each group and frequency."
-    if any(len(group["grid"]) > 2 for group in groups):
+        yield (
+            "Figures at measured frequencies are the measured means, which have no interval; those "
+            "at the frequencies asked for are projected."
+        )
+    elif any(len(group["grid"]) > 2 for group in groups):
         moved = max(_interpolation_error(group) for group in groups)
         yield (
             "Between the frequencies that were computed, figures are interpolated: to "
@@ -394,32 +397,35 @@ def _interpolation_error(group: dict[str, Any]) -> float:
 
 
 def _slider_groups(
-    result: RunsProjection, prepared: Prepared, answers: Answers
+    result: RunsProjection, prepared: Prepared, answers: Answers | None
 ) -> list[dict[str, Any]]:
     """Data of the groups with a curve, for the page's script; [] for none."""
-    runs, fits = prepared.runs, [~np.isnan(c.fit.line.slope) for c in answers.curves.values()]
-    chosen = np.flatnonzero(np.logical_or.reduce(fits))
-    if not len(chosen):
-        return []
-    most, digits = next(size for limit, size in _GRIDS.items() if len(chosen) <= limit)
+    runs, asked = prepared.runs, result.table["freq_hz"].unique()
     places = runs.groupby(prepared.groups.codes).indices
-    asked, rows = result.table["freq_hz"].unique(), [places[g] for g in chosen]
-    measured = runs["freq_hz"].to_numpy()
-    grids = [_frequency_grid(measured[of_group], asked, most) for of_group in rows]
+    points = _measured_points(prepared, only_means=answers is None)
+    if answers is None:
+        most, chosen = 0, np.arange(len(prepared.groups))
+        grids, metrics = _lay_out_table(result, prepared, points)
+    else:
+        fits = [~np.isnan(c.fit.line.slope) for c in answers.curves.values()]
+        chosen = np.flatnonzero(np.logical_or.reduce(fits))
+        most = next(size for limit, size in _GRIDS.items() if len(chosen) <= limit)
+        measured = (runs["freq_hz"].to_numpy()[places[g]] for g in chosen)
+        grids = [_frequency_grid(frequencies, asked, most) for frequencies in measured]
+        metrics = _metrics_on_grids(answers, chosen, grids, result.level) if len(chosen) else []
     keys = prepared.groups.keys.take(chosen).reset_index(drop=True)
     # Groups of one family differ in their cores alone, which have a slider.
     others = [name for name in prepared.groups.by if name != "cores"]
     family = keys.groupby(others, sort=False, dropna=False).ngroup() if others else [0] * len(keys)
-    metrics = _metrics_on_grids(answers, chosen, grids, result.level, digits)
-    points = _measured_points(prepared, len(chosen) > _MANY)
     means = {c: runs[c].to_numpy(dtype=np.float64) for c in _MEANS if c in runs}
     made = []
-    for group, label, number, of_group, grid, laid in zip(
-        chosen, _group_labels(keys, others), family, rows, grids, metrics, strict=True
+    for group, label, number, grid, laid in zip(
+        chosen, _group_labels(keys, others), family, grids, metrics, strict=True
     ):
+        of_group = places[group]
         own = {name: _mean(means[name][of_group]) if name in means else None for name in _MEANS}
         price = own["price"] or 0.0
-        frequencies = stops(grid[0], grid[-1], grid, most=min(_STOPS, 5 * most))
+        frequencies = stops(grid[0], grid[-1], grid, most=_STOPS) if most else grid
         made.append(
             {
                 "name": label,
@@ -436,6 +442,44 @@ def _slider_groups(
     return made
 
 
+def _lay_out_table(
+    result: RunsProjection, prepared: Prepared, points: dict[int, dict[str, Any]]
+) -> tuple[list[list[float]], list[dict[str, Any]]]:
+    """Frequencies and metrics of each group: what was measured and projected, without a fit."""
+    keys, table = prepared.groups.keys, result.table
+    numbered = keys.assign(group=range(len(keys)))
+    by = list(result.by)
+    groups = table[by].merge(numbered, on=by, how="left")["group"] if by else [0] * len(table)
+    columns = (table[name] for name in ("metric", "freq_hz", "projected", "lower", "upper"))
+    projected: dict[Any, dict[float, tuple[float, ...]]] = {}
+    for group, metric, frequency, *ends in zip(groups, *columns, strict=True):
+        projected.setdefault((group, metric), {})[frequency] = (*ends,)
+    asked = table["freq_hz"].unique().tolist()
+    grids: list[list[float]] = []
+    laid: list[dict[str, Any]] = []
+    for group in range(len(keys)):
+        grids.append(sorted({*points[group]["at"], *asked}))
+        laid.append({})
+        for metric in (m for m in prepared.metrics if m.name != "perf_per_dollar"):
+            # Measured points are not laid out twice: the script takes them from these values.
+            means = zip(points[group]["at"], points[group].pop(metric.name), strict=True)
+            own: dict[float, tuple[float, ...]] = {
+                f: (np.nan if y is None else y, np.nan, np.nan) for f, y in means
+            }
+            own.update(projected.get((group, metric.name), {}))
+            value, lower, upper = (
+                _round((own[f][end] if f in own else np.nan for f in grids[-1]), 5)
+                for end in range(3)
+            )
+            # Most ends are not known: those that are have their place in front.
+            sparse = {
+                name: {i: x for i, x in enumerate(numbers) if x is not None}
+                for name, numbers in (("lower", lower), ("upper", upper))
+            }
+            laid[-1][metric.name] = {"unit": metric.unit, "value": value, **sparse}
+    return grids, laid
+
+
 def _measured_points(prepared: Prepared, only_means: bool) -> dict[int, dict[str, Any]]:
     """Frequencies and values of what was measured of each group, by metric."""
     columns = {m.name: values(m, prepared.runs) for m in prepared.metrics}
@@ -450,8 +494,11 @@ def _measured_points(prepared: Prepared, only_means: bool) -> dict[int, dict[str
     return parts
 
 
-def _page_answers(result: RunsProjection, prepared: Prepared) -> Answers:
-    """Fit the metrics shown, and performance and power where others are made of them."""
+def _page_answers(result: RunsProjection) -> Answers | None:
+    """Fit the metrics shown, and those that others are made of; None for too many groups."""
+    prepared = result.prepared
+    if prepared is None or len(prepared.groups) > _MANY:
+        return None
     names = {metric.name for metric in prepared.metrics}
     metrics = [m for m in prepared.metrics if m.name != "perf_per_dollar"]
     metrics += [PERFORMANCE] if names & _WORK else []
@@ -472,7 +519,7 @@ def _frequency_grid(measured: FloatArray, asked: FloatArray, most: int) -> list[
 
 
 def _metrics_on_grids(
-    answers: Answers, chosen: IntArray, grids: Sequence[list[float]], level: float, digits: int
+    answers: Answers, chosen: IntArray, grids: Sequence[list[float]], level: float
 ) -> list[dict[str, Any]]:
     """Answers of every metric over each group's grid, as JSON data for the script."""
     sizes = [len(grid) for grid in grids]
@@ -492,7 +539,7 @@ def _metrics_on_grids(
             part = slice(end - size, end)
             if np.isnan(figures["value"][part]).all():
                 continue
-            rounded = {name: _round(array[part], digits) for name, array in figures.items()}
+            rounded = {name: _round(array[part], _DIGITS) for name, array in figures.items()}
             laid[metric.name] = {"unit": metric.unit, **rounded}
             if is_factor:
                 laid[metric.name]["likely"] = likely[part]

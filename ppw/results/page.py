@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import gzip
 import hashlib
 import json
 import math
@@ -24,6 +25,8 @@ MOST_ROWS, _MOST_OPEN = 500, 30
 # Caveats above the evidence, and findings that are not folded.
 _MOST_CAVEATS, _MOST_FINDINGS = 4, 8
 _PIXELS_PER_INCH = 84
+# Characters of a document that a page holds as it is; a longer one is compressed.
+_MOST_PLAIN = 1_000_000
 
 
 class Figure(NamedTuple):
@@ -121,6 +124,7 @@ class Page:
             style=_asset("style.css"),
             version=tx.package_version(),
             document=_escape_for_script(self.document),
+            packed=_pack(self.document) if len(self.document) > _MOST_PLAIN else "",
             charts=_escape_for_script(json.dumps(specs, separators=(",", ":"))),
             data="" if self.sliders is None else _escape_for_script(self.sliders.data),
             scripts=scripts,
@@ -144,6 +148,11 @@ def _asset(name: str) -> str:
 def _escape_for_script(document: str) -> str:
     """Escape "<" in JSON, so that it cannot end the page's script element."""
     return document.replace("<", "\\u003c")
+
+
+def _pack(document: str) -> str:
+    """Compress a long document, and write it in base64; the same document gives the same text."""
+    return base64.b64encode(gzip.compress(document.encode(), mtime=0)).decode()
 
 
 def _content_policy(scripts: Sequence[str]) -> str:

@@ -7,6 +7,13 @@ for (const group of data.groups) {
   group.grid = data.lists[group.grid];
   group.points.at = data.lists[group.points.at];
   for (const each of [group.frequency, group.price]) each.stops = data.lists[each.stops];
+  for (const [name, known] of Object.entries(group.metrics)) {
+    const { value } = known;
+    for (const end of ["lower", "upper"]) {
+      if (!Array.isArray(known[end])) known[end] = value.map((_, i) => known[end][i] ?? null);
+    }
+    group.points[name] ??= group.points.at.map((f) => value[group.grid.indexOf(f)]);
+  }
 }
 
 /** Value of a series over a grid: the one computed there, else interpolated. */
