@@ -280,7 +280,11 @@ def may_run(words):
         or words[0] not in ("ppw", "python")
         or words[1] in NOT_RUN
         or " ".join(words[1:3]) in NOT_RUN
-        or (not inputs(words) and words[1] != "demo" and words[1:3] != ["cpio", "size"])
+        or (
+            not inputs(words)
+            and words[1] not in ("demo", "hosts")
+            and words[1:3] != ["cpio", "size"]
+        )
     )
 
 

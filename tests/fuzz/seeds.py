@@ -96,7 +96,7 @@ def saved_hosts():
 
 def scenarios():
     text = (ROOT / "docs" / "procurement.md").read_text(encoding="utf-8")
-    blocks = re.findall(r"```toml\n(.*?)```", text, re.DOTALL)
+    blocks = re.findall(r"```toml.*?\n(.*?)```", text, re.DOTALL)
     return [blocks[0].encode(), (ROOT / "examples" / "procurement.toml").read_bytes()]
 
 

@@ -10,7 +10,7 @@ from processes import ROOT
 from ppw.procurement.procure import procure
 
 GUIDE = (ROOT / "docs" / "procurement.md").read_text(encoding="utf-8")
-DOCUMENTED = GUIDE.split("```toml\n")[1].split("```")[0]
+DOCUMENTED = GUIDE.split('```toml title="scenario.toml"\n')[1].split("```")[0]
 
 
 def documented():
