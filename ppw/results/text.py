@@ -56,7 +56,7 @@ def shown_interval(value: float, lower: float | None, upper: float | None, unit:
     if lower is None or upper is None or math.isnan(lower):
         return "–"
     # Ends in another prefix than the value would look far from it.
-    size = _prefix(value)[1] if unit in _PREFIXED and value else 1.0
+    _, size = _readable_unit(value, unit)
     return f"{shown(lower / size)} … {shown(upper / size)}"
 
 
@@ -73,13 +73,20 @@ def shown_within(value: float, lower: float, upper: float) -> str:
     return shown(float(f"{value:.{min(max(digits, 1), 4)}g}"))
 
 
-def _prefix(value: float) -> tuple[str, float]:
-    """Unit prefix in which a value reads well ("k", "M"), and its size; "" and 1 below all."""
-    return next((p for p in _PREFIXES if abs(value) >= p[1]), ("", 1.0))
+def _readable_unit(value: float, unit: str) -> tuple[str, float]:
+    """Unit in which a value reads well ("kHz" of "Hz"), and its size in the given one."""
+    if unit == "1/J" and 0 < abs(value) < _FEW_PER_JOULE:
+        return "1/kWh", 1 / _J_PER_KWH
+    if unit in _PREFIXED and value:
+        prefix, size = next((p for p in _PREFIXES if abs(value) >= p[1]), ("", 1.0))
+        return prefix + unit, size
+    return unit, 1.0
 
 
 _PREFIXED = {"Hz", "W", "J", "J/run", "J/op", "B", "instructions/s"}
 _PREFIXES = (("G", 1e9), ("M", 1e6), ("k", 1e3), ("", 1.0), ("m", 1e-3), ("µ", 1e-6))
+# Work per energy of less than this is read by the kWh.
+_FEW_PER_JOULE, _J_PER_KWH = 0.1, 3.6e6
 
 
 def shown(value: float | None, unit: str = "") -> str:
@@ -89,14 +96,15 @@ def shown(value: float | None, unit: str = "") -> str:
     '3 GHz'
     >>> shown(139.5371, "s")
     '139.5 s'
+    >>> shown(1.829e-4, "1/J")
+    '658.4 1/kWh'
     """
     if value is None or math.isnan(value):
         return "–"
     if math.isinf(value):
         return "∞"
-    if unit in _PREFIXED and value:
-        prefix, size = _prefix(value)
-        return f"{value / size:.4g} {prefix}{unit}"
+    unit, size = _readable_unit(value, unit)
+    value /= size
     # Numbers with five digits and more before the point are read by their thousands.
     number = f"{value:,.0f}" if 9999.5 <= abs(value) < 1e12 else f"{value:.4g}"
     return f"{number} {unit}".strip() if unit != "1" else number
