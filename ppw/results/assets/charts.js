@@ -3,18 +3,23 @@
 // the page as text content alone, so that no name becomes markup; nothing is fetched.
 
 const PREFIXES = [["G", 1e9], ["M", 1e6], ["k", 1e3], ["", 1], ["m", 1e-3], ["µ", 1e-6]];
+// Work per energy of less than this is read by the kWh.
+const FEW_PER_JOULE = 0.1, J_PER_KWH = 3.6e6;
 
 /** Number with four significant digits, as `ppw.results.result.shown` writes it. */
 function shown(value, unit = "1") {
   if (Number.isNaN(value)) return "–";
   if (!Number.isFinite(value)) return "∞";
-  const [prefix, size] = prefixOf(value, unit);
-  return unit === "1" ? digits(value) : `${digits(value / size)} ${prefix}${unit}`;
+  const [readable, size] = readableUnit(value, unit);
+  return unit === "1" ? digits(value) : `${digits(value / size)} ${readable}`;
 }
 
-function prefixOf(value, unit) {
+/** Unit in which a value reads well ("kHz" of "Hz"), and its size in the given one. */
+function readableUnit(value, unit) {
+  if (unit === "1/J" && value > 0 && value < FEW_PER_JOULE) return ["1/kWh", 1 / J_PER_KWH];
   const known = ["Hz", "W", "J", "J/run"].includes(unit) ? PREFIXES : [];
-  return known.find(([, size]) => Math.abs(value) >= size) ?? ["", 1];
+  const [prefix, size] = known.find((p) => Math.abs(value) >= p[1]) ?? ["", 1];
+  return [prefix + unit, size];
 }
 
 function digits(value) {
@@ -27,7 +32,7 @@ function digits(value) {
 
 /** Ends of an interval in the prefix of its value, as `ppw.results.result.shown_interval`. */
 function shownInterval(value, lower, upper, unit) {
-  const [, size] = prefixOf(value, unit);
+  const [, size] = readableUnit(value, unit);
   return `${shown(lower / size)} … ${shown(upper / size)}`;
 }
 

@@ -95,11 +95,7 @@ function figures(group, frequency, costs) {
   const made = [];
   for (const [name, { unit }] of Object.entries(group.metrics)) {
     if (derived(group, name)) continue;
-    const known = metric(group, name, frequency);
-    made.push([name.replaceAll("_", " "), known, unit, name]);
-    const perKilowattHour = (rate) => rate * 3.6e6;
-    const done = "throughput" in group.metrics ? "operations" : "jobs";
-    if (unit === "1/J") made.push([`${done} per kWh`, through(known, perKilowattHour), "1"]);
+    made.push([name.replaceAll("_", " "), metric(group, name, frequency), unit, name]);
   }
   if ("performance" in group.metrics && costs.price > 0) {
     const rate = metric(group, "performance", frequency);
@@ -123,7 +119,7 @@ function figures(group, frequency, costs) {
 }
 
 // These carry their unit, with a prefix; of all others it stands in the name.
-const PREFIXED = ["s", "W", "J/run", "kWh"];
+const PREFIXED = ["s", "W", "J/run", "1/J", "kWh"];
 const bare = (unit) => (PREFIXED.includes(unit) ? unit : "1");
 const named = (label, unit) => {
   return bare(unit) === unit || unit === "money" ? label : `${label} (${unit})`;
