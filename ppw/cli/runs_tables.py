@@ -389,9 +389,6 @@ def compare_command(
         return _check_changes(ctx, table, options, fail_if=fail_if, confidence=confidence)
     if opt.typed_options(ctx, *({*ctx.params} - {"confidence"})):
         raise click.UsageError("--confidence has no effect without --fail-if: leave it out", ctx)
-    # --freq holds for the side that names no frequency of its own.
-    freq = options.pop("freq")
-    options |= {side: options[side] or freq for side in ("freq_a", "freq_b")}
     options["b"] = options["b"] or None
     return ppw.compare(table, **options)
 

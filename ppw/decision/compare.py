@@ -369,6 +369,7 @@ def compare(
     a: Mapping[str, Any],
     b: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
     *,
+    freq: float | str | None = None,
     freq_a: float | str | None = None,
     freq_b: float | str | None = None,
     metric: str | Iterable[str] | None = None,
@@ -399,9 +400,9 @@ def compare(
         runs are taken together. Several ``b`` are each compared with ``a``, the baseline; by
         default they are all other values of the column of ``a``. Groups are paired by the other
         identity columns; those that have one value on either side describe the sides.
-    freq_a, freq_b : float or str, optional
-        Frequency of each side, in Hz or with a unit; by default each group's highest measured. A
-        host measured at one frequency is compared there.
+    freq, freq_a, freq_b : float or str, optional
+        Frequency of both sides or of each, in Hz or with a unit; by default each group's highest
+        measured. A host measured at one frequency is compared there.
     metric : str or several, optional
         Of "time", "throughput", "power", "energy", "perf_per_watt" and, with prices,
         "perf_per_dollar"; by default all that the columns allow.
@@ -441,7 +442,8 @@ def compare(
     for name, side in (("a", a), ("b", b)):
         if not isinstance(side, Mapping):
             raise PpwError(f"side {name} {side!r}: say by a column, as in {{'host': {side!r}}}")
-    asked = [None if f is None else tx.as_frequency(f) for f in (freq_a, freq_b)]
+    sides = (freq if side is None else side for side in (freq_a, freq_b))
+    asked = [None if f is None else tx.as_frequency(f) for f in sides]
     if dict(a) == dict(b) and asked[0] == asked[1]:
         raise PpwError("A and B are the same: name another side or another frequency")
     if electricity is None and lifetime_hours is not None:

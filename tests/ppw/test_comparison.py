@@ -212,6 +212,9 @@ class TestTheSides:
     def test_one_host_at_two_frequencies_is_one_curve(self):
         one = sweep(workloads=("sort",))
         row = row_of(answer(one, A, A, freq_a=2.4e9, freq_b=1.6e9, metric="time"), "time")
+        # --freq is of the side that names none.
+        same = answer(one, A, A, freq="2.4GHz", freq_b=1.6e9, metric="time")
+        assert row_of(same, "time")["ratio"] == row["ratio"]
         assert row["ratio"] == pytest.approx((9 + 60 / 2.4) / (9 + 60 / 1.6), rel=0.03)
         assert (row["better"], row["tie_hz"]) == ("A", pytest.approx(1.6e9, rel=1e-3))
 
@@ -382,7 +385,7 @@ def test_thread_counts_of_a_server_at_a_frequency_left_out(data_dir):
     """16 threads against 4 at 2.4 GHz from runs below 2.1 GHz, against what was measured there."""
     runs = ppw.read_runs(data_dir / "nornir-repara" / "tidy.csv", check=False)
     learnt = runs[runs["freq_hz"] < 2.1e9]
-    at = {"freq_a": "2.4GHz", "freq_b": "2.4GHz", "metric": ["time", "power"]}
+    at = {"freq": "2.4GHz", "metric": ["time", "power"]}
     with pytest.warns(ppw.CaveatWarning):
         result = compare(learnt, {"threads": 16}, {"threads": 4}, **at)
     top = runs[runs["freq_hz"] == 2.4e9].set_index(["workload", "threads"])
