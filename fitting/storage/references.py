@@ -25,7 +25,7 @@ FRESH, SEQUENTIAL, NEAR = 0, -1, -2
 # Requests of a device that can be referred to, and slots of the table of last accesses.
 MOST_AGE, _MOST_SLOTS = 2**22, 2**24
 # Slots that a piece may be in, of which the oldest is given up; bits of its hash in a slot.
-_PROBES, _TAG = 16, 24
+_PROBES, _TAG = 32, 24
 # Pieces of a request that are recorded, such as of the discard of a whole device.
 _MOST_PIECES = 2**16
 # A fresh address so near (share of the space) to the request before is kept by its distance.

@@ -58,7 +58,7 @@ _HOST_COLUMNS = {
     click.option(
         "--where",
         multiple=True,
-        metavar="FIGURE=VALUE[,…]",
+        metavar="COLUMN=VALUE[,…]",
         help="Select hosts: maker=AMD,cores>=64 or 'launched > 2022'. If = names a figure twice, "
         "either value matches.",
     ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import numpy as np
 import pandas as pd
@@ -28,6 +28,8 @@ from ppw.runs.groups import group_runs
 
 if TYPE_CHECKING:
     from fitting.laws.estimators import LogPathLength
+    from ppw.projection.answers import Interval
+    from ppw.runs.metrics import Form, PowerForm
 
     Points = (
         Iterable[tuple[float | str, float]]
@@ -322,12 +324,12 @@ def project_points(
     instructions: float | None = None,
     efficiency: float = 1.0,
     price: float | None = None,
-    form: metrics.Form = "amdahl",
-    power_form: metrics.PowerForm | None = None,
+    form: Form = "amdahl",
+    power_form: PowerForm | None = None,
     exponent: float | None = None,
     voltages: Mapping[float, float] | None = None,
     level: float = 0.90,
-    interval: Literal["bayes", "t", "none"] = "bayes",
+    interval: Interval = "bayes",
     workload: str | None = None,
     family: str | None = None,
     power_source: str | None = None,

@@ -169,8 +169,9 @@ class TestFleet:
 
     def test_the_same_rows_as_in_memory_and_refusals(self):
         where = ("--where", "machine=atom,freq_mhz=1200,freq=2.4GHz", "--metric", "time")
-        found, _ = said("fleet", "fit", "mine.csv", *where)
-        assert found.startswith(said("fit", "mine.csv", *where)[0].split("\ncaveat")[0])
+        asked = ("project", "mine.csv", "--freq", "3GHz", *where)
+        found, _ = said("fleet", *asked)
+        assert found.startswith(said(*asked)[0].split("\ncaveat")[0])
         done = ask("fleet", "fit", "mine.csv", "--where", "mchine=atom")
         refused(done, "no column 'mchine' to choose runs by")
         done = ask("fleet", "fit", "mine.csv", "--where", "machine=atm")
