@@ -14,8 +14,8 @@ SOURCES = {
 }
 # What else opens files for writing: in folders of its own, or whole in the place of another.
 WRITERS = """loads/load_files processes/private_network processes/settings_guard table/writing
-traces/record traces/recording_process traces/trace_files workloads/hadoop/engines
-workloads/hadoop/install workloads/hadoop/jobs workloads/io_study/study
+traces/formats traces/record traces/recording_process traces/trace_files
+workloads/hadoop/engines workloads/hadoop/install workloads/hadoop/jobs workloads/io_study/study
 workloads/memcached/load_generators"""
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 _HOST = re.compile(r"Host: (\S+)|  (\S[^:]*):")
-_NUMBER = re.compile(r"\s+([a-z-]+ \([A-Za-z]+\)): (\d\S*)")
+_NUMBER = re.compile(r"([a-z-]+ \([A-Za-z]+\)): (\d\S*)")
 # Version 1.1 and before wrote units in full.
 _COLUMNS = {
     "runtime (s)": "time_s",
@@ -31,7 +31,7 @@ def read(text: str) -> Iterator[dict[str, Any]]:
             host, in_totals = name[1] or name[2], False
         elif line.rstrip().endswith("Totals:"):
             in_totals = line.strip() == "Application Totals:"
-        elif in_totals and (number := _NUMBER.match(line)) and number[1] in _COLUMNS:
+        elif in_totals and (number := _NUMBER.match(line.strip())) and number[1] in _COLUMNS:
             totals.setdefault(host, {})[_COLUMNS[number[1]]] = float(number[2])
     for host, run in totals.items():
         if "time_s" in run and "energy_j" in run:

@@ -69,7 +69,7 @@ def test_the_core_answers_without_any_optional_library():
 
 @pytest.mark.cases(
     "missing, words, said",
-    ("matplotlib", f"project {RUNS} --freq 3.6GHz --format html -o p.html", "[plots]"),
+    ("matplotlib", f"validate {RUNS} --format html -o p.html", "[plots]"),
     ("pyarrow", "trace fit t.csv -o m.json", "trace fit needs pyarrow: "),
     ("numba", "trace fit t.csv -o m.json", "trace fit needs numba: "),
     ("jsonschema", f"procure {ROOT / 'examples' / 'procurement.toml'}", "[procure]"),

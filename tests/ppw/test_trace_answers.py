@@ -396,7 +396,7 @@ def test_added_cost_and_watts_are_by_drive_and_missing_where_unknown():
 
     # A disk reaches as far as the trace.
     result = trace_what_if(trace(lbn=[0, 2**36, 8]), caches=[], repeats=1)
-    assert "capacity 3.518e+04 GB" in result.device
+    assert "capacity 35,184 GB" in result.device
 
 
 class TestHalves:
