@@ -1,9 +1,13 @@
 """Pages of the results of this room."""
 
+from collections.abc import Mapping
+from itertools import chain
+from typing import Any
+
 from ppw.decision import best, changes, characterise, compare, plan
 from ppw.decision.characterise import plot_lines
 from ppw.results.page import Figure, Page, draw
-from ppw.results.text import shown
+from ppw.results.text import shown, shown_name
 
 _DRAWN_ROWS = 30
 
@@ -37,10 +41,16 @@ def comparison_page(result: compare.Comparison) -> Page:
     figure = draw(result.plot, height=height)
     return Page.of(
         result,
-        title="A against B",
+        title=f"{_name_of(result.a)} against {_name_of(result.b)}",
         verdict=[*result.verdict(), *(f"Undecided: {text}." for text in result.undecided())],
         figures=[Figure(figure, "Ratio A:B of each group and metric, with its interval.")],
     )
+
+
+def _name_of(side: Mapping[str, Any]) -> str:
+    """Name a side by its values: ``{"host": ["atom", "xeon"]}`` is "atom, xeon"."""
+    values = (value if isinstance(value, list) else [value] for value in side.values())
+    return ", ".join(shown_name(value) for value in chain.from_iterable(values))
 
 
 def plan_page(result: plan.Plan) -> Page:

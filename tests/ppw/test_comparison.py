@@ -377,7 +377,7 @@ class TestCommandLine:
         assert (set(result.table["a_hz"]), result.seed) == ({1.8e9}, 4)
         assert "2 of 2 groups of A were not measured at the compared frequency" in table.stderr
         assert len(pd.read_csv(io.StringIO(table.stdout))) == 2
-        assert "<h1>A against B</h1>" in page.stdout
+        assert "<h1>rack1 against rack2</h1>" in page.stdout
 
 
 @pytest.mark.thirdparty
