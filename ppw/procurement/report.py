@@ -221,8 +221,10 @@ def _key_figures(result: Procurement) -> list[KeyFigure]:
     cost, energy = (result.figure(result.cheapest, figure) for figure in ("tco", "energy"))
     servers = result.candidates.set_index("candidate")["servers"][result.cheapest]
     label = f"total cost ({result.currency}) of {name}"
+    # Where figures have ranges, the cost is that of the sentence: the mean over its draws.
+    paid = result.expected.get("cost", cost["value"])
     return [
-        KeyFigure.of(label, cost["value"], cost["lower"], cost["upper"], "1"),
+        KeyFigure.of(label, paid, cost["lower"], cost["upper"], "1"),
         KeyFigure("servers", f"{servers:,.0f}"),
         KeyFigure("energy (kWh)", f"{energy['value']:,.0f}"),
     ]
