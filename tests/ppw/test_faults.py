@@ -51,9 +51,11 @@ COMMANDS = {
 ROWS = ("sample", "sample-parquet")
 # Steps from one n to the next, where all take long.
 STEPS = {"measure": 13, "count": 4, "update": 4}
+# Instructions are counted by a program that not every machine has.
+MARKS = {"count": [pytest.mark.peer("instructions")]}
 EACH = [
-    *((name, STEPS.get(name, 1)) for name in COMMANDS),
-    *(pytest.param(name, 1, marks=pytest.mark.slow) for name in STEPS),
+    *(pytest.param(n, STEPS.get(n, 1), marks=MARKS.get(n, ())) for n in COMMANDS),
+    *(pytest.param(n, 1, marks=[pytest.mark.slow, *MARKS.get(n, ())]) for n in STEPS),
 ]
 
 
