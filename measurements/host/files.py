@@ -219,7 +219,9 @@ def open_for_writing(
             regular = stat.S_ISREG(status.st_mode) and status.st_nlink == 1
             ours = regular or (pipe and stat.S_ISFIFO(status.st_mode))
             if not ours or status.st_uid not in owners:
-                raise PermissionError(errno.EPERM, "no file of yours is in its place: remove it")
+                raise PermissionError(
+                    errno.EPERM, "what is in its place is not a file of yours: remove it"
+                )
             if regular and "w" in mode:
                 os.ftruncate(new, 0)
             closing.pop_all()

@@ -585,8 +585,8 @@ second half
     def verdict(self) -> list[str]:
         """Say which level each rule chooses, and what the original and one flat level reach."""
         said = [
-            f"level {self.by_iops}: from here, one level more changes IOPS by less than "
-            f"{STEADY:.0%}",
+            f"level {self.by_iops}: the first whose IOPS differ by less than {STEADY:.0%} from "
+            "those of one level less",
             f"level {self.by_likelihood}: the smallest level whose forecast of the second half of "
             "the trace is within the band of the best",
         ]
