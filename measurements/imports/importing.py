@@ -192,3 +192,15 @@ def _values_in_name(path: str, names: str | None) -> dict[str, str]:
     if match is None:
         raise MeasurementError(f"{path}: its name is not of the form {names}")
     return match.groupdict()
+
+
+def mean_run(
+    source: str, power_w: Mapping[str, Sequence[float]], clocks_mhz: Sequence[float]
+) -> Iterator[dict[str, Any]]:
+    """Make a run of samples: the power of all GPUs and their mean frequency; none without power."""
+    if power_w:
+        run: dict[str, Any] = {"power_w": sum(sum(w) / len(w) for w in power_w.values())}
+        run["power_source"] = source
+        if clocks_mhz:
+            run["freq_achieved_hz"] = sum(clocks_mhz) / len(clocks_mhz) * 1e6
+        yield run

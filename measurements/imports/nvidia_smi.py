@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
 
+from measurements.imports.importing import mean_run
+
 _GPU = ("index", "uuid", "pci.bus_id", "gpu_uuid", "gpu_bus_id")
 
 
@@ -30,11 +32,7 @@ def read(text: str) -> Iterator[dict[str, Any]]:
             times.append(datetime.fromisoformat(cells["timestamp"].replace("/", "-")))
     if "" in power and len({*times}) < len(times):
         raise ValueError("several GPUs at one time: add index to --query-gpu")
-    if power:
-        run: dict[str, Any] = {"power_w": sum(sum(w) / len(w) for w in power.values())}
-        run["power_source"] = "gpu:nvidia-smi"
-        if clocks:
-            run["freq_achieved_hz"] = sum(clocks) / len(clocks) * 1e6
+    for run in mean_run("gpu:nvidia-smi", power, clocks):
         if len({*times}) > 1:
             run["time_s"] = (max(times) - min(times)).total_seconds()
         yield run

@@ -7,6 +7,8 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any
 
+from measurements.imports.importing import mean_run
+
 
 def read(text: str) -> Iterator[dict[str, Any]]:
     """Make one run: the power of all GPUs, and the mean of their shader frequency."""
@@ -23,9 +25,4 @@ def read(text: str) -> Iterator[dict[str, Any]]:
                 power[cells[0]].append(float(number[0]))
             elif number and name.startswith("sclk clock speed"):
                 clocks.append(float(number[0]))
-    if power:
-        run: dict[str, Any] = {"power_w": sum(sum(w) / len(w) for w in power.values())}
-        run["power_source"] = "gpu:rocm-smi"
-        if clocks:
-            run["freq_achieved_hz"] = sum(clocks) / len(clocks) * 1e6
-        yield run
+    yield from mean_run("gpu:rocm-smi", power, clocks)

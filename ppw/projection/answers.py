@@ -693,7 +693,7 @@ class Answers:
         self, name: str, one: TargetCells, other: TargetCells
     ) -> dict[str, FloatArray] | None:
         """Parameters of a fit's law through its posterior's medians at two frequencies a group."""
-        if not self.options.has_posterior({name: 1}):
+        if not (len(one.group) and self.options.has_posterior({name: 1})):
             return None
         fit, *_ = self.curves[name]
         answers = [self.product({name: 1}, cells, 0.5).prediction.value for cells in (one, other)]

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from ppw.projection.answers import Answers, FitOptions, TargetCells
-from ppw.results.axes import BAND, BEST, CURVE, MEASURED, PROJECTED, Axes
+from ppw.results.axes import BAND, CURVE, MEASURED, PROJECTED, Axes
 from ppw.results.result import rows_of
 from ppw.results.text import shown, shown_name
 from ppw.runs.metrics import Metric, values
@@ -48,14 +48,6 @@ def plot_curve(
     ax.set_ylabel(_LABELS.get(metric.name, metric.name))
     ax.set_ylim(0, 1.06 * ax.get_ylim()[1])
     return ax
-
-
-def mark_best(ax: Axes, curve: pd.DataFrame) -> float:
-    """Mark the highest point drawn of a curve; return its frequency (Hz)."""
-    at = int(np.nanargmax(curve["value"].to_numpy()))
-    best, value = float(curve["freq_hz"].iloc[at]), float(curve["value"].iloc[at])
-    ax.plot(best / 1e9, value, "^", color=BEST, ms=8, label=f"best: {shown(best, 'Hz')}")
-    return best
 
 
 def group_curves(

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
+import pandas as pd
+
 from ppw.errors import PpwError
 from ppw.projection.points import Projection, project_points, table_of_points
 from ppw.projection.runs import RunsProjection, project_runs
@@ -17,8 +19,6 @@ from ppw.projection.time import (
 )
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from ppw.projection.answers import FittingOptions
     from ppw.projection.points import Points
     from ppw.runs.metrics import Form, PowerForm
@@ -121,7 +121,7 @@ def project(points: Any, **options: Any) -> Any:
     11.2
     """
     points = _table_or_points(points, options.get("metric"))
-    if not isinstance(points, str | Path) and not hasattr(points, "columns"):
+    if not _is_table(points):
         if "freq" not in options:
             raise PpwError("no target of the projection: give freq")
         freq = options.pop("freq")
@@ -137,11 +137,13 @@ def project(points: Any, **options: Any) -> Any:
     return answer(points, **options)
 
 
+def _is_table(points: Any) -> bool:
+    return isinstance(points, str | Path) or hasattr(points, "columns")
+
+
 def _table_or_points(points: Any, metric: Any) -> Any:
     """Make a runs table of records, columns or points of a metric; else return the points."""
-    import pandas as pd
-
-    if isinstance(points, str | Path) or hasattr(points, "columns"):
+    if _is_table(points):
         return points
     if isinstance(points, Mapping) and any(isinstance(v, list | tuple) for v in points.values()):
         return pd.DataFrame(points)

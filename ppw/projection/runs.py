@@ -462,7 +462,7 @@ def _parameter_rows(answers: Answers, name: str) -> pd.DataFrame:
     line, keys = fitted.line, answers.prepared.groups.keys
     several = np.flatnonzero(lowest < highest)
     ends = [TargetCells(several, end[several], np.ones(len(several))) for end in (lowest, highest)]
-    law = (len(several) and answers.law_through(name, *ends)) or {}
+    law = answers.law_through(name, *ends) or {}
     bounds = (lines.INTERCEPT_AT_ZERO, lines.SLOPE_AT_ZERO)
     parts = []
     for (parameter, (value, error)), bound in zip(fitted.parameters().items(), bounds, strict=True):

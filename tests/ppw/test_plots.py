@@ -8,12 +8,11 @@ import numpy as np
 import pandas as pd
 import pytest
 from made_up import answered, any_interval, sweep
-from matplotlib.figure import Figure
 
 import ppw
 from ppw.errors import PpwError
 from ppw.projection.answers import FitOptions
-from ppw.projection.plots import drawable_groups, group_curves, mark_best, plot_curve
+from ppw.projection.plots import drawable_groups, group_curves
 from ppw.runs.metrics import METRICS
 from ppw.runs.prepare import prepare
 
@@ -126,15 +125,6 @@ class TestCurve:
         assert [last["value"], last["lower"], last["upper"]] == pytest.approx(
             [row["projected"], row["lower"], row["upper"]], rel=1e-9, nan_ok=True
         )
-
-    def test_the_best_point_is_marked(self):
-        axes, metric = Figure().add_subplot(), METRICS["perf_per_watt"]
-        points, curve = group_curves(self.prepared, FitOptions(), metric, [0], 3e9, 0.9)[0]
-        plot_curve(axes, metric, points, curve, 3e9)
-        best = mark_best(axes, curve)
-        assert best == curve.loc[curve["value"].idxmax(), "freq_hz"]
-        marked = axes.lines[-1].get_xydata()
-        np.testing.assert_allclose(marked, [(best / 1e9, curve["value"].max())])
 
     def test_groups_without_a_curve_are_not_drawn(self):
         short = RUNS[(RUNS["workload"] != "grep") | (RUNS["freq_ghz"] == 1.2)]
