@@ -19,6 +19,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import pytest
 from hypothesis import HealthCheck, settings
+from hypothesis.internal.conjecture import providers
 
 TESTS = Path(__file__).resolve().parent
 DATA = Path(os.environ.get("PPW_DATA_DIR", TESTS.parents[1] / "shared" / "data"))
@@ -38,6 +39,8 @@ _ALIKE = settings(derandomize=True, deadline=None, suppress_health_check=[Health
 for _name, _examples in {"quick": 20, "ci": 100, "slow": 2000}.items():
     settings.register_profile(_name, _ALIKE, max_examples=_examples)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
+# Examples would also use constants of the modules loaded so far, which depend on the tests before.
+setattr(providers, "_get_local_constants", lambda: providers._local_constants)  # noqa: B010
 
 # A shell ignores interrupts in what it starts in the background, and children inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

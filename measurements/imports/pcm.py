@@ -13,7 +13,10 @@ _ENERGIES = {"energy_j": "Proc Energy (Joules)", "dram_energy_j": "DRAM Energy (
 def read(text: str) -> Iterator[dict[str, Any]]:
     """Make one run: time, and energy of the packages and of memory; a line covers an interval."""
     lines = text.splitlines()
-    at = next(n for n, line in enumerate(lines) if line.startswith(("Date;Time", "Date,Time")))
+    starts = [n for n, line in enumerate(lines) if line.startswith(("Date;Time", "Date,Time"))]
+    if not starts:
+        raise ValueError("no line begins with Date and Time")
+    at = starts[0]
     rows = [*csv.reader(io.StringIO("\n".join(lines[max(0, at - 1) :])), delimiter=lines[at][4])]
     titles, header, *rows = rows if at else [[], *rows]
     groups: list[str] = []
