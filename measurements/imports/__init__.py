@@ -1,6 +1,7 @@
-"""Files of other programs as runs tables: each module has the function `read` of one format.
+"""Files of other programs as runs tables: modules by subject, with a function per format.
 
-It makes a mapping of columns for each run of a text, and leaves out what the text does not say.
+``read_hyperfine`` and its like make a mapping of columns for each run of a text, and leave out what
+the text does not say.
 """
 
 from typing import NamedTuple
@@ -9,7 +10,7 @@ from typing import NamedTuple
 class Format(NamedTuple):
     """One format of another program."""
 
-    module: str
+    module: str  # that has its ``read_FORMAT``
     title: str  # as messages name it
     found: str  # regular expression that finds it in the first bytes of a file, in linear time
 
@@ -23,36 +24,38 @@ FORMATS = {
         r"|(?m:^)[^\n,;]*[,;][^\n,;]*[,;](?:task-clock|cycles|instructions|duration_time)[:\w]*[,;]",
     ),
     "hyperfine": Format(
-        "hyperfine",
+        "benchmarks",
         "JSON of hyperfine --export-json",
         r'\A\s*\{\s*"results"\s*:\s*\[\s*\{\s*"command"',
     ),
     "codecarbon": Format(
-        "codecarbon",
+        "benchmarks",
         "emissions.csv of codecarbon",
         r"\A\ufeff?timestamp,(?=[^\n]*\bproject_name,)(?=[^\n]*\bemissions,)",
     ),
     "pyperf": Format(
-        "pyperf",
+        "benchmarks",
         "JSON of pyperf",
         r'\A\s*\{(?=(?s:.*?)"benchmarks"\s*:)(?=(?s:.*?)"(?:loops|warmups|perf_version)"\s*:)',
     ),
-    "turbostat": Format("turbostat", "output of turbostat", r"(?m:^)[^\n]*\bBusy%\s+Bzy_MHz\b"),
+    "turbostat": Format(
+        "processor_logs", "output of turbostat", r"(?m:^)[^\n]*\bBusy%\s+Bzy_MHz\b"
+    ),
     "likwid": Format(
-        "likwid", "CSV of likwid-perfctr", r"(?m:^)(?:STRUCT,Info|TABLE,(?:Region|Group))"
+        "processor_logs", "CSV of likwid-perfctr", r"(?m:^)(?:STRUCT,Info|TABLE,(?:Region|Group))"
     ),
     "sacct": Format(
-        "sacct",
+        "job_accounts",
         "output of sacct --parsable2",
         r"\A\s*(?=[^\n]*\bJobID(?:Raw)?\b)(?=[^\n]*\bElapsed)[\w%]+\|",
     ),
     "nvidia-smi": Format(
-        "nvidia_smi",
+        "gpu_logs",
         "log of nvidia-smi --query-gpu --format=csv",
         r"\A[^\n]*\bpower\.draw(?:\.\w+)? \[W\]",
     ),
     "rocm-smi": Format(
-        "rocm_smi",
+        "gpu_logs",
         "log of rocm-smi --showpower --csv",
         r"(?m:^)device,[^\n]*Graphics Package Power",
     ),
@@ -63,11 +66,11 @@ FORMATS = {
         r'\A\s*\{\s*"status"\s*:\s*"(?:success|error)"',
     ),
     "ear": Format(
-        "ear", "CSV of eacct -c", r"\A(?=[^\n]*[;\n]TIME_SEC;)[^\n]*;DC_NODE_POWER_W[;\n]"
+        "job_accounts", "CSV of eacct -c", r"\A(?=[^\n]*[;\n]TIME_SEC;)[^\n]*;DC_NODE_POWER_W[;\n]"
     ),
-    "geopm": Format("geopm", "report of GEOPM", r"\A(?:#+ geopm |GEOPM Version: )"),
+    "geopm": Format("job_accounts", "report of GEOPM", r"\A(?:#+ geopm |GEOPM Version: )"),
     "pcm": Format(
-        "pcm",
+        "processor_logs",
         "CSV of pcm -csv",
         r"(?m:^)Date[,;]Time[,;](?=[^\n]*\bEXEC\b)",
     ),

@@ -8,7 +8,6 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -138,10 +137,11 @@ def _read_file(
             f"formats are {', '.join(format_names())}"
         )
     form = FORMATS[name]
-    text = _module_of(name).fetch(path) if is_url else _read_text(path)
+    module = importlib.import_module(f"measurements.imports.{form.module}")
+    text = module.fetch(path) if is_url else _read_text(path)
     path = path.partition("?")[0] if is_url else path
     try:
-        runs = [*_module_of(name).read(text)]
+        runs = [*getattr(module, f"read_{name.replace('-', '_')}")(text)]
     except (*DAMAGE, csv.Error) as error:
         raise MeasurementError(f"{path}: is no {form.title}: {first_line(error)}") from error
     if not runs:
@@ -167,10 +167,6 @@ def _read_log(name: str, path: str, cpus: str | None, notes: dict[str, None]) ->
     return run | ({"host": frame["host"].iloc[0]} if "host" in frame else {})
 
 
-def _module_of(name: str) -> ModuleType:
-    return importlib.import_module(f"measurements.imports.{FORMATS[name].module}")
-
-
 def _read_text(path: str) -> str:
     try:
         with Path(path).open("rb") as file:
@@ -192,15 +188,3 @@ def _values_in_name(path: str, names: str | None) -> dict[str, str]:
     if match is None:
         raise MeasurementError(f"{path}: its name is not of the form {names}")
     return match.groupdict()
-
-
-def mean_run(
-    source: str, power_w: Mapping[str, Sequence[float]], clocks_mhz: Sequence[float]
-) -> Iterator[dict[str, Any]]:
-    """Make a run of samples: the power of all GPUs and their mean frequency; none without power."""
-    if power_w:
-        run: dict[str, Any] = {"power_w": sum(sum(w) / len(w) for w in power_w.values())}
-        run["power_source"] = source
-        if clocks_mhz:
-            run["freq_achieved_hz"] = sum(clocks_mhz) / len(clocks_mhz) * 1e6
-        yield run

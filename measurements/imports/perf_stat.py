@@ -26,7 +26,7 @@ _ELAPSED = re.compile(r"\s*(\d+[.,]\d+)(?: \+- +[\d.,]+)? seconds time elapsed")
 _PACKAGE = re.compile(r"(?:power/)?energy-pkg/?")
 
 
-def read(text: str) -> Iterator[dict[str, Any]]:
+def read_perf(text: str) -> Iterator[dict[str, Any]]:
     """Make a run of each heading of the text, or of all lines of the other two forms."""
     lines = text.splitlines()
     heads = [at for at, line in enumerate(lines) if _RUN.search(line)]

@@ -31,7 +31,7 @@ _ENERGY = re.compile(
 )
 
 
-def read(text: str) -> Iterator[dict[str, Any]]:
+def read_prometheus(text: str) -> Iterator[dict[str, Any]]:
     """Make a run of each host: time, CPU time by mode, energy and power by scope."""
     document = json.loads(text)
     if document["status"] != "success":
@@ -101,7 +101,7 @@ def _run(host: str, rates: Mapping[str, float], start_s: float, end_s: float) ->
 
 
 def range_url(server: str, start: str, end: str | None, step: str) -> str:
-    """Write the address of a range query for the metrics that `read` knows; ``end`` may be now."""
+    """Write the address of a range query for the metrics that are read; ``end`` may be now."""
     asked = {"query": _QUERY, "start": start, "end": end or f"{time.time():.0f}", "step": step}
     return f"{server.rstrip('/')}/api/v1/query_range?{urlencode(asked)}"
 
