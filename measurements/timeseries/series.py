@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Literal, NamedTuple, Self
+from typing import IO, TYPE_CHECKING, Any, Literal, NamedTuple, Self, cast
 
 from measurements.errors import MeasurementError, require_pyarrow
 from measurements.host import files
@@ -44,110 +44,94 @@ class TimeColumn(NamedTuple):
     per_device: str = ""  # what the names in brackets are: "disk" or "interface"
 
 
-_CPU = {
-    "user_s": "CPU time of programs in user mode, with the time of guests",
-    "nice_s": "CPU time of programs in user mode at low priority",
-    "system_s": "CPU time of the kernel",
-    "irq_s": "CPU time of interrupts",
-    "softirq_s": "CPU time of soft interrupts",
-    "steal_s": "CPU time that the hypervisor took",
-    "idle_s": "idle CPU time, without `iowait_s`",
-    "iowait_s": "idle CPU time while an I/O was outstanding",
-    # The columns above add up to the capacity; those below repeat parts of it.
-    "guest_s": "CPU time of virtual guests, which is a part of `user_s`",
-    "scheduled_s": "CPU time of tasks (user, nice and system), counted by the scheduler",
-    "tick_busy_s": "CPU time of tasks, counted by ticks, for comparison",
-}
-_MEMORY = {
-    "memory_free_bytes": "unused memory",
-    "memory_available_bytes": "memory that programs can get without swapping",
-    "memory_cached_bytes": "page cache",
-    "memory_buffers_bytes": "memory of block-device buffers",
-    "memory_inactive_bytes": "memory not used recently",
-}
-_SPEED = "network_speed_bytes_s"
-_NETWORK = {
-    "network_rx_bytes": ("B", "bytes received", _SPEED),
-    "network_tx_bytes": ("B", "bytes sent", _SPEED),
-    "network_rx_packets": ("1", "packets received", ""),
-    "network_tx_packets": ("1", "packets sent", ""),
-    "network_rx_drops": ("1", "packets dropped on receipt", ""),
-    "network_tx_drops": ("1", "packets dropped on sending", ""),
-    "network_errors": ("1", "packets with errors, received and sent", ""),
-}
+# Name, unit, kind and meaning, and the column that limits it. Those of CPU time down to `iowait_s`
+# add up to the capacity; the three behind them repeat parts of it.
+_COLUMNS = """
+time_s | s | fact | end of the interval of the row, in seconds since 1970-01-01 UTC
+interval_s | s | fact | length of the interval of the row
+host | | text | name of the host
+cpus | 1 | fact | logical CPUs of the host
+hz | 1/s | fact | clock ticks per second, if CPU time was counted in ticks
+cpu_accounting | | text | how CPU time of tasks was counted: by `tick` or by the `scheduler`
+user_s | s | amount | CPU time of programs in user mode, with the time of guests | cpus
+nice_s | s | amount | CPU time of programs in user mode at low priority | cpus
+system_s | s | amount | CPU time of the kernel | cpus
+irq_s | s | amount | CPU time of interrupts | cpus
+softirq_s | s | amount | CPU time of soft interrupts | cpus
+steal_s | s | amount | CPU time that the hypervisor took | cpus
+idle_s | s | amount | idle CPU time, without `iowait_s` | cpus
+iowait_s | s | amount | idle CPU time while an I/O was outstanding | cpus
+guest_s | s | amount | CPU time of virtual guests, which is a part of `user_s` | cpus
+scheduled_s | s | amount | CPU time of tasks (user, nice and system), counted by the scheduler \
+| cpus
+tick_busy_s | s | amount | CPU time of tasks, counted by ticks, for comparison | cpus
+command_cpu_s | s | fact | CPU time of the recorded command and its children, in the row of its end
+cpu_waiting_s | s | amount | time in which a task waited for a CPU (pressure stall, some)
+io_waiting_s | s | amount | time in which a task waited for I/O (pressure stall, some)
+io_stalled_s | s | amount | time in which all tasks waited for I/O (pressure stall, full)
+memory_waiting_s | s | amount | time in which a task waited for memory (pressure stall, some)
+memory_stalled_s | s | amount | time in which all tasks waited for memory (pressure stall, full)
+context_switches | 1 | amount | context switches
+run_queue | 1 | level | tasks that run or are ready to run
+blocked | 1 | level | tasks that wait for I/O
+memory_total_bytes | B | level | total memory of the host
+memory_free_bytes | B | level | unused memory | memory_total_bytes
+memory_available_bytes | B | level | memory that programs can get without swapping \
+| memory_total_bytes
+memory_cached_bytes | B | level | page cache | memory_total_bytes
+memory_buffers_bytes | B | level | memory of block-device buffers | memory_total_bytes
+memory_inactive_bytes | B | level | memory not used recently | memory_total_bytes
+memory_read_bytes | B | amount | bytes that the memory controllers read
+memory_written_bytes | B | amount | bytes that the memory controllers wrote
+swap_used_bytes | B | level | swap space in use
+swap_in_bytes | B | amount | bytes swapped in from disk
+swap_out_bytes | B | amount | bytes swapped out to disk
+major_faults | 1 | amount | page faults that needed I/O
+sectors_read | 512 B | amount | sectors read from all physical disks
+sectors_written | 512 B | amount | sectors written to all physical disks
+ios | 1 | amount | I/Os of all physical disks
+ios_read | 1 | amount | read I/Os of all physical disks
+ios_written | 1 | amount | write I/Os of all physical disks
+disk_read_bytes | B | amount | bytes read from the disk
+disk_written_bytes | B | amount | bytes written to the disk
+disk_ios | 1 | amount | I/Os of the disk
+disk_ios_read | 1 | amount | read I/Os of the disk
+disk_ios_written | 1 | amount | write I/Os of the disk
+disk_busy_share | 1 | share | share of the interval in which the disk had an I/O in progress
+disk_queue | 1 | level | mean number of I/Os in progress on the disk
+disk_wait_s | s | level | mean time from request to end of an I/O
+network_rx_bytes | B | amount | bytes received | network_speed_bytes_s
+network_tx_bytes | B | amount | bytes sent | network_speed_bytes_s
+network_rx_packets | 1 | amount | packets received
+network_tx_packets | 1 | amount | packets sent
+network_rx_drops | 1 | amount | packets dropped on receipt
+network_tx_drops | 1 | amount | packets dropped on sending
+network_errors | 1 | amount | packets with errors, received and sent
+network_speed_bytes_s | B/s | fact | line rate in each direction
+marks | | text | marks of an unusual row (list below), separated by `; `
+"""
 
-# Pressure Stall Information: "some" and "full" of the kernel.
-PRESSURES = {
-    "cpu_waiting_s": "time in which a task waited for a CPU (pressure stall, some)",
-    "io_waiting_s": "time in which a task waited for I/O (pressure stall, some)",
-    "io_stalled_s": "time in which all tasks waited for I/O (pressure stall, full)",
-    "memory_waiting_s": "time in which a task waited for memory (pressure stall, some)",
-    "memory_stalled_s": "time in which all tasks waited for memory (pressure stall, full)",
-}
 
-_PHYSICAL = "all physical interfaces together, and each interface by its name"
+def _column_of(line: str) -> tuple[str, TimeColumn]:
+    name, unit, kind, meaning, *capacity = (part.strip() for part in line.split("|"))
+    device = {"disk": "disk", "network": "interface"}.get(name.partition("_")[0], "")
+    if device == "interface" and kind == "amount":
+        meaning += ": all physical interfaces together, and each interface by its name"
+    return name, TimeColumn(unit, cast("Kind", kind), meaning, "".join(capacity), device)
 
-CPU_COLUMNS = tuple(_CPU)[:8]
+
+COLUMNS: dict[str, TimeColumn] = dict(map(_column_of, _COLUMNS.strip().splitlines()))
+
+CPU_COLUMNS = tuple(name for name, column in COLUMNS.items() if column.capacity == "cpus")[:8]
 # Ticks and the scheduler both count this time of tasks; the rest belongs to no task.
 TASK_COLUMNS = ("user_s", "nice_s", "system_s")
-NETWORK_COLUMNS = tuple(_NETWORK)
-
-COLUMNS: dict[str, TimeColumn] = {
-    "time_s": TimeColumn(
-        "s", "fact", "end of the interval of the row, in seconds since 1970-01-01 UTC"
-    ),
-    "interval_s": TimeColumn("s", "fact", "length of the interval of the row"),
-    "host": TimeColumn("", "text", "name of the host"),
-    "cpus": TimeColumn("1", "fact", "logical CPUs of the host"),
-    "hz": TimeColumn("1/s", "fact", "clock ticks per second, if CPU time was counted in ticks"),
-    "cpu_accounting": TimeColumn(
-        "", "text", "how CPU time of tasks was counted: by `tick` or by the `scheduler`"
-    ),
-    **{name: TimeColumn("s", "amount", meaning, "cpus") for name, meaning in _CPU.items()},
-    "command_cpu_s": TimeColumn(
-        "s", "fact", "CPU time of the recorded command and its children, in the row of its end"
-    ),
-    **{name: TimeColumn("s", "amount", meaning) for name, meaning in PRESSURES.items()},
-    "context_switches": TimeColumn("1", "amount", "context switches"),
-    "run_queue": TimeColumn("1", "level", "tasks that run or are ready to run"),
-    "blocked": TimeColumn("1", "level", "tasks that wait for I/O"),
-    "memory_total_bytes": TimeColumn("B", "level", "total memory of the host"),
-    **{name: TimeColumn("B", "level", m, "memory_total_bytes") for name, m in _MEMORY.items()},
-    "memory_read_bytes": TimeColumn("B", "amount", "bytes that the memory controllers read"),
-    "memory_written_bytes": TimeColumn("B", "amount", "bytes that the memory controllers wrote"),
-    "swap_used_bytes": TimeColumn("B", "level", "swap space in use"),
-    "swap_in_bytes": TimeColumn("B", "amount", "bytes swapped in from disk"),
-    "swap_out_bytes": TimeColumn("B", "amount", "bytes swapped out to disk"),
-    "major_faults": TimeColumn("1", "amount", "page faults that needed I/O"),
-    "sectors_read": TimeColumn("512 B", "amount", "sectors read from all physical disks"),
-    "sectors_written": TimeColumn("512 B", "amount", "sectors written to all physical disks"),
-    "ios": TimeColumn("1", "amount", "I/Os of all physical disks"),
-    "ios_read": TimeColumn("1", "amount", "read I/Os of all physical disks"),
-    "ios_written": TimeColumn("1", "amount", "write I/Os of all physical disks"),
-    "disk_read_bytes": TimeColumn("B", "amount", "bytes read from the disk", per_device="disk"),
-    "disk_written_bytes": TimeColumn("B", "amount", "bytes written to the disk", per_device="disk"),
-    "disk_ios": TimeColumn("1", "amount", "I/Os of the disk", per_device="disk"),
-    "disk_ios_read": TimeColumn("1", "amount", "read I/Os of the disk", per_device="disk"),
-    "disk_ios_written": TimeColumn("1", "amount", "write I/Os of the disk", per_device="disk"),
-    "disk_busy_share": TimeColumn(
-        "1",
-        "share",
-        "share of the interval in which the disk had an I/O in progress",
-        per_device="disk",
-    ),
-    "disk_queue": TimeColumn(
-        "1", "level", "mean number of I/Os in progress on the disk", per_device="disk"
-    ),
-    "disk_wait_s": TimeColumn(
-        "s", "level", "mean time from request to end of an I/O", per_device="disk"
-    ),
-    **{
-        name: TimeColumn(unit, "amount", f"{m}: {_PHYSICAL}", limit, "interface")
-        for name, (unit, m, limit) in _NETWORK.items()
-    },
-    _SPEED: TimeColumn("B/s", "fact", "line rate in each direction", per_device="interface"),
-    "marks": TimeColumn("", "text", "marks of an unusual row (list below), separated by `; `"),
-}
+NETWORK_COLUMNS = tuple(
+    name
+    for name, column in COLUMNS.items()
+    if name.startswith("network_") and column.kind == "amount"
+)
+# Pressure Stall Information: "some" and "full" of the kernel.
+PRESSURES = tuple(name for name in COLUMNS if name.endswith(("_waiting_s", "_stalled_s")))
 
 # Columns that every series has, whichever the caller selects.
 KEYS = ("time_s", "interval_s", "host", "cpus", "marks")
