@@ -8,7 +8,7 @@ PpwError
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -106,6 +106,16 @@ def require_pyarrow() -> None:
     """Raise `ModuleNotFoundError` with how to install pyarrow, which pandas' own does not name."""
     with naming_extra("a Parquet file"):
         importlib.import_module("pyarrow")
+
+
+@contextmanager
+def on_error(undo: Callable[[], object]) -> Iterator[None]:
+    """Undo what was begun if the block raises, in whatever way."""
+    try:
+        yield
+    except BaseException:
+        undo()
+        raise
 
 
 def first_line(error: Exception) -> str:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, NamedTuple, Self
 
-from measurements.errors import MeasurementError
+from measurements.errors import MeasurementError, on_error
 from measurements.host import files, processor
 from measurements.processes import settings_guard
 from measurements.processes.settings_guard import GOVERNOR, LOWER_LIMIT, SPEED, UPPER_LIMIT
@@ -325,7 +325,7 @@ class FrequencyControl:
                 error = OSError(errno.EROFS if read_only else errno.EACCES, "")
                 raise MeasurementError(refused_write(path, "", error))
         guard = settings_guard.Guard(lock=cpu_folder(sysfs), state=state)
-        try:
+        with on_error(guard.release):
             # While heat lowers the limits, the kernel hides those that were set.
             if devices := held_by_heat(sysfs, policies):
                 raise MeasurementError(
@@ -334,9 +334,6 @@ class FrequencyControl:
                     "down first"
                 )
             return cls(sysfs, procfs, guard)
-        except BaseException:
-            guard.release()
-            raise
 
     @property
     def turbo(self) -> bool | None:

@@ -30,7 +30,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from measurements.errors import install_command
+from measurements.errors import install_command, on_error
 from measurements.power import ipmi_protocol, source
 from measurements.power.ipmi_protocol import Bmc, IpmiAnswer, PowerSensor, Remote
 from measurements.power.source import Channel, Domain, Reading, SensorError, SourceSettings
@@ -87,7 +87,7 @@ def open_power(name: str, connect: Connect, timeout_s: float) -> IpmiPower:
     now = time.monotonic()
     try:
         bmc, level, answer = _log_in(connect, now + timeout_s)
-        with source.closed_on_error([bmc]):
+        with on_error(bmc.close):
             figures = _choose_dcmi_or_sensors(name, bmc, answer)
     except ipmi_protocol.NoAnswerError:
         raise ipmi_protocol.silent(name, time.monotonic() - now) from None
@@ -144,7 +144,7 @@ def _log_in(connect: Connect, until_s: float) -> tuple[Bmc, str, IpmiAnswer]:
     for higher in PRIVILEGES[1:]:
         if answer.code != ipmi_protocol.INSUFFICIENT_PRIVILEGE:
             break
-        with source.closed_on_error([bmc]):
+        with on_error(bmc.close):
             try:
                 raised, answer = _log_in_once(connect, higher, until_s)
             except ipmi_protocol.RefusedError:
@@ -157,7 +157,7 @@ def _log_in(connect: Connect, until_s: float) -> tuple[Bmc, str, IpmiAnswer]:
 def _log_in_once(connect: Connect, level: str, until_s: float) -> tuple[Bmc, IpmiAnswer]:
     """Log in with one privilege and ask for the power reading."""
     bmc = connect(level, until_s)
-    with source.closed_on_error([bmc]):
+    with on_error(bmc.close):
         return bmc, _ask_power(bmc, until_s)
 
 
@@ -359,7 +359,7 @@ class PyghmiBmc:
         self._socket, theirs = socket.socketpair()
         with theirs:
             self._process = _start_session(theirs)
-        with source.closed_on_error([self]):
+        with on_error(self.close):
             answer = self._ask_session_process({"connect": _arguments(remote, privilege)}, until_s)
             if "error" in answer:
                 raise _login_error(name, answer["error"], remote, privilege)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from measurements.errors import install_command
+from measurements.errors import install_command, on_error
 from measurements.power import source
 
 OPTIONS = ("backend", "energy", "item", "name", "query")
@@ -41,7 +41,7 @@ def open_source(where: str | None, settings: source.SourceSettings) -> MeterSour
     if not where:
         raise source.SensorError("meter needs a VISA name: meter@TCPIP0::HOST::5025::SOCKET")
     instrument = Instrument(where, options.get("backend", "@py"), settings.timeout_s)
-    with source.closed_on_error([instrument]):
+    with on_error(instrument.close):
         return MeterSource(instrument, options)
 
 
@@ -215,7 +215,7 @@ class Instrument:
                 f"{install_command('pyvisa_py')} for @py, or name another with backend=..."
             ) from None
         self._device: Any = None
-        with source.closed_on_error([self]):
+        with on_error(self.close):
             self._open_device()
 
     def error(self, reason: str) -> source.SensorError:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from measurements.errors import on_error
 from measurements.power import source
 from measurements.power.source import Channel, Reading, SensorError, time_call
 
@@ -29,7 +30,7 @@ class NvmlSource:
         self._library = library
         self._is_open = False
         self._connect()
-        with source.closed_on_error([self]):
+        with on_error(self.close):
             try:
                 self._processors = self._find_processors(where)
             except library.NVMLError as error:

@@ -22,7 +22,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Literal, NamedTuple, cast, get_args
 
-from measurements.errors import MeasurementError
+from measurements.errors import MeasurementError, on_error
 from measurements.power import source
 from measurements.power.source import Channel, Reading, SensorError
 from measurements.table import headers, units
@@ -55,7 +55,7 @@ def open_source(where: str | None, settings: source.SourceSettings) -> PowerLog:
     if not where:
         raise SensorError("log needs a file: log@FILE")
     tail = Tail(Path(where).expanduser())
-    with source.closed_on_error([tail]):
+    with on_error(tail.close):
         return PowerLog(where, tail, options)
 
 

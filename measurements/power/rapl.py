@@ -28,6 +28,7 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from measurements.errors import on_error
 from measurements.host import files
 from measurements.power import source
 from measurements.power.source import Channel, Domain, Reading, SensorError, SourceSettings
@@ -73,7 +74,7 @@ class RaplSource:
         self._root = root
         self._files = [files.NumberFile(zone.path / "energy_uj") for zone in zones]
         self._ranges = [math.inf if z.range_uj is None else z.range_uj for z in zones]
-        with source.closed_on_error([self]):
+        with on_error(self.close):
             first = self._read_counters_or_raise()
         self._channels = [
             replace(zone.channel, note=source.join_notes(zone.channel.note, file.remedy))

@@ -32,6 +32,7 @@ from decimal import Decimal
 from functools import cache, partial
 from typing import Any, Literal
 
+from measurements.errors import on_error
 from measurements.power import redfish_client as http, source
 from measurements.power.redfish_client import dig
 
@@ -78,7 +79,7 @@ def open_source(where: str | None, settings: source.SourceSettings) -> RedfishSo
     if not where:
         raise source.SensorError("redfish needs an address: redfish@HOST[:PORT]")
     client = http.RedfishClient(http.parse_origin(where), settings)
-    with source.closed_on_error([client]):
+    with on_error(client.close):
         return RedfishSource(client, settings.options)
 
 

@@ -26,7 +26,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import IO, Any, Self
 
-from measurements.errors import MeasurementError
+from measurements.errors import MeasurementError, on_error
 from measurements.host import files
 from measurements.power import source as sources
 from measurements.power.source import Channel, Login, PowerSource, Reading, SensorError, Spec
@@ -74,7 +74,7 @@ class Sampling:
                 f"the sampling process cannot be started: {error.strerror}"
             ) from error
         sampling = cls(process)
-        with sources.closed_on_error([sampling]):
+        with on_error(sampling.close):
             answer = sampling._send_order(
                 "open",
                 sources=[list(spec) for spec in specs],

@@ -9,13 +9,12 @@ import importlib
 import math
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
-from measurements.errors import MeasurementError, install_command
+from measurements.errors import MeasurementError, install_command, on_error
 from measurements.table.headers import nearest
 
 T = TypeVar("T")
@@ -214,7 +213,7 @@ def open_sources(specs: Iterable[Spec], settings: SourceSettings) -> list[PowerS
     """Open several sources, all or none."""
     opened: list[PowerSource] = []
     labels: set[str] = set()
-    with closed_on_error(opened):
+    with on_error(lambda: [one.close() for one in opened]):
         for spec in specs:
             opened.append(open_source(spec, settings))
             for channel in opened[-1].channels:
@@ -224,17 +223,6 @@ def open_sources(specs: Iterable[Spec], settings: SourceSettings) -> list[PowerS
                     )
                 labels.add(channel.label)
     return opened
-
-
-@contextmanager
-def closed_on_error(resources: Sequence[Any]) -> Iterator[None]:
-    """Close the resources if the block raises; they stay open otherwise."""
-    try:
-        yield
-    except BaseException:
-        for resource in resources:
-            resource.close()
-        raise
 
 
 def import_library(kind: str, name: str, library: str, instead: str = "") -> Any:

@@ -21,6 +21,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
+from measurements.errors import on_error
 from measurements.host import files
 from measurements.power import source
 
@@ -132,7 +133,7 @@ class HwmonSource:
         )
         self.period_s = min(channel.window_s for channel in self.channels)
         self._files = [files.NumberFile(sensor.path) for sensor in sensors]
-        with source.closed_on_error([self]):
+        with on_error(self.close):
             self.read()
         self.channels = tuple(
             replace(channel, note=file.remedy) if file.denied else channel
@@ -274,7 +275,7 @@ def open_batteries(where: str | None, settings: source.SourceSettings) -> Batter
             "another source"
         )
     opened = BatterySource(root, batteries)
-    with source.closed_on_error([opened]):
+    with on_error(opened.close):
         opened.read()
     return opened
 

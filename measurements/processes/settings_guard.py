@@ -25,10 +25,11 @@ import tempfile
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
-from measurements.errors import MeasurementError
+from measurements.errors import MeasurementError, on_error
 from measurements.processes.helper_process import HelperProcess, begin_helper, messages, send
 
 # The host's own folder of what may be changed: two ppw on one host are one too many.
@@ -89,12 +90,9 @@ class Guard:
         self._released = False
         folders = str(state or state_folder()), str(lock)
         self._helper = HelperProcess("measurements.processes.settings_guard", "the guard", *folders)
-        try:
+        with on_error(partial(self._helper.end, _ANSWER_S)):
             answer = self._helper.answer(_ANSWER_S)
             _raise_refusal(answer, lock)
-        except BaseException:
-            self._helper.end(_ANSWER_S)
-            raise
         self.journal = Path(answer["journal"])
         self.restored = tuple(HostSetting(Path(path), value) for path, value in answer["restored"])
 

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, Self
 
 from measurements.counters.command import PerfCounters, check_perf
 from measurements.counters.memory_traffic import MemoryTraffic
-from measurements.errors import MeasurementError
+from measurements.errors import MeasurementError, on_error
 from measurements.host import activity, conditions, cpu_placement, files
 from measurements.host.frequency_control import FrequencyControl, current_frequencies
 from measurements.power import energy, sampler
@@ -186,14 +186,11 @@ class Machine:
         control = None
         if frequencies or turbo is not None:
             control = FrequencyControl.open(sysfs=sysfs, procfs=procfs, dry_run=dry_run)
-            try:
+            with on_error(control.close):
                 if turbo is not None:
                     control.turn_turbo(turbo)
                 for freq_hz in frequencies:
                     control.refuse_step(freq_hz)
-            except BaseException:
-                control.close()
-                raise
         traffic = None if dry_run or perf is None else MemoryTraffic.find(sysfs, procfs)
         reasons = reason if perf is None else None
         return cls(

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from measurements.errors import MeasurementError
+from measurements.errors import MeasurementError, on_error
 from measurements.power import credentials, sampler, source
 from measurements.processes.helper_process import HelperProcess
 from measurements.sweep.session import Session
@@ -198,7 +198,7 @@ def open_nodes(
     """Open each node's sensors and its part of the sweep's folder, all or none."""
     opened: list[sampler.Sampling] = []
     meters = []
-    with source.closed_on_error(opened):
+    with on_error(lambda: [one.close() for one in opened]):
         for node in nodes:
             specs = [] if node.power is None else source.parse_specs(node.power)
             logins = credentials.logins_for(specs)

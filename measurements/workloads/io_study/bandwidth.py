@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from measurements.errors import MeasurementError
+from measurements.errors import MeasurementError, on_error
 from measurements.host import activity, cpu_placement, files, memory_probe
 from measurements.processes import cleanup_process, programs
 from measurements.workloads.clients import start_process
@@ -42,15 +42,12 @@ class BandwidthLoad:
         with files.open_for_writing(output, private=True) as file:
             self._process = start_process(command, file, reaper.environment())
         until = time.monotonic() + _READY_S
-        try:
+        with on_error(self.stop):
             while (reading := self.last_reading()) is None or not reading.bytes_moved:
                 self.check()
                 if time.monotonic() > until:
                     raise MeasurementError("the memory-bandwidth antagonist does not start")
                 time.sleep(_LOOK_S)
-        except BaseException:
-            self.stop()
-            raise
 
     def cpu_s(self) -> float:
         """CPU time so far (s)."""

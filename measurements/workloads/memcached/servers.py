@@ -5,14 +5,14 @@ from __future__ import annotations
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import reduce
 from pathlib import Path
 from typing import NamedTuple, Self
 
-from measurements.errors import MeasurementError
+from measurements.errors import MeasurementError, on_error
 from measurements.host import files
 from measurements.host.cpu_placement import run_on
 from measurements.processes.cleanup_process import CleanupProcess
@@ -209,7 +209,7 @@ class Servers:
                 ]
                 processes.append(start_process(command, output, reaper.environment()))
         servers = cls(tuple(Address(LOOPBACK, port) for port in ports), tuple(processes))
-        with servers._stop_on_failure():
+        with on_error(servers.stop):
             servers._wait_until_listening(log)
             servers._connect_all()
         return servers
@@ -218,7 +218,7 @@ class Servers:
     def connect_to(cls, addresses: Sequence[Address]) -> Self:
         """Connect to servers that are running already, and are left as they are."""
         servers = cls(tuple(addresses))
-        with servers._stop_on_failure():
+        with on_error(servers.stop):
             servers._connect_all()
         return servers
 
@@ -233,7 +233,7 @@ class Servers:
 
     def fill(self, key: Callable[[int], str], keys: int, value_bytes: int) -> None:
         """Store so many objects in each; a failure stops the servers."""
-        with self._stop_on_failure():
+        with on_error(self.stop):
             for control in self.controls:
                 control.fill(key, keys, value_bytes)
 
@@ -252,14 +252,6 @@ class Servers:
 
     def __exit__(self, *_: object) -> None:
         self.stop()
-
-    @contextmanager
-    def _stop_on_failure(self) -> Iterator[None]:
-        try:
-            yield
-        except BaseException:
-            self.stop()
-            raise
 
     def _connect_all(self) -> None:
         for address in self.addresses:
