@@ -84,7 +84,9 @@ class PowerLog:
             tail.skip(but_bytes=RECENT_BYTES)
             known = [row for lines in tail.poll() for row in self._parse_rows(lines, most_bad=1)]
         self._refuse_falling_counter(known)
-        self.period_s = _period_s(known)
+        # The median time between rows; 0 if unknown.
+        steps = (later.source_at_s - row.source_at_s for row, later in pairwise(known))
+        self.period_s = statistics.median([step for step in steps if step > 0] or [0.0])
         self.channels: Sequence[Channel] = (self._make_channel(options),)
 
     def read(self) -> list[Reading]:
@@ -192,13 +194,6 @@ def _check_log_options(options: Mapping[str, str]) -> Mapping[str, str]:
     if not usable:
         raise SensorError(f"log: offset={options['offset']}: write a number of seconds, or {AUTO}")
     return options
-
-
-def _period_s(rows: Sequence[_Row]) -> float:
-    """Compute the median time between rows (s); 0 if unknown."""
-    steps = [later.source_at_s - row.source_at_s for row, later in pairwise(rows)]
-    forward = [step for step in steps if step > 0]
-    return statistics.median(forward) if forward else 0.0
 
 
 class FileLines(NamedTuple):

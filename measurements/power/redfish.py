@@ -154,11 +154,19 @@ def energy_counter(chassis: Document, look: Look) -> ChassisFigure | None:
     if number(dig(metrics, "EnergyJoules", "Reading")) > 0:
         joules = _entry("EnergyJoules", "Reading", convert=number)
         return ChassisFigure("energy", (path,), joules, "energy", resolution=1.0)
-    step = _JOULES_PER_KWH * _decimal_step(_kilowatt_hours(metrics))
-    if not 0 < step <= _COARSEST_J:
+    said = _kilowatt_hours(metrics)
+    if not number(said) > 0:
         return None
+    # The place value of the last decimal that is written.
+    step = _JOULES_PER_KWH * 10.0 ** int(Decimal(repr(said)).as_tuple().exponent)
+    if step > _COARSEST_J:
+        return None
+
+    def count_joules(documents: Sequence[Document]) -> Value:
+        return _JOULES_PER_KWH * number(_kilowatt_hours(documents[0])), None
+
     resolution = step if step >= _FINEST_J else math.nan
-    return ChassisFigure("energy", (path,), _energy_value, "energy", resolution=resolution)
+    return ChassisFigure("energy", (path,), count_joules, "energy", resolution=resolution)
 
 
 def _follow_link(document: Document, look: Look, name: str) -> tuple[str, Document]:
@@ -292,21 +300,10 @@ def _whole_entry(power: Document) -> tuple[int, str]:
     return whole[0], f"first of {len(whole)} readings of its resource, named {name}"
 
 
-def _energy_value(documents: Sequence[Document]) -> Value:
-    return _JOULES_PER_KWH * number(_kilowatt_hours(documents[0])), None
-
-
 def _kilowatt_hours(metrics: Document) -> Any:
     """Prefer the lifetime count, which no user can set to 0."""
     lifetime = dig(metrics, "EnergykWh", "LifetimeReading")
     return dig(metrics, "EnergykWh", "Reading") if lifetime is None else lifetime
-
-
-def _decimal_step(said: Any) -> float:
-    """Compute the place value of the last decimal written; 0 without a number above 0."""
-    if not number(said) > 0:
-        return 0.0
-    return 10.0 ** int(Decimal(repr(said)).as_tuple().exponent)
 
 
 @dataclass

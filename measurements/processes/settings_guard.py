@@ -571,7 +571,9 @@ def take(lock: Path, folder: Path, parent: Process) -> int:
     descriptor = os.open(lock, os.O_RDONLY | os.O_CLOEXEC)
     until = time.monotonic() + _LOCK_WAIT_S
     while True:
-        user = _find_living_owners(folder, lock)
+        # The owners of a journal of this lock, one of whom still lives.
+        owners = (found.owners for found in journals(folder) if found.owners.lock == lock)
+        user = next((o for o in owners if o.parent.lives() or o.guard.lives()), None)
         if user and user.parent.lives() and (user.parent != parent or user.guard.lives()):
             raise RefusalError(busy=user.parent.pid)
         try:
@@ -582,15 +584,6 @@ def take(lock: Path, folder: Path, parent: Process) -> int:
             time.sleep(_LOOK_S)
         else:
             return descriptor
-
-
-def _find_living_owners(folder: Path, lock: Path) -> Owners | None:
-    """Find the owners of a journal of this lock, one of whom still lives."""
-    for found in journals(folder):
-        owners = found.owners
-        if owners.lock == lock and (owners.parent.lives() or owners.guard.lives()):
-            return owners
-    return None
 
 
 def _restore_left(folder: Path, lock: Path) -> list[HostSetting]:

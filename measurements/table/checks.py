@@ -283,10 +283,11 @@ def _problems_text(bad: pd.DataFrame, attrs: Mapping[Any, Any]) -> str:
         rows = ("line" if file in header_lines else "row") + "s" * (len(cases) > 1)
         numbers = cases["row"].to_numpy() + header_lines.get(file, 0)
         header, factor = own.get(column, (column, 1.0))
-        value = "" if reason == _ABSENT else f"{_shown_value(cases['value'].iloc[0], factor)} "
+        first = cases["value"].iloc[0]
+        said = f"{first / factor:g}" if isinstance(first, float) else repr(first)[:60]
+        value = "" if reason == _ABSENT else f"{said} "
         if reason == _PARTED:
-            plain = re.sub(r"[^\d.+-]", "", str(cases["value"].iloc[0]))
-            reason = f"{reason}: write {plain}"
+            reason += ": write " + re.sub(r"[^\d.+-]", "", str(first))
         where = f"{file}: {rows} {_row_ranges_text(numbers)}, column {header}"
         parts.append(f"{where}: {value}{reason}")
     if kinds.ngroups > _MOST_SHOWN:
@@ -295,10 +296,6 @@ def _problems_text(bad: pd.DataFrame, attrs: Mapping[Any, Any]) -> str:
     remedy = _REMEDY if (bad["reason"] == _ABSENT).any() else ""
     counted = "" if header_lines.keys() >= {*bad["file"]} else _COUNTED
     return f"{'; '.join(parts)} ({count}{counted}){remedy}"
-
-
-def _shown_value(value: object, factor: float) -> str:
-    return f"{value / factor:g}" if isinstance(value, float) else repr(value)[:60]
 
 
 def _row_ranges_text(rows: np.ndarray[Any, np.dtype[np.int64]]) -> str:

@@ -13,6 +13,7 @@ import os
 import shutil
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -254,7 +255,9 @@ def open_runs(options: FioOptions, runs: service.ServiceRuns) -> FioRuns:
     device = device_folder(Path(options.folder))
     target = Target(path, program, engine, False, device.name if device else None)
     _lay_out(target, options.size_bytes, runs.reaper)
-    target = target._replace(direct=_takes_direct_io(path))
+    with suppress(OSError):
+        os.close(os.open(path, os.O_RDWR | os.O_DIRECT))
+        target = target._replace(direct=True)
     if not target.direct:
         runs.tell_once(
             f"{options.folder}: its file system takes no direct I/O: the page cache is measured too"
@@ -321,14 +324,6 @@ def _lay_out(target: Target, size_bytes: int, reaper: cleanup_process.CleanupPro
         raise MeasurementError(f"{wrong}: {programs.complaint(said)}")
     with target.path.open("rb") as file:
         os.fsync(file.fileno())
-
-
-def _takes_direct_io(path: Path) -> bool:
-    try:
-        os.close(os.open(path, os.O_RDWR | os.O_DIRECT))
-    except OSError:
-        return False
-    return True
 
 
 def device_folder(folder: Path, sysfs: Path = Path("/sys")) -> Path | None:

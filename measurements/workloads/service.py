@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from measurements.power import energy, sampler
+    from measurements.power import energy
 
 T = TypeVar("T")
 # Parts of a window that are looked at one by one: they tell how much the throughput wavers.
@@ -351,7 +351,11 @@ def running(
         if machine.no_counters is not None:
             reason = machine.no_counters if is_local else f"{_ELSEWHERE}: count there"
             measure.refuse_or_note("cpi", reason, host, missing)
-        sampling = _open_sampling(host, is_local, missing)
+        if not is_local and host.power is None:
+            missing.append(_REMOTE_POWER)
+            sampling = measure.open_sampling(replace(host, power="none"), [])
+        else:
+            sampling = measure.open_sampling(host, missing)
         stack.callback(sampling.close)
         stack.enter_context(ses.lock_session(folder))
         try:
@@ -368,15 +372,6 @@ def running(
             if session is not None and not session.records():
                 shutil.rmtree(session.folder, ignore_errors=True)
             raise
-
-
-def _open_sampling(
-    host: measure.HostOptions, is_local: bool, missing: list[str]
-) -> sampler.Sampling:
-    if not is_local and host.power is None:
-        missing.append(_REMOTE_POWER)
-        return measure.open_sampling(replace(host, power="none"), [])
-    return measure.open_sampling(host, missing)
 
 
 def _through_json(workload: dict[str, Any]) -> dict[str, Any]:

@@ -308,17 +308,12 @@ def _add_power(
         return f"no power of the cluster, because that of its nodes differs in scope ({said})"
     row["power_w"] = math.fsum(node["power_w"] for node in known)
     row["energy_j"] = row["power_w"] * row["time_s"]
-    row["power_source"] = _source_label({str(node["power_source"]) for node in known}, scopes[0])
+    # The label that all nodes share, or else the kinds of their sources and what these cover.
+    first, *more = sorted({str(node["power_source"]) for node in known})
+    kinds = dict.fromkeys(label.partition(":")[0] for label in (first, *more))
+    row["power_source"] = f"{'+'.join(kinds)}:{scopes[0]}" if more else first
     row["power_label"] = "measured"
     idle = [node["idle_power_w"] for node in known if "idle_power_w" in node]
     if len(idle) == len(known):
         row["idle_power_w"] = math.fsum(idle)
     return ""
-
-
-def _source_label(labels: set[str], domain: str) -> str:
-    """Label that all nodes share, or else the kinds of their sources and what these cover."""
-    if len(labels) == 1:
-        return labels.pop()
-    kinds = sorted({label.partition(":")[0] for label in labels})
-    return f"{'+'.join(kinds)}:{domain}"

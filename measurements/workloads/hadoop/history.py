@@ -285,14 +285,6 @@ class _HistoryReader:
         )
 
 
-def _job_end_fields(event: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "status": _text_or_none(event.get("jobStatus")),
-        "finished_s": _unix_time_s(event.get("finishTime")),
-        "reason": _text_or_none(event.get("diagnostics")) or "",
-    }
-
-
 # What each kind of event says of the job.
 _JOB_EVENTS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
     "AM_STARTED": lambda event: {"master": _text_or_none(event.get("nodeManagerHost"))},
@@ -309,7 +301,14 @@ _JOB_EVENTS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
         "map_counters": _parse_counters(event.get("mapCounters")),
         "reduce_counters": _parse_counters(event.get("reduceCounters")),
     },
-    **dict.fromkeys(("JOB_FAILED", "JOB_KILLED", "JOB_ERROR"), _job_end_fields),
+    **dict.fromkeys(
+        ("JOB_FAILED", "JOB_KILLED", "JOB_ERROR"),
+        lambda event: {
+            "status": _text_or_none(event.get("jobStatus")),
+            "finished_s": _unix_time_s(event.get("finishTime")),
+            "reason": _text_or_none(event.get("diagnostics")) or "",
+        },
+    ),
 }
 
 

@@ -120,7 +120,11 @@ class BandwidthAntagonist:
 
     def start(self, rate_bytes_s: float, cpus: Sequence[int], output: Path) -> BandwidthLoad:
         """Start a load on CPUs; a rate of 0 is the fastest."""
-        size, listed = self._array_bytes(cpus), ",".join(map(str, cpus))
+        cache = activity.last_level_cache(self.sysfs, cpus).total_bytes or _UNKNOWN_CACHE_BYTES
+        room = _SHARE_OF_MEMORY * activity.available_memory(Path("/proc"), self.sysfs)
+        # Of each of the three arrays of each CPU (B).
+        size = int(min(max(_TIMES_CACHE * cache, _LEAST_BYTES), room) / 3 / len(cpus))
+        listed = ",".join(map(str, cpus))
         command = [*self.command, str(size), f"{rate_bytes_s:.0f}", listed]
         return BandwidthLoad(command, output, self.reaper)
 
@@ -150,10 +154,3 @@ class BandwidthAntagonist:
             if load is not None:
                 load.stop()
         return probe.bandwidth["triad"].median_bytes_s / placement.cores
-
-    def _array_bytes(self, cpus: Sequence[int]) -> int:
-        """Size of each of the three arrays of each CPU (B)."""
-        cache = activity.last_level_cache(self.sysfs, cpus).total_bytes or _UNKNOWN_CACHE_BYTES
-        room = _SHARE_OF_MEMORY * activity.available_memory(Path("/proc"), self.sysfs)
-        wanted = max(_TIMES_CACHE * cache, _LEAST_BYTES)
-        return int(min(wanted, room) / 3 / len(cpus))
