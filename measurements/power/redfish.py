@@ -162,11 +162,11 @@ def energy_counter(chassis: Document, look: Look) -> ChassisFigure | None:
     if step > _COARSEST_J:
         return None
 
-    def count_joules(documents: Sequence[Document]) -> Value:
+    def count_energy(documents: Sequence[Document]) -> Value:
         return _JOULES_PER_KWH * number(_kilowatt_hours(documents[0])), None
 
     resolution = step if step >= _FINEST_J else math.nan
-    return ChassisFigure("energy", (path,), count_joules, "energy", resolution=resolution)
+    return ChassisFigure("energy", (path,), count_energy, "energy", resolution=resolution)
 
 
 def _follow_link(document: Document, look: Look, name: str) -> tuple[str, Document]:

@@ -10,11 +10,12 @@ import math
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
-from measurements.errors import MeasurementError, install_command, on_error
+from measurements.errors import MeasurementError, install_command
 from measurements.table.headers import nearest
 
 T = TypeVar("T")
@@ -213,15 +214,17 @@ def open_sources(specs: Iterable[Spec], settings: SourceSettings) -> list[PowerS
     """Open several sources, all or none."""
     opened: list[PowerSource] = []
     labels: set[str] = set()
-    with on_error(lambda: [one.close() for one in opened]):
+    with ExitStack() as closing:
         for spec in specs:
             opened.append(open_source(spec, settings))
+            closing.callback(opened[-1].close)
             for channel in opened[-1].channels:
                 if channel.label in labels:
                     raise SensorError(
                         f"two sources have the channel {channel.label}: name each source only once"
                     )
                 labels.add(channel.label)
+        closing.pop_all()
     return opened
 
 

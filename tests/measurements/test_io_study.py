@@ -117,7 +117,6 @@ class TestFioRuns:
         assert path.stat().st_blocks * 512 >= 8 << 20
         content = path.read_bytes()
         assert content.count(0) < len(content) / 2
-        assert fio._takes_direct_io(path)
         job = ("--rw=randread", "--bs=4096", "--time_based", f"--runtime={fio._ms_text(0.5)}")
         command = [*fio._common_arguments(target, 8 << 20), *job]
         done = subprocess.run(command, capture_output=True, text=True, check=True)
@@ -126,7 +125,6 @@ class TestFioRuns:
         assert read_report(report, "read")["fio_seconds"] == pytest.approx(0.5, abs=0.05)
 
     def test_what_this_host_tells(self, tmp_path, monkeypatch):
-        assert not fio._takes_direct_io(tmp_path / "none")
         numbers = subprocess.run(["stat", "-c", "%Hd:%Ld", "/"], capture_output=True, text=True)
         link = Path("/sys/dev/block") / numbers.stdout.strip()
         assert fio.device_folder(Path("/")) == (link.resolve() if link.exists() else None)

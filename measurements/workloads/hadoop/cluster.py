@@ -6,11 +6,12 @@ import os
 import secrets
 import shutil
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from measurements.errors import MeasurementError, on_error
+from measurements.errors import MeasurementError
 from measurements.power import credentials, sampler, source
 from measurements.processes.helper_process import HelperProcess
 from measurements.sweep.session import Session
@@ -196,17 +197,17 @@ def open_nodes(
     nodes: Sequence[Node], session: Session, *, interval_s: float, timeout_s: float
 ) -> list[NodeMeter]:
     """Open each node's sensors and its part of the sweep's folder, all or none."""
-    opened: list[sampler.Sampling] = []
     meters = []
-    with on_error(lambda: [one.close() for one in opened]):
+    with ExitStack() as closing:
         for node in nodes:
             specs = [] if node.power is None else source.parse_specs(node.power)
             logins = credentials.logins_for(specs)
             sampling = sampler.Sampling.open(
                 specs, interval_s=interval_s, timeout_s=timeout_s, logins=logins
             )
-            opened.append(sampling)
+            closing.callback(sampling.close)
             meters.append(NodeMeter(node, _node_part(session, node, sampling), sampling))
+        closing.pop_all()
     return meters
 
 
