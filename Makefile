@@ -44,12 +44,12 @@ lint: $(VENV)/.dev
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 
-# Calls and texts that can be a weakness, and the workflow of the examples: no finding without a
-# reason. Half a minute.
+# Calls and texts that can be a weakness, and the workflows: no finding without a reason. Half a
+# minute.
 audit: $(VENV)/.dev
 	@$(BIN)/python $(INSTALL) 'bandit>=1.9' 'zizmor>=1.32'
 	$(BIN)/bandit --quiet --configfile pyproject.toml --recursive ppw measurements fitting ppw_errors
-	$(BIN)/zizmor --offline --quiet examples/performance_gate.yml
+	$(BIN)/zizmor --offline --quiet .github/workflows examples/performance_gate.yml
 
 types: $(VENV)/.dev
 	$(BIN)/mypy
