@@ -263,13 +263,13 @@ def last_level_cache(sysfs: Path, cpus: Collection[int]) -> LastLevelCache:
 
 def available_memory(procfs: Path, sysfs: Path) -> int:
     """Read how much memory (bytes) this process can take without swapping or being killed."""
-    path = procfs / "meminfo"
-    match = re.search(r"^MemAvailable:\s+(\d+) kB", read_field(path), re.MULTILINE)
-    if match is None:
+    available = files.memory_bytes(procfs, "MemAvailable")
+    if available is None:
         raise MeasurementError(
-            f"{path}: no line MemAvailable: is procfs mounted there? Mount it, or name its folder"
+            f"{procfs / 'meminfo'}: no line MemAvailable: is procfs mounted there? Mount it, or "
+            "name its folder"
         )
-    return min([1024 * int(match[1]), *_bytes_left_by_memory_limits(procfs, sysfs)])
+    return min([int(available), *_bytes_left_by_memory_limits(procfs, sysfs)])
 
 
 def _bytes_left_by_memory_limits(procfs: Path, sysfs: Path) -> Iterator[int]:

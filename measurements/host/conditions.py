@@ -166,7 +166,6 @@ def power_cap_state(sysfs: Path) -> dict[str, files.Value]:
 def system_state(sysfs: Path, procfs: Path, root: Path) -> dict[str, files.Value]:
     """Read kernel, virtual machine or container, mitigations, huge pages, clock source, load."""
     load = files.read_field(procfs / "loadavg").split(" ")[0]
-    memory = re.search(r"^MemTotal:\s+(\d+) kB", files.read_field(procfs / "meminfo"), re.MULTILINE)
     clocksource = sysfs / "devices/system/clocksource/clocksource0/current_clocksource"
     hugepages = files.read_field(sysfs / "kernel/mm/transparent_hugepage/enabled")
     # The setting in force stands in brackets among its alternatives.
@@ -185,7 +184,7 @@ def system_state(sysfs: Path, procfs: Path, root: Path) -> dict[str, files.Value
         "platform_profile": files.read_text(sysfs / "firmware/acpi/platform_profile"),
         "nmi_watchdog": files.read_flag(procfs / "sys/kernel/nmi_watchdog"),
         "on_battery": not any(mains) if mains else None,
-        "memory_bytes": int(memory[1]) * 1024.0 if memory else None,
+        "memory_bytes": files.memory_bytes(procfs),
         "load_average_1min": float(load) if re.fullmatch(r"\d+(\.\d+)?", load) else None,
     }
     # Processor faults that the kernel works around, and those left open.

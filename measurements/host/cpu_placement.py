@@ -100,7 +100,7 @@ def read_topology(
         topology = folder / f"cpu{cpu}/topology"
         threads = tuple(sorted(_threads(topology, cpu) & usable))
         # The kernel says -1 where it does not know the package.
-        socket = max(0, files.number(topology / "physical_package_id") or 0)
+        socket = max(0, int(files.read_number(topology / "physical_package_id") or 0))
         cores[threads[0]] = PhysicalCore(threads, socket, nodes.get(cpu, 0), kinds.get(cpu, ""))
     return Topology(
         tuple(sorted(cores.values(), key=lambda c: (c.socket, _rank(c.kind), c.node, c.cpus))),

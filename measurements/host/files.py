@@ -96,14 +96,6 @@ def read_numbers(paths: Iterable[Path], scale: float = 1.0) -> list[float]:
     return [value for value in values if value is not None]
 
 
-def number(path: Path) -> int | None:
-    """Read an integer; None where the file is unreadable or holds none."""
-    try:
-        return int(read_field(path))
-    except ValueError:
-        return None
-
-
 def read_flag(path: Path) -> bool | None:
     """Read a switch: 1, Y or y is True; 0, N or n is False; anything else None."""
     return {"0": False, "n": False, "1": True, "y": True}.get(read_field(path).lower())
@@ -132,6 +124,12 @@ def read_pairs(path: Path) -> Iterator[tuple[str, str]]:
 def first_pairs(path: Path) -> dict[str, str]:
     """Read lines of the form ``key: value`` by key; of a key that comes again, the first holds."""
     return dict(reversed([*read_pairs(path)]))
+
+
+def memory_bytes(procfs: Path, name: str = "MemTotal") -> float | None:
+    """Read a size of /proc/meminfo (B); None where the kernel does not tell."""
+    amount, _, unit = first_pairs(procfs / "meminfo").get(name, "").partition(" ")
+    return int(amount) * 1024.0 if amount.isdecimal() and unit == "kB" else None
 
 
 def read_counts(path: Path) -> dict[str, int]:

@@ -163,7 +163,7 @@ def in_khz(freq_hz: float) -> int:
 
 def read_hz(path: Path) -> float | None:
     """Read a frequency (Hz); None where the file has no positive number."""
-    khz = files.number(path)
+    khz = files.read_number(path)
     return khz * _HZ_PER_KHZ if khz and khz > 0 else None
 
 

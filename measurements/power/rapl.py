@@ -260,7 +260,7 @@ def _read_zone(
     """Read a zone's range, limits and domain into its channel."""
     kind = re.split(r"[-\d]", _zone_name(folder), maxsplit=1)[0]
     domain: Domain = next((domain for domain in _DOMAINS if domain == kind), "other")
-    range_uj = max(files.number(folder / "max_energy_range_uj") or 0, 0)
+    range_uj = int(max(files.read_number(folder / "max_energy_range_uj") or 0, 0))
     whole = parent.channel if parent is not None and domain not in ("dram", "psys") else None
     inside = whole.label if whole else None
     notes = []
@@ -274,7 +274,7 @@ def _read_zone(
         )
     if not range_uj:
         notes.append("the kernel does not report its range: energy is lost when it wraps")
-    if files.number(folder / "enabled") == 0:
+    if files.read_number(folder / "enabled") == 0:
         notes.append("its power limits are off")
     most_w = _read_power_limit_w(folder)
     if math.isnan(most_w) and whole:
@@ -294,7 +294,7 @@ def _read_zone(
 
 def _read_power_limit_w(zone: Path) -> float:
     """Read the power that the limits in force allow, with room for peaks (W); NaN without any."""
-    if files.number(zone / "enabled") == 0:
+    if files.read_number(zone / "enabled") == 0:
         return math.nan
     limits = files.read_numbers(zone.glob("constraint_*_power*_uw"), 1e-6)
     least, most = _PLAUSIBLE_W

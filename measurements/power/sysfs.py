@@ -238,7 +238,7 @@ def _make_channel(sensor: _Sensor, label: str, inside: str | None) -> source.Cha
     domain = next(domain for start, domain in domains if sensor.label.startswith(start))
     if sensor.quantity == "energy":
         return source.Channel(label, "energy", domain, resolution=_MICRO, inside=inside)
-    interval_ms = files.number(device.attributes / f"{sensor.name}_average_interval") or 0
+    interval_ms = files.read_number(device.attributes / f"{sensor.name}_average_interval") or 0
     is_mean = sensor.path.name.endswith("_average")
     return source.Channel(
         label,
@@ -320,7 +320,7 @@ class _Battery:
         self.state = "Unknown"
         self._folder = folder
         self.factors = [files.NumberFile(folder / name) for name in names]
-        volts = (files.number(folder / "voltage_now") or math.nan) / 1e6
+        volts = (files.read_number(folder / "voltage_now") or math.nan) / 1e6
         # Firmware counts in milliwatts or milliamperes.
         self.resolution_w = _MILLI if len(names) == 1 else _MILLI * volts
 

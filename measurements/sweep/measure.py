@@ -349,11 +349,9 @@ def _try_frequency_control(sysfs: Path, procfs: Path) -> HostSensor:
 
 def _try_temperature_sensor(sysfs: Path) -> HostSensor:
     now_c = conditions.package_temperature_c(sysfs)
-    if now_c is None:
-        return HostSensor(
-            "temperature", False, "this host has no sensor of the processor's temperature"
-        )
-    return HostSensor("temperature", True, f"{now_c:g} °C now")
+    none = "this host has no sensor of the processor's temperature"
+    is_there = now_c is not None
+    return HostSensor("temperature", is_there, f"{now_c:g} °C now" if is_there else none)
 
 
 # A sweep of that host is kept there, below the name $0, until it is whole and has been fetched.

@@ -11,7 +11,7 @@ import re
 import shutil
 import sys
 import tempfile
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from datetime import date, time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TextIO
@@ -95,8 +95,12 @@ def write_runs(runs: pd.DataFrame, target: str | Path) -> None:
         except OSError as error:
             raise MeasurementError(f"standard output: {error.strerror or error}") from error
         return
+    path = Path(target)
     try:
-        _write_whole_file(runs, Path(target))
+        # A device or a pipe is written to; a file in its place would be something else.
+        is_special = path.exists() and not path.is_file()
+        with nullcontext(path) if is_special else replace_whole(path) as scratch:
+            _write_by_ending(runs, scratch, path.name)
     except OSError as error:
         reason = error.strerror or str(error)
         raise MeasurementError(f"{target}: cannot be written: {reason}") from error
@@ -104,15 +108,6 @@ def write_runs(runs: pd.DataFrame, target: str | Path) -> None:
         raise
     except (TypeError, ValueError) as error:
         raise MeasurementError(f"{target}: cannot be written: {first_line(error)}") from error
-
-
-def _write_whole_file(runs: pd.DataFrame, path: Path) -> None:
-    if path.exists() and not path.is_file():
-        # A device or a pipe is written to; a file in its place would be something else.
-        _write_by_ending(runs, path, path.name)
-        return
-    with replace_whole(path) as scratch:
-        _write_by_ending(runs, scratch, path.name)
 
 
 @contextmanager

@@ -109,7 +109,6 @@ class Collectl(logs.LogReader):
         self._layout: _Layout | None = None
         self._comments: list[str] = []
         self._headers = 0
-        self._caveats: set[str] = set()
 
     @classmethod
     def recognises(cls, head: bytes) -> bool:
@@ -217,7 +216,7 @@ class Collectl(logs.LogReader):
             numbers = block.numbers.pop(position)
             factor = self._factor(part, device, layout)
             if np.isnan(factor):
-                self._caveats.add(series.CPUS_UNKNOWN)
+                self._caveats[series.CPUS_UNKNOWN] = None
                 continue
             if factor != 1.0:
                 numbers *= factor
@@ -239,16 +238,11 @@ class Collectl(logs.LogReader):
             return 1 / self._log.hz if self._log.hz else np.nan
         if device:
             return part.factor
-        log_cpus = self._log.cpus or layout.listed_cpus
-        if self._options.cpus and not log_cpus:
-            self._caveats.add(series.CPUS_TAKEN)
-        return part.factor * (log_cpus or self._options.cpus or np.nan)
+        cpus = self._cpus_of_shares(self._log.cpus or layout.listed_cpus)
+        return part.factor * (cpus or np.nan)
 
     def _all_caveats(self, layout: _Layout) -> Iterator[str]:
-        if series.CPUS_UNKNOWN in self._caveats:
-            yield series.CPUS_UNKNOWN
-        if series.CPUS_TAKEN in self._caveats:
-            yield series.cpus_taken(self._options.cpus)
+        yield from self._caveats
         if not (layout.epoch or self._options.timezone or "offset" in self._facts):
             yield series.LOCAL_TIMES
         cpus, idle_s = self._log.cpus, self._log.columns.get("idle_s")

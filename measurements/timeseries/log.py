@@ -39,7 +39,7 @@ Columns = dict[str, Numbers]
 PIECE_BYTES = 8 << 20
 _GZIP = b"\x1f\x8b"
 # First bytes of the binary files of sar, in both byte orders.
-_SADC = (b"\x96\xd5", b"\xd5\x96")
+SADC = (b"\x96\xd5", b"\xd5\x96")
 _HEAD_BYTES = 1 << 16
 # A header stands above many rows: more of them than this, and one in so many bytes, is no log.
 _MOST_HEADERS, _BYTES_PER_HEADER = 1000, 1 << 14
@@ -127,7 +127,7 @@ def open_source(path: str | Path) -> Iterator[Source]:
         return
     try:
         with Path(path).open("rb") as file:
-            if file.read(2) in _SADC:
+            if file.read(2) in SADC:
                 yield from _open_binary(str(path))
                 return
             file.seek(0)
@@ -314,6 +314,7 @@ class LogReader:
     def __init__(self, source: Source, options: Options) -> None:
         self._source, self._options = source, options
         self._log = Log(source.name, self.format, options.host or "")
+        self._caveats: dict[str, None] = {}
 
     @classmethod
     def recognises(cls, head: bytes) -> bool:
@@ -323,6 +324,13 @@ class LogReader:
     def read(self) -> Log:
         """Read the log; refuse one that ppw cannot use."""
         raise NotImplementedError
+
+    def _cpus_of_shares(self, logged: float | None) -> float | None:
+        """Number of CPUs that shares are of: the log's, or else the caller's with a caveat."""
+        cpus = logged or self._options.cpus
+        if not logged:
+            self._caveats[series.cpus_taken(cpus) if cpus else series.CPUS_UNKNOWN] = None
+        return cpus
 
 
 def drop_absurd(numbers: Numbers) -> Flags:

@@ -29,8 +29,7 @@ FORMATS = {reader.format: reader for reader in READERS}
 
 # What is often given instead, by how it begins, and what to do.
 _OTHER_KINDS = (
-    (b"\x96\xd5", "a binary file of sar: convert it with sadf -j FILE -- -A"),
-    (b"\xd5\x96", "a binary file of sar: convert it with sadf -j FILE -- -A"),
+    (logs.SADC, "a binary file of sar: convert it with sadf -j FILE -- -A"),
     (b"Linux ", "text of sar: give the output of sadf -j of the binary file instead"),
     (b"<?xml", "XML: use sadf -j instead of sadf -x"),
     (b"PK", "a ZIP archive: unpack it"),

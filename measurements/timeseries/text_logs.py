@@ -90,7 +90,6 @@ class SadfCsv(logs.LogReader):
     def __init__(self, source: logs.Source, options: logs.Options) -> None:
         super().__init__(source, options)
         self._guests_apart = False
-        self._caveats: dict[str, None] = {}
         self._pieces: list[tuple[str, logs.Numbers, logs.Numbers]] = []
         self._times: list[logs.Numbers] = []
         self._lengths: list[logs.Numbers] = []
@@ -186,10 +185,7 @@ class SadfCsv(logs.LogReader):
         all_cpus = known & (names == "-1")
         if item == "CPU" and all_cpus.any():
             # The row of all CPUs is a mean share.
-            cpus = self._log.cpus or self._options.cpus
-            if not self._log.cpus:
-                self._caveats[series.cpus_taken(cpus) if cpus else series.CPUS_UNKNOWN] = None
-            if cpus:
+            if cpus := self._cpus_of_shares(self._log.cpus):
                 yield None, all_cpus, cpus
             return
         each = dict.fromkeys(names[known])

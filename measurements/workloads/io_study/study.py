@@ -284,15 +284,13 @@ class IoStudy(service.ServiceSweep):
     def _setup_columns(self, cell: StudyCell) -> dict[str, Any]:
         """Columns of what is set up, the same for all runs of a cell."""
         asked, pattern = self.options, cell.pattern
-        meminfo = files.read_field(self.runs.machine.procfs / "meminfo")
-        total = re.search(r"^MemTotal:\s+(\d+)", meminfo, re.MULTILINE)
         columns: dict[str, Any] = {
             "device": cell.device.name,
             "device_kind": cell.device.kind,
             "file_system": cell.device.file_system,
             "instances": cell.instances,
             "kernel_confined": self.workers is not None,
-            "memory_bytes": int(total[1]) * 1024.0 if total else None,
+            "memory_bytes": files.memory_bytes(self.runs.machine.procfs),
             "data_bytes": asked.data_bytes,
             "bandwidth_taken": cell.level.taken if self.levels.antagonist else None,
             "bandwidth_per_core_bytes_s": self.levels.left.get(cell.level),
