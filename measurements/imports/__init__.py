@@ -69,9 +69,5 @@ FORMATS = {
         "job_accounts", "CSV of eacct -c", r"\A(?=[^\n]*[;\n]TIME_SEC;)[^\n]*;DC_NODE_POWER_W[;\n]"
     ),
     "geopm": Format("job_accounts", "report of GEOPM", r"\A(?:#+ geopm |GEOPM Version: )"),
-    "pcm": Format(
-        "processor_logs",
-        "CSV of pcm -csv",
-        r"(?m:^)Date[,;]Time[,;](?=[^\n]*\bEXEC\b)",
-    ),
+    "pcm": Format("processor_logs", "CSV of pcm -csv", r"(?m:^)Date[,;]Time[,;](?=[^\n]*\bEXEC\b)"),
 }

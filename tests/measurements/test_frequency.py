@@ -136,11 +136,7 @@ def sixteen():
 @pytest.mark.cases(
     "host, asked, text",
     (sixteen, 3.0, r"policy0, …, policy15 \(CPUs 0-15\)"),
-    (
-        hosts.westmere,
-        1.9,
-        "is not a frequency step; the nearest are 1.862 GHz and 1.995 GHz",
-    ),
+    (hosts.westmere, 1.9, "is not a frequency step; the nearest are 1.862 GHz and 1.995 GHz"),
     (hosts.westmere, 1.5, "1.5 GHz is below the lowest step, 1.596 GHz"),
     (hosts.westmere, 3.0, "3 GHz is above the highest step, 2.394 GHz"),
     (hosts.westmere, 2.395, "2.395 GHz stands for turbo, whose frequency varies"),

@@ -1,6 +1,5 @@
 """Files of other programs: the figures that stand in them, by hand, as a runs table."""
 
-import contextlib
 import json
 import re
 import threading
@@ -8,7 +7,6 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from hypothesis import given, strategies as st
 from test_timeseries import IOSTAT, SAR, VMSTAT
 
 from measurements import MeasurementError, import_runs
@@ -455,15 +453,3 @@ def test_a_server_is_asked_for_a_range_and_its_refusals_are_shown(tmp_path):
     assert runs.energy_j.tolist() == [2700]
     with pytest.raises(MeasurementError, match="query_range: cannot be read: "):
         import_runs(prometheus.range_url(url, "9", None, "15"))
-
-
-@given(data=st.data())
-def test_damaged_files_are_refused_or_read(data, tmp_path_factory):
-    form, text, _ = FILES[data.draw(st.sampled_from(sorted(FILES)))]
-    at = data.draw(st.integers(0, len(text)))
-    cut = data.draw(st.integers(0, 40))
-    put = data.draw(st.sampled_from(["", "\0", "1e999", "-", "|", ",", '"', "\n", "]", "NaN"]))
-    path = tmp_path_factory.getbasetemp() / "damaged"
-    path.write_text(text[:at] + put + text[at + cut :])
-    with contextlib.suppress(MeasurementError):
-        assert len(import_runs(str(path), source=form, values=ASKED))

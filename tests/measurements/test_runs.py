@@ -474,10 +474,7 @@ class TestChecks:
     def test_booleans_are_no_numbers(self, times, tmp_path):
         runs = pd.DataFrame({"freq_hz": [1.2e9, 1.8e9, 2.4e9], "time_s": times})
         runs.to_json(tmp_path / "r.jsonl", orient="records", lines=True)
-        asks = [
-            lambda: ppw.project(runs, freq="3GHz"),
-            lambda: ms.read_runs(tmp_path / "r.jsonl"),
-        ]
+        asks = [lambda: ppw.project(runs, freq="3GHz"), lambda: ms.read_runs(tmp_path / "r.jsonl")]
         if runs["time_s"].dtype != object:
             runs.to_parquet(tmp_path / "r.parquet")
             asks.append(lambda: ms.read_runs(tmp_path / "r.parquet"))

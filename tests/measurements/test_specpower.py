@@ -29,6 +29,7 @@ class TestForms:
         assert result.levels[0] == (1.0, pytest.approx(0.996), 100_000, 200)
         assert result.levels[5] == (0.5, 0.5, 50_000, 125)
         assert result.levels[-1] == LoadLevel(0.0, None, 0.0, 50)
+        assert [x.target for x in result.levels] == [*(t / 100 for t in TARGETS), 0]
         assert (result.overall, result.compliant, result.findings) == (400, True, ())
         assert result.computed_overall == pytest.approx(400)
 
@@ -130,15 +131,6 @@ def test_what_is_no_result(read, tmp_path):
     assert not is_specpower(tmp_path / "gone.txt")
     with pytest.raises(MeasurementError, match="no file"):
         read_specpower([])
-
-
-def test_a_result_has_its_levels_in_order(read):
-    [result] = read(text_report())
-    assert [level.target for level in result.levels] == pytest.approx(
-        [*(t / 100 for t in TARGETS), 0]
-    )
-    assert result.system == "Pebble 100"
-    assert (result.levels[-1].ops_s, result.levels[-1].actual) == (0, None)
 
 
 @pytest.mark.thirdparty

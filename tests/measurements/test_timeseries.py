@@ -260,7 +260,7 @@ class TestEveryFormat:
             ],
             "has no time": [b"time_s,interval_s,user_s\nx,1,1\n"],
             "is no series of ppw": [
-                *(b"PAR1 and no more", b'{"time_s": 1%s, "interval_s": 1}' % (b"0" * 400)),
+                *(b"PAR1 and no more", b'{"time_s": 1%s, "interval_s": 1}' % (b"0" * 400))
             ],
         }.items():
             for data in contents:
