@@ -432,6 +432,42 @@ class TestSlipOfAUnit:
         assert named(runs, self.NAME) == [at % steps]
 
 
+class TestRepeatFarOff:
+    NAME = "repeat_far_off"
+
+    # The other repeats are 37.26 and 36.75 s; the median of three is one of them.
+    @pytest.mark.cases(
+        "time, median",
+        (312.5, "37.26"),
+        (74.5, "37.26"),
+        (3.74, "36.75"),
+        (48.0, None),  # within 1.5 times
+    )
+    def test_worked_by_hand(self, time, median):
+        runs = pd.DataFrame(
+            {
+                "host": "a",
+                "workload": "sort",
+                "freq_hz": np.repeat([1.6e9, 2.0e9, 2.4e9], 3),
+                "time_s": [50.45, 50.99, 51.43, 41.83, 42.13, 42.63, 37.26, 36.75, time],
+                "Notes": [*[None] * 8, "backup ran?"],
+            }
+        )
+        words = f"time_s: {time:g} s, and {median} s is the median of the 3 repeats"
+        assert told(runs, self.NAME) == ({8: words} if median else {})
+
+    def test_scattered_repeats_are_noise(self):
+        times = 40 * np.random.default_rng(2611).lognormal(0, 0.4, 60)
+        runs = pd.DataFrame({"host": "a", "workload": "sort", "freq_hz": 2e9, "time_s": times})
+        assert times.max() / np.median(times) > 2
+        assert told(runs, self.NAME) == {}
+
+    def test_two_thirds_apart_name_nobody(self):
+        runs = pd.DataFrame({"freq_hz": np.repeat([1e9, 2e9, 3e9], 3), "workload": "sort"})
+        runs["time_s"] = [60, 60.1, 60.2, 30, 30.1, 30.2, 10, 20, 40]
+        assert told(runs.assign(host="a"), self.NAME) == {}
+
+
 class TestTimeOfAnotherUnit:
     NAME = "time_of_another_unit"
 

@@ -302,6 +302,15 @@ CHECKS = {
         "or such a part of them",
         remedy="find the unit of time of these runs, and convert; or find out what delayed them",
     ),
+    "repeat_far_off": Check(
+        (("time_s", "throughput_ops_s", "power_w"),),
+        ALL_METRICS,
+        sweeps.find_far_repeats,
+        sweeps.say_far_repeat,
+        meaning="time_s, throughput_ops_s or power_w is more than 1.5 times the median of three or "
+        "more repeats, or such a part of it, where the repeats of the table agree far better",
+        remedy="find out what disturbed the run, and measure it again",
+    ),
     "power_at_or_below_idle": Check(
         (("power_w",),),
         OF_WATTS,

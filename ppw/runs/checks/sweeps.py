@@ -30,6 +30,9 @@ def sweep_codes(runs: pd.DataFrame, groups: gr.Groups) -> IntArray:
         measured = (column in COLUMNS or column == gr.FLAGS) and column not in _SETTING_COLUMNS
         if column in groups.by or measured:
             continue
+        # A note beside a few rows is no setting.
+        if column not in IDENTITY and runs[column].isna().mean() > 0.5:
+            continue
         values, distinct = pd.factorize(runs[column], use_na_sentinel=False)
         if column in IDENTITY or _is_setting(values, len(distinct), steps):
             codes = pd.factorize(codes * len(distinct) + values)[0]
@@ -588,4 +591,52 @@ def say_time_slip(time: float, frequency: float, middle: float, factor: float) -
     return (
         f"{time:.4g} s at {frequency / 1e9:.4g} GHz, and {middle:.4g} s in the middle of its "
         f"sweep. Check whether it is in {own}, and the others in {others}"
+    )
+
+
+# Runs far from the repeats of their own setting.
+
+# Repeats of one setting that differ by more than this, and by more than so many times the usual
+# difference of the table, are not noise. Interference in the shared sweeps stays below it.
+_FAR = np.log(1.5)
+_FAR_SCATTERS = 10.0
+_FEWEST_REPEATS = 3
+
+
+def find_far_repeats(runs: pd.DataFrame, groups: gr.Groups) -> pd.DataFrame:
+    """Find runs whose time, rate or power is far from the median of three or more repeats.
+
+    At most a third of the repeats of a setting is named: where more are apart, nobody can know
+    which are wrong. Cells of a fleet have no single runs, so none of theirs is named.
+    """
+    if gr.is_cell_table(runs):
+        return pd.DataFrame()
+    cell = gr.number_rows([sweep_codes(runs, groups), gr.numbers(runs, "freq_hz")])
+    cells, found = int(cell.max(initial=-1)) + 1, []
+    for column in ("time_s", "throughput_ops_s", "power_w"):
+        value = gr.numbers(runs, column)
+        is_given = value > 0
+        logarithm = np.log(np.where(is_given, value, np.nan))
+        repeats = np.bincount(cell, is_given, cells)
+        median = _weighted_medians(logarithm, cell, is_given.astype(np.float64), cells)[cell]
+        off = np.abs(logarithm - median)
+        is_repeat = is_given & (repeats[cell] >= _FEWEST_REPEATS)
+        if not is_repeat.any():
+            continue
+        is_far = is_repeat & (off > max(_FAR, _FAR_SCATTERS * np.median(off[is_repeat])))
+        is_few = _ONE_IN * np.bincount(cell, is_far, cells) <= repeats
+        named = np.flatnonzero(is_far & is_few[cell])
+        figures = {"value": value[named], "median": np.exp(median[named])}
+        figures |= {"repeats": repeats[cell[named]], "column": column}
+        found.append(pd.DataFrame(figures, index=named))
+    table = pd.concat([pd.DataFrame(), *found])
+    return table[~table.index.duplicated()].sort_index()
+
+
+def say_far_repeat(value: float, median: float, repeats: float, column: str) -> str:
+    """Say the value of a run, and the median of the repeats of its setting."""
+    unit = COLUMNS[column].unit
+    return (
+        f"{column}: {shown(value, unit)}, and {shown(median, unit)} is the median of the "
+        f"{repeats:.0f} repeats"
     )
