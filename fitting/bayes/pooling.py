@@ -176,6 +176,7 @@ class CellPosteriors(NamedTuple):
     grid: Grid
     evidence: Evidence
     weight: FloatArray  # (groups, shapes, scales)
+    shipped: FloatArray  # (groups or 1, shapes, scales): prior that no other group has a part in
 
 
 def posterior_cells(
@@ -211,7 +212,7 @@ def posterior_cells(
         weight = shared
         if isinstance(curve, CmosPowerCurve):
             weight = curve.with_marginal(chunk.weight, chunk.shared, shared)
-        yield CellPosteriors(chunk.groups, chunk.grid, chunk.evidence, weight)
+        yield CellPosteriors(chunk.groups, chunk.grid, chunk.evidence, weight, chunk.shipped)
 
 
 class _Chunk(NamedTuple):
@@ -224,6 +225,7 @@ class _Chunk(NamedTuple):
     grid: Grid
     evidence: Evidence
     weight: FloatArray  # (groups, shapes, scales): posterior without the other clusters
+    shipped: FloatArray  # (groups or 1, shapes, scales): prior without the cluster
     mass: FloatArray  # (groups or 1,): sum of its prior
     prior: FloatArray  # (groups or 1, …): shared part of that
     likelihood: FloatArray  # (groups, …): of what is shared, up to a factor
@@ -266,7 +268,7 @@ def _start(
     begin = np.flatnonzero(np.diff(near.cluster, prepend=-1))
     size = np.diff(np.append(begin, len(groups)))
     begin, size = np.repeat(begin, size), np.repeat(size, size)
-    prior = law.grid.shape_weight[:, :, None] * law.grid.noise_weight
+    prior = alone = law.grid.shape_weight[:, :, None] * law.grid.noise_weight
     if curve.pooling.rounds and (size > 1).any():
         prior = prior * curve.of_cluster(law.grid, own, near.cluster)
     shared = weight = found.posterior(prior)
@@ -274,7 +276,7 @@ def _start(
     if isinstance(curve, CmosPowerCurve):
         prior, shared = curve.marginal(prior), curve.marginal(weight)
         likelihood = shared / prior
-    parts = (law.grid, found, weight, mass, prior, likelihood, shared, loops)
+    parts = (law.grid, found, weight, alone, mass, prior, likelihood, shared, loops)
     return _Chunk(groups, near, begin, size, *parts)
 
 

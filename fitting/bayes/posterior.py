@@ -412,11 +412,11 @@ def evidence(
     if sweep.borrowed.any():
         parts = _evidence_by_noise(law, sweep, target, groups)
     else:
+        prepared = _prepare(law, law.grid, sweep, target, groups)
         # Of more steps the determinant, a product of so many factors, could underflow there.
-        fill = _fill_evidence
         if loops is not None and sweep.runs.shape[1] <= _MOST_COMPILED:
-            fill = loops.fill_evidence
-        parts = fill(*_prepare(law, law.grid, sweep, target, groups))
+            return Evidence(*loops.fill_evidence(*prepared))
+        parts = _fill_evidence(*prepared)
     quadratic, mean, design, *at_target = parts
     quadratic -= quadratic.min(axis=(1, 2), keepdims=True)
     quadratic *= -0.5

@@ -17,22 +17,20 @@ from fitting.errors import FittingError
 from fitting.regression.lines import FloatArray, IntArray
 
 if TYPE_CHECKING:
-    from types import ModuleType
-
-    from fitting.bayes.pooling import CellPosteriors, Curve, Neighbours
-    from fitting.bayes.posterior import Evidence, FrequencyTarget, MeasuredSteps, Parts
+    from fitting.bayes.pooling import Curve, Neighbours
+    from fitting.bayes.posterior import FrequencyTarget, MeasuredSteps, Parts
 
 # A quantile is found to about this share of the mixture's standard deviation. After a step of the
 # second share, the next would be less than that: they converge with their third power.
 PRECISION, LAST_STEP, MOST_STEPS = 1e-9, 1e-4, 100
 # A weight that has no digits.
-_EMPTY = 1e-200
+EMPTY = 1e-200
 # Neighbouring shapes that are made one normal distribution: the predictions of three of them
 # differ by far less than their own width.
-_JOINED = 3
+JOINED = 3
 # Components that quantiles are taken from, and that are kept for sums with other metrics.
-_SOUGHT = 64
-_KEPT = 24
+SOUGHT = 64
+KEPT = 24
 # Correlation of the errors of ln T and ln P of a program: where it waits more than projected, time
 # is longer and power less. The standardised errors of 11 programs of a server have -0.38 and -0.44,
 # those of small chips hardly any.
@@ -86,14 +84,12 @@ class Mixture(NamedTuple):
         rest /= np.maximum(mass, 1e-300)[:, None]
         mean, variance = self._replace(weight=rest).moments()
         # Without mass there are no moments to keep.
-        variance[mass <= _EMPTY] = 1.0
+        variance[mass <= EMPTY] = 1.0
         ends = (mean, variance, mass)
         parts = (np.column_stack([a.ravel()[kept], e]) for a, e in zip(self, ends, strict=True))
         return Mixture(*parts)
 
-    def quantiles(
-        self, probabilities: Sequence[float], loops: ModuleType | None = None
-    ) -> FloatArray:
+    def quantiles(self, probabilities: Sequence[float]) -> FloatArray:
         """Quantiles (probabilities, groups) to a billionth of a deviation; NaN where not known."""
         from scipy.special import ndtri
 
@@ -102,14 +98,13 @@ class Mixture(NamedTuple):
         mixture = self if known.all() else self.take(np.flatnonzero(known))
         middle, variance = mixture.moments()
         scale = np.sqrt(variance)
-        solve = _solve_quantile if loops is None else loops.solve_quantile
         for row, p in zip(made, probabilities, strict=True):
             # All but a share p of a distribution lies within sqrt(1/p − 1) deviations of its mean
             # (Cantelli's inequality).
             low = middle - scale * np.sqrt(1 / p - 1)
             high = middle + scale * np.sqrt(1 / (1 - p) - 1)
             start = np.clip(middle + scale * ndtri(p), low, high)
-            row[known] = solve(p, mixture, scale, (low, high, start))
+            row[known] = _solve_quantile(p, mixture, scale, (low, high, start))
         return made
 
 
@@ -172,70 +167,58 @@ def project_curve(
     if not all(0 < p < 1 for p in probabilities):
         raise FittingError(f"probabilities {list(probabilities)} are not all between 0 and 1")
     nothing = (np.full(groups, np.nan) for _ in range(4))
-    mixture = Mixture(*(np.full((groups, _KEPT), np.nan) for _ in range(3)))
+    mixture = Mixture(*(np.full((groups, KEPT), np.nan) for _ in range(3)))
     projected = CurveProjection(mixture, np.full((len(probabilities), groups), np.nan), *nothing)
     able = np.flatnonzero((steps.count > 1) & ~np.isnan(target.frequency))
+    loops = loops_for(len(able))
+    summarise = _summarise if loops is None else loops.summarise_cells
     for cells in posterior_cells(curve, steps, target, neighbours, able):
-        _fill(projected, cells, probabilities, loops_for(len(able)))
+        at, found = cells.groups, cells.evidence
+        parts = (found.mean, found.likelihood, cells.shipped, found.variance, found.form)
+        every = (cells.weight, *parts, found.noise)
+        quantiles, kept, of_variance = summarise(every, found.design, probabilities)
+        projected.quantiles[:, at] = quantiles
+        pairs = zip((*projected.mixture, *projected[2:]), (*kept, *of_variance), strict=True)
+        for whole, part in pairs:
+            whole[at] = part
     return projected
 
 
-def _fill(
-    made: CurveProjection,
-    cells: CellPosteriors,
-    probabilities: Sequence[float],
-    loops: ModuleType | None,
-) -> None:
-    """Write the prediction of a chunk of groups into the whole."""
-    at, found, weight = cells.groups, cells.evidence, cells.weight
-    mean = np.einsum("gts,gts->g", weight, found.mean)
-    mixture = _components(found, weight, mean, loops).trim(_SOUGHT)
-    made.quantiles[:, at] = mixture.quantiles(probabilities, loops)
-    kept = mixture.trim(_KEPT - 1)
-    # A small grid has fewer components than are kept: the others have no weight.
-    for whole, part, filler in zip(made.mixture, kept, (0.0, 1.0, 0.0), strict=True):
-        whole[at] = filler
-        whole[at, : part.shape[1]] = part
-    made.form[at] = np.einsum("gts,gts->g", weight, found.form[found.design])
-    made.noise[at] = np.einsum("gts,gts->g", weight, found.noise[found.design])
-    made.fit[at] = mixture.moments()[1] - made.form[at] - made.noise[at]
+def _summarise(cells: Parts, design: IntArray, probabilities: Sequence[float]) -> Parts:
+    """Summarise posteriors: quantiles, kept components, and the parts of `CurveProjection`."""
+    weight, mean, likelihood, prior, variance, form, noise = cells
+    middle = np.einsum("gts,gts->g", weight, mean)
+    mixture = _components(weight, mean - middle[:, None, None], variance[design]).trim(SOUGHT)
+    by_form, by_noise = (np.einsum("gts,gts->g", weight, part[design]) for part in (form, noise))
+    fit = mixture.moments()[1] - by_form - by_noise
     # What pooling moved is told against the posterior mean under the shipped prior.
-    likelihood, grid = found.likelihood, cells.grid
-    shapes = np.broadcast_to(grid.shape_weight, likelihood.shape[:2])
-    mass = np.einsum("gt,gt->g", likelihood @ grid.noise_weight, shapes)
-    total = np.einsum("gt,gt->g", (likelihood * found.mean) @ grid.noise_weight, shapes)
-    made.pulled[at] = mean - total / mass
+    alone = likelihood * prior
+    total = np.einsum("gts,gts->g", alone, mean)
+    moved = middle - total / alone.sum(axis=(1, 2))
+    # From here on about the origin.
+    mixture = mixture._replace(mean=mixture.mean + middle[:, None])
+    kept = np.broadcast_to(np.array([0.0, 1.0, 0.0])[:, None, None], (3, len(mean), KEPT)).copy()
+    # A small grid has fewer components than are kept: the others have no weight.
+    for whole, part in zip(kept, mixture.trim(KEPT - 1), strict=True):
+        whole[:, : part.shape[1]] = part
+    return mixture.quantiles(probabilities), kept, (fit, by_form, by_noise, moved)
 
 
-def _components(
-    found: Evidence, weight: FloatArray, mean: FloatArray, loops: ModuleType | None
-) -> Mixture:
-    """Components of the posterior, neighbouring shapes joined to one."""
-    # About the group's own mean, so that the difference of squares keeps its digits.
-    join = _join_cells if loops is None else loops.join_cells
-    cells = (found.mean, found.variance, found.design)
-    mass, shift, variance = join(_JOINED, weight, mean, cells)
+def _components(weight: FloatArray, mean: FloatArray, variance: FloatArray) -> Mixture:
+    """Components of the posterior, neighbouring shapes joined to one.
+
+    Means are about the group's own, so that the difference of squares keeps its digits.
+    """
+    first = np.arange(0, weight.shape[1], JOINED)
+    moments = (weight, weight * mean, weight * (variance + mean**2))
+    mass, shift, square = (np.add.reduceat(part, first, axis=1) for part in moments)
     # A component without mass has no mean; one of denormal mass has no digits.
-    empty = mass <= _EMPTY
+    empty = mass <= EMPTY
     filled = np.where(empty, 1.0, mass)
     shift /= filled
-    variance /= filled
-    variance -= shift**2
-    variance[empty], mass[empty] = 1.0, 0.0
-    parts = (shift + mean[:, None, None], variance, mass)
-    return Mixture(*(part.reshape(len(weight), -1) for part in parts))
-
-
-def _join_cells(
-    joined: int, weight: FloatArray, middle: FloatArray, cells: Parts
-) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Sum up weight, and first and second moment about ``middle``, of neighbouring shapes."""
-    mean, variance, design = cells
-    first = np.arange(0, weight.shape[1], joined)
-    apart = mean - middle[:, None, None]
-    parts = (weight, weight * apart, weight * (variance[design] + apart**2))
-    mass, shift, square = (np.add.reduceat(part, first, axis=1) for part in parts)
-    return mass, shift, square
+    square = square / filled - shift**2
+    square[empty], mass[empty] = 1.0, 0.0
+    return Mixture(*(part.reshape(len(weight), -1) for part in (shift, square, mass)))
 
 
 # Split conformal calibration: how wide an interval must be, learnt from other groups' misses.

@@ -40,6 +40,13 @@ Columns = tuple[Any, ...]
 # Layout of a float64.
 _FRACTION_BITS, _BIAS = 52, 1023
 
+_REORDERED: dict[str, Any] = {
+    "nogil": True,
+    "_nrt": False,
+    "fastmath": {"reassoc", "contract", "nsz"},
+    "error_model": "numpy",
+}
+
 # Numba is not typed.
 _settings: Any = numba.config
 _FunctionCache: Any = numba.core.caching.FunctionCache
@@ -77,8 +84,18 @@ def jit_reordered(function: F) -> F:
 
     So they run on vector units. A division by zero gives what IEEE 754 says, and no error.
     """
-    fast = {"reassoc", "contract", "nsz"}
-    return _compile(function, nogil=True, _nrt=False, fastmath=fast, error_model="numpy")
+    return _compile(function, **_REORDERED)
+
+
+def jit_reordered_inner(function: F) -> F:
+    """Compile a function as `jit_reordered`, for compiled functions alone; see `jit_inner`."""
+    return _compile(function, **_REORDERED, no_cpython_wrapper=True)
+
+
+def jit_ordered_inner(function: F) -> F:
+    """Compile a function that `jit_reordered` ones call, whose sums keep their order."""
+    # Named, because numba else takes the rules of whoever happens to call it first.
+    return _compile(function, **{**_REORDERED, "fastmath": {"contract"}}, no_cpython_wrapper=True)
 
 
 class Notice:
